@@ -1,0 +1,70 @@
+# Shared-memory layout of one worker: CONTROL words, COUNTER words, then histograms. All int64, written by one process each.
+cdef enum Word:
+    # Written by the supervisor
+    W_COMMAND = 0           # Command
+    W_PHASE = 1             # number of the phase to run
+    W_START_NS = 2          # CLOCK_MONOTONIC instant of the phase's time zero; 0 = not set
+    # Written by the worker
+    W_STATE = 8             # State
+    W_PHASE_DONE = 9        # number of phases finished
+    W_HEARTBEAT_NS = 10
+    W_RELEASED = 16         # requests dispatched
+    W_ENDED = 17
+    W_OK = 18
+    W_FAILED = 19
+    W_IN_FLIGHT = 20
+    W_CONNECTIONS = 21      # open sockets
+    W_IDLE = 22             # of those, idle
+    W_EVENTS = 23
+    W_CONTENT_EVENTS = 24
+    W_READS = 25
+    W_COALESCED = 26        # events that share a read with a later one
+    W_KERNEL_STAMPS = 27    # reads with a kernel stamp
+    W_USER_STAMPS = 28      # reads without
+    W_BYTES_IN = 29
+    W_BYTES_OUT = 30
+    W_SPIN_NS = 31          # spent spinning before releases
+    W_BATCHES = 32
+    W_BATCH_MAX_NS = 33     # longest stretch inside one batch
+    W_CONNECTS = 34
+    W_CONNECT_FAILURES = 35
+    W_IDLE_DROPPED = 36     # idle connections that the server closed
+    W_LATE_CONNECTS = 37    # releases that found no idle connection
+    W_EARLY = 38            # releases more than 1 us before their instant
+    W_CLOCK_STEPS = 39      # realtime offset jumped by more than 1 ms
+    W_CLAMPED = 40
+    W_DISK_FULL = 41
+    W_BY_TEMPLATE = 42
+    W_BY_SCAN = 43
+    W_BY_MSGSPEC = 44
+    W_CPU_NS = 45           # process CPU time, sampled a few times a second
+    W_RSS_BYTES = 46
+    W_GC_RUNS = 47
+    W_BACKLOG_MAX = 48      # most releases that were due at one instant
+    W_UNREAD = 49           # spare
+    W_STATUS0 = 64          # W_STATUS0 + Status: requests ended with it
+    W_ERROR0 = 96           # W_ERROR0 + ErrorClass
+    WORDS = 256
+
+cdef enum LiveHistogram:    # at WORDS + number * HDR_WORDS
+    H_TTFT = 0
+    H_ITL = 1
+    H_E2E = 2
+    H_LAG = 3               # t_dispatch - t_sched
+    H_SOCKET_TO_USER = 4    # user time of the read - kernel stamp
+    H_STALL = 5             # gaps between two turns of the reactor while work was pending
+    HISTOGRAMS = 6
+
+cdef enum Command:
+    RUN = 0
+    DRAIN = 1               # send no more, let what is in flight finish
+    ABORT = 2               # cancel what is in flight, write, exit
+
+cdef enum State:
+    STARTING = 0
+    READY = 1               # connected, waiting for W_START_NS
+    RUNNING = 2
+    DRAINING = 3
+    PHASE_ENDED = 4
+    FINISHED = 5
+    FAILED = 6

@@ -1,0 +1,67 @@
+# What one event means: C scan for the shapes that servers send, msgspec for everything else. Both must agree always.
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+
+cdef enum Dialect:
+    DIALECT_CHAT = 0            # OpenAI chat completions: choices[0].delta
+    DIALECT_COMPLETIONS = 1     # OpenAI completions: choices[0].text
+
+cdef enum EventKind:            # primary meaning of an event; the same numbers are in tokens.npy
+    EVENT_OTHER = 0             # valid, but carries nothing that is timed (empty delta, logprobs only, choices index > 0)
+    EVENT_ROLE = 1
+    EVENT_WHITESPACE = 2        # text that is only whitespace
+    EVENT_CONTENT = 3
+    EVENT_REASONING = 4
+    EVENT_TOOL = 5              # tool-call name or arguments fragment
+    EVENT_REFUSAL = 6
+    EVENT_USAGE = 7             # usage without text
+    EVENT_FINISH = 8            # finish_reason without text
+    EVENT_ERROR = 9             # an error object
+    EVENT_DONE = 10             # [DONE]
+    EVENT_BAD = 11              # not JSON, or JSON of a shape that is no event
+
+cdef enum FinishReason:
+    FINISH_NONE = 0
+    FINISH_STOP = 1
+    FINISH_LENGTH = 2
+    FINISH_TOOL_CALLS = 3       # tool_calls, function_call
+    FINISH_CONTENT_FILTER = 4
+    FINISH_OTHER = 5
+
+cdef enum Decoder:              # which path decided; counted in the certificate
+    DECODED_BY_TEMPLATE = 0
+    DECODED_BY_SCAN = 1
+    DECODED_BY_MSGSPEC = 2
+
+cdef struct Meaning:
+    uint8_t kind                # EventKind
+    uint8_t finish              # FinishReason; may accompany text
+    uint8_t decoder             # Decoder
+    uint8_t has_usage
+    int32_t prompt_tokens       # -1: not in this event
+    int32_t completion_tokens
+    int32_t reasoning_tokens
+    int32_t cached_tokens
+    const unsigned char* text   # the text's JSON string body, still escaped; borrowed from the event, or from the classifier until its next call; NULL if none
+    uint32_t text_size
+
+cdef struct Template:           # per stream: the bytes before and after the text of the last scanned event
+    uint8_t* bytes              # owned; prefix then suffix; NULL until learned
+    uint16_t prefix
+    uint16_t suffix
+    uint8_t kind                # EVENT_CONTENT or EVENT_REASONING: the text field that the template is for
+
+cdef void template_reset(Template* t) noexcept nogil     # forget, keep memory
+cdef void template_free(Template* t) noexcept nogil
+
+cdef class Classifier:
+    # One per worker. classify() never raises for any bytes: what is not an event is EVENT_BAD.
+    cdef readonly int dialect           # Dialect
+    cdef readonly bint strict           # --decode strict: msgspec on every event
+    cdef public uint64_t by_template
+    cdef public uint64_t by_scan
+    cdef public uint64_t by_msgspec
+    cdef object _decoder
+    cdef object _keep                   # keeps the bytes behind Meaning.text alive until the next call
+    cdef int classify(self, Template* t, const unsigned char* data, size_t size, Meaning* m) except -1
+    # A whole non-streaming response body: kind is CONTENT/WHITESPACE/TOOL/REASONING/REFUSAL/OTHER/ERROR/BAD, with finish and usage.
+    cdef int classify_body(self, const unsigned char* data, size_t size, Meaning* m) except -1

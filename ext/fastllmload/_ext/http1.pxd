@@ -1,0 +1,68 @@
+# HTTP/1.1 response framing, sans-IO. Heads are parsed by httptools (HeadReader), bodies are framed in C (Body).
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+
+from fastllmload._ext.cursor cimport Cursor
+
+cdef enum Framing:
+    FRAMING_NONE = 0        # 1xx, 204, 304: no body whatever the headers say
+    FRAMING_LENGTH = 1
+    FRAMING_CHUNKED = 2
+    FRAMING_CLOSE = 3       # the body ends when the peer closes
+
+cdef enum BodyStep:
+    BODY_NEED = 0           # the cursor is used up and the body is not complete
+    BODY_SPAN = 1           # *span* holds payload bytes, borrowed from the cursor's buffer
+    BODY_END = 2            # the body is complete; bytes left in the cursor belong to the next response
+    BODY_ERROR = 3          # malformed framing; Body.error says which
+
+cdef enum BodyError:
+    BODY_OK = 0
+    BODY_BAD_CHUNK_SIZE = 1     # not hex, empty, or above 2**60
+    BODY_BAD_CHUNK_END = 2      # chunk data not followed by CRLF
+    BODY_LINE_TOO_LONG = 3      # chunk-size line or trailer line above 16 KiB, or trailers above 64 KiB together
+
+cdef struct Body:
+    uint64_t left           # payload bytes still expected (length, or current chunk)
+    uint32_t line           # bytes of the current chunk-size or trailer line so far
+    uint32_t trailer_bytes
+    uint8_t framing         # Framing
+    uint8_t state           # private to http1.pyx
+    uint8_t error           # BodyError
+
+cdef void body_begin(Body* b, Framing framing, uint64_t length) noexcept nogil
+cdef BodyStep body_next(Body* b, Cursor* c, Cursor* span) noexcept nogil
+# The peer closed: BODY_END when that completes the body (FRAMING_CLOSE, or nothing was left), else BODY_ERROR.
+cdef BodyStep body_eof(Body* b) noexcept nogil
+
+# Looks for the end of a head (CRLFCRLF, or LFLF) in *data*; *seen* bytes of it were searched before without success.
+# Returns the size of the head with its terminator, or 0.
+cdef size_t head_size(const unsigned char* data, size_t size, size_t seen) noexcept nogil
+
+cdef enum ContentKind:
+    CONTENT_OTHER = 0       # no or unknown content type
+    CONTENT_SSE = 1         # text/event-stream
+    CONTENT_NDJSON = 2      # application/x-ndjson, application/jsonl, application/json-seq is OTHER
+    CONTENT_JSON = 3        # application/json, application/problem+json
+
+cdef enum HeadError:
+    HEAD_OK = 0
+    HEAD_MALFORMED = 1      # httptools refused it
+    HEAD_BAD_LENGTH = 2     # conflicting or unreadable Content-Length, or Content-Length beside Transfer-Encoding
+    HEAD_BAD_CODING = 3     # a transfer coding other than chunked
+
+cdef class HeadReader:
+    # Reused for every response of a worker: read() resets all fields. Reads one complete head, terminator included.
+    cdef public int status
+    cdef public int minor_version       # 0 for HTTP/1.0
+    cdef public bint keep_alive
+    cdef public int framing             # Framing
+    cdef public uint64_t length         # for FRAMING_LENGTH
+    cdef public int content             # ContentKind
+    cdef public bint encoded            # Content-Encoding other than identity: we never ask for one
+    cdef public bint upgrade            # 101
+    cdef public int64_t retry_after_ms  # -1 when absent or not a number of seconds
+    cdef public object message          # why, when read() returned an error (str) else None
+    cdef object _parser_type
+    cdef list _lengths
+    cdef list _codings
+    cdef int read(self, const unsigned char* head, size_t size) except -1   # HeadError

@@ -1,0 +1,20 @@
+# Newline-delimited JSON, sans-IO. Empty lines are skipped; CR before LF is dropped. A last line without newline is
+# delivered by ndjson_eof.
+from libc.stdint cimport int64_t, uint32_t
+
+from fastllmload._ext.cursor cimport Cursor
+from fastllmload._ext.sse cimport SseEvent, SseStep
+
+cdef struct Ndjson:
+    int64_t stamp
+    uint32_t read
+    size_t limit
+    unsigned char* line             # partial line; owned
+    size_t line_size
+    size_t line_cap
+
+cdef void ndjson_init(Ndjson* s, size_t limit) noexcept nogil
+cdef void ndjson_reset(Ndjson* s) noexcept nogil
+cdef void ndjson_free(Ndjson* s) noexcept nogil
+cdef SseStep ndjson_next(Ndjson* s, Cursor* c, SseEvent* event) noexcept nogil
+cdef SseStep ndjson_eof(Ndjson* s, SseEvent* event) noexcept nogil

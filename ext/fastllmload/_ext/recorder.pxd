@@ -1,0 +1,151 @@
+# Rows and stamps of a worker, in memory-mapped .npy files that are readable at every moment.
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+
+cdef enum Status:               # metrics.md 3.5, plus in_flight (only ever seen in a killed run) and stream_error
+    STATUS_NOT_SENT = 0
+    STATUS_IN_FLIGHT = 1
+    STATUS_OK = 2
+    STATUS_EMPTY = 3
+    STATUS_REFUSED = 4
+    STATUS_HTTP_ERROR = 5
+    STATUS_RATE_LIMITED = 6
+    STATUS_TRUNCATED = 7
+    STATUS_TIMEOUT = 8
+    STATUS_CONNECTION_ERROR = 9
+    STATUS_PROTOCOL_ERROR = 10
+    STATUS_CANCELLED = 11
+    STATUS_STREAM_ERROR = 12
+
+cdef enum ErrorClass:           # why, in one closed list; names in records/layout.py
+    ERROR_NONE = 0
+    ERROR_CONNECT_REFUSED = 1
+    ERROR_CONNECT_TIMEOUT = 2
+    ERROR_CONNECT_FAILED = 3            # any other errno of connect()
+    ERROR_NO_PORT = 4                   # EADDRNOTAVAIL
+    ERROR_NO_FD = 5                     # EMFILE, ENFILE
+    ERROR_TLS = 6
+    ERROR_SEND_FAILED = 7
+    ERROR_RESET = 8                     # reset after the first response byte
+    ERROR_REUSED_CONNECTION_LOST = 9    # died on a reused connection before any response byte
+    ERROR_CLOSED_BEFORE_RESPONSE = 10   # the same on a fresh connection
+    ERROR_CLOSED_IN_BODY = 11
+    ERROR_HEAD_TOO_LARGE = 12
+    ERROR_BAD_HEAD = 13
+    ERROR_BAD_CHUNK = 14
+    ERROR_EVENT_TOO_LARGE = 15
+    ERROR_BAD_EVENT = 16                # not JSON, or no event
+    ERROR_ENCODED_BODY = 17             # Content-Encoding that was not asked for
+    ERROR_UNEXPECTED_CONTENT_TYPE = 18  # e.g. an HTML page with status 200
+    ERROR_NO_DONE = 19                  # ended without finish_reason and without [DONE]
+    ERROR_EVENT = 20                    # an error object inside a 200 stream
+    ERROR_HTTP_STATUS = 21
+    ERROR_DEADLINE = 22                 # request time-out
+    ERROR_DRAIN = 23                    # cancelled by the drain time-out or an interrupt
+    ERROR_BODY_TOO_LARGE = 24           # non-streaming body above the limit
+    ERROR_EXTRA_BYTES = 25              # bytes after the end of the response on a connection with nothing in flight
+
+cdef enum RowFlag:
+    FLAG_REUSED = 1             # the connection had served a request before
+    FLAG_DONE = 2               # [DONE] seen
+    FLAG_TOOL = 4
+    FLAG_USAGE = 8              # usage seen
+    FLAG_FIRST_COALESCED = 16   # t_first is an upper bound
+    FLAG_CLAMPED = 32           # a kernel stamp lay before t_submit (loopback) and was moved up to it
+    FLAG_STREAM = 64            # the response was an event stream
+    FLAG_LATE_CONNECT = 128     # no idle connection was ready at release
+
+cdef enum Phase:
+    PHASE_WARMUP = 0
+    PHASE_MEASURE = 1           # ramp and window are told apart by time, after the run
+    PHASE_PROBE = 2
+
+cdef enum StampClass:
+    STAMP_USER = 0
+    STAMP_KERNEL = 1            # the newest segment of its read: exact
+    STAMP_COALESCED = 2         # an earlier event of a read with several: t_ns is an upper bound, the previous read a lower one
+
+cdef packed struct RequestRow:  # 256 bytes; a time of 0 means that it did not happen
+    int64_t t_sched
+    int64_t t_dispatch
+    int64_t t_submit_start      # first byte handed to the socket
+    int64_t t_submit            # last byte handed to the socket
+    int64_t t_connected         # connection established, when that happened after t_dispatch; else 0
+    int64_t t_headers
+    int64_t t_any
+    int64_t t_first
+    int64_t t_last
+    int64_t t_end
+    int64_t t_end_user          # user-space time at which the end was seen
+    int64_t t_first_floor       # time of the read before the one that delivered t_first: its lower bound when coalesced
+    int64_t retry_after_ms      # -1: no Retry-After
+    uint64_t bytes_sent
+    uint64_t bytes_received
+    uint64_t text_bytes         # bytes of generated text (JSON-escaped form)
+    uint32_t request            # index in the plan's sequence
+    uint32_t session
+    uint32_t input_target       # tokens asked for by the plan
+    uint32_t output_target
+    int32_t prompt_tokens       # from usage; -1 not reported
+    int32_t completion_tokens
+    int32_t reasoning_tokens
+    int32_t cached_tokens
+    uint32_t events             # data events of any kind
+    uint32_t content_events     # events on the content timeline
+    uint32_t reasoning_events
+    uint32_t leading_events     # whitespace-only events before t_first
+    uint32_t coalesced_events
+    uint32_t reads
+    uint32_t comments
+    int32_t error_number        # errno of a connection error; 0 = none
+    uint32_t local_port         # of the connection, to match a packet capture
+    uint16_t http_status
+    uint16_t request_class
+    uint16_t url
+    uint16_t worker
+    uint16_t turn
+    uint8_t status              # Status
+    uint8_t error               # ErrorClass
+    uint8_t finish              # FinishReason
+    uint8_t flags               # RowFlag
+    uint8_t phase               # Phase
+    uint8_t stamps              # StampClass of t_first
+    uint8_t[44] spare
+
+cdef packed struct EventRow:    # 16 bytes
+    int64_t t_ns                # CLOCK_MONOTONIC
+    uint32_t row                # row number in this worker's requests file
+    uint8_t kind                # EventKind
+    uint8_t stamp               # low 2 bits StampClass; bit 2: same read as the request's previous event
+    uint16_t tokens             # tokens that the event carries; 0 = the server did not say
+
+cdef struct Chunk:              # one mapped window of a row file
+    uint8_t* base               # mmap address; owned
+    uint64_t first              # record number of its first record
+    uint32_t live               # rows that are not yet ended (request file only)
+    uint32_t sealed             # no new record will be added
+
+cdef class RowFile:
+    # A .npy file that grows by mapped windows. The header is 4096 bytes and is rewritten at each growth; records behind
+    # the used count are zero. A full disk sets *full* and append returns NULL: what is written stays readable.
+    cdef readonly object path
+    cdef readonly uint64_t count            # records appended
+    cdef readonly bint full
+    cdef int fd
+    cdef size_t record                      # bytes per record
+    cdef uint64_t per_chunk                 # records per window
+    cdef Chunk* current                     # owned
+    cdef object dtype
+    cdef list open_chunks                   # of chunk addresses still mapped (request file)
+    cdef int grow(self) except -1
+
+cdef class Recorder:
+    # All that a worker writes while the clock runs. Not thread-safe: one per worker process.
+    cdef readonly RowFile requests
+    cdef readonly RowFile events
+    cdef readonly bint text_on
+    cdef object text                        # ByteFile or None
+    # NULL when the disk is full. The row is zeroed but for what the caller fills; *number* is its row number.
+    cdef RequestRow* open_row(self, uint32_t* number, Chunk** chunk) except? NULL
+    cdef int end_row(self, Chunk* chunk) except -1          # its window may be unmapped once all its rows ended
+    cdef int event(self, int64_t t_ns, uint32_t row, uint8_t kind, uint8_t stamp, uint16_t tokens) except -1
+    cdef int write_text(self, uint32_t row, const unsigned char* text, uint32_t size) except -1

@@ -1,0 +1,62 @@
+"""Table of compiled modules and build modes.
+
+FLL_BUILD picks the mode (release, strict, debug, sanitize); FLL_ONLY=a,b limits an in-place build to some modules.
+"""
+
+import os
+import sys
+from glob import glob
+
+from setuptools import Extension, setup
+
+if not sys.platform.startswith("linux"):
+    raise SystemExit("fastllmload builds on Linux only: uvloop and the epoll/timerfd reactor need it")
+
+MODES = {
+    "release": (["-O2", "-Wall", "-Wextra"], []),
+    "strict": (["-O2", "-Wall", "-Wextra", "-Werror"], []),
+    "debug": (["-O0", "-g", "-DFLL_DEBUG=1"], []),
+    "sanitize": (
+        ["-O1", "-g", "-fsanitize=address,undefined", "-fno-omit-frame-pointer"],
+        ["-fsanitize=address,undefined"],
+    ),
+}
+# -Wno lines silence what Cython itself generates, not what we write.
+GENERATED = ["-Wno-unused-parameter", "-Wno-missing-field-initializers", "-Wno-cast-function-type"]
+MODULES = sorted(path.rsplit("/", 1)[1][:-4] for path in glob("ext/fastllmload/_ext/*.pyx"))
+
+
+def extensions() -> list[Extension]:
+    mode = os.environ.get("FLL_BUILD", "release")
+    if mode not in MODES:
+        raise SystemExit(f"FLL_BUILD={mode!r} is not a build mode; choose one of {', '.join(MODES)}")
+    only = [name for name in os.environ.get("FLL_ONLY", "").split(",") if name]
+    compile_args, link_args = MODES[mode]
+    sources = sorted(glob("ext/fastllmload/_ext/*.p[yx][xd]") + glob("ext/fastllmload/_ext/*.h"))
+    return [
+        Extension(
+            f"fastllmload._ext.{name}",
+            [f"ext/fastllmload/_ext/{name}.pyx"],
+            include_dirs=["ext/fastllmload/_ext"],
+            depends=sources,
+            extra_compile_args=compile_args + GENERATED,
+            extra_link_args=link_args,
+        )
+        for name in MODULES
+        if not only or name in only
+    ]
+
+
+def compiled() -> list[Extension]:
+    from Cython.Build import cythonize
+
+    return cythonize(
+        extensions(),
+        include_path=["ext"],
+        build_dir="build/cython",
+        compiler_directives={"language_level": "3str"},
+        nthreads=0,
+    )
+
+
+setup(ext_modules=compiled())

@@ -1,0 +1,116 @@
+"""What one run is asked to do, complete and frozen: the command line, a config file and the Python API all end here.
+
+Times are seconds (float), rates requests per second, lengths tokens. `None` means "not given", never 0 (0 is a seed).
+This module imports neither numpy nor anything compiled, so that `--help` stays instant.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class Target(msgspec.Struct, frozen=True, kw_only=True):
+    """Where requests go. *urls* is empty when the run starts the simulated engine by itself."""
+
+    urls: tuple[str, ...] = ()
+    unix_socket: str | None = None
+    endpoint_type: str = "openai-chat"  # key of fastllmload.endpoint.ENDPOINTS
+    endpoint_path: str | None = None
+    model: str | None = None
+    headers: tuple[tuple[str, str], ...] = ()
+    source_addresses: tuple[str, ...] = ()
+    insecure: bool = False
+    cacert: str | None = None
+    client_cert: str | None = None
+    client_key: str | None = None
+    server_name: str | None = None  # SNI, when it differs from the URL's host
+    simulate: tuple[tuple[str, str], ...] = ()  # options for the simulator that the run starts
+
+
+class Load(msgspec.Struct, frozen=True, kw_only=True):
+    """When requests go: open loop (*rate*) or closed loop (*concurrency*), with its bounds."""
+
+    rate: float | None = None  # requests/s; math.inf sends all at once
+    arrival: str = "poisson"  # poisson, constant, uniform, gamma, bursty
+    burstiness: float = 1.0  # gamma shape, 1 = Poisson
+    concurrency: int | None = None
+    max_concurrency: int | None = None  # a cap under open loop
+    duration: float | None = None
+    num_requests: int | None = None
+    warmup_requests: int | None = None  # None: methodology default (100 requests and 10,000 output tokens)
+    warmup_tokens: int | None = None
+    warmup_seconds: float | None = None
+    ramp_share: float = 0.1  # of the duration, left out of the window at its start (IETF 5.2.3.2)
+    timeout: float = 600.0  # per request, declared
+    grace: float | None = None  # drain time-out; None: max(60 s, 5 x P99 e2e so far)
+
+
+class Workload(msgspec.Struct, frozen=True, kw_only=True):
+    """What is sent. Length specs: "256", "uniform:128,512", "normal:550,150", "lognormal:5.5,1.0,32,4096"."""
+
+    name: str = "synthetic-uniform"
+    isl: str | None = None
+    osl: str | None = None
+    tokenizer: str = "cl100k_base"
+    prompt_form: str = "text"  # text, or ids (completions endpoint only)
+    streaming: bool = True
+    ignore_eos: bool = True
+    temperature: float | None = 0.0
+    extra_body: str | None = None  # JSON object text, merged into every body
+    prefix_len: int = 0
+    num_prefixes: int = 1
+
+
+class Client(msgspec.Struct, frozen=True, kw_only=True):
+    """How the generator itself works."""
+
+    workers: int | None = None  # None: auto
+    pin: tuple[int, ...] = ()  # one CPU per worker
+    timestamps: str = "kernel"  # or user
+    transport: str = "auto"  # reactor, asyncio; auto: reactor, asyncio for TLS
+    decode: str = "fast"  # or strict
+    fresh_connections: bool = False
+    seed: int = 42
+    record_text: str = "auto"  # auto: only when the target reports no usage; on; off
+    spin_budget: float = 0.15  # share of a core that pacing may spin
+
+
+class Output(msgspec.Struct, frozen=True, kw_only=True):
+    directory: str | None = None  # None: runs/<time>-<digest>
+    ui: str = "auto"  # auto, live, plain, none
+    strict: bool = False
+    goodput: tuple[tuple[str, float], ...] = ()  # (name, milliseconds)
+    metadata: tuple[tuple[str, str], ...] = ()
+    declare: tuple[tuple[str, str], ...] = ()
+    save_plan: str | None = None
+    plan: str | None = None  # replay this plan file
+
+
+class RunSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """One run. The API key is deliberately not in here: it travels beside, as `Secret`, and is never stored."""
+
+    target: Target = Target()
+    load: Load = Load()
+    workload: Workload = Workload()
+    client: Client = Client()
+    output: Output = Output()
+
+
+class Secret:
+    """A value that must never be shown: repr, str and format give a placeholder; `reveal()` is the only way out."""
+
+    __slots__ = ("_value",)
+
+    def __init__(self, value: str) -> None:
+        self._value = value
+
+    def reveal(self) -> str:
+        return self._value
+
+    def __repr__(self) -> str:
+        return "Secret(***)"
+
+    __str__ = __repr__
+
+    def __format__(self, spec: str) -> str:
+        return repr(self)
