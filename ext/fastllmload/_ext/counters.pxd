@@ -1,5 +1,5 @@
 # Shared-memory layout of one worker: CONTROL words, COUNTER words, then histograms. All int64, written by one process each.
-cdef enum Word:
+cdef enum:                 # words
     # Written by the supervisor
     W_COMMAND = 0           # Command
     W_PHASE = 1             # number of the phase to run

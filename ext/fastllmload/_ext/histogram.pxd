@@ -20,8 +20,8 @@ cdef inline void hdr_record(Hdr* h, int64_t value) noexcept nogil:
     cdef int64_t sub
     if value < 0:
         value = 0
-    if value > 3_600_000_000_000:
-        value = 3_600_000_000_000
+    if value > 3_600_000_000_000LL:
+        value = 3_600_000_000_000LL
         h.counts[HDR_COUNTS + 3] += 1
     bucket = 64 - __builtin_clzll(<unsigned long long>value | 2047) - 11
     sub = value >> bucket

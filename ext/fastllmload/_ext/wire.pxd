@@ -1,0 +1,42 @@
+# Socket system calls of the reactor, and kernel receive stamps. No state but the file descriptor.
+from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+
+cdef extern from "<sys/socket.h>" nogil:
+    ctypedef unsigned int socklen_t
+    struct sockaddr:
+        pass
+    struct sockaddr_storage:
+        unsigned short ss_family
+
+cdef extern from "<sys/uio.h>" nogil:
+    struct iovec:
+        void* iov_base
+        size_t iov_len
+
+cdef extern from "<sys/epoll.h>" nogil:
+    ctypedef union epoll_data_t:
+        uint64_t u64
+    struct epoll_event:
+        uint32_t events
+        epoll_data_t data
+    int epoll_create1(int flags)
+    int epoll_ctl(int epfd, int op, int fd, epoll_event* event)
+    int epoll_wait(int epfd, epoll_event* events, int maxevents, int timeout)
+    int EPOLL_CLOEXEC, EPOLL_CTL_ADD, EPOLL_CTL_DEL, EPOLL_CTL_MOD
+    uint32_t EPOLLIN, EPOLLOUT, EPOLLRDHUP, EPOLLHUP, EPOLLERR, EPOLLET
+
+cdef struct Address:            # a resolved peer or source
+    sockaddr_storage storage
+    socklen_t size
+    uint8_t is_unix
+
+cdef int address_of(Address* a, str family, object address, int port) except -1
+
+# Non-blocking connect. Returns the descriptor, or -errno. *source* may be NULL. *stamps*: ask for kernel receive stamps.
+cdef int wire_connect(Address* peer, Address* source, bint stamps) noexcept nogil
+cdef int wire_connect_error(int fd) noexcept nogil              # SO_ERROR
+cdef int wire_local_port(int fd) noexcept nogil                 # 0 for Unix sockets
+cdef Py_ssize_t wire_send(int fd, iovec* pieces, int count) noexcept nogil          # bytes, or -errno
+# One recvmsg. *stamp* is CLOCK_REALTIME ns of the newest segment returned, 0 when the kernel gave none.
+cdef Py_ssize_t wire_recv(int fd, void* data, size_t size, int64_t* stamp) noexcept nogil   # bytes, or -errno
+cdef void wire_close(int fd, bint reset) noexcept nogil
