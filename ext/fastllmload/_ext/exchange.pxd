@@ -55,6 +55,7 @@ cdef class Protocol:
     cdef size_t max_event           # bytes of one event, and of one SSE line
     cdef size_t max_body            # bytes of a non-streaming body
     cdef uint32_t reads             # running number of the read being fed
+    cdef bint last_ok               # status of the request that ended last
 
     cdef int open(self, Exchange* x) except -1                  # row is set by the caller; parsers are made ready
     cdef Verdict feed(self, Exchange* x, const unsigned char* data, size_t size, int64_t t, uint8_t stamp_class,

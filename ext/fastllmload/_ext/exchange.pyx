@@ -402,13 +402,13 @@ cdef class Protocol:
         row.error = error
         row.t_end = t
         row.t_end_user = user_t
+        self.last_ok = status == r.STATUS_OK
         if status == r.STATUS_OK and row.phase == r.PHASE_MEASURE:
             hdr_record(&self.e2e, row.t_last - row.t_submit)
         self.words[k.W_ENDED] += 1
         self.words[k.W_OK if status == r.STATUS_OK else k.W_FAILED] += 1
         self.words[k.W_STATUS0 + status] += 1
         self.words[k.W_ERROR0 + error] += 1
-        self.words[k.W_IN_FLIGHT] -= 1
         x.row = NULL
         return self.recorder.end_row(x.chunk)
 

@@ -1,0 +1,19 @@
+# When the next request is due, to the microsecond: an absolute timerfd armed early, the rest spun within a budget.
+from libc.stdint cimport int64_t, uint32_t
+
+cdef class Pacer:
+    # Instants are CLOCK_MONOTONIC ns. One per worker; the owner polls *fd* (edge-triggered) and calls due()/arm().
+    cdef readonly int fd                # timerfd; owned
+    cdef const int64_t[::1] schedule    # offsets from *start*, ascending; borrowed from the plan
+    cdef readonly Py_ssize_t next       # first request of the schedule that is not released
+    cdef Py_ssize_t size
+    cdef readonly int64_t start         # time zero
+    cdef int64_t lead                   # wake this early, spin the rest
+    cdef double budget                  # share of a core that spinning may take
+    cdef int64_t spun                   # ns spent spinning since *start*
+    cdef int64_t armed                  # instant the timer is set to; 0 = not armed
+
+    cdef int64_t due(self) noexcept                 # instant of the next release; INT64_MAX when there is none
+    cdef int arm(self, int64_t now) except -1       # set the timer for the next release (or leave it)
+    cdef int64_t spin(self, int64_t now) noexcept   # if the next release is within the lead: burn until it is due; returns the time
+    cdef int stop(self) except -1                   # forget what is not released

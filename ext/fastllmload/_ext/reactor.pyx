@@ -1,0 +1,892 @@
+"""All streams of a worker.
+
+Theory of operation. One epoll set holds every socket and the pacer's timer; its descriptor is registered with the event
+loop once. The loop calls `on_ready` when anything is ready; inside, everything is C: `epoll_wait`, `recvmsg`, frame,
+classify, stamp, record. Between two reads of a batch every release that is due is sent. Sockets are registered once,
+edge-triggered for both directions: a read shorter than the buffer means that the socket is empty.
+
+A connection goes C_CONNECTING -> C_IDLE -> C_SENDING -> C_WAITING -> C_IDLE. Idle ones stay in the epoll set, so one that
+the server closes is dropped before it is used. In an open loop nothing is ever waited for: without an idle connection a
+release opens one, and the row says so. Connections that the event loop owns (TLS) run through the same states; only the
+three verbs connect, send and close differ.
+"""
+
+import errno as errnos
+import os
+
+import numpy
+
+from libc.errno cimport EADDRNOTAVAIL, EAGAIN, ECONNREFUSED, EMFILE, ENFILE, ETIMEDOUT
+from libc.stdio cimport snprintf
+from libc.stdlib cimport calloc, free, malloc, realloc
+from libc.string cimport memcpy, memset
+
+cimport fastllmload._ext.counters as k
+cimport fastllmload._ext.recorder as r
+from fastllmload._ext.clock cimport mono_ns, real_minus_mono
+from fastllmload._ext.exchange cimport V_MORE, V_REUSE, exchange_free, exchange_init
+from fastllmload._ext.histogram cimport HDR_WORDS, hdr_record
+from fastllmload._ext.recorder cimport Chunk, FLAG_LATE_CONNECT, FLAG_REUSED, RequestRow
+from fastllmload._ext.wire cimport (
+    EPOLL_CLOEXEC,
+    EPOLL_CTL_ADD,
+    EPOLLERR,
+    EPOLLET,
+    EPOLLHUP,
+    EPOLLIN,
+    EPOLLOUT,
+    EPOLLRDHUP,
+    address_of,
+    epoll_create1,
+    epoll_ctl,
+    epoll_wait,
+    wire_close,
+    wire_connect,
+    wire_connect_error,
+    wire_local_port,
+    wire_recv,
+    wire_send,
+)
+
+cdef enum:
+    BUFFER = 262144             # shared read buffer, bytes
+    BATCH = 256                 # events taken from the kernel at once
+    ROUNDS = 8                  # epoll_wait calls before the event loop gets its turn
+    TIMER = 0xFFFFFFFF          # epoll tag of the pacer's timer
+    HOUSE_NS = 5_000_000        # housekeeping at most this often
+    TICK_NS = 20_000_000        # how often the worker promises to call tick()
+    AHEAD_NS = 30_000_000       # connections are opened for releases this far ahead
+    MARGIN = 8                  # spare connections beyond those
+    RETRY_NS = 100_000_000      # pause after a failed pre-connect, and of a slot after ERRORS_IN_A_ROW
+    ERRORS_IN_A_ROW = 10
+    CONNECTS_AT_ONCE = 64       # pre-connects per housekeeping: connecting must not hold up releases
+
+
+cdef class Reactor:
+    """Drives one worker's load. Life cycle: targets, load(phase), preconnect, start_at, on_ready/tick ..., close."""
+
+    def __init__(self, Protocol protocol not None, Pacer pacer not None, *, bytes run_id, int worker, int workers,
+                 int64_t timeout_ns, bint kernel_stamps, bint fresh_connections, sources=()):
+        self.protocol = protocol
+        self.pacer = pacer
+        self.run_id = run_id
+        self.worker = worker
+        self.workers = workers
+        self.timeout = timeout_ns
+        self.stamps = kernel_stamps
+        self.fresh = fresh_connections
+        self.words = protocol.words
+        self.lag.counts = self.words + k.WORDS + k.H_LAG * HDR_WORDS
+        self.socket_to_user.counts = self.words + k.WORDS + k.H_SOCKET_TO_USER * HDR_WORDS
+        self.stall.counts = self.words + k.WORDS + k.H_STALL * HDR_WORDS
+        self.streams = {}
+        self.spare = []
+        self.freed = []
+        self.waiting = []
+        self.offset = real_minus_mono()
+        self.buffer = <unsigned char*>malloc(BUFFER)
+        self.events = <epoll_event*>malloc(BATCH * sizeof(epoll_event))
+        self.sources = <Address*>calloc(max(1, len(sources)), sizeof(Address))
+        if self.buffer == NULL or self.events == NULL or self.sources == NULL:
+            raise MemoryError("read buffer")
+        for family, text in sources:
+            address_of(&self.sources[self.source_count], family, text, 0)
+            self.source_count += 1
+        self.epfd = epoll_create1(EPOLL_CLOEXEC)
+        if self.epfd < 0:
+            raise OSError("epoll_create1 failed: out of file descriptors")
+        cdef epoll_event event
+        event.events = EPOLLIN | EPOLLET
+        event.data.u64 = TIMER
+        if epoll_ctl(self.epfd, EPOLL_CTL_ADD, pacer.fd, &event) != 0:
+            raise OSError("the pacer's timer cannot be watched")
+
+    def __dealloc__(self):
+        cdef uint32_t i
+        for i in range(self.conn_count):
+            if self.conns[i].fd >= 0:
+                wire_close(self.conns[i].fd, False)
+            exchange_free(&self.conns[i].x)
+            free(self.conns[i])
+        for i in range(<uint32_t>self.target_count):
+            free(self.targets[i].head)
+            free(self.targets[i].idle)
+        free(self.targets)
+        free(self.conns)
+        free(self.sources)
+        free(self.buffer)
+        free(self.events)
+        if self.epfd > 0:
+            os.close(self.epfd)
+
+    def fileno(self) -> int:
+        """The epoll descriptor: readable whenever a socket or the timer is ready."""
+        return self.epfd
+
+    def add_target(self, str family, address, int port, bytes head, bint over_asyncio) -> None:
+        """*head*: the request head from the request line to the last fixed header, each line ended by CRLF."""
+        cdef TargetState* grown = <TargetState*>realloc(self.targets, (self.target_count + 1) * sizeof(TargetState))
+        if grown == NULL:
+            raise MemoryError("targets")
+        self.targets = grown
+        cdef TargetState* t = &self.targets[self.target_count]
+        memset(t, 0, sizeof(TargetState))
+        address_of(&t.address, family, address, port)
+        t.over_asyncio = over_asyncio
+        t.head_size = len(head)
+        t.head = <char*>malloc(t.head_size)
+        if t.head == NULL:
+            raise MemoryError("request head")
+        memcpy(t.head, <const char*>head, t.head_size)
+        self.target_count += 1
+
+    def set_connector(self, connector) -> None:
+        """*connector(target, stream)* opens a connection of the event loop and attaches *stream* as its protocol."""
+        self.connector = connector
+
+    def load(self, *, int phase, int phase_number, schedule, const uint64_t[::1] body_offset, const uint8_t[::1] bodies,
+             const int32_t[::1] input_tokens, const int32_t[::1] output_tokens, const uint16_t[::1] request_class,
+             bint closed, uint64_t limit=0, uint32_t cap=0, uint32_t reserve=MARGIN) -> None:
+        """Take over one phase.
+
+        *schedule*: int64 ns offsets of this worker's releases (open loop), or zeros, one per slot (closed loop).
+        The other arrays cover the whole plan. *limit*: requests of this worker in a closed loop, 0 without bound.
+        """
+        self.pacer.load(schedule)
+        self.body_offset = body_offset
+        self.bodies = bodies
+        self.input_tokens = input_tokens
+        self.output_tokens = output_tokens
+        self.request_class = request_class
+        self.plan_size = <uint32_t>(body_offset.shape[0] - 1)
+        self.phase = <uint8_t>phase
+        self.phase_number = phase_number
+        self.closed = closed
+        self.limit = limit
+        self.cap = cap
+        self.reserve = reserve
+        self.issued = 0
+        self.stop_at = 0
+        self.sending = True
+        self.freed = []
+        self.waiting = []
+        self.slot_errors = numpy.zeros(max(1, len(schedule)), dtype=numpy.int32)
+
+    def start_at(self, int64_t start, int64_t stop_sending_ns=0) -> None:
+        """Time zero (CLOCK_MONOTONIC ns). A closed loop sends nothing from *stop_sending_ns* after it on (0: no bound)."""
+        self.stop_at = start + stop_sending_ns if stop_sending_ns else 0
+        self.tick_due = 0
+        self.pacer.start_at(start)
+
+    def preconnect(self, uint32_t count) -> None:
+        """Begin connections until the targets have *count* between them, idle or under way."""
+        cdef int64_t now = mono_ns()
+        cdef TargetState* t
+        cdef uint32_t share
+        if self.fresh:
+            return
+        share = (count + self.target_count - 1) // self.target_count
+        for i in range(self.target_count):
+            t = &self.targets[i]
+            while t.idle_count + t.connecting < share and t.retry_at <= now:
+                self._connect(self._new(<uint16_t>i))
+
+    @property
+    def in_flight(self) -> int:
+        return self.in_flight_
+
+    @property
+    def connecting(self) -> int:
+        return sum(self.targets[i].connecting for i in range(self.target_count))
+
+    @property
+    def idle(self) -> int:
+        return sum(self.targets[i].idle_count for i in range(self.target_count))
+
+    @property
+    def released(self) -> int:
+        return self.issued if self.closed else self.pacer.next
+
+    @property
+    def finished(self) -> bool:
+        """Nothing more will be sent and nothing is in flight."""
+        if self.in_flight_ or self.freed:
+            return False
+        if not self.sending or self.words[k.W_DISK_FULL]:
+            return True
+        if not self.closed:
+            return self.pacer.next >= self.pacer.size
+        return self.pacer.next >= self.pacer.size and not self._may_issue(mono_ns())
+
+    @property
+    def sending_over(self) -> bool:
+        """Nothing more will be sent."""
+        return not self.sending or (self.pacer.next >= self.pacer.size
+                                    and not (self.closed and self._may_issue(mono_ns())))
+
+    def drain(self) -> None:
+        """Send no more; what is in flight goes on."""
+        self.sending = False
+        self.freed = []
+        self.waiting = []
+        self.pacer.stop()
+
+    def cancel_all(self) -> None:
+        """End everything in flight as cancelled."""
+        cdef int64_t now = mono_ns()
+        self.drain()
+        while self.oldest != NULL:
+            self._cancel(self.oldest, r.STATUS_CANCELLED, r.ERROR_DRAIN, now)
+
+    def close_connections(self) -> None:
+        """Close what is not in flight (between phases: the pool; at the end: everything)."""
+        cdef uint32_t i
+        for i in range(self.conn_count):
+            if self.conns[i].state in (C_IDLE, C_TAIL) or (
+                    self.conns[i].state == C_CONNECTING and self.conns[i].x.row == NULL):
+                self._drop(self.conns[i], False)
+
+    # -- the loop's two entries ---------------------------------------------------------------------------------------
+
+    def on_ready(self) -> None:
+        """The epoll descriptor is readable: handle batches until nothing is ready."""
+        cdef int64_t now, begun = mono_ns()
+        cdef int n, i
+        cdef int rounds = 0
+        while rounds < ROUNDS:
+            n = epoll_wait(self.epfd, self.events, BATCH, 0)
+            if n <= 0:
+                break
+            rounds += 1
+            self._clock()
+            for i in range(n):
+                if self.events[i].data.u64 != TIMER:
+                    self._event(&self.events[i])
+                now = mono_ns()
+                if self.freed:
+                    self._refill(now)
+                if self.pacer.due() <= now:
+                    self._release(now)
+            if n < BATCH and self.pacer.spin(now) == now:
+                break
+            now = mono_ns()
+            if self.pacer.due() <= now:
+                self._release(now)
+        now = mono_ns()
+        self.words[k.W_BATCHES] += rounds
+        if now - begun > self.words[k.W_BATCH_MAX_NS]:
+            self.words[k.W_BATCH_MAX_NS] = now - begun
+        if now >= self.house_at:
+            self._house(now)
+        self.pacer.arm(now)
+
+    def tick(self) -> None:
+        """Called by the worker every TICK_NS: time-outs, pool, and the measure of how late that call is."""
+        cdef int64_t now = mono_ns()
+        if self.tick_due and now > self.tick_due:
+            hdr_record(&self.stall, now - self.tick_due)
+        self.tick_due = now + TICK_NS
+        self._clock()
+        if self.pacer.due() <= now:
+            self._release(now)
+        self._house(now)
+        self._refill(now)
+        self.pacer.arm(mono_ns())
+
+    cdef int _clock(self) except -1:
+        cdef int64_t offset = real_minus_mono()
+        if offset - self.offset > 1_000_000 or self.offset - offset > 1_000_000:
+            self.words[k.W_CLOCK_STEPS] += 1
+        self.offset = offset
+        return 0
+
+    cdef int _house(self, int64_t now) except -1:
+        self.house_at = now + HOUSE_NS
+        self.words[k.W_HEARTBEAT_NS] = now
+        self.words[k.W_SPIN_NS] = self.pacer.spun
+        self.words[k.W_IN_FLIGHT] = self.in_flight_
+        self.words[k.W_BY_TEMPLATE] = <int64_t>self.protocol.classifier.by_template
+        self.words[k.W_BY_SCAN] = <int64_t>self.protocol.classifier.by_scan
+        self.words[k.W_BY_MSGSPEC] = <int64_t>self.protocol.classifier.by_msgspec
+        self._expire(now)
+        self._top_up(now)
+        return 0
+
+    # -- releases -----------------------------------------------------------------------------------------------------
+
+    cdef int _release(self, int64_t now) except -1:
+        """Send everything that is due: never wait, never skip, never re-anchor."""
+        cdef int64_t due
+        cdef uint32_t request
+        cdef int64_t backlog = 0
+        while self.sending:
+            due = self.pacer.due()
+            if due > now or (self.cap and self.in_flight_ >= self.cap):
+                break
+            if self.closed:
+                request = <uint32_t>(self.worker + self.issued * self.workers)
+                self.issued += 1
+            else:
+                request = <uint32_t>(self.worker + self.pacer.next * self.workers)
+            self.pacer.next += 1
+            backlog += 1
+            self._dispatch(request, due, mono_ns(), <int32_t>(self.pacer.next - 1) if self.closed else -1)
+        if backlog > self.words[k.W_BACKLOG_MAX]:
+            self.words[k.W_BACKLOG_MAX] = backlog
+        return 0
+
+    cdef bint _may_issue(self, int64_t now):
+        if not self.sending or self.words[k.W_DISK_FULL]:
+            return False
+        if self.limit and self.issued >= self.limit:
+            return False
+        return not self.stop_at or now < self.stop_at
+
+    cdef int _refill(self, int64_t now) except -1:
+        """Closed loop: freed slots send at once; a slot with ten errors in a row waits (procedures 0.5)."""
+        cdef int64_t t_free
+        cdef uint32_t request
+        while self.waiting and self.waiting[0][0] <= now:
+            self.freed.append((self.waiting[0][1], self.waiting[0][0]))
+            del self.waiting[0]
+        while self.freed:
+            slot, t_free = self.freed.pop()
+            if not self._may_issue(now):
+                continue
+            request = <uint32_t>(self.worker + self.issued * self.workers)
+            self.issued += 1
+            self._dispatch(request, t_free, mono_ns(), slot)
+        return 0
+
+    cdef int _dispatch(self, uint32_t request, int64_t t_sched, int64_t now, int32_t slot) except -1:
+        cdef uint32_t number
+        cdef Chunk* chunk
+        cdef RequestRow* row = self.protocol.recorder.open_row(&number, &chunk)
+        cdef uint32_t planned = request % self.plan_size
+        cdef TargetState* target
+        cdef uint16_t t = <uint16_t>(request % <uint32_t>self.target_count)
+        cdef Conn* c
+        if row == NULL:
+            self.words[k.W_DISK_FULL] = 1
+            self.sending = False
+            return 0
+        row.t_sched = t_sched
+        row.t_dispatch = now
+        row.request = request
+        row.session = request
+        row.input_target = <uint32_t>self.input_tokens[planned]
+        row.output_target = <uint32_t>self.output_tokens[planned]
+        row.request_class = self.request_class[planned]
+        row.prompt_tokens = row.completion_tokens = row.reasoning_tokens = row.cached_tokens = -1
+        row.retry_after_ms = -1
+        row.url = t
+        row.worker = <uint16_t>self.worker
+        row.phase = self.phase
+        row.status = r.STATUS_IN_FLIGHT
+        self.words[k.W_RELEASED] += 1
+        if self.phase == r.PHASE_MEASURE:
+            hdr_record(&self.lag, now - t_sched)
+            if t_sched - now > 1000:
+                self.words[k.W_EARLY] += 1
+        target = &self.targets[t]
+        if target.idle_count and not self.fresh:
+            c = target.idle[target.idle_count - 1]
+            self._unpool(c)
+        else:
+            c = self._new(t)
+            if not self.fresh:
+                row.flags |= FLAG_LATE_CONNECT
+                self.words[k.W_LATE_CONNECTS] += 1
+        c.x.row = row
+        c.x.chunk = chunk
+        c.x.number = number
+        c.x.reused = c.served > 0
+        if c.served:
+            row.flags |= FLAG_REUSED
+        c.request = request
+        c.slot = slot
+        c.deadline = now + self.timeout
+        self._link(c)
+        self.protocol.open(&c.x)
+        self._compose(c)
+        if c.state == C_IDLE:
+            return self._send(c, now)
+        return self._connect(c)
+
+    cdef int _compose(self, Conn* c) except -1:
+        """The three pieces of a request: the target's head, the lines that are its own, its body in the plan."""
+        cdef uint32_t planned = c.request % self.plan_size
+        cdef uint64_t at = self.body_offset[planned]
+        cdef uint64_t size = self.body_offset[planned + 1] - at
+        c.lines_size = snprintf(c.lines, sizeof(c.lines), b"X-Request-Id: %s-%d-%u\r\nContent-Length: %llu\r\n\r\n",
+                                <const char*>self.run_id, self.phase_number, c.request, <unsigned long long>size)
+        if c.lines_size >= <int>sizeof(c.lines):
+            raise ValueError(f"run id {self.run_id!r} is too long for a request head")
+        c.pieces[0].iov_base = self.targets[c.target].head
+        c.pieces[0].iov_len = self.targets[c.target].head_size
+        c.pieces[1].iov_base = c.lines
+        c.pieces[1].iov_len = c.lines_size
+        c.pieces[2].iov_base = <void*>(&self.bodies[0] + at)
+        c.pieces[2].iov_len = size
+        c.piece = 0
+        return 0
+
+    cdef int _send(self, Conn* c, int64_t now) except -1:
+        """Hand what is left of the request to the socket; the rest follows when it takes more."""
+        cdef Py_ssize_t sent
+        cdef size_t part
+        if c.x.row.t_submit_start == 0:
+            c.x.row.t_submit_start = now
+            c.x.row.local_port = wire_local_port(c.fd) if c.fd >= 0 else 0
+        c.state = C_SENDING
+        if c.fd < 0:
+            (<Stream>self.streams[c.number]).send(c.pieces)
+            return 0
+        while c.piece < 3:
+            sent = wire_send(c.fd, &c.pieces[c.piece], 3 - c.piece)
+            if sent == -EAGAIN:
+                return 0
+            if sent < 0:
+                return self._broken(c, <int>-sent)
+            c.x.row.bytes_sent += sent
+            self.words[k.W_BYTES_OUT] += sent
+            while c.piece < 3 and <size_t>sent >= c.pieces[c.piece].iov_len:
+                sent -= c.pieces[c.piece].iov_len
+                c.piece += 1
+            if sent:
+                part = <size_t>sent
+                c.pieces[c.piece].iov_base = <char*>c.pieces[c.piece].iov_base + part
+                c.pieces[c.piece].iov_len -= part
+        return self._submitted(c)
+
+    cdef int _submitted(self, Conn* c) except -1:
+        """The last byte of the request is with the kernel (IETF B.1.1)."""
+        c.x.row.t_submit = mono_ns()
+        c.state = C_WAITING
+        return 0
+
+    # -- connections --------------------------------------------------------------------------------------------------
+
+    cdef Conn* _new(self, uint16_t target) except NULL:
+        cdef Conn* c
+        cdef Conn** grown
+        if self.spare:
+            c = self.conns[<uint32_t>self.spare.pop()]
+        else:
+            if self.conn_count == self.conn_cap:
+                grown = <Conn**>realloc(self.conns, (self.conn_cap * 2 + 256) * sizeof(Conn*))
+                if grown == NULL:
+                    raise MemoryError("connections")
+                self.conns = grown
+                self.conn_cap = self.conn_cap * 2 + 256
+            c = <Conn*>calloc(1, sizeof(Conn))
+            if c == NULL:
+                raise MemoryError("connection")
+            exchange_init(&c.x, self.protocol.max_event)
+            c.number = self.conn_count
+            self.conns[self.conn_count] = c
+            self.conn_count += 1
+        c.fd = -1
+        c.generation += 1
+        c.state = C_FREE
+        c.target = target
+        c.served = 0
+        c.slot = -1
+        c.x.row = NULL
+        c.x.state = 0
+        return c
+
+    cdef int _connect(self, Conn* c) except -1:
+        cdef TargetState* t = &self.targets[c.target]
+        cdef Address* source = NULL
+        cdef epoll_event event
+        c.state = C_CONNECTING
+        self.words[k.W_CONNECTIONS] += 1
+        self.words[k.W_CONNECTS] += 1
+        if c.x.row == NULL:
+            t.connecting += 1
+        if t.over_asyncio:
+            stream = Stream(self, c.number, c.generation)
+            self.streams[c.number] = stream
+            self.connector(c.target, stream)
+            return 0
+        if self.source_count:
+            source = &self.sources[self.source_next]
+            self.source_next = (self.source_next + 1) % self.source_count
+        c.fd = wire_connect(&t.address, source, self.stamps)
+        if c.fd < 0:
+            return self._connect_failed(c, -c.fd, r.ERROR_NONE)
+        event.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET
+        event.data.u64 = (<uint64_t>c.generation << 32) | c.number
+        if epoll_ctl(self.epfd, EPOLL_CTL_ADD, c.fd, &event) != 0:
+            return self._connect_failed(c, EMFILE, r.ERROR_NONE)
+        return 0
+
+    cdef int _connected(self, Conn* c) except -1:
+        cdef int64_t now = mono_ns()
+        if c.x.row == NULL:
+            self.targets[c.target].connecting -= 1
+            c.state = C_IDLE
+            return self._pool(c)
+        c.x.row.t_connected = now
+        return self._send(c, now)
+
+    cdef int _connect_failed(self, Conn* c, int error_number, uint8_t error) except -1:
+        cdef int64_t now = mono_ns()
+        cdef TargetState* t = &self.targets[c.target]
+        self.words[k.W_CONNECT_FAILURES] += 1
+        if error == r.ERROR_NONE:
+            if error_number == ECONNREFUSED:
+                error = r.ERROR_CONNECT_REFUSED
+            elif error_number == ETIMEDOUT:
+                error = r.ERROR_CONNECT_TIMEOUT
+            elif error_number == EADDRNOTAVAIL:
+                error = r.ERROR_NO_PORT
+            elif error_number == EMFILE or error_number == ENFILE:
+                error = r.ERROR_NO_FD
+            else:
+                error = r.ERROR_CONNECT_FAILED
+        if c.fd < 0:
+            c.fd = -1
+        t.retry_at = now + RETRY_NS
+        if c.x.row != NULL:
+            c.x.row.error_number = error_number
+            self.protocol.fail(&c.x, r.STATUS_CONNECTION_ERROR, error, now, now)
+            self._ended(c, now)
+        return self._drop(c, False)
+
+    cdef int _pool(self, Conn* c) except -1:
+        cdef TargetState* t = &self.targets[c.target]
+        cdef Conn** grown
+        if t.idle_count == t.idle_cap:
+            grown = <Conn**>realloc(t.idle, (t.idle_cap * 2 + 256) * sizeof(Conn*))
+            if grown == NULL:
+                raise MemoryError("pool")
+            t.idle = grown
+            t.idle_cap = t.idle_cap * 2 + 256
+        c.state = C_IDLE
+        c.pool_at = t.idle_count
+        t.idle[t.idle_count] = c
+        t.idle_count += 1
+        self.words[k.W_IDLE] += 1
+        return 0
+
+    cdef int _unpool(self, Conn* c) except -1:
+        cdef TargetState* t = &self.targets[c.target]
+        t.idle_count -= 1
+        t.idle[c.pool_at] = t.idle[t.idle_count]
+        t.idle[c.pool_at].pool_at = c.pool_at
+        self.words[k.W_IDLE] -= 1
+        return 0
+
+    cdef int _drop(self, Conn* c, bint reset) except -1:
+        """Close and forget. The caller has ended the request, if there was one."""
+        if c.state == C_FREE:
+            return 0
+        if c.state == C_IDLE:
+            self._unpool(c)
+        elif c.state == C_CONNECTING and c.slot == -1 and c.deadline == 0:
+            self.targets[c.target].connecting -= 1
+        if c.fd >= 0:
+            wire_close(c.fd, reset)
+            c.fd = -1
+        elif c.number in self.streams:
+            (<Stream>self.streams.pop(c.number)).close(reset)
+        c.state = C_FREE
+        c.deadline = 0
+        c.generation += 1
+        self.words[k.W_CONNECTIONS] -= 1
+        self.spare.append(c.number)
+        return 0
+
+    cdef int _link(self, Conn* c) except -1:
+        c.older = self.youngest
+        c.younger = NULL
+        if self.youngest != NULL:
+            self.youngest.younger = c
+        else:
+            self.oldest = c
+        self.youngest = c
+        self.in_flight_ += 1
+        return 0
+
+    cdef int _unlink(self, Conn* c) except -1:
+        if c.older != NULL:
+            c.older.younger = c.younger
+        else:
+            self.oldest = c.younger
+        if c.younger != NULL:
+            c.younger.older = c.older
+        else:
+            self.youngest = c.older
+        self.in_flight_ -= 1
+        return 0
+
+    cdef int _top_up(self, int64_t now) except -1:
+        """Open connections ahead of the schedule: as many idle ones as releases are near, and a margin."""
+        cdef Py_ssize_t i, near = 0
+        cdef int64_t horizon = now + AHEAD_NS - self.pacer.start
+        cdef uint32_t share, begun = 0
+        cdef TargetState* t
+        if self.fresh or not self.sending or self.closed:
+            return 0
+        if self.pacer.start:
+            while self.pacer.next + near < self.pacer.size and self.pacer.schedule[self.pacer.next + near] <= horizon:
+                near += 1
+                if near >= 4096:
+                    break
+            if self.pacer.next >= self.pacer.size:
+                return 0
+        share = <uint32_t>((near + self.reserve + self.target_count - 1) // self.target_count)
+        for i in range(self.target_count):
+            t = &self.targets[i]
+            while t.idle_count + t.connecting < share and begun < CONNECTS_AT_ONCE and t.retry_at <= now:
+                self._connect(self._new(<uint16_t>i))
+                begun += 1
+        return 0
+
+    cdef int _expire(self, int64_t now) except -1:
+        """Request time-outs: every request has the same, so the in-flight list is in deadline order."""
+        cdef Conn* c
+        while self.oldest != NULL and self.oldest.deadline <= now:
+            c = self.oldest
+            self._cancel(c, r.STATUS_TIMEOUT,
+                         r.ERROR_CONNECT_TIMEOUT if c.state == C_CONNECTING else r.ERROR_DEADLINE, now)
+        return 0
+
+    cdef int _cancel(self, Conn* c, uint8_t status, uint8_t error, int64_t now) except -1:
+        self.protocol.fail(&c.x, status, error, now, now)
+        self._ended(c, now)
+        return self._drop(c, True)
+
+    # -- events -------------------------------------------------------------------------------------------------------
+
+    cdef int _event(self, epoll_event* event) except -1:
+        cdef uint32_t number = <uint32_t>event.data.u64
+        cdef uint32_t flags = event.events
+        cdef Conn* c = self.conns[number]
+        cdef int failed
+        if c.generation != <uint32_t>(event.data.u64 >> 32):
+            return 0                # of a connection that was dropped earlier in this batch
+        if c.state == C_CONNECTING:
+            if not flags & (EPOLLOUT | EPOLLERR | EPOLLHUP):
+                return 0
+            failed = wire_connect_error(c.fd)
+            if failed:
+                return self._connect_failed(c, failed, r.ERROR_NONE)
+            self._connected(c)
+            if c.generation != <uint32_t>(event.data.u64 >> 32):
+                return 0
+        elif c.state == C_SENDING and flags & EPOLLOUT:
+            self._send(c, 0)
+            if c.generation != <uint32_t>(event.data.u64 >> 32):
+                return 0
+        if flags & (EPOLLIN | EPOLLRDHUP | EPOLLHUP | EPOLLERR):
+            return self._read(c, flags)
+        return 0
+
+    cdef int _read(self, Conn* c, uint32_t flags) except -1:
+        """Read until the socket is empty: one recvmsg, unless it filled the buffer or the peer has closed."""
+        cdef int64_t stamp, user_t, t
+        cdef Py_ssize_t got
+        cdef uint8_t stamp_class
+        cdef bint had
+        cdef Verdict verdict
+        cdef uint32_t generation = c.generation
+        while True:
+            got = wire_recv(c.fd, self.buffer, BUFFER, &stamp)
+            if got == -EAGAIN:
+                return 0
+            if got <= 0:
+                return self._broken(c, <int>-got)
+            user_t = mono_ns()
+            self.words[k.W_READS] += 1
+            self.words[k.W_BYTES_IN] += got
+            if stamp:
+                t = stamp - self.offset
+                if t > user_t:
+                    t = user_t
+                stamp_class = r.STAMP_KERNEL
+                self.words[k.W_KERNEL_STAMPS] += 1
+                hdr_record(&self.socket_to_user, user_t - t)
+            else:
+                t = user_t
+                stamp_class = r.STAMP_USER
+                self.words[k.W_USER_STAMPS] += 1
+            had = c.x.row != NULL
+            verdict = self.protocol.feed(&c.x, self.buffer, <size_t>got, t, stamp_class, user_t)
+            self._fed(c, verdict, had, user_t)
+            if c.generation != generation or (got < BUFFER and not flags & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)):
+                return 0
+
+    cdef int _fed(self, Conn* c, Verdict verdict, bint had, int64_t user_t) except -1:
+        """What the exchange says about the connection."""
+        cdef bint ended = had and c.x.row == NULL
+        if verdict == V_MORE:
+            if ended:
+                c.state = C_TAIL
+                self._ended(c, user_t)
+            return 0
+        # A request whose response came before it was sent whole leaves the connection in an unknown state.
+        if verdict == V_REUSE and c.state != C_SENDING and not self.fresh:
+            c.served += 1
+            c.deadline = 0
+            self._pool(c)
+            if ended:
+                self._ended(c, user_t)
+            return 0
+        if ended:
+            c.state = C_TAIL
+            self._ended(c, user_t)
+        elif c.state == C_IDLE:
+            self.words[k.W_IDLE_DROPPED] += 1
+        return self._drop(c, False)
+
+    cdef int _ended(self, Conn* c, int64_t user_t) except -1:
+        """The request is over, in whatever status: its slot is free, and a capped open loop may release."""
+        cdef int32_t slot = c.slot
+        self._unlink(c)
+        c.slot = -1
+        if not self.closed:
+            if self.cap and self.pacer.due() <= user_t:
+                self._release(user_t)
+            return 0
+        if slot < 0 or not self.sending:
+            return 0
+        if self.protocol.last_ok:
+            self.slot_errors[slot] = 0
+        else:
+            self.slot_errors[slot] += 1
+            if self.slot_errors[slot] >= ERRORS_IN_A_ROW:
+                self.waiting.append((user_t + RETRY_NS, slot))
+                return 0
+        self.freed.append((slot, user_t))
+        return 0
+
+    cdef int _broken(self, Conn* c, int error_number) except -1:
+        """The peer closed (0) or the connection failed (errno)."""
+        cdef int64_t now = mono_ns()
+        cdef bint had = c.x.row != NULL
+        if c.state == C_IDLE:
+            self.words[k.W_IDLE_DROPPED] += 1
+        elif had:
+            self.protocol.eof(&c.x, now, now, error_number)
+            c.state = C_TAIL
+            self._ended(c, now)
+        return self._drop(c, False)
+
+    # -- connections of the event loop --------------------------------------------------------------------------------
+
+    def stream_connected(self, uint32_t number, uint32_t generation) -> bool:
+        """False: the connection is no longer wanted."""
+        cdef Conn* c = self.conns[number]
+        if c.generation != generation or c.state != C_CONNECTING:
+            return False
+        self._connected(c)
+        self._refill(mono_ns())
+        return True
+
+    def stream_connect_failed(self, uint32_t number, uint32_t generation, int error_number, bint tls) -> None:
+        cdef Conn* c = self.conns[number]
+        if c.generation == generation and c.state == C_CONNECTING:
+            self._connect_failed(c, error_number, r.ERROR_TLS if tls else r.ERROR_NONE)
+            self._refill(mono_ns())
+
+    def stream_sent(self, uint32_t number, uint32_t generation, Py_ssize_t size) -> None:
+        cdef Conn* c = self.conns[number]
+        if c.generation == generation and c.state == C_SENDING and c.x.row != NULL:
+            c.x.row.bytes_sent += size
+            self.words[k.W_BYTES_OUT] += size
+            self._submitted(c)
+
+    def stream_lost(self, uint32_t number, uint32_t generation, int error_number) -> None:
+        cdef Conn* c = self.conns[number]
+        if c.generation == generation and c.state != C_FREE:
+            self._broken(c, error_number)
+            self._refill(mono_ns())
+
+    cdef int stream_data(self, uint32_t number, uint32_t generation, Py_ssize_t size) except -1:
+        cdef Conn* c = self.conns[number]
+        cdef int64_t user_t = mono_ns()
+        cdef bint had
+        if c.generation != generation or c.state == C_FREE:
+            return 0
+        had = c.x.row != NULL
+        self.words[k.W_READS] += 1
+        self.words[k.W_BYTES_IN] += size
+        self.words[k.W_USER_STAMPS] += 1
+        self._fed(c, self.protocol.feed(&c.x, self.buffer, <size_t>size, user_t, r.STAMP_USER, user_t), had, user_t)
+        if self.freed:
+            self._refill(user_t)
+        user_t = mono_ns()
+        if self.pacer.due() <= user_t:
+            self._release(user_t)
+            self.pacer.arm(mono_ns())
+        return 0
+
+
+cdef class Stream:
+    """asyncio.BufferedProtocol of one connection that the event loop owns; reads land in the reactor's shared buffer."""
+
+    cdef Reactor reactor
+    cdef uint32_t number
+    cdef uint32_t generation
+    cdef object transport
+    cdef object view
+    cdef Py_ssize_t sending
+    cdef bint paused
+
+    def __init__(self, Reactor reactor not None, uint32_t number, uint32_t generation):
+        self.reactor = reactor
+        self.number = number
+        self.generation = generation
+        self.view = memoryview(<unsigned char[:BUFFER]>reactor.buffer)
+
+    def connection_made(self, transport) -> None:
+        self.transport = transport
+        transport.set_write_buffer_limits(high=0)
+        if not self.reactor.stream_connected(self.number, self.generation):
+            transport.abort()
+
+    def connect_failed(self, int error_number, bint tls) -> None:
+        """From the connector: no connection came about."""
+        self.reactor.stream_connect_failed(self.number, self.generation, error_number, tls)
+
+    def get_buffer(self, sizehint):
+        return self.view
+
+    def buffer_updated(self, Py_ssize_t size) -> None:
+        self.reactor.stream_data(self.number, self.generation, size)
+
+    def eof_received(self) -> bool:
+        return False
+
+    def connection_lost(self, error) -> None:
+        number = getattr(error, "errno", None) or (errnos.ECONNRESET if error is not None else 0)
+        self.reactor.stream_lost(self.number, self.generation, number)
+
+    def pause_writing(self) -> None:
+        self.paused = True
+
+    def resume_writing(self) -> None:
+        self.paused = False
+        if self.sending:
+            size, self.sending = self.sending, 0
+            self.reactor.stream_sent(self.number, self.generation, size)
+
+    cdef int send(self, iovec* pieces) except -1:
+        cdef bytes data = b"".join([(<char*>pieces[i].iov_base)[:pieces[i].iov_len] for i in range(3)])
+        self.sending = len(data)
+        self.transport.write(data)
+        if not self.paused and self.sending:
+            self.sending = 0
+            self.reactor.stream_sent(self.number, self.generation, len(data))
+        return 0
+
+    cdef int close(self, bint reset) except -1:
+        if self.transport is not None:
+            if reset:
+                self.transport.abort()
+            else:
+                self.transport.close()
+        return 0
