@@ -1,0 +1,262 @@
+"""A worker process: one event loop, one reactor, the phases of its spec.
+
+Started as `python -m fastllmload.engine.worker` with a WorkerSpec as one line of JSON on stdin (the spec carries headers
+with the API key, so it is never in argv, the environment or a file). From then on it talks to the supervisor through its
+shared memory only (`ext/fastllmload/_ext/counters.pxd`). Ends by itself after the last phase, on ABORT, and when its
+parent is gone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import gc
+import os
+import signal
+import ssl
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import uvloop
+
+from fastllmload._ext import counters as k
+from fastllmload._ext.delta import Classifier
+from fastllmload._ext.exchange import Protocol
+from fastllmload._ext.pacer import Pacer
+from fastllmload._ext.reactor import Reactor, Stream
+from fastllmload._ext.recorder import Recorder
+from fastllmload._ext.wire import warm_up_kernel_stamps
+from fastllmload.engine.workspec import PhaseSpec, TargetSpec, WorkerSpec
+from fastllmload.plan.plan import Plan
+from fastllmload.records.sharedmem import SharedWords
+
+TICK_S = 0.02
+POLL_S = 0.002  # while no clock runs
+SAMPLE_TICKS = 10  # CPU, RSS and GC counts go to shared memory every 10 ticks
+PR_SET_PDEATHSIG = 1
+PR_SET_TIMERSLACK = 29
+
+
+class Worker:
+    """Runs the phases of *spec*; `run()` returns the exit status."""
+
+    def __init__(self, spec: WorkerSpec, loop: asyncio.AbstractEventLoop) -> None:
+        self.spec = spec
+        self.loop = loop
+        self.words = SharedWords.open(Path(spec.shared_path)).words
+        rows = Path(spec.rows_dir)
+        self.recorder = Recorder(rows, text=spec.record_text)
+        classifier = Classifier(spec.dialect, strict=spec.strict_decode)
+        protocol = Protocol(self.recorder, classifier, self.words, spec.max_event_bytes, 4 * spec.max_event_bytes)
+        self.pacer = Pacer(budget=spec.spin_budget)
+        kernel = spec.timestamps == "kernel"
+        self.stamp_keeper = warm_up_kernel_stamps() if kernel else None
+        self.reactor = Reactor(
+            protocol,
+            self.pacer,
+            run_id=spec.run_id.encode(),
+            worker=spec.worker,
+            workers=spec.workers,
+            timeout_ns=spec.timeout_ns,
+            kernel_stamps=self.stamp_keeper is not None,
+            fresh_connections=spec.fresh_connections,
+            sources=[("inet6" if ":" in address else "inet", address) for address in spec.source_addresses],
+        )
+        for target in spec.targets:
+            over_asyncio = target.tls or spec.transport == "asyncio"
+            self.reactor.add_target(
+                target.family, target.address, target.port, target.head_prefix.encode("latin-1"), over_asyncio
+            )
+        self.tls = tls_context(spec) if any(target.tls for target in spec.targets) else None
+        self.reactor.set_connector(self.connect)
+        self.connecting: set[asyncio.Task[None]] = set()
+        self.gc_runs = 0
+        gc.callbacks.append(self._count_collection)
+
+    def _count_collection(self, phase: str, info: dict[str, int]) -> None:
+        if phase == "start":
+            self.gc_runs += 1
+
+    # -- connections that the event loop owns -------------------------------------------------------------------------
+
+    def connect(self, target: int, stream: Stream) -> None:
+        task = self.loop.create_task(self._connect(self.spec.targets[target], stream))
+        self.connecting.add(task)
+        task.add_done_callback(self.connecting.discard)
+
+    async def _connect(self, target: TargetSpec, stream: Stream) -> None:
+        secured: dict[str, Any] = {}
+        if target.tls:
+            secured = {"ssl": self.tls, "server_hostname": target.server_name}
+        try:
+            if target.family == "unix":
+                await self.loop.create_unix_connection(lambda: stream, target.address, **secured)  # type: ignore[arg-type,return-value]
+            else:
+                await self.loop.create_connection(lambda: stream, target.address, target.port, **secured)  # type: ignore[arg-type,return-value]
+        except ssl.SSLError:
+            stream.connect_failed(0, True)
+        except OSError as error:
+            stream.connect_failed(error.errno or 0, target.tls and error.errno is None)
+
+    # -- phases -------------------------------------------------------------------------------------------------------
+
+    async def run(self) -> int:
+        self.loop.add_reader(self.reactor.fileno(), self.reactor.on_ready)
+        try:
+            for phase in self.spec.phases:
+                if not await self._phase(phase):
+                    break
+        finally:
+            self.reactor.cancel_all()
+            self.reactor.close_connections()
+            self.loop.remove_reader(self.reactor.fileno())
+            self.recorder.close()
+        self.words[k.W_STATE] = k.FINISHED
+        return 0
+
+    async def _phase(self, phase: PhaseSpec) -> bool:
+        """One phase from its plan to its last end; False when the run is over."""
+        while self.words[k.W_PHASE] < phase.number:
+            if self.words[k.W_COMMAND] == k.ABORT:
+                return False
+            await asyncio.sleep(POLL_S)
+        plan = Plan.open(Path(phase.plan_dir))
+        self._load(phase, plan)
+        self.reactor.preconnect(phase.initial_connections)
+        while self.reactor.connecting:
+            if self.words[k.W_COMMAND] == k.ABORT:
+                return False
+            await asyncio.sleep(POLL_S)
+        self.words[k.W_STATE] = k.READY
+        while not (start := int(self.words[k.W_START_NS])):
+            if self.words[k.W_COMMAND] == k.ABORT:
+                return False
+            self.reactor.tick()
+            await asyncio.sleep(POLL_S)
+        going_on = await self._clock(phase, start)
+        self.words[k.W_PHASE_DONE] = phase.number + 1
+        self.words[k.W_STATE] = k.PHASE_ENDED
+        return going_on
+
+    def _load(self, phase: PhaseSpec, plan: Plan) -> None:
+        spec = self.spec
+        closed = phase.mode == "closed"
+        limit = share(phase.num_requests, spec.worker, spec.workers) if phase.num_requests else 0
+        if closed:
+            slots = share(phase.concurrency, spec.worker, spec.workers)
+            if phase.num_requests:
+                slots = min(slots, limit)
+            schedule = np.zeros(slots, dtype=np.int64)
+        else:
+            assert plan.t_sched is not None
+            schedule = np.ascontiguousarray(plan.t_sched[spec.worker :: spec.workers])
+        self.reactor.load(
+            phase=phase.phase_code,
+            phase_number=phase.number,
+            schedule=schedule,
+            body_offset=plan.body_offset,
+            bodies=plan.bodies,
+            input_tokens=plan.input_tokens,
+            output_tokens=plan.output_tokens,
+            request_class=plan.request_class,
+            closed=closed,
+            limit=limit,
+            cap=max(1, share(phase.max_concurrency, spec.worker, spec.workers)) if phase.max_concurrency else 0,
+        )
+
+    async def _clock(self, phase: PhaseSpec, start: int) -> bool:
+        """The clock runs: no garbage collection, no I/O but the load's, nothing said to anyone."""
+        reactor, words = self.reactor, self.words
+        gc.collect()
+        gc.freeze()
+        gc.disable()
+        before = self.gc_runs
+        words[k.W_STATE] = k.RUNNING
+        reactor.start_at(start, phase.stop_sending_ns)
+        drain_until = 0
+        going_on = True
+        ticks = 0
+        while not reactor.finished:
+            await asyncio.sleep(TICK_S)
+            reactor.tick()
+            ticks += 1
+            if ticks % SAMPLE_TICKS == 0:
+                self._sample(before)
+            command = words[k.W_COMMAND]
+            if command == k.ABORT:
+                reactor.cancel_all()
+                going_on = False
+            elif command == k.DRAIN and not reactor.sending_over:
+                reactor.drain()
+            if reactor.sending_over and not drain_until:
+                words[k.W_STATE] = k.DRAINING
+                drain_until = time.monotonic_ns() + phase.drain_ns if phase.drain_ns else 1 << 62
+            if drain_until and time.monotonic_ns() > drain_until:
+                reactor.cancel_all()
+        self._sample(before)
+        gc.enable()
+        gc.unfreeze()
+        return going_on
+
+    def _sample(self, gc_before: int) -> None:
+        used = time.process_time_ns()
+        self.words[k.W_CPU_NS] = used
+        self.words[k.W_GC_RUNS] = self.gc_runs - gc_before
+        with open("/proc/self/statm", "rb") as statm:
+            self.words[k.W_RSS_BYTES] = int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def share(total: int, worker: int, workers: int) -> int:
+    """How many of *total* fall to *worker* when they are dealt round robin."""
+    return (total - worker + workers - 1) // workers if total > worker else 0
+
+
+def tls_context(spec: WorkerSpec) -> ssl.SSLContext:
+    """System trust unless *cacert* is given; *insecure* switches verification off."""
+    context = ssl.create_default_context(cafile=spec.cacert)
+    if spec.insecure:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    if spec.cert is not None:
+        context.load_cert_chain(spec.cert, spec.key)
+    return context
+
+
+def live_and_die_with_parent(parent: int) -> None:
+    """SIGTERM when the supervisor dies, whatever killed it; no timer slack; SIGINT is the supervisor's business."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.prctl(PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
+    libc.prctl(PR_SET_TIMERSLACK, 1, 0, 0, 0)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if os.getppid() != parent:
+        raise SystemExit("the supervisor is gone")
+
+
+def main() -> int:
+    spec = msgspec.json.decode(sys.stdin.buffer.readline(), type=WorkerSpec)
+    live_and_die_with_parent(spec.supervisor_pid)
+    if spec.pin_cpu is not None:
+        os.sched_setaffinity(0, {spec.pin_cpu})
+    loop = uvloop.new_event_loop()
+    asyncio.set_event_loop(loop)
+    worker = Worker(spec, loop)
+
+    def terminate() -> None:
+        worker.words[k.W_COMMAND] = k.ABORT
+
+    loop.add_signal_handler(signal.SIGTERM, terminate)
+    try:
+        return loop.run_until_complete(worker.run())
+    except BaseException:
+        worker.words[k.W_STATE] = k.FAILED
+        raise
+    finally:
+        loop.close()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
