@@ -466,3 +466,46 @@ cdef class Protocol:
         memcpy(x.held + x.held_size, data, size)
         x.held_size = need
         return 0
+
+
+cdef class Conversation:
+    """Exchanges of one connection without a transport: for tests, and for replaying captured bytes.
+
+    Times are CLOCK_MONOTONIC-like ns chosen by the caller; verdicts are 0 read on, 1 reuse, 2 close.
+    """
+
+    cdef Exchange x
+    cdef Protocol protocol
+
+    def __cinit__(self, Protocol protocol not None):
+        exchange_init(&self.x, protocol.max_event)
+        self.protocol = protocol
+
+    def __dealloc__(self):
+        exchange_free(&self.x)
+
+    def open(self, int64_t t_submit, bint reused=False) -> int:
+        """Begin a request handed over at *t_submit*; returns its row number."""
+        self.x.row = self.protocol.recorder.open_row(&self.x.number, &self.x.chunk)
+        if self.x.row == NULL:
+            raise OSError("disk full")
+        self.x.row.t_sched = self.x.row.t_dispatch = self.x.row.t_submit_start = self.x.row.t_submit = t_submit
+        self.x.row.prompt_tokens = self.x.row.completion_tokens = -1
+        self.x.row.reasoning_tokens = self.x.row.cached_tokens = -1
+        self.x.row.phase = r.PHASE_MEASURE
+        self.x.row.status = r.STATUS_IN_FLIGHT
+        self.x.reused = reused
+        self.protocol.open(&self.x)
+        return self.x.number
+
+    def feed(self, const unsigned char[::1] data not None, int64_t t, uint8_t stamp_class=1) -> int:
+        if data.shape[0] == 0:
+            return V_MORE
+        return self.protocol.feed(&self.x, &data[0], data.shape[0], t, stamp_class, t)
+
+    def eof(self, int64_t t, int error_number=0) -> int:
+        return self.protocol.eof(&self.x, t, t, error_number)
+
+    @property
+    def ended(self) -> bool:
+        return self.x.row == NULL

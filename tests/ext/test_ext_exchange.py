@@ -1,0 +1,240 @@
+"""One exchange, fed by hand: rows, stamps and statuses are what metrics.md 3.1 to 3.5 say, for any split of the bytes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from fastllmload._ext import counters as k
+from fastllmload._ext.delta import Classifier
+from fastllmload._ext.exchange import Conversation, Protocol
+from fastllmload._ext.recorder import Recorder
+from fastllmload.records.layout import ERROR_NAMES, STATUS_NAMES
+from fastllmload.records.sharedmem import SharedWords
+
+MORE, REUSE, CLOSE = 0, 1, 2
+KERNEL, COALESCED = 1, 2
+HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
+MS = 1_000_000
+
+
+def chunk(data: bytes) -> bytes:
+    return b"%x\r\n%s\r\n" % (len(data), data)
+
+
+def delta(text: str, finish: str | None = None) -> bytes:
+    reason = "null" if finish is None else f'"{finish}"'
+    return (
+        'data: {"id":"x","object":"chat.completion.chunk","created":1,"model":"m","choices":[{"index":0,'
+        f'"delta":{{"content":"{text}"}},"logprobs":null,"finish_reason":{reason}}}]}}\n\n'
+    ).encode()
+
+
+ROLE = (
+    b'data: {"id":"x","object":"chat.completion.chunk","created":1,"model":"m","choices":[{"index":0,'
+    b'"delta":{"role":"assistant","content":""},"logprobs":null,"finish_reason":null}]}\n\n'
+)
+USAGE = (
+    b'data: {"id":"x","object":"chat.completion.chunk","created":1,"model":"m","choices":[],'
+    b'"usage":{"prompt_tokens":7,"completion_tokens":3,"total_tokens":10}}\n\n'
+)
+DONE = b"data: [DONE]\n\n"
+STREAM = HEAD + b"".join(map(chunk, (ROLE, delta("a"), delta(" "), delta("c", "stop"), USAGE, DONE))) + b"0\r\n\r\n"
+
+
+class Bench:
+    """A protocol on files in *directory*, and what it wrote."""
+
+    def __init__(self, directory: Path, max_event: int = 1 << 20) -> None:
+        directory.mkdir(parents=True, exist_ok=True)
+        self.directory = directory
+        self.shared = SharedWords.create(directory / "shared.bin")
+        self.words = self.shared.words
+        self.recorder = Recorder(directory, text=True)
+        self.protocol = Protocol(self.recorder, Classifier(0), self.words, max_event, 4 * max_event)
+        self.conversation = Conversation(self.protocol)
+
+    def rows(self) -> tuple[np.ndarray, np.ndarray]:
+        self.recorder.close()
+        return np.load(self.directory / "requests.npy"), np.load(self.directory / "tokens.npy")
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Bench:
+    return Bench(tmp_path)
+
+
+def status(row: np.void) -> tuple[str, str]:
+    return STATUS_NAMES[row["status"]], ERROR_NAMES[row["error"]]
+
+
+def test_stream_in_single_reads(bench: Bench) -> None:
+    """Each event its own read: every stamp exact, t_any = t_first at the first content, usage and finish kept."""
+    bench.conversation.open(1 * MS)
+    pieces = [HEAD, *map(chunk, (ROLE, delta("a"), delta(" "), delta("c", "stop"), USAGE, DONE)), b"0\r\n\r\n"]
+    verdicts = [bench.conversation.feed(piece, (10 + i) * MS) for i, piece in enumerate(pieces)]
+    assert verdicts == [MORE] * 7 + [REUSE]
+    rows, events = bench.rows()
+    (row,) = rows
+    assert status(row) == ("ok", "none")
+    assert [row[name] // MS for name in ("t_headers", "t_any", "t_first", "t_last", "t_end")] == [10, 12, 12, 14, 16]
+    assert (row["prompt_tokens"], row["completion_tokens"], row["content_events"], row["events"]) == (7, 3, 3, 6)
+    assert list(events["t_ns"] // MS) == [11, 12, 13, 14, 15, 16]
+    assert set(events["stamp"]) == {KERNEL}
+    assert row["bytes_received"] == sum(map(len, pieces[:7]))
+
+
+def test_everything_in_one_read_is_coalesced(bench: Bench) -> None:
+    """Only the last event of a read has its exact time; the others are upper bounds with the submission as floor."""
+    bench.conversation.open(1 * MS)
+    assert bench.conversation.feed(STREAM, 9 * MS) == REUSE
+    rows, events = bench.rows()
+    assert status(rows[0]) == ("ok", "none")
+    assert [stamp & 3 for stamp in events["stamp"]] == [COALESCED] * 5 + [KERNEL]
+    assert [stamp >> 2 for stamp in events["stamp"]] == [0, 1, 1, 1, 1, 1]
+    assert rows[0]["t_first_floor"] == 1 * MS
+    assert bench.words[k.W_COALESCED] == 5
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(cuts=st.lists(st.integers(1, len(STREAM) - 1), max_size=12, unique=True))
+def test_any_split_gives_the_same_row(tmp_path_factory: pytest.TempPathFactory, cuts: list[int]) -> None:
+    """Counts, status and text do not depend on how the bytes are cut; times never run backwards."""
+    bench = Bench(tmp_path_factory.mktemp("split"))
+    bench.conversation.open(1)
+    edges = [0, *sorted(cuts), len(STREAM)]
+    verdicts = [
+        bench.conversation.feed(STREAM[a:b], 1000 * (i + 1)) for i, (a, b) in enumerate(zip(edges, edges[1:], strict=False))
+    ]
+    assert verdicts[-1] == REUSE and set(verdicts[:-1]) <= {MORE}
+    rows, events = bench.rows()
+    row = rows[0]
+    assert status(row) == ("ok", "none")
+    assert (row["content_events"], row["events"], row["completion_tokens"], row["text_bytes"]) == (3, 6, 3, 3)
+    assert 1 <= row["t_headers"] <= row["t_any"] <= row["t_first"] <= row["t_last"] <= row["t_end"]
+    assert list(events["kind"]) == [1, 3, 3, 3, 7, 10]
+    assert (np.diff(events["t_ns"]) >= 0).all()
+
+
+def test_whitespace_before_the_first_token_is_not_content(bench: Bench) -> None:
+    """Leading whitespace sets t_any, not t_first, and is counted apart."""
+    bench.conversation.open(1 * MS)
+    for i, piece in enumerate([HEAD, chunk(delta("\\n")), chunk(delta("a")), chunk(delta("", "stop")), chunk(DONE), b"0\r\n\r\n"]):
+        bench.conversation.feed(piece, (10 + i) * MS)
+    rows, events = bench.rows()
+    row = rows[0]
+    assert (row["t_any"] // MS, row["t_first"] // MS, row["leading_events"], row["content_events"]) == (11, 12, 1, 1)
+    assert list(events["kind"]) == [2, 3, 8, 10]
+
+
+def test_done_ends_the_request_and_the_message_end_frees_the_connection(bench: Bench) -> None:
+    """t_end is [DONE]; the connection is reusable only when the last chunk has come."""
+    bench.conversation.open(1 * MS)
+    assert bench.conversation.feed(HEAD + chunk(delta("a")) + chunk(DONE), 5 * MS) == MORE
+    assert bench.conversation.ended
+    assert bench.conversation.feed(b"0\r\n\r\n", 9 * MS) == REUSE
+    rows, _ = bench.rows()
+    assert rows[0]["t_end"] == 5 * MS
+
+
+def plain(status_line: bytes, body: bytes, content_type: bytes = b"application/json", extra: bytes = b"") -> bytes:
+    return b"HTTP/1.1 %s\r\nContent-Type: %s\r\n%sContent-Length: %d\r\n\r\n%s" % (
+        status_line, content_type, extra, len(body), body,
+    )
+
+
+COMPLETE = (
+    b'{"id":"x","object":"chat.completion","choices":[{"index":0,"message":{"role":"assistant","content":"hi"},'
+    b'"finish_reason":"length"}],"usage":{"prompt_tokens":2,"completion_tokens":1,"total_tokens":3}}'
+)
+ERROR_BODY = b'{"error":{"message":"no","type":"x","code":500}}'
+
+
+@pytest.mark.parametrize(
+    ("data", "expected", "verdict"),
+    [
+        (plain(b"200 OK", COMPLETE), ("ok", "none"), REUSE),
+        (plain(b"200 OK", b""), ("empty", "none"), REUSE),
+        (plain(b"200 OK", ERROR_BODY), ("stream_error", "event"), REUSE),
+        (plain(b"200 OK", b"<html></html>", b"text/html"), ("protocol_error", "unexpected_content_type"), REUSE),
+        (plain(b"200 OK", b"\x1f\x8b", extra=b"Content-Encoding: gzip\r\n"), ("protocol_error", "encoded_body"), CLOSE),
+        (plain(b"429 Too Many", ERROR_BODY, extra=b"Retry-After: 3\r\n"), ("rate_limited", "http_status"), REUSE),
+        (plain(b"503 Busy", ERROR_BODY), ("http_error", "http_status"), REUSE),
+        (plain(b"500 Oops", b"x" * 200_000, b"text/plain"), ("http_error", "http_status"), REUSE),
+        (b"HTTP/1.1 100 Continue\r\n\r\n" + plain(b"200 OK", COMPLETE), ("ok", "none"), REUSE),
+        (b"HTTP/1.1 204 No Content\r\n\r\n", ("empty", "none"), REUSE),
+        (b"garbage\r\n\r\n", ("protocol_error", "bad_head"), CLOSE),
+        (b"HTTP/1.1 200 OK\r\nX: " + b"y" * 70_000, ("protocol_error", "head_too_large"), CLOSE),
+        (HEAD + b"zz\r\n", ("protocol_error", "bad_chunk"), CLOSE),
+        (HEAD + chunk(b"data: {nope\n\n") + chunk(DONE) + b"0\r\n\r\n", ("protocol_error", "bad_event"), REUSE),
+        (HEAD + chunk(delta("a")) + chunk(b'data: {"error":{"message":"x"}}\n\n') + b"0\r\n\r\n", ("stream_error", "event"), REUSE),
+        (HEAD + chunk(delta("a")) + b"0\r\n\r\n", ("truncated", "no_done"), REUSE),
+        (HEAD + chunk(delta("", "stop")) + chunk(DONE) + b"0\r\n\r\n", ("empty", "none"), REUSE),
+        (HEAD + chunk(delta("a", "content_filter")) + chunk(DONE) + b"0\r\n\r\n", ("refused", "none"), REUSE),
+        (STREAM + b"HTTP/1.1 200 OK\r\n", ("ok", "none"), CLOSE),
+        (STREAM.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n", 1), ("ok", "none"), CLOSE),
+    ],
+)
+def test_each_ending_has_its_status(bench: Bench, data: bytes, expected: tuple[str, str], verdict: int) -> None:
+    bench.conversation.open(1)
+    assert bench.conversation.feed(data, 5) == verdict
+    assert bench.conversation.ended
+    rows, _ = bench.rows()
+    assert status(rows[0]) == expected
+
+
+def test_an_event_above_the_limit_fails_and_memory_stays(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, max_event=4096)
+    bench.conversation.open(1)
+    bench.conversation.feed(HEAD, 2)
+    verdict = MORE
+    for i in range(100):
+        verdict = bench.conversation.feed(chunk(b"data: " + b"x" * 500), 3 + i)
+        if verdict == CLOSE:
+            break
+    assert verdict == CLOSE
+    rows, _ = bench.rows()
+    assert status(rows[0]) == ("protocol_error", "event_too_large")
+
+
+@pytest.mark.parametrize(
+    ("fed", "reused", "error_number", "expected"),
+    [
+        (b"", False, 0, ("connection_error", "closed_before_response")),
+        (b"", True, 0, ("connection_error", "reused_connection_lost")),
+        (b"", True, 104, ("connection_error", "reused_connection_lost")),
+        (HEAD + chunk(delta("a")), False, 104, ("connection_error", "reset")),
+        (HEAD + chunk(delta("a")), False, 0, ("truncated", "closed_in_body")),
+        (HEAD + chunk(delta("a", "stop")), False, 0, ("ok", "none")),
+        (HEAD[:20], False, 0, ("connection_error", "closed_in_body")),
+        (b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n" + delta("a", "stop") + DONE[:-1], False, 0, ("ok", "none")),
+        (b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n" + delta("a"), False, 0, ("truncated", "no_done")),
+    ],
+)
+def test_each_lost_connection_has_its_class(
+    bench: Bench, fed: bytes, reused: bool, error_number: int, expected: tuple[str, str]
+) -> None:
+    bench.conversation.open(1, reused)
+    bench.conversation.feed(fed, 5)
+    if not bench.conversation.ended:
+        assert bench.conversation.eof(9, error_number) == CLOSE
+    rows, _ = bench.rows()
+    assert status(rows[0]) == expected
+    assert rows[0]["t_end"] >= 5 or fed == b""
+
+
+def test_a_stamp_before_the_submission_is_moved_up_and_counted(bench: Bench) -> None:
+    """On loopback the answer can be stamped before send() has returned: never a negative TTFT."""
+    bench.conversation.open(100)
+    bench.conversation.feed(STREAM, 40)
+    rows, events = bench.rows()
+    assert rows[0]["t_first"] == 100 and rows[0]["flags"] & 32
+    assert bench.words[k.W_CLAMPED] == 1
+
+
+def test_bytes_on_an_idle_connection_close_it(bench: Bench) -> None:
+    assert bench.conversation.feed(b"HTTP/1.1 408 Timeout\r\n\r\n", 1) == CLOSE
