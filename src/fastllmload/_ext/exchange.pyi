@@ -1,0 +1,29 @@
+import numpy as np
+import numpy.typing as npt
+
+from fastllmload._ext.delta import Classifier
+from fastllmload._ext.recorder import Recorder
+
+class Protocol:
+    """Parsers' settings and sinks of one worker. *max_event*, *max_body*: bytes."""
+
+    recorder: Recorder
+    classifier: Classifier
+    def __init__(
+        self,
+        recorder: Recorder,
+        classifier: Classifier,
+        shared: npt.NDArray[np.int64],
+        max_event: int,
+        max_body: int,
+    ) -> None: ...
+
+class Conversation:
+    """Exchanges of one connection without a transport; times are ns; verdicts 0 read on, 1 reuse, 2 close."""
+
+    def __init__(self, protocol: Protocol) -> None: ...
+    def open(self, t_submit: int, reused: bool = False) -> int: ...
+    def feed(self, data: bytes, t: int, stamp_class: int = 1) -> int: ...
+    def eof(self, t: int, error_number: int = 0) -> int: ...
+    @property
+    def ended(self) -> bool: ...

@@ -1,0 +1,14 @@
+import numpy as np
+import numpy.typing as npt
+
+class Pacer:
+    """Walks one phase's schedule: an absolute timerfd armed early, the rest spun within *budget* (share of a core)."""
+
+    fd: int
+    next: int
+    start: int
+    def __init__(self, budget: float = 0.15, lead_ns: int = 90_000) -> None: ...
+    def load(self, schedule: npt.NDArray[np.int64]) -> None: ...
+    def start_at(self, start: int) -> None: ...
+    @property
+    def spun_ns(self) -> int: ...

@@ -1,0 +1,69 @@
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from fastllmload._ext.exchange import Protocol
+from fastllmload._ext.pacer import Pacer
+
+class Stream:
+    """asyncio.BufferedProtocol of one connection that the event loop owns."""
+
+    def connect_failed(self, error_number: int, tls: bool) -> None: ...
+
+class Reactor:
+    """Drives one worker's load: add_target, load, preconnect, start_at, then on_ready and tick until finished."""
+
+    protocol: Protocol
+    pacer: Pacer
+    def __init__(
+        self,
+        protocol: Protocol,
+        pacer: Pacer,
+        *,
+        run_id: bytes,
+        worker: int,
+        workers: int,
+        timeout_ns: int,
+        kernel_stamps: bool,
+        fresh_connections: bool,
+        sources: Sequence[tuple[str, str]] = (),
+    ) -> None: ...
+    def fileno(self) -> int: ...
+    def add_target(self, family: str, address: str, port: int, head: bytes, over_asyncio: bool) -> None: ...
+    def set_connector(self, connector: Callable[[int, Stream], None]) -> None: ...
+    def load(
+        self,
+        *,
+        phase: int,
+        phase_number: int,
+        schedule: npt.NDArray[np.int64],
+        body_offset: npt.NDArray[np.uint64],
+        bodies: npt.NDArray[np.uint8],
+        input_tokens: npt.NDArray[np.int32],
+        output_tokens: npt.NDArray[np.int32],
+        request_class: npt.NDArray[np.uint16],
+        closed: bool,
+        limit: int = 0,
+        cap: int = 0,
+        reserve: int = 8,
+    ) -> None: ...
+    def start_at(self, start: int, stop_sending_ns: int = 0) -> None: ...
+    def preconnect(self, count: int) -> None: ...
+    def drain(self) -> None: ...
+    def cancel_all(self) -> None: ...
+    def close_connections(self) -> None: ...
+    def on_ready(self) -> None: ...
+    def tick(self) -> None: ...
+    @property
+    def in_flight(self) -> int: ...
+    @property
+    def connecting(self) -> int: ...
+    @property
+    def idle(self) -> int: ...
+    @property
+    def released(self) -> int: ...
+    @property
+    def finished(self) -> bool: ...
+    @property
+    def sending_over(self) -> bool: ...

@@ -1,0 +1,3 @@
+import socket
+
+def warm_up_kernel_stamps() -> socket.socket | None: ...
