@@ -11,7 +11,6 @@ release opens one, and the row says so. Connections that the event loop owns (TL
 three verbs connect, send and close differ.
 """
 
-import errno as errnos
 import os
 
 import numpy
@@ -24,6 +23,18 @@ from libc.string cimport memcpy, memset
 cimport fastllmload._ext.counters as k
 cimport fastllmload._ext.recorder as r
 from fastllmload._ext.clock cimport mono_ns, real_minus_mono
+from fastllmload._ext.conn cimport (
+    C_CONNECTING,
+    C_FREE,
+    C_IDLE,
+    C_SENDING,
+    C_TAIL,
+    C_WAITING,
+    idle_push,
+    idle_remove,
+    in_flight_add,
+    in_flight_remove,
+)
 from fastllmload._ext.exchange cimport V_MORE, V_REUSE, exchange_free, exchange_init
 from fastllmload._ext.histogram cimport HDR_WORDS, hdr_record
 from fastllmload._ext.recorder cimport Chunk, FLAG_LATE_CONNECT, FLAG_REUSED, RequestRow
@@ -141,8 +152,12 @@ cdef class Reactor:
         self.target_count += 1
 
     def set_connector(self, connector) -> None:
-        """*connector(target, stream)* opens a connection of the event loop and attaches *stream* as its protocol."""
+        """*connector(target, number, generation)* begins a connection of the event loop and returns its Stream."""
         self.connector = connector
+
+    def read_buffer(self):
+        """The shared read buffer, for connections of the event loop: BUFFER writable bytes."""
+        return memoryview(<unsigned char[:BUFFER]>self.buffer)
 
     def load(self, *, int phase, int phase_number, schedule, const uint64_t[::1] body_offset, const uint8_t[::1] bodies,
              const int32_t[::1] input_tokens, const int32_t[::1] output_tokens, const uint16_t[::1] request_class,
@@ -193,7 +208,7 @@ cdef class Reactor:
 
     @property
     def in_flight(self) -> int:
-        return self.in_flight_
+        return self.flight.count
 
     @property
     def connecting(self) -> int:
@@ -210,7 +225,7 @@ cdef class Reactor:
     @property
     def finished(self) -> bool:
         """Nothing more will be sent and nothing is in flight."""
-        if self.in_flight_ or self.freed:
+        if self.flight.count or self.freed:
             return False
         if not self.sending or self.words[k.W_DISK_FULL]:
             return True
@@ -235,8 +250,8 @@ cdef class Reactor:
         """End everything in flight as cancelled."""
         cdef int64_t now = mono_ns()
         self.drain()
-        while self.oldest != NULL:
-            self._cancel(self.oldest, r.STATUS_CANCELLED, r.ERROR_DRAIN, now)
+        while self.flight.oldest != NULL:
+            self._cancel(self.flight.oldest, r.STATUS_CANCELLED, r.ERROR_DRAIN, now)
 
     def close_connections(self) -> None:
         """Close what is not in flight (between phases: the pool; at the end: everything)."""
@@ -304,7 +319,7 @@ cdef class Reactor:
         self.house_at = now + HOUSE_NS
         self.words[k.W_HEARTBEAT_NS] = now
         self.words[k.W_SPIN_NS] = self.pacer.spun
-        self.words[k.W_IN_FLIGHT] = self.in_flight_
+        self.words[k.W_IN_FLIGHT] = self.flight.count
         self.words[k.W_BY_TEMPLATE] = <int64_t>self.protocol.classifier.by_template
         self.words[k.W_BY_SCAN] = <int64_t>self.protocol.classifier.by_scan
         self.words[k.W_BY_MSGSPEC] = <int64_t>self.protocol.classifier.by_msgspec
@@ -321,7 +336,7 @@ cdef class Reactor:
         cdef int64_t backlog = 0
         while self.sending:
             due = self.pacer.due()
-            if due > now or (self.cap and self.in_flight_ >= self.cap):
+            if due > now or (self.cap and self.flight.count >= self.cap):
                 break
             if self.closed:
                 request = <uint32_t>(self.worker + self.issued * self.workers)
@@ -406,7 +421,7 @@ cdef class Reactor:
         c.request = request
         c.slot = slot
         c.deadline = now + self.timeout
-        self._link(c)
+        in_flight_add(&self.flight, c)
         self.protocol.open(&c.x)
         self._compose(c)
         if c.state == C_IDLE:
@@ -440,7 +455,8 @@ cdef class Reactor:
             c.x.row.local_port = wire_local_port(c.fd) if c.fd >= 0 else 0
         c.state = C_SENDING
         if c.fd < 0:
-            (<Stream>self.streams[c.number]).send(c.pieces)
+            self.streams[c.number].send(b"".join(
+                [(<char*>c.pieces[i].iov_base)[:c.pieces[i].iov_len] for i in range(3)]))
             return 0
         while c.piece < 3:
             sent = wire_send(c.fd, &c.pieces[c.piece], 3 - c.piece)
@@ -506,9 +522,7 @@ cdef class Reactor:
         if c.x.row == NULL:
             t.connecting += 1
         if t.over_asyncio:
-            stream = Stream(self, c.number, c.generation)
-            self.streams[c.number] = stream
-            self.connector(c.target, stream)
+            self.streams[c.number] = self.connector(c.target, c.number, c.generation)
             return 0
         if self.source_count:
             source = &self.sources[self.source_next]
@@ -556,27 +570,12 @@ cdef class Reactor:
         return self._drop(c, False)
 
     cdef int _pool(self, Conn* c) except -1:
-        cdef TargetState* t = &self.targets[c.target]
-        cdef Conn** grown
-        if t.idle_count == t.idle_cap:
-            grown = <Conn**>realloc(t.idle, (t.idle_cap * 2 + 256) * sizeof(Conn*))
-            if grown == NULL:
-                raise MemoryError("pool")
-            t.idle = grown
-            t.idle_cap = t.idle_cap * 2 + 256
-        c.state = C_IDLE
-        c.pool_at = t.idle_count
-        t.idle[t.idle_count] = c
-        t.idle_count += 1
         self.words[k.W_IDLE] += 1
-        return 0
+        return idle_push(&self.targets[c.target], c)
 
-    cdef int _unpool(self, Conn* c) except -1:
-        cdef TargetState* t = &self.targets[c.target]
-        t.idle_count -= 1
-        t.idle[c.pool_at] = t.idle[t.idle_count]
-        t.idle[c.pool_at].pool_at = c.pool_at
+    cdef int _unpool(self, Conn* c) noexcept:
         self.words[k.W_IDLE] -= 1
+        idle_remove(&self.targets[c.target], c)
         return 0
 
     cdef int _drop(self, Conn* c, bint reset) except -1:
@@ -591,35 +590,12 @@ cdef class Reactor:
             wire_close(c.fd, reset)
             c.fd = -1
         elif c.number in self.streams:
-            (<Stream>self.streams.pop(c.number)).close(reset)
+            self.streams.pop(c.number).close(reset)
         c.state = C_FREE
         c.deadline = 0
         c.generation += 1
         self.words[k.W_CONNECTIONS] -= 1
         self.spare.append(c.number)
-        return 0
-
-    cdef int _link(self, Conn* c) except -1:
-        c.older = self.youngest
-        c.younger = NULL
-        if self.youngest != NULL:
-            self.youngest.younger = c
-        else:
-            self.oldest = c
-        self.youngest = c
-        self.in_flight_ += 1
-        return 0
-
-    cdef int _unlink(self, Conn* c) except -1:
-        if c.older != NULL:
-            c.older.younger = c.younger
-        else:
-            self.oldest = c.younger
-        if c.younger != NULL:
-            c.younger.older = c.older
-        else:
-            self.youngest = c.older
-        self.in_flight_ -= 1
         return 0
 
     cdef int _top_up(self, int64_t now) except -1:
@@ -648,8 +624,8 @@ cdef class Reactor:
     cdef int _expire(self, int64_t now) except -1:
         """Request time-outs: every request has the same, so the in-flight list is in deadline order."""
         cdef Conn* c
-        while self.oldest != NULL and self.oldest.deadline <= now:
-            c = self.oldest
+        while self.flight.oldest != NULL and self.flight.oldest.deadline <= now:
+            c = self.flight.oldest
             self._cancel(c, r.STATUS_TIMEOUT,
                          r.ERROR_CONNECT_TIMEOUT if c.state == C_CONNECTING else r.ERROR_DEADLINE, now)
         return 0
@@ -745,7 +721,7 @@ cdef class Reactor:
     cdef int _ended(self, Conn* c, int64_t user_t) except -1:
         """The request is over, in whatever status: its slot is free, and a capped open loop may release."""
         cdef int32_t slot = c.slot
-        self._unlink(c)
+        in_flight_remove(&self.flight, c)
         c.slot = -1
         if not self.closed:
             if self.cap and self.pacer.due() <= user_t:
@@ -805,12 +781,12 @@ cdef class Reactor:
             self._broken(c, error_number)
             self._refill(mono_ns())
 
-    cdef int stream_data(self, uint32_t number, uint32_t generation, Py_ssize_t size) except -1:
+    def stream_data(self, uint32_t number, uint32_t generation, Py_ssize_t size) -> None:
         cdef Conn* c = self.conns[number]
         cdef int64_t user_t = mono_ns()
         cdef bint had
         if c.generation != generation or c.state == C_FREE:
-            return 0
+            return
         had = c.x.row != NULL
         self.words[k.W_READS] += 1
         self.words[k.W_BYTES_IN] += size
@@ -822,71 +798,3 @@ cdef class Reactor:
         if self.pacer.due() <= user_t:
             self._release(user_t)
             self.pacer.arm(mono_ns())
-        return 0
-
-
-cdef class Stream:
-    """asyncio.BufferedProtocol of one connection that the event loop owns; reads land in the reactor's shared buffer."""
-
-    cdef Reactor reactor
-    cdef uint32_t number
-    cdef uint32_t generation
-    cdef object transport
-    cdef object view
-    cdef Py_ssize_t sending
-    cdef bint paused
-
-    def __init__(self, Reactor reactor not None, uint32_t number, uint32_t generation):
-        self.reactor = reactor
-        self.number = number
-        self.generation = generation
-        self.view = memoryview(<unsigned char[:BUFFER]>reactor.buffer)
-
-    def connection_made(self, transport) -> None:
-        self.transport = transport
-        transport.set_write_buffer_limits(high=0)
-        if not self.reactor.stream_connected(self.number, self.generation):
-            transport.abort()
-
-    def connect_failed(self, int error_number, bint tls) -> None:
-        """From the connector: no connection came about."""
-        self.reactor.stream_connect_failed(self.number, self.generation, error_number, tls)
-
-    def get_buffer(self, sizehint):
-        return self.view
-
-    def buffer_updated(self, Py_ssize_t size) -> None:
-        self.reactor.stream_data(self.number, self.generation, size)
-
-    def eof_received(self) -> bool:
-        return False
-
-    def connection_lost(self, error) -> None:
-        number = getattr(error, "errno", None) or (errnos.ECONNRESET if error is not None else 0)
-        self.reactor.stream_lost(self.number, self.generation, number)
-
-    def pause_writing(self) -> None:
-        self.paused = True
-
-    def resume_writing(self) -> None:
-        self.paused = False
-        if self.sending:
-            size, self.sending = self.sending, 0
-            self.reactor.stream_sent(self.number, self.generation, size)
-
-    cdef int send(self, iovec* pieces) except -1:
-        cdef bytes data = b"".join([(<char*>pieces[i].iov_base)[:pieces[i].iov_len] for i in range(3)])
-        self.sending = len(data)
-        self.transport.write(data)
-        if not self.paused and self.sending:
-            self.sending = 0
-            self.reactor.stream_sent(self.number, self.generation, len(data))
-        return 0
-
-    cdef int close(self, bint reset) except -1:
-        if self.transport is not None:
-            if reset:
-                self.transport.abort()
-            else:
-                self.transport.close()
-        return 0

@@ -27,8 +27,9 @@ from fastllmload._ext import counters as k
 from fastllmload._ext.delta import Classifier
 from fastllmload._ext.exchange import Protocol
 from fastllmload._ext.pacer import Pacer
-from fastllmload._ext.reactor import Reactor, Stream
+from fastllmload._ext.reactor import Reactor
 from fastllmload._ext.recorder import Recorder
+from fastllmload._ext.stream import Stream
 from fastllmload._ext.wire import warm_up_kernel_stamps
 from fastllmload.engine.workspec import PhaseSpec, TargetSpec, WorkerSpec
 from fastllmload.plan.plan import Plan
@@ -83,10 +84,12 @@ class Worker:
 
     # -- connections that the event loop owns -------------------------------------------------------------------------
 
-    def connect(self, target: int, stream: Stream) -> None:
+    def connect(self, target: int, number: int, generation: int) -> Stream:
+        stream = Stream(self.reactor, number, generation)
         task = self.loop.create_task(self._connect(self.spec.targets[target], stream))
         self.connecting.add(task)
         task.add_done_callback(self.connecting.discard)
+        return stream
 
     async def _connect(self, target: TargetSpec, stream: Stream) -> None:
         secured: dict[str, Any] = {}

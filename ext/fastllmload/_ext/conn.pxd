@@ -1,0 +1,53 @@
+# A connection, the idle stack of its target, and the list of what is in flight. Plain data: no socket call in here.
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t
+
+from fastllmload._ext.exchange cimport Exchange
+from fastllmload._ext.wire cimport Address, iovec
+
+cdef enum ConnState:
+    C_FREE = 0
+    C_CONNECTING = 1
+    C_IDLE = 2              # in the pool of its target
+    C_SENDING = 3           # a request is partly handed to the socket
+    C_WAITING = 4           # request handed over, response not complete
+    C_TAIL = 5              # the request has ended, the message framing has not
+
+cdef struct Conn:
+    Exchange x
+    int fd                  # -1 for connections that asyncio owns
+    uint32_t number         # index in Reactor.conns
+    uint32_t generation     # counts uses of this struct: events of an earlier connection are recognised by it
+    uint8_t state           # ConnState
+    uint16_t target
+    uint32_t served         # requests ended on this connection
+    uint32_t request        # request of the plan that it carries
+    int32_t slot            # closed loop: the slot that the request fills; -1 otherwise
+    uint32_t pool_at        # position in the target's idle stack
+    int64_t deadline
+    Conn* older             # in-flight list, ordered by dispatch
+    Conn* younger
+    iovec[3] pieces         # what is left to send: head, per-request lines, body
+    int piece
+    int lines_size
+    char[128] lines         # X-Request-Id, Content-Length, end of head
+
+cdef struct TargetState:
+    Address address
+    char* head              # request head up to the per-request lines; owned
+    size_t head_size
+    Conn** idle             # stack of idle connections, latest used on top; owned
+    uint32_t idle_count
+    uint32_t idle_cap
+    uint32_t connecting     # pre-connects under way
+    uint8_t over_asyncio    # connections are made by the event loop (TLS, or --transport asyncio)
+    int64_t retry_at        # no pre-connect before this instant: the last one failed
+
+cdef struct InFlight:           # connections with an open request, oldest dispatch first: also the order of their deadlines
+    Conn* oldest                # borrowed
+    Conn* youngest
+    uint32_t count
+
+cdef int idle_push(TargetState* t, Conn* c) except -1           # the connection becomes the stack's top
+cdef void idle_remove(TargetState* t, Conn* c) noexcept         # from wherever it is in the stack
+cdef void in_flight_add(InFlight* list, Conn* c) noexcept
+cdef void in_flight_remove(InFlight* list, Conn* c) noexcept
