@@ -20,6 +20,8 @@ cdef enum BodyError:
     BODY_BAD_CHUNK_SIZE = 1     # not hex, empty, or above 2**60
     BODY_BAD_CHUNK_END = 2      # chunk data not followed by CRLF
     BODY_LINE_TOO_LONG = 3      # chunk-size line or trailer line above 16 KiB, or trailers above 64 KiB together
+    BODY_BAD_EXTENSION = 4      # chunk extension that breaks its grammar
+    BODY_BAD_TRAILER = 5        # trailer line that is no header field
 
 cdef struct Body:
     uint64_t left           # payload bytes still expected (length, or current chunk)
@@ -63,6 +65,13 @@ cdef class HeadReader:
     cdef public int64_t retry_after_ms  # -1 when absent or not a number of seconds
     cdef public object message          # why, when read() returned an error (str) else None
     cdef object _parser_type
-    cdef list _lengths
-    cdef list _codings
+    cdef int _coding                    # 0 no Transfer-Encoding, 1 chunked alone, -1 anything else
+    cdef bint _sized                    # a Content-Length was there
+    cdef bint _close                    # Connection: close
+    cdef bint _persist                  # Connection: keep-alive
+    cdef int _clear(self) except -1
+    cdef int _refuse(self, HeadError error, str reason) except -1
+    cdef int _judge(self, const unsigned char* head, size_t size) except -1
+    cdef int _frame(self) except -1
+    cdef int _connection(self, Cursor v) except -1
     cdef int read(self, const unsigned char* head, size_t size) except -1   # HeadError

@@ -1,6 +1,6 @@
 # Newline-delimited JSON, sans-IO. Empty lines are skipped; CR before LF is dropped. A last line without newline is
 # delivered by ndjson_eof.
-from libc.stdint cimport int64_t, uint32_t
+from libc.stdint cimport int64_t, uint8_t, uint32_t
 
 from fastllmload._ext.cursor cimport Cursor
 from fastllmload._ext.sse cimport SseEvent, SseStep
@@ -12,6 +12,7 @@ cdef struct Ndjson:
     unsigned char* line             # partial line; owned
     size_t line_size
     size_t line_cap
+    uint8_t dead                    # a line passed the limit, or memory ran out
 
 cdef void ndjson_init(Ndjson* s, size_t limit) noexcept nogil
 cdef void ndjson_reset(Ndjson* s) noexcept nogil

@@ -1,0 +1,82 @@
+# The lines between chunks, strict as llhttp: pure functions from state and byte to the next state.
+#
+#   SIZE_FIRST -> SIZE -> (EXT...) -> SIZE_LF -> DATA -> DATA_CR -> DATA_LF -> SIZE_FIRST
+#   after size 0: TRAILER_FIRST -> (NAME -> VALUE -> TRAILER_LF -> TRAILER_FIRST ...) -> LAST_LF -> COMPLETE
+#
+# A bare LF ends nothing. Extensions are name[=value]; a value may hold quotes. Trailers are checked, never interpreted.
+from libc.stdint cimport uint8_t, uint64_t
+
+cdef enum BodyState:
+    AT_COMPLETE = 0
+    AT_BROKEN = 1
+    AT_DATA = 2             # the states behind it consume framing bytes
+    AT_DATA_CR = 3
+    AT_DATA_LF = 4
+    AT_SIZE_FIRST = 5
+    AT_SIZE = 6
+    AT_SIZE_LF = 7
+    AT_EXT_FIRST = 8        # behind ";": neither CR nor ";" may follow
+    AT_EXT_NAME = 9
+    AT_EXT_VALUE = 10
+    AT_EXT_QUOTED = 11
+    AT_EXT_PAIR = 12        # behind a backslash inside quotes
+    AT_EXT_QUOTED_END = 13
+    AT_TRAILER_FIRST = 14
+    AT_TRAILER_NAME = 15
+    AT_TRAILER_VALUE = 16
+    AT_TRAILER_LF = 17
+    AT_LAST_LF = 18
+
+# RFC 9110 5.6.2: ! # $ % & ' * + - . ^ _ ` | ~ digits letters, one bit each.
+cdef inline bint is_token(unsigned char byte) noexcept nogil:
+    if byte < 64:
+        return (<uint64_t>0x03FF6CFA00000000ULL >> byte) & 1
+    return byte < 128 and (<uint64_t>0x57FFFFFFC7FFFFFEULL >> (byte - 64)) & 1
+
+cdef inline bint is_text(unsigned char byte) noexcept nogil:
+    return byte == c'\t' or (byte >= 32 and byte != 127)
+
+cdef inline int hex_value(unsigned char byte) noexcept nogil:
+    if c'0' <= byte <= c'9':
+        return byte - c'0'
+    byte |= 0x20
+    return byte - c'a' + 10 if c'a' <= byte <= c'f' else -1
+
+cdef inline uint8_t extension_next(uint8_t state, unsigned char byte) noexcept nogil:
+    if state == AT_EXT_QUOTED or state == AT_EXT_PAIR:
+        return quoted_next(state, byte)
+    if state != AT_EXT_FIRST and byte == c'\r':
+        return AT_SIZE_LF
+    if state != AT_EXT_FIRST and byte == c';':
+        return AT_EXT_FIRST
+    if state == AT_EXT_QUOTED_END:
+        return AT_BROKEN
+    if state == AT_EXT_VALUE:
+        if byte == c'"':
+            return AT_EXT_QUOTED
+        return AT_EXT_VALUE if is_token(byte) else AT_BROKEN
+    if byte == c'=':
+        return AT_EXT_VALUE
+    return AT_EXT_NAME if is_token(byte) else AT_BROKEN
+
+cdef inline uint8_t quoted_next(uint8_t state, unsigned char byte) noexcept nogil:
+    if state == AT_EXT_QUOTED and byte == c'"':
+        return AT_EXT_QUOTED_END
+    if state == AT_EXT_QUOTED and byte == c'\\':
+        return AT_EXT_PAIR
+    return AT_EXT_QUOTED if is_text(byte) else AT_BROKEN
+
+cdef inline uint8_t trailer_next(uint8_t state, unsigned char byte) noexcept nogil:
+    if state == AT_LAST_LF:
+        return AT_COMPLETE if byte == c'\n' else AT_BROKEN
+    if state == AT_TRAILER_LF:
+        return AT_TRAILER_FIRST if byte == c'\n' else AT_BROKEN
+    if state == AT_TRAILER_VALUE:
+        if byte == c'\r':
+            return AT_TRAILER_LF
+        return AT_TRAILER_VALUE if is_text(byte) else AT_BROKEN
+    if state == AT_TRAILER_FIRST and byte == c'\r':
+        return AT_LAST_LF
+    if state == AT_TRAILER_NAME and byte == c':':
+        return AT_TRAILER_VALUE
+    return AT_TRAILER_NAME if is_token(byte) else AT_BROKEN

@@ -1,0 +1,44 @@
+from typing import Literal, TypedDict, final
+
+FRAMINGS: tuple[str, ...]
+CONTENTS: tuple[str, ...]
+HEAD_ERRORS: tuple[str, ...]
+BODY_ERRORS: tuple[str, ...]
+
+class Head(TypedDict):
+    error: str
+    message: str | None
+    status: int
+    minor_version: int
+    keep_alive: bool
+    framing: str
+    length: int
+    content: str
+    encoded: bool
+    upgrade: bool
+    retry_after_ms: int
+
+@final
+class HeadReader:
+    status: int
+    minor_version: int
+    keep_alive: bool
+    framing: int
+    length: int
+    content: int
+    encoded: bool
+    upgrade: bool
+    retry_after_ms: int
+    message: str | None
+    def on_header(self, name: bytes, value: bytes) -> None: ...
+    def read_bytes(self, head: bytes | bytearray | memoryview) -> int: ...
+
+def parse_head(head: bytes | bytearray | memoryview) -> Head: ...
+def find_head_end(data: bytes | bytearray | memoryview, seen: int = 0) -> int: ...
+
+@final
+class BodyFramer:
+    def __init__(self, framing: Literal["none", "length", "chunked", "close"], length: int = 0) -> None: ...
+    def feed(self, data: bytes | bytearray | memoryview) -> tuple[list[bytes], str, bytes]: ...
+    def count(self, data: bytes | bytearray | memoryview) -> int: ...
+    def eof(self) -> str: ...
