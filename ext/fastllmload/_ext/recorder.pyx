@@ -275,17 +275,17 @@ cdef class ByteFile:
 
 
 cdef class Recorder:
-    """requests.npy, tokens.npy and, with *text_on*, text.bin in *directory*, which exists and has none of them.
+    """requests.npy, tokens.npy and, with *text*, text.bin in *directory*, which exists and has none of them.
 
     The Python methods below are for tests and for generators of rows; the hot path calls the C methods.
     """
 
-    def __init__(self, directory, bint text_on=False):
-        self.text_on = text_on
+    def __init__(self, directory, bint text=False):
+        self.text_on = text
         self._open = {}
         self.requests = RowFile(os.path.join(directory, "requests.npy"), request_dtype(), True)
         self.events = RowFile(os.path.join(directory, "tokens.npy"), event_dtype(), False)
-        if text_on:
+        if text:
             self.text = ByteFile(os.path.join(directory, "text.bin"))
 
     cdef RequestRow* open_row(self, uint32_t* number, Chunk** chunk) except? NULL:

@@ -1,0 +1,166 @@
+"""Row layouts of a run folder as numpy dtypes, and the names of all enumerations in them.
+
+The compiled structs (`recorder.pxd`, `delta.pxd`) are the authority; a test compares every offset and every name. Times
+are CLOCK_MONOTONIC ns; 0 means "did not happen".
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+REQUEST = np.dtype(
+    [
+        ("t_sched", "<i8"),
+        ("t_dispatch", "<i8"),
+        ("t_submit_start", "<i8"),
+        ("t_submit", "<i8"),
+        ("t_connected", "<i8"),
+        ("t_headers", "<i8"),
+        ("t_any", "<i8"),
+        ("t_first", "<i8"),
+        ("t_last", "<i8"),
+        ("t_end", "<i8"),
+        ("t_end_user", "<i8"),
+        ("t_first_floor", "<i8"),
+        ("retry_after_ms", "<i8"),
+        ("bytes_sent", "<u8"),
+        ("bytes_received", "<u8"),
+        ("text_bytes", "<u8"),
+        ("request", "<u4"),
+        ("session", "<u4"),
+        ("input_target", "<u4"),
+        ("output_target", "<u4"),
+        ("prompt_tokens", "<i4"),
+        ("completion_tokens", "<i4"),
+        ("reasoning_tokens", "<i4"),
+        ("cached_tokens", "<i4"),
+        ("events", "<u4"),
+        ("content_events", "<u4"),
+        ("reasoning_events", "<u4"),
+        ("leading_events", "<u4"),
+        ("coalesced_events", "<u4"),
+        ("reads", "<u4"),
+        ("comments", "<u4"),
+        ("error_number", "<i4"),
+        ("local_port", "<u4"),
+        ("http_status", "<u2"),
+        ("request_class", "<u2"),
+        ("url", "<u2"),
+        ("worker", "<u2"),
+        ("turn", "<u2"),
+        ("status", "u1"),
+        ("error", "u1"),
+        ("finish", "u1"),
+        ("flags", "u1"),
+        ("phase", "u1"),
+        ("stamps", "u1"),
+        ("spare0", "<u4"),
+        ("spare1", "<u8"),
+        ("spare2", "<u8"),
+        ("spare3", "<u8"),
+        ("spare4", "<u8"),
+        ("spare5", "<u8"),
+    ]
+)
+
+EVENT = np.dtype(
+    [("t_ns", "<i8"), ("row", "<u4"), ("kind", "u1"), ("stamp", "u1"), ("tokens", "<u2")]
+)
+
+# Position = number in the file.
+STATUS_NAMES = (
+    "not_sent",
+    "in_flight",
+    "ok",
+    "empty",
+    "refused",
+    "http_error",
+    "rate_limited",
+    "truncated",
+    "timeout",
+    "connection_error",
+    "protocol_error",
+    "cancelled",
+    "stream_error",
+)
+ERROR_NAMES = (
+    "none",
+    "connect_refused",
+    "connect_timeout",
+    "connect_failed",
+    "no_port",
+    "no_fd",
+    "tls",
+    "send_failed",
+    "reset",
+    "reused_connection_lost",
+    "closed_before_response",
+    "closed_in_body",
+    "head_too_large",
+    "bad_head",
+    "bad_chunk",
+    "event_too_large",
+    "bad_event",
+    "encoded_body",
+    "unexpected_content_type",
+    "no_done",
+    "event",
+    "http_status",
+    "deadline",
+    "drain",
+    "body_too_large",
+    "extra_bytes",
+)
+FINISH_NAMES = ("none", "stop", "length", "tool_calls", "content_filter", "other")
+EVENT_NAMES = (
+    "other",
+    "role",
+    "whitespace",
+    "content",
+    "reasoning",
+    "tool",
+    "refusal",
+    "usage",
+    "finish",
+    "error",
+    "done",
+    "bad",
+)
+PHASE_NAMES = ("warmup", "measure", "probe")
+STAMP_NAMES = ("user", "kernel", "coalesced")
+
+(
+    NOT_SENT,
+    IN_FLIGHT,
+    OK,
+    EMPTY,
+    REFUSED,
+    HTTP_ERROR,
+    RATE_LIMITED,
+    TRUNCATED,
+    TIMEOUT,
+    CONNECTION_ERROR,
+    PROTOCOL_ERROR,
+    CANCELLED,
+    STREAM_ERROR,
+) = range(len(STATUS_NAMES))
+
+WARMUP, MEASURE, PROBE = range(len(PHASE_NAMES))
+
+EVENT_WHITESPACE = EVENT_NAMES.index("whitespace")
+EVENT_CONTENT = EVENT_NAMES.index("content")
+EVENT_REASONING = EVENT_NAMES.index("reasoning")
+EVENT_TOOL = EVENT_NAMES.index("tool")
+EVENT_REFUSAL = EVENT_NAMES.index("refusal")
+
+FLAG_REUSED = 1
+FLAG_DONE = 2
+FLAG_TOOL = 4
+FLAG_USAGE = 8
+FLAG_FIRST_COALESCED = 16
+FLAG_CLAMPED = 32
+FLAG_STREAM = 64
+FLAG_LATE_CONNECT = 128
+
+STAMP_CLASS_MASK = 3  # of the stamp byte of an event
+STAMP_SAME_READ = 4  # this event came in the same read as the request's previous one

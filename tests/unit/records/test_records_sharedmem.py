@@ -1,0 +1,43 @@
+"""Words written by one process are seen by another; wrong files are refused."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fastllmload._ext import counters, histogram
+from fastllmload.errors import RunFolderError
+from fastllmload.records.sharedmem import SharedWords
+
+
+def test_words_and_histograms_are_shared_between_processes(tmp_path: Path) -> None:
+    mine = SharedWords.create(tmp_path / "shared")
+    assert mine.words.shape == (counters.TOTAL_WORDS,)
+    assert not mine.words.any()
+    code = (
+        "import sys, numpy as np\n"
+        "from fastllmload._ext import counters as k, histogram\n"
+        "from fastllmload.records.sharedmem import SharedWords\n"
+        "w = SharedWords.open(sys.argv[1])\n"
+        "w.words[k.W_RELEASED] = 7\n"
+        "histogram.record_many(w.histogram(k.H_LAG), np.array([1500]))\n"
+    )
+    subprocess.run([sys.executable, "-c", code, str(tmp_path / "shared")], check=True, timeout=60)
+    assert mine.words[counters.W_RELEASED] == 7
+    assert histogram.total(mine.histogram(counters.H_LAG)) == 1
+    assert histogram.total(mine.histogram(counters.H_STALL)) == 0
+    assert np.count_nonzero(mine.words) == 5, "the counter, one count, and total, minimum and maximum"
+
+
+def test_a_file_of_another_size_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "shared").write_bytes(b"\0" * 64)
+    with pytest.raises(RunFolderError, match="has 64 bytes"):
+        SharedWords.open(tmp_path / "shared")
+
+
+def test_creating_twice_is_refused(tmp_path: Path) -> None:
+    SharedWords.create(tmp_path / "shared")
+    with pytest.raises(FileExistsError):
+        SharedWords.create(tmp_path / "shared")
