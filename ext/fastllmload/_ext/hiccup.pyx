@@ -1,0 +1,130 @@
+"""The host's own stalls: a thread that wants to wake every millisecond and writes down how late it did.
+
+The thread holds no GIL and shares no lock with the load, so what it sees is the scheduler, the hypervisor or a stopped
+process, never the interpreter. A wake-up that comes late counts once for every instant that it missed (as jHiccup
+does): the histogram then says what an event at any moment would have met.
+"""
+
+import os
+import threading
+
+import numpy as np
+
+cimport cython
+from libc.errno cimport EINTR
+from libc.stdint cimport int64_t
+from posix.time cimport CLOCK_MONOTONIC, TIMER_ABSTIME, clock_nanosleep, timespec
+
+from fastllmload._ext.clock cimport mono_ns
+from fastllmload._ext.histogram cimport HDR_WORDS, Hdr, hdr_record
+
+cdef extern from "<sys/prctl.h>" nogil:
+    int prctl(int option, unsigned long value, ...)
+    int PR_SET_TIMERSLACK
+
+cdef enum:
+    RING = 4096                 # stalls kept; the newest ones when there were more
+    STALL_NS = 5_000_000        # a lateness above this is a stall and goes into the ring
+
+
+cdef class HiccupMeter:
+    """Measures wake-up lateness from start() to stop(); *cpu* pins the thread (None: wherever the process may run).
+
+    words: int64[HDR_WORDS], lateness in ns (histogram.pxd), readable while it runs.
+    stalls: int64[n, 2], rows (CLOCK_MONOTONIC ns of the instant that was missed, lateness in ns) above 5 ms, in order.
+    """
+
+    cdef readonly object words
+    cdef readonly int64_t interval_ns
+    cdef readonly object cpu
+    cdef readonly int64_t stall_count       # stalls seen; those beyond RING were overwritten
+    cdef int64_t[::1] _words
+    cdef int64_t[:, ::1] _ring
+    cdef object _ring_array
+    cdef object _thread
+    cdef object _started
+    cdef int _stopping
+
+    def __init__(self, int64_t interval_ns=1_000_000, cpu=None) -> None:
+        if interval_ns <= 0:
+            raise ValueError(f"interval_ns is {interval_ns}; it must be above 0")
+        self.interval_ns = interval_ns
+        self.cpu = cpu
+        self.words = np.zeros(HDR_WORDS, np.int64)
+        self._words = self.words
+        self._ring_array = np.zeros((RING, 2), np.int64)
+        self._ring = self._ring_array
+        self._thread = None
+
+    @property
+    def running(self) -> bool:
+        return self._thread is not None
+
+    @property
+    def thread_id(self):
+        """Kernel thread number while it runs, for /proc/self/task/N/schedstat; None otherwise."""
+        return self._thread.native_id if self._thread is not None else None
+
+    @property
+    def stalls(self):
+        cdef int64_t seen = self.stall_count
+        if seen <= RING:
+            return self._ring_array[:seen].copy()
+        return np.roll(self._ring_array, -(seen % RING), axis=0)
+
+    def start(self) -> None:
+        """Start measuring; returns when the thread runs. RuntimeError when it already does, OSError when *cpu* cannot be had."""
+        if self._thread is not None:
+            raise RuntimeError("the hiccup meter runs already")
+        if self.cpu is not None and self.cpu not in os.sched_getaffinity(0):
+            raise OSError(f"CPU {self.cpu} is not among those this process may use")
+        self._stopping = 0
+        self._started = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="hiccup", daemon=True)
+        self._thread.start()
+        self._started.wait()
+
+    def stop(self) -> None:
+        """Stop and wait for the thread, at most one interval; nothing happens when it does not run."""
+        if self._thread is None:
+            return
+        self._stopping = 1
+        self._thread.join()
+        self._thread = None
+
+    def _run(self) -> None:
+        if self.cpu is not None:
+            os.sched_setaffinity(0, {self.cpu})     # 0 is the calling thread
+        self._started.set()
+        with nogil:
+            # The default slack of 50 us would be measured as lateness of the host.
+            prctl(PR_SET_TIMERSLACK, 1, 0, 0, 0)
+            self._watch()
+
+    @cython.boundscheck(False)          # every index is modulo RING or below HDR_WORDS; a check would need the GIL
+    @cython.wraparound(False)
+    @cython.cdivision(True)
+    cdef void _watch(self) noexcept nogil:
+        cdef Hdr h
+        cdef int64_t now, due = mono_ns() + self.interval_ns
+        h.counts = &self._words[0]
+        while not self._stopping:
+            self._sleep_until(due)
+            now = mono_ns()
+            if now < due:                           # a signal
+                continue
+            if now - due > STALL_NS:
+                self._ring[self.stall_count % RING, 0] = due
+                self._ring[self.stall_count % RING, 1] = now - due
+                self.stall_count += 1
+            while due <= now:
+                hdr_record(&h, now - due)
+                due += self.interval_ns
+
+    cdef void _sleep_until(self, int64_t due) noexcept nogil:
+        cdef timespec until
+        until.tv_sec = due // 1_000_000_000
+        until.tv_nsec = due % 1_000_000_000
+        while clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, NULL) == EINTR:
+            if self._stopping:
+                return

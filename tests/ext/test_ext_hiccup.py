@@ -1,0 +1,115 @@
+"""The hiccup meter sees a stopped process as a stall, never needs the GIL, and counts every instant that it missed."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+from fastllmload._ext import histogram
+from fastllmload._ext.hiccup import HiccupMeter
+
+STOPPED = """
+from fastllmload._ext import histogram
+import sys
+from fastllmload._ext.hiccup import HiccupMeter
+meter = HiccupMeter()
+meter.start()
+print("ready", flush=True)
+sys.stdin.readline()
+meter.stop()
+worst = meter.stalls[meter.stalls[:, 1].argmax()] if len(meter.stalls) else (0, 0)
+print(int(worst[0]), int(worst[1]), int(meter.words[histogram.TOTAL]), meter.stall_count)
+"""
+
+
+def wait_for(count: int, meter: HiccupMeter) -> None:
+    deadline = time.monotonic() + 20
+    while histogram.total(meter.words) < count:
+        assert time.monotonic() < deadline, "the thread does not run"
+        time.sleep(0.001)
+
+
+def test_every_interval_is_counted_once() -> None:
+    """n intervals give n counts, late or not: the histogram's total times the interval is the time that passed."""
+    meter = HiccupMeter(interval_ns=500_000)
+    before = time.monotonic_ns()
+    meter.start()
+    wait_for(100, meter)
+    meter.stop()
+    passed = time.monotonic_ns() - before
+    counted = histogram.total(meter.words)
+    assert counted == meter.words[histogram.TOTAL]
+    assert counted * 500_000 <= passed
+    frozen = meter.words.copy()
+    time.sleep(0.003)
+    assert np.array_equal(frozen, meter.words), "a stopped meter still counts"
+
+
+def test_it_runs_while_the_interpreter_is_held() -> None:
+    """A long call that never gives the GIL back does not stop the meter."""
+    meter = HiccupMeter()
+    meter.start()
+    before = histogram.total(meter.words)
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1000.0)
+    try:
+        end = time.monotonic_ns() + 50_000_000
+        while time.monotonic_ns() < end:
+            pass
+        seen = histogram.total(meter.words) - before
+    finally:
+        sys.setswitchinterval(interval)
+        meter.stop()
+    assert seen > 5
+
+
+def test_a_stopped_process_is_a_stall() -> None:
+    """SIGSTOP of 60 ms: one stall of at least 59 ms in the ring, and the instants it missed are in the histogram."""
+    child = subprocess.Popen(
+        [sys.executable, "-c", STOPPED], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=os.environ | {"PYTHONPATH": "src"}
+    )
+    assert child.stdin is not None and child.stdout is not None
+    try:
+        assert child.stdout.readline() == "ready\n"
+        child.send_signal(signal.SIGSTOP)
+        stopped = time.monotonic_ns()
+        time.sleep(0.06)
+        child.send_signal(signal.SIGCONT)
+        output, _ = child.communicate("\n", timeout=20)
+    finally:
+        if child.poll() is None:
+            child.kill()
+            child.wait()
+    missed_at, lateness, counted, stalls = map(int, output.split())
+    assert lateness >= 57_000_000
+    assert missed_at >= stopped - 2_000_000
+    assert counted >= 57
+    assert stalls >= 1
+
+
+def test_wrong_use_is_refused() -> None:
+    with pytest.raises(ValueError, match="above 0"):
+        HiccupMeter(interval_ns=0)
+    meter = HiccupMeter()
+    meter.start()
+    assert meter.running and meter.thread_id is not None
+    with pytest.raises(RuntimeError, match="already"):
+        meter.start()
+    meter.stop()
+    meter.stop()
+    assert not meter.running and meter.thread_id is None
+    with pytest.raises(OSError, match="CPU 4095"):
+        HiccupMeter(cpu=4095).start()
+
+
+def test_it_can_be_pinned() -> None:
+    cpu = min(os.sched_getaffinity(0))
+    meter = HiccupMeter(cpu=cpu)
+    meter.start()
+    wait_for(3, meter)
+    assert os.sched_getaffinity(meter.thread_id or 0) == {cpu}
+    meter.stop()
