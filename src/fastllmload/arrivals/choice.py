@@ -1,0 +1,72 @@
+"""From the words of the command line to an arrival process: `poisson`, `constant`, `uniform`, `gamma`, `bursty`, `onoff`."""
+
+from __future__ import annotations
+
+import math
+
+from fastllmload.arrivals.gaps import Constant, Exponential, Gamma, UniformGaps
+from fastllmload.arrivals.process import AllAtOnce, Arrivals, OnOff, Renewal
+from fastllmload.errors import InputError
+
+BURSTY_SHAPE = 0.25  # coefficient of variation 2
+NAMES = ("poisson", "constant", "uniform", "gamma", "bursty", "onoff")
+LOWEST_RATE, HIGHEST_RATE = 1e-6, 1e7
+
+
+def choose_arrivals(arrival: str, rate: float, burstiness: float = 1.0) -> Arrivals:
+    """The process that `--arrival`, `--rate` and `--burstiness` name.
+
+    Burstiness is the gamma shape, as in vLLM: with `poisson` (the default) any value but 1 means gamma gaps; `bursty` is
+    gamma with shape 0.25 unless another one is given. `onoff:ON,OFF` gives the periods in seconds (default 1,1).
+    InputError for an unknown name, an impossible rate or shape, and for a burstiness that the process does not have.
+    """
+    _check_rate(rate)
+    if not (math.isfinite(burstiness) and burstiness > 0):
+        raise InputError(
+            f"--burstiness {burstiness:g} is not a gamma shape; give a number above 0 (1 is Poisson)"
+        )
+    name, _, rest = arrival.partition(":")
+    if name not in NAMES or (rest and name != "onoff"):
+        raise InputError(f"--arrival {arrival!r} is not an arrival process; choose one of {', '.join(NAMES)}")
+    if math.isinf(rate):
+        return AllAtOnce()
+    if name in ("constant", "uniform", "onoff") and burstiness != 1.0:
+        raise InputError(
+            f"--burstiness {burstiness:g} does not go with --arrival {name}; use gamma or bursty"
+        )
+    if name == "onoff":
+        return OnOff(Renewal(Exponential()), *_periods(arrival, rest))
+    return Renewal(_gaps(name, burstiness))
+
+
+def _gaps(name: str, burstiness: float) -> Exponential | Constant | UniformGaps | Gamma:
+    if name == "constant":
+        return Constant()
+    if name == "uniform":
+        return UniformGaps()
+    if name == "bursty":
+        return Gamma(BURSTY_SHAPE if burstiness == 1.0 else burstiness, name="bursty")
+    if name == "gamma" or burstiness != 1.0:
+        return Gamma(burstiness)
+    return Exponential()
+
+
+def _check_rate(rate: float) -> None:
+    if math.isinf(rate) and rate > 0:
+        return
+    if not LOWEST_RATE <= rate <= HIGHEST_RATE:
+        raise InputError(
+            f"--rate {rate:g} is not a rate; give requests per second from {LOWEST_RATE:g} to {HIGHEST_RATE:g}, or inf"
+        )
+
+
+def _periods(arrival: str, rest: str) -> tuple[float, float]:
+    try:
+        on, off = (float(part) for part in rest.split(",")) if rest else (1.0, 1.0)
+    except ValueError:
+        on, off = 0.0, 0.0
+    if not (math.isfinite(on) and math.isfinite(off) and on > 0 and off >= 0):
+        raise InputError(
+            f"--arrival {arrival!r} needs the on and off periods in seconds, for example onoff:2,8"
+        )
+    return on, off

@@ -1,0 +1,98 @@
+"""Arrival processes: endless ascending instants in seconds from the start of a phase, in arrays.
+
+Instants are the running float64 sum of unit gaps, divided by the rate. n additions are off by at most n x 2^-53 of the
+sum, so the last of 150,000 arrivals in 300 s is off by less than 5 ns in the worst case and by about 0.01 ns typically;
+rounding to nanoseconds happens once, in `schedule`. Nothing is re-anchored, so there is no drift beyond that.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from fastllmload.arrivals.gaps import Gaps
+
+Seconds = npt.NDArray[np.float64]
+CHUNK = 8192
+
+
+class Arrivals(Protocol):
+    """`instants` draws from *stream*; chunks are never empty and join to one ascending sequence."""
+
+    @property
+    def name(self) -> str: ...
+
+    def instants(self, stream: random.Random, rate: float) -> Iterator[Seconds]: ...
+
+    def parameters(self) -> dict[str, float]: ...
+
+
+@dataclass(frozen=True)
+class Renewal:
+    """Independent gaps, scaled by 1/rate."""
+
+    gaps: Gaps
+
+    @property
+    def name(self) -> str:
+        return self.gaps.name
+
+    def instants(self, stream: random.Random, rate: float) -> Iterator[Seconds]:
+        drawn = self.gaps.draw(stream)
+        reached = 0.0
+        while True:
+            chunk = np.fromiter(islice(drawn, CHUNK), dtype=np.float64, count=CHUNK)
+            chunk[0] += reached
+            np.cumsum(chunk, out=chunk)
+            reached = float(chunk[-1])
+            yield chunk / rate
+
+    def parameters(self) -> dict[str, float]:
+        shape = getattr(self.gaps, "shape", None)
+        return {} if shape is None else {"burstiness": shape}
+
+
+@dataclass(frozen=True)
+class OnOff:
+    """Another process that runs only in on-periods: *on* seconds of arrivals, *off* seconds of silence, mean rate kept.
+
+    The periods are seconds of the run, whatever the rate; a phase starts with an on-period.
+    """
+
+    inner: Arrivals
+    on: float
+    off: float
+
+    @property
+    def name(self) -> str:
+        return "onoff"
+
+    def instants(self, stream: random.Random, rate: float) -> Iterator[Seconds]:
+        period = self.on + self.off
+        for busy in self.inner.instants(stream, rate * period / self.on):
+            yield busy + np.floor(busy / self.on) * self.off
+
+    def parameters(self) -> dict[str, float]:
+        return {"on_s": self.on, "off_s": self.off, **self.inner.parameters()}
+
+
+@dataclass(frozen=True)
+class AllAtOnce:
+    """Everything at time zero (`--rate inf`)."""
+
+    @property
+    def name(self) -> str:
+        return "inf"
+
+    def instants(self, stream: random.Random, rate: float) -> Iterator[Seconds]:
+        while True:
+            yield np.zeros(CHUNK)
+
+    def parameters(self) -> dict[str, float]:
+        return {}

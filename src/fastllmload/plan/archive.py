@@ -1,0 +1,73 @@
+"""A plan as one file: an uncompressed zip of its members, the same bytes for the same plan, verified when it is read."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import zipfile
+from pathlib import Path
+
+from fastllmload.errors import RunFolderError
+from fastllmload.plan.bodies import disk_errors
+from fastllmload.plan.plan import ARRAYS, BODIES, DOCUMENT, SCHEDULE, Plan
+
+BLOCK = 1 << 20
+EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest date that zip knows: no time of day in a plan file
+
+
+def save_plan(plan: Plan, file: Path) -> None:
+    """Write *plan* to *file*, whole or not at all. HostLimitError when the disk is full or the folder cannot be written."""
+    part = file.with_name(f"{file.name}.{os.getpid()}.part")
+    try:
+        with disk_errors(file), zipfile.ZipFile(part, "w", zipfile.ZIP_STORED) as archive:
+            for name in _members(plan):
+                entry = zipfile.ZipInfo(name, EPOCH)
+                with (
+                    open(plan.directory / name, "rb") as source,
+                    archive.open(entry, "w", force_zip64=True) as target,
+                ):
+                    shutil.copyfileobj(source, target, BLOCK)
+        with disk_errors(file):
+            os.replace(part, file)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def load_plan(file: Path, directory: Path) -> Plan:
+    """Unpack the plan *file* to *directory*, verify every digest and open it. RunFolderError when it is not whole."""
+    try:
+        with zipfile.ZipFile(file) as archive:
+            _check_entries(file, archive)
+            with disk_errors(directory / DOCUMENT):
+                directory.mkdir(parents=True, exist_ok=True)
+                (directory / SCHEDULE).unlink(missing_ok=True)
+                _unpack(archive, directory)
+    except (zipfile.BadZipFile, EOFError) as error:
+        raise RunFolderError(f"{file} is not a whole plan file: {error}") from error
+    except FileNotFoundError as error:
+        raise RunFolderError(f"there is no plan file {file}") from error
+    plan = Plan.open(directory)
+    plan.verify()
+    return plan
+
+
+def _members(plan: Plan) -> list[str]:
+    return [DOCUMENT, *(name for name in ARRAYS if name != SCHEDULE or plan.t_sched is not None), BODIES]
+
+
+def _check_entries(file: Path, archive: zipfile.ZipFile) -> None:
+    """Only a plan's own members, each once and uncompressed: nothing is written outside of the folder, nothing swells."""
+    names = [entry.filename for entry in archive.infolist()]
+    required = {DOCUMENT, BODIES, *ARRAYS} - {SCHEDULE}
+    if len(set(names)) != len(names) or not required <= set(names) <= required | {SCHEDULE}:
+        raise RunFolderError(
+            f"{file} is not a plan file: its members are {', '.join(sorted(names)) or 'none'}"
+        )
+    if any(entry.compress_type != zipfile.ZIP_STORED for entry in archive.infolist()):
+        raise RunFolderError(f"{file} is not a plan file of this program: its members are compressed")
+
+
+def _unpack(archive: zipfile.ZipFile, directory: Path) -> None:
+    for entry in archive.infolist():
+        with archive.open(entry) as source, open(directory / entry.filename, "wb") as target:
+            shutil.copyfileobj(source, target, BLOCK)

@@ -1,0 +1,74 @@
+"""What a plan holds, in numbers that a person checks before sending anything."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fastllmload.plan.plan import Plan
+
+NEEDED = {
+    "p50": 1,
+    "p90": 1,
+    "p95": 1,
+    "p99": 1_000,
+    "p999": 10_000,
+}  # samples that a percentile asks for (IETF 5.1.2.1)
+QUANTILES = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
+
+
+def describe(plan: Plan, *, ramp_share: float = 0.1) -> dict[str, Any]:
+    """Requests, duration (s), expected tokens, length quantiles, bytes, digests and the samples of each percentile.
+
+    *ramp_share* of a duration-bounded phase is outside of the measured window. Values that a closed loop's target decides
+    (requests, tokens, duration) are None where only time ends it.
+    """
+    known = not plan.cycles
+    return {
+        "phase": plan.description["phase"],
+        "load": plan.description["load"],
+        "workload": plan.description["workload"],
+        "model": plan.description["model"],
+        "endpoint": plan.description["endpoint"],
+        "seed": plan.description["seed"],
+        "requests": plan.requests if known else None,
+        "pool": None if known else plan.requests,
+        "duration_s": _duration(plan),
+        "input_tokens": int(plan.input_tokens.sum()) if known else None,
+        "output_tokens": int(plan.output_tokens.sum()) if known else None,
+        "input_length": _lengths(plan.input_tokens),
+        "output_length": _lengths(plan.output_tokens),
+        "bytes": len(plan.bodies),
+        "digest": plan.digest,
+        "schedule_sha256": plan.schedule_hash,
+        "samples": _samples(plan, ramp_share),
+    }
+
+
+def _duration(plan: Plan) -> float | None:
+    """The bound, or the last instant of a count-bounded open loop."""
+    if plan.duration_s is not None or plan.t_sched is None or not plan.requests:
+        return plan.duration_s
+    return float(plan.t_sched[-1]) / 1e9
+
+
+def _lengths(tokens: npt.NDArray[np.int32]) -> dict[str, float] | None:
+    """Tokens: mean, min, max and the smallest length that at least a share q of the requests does not exceed."""
+    if not len(tokens):
+        return None
+    ranked = np.sort(tokens)
+    quantiles = {name: float(ranked[max(0, math.ceil(q * len(ranked)) - 1)]) for name, q in QUANTILES.items()}
+    return {"mean": float(tokens.mean()), "min": float(ranked[0]), "max": float(ranked[-1]), **quantiles}
+
+
+def _samples(plan: Plan, ramp_share: float) -> dict[str, dict[str, Any]] | None:
+    """Per percentile: samples in the window if every request succeeds, samples needed, and whether they suffice."""
+    if plan.cycles or not plan.requests:
+        return None
+    samples = plan.requests
+    if plan.duration_s is not None and plan.t_sched is not None:
+        samples = int(np.count_nonzero(plan.t_sched >= ramp_share * plan.duration_s * 1e9))
+    return {name: {"samples": samples, "needs": n, "enough": samples >= n} for name, n in NEEDED.items()}

@@ -1,0 +1,135 @@
+"""When the requests of one phase go, and how many the plan must hold for that."""
+
+from __future__ import annotations
+
+import math
+import random
+from dataclasses import dataclass
+from typing import Any
+
+from fastllmload.arrivals.choice import choose_arrivals
+from fastllmload.arrivals.process import Arrivals
+from fastllmload.arrivals.schedule import Schedule, draw_schedule
+from fastllmload.errors import InputError
+from fastllmload.plan.settings import Load
+from fastllmload.workload.synthetic import Quota
+
+WARMUP_REQUESTS, WARMUP_TOKENS = 100, 10_000  # IETF 4.5.1: both hold
+WARMUP_CONCURRENCY = 8  # where the load names no rate to warm up at
+# A closed loop that only time ends takes its requests from a pool, and starts again when the pool is used up. 20 rounds
+# keep a slot from meeting its own prompts soon; the tokens bound it to about 250 MiB of bodies.
+POOL_REQUESTS, POOL_ROUNDS, POOL_INPUT_TOKENS = 2_000, 20, 32_000_000
+LONGEST_S = 1e8
+
+
+@dataclass(frozen=True)
+class Pace:
+    """Open loop (*arrivals* at *rate*) or closed loop (*concurrency*); *seconds* is None for a count-bounded phase."""
+
+    quota: Quota
+    arrivals: Arrivals | None = None
+    rate: float | None = None
+    concurrency: int | None = None
+    seconds: float | None = None
+    cycles: bool = False
+    seed: str = ""
+
+    def schedule(self, requests: int) -> Schedule | None:
+        """The first *requests* instants; None in a closed loop."""
+        if self.arrivals is None or self.rate is None:
+            return None
+        return draw_schedule(self.arrivals, self.rate, random.Random(self.seed), count=requests)
+
+    def describe(self) -> dict[str, Any]:
+        rate = "inf" if self.rate is not None and math.isinf(self.rate) else self.rate
+        arrivals = None
+        if self.arrivals is not None:
+            arrivals = {
+                "name": self.arrivals.name,
+                "rate": rate,
+                "stream": self.seed,
+                **self.arrivals.parameters(),
+            }
+        return {
+            "loop": "closed" if self.arrivals is None else "open",
+            "arrivals": arrivals,
+            "concurrency": self.concurrency,
+            "duration_s": self.seconds,
+            "cycles": self.cycles,
+        }
+
+
+def measured_pace(load: Load, seed: str) -> Pace:
+    """The pace of the measured phase. InputError when the load is none, has no end or holds no request."""
+    _check_bounds(load)
+    if load.concurrency is not None:
+        return _closed(load.concurrency, load.num_requests, load.duration)
+    assert load.rate is not None
+    arrivals = choose_arrivals(load.arrival, load.rate, load.burstiness)
+    if math.isinf(load.rate) and load.num_requests is None:
+        raise InputError("--rate inf sends everything at once and needs --num-requests")
+    count = load.num_requests
+    if load.duration is not None:
+        drawn = draw_schedule(arrivals, load.rate, random.Random(seed), count=count, seconds=load.duration)
+        count = len(drawn)
+    if not count:
+        raise InputError(
+            f"--rate {load.rate:g} for --duration {load.duration:g} s holds no request; run longer or use --num-requests"
+        )
+    return Pace(Quota(count), arrivals, load.rate, seconds=load.duration, seed=seed)
+
+
+def warmup_pace(load: Load, seed: str) -> Pace:
+    """The pace of the warm-up: at the target load, until enough requests and output tokens are planned.
+
+    `warmup_requests`, `warmup_tokens` and `warmup_seconds` replace the methodology's 100 requests and 10,000 tokens;
+    what is given must all hold, and only zeros mean no warm-up. `--rate inf` warms up in a closed loop.
+    """
+    _check_load(load)
+    requests, tokens = load.warmup_requests or 0, load.warmup_tokens or 0
+    seconds = load.warmup_seconds or 0.0
+    if load.warmup_requests is None and load.warmup_tokens is None and load.warmup_seconds is None:
+        requests, tokens = WARMUP_REQUESTS, WARMUP_TOKENS
+    if min(requests, tokens, seconds) < 0 or not seconds <= LONGEST_S:
+        raise InputError("--warmup must be 0 (none) or more requests, tokens or seconds")
+    if load.rate is None or math.isinf(load.rate):
+        slots = load.concurrency if load.concurrency is not None else WARMUP_CONCURRENCY
+        return _closed_warmup(slots, requests, tokens, seconds)
+    arrivals = choose_arrivals(load.arrival, load.rate, load.burstiness)
+    if seconds:
+        timed = draw_schedule(arrivals, load.rate, random.Random(seed), seconds=seconds)
+        requests = max(requests, len(timed))
+    return Pace(Quota(requests, tokens), arrivals, load.rate, seed=seed)
+
+
+def _closed_warmup(slots: int, requests: int, tokens: int, seconds: float) -> Pace:
+    """Bounded by time only when seconds alone were asked for: a closed loop's requests cannot be foretold from time."""
+    if seconds and not (requests or tokens):
+        return _closed(slots, None, seconds)
+    return Pace(Quota(requests, tokens), concurrency=slots)
+
+
+def _closed(slots: int, requests: int | None, seconds: float | None) -> Pace:
+    if requests is not None:
+        return Pace(Quota(requests), concurrency=slots, seconds=seconds)
+    pool = Quota(max(POOL_REQUESTS, POOL_ROUNDS * slots), input_tokens=POOL_INPUT_TOKENS, at_least=slots)
+    return Pace(pool, concurrency=slots, seconds=seconds, cycles=True)
+
+
+def _check_load(load: Load) -> None:
+    if load.rate is None and load.concurrency is None:
+        raise InputError("no load is given; give --rate (open loop) or --concurrency (closed loop)")
+    if load.rate is not None and load.concurrency is not None:
+        raise InputError("--rate and --concurrency exclude each other; --max-concurrency caps an open loop")
+    if load.concurrency is not None and load.concurrency < 1:
+        raise InputError(f"--concurrency {load.concurrency} must be 1 or more")
+
+
+def _check_bounds(load: Load) -> None:
+    _check_load(load)
+    if load.num_requests is None and load.duration is None:
+        raise InputError("the run has no end; give --duration, --num-requests or both")
+    if load.num_requests is not None and load.num_requests < 1:
+        raise InputError(f"--num-requests {load.num_requests} must be 1 or more")
+    if load.duration is not None and not 0 < load.duration <= LONGEST_S:
+        raise InputError(f"--duration {load.duration:g} must be above 0 and at most {LONGEST_S:g} seconds")

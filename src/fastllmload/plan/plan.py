@@ -1,0 +1,201 @@
+"""The plan of one phase: what is sent, when, and the digest of both. A folder of arrays and one file of encoded bodies.
+
+Folder: `t_sched.npy` (int64 ns from the phase's time zero, ascending; absent in a closed loop), `input_tokens.npy`,
+`output_tokens.npy` (int32), `request_class.npy` (uint16), `body_offset.npy` (uint64, one more than requests),
+`bodies.bin`, `plan.json`. Nothing in it depends on the number of workers, the target's address or the API key.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fastllmload.errors import RunFolderError
+from fastllmload.plan.digest import array_hash, digest_of
+
+SCHEMA_VERSION = 1
+DOCUMENT = "plan.json"
+BODIES = "bodies.bin"
+SCHEDULE = "t_sched.npy"
+ARRAYS: dict[str, type[np.generic]] = {
+    SCHEDULE: np.int64,
+    "input_tokens.npy": np.int32,
+    "output_tokens.npy": np.int32,
+    "request_class.npy": np.uint16,
+    "body_offset.npy": np.uint64,
+}
+RECORD = np.dtype(
+    [("t_sched_ns", "<i8"), ("input_tokens", "<i4"), ("output_tokens", "<i4"), ("request_class", "<u2")]
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """One phase, opened from its folder; arrays and bodies are mapped read-only, so opening is free of their size."""
+
+    directory: Path
+    document: dict[str, Any]
+    t_sched: npt.NDArray[np.int64] | None  # None: closed loop
+    input_tokens: npt.NDArray[np.int32]
+    output_tokens: npt.NDArray[np.int32]
+    request_class: npt.NDArray[np.uint16]
+    body_offset: npt.NDArray[np.uint64]
+    bodies: npt.NDArray[np.uint8]
+
+    @classmethod
+    def open(cls, directory: Path) -> Plan:
+        """Map the plan in *directory*. RunFolderError when it is none, is cut short or does not fit together."""
+        document = read_document(directory)
+        named = {
+            name: _mapped(directory, name)
+            for name in ARRAYS
+            if name != SCHEDULE or document["members"].get(name)
+        }
+        plan = cls(
+            directory=directory,
+            document=document,
+            t_sched=named.get(SCHEDULE),
+            input_tokens=named["input_tokens.npy"],
+            output_tokens=named["output_tokens.npy"],
+            request_class=named["request_class.npy"],
+            body_offset=named["body_offset.npy"],
+            bodies=_mapped_bytes(directory / BODIES),
+        )
+        plan._check_fit()
+        return plan
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 over the canonical description and every member."""
+        return str(self.document["digest"])
+
+    @property
+    def schedule_hash(self) -> str | None:
+        """SHA-256 of the int64 instants; None in a closed loop."""
+        return None if self.t_sched is None else str(self.document["members"][SCHEDULE])
+
+    @property
+    def description(self) -> dict[str, Any]:
+        """What was asked for: phase, seed, load, workload, endpoint, model."""
+        described: dict[str, Any] = self.document["description"]
+        return described
+
+    @property
+    def requests(self) -> int:
+        return len(self.input_tokens)
+
+    @property
+    def concurrency(self) -> int | None:
+        """Slots of a closed loop; None in an open one. A warm-up without a target rate is a closed loop of its own."""
+        slots: int | None = self.description["load"]["concurrency"]
+        return slots
+
+    @property
+    def duration_s(self) -> float | None:
+        """Seconds that bound the phase; None when only the number of requests does."""
+        seconds: float | None = self.description["load"]["duration_s"]
+        return seconds
+
+    @property
+    def cycles(self) -> bool:
+        """The requests are a pool that workers start again: a closed loop that only time ends."""
+        return bool(self.description["load"]["cycles"])
+
+    def body(self, request: int) -> bytes:
+        """The encoded body of one request."""
+        return self.bodies[int(self.body_offset[request]) : int(self.body_offset[request + 1])].tobytes()
+
+    def verify(self) -> None:
+        """Hash every member again. RunFolderError names the first that differs."""
+        for name, known in self.document["members"].items():
+            if array_hash(self._member(name)) != known:
+                raise RunFolderError(
+                    f"the plan in {self.directory} was changed: {name} has another SHA-256 than plan.json says"
+                )
+
+    def write_record(self, directory: Path) -> None:
+        """What a run folder keeps of a plan: `plan.json`, and `schedule.npy` with instants (-1: closed loop) and lengths."""
+        directory.mkdir(parents=True, exist_ok=True)
+        rows = np.empty(self.requests, dtype=RECORD)
+        rows["t_sched_ns"] = -1 if self.t_sched is None else self.t_sched
+        rows["input_tokens"] = self.input_tokens
+        rows["output_tokens"] = self.output_tokens
+        rows["request_class"] = self.request_class
+        np.save(directory / "schedule.npy", rows)
+        write_document(directory, self.document)
+
+    def _member(self, name: str) -> npt.NDArray[Any]:
+        array: npt.NDArray[Any] = getattr(self, name.rsplit(".", 1)[0])
+        return array
+
+    def _check_fit(self) -> None:
+        n = self.requests
+        arrays: list[npt.NDArray[Any]] = [self.output_tokens, self.request_class, self.body_offset[1:]]
+        if self.t_sched is not None:
+            arrays.append(self.t_sched)
+        ends = self.body_offset
+        fits = len(ends) == n + 1 and ends[0] == 0 and int(ends[-1]) == len(self.bodies)
+        if not (fits and all(len(a) == n for a in arrays) and bool(np.all(ends[1:] >= ends[:-1]))):
+            raise RunFolderError(
+                f"the plan in {self.directory} does not fit together: its files are of different lengths"
+            )
+
+
+def read_document(directory: Path) -> dict[str, Any]:
+    """`plan.json`, its digest checked. RunFolderError otherwise."""
+    try:
+        document = json.loads((directory / DOCUMENT).read_bytes())
+    except (OSError, ValueError) as error:
+        raise RunFolderError(f"{directory} holds no readable plan: {DOCUMENT}: {error}") from error
+    version = document.get("schema_version") if isinstance(document, dict) else None
+    if version != SCHEMA_VERSION:
+        raise RunFolderError(
+            f"the plan in {directory} has schema version {version}, this program reads {SCHEMA_VERSION}"
+        )
+    if document.get("digest") != digest_of(document):
+        raise RunFolderError(
+            f"the plan in {directory} was changed: {DOCUMENT} does not have the digest that it states"
+        )
+    return dict(document)
+
+
+def write_document(directory: Path, document: dict[str, Any]) -> None:
+    (directory / DOCUMENT).write_text(json.dumps(document, indent=1, sort_keys=True, allow_nan=False) + "\n")
+
+
+def _mapped(directory: Path, name: str) -> Any:
+    path = directory / name
+    try:
+        array = np.load(path, mmap_mode="r") if _has_rows(path) else np.load(path)
+    except (OSError, ValueError, EOFError) as error:
+        raise RunFolderError(f"the plan in {directory} cannot be read: {name}: {error}") from error
+    if array.dtype != ARRAYS[name] or array.ndim != 1:
+        raise RunFolderError(
+            f"the plan in {directory} cannot be read: {name} is no array of {ARRAYS[name].__name__}"
+        )
+    return array
+
+
+def _has_rows(path: Path) -> bool:
+    """An empty array cannot be mapped."""
+    with open(path, "rb") as file:
+        version = np.lib.format.read_magic(file)
+        read = (
+            np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+        )
+        shape, _, _ = read(file)
+    return 0 not in shape
+
+
+def _mapped_bytes(path: Path) -> npt.NDArray[np.uint8]:
+    try:
+        if path.stat().st_size == 0:
+            return np.empty(0, dtype=np.uint8)
+        return np.memmap(path, dtype=np.uint8, mode="r")
+    except OSError as error:
+        raise RunFolderError(f"the plan in {path.parent} cannot be read: {path.name}: {error}") from error

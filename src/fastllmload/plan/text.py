@@ -1,0 +1,80 @@
+"""A plan's description as plain lines."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def describe_as_text(described: dict[str, Any]) -> str:
+    """Lines for a terminal, from what `describe` gave."""
+    rows = [
+        ("phase", f"{described['phase']}, seed {described['seed']}"),
+        ("load", _load(described["load"])),
+        ("requests", _requests(described)),
+        ("duration", _duration(described)),
+        ("workload", _workload(described["workload"])),
+        ("sent to", f"{described['endpoint']}, model {described['model']}"),
+        ("input length", _lengths(described["input_length"])),
+        ("output length", _lengths(described["output_length"])),
+        ("expected", _expected(described)),
+        ("bodies", f"{described['bytes']:,} bytes"),
+        ("samples", _samples(described["samples"])),
+        ("schedule", described["schedule_sha256"] or "none: a freed slot sends at once"),
+        ("digest", described["digest"]),
+    ]
+    return "".join(f"{name:<14} {value}\n" for name, value in rows)
+
+
+def _load(load: dict[str, Any]) -> str:
+    arrivals = load["arrivals"]
+    if arrivals is None:
+        return f"closed loop, {load['concurrency']} in flight"
+    rate = "all at once" if arrivals["rate"] == "inf" else f"{arrivals['rate']:g}/s"
+    extra = "".join(
+        f", {name} {value:g}" for name, value in arrivals.items() if name not in ("name", "rate", "stream")
+    )
+    return f"open loop, {arrivals['name']}, {rate}{extra}"
+
+
+def _requests(described: dict[str, Any]) -> str:
+    if described["requests"] is None:
+        return f"as many as the target completes, from a pool of {described['pool']:,} that starts again when used up"
+    return f"{described['requests']:,}"
+
+
+def _duration(described: dict[str, Any]) -> str:
+    seconds = described["duration_s"]
+    if seconds is None:
+        return "until the last request ends"
+    return f"{seconds:,.3f} s" + ("" if described["load"]["duration_s"] is not None else " to the last send")
+
+
+def _workload(workload: dict[str, Any]) -> str:
+    shared = ""
+    if workload["prefix_len"]:
+        shared = f", {workload['num_prefixes']} shared prefixes of {workload['prefix_len']} tokens"
+    return (
+        f"{workload['name']}, input {workload['isl']}, output {workload['osl']},"
+        f" {workload['prompt']} of {workload['tokenizer']}{shared}"
+    )
+
+
+def _lengths(lengths: dict[str, float] | None) -> str:
+    if lengths is None:
+        return "none"
+    shown = "  ".join(f"{name} {lengths[name]:,.0f}" for name in ("min", "p50", "p95", "p99", "max"))
+    return f"mean {lengths['mean']:,.1f}  {shown} tokens"
+
+
+def _expected(described: dict[str, Any]) -> str:
+    if described["input_tokens"] is None:
+        return "decided by the target"
+    return f"{described['input_tokens']:,} input and {described['output_tokens']:,} output tokens"
+
+
+def _samples(samples: dict[str, dict[str, Any]] | None) -> str:
+    if samples is None:
+        return "decided by the target"
+    have = samples["p50"]["samples"]
+    short = [f"{name} needs {row['needs']:,}" for name, row in samples.items() if not row["enough"]]
+    return f"{have:,}: " + (", ".join(short) if short else "enough for every percentile up to P99.9")

@@ -1,0 +1,167 @@
+"""Length distributions in tokens: `256`, `uniform:a,b`, `normal:mean,std`, `lognormal:mu,sigma,min,max`.
+
+Draw conventions are the field's: uniform lengths by `randint`; normal ones through the inverse CDF of a u in (0, 1), so
+that one length takes one draw; log-normal ones rounded half up, then clamped.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from statistics import NormalDist
+from typing import Protocol
+
+from fastllmload.errors import InputError
+
+LONGEST = 16_000_000  # tokens of one prompt or answer: more is a typing mistake
+FORMS = "a number, uniform:a,b, normal:mean,std or lognormal:mu,sigma,min,max"
+_STANDARD = NormalDist()
+
+
+class Stream(Protocol):
+    """What lengths are drawn from: `random.Random` or its compiled twin `Mersenne`."""
+
+    def random(self) -> float: ...
+
+    def randint(self, low: int, high: int, /) -> int: ...
+
+
+class Lengths(Protocol):
+    """A distribution of lengths; `draw` gives 1 or more tokens."""
+
+    def draw(self, stream: Stream) -> int: ...
+
+    def __str__(self) -> str: ...
+
+
+def standard_normal(stream: Stream) -> float:
+    """z = inv_cdf(u), u drawn again while it is 0."""
+    u = stream.random()
+    while u == 0.0:
+        u = stream.random()
+    return _STANDARD.inv_cdf(u)
+
+
+@dataclass(frozen=True)
+class Fixed:
+    tokens: int
+
+    def draw(self, stream: Stream) -> int:
+        return self.tokens
+
+    def __str__(self) -> str:
+        return str(self.tokens)
+
+
+@dataclass(frozen=True)
+class Uniform:
+    low: int
+    high: int
+
+    def draw(self, stream: Stream) -> int:
+        return stream.randint(self.low, self.high)
+
+    def __str__(self) -> str:
+        return f"uniform:{self.low},{self.high}"
+
+
+@dataclass(frozen=True)
+class Normal:
+    """int(N(mean, std)); what falls below 1 is raised to 1."""
+
+    mean: float
+    std: float
+
+    def draw(self, stream: Stream) -> int:
+        return min(LONGEST, max(1, int(self.mean + self.std * standard_normal(stream))))
+
+    def __str__(self) -> str:
+        return f"normal:{self.mean:g},{self.std:g}"
+
+
+@dataclass(frozen=True)
+class LogNormal:
+    mu: float
+    sigma: float
+    low: int
+    high: int
+
+    def draw(self, stream: Stream) -> int:
+        exponent = self.mu + self.sigma * standard_normal(stream)
+        if exponent > 30.0:  # beyond LONGEST, and exp() overflows far above
+            return self.high
+        return min(self.high, max(self.low, int(math.exp(exponent) + 0.5)))
+
+    def __str__(self) -> str:
+        return f"lognormal:{self.mu:g},{self.sigma:g},{self.low},{self.high}"
+
+
+def parse_lengths(spec: str, option: str) -> Lengths:
+    """The distribution that *spec* names. InputError names *option* and the value."""
+    name, colon, rest = spec.strip().partition(":")
+    try:
+        if not colon:
+            return Fixed(_tokens(name))
+        values = [part.strip() for part in rest.split(",")]
+        return _BY_NAME[name](values)
+    except (KeyError, ValueError) as error:
+        why = f": {error}" if isinstance(error, ValueError) else ""
+        raise InputError(f"{option} {spec!r} is not a length; give {FORMS} in tokens{why}") from None
+
+
+def _tokens(text: str) -> int:
+    """A whole number of tokens, `k` for thousands. ValueError says what is wrong."""
+    number = _number(text[:-1]) * 1000 if text[-1:] in ("k", "K") else _number(text)
+    if number != int(number) or not 1 <= number <= LONGEST:
+        raise ValueError(f"{text!r} is not a whole number from 1 to {LONGEST}")
+    return int(number)
+
+
+def _number(text: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        raise ValueError(f"{text!r} is not a number") from None
+    if not math.isfinite(number):
+        raise ValueError(f"{text!r} is not finite")
+    return number
+
+
+def _spread(text: str) -> float:
+    number = _number(text)
+    if number < 0:
+        raise ValueError(f"the spread {text!r} is negative")
+    return number
+
+
+def _range(low: str, high: str) -> tuple[int, int]:
+    bounds = _tokens(low), _tokens(high)
+    if bounds[0] > bounds[1]:
+        raise ValueError(f"{low} is above {high}")
+    return bounds
+
+
+def _fields(values: list[str], count: int) -> list[str]:
+    if len(values) != count:
+        raise ValueError(f"{count} values are needed, {len(values)} given")
+    return values
+
+
+def _uniform(values: list[str]) -> Lengths:
+    low, high = _fields(values, 2)
+    return Uniform(*_range(low, high))
+
+
+def _normal(values: list[str]) -> Lengths:
+    mean, std = _fields(values, 2)
+    if not 1 <= _number(mean) <= LONGEST:
+        raise ValueError(f"the mean {mean} is not from 1 to {LONGEST}")
+    return Normal(_number(mean), _spread(std))
+
+
+def _lognormal(values: list[str]) -> Lengths:
+    mu, sigma, low, high = _fields(values, 4)
+    return LogNormal(_number(mu), _spread(sigma), *_range(low, high))
+
+
+_BY_NAME = {"uniform": _uniform, "normal": _normal, "lognormal": _lognormal}
