@@ -1,0 +1,182 @@
+"""Files of the workers → one requests.npy, tokens.npy (and text.bin): rows by (phase, request), events by row and time.
+
+Memory: arrays of 8 bytes per request; rows and events are mapped and copied once. The worker files stay until the merged
+ones are complete, so a full disk or a kill in between loses nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fastllmload._ext import recorder, regroup
+from fastllmload.errors import HostLimitError, RunFolderError
+from fastllmload.records import layout
+from fastllmload.records.worker_files import Bytes, Rows, WorkerFiles, as_bytes, read_workers
+
+Numbers = npt.NDArray[np.int64]
+Allocate = Callable[[str, int], Bytes]  # file name, bytes of records → zeroed memory for them
+
+
+@dataclass(frozen=True)
+class PlannedPhase:
+    """What a phase had planned; request i is item i. *t_sched* is CLOCK_MONOTONIC ns."""
+
+    phase: int
+    t_sched: Numbers
+    input_tokens: npt.NDArray[Any]
+    output_tokens: npt.NDArray[Any]
+    request_class: npt.NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Merged:
+    """Rows, events grouped by row, `first_event[r]:first_event[r + 1]` of row r, and text with merged row numbers."""
+
+    rows: Rows
+    events: Rows
+    first_event: Numbers
+    text: Bytes
+
+
+def not_sent_rows(planned: PlannedPhase, parts: Sequence[WorkerFiles]) -> Rows:
+    """A row with status `not_sent` for each planned request that no worker dispatched."""
+    sent = np.zeros(len(planned.t_sched), np.bool_)
+    for part in parts:
+        numbers = part.rows["request"][part.rows["phase"] == planned.phase]
+        sent[numbers[numbers < len(sent)]] = True
+    missing = np.flatnonzero(~sent)
+    rows = np.zeros(len(missing), layout.REQUEST)
+    rows["request"] = rows["session"] = missing
+    rows["phase"] = planned.phase
+    rows["status"] = layout.NOT_SENT
+    rows["t_sched"] = planned.t_sched[missing]
+    rows["input_target"] = planned.input_tokens[missing]
+    rows["output_target"] = planned.output_tokens[missing]
+    rows["request_class"] = planned.request_class[missing]
+    rows["worker"] = missing % max(1, len(parts))
+    rows["retry_after_ms"] = -1
+    for name in ("prompt_tokens", "completion_tokens", "reasoning_tokens", "cached_tokens"):
+        rows[name] = -1
+    return rows
+
+
+def merged_places(parts: Sequence[Rows]) -> list[Numbers]:
+    """For each part, the place of each of its rows in the order by (phase, request, part)."""
+    keys = np.concatenate([(part["phase"].astype(np.int64) << 32) | part["request"] for part in parts])
+    order = np.argsort(keys, kind="stable")
+    places = np.empty(len(keys), np.int64)
+    places[order] = np.arange(len(keys))
+    return np.split(places, np.cumsum([len(part) for part in parts])[:-1])
+
+
+def merge_parts(parts: Sequence[WorkerFiles], planned: Sequence[PlannedPhase], allocate: Allocate) -> Merged:
+    """Merge into memory that *allocate* gives. RunFolderError for events of rows that do not exist."""
+    row_parts = [part.rows for part in parts] + [not_sent_rows(each, parts) for each in planned]
+    if not row_parts:
+        row_parts = [np.empty(0, layout.REQUEST)]
+    places = merged_places(row_parts)
+    rows = allocate("requests.npy", sum(map(len, row_parts)) * layout.REQUEST.itemsize).view(layout.REQUEST)
+    for part, place in zip(row_parts, places, strict=True):
+        rows[place] = part
+    events, first_event = merge_events(parts, places, len(rows), allocate)
+    return Merged(rows, events, first_event, merge_text(parts, places, allocate))
+
+
+def merge_events(
+    parts: Sequence[WorkerFiles], places: Sequence[Numbers], rows: int, allocate: Allocate
+) -> tuple[Rows, Numbers]:
+    """Events of all parts grouped by merged row, and the CSR offsets."""
+    first_event = np.zeros(rows + 1, np.int64)
+    pairs = [(as_bytes(part.events), place) for part, place in zip(parts, places, strict=False)]
+    try:
+        for events, place in pairs:
+            regroup.count_events(events, place, first_event[1:])
+    except IndexError as problem:
+        raise RunFolderError(f"the worker files of this run contradict each other: {problem}") from problem
+    np.cumsum(first_event, out=first_event)
+    into = allocate("tokens.npy", int(first_event[-1]) * layout.EVENT.itemsize)
+    next_place = first_event[:-1].copy()
+    for events, place in pairs:
+        regroup.place_events(events, place, next_place, into)
+    regroup.order_rows(into, first_event)
+    return into.view(layout.EVENT), first_event
+
+
+def merge_text(parts: Sequence[WorkerFiles], places: Sequence[Numbers], allocate: Allocate) -> Bytes:
+    """Text records of all parts, one part after the other: those of one row keep their order."""
+    into = allocate("text.bin", sum(len(part.text) for part in parts))
+    start = 0
+    for part, place in zip(parts, places, strict=False):
+        regroup.repoint_text(part.text, place, into[start : start + len(part.text)])
+        start += len(part.text)
+    return into
+
+
+def in_memory(name: str, size: int) -> Bytes:
+    """Memory for a merge that leaves no file."""
+    return np.zeros(size, np.uint8)
+
+
+def unfinished(directory: Path, name: str) -> Path:
+    return directory / f"{name}.part"
+
+
+def mapped_file(directory: Path, name: str, size: int) -> Bytes:
+    """The record bytes of a new file `NAME.part`. HostLimitError when the disk is too small for it."""
+    dtype = {"requests.npy": layout.REQUEST, "tokens.npy": layout.EVENT}.get(name)
+    header = b"" if dtype is None else recorder.npy_header(dtype, size // dtype.itemsize)
+    path = unfinished(directory, name)
+    with path.open("wb") as file:
+        file.write(header)
+        try:
+            # Blocks first: writing to a mapped hole on a full disk would kill the process.
+            os.posix_fallocate(file.fileno(), 0, len(header) + size or 1)
+            os.ftruncate(file.fileno(), len(header) + size)
+        except OSError as problem:
+            raise HostLimitError(
+                f"{directory} has no room for {size} bytes of {name} ({problem.strerror}); what the workers wrote is "
+                "still there: make room, then read the folder again"
+            ) from problem
+    if size == 0:
+        return np.empty(0, np.uint8)
+    return np.asarray(np.memmap(path, np.uint8, "r+", offset=len(header), shape=(size,)))
+
+
+def merge_workers(
+    directory: str | os.PathLike[str], planned: Sequence[PlannedPhase] = (), remove: bool = True
+) -> tuple[int, int]:
+    """Merge the worker files of a run folder into it and remove them; returns the numbers of rows and events.
+
+    *planned* phases get a `not_sent` row for each request that was never dispatched. With *remove* false the worker
+    files stay. RunFolderError for files that cannot be read, HostLimitError for a full disk.
+    """
+    folder = Path(directory)
+    merged = merge_parts(
+        read_workers(folder), planned, lambda name, size: mapped_file(folder, name, size)
+    )
+    counts = len(merged.rows), len(merged.events)
+    with_text = len(merged.text) > 0
+    del merged
+    if with_text:
+        unfinished(folder, "text.bin").replace(folder / "text.bin")
+    else:
+        unfinished(folder, "text.bin").unlink()
+    # requests.npy comes last: a folder that has it is a merged one.
+    for name in ("tokens.npy", "requests.npy"):
+        unfinished(folder, name).replace(folder / name)
+    if remove:
+        shutil.rmtree(folder / "workers", ignore_errors=False)
+    return counts
+
+
+def merge_in_memory(directory: Path) -> Merged:
+    """Rows and events of a folder whose workers were not merged: a run that goes on, or was killed."""
+    return merge_parts(read_workers(directory), (), in_memory)
