@@ -15,7 +15,7 @@ cdef enum BodyState:
     AT_SIZE_FIRST = 5
     AT_SIZE = 6
     AT_SIZE_LF = 7
-    AT_EXT_FIRST = 8        # behind ";": neither CR nor ";" may follow
+    AT_EXT_FIRST = 8        # behind ";": no CR may follow
     AT_EXT_NAME = 9
     AT_EXT_VALUE = 10
     AT_EXT_QUOTED = 11
@@ -47,7 +47,7 @@ cdef inline uint8_t extension_next(uint8_t state, unsigned char byte) noexcept n
         return quoted_next(state, byte)
     if state != AT_EXT_FIRST and byte == c'\r':
         return AT_SIZE_LF
-    if state != AT_EXT_FIRST and byte == c';':
+    if byte == c';':
         return AT_EXT_FIRST
     if state == AT_EXT_QUOTED_END:
         return AT_BROKEN
