@@ -65,7 +65,7 @@ cdef enum:
     ROUNDS = 8                  # epoll_wait calls before the event loop gets its turn
     TIMER = 0xFFFFFFFF          # epoll tag of the pacer's timer
     HOUSE_NS = 5_000_000        # housekeeping at most this often
-    TICK_NS = 20_000_000        # how often the worker promises to call tick()
+    TICK_NS = 22_000_000        # the worker calls tick() every 20 ms on the loop's millisecond grid
     AHEAD_NS = 30_000_000       # connections are opened for releases this far ahead
     MARGIN = 8                  # spare connections beyond those
     RETRY_NS = 100_000_000      # pause after a failed pre-connect, and of a slot after ERRORS_IN_A_ROW
@@ -296,7 +296,7 @@ cdef class Reactor:
         self.pacer.arm(now)
 
     def tick(self) -> None:
-        """Called by the worker every TICK_NS: time-outs, pool, and the measure of how late that call is."""
+        """Called by the worker every 20 ms: time-outs, pool, and the measure of how late that call is (H_STALL)."""
         cdef int64_t now = mono_ns()
         if self.tick_due and now > self.tick_due:
             hdr_record(&self.stall, now - self.tick_due)

@@ -1,0 +1,195 @@
+"""Drive a reactor against a scripted server in a thread, without a supervisor, and read what it wrote."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import uvloop
+
+from fastllmload._ext import counters as k
+from fastllmload._ext.delta import Classifier
+from fastllmload._ext.exchange import Protocol
+from fastllmload._ext.pacer import Pacer
+from fastllmload._ext.reactor import Reactor
+from fastllmload._ext.recorder import Recorder
+from fastllmload._ext.stream import Stream
+from fastllmload.records.layout import ERROR_NAMES, STATUS_NAMES
+from fastllmload.records.sharedmem import SharedWords
+
+HEAD = b"POST /v1/chat/completions HTTP/1.1\r\nHost: test\r\nContent-Type: application/json\r\n"
+ANSWER = (
+    b'{"choices":[{"index":0,"message":{"role":"assistant","content":"hi"},"finish_reason":"stop"}],'
+    b'"usage":{"prompt_tokens":1,"completion_tokens":1,"total_tokens":2}}'
+)
+RESPONSE = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s" % (len(ANSWER), ANSWER)
+
+Script = Callable[[socket.socket, int], None]  # one connection, its number
+
+
+@contextmanager
+def scripted(script: Script, family: int = socket.AF_INET, address: Any = ("127.0.0.1", 0)) -> Iterator[Any]:
+    """A server that runs *script* in a thread per connection; yields its address."""
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listener.bind(address)
+    listener.listen(512)
+    threads: list[threading.Thread] = []
+    open_sockets: list[socket.socket] = []
+
+    def one(connection: socket.socket, number: int) -> None:
+        try:
+            script(connection, number)
+        except OSError:
+            return  # the client went away: every script may see that
+        finally:
+            connection.close()
+
+    def accept() -> None:
+        number = 0
+        while True:
+            try:
+                connection, _ = listener.accept()
+            except OSError:
+                return
+            open_sockets.append(connection)
+            thread = threading.Thread(target=one, args=(connection, number), daemon=True)
+            thread.start()
+            threads.append(thread)
+            number += 1
+
+    acceptor = threading.Thread(target=accept, daemon=True)
+    acceptor.start()
+    try:
+        yield listener.getsockname()
+    finally:
+        listener.shutdown(socket.SHUT_RDWR)
+        listener.close()
+        acceptor.join(5)
+        for connection in open_sockets:
+            connection.close()
+
+
+def read_request(connection: socket.socket) -> bytes:
+    """One whole request; empty when the client closed."""
+    data = b""
+    while b"\r\n\r\n" not in data:
+        more = connection.recv(65536)
+        if not more:
+            return b""
+        data += more
+    head, _, body = data.partition(b"\r\n\r\n")
+    length = next(int(line.split(b":")[1]) for line in head.split(b"\r\n") if line.lower().startswith(b"content-length"))
+    while len(body) < length:
+        body += connection.recv(1 << 20)
+    return head + b"\r\n\r\n" + body
+
+
+def answer_all(connection: socket.socket, number: int) -> None:
+    while read_request(connection):
+        connection.sendall(RESPONSE)
+
+
+@dataclass
+class Outcome:
+    rows: np.ndarray
+    tokens: np.ndarray
+    words: np.ndarray
+    lags_us: np.ndarray = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.lags_us = (self.rows["t_dispatch"] - self.rows["t_sched"]) / 1e3
+
+    def statuses(self) -> dict[tuple[str, str], int]:
+        found: dict[tuple[str, str], int] = {}
+        for row in self.rows:
+            key = STATUS_NAMES[row["status"]], ERROR_NAMES[row["error"]]
+            found[key] = found.get(key, 0) + 1
+        return found
+
+
+def drive(
+    directory: Path,
+    address: Any,
+    *,
+    gaps_ms: list[float],
+    family: str = "inet",
+    slots: int = 0,
+    limit: int = 0,
+    body: bytes = b'{"model":"m"}',
+    timeout_s: float = 5.0,
+    preconnect: int = 1,
+    fresh: bool = False,
+    over_asyncio: bool = False,
+    sources: list[tuple[str, str]] | None = None,
+    settle_s: float = 0.0,
+    cap: int = 0,
+    during: Callable[[Reactor], None] | None = None,
+    stamps: bool = True,
+) -> Outcome:
+    """Open loop with *gaps_ms* between releases, or a closed loop of *slots* for *limit* requests."""
+    shared = SharedWords.create(directory / "shared.bin")
+    recorder = Recorder(directory)
+    protocol = Protocol(recorder, Classifier(0), shared.words, 1 << 20, 1 << 22)
+    reactor = Reactor(
+        protocol, Pacer(), run_id=b"test", worker=0, workers=1, timeout_ns=int(timeout_s * 1e9),
+        kernel_stamps=stamps, fresh_connections=fresh, sources=sources or [],
+    )
+    path_or_host, port = (address, 0) if family == "unix" else address[:2]
+    reactor.add_target(family, path_or_host, port, HEAD, over_asyncio)
+    count = max(len(gaps_ms), limit, 1)
+    schedule = np.zeros(slots, np.int64) if slots else np.cumsum(np.array(gaps_ms) * 1e6).astype(np.int64)
+    reactor.load(
+        phase=1, phase_number=0, schedule=schedule, body_offset=np.arange(count + 1, dtype=np.uint64) * len(body),
+        bodies=np.frombuffer(body * count, np.uint8), input_tokens=np.ones(count, np.int32),
+        output_tokens=np.ones(count, np.int32), request_class=np.zeros(count, np.uint16),
+        closed=slots > 0, limit=limit, cap=cap, reserve=1,
+    )
+    loop = uvloop.new_event_loop()
+    tasks: set[asyncio.Task[None]] = set()
+
+    async def connect(stream: Stream) -> None:
+        try:
+            await loop.create_connection(lambda: stream, *address[:2])  # type: ignore[arg-type,return-value]
+        except OSError as error:
+            stream.connect_failed(error.errno or 0, False)
+
+    def connector(target: int, number: int, generation: int) -> Stream:
+        stream = Stream(reactor, number, generation)
+        tasks.add(task := loop.create_task(connect(stream)))
+        task.add_done_callback(tasks.discard)
+        return stream
+
+    reactor.set_connector(connector)
+
+    async def run() -> None:
+        loop.add_reader(reactor.fileno(), reactor.on_ready)
+        reactor.preconnect(preconnect)
+        while reactor.connecting:
+            await asyncio.sleep(0.002)
+        await asyncio.sleep(settle_s)
+        reactor.start_at(time.monotonic_ns() + 5_000_000)
+        give_up = time.monotonic() + 30
+        while not reactor.finished:
+            await asyncio.sleep(0.005)
+            reactor.tick()
+            if during is not None:
+                during(reactor)
+            assert time.monotonic() < give_up, f"{reactor.in_flight} still in flight"
+        reactor.close_connections()
+        await asyncio.sleep(0)
+        loop.remove_reader(reactor.fileno())
+
+    loop.run_until_complete(run())
+    loop.close()
+    recorder.close()
+    assert shared.words[k.W_CONNECTIONS] == 0 and shared.words[k.W_IDLE] == 0
+    return Outcome(np.load(directory / "requests.npy"), np.load(directory / "tokens.npy"), np.array(shared.words))

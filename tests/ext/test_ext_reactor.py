@@ -1,0 +1,226 @@
+"""The reactor against scripted servers: every way a connection can behave has its row, and every socket is given back."""
+
+from __future__ import annotations
+
+import socket
+import struct
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from reactor_drive import RESPONSE, answer_all, drive, read_request, scripted
+
+from fastllmload._ext import counters as k
+
+OK = ("ok", "none")
+GAPS = [1.0] * 50
+
+
+@pytest.mark.parametrize("over_asyncio", [False, True])
+def test_open_loop_reuses_connections(tmp_path: Path, over_asyncio: bool) -> None:
+    """50 requests, 1 ms apart: all answered, none early, times in order, connections reused."""
+    with scripted(answer_all) as address:
+        outcome = drive(tmp_path, address, gaps_ms=GAPS, preconnect=4, over_asyncio=over_asyncio)
+    assert outcome.statuses() == {OK: 50}
+    rows = outcome.rows
+    assert (outcome.lags_us > -1).all()
+    for earlier, later in [
+        ("t_sched", "t_dispatch"), ("t_dispatch", "t_submit_start"), ("t_submit_start", "t_submit"),
+        ("t_submit", "t_headers"), ("t_headers", "t_first"), ("t_first", "t_last"), ("t_last", "t_end"),
+    ]:
+        late = rows[earlier] - rows[later]
+        assert (late <= (1000 if earlier == "t_sched" else 0)).all(), (earlier, later)
+    assert rows["flags"].astype(bool).any()
+    assert (rows["bytes_received"] == len(RESPONSE)).all()
+    assert set(rows["stamps"]) == ({0} if over_asyncio else {1})
+    assert outcome.words[k.W_OK] == 50 and outcome.words[k.W_IN_FLIGHT] == 0
+
+
+def test_closed_loop_sends_exactly_the_limit(tmp_path: Path) -> None:
+    """4 slots, 101 requests: each index once, never more than 4 in flight."""
+    with scripted(answer_all) as address:
+        outcome = drive(tmp_path, address, gaps_ms=[], slots=4, limit=101, preconnect=4)
+    assert outcome.statuses() == {OK: 101}
+    assert sorted(outcome.rows["request"]) == list(range(101))
+    starts, ends = outcome.rows["t_dispatch"], outcome.rows["t_end_user"]
+    assert max(((starts <= t) & (ends > t)).sum() for t in starts) <= 4
+
+
+def test_fresh_connections_are_used_once(tmp_path: Path) -> None:
+    with scripted(answer_all) as address:
+        outcome = drive(tmp_path, address, gaps_ms=GAPS, fresh=True)
+    assert outcome.statuses() == {OK: 50}
+    assert outcome.words[k.W_CONNECTS] == 50
+    assert len(set(outcome.rows["local_port"])) == 50
+    assert (outcome.rows["t_connected"] > 0).all()
+
+
+def test_an_idle_connection_closed_by_the_server_is_dropped_before_use(tmp_path: Path) -> None:
+    """The server closes the first four connections at once: no request is lost to that."""
+
+    def script(connection: socket.socket, number: int) -> None:
+        if number >= 4:
+            answer_all(connection, number)
+
+    with scripted(script) as address:
+        outcome = drive(tmp_path, address, gaps_ms=[20.0] * 5, preconnect=4, settle_s=0.05)
+    assert outcome.statuses() == {OK: 5}
+    assert outcome.words[k.W_IDLE_DROPPED] == 4
+
+
+def test_a_reused_connection_that_dies_has_its_own_class(tmp_path: Path) -> None:
+    """The server answers once, reads the second request and closes without a byte."""
+
+    def script(connection: socket.socket, number: int) -> None:
+        read_request(connection)
+        connection.sendall(RESPONSE)
+        read_request(connection)
+
+    with scripted(script) as address:
+        outcome = drive(tmp_path, address, gaps_ms=[30.0] * 6, preconnect=1)
+    counted = outcome.statuses()
+    assert counted[("connection_error", "reused_connection_lost")] >= 2
+    assert counted[OK] + counted[("connection_error", "reused_connection_lost")] == 6
+
+
+def test_a_fresh_connection_that_dies_is_not_called_reused(tmp_path: Path) -> None:
+    def script(connection: socket.socket, number: int) -> None:
+        read_request(connection)
+
+    with scripted(script) as address:
+        outcome = drive(tmp_path, address, gaps_ms=[5.0] * 4)
+    assert outcome.statuses() == {("connection_error", "closed_before_response"): 4}
+
+
+def test_a_reset_in_the_body_is_a_reset(tmp_path: Path) -> None:
+    def script(connection: socket.socket, number: int) -> None:
+        read_request(connection)
+        connection.sendall(RESPONSE[:-20])
+        time.sleep(0.01)
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+
+    with scripted(script) as address:
+        outcome = drive(tmp_path, address, gaps_ms=[5.0] * 3)
+    assert outcome.statuses() == {("connection_error", "reset"): 3}
+    assert set(outcome.rows["error_number"]) == {104}
+
+
+def test_nobody_listens(tmp_path: Path) -> None:
+    with scripted(answer_all) as address:
+        pass
+    outcome = drive(tmp_path, address, gaps_ms=[5.0] * 3, preconnect=0)
+    assert outcome.statuses() == {("connection_error", "connect_refused"): 3}
+
+
+def test_a_server_that_never_answers_times_out(tmp_path: Path) -> None:
+    def script(connection: socket.socket, number: int) -> None:
+        read_request(connection)
+        read_request(connection)
+
+    with scripted(script) as address:
+        outcome = drive(tmp_path, address, gaps_ms=[5.0] * 3, timeout_s=0.2)
+    assert outcome.statuses() == {("timeout", "deadline"): 3}
+    waited = (outcome.rows["t_end"] - outcome.rows["t_dispatch"]) / 1e9
+    assert (waited >= 0.2).all()
+
+
+@pytest.mark.parametrize("over_asyncio", [False, True])
+def test_a_large_body_is_sent_in_parts(tmp_path: Path, over_asyncio: bool) -> None:
+    """8 MiB to a slow reader: t_submit is that of the last byte, long after the first."""
+
+    def script(connection: socket.socket, number: int) -> None:
+        time.sleep(0.1)
+        if len(read_request(connection)) > 8 << 20:
+            connection.sendall(RESPONSE)
+
+    with scripted(script) as address:
+        outcome = drive(tmp_path, address, gaps_ms=[1.0], body=b"x" * (8 << 20), over_asyncio=over_asyncio)
+    assert outcome.statuses() == {OK: 1}
+    (row,) = outcome.rows
+    assert row["t_submit"] - row["t_submit_start"] > 50_000_000
+    assert row["bytes_sent"] > 8 << 20
+
+
+def test_unix_socket_and_ipv6(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").mkdir()
+    path = str(tmp_path / "socket")
+    with scripted(answer_all, socket.AF_UNIX, path):
+        outcome = drive(tmp_path / "a", path, family="unix", gaps_ms=GAPS)
+    assert outcome.statuses() == {OK: 50}
+    with scripted(answer_all, socket.AF_INET6, ("::1", 0)) as address:
+        outcome = drive(tmp_path / "b", address, family="inet6", gaps_ms=GAPS)
+    assert outcome.statuses() == {OK: 50}
+
+
+def test_several_source_addresses_are_used(tmp_path: Path) -> None:
+    seen: set[str] = set()
+
+    def script(connection: socket.socket, number: int) -> None:
+        seen.add(connection.getpeername()[0])
+        answer_all(connection, number)
+
+    with scripted(script) as address:
+        outcome = drive(
+            tmp_path, address, gaps_ms=GAPS, fresh=True, sources=[("inet", "127.0.0.2"), ("inet", "127.0.0.3")]
+        )
+    assert outcome.statuses() == {OK: 50}
+    assert seen == {"127.0.0.2", "127.0.0.3"}
+
+
+def test_a_cap_delays_but_keeps_the_schedule(tmp_path: Path) -> None:
+    """Two in flight at most, 20 ms each, ten due at once: t_sched stays, the wait shows as lag."""
+
+    def script(connection: socket.socket, number: int) -> None:
+        while read_request(connection):
+            time.sleep(0.02)
+            connection.sendall(RESPONSE)
+
+    with scripted(script) as address:
+        outcome = drive(tmp_path, address, gaps_ms=[0.0] * 10, cap=2, preconnect=2)
+    assert outcome.statuses() == {OK: 10}
+    assert len(set(outcome.rows["t_sched"])) == 1
+    assert outcome.lags_us.max() > 60_000
+
+
+def test_cancel_all_ends_what_is_in_flight(tmp_path: Path) -> None:
+    def script(connection: socket.socket, number: int) -> None:
+        read_request(connection)
+        read_request(connection)
+
+    def stop(reactor: object) -> None:
+        if reactor.in_flight == 5:  # type: ignore[attr-defined]
+            reactor.cancel_all()  # type: ignore[attr-defined]
+
+    with scripted(script) as address:
+        outcome = drive(tmp_path, address, gaps_ms=[1.0] * 5, during=stop)
+    assert outcome.statuses() == {("cancelled", "drain"): 5}
+
+
+def test_ten_errors_in_a_row_slow_a_slot_down(tmp_path: Path) -> None:
+    """A dead server must not be stormed: after ten errors a slot waits 100 ms each time (procedures 0.5)."""
+    with scripted(answer_all) as address:
+        pass
+    outcome = drive(tmp_path, address, gaps_ms=[], slots=1, limit=13, preconnect=0)
+    assert outcome.statuses() == {("connection_error", "connect_refused"): 13}
+    gaps = np.diff(np.sort(outcome.rows["t_dispatch"]))
+    assert (gaps[10:] > 90_000_000).all()
+    assert (gaps[:9] < 90_000_000).sum() >= 8
+
+
+def test_responses_are_matched_to_the_plan(tmp_path: Path) -> None:
+    """The request id carries run, phase and index; Content-Length is the body's."""
+    heads: list[bytes] = []
+
+    def script(connection: socket.socket, number: int) -> None:
+        while request := read_request(connection):
+            heads.append(request)
+            connection.sendall(RESPONSE)
+
+    with scripted(script) as address:
+        drive(tmp_path, address, gaps_ms=[2.0] * 3)
+    assert sorted(heads)[0] == (
+        b"POST /v1/chat/completions HTTP/1.1\r\nHost: test\r\nContent-Type: application/json\r\n"
+        b'X-Request-Id: test-0-0\r\nContent-Length: 13\r\n\r\n{"model":"m"}'
+    )
