@@ -1,0 +1,96 @@
+# The bytes of replies. A Form holds what is fixed for one endpoint and model; compose functions patch in what changes.
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+from libc.string cimport memcpy
+
+cdef struct Piece:
+    const uint8_t* at           # borrowed from a bytes object that the Form keeps
+    size_t size
+
+cdef enum LineEnd:
+    END_LF = 0
+    END_CRLF = 1
+    END_CR = 2
+
+cdef struct Stamp:              # what makes one reply's bytes its own
+    uint64_t id
+    int64_t created             # Unix seconds
+    uint8_t line_end            # LineEnd
+    uint8_t chunked             # each event is a chunk of its own
+
+cdef struct Usage:
+    int64_t prompt
+    int64_t completion
+    int64_t cached
+
+cdef enum:
+    WORDS = 64
+    WORD_LONGEST = 11           # with its leading space
+    EVENT_SLACK = 64            # bytes that framing, line ends and numbers add to an event at most
+
+cdef Piece[WORDS] WORD          # " the": a leading space, then letters; each is one token of cl100k_base
+
+cdef class Form:
+    cdef readonly bint chat
+    cdef readonly str model
+    cdef readonly size_t event_size     # of a content event with the longest word, framing included
+    cdef list keep                      # owns the bytes behind all pieces
+    cdef Piece opening                  # data: {"id":... "choices":[
+    cdef size_t id_at
+    cdef size_t created_at
+    cdef Piece content_open, content_close
+    cdef Piece reasoning_open, reasoning_close
+    cdef Piece role, finish_stop, finish_length
+    cdef Piece document_opening         # the same of a reply in one document
+    cdef size_t document_id_at
+    cdef size_t document_created_at
+    cdef Piece document_stop, document_length
+    cdef Piece done                     # data: [DONE]
+    cdef Piece keep_piece(self, bytes text)
+    # Each writes one event at *out* and returns the first byte after it. The caller has room: event_size, or
+    # opening.size + the pieces' sizes + EVENT_SLACK.
+    cdef uint8_t* content(self, uint8_t* out, Stamp* s, const uint8_t* text, size_t size) noexcept
+    cdef uint8_t* reasoning(self, uint8_t* out, Stamp* s, const uint8_t* text, size_t size) noexcept
+    cdef uint8_t* with_piece(self, uint8_t* out, Stamp* s, Piece piece) noexcept
+    cdef uint8_t* usage(self, uint8_t* out, Stamp* s, Usage* u) noexcept
+    cdef uint8_t* event(self, uint8_t* out, Stamp* s, Piece before, const uint8_t* text, size_t size, Piece after) noexcept
+    cdef size_t document_size(self, int64_t tokens) noexcept         # upper bound
+    cdef uint8_t* document(self, uint8_t* out, Stamp* s, uint64_t seed, int64_t tokens, bint length, Usage* u,
+                           bint with_usage) noexcept
+
+cdef uint8_t* raw_event(uint8_t* out, Stamp* s, const uint8_t* text, size_t size) noexcept nogil    # text, line ends, framing
+
+cdef inline uint8_t* put(uint8_t* out, const void* data, size_t size) noexcept nogil:
+    memcpy(out, data, size)
+    return out + size
+
+cdef inline uint8_t* put_piece(uint8_t* out, Piece piece) noexcept nogil:
+    memcpy(out, piece.at, piece.size)
+    return out + piece.size
+
+cdef inline uint8_t* put_number(uint8_t* out, int64_t value) noexcept nogil:
+    # Decimal digits of a value that is not negative.
+    cdef uint8_t[20] digits
+    cdef int n = 0
+    while True:
+        digits[n] = <uint8_t>(48 + value % 10)
+        n += 1
+        value //= 10
+        if value == 0:
+            break
+    while n:
+        n -= 1
+        out[0] = digits[n]
+        out += 1
+    return out
+
+cdef inline uint8_t* put_chunk_size(uint8_t* out, uint64_t size) noexcept nogil:
+    cdef const char* hexadecimal = b"0123456789abcdef"
+    cdef int shift = 60
+    while shift and not (size >> shift) & 15:
+        shift -= 4
+    while shift >= 0:
+        out[0] = <uint8_t>hexadecimal[(size >> shift) & 15]
+        out += 1
+        shift -= 4
+    out[0], out[1] = 13, 10
+    return out + 2

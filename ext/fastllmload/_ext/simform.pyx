@@ -1,0 +1,184 @@
+# cython: cdivision=True
+"""Bytes of chat completions and completions as vLLM writes them: events of a stream, and whole documents."""
+
+import msgspec
+
+from fastllmload._ext.simsequence cimport DRAW_WORD, draw
+
+# Each word with its leading space is one token of cl100k_base, so a client that counts tokens of the text agrees with us.
+_WORDS = (
+    " the of and to in is that for it as was with be by on not he his but at are this have from or had an they which one"
+    " you were her all she there would their we him been has when who will more no if out so said what up its about into"
+    " than them can only other new some could"
+).split()
+assert len(_WORDS) == WORDS, len(_WORDS)
+_KEPT = [b" " + word.encode() for word in _WORDS]
+_PAD = b',"obfuscation":""'         # the field that OpenAI itself pads its events with
+
+
+def words() -> list[str]:
+    """The vocabulary, in the order of the words' numbers."""
+    return [word.decode() for word in _KEPT]
+
+
+def _fill() -> None:
+    for number, word in enumerate(_KEPT):
+        WORD[number].at = <const uint8_t*><const char*>word
+        WORD[number].size = len(word)
+
+
+_fill()
+
+
+cdef inline void patch(uint8_t* base, size_t id_at, size_t created_at, Stamp* s) noexcept nogil:
+    # 16 hex digits and 10 decimal ones, at places that hold zeros.
+    cdef const char* hexadecimal = b"0123456789abcdef"
+    cdef int64_t created = s.created
+    cdef int i
+    for i in range(16):
+        base[id_at + i] = <uint8_t>hexadecimal[(s.id >> (60 - 4 * i)) & 15]
+    for i in range(10):
+        base[created_at + 9 - i] = <uint8_t>(48 + created % 10)
+        created //= 10
+
+
+cdef inline uint8_t* put_line_end(uint8_t* out, uint8_t line_end) noexcept nogil:
+    # An event's last line end and the empty line after it.
+    if line_end == END_LF:
+        out[0] = out[1] = 10
+        return out + 2
+    if line_end == END_CR:
+        out[0] = out[1] = 13
+        return out + 2
+    out[0] = out[2] = 13
+    out[1] = out[3] = 10
+    return out + 4
+
+
+cdef uint8_t* raw_event(uint8_t* out, Stamp* s, const uint8_t* text, size_t size) noexcept nogil:
+    if s.chunked:
+        out = put_chunk_size(out, size + (4 if s.line_end == END_CRLF else 2))
+    out = put_line_end(put(out, text, size), s.line_end)
+    return put(out, b"\r\n", 2) if s.chunked else out
+
+
+cdef class Form:
+    """*chunk_bytes*: content events are padded to about so many bytes (their `data:` line with a word of average length)."""
+
+    def __init__(self, chat: bool, model: str, chunk_bytes: int = 0):
+        self.chat = chat
+        self.model = model
+        self.keep = []
+        name = msgspec.json.encode(model)
+        kind = b"chat.completion" if chat else b"text_completion"
+        start = b'{"id":"%s-%s","object":"%s%s","created":%s,"model":%s,"choices":['
+        ident = b"chatcmpl" if chat else b"cmpl"
+        stream = start % (ident, b"0" * 16, kind, b".chunk" if chat else b"", b"0" * 10, name)
+        document = start % (ident, b"0" * 16, kind, b"", b"0" * 10, name)
+        self.opening = self.keep_piece(b"data: " + stream)
+        self.id_at = 6 + len(b'{"id":"-' + ident)
+        self.created_at = 6 + stream.index(b'"created":') + 10
+        self.document_id_at = self.id_at - 6
+        self.document_created_at = document.index(b'"created":') + 10
+        self.events_of(chunk_bytes)
+        self.documents_of(document)
+
+    def events_of(self, chunk_bytes: int) -> None:
+        text = b'{"index":0,"delta":{"%s":"' if self.chat else b'{"index":0,"text":"'
+        after = b'"},"logprobs":null,"finish_reason":%s}]' if self.chat else b'","logprobs":null,"finish_reason":%s}]'
+        empty = b'{"index":0,"delta":{},"logprobs":null,"finish_reason":"%s"}]}'
+        if not self.chat:
+            empty = b'{"index":0,"text":"","logprobs":null,"finish_reason":"%s"}]}'
+        content = text % b"content" if self.chat else text
+        thought = text % b"reasoning_content" if self.chat else text
+        plain = self.opening.size + len(content) + 5 + len(after % b"null") + 3
+        room = chunk_bytes - plain - len(_PAD)
+        pad = b',"obfuscation":"' + b"x" * room + b'"' if room > 0 else b""
+        self.content_open = self.keep_piece(content)
+        self.content_close = self.keep_piece(after % b"null" + pad + b"}")
+        self.reasoning_open = self.keep_piece(thought)
+        self.reasoning_close = self.content_close
+        role = b'{"index":0,"delta":{"role":"assistant","content":""},"logprobs":null,"finish_reason":null}]}'
+        self.role = self.keep_piece(role)
+        self.finish_stop = self.keep_piece(empty % b"stop")
+        self.finish_length = self.keep_piece(empty % b"length")
+        self.done = self.keep_piece(b"data: [DONE]")
+        self.event_size = self.opening.size + self.reasoning_open.size + self.content_close.size + WORD_LONGEST + EVENT_SLACK
+
+    def documents_of(self, document: bytes) -> None:
+        text = b'{"index":0,"message":{"role":"assistant","content":"' if self.chat else b'{"index":0,"text":"'
+        after = b'"},"logprobs":null,"finish_reason":"%s"}]' if self.chat else b'","logprobs":null,"finish_reason":"%s"}]'
+        self.document_opening = self.keep_piece(document + text)
+        self.document_stop = self.keep_piece(after % b"stop")
+        self.document_length = self.keep_piece(after % b"length")
+
+    cdef Piece keep_piece(self, bytes text):
+        cdef Piece piece
+        self.keep.append(text)
+        piece.at = <const uint8_t*><const char*>text
+        piece.size = len(text)
+        return piece
+
+    cdef uint8_t* event(self, uint8_t* out, Stamp* s, Piece before, const uint8_t* text, size_t size, Piece after) noexcept:
+        cdef uint8_t* start
+        cdef size_t all = self.opening.size + before.size + size + after.size + (4 if s.line_end == END_CRLF else 2)
+        if s.chunked:
+            out = put_chunk_size(out, all)
+        start = out
+        out = put_piece(out, self.opening)
+        patch(start, self.id_at, self.created_at, s)
+        out = put_piece(put(put_piece(out, before), text, size), after)
+        out = put_line_end(out, s.line_end)
+        return put(out, b"\r\n", 2) if s.chunked else out
+
+    cdef uint8_t* content(self, uint8_t* out, Stamp* s, const uint8_t* text, size_t size) noexcept:
+        return self.event(out, s, self.content_open, text, size, self.content_close)
+
+    cdef uint8_t* reasoning(self, uint8_t* out, Stamp* s, const uint8_t* text, size_t size) noexcept:
+        return self.event(out, s, self.reasoning_open, text, size, self.reasoning_close)
+
+    cdef uint8_t* with_piece(self, uint8_t* out, Stamp* s, Piece piece) noexcept:
+        return self.event(out, s, piece, empty().at, 0, empty())
+
+    cdef uint8_t* usage(self, uint8_t* out, Stamp* s, Usage* u) noexcept:
+        cdef uint8_t[256] text
+        cdef Piece piece
+        piece.at = text
+        text[0] = 93                                        # the closing bracket of "choices":[
+        piece.size = <size_t>(put_usage(&text[1], u) - text)
+        return self.event(out, s, piece, empty().at, 0, empty())
+
+    cdef size_t document_size(self, int64_t tokens) noexcept:
+        return self.document_opening.size + <size_t>tokens * WORD_LONGEST + self.document_length.size + 512
+
+    cdef uint8_t* document(self, uint8_t* out, Stamp* s, uint64_t seed, int64_t tokens, bint length, Usage* u,
+                           bint with_usage) noexcept:
+        cdef uint8_t* start = out
+        cdef int64_t i
+        cdef Piece word
+        out = put_piece(out, self.document_opening)
+        patch(start, self.document_id_at, self.document_created_at, s)
+        for i in range(tokens):
+            word = WORD[draw(seed, <uint64_t>i, DRAW_WORD) % WORDS]
+            out = put(out, word.at + (1 if i == 0 else 0), word.size - (1 if i == 0 else 0))
+        out = put_piece(out, self.document_length if length else self.document_stop)
+        return put_usage(out, u) if with_usage else put(out, b"}", 1)
+
+
+cdef inline Piece empty() noexcept nogil:
+    cdef Piece piece
+    piece.at = <const uint8_t*><const char*>b""
+    piece.size = 0
+    return piece
+
+
+cdef uint8_t* put_usage(uint8_t* out, Usage* u) noexcept nogil:
+    out = put(out, b',"usage":{"prompt_tokens":', 26)
+    out = put_number(out, u.prompt)
+    out = put(out, b',"total_tokens":', 16)
+    out = put_number(out, u.prompt + u.completion)
+    out = put(out, b',"completion_tokens":', 21)
+    out = put_number(out, u.completion)
+    out = put(out, b',"prompt_tokens_details":{"cached_tokens":', 42)
+    out = put_number(out, u.cached)
+    return put(out, b"}}}", 3)

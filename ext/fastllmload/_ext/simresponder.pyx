@@ -1,0 +1,456 @@
+"""Replies. One method call composes at most a few events in one scratch buffer and hands them to the socket at once.
+
+A fault is a small deviation of the normal path, kept where the bytes are made: `instead` holds those that take the
+reply's place, `strike` those that happen before one token, `put_token` and `put_tail` those that change events.
+"""
+
+import gzip
+
+from libc.stdint cimport int32_t, uint16_t
+from libc.stdlib cimport free, realloc
+from libc.string cimport memcpy, memset
+
+from fastllmload._ext.clock cimport mono_ns
+from fastllmload._ext.simconnection cimport (
+    FILLER_FIELDS,
+    FILLER_LETTERS,
+    SENT_FAILED,
+    SENT_QUEUED,
+    Sent,
+)
+from fastllmload._ext.simfault cimport *
+from fastllmload._ext.simform cimport (
+    END_CR,
+    END_CRLF,
+    EVENT_SLACK,
+    WORD,
+    WORDS,
+    put,
+    put_chunk_size,
+    put_number,
+    put_piece,
+    raw_event,
+)
+from fastllmload._ext.simsequence cimport DRAW_SPLIT, DRAW_WORD, draw
+from fastllmload._ext.simtruth cimport TRUTH_QUEUED, truth_event
+
+# EventKind of delta.pxd, of which only the numbers are needed here; a test holds them together.
+KINDS = {"other": 0, "role": 1, "whitespace": 2, "content": 3, "reasoning": 4, "usage": 7, "finish": 8, "error": 9,
+         "done": 10, "bad": 11}
+cdef enum:
+    KIND_OTHER = 0
+    KIND_ROLE = 1
+    KIND_WHITESPACE = 2
+    KIND_CONTENT = 3
+    KIND_REASONING = 4
+    KIND_USAGE = 7
+    KIND_FINISH = 8
+    KIND_ERROR = 9
+    KIND_DONE = 10
+    KIND_BAD = 11
+    HEAD_ROOM = 1024
+    MS = 1_000_000
+
+cdef bytes STREAM_HEAD = (
+    b"HTTP/1.1 200 OK\r\nserver: fastllmload-simulator\r\ncontent-type: text/event-stream; charset=utf-8\r\n"
+)
+cdef bytes DOCUMENT_HEAD = b"HTTP/1.1 200 OK\r\nserver: fastllmload-simulator\r\ncontent-type: application/json\r\n"
+cdef bytes ERROR_JSON = b'{"error":{"message":"simulated failure","type":"InternalServerError","param":null,"code":500}}'
+cdef bytes HTML = b"<!doctype html><html><head><title>Welcome</title></head><body>It works.</body></html>\n"
+cdef bytes ZIPPED = gzip.compress(b'data: {"choices":[{"index":0,"delta":{"content":"zipped"}}]}\n\ndata: [DONE]\n\n', mtime=0)
+REASONS = {
+    400: "Bad Request", 401: "Unauthorized", 403: "Forbidden", 404: "Not Found", 405: "Method Not Allowed",
+    413: "Content Too Large", 429: "Too Many Requests", 431: "Request Header Fields Too Large",
+    500: "Internal Server Error", 501: "Not Implemented", 502: "Bad Gateway", 503: "Service Unavailable",
+    504: "Gateway Timeout", 505: "HTTP Version Not Supported",
+}
+
+
+def page_head(status: int, content_type: str, size: int, extra: str = "") -> bytes:
+    """The head of a reply with Content-Length; *extra*: more fields, each ended by CR LF."""
+    reason = REASONS.get(status, "OK" if status < 300 else "Error")
+    return (
+        f"HTTP/1.1 {status} {reason}\r\nserver: fastllmload-simulator\r\ncontent-type: {content_type}\r\n"
+        f"content-length: {size}\r\n{extra}\r\n"
+    ).encode("latin-1")
+
+
+cdef class Responder:
+    """Writes replies for *connections*; *coalesce*: tokens per write; *early_head*: the head leaves before the first token."""
+
+    def __init__(self, connections: Connections, truth: Truth, forms: list, coalesce: int, early_head: bool):
+        self.connections = connections
+        self.truth = truth
+        self.forms = forms
+        self.coalesce = coalesce
+        self.early_head = early_head
+        self.ensure(262_144)
+
+    def __dealloc__(self):
+        free(self.scratch)
+
+    cdef int ensure(self, size_t size) except -1:
+        cdef uint8_t* grown
+        if size > self.scratch_size:
+            grown = <uint8_t*>realloc(self.scratch, size)
+            if grown == NULL:
+                raise MemoryError(f"no memory for a reply of {size} bytes")
+            self.scratch = grown
+            self.scratch_size = size
+        return 0
+
+    cdef Outcome write(self, Connection* c, uint8_t* start, uint8_t* end, int64_t* at) except? LOST:
+        cdef Sent sent
+        if c.reply.fault == FAULT_SPLIT:
+            return self.write_split(c, start, end, at)
+        if c.reply.fault == FAULT_SLOW_HEAD and c.reply.fault_at == 0 and end - start > 20:
+            c.reply.fault_at = -1
+            if self.connections.send(c, start, 20) == SENT_FAILED:
+                return LOST
+            start += 20
+            c.out_due = mono_ns() + <int64_t>c.reply.fault_arg * MS
+        at[0] = mono_ns()
+        sent = self.connections.send(c, start, <size_t>(end - start))
+        self.queued = sent == SENT_QUEUED
+        return LOST if sent == SENT_FAILED else GOING
+
+    cdef Outcome write_split(self, Connection* c, uint8_t* start, uint8_t* end, int64_t* at) except? LOST:
+        # The stamp is that of the last piece: only then is the event whole.
+        cdef uint64_t word
+        cdef size_t size
+        cdef Sent sent
+        while start < end:
+            word = draw(c.reply.stamp.id, <uint64_t>(end - start), DRAW_SPLIT)
+            size = min(<size_t>(1 + word % (c.reply.fault_arg if c.reply.fault_arg else 1)), <size_t>(end - start))
+            at[0] = mono_ns()
+            sent = self.connections.send(c, start, size)
+            if sent == SENT_FAILED:
+                return LOST
+            self.queued = sent == SENT_QUEUED
+            start += size
+        return GOING
+
+    cdef int log(self, Connection* c, int64_t at, uint8_t kind) except -1:
+        if self.truth.on:
+            truth_event(self.truth, at, c.sequence.serial, c.reply.events, kind | (TRUTH_QUEUED if self.queued else 0))
+        c.reply.events += 1
+        return 0
+
+    cdef Outcome begin(self, Connection* c, int64_t now) except? LOST:
+        cdef uint8_t fault = c.reply.fault
+        c.reply.fault_at = -1
+        c.reply.coalesce = self.coalesce
+        c.truth.status = 200
+        self.frame(c)
+        if fault == FAULT_NONE:
+            return self.opening(c) if self.early_head and c.reply.stream else GOING
+        if fault == FAULT_COALESCE:
+            c.reply.coalesce = <int>max(c.reply.fault_arg, <uint32_t>1)
+        elif fault == FAULT_DRIP:
+            c.drip_ns = max(<int64_t>c.reply.fault_arg, <int64_t>1) * MS
+        elif fault == FAULT_NO_USAGE:
+            c.reply.with_usage = False
+        elif fault == FAULT_REASONING and c.reply.fault_arg == <uint32_t>MIDDLE:
+            c.reply.fault_arg = <uint32_t>(c.sequence.output_tokens // 2)
+        elif fault == FAULT_SLOW_HEAD:
+            c.reply.fault_at = 0
+        elif fault in (FAULT_RESET, FAULT_CLOSE, FAULT_ERROR_EVENT, FAULT_BAD_JSON):
+            c.reply.fault_at = <int>min(c.reply.fault_arg, <uint32_t>(c.sequence.output_tokens // 2))
+        elif fault in (FAULT_STALL, FAULT_HUGE_EVENT, FAULT_DEEP_JSON, FAULT_HUGE_LINE):
+            c.reply.fault_at = c.sequence.output_tokens // 2
+        else:
+            return self.instead(c)
+        return GOING
+
+    cdef int frame(self, Connection* c) except -1:
+        cdef uint8_t fault = c.reply.fault
+        c.reply.stamp.line_end = END_CRLF if fault == FAULT_CRLF else END_CR if fault == FAULT_CR else 0
+        c.reply.stamp.chunked = c.reply.stream and fault not in (FAULT_UNTIL_CLOSE, FAULT_CONTENT_LENGTH)
+        if fault == FAULT_UNTIL_CLOSE or c.reply.stream and c.reply.old_client:
+            c.reply.stamp.chunked = False
+            c.reply.close_after = True
+        return 0
+
+    cdef Outcome instead(self, Connection* c) except? LOST:
+        # What is not listed here changes nothing before the first token.
+        cdef uint8_t fault = c.reply.fault
+        if fault == FAULT_NEVER:
+            c.truth.status = 0
+            return SILENT
+        if fault == FAULT_CLOSE_BEFORE_RESPONSE:
+            c.truth.status = 0
+            return CUT
+        if fault == FAULT_STATUS:
+            c.truth.status = <uint16_t>c.reply.fault_arg
+            extra = "retry-after: 1\r\n" if c.reply.fault_arg == 429 else ""
+            text = ERROR_JSON.replace(b"500", str(c.reply.fault_arg).encode())
+            return self.page(c, page_head(c.reply.fault_arg, "application/json", len(text), extra), text)
+        if fault == FAULT_NO_BODY:
+            return self.page(c, page_head(200, "text/event-stream", 0), b"")
+        if fault == FAULT_HTML:
+            return self.page(c, page_head(200, "text/html", len(HTML)), HTML)
+        if fault == FAULT_GZIP:
+            head = page_head(200, "text/event-stream", len(ZIPPED), "content-encoding: gzip\r\n")
+            return self.page(c, head, ZIPPED)
+        if fault == FAULT_ENDLESS_HEAD:
+            c.filler = FILLER_FIELDS
+            c.filler_left = (<uint64_t>c.reply.fault_arg + 63) // 64 * 64
+            if self.connections.queue(c, STREAM_HEAD, len(STREAM_HEAD)) or self.connections.flush(c, 0) == SENT_FAILED:
+                return LOST
+            return CUT
+        if fault == FAULT_EMPTY:
+            c.sequence.output_tokens = 0
+            return self.finish(c) if c.reply.stream else self.document(c, 0)
+        return GOING
+
+    cdef Outcome page(self, Connection* c, bytes head, bytes body) except? LOST:
+        whole = head + body
+        self.ensure(len(whole))
+        memcpy(self.scratch, <const char*>whole, len(whole))
+        cdef int64_t at = 0
+        if self.write(c, self.scratch, self.scratch + len(whole), &at) == LOST:
+            return LOST
+        return COMPLETE
+
+    cdef uint8_t* put_head(self, Connection* c, uint8_t* out) except NULL:
+        out = put(out, <const char*>STREAM_HEAD, len(STREAM_HEAD))
+        if c.reply.stamp.chunked:
+            out = put(out, b"transfer-encoding: chunked\r\n", 28)
+        elif c.reply.fault == FAULT_CONTENT_LENGTH:
+            out = put(out, b"content-length: ", 16)
+            out = put(put_number(out, self.stream_size(c)), b"\r\n", 2)
+        if c.reply.close_after:
+            out = put(out, b"connection: close\r\n", 19)
+        c.reply.head_sent = True
+        return put(out, b"\r\n", 2)
+
+    cdef int64_t stream_size(self, Connection* c) except -1:
+        # A rehearsal: the whole stream is composed, event by event, behind the head.
+        cdef Form form = <Form>self.forms[c.reply.form]
+        cdef uint8_t* start = self.scratch + HEAD_ROOM
+        cdef int64_t size = 0
+        cdef int64_t i
+        cdef int32_t sent = c.reply.sent
+        cdef uint8_t kind = 0
+        if form.chat:
+            size += form.with_piece(start, &c.reply.stamp, form.role) - start
+        for i in range(c.sequence.output_tokens):
+            size += self.put_token(c, form, start, i, &kind) - start
+        c.reply.sent = c.sequence.output_tokens
+        size += self.put_tail(c, start) - start
+        c.reply.sent = sent
+        return size
+
+    cdef Outcome opening(self, Connection* c) except? LOST:
+        # The head, and the role event unless the head goes early; in one write.
+        cdef Form form = <Form>self.forms[c.reply.form]
+        cdef uint8_t* out = self.scratch
+        cdef int64_t at = 0
+        cdef bint role = form.chat and (c.sequence.produced > 0 or c.sequence.output_tokens == 0)
+        if not c.reply.head_sent:
+            out = self.put_head(c, out)
+        if role:
+            out = form.with_piece(out, &c.reply.stamp, form.role)
+        c.reply.opened = role or not form.chat
+        if out > self.scratch and self.write(c, self.scratch, out, &at) == LOST:
+            return LOST
+        if role:
+            self.log(c, at, KIND_ROLE)
+        return GOING
+
+    cdef Outcome progress(self, Connection* c, int64_t now) except? LOST:
+        cdef Outcome outcome
+        if c.sequence.whole:
+            return self.document(c, now) if c.sequence.delivered else GOING
+        if not c.reply.opened and self.opening(c) == LOST:
+            return LOST
+        if 0 <= c.reply.fault_at < c.sequence.produced and c.reply.fault != FAULT_SLOW_HEAD:
+            if self.burst(c, c.reply.fault_at, True) == LOST:
+                return LOST
+            outcome = self.strike(c, now)
+            c.reply.fault_at = -1
+            if outcome != GOING:
+                return outcome
+        if self.burst(c, c.sequence.produced, c.sequence.delivered) == LOST:
+            return LOST
+        return self.finish(c) if c.sequence.delivered else GOING
+
+    cdef Outcome burst(self, Connection* c, int64_t upto, bint all) except? LOST:
+        cdef Form form = <Form>self.forms[c.reply.form]
+        cdef uint8_t[256] kinds
+        cdef uint8_t* out
+        cdef int64_t at = 0
+        cdef int i, n
+        while c.reply.sent < upto:
+            n = <int>min(<int64_t>min(c.reply.coalesce, 256), upto - c.reply.sent)
+            if n < c.reply.coalesce and not all:
+                break
+            self.ensure(<size_t>n * (form.event_size + EVENT_SLACK))
+            out = self.scratch
+            for i in range(n):
+                out = self.put_token(c, form, out, c.reply.sent + i, &kinds[i])
+            if self.write(c, self.scratch, out, &at) == LOST:
+                return LOST
+            if c.reply.sent == 0:
+                c.truth.t_first = at
+            for i in range(n):
+                self.log(c, at, kinds[i])
+            c.reply.sent += n
+            self.tokens += <uint64_t>n
+        return GOING
+
+    cdef uint8_t* put_token(self, Connection* c, Form form, uint8_t* out, int64_t index, uint8_t* kind) except NULL:
+        cdef uint64_t number = draw(c.reply.stamp.id, <uint64_t>index, DRAW_WORD) % WORDS
+        cdef const uint8_t* text = WORD[number].at
+        cdef size_t size = WORD[number].size
+        if index == 0:                              # a reply starts without a space
+            text += 1
+            size -= 1
+        kind[0] = KIND_CONTENT
+        if c.reply.fault == FAULT_COMMENTS:
+            out = raw_event(out, &c.reply.stamp, b": ping", 6)
+        elif c.reply.fault == FAULT_WHITESPACE_FIRST and index < c.reply.fault_arg:
+            kind[0] = KIND_WHITESPACE
+            return form.content(out, &c.reply.stamp, b"\\n\\n", 4)
+        elif c.reply.fault == FAULT_REASONING and index < c.reply.fault_arg and form.chat:
+            kind[0] = KIND_REASONING
+            return form.reasoning(out, &c.reply.stamp, text, size)
+        return form.content(out, &c.reply.stamp, text, size)
+
+    cdef Outcome strike(self, Connection* c, int64_t now) except? LOST:
+        cdef uint8_t fault = c.reply.fault
+        if fault == FAULT_STALL:
+            c.out_due = now + <int64_t>c.reply.fault_arg * MS
+            return GOING
+        if fault == FAULT_RESET:
+            return RESET
+        if fault == FAULT_CLOSE:
+            return CUT
+        if fault == FAULT_BAD_JSON:
+            return self.odd_event(c, b'data: {"id":"chatcmpl-0","choices":[{"index":0,"delta":{"content":" bro', KIND_BAD)
+        if fault == FAULT_DEEP_JSON:
+            depth = c.reply.fault_arg
+            return self.odd_event(c, b'data: {"choices":' + b"[" * depth + b"]" * depth + b"}", KIND_BAD)
+        if fault == FAULT_HUGE_EVENT:
+            return self.huge_event(c)
+        if fault == FAULT_HUGE_LINE:
+            return self.huge_line(c)
+        if self.odd_event(c, b"data: " + ERROR_JSON, KIND_ERROR) == LOST:       # FAULT_ERROR_EVENT
+            return LOST
+        return self.finish(c)
+
+    cdef Outcome odd_event(self, Connection* c, bytes text, uint8_t kind) except? LOST:
+        cdef int64_t at = 0
+        self.ensure(len(text) + EVENT_SLACK)
+        end = raw_event(self.scratch, &c.reply.stamp, text, len(text))
+        if self.write(c, self.scratch, end, &at) == LOST:
+            return LOST
+        self.log(c, at, kind)
+        return GOING
+
+    cdef Outcome huge_event(self, Connection* c) except? LOST:
+        cdef Form form = <Form>self.forms[c.reply.form]
+        cdef size_t size = c.reply.fault_arg
+        cdef int64_t at = 0
+        self.ensure(2 * size + form.event_size)
+        memset(self.scratch + size + form.event_size, 97, size)
+        end = form.content(self.scratch, &c.reply.stamp, self.scratch + size + form.event_size, size)
+        if self.write(c, self.scratch, end, &at) == LOST:
+            return LOST
+        self.log(c, at, KIND_CONTENT)
+        return GOING
+
+    cdef Outcome huge_line(self, Connection* c) except? LOST:
+        cdef uint8_t* out = self.scratch
+        cdef int64_t at = 0
+        c.filler_left = (<uint64_t>c.reply.fault_arg + 63) // 64 * 64
+        if c.reply.stamp.chunked:
+            out = put_chunk_size(out, c.filler_left + 6)
+        out = put(out, b"data: ", 6)
+        if self.connections.queue(c, self.scratch, <size_t>(out - self.scratch)):
+            return LOST
+        c.filler = FILLER_LETTERS
+        return LOST if self.connections.flush(c, mono_ns()) == SENT_FAILED else CUT
+
+    cdef void usage_of(self, Connection* c, Usage* u) noexcept:
+        u.prompt = c.sequence.prompt_tokens
+        u.completion = c.reply.sent
+        u.cached = c.sequence.cached_tokens
+
+    cdef uint8_t* put_tail(self, Connection* c, uint8_t* out) except NULL:
+        cdef Form form = <Form>self.forms[c.reply.form]
+        cdef Usage u
+        if c.reply.fault == FAULT_NO_DONE:
+            return put(out, b"0\r\n\r\n", 5) if c.reply.stamp.chunked else out
+        if c.reply.fault != FAULT_ERROR_EVENT:
+            out = form.with_piece(out, &c.reply.stamp, form.finish_length if c.reply.by_length else form.finish_stop)
+            if c.reply.with_usage:
+                self.usage_of(c, &u)
+                out = form.usage(out, &c.reply.stamp, &u)
+        out = raw_event(out, &c.reply.stamp, form.done.at, form.done.size)
+        return put(out, b"0\r\n\r\n", 5) if c.reply.stamp.chunked else out
+
+    cdef Outcome finish(self, Connection* c) except? LOST:
+        cdef int64_t at = 0
+        cdef uint8_t* end
+        if not c.reply.opened and self.opening(c) == LOST:
+            return LOST
+        end = self.put_tail(c, self.scratch)
+        if end > self.scratch and self.write(c, self.scratch, end, &at) == LOST:
+            return LOST
+        if c.reply.fault == FAULT_NO_DONE:
+            return COMPLETE
+        if c.reply.fault != FAULT_ERROR_EVENT:
+            self.log(c, at, KIND_FINISH)
+            if c.reply.with_usage:
+                self.log(c, at, KIND_USAGE)
+        self.log(c, at, KIND_DONE)
+        return COMPLETE
+
+    cdef Outcome document(self, Connection* c, int64_t now) except? LOST:
+        cdef Form form = <Form>self.forms[c.reply.form]
+        cdef int64_t tokens = c.sequence.output_tokens
+        cdef uint8_t* body
+        cdef uint8_t* end
+        cdef uint8_t* head
+        cdef uint8_t* at
+        cdef Usage u
+        self.ensure(HEAD_ROOM + form.document_size(tokens))
+        body = self.scratch + HEAD_ROOM
+        c.reply.sent = <int>tokens
+        self.usage_of(c, &u)
+        if c.reply.fault == FAULT_ERROR_EVENT:
+            end = put(body, <const char*>ERROR_JSON, len(ERROR_JSON))
+        else:
+            end = form.document(body, &c.reply.stamp, c.reply.stamp.id, tokens, c.reply.by_length, &u,
+                                c.reply.fault != FAULT_NO_USAGE)
+        if c.reply.fault == FAULT_BAD_JSON:
+            end -= 3
+        at = head = self.scratch
+        at = put(at, <const char*>DOCUMENT_HEAD, len(DOCUMENT_HEAD))
+        if c.reply.fault != FAULT_UNTIL_CLOSE:
+            at = put(put_number(put(at, b"content-length: ", 16), end - body), b"\r\n", 2)
+        if c.reply.close_after:
+            at = put(at, b"connection: close\r\n", 19)
+        at = put(at, b"\r\n", 2)
+        memcpy(body - (at - head), head, <size_t>(at - head))
+        return self.send_document(c, body - (at - head), end, now)
+
+    cdef Outcome send_document(self, Connection* c, uint8_t* start, uint8_t* end, int64_t now) except? LOST:
+        cdef uint8_t* middle = start + (end - start) // 2
+        cdef int64_t at = 0
+        if c.reply.fault in (FAULT_RESET, FAULT_CLOSE, FAULT_STALL):
+            if self.write(c, start, middle, &at) == LOST:
+                return LOST
+            if c.reply.fault == FAULT_RESET:
+                return RESET
+            if c.reply.fault == FAULT_CLOSE:
+                return CUT
+            c.out_due = mono_ns() + <int64_t>c.reply.fault_arg * MS
+            start = middle
+        if self.write(c, start, end, &at) == LOST:
+            return LOST
+        c.truth.t_first = at
+        self.tokens += <uint64_t>c.reply.sent
+        self.log(c, at, KIND_CONTENT)
+        return COMPLETE

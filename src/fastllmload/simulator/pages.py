@@ -1,0 +1,58 @@
+"""Everything but completions: the model list, health and the Prometheus page with vLLM's metric names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+
+Page = tuple[int, str, bytes]
+
+# (name, type, key of the server's counters, help)
+METRICS = (
+    ("vllm:num_requests_running", "gauge", "running", "Sequences in the running batch."),
+    ("vllm:num_requests_waiting", "gauge", "waiting", "Sequences in the waiting queue."),
+    ("vllm:gpu_cache_usage_perc", "gauge", "kv_usage", "Share of KV blocks in use, 0 to 1."),
+    ("vllm:kv_cache_usage_perc", "gauge", "kv_usage", "Share of KV blocks in use, 0 to 1."),
+    ("vllm:num_preemptions_total", "counter", "preemptions", "Sequences preempted for want of KV blocks."),
+    ("vllm:prompt_tokens_total", "counter", "prompt_tokens", "Prompt tokens of accepted requests."),
+    ("vllm:generation_tokens_total", "counter", "generation_tokens", "Tokens written."),
+    ("vllm:prefix_cache_queries_total", "counter", "prefix_queries", "Prompt tokens looked up in the prefix cache."),
+    ("vllm:prefix_cache_hits_total", "counter", "prefix_hits", "Prompt tokens found in the prefix cache."),
+    ("fastllmload_simulator:connections", "gauge", "connections", "Open client connections."),
+    ("fastllmload_simulator:requests_total", "counter", "requests", "Requests read, pages included."),
+    ("fastllmload_simulator:refused_total", "counter", "refused", "Requests answered with an error status."),
+    ("fastllmload_simulator:steps_total", "counter", "steps", "Engine steps."),
+    ("fastllmload_simulator:late_max_seconds", "gauge", "late_max_s", "Worst delay between a due instant and its writing."),
+)
+
+
+def render_metrics(model: str, figures: dict[str, float]) -> bytes:
+    """Prometheus text format 0.0.4. What the running cadence does not have (blocks, cache) is 0."""
+    label = 'model_name="' + model.replace("\\", "\\\\").replace('"', '\\"') + '"'
+    lines = []
+    for name, kind, key, text in METRICS:
+        value = f"{figures.get(key, 0):.9g}" if isinstance(figures.get(key, 0), float) else str(figures.get(key, 0))
+        lines += [f"# HELP {name} {text}", f"# TYPE {name} {kind}", f"{name}{{{label}}} {value}"]
+    name = "vllm:request_success_total"
+    lines += [f"# HELP {name} Requests that ended, by reason.", f"# TYPE {name} counter"]
+    lines += [f'{name}{{finished_reason="{why}",{label}}} {figures[why]}' for why in ("stop", "length", "abort", "error")]
+    return ("\n".join(lines) + "\n").encode()
+
+
+class Pages:
+    """Called by the server as `(path, counters)`; None means that there is no such page."""
+
+    def __init__(self, model: str, max_model_len: int, created: int) -> None:
+        self.model = model
+        card = {"id": model, "object": "model", "created": created, "owned_by": "fastllmload", "max_model_len": max_model_len}
+        self.models = msgspec.json.encode({"object": "list", "data": [card]})
+
+    def __call__(self, path: str, counters: Callable[[], dict[str, float]]) -> Page | None:
+        if path == "/v1/models":
+            return 200, "application/json", self.models
+        if path in ("/health", "/ping"):
+            return 200, "application/json", b'{"status":"ok"}'
+        if path == "/metrics":
+            return 200, "text/plain; version=0.0.4; charset=utf-8", render_metrics(self.model, counters())
+        return None

@@ -1,0 +1,121 @@
+"""The simulated engine as a process of its own: started, waited for, stopped, never left behind."""
+
+from __future__ import annotations
+
+import os
+import selectors
+import signal
+import subprocess
+import sys
+from types import TracebackType
+from typing import Self
+
+from fastllmload.errors import InternalError
+from fastllmload.simulator.profile import SimulatorOptions
+
+READY_TIMEOUT_S = 30.0
+STOP_TIMEOUT_S = 20.0
+
+
+class SimulatorProcess:
+    """A context manager: `with SimulatorProcess(SimulatorOptions(null=True)) as simulator: simulator.url`.
+
+    The child gets SIGTERM when the thread that started it ends, so start it from a thread that lives as long. The API key
+    travels in the environment, never in the process list.
+    """
+
+    def __init__(self, options: SimulatorOptions | None = None) -> None:
+        self.options = SimulatorOptions() if options is None else options
+        self.url = ""
+        self._child: subprocess.Popen[str] | None = None
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    @property
+    def pid(self) -> int:
+        return self._running().pid
+
+    @property
+    def port(self) -> int:
+        """0 on a Unix socket."""
+        return 0 if self.url.startswith("unix:") else int(self.url.rsplit(":", 1)[1])
+
+    @property
+    def truth_path(self) -> str | None:
+        return self.options.truth
+
+    def start(self) -> Self:
+        """Starts the process and waits for its ready line. InternalError carries what it said instead."""
+        environment = dict(os.environ)
+        if self.options.api_key is not None:
+            environment["FASTLLMLOAD_SIMULATOR_KEY"] = self.options.api_key
+        command = [sys.executable, "-m", "fastllmload.simulator", *arguments(self.options)]
+        command += ["--die-with-parent", str(os.getpid())]
+        self._child = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
+        )
+        line = self._first_line(self._child)
+        if not line.startswith("ready "):
+            self._child.kill()
+            said = line + self._child.communicate()[1]
+            self._child = None
+            raise InternalError(f"the simulated engine did not start: {said.strip() or 'it said nothing'}")
+        self.url = line.split(" ", 1)[1].strip()
+        return self
+
+    def _first_line(self, child: subprocess.Popen[str]) -> str:
+        assert child.stdout is not None
+        with selectors.DefaultSelector() as selector:
+            selector.register(child.stdout, selectors.EVENT_READ)
+            if not selector.select(READY_TIMEOUT_S):
+                return f"not ready within {READY_TIMEOUT_S:g} s"
+        return child.stdout.readline()
+
+    def _running(self) -> subprocess.Popen[str]:
+        if self._child is None:
+            raise InternalError("the simulated engine is not running")
+        return self._child
+
+    def stop(self) -> int:
+        """Ends it and returns its exit code; the truth log is complete afterwards. Does nothing the second time."""
+        child = self._child
+        if child is None:
+            return 0
+        self._child = None
+        if child.poll() is None:
+            child.send_signal(signal.SIGTERM)
+        try:
+            _, said = child.communicate(timeout=STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            child.kill()
+            child.communicate()
+            raise InternalError(f"the simulated engine did not stop within {STOP_TIMEOUT_S:g} s") from None
+        if child.returncode not in (0, -signal.SIGTERM):
+            raise InternalError(f"the simulated engine ended with exit code {child.returncode}: {said.strip()}")
+        return child.returncode
+
+
+def arguments(options: SimulatorOptions) -> list[str]:
+    """The command line that gives *options* again; the API key is left out."""
+    out: list[str] = []
+    defaults = SimulatorOptions()
+    for name in options.__struct_fields__:
+        value = getattr(options, name)
+        if value == getattr(defaults, name) or name in ("api_key", "die_with_parent"):
+            continue
+        flag = "--" + name.replace("_", "-")
+        if name == "faults":
+            out += [part for fault in value for part in ("--fault", fault)]
+        elif name == "overrides":
+            out += [part for field, text in value for part in ("--set", f"{field}={text}")]
+        elif value is True:
+            out.append(flag)
+        else:
+            out += [flag, str(value)]
+    return out

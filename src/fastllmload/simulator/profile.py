@@ -1,0 +1,136 @@
+"""What the simulated engine is: `SimulatorOptions` (how it serves) and `Profile` (how its engine behaves).
+
+Times are milliseconds or microseconds as their names say, lengths tokens. This module imports neither numpy nor anything
+compiled, so that `--help` stays instant.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+
+import msgspec
+
+from fastllmload.errors import InputError
+
+PROFILES = Path(__file__).parent / "profiles"
+
+
+class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One engine. *cadence* "batching" is the engine model; "spread" and "lockstep" have constant TTFT and ITL.
+
+    A step of the batching engine takes
+    step_ms + per_sequence_us * sequences + per_prefill_token_us * prefill tokens + per_kilo_context_us * context / 1000.
+    """
+
+    description: str = ""
+    cadence: str = "batching"
+    # Constant cadences
+    ttft_ms: float = 20.0
+    itl_ms: float = 20.0
+    # Batching engine
+    step_ms: float = 20.0
+    per_sequence_us: float = 0.0
+    per_prefill_token_us: float = 0.0
+    per_kilo_context_us: float = 0.0
+    jitter: float = 0.0  # share of a step's time that is drawn, uniform, plus or minus
+    max_running: int = 256
+    step_tokens: int = 8192  # tokens that one step computes at most (chunked prefill)
+    kv_blocks: int = 16384
+    block_size: int = 16
+    prefix_cache: bool = True
+    scheduler: str = "fcfs"  # or priority: the lowest `priority` of the body or X-Priority first
+    ttft_floor_ms: float = 0.0  # before a request may enter the waiting queue
+    guard_in_ms: float = 0.0  # input guardrail: further delay before the queue
+    guard_out_ms: float = 0.0  # output guardrail: each token leaves so much later
+    # Lengths
+    max_model_len: int = 131072
+    default_max_tokens: int = 256  # for requests that do not say
+    eos_mean_tokens: float = 0.0  # mean of the drawn length of requests without ignore_eos; 0 = always max_tokens
+
+    def __post_init__(self) -> None:
+        for name in ("max_running", "step_tokens", "kv_blocks", "block_size", "max_model_len", "default_max_tokens"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name}={getattr(self, name)} must be at least 1")
+        for name in ("step_ms", "ttft_ms", "itl_ms", "guard_in_ms", "guard_out_ms", "ttft_floor_ms", "eos_mean_tokens"):
+            if not 0 <= getattr(self, name) <= 3_600_000:
+                raise ValueError(f"{name}={getattr(self, name)} must lie from 0 to 3600000")
+        if not 0 <= self.jitter < 1:
+            raise ValueError(f"jitter={self.jitter} must lie from 0 to below 1")
+        if self.cadence not in ("batching", "spread", "lockstep", "flood"):
+            raise ValueError(f"cadence={self.cadence!r} must be batching, spread, lockstep or flood")
+        if self.scheduler not in ("fcfs", "priority"):
+            raise ValueError(f"scheduler={self.scheduler!r} must be fcfs or priority")
+        if self.cadence == "batching" and self.kv_blocks * self.block_size < self.max_model_len:
+            raise ValueError(
+                f"kv_blocks x block_size = {self.kv_blocks * self.block_size} tokens hold no request of"
+                f" max_model_len={self.max_model_len}"
+            )
+
+
+class SimulatorOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """How to serve. *port* 0 takes a free one; *truth* is the path of the truth log (see `truth.load`)."""
+
+    host: str = "127.0.0.1"
+    port: int = 0
+    unix_socket: str | None = None
+    processes: int = 1  # processes that share the port (SO_REUSEPORT); each has an engine of its own
+    profile: str = "default"  # name of a bundled profile, or path of a TOML file
+    overrides: tuple[tuple[str, str], ...] = ()  # fields of the profile, as texts
+    ttft_ms: float | None = None  # with itl_ms or phase: a constant cadence in place of the profile's
+    itl_ms: float | None = None
+    phase: str | None = None  # spread or lockstep
+    null: bool = False  # answer as fast as possible
+    model: str = "simulated"
+    any_model: bool = False
+    api_key: str | None = None
+    coalesce: int = 1  # events per write
+    chunk_bytes: int = 250  # content events are padded to about so many bytes
+    early_head: bool = False  # the response head leaves before the first token
+    truth: str | None = None
+    faults: tuple[str, ...] = ()  # NAME:P[:ARG]
+    seed: int = 42
+    cpu: int | None = None
+    die_with_parent: int | None = None  # process id of the parent whose end ends the simulator
+
+
+def profile_names() -> list[str]:
+    return sorted(path.stem for path in PROFILES.glob("*.toml"))
+
+
+def _read(name: str) -> dict[str, object]:
+    path = Path(name) if name.endswith(".toml") else PROFILES / f"{name}.toml"
+    try:
+        return tomllib.loads(path.read_text())
+    except FileNotFoundError:
+        known = ", ".join(profile_names())
+        raise InputError(f"profile {name!r} does not exist; give a .toml file or one of {known}") from None
+    except (OSError, ValueError) as error:
+        raise InputError(f"profile {name!r} cannot be read: {error}") from None
+
+
+def load_profile(name: str, overrides: tuple[tuple[str, str], ...] = ()) -> Profile:
+    """The bundled profile or TOML file *name* with some fields replaced; InputError names what is wrong."""
+    fields: dict[str, object] = _read(name)
+    fields.update(overrides)
+    try:
+        return msgspec.convert(fields, Profile, strict=False)
+    except (msgspec.ValidationError, ValueError) as error:
+        raise InputError(f"profile {name!r}: {error}") from None
+
+
+def resolve(options: SimulatorOptions) -> Profile:
+    """The profile that *options* ask for: --null, a constant cadence, or the named one."""
+    profile = load_profile(options.profile, options.overrides)
+    if options.null:
+        return msgspec.structs.replace(profile, cadence="flood", prefix_cache=False)
+    constant = {"ttft_ms": options.ttft_ms, "itl_ms": options.itl_ms, "cadence": options.phase}
+    given = {name: value for name, value in constant.items() if value is not None}
+    if not given:
+        return profile
+    if "cadence" not in given:
+        given["cadence"] = profile.cadence if profile.cadence in ("spread", "lockstep") else "spread"
+    try:
+        return msgspec.structs.replace(profile, prefix_cache=False, **given)  # type: ignore[arg-type]
+    except ValueError as error:
+        raise InputError(str(error)) from None

@@ -1,0 +1,200 @@
+"""Builds the simulated engine out of its options and serves until it is told to stop."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import resource
+import signal
+import socket
+import sys
+import time
+from collections.abc import Callable
+from types import SimpleNamespace
+
+from fastllmload._ext.simcadence import Cadence, Flood, Lockstep, Spread
+from fastllmload._ext.simconnection import Connections
+from fastllmload._ext.simfault import Faults
+from fastllmload._ext.simintake import Intake
+from fastllmload._ext.simresponder import Responder
+from fastllmload._ext.simserver import Server
+from fastllmload._ext.simtruth import Truth
+from fastllmload.errors import HostLimitError, InputError
+from fastllmload.simulator.body import decode
+from fastllmload.simulator.pages import Pages
+from fastllmload.simulator.profile import Profile, SimulatorOptions, resolve
+
+BACKLOG = 4096
+PR_SET_PDEATHSIG = 1
+SO_TIMESTAMPNS = 35
+MS = 1_000_000
+
+
+def serve(options: SimulatorOptions, ready: Callable[[str], None]) -> int:
+    """Listens, calls *ready* with the URL, serves until SIGTERM or SIGINT. Returns the exit code."""
+    profile = resolve(options)
+    if options.die_with_parent is not None:
+        die_with(options.die_with_parent)
+    if options.cpu is not None:
+        os.sched_setaffinity(0, {options.cpu})
+    raise_open_files()
+    first = listen(options)
+    sockets = [first] + [listen(options, first.getsockname()[1]) for _ in range(options.processes - 1)]
+    # Signals wait from here on, so that one that comes before a server is ready is not lost.
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGINT, signal.SIGUSR1})
+    children = [fork_server(options, profile, sockets, number) for number in range(1, options.processes)]
+    try:
+        server = build(options, profile, first, 0)
+        ready(url_of(options, first))
+        server.run()
+    finally:
+        failed = stop_children(children)
+        for one in sockets:
+            one.close()
+        if options.unix_socket is not None:
+            os.unlink(options.unix_socket)
+    return 70 if failed else 0
+
+
+def build(options: SimulatorOptions, profile: Profile, listener: socket.socket, number: int) -> Server:
+    """One process's server. *number* is its place among the processes that share the port."""
+    try:
+        faults = Faults(options.seed, options.faults)
+    except ValueError as error:
+        raise InputError(str(error)) from None
+    truth = Truth(truth_path(options, number))
+    if truth.on:
+        listener.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)  # accepted sockets inherit it
+    forms: list[object] = []
+    intake = Intake(intake_settings(options, profile), faults, decode, forms)
+    connections = Connections()
+    responder = Responder(connections, truth, forms, options.coalesce, options.early_head)
+    pages = Pages(options.model, profile.max_model_len, int(time.time()))
+    cadence = cadence_of(options, profile)
+    return Server(listener.fileno(), cadence, truth, intake, responder, connections, pages, options.api_key)
+
+
+def truth_path(options: SimulatorOptions, number: int) -> str | None:
+    """The truth log of process *number*: the path itself for the first, then PATH.1, PATH.2 and so on."""
+    if options.truth is None or number == 0:
+        return options.truth
+    return f"{options.truth}.{number}"
+
+
+def intake_settings(options: SimulatorOptions, profile: Profile) -> SimpleNamespace:
+    return SimpleNamespace(
+        seed=options.seed,
+        null=options.null,
+        any_model=options.any_model,
+        model=options.model,
+        chunk_bytes=options.chunk_bytes,
+        default_max_tokens=profile.default_max_tokens,
+        max_model_len=profile.max_model_len,
+        eos_mean_tokens=profile.eos_mean_tokens,
+        prefix_block=profile.block_size if profile.prefix_cache and profile.cadence == "batching" else 0,
+    )
+
+
+def cadence_of(options: SimulatorOptions, profile: Profile) -> Cadence:
+    """The object that decides when tokens come."""
+    ttft, itl = int(profile.ttft_ms * MS), int(profile.itl_ms * MS)
+    if profile.cadence == "flood" or profile.cadence != "batching" and itl == 0 and ttft == 0:
+        return Flood(options.coalesce)
+    if profile.cadence == "lockstep":
+        if itl == 0:
+            raise InputError("phase lockstep needs an itl_ms above 0: its steps are so far apart")
+        return Lockstep(ttft, itl)
+    return Spread(options.seed, ttft, itl)
+
+
+def listen(options: SimulatorOptions, port: int | None = None) -> socket.socket:
+    """A listening socket. Accepted sockets inherit TCP_NODELAY and the congestion control that are set here."""
+    try:
+        return listen_unix(options.unix_socket) if options.unix_socket is not None else listen_tcp(options, port)
+    except OSError as error:
+        where = options.unix_socket or f"{options.host}:{options.port if port is None else port}"
+        raise InputError(f"the simulator cannot listen on {where}: {error.strerror or error}") from None
+
+
+def listen_unix(path: str) -> socket.socket:
+    one = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+    try:
+        one.bind(path)
+        one.listen(BACKLOG)
+    except OSError:
+        one.close()
+        raise
+    return one
+
+
+def listen_tcp(options: SimulatorOptions, port: int | None) -> socket.socket:
+    wanted = options.port if port is None else port
+    family, kind, proto, _, address = socket.getaddrinfo(
+        options.host, wanted, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+    )[0]
+    one = socket.socket(family, kind | socket.SOCK_NONBLOCK, proto)
+    try:
+        one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if options.processes > 1:
+            one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        try:
+            # BBR arms a kernel timer for each socket that paces; a simulator has no network to be fair to.
+            one.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, b"reno")
+        except (PermissionError, FileNotFoundError):
+            sys.stderr.write("note: congestion control reno is not allowed here; the host's default stays\n")
+        one.bind(address)
+        one.listen(BACKLOG)
+    except OSError:
+        one.close()
+        raise
+    return one
+
+
+def url_of(options: SimulatorOptions, listener: socket.socket) -> str:
+    if options.unix_socket is not None:
+        return f"unix:{options.unix_socket}"
+    host, port = listener.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def raise_open_files() -> None:
+    """As many descriptors as the host allows: one for each connection."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft < hard:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def die_with(parent: int) -> None:
+    """SIGTERM comes when the parent (more exactly: the thread that made us) ends; ends now when it has already."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.prctl(PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0):
+        raise HostLimitError(f"prctl failed: {os.strerror(ctypes.get_errno())}")
+    if os.getppid() != parent:
+        raise SystemExit(0)
+
+
+def fork_server(options: SimulatorOptions, profile: Profile, sockets: list[socket.socket], number: int) -> int:
+    """A process of its own that serves *sockets[number]*; returns its process id."""
+    parent = os.getpid()
+    child = os.fork()
+    if child:
+        return child
+    code = 70
+    try:
+        die_with(parent)
+        for other, one in enumerate(sockets):
+            if other != number:
+                one.close()
+        server = build(options, profile, sockets[number], number)
+        server.run()
+        code = 0
+    finally:
+        os._exit(code)
+
+
+def stop_children(children: list[int]) -> bool:
+    """Ends the processes that we made and waits for them; True when one of them failed."""
+    for child in children:
+        os.kill(child, signal.SIGTERM)
+    return any(os.waitpid(child, 0)[1] != 0 for child in children)

@@ -1,0 +1,112 @@
+"""Reads the truth log: what the server wrote and when, as numpy arrays.
+
+Format, version 1, little-endian: `FLLTRUTH`, uint32 version, uint32 0; then blocks of uint32 kind (1 events, 2 requests),
+uint32 count, count records. A log cut off by a kill is read up to its last complete record.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastllmload.errors import RunFolderError
+
+NO_KEY = 0xFFFFFFFF
+QUEUED = 0x80
+_EVENT = np.dtype([("t_ns", "<i8"), ("serial", "<u4"), ("index_kind", "<u4")])
+EVENT = np.dtype(
+    [("t_ns", "<i8"), ("serial", "<u4"), ("key", "<u4"), ("phase", "<u4"), ("index", "<u4"), ("kind", "u1"), ("queued", "?")]
+)
+REQUEST = np.dtype(
+    [
+        ("serial", "<u4"), ("key", "<u4"), ("phase", "<u4"), ("connection", "<u4"),
+        ("prompt_tokens", "<i4"), ("output_tokens", "<i4"), ("cached_tokens", "<i4"),
+        ("status", "<u2"), ("flags", "u1"), ("fault", "u1"),
+        ("t_accept", "<i8"), ("t_recv_first", "<i8"), ("t_recv_first_kernel", "<i8"), ("t_recv_last", "<i8"),
+        ("t_recv_last_kernel", "<i8"), ("t_admitted", "<i8"), ("t_first", "<i8"), ("t_end", "<i8"),
+    ]
+)  # fmt: skip
+FLAGS = {"stream": 1, "aborted": 2, "reused": 4, "preempted": 8, "length": 16}
+
+
+@dataclass(frozen=True)
+class Truth:
+    """*requests*: one REQUEST row each, by serial (arrival order). *events*: EVENT rows, by serial, then index.
+
+    Times are CLOCK_MONOTONIC ns; 0 means that it did not happen. An event's `t_ns` is taken just before the send() that
+    carries it; where `queued` is set the socket did not take it whole at that instant and it left later. `kind` is the
+    EventKind of `_ext/delta.pxd`. `key` and `phase` are the last two numbers of X-Request-Id, NO_KEY when absent.
+    """
+
+    requests: NDArray[np.void]
+    events: NDArray[np.void]
+
+    def of(self, key: int, phase: int | None = None) -> NDArray[np.void]:
+        """Events of the request with this key (and phase)."""
+        chosen = self.events["key"] == key
+        if phase is not None:
+            chosen &= self.events["phase"] == phase
+        return self.events[chosen]
+
+    def content(self) -> NDArray[np.void]:
+        """Events that carry text: whitespace, content and reasoning."""
+        return self.events[np.isin(self.events["kind"], (2, 3, 4))]
+
+
+def load(path: str | Path) -> Truth:
+    """The log at *path*, with those of the other processes beside it (PATH.1, PATH.2 ...; serials are made unique)."""
+    first = Path(path)
+    requests: list[NDArray[np.void]] = []
+    events: list[NDArray[np.void]] = []
+    offset = 0
+    for part in [first, *sorted(first.parent.glob(first.name + ".[0-9]*"))]:
+        some_requests, some_events = _read(part)
+        some_requests["serial"] += offset
+        some_events["serial"] += offset
+        requests.append(some_requests)
+        events.append(some_events)
+        offset = int(max(some_requests["serial"].max(initial=offset), some_events["serial"].max(initial=offset))) + 1
+    return _join(np.concatenate(requests), np.concatenate(events))
+
+
+def _read(path: Path) -> tuple[NDArray[np.void], NDArray[np.void]]:
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise RunFolderError(f"the truth log {path} cannot be read: {error.strerror}") from None
+    if data[:8] != b"FLLTRUTH" or int.from_bytes(data[8:12], "little") != 1:
+        raise RunFolderError(f"{path} is no truth log of version 1")
+    found: dict[int, list[NDArray[np.void]]] = {1: [], 2: []}
+    at = 16
+    while at + 8 <= len(data):
+        kind, count = np.frombuffer(data, "<u4", 2, at).tolist()
+        if kind not in found:
+            raise RunFolderError(f"{path} has a block of unknown kind {kind} at byte {at}")
+        dtype = _EVENT if kind == 1 else REQUEST
+        whole = min(count, (len(data) - at - 8) // dtype.itemsize)
+        found[kind].append(np.frombuffer(data, dtype, whole, at + 8))
+        at += 8 + count * dtype.itemsize
+    return (
+        np.concatenate([np.empty(0, REQUEST), *found[2]]),
+        np.concatenate([np.empty(0, _EVENT), *found[1]]),
+    )
+
+
+def _join(requests: NDArray[np.void], raw: NDArray[np.void]) -> Truth:
+    requests = requests[np.argsort(requests["serial"], kind="stable")]
+    events = np.zeros(len(raw), EVENT)
+    events["t_ns"], events["serial"] = raw["t_ns"], raw["serial"]
+    events["index"] = raw["index_kind"] >> 8
+    events["kind"] = raw["index_kind"] & 0x7F
+    events["queued"] = raw["index_kind"] & QUEUED != 0
+    events["key"] = events["phase"] = NO_KEY
+    if len(requests):
+        place = np.searchsorted(requests["serial"], events["serial"])
+        known = place < len(requests)
+        known[known] = requests["serial"][place[known]] == events["serial"][known]
+        events["key"][known] = requests["key"][place[known]]
+        events["phase"][known] = requests["phase"][place[known]]
+    return Truth(requests, events[np.lexsort((events["index"], events["serial"]))])
