@@ -1,0 +1,88 @@
+"""Takes secrets out of this process's own argument list, so that `ps` and /proc/<pid>/cmdline do not show them.
+
+The kernel serves /proc/<pid>/cmdline from the process's own memory between `arg_start` and `arg_end`. Blanking the bytes
+there, in place and at equal length, is all it takes. Between `exec` and this call the key can be seen: the environment or
+`--api-key-file` have no such gap.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from fastllmload.redact import PLACEHOLDER, header_secrets, url_secrets
+
+KEY_FLAGS = ("--api-key",)
+HEADER_FLAGS = ("-H", "--header")
+URL_FLAGS = ("-u", "--url", "--base-url", "--target")
+ARG_START, ARG_END = 48 - 3, 49 - 3  # proc(5) fields of /proc/self/stat, counted after "pid (name) "
+
+
+def secrets_of(arguments: Sequence[str]) -> list[str]:
+    """Every secret that *arguments* carry: API keys, values of credential headers, passwords in URLs."""
+    found: list[str] = []
+    for position, argument in enumerate(arguments):
+        following = arguments[position + 1] if position + 1 < len(arguments) else ""
+        found += _secrets_of_option(*_split(argument, following))
+    return [secret for secret in found if secret != ""]
+
+
+def _split(argument: str, following: str) -> tuple[str, str]:
+    """(flag, value) of `--flag=value`, `--flag value`, `-Hvalue` or `-H value`."""
+    if argument.startswith("--"):
+        flag, equals, value = argument.partition("=")
+        return flag, value if equals != "" else following
+    if argument.startswith(("-H", "-u")) and len(argument) > 2:
+        return argument[:2], argument[2:]
+    return argument, following
+
+
+def _secrets_of_option(flag: str, value: str) -> list[str]:
+    if flag in KEY_FLAGS:
+        return [value]
+    if flag in HEADER_FLAGS:
+        name, _, content = value.partition(":")
+        return header_secrets(name, content)
+    return url_secrets(value) if flag in URL_FLAGS else []
+
+
+def hide(secrets: Sequence[str]) -> bool:
+    """Blank *secrets* in this process's argument area and in `sys.argv`; False where the system offers no such area."""
+    for kept in (sys.argv, sys.orig_argv):
+        kept[:] = [_blanked(argument, secrets) for argument in kept]
+    area = _argument_area()
+    if area is None:
+        return False
+    start, length = area
+    content = ctypes.string_at(start, length)
+    for secret in secrets:
+        content = _overwrite(start, content, os.fsencode(secret))
+    return True
+
+
+def _blanked(argument: str, secrets: Sequence[str]) -> str:
+    for secret in secrets:
+        argument = argument.replace(secret, PLACEHOLDER)
+    return argument
+
+
+def _argument_area() -> tuple[int, int] | None:
+    """(address, length) of the argument strings, or None where the kernel does not tell."""
+    stat = Path("/proc/self/stat")
+    if not stat.exists():
+        return None
+    fields = stat.read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+    start, end = int(fields[ARG_START]), int(fields[ARG_END])
+    return (start, end - start) if 0 < start < end else None
+
+
+def _overwrite(start: int, content: bytes, secret: bytes) -> bytes:
+    """Put stars over every *secret* in the area at *start* and return the area's new content."""
+    position = content.find(secret)
+    while position >= 0:
+        ctypes.memset(start + position, ord("*"), len(secret))
+        position = content.find(secret, position + len(secret))
+    return content.replace(secret, b"*" * len(secret))

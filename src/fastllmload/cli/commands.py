@@ -1,0 +1,71 @@
+"""The commands' bodies: each resolves its arguments, imports what does the work, calls it and returns an exit code."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import click
+
+from fastllmload.cli.resolve import resolve
+from fastllmload.cli.runcommand import RunCommand
+from fastllmload.plan.settings import RunSettings, Secret
+from fastllmload.redact import Redactor
+
+
+def _redactor() -> Redactor:
+    found = click.get_current_context().find_object(Redactor)
+    assert found is not None  # main() gives it to the outermost context
+    return found
+
+
+def resolve_parameters(parameters: dict[str, object]) -> tuple[RunSettings, Secret | None]:
+    return resolve(parameters, os.environ, _redactor())
+
+
+def run_once(**parameters: object) -> int:
+    settings, secret = resolve_parameters(parameters)
+    from fastllmload.engine.run import execute
+    from fastllmload.report.terminal import make_ui
+
+    ui = make_ui(settings.output.ui, sys.stdout, _redactor())
+    return execute(settings, secret, ui)
+
+
+run = RunCommand("run", run_once, help="One run: offer the load, measure, judge the client, report.")
+
+
+@click.command("report")
+@click.argument("run_folder", metavar="RUN", type=click.Path(path_type=Path))
+def report(run_folder: Path) -> int:
+    """Show the closing summary of the run in folder RUN again, also of an incomplete one."""
+    from fastllmload.report.again import show_again
+
+    show_again(run_folder, sys.stdout, _redactor())
+    return 0
+
+
+FORMATS = ("jsonl", "csv")
+
+
+@click.command("export")
+@click.argument("run_folder", metavar="RUN", type=click.Path(path_type=Path))
+@click.option("--format", "form", type=click.Choice(FORMATS), default="jsonl", show_default=True, help="One row per request.")
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="File to write; standard output when absent.")
+def export(run_folder: Path, form: str, output: Path | None) -> int:
+    """Write the requests of the run in folder RUN, one per line with all their times."""
+    from fastllmload.cli.exporting import export_rows
+
+    export_rows(run_folder, form, output)
+    return 0
+
+
+@click.command("doctor")
+@click.option("--runs", type=click.Path(path_type=Path), default=Path("runs"), show_default=True,
+              help="Folder whose disk is tried.")  # fmt: skip
+def doctor(runs: Path) -> int:
+    """Check this host: limits, ports, clock, permissions, and say what to change. Exit code 1 if something must be."""
+    from fastllmload.cli.doctor import examine, print_findings
+
+    return print_findings(examine(runs), sys.stdout)

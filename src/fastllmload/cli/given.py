@@ -1,0 +1,85 @@
+"""What the user gave, as text, and where: on the command line or in a config file."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from fastllmload.cli.options import BY_PARAMETER, RunOption, config_names
+from fastllmload.cli.readings import nearest
+from fastllmload.errors import InputError
+
+
+@dataclass(frozen=True)
+class Given:
+    """One option as it was given. *texts*: one or more, unread; *state* instead of them for a switch."""
+
+    option: RunOption
+    where: str
+    texts: tuple[str, ...] = ()
+    state: bool | None = None
+
+
+Givens = dict[str, Given]  # by parameter
+
+
+def from_command_line(parameters: Mapping[str, object]) -> Givens:
+    """click's parameters, without those that were not given."""
+    givens: Givens = {}
+    for parameter, found in parameters.items():
+        option = BY_PARAMETER[parameter]
+        if isinstance(found, bool):
+            givens[parameter] = Given(option, option.flag, state=found)
+        elif isinstance(found, str):
+            givens[parameter] = Given(option, option.flag, (found,))
+        elif isinstance(found, tuple) and found != ():
+            givens[parameter] = Given(option, option.flag, found)
+    return givens
+
+
+def from_config(path: str) -> Givens:
+    """The entries of the TOML file *path*; InputError for a file that cannot be read or a key that is no option."""
+    names = config_names()
+    givens: Givens = {}
+    for key, found in _toml(path).items():
+        if key not in names:
+            known = sorted(name for name in names if "_" not in name)
+            near = nearest(key, known)
+            raise InputError(f"--config {path}: {key!r} is not an option of a run{near or '; see fastllmload run --help'}")
+        option, opposite = names[key]
+        where = f"{key} in {path}"
+        if option.parameter in givens:
+            raise InputError(f"{where} is given twice, also as {givens[option.parameter].where}; keep one")
+        givens[option.parameter] = _from_toml(option, where, found, opposite)
+    return givens
+
+
+def _toml(path: str) -> dict[str, object]:
+    try:
+        return tomllib.loads(Path(path).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InputError(f"--config {path} cannot be read: {error.strerror}; give a TOML file") from None
+    except ValueError as error:  # TOMLDecodeError, UnicodeDecodeError
+        raise InputError(f"--config {path} is not TOML: {error}") from None
+
+
+def _from_toml(option: RunOption, where: str, found: object, opposite: bool) -> Given:
+    if option.reading is None:
+        if not isinstance(found, bool):
+            raise InputError(f"{where} is {found!r}; write true or false")
+        return Given(option, where, state=found is not opposite)
+    entries = found if isinstance(found, list) else [found]
+    if isinstance(found, dict) and option.words:  # [metadata] with NAME = VALUE, goodput = {ttft = 200}
+        joint = ":" if option.name == "goodput" else "="
+        entries = [f"{name}{joint}{_text(where, entry)}" for name, entry in found.items()]
+    if len(entries) != 1 and not option.multiple:
+        raise InputError(f"{where} holds {len(entries)} values and takes one")
+    return Given(option, where, tuple(_text(where, entry) for entry in entries))
+
+
+def _text(where: str, entry: object) -> str:
+    if isinstance(entry, bool) or not isinstance(entry, (str, int, float)):
+        raise InputError(f"{where} holds {entry!r}; write a number or a string")
+    return str(entry)

@@ -1,0 +1,63 @@
+"""A click group whose commands are imported when they are used, with a default command."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib import import_module
+
+import click
+
+from fastllmload.cli.readings import nearest
+
+
+@dataclass(frozen=True)
+class LazyCommand:
+    """Where a command is (`module:attribute`) and what it does in half a line."""
+
+    source: str
+    summary: str
+
+    def load(self) -> click.Command:
+        module, _, attribute = self.source.partition(":")
+        command = getattr(import_module(module), attribute)
+        assert isinstance(command, click.Command)
+        return command
+
+
+class LazyGroup(click.Group):
+    """Options without a command's name, and nothing at all, are for the *default* command."""
+
+    def __init__(self, name: str, table: dict[str, LazyCommand], default: str, help: str) -> None:
+        super().__init__(name, help=help, context_settings={"help_option_names": ["-h", "--help"]})
+        self.table = table
+        self.default = default
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(self.table)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        return self.table[cmd_name].load() if cmd_name in self.table else None
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args[0] not in self.table:
+            near = nearest(args[0], list(self.table)) or f"; commands are {', '.join(self.table)}"
+            raise click.UsageError(f"{args[0]!r} is not a command of {ctx.command_path}{near}", ctx)
+        return super().resolve_command(ctx, args)
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        own = {flag for parameter in self.get_params(ctx) for flag in parameter.opts}
+        if not args or (args[0].startswith("-") and args[0] not in own):
+            args = [self.default, *args]
+        return super().parse_args(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, command.summary) for name, command in self.table.items()])
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The commands, then the default command's options: they are this command's own in all but name."""
+        self.format_commands(ctx, formatter)
+        command = self.table[self.default].load()
+        command.format_options(ctx, formatter)

@@ -1,0 +1,121 @@
+"""The command `fastllmload`: finds the command, turns every way to end into a sentence and an exit code (contract)."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import traceback
+from collections.abc import Sequence
+from types import TracebackType
+
+import click
+
+from fastllmload import __version__
+from fastllmload.cli import argv
+from fastllmload.cli.group import LazyCommand, LazyGroup
+from fastllmload.errors import FastLLMLoadError
+from fastllmload.redact import Redactor
+
+WRONG_INPUT, INTERRUPTED, BUG = 2, 4, 70
+
+fastllmload = LazyGroup(
+    "fastllmload",
+    {
+        "run": LazyCommand("fastllmload.cli.commands:run", "one run (the default)"),
+        "simulate": LazyCommand("fastllmload.simulator.__main__:main", "serve the simulated engine"),
+        "plan": LazyCommand("fastllmload.cli.planning:plan", "build, describe, save or verify a plan"),
+        "report": LazyCommand("fastllmload.cli.commands:report", "show a run again"),
+        "export": LazyCommand("fastllmload.cli.commands:export", "write a run's requests as JSONL or CSV"),
+        "calibrate": LazyCommand("fastllmload.cli.calibrating:calibrate", "measure this host's ceiling"),
+        "doctor": LazyCommand("fastllmload.cli.commands:doctor", "check this host and say what to change"),
+    },
+    default="run",
+    help="Load generator and measuring instrument for LLM serving.\n\n"
+    "Without a command, one run: fastllmload --rate 500 --duration 30",
+)
+fastllmload.params.append(
+    click.Option(
+        ["--version"],
+        is_flag=True,
+        is_eager=True,
+        expose_value=False,
+        callback=lambda context, _, asked: _show_version(context, asked),
+        help="Show the version and exit.",
+    )
+)
+
+
+def _show_version(context: click.Context, asked: bool) -> None:
+    if asked:
+        click.echo(f"fastllmload {__version__}")
+        context.exit()
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command in *arguments* (by default those of the process) and return its exit code."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    secrets = argv.secrets_of(given)
+    redact = Redactor([*secrets, *_environment_secrets()])
+    if secrets:
+        argv.hide(secrets)
+    _redact_stray_tracebacks(redact)
+    try:
+        return _invoke(given, redact)
+    except click.exceptions.Exit as ending:
+        return ending.exit_code
+    except click.ClickException as error:
+        return _say(redact, error.format_message(), WRONG_INPUT)
+    except FastLLMLoadError as error:
+        if error.exit_code == BUG:
+            return _bug(redact, error)
+        return _say(redact, str(error), error.exit_code)
+    except (KeyboardInterrupt, click.Abort):
+        return _say(redact, "interrupted", INTERRUPTED)
+    except Exception as error:
+        return _bug(redact, error)
+
+
+def _environment_secrets() -> list[str]:
+    return [found for name in ("OPENAI_API_KEY",) if (found := os.environ.get(name, "")) != ""]
+
+
+def _invoke(arguments: list[str], redact: Redactor) -> int:
+    """The command's own exit code; click's `standalone_mode` would end the process in ways of its own."""
+    with fastllmload.make_context("fastllmload", arguments, obj=redact) as context:
+        code = fastllmload.invoke(context)
+    return 0 if code is None else int(code)
+
+
+def _say(redact: Redactor, sentence: str, code: int) -> int:
+    print(redact(f"fastllmload: {sentence}"), file=sys.stderr)
+    return code
+
+
+def _bug(redact: Redactor, error: BaseException) -> int:
+    trace = "".join(traceback.format_exception(error))
+    sys.stderr.write(redact(trace))
+    what = f"{type(error).__name__}: {error}".splitlines()[0].rstrip()
+    return _say(redact, f"this is a bug in fastllmload {__version__}, please report it with the trace above: {what}", BUG)
+
+
+def _redact_stray_tracebacks(redact: Redactor) -> None:
+    """Also what no `except` sees, in threads and destructors, must not show a key."""
+
+    def show(kind: type[BaseException], error: BaseException | None, trace: TracebackType | None) -> None:
+        sys.stderr.write(redact("".join(traceback.format_exception(kind, error, trace))))
+
+    def in_thread(hook: threading.ExceptHookArgs) -> None:
+        show(hook.exc_type, hook.exc_value, hook.exc_traceback)
+
+    def unraisable(hook: sys.UnraisableHookArgs) -> None:
+        sys.stderr.write(redact(f"{hook.err_msg or 'Exception ignored in'}: {hook.object!r}\n"))
+        show(hook.exc_type, hook.exc_value, hook.exc_traceback)
+
+    sys.excepthook = show
+    threading.excepthook = in_thread
+    sys.unraisablehook = unraisable
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,186 @@
+"""The options of a run: one table that the command line, the config file and the help text are all read from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from fastllmload.cli import readings as read
+
+CHAT, COMPLETIONS = "openai-chat", "openai-completions"
+# vLLM's and the other tools' words for the same two protocols
+BACKENDS = {"chat": CHAT, "openai-chat-completions": CHAT, "chat_completions": CHAT, "vllm-chat": CHAT}
+BACKENDS |= dict.fromkeys(("completions", "openai", "vllm", "lmdeploy", "scalellm", "text_completions"), COMPLETIONS)
+BACKENDS |= dict.fromkeys(("sglang", "llama.cpp"), COMPLETIONS)
+
+
+@dataclass(frozen=True)
+class RunOption:
+    """One option. *flags*: the first long one names it in messages and config files, the others are aliases.
+
+    *field* is `group.name` of RunSettings; None when *reading* gives a dict of such fields itself. A switch has no
+    *reading* but *on*, its field's value when it stands there; *off_flag* means the opposite.
+    """
+
+    flags: tuple[str, ...]
+    section: str
+    field: str | None
+    help: str
+    reading: Callable[[str], object] | None = None
+    metavar: str = ""
+    multiple: bool = False
+    words: bool = False  # several words may follow one flag
+    on: object = None
+    off: object = None
+    off_flag: str | None = None
+
+    @property
+    def flag(self) -> str:
+        return next(flag for flag in self.flags if flag.startswith("--"))
+
+    @property
+    def name(self) -> str:
+        """The key in a config file."""
+        return self.flag.removeprefix("--")
+
+    @property
+    def parameter(self) -> str:
+        return self.name.replace("-", "_")
+
+    @property
+    def aliases(self) -> tuple[str, ...]:
+        return tuple(flag for flag in self.flags if flag.startswith("--") and flag != self.flag)
+
+
+def value(flags: str, field: str | None, reading: Callable[[str], object], metavar: str, help: str) -> RunOption:
+    return RunOption(tuple(flags.split()), "", field, help, reading, metavar)
+
+
+def several(flags: str, field: str | None, reading: Callable[[str], object], metavar: str, help: str) -> RunOption:
+    return RunOption(tuple(flags.split()), "", field, help, reading, metavar, multiple=True)
+
+
+def words(flags: str, field: str | None, reading: Callable[[str], object], metavar: str, help: str) -> RunOption:
+    return RunOption(tuple(flags.split()), "", field, help, reading, metavar, multiple=True, words=True)
+
+
+def switch(flags: str, field: str, help: str, *, on: object = True, off: object = False, no: str = "") -> RunOption:
+    return RunOption(tuple(flags.split()), "", field, help, on=on, off=off, off_flag=no or None)
+
+
+ENDPOINT_TYPE = read.one_of(CHAT, COMPLETIONS, also=BACKENDS)
+WORKLOAD = read.one_of("synthetic-uniform", "synthetic-skewed")
+
+SECTIONS: dict[str, tuple[RunOption, ...]] = {
+    "Target": (
+        several("-u --url --base-url --target", "target.urls", read.url, "URL",
+                "Server to load; several are dealt round robin. Without one the simulated engine is driven. "
+                "[env OPENAI_BASE_URL]"),
+        value("-m --model --served-model-name", "target.model", read.text, "NAME",
+              "Model name sent; asked from /v1/models when absent."),
+        value("--endpoint-type --backend", "target.endpoint_type", ENDPOINT_TYPE, "NAME",
+              f"Wire protocol: {CHAT} (default) or {COMPLETIONS}; vLLM's backend names are understood."),
+        value("--endpoint", "target.endpoint_path", read.url_path, "PATH", "Overrides the protocol's path."),
+        value("--api-key", None, read.text, "KEY",
+              "Sent as bearer token; never shown or stored. Better from the environment. [env OPENAI_API_KEY]"),
+        value("--api-key-file", None, read.path, "FILE", "Reads the API key from the first line of FILE."),
+        several("-H --header", "target.headers", read.header, "'NAME: VALUE'", "Extra request header, repeatable."),
+        value("--unix-socket", "target.unix_socket", read.path, "PATH", "Connects to this socket instead of a port."),
+        several("--source-address", "target.source_addresses", read.text, "ADDRESS",
+                "Local address to connect from; several multiply the ports there are."),
+        switch("--insecure", "target.insecure", "Accepts any TLS certificate."),
+        value("--cacert", "target.cacert", read.path, "FILE", "Trusted certificates, PEM."),
+        value("--cert", "target.client_cert", read.path, "FILE", "Client certificate, PEM."),
+        value("--key", "target.client_key", read.path, "FILE", "Key of the client certificate, PEM."),
+        value("--server-name", "target.server_name", read.text, "NAME", "TLS server name when not the URL's host."),
+        words("--simulate", "target.simulate", read.pair, "NAME=VALUE",
+              "Option of `fastllmload simulate` for the engine that the run starts."),
+    ),
+    "Load": (
+        value("-r --rate --request-rate", "load.rate", read.rate, "RATE",
+              "Open loop: requests per second; inf sends all at once."),
+        value("--arrival --arrival-pattern", "load.arrival", read.arrival, "NAME",
+              "poisson (default), constant, uniform, gamma, bursty, onoff:ON,OFF."),
+        value("--burstiness --arrival-smoothness", "load.burstiness", read.positive, "SHAPE",
+              "Gamma shape of the gaps; 1 is Poisson, less is burstier."),
+        value("-c --concurrency --num-concurrent", "load.concurrency", read.count, "COUNT",
+              "Closed loop: so many in flight, a freed slot sends at once."),
+        value("--max-concurrency", "load.max_concurrency", read.count, "COUNT",
+              "Cap under open loop; what waits is still measured from its intended instant."),
+        value("-n --num-requests --num-prompts --request-count --num-samples", "load.num_requests", read.count, "COUNT",
+              "Ends after so many requests; with --duration, whichever ends first."),
+        value("-d --duration --benchmark-duration --max-seconds", "load.duration", read.seconds, "TIME",
+              "Sends for so long: 200ms, 30s, 5m, 1h. Default 60s when nothing bounds the run."),
+        value("--warmup --num-warmups --warmup-requests", None, read.warmup, "AMOUNT",
+              "Requests, tokens (10000tok) or time (30s) before the clock; 0 for none."),
+        value("--ramp-share", "load.ramp_share", read.share, "SHARE",
+              "Part of the duration left out of the window at its start. Default 0.1."),
+        value("--timeout --request-timeout-seconds", "load.timeout", read.seconds, "TIME", "Per request. Default 600s."),
+        value("--grace", "load.grace", read.seconds, "TIME", "Waits so long for what is in flight at the end."),
+    ),
+    "Workload": (
+        value("--workload --dataset-name", "workload.name", WORKLOAD, "NAME",
+              "What is sent: synthetic-uniform (default) or synthetic-skewed."),
+        value("--isl --input-len --random-input-len --prompt-tokens", "workload.isl", read.lengths, "LENGTHS",
+              "Prompt tokens: 256, uniform:128,512, normal:550,150, lognormal:5.5,1.0,32,4096."),
+        value("--osl --output-len --random-output-len --output-tokens", "workload.osl", read.lengths, "LENGTHS",
+              "Output tokens, in the same forms."),
+        value("--tokenizer", "workload.tokenizer", read.text, "NAME", "Counts the prompts. Default cl100k_base."),
+        value("--prompt-form", "workload.prompt_form", read.one_of("text", "ids"), "FORM",
+              "text, or ids (completions only)."),
+        switch("--stream", "workload.streaming", "Streamed answers (default) or whole ones.", no="--no-stream"),
+        switch("--ignore-eos", "workload.ignore_eos", "Asks for the full output length (default).", no="--no-ignore-eos"),
+        value("--temperature", "workload.temperature", read.temperature, "NUMBER",
+              "Default 0; none leaves it to the server."),
+        value("--extra-body --extra-request-body", "workload.extra_body", read.json_object, "JSON",
+              "Object merged into every request body."),
+        value("--prefix-len", "workload.prefix_len", read.count_from_zero, "TOKENS", "Shared prefix of every prompt."),
+        value("--num-prefixes", "workload.num_prefixes", read.count, "COUNT", "Number of different shared prefixes."),
+    ),
+    "Client": (
+        value("--workers", "client.workers", read.workers, "COUNT", "Worker processes; auto by default."),
+        value("--pin", "client.pin", read.cpus, "CPUS", "One CPU per worker: 0,2-3."),
+        value("--timestamps", "client.timestamps", read.one_of("kernel", "user"), "SOURCE",
+              "Receive stamps from the kernel (default) or user space."),
+        value("--transport", "client.transport", read.one_of("auto", "reactor", "asyncio"), "NAME",
+              "auto (default), reactor or asyncio."),
+        value("--decode", "client.decode", read.one_of("fast", "strict"), "MODE",
+              "fast (default), or strict: a JSON decoder on every event."),
+        switch("--fresh-connections", "client.fresh_connections", "A new connection for every request.",
+               no="--connection-reuse"),
+        value("--record-text", "client.record_text", read.one_of("auto", "on", "off"), "MODE",
+              "Keeps the answers' text; auto: only when the target reports no usage."),
+        value("--spin-budget", "client.spin_budget", read.share, "SHARE",
+              "Share of a core that pacing may spin. Default 0.15."),
+        value("--seed --random-seed", "client.seed", read.count_from_zero, "NUMBER", "Default 42; 0 is a seed."),
+    ),
+    "Output": (
+        words("--goodput", "output.goodput", read.objective, "NAME:MS ...",
+              "Objectives in ms: ttft:200 tpot:50 e2el:3000; also itl, tbt, fluidity, idle."),
+        value("-o --output --result-dir --artifact-dir", "output.directory", read.path, "DIR",
+              "Run folder. Default runs/<time>-<digest>."),
+        words("--metadata", "output.metadata", read.pair, "NAME=VALUE", "Free label, kept in the run."),
+        words("--declare", "output.declare", read.pair, "NAME=VALUE", "Declaration that the methodology asks of you."),
+        value("--save-plan", "output.save_plan", read.path, "FILE", "Writes the plan to FILE too."),
+        value("--plan", "output.plan", read.path, "FILE", "Sends this saved plan instead of building one."),
+        value("--config", None, read.path, "FILE", "TOML with the same names; the command line wins."),
+        value("--ui", "output.ui", read.one_of("auto", "live", "plain", "none"), "MODE",
+              "auto (default), live, plain or none."),
+        switch("--disable-tqdm", "output.ui", "The same as --ui plain.", on="plain", off=None),
+        switch("--strict", "output.strict", "Exit code 1 for any verdict but valid."),
+    ),
+}  # fmt: skip
+OPTIONS: tuple[RunOption, ...] = tuple(option for section in SECTIONS.values() for option in section)
+BY_PARAMETER = {option.parameter: option for option in OPTIONS}
+
+
+def config_names() -> dict[str, tuple[RunOption, bool]]:
+    """Key of a config file → (option, whether it means the option's opposite); aliases and `_` for `-` are keys too."""
+    names: dict[str, tuple[RunOption, bool]] = {}
+    for option in OPTIONS:
+        for flag in (option.flag, *option.aliases):
+            names[flag.removeprefix("--")] = (option, False)
+        if option.off_flag is not None:
+            names[option.off_flag.removeprefix("--")] = (option, True)
+    del names["config"]
+    return names | {name.replace("-", "_"): meaning for name, meaning in names.items()}

@@ -1,0 +1,118 @@
+"""The `plan` commands: build and describe, save, describe a saved one, verify. Nothing is sent."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from fastllmload.cli.group import LazyCommand, LazyGroup
+from fastllmload.cli.runcommand import RunCommand
+from fastllmload.errors import InputError
+
+if TYPE_CHECKING:
+    from fastllmload.plan.plan import Plan
+    from fastllmload.plan.settings import RunSettings
+
+SIMULATED_MODEL = "simulated"
+
+
+def build_once(**parameters: object) -> int:
+    from fastllmload.cli.commands import resolve_parameters
+
+    settings, _ = resolve_parameters(parameters)
+    if settings.output.plan is not None:
+        raise InputError("--plan names a finished plan; use fastllmload plan describe FILE")
+    save = settings.output.save_plan
+    _build(settings, None if save is None else Path(save))
+    return 0
+
+
+def save_once(file: Path, **parameters: object) -> int:
+    from fastllmload.cli.commands import resolve_parameters
+
+    settings, _ = resolve_parameters(parameters)
+    if settings.output.plan is not None or settings.output.save_plan is not None:
+        raise InputError("--plan and --save-plan do not go with fastllmload plan save FILE; leave them out")
+    _build(settings, file)
+    return 0
+
+
+def _build(settings: RunSettings, file: Path | None) -> None:
+    model = _model(settings)
+    from fastllmload.endpoint import ENDPOINTS
+    from fastllmload.plan.archive import save_plan
+    from fastllmload.plan.build import build_plan
+
+    endpoint = ENDPOINTS[settings.target.endpoint_type]
+    with tempfile.TemporaryDirectory(prefix="fastllmload-plan-") as folder:
+        plan = build_plan(settings, phase="measure", endpoint=endpoint, model=model, out_dir=Path(folder))
+        if file is not None:
+            save_plan(plan, file)
+        _show(plan, settings.load.ramp_share)
+    if file is not None:
+        click.echo(f"{'saved':<14} {file}")
+
+
+def _model(settings: RunSettings) -> str:
+    """A plan holds the model's name in every body; without a connection it cannot be asked for."""
+    if settings.target.model is not None:
+        return settings.target.model
+    if settings.target.urls == ():
+        return SIMULATED_MODEL
+    raise InputError("--model is missing: every body of a plan names it, and planning asks no server; add --model NAME")
+
+
+def _show(plan: Plan, ramp_share: float = 0.1) -> None:
+    from fastllmload.plan.describe import describe
+    from fastllmload.plan.text import describe_as_text
+
+    click.echo(describe_as_text(describe(plan, ramp_share=ramp_share)), nl=False)
+
+
+FILE = click.argument("file", type=click.Path(path_type=Path))
+
+
+@click.command("describe")
+@FILE
+def describe_saved(file: Path) -> int:
+    """Describe the plan in FILE."""
+    from fastllmload.plan.archive import load_plan
+
+    with tempfile.TemporaryDirectory(prefix="fastllmload-plan-") as folder:
+        _show(load_plan(file, Path(folder)))
+    return 0
+
+
+@click.command("verify")
+@FILE
+def verify(file: Path) -> int:
+    """Hash every member of the plan in FILE again and compare with its digest."""
+    from fastllmload.plan.archive import load_plan
+
+    with tempfile.TemporaryDirectory(prefix="fastllmload-plan-") as folder:
+        plan = load_plan(file, Path(folder))
+        click.echo(f"{file}: {plan.requests:,} requests, every digest is right\n{plan.digest}")
+    return 0
+
+
+build = RunCommand("build", build_once, help="Build the plan that these options of a run ask for, and describe it.")
+save = RunCommand(
+    "save",
+    save_once,
+    help="Build the plan and write it to FILE.",
+    params=[click.Argument(["file"], type=click.Path(path_type=Path))],
+)
+plan = LazyGroup(
+    "plan",
+    {
+        "build": LazyCommand("fastllmload.cli.planning:build", "build and describe (the default)"),
+        "save": LazyCommand("fastllmload.cli.planning:save", "build, and write to a file"),
+        "describe": LazyCommand("fastllmload.cli.planning:describe_saved", "describe a saved plan"),
+        "verify": LazyCommand("fastllmload.cli.planning:verify", "check a saved plan against its digest"),
+    },
+    default="build",
+    help="Plan a run without sending anything. OPTIONS are those of a run.",
+)

@@ -1,0 +1,248 @@
+"""Readings: from the text of one option to its value. A ValueError ends the sentence that begins "--option 'text' "."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable
+from urllib.parse import urlsplit
+
+from fastllmload.errors import InputError
+
+THOUSANDS = {"": 1.0, "k": 1e3, "K": 1e3, "M": 1e6}
+SECONDS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
+NUMBER = re.compile(r"([+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?)([a-zA-Z]*)")
+TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # RFC 9110 5.6.2
+OBJECTIVES = ("ttft", "tpot", "itl", "tbt", "e2el", "fluidity", "idle")
+
+
+def _scaled(text: str, units: dict[str, float], what: str) -> float:
+    match = NUMBER.fullmatch(text.strip())
+    if match is None or match[2] not in units:
+        raise ValueError(what)
+    return float(match[1]) * units[match[2]]
+
+
+def number(text: str) -> float:
+    """A finite number, `k` and `M` for thousands and millions."""
+    return _scaled(text, THOUSANDS, "is not a number")
+
+
+def count(text: str) -> int:
+    """A whole number of 1 or more."""
+    what = "is not a whole number above 0; write for example 100, 1k or 2.5k"
+    value = _scaled(text, THOUSANDS, what)
+    if value < 1 or value != int(value):
+        raise ValueError(what)
+    return int(value)
+
+
+def count_from_zero(text: str) -> int:
+    what = "is not a whole number; write for example 0, 100 or 1k"
+    value = _scaled(text, THOUSANDS, what)
+    if value < 0 or value != int(value):
+        raise ValueError(what)
+    return int(value)
+
+
+def rate(text: str) -> float:
+    """Requests per second above 0; `inf` sends all at once."""
+    what = "is not a rate; write requests per second above 0 such as 0.05, 500, 1k, or inf to send all at once"
+    value = math.inf if text.strip().lower() == "inf" else _scaled(text, THOUSANDS, what)
+    if value <= 0:
+        raise ValueError(what)
+    return value
+
+
+def positive(text: str) -> float:
+    what = "is not a number above 0"
+    value = _scaled(text, THOUSANDS, what)
+    if value <= 0:
+        raise ValueError(what)
+    return value
+
+
+def share(text: str) -> float:
+    what = "is not a share; write a number from 0 up to, but not, 1 such as 0.1"
+    value = _scaled(text, {"": 1.0}, what)
+    if not 0 <= value < 1:
+        raise ValueError(what)
+    return value
+
+
+def seconds(text: str) -> float:
+    """A time above 0; plain numbers are seconds."""
+    what = "is not a time above 0; write for example 200ms, 30s, 5m or 1h"
+    value = _scaled(text, SECONDS, what)
+    if value <= 0:
+        raise ValueError(what)
+    return value
+
+
+def warmup(text: str) -> dict[str, object]:
+    """`100` requests, `10000tok` tokens, `30s`, several joined by commas; what is not named asks for nothing."""
+    fields: dict[str, object] = {"load.warmup_requests": 0, "load.warmup_tokens": 0}
+    for part in text.replace(" ", "").split(","):
+        match = NUMBER.fullmatch(part)
+        unit = "" if match is None else match[2].lower()
+        if unit in ("tok", "token", "tokens", "ktok"):
+            cut = part[: -len(unit)] + ("k" if unit == "ktok" else "")
+            fields["load.warmup_tokens"] = _part(count_from_zero, cut)
+        elif unit in ("ms", "s", "m", "min", "h") and part[-1:] != "M":
+            fields["load.warmup_seconds"] = _part(seconds, part)
+        else:
+            fields["load.warmup_requests"] = _part(count_from_zero, part)
+    return fields
+
+
+def _part(reading: Callable[[str], object], text: str) -> object:
+    try:
+        return reading(text)
+    except ValueError:
+        raise ValueError("is no warm-up; write requests (100), tokens (10000tok) or a time (30s)") from None
+
+
+def lengths(text: str) -> str:
+    """The spec itself, once the workload has accepted it."""
+    from fastllmload.workload.lengths import FORMS, parse_lengths
+
+    try:
+        parse_lengths(text, "")
+    except InputError as error:
+        why = str(error).partition("in tokens: ")[2]
+        raise ValueError(f"is not a length; give {FORMS} in tokens" + (f": {why}" if why != "" else "")) from None
+    return text
+
+
+def url(text: str) -> str:
+    try:
+        parts = urlsplit(text)
+        port = parts.port
+    except ValueError as error:
+        raise ValueError(f"is not a URL ({error}); write for example http://localhost:8000") from None
+    if parts.scheme not in ("http", "https"):
+        raise ValueError("has no scheme; write for example http://localhost:8000")
+    if parts.hostname is None or parts.hostname == "" or port == 0:
+        raise ValueError("names no host and port; write for example http://localhost:8000")
+    if "@" in parts.netloc:
+        raise ValueError("carries a user name or password; send them with -H 'Authorization: ...' instead")
+    if parts.query != "" or parts.fragment != "":
+        raise ValueError("has a query or fragment; write only scheme, host, port and path")
+    return text.rstrip("/")
+
+
+def header(text: str) -> tuple[str, str]:
+    """`Name: value`, fit to stand in a request as it is."""
+    name, colon, value = text.partition(":")
+    value = value.strip()
+    if colon == "" or TOKEN.fullmatch(name.strip()) is None:
+        raise ValueError("is not a header; write 'Name: value'")
+    if any(ord(letter) < 32 or ord(letter) == 127 or ord(letter) > 255 for letter in value):
+        raise ValueError("holds a character that no header may carry; use printable Latin-1")
+    return name.strip(), value
+
+
+def pair(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if equals == "" or name.strip() == "":
+        raise ValueError("is not a label; write NAME=VALUE")
+    return name.strip(), value.strip()
+
+
+def objective(text: str) -> tuple[str, float]:
+    """`ttft:200`: name and milliseconds (fluidity: a share)."""
+    name, _, limit = text.partition(":")
+    name = name.strip().lower()
+    if name not in OBJECTIVES:
+        raise ValueError(f"is not an objective; write NAME:MILLISECONDS with a name of {', '.join(OBJECTIVES)}")
+    value = _scaled(limit, {"": 1.0, "ms": 1.0, "s": 1000.0}, "has no limit; write for example ttft:200")
+    if value <= 0 or (name == "fluidity" and value > 1):
+        raise ValueError("has a limit out of range; write milliseconds above 0, or for fluidity a share up to 1")
+    return name, value
+
+
+def cpus(text: str) -> tuple[int, ...]:
+    """`0,2-3`: numbers of CPUs, one per worker."""
+    chosen: list[int] = []
+    for part in text.replace(" ", "").split(","):
+        low, dash, high = part.partition("-")
+        if not low.isdecimal() or (dash != "" and not high.isdecimal()):
+            raise ValueError("is not a list of CPUs; write for example 0,2-3")
+        chosen += range(int(low), int(high if dash != "" else low) + 1)
+    if len(set(chosen)) != len(chosen) or not chosen:
+        raise ValueError("names a CPU twice or none; write for example 0,2-3")
+    return tuple(chosen)
+
+
+def workers(text: str) -> int | None:
+    return None if text == "auto" else count(text)
+
+
+def temperature(text: str) -> float | None:
+    """A number of 0 or more; `none` leaves the field out of the request."""
+    if text == "none":
+        return None
+    value = _scaled(text, {"": 1.0}, "is not a temperature; write a number such as 0 or 0.7, or none")
+    if value < 0:
+        raise ValueError("is below 0; write a number such as 0 or 0.7, or none")
+    return value
+
+
+def json_object(text: str) -> str:
+    import json
+
+    try:
+        value = json.loads(text)
+    except ValueError as error:
+        raise ValueError(f"is not JSON ({error}); write an object such as '{{\"top_k\": 5}}'") from None
+    if not isinstance(value, dict):
+        raise ValueError("is JSON but no object; write for example '{\"top_k\": 5}'")
+    return text
+
+
+def path(text: str) -> str:
+    if text == "":
+        raise ValueError("is empty; write a path")
+    return text
+
+
+def url_path(text: str) -> str:
+    if not text.startswith("/") or any(ord(letter) <= 32 for letter in text):
+        raise ValueError("is not a path of the server; write for example /v1/chat/completions")
+    return text
+
+
+def text(value: str) -> str:
+    if value == "":
+        raise ValueError("is empty")
+    return value
+
+
+def one_of(*names: str, also: dict[str, str] | None = None) -> Callable[[str], str]:
+    """A reading that takes *names*, and the spellings *also* for some of them."""
+    meanings = {**{name: name for name in names}, **(also or {})}
+
+    def reading(value: str) -> str:
+        if value not in meanings:
+            raise ValueError(f"is not one of {', '.join(names)}{_nearest(value, meanings)}")
+        return meanings[value]
+
+    return reading
+
+
+def _nearest(value: str, names: dict[str, str]) -> str:
+    from difflib import get_close_matches
+
+    near = get_close_matches(value, names, n=1)
+    return f"; did you mean {near[0]}?" if near else ""
+
+
+def nearest(value: str, names: list[str]) -> str:
+    """`; did you mean X?`, or nothing when no name is near."""
+    return _nearest(value, {name: name for name in names})
+
+
+def arrival(text: str) -> str:
+    """A process's name; `onoff` may carry its periods, which the process itself checks."""
+    one_of("poisson", "constant", "uniform", "gamma", "bursty", "onoff")(text.partition(":")[0])
+    return text

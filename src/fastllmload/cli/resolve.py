@@ -1,0 +1,232 @@
+"""From what the user gave to RunSettings and Secret: merges config and environment, reads values, refuses contradictions."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from pathlib import Path
+
+from fastllmload.cli.given import Given, Givens, from_command_line, from_config
+from fastllmload.cli.options import BY_PARAMETER
+from fastllmload.errors import InputError
+from fastllmload.plan.settings import Client, Load, Output, RunSettings, Secret, Target, Workload
+from fastllmload.redact import Redactor, header_secrets, url_secrets
+
+GROUPS = {"target": Target, "load": Load, "workload": Workload, "client": Client, "output": Output}
+RIVALS = (("rate", "concurrency"), ("api_key", "api_key_file"), ("ui", "disable_tqdm"))
+PLANNED = ("rate", "arrival", "burstiness", "concurrency", "num_requests", "duration", "workload", "isl", "osl")
+DEFAULT_SECONDS = 60.0
+EXAMPLE = "fastllmload --rate 500 --duration 30"
+Fields = dict[str, object]  # "load.rate" -> value
+
+
+def resolve(
+    parameters: Mapping[str, object], environment: Mapping[str, str], redactor: Redactor
+) -> tuple[RunSettings, Secret | None]:
+    """The run that *parameters* ask for and its API key; InputError in one sentence. Secrets are told to *redactor*."""
+    givens = merged(from_command_line(parameters))
+    _add_environment(givens, environment)
+    _tell_secrets(givens, redactor)
+    secret = _api_key(givens, redactor)
+    fields = _read(givens)
+    _refuse_contradictions(givens, fields)
+    _complete(givens, fields)
+    return _settings(fields), secret
+
+
+def merged(command: Givens) -> Givens:
+    """Config file below command line; an option on the command line also displaces its rivals in the file."""
+    if "config" not in command:
+        return command
+    config = from_config(command["config"].texts[0])
+    for rivals in RIVALS:
+        if any(rival in command for rival in rivals):
+            for rival in rivals:
+                config.pop(rival, None)
+    return config | command
+
+
+def _add_environment(givens: Givens, environment: Mapping[str, str]) -> None:
+    for name, parameter, rivals in (
+        ("OPENAI_BASE_URL", "url", ("unix_socket",)),
+        ("OPENAI_API_KEY", "api_key", ("api_key_file",)),
+    ):
+        found = environment.get(name, "")
+        if found != "" and parameter not in givens and not any(rival in givens for rival in rivals):
+            givens[parameter] = Given(BY_PARAMETER[parameter], name, (found,))
+
+
+def _tell_secrets(givens: Givens, redactor: Redactor) -> None:
+    """Before anything is read: the sentence about a wrong value must not show it either."""
+    for text in _texts(givens, "api_key"):
+        redactor.add(text)
+    for text in _texts(givens, "header"):
+        name, _, content = text.partition(":")
+        for secret in header_secrets(name, content):
+            redactor.add(secret)
+    for text in _texts(givens, "url"):
+        for secret in url_secrets(text):
+            redactor.add(secret)
+
+
+def _texts(givens: Givens, parameter: str) -> tuple[str, ...]:
+    return givens[parameter].texts if parameter in givens else ()
+
+
+def _api_key(givens: Givens, redactor: Redactor) -> Secret | None:
+    if "api_key" in givens and "api_key_file" in givens:
+        raise InputError("--api-key and --api-key-file are both given; give one")
+    key: str | None = None
+    where = "--api-key"
+    if "api_key_file" in givens:
+        where = f"--api-key-file {givens['api_key_file'].texts[0]}"
+        key = _first_line(givens["api_key_file"].texts[0])
+        redactor.add(key)
+    elif "api_key" in givens:
+        where, key = givens["api_key"].where, givens["api_key"].texts[0].strip()
+    if key is None:
+        return None
+    if key == "" or any(not 33 <= ord(letter) <= 126 for letter in key):
+        raise InputError(f"{where} holds no usable key: it is empty or has characters that no header may carry")
+    return Secret(key)
+
+
+def _first_line(path: str) -> str:
+    try:
+        return (Path(path).read_text(encoding="utf-8").splitlines() or [""])[0].strip()
+    except OSError as error:
+        raise InputError(f"--api-key-file {path} cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise InputError(f"--api-key-file {path} is not text; put the key on its first line") from None
+
+
+def _read(givens: Givens) -> Fields:
+    fields: Fields = {}
+    setter: dict[str, Given] = {}
+    for parameter, given in givens.items():
+        if parameter in ("config", "api_key", "api_key_file"):
+            continue
+        for field, found in _value(given).items():
+            if field in fields and fields[field] != found:
+                raise InputError(f"{setter[field].where} and {given.where} contradict each other; give one")
+            fields[field], setter[field] = found, given
+    return fields
+
+
+def _value(given: Given) -> Fields:
+    option = given.option
+    if option.reading is None:
+        value = option.on if given.state is True else option.off
+        return {} if option.field is None or value is None else {option.field: value}
+    texts = _split_words(given) if option.words else given.texts
+    values = tuple(_one(given, text) for text in texts)
+    if option.field is None:
+        (value,) = values
+        assert isinstance(value, dict)  # a reading without a field gives fields
+        return value
+    return {option.field: values if option.multiple else values[0]}
+
+
+def _split_words(given: Given) -> tuple[str, ...]:
+    """`"ttft:200 tpot:50"` and `ttft:200,tpot:50` are several objectives; a label's value may hold blanks and commas."""
+    if given.option.name != "goodput":
+        return given.texts
+    return tuple(word for text in given.texts for word in text.replace(",", " ").split()) or ("",)
+
+
+def _one(given: Given, text: str) -> object:
+    assert given.option.reading is not None
+    try:
+        return given.option.reading(text)
+    except ValueError as error:
+        raise InputError(f"{given.where} {text!r} {error}") from None
+
+
+def _refuse_contradictions(givens: Givens, fields: Fields) -> None:
+    rate, concurrency = fields.get("load.rate"), fields.get("load.concurrency")
+    if rate is not None and concurrency is not None:
+        raise InputError(
+            f"--rate {rate:g} (open loop) and --concurrency {concurrency} (closed loop) contradict each other; "
+            "give one, or cap an open loop with --max-concurrency"
+        )
+    _refuse_for_closed_loop(givens)
+    _refuse_beside_plan(givens)
+    if "plan" not in givens and rate is None and concurrency is None:
+        raise InputError(f"--rate is missing: say how much load to offer, for example {EXAMPLE}")
+    if rate == math.inf and "plan" not in givens and "num_requests" not in givens:
+        raise InputError("--rate inf sends everything at once and needs to know how much; add --num-requests COUNT")
+    _refuse_target(givens, fields)
+    _refuse_client(givens, fields)
+    _refuse_twice(fields)
+
+
+def _refuse_for_closed_loop(givens: Givens) -> None:
+    if "concurrency" not in givens:
+        return
+    for parameter in ("arrival", "burstiness", "max_concurrency"):
+        if parameter in givens:
+            raise InputError(
+                f"{givens[parameter].where} belongs to an open loop and does nothing beside --concurrency; "
+                "leave it out, or give --rate instead of --concurrency"
+            )
+
+
+def _refuse_beside_plan(givens: Givens) -> None:
+    if "plan" not in givens:
+        return
+    for parameter in (*PLANNED, "seed", "save_plan"):
+        if parameter in givens:
+            raise InputError(f"{givens[parameter].where} is part of the plan that --plan replays; leave it out")
+
+
+def _refuse_target(givens: Givens, fields: Fields) -> None:
+    if "url" in givens and "simulate" in givens:
+        raise InputError(
+            f"--simulate sets up the simulated engine, but {givens['url'].where} names a target; give one of the two"
+        )
+    if ("cert" in givens) != ("key" in givens):
+        missing, there = ("--key", "--cert") if "cert" in givens else ("--cert", "--key")
+        raise InputError(f"{there} is given without {missing}; a client certificate needs both")
+    if "insecure" in givens and "cacert" in givens and fields["target.insecure"] is True:
+        raise InputError("--insecure trusts every certificate and --cacert only some; give one")
+    completions = fields.get("target.endpoint_type", "openai-chat") == "openai-completions"
+    if fields.get("workload.prompt_form") == "ids" and not completions:
+        raise InputError("--prompt-form ids needs --endpoint-type openai-completions: chat messages are text")
+
+
+def _refuse_client(givens: Givens, fields: Fields) -> None:
+    workers, pin = fields.get("client.workers"), fields.get("client.pin")
+    if isinstance(workers, int) and isinstance(pin, tuple) and workers != len(pin):
+        raise InputError(f"--workers {workers} and --pin with {len(pin)} CPUs contradict each other; name one CPU each")
+    if "num_prefixes" in givens and fields.get("workload.prefix_len", 0) == 0:
+        raise InputError("--num-prefixes is given without --prefix-len; say how long a shared prefix is")
+
+
+def _refuse_twice(fields: Fields) -> None:
+    for field, flag in (("output.goodput", "--goodput"), ("output.declare", "--declare"),
+                        ("output.metadata", "--metadata"), ("target.simulate", "--simulate")):  # fmt: skip
+        values = fields.get(field, ())
+        assert isinstance(values, tuple)
+        names = [name for name, _ in values]
+        for name in names:
+            if names.count(name) > 1:
+                raise InputError(f"{flag} names {name!r} twice; keep one")
+
+
+def _complete(givens: Givens, fields: Fields) -> None:
+    """Defaults that depend on other options."""
+    if "unix_socket" in givens and "target.urls" not in fields:
+        fields["target.urls"] = ("http://localhost",)
+    if "plan" in givens:
+        return
+    if "num_requests" not in givens and "duration" not in givens:
+        fields["load.duration"] = DEFAULT_SECONDS
+
+
+def _settings(fields: Fields) -> RunSettings:
+    groups: dict[str, dict[str, object]] = {group: {} for group in GROUPS}
+    for field, value in fields.items():
+        group, _, name = field.partition(".")
+        groups[group][name] = value
+    made = {group: struct(**groups[group]) for group, struct in GROUPS.items()}  # type: ignore[arg-type]
+    return RunSettings(**made)  # type: ignore[arg-type]

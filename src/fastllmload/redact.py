@@ -1,0 +1,58 @@
+"""Blanks secrets out of any text by value: raw, base64, URL-quoted and escaped, wherever they turn up."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterable
+from urllib.parse import quote, quote_plus, urlsplit
+
+PLACEHOLDER = "***"
+SECRET_HEADERS = frozenset(
+    {"authorization", "proxy-authorization", "api-key", "x-api-key", "x-goog-api-key", "cookie", "x-auth-token"}
+)
+
+
+class Redactor:
+    """Call it with text that is about to be shown; every known secret in it becomes `***`."""
+
+    def __init__(self, secrets: Iterable[str] = ()) -> None:
+        self._forms: tuple[str, ...] = ()
+        for secret in secrets:
+            self.add(secret)
+
+    def add(self, secret: str) -> None:
+        """From now on *secret* is blanked; an empty one is no secret."""
+        known = {*self._forms, *_forms(secret)}
+        # Longest first: a form that contains another must go before its part leaves a recognisable rest.
+        self._forms = tuple(sorted(known, key=lambda form: (-len(form), form)))
+
+    def __call__(self, text: str) -> str:
+        for form in self._forms:
+            text = text.replace(form, PLACEHOLDER)
+        return text
+
+
+def _forms(secret: str) -> set[str]:
+    raw = secret.encode("utf-8", "surrogateescape")
+    encoded = {base64.b64encode(raw).decode(), base64.urlsafe_b64encode(raw).decode()}
+    forms = {secret, quote(raw, safe=""), quote(raw), quote_plus(raw), repr(secret)[1:-1], json.dumps(secret)[1:-1]}
+    return {form for form in forms | encoded | {text.rstrip("=") for text in encoded} if form != ""}
+
+
+def header_secrets(name: str, value: str) -> list[str]:
+    """What of a request header must not be shown: for `Authorization: Bearer K` both the value and K."""
+    if name.strip().lower() not in SECRET_HEADERS:
+        return []
+    value = value.strip()
+    scheme, _, rest = value.partition(" ")
+    return [value, rest.strip()] if rest.strip() != "" and scheme.isalpha() else [value]
+
+
+def url_secrets(url: str) -> list[str]:
+    """The password of `https://user:password@host`, if there is one."""
+    try:
+        password = urlsplit(url).password
+    except ValueError:  # not a URL at all; whoever reads it will say so
+        return []
+    return [] if password is None or password == "" else [password]
