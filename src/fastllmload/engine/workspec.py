@@ -1,0 +1,65 @@
+"""What a worker is told: one JSON line on its stdin. It carries the API key in the request heads, so it is never in argv,
+the environment or a file.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class TargetSpec(msgspec.Struct, frozen=True, kw_only=True):
+    """One resolved address. *head_prefix* is latin-1 text: request line and headers, each line ended by CRLF, without
+    X-Request-Id and Content-Length, which are the request's own.
+    """
+
+    url: str
+    family: str  # inet, inet6, unix
+    address: str  # numeric, or the path of a Unix socket
+    port: int
+    head_prefix: str
+    tls: bool = False
+    server_name: str | None = None
+
+
+class PhaseSpec(msgspec.Struct, frozen=True, kw_only=True):
+    """One phase. Counts are totals over all workers; times are ns."""
+
+    number: int
+    name: str
+    phase_code: int  # recorder.Phase
+    plan_dir: str
+    mode: str  # open, closed
+    concurrency: int = 0  # closed loop: slots
+    max_concurrency: int = 0  # open loop: most in flight, 0 = no cap
+    stop_sending_ns: int = 0  # closed loop: no request from this offset on, 0 = no bound
+    num_requests: int = 0  # closed loop: requests, 0 = no bound
+    drain_ns: int = 0  # cancel what is in flight this long after the last release, 0 = never
+    initial_connections: int = 1  # of this worker
+
+
+class WorkerSpec(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything one worker process needs."""
+
+    worker: int
+    workers: int
+    supervisor_pid: int
+    run_id: str
+    shared_path: str
+    rows_dir: str
+    targets: tuple[TargetSpec, ...]
+    phases: tuple[PhaseSpec, ...]
+    timeout_ns: int
+    dialect: int = 0  # delta.Dialect
+    strict_decode: bool = False
+    timestamps: str = "kernel"
+    transport: str = "reactor"
+    fresh_connections: bool = False
+    spin_budget: float = 0.15
+    pin_cpu: int | None = None
+    record_text: bool = False
+    max_event_bytes: int = 8 << 20
+    source_addresses: tuple[str, ...] = ()
+    cacert: str | None = None
+    cert: str | None = None
+    key: str | None = None
+    insecure: bool = False
