@@ -121,7 +121,7 @@ class ReferenceFramer:
 
     def _send(self, byte: int | None) -> None:
         try:
-            self._run.send(byte)
+            next(self._run) if byte is None else self._run.send(byte)
         except StopIteration:
             self.state = "end"
         except Broken as error:
