@@ -1,4 +1,6 @@
-"""From the words of the command line to an arrival process: `poisson`, `constant`, `uniform`, `gamma`, `bursty`, `onoff`."""
+"""From the words of the command line to an arrival process: `poisson`, `constant`, `uniform`, `gamma`,
+`bursty`, `onoff`.
+"""
 
 from __future__ import annotations
 
@@ -16,9 +18,10 @@ LOWEST_RATE, HIGHEST_RATE = 1e-6, 1e7
 def choose_arrivals(arrival: str, rate: float, burstiness: float = 1.0) -> Arrivals:
     """The process that `--arrival`, `--rate` and `--burstiness` name.
 
-    Burstiness is the gamma shape, as in vLLM: with `poisson` (the default) any value but 1 means gamma gaps; `bursty` is
-    gamma with shape 0.25 unless another one is given. `onoff:ON,OFF` gives the periods in seconds (default 1,1).
-    InputError for an unknown name, an impossible rate or shape, and for a burstiness that the process does not have.
+    Burstiness is the gamma shape, as in vLLM: with `poisson` (the default) any value but 1 means gamma gaps;
+    `bursty` is gamma with shape 0.25 unless another one is given. `onoff:ON,OFF` gives the periods in seconds
+    (default 1,1). InputError for an unknown name, an impossible rate or shape, and for a burstiness that the
+    process does not have.
     """
     _check_rate(rate)
     if not (math.isfinite(burstiness) and burstiness > 0):
@@ -56,7 +59,8 @@ def _check_rate(rate: float) -> None:
         return
     if not LOWEST_RATE <= rate <= HIGHEST_RATE:
         raise InputError(
-            f"--rate {rate:g} is not a rate; give requests per second from {LOWEST_RATE:g} to {HIGHEST_RATE:g}, or inf"
+            f"--rate {rate:g} is not a rate; give requests per second from {LOWEST_RATE:g} to"
+            f" {HIGHEST_RATE:g}, or inf"
         )
 
 

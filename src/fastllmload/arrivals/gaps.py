@@ -1,7 +1,8 @@
-"""Gaps between arrivals, in units of the mean gap: endless streams with mean 1, drawn from Python's own generator.
+"""Gaps between arrivals, in units of the mean gap: endless streams with mean 1, drawn from Python's own
+generator.
 
-A rate only scales them, so the levels of a sweep that share a seed differ in time scale alone. Gaps are never truncated:
-cutting exponential gaps at three means would raise the rate by 5 %.
+A rate only scales them, so the levels of a sweep that share a seed differ in time scale alone. Gaps are never
+truncated: cutting exponential gaps at three means would raise the rate by 5 %.
 """
 
 from __future__ import annotations
@@ -60,7 +61,9 @@ class UniformGaps:
 
 @dataclass(frozen=True)
 class Gamma:
-    """Gamma gaps of that *shape* and mean 1: coefficient of variation 1/sqrt(shape), 1 = Poisson in distribution."""
+    """Gamma gaps of that *shape* and mean 1: coefficient of variation 1/sqrt(shape), 1 = Poisson in
+    distribution.
+    """
 
     shape: float
     name: str = "gamma"

@@ -1,8 +1,9 @@
 """Arrival processes: endless ascending instants in seconds from the start of a phase, in arrays.
 
-Instants are the running float64 sum of unit gaps, divided by the rate. n additions are off by at most n x 2^-53 of the
-sum, so the last of 150,000 arrivals in 300 s is off by less than 5 ns in the worst case and by about 0.01 ns typically;
-rounding to nanoseconds happens once, in `schedule`. Nothing is re-anchored, so there is no drift beyond that.
+Instants are the running float64 sum of unit gaps, divided by the rate. n additions are off by at most n x
+2^-53 of the sum, so the last of 150,000 arrivals in 300 s is off by less than 5 ns in the worst case and by
+about 0.01 ns typically; rounding to nanoseconds happens once, in `schedule`. Nothing is re-anchored, so there
+is no drift beyond that.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import numpy.typing as npt
 from fastllmload.arrivals.gaps import Gaps
 
 Seconds = npt.NDArray[np.float64]
-CHUNK = 8192
+CHUNK = 2048
 
 
 class Arrivals(Protocol):
@@ -60,7 +61,8 @@ class Renewal:
 
 @dataclass(frozen=True)
 class OnOff:
-    """Another process that runs only in on-periods: *on* seconds of arrivals, *off* seconds of silence, mean rate kept.
+    """Another process that runs only in on-periods: *on* seconds of arrivals, *off* seconds of silence, mean
+    rate kept.
 
     The periods are seconds of the run, whatever the rate; a phase starts with an on-period.
     """

@@ -24,8 +24,8 @@ def draw_schedule(
 ) -> Schedule:
     """The first *count* instants, or those in [0, *seconds*), or whichever ends first when both are given.
 
-    The only rounding is here, to the nearest nanosecond; the bound is applied to rounded instants. ValueError without a
-    bound.
+    The only rounding is here, to the nearest nanosecond; the bound is applied to rounded instants. ValueError
+    without a bound.
     """
     if count is None and seconds is None:
         raise ValueError("a schedule needs a count, a duration or both")

@@ -1,4 +1,6 @@
-"""A plan as one file: an uncompressed zip of its members, the same bytes for the same plan, verified when it is read."""
+"""A plan as one file: an uncompressed zip of its members, the same bytes for the same plan, verified when it
+is read.
+"""
 
 from __future__ import annotations
 
@@ -9,14 +11,16 @@ from pathlib import Path
 
 from fastllmload.errors import RunFolderError
 from fastllmload.plan.bodies import disk_errors
-from fastllmload.plan.plan import ARRAYS, BODIES, DOCUMENT, SCHEDULE, Plan
+from fastllmload.plan.plan import ARRAYS, BODIES, DOCUMENT, REQUIRED, SCHEDULE, Plan
 
 BLOCK = 1 << 20
 EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest date that zip knows: no time of day in a plan file
 
 
 def save_plan(plan: Plan, file: Path) -> None:
-    """Write *plan* to *file*, whole or not at all. HostLimitError when the disk is full or the folder cannot be written."""
+    """Write *plan* to *file*, whole or not at all. HostLimitError when the disk is full or the folder cannot
+    be written.
+    """
     part = file.with_name(f"{file.name}.{os.getpid()}.part")
     try:
         with disk_errors(file), zipfile.ZipFile(part, "w", zipfile.ZIP_STORED) as archive:
@@ -34,7 +38,9 @@ def save_plan(plan: Plan, file: Path) -> None:
 
 
 def load_plan(file: Path, directory: Path) -> Plan:
-    """Unpack the plan *file* to *directory*, verify every digest and open it. RunFolderError when it is not whole."""
+    """Unpack the plan *file* to *directory*, verify every digest and open it. RunFolderError when it is not
+    whole.
+    """
     try:
         with zipfile.ZipFile(file) as archive:
             _check_entries(file, archive)
@@ -56,9 +62,11 @@ def _members(plan: Plan) -> list[str]:
 
 
 def _check_entries(file: Path, archive: zipfile.ZipFile) -> None:
-    """Only a plan's own members, each once and uncompressed: nothing is written outside of the folder, nothing swells."""
+    """Only a plan's own members, each once and uncompressed: nothing is written outside of the folder,
+    nothing swells.
+    """
     names = [entry.filename for entry in archive.infolist()]
-    required = {DOCUMENT, BODIES, *ARRAYS} - {SCHEDULE}
+    required = REQUIRED | {DOCUMENT}
     if len(set(names)) != len(names) or not required <= set(names) <= required | {SCHEDULE}:
         raise RunFolderError(
             f"{file} is not a plan file: its members are {', '.join(sorted(names)) or 'none'}"

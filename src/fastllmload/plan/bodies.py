@@ -1,4 +1,5 @@
-"""Bodies of a plan on their way to disk: stitched, hashed and written batch by batch, while they are in the cache.
+"""Bodies of a plan on their way to disk: stitched, hashed and written batch by batch, while they are in the
+cache.
 
 Written with write(2), not through a mapping: a full disk is then an error that can be told, not a SIGBUS.
 """

@@ -37,7 +37,7 @@ LONGEST_PREFIX = 1_000_000
 
 
 class BodyPieces(Protocol):
-    """body = before + prompt as JSON + middle[0] + N + middle[1] + N … + tail, N = output tokens in decimal."""
+    """body = before + prompt as JSON + middle[0] + N + middle[1] + N … + tail, N = output tokens."""
 
     @property
     def before(self) -> bytes: ...

@@ -21,10 +21,11 @@ QUANTILES = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
 
 
 def describe(plan: Plan, *, ramp_share: float = 0.1) -> dict[str, Any]:
-    """Requests, duration (s), expected tokens, length quantiles, bytes, digests and the samples of each percentile.
+    """Requests, duration (s), expected tokens, length quantiles, bytes, digests and the samples of each
+    percentile.
 
-    *ramp_share* of a duration-bounded phase is outside of the measured window. Values that a closed loop's target decides
-    (requests, tokens, duration) are None where only time ends it.
+    *ramp_share* of a duration-bounded phase is outside of the measured window. Values that a closed loop's
+    target decides (requests, tokens, duration) are None where only time ends it.
     """
     known = not plan.cycles
     return {
@@ -56,7 +57,7 @@ def _duration(plan: Plan) -> float | None:
 
 
 def _lengths(tokens: npt.NDArray[np.int32]) -> dict[str, float] | None:
-    """Tokens: mean, min, max and the smallest length that at least a share q of the requests does not exceed."""
+    """Tokens: mean, min, max, and per q the smallest length that a share q of requests does not exceed."""
     if not len(tokens):
         return None
     ranked = np.sort(tokens)
@@ -65,7 +66,9 @@ def _lengths(tokens: npt.NDArray[np.int32]) -> dict[str, float] | None:
 
 
 def _samples(plan: Plan, ramp_share: float) -> dict[str, dict[str, Any]] | None:
-    """Per percentile: samples in the window if every request succeeds, samples needed, and whether they suffice."""
+    """Per percentile: samples in the window if every request succeeds, samples needed, and whether they
+    suffice.
+    """
     if plan.cycles or not plan.requests:
         return None
     samples = plan.requests

@@ -1,4 +1,5 @@
-"""Digests of a plan: SHA-256 of each member's bytes, and of a canonical line of JSON that holds those and the description.
+"""Digests of a plan: SHA-256 of each member's bytes, and of a canonical line of JSON that holds those and the
+description.
 
 Members are hashed as they are made, so hashing a plan needs no second pass over its bodies.
 """

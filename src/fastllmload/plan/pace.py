@@ -16,15 +16,17 @@ from fastllmload.workload.synthetic import Quota
 
 WARMUP_REQUESTS, WARMUP_TOKENS = 100, 10_000  # IETF 4.5.1: both hold
 WARMUP_CONCURRENCY = 8  # where the load names no rate to warm up at
-# A closed loop that only time ends takes its requests from a pool, and starts again when the pool is used up. 20 rounds
-# keep a slot from meeting its own prompts soon; the tokens bound it to about 250 MiB of bodies.
+# A closed loop that only time ends takes its requests from a pool, and starts again when the pool is used up.
+# 20 rounds keep a slot from meeting its own prompts soon; the tokens bound it to about 250 MiB of bodies.
 POOL_REQUESTS, POOL_ROUNDS, POOL_INPUT_TOKENS = 2_000, 20, 32_000_000
 LONGEST_S = 1e8
 
 
 @dataclass(frozen=True)
 class Pace:
-    """Open loop (*arrivals* at *rate*) or closed loop (*concurrency*); *seconds* is None for a count-bounded phase."""
+    """Open loop (*arrivals* at *rate*) or closed loop (*concurrency*); *seconds* is None for a count-bounded
+    phase.
+    """
 
     quota: Quota
     arrivals: Arrivals | None = None
@@ -74,7 +76,8 @@ def measured_pace(load: Load, seed: str) -> Pace:
         count = len(drawn)
     if not count:
         raise InputError(
-            f"--rate {load.rate:g} for --duration {load.duration:g} s holds no request; run longer or use --num-requests"
+            f"--rate {load.rate:g} for --duration {load.duration:g} s holds no request;"
+            " run longer or use --num-requests"
         )
     return Pace(Quota(count), arrivals, load.rate, seconds=load.duration, seed=seed)
 
@@ -82,8 +85,9 @@ def measured_pace(load: Load, seed: str) -> Pace:
 def warmup_pace(load: Load, seed: str) -> Pace:
     """The pace of the warm-up: at the target load, until enough requests and output tokens are planned.
 
-    `warmup_requests`, `warmup_tokens` and `warmup_seconds` replace the methodology's 100 requests and 10,000 tokens;
-    what is given must all hold, and only zeros mean no warm-up. `--rate inf` warms up in a closed loop.
+    `warmup_requests`, `warmup_tokens` and `warmup_seconds` replace the methodology's 100 requests and 10,000
+    tokens; what is given must all hold, and only zeros mean no warm-up. `--rate inf` warms up in a closed
+    loop.
     """
     _check_load(load)
     requests, tokens = load.warmup_requests or 0, load.warmup_tokens or 0
@@ -103,7 +107,9 @@ def warmup_pace(load: Load, seed: str) -> Pace:
 
 
 def _closed_warmup(slots: int, requests: int, tokens: int, seconds: float) -> Pace:
-    """Bounded by time only when seconds alone were asked for: a closed loop's requests cannot be foretold from time."""
+    """Bounded by time only when seconds alone were asked for: a closed loop's requests cannot be foretold
+    from time.
+    """
     if seconds and not (requests or tokens):
         return _closed(slots, None, seconds)
     return Pace(Quota(requests, tokens), concurrency=slots)

@@ -1,8 +1,10 @@
-"""The plan of one phase: what is sent, when, and the digest of both. A folder of arrays and one file of encoded bodies.
+"""The plan of one phase: what is sent, when, and the digest of both. A folder of arrays and one file of
+encoded bodies.
 
-Folder: `t_sched.npy` (int64 ns from the phase's time zero, ascending; absent in a closed loop), `input_tokens.npy`,
-`output_tokens.npy` (int32), `request_class.npy` (uint16), `body_offset.npy` (uint64, one more than requests),
-`bodies.bin`, `plan.json`. Nothing in it depends on the number of workers, the target's address or the API key.
+Folder: `t_sched.npy` (int64 ns from the phase's time zero, ascending; absent in a closed loop),
+`input_tokens.npy`, `output_tokens.npy` (int32), `request_class.npy` (uint16), `body_offset.npy` (uint64, one
+more than requests), `bodies.bin`, `plan.json`. Nothing in it depends on the number of workers, the target's
+address or the API key.
 """
 
 from __future__ import annotations
@@ -29,6 +31,7 @@ ARRAYS: dict[str, type[np.generic]] = {
     "request_class.npy": np.uint16,
     "body_offset.npy": np.uint64,
 }
+REQUIRED = {BODIES, *ARRAYS} - {SCHEDULE}  # a closed loop has no schedule
 RECORD = np.dtype(
     [("t_sched_ns", "<i8"), ("input_tokens", "<i4"), ("output_tokens", "<i4"), ("request_class", "<u2")]
 )
@@ -36,7 +39,9 @@ RECORD = np.dtype(
 
 @dataclass(frozen=True, eq=False)
 class Plan:
-    """One phase, opened from its folder; arrays and bodies are mapped read-only, so opening is free of their size."""
+    """One phase, opened from its folder; arrays and bodies are mapped read-only, so opening is free of their
+    size.
+    """
 
     directory: Path
     document: dict[str, Any]
@@ -49,7 +54,7 @@ class Plan:
 
     @classmethod
     def open(cls, directory: Path) -> Plan:
-        """Map the plan in *directory*. RunFolderError when it is none, is cut short or does not fit together."""
+        """Map the plan in *directory*. RunFolderError when it is none, is cut short or does not fit."""
         document = read_document(directory)
         named = {
             name: _mapped(directory, name)
@@ -91,7 +96,9 @@ class Plan:
 
     @property
     def concurrency(self) -> int | None:
-        """Slots of a closed loop; None in an open one. A warm-up without a target rate is a closed loop of its own."""
+        """Slots of a closed loop; None in an open one. A warm-up without a target rate is a closed loop of
+        its own.
+        """
         slots: int | None = self.description["load"]["concurrency"]
         return slots
 
@@ -115,11 +122,13 @@ class Plan:
         for name, known in self.document["members"].items():
             if array_hash(self._member(name)) != known:
                 raise RunFolderError(
-                    f"the plan in {self.directory} was changed: {name} has another SHA-256 than plan.json says"
+                    f"the plan in {self.directory} was changed: {name} has not the SHA-256 of {DOCUMENT}"
                 )
 
     def write_record(self, directory: Path) -> None:
-        """What a run folder keeps of a plan: `plan.json`, and `schedule.npy` with instants (-1: closed loop) and lengths."""
+        """What a run folder keeps of a plan: `plan.json`, and `schedule.npy` with instants (-1: closed loop)
+        and lengths.
+        """
         directory.mkdir(parents=True, exist_ok=True)
         rows = np.empty(self.requests, dtype=RECORD)
         rows["t_sched_ns"] = -1 if self.t_sched is None else self.t_sched
@@ -161,6 +170,8 @@ def read_document(directory: Path) -> dict[str, Any]:
         raise RunFolderError(
             f"the plan in {directory} was changed: {DOCUMENT} does not have the digest that it states"
         )
+    if not REQUIRED <= set(document["members"]) <= REQUIRED | {SCHEDULE}:
+        raise RunFolderError(f"the plan in {directory} lists members that are no plan's: {DOCUMENT}")
     return dict(document)
 
 

@@ -38,7 +38,7 @@ def _load(load: dict[str, Any]) -> str:
 
 def _requests(described: dict[str, Any]) -> str:
     if described["requests"] is None:
-        return f"as many as the target completes, from a pool of {described['pool']:,} that starts again when used up"
+        return f"as many as the target completes; a pool of {described['pool']:,} starts again when used up"
     return f"{described['requests']:,}"
 
 

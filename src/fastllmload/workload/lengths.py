@@ -1,7 +1,7 @@
 """Length distributions in tokens: `256`, `uniform:a,b`, `normal:mean,std`, `lognormal:mu,sigma,min,max`.
 
-Draw conventions are the field's: uniform lengths by `randint`; normal ones through the inverse CDF of a u in (0, 1), so
-that one length takes one draw; log-normal ones rounded half up, then clamped.
+Draw conventions are the field's: uniform lengths by `randint`; normal ones through the inverse CDF of a u in
+(0, 1), so that one length takes one draw; log-normal ones rounded half up, then clamped.
 """
 
 from __future__ import annotations

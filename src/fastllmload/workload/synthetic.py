@@ -1,9 +1,9 @@
 """Synthetic prompts: lengths and content drawn from one stream, in the order of IETF A.1.4.
 
-Per request: the input length, the output length, then as many numbers as the prompt has tokens, all from the workload's
-stream. With `uniform:128,512` and `uniform:64,256` that is the draft's own pseudocode, draw for draw. Every prompt's
-content is its own from the first token on (16 drawn words agree by chance once in 10^60), so no prefix cache can hit;
-shared prefixes stand in front only when asked for.
+Per request: the input length, the output length, then as many numbers as the prompt has tokens, all from the
+workload's stream. With `uniform:128,512` and `uniform:64,256` that is the draft's own pseudocode, draw for
+draw. Every prompt's content is its own from the first token on (16 drawn words agree by chance once in
+10^60), so no prefix cache can hit; shared prefixes stand in front only when asked for.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ BATCH_TOKENS = (
 
 @dataclass(frozen=True)
 class Quota:
-    """When a sequence is long enough: all of *requests* and *output_tokens* are reached, or *input_tokens* is.
+    """When a sequence is long enough: all of *requests* and *output_tokens* are reached, or *input_tokens*
+    is.
 
     *input_tokens* bounds the memory and disk that a plan takes; it never cuts below *at_least* requests.
     """
@@ -45,7 +46,9 @@ class Quota:
 
 @dataclass(frozen=True)
 class Batch:
-    """Consecutive requests: *drawn* uint32 numbers of all prompts; *prompt*, *output* int32 tokens per request."""
+    """Consecutive requests: *drawn* uint32 numbers of all prompts; *prompt*, *output* int32 tokens per
+    request.
+    """
 
     drawn: npt.NDArray[np.uint32]
     prompt: npt.NDArray[np.int32]
@@ -98,7 +101,9 @@ class Synthetic:
     def _request(
         self, drawn: npt.NDArray[np.uint32], at: int, output: list[int]
     ) -> tuple[npt.NDArray[np.uint32], int]:
-        """Draw one request to drawn[at:], which grows when it is too small; its output length goes to *output*."""
+        """Draw one request to drawn[at:], which grows when it is too small; its output length goes to
+        *output*.
+        """
         size = self._isl.draw(self._stream)
         output.append(self._osl.draw(self._stream))
         shared = 0 if self._prefixes is None else self._prefixes.length

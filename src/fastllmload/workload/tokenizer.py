@@ -1,6 +1,7 @@
 """Tokenizers that count offline: the encodings that quicktok brings along, and `none`.
 
-Loading takes 0.2 to 0.5 s, so nothing is imported or loaded before it is asked for, and nothing is kept on disk.
+Loading takes 0.2 to 0.5 s, so nothing is imported or loaded before it is asked for, and nothing is kept on
+disk.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ NONE = "none"
 
 
 class Tokenizer:
-    """One encoding: `encode`, `count` and `decode` of ordinary text, and the bytes of every ordinary token."""
+    """One encoding: `encode`, `count`, `decode` of ordinary text, and the bytes of every ordinary token."""
 
     def __init__(self, name: str, encoding: Any) -> None:
         self.name = name

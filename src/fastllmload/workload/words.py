@@ -1,9 +1,10 @@
 """Word tables: which bytes a drawn number stands for in a prompt.
 
-Numbers are drawn from 0 to `span` - 1. As text, a number stands for one of the tokenizer's words: a space and three or
-more lower-case ASCII letters that are one token. Each such word is one pre-token and one vocabulary entry, so a prompt of
-n words encodes to exactly n tokens, without repair. The first word of a prompt is one that is a single token without its
-space too, so a chat template that trims the message does not change the count.
+Numbers are drawn from 0 to `span` - 1. As text, a number stands for one of the tokenizer's words: a space and
+three or more lower-case ASCII letters that are one token. Each such word is one pre-token and one vocabulary
+entry, so a prompt of n words encodes to exactly n tokens, without repair. The first word of a prompt is one
+that is a single token without its space too, so a chat template that trims the message does not change the
+count.
 
 As ids, a number is the token id itself.
 """
@@ -89,6 +90,8 @@ def _pack(words: Sequence[bytes]) -> tuple[npt.NDArray[np.uint32], npt.NDArray[n
 
 
 def _stretch(entries: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint32]:
-    """One entry per number of the IETF's span: some words get one number more than others (4 or 5 of 100,256 under cl100k)."""
+    """One entry per number of the IETF's span: some words get one number more than others (4 or 5 of 100,256
+    under cl100k).
+    """
     numbers: npt.NDArray[Any] = np.arange(IETF_SPAN, dtype=np.uint64)
     return np.ascontiguousarray(entries[numbers * np.uint64(len(entries)) // np.uint64(IETF_SPAN)])
