@@ -1,0 +1,103 @@
+"""Word tables and tokenizers: a prompt of n words is n tokens, checked by the tokenizer itself."""
+
+import random
+import re
+
+import pytest
+
+from fastllmload.errors import InputError
+from fastllmload.workload.tokenizer import ENCODINGS, load_tokenizer
+from fastllmload.workload.words import IETF_SPAN, id_table, text_table
+
+
+@pytest.fixture(scope="module")
+def cl100k():
+    return load_tokenizer("cl100k_base")
+
+
+def prompt(table, numbers):
+    return b"".join(table.word(number, first=i == 0) for i, number in enumerate(numbers)).decode()
+
+
+@pytest.mark.parametrize("name", ENCODINGS)
+def test_every_word_is_one_token(name):
+    """All words are a space and three or more lower-case letters, one token each; first words are so without the space."""
+    tokenizer = load_tokenizer(name)
+    table = text_table(tokenizer)
+    words = {table.word(number) for number in range(table.span)}
+    first = {table.word(number, first=True) for number in range(table.span)}
+    assert first < words
+    assert len(first) > 5000
+    for word in words:
+        assert re.fullmatch(rb" [a-z]{3,}", word)
+        assert tokenizer.count(word.decode()) == 1
+    for word in first:
+        assert tokenizer.count(word[1:].decode()) == 1
+
+
+@pytest.mark.parametrize("name", ENCODINGS)
+def test_random_prompts_have_the_exact_length(name):
+    """Drawn prompts of 1 to 200 words encode to exactly that many tokens, trimmed by a chat template or not."""
+    tokenizer, rng = load_tokenizer(name), random.Random(4)
+    table = text_table(tokenizer)
+    for _ in range(400):
+        numbers = [rng.randrange(table.span) for _ in range(rng.randint(1, 200))]
+        text = prompt(table, numbers)
+        assert tokenizer.count(text) == len(numbers)
+        assert tokenizer.count(text.strip()) == len(numbers)
+        assert tokenizer.count("<x>\nuser\n" + text) == tokenizer.count("<x>\nuser\n") + len(numbers)
+        assert tokenizer.decode(tokenizer.encode(text)) == text
+
+
+def test_count_needs_no_tokenizer_to_be_checked(cl100k):
+    """Without a tokenizer: the pre-tokenizer splits before every space, so tokens are the spaces, each word a known token."""
+    known = set(cl100k.vocabulary())
+    table, rng = text_table(cl100k), random.Random(8)
+    for _ in range(2000):
+        numbers = [rng.randrange(table.span) for _ in range(rng.randint(1, 100))]
+        pieces = re.findall(rb" ?[a-z]+", prompt(table, numbers).encode())
+        assert len(pieces) == len(numbers)
+        assert known.issuperset(pieces)
+
+
+def test_all_words_are_reachable(cl100k):
+    """The table covers the words of cl100k_base as the field counts them, each by 4 or 5 numbers."""
+    table = text_table(cl100k)
+    assert table.span == IETF_SPAN
+    counts = {}
+    for number in range(table.span):
+        counts[table.word(number)] = counts.get(table.word(number), 0) + 1
+    assert len(counts) == 24_047
+    assert set(counts.values()) == {4, 5}
+
+
+def test_ids_are_themselves(cl100k):
+    """As ids a number is the token id, with commas between and none in front."""
+    table = id_table(cl100k)
+    assert table.span == cl100k.ordinary == 100_256
+    assert prompt(table, [3278, 0, 100_255]) == "3278,0,100255"
+    assert (table.opening, table.closing) == (b"[", b"]")
+
+
+def test_without_a_tokenizer():
+    """`none` has words of letters, no encoding, and says that they are no tokens."""
+    assert load_tokenizer("none") is None
+    table = text_table(None)
+    assert table.form == "syllables"
+    assert len({table.word(number) for number in range(table.span)}) > 10_000
+    assert all(re.fullmatch(rb" [a-z]+", table.word(number)) for number in range(0, table.span, 97))
+
+
+@pytest.mark.parametrize("name", ["", "cl100k", "gpt-4", "/etc/passwd", "None"])
+def test_unknown_tokenizer(name):
+    """One sentence that names the value and the encodings there are."""
+    with pytest.raises(InputError, match="cl100k_base") as caught:
+        load_tokenizer(name)
+    assert repr(name) in str(caught.value)
+
+
+def test_known_ids(cl100k):
+    """Ids of cl100k_base as they are published."""
+    assert cl100k.encode("hello world") == [15339, 1917]
+    assert cl100k.decode([15339, 1917]) == "hello world"
+    assert cl100k.count("<|endoftext|>") > 1
