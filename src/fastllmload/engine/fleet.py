@@ -1,0 +1,150 @@
+"""Worker processes: start, watch, command, reap. Talks to them through shared words only."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from fastllmload._ext import counters as k
+from fastllmload._ext.histogram import WORDS as HISTOGRAM_WORDS
+from fastllmload.engine.workspec import WorkerSpec
+from fastllmload.records.sharedmem import SharedWords
+
+STARTING_S = 60.0
+
+
+@dataclass
+class Member:
+    """One worker process and its shared words."""
+
+    spec: WorkerSpec
+    shared: SharedWords
+    process: subprocess.Popen[bytes]
+    log: Path
+    died: bool = False
+
+    @property
+    def words(self) -> npt.NDArray[np.int64]:
+        return self.shared.words
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+
+@dataclass
+class Fleet:
+    """All workers of a run. A member that ends before it has FINISHED has died; the others go on."""
+
+    members: list[Member] = field(default_factory=list)
+
+    @classmethod
+    def start(cls, specs: Sequence[WorkerSpec]) -> Fleet:
+        fleet = cls()
+        for spec in specs:
+            rows = Path(spec.rows_dir)
+            rows.mkdir(parents=True, exist_ok=True)
+            shared = SharedWords.create(spec.shared_path)
+            log = rows / "stderr.txt"
+            with open(log, "wb") as errors:
+                process = subprocess.Popen(
+                    [sys.executable, "-m", "fastllmload.engine.worker"],
+                    stdin=subprocess.PIPE, stdout=errors, stderr=errors, start_new_session=True,
+                )  # fmt: skip
+            assert process.stdin is not None
+            with contextlib.suppress(BrokenPipeError):  # it died at once: watch() finds that and its log says why
+                process.stdin.write(msgspec.json.encode(spec) + b"\n")
+                process.stdin.close()
+            fleet.members.append(Member(spec, shared, process, log))
+        return fleet
+
+    @property
+    def alive(self) -> list[Member]:
+        return [member for member in self.members if not member.died]
+
+    def watch(self) -> list[Member]:
+        """Members that were found dead by this call."""
+        found = []
+        for member in self.alive:
+            if member.process.poll() is not None and member.words[k.W_STATE] != k.FINISHED:
+                member.died = True
+                found.append(member)
+        return found
+
+    def command(self, word: int) -> None:
+        for member in self.members:
+            member.words[k.W_COMMAND] = word
+
+    def begin_phase(self, number: int) -> None:
+        """Let every worker load phase *number*; `start_clock` follows when all are READY."""
+        for member in self.members:
+            member.words[k.W_START_NS] = 0
+            member.words[k.W_PHASE] = number
+
+    def ready(self, number: int) -> bool:
+        return all(
+            member.words[k.W_STATE] == k.READY and member.words[k.W_PHASE_DONE] == number for member in self.alive
+        )
+
+    def start_clock(self, at_ns: int) -> None:
+        for member in self.members:
+            member.words[k.W_START_NS] = at_ns
+
+    def phase_ended(self, number: int) -> bool:
+        return all(member.words[k.W_PHASE_DONE] > number for member in self.alive)
+
+    def sending_over(self) -> bool:
+        return all(member.words[k.W_STATE] not in (k.RUNNING, k.READY) for member in self.alive)
+
+    def total(self, word: int) -> int:
+        return int(sum(member.words[word] for member in self.members))
+
+    def histogram(self, number: int) -> npt.NDArray[np.int64]:
+        """The workers' histogram *number* added up (counts and total; min and max as they should be)."""
+        parts = np.stack([member.shared.histogram(number) for member in self.members])
+        merged: npt.NDArray[np.int64] = parts.sum(axis=0)
+        counts = HISTOGRAM_WORDS - 8
+        used = parts[parts[:, counts] > 0]
+        merged[counts + 1] = used[:, counts + 1].min() if len(used) else 0
+        merged[counts + 2] = used[:, counts + 2].max() if len(used) else 0
+        return merged
+
+    def stop(self, patience_s: float = 10.0) -> None:
+        """ABORT, then SIGTERM, then SIGKILL: nothing is left behind."""
+        self.command(k.ABORT)
+        self._await(patience_s)
+        for strike in (signal.SIGTERM, signal.SIGKILL):
+            for member in self.members:
+                if member.process.poll() is None:
+                    os.kill(member.pid, strike)
+            self._await(3.0)
+
+    def join(self, patience_s: float = 60.0) -> None:
+        """Wait for workers that are closing their files after their last phase."""
+        self._await(patience_s)
+        self.watch()
+
+    def _await(self, patience_s: float) -> None:
+        until = time.monotonic() + patience_s
+        for member in self.members:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                member.process.wait(max(0.0, until - time.monotonic()))
+
+    def last_words(self, member: Member, redact: Callable[[str], str]) -> str:
+        """The last line a dead worker wrote, for one sentence."""
+        try:
+            lines = member.log.read_text(errors="replace").strip().splitlines()
+        except OSError:
+            lines = []
+        return redact(lines[-1]) if lines else "it said nothing"

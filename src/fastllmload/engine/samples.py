@@ -1,0 +1,114 @@
+"""samples.npy: what the supervisor saw of each worker, four times a second. Grows by appending; readable at every moment."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from fastllmload._ext import counters as k
+from fastllmload._ext.recorder import npy_header
+
+COUNTERS: dict[str, int] = {  # column: word of the worker's shared memory
+    "released": k.W_RELEASED,
+    "ended": k.W_ENDED,
+    "ok": k.W_OK,
+    "failed": k.W_FAILED,
+    "in_flight": k.W_IN_FLIGHT,
+    "connections": k.W_CONNECTIONS,
+    "idle": k.W_IDLE,
+    "events": k.W_EVENTS,
+    "content_events": k.W_CONTENT_EVENTS,
+    "reads": k.W_READS,
+    "coalesced": k.W_COALESCED,
+    "kernel_stamps": k.W_KERNEL_STAMPS,
+    "user_stamps": k.W_USER_STAMPS,
+    "bytes_in": k.W_BYTES_IN,
+    "bytes_out": k.W_BYTES_OUT,
+    "spin_ns": k.W_SPIN_NS,
+    "batches": k.W_BATCHES,
+    "batch_max_ns": k.W_BATCH_MAX_NS,
+    "connects": k.W_CONNECTS,
+    "connect_failures": k.W_CONNECT_FAILURES,
+    "idle_dropped": k.W_IDLE_DROPPED,
+    "late_connects": k.W_LATE_CONNECTS,
+    "early": k.W_EARLY,
+    "clock_steps": k.W_CLOCK_STEPS,
+    "clamped": k.W_CLAMPED,
+    "backlog_max": k.W_BACKLOG_MAX,
+    "gc_runs": k.W_GC_RUNS,
+}
+PROCESS = ("cpu_ns", "rss_bytes", "voluntary_switches", "involuntary_switches", "run_delay_ns")
+SAMPLE = np.dtype(
+    [("t_ns", "<i8"), ("worker", "<i4"), ("phase", "<i4"), *((name, "<i8") for name in (*COUNTERS, *PROCESS))]
+)
+SIMULATOR = -1  # *worker* of the embedded engine's own rows: only PROCESS columns mean something
+TICKS_NS = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
+PAGE = os.sysconf("SC_PAGE_SIZE")
+
+
+@dataclass(frozen=True)
+class ProcessFigures:
+    """From /proc: CPU of all threads (10 ms grain), resident memory, switches and run-queue delay of the main thread."""
+
+    cpu_ns: int
+    rss_bytes: int
+    voluntary_switches: int
+    involuntary_switches: int
+    run_delay_ns: int
+
+
+def process_figures(pid: int) -> ProcessFigures | None:
+    """None when the process is gone."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        status = Path(f"/proc/{pid}/status").read_text()
+        schedule = Path(f"/proc/{pid}/schedstat").read_text().split()
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    switches = {line.split(":")[0]: int(line.split()[1]) for line in status.splitlines() if "ctxt_switches" in line}
+    return ProcessFigures(
+        cpu_ns=(int(stat[11]) + int(stat[12])) * TICKS_NS,
+        rss_bytes=int(stat[21]) * PAGE,
+        voluntary_switches=switches.get("voluntary_ctxt_switches", 0),
+        involuntary_switches=switches.get("nonvoluntary_ctxt_switches", 0),
+        run_delay_ns=int(schedule[1]),
+    )
+
+
+def sample(
+    t_ns: int, worker: int, phase: int, words: npt.NDArray[np.int64] | None, figures: ProcessFigures | None
+) -> npt.NDArray[np.void]:
+    """One row. A worker's own CPU time (fine-grained) replaces /proc's when it is newer."""
+    row = np.zeros(1, SAMPLE)
+    row["t_ns"], row["worker"], row["phase"] = t_ns, worker, phase
+    if figures is not None:
+        for name in PROCESS:
+            row[name] = getattr(figures, name)
+    if words is not None:
+        for name, word in COUNTERS.items():
+            row[name] = words[word]
+        row["cpu_ns"] = max(int(row["cpu_ns"][0]), int(words[k.W_CPU_NS]))
+    return row
+
+
+class SampleLog:
+    """Appends rows to samples.npy and keeps its header true."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = open(path, "w+b", buffering=0)  # noqa: SIM115 - lives as long as the run
+        self._file.write(npy_header(SAMPLE, 0))
+        self._header = self._file.tell()
+        self.rows = 0
+
+    def append(self, rows: npt.NDArray[np.void]) -> None:
+        self._file.seek(0, os.SEEK_END)
+        self._file.write(rows.tobytes())
+        self.rows += len(rows)
+        os.pwrite(self._file.fileno(), npy_header(SAMPLE, self.rows), 0)
+
+    def close(self) -> None:
+        self._file.close()
