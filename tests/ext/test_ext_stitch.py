@@ -31,7 +31,9 @@ def run(stitcher, drawn, prompt, output):
     return [out[a:b].tobytes() for a, b in zip(starts, starts[1:], strict=False)]
 
 
-@pytest.mark.parametrize("pieces", [[b"tail"], [b',"m":', b"}"], [b"", b"", b""], [b"a", b"b" * 300, b"c", b""]])
+@pytest.mark.parametrize(
+    "pieces", [[b"tail"], [b',"m":', b"}"], [b"", b"", b""], [b"a", b"b" * 300, b"c", b""]]
+)
 def test_equals_plain_concatenation(pieces):
     """Words of 1 to 64 bytes, one or many numbers per body, long and empty pieces."""
     rng = random.Random(7)

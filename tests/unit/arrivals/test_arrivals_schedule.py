@@ -28,7 +28,8 @@ def test_poisson_vectors():
     """The stream "42/arrivals" at rate 1 gives the specified gaps, mean and maximum."""
     gaps = np.diff(schedule(count=10_000), prepend=0) / 1e9
     assert gaps[:5] == pytest.approx(
-        [1.088391262, 1.232560968, 0.105976574, 0.035856198, 0.670143563], abs=1.5e-9  # two roundings
+        [1.088391262, 1.232560968, 0.105976574, 0.035856198, 0.670143563],
+        abs=1.5e-9,  # two roundings
     )
     assert gaps.mean() == pytest.approx(0.989830, abs=1e-6)
     assert gaps.max() == pytest.approx(8.725152, abs=1e-6)
@@ -61,7 +62,7 @@ def test_ascending_from_zero(arrival, rate):
 
 
 def test_instants_are_the_exact_sums_within_the_stated_bound():
-    """Against exact rational sums of the same gaps: half a nanosecond of rounding and under 5 ns of summing."""
+    """Against exact rational sums of the same gaps: half a ns of rounding and under 5 ns of summing."""
     rate, stream = 500, random.Random(STREAM)
     drawn = schedule(rate=float(rate), count=100_000)
     exact, worst = Fraction(0), Fraction(0)
@@ -118,7 +119,9 @@ def test_gaps_are_never_truncated():
 
 
 def test_onoff_is_silent_in_off_periods():
-    """Arrivals of onoff:2,8 lie in the first 2 s of every 10 s, five times as dense, so that the mean rate is kept."""
+    """Arrivals of onoff:2,8 lie in the first 2 s of every 10 s, five times as dense, so that the mean rate is
+    kept.
+    """
     drawn = schedule("onoff:2,8", 50.0, seconds=2000.0) / 1e9
     assert (drawn % 10.0).max() < 2.0 + 1e-9
     assert len(drawn) == pytest.approx(100_000, rel=0.02)

@@ -54,7 +54,9 @@ def test_the_test_has_teeth(wrong):
 
 
 def test_tails_of_poisson_gaps():
-    """Anderson-Darling of exp(-gap), which is uniform: the statistic's known 5 % and 1 % points are exceeded as often."""
+    """Anderson-Darling of exp(-gap), which is uniform: the statistic's known 5 % and 1 % points are exceeded
+    as often.
+    """
     statistics = []
     for t in schedules("poisson"):
         u = np.sort(np.exp(-100.0 * np.diff(t[:500], prepend=0.0)))
@@ -66,7 +68,7 @@ def test_tails_of_poisson_gaps():
 
 
 def test_counts_of_poisson_are_poisson():
-    """Counts in [0, 10 s) over seeds have mean and variance 1,000; the index of dispersion over windows is 1."""
+    """Counts in [0, 10 s) over seeds have mean and variance 1,000; their dispersion over windows is 1."""
     counts, p = [], []
     for t in schedules("poisson"):
         counts.append(len(t))

@@ -64,7 +64,9 @@ def test_compiled_stream_gives_the_same_lengths(lengths):
 
 
 def test_draw_conventions():
-    """One u per length: uniform by randint, normal truncated to an int, log-normal rounded half up and clamped."""
+    """One u per length: uniform by randint, normal truncated to an int, log-normal rounded half up and
+    clamped.
+    """
     for seed in range(200):
         z = NormalDist().inv_cdf(random.Random(seed).random())
         assert Uniform(3, 90).draw(random.Random(seed)) == random.Random(seed).randint(3, 90)

@@ -112,7 +112,9 @@ def test_contents_share_no_prefix():
 
 
 def test_shared_prefixes():
-    """Every prompt starts with one of the prefixes, all are used about equally, and the own part stays what it was."""
+    """Every prompt starts with one of the prefixes, all are used about equally, and the own part stays what
+    it was.
+    """
     prefixes = Prefixes(30, 5, SPAN, "42/prefix")
     plain = list(requests(Synthetic(*UNIFORM, SPAN, 42), Quota(2000)))
     shared = list(requests(Synthetic(*UNIFORM, SPAN, 42, prefixes), Quota(2000)))

@@ -21,7 +21,9 @@ def prompt(table, numbers):
 
 @pytest.mark.parametrize("name", ENCODINGS)
 def test_every_word_is_one_token(name):
-    """All words are a space and three or more lower-case letters, one token each; first words are so without the space."""
+    """All words are a space and three or more lower-case letters, one token each; first words are so without
+    the space.
+    """
     tokenizer = load_tokenizer(name)
     table = text_table(tokenizer)
     words = {table.word(number) for number in range(table.span)}
@@ -37,7 +39,7 @@ def test_every_word_is_one_token(name):
 
 @pytest.mark.parametrize("name", ENCODINGS)
 def test_random_prompts_have_the_exact_length(name):
-    """Drawn prompts of 1 to 200 words encode to exactly that many tokens, trimmed by a chat template or not."""
+    """Drawn prompts of 1 to 200 words encode to exactly that many tokens, trimmed or not."""
     tokenizer, rng = load_tokenizer(name), random.Random(4)
     table = text_table(tokenizer)
     for _ in range(400):
@@ -50,7 +52,9 @@ def test_random_prompts_have_the_exact_length(name):
 
 
 def test_count_needs_no_tokenizer_to_be_checked(cl100k):
-    """Without a tokenizer: the pre-tokenizer splits before every space, so tokens are the spaces, each word a known token."""
+    """Without a tokenizer: the pre-tokenizer splits before every space, so tokens are the spaces, each word a
+    known token.
+    """
     known = set(cl100k.vocabulary())
     table, rng = text_table(cl100k), random.Random(8)
     for _ in range(2000):

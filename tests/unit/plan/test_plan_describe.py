@@ -1,0 +1,115 @@
+"""Descriptions: the numbers of a plan, and how many samples its percentiles will have."""
+
+import pytest
+from plan_builder import asked, build
+
+from fastllmload.plan.describe import describe
+from fastllmload.plan.text import describe_as_text
+
+FIXED = {
+    "load__arrival": "constant",
+    "workload__isl": "12",
+    "workload__osl": "3",
+    "workload__tokenizer": "none",
+}
+
+
+def test_open_loop(tmp_path):
+    """200 requests in 10 s, of which the first second is no part of the window."""
+    plan = build(tmp_path, asked(**FIXED))
+    described = describe(plan)
+    expected = {"requests": 200, "pool": None, "duration_s": 10.0, "input_tokens": 2400, "output_tokens": 600}
+    assert {name: described[name] for name in expected} == expected
+    assert described["input_length"] == {
+        "mean": 12.0,
+        "min": 12.0,
+        "max": 12.0,
+        "p50": 12.0,
+        "p95": 12.0,
+        "p99": 12.0,
+    }
+    assert (described["digest"], described["schedule_sha256"]) == (plan.digest, plan.schedule_hash)
+    assert described["bytes"] == len(plan.bodies)
+    assert described["samples"]["p99"] == {"samples": 180, "needs": 1000, "enough": False}
+    assert described["samples"]["p95"]["enough"] is True
+
+
+@pytest.mark.parametrize(
+    ("count", "p99", "p999"), [(999, False, False), (1000, True, False), (10_000, True, True)]
+)
+def test_sufficiency(tmp_path, count, p99, p999):
+    """P99 asks for 1,000 samples and P99.9 for 10,000; a count-bounded phase has no ramp."""
+    plan = build(tmp_path, asked(**FIXED, duration=None, load__num_requests=count))
+    samples = describe(plan)["samples"]
+    assert (samples["p99"]["enough"], samples["p999"]["enough"]) == (p99, p999)
+    assert samples["p50"]["samples"] == count
+    assert describe(plan)["duration_s"] == pytest.approx((count - 1) / 20.0)
+
+
+def test_quantiles_are_observed_lengths(tmp_path):
+    """Nearest-rank quantiles of the lengths in the plan."""
+    plan = build(tmp_path, asked(duration=None, load__num_requests=1000))
+    ranked = sorted(plan.input_tokens.tolist())
+    lengths = describe(plan)["input_length"]
+    assert (lengths["p50"], lengths["p95"], lengths["p99"]) == (ranked[499], ranked[949], ranked[989])
+
+
+def test_closed_loop_cannot_be_foretold(tmp_path):
+    """Where only time ends a closed loop, the target decides; nothing is made up."""
+    described = describe(build(tmp_path, asked(rate=None, load__concurrency=4, workload__isl="2")))
+    assert described["pool"] == 2000
+    unknown = ("requests", "input_tokens", "output_tokens", "samples", "schedule_sha256")
+    assert all(described[name] is None for name in unknown)
+
+
+def test_text(tmp_path):
+    """Every line of the plain form, digests aside."""
+    plan = build(tmp_path, asked(**FIXED, workload__prefix_len=4, workload__num_prefixes=2))
+    lines = describe_as_text(describe(plan)).splitlines()
+    assert lines[:11] == [
+        "phase          measure, seed 42",
+        "load           open loop, constant, 20/s",
+        "requests       200",
+        "duration       10.000 s",
+        "workload       synthetic-uniform, input 12, output 3, syllables of none, 2 shared prefixes of 4 tokens",
+        "sent to        openai-chat, model m",
+        "input length   mean 16.0  min 16  p50 16  p95 16  p99 16  max 16 tokens",
+        "output length  mean 3.0  min 3  p50 3  p95 3  p99 3  max 3 tokens",
+        "expected       3,200 input and 600 output tokens",
+        f"bodies         {len(plan.bodies):,} bytes",
+        "samples        180: p99 needs 1,000, p999 needs 10,000",
+    ]
+    assert lines[11:] == [f"schedule       {plan.schedule_hash}", f"digest         {plan.digest}"]
+
+
+@pytest.mark.parametrize(
+    ("change", "lines"),
+    [
+        (
+            {"rate": None, "load__concurrency": 4},
+            [
+                "closed loop, 4 in flight",
+                "a pool of 2,000 starts again",
+                "decided by the target",
+                "a freed slot",
+            ],
+        ),
+        (
+            {"rate": float("inf"), "duration": None, "load__num_requests": 3},
+            ["inf, all at once", "to the last send"],
+        ),
+        ({"load__arrival": "onoff:2,8"}, ["onoff, 20/s, off_s 8, on_s 2"]),
+        ({"load__arrival": "bursty"}, ["bursty, 20/s, burstiness 0.25"]),
+    ],
+)
+def test_text_of_other_loads(tmp_path, change, lines):
+    """Loads in words."""
+    text = describe_as_text(describe(build(tmp_path, asked(**change))))
+    for line in lines:
+        assert line in text
+
+
+def test_text_of_no_warmup(tmp_path):
+    """A plan without requests can be described too."""
+    plan = build(tmp_path, asked(load__warmup_requests=0), phase="warmup")
+    assert "input length   none" in describe_as_text(describe(plan))
