@@ -260,6 +260,8 @@ cdef class Responder:
 
     cdef Outcome progress(self, Connection* c, int64_t now) except? LOST:
         cdef Outcome outcome
+        if c.sequence.produced == 0:
+            return GOING
         if c.sequence.whole:
             return self.document(c, now) if c.sequence.delivered else GOING
         if not c.reply.opened and self.opening(c) == LOST:

@@ -16,7 +16,7 @@ cdef struct Sequence:
     int32_t priority            # lower runs earlier
     int32_t prompt_tokens
     int32_t output_tokens       # tokens that it will produce, at least 1
-    int32_t produced            # tokens produced so far
+    int32_t produced            # tokens that may be written so far
     int32_t preemptions
     int32_t cached_tokens       # prompt tokens found in the prefix cache at the first admission
     int64_t t_arrival           # CLOCK_MONOTONIC: the last byte of the request was read
@@ -24,6 +24,7 @@ cdef struct Sequence:
     int64_t t_first             # produced its first token; 0 = not yet
     int64_t due                 # constant cadences: instant of its next token
     # Of the batching engine
+    int32_t made                # tokens that exist; more than `produced` behind an output guardrail
     int32_t computed            # tokens whose KV entries exist
     int32_t scheduled           # tokens that the current step computes
     uint32_t place              # index in the cadence's list

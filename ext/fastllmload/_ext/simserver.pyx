@@ -249,6 +249,7 @@ cdef class Server:
             outcome = self.responder.progress(c, now)
             if outcome != GOING or c.out_due:
                 self.settle(c, outcome)
+                self.resume(c)
             elif pending(c):
                 self.cadence.hold(&c.sequence)
         return 0
@@ -459,6 +460,7 @@ cdef class Server:
         c.sequence.serial = self.serial
         c.sequence.prompt_tokens = c.sequence.output_tokens = c.sequence.produced = 0
         c.sequence.preemptions = c.sequence.cached_tokens = c.sequence.computed = c.sequence.scheduled = 0
+        c.sequence.made = 0
         c.sequence.t_admitted = c.sequence.t_first = c.sequence.due = 0
         c.sequence.t_arrival = self.arrival
         c.sequence.delivered = c.sequence.whole = False

@@ -14,6 +14,7 @@ from types import SimpleNamespace
 
 from fastllmload._ext.simcadence import Cadence, Flood, Lockstep, Spread
 from fastllmload._ext.simconnection import Connections
+from fastllmload._ext.simengine import Batching
 from fastllmload._ext.simfault import Faults
 from fastllmload._ext.simintake import Intake
 from fastllmload._ext.simresponder import Responder
@@ -97,6 +98,8 @@ def intake_settings(options: SimulatorOptions, profile: Profile) -> SimpleNamesp
 
 def cadence_of(options: SimulatorOptions, profile: Profile) -> Cadence:
     """The object that decides when tokens come."""
+    if profile.cadence == "batching":
+        return Batching(profile, options.seed)
     ttft, itl = int(profile.ttft_ms * MS), int(profile.itl_ms * MS)
     if profile.cadence == "flood" or profile.cadence != "batching" and itl == 0 and ttft == 0:
         return Flood(options.coalesce)
