@@ -14,8 +14,13 @@ from fastllmload.plan.plan import Plan
 
 CLOSED = {"rate": None, "duration": None, "load__concurrency": 2, "load__num_requests": 30}
 MEMBERS = [
-    "t_sched.npy", "input_tokens.npy", "output_tokens.npy", "request_class.npy", "body_offset.npy", "bodies.bin"
-]  # fmt: skip
+    "t_sched.npy",
+    "input_tokens.npy",
+    "output_tokens.npy",
+    "request_class.npy",
+    "body_offset.npy",
+    "bodies.bin",
+]
 
 
 def files(directory):

@@ -35,8 +35,10 @@ def test_specs(spec, expected):
 @pytest.mark.parametrize(
     "spec",
     [
-        "", "0", "-5", "1.5", "many", "nan", "inf", "1e99", "k", str(LONGEST + 1), "uniform", "uniform:", "uniform:1",
-        "uniform:1,2,3", "uniform:5,4", "uniform:0,4", "uniform:a,b", "normal:550", "normal:550,-1", "normal:0,1",
+        "", "0", "-5", "1.5", "many", "nan", "inf", "1e99", "k", str(LONGEST + 1), "uniform", "uniform:",
+        "uniform:1",
+        "uniform:1,2,3", "uniform:5,4", "uniform:0,4", "uniform:a,b", "normal:550", "normal:550,-1",
+        "normal:0,1",
         "normal:nan,1", "lognormal:5,1", "lognormal:5,1,0,10", "lognormal:5,1,20,10", "lognormal:5,-1,1,10",
         "zipf:1,2", ":1,2", "128,512",
     ],
