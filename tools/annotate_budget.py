@@ -2,9 +2,9 @@
 
     python tools/annotate_budget.py [MODULE ...]
 
-HOT names what counts as hot, per module; a name that is no longer in its source is an error too, so that a renamed
-function does not slip out of the budget. Inline functions of ``.pxd`` files need no entry: they are ``noexcept nogil``,
-and Cython refuses Python operations there.
+HOT names what counts as hot, per module; a name that is no longer in its source is an error too, so that a
+renamed function does not slip out of the budget. Inline functions of ``.pxd`` files need no entry: they are
+``noexcept nogil``, and Cython refuses Python operations there.
 """
 
 from __future__ import annotations
@@ -20,12 +20,34 @@ SOURCES = ROOT / "ext" / "fastllmload" / "_ext"
 
 HOT: dict[str, tuple[str, ...]] = {
     "http1": (
-        "body_begin", "body_next", "body_eof", "data_span", "line_byte", "size_byte", "trailer_byte", "broken", "head_size",
+        "body_begin",
+        "body_next",
+        "body_eof",
+        "data_span",
+        "line_byte",
+        "size_byte",
+        "trailer_byte",
+        "broken",
+        "head_size",
     ),
     "ndjson": ("ndjson_reset", "ndjson_next", "ndjson_eof", "deliver"),
     "sse": (
-        "sse_reset", "sse_next", "skip_bom", "resume", "next_line", "whole_of_parts", "line_end", "field", "skip_space",
-        "data_line", "join", "own_data", "other_field", "end_event", "keep", "die",
+        "sse_reset",
+        "sse_next",
+        "skip_bom",
+        "resume",
+        "next_line",
+        "whole_of_parts",
+        "line_end",
+        "field",
+        "skip_space",
+        "data_line",
+        "join",
+        "own_data",
+        "other_field",
+        "end_event",
+        "keep",
+        "die",
     ),
 }
 
@@ -36,8 +58,20 @@ def scores(source: Path) -> dict[int, int]:
     """Python-interaction score per line number of *source*."""
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / (source.stem + ".c")
-        command = [sys.executable, "-m", "cython", "-3", "--annotate", "--module-name", f"fastllmload._ext.{source.stem}",
-                   "-I", str(ROOT / "ext"), "-o", str(out), str(source)]
+        command = [
+            sys.executable,
+            "-m",
+            "cython",
+            "-3",
+            "--annotate",
+            "--module-name",
+            f"fastllmload._ext.{source.stem}",
+            "-I",
+            str(ROOT / "ext"),
+            "-o",
+            str(out),
+            str(source),
+        ]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode != 0:
             raise SystemExit(f"Cython refuses {source.name}:\n{done.stdout}{done.stderr}")
@@ -74,11 +108,16 @@ def breaches(source: Path, functions: tuple[str, ...]) -> list[str]:
     for function in functions:
         span = extent(lines, function)
         if span is None:
-            found.append(f"{source.name}: {function} is listed as hot but is not there; correct HOT in {Path(__file__).name}")
+            found.append(
+                f"{source.name}: {function} is listed as hot but is not there; correct HOT in this tool"
+            )
             continue
         for number in span:
-            if by_line.get(number, 0) > 0:
-                found.append(f"{source.name}:{number}: {function} scores {by_line[number]}: {lines[number - 1].strip()}")
+            score = by_line.get(number, 0)
+            if score > 0:
+                found.append(
+                    f"{source.name}:{number}: {function} scores {score}: {lines[number - 1].strip()}"
+                )
     return found
 
 

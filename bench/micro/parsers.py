@@ -1,7 +1,7 @@
 """Nanoseconds per head, per chunk and per event of the compiled parsers, beside httptools on the same bytes.
 
-Run it as ``python bench/micro/parsers.py``. Each figure is the best of several rounds over one fixed input; what counts
-is the ratio within one run, not the absolute number.
+Run it as ``python bench/micro/parsers.py``. Each figure is the best of several rounds over one fixed input;
+what counts is the ratio within one run, not the absolute number.
 """
 
 from __future__ import annotations
@@ -20,8 +20,10 @@ HEAD = (
     b"content-type: text/event-stream; charset=utf-8\r\ncache-control: no-cache\r\n"
     b"x-request-id: abcdef0123456789\r\ntransfer-encoding: chunked\r\n\r\n"
 )
-LINE = (b'{"id":"chatcmpl-0123456789abcdef","object":"chat.completion.chunk","created":1700000000,"model":"m",'
-        b'"choices":[{"index":0,"delta":{"content":" token"},"logprobs":null,"finish_reason":null}]}').ljust(250)
+LINE = (
+    b'{"id":"chatcmpl-0123456789abcdef","object":"chat.completion.chunk","created":1700000000,"model":"m",'
+    b'"choices":[{"index":0,"delta":{"content":" token"},"logprobs":null,"finish_reason":null}]}'
+).ljust(250)
 EVENT = b"data: " + LINE + b"\n\n"
 CHUNK = b"%x\r\n%b\r\n" % (len(EVENT), EVENT)
 
@@ -78,7 +80,11 @@ def main() -> None:
         (f"chunk of {len(EVENT)} bytes", body, body_oracle),
         (f"event of {len(EVENT)} bytes", best_ns(lambda: sse.SseParser().count(events), EVENTS), None),
         ("event split over two reads", best_ns(lambda: split_reads(sse.SseParser(), halves), EVENTS), None),
-        ("JSON line, as Python objects", best_ns(lambda: ndjson.NdjsonParser().feed((LINE + b"\n") * EVENTS), EVENTS), None),
+        (
+            "JSON line, as Python objects",
+            best_ns(lambda: ndjson.NdjsonParser().feed((LINE + b"\n") * EVENTS), EVENTS),
+            None,
+        ),
     ]
     print(f"{'what':32}{'ns':>10}{'httptools ns':>14}{'ratio':>8}")
     for name, ns, other in rows:

@@ -9,7 +9,7 @@ from types import ModuleType
 import pytest
 
 TOOL = Path(__file__).parents[2] / "tools" / "annotate_budget.py"
-SLOW = '''# The first line carries the module's own set-up in its score.
+SLOW = """# The first line carries the module's own set-up in its score.
 cdef int quick(int n) noexcept nogil:
     return n + 1
 
@@ -23,7 +23,7 @@ cdef int slow(
 
 def after(x):
     return [x]
-'''
+"""
 
 
 @pytest.fixture(scope="module")

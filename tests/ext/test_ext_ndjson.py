@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -11,7 +13,9 @@ from fastllmload._ext.ndjson import NdjsonParser
 
 Line = tuple[None, bytes, int, int]
 both = pytest.mark.parametrize("parser_type", [NdjsonParser, ReferenceNdjson])
-streams = st.lists(st.sampled_from([b"{}", b"\n", b"\r", b"\r\n", b'{"a":1}', b" ", b"\0", b"\n\n"]), max_size=30).map(b"".join)
+streams = st.lists(
+    st.sampled_from([b"{}", b"\n", b"\r", b"\r\n", b'{"a":1}', b" ", b"\0", b"\n\n"]), max_size=30
+).map(b"".join)
 
 
 def run(parser: NdjsonParser | ReferenceNdjson, reads: list[bytes]) -> list[Line]:
@@ -35,7 +39,9 @@ def run(parser: NdjsonParser | ReferenceNdjson, reads: list[bytes]) -> list[Line
         (b"{\r}\n", [b"{\r}"]),
     ],
 )
-def test_lines_whole_and_byte_by_byte(parser_type: type[NdjsonParser], stream: bytes, expected: list[bytes]) -> None:
+def test_lines_whole_and_byte_by_byte(
+    parser_type: type[NdjsonParser], stream: bytes, expected: list[bytes]
+) -> None:
     """CR before LF is dropped, empty lines are skipped, the last line needs no newline."""
     assert [line[1] for line in run(parser_type(), [stream])] == expected
     assert [line[1] for line in run(parser_type(), [bytes([byte]) for byte in stream])] == expected
@@ -53,7 +59,7 @@ def test_the_stamp_is_that_of_the_newlines_read(parser_type: type[NdjsonParser])
 def test_any_split_gives_equal_lines_and_the_twin_agrees(data: bytes, places: list[int], limit: int) -> None:
     """Lines are a function of the bytes, lines with stamps one of bytes and read boundaries."""
     at = [0, *sorted(place % (len(data) + 1) for place in places), len(data)]
-    reads = [data[a:b] for a, b in zip(at, at[1:], strict=False)]
+    reads = [data[a:b] for a, b in pairwise(at)]
     whole, split, twin = NdjsonParser(limit=limit), NdjsonParser(limit=limit), ReferenceNdjson(limit=limit)
     lines = run(split, reads)
     assert [line[1] for line in lines] == [line[1] for line in run(whole, [data])]

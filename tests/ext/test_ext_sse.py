@@ -1,8 +1,8 @@
-"""Server-sent events: the standard's grammar, any split of the bytes, stamps, bounds. Compiled parser and twin alike."""
+"""Server-sent events: grammar, any split of the bytes, stamps, bounds; compiled parser and twin alike."""
 
 from __future__ import annotations
 
-from itertools import product
+from itertools import pairwise, product
 
 import pytest
 from hypothesis import given, settings
@@ -15,17 +15,43 @@ Event = tuple[bytes | None, bytes, int, int]
 PARSERS = [SseParser, ReferenceSse]
 both = pytest.mark.parametrize("parser_type", PARSERS)
 
-# Pieces from which streams are built: every line end, every kind of line, and bytes that look like a mark or a line end.
-PIECES = [b"data", b"data:", b"data: ", b"event:", b"event: name", b"id: 1", b"retry: 5", b":", b": ping", b" ", b"x", b"{}",
-          b"\n", b"\r", b"\r\n", b"\n\n", b"\r\r", b"\r\n\r\n", b"\xef", b"\xbb", b"\xbf", b"\xef\xbb\xbf", b"\0",
-          b"data: one", b"data:two", b"event", b"dat"]
+# Streams are built from every line end, every kind of line, and bytes that look like a mark or a line end.
+PIECES = [
+    b"data",
+    b"data:",
+    b"data: ",
+    b"event:",
+    b"event: name",
+    b"id: 1",
+    b"retry: 5",
+    b":",
+    b": ping",
+    b" ",
+    b"x",
+    b"{}",
+    b"\n",
+    b"\r",
+    b"\r\n",
+    b"\n\n",
+    b"\r\r",
+    b"\r\n\r\n",
+    b"\xef",
+    b"\xbb",
+    b"\xbf",
+    b"\xef\xbb\xbf",
+    b"\0",
+    b"data: one",
+    b"data:two",
+    b"event",
+    b"dat",
+]
 streams = st.lists(st.sampled_from(PIECES), max_size=40).map(b"".join)
 
 
 def cut(data: bytes, places: list[int]) -> list[bytes]:
     """*data* in pieces, cut at *places* modulo its length; pieces may be empty."""
     at = [0, *sorted(place % (len(data) + 1) for place in places), len(data)]
-    return [data[a:b] for a, b in zip(at, at[1:], strict=False)]
+    return [data[a:b] for a, b in pairwise(at)]
 
 
 def run(parser: SseParser | ReferenceSse, reads: list[bytes]) -> list[Event]:
@@ -103,7 +129,7 @@ def test_the_stamp_is_that_of_the_last_data_lines_newline(
 
 
 def expected_stamps(data: bytes, reads: list[bytes]) -> list[int]:
-    """Read number per event, from byte positions alone: the read that holds the end of each event's last data line."""
+    """Read number per event, from byte positions alone: where each event's last data line ends."""
     ends, lines, at = [], data, 0
     bounds = [sum(map(len, reads[: i + 1])) for i in range(len(reads))]
     last = None
@@ -122,8 +148,10 @@ def expected_stamps(data: bytes, reads: list[bytes]) -> list[int]:
 
 
 @settings(max_examples=400, deadline=None)
-@given(st.lists(st.sampled_from([p for p in PIECES if b"\0" not in p]), max_size=40).map(b"".join),
-       st.lists(st.integers(0, 10_000), max_size=12))
+@given(
+    st.lists(st.sampled_from([p for p in PIECES if b"\0" not in p]), max_size=40).map(b"".join),
+    st.lists(st.integers(0, 10_000), max_size=12),
+)
 def test_stamps_follow_from_bytes_and_read_boundaries_alone(data: bytes, places: list[int]) -> None:
     """Against a computation from byte positions that shares nothing with either parser."""
     reads = cut(data, places)
@@ -168,7 +196,9 @@ def test_every_short_stream_in_every_split() -> None:
         (b"data:1234\ndata:1234\ndata:\n\n", False),
     ],
 )
-def test_limit_bounds_a_line_and_the_joined_data(parser_type: type[SseParser], stream: bytes, fits: bool) -> None:
+def test_limit_bounds_a_line_and_the_joined_data(
+    parser_type: type[SseParser], stream: bytes, fits: bool
+) -> None:
     """A limit of 9 bytes, to the byte; the same under one-byte reads."""
     for reads in ([stream], [bytes([byte]) for byte in stream]):
         parser = parser_type(limit=9)

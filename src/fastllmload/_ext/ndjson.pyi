@@ -1,8 +1,8 @@
-from typing import final
+from typing import Self, final
 
 @final
 class NdjsonParser:
-    def __init__(self, *, limit: int = 1048576) -> None: ...
+    def __new__(cls, *, limit: int = 1048576) -> Self: ...
     @property
     def too_long(self) -> bool: ...
     @property

@@ -1,4 +1,4 @@
-"""Plain-Python twins of the response head reader and the body framer: slow, short, and written from the grammar."""
+"""Plain-Python twins of the head reader and the body framer: slow, short, written from the grammar."""
 
 import re
 from collections.abc import Generator
@@ -95,15 +95,19 @@ class Broken(Exception):
 
 
 class ReferenceFramer:
-    """Same calls and results as ``fastllmload._ext.http1.BodyFramer``, spans aside: payload comes as one span."""
+    """Same calls and results as ``BodyFramer``, but the payload of one feed comes as one span."""
 
     def __init__(self, framing: str, length: int = 0) -> None:
         self.state = "need"
         self._framing = framing
         self._line = 0
         self._payload = bytearray()
-        self._run = {"none": self._exactly(0), "length": self._exactly(length), "close": self._forever(),
-                     "chunked": self._chunked()}[framing]
+        self._run = {
+            "none": self._exactly(0),
+            "length": self._exactly(length),
+            "close": self._forever(),
+            "chunked": self._chunked(),
+        }[framing]
         self._send(None)
 
     def feed(self, data: bytes) -> tuple[list[bytes], str, bytes]:
