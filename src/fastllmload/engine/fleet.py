@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastllmload._ext import counters as k
-from fastllmload._ext.histogram import WORDS as HISTOGRAM_WORDS
+from fastllmload._ext import histogram
 from fastllmload.engine.workspec import WorkerSpec
 from fastllmload.records.sharedmem import SharedWords
 
@@ -111,13 +111,10 @@ class Fleet:
         return int(sum(member.words[word] for member in self.members))
 
     def histogram(self, number: int) -> npt.NDArray[np.int64]:
-        """The workers' histogram *number* added up (counts and total; min and max as they should be)."""
-        parts = np.stack([member.shared.histogram(number) for member in self.members])
-        merged: npt.NDArray[np.int64] = parts.sum(axis=0)
-        counts = HISTOGRAM_WORDS - 8
-        used = parts[parts[:, counts] > 0]
-        merged[counts + 1] = used[:, counts + 1].min() if len(used) else 0
-        merged[counts + 2] = used[:, counts + 2].max() if len(used) else 0
+        """The workers' histogram *number* added up."""
+        merged = histogram.empty()
+        for member in self.members:
+            histogram.add(merged, member.shared.histogram(number))
         return merged
 
     def stop(self, patience_s: float = 10.0) -> None:

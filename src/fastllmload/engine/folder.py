@@ -1,0 +1,77 @@
+"""The run folder while the run goes on: created early, its run.json always there, `.work` removed at the end."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from fastllmload import __version__
+from fastllmload.errors import HostLimitError, InputError
+from fastllmload.plan.settings import RunSettings
+from fastllmload.records.run import SCHEMA_VERSION
+
+
+class Folder:
+    """A run's folder. *manifest* is what run.json holds until the run is measured."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.work = path / ".work"
+        self.manifest: dict[str, Any] = {}
+
+    @classmethod
+    def create(cls, directory: str | None) -> Folder:
+        """A new folder: *directory*, or one under runs/ whose name `settle` completes."""
+        path = Path(directory) if directory is not None else Path("runs") / f".new-{time.time_ns():x}"
+        try:
+            if path.exists() and any(path.iterdir()):
+                raise InputError(f"--output {str(path)!r} exists and is not empty; name a new folder")
+            path.mkdir(parents=True, exist_ok=True)
+            (path / ".work").mkdir()
+        except OSError as problem:
+            raise HostLimitError(
+                f"the run folder {str(path)!r} cannot be made: {problem.strerror}; choose another with --output"
+            ) from problem
+        return cls(path)
+
+    def settle(self, named: bool, digest: str) -> None:
+        """Give an unnamed folder its name: time and plan digest."""
+        if named:
+            return
+        stamp = time.strftime("%Y%m%d-%H%M%S")
+        for attempt in range(100):
+            target = self.path.parent / (f"{stamp}-{digest[:8]}" + (f"-{attempt}" if attempt else ""))
+            if not target.exists():
+                self.path = self.path.rename(target)
+                self.work = self.path / ".work"
+                return
+        raise HostLimitError(f"{self.path.parent} has 100 runs of this second already; name a folder with --output")
+
+    def begin(self, settings: RunSettings, environment: dict[str, Any], **more: Any) -> None:
+        """The first run.json: what is asked for, before anything is sent."""
+        self.manifest = {
+            "schema_version": SCHEMA_VERSION,
+            "tool": {"name": "fastllmload", "version": __version__},
+            "status": "running",
+            "config": msgspec.to_builtins(settings),
+            "environment": environment,
+            "declarations": dict(settings.output.declare),
+            "metadata": dict(settings.output.metadata),
+            "phases": [],
+            **more,
+        }
+        self.save()
+
+    def save(self) -> None:
+        """Write run.json whole or not at all."""
+        data = msgspec.json.format(msgspec.json.encode(self.manifest), indent=2)
+        part = self.path / "run.json.part"
+        part.write_bytes(data + b"\n")
+        part.replace(self.path / "run.json")
+
+    def clean(self) -> None:
+        shutil.rmtree(self.work, ignore_errors=True)

@@ -1,0 +1,131 @@
+"""What this host is and how it behaves: small readings and probes, each None where the host does not tell."""
+
+from __future__ import annotations
+
+import os
+import socket
+import tempfile
+import time
+from collections.abc import Sequence
+from importlib import import_module
+from pathlib import Path
+
+SO_TIMESTAMPNS = 35  # Linux, asm-generic; also the type of the control message
+PROBE_BYTES = 32 << 20
+PROBE_SLEEPS = 200
+SLEEP_NS = 1_000_000
+
+
+def setting(path: str) -> str | None:
+    """The text of a file of /proc or /sys; None when there is no such setting here."""
+    try:
+        return Path(path).read_text(encoding="ascii", errors="replace").strip()
+    except OSError:
+        return None
+
+
+def cores() -> float:
+    """Cores that this process may use: its affinity, or less where a cgroup says so."""
+    mine = float(len(os.sched_getaffinity(0)))
+    quota, _, period = (setting("/sys/fs/cgroup/cpu.max") or "max 1").partition(" ")
+    return mine if quota == "max" else min(mine, int(quota) / int(period))
+
+
+def steal_share() -> float | None:
+    """Share of CPU time since boot that the hypervisor gave to others."""
+    fields = (setting("/proc/stat") or "").partition("\n")[0].split()[1:]
+    if len(fields) < 8:
+        return None
+    times = [int(field) for field in fields[:8]]  # user nice system idle iowait irq softirq steal
+    return times[7] / sum(times) if sum(times) > 0 else None
+
+
+def available_memory() -> int | None:
+    """Bytes."""
+    for line in (setting("/proc/meminfo") or "").splitlines():
+        name, _, rest = line.partition(":")
+        if name == "MemAvailable":
+            return int(rest.split()[0]) * 1024
+    return None
+
+
+def existing(folder: Path) -> Path:
+    """*folder*, or its nearest parent that exists."""
+    folder = folder.absolute()
+    return next(parent for parent in (folder, *folder.parents) if parent.is_dir())
+
+
+def free_disk(folder: Path) -> int:
+    """Bytes that this user may still write."""
+    state = os.statvfs(existing(folder))
+    return state.f_bavail * state.f_frsize
+
+
+def disk_speed(folder: Path, size: int = PROBE_BYTES) -> float:
+    """Bytes per second of *size* bytes written and synced there. OSError where nothing can be written."""
+    block = os.urandom(1 << 20)
+    with tempfile.TemporaryFile(dir=existing(folder)) as file:
+        begin = time.monotonic_ns()
+        for _ in range(max(1, size // len(block))):
+            file.write(block)
+        file.flush()
+        os.fsync(file.fileno())
+        return max(1, size // len(block)) * len(block) / ((time.monotonic_ns() - begin) / 1e9)
+
+
+def kernel_stamps() -> bool:
+    """Whether a TCP socket on loopback gives receive stamps. The first segments after switching on may have none."""
+    with socket.create_server(("127.0.0.1", 0)) as listener, socket.create_connection(listener.getsockname()) as sender:
+        receiver, _ = listener.accept()
+        with receiver:
+            receiver.settimeout(2.0)
+            try:
+                receiver.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
+            except OSError:  # a kernel or a sandbox that does not know it
+                return False
+            return any(_stamped(sender, receiver) for _ in range(10))
+
+
+def _stamped(sender: socket.socket, receiver: socket.socket) -> bool:
+    sender.sendall(b"x")
+    _, messages, _, _ = receiver.recvmsg(1, 256)
+    return any((level, kind) == (socket.SOL_SOCKET, SO_TIMESTAMPNS) for level, kind, _ in messages)
+
+
+def ipv6() -> bool:
+    """Whether a socket can be bound to ::1."""
+    try:
+        with socket.socket(socket.AF_INET6, socket.SOCK_STREAM) as probe:
+            probe.bind(("::1", 0))
+    except OSError:
+        return False
+    return True
+
+
+def timer_lateness_us(sleeps: int = PROBE_SLEEPS) -> list[float]:
+    """Lateness of so many sleeps of 1 ms, ascending, in us."""
+    late = []
+    for _ in range(sleeps):
+        due = time.monotonic_ns() + SLEEP_NS
+        time.sleep(SLEEP_NS / 1e9)
+        late.append((time.monotonic_ns() - due) / 1e3)
+    return sorted(late)
+
+
+def compiled_names() -> list[str]:
+    """The compiled modules that belong to the package, by their stubs."""
+    import fastllmload._ext as package
+
+    folder = Path(package.__path__[0])
+    return [f"fastllmload._ext.{stub.stem}" for stub in sorted(folder.glob("*.pyi")) if stub.stem != "__init__"]
+
+
+def not_importable(names: Sequence[str]) -> dict[str, str]:
+    """Of the modules *names* those that cannot be imported, and why."""
+    wrong = {}
+    for name in names:
+        try:
+            import_module(name)
+        except ImportError as error:
+            wrong[name] = str(error)
+    return wrong

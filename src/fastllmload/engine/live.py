@@ -1,0 +1,87 @@
+"""The running phase as the supervisor sees it: a Snapshot for the view, rows for samples.npy."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+
+from fastllmload._ext import counters as k
+from fastllmload._ext import histogram
+from fastllmload.engine.fleet import Fleet
+from fastllmload.engine.samples import SIMULATOR, SampleLog, process_figures, sample
+from fastllmload.records.layout import ERROR_NAMES
+from fastllmload.report.snapshot import Snapshot
+
+
+class Live:
+    """Looks at the workers' shared words; nothing here reaches back into them."""
+
+    def __init__(self, fleet: Fleet, log: SampleLog, simulator_pid: int | None) -> None:
+        self.fleet = fleet
+        self.log = log
+        self.simulator_pid = simulator_pid
+        self._base: dict[int, int] = {}
+        self._cpu: dict[int, tuple[int, int]] = {}
+        self._events = (0, 0)
+
+    def begin(self) -> None:
+        """Counters run on through all phases; a snapshot shows this phase's own."""
+        words = (k.W_RELEASED, k.W_ENDED, k.W_OK, k.W_FAILED, *(k.W_ERROR0 + n for n in range(len(ERROR_NAMES))))
+        self._base = {word: self.fleet.total(word) for word in words}
+        self._events = (time.monotonic_ns(), self.fleet.total(k.W_EVENTS))
+
+    def record(self, phase: int) -> float | None:
+        """Append a sample of every process; returns the CPU share of the busiest worker since the last one."""
+        now = time.monotonic_ns()
+        rows, shares = [], []
+        for member in self.fleet.alive:
+            row = sample(now, member.spec.worker, phase, member.words, process_figures(member.pid))
+            rows.append(row)
+            cpu = int(row["cpu_ns"][0])
+            before = self._cpu.get(member.pid)
+            self._cpu[member.pid] = (now, cpu)
+            if before is not None and now > before[0]:
+                shares.append((cpu - before[1]) / (now - before[0]))
+        if self.simulator_pid is not None:
+            figures = process_figures(self.simulator_pid)
+            if figures is not None:
+                rows.append(sample(now, SIMULATOR, phase, None, figures))
+        if rows:
+            self.log.append(np.concatenate(rows))
+        return max(shares, default=None)
+
+    def snapshot(
+        self, name: str, start_ns: int, cpu: float | None, rate: float | None, concurrency: int | None, end_s: float | None
+    ) -> Snapshot:
+        now = time.monotonic_ns()
+        t = (now - start_ns) / 1e9
+        since, events = self._events[0], self.fleet.total(k.W_EVENTS)
+        per_s = (events - self._events[1]) / max(1e-9, (now - since) / 1e9)
+        self._events = (now, events)
+        released = self._since(k.W_RELEASED)
+        errors = {
+            name: count for n, name in enumerate(ERROR_NAMES) if n and (count := self._since(k.W_ERROR0 + n))
+        }
+        ttft, itl, e2e, lag = (self.fleet.histogram(n) for n in (k.H_TTFT, k.H_ITL, k.H_E2E, k.H_LAG))
+        return Snapshot(
+            t=t, phase=name, asked_rate=rate, concurrency=concurrency,
+            achieved_rate=released / t if t > 0 else None,
+            released=released, ended=self._since(k.W_ENDED), ok=self._since(k.W_OK), failed=self._since(k.W_FAILED),
+            in_flight=self.fleet.total(k.W_IN_FLIGHT), connections=self.fleet.total(k.W_CONNECTIONS),
+            ttft_p50_ms=scaled(ttft, 0.5, 1e6), ttft_p99_ms=scaled(ttft, 0.99, 1e6),
+            itl_p50_ms=scaled(itl, 0.5, 1e6), itl_p99_ms=scaled(itl, 0.99, 1e6),
+            e2e_p50_ms=scaled(e2e, 0.5, 1e6),
+            lag_p50_us=scaled(lag, 0.5, 1e3), lag_p99_us=scaled(lag, 0.99, 1e3),
+            client_cpu=cpu, events_per_s=per_s, errors=errors, gc_runs=self.fleet.total(k.W_GC_RUNS),
+            eta=None if end_s is None else max(0.0, end_s - t),
+        )  # fmt: skip
+
+    def _since(self, word: int) -> int:
+        return self.fleet.total(word) - self._base.get(word, 0)
+
+
+def scaled(words: np.ndarray, q: float, unit: float) -> float | None:
+    """Percentile of a live histogram in *unit* ns; None while it is empty."""
+    value = histogram.percentile(words, q)
+    return None if value is None else value / unit

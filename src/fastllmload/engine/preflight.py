@@ -1,0 +1,290 @@
+"""Before the clock: is the target there, does it know the model, does it answer with tokens? A clear refusal now is better
+than a mess during the run. Blocking sockets, one request at a time.
+"""
+
+from __future__ import annotations
+
+import http.client
+import math
+import socket
+import ssl
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from fastllmload._ext.delta import Classifier
+from fastllmload._ext.sse import SseParser
+from fastllmload.endpoint import Endpoint
+from fastllmload.engine.resolve import Base, addresses, parse_base, request_head, target_spec
+from fastllmload.engine.workspec import TargetSpec
+from fastllmload.errors import InputError, TargetError
+from fastllmload.plan.settings import RunSettings, Secret
+
+CONNECT_TIMEOUT_S = 5.0
+ANSWER_TIMEOUT_S = 60.0
+LARGEST_ANSWER = 4 << 20
+RTT_CONNECTS = 5
+PROBE_TOKENS = 4
+CONTENT_KINDS = (2, 3, 4, 5, 6)  # delta.EventKind: whitespace, content, reasoning, tool call, refusal
+
+
+@dataclass
+class Preflight:
+    """What the checks found. *usage_reported* None: not probed; *connect_ms*: TCP connect times of the first target."""
+
+    targets: list[TargetSpec] = field(default_factory=list)
+    model: str = ""
+    usage_reported: bool | None = None
+    connect_ms: list[float] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
+def preflight(settings: RunSettings, urls: Sequence[str], endpoint: Endpoint, secret: Secret | None) -> Preflight:
+    """Check every URL of the run. InputError (exit 2) or TargetError (exit 3), one sentence each, never with the key."""
+    key = None if secret is None else secret.reveal()
+    found = Preflight()
+    for number, url in enumerate(urls):
+        probe = Probe(settings, parse_base(url, settings.target.unix_socket), endpoint, key)
+        address = probe.reach(found.connect_ms if number == 0 else [])
+        model = probe.model(found.model or settings.target.model)
+        found.model = found.model or model
+        usage = probe.answer(found.model, found.notes)
+        if usage is not None:
+            found.usage_reported = usage if found.usage_reported is None else found.usage_reported and usage
+        found.targets.append(
+            target_spec(
+                probe.base, address, probe.path, settings.target.headers, key, settings.target.server_name
+            )
+        )
+    return found
+
+
+class Probe:
+    """The checks of one URL."""
+
+    def __init__(self, settings: RunSettings, base: Base, endpoint: Endpoint, key: str | None) -> None:
+        self.settings = settings
+        self.base = base
+        self.endpoint = endpoint
+        self.key = key
+        target = settings.target
+        self.path = target.endpoint_path or endpoint.path(base.path)
+        request_head(base, self.path, target.headers, key)  # wrong headers are told before anything is sent
+        self.address: tuple[str, str, int] | None = None
+        self.context = tls_context(settings) if base.tls else None
+
+    # -- sockets ------------------------------------------------------------------------------------------------------
+
+    def reach(self, connect_ms: list[float]) -> tuple[str, str, int]:
+        """The first address that accepts a connection (and, with TLS, whose certificate holds)."""
+        failures = []
+        for address in addresses(self.base):
+            try:
+                started = time.perf_counter()
+                connection = self._connect(address)
+                connect_ms.append((time.perf_counter() - started) * 1e3)
+                connection.close()
+            except OSError as problem:
+                failures.append((address, problem))
+                continue
+            self.address = address
+            if self.context is not None:
+                self._secure(self._connect(address)).close()
+            for _ in range(RTT_CONNECTS - 1):
+                started = time.perf_counter()
+                self._connect(address).close()
+                connect_ms.append((time.perf_counter() - started) * 1e3)
+            return address
+        address, problem = failures[0]
+        raise TargetError(
+            f"{self.base.shown} cannot be reached at {address[1]}: {reason(problem)}; is the server up and the URL right?"
+        )
+
+    def _connect(self, address: tuple[str, str, int]) -> socket.socket:
+        family, numeric, port = address
+        kinds = {"inet": socket.AF_INET, "inet6": socket.AF_INET6, "unix": socket.AF_UNIX}
+        connection = socket.socket(kinds[family], socket.SOCK_STREAM)
+        connection.settimeout(CONNECT_TIMEOUT_S)
+        try:
+            if family != "unix" and self.settings.target.source_addresses:
+                connection.bind((self.settings.target.source_addresses[0], 0))
+            connection.connect(numeric if family == "unix" else (numeric, port))
+        except OSError:
+            connection.close()
+            raise
+        return connection
+
+    def _secure(self, connection: socket.socket) -> socket.socket:
+        assert self.context is not None
+        try:
+            return self.context.wrap_socket(
+                connection, server_hostname=self.settings.target.server_name or self.base.host
+            )
+        except ssl.SSLCertVerificationError as problem:
+            connection.close()
+            raise TargetError(
+                f"the certificate of {self.base.shown} is not trusted: {problem.verify_message}; "
+                "give its issuer with --cacert, or --insecure to go without verification"
+            ) from None
+        except (ssl.SSLError, OSError) as problem:
+            connection.close()
+            raise TargetError(
+                f"TLS with {self.base.shown} failed: {reason(problem)}; does this port speak https?"
+            ) from None
+
+    def _exchange(self, method: str, path: str, body: bytes | None) -> tuple[int, str, bytes]:
+        """(status, content type, body) of one request on a connection of its own."""
+        assert self.address is not None
+        connection = self._connect(self.address)
+        if self.context is not None:
+            connection = self._secure(connection)
+        connection.settimeout(min(ANSWER_TIMEOUT_S, self.settings.load.timeout))
+        head = request_head(self.base, path, self.settings.target.headers, self.key, method=method)
+        length = "" if body is None else f"Content-Length: {len(body)}\r\n"
+        try:
+            connection.sendall((head + length + "Connection: close\r\n\r\n").encode("latin-1") + (body or b""))
+            response = http.client.HTTPResponse(connection, method=method)
+            response.begin()
+            content = response.read(LARGEST_ANSWER)
+            return response.status, response.headers.get("Content-Type", ""), content
+        except (OSError, http.client.HTTPException, ValueError) as problem:
+            raise TargetError(
+                f"{self.base.shown} did not answer {method} {path} properly: {reason(problem)}"
+            ) from None
+        finally:
+            connection.close()
+
+    # -- questions ----------------------------------------------------------------------------------------------------
+
+    def model(self, wanted: str | None) -> str:
+        """The model to name: *wanted* if the server offers it or offers no list, the only one offered if none is wanted."""
+        path = self.endpoint.models_path(self.base.path)
+        status, _, body = self._exchange("GET", path, None)
+        self._refuse_unauthorised(status)
+        offered = offered_models(body) if status == 200 else None
+        if offered is None:
+            if wanted is None:
+                raise InputError(f"{self.base.shown} does not list its models (GET {path}: {status}); name one with -m")
+            return wanted
+        if wanted is None:
+            if len(offered) == 1:
+                return offered[0]
+            raise InputError(f"{self.base.shown} offers {shown_list(offered)}; choose one with -m")
+        if wanted not in offered:
+            raise InputError(f"-m {wanted!r} is not offered by {self.base.shown}; it offers {shown_list(offered)}")
+        return wanted
+
+    def _refuse_unauthorised(self, status: int) -> None:
+        if status in (401, 403):
+            given = "the API key was refused" if self.key is not None else "it asks for an API key; set OPENAI_API_KEY"
+            raise TargetError(f"{self.base.shown} answers {status}: {given}")
+
+    def answer(self, model: str, notes: list[str]) -> bool | None:
+        """Send one short real request. True when usage came with it; remarks go to *notes*."""
+        workload = self.settings.workload
+        body = self.endpoint.encode_body(model, workload, "Say hello.", PROBE_TOKENS)
+        status, content_type, content = self._exchange("POST", self.path, body)
+        self._refuse_unauthorised(status)
+        if status == 429:
+            notes.append(f"{self.base.shown} answered the probe with 429: it may refuse some of the load")
+            return None
+        if status != 200:
+            raise TargetError(
+                f"{self.base.shown} answers POST {self.path} with {status}: {excerpt(content)}; "
+                "is the endpoint type right, and does the server take these fields?"
+            )
+        kinds, usage = meanings(content, content_type, self.endpoint.dialect)
+        if "text/html" in content_type or not content:
+            raise TargetError(
+                f"{self.base.shown} answers POST {self.path} with 200 but {'no body' if not content else 'a web page'}: "
+                "is this URL an OpenAI-compatible server?"
+            )
+        if 9 in kinds:
+            raise TargetError(f"{self.base.shown} answers with an error inside a 200: {excerpt(content)}")
+        if workload.streaming and "text/event-stream" not in content_type:
+            notes.append(f"{self.base.shown} answers a streaming request with {content_type or 'no content type'}, not a stream")
+        if not any(kind in CONTENT_KINDS for kind in kinds):
+            notes.append(f"the probe of {self.base.shown} got an answer without a token")
+        return usage
+
+
+def meanings(content: bytes, content_type: str, dialect: int) -> tuple[list[int], bool]:
+    """Kinds of the events of an answer, and whether usage was among them."""
+    classifier = Classifier(dialect)
+    if "text/event-stream" in content_type:
+        found = [classifier.classify_bytes(data) for _, data, _, _ in SseParser(limit=LARGEST_ANSWER).feed(content)]
+    else:
+        found = [classifier.classify_body_bytes(content)]
+    return [int(meaning["kind"]) for meaning in found], any(meaning["has_usage"] for meaning in found)
+
+
+def offered_models(body: bytes) -> list[str] | None:
+    """Ids of an OpenAI model list; None when *body* is none."""
+    try:
+        decoded: Any = msgspec.json.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+    data = decoded.get("data") if isinstance(decoded, dict) else None
+    if not isinstance(data, list):
+        return None
+    ids = [item["id"] for item in data if isinstance(item, dict) and isinstance(item.get("id"), str)]
+    return ids or None
+
+
+def shown_list(names: Sequence[str]) -> str:
+    shown = ", ".join(repr(name) for name in names[:8])
+    return shown + (f" and {len(names) - 8} more" if len(names) > 8 else "")
+
+
+def excerpt(content: bytes, size: int = 200) -> str:
+    text = " ".join(content.decode(errors="replace").split())
+    return text[:size] + ("…" if len(text) > size else "") if text else "an empty body"
+
+
+def reason(problem: BaseException) -> str:
+    if isinstance(problem, TimeoutError):
+        return "it timed out"
+    if isinstance(problem, OSError) and problem.strerror:
+        return problem.strerror.lower()
+    return str(problem) or type(problem).__name__
+
+
+def tls_context(settings: RunSettings) -> ssl.SSLContext:
+    """The run's TLS settings as the workers will use them. InputError names the file that cannot be used."""
+    target = settings.target
+    try:
+        context = ssl.create_default_context(cafile=target.cacert)
+    except (OSError, ssl.SSLError) as problem:
+        raise InputError(f"--cacert {target.cacert!r} cannot be used: {reason(problem)}") from None
+    if target.insecure:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    if target.client_cert is not None:
+        try:
+            context.load_cert_chain(target.client_cert, target.client_key)
+        except (OSError, ssl.SSLError) as problem:
+            raise InputError(
+                f"--cert {target.client_cert!r} with --key {target.client_key!r} cannot be used: {reason(problem)}"
+            ) from None
+    return context
+
+
+def expected_in_flight(settings: RunSettings, mean_output_tokens: float, seconds_per_token: float = 0.05) -> int:
+    """How many connections the run will want at once: slots, or rate x a generous end-to-end time (Little's law)."""
+    load = settings.load
+    if load.concurrency is not None:
+        return load.concurrency
+    if load.max_concurrency is not None:
+        return load.max_concurrency
+    rate = load.rate or 0.0
+    if math.isinf(rate):
+        return load.num_requests or 1
+    expected = rate * min(load.timeout, 1.0 + mean_output_tokens * seconds_per_token)
+    if load.num_requests is not None:
+        expected = min(expected, load.num_requests)
+    return max(1, math.ceil(expected))
+
+
