@@ -1,6 +1,9 @@
 # What one event means: C scan for the shapes that servers send, msgspec for everything else. Both must agree always.
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
+from fastllmload._ext.facts cimport Facts
+from fastllmload._ext.jsonscan cimport Body
+
 cdef enum Dialect:
     DIALECT_CHAT = 0            # OpenAI chat completions: choices[0].delta
     DIALECT_COMPLETIONS = 1     # OpenAI completions: choices[0].text
@@ -41,13 +44,18 @@ cdef struct Meaning:
     int32_t completion_tokens
     int32_t reasoning_tokens
     int32_t cached_tokens
-    const unsigned char* text   # the text's JSON string body, still escaped; borrowed from the event, or from the classifier until its next call; NULL if none
+    const unsigned char* text   # the text's JSON string body, still escaped, valid UTF-8; borrowed from the event, or from
+                                # the classifier until its next call; NULL if none. Of a tool call: its arguments, else its name
     uint32_t text_size
 
+cdef enum:
+    PREFIX_LONGEST = 768        # bytes; longer events are scanned
+    SUFFIX_LONGEST = 512
+
 cdef struct Template:           # per stream: the bytes before and after the text of the last scanned event
-    uint8_t* bytes              # owned; prefix then suffix; NULL until learned
-    uint16_t prefix
-    uint16_t suffix
+    uint8_t* bytes              # owned; prefix, then suffix at PREFIX_LONGEST; NULL until learned
+    uint16_t prefix             # bytes up to and with the opening quote; 0: nothing learned
+    uint16_t suffix             # bytes from the closing quote on
     uint8_t kind                # EVENT_CONTENT or EVENT_REASONING: the text field that the template is for
 
 cdef void template_reset(Template* t) noexcept nogil     # forget, keep memory
@@ -61,7 +69,16 @@ cdef class Classifier:
     cdef public uint64_t by_scan
     cdef public uint64_t by_msgspec
     cdef object _decoder
-    cdef object _keep                   # keeps the bytes behind Meaning.text alive until the next call
+    cdef list _keep                     # bytes objects behind Meaning.text, until the next call
+    cdef bytes _data                    # what msgspec is reading, with unpaired surrogates and invalid UTF-8 replaced
+    cdef Template _template             # of classify_bytes; the hot path brings its own
     cdef int classify(self, Template* t, const unsigned char* data, size_t size, Meaning* m) except -1
     # A whole non-streaming response body: kind is CONTENT/WHITESPACE/TOOL/REASONING/REFUSAL/OTHER/ERROR/BAD, with finish and usage.
     cdef int classify_body(self, const unsigned char* data, size_t size, Meaning* m) except -1
+
+    cdef int _decode(self, const unsigned char* data, size_t size, bint whole, Meaning* m) except -1
+    cdef int _event(self, dict event, Facts* f) except -1
+    cdef int _choice(self, int number, dict choice, Facts* f) except -1
+    cdef int _carried(self, tuple path, dict carrier, Facts* f) except -1
+    cdef int _tool(self, tuple path, dict function, Facts* f) except -1
+    cdef int _body(self, tuple path, str text, Body* body) except -1

@@ -1,0 +1,143 @@
+"""Plain-Python twin of the event classifier, on the json module: slow, and with nothing in common with the compiled one."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any, NoReturn
+
+from fastllmload.records.layout import EVENT_NAMES, FINISH_NAMES
+
+FINISHES = {
+    "stop": "stop", "eos_token": "stop", "stop_sequence": "stop", "end_turn": "stop",
+    "length": "length", "max_tokens": "length",
+    "tool_calls": "tool_calls", "function_call": "tool_calls", "tool_use": "tool_calls",
+    "content_filter": "content_filter",
+}  # fmt: skip
+COUNTS = ("prompt_tokens", "completion_tokens", "reasoning_tokens", "cached_tokens")
+
+
+class Shape(Exception):
+    """JSON that is no event."""
+
+
+def constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not JSON")
+
+
+def meaning(kind: str, finish: str = "none", text: str | None = None, **counts: int) -> dict[str, Any]:
+    """The compiled classifier's dict, without ``decoder`` and with the text expanded."""
+    said = {name: counts.get(name, -1) for name in COUNTS}
+    has_usage = any(count >= 0 for count in said.values())
+    clean = None if not text else re.sub("[\ud800-\udfff]", "\ufffd", text)
+    return {
+        "kind": EVENT_NAMES.index(kind),
+        "finish": FINISH_NAMES.index(finish),
+        "has_usage": has_usage,
+        "text": clean,
+        **said,
+    }
+
+
+def is_a(kind: type, value: Any) -> Any:
+    if value is None:
+        return kind()
+    if type(value) is not kind:
+        raise Shape
+    return value
+
+
+def tokens(counts: Any, name: str) -> int:
+    count = counts.get(name) if isinstance(counts, dict) else None
+    return count if type(count) is int and 0 <= count < 2**31 else -1
+
+
+def usage_counts(usage: Any) -> dict[str, int]:
+    if not isinstance(usage, dict):
+        return {}
+    return {
+        "prompt_tokens": tokens(usage, "prompt_tokens"),
+        "completion_tokens": tokens(usage, "completion_tokens"),
+        "reasoning_tokens": tokens(usage.get("completion_tokens_details"), "reasoning_tokens"),
+        "cached_tokens": tokens(usage.get("prompt_tokens_details"), "cached_tokens"),
+    }
+
+
+def timed_choice(event: dict[str, Any]) -> dict[str, Any]:
+    for choice in is_a(list, event.get("choices")):
+        index = is_a(int, is_a(dict, choice).get("index"))
+        if index < 0:
+            raise Shape
+        if index == 0:
+            return choice or {}
+    return {}
+
+
+def tool_texts(delta: dict[str, Any]) -> tuple[bool, str]:
+    """Whether a tool call says anything, and its text: the first arguments, else the first name."""
+    functions: list[dict[str, Any]] = []
+    for key, value in delta.items():
+        if key == "function_call":
+            functions.append(is_a(dict, value))
+        elif key == "tool_calls":
+            functions += [is_a(dict, is_a(dict, call).get("function")) for call in is_a(list, value)]
+    names, arguments, said = [], [], False
+    for function in functions:
+        names.append(is_a(str, function.get("name")))
+        value = function.get("arguments")
+        said = said or bool(names[-1]) or bool(value)
+        arguments.append("" if isinstance(value, dict) else is_a(str, value))
+    return said, next(filter(None, arguments), "") or next(filter(None, names), "")
+
+
+def text_of(delta: dict[str, Any]) -> tuple[str, str] | None:
+    content, reasoning, older, refusal = (
+        is_a(str, delta.get(key)) for key in ("content", "reasoning", "reasoning_content", "refusal")
+    )
+    tool, tool_text = tool_texts(delta)
+    if content.strip():
+        return "content", content
+    if tool:
+        return "tool", tool_text
+    if content:
+        return "whitespace", content
+    if older or reasoning:
+        return "reasoning", older or reasoning
+    return ("refusal", refusal) if refusal else None
+
+
+def classify(data: bytes, dialect: int, whole: bool = False) -> dict[str, Any]:
+    """Meaning of one event, or of a *whole* body."""
+    if not whole and data.strip(b" \t\r\n") == b"[DONE]":
+        return meaning("done")
+    try:
+        event = json.loads(data.decode("utf-8", "replace"), parse_constant=constant)
+        return of_event(is_a(dict, event), dialect, whole)
+    except (ValueError, RecursionError, Shape):
+        return meaning("bad")
+
+
+def of_event(event: dict[str, Any], dialect: int, whole: bool) -> dict[str, Any]:
+    error = event.get("error")
+    if isinstance(error, dict) or error or event.get("object") == "error":
+        return meaning("error")
+    if not event.keys() & {"choices", "usage", "error", "object", "id"}:
+        return meaning("bad")
+    choice = timed_choice(event)
+    delta = (
+        {"content": choice.get("text")}
+        if dialect
+        else is_a(dict, choice.get("message" if whole else "delta"))
+    )
+    role = is_a(str, delta.get("role"))
+    reason = is_a(str, choice.get("finish_reason"))
+    finish = FINISHES.get(reason, "other") if reason else "none"
+    counts = usage_counts(event.get("usage"))
+    said = text_of(delta)
+    if said is not None:
+        return meaning(said[0], finish, said[1], **counts)
+    kind = "other"
+    if not whole:
+        usage = any(count >= 0 for count in counts.values())
+        kind = "finish" if reason else "usage" if usage else "role" if role else "other"
+    return meaning(kind, finish, **counts)

@@ -1,0 +1,352 @@
+"""What an event means is what metrics.md 3.2 says, and template, scan, msgspec and a plain twin say the same of any bytes."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from reference import delta_reference
+from reference.event_text import spelled
+
+from fastllmload._ext.delta import Classifier, expand_text
+from fastllmload.records.layout import EVENT_NAMES, FINISH_NAMES
+
+CHAT, COMPLETIONS = 0, 1
+TEMPLATE, SCAN, MSGSPEC = 0, 1, 2
+CORPUS = Path(os.environ.get("FASTLLMLOAD_CORPORA", Path(__file__).parents[2] / "../shared/corpora")) / "json/test_parsing"
+NO_CORPUS = f"JSON corpus not found at {CORPUS}; set FASTLLMLOAD_CORPORA to the folder that holds json/"
+PLAIN = b'{"id":"x","choices":[{"index":0,"delta":{"content":"%s"},"finish_reason":null}]}'
+FAST = settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
+
+
+def bare(meaning: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in meaning.items() if name != "decoder"}
+
+
+def named(meaning: dict[str, Any]) -> str:
+    return EVENT_NAMES[meaning["kind"]]
+
+
+def expanded(meaning: dict[str, Any]) -> dict[str, Any]:
+    return {**meaning, "text": None if meaning["text"] is None else expand_text(meaning["text"])}
+
+
+def agreed(data: bytes, dialect: int = CHAT, after: bytes = b"") -> dict[str, Any]:
+    """The meaning of *data*, on which scan, msgspec, twin and a stream that has just read *after* agree."""
+    strict = bare(Classifier(dialect, strict=True).classify_bytes(data))
+    stream = Classifier(dialect)
+    stream.classify_bytes(after)
+    assert bare(Classifier(dialect).classify_bytes(data)) == strict
+    assert bare(stream.classify_bytes(data)) == strict
+    assert bare(stream.classify_bytes(data)) == strict, "a second time, by what the first one taught"
+    assert expanded(strict) == delta_reference.classify(data, dialect)
+    return strict
+
+
+def agreed_whole(data: bytes, dialect: int = CHAT) -> dict[str, Any]:
+    strict = bare(Classifier(dialect, strict=True).classify_body_bytes(data))
+    assert bare(Classifier(dialect).classify_body_bytes(data)) == strict
+    assert expanded(strict) == delta_reference.classify(data, dialect, whole=True)
+    return strict
+
+
+def chunk(delta: Any = None, finish: Any = None, **top: Any) -> bytes:
+    choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish}
+    return json.dumps({"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "m", "choices": [choice], **top}).encode()
+
+
+USAGE = {"prompt_tokens": 11, "completion_tokens": 7, "total_tokens": 18}
+SEEN = [  # as the servers write them
+    ("vLLM role", CHAT, '{"id":"chatcmpl-1","object":"chat.completion.chunk","created":1,"model":"m","choices":[{"index":0,"delta":{"role":"assistant","content":""},"logprobs":null,"finish_reason":null}],"prompt_token_ids":null}', "role"),
+    ("vLLM text", CHAT, '{"id":"chatcmpl-1","object":"chat.completion.chunk","created":1,"model":"m","choices":[{"index":0,"delta":{"content":" It"},"logprobs":null,"finish_reason":null,"token_ids":null}]}', "content"),
+    ("vLLM reasoning", CHAT, '{"id":"chatcmpl-1","object":"chat.completion.chunk","created":1,"model":"m","choices":[{"index":0,"delta":{"reasoning":"Okay"},"logprobs":null,"finish_reason":null}]}', "reasoning"),
+    ("vLLM finish", CHAT, '{"id":"chatcmpl-1","object":"chat.completion.chunk","created":1,"model":"m","choices":[{"index":0,"delta":{"content":""},"logprobs":null,"finish_reason":"length","stop_reason":null}]}', "finish length"),
+    ("vLLM usage", CHAT, '{"id":"chatcmpl-1","object":"chat.completion.chunk","created":1,"model":"m","choices":[],"usage":{"prompt_tokens":11,"total_tokens":18,"completion_tokens":7,"prompt_tokens_details":{"cached_tokens":4}}}', "usage 11 7 -1 4"),
+    ("vLLM error", CHAT, '{"object":"error","message":"too long","type":"BadRequestError","param":null,"code":400}', "error"),
+    ("vLLM newer error", CHAT, '{"error":{"message":"engine died","type":"InternalServerError","param":null,"code":500}}', "error"),
+    ("vLLM completions", COMPLETIONS, '{"id":"cmpl-1","object":"text_completion","created":1,"model":"m","choices":[{"index":0,"text":" It","logprobs":null,"finish_reason":null,"stop_reason":null}],"usage":null}', "content"),
+    ("vLLM completions end", COMPLETIONS, '{"id":"cmpl-1","object":"text_completion","created":1,"model":"m","choices":[{"index":0,"text":" end","logprobs":null,"finish_reason":"stop","stop_reason":null}],"usage":null}', "content stop"),
+    ("vLLM usage in each", CHAT, '{"id":"1","object":"chat.completion.chunk","created":1,"model":"m","choices":[{"index":0,"delta":{"content":"a"},"logprobs":null,"finish_reason":null}],"usage":{"prompt_tokens":3,"total_tokens":4,"completion_tokens":1}}', "content 3 1 -1 -1"),
+    ("SGLang role", CHAT, '{"id":"a","object":"chat.completion.chunk","created":1,"model":"m","choices":[{"index":0,"delta":{"role":"assistant","content":"","reasoning_content":null,"tool_calls":null},"logprobs":null,"finish_reason":null,"matched_stop":null}],"usage":null}', "role"),
+    ("SGLang text", CHAT, '{"id":"a","object":"chat.completion.chunk","created":1,"model":"m","choices":[{"index":0,"delta":{"role":null,"content":" is","reasoning_content":null,"tool_calls":null},"logprobs":null,"finish_reason":null,"matched_stop":null}],"usage":null}', "content"),
+    ("SGLang thought", CHAT, '{"id":"a","object":"chat.completion.chunk","created":1,"model":"m","choices":[{"index":0,"delta":{"role":null,"content":null,"reasoning_content":"Hm","tool_calls":null},"logprobs":null,"finish_reason":null,"matched_stop":null}],"usage":null}', "reasoning"),
+    ("SGLang finish", CHAT, '{"id":"a","object":"chat.completion.chunk","created":1,"model":"m","choices":[{"index":0,"delta":{"role":null,"content":null,"reasoning_content":null,"tool_calls":null},"logprobs":null,"finish_reason":"stop","matched_stop":151645}],"usage":null}', "finish stop"),
+    ("llama.cpp role", CHAT, '{"choices":[{"finish_reason":null,"index":0,"delta":{"role":"assistant","content":null}}],"created":1,"id":"chatcmpl-7","model":"m","system_fingerprint":"b1-c","object":"chat.completion.chunk"}', "role"),
+    ("llama.cpp text", CHAT, '{"choices":[{"finish_reason":null,"index":0,"delta":{"content":"\\n"}}],"created":1,"id":"chatcmpl-7","model":"m","system_fingerprint":"b1-c","object":"chat.completion.chunk"}', "whitespace"),
+    ("llama.cpp timings", CHAT, '{"choices":[{"finish_reason":"stop","index":0,"delta":{}}],"created":1,"id":"chatcmpl-7","model":"m","object":"chat.completion.chunk","timings":{"prompt_n":14,"prompt_ms":5.5e1,"predicted_per_second":99.123456789012345}}', "finish stop"),
+    ("OpenAI text", CHAT, '{"id":"chatcmpl-B","object":"chat.completion.chunk","created":1,"model":"gpt","service_tier":"default","system_fingerprint":"fp_1","choices":[{"index":0,"delta":{"content":"Hello"},"logprobs":null,"finish_reason":null}],"usage":null,"obfuscation":"k3J9dQ"}', "content"),
+    ("OpenAI refusal", CHAT, '{"id":"chatcmpl-B","object":"chat.completion.chunk","created":1,"model":"gpt","choices":[{"index":0,"delta":{"refusal":"I\'m"},"logprobs":null,"finish_reason":null}],"usage":null}', "refusal"),
+    ("OpenAI usage", CHAT, '{"id":"chatcmpl-B","object":"chat.completion.chunk","created":1,"model":"gpt","choices":[],"usage":{"prompt_tokens":9,"completion_tokens":70,"total_tokens":79,"prompt_tokens_details":{"cached_tokens":0,"audio_tokens":0},"completion_tokens_details":{"reasoning_tokens":64,"audio_tokens":0}},"obfuscation":"x"}', "usage 9 70 64 0"),
+    ("OpenAI tool name", CHAT, '{"id":"c","object":"chat.completion.chunk","created":1,"model":"gpt","choices":[{"index":0,"delta":{"role":"assistant","content":null,"tool_calls":[{"index":0,"id":"call_1","type":"function","function":{"name":"get","arguments":""}}],"refusal":null},"logprobs":null,"finish_reason":null}]}', "tool"),
+    ("OpenAI tool arguments", CHAT, '{"id":"c","object":"chat.completion.chunk","created":1,"model":"gpt","choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"function":{"arguments":"{\\"a\\":"}}]},"logprobs":null,"finish_reason":null}]}', "tool"),
+    ("OpenAI tool finish", CHAT, '{"id":"c","object":"chat.completion.chunk","created":1,"model":"gpt","choices":[{"index":0,"delta":{},"logprobs":null,"finish_reason":"tool_calls"}]}', "finish tool_calls"),
+    ("logprobs only", CHAT, '{"id":"c","choices":[{"index":0,"delta":{},"logprobs":{"content":[{"token":"a","logprob":-0.1,"bytes":[97],"top_logprobs":[]}]},"finish_reason":null}]}', "other"),
+    ("TGI text", CHAT, '{"object":"chat.completion.chunk","id":"","created":1,"model":"m","system_fingerprint":"3.0.1-native","choices":[{"index":0,"delta":{"role":"assistant","content":"Deep"},"logprobs":null,"finish_reason":null}],"usage":null}', "content"),
+    ("TGI finish", COMPLETIONS, '{"object":"text_completion","id":"","created":1,"choices":[{"index":0,"text":"","logprobs":null,"finish_reason":"eos_token"}],"model":"m","system_fingerprint":"3"}', "finish stop"),
+    ("TGI error", CHAT, '{"error":"Input validation error","error_type":"validation"}', "error"),
+    ("Azure first", CHAT, '{"choices":[],"created":0,"id":"","model":"","object":"","prompt_filter_results":[{"prompt_index":0,"content_filter_results":{"hate":{"filtered":false,"severity":"safe"}}}]}', "other"),
+    ("Azure text", CHAT, '{"choices":[{"content_filter_offsets":{"check_offset":1},"content_filter_results":{"hate":{"filtered":false,"severity":"safe"}},"delta":{"content":"x"},"finish_reason":null,"index":0,"logprobs":null}],"created":1,"id":"c","model":"gpt","object":"chat.completion.chunk"}', "content"),
+    ("Azure filter", CHAT, '{"choices":[{"delta":{},"finish_reason":"content_filter","index":0}],"created":1,"id":"c","model":"gpt","object":"chat.completion.chunk"}', "finish content_filter"),
+    ("LiteLLM error", CHAT, '{"error":{"message":"no healthy upstream","type":null,"code":"503"}}', "error"),
+    ("done", CHAT, "[DONE]", "done"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("dialect", "text", "expected"), [case[1:] for case in SEEN], ids=[case[0] for case in SEEN])
+def test_events_of_real_servers(dialect: int, text: str, expected: str) -> None:
+    """Each is understood by the scan, without msgspec, and means what its server meant."""
+    kind, *rest = expected.split()
+    finish = rest[0] if rest and not rest[0].lstrip("-").isdigit() else "none"
+    counts = [int(word) for word in rest if word.lstrip("-").isdigit()] or [-1] * 4
+    meaning = agreed(text.encode(), dialect)
+    names = ("prompt_tokens", "completion_tokens", "reasoning_tokens", "cached_tokens")
+    assert (EVENT_NAMES[meaning["kind"]], FINISH_NAMES[meaning["finish"]]) == (kind, finish)
+    assert [meaning[name] for name in names] == counts and meaning["has_usage"] == (max(counts) >= 0)
+    assert Classifier(dialect).classify_bytes(text.encode())["decoder"] == SCAN
+
+
+@pytest.mark.parametrize(
+    ("data", "kind", "text"),
+    [
+        (chunk({"role": "assistant"}), "role", None),
+        (chunk({"role": "assistant", "content": None}), "role", None),
+        (chunk({"role": "", "content": ""}), "other", None),
+        (chunk({"content": None}), "other", None),
+        (chunk({}), "other", None),
+        (chunk(None), "other", None),
+        (chunk({"content": " \n"}), "whitespace", " \n"),
+        (chunk({"content": " \n", "reasoning": "r"}), "whitespace", " \n"),
+        (chunk({"content": "c", "reasoning_content": "r"}), "content", "c"),
+        (chunk({"reasoning": "b", "reasoning_content": "a"}), "reasoning", "a"),
+        (chunk({"reasoning": " "}), "reasoning", " "),
+        (chunk({"content": " ", "tool_calls": [{"function": {"name": "f"}}]}), "tool", "f"),
+        (chunk({"content": "c", "tool_calls": [{"function": {"name": "f"}}]}), "content", "c"),
+        (chunk({"tool_calls": [{"function": {"name": "f", "arguments": "{}"}}, {"function": {"arguments": "2"}}]}), "tool", "{}"),
+        (chunk({"tool_calls": [{"function": {"arguments": {"a": 1}}}]}), "tool", None),
+        (chunk({"tool_calls": [{"id": "x", "function": {"name": "", "arguments": ""}}]}), "other", None),
+        (chunk({"function_call": {"arguments": "{"}}), "tool", "{"),
+        (chunk({"refusal": "no"}, "stop"), "refusal", "no"),
+        (chunk({}, ""), "other", None),
+        (chunk({}, "stop", usage=USAGE), "finish", None),
+        (chunk({"role": "assistant"}, usage=USAGE), "usage", None),
+        (chunk({}, usage={"total_tokens": 3}), "other", None),
+        (chunk({"content": "x"}, error={"message": "late"}), "error", None),
+        (chunk({"content": 5}, error="late"), "error", None),
+        (chunk({"content": "x"}, error=None), "content", "x"),
+        (chunk({"content": "x"}, error=""), "content", "x"),
+        (chunk({"content": 5}), "bad", None),
+        (chunk({"content": [{"type": "text", "text": "x"}]}), "bad", None),
+        (chunk("x"), "bad", None),
+        (chunk({}, 3), "bad", None),
+        (b'{"choices":{}}', "bad", None),
+        (b'{"choices":[{"index":1,"delta":{"content":"x"},"finish_reason":"stop"}]}', "other", None),
+        (b'{"choices":[{"index":1,"delta":{"content":"x"}},{"index":0,"delta":{"content":"y"}}]}', "content", "y"),
+        (b'{"choices":[{"delta":{"content":"x","content":"y"}}]}', "content", "y"),
+        (b'{"choices":[{"delta":{"cont\\u0065nt":"x"}}]}', "content", "x"),
+        (b'{"choices":null,"usage":null}', "other", None),
+        (b'{"object":"error"}', "error", None),
+        (b'{"error":{}}', "error", None),
+        (b'{"error":false}', "other", None),
+        (b'{"error":500}', "error", None),
+        (b"{}", "bad", None),
+        (b'{"token":{"text":"x"}}', "bad", None),
+        (b"[]", "bad", None),
+        (b"null", "bad", None),
+        (b'"x"', "bad", None),
+        (b"", "bad", None),
+        (b" [DONE]\r", "done", None),
+        (b"[DONE] x", "bad", None),
+        (b"[done]", "bad", None),
+        (b"\xef\xbb\xbf" + chunk({"content": "x"}), "bad", None),
+        (chunk({"content": "x"})[:-1] + b',"x":NaN}', "bad", None),
+        (chunk({"content": "x"})[:-1] + b',"x":1e999}', "content", "x"),
+        (chunk({"content": "x"})[:-1] + b',"x":' + b"9" * 5000 + b"}", "bad", None),
+        (chunk({"content": "x"})[:-1] + b',"x":"\xff"}', "content", "x"),
+        (chunk({"content": "x"}) + b" \n", "content", "x"),
+        (chunk({"content": "x"}) + b"x", "bad", None),
+        (PLAIN % b"\xff ", "content", "\ufffd "),
+        (PLAIN % b"\xe2\x80", "content", "\ufffd"),
+        (PLAIN % b"\xed\xa0\x80", "content", "\ufffd" * 3),
+        (PLAIN % b"a\\ud83d", "content", "a\ufffd"),
+        (PLAIN % b"\\ud83d\\ude00", "content", "\U0001f600"),
+        (PLAIN % b"\\\\ud83d", "content", "\\ud83d"),
+        (PLAIN % b"\\ud83d\xff", "content", "\ufffd\ufffd"),
+        (PLAIN % b"a\x1fb", "bad", None),
+        (PLAIN % b"\\x", "bad", None),
+        (PLAIN % b"\\u12g4", "bad", None),
+        (PLAIN % b"\x7f", "content", "\x7f"),
+    ],
+)
+def test_the_table_of_kinds(data: bytes, kind: str, text: str | None) -> None:
+    meaning = agreed(data)
+    assert EVENT_NAMES[meaning["kind"]] == kind
+    assert expanded(meaning)["text"] == text
+    assert agreed(data, after=PLAIN % b"x") == meaning
+
+
+@pytest.mark.parametrize(
+    ("dialect", "data", "kind", "text"),
+    [
+        (CHAT, {"choices": [{"message": {"role": "assistant", "content": "Hi"}, "finish_reason": "stop"}], "usage": USAGE}, "content", "Hi"),
+        (CHAT, {"choices": [{"delta": {"content": "Hi"}, "finish_reason": "stop"}], "usage": USAGE}, "other", None),
+        (CHAT, {"choices": [{"message": {"role": "assistant", "content": ""}, "finish_reason": "stop"}], "usage": USAGE}, "other", None),
+        (CHAT, {"choices": [{"message": {"content": None, "tool_calls": [{"function": {"name": "f", "arguments": "{}"}}]}, "finish_reason": "stop"}], "usage": USAGE}, "tool", "{}"),
+        (COMPLETIONS, {"choices": [{"text": " Hi", "index": 0, "finish_reason": "stop"}], "usage": USAGE}, "content", " Hi"),
+    ],
+)  # fmt: skip
+def test_whole_bodies(dialect: int, data: dict[str, Any], kind: str, text: str | None) -> None:
+    meaning = agreed_whole(json.dumps(data).encode(), dialect)
+    assert (EVENT_NAMES[meaning["kind"]], FINISH_NAMES[meaning["finish"]]) == (kind, "stop")
+    assert expanded(meaning)["text"] == text and meaning["completion_tokens"] == 7
+
+
+@FAST
+@given(data=spelled, after=spelled, dialect=st.sampled_from([CHAT, COMPLETIONS]))
+def test_any_event_means_the_same_on_every_path(data: bytes, after: bytes, dialect: int) -> None:
+    agreed(data, dialect, after)
+    agreed_whole(data, dialect)
+
+
+@FAST
+@given(text=st.binary(max_size=6), before=st.sampled_from([b"x", b" ", b"\\n"]))
+def test_a_template_reads_any_text_as_the_others_do(text: bytes, before: bytes) -> None:
+    """Whatever bytes stand between prefix and suffix: quotes, escapes, half characters, an end that comes too early."""
+    agreed(PLAIN % text, after=PLAIN % before)
+
+
+@st.composite
+def mutated(draw: st.DrawFn) -> tuple[bytes, bytes]:
+    """An event and the same with some bytes changed, removed or put in."""
+    original = draw(st.one_of(spelled, st.sampled_from([case[2].encode() for case in SEEN])))
+    data = bytearray(original)
+    for _ in range(draw(st.integers(1, 3))):
+        at = draw(st.integers(0, len(data)))
+        what = draw(st.sampled_from(["flip", "remove", "insert", "put"]))
+        if what == "remove":
+            del data[at : at + draw(st.integers(1, 4))]
+        elif what == "flip" and at < len(data):
+            data[at] ^= 1 << draw(st.integers(0, 7))
+        else:
+            data[at : at + (what == "put")] = draw(st.sampled_from([b'"', b"\\", b",", b":", b"{", b"}", b"]", b"0", b"e", b"\x00", b" ", b"\xc2", b"\\u00e9", b"-"]))
+    return original, bytes(data)
+
+
+@settings(FAST, max_examples=600)
+@given(pair=mutated(), dialect=st.sampled_from([CHAT, COMPLETIONS]))
+def test_a_damaged_event_means_the_same_on_every_path(pair: tuple[bytes, bytes], dialect: int) -> None:
+    original, data = pair
+    agreed(data, dialect, after=original)
+
+
+def test_every_truncation_of_an_event_is_bad() -> None:
+    data = SEEN[1][2].encode()
+    for size in range(len(data)):
+        assert named(Classifier(CHAT).classify_bytes(data[:size])) == "bad"
+        agreed(data[:size], after=data)
+
+
+def test_whitespace_is_what_python_calls_whitespace() -> None:
+    """Every code point up to the last whitespace one and beyond, raw and escaped, by scan and by template."""
+    scan, stream = Classifier(CHAT), Classifier(CHAT)
+    stream.classify_bytes(PLAIN % b"x")
+    for point in [*range(0xD800), *range(0x10000, 0x110000, 0x101)]:
+        character = chr(point)
+        kind = "whitespace" if character.isspace() else "content"
+        for text in {json.dumps(character)[1:-1], json.dumps(character, ensure_ascii=False)[1:-1]}:
+            data = PLAIN % text.encode()
+            scan.forget()
+            assert named(scan.classify_bytes(data)) == kind == named(stream.classify_bytes(data)), hex(point)
+    assert stream.by_scan == 1 and scan.by_template == 0
+    assert not any(chr(point).isspace() for point in range(0x10000, 0x110000))
+
+
+def test_the_template_is_used_and_forgotten() -> None:
+    """Equal frames with other texts need no scan; another frame, finish, usage or stream does."""
+    stream = Classifier(CHAT)
+    other_frame = (PLAIN % b"a").replace(b'"x"', b'"y"')
+    ending = (PLAIN % b"a").replace(b"null", b'"stop"')
+    decoders = []
+    for data in [PLAIN % b"a", PLAIN % b" b", PLAIN % b" ", PLAIN % b"\\u00e9", PLAIN % b"", PLAIN % b"c", other_frame, other_frame]:
+        decoders.append(stream.classify_bytes(data)["decoder"])
+    assert decoders == [SCAN, TEMPLATE, TEMPLATE, TEMPLATE, SCAN, TEMPLATE, SCAN, TEMPLATE]
+    assert [stream.classify_bytes(data)["decoder"] for data in (ending, ending, other_frame)] == [SCAN, SCAN, TEMPLATE]
+    stream.forget()
+    assert stream.classify_bytes(other_frame)["decoder"] == SCAN
+    assert (stream.by_template, stream.by_scan, stream.by_msgspec) == (6, 6, 0)
+
+
+@pytest.mark.parametrize(("size", "decoder"), [(600, TEMPLATE), (900, SCAN)])
+def test_long_frames_are_scanned(size: int, decoder: int) -> None:
+    stream = Classifier(CHAT)
+    before = b'{"model":"%s",' % (b"m" * size) + (PLAIN % b"a")[1:]
+    assert [stream.classify_bytes(before)["decoder"] for _ in range(2)] == [SCAN, decoder]
+    behind = (PLAIN % b"a")[:-1] + b',"model":"%s"}' % (b"m" * (size // 2))
+    stream.forget()
+    assert [stream.classify_bytes(behind)["decoder"] for _ in range(2)] == [SCAN, TEMPLATE]
+
+
+def test_strict_decodes_every_event_by_msgspec() -> None:
+    strict = Classifier(CHAT, strict=True)
+    assert [strict.classify_bytes(PLAIN % b"a")["decoder"] for _ in range(3)] == [MSGSPEC] * 3
+    assert (strict.by_template, strict.by_scan, strict.by_msgspec) == (0, 0, 3)
+    assert strict.text_of(PLAIN % b"\\u00e9") == "é" and strict.text_of(b"[DONE]") is None
+
+
+@pytest.mark.parametrize("opening", [b"[", b'{"a":', b'{"choices":[', b'{"id":1,"x":['])
+def test_deep_nesting_is_bad_and_costs_no_stack(opening: bytes) -> None:
+    """100,000 levels, closed and not closed; the peak of memory grows by less than 64 MiB."""
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    closing = opening.translate(bytes.maketrans(b"{[", b"}]"), b'"a:choices1,xid')[::-1]
+    for data in (opening * 100_000, opening * 100_000 + b"1" + closing * 100_000):
+        for classifier in (Classifier(CHAT), Classifier(CHAT, strict=True)):
+            assert named(classifier.classify_bytes(data)) == "bad"
+            assert named(classifier.classify_body_bytes(data)) == "bad"
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 64 << 10
+
+
+@pytest.mark.parametrize("depth", [1, 58, 59, 60, 61, 62, 63, 64, 65, 66, 300])
+def test_moderate_nesting_is_no_fault(depth: int) -> None:
+    nested = b"[" * depth + b"]" * depth
+    assert EVENT_NAMES[agreed((PLAIN % b"a")[:-1] + b',"x":' + nested + b"}")["kind"]] == "content"
+    within = (PLAIN % b"a").replace(b'"delta":{', b'"delta":{"x":' + nested + b",")
+    assert EVENT_NAMES[agreed(within)["kind"]] == "content"
+
+
+def corpus() -> list[Path]:
+    return sorted(CORPUS.glob("*.json")) if CORPUS.is_dir() else []
+
+
+@pytest.mark.skipif(not corpus(), reason=NO_CORPUS)
+def test_json_corpus_is_judged_alike_on_every_path() -> None:
+    """As a whole event, and as the value of an unknown key at three places: all y_ are accepted, all n_ refused.
+
+    Two n_ files become valid when a value of this kind follows or precedes them: the twin knows which.
+    """
+    for path in corpus():
+        data = path.read_bytes()
+        whole = EVENT_NAMES[agreed(data)["kind"]]
+        assert whole == "bad" or path.name.startswith("y_"), path.name
+        for place in (b'"index":0', b'"content"', b'"id":"x"'):
+            event = (PLAIN % b"a").replace(place, b'"unknown":' + data + b"," + place)
+            kind = EVENT_NAMES[agreed(event, after=PLAIN % b"a")["kind"]]
+            if path.name.startswith("y_"):
+                assert kind == "content", path.name
+            agreed_whole(event)
+
+
+def test_expand_text() -> None:
+    assert expand_text(b'a\\n\\u00e9\\ud83d\\ude00\\"') == 'a\né😀"'
+    for wrong in (b'"', b"\\", b"a\nb", b"\xff", b'","'):
+        with pytest.raises(ValueError, match="not the inside of a JSON string"):
+            expand_text(wrong)
+
+
+def test_an_unknown_dialect_is_refused() -> None:
+    with pytest.raises(ValueError, match="dialect 7"):
+        Classifier(7)
