@@ -70,7 +70,11 @@ def test_it_runs_while_the_interpreter_is_held() -> None:
 def test_a_stopped_process_is_a_stall() -> None:
     """SIGSTOP of 60 ms: one stall of at least 59 ms in the ring, and the instants it missed are in the histogram."""
     child = subprocess.Popen(
-        [sys.executable, "-c", STOPPED], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=os.environ | {"PYTHONPATH": "src"}
+        [sys.executable, "-c", STOPPED],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"PYTHONPATH": "src"},
     )
     assert child.stdin is not None and child.stdout is not None
     try:

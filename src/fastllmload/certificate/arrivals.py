@@ -1,0 +1,167 @@
+"""Offered against planned rate, and the shape of arrivals: of the schedule against the asked process, of the sends
+against the schedule.
+
+Tests of distribution judge the *schedule*; of the *sends* they see only quantisation and clumping, because independent
+jitter leaves a Poisson process a Poisson process. Lateness is the business of `lag`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from fastllmload.certificate import fit
+from fastllmload.certificate.evidence import Arrivals, Figures, Sends, Times, Window
+
+SHORT_GAP_NS = 20_000
+DISPERSION_WINDOWS_NS = (1_000_000, 10_000_000, 100_000_000, 1_000_000_000)
+FEWEST = 100  # gaps, or windows, below which nothing is tested
+EDGE = 2  # requests that may fall on the other side of the window's two edges
+
+
+def rates(sends: Sends, window: Window) -> Figures:
+    """planned_rate, offered_rate (1/s), rate_error (share, None without a plan); a release belongs to its own instant."""
+    offered = int(window.holds(sends.all_dispatch).sum())
+    seconds = window.seconds
+    if seconds <= 0:
+        return {"planned_rate": None, "offered_rate": None, "rate_error": None}
+    planned = len(sends.t_sched) + sends.not_sent
+    known = sends.arrivals.open_loop and planned > 0
+    off = max(0, abs(offered - planned) - EDGE)
+    return {
+        "planned_rate": planned / seconds if known else None,
+        "offered_rate": offered / seconds,
+        "rate_error": off / planned if known else None,
+    }
+
+
+def arrival_tests(sends: Sends) -> dict[str, Any]:
+    """Figures for `schedule` and `sends`, and their distance; {} outside an open loop or below 100 gaps."""
+    if not sends.arrivals.open_loop or len(sends.t_sched) <= FEWEST:
+        return {}
+    dispatch = np.sort(sends.t_dispatch)
+    planned_gaps, actual_gaps = np.diff(sends.t_sched), np.diff(dispatch)
+    short = float(np.mean(actual_gaps < SHORT_GAP_NS)), float(np.mean(planned_gaps < SHORT_GAP_NS))
+    return {
+        "schedule": describe(sends.t_sched, sends.arrivals),
+        "sends": describe(dispatch, sends.arrivals),
+        "gap_distance": fit.two_sample_distance(
+            planned_gaps.astype(np.float64), actual_gaps.astype(np.float64)
+        ),
+        "clumped": short[0] - short[1],
+        "dispersion_ratio": dispersion_ratio(dispatch, sends.t_sched),
+    }
+
+
+def describe(instants: Times, arrivals: Arrivals) -> dict[str, Any]:
+    """gaps, short_gap_share, ks_d, ks_p, ad_a2, ad_p, autocorrelation (lag 1, with z), dispersion by window in seconds.
+
+    KS and AD are None for constant gaps, which have no continuous distribution; gap_error_us stands in for them.
+    """
+    gaps = np.diff(instants).astype(np.float64)
+    found: dict[str, Any] = {"gaps": len(gaps), "short_gap_share": float(np.mean(gaps < SHORT_GAP_NS))}
+    u = uniform_gaps(instants, arrivals)
+    if u is None:
+        found.update(ks_d=None, ks_p=None, ad_a2=None, ad_p=None)
+    else:
+        found["ks_d"], found["ks_p"] = fit.kolmogorov_smirnov(u)
+        found["ad_a2"], found["ad_p"] = fit.anderson_darling(u)
+    found["gap_error_us"] = constant_error_us(gaps, arrivals)
+    found["autocorrelation"], found["autocorrelation_z"] = autocorrelation(gaps)
+    found["dispersion"] = {f"{width / 1e9:g}": dispersion(instants, width) for width in DISPERSION_WINDOWS_NS}
+    found["dispersion_z"] = poisson_dispersion_z(instants) if arrivals.process == "poisson" else None
+    return found
+
+
+def uniform_gaps(instants: Times, arrivals: Arrivals) -> fit.Sample | None:
+    """The asked distribution function at each gap: uniform on [0, 1] when the instants follow the process.
+
+    Instants are whole nanoseconds, and a bursty process has gaps of 0: each gap stands for its nanosecond, and gets a
+    (fixed) random place in it.
+    """
+    rate = arrivals.rate
+    if rate is None or arrivals.process == "constant":
+        return None
+    if arrivals.process == "onoff":
+        assert arrivals.on_s is not None and arrivals.off_s is not None
+        instants = busy_time(instants - arrivals.zero_ns, arrivals.on_s, arrivals.off_s)
+        rate *= (arrivals.on_s + arrivals.off_s) / arrivals.on_s
+    gaps = np.diff(instants).astype(np.float64)
+    low = distribution(np.maximum(gaps - 0.5, 0.0) * (rate / 1e9), arrivals)
+    high = distribution((gaps + 0.5) * (rate / 1e9), arrivals)
+    place: fit.Sample = low + (high - low) * np.random.default_rng(0).random(len(gaps))
+    return place
+
+
+def distribution(unit: fit.Sample, arrivals: Arrivals) -> fit.Sample:
+    """P(gap <= unit) of the asked process, in units of its mean gap."""
+    if arrivals.process == "uniform":
+        return np.minimum(unit / 2, 1.0)
+    if arrivals.shape is not None:
+        return fit.gamma_cdf(unit * arrivals.shape, arrivals.shape)
+    return -np.expm1(-unit)
+
+
+def busy_time(since_zero: Times, on_s: float, off_s: float) -> Times:
+    """Instants with the silent periods taken out; an instant in silence (late by then) counts as its period's end."""
+    period, on = round((on_s + off_s) * 1e9), round(on_s * 1e9)
+    busy: Times = since_zero // period * on + np.minimum(since_zero % period, on)
+    return busy
+
+
+def constant_error_us(gaps: fit.Sample, arrivals: Arrivals) -> float | None:
+    """Largest distance of a gap from 1/rate, for constant arrivals."""
+    if arrivals.process != "constant" or arrivals.rate is None:
+        return None
+    return float(np.abs(gaps - 1e9 / arrivals.rate).max()) / 1e3
+
+
+def autocorrelation(gaps: fit.Sample) -> tuple[float | None, float | None]:
+    """(r, z) of neighbouring gaps; z = r sqrt(n) is standard normal when gaps are independent. None without variance."""
+    centred = gaps - gaps.mean()
+    power = float(centred @ centred)
+    if power <= 1.0 * len(gaps):  # gaps that differ by rounding to a nanosecond only
+        return None, None
+    r = float(centred[:-1] @ centred[1:]) / power
+    return r, r * float(np.sqrt(len(gaps)))
+
+
+def dispersion(instants: Times, width_ns: int) -> float | None:
+    """Variance over mean of the counts in windows of *width_ns*: 1 for Poisson, 0 for constant. None below 100 windows."""
+    counts = window_counts(instants, width_ns)
+    return float(counts.var() / counts.mean()) if len(counts) >= FEWEST else None
+
+
+def window_counts(instants: Times, width_ns: int) -> Times:
+    windows = int((instants[-1] - instants[0]) // width_ns)
+    if windows < FEWEST:
+        return np.empty(0, np.int64)
+    index = (instants - instants[0]) // width_ns
+    return np.bincount(index[index < windows], minlength=windows)
+
+
+def poisson_dispersion_z(instants: Times) -> float | None:
+    """The largest |z| over the windows that hold at least 5 arrivals on average: (n - 1) D is then close to chi-square."""
+    found = []
+    for width in DISPERSION_WINDOWS_NS:
+        counts = window_counts(instants, width)
+        if len(counts) >= FEWEST and counts.mean() >= 5:
+            found.append(abs(cube_root_z(float(counts.var() / counts.mean()), len(counts) - 1)))
+    return max(found) if found else None
+
+
+def cube_root_z(reduced: float, degrees: int) -> float:
+    """Standard normal of a chi-square divided by its degrees of freedom (Wilson and Hilferty)."""
+    spread = 2 / (9 * degrees)
+    return float((np.cbrt(reduced) - (1 - spread)) / np.sqrt(spread))
+
+
+def dispersion_ratio(dispatch: Times, t_sched: Times) -> float | None:
+    """The largest ratio of the sends' dispersion to the schedule's, over windows of 10 ms and more."""
+    found = []
+    for width in DISPERSION_WINDOWS_NS[1:]:
+        planned, actual = dispersion(t_sched, width), dispersion(dispatch, width)
+        if planned is not None and actual is not None and planned > 0.01:
+            found.append(actual / planned)
+    return max(found) if found else None

@@ -1,0 +1,72 @@
+"""What this host's client can do at most, as `fastllmload calibrate` measured it, and where that is remembered."""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+
+from fastllmload import __version__
+from fastllmload.errors import HostLimitError
+
+
+class Ceiling(msgspec.Struct, frozen=True):
+    """Per worker on a core of its own: stamped events per second, and new streamed requests per second."""
+
+    events_per_s: float
+    requests_per_s: float
+
+
+def calibration_path(environment: Mapping[str, str] | None = None) -> Path:
+    """In the user's cache folder (XDG_CACHE_HOME)."""
+    environment = os.environ if environment is None else environment
+    cache = environment.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    return Path(cache) / "fastllmload" / "calibration.json"
+
+
+def host_key() -> str:
+    """A ceiling holds for one host, CPU model and version of this program."""
+    return f"{platform.node()}|{cpu_model()}|{__version__}"
+
+
+def cpu_model() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:  # no /proc here: the architecture has to do
+        return platform.machine()
+    return next(
+        (line.partition(":")[2].strip() for line in lines if line.startswith("model name")),
+        platform.machine(),
+    )
+
+
+def read_all(path: Path) -> dict[str, Ceiling]:
+    """Every host's ceiling; {} when there is no file, or one that this version cannot read: it is a cache."""
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=dict[str, Ceiling])
+    except (OSError, msgspec.DecodeError):
+        return {}
+
+
+def stored_ceiling(path: Path | None = None) -> Ceiling | None:
+    """This host's, or None when it was never calibrated with this version."""
+    return read_all(calibration_path() if path is None else path).get(host_key())
+
+
+def store_ceiling(ceiling: Ceiling, path: Path | None = None) -> Path:
+    """Remember it beside other hosts'. HostLimitError when the cache folder cannot be written."""
+    path = calibration_path() if path is None else path
+    known = {**read_all(path), host_key(): ceiling}
+    beside = path.with_suffix(f".{os.getpid()}.new")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        beside.write_bytes(msgspec.json.format(msgspec.json.encode(known), indent=1) + b"\n")
+        beside.replace(path)
+    except OSError as problem:
+        raise HostLimitError(
+            f"the calibration cannot be stored at {path}: {problem.strerror}; set XDG_CACHE_HOME to a folder you may write"
+        ) from problem
+    return path

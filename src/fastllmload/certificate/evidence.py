@@ -1,0 +1,146 @@
+"""What the certificate is judged from: small typed inputs, free of files, so that every fault can be made by hand.
+
+All times are CLOCK_MONOTONIC ns in int64 arrays. `None` means "not known", never 0: a figure that is not known is not
+judged, and what must be known and is not is itself a reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from fastllmload.certificate.ceiling import Ceiling
+
+Times = npt.NDArray[np.int64]
+Figures = dict[str, float | int | None]
+NO_TIMES: Times = np.empty(0, np.int64)
+
+
+@dataclass(frozen=True)
+class Window:
+    """The measurement window [start_ns, end_ns)."""
+
+    start_ns: int
+    end_ns: int
+
+    @property
+    def seconds(self) -> float:
+        return (self.end_ns - self.start_ns) / 1e9
+
+    def holds(self, t: Times) -> npt.NDArray[np.bool_]:
+        return (t >= self.start_ns) & (t < self.end_ns)
+
+
+@dataclass(frozen=True)
+class Arrivals:
+    """The asked process; *process* "closed" is a closed loop, "inf" everything at once.
+
+    *shape* is the gamma shape; *on_s*, *off_s* belong to "onoff"; *zero_ns* is the phase's time zero.
+    """
+
+    process: str
+    rate: float | None = None
+    shape: float | None = None
+    on_s: float | None = None
+    off_s: float | None = None
+    zero_ns: int = 0
+
+    @property
+    def open_loop(self) -> bool:
+        """Releases follow a clock, so that lag and rate can be held against a plan."""
+        return self.process not in ("closed", "inf")
+
+
+@dataclass(frozen=True)
+class Sends:
+    """Releases whose t_sched lies in the window, ordered by t_sched; t_dispatch belongs to the same request.
+
+    *not_sent*: planned in the window and never dispatched. *all_dispatch*: every dispatch of the phase, for the rate.
+    *cap*: --max-concurrency of an open loop. *first_fill*: a closed loop's first C dispatches, judged by spread only.
+    """
+
+    arrivals: Arrivals
+    t_sched: Times
+    t_dispatch: Times
+    all_dispatch: Times
+    not_sent: int = 0
+    cap: int | None = None
+    first_fill: Times = field(default_factory=lambda: NO_TIMES)
+    late_connects: int = 0
+
+
+@dataclass(frozen=True)
+class WorkerRecord:
+    """One worker in the window. Series are samples in time order; *counts* are differences over the window.
+
+    *words*: histograms of the window by name (`lag`, `socket_to_user`, `stall`), HDR words of ns.
+    """
+
+    number: int
+    died: bool = False
+    t_ns: Times = field(default_factory=lambda: NO_TIMES)
+    cpu_ns: Times = field(default_factory=lambda: NO_TIMES)
+    rss_bytes: Times = field(default_factory=lambda: NO_TIMES)
+    events: Times = field(default_factory=lambda: NO_TIMES)
+    released: Times = field(default_factory=lambda: NO_TIMES)
+    connections_max: int | None = None
+    batch_max_ns: int | None = None
+    counts: Mapping[str, int] = field(default_factory=dict)
+    words: Mapping[str, Times] = field(default_factory=dict)
+    involuntary_switches: int | None = None
+    run_delay_ns: int | None = None
+    fd_limit: int | None = None
+
+
+@dataclass(frozen=True)
+class HostRecord:
+    """The host in the window: *words* is the hiccup histogram, *stalls* rows (instant, lateness) above 5 ms.
+
+    *ports*: connections that can exist at once, over all source addresses and targets.
+    """
+
+    words: Times | None = None
+    stalls: Times = field(default_factory=lambda: np.empty((0, 2), np.int64))
+    steal_share: float | None = None
+    ports: int | None = None
+
+
+@dataclass(frozen=True)
+class Stamps:
+    """Events of the window by stamp class, and what the error bars need.
+
+    *ttft_error_ns* one per request, *itl_error_ns* one per gap: how far the true value may lie from the stated one, from
+    stamp classes alone. *late_user*: rows (kernel stamp, user time) of ends seen more than 5 ms late.
+    """
+
+    asked: str = "kernel"
+    user: int = 0
+    kernel: int = 0
+    coalesced: int = 0
+    clamped: int = 0
+    requests: int = 0
+    ttft_error_ns: Times = field(default_factory=lambda: NO_TIMES)
+    itl_error_ns: Times = field(default_factory=lambda: NO_TIMES)
+    late_user: Times = field(default_factory=lambda: np.empty((0, 2), np.int64))
+
+    @property
+    def events(self) -> int:
+        return self.user + self.kernel + self.coalesced
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """All of it. *no_fd*, *no_port*: requests that failed for want of a descriptor or a port."""
+
+    window: Window
+    sends: Sends
+    stamps: Stamps = Stamps()
+    workers: tuple[WorkerRecord, ...] = ()
+    host: HostRecord = HostRecord()
+    ceiling: Ceiling | None = None
+    no_fd: int = 0
+    no_port: int = 0
+    disk_full: bool = False

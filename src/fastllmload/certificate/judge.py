@@ -1,0 +1,158 @@
+"""The verdict on ourselves: `valid`, `suspect` or `invalid`, with its reasons and every figure behind them."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+
+from fastllmload.certificate import arrivals, criteria, host, lag, workers
+from fastllmload.certificate.errorbar import latency_error_bar_us
+from fastllmload.certificate.evidence import Evidence, Figures, Sends
+from fastllmload.certificate.headroom import headroom
+from fastllmload.certificate.ports import ports
+from fastllmload.certificate.run_evidence import from_run
+from fastllmload.certificate.stamps import stamp_figures
+from fastllmload.records.run import Run
+
+SPREAD_US = 500.0  # lags that spread less than this cannot have quantised arrivals that a server would notice
+SMALLEST_P = 1e-300
+
+
+def judge(run: Run) -> dict[str, Any]:
+    """The `certificate` object of run.json."""
+    return judge_evidence(from_run(run))
+
+
+def judge_evidence(evidence: Evidence) -> dict[str, Any]:
+    """The certificate of *evidence*: verdict, reasons, generator_limited, and the figures by subject."""
+    sends, window = evidence.sends, evidence.window
+    tests = arrivals.arrival_tests(sends)
+    sections: dict[str, Any] = {
+        "schedule_lag_us": lag.schedule_lag(sends, window),
+        "first_fill_us": lag.first_fill_us(sends),
+        **arrivals.rates(sends, window),
+        "arrival_tests": tests,
+        "workers": [workers.worker(record) for record in evidence.workers],
+        "socket_to_user_us": workers.percentiles_us(workers.merged(evidence.workers, "socket_to_user")),
+        **stamp_figures(evidence.stamps),
+        "host": host.host(evidence.host, window),
+        "ports": ports(evidence),
+        **headroom(evidence.workers, evidence.ceiling),
+        "latency_error_bar_us": latency_error_bar_us(evidence),
+    }
+    late = np.concatenate([lag.late_intervals(sends), evidence.stamps.late_user])
+    explained = host.explained(late, evidence.host.stalls)
+    sections["host"]["late_intervals"], sections["host"]["late_explained"] = len(late), explained
+    found = criteria.reasons(figures(evidence, sections), len(late) > 0 and explained == len(late))
+    return {
+        "verdict": criteria.verdict(found),
+        "reasons": [asdict(reason) for reason in found],
+        "generator_limited": any(r.limits_generator and r.severity != criteria.NOTE for r in found),
+        **sections,
+    }
+
+
+def figures(evidence: Evidence, sections: dict[str, Any]) -> Figures:
+    """The flat figures that the criteria table names."""
+    sends, its_workers = evidence.sends, sections["workers"]
+    return {
+        "releases": sections["schedule_lag_us"]["n"],
+        "sampled_workers": int(bool(its_workers) and all(w["cpu_share"] is not None for w in its_workers)),
+        **lag_figures(sends, sections),
+        "rate_error": sections["rate_error"],
+        **arrival_figures(sends, sections),
+        "workers_died": sum(w["died"] for w in its_workers),
+        "gc_runs": highest(w["gc_runs"] for w in its_workers),
+        "cpu_share_max": highest(w["cpu_share"] for w in its_workers),
+        "stall_max_us": highest(w["stall_max_us"] for w in its_workers),
+        "user_delay_p99_us": user_delay_p99_us(evidence, sections),
+        "kernel_missing_share": kernel_missing_share(evidence, sections),
+        "coalesced_read_share": sections["coalesced_read_share"],
+        "clamped_share": sections["clamped_share"],
+        "clock_steps": highest(w["clock_steps"] for w in its_workers),
+        "hiccup_p99_us": sections["host"]["hiccup_p99_us"],
+        "steal_share": sections["host"]["steal_share"],
+        "run_delay_share_max": highest(w["run_delay_share"] for w in its_workers),
+        "no_fd": evidence.no_fd,
+        "no_port": evidence.no_port,
+        "fd_headroom": sections["ports"]["fd_headroom"],
+        "port_headroom": sections["ports"]["port_headroom"],
+        "disk_full": int(evidence.disk_full),
+        "headroom": sections["headroom"],
+    }
+
+
+def lag_figures(sends: Sends, sections: dict[str, Any]) -> Figures:
+    """Everything at once has no instants to be late for; a capped loop is judged as such, not as late."""
+    found = sections["schedule_lag_us"]
+    timed = sends.arrivals.process != "inf" and sends.cap is None and found["n"] > 0
+    drift = found.get("drift_us")
+    return {
+        "lag_p99_us": found["p99"] if timed else None,
+        "lag_max_us": found["max"] if timed else None,
+        "early_share": found.get("early_share"),
+        "drift_us": drift if timed else None,
+        "capped_share": capped_share(sends),
+    }
+
+
+def capped_share(sends: Sends) -> float | None:
+    """Share of releases that were held for more than 1 ms, where a cap was set."""
+    if sends.cap is None or not len(sends.t_sched):
+        return None
+    return float(np.mean(sends.t_dispatch - sends.t_sched > 1_000_000))
+
+
+def arrival_figures(sends: Sends, sections: dict[str, Any]) -> Figures:
+    """Effects on the sends count only where lags spread enough for a server to notice; a tested schedule always does."""
+    tests, lags = sections["arrival_tests"], sends.t_dispatch - sends.t_sched
+    names = ("schedule_surprise", "quantised", "clumped", "dispersion_ratio")
+    if not tests:
+        return dict.fromkeys(names)
+    low, high = np.percentile(lags, [1, 99])
+    spread = float(high - low) / 1e3 >= SPREAD_US and sends.cap is None
+    return {
+        "schedule_surprise": schedule_surprise(tests["schedule"]),
+        "quantised": tests["gap_distance"] if spread else None,
+        "clumped": tests["clumped"] if spread else None,
+        "dispersion_ratio": tests["dispersion_ratio"] if spread else None,
+    }
+
+
+def schedule_surprise(found: dict[str, Any]) -> float | None:
+    """-log10 of the smallest p among KS, AD, autocorrelation and (Poisson) dispersion; None when none applies."""
+    p = [found[name] for name in ("ks_p", "ad_p") if found[name] is not None]
+    p += [
+        math.erfc(abs(found[z]) / math.sqrt(2))
+        for z in ("autocorrelation_z", "dispersion_z")
+        if found[z] is not None
+    ]
+    return -math.log10(max(min(p), SMALLEST_P)) if p else None
+
+
+def user_delay_p99_us(evidence: Evidence, sections: dict[str, Any]) -> float | None:
+    """How late the process saw what it stamped itself; None when the kernel stamped (nearly) everything.
+
+    Measured by the reads that do have a kernel stamp; without any, by how late the worker's ticks came.
+    """
+    if sections["timestamp_source"] not in ("user", "mixed"):
+        return None
+    measured: float | None = sections["socket_to_user_us"]["p99"]
+    return (
+        measured
+        if measured is not None
+        else workers.percentiles_us(workers.merged(evidence.workers, "stall"))["p99"]
+    )
+
+
+def kernel_missing_share(evidence: Evidence, sections: dict[str, Any]) -> float | None:
+    bounded = sections["bounded_share"]
+    return None if evidence.stamps.asked != "kernel" or bounded is None else 1 - bounded
+
+
+def highest(values: Any) -> float | None:
+    known = [value for value in values if value is not None]
+    return max(known) if known else None

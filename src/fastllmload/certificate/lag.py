@@ -1,0 +1,64 @@
+"""Schedule lag: t_dispatch - t_sched of every release. The only figure that sees lateness of any shape.
+
+Independent jitter of a Poisson process is again Poisson, so no test of the arrivals can replace it. In a closed loop
+t_sched is when the slot became free, and the lag is the turn-around (procedures 0.5).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fastllmload.certificate.evidence import Figures, Sends, Times, Window
+
+EARLY_NS = 1_000  # earlier than this counts as early
+LATE_NS = 5_000_000  # later than this is set beside the host's stalls
+SECTIONS = 50
+
+
+def schedule_lag(sends: Sends, window: Window) -> Figures:
+    """n, min, p50, p99, p999, max (us); early_share; drift_us_per_s (Theil-Sen over section medians) and drift_us."""
+    lag = sends.t_dispatch - sends.t_sched
+    if not len(lag):
+        return {"n": 0}
+    p50, p99, p999 = np.percentile(lag, [50, 99, 99.9])
+    slope = drift(sends.t_sched, lag)
+    return {
+        "n": len(lag),
+        "min": float(lag.min()) / 1e3,
+        "p50": float(p50) / 1e3,
+        "p99": float(p99) / 1e3,
+        "p999": float(p999) / 1e3,
+        "max": float(lag.max()) / 1e3,
+        "early_share": float(np.mean(lag < -EARLY_NS)),
+        "drift_us_per_s": slope,
+        "drift_us": None if slope is None else slope * window.seconds,
+    }
+
+
+def drift(t_sched: Times, lag: Times) -> float | None:
+    """Slope of the lag in us per second: the median of all slopes between the medians of up to 50 sections of time.
+
+    Medians of sections, so that a stall does not look like a drift. None below 100 releases or without length in time.
+    """
+    if len(lag) < 100 or t_sched[-1] == t_sched[0]:
+        return None
+    parts = np.array_split(np.arange(len(lag)), SECTIONS)
+    at = np.array([np.median(t_sched[part]) for part in parts]) / 1e9
+    height = np.array([np.median(lag[part]) for part in parts]) / 1e3
+    i, j = np.triu_indices(len(at), 1)
+    apart = at[j] > at[i]
+    if not apart.any():
+        return None
+    return float(np.median((height[j] - height[i])[apart] / (at[j] - at[i])[apart]))
+
+
+def late_intervals(sends: Sends) -> Times:
+    """Rows (t_sched, t_dispatch) of releases more than 5 ms late, for comparison with the host's own stalls."""
+    late = sends.t_dispatch - sends.t_sched > LATE_NS
+    return np.column_stack([sends.t_sched[late], sends.t_dispatch[late]])
+
+
+def first_fill_us(sends: Sends) -> float | None:
+    """Closed loop: from the first to the last dispatch of the C requests that fill it (IETF 5.5.3)."""
+    fill = sends.first_fill
+    return float(fill.max() - fill.min()) / 1e3 if len(fill) else None

@@ -1,0 +1,277 @@
+"""From a run folder to the evidence: which rows, samples and files count, and what is simply not known."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from fastllmload.arrivals.choice import choose_arrivals
+from fastllmload.arrivals.process import OnOff, Renewal
+from fastllmload.certificate import watch
+from fastllmload.certificate.ceiling import Ceiling
+from fastllmload.certificate.errorbar import itl_error_ns, ttft_error_ns
+from fastllmload.certificate.evidence import (
+    NO_TIMES,
+    Arrivals,
+    Evidence,
+    HostRecord,
+    Sends,
+    Stamps,
+    Times,
+    Window,
+    WorkerRecord,
+)
+from fastllmload.certificate.lag import LATE_NS
+from fastllmload.certificate.workers import merged, percentiles_us
+from fastllmload.errors import RunFolderError
+from fastllmload.metrics.window import window_of
+from fastllmload.plan.plan import DOCUMENT, read_document
+from fastllmload.records import layout
+from fastllmload.records.run import Run
+
+TALLIED = ("spin_ns", "clock_steps", "clamped", "late_connects")
+BLOCK = 4_000_000  # events looked at in one go
+
+
+def from_run(run: Run) -> Evidence:
+    """The evidence of the measure phase. RunFolderError when a file of the run is damaged."""
+    measured = window_of(run)
+    window = Window(0, 0) if measured is None else Window(measured.w0_ns, measured.w1_ns + measured.closed)
+    rows = run.rows[run.rows["phase"] == layout.MEASURE]
+    facts = run.manifest.get("watch") or {}
+    windows = histograms(run.directory)
+    errors = rows["error"]
+    return Evidence(
+        window=sending_window(run, rows, window),
+        sends=sends(run, rows, sending_window(run, rows, window)),
+        stamps=stamps(run, window, facts),
+        workers=worker_records(run, window, windows, facts),
+        host=host_record(run, facts),
+        ceiling=msgspec.convert(facts["ceiling"], Ceiling) if facts.get("ceiling") else None,
+        no_fd=int(np.count_nonzero(errors == layout.ERROR_NAMES.index("no_fd"))),
+        no_port=int(np.count_nonzero(errors == layout.ERROR_NAMES.index("no_port"))),
+        disk_full=bool(run.manifest.get("disk_full", False)),
+    )
+
+
+def sending_window(run: Run, rows: npt.NDArray[Any], window: Window) -> Window:
+    """Where releases are judged. A run bounded by count measures until the last end, long after the last release."""
+    phase = run.phase("measure")
+    planned = rows["t_sched"][rows["t_sched"] > 0]
+    if (phase is not None and phase.bound == "duration") or not len(planned):
+        return window
+    start = int(planned.min()) if phase is None else phase.start_ns
+    end = int(max(planned.max(), rows["t_dispatch"].max())) + 1
+    if phase is not None and phase.end_ns is not None and run.incomplete:
+        end = min(end, phase.end_ns)
+    return Window(start, max(start, end))
+
+
+# -- releases ---------------------------------------------------------------------------------------------------------
+
+
+def arrivals_of(run: Run) -> Arrivals:
+    """The asked process, from the plan when the folder keeps one, else from the settings."""
+    phase = run.phase("measure")
+    zero = 0 if phase is None else phase.start_ns
+    if (run.directory / "plan" / DOCUMENT).exists():
+        load = read_document(run.directory / "plan")["description"]["load"]
+        if load["arrivals"] is None:
+            return Arrivals("closed", zero_ns=zero)
+        found = load["arrivals"]
+        rate = math.inf if found["rate"] == "inf" else float(found["rate"])
+        return Arrivals(
+            found["name"], rate, found.get("burstiness"), found.get("on_s"), found.get("off_s"), zero
+        )
+    return arrivals_of_settings(run.manifest.get("config", {}).get("load", {}), zero)
+
+
+def arrivals_of_settings(load: dict[str, Any], zero_ns: int) -> Arrivals:
+    if load.get("concurrency") is not None or load.get("rate") is None:
+        return Arrivals("closed", zero_ns=zero_ns)
+    rate = float(load["rate"])
+    process = choose_arrivals(load.get("arrival", "poisson"), rate, load.get("burstiness", 1.0))
+    shape = process.parameters().get("burstiness") if isinstance(process, Renewal) else None
+    on, off = (process.on, process.off) if isinstance(process, OnOff) else (None, None)
+    return Arrivals(process.name, rate, shape, on, off, zero_ns)
+
+
+def sends(run: Run, rows: npt.NDArray[Any], window: Window) -> Sends:
+    """Rows of the measure phase by t_sched; a closed loop's first fill apart."""
+    arrivals = arrivals_of(run)
+    dispatched = rows[rows["t_dispatch"] > 0]
+    fill = np.zeros(len(dispatched), np.bool_)
+    if arrivals.process == "closed" and len(dispatched):
+        fill = dispatched["t_sched"] <= max(arrivals.zero_ns, int(dispatched["t_sched"].min()))
+    judged = dispatched[window.holds(dispatched["t_sched"]) & ~fill]
+    judged = judged[np.argsort(judged["t_sched"], kind="stable")]
+    unsent = rows["t_sched"][(rows["t_dispatch"] == 0) & (rows["status"] == layout.NOT_SENT)]
+    cap = run.manifest.get("config", {}).get("load", {}).get("max_concurrency")
+    return Sends(
+        arrivals=arrivals,
+        t_sched=judged["t_sched"].astype(np.int64),
+        t_dispatch=judged["t_dispatch"].astype(np.int64),
+        all_dispatch=dispatched["t_dispatch"].astype(np.int64),
+        not_sent=int(window.holds(unsent).sum()),
+        cap=cap,
+        first_fill=dispatched["t_dispatch"][fill].astype(np.int64),
+        late_connects=int(np.count_nonzero(judged["flags"] & layout.FLAG_LATE_CONNECT)),
+    )
+
+
+# -- receipts ---------------------------------------------------------------------------------------------------------
+
+
+def stamps(run: Run, window: Window, facts: dict[str, Any]) -> Stamps:
+    """Classes of the events of requests submitted in the window, and the error that each stamp allows."""
+    rows = run.rows
+    mine = np.flatnonzero((rows["phase"] == layout.MEASURE) & window.holds(rows["t_submit"]))
+    chosen = rows[mine]
+    classes = stamp_classes(run, mine)
+    late = chosen[(chosen["t_end"] > 0) & (chosen["t_end_user"] - chosen["t_end"] > LATE_NS)]
+    user_ns = user_bound_ns(run)
+    bounded = (
+        user_ns is not None or not classes[0]
+    )  # stamps of the process are worth nothing without their bound
+    return Stamps(
+        asked=run.manifest.get("config", {}).get("client", {}).get("timestamps", "kernel"),
+        user=int(classes[0]),
+        kernel=int(classes[1]),
+        coalesced=int(classes[2]),
+        clamped=int(np.count_nonzero(chosen["flags"] & layout.FLAG_CLAMPED)),
+        requests=len(chosen),
+        ttft_error_ns=ttft_error_ns(chosen, user_ns or 0) if bounded else NO_TIMES,
+        itl_error_ns=itl_error_ns(run.events, run.first_event, mine, user_ns or 0) if bounded else NO_TIMES,
+        late_user=np.column_stack([late["t_end"], late["t_end_user"]]).astype(np.int64),
+    )
+
+
+def stamp_classes(run: Run, mine: npt.NDArray[np.intp]) -> npt.NDArray[np.int64]:
+    """Events of the rows *mine* by stamp class."""
+    counted = np.zeros(layout.STAMP_CLASS_MASK + 1, np.int64)
+    wanted = np.zeros(len(run.rows), np.bool_)
+    wanted[mine] = True
+    per_row = np.diff(run.first_event)
+    for begin in range(0, len(run.rows), BLOCK // 64):
+        part = slice(begin, begin + BLOCK // 64)
+        stamp = run.event_stamp[run.first_event[begin] : run.first_event[min(part.stop, len(run.rows))]]
+        chosen = np.repeat(wanted[part], per_row[part])
+        counted += np.bincount(stamp[chosen] & layout.STAMP_CLASS_MASK, minlength=len(counted))
+    return counted
+
+
+def user_bound_ns(run: Run) -> int | None:
+    """How late the process may have stamped what it stamped itself: P99 of its read delay, else of its ticks."""
+    records = tuple(
+        WorkerRecord(number, words=words) for number, words in enumerate(histograms(run.directory))
+    )
+    for name in ("socket_to_user", "stall"):
+        p99 = percentiles_us(merged(records, name))["p99"]
+        if p99 is not None:
+            return int(p99 * 1e3)
+    return None
+
+
+# -- workers and host -------------------------------------------------------------------------------------------------
+
+
+def worker_records(
+    run: Run, window: Window, windows: list[dict[str, Times]], facts: dict[str, Any]
+) -> tuple[WorkerRecord, ...]:
+    """One per worker that the samples know, or that the manifest says has died."""
+    samples = run.samples
+    dead = {int(worker["worker"]) for worker in run.manifest.get("workers", ()) if worker.get("died")}
+    known = (
+        set() if samples is None else {int(number) for number in np.unique(samples["worker"]) if number >= 0}
+    )
+    return tuple(
+        worker_record(
+            number, samples, window, windows[number] if number < len(windows) else {}, number in dead, facts
+        )
+        for number in sorted(known | dead)
+    )
+
+
+def worker_record(
+    number: int,
+    samples: npt.NDArray[Any] | None,
+    window: Window,
+    words: dict[str, Times],
+    died: bool,
+    facts: dict[str, Any],
+) -> WorkerRecord:
+    if samples is None:
+        return WorkerRecord(number, died=died, words=words)
+    mine = in_window(samples[samples["worker"] == number], window)
+    if not len(mine):
+        return WorkerRecord(number, died=died, words=words)
+    grew = {name: int(mine[name][-1] - mine[name][0]) for name in TALLIED}
+    longest = int(mine["batch_max_ns"][-1])
+    return WorkerRecord(
+        number,
+        died=died,
+        t_ns=mine["t_ns"],
+        cpu_ns=mine["cpu_ns"],
+        rss_bytes=mine["rss_bytes"],
+        events=mine["events"],
+        released=mine["released"],
+        connections_max=int(mine["connections"].max()),
+        # The longest batch so far: it belongs to the window when it grew in it.
+        batch_max_ns=longest if longest > mine["batch_max_ns"][0] else None,
+        counts={
+            **grew,
+            "gc_runs": int(mine["gc_runs"].max()),
+        },  # collections are counted from the phase's start
+        words=words,
+        involuntary_switches=int(mine["involuntary_switches"][-1] - mine["involuntary_switches"][0]),
+        run_delay_ns=int(mine["run_delay_ns"][-1] - mine["run_delay_ns"][0]),
+        fd_limit=facts.get("fd_limit"),
+    )
+
+
+def in_window(samples: npt.NDArray[Any], window: Window) -> npt.NDArray[Any]:
+    """The samples inside the window; those around it when it is too short to hold three."""
+    t = samples["t_ns"]
+    begin, end = (
+        int(np.searchsorted(t, window.start_ns)),
+        int(np.searchsorted(t, window.end_ns, side="right")),
+    )
+    if end - begin < 3:
+        begin, end = max(0, begin - 1), min(len(t), end + 1)
+    return samples[begin:end]
+
+
+def histograms(directory: Path) -> list[dict[str, Times]]:
+    """One dict of HDR words per worker; [] when the run did not keep them."""
+    words = saved(directory / watch.HISTOGRAMS)
+    return [] if words is None else [dict(zip(watch.WATCHED, worker, strict=True)) for worker in words]
+
+
+def host_record(run: Run, facts: dict[str, Any]) -> HostRecord:
+    stalls = saved(run.directory / watch.STALLS)
+    target = run.manifest.get("config", {}).get("target", {})
+    ways = max(1, len(target.get("source_addresses", ()))) * max(1, len(target.get("urls", ())))
+    return HostRecord(
+        words=saved(run.directory / watch.HICCUP),
+        stalls=np.empty((0, 2), np.int64) if stalls is None else stalls,
+        steal_share=facts.get("steal_share"),
+        ports=facts["ports"] * ways if "ports" in facts else None,
+    )
+
+
+def saved(path: Path) -> npt.NDArray[np.int64] | None:
+    """An array of the run folder, None when it is not there. RunFolderError when it is damaged."""
+    if not path.exists():
+        return None
+    try:
+        array: npt.NDArray[np.int64] = np.load(path)
+    except (ValueError, OSError, EOFError) as problem:
+        raise RunFolderError(
+            f"{path} cannot be read as a .npy file, it may be truncated: {problem}"
+        ) from problem
+    return array

@@ -1,0 +1,34 @@
+"""How the receive times of the window came about: by the kernel, by the process, or as bounds of a coalesced read."""
+
+from __future__ import annotations
+
+from fastllmload.certificate.evidence import Stamps
+
+
+def stamp_figures(stamps: Stamps) -> dict[str, float | int | str | None]:
+    """timestamp_source (kernel, user, mixed, none) and the shares of the classes among the window's events.
+
+    `kernel_share` is of the events that are not coalesced; `bounded_share` is of all events: an exact kernel stamp or
+    an interval that holds the truth.
+    """
+    n, own = stamps.events, stamps.user + stamps.kernel
+    return {
+        "timestamp_source": source(stamps),
+        "events": n,
+        "kernel_share": stamps.kernel / own if own else None,
+        "bounded_share": (stamps.kernel + stamps.coalesced) / n if n else None,
+        "coalesced_read_share": stamps.coalesced / n if n else None,
+        "clamped": stamps.clamped,
+        "clamped_share": stamps.clamped / stamps.requests if stamps.requests else None,
+    }
+
+
+def source(stamps: Stamps) -> str:
+    """A coalesced event has its read's stamp, so it speaks for neither source."""
+    if stamps.user and stamps.kernel:
+        return "mixed" if stamps.user > stamps.kernel / 1000 else "kernel"
+    if stamps.user:
+        return "user"
+    if stamps.kernel:
+        return "kernel"
+    return "none" if not stamps.coalesced else stamps.asked

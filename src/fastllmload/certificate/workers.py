@@ -1,0 +1,80 @@
+"""Each worker's own figures in the window: CPU, memory, collections, stalls, spinning, and what the kernel made it wait."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastllmload._ext import histogram
+from fastllmload.certificate.evidence import Times, WorkerRecord
+
+
+def worker(record: WorkerRecord) -> dict[str, Any]:
+    """One entry of `certificate.workers`. Shares are of one core, between the first and the last sample; None: not known."""
+    seconds = span(record.t_ns, 1e9)
+    return {
+        "worker": record.number,
+        "died": record.died,
+        "cpu_s": span(record.cpu_ns, 1e9),
+        "cpu_share": cpu_share(record),
+        "spin_share": share_of(record.counts.get("spin_ns"), seconds),
+        "run_delay_share": share_of(record.run_delay_ns, seconds),
+        "involuntary_switches": record.involuntary_switches,
+        "rss_bytes": int(record.rss_bytes[-1]) if len(record.rss_bytes) else None,
+        "rss_growth_bytes": span(record.rss_bytes, 1),
+        "gc_runs": record.counts.get("gc_runs"),
+        "batch_max_us": None if record.batch_max_ns is None else record.batch_max_ns / 1e3,
+        "stall_max_us": stall_max_us(record),
+        "socket_to_user_us": percentiles_us(record.words.get("socket_to_user")),
+        "clock_steps": record.counts.get("clock_steps"),
+        "connections_max": record.connections_max,
+        "fd_limit": record.fd_limit,
+    }
+
+
+def cpu_share(record: WorkerRecord) -> float | None:
+    """CPU time over wall time between the first and the last sample of the window; None below two samples."""
+    if len(record.t_ns) < 2 or record.t_ns[-1] <= record.t_ns[0]:
+        return None
+    return float((record.cpu_ns[-1] - record.cpu_ns[0]) / (record.t_ns[-1] - record.t_ns[0]))
+
+
+def stall_max_us(record: WorkerRecord) -> float | None:
+    """The longest time in which the worker did not look at its sockets or its clock, by whichever measure saw most."""
+    seen = [maximum_us(record.words.get(name)) for name in ("stall", "socket_to_user")]
+    if record.batch_max_ns is not None:
+        seen.append(record.batch_max_ns / 1e3)
+    known = [value for value in seen if value is not None]
+    return max(known) if known else None
+
+
+def percentiles_us(words: Times | None) -> dict[str, float | None]:
+    """p50, p99, p999 and max in us; None each when nothing was counted."""
+    named = (("p50", 0.5), ("p99", 0.99), ("p999", 0.999), ("max", 1.0))
+    if words is None:
+        return {name: None for name, _ in named}
+    values = {name: histogram.percentile(words, q) for name, q in named}
+    return {name: None if value is None else value / 1e3 for name, value in values.items()}
+
+
+def maximum_us(words: Times | None) -> float | None:
+    value = None if words is None else histogram.percentile(words, 1.0)
+    return None if value is None else value / 1e3
+
+
+def merged(records: tuple[WorkerRecord, ...], name: str) -> Times | None:
+    """One histogram of all workers; None when no worker has it."""
+    parts = [record.words[name] for record in records if name in record.words]
+    if not parts:
+        return None
+    total: Times = parts[0].copy()
+    for part in parts[1:]:
+        total += part
+    return total
+
+
+def span(series: Times, unit: float) -> float | None:
+    return float(series[-1] - series[0]) / unit if len(series) >= 2 else None
+
+
+def share_of(ns: int | None, seconds: float | None) -> float | None:
+    return None if ns is None or not seconds else ns / 1e9 / seconds

@@ -1,0 +1,265 @@
+"""The verdict: clean runs are valid, each injected fault is found and named, and the host's faults are told from ours."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from evidence_maker import MS, START_NS, clean, millisecond_timer, stopped, with_dispatch, with_worker, words
+
+from fastllmload.certificate.ceiling import Ceiling
+from fastllmload.certificate.evidence import Arrivals, Evidence, HostRecord, Sends, Stamps, Window
+from fastllmload.certificate.judge import judge_evidence
+
+
+def codes(certificate: dict, severity: str | None = None) -> set[str]:
+    return {r["code"] for r in certificate["reasons"] if severity is None or r["severity"] == severity}
+
+
+@pytest.mark.parametrize(
+    ("process", "shape", "rate"),
+    [
+        ("poisson", 1.0, 20.0),
+        ("poisson", 1.0, 500.0),
+        ("poisson", 1.0, 2_000.0),
+        ("constant", 1.0, 500.0),
+        ("uniform", 1.0, 300.0),
+        ("bursty", 0.25, 300.0),
+        ("gamma", 4.0, 300.0),
+    ],
+)
+def test_clean_runs_are_valid(process: str, shape: float, rate: float) -> None:
+    """Over many seeds at least 99 % of clean runs are valid, and what is not is never invalid."""
+    verdicts = [judge_evidence(clean(seed, rate, 3.0, process, shape))["verdict"] for seed in range(100)]
+    assert verdicts.count("valid") >= 99
+    assert "invalid" not in verdicts
+
+
+def test_the_contract_is_kept() -> None:
+    """Every key that the contract names, with figures that follow from the evidence."""
+    evidence = clean()
+    found = judge_evidence(evidence)
+    assert set(found) >= {
+        "verdict", "reasons", "schedule_lag_us", "offered_rate", "planned_rate", "arrival_tests", "workers",
+        "socket_to_user_us", "coalesced_read_share", "timestamp_source", "headroom", "latency_error_bar_us",
+    }  # fmt: skip
+    lag = (evidence.sends.t_dispatch - evidence.sends.t_sched) / 1e3
+    assert found["schedule_lag_us"]["p99"] == pytest.approx(np.percentile(lag, 99))
+    assert found["schedule_lag_us"]["max"] == pytest.approx(lag.max())
+    assert found["planned_rate"] == len(lag) / 20
+    assert found["timestamp_source"] == "kernel"
+    assert found["coalesced_read_share"] == 0
+    assert found["workers"][0]["cpu_share"] == pytest.approx(0.3)
+    assert found["latency_error_bar_us"]["itl"]["p99"] == 5
+    assert found["generator_limited"] is False and found["reasons"] == []
+
+
+@pytest.mark.parametrize("rate", [0.5, 500.0, 3_000.0])
+@pytest.mark.parametrize("ms", [20, 50, 500])
+def test_a_stop_of_20_ms_is_always_caught(rate: float, ms: float) -> None:
+    """Wherever it begins and whatever the load: by a late release, or by the tick that comes every 5 ms."""
+    for seed in range(25):
+        found = judge_evidence(stopped(clean(seed, rate, 6.0), 2.0 + seed * 0.1317, ms))
+        assert found["verdict"] != "valid"
+        assert codes(found) & {"late_release", "worker_stall"}
+        assert all(reason["cause"] == "generator" for reason in found["reasons"])
+
+
+def test_a_stop_without_releases_is_caught_by_its_reads() -> None:
+    """Few releases, many events: the delay from socket to user shows the stop."""
+    evidence = clean(rate=2.0)
+    late = words(np.concatenate([np.full(9_990, 30_000), np.full(10, 30 * MS)]))
+    found = judge_evidence(with_worker(evidence, words={**evidence.workers[0].words, "socket_to_user": late}))
+    assert found["verdict"] == "suspect" and "worker_stall" in codes(found)
+
+
+def test_the_hosts_stop_is_not_ours() -> None:
+    """The hiccup meter saw the same instants: still suspect, but the cause is the host, and the text says so."""
+    evidence = stopped(clean(), 9.0, 60)
+    stall = np.array([[START_NS + 9_000_500_000, 59 * MS]])
+    found = judge_evidence(replace(evidence, host=replace(evidence.host, stalls=stall)))
+    (reason,) = [r for r in found["reasons"] if r["code"] == "late_release"]
+    assert reason["cause"] == "host" and "whole host" in reason["text"]
+    assert found["host"]["late_explained"] == found["host"]["late_intervals"] > 0
+
+
+def test_a_short_hiccup_excuses_no_long_stop() -> None:
+    evidence = stopped(clean(), 9.0, 60)
+    stall = np.array([[START_NS + 9_000_500_000, 6 * MS], [START_NS + 15_000_000_000, 80 * MS]])
+    found = judge_evidence(replace(evidence, host=replace(evidence.host, stalls=stall)))
+    assert next(r for r in found["reasons"] if r["code"] == "late_release")["cause"] == "generator"
+
+
+def test_jitter_that_no_arrival_test_can_see_is_seen_as_lag() -> None:
+    """N(0.6, 0.45) ms of independent jitter: KS against Poisson is blind, the lag is not."""
+    evidence = clean(3)
+    rng = np.random.default_rng(9)
+    jitter = np.maximum(rng.normal(0.6e6, 0.45e6, len(evidence.sends.t_sched)), 0).astype(np.int64)
+    found = judge_evidence(with_dispatch(evidence, evidence.sends.t_sched + jitter))
+    assert found["arrival_tests"]["sends"]["ks_p"] > 1e-3
+    assert found["verdict"] == "suspect" and "schedule_lag" in codes(found)
+    assert found["generator_limited"] is True
+
+
+@pytest.mark.parametrize("rate", [500.0, 1_000.0, 3_000.0])
+def test_millisecond_timers_are_quantised(rate: float) -> None:
+    """Whole-millisecond release: the gaps are multiples of 1 ms, and bursts share an instant."""
+    found = judge_evidence(millisecond_timer(clean(4, rate)))
+    assert found["verdict"] != "valid"
+    assert "quantised_sends" in codes(found) and "clumped_sends" in codes(found)
+
+
+def test_early_sends_are_never_valid() -> None:
+    evidence = clean()
+    dispatch = evidence.sends.t_dispatch.copy()
+    dispatch[100] = evidence.sends.t_sched[100] - 5_000
+    assert codes(judge_evidence(with_dispatch(evidence, dispatch)), "suspect") == {"early_release"}
+    dispatch[::20] = evidence.sends.t_sched[::20] - 5_000
+    assert judge_evidence(with_dispatch(evidence, dispatch))["verdict"] == "invalid"
+
+
+def test_falling_behind_is_drift_and_a_wrong_rate() -> None:
+    """A generator that adds each lateness to all later arrivals: clean latencies, 10 % too slow."""
+    evidence = clean(2)
+    since = evidence.sends.t_sched - START_NS
+    found = judge_evidence(with_dispatch(evidence, START_NS + (since * 1.1).astype(np.int64)))
+    assert found["verdict"] == "invalid"
+    assert {"drift", "rate", "schedule_lag"} <= codes(found, "invalid")
+    assert found["offered_rate"] == pytest.approx(found["planned_rate"] / 1.1, rel=0.03)
+
+
+def test_a_stall_is_no_drift() -> None:
+    found = judge_evidence(stopped(clean(6), 19.0, 400))
+    assert "late_release" in codes(found) and "drift" not in codes(found)
+
+
+def test_unsent_requests_count_against_the_rate() -> None:
+    evidence = clean(5)
+    found = judge_evidence(replace(evidence, sends=replace(evidence.sends, not_sent=1_000)))
+    assert "rate" in codes(found, "invalid")
+
+
+def test_a_schedule_that_is_another_process_is_found() -> None:
+    """Truncated exponential gaps (at 3 means, the classic error), asked as Poisson."""
+    rng = np.random.default_rng(8)
+    gaps = np.minimum(rng.exponential(1.0, 20_000), 3.0) / 500
+    t = START_NS + np.rint(np.cumsum(gaps) * 1e9).astype(np.int64)
+    evidence = clean()
+    window = Window(START_NS, int(t[-1]) + 1)
+    found = judge_evidence(
+        replace(evidence, window=window, sends=Sends(evidence.sends.arrivals, t, t + 20_000, t + 20_000))
+    )
+    reason = next(r for r in found["reasons"] if r["code"] == "schedule_shape")
+    assert reason["cause"] == "plan"
+
+
+def test_correlated_gaps_are_found() -> None:
+    """The right distribution of gaps in the wrong order: KS is content, autocorrelation and dispersion are not."""
+    rng = np.random.default_rng(8)
+    gaps = np.sort(rng.exponential(1.0, 10_000)).reshape(100, 100)
+    gaps = gaps[rng.permutation(100)].ravel() / 500
+    t = START_NS + np.rint(np.cumsum(gaps) * 1e9).astype(np.int64)
+    evidence = clean()
+    found = judge_evidence(
+        replace(
+            evidence,
+            window=Window(START_NS, int(t[-1]) + 1),
+            sends=Sends(evidence.sends.arrivals, t, t + 20_000, t + 20_000),
+        )
+    )
+    assert found["arrival_tests"]["schedule"]["ks_p"] > 1e-3
+    assert "schedule_shape" in codes(found)
+
+
+FAULTS = [
+    ("gc", "suspect", lambda e: with_worker(e, counts={**e.workers[0].counts, "gc_runs": 1})),
+    ("clock_step", "suspect", lambda e: with_worker(e, counts={**e.workers[0].counts, "clock_steps": 1})),
+    ("worker_died", "invalid", lambda e: with_worker(e, died=True)),
+    ("cpu", "suspect", lambda e: with_worker(e, cpu_ns=e.workers[0].cpu_ns * 3)),
+    ("cpu", "invalid", lambda e: with_worker(e, cpu_ns=(e.workers[0].t_ns - START_NS))),
+    ("run_queue", "suspect", lambda e: with_worker(e, run_delay_ns=5_000 * MS)),
+    ("worker_stall", "suspect", lambda e: with_worker(e, batch_max_ns=21 * MS)),
+    ("no_samples", "suspect", lambda e: replace(e, workers=())),
+    ("no_fd", "invalid", lambda e: replace(e, no_fd=1)),
+    ("no_port", "invalid", lambda e: replace(e, no_port=3)),
+    ("fd_headroom", "suspect", lambda e: with_worker(e, fd_limit=205)),
+    ("port_headroom", "note", lambda e: replace(e, host=replace(e.host, ports=260))),
+    ("disk_full", "invalid", lambda e: replace(e, disk_full=True)),
+    ("host_steal", "suspect", lambda e: replace(e, host=replace(e.host, steal_share=0.1))),
+    ("host_hiccups", "suspect", lambda e: replace(e, host=replace(e.host, words=words(np.arange(0, 4 * MS, 2_000))))),
+    ("headroom", "suspect", lambda e: replace(e, ceiling=Ceiling(9_000, 100_000))),
+    ("headroom", "note", lambda e: replace(e, ceiling=Ceiling(15_000, 100_000))),
+    ("coalesced", "note", lambda e: replace(e, stamps=replace(e.stamps, coalesced=e.stamps.kernel))),
+    ("kernel_stamps_missing", "note", lambda e: replace(e, stamps=replace(e.stamps, user=e.stamps.kernel // 100))),
+    ("clamped", "note", lambda e: replace(e, stamps=replace(e.stamps, clamped=e.stamps.requests // 2))),
+    ("capped", "suspect", lambda e: stopped(replace(e, sends=replace(e.sends, cap=10)), 5.0, 900)),
+    ("no_releases", "invalid", lambda e: replace(e, sends=Sends(e.sends.arrivals, *[np.empty(0, np.int64)] * 3))),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("code", "severity", "fault"), FAULTS, ids=[f"{c}-{s}" for c, s, _ in FAULTS])
+def test_each_fault_has_its_reason(code: str, severity: str, fault) -> None:
+    """The reason has the right code and severity, figures that broke the limit, and a sentence without a hole in it."""
+    found = judge_evidence(fault(clean()))
+    reason = next(r for r in found["reasons"] if r["code"] == code)
+    assert reason["severity"] == severity
+    assert "{" not in reason["text"] and reason["text"]
+    assert found["verdict"] == ("valid" if codes(found) == codes(found, "note") else found["verdict"])
+    if severity != "note":
+        assert found["verdict"] != "valid"
+
+
+def test_stamps_of_the_process_are_judged_by_their_delay() -> None:
+    """User stamps are fine while the process looks at its sockets in time, and not beyond 1 ms."""
+    evidence = clean()
+    stamps = Stamps(asked="user", user=1000, requests=100)
+    on_time = replace(evidence, stamps=stamps)
+    assert judge_evidence(on_time)["verdict"] == "valid"
+    assert judge_evidence(on_time)["timestamp_source"] == "user"
+    slow = {**evidence.workers[0].words, "socket_to_user": words(np.full(1000, 3 * MS))}
+    found = judge_evidence(with_worker(on_time, words=slow))
+    assert "user_stamps_late" in codes(found, "suspect") and found["generator_limited"]
+    blind = {"stall": words(np.full(1000, 3 * MS))}
+    assert "user_stamps_late" in codes(judge_evidence(with_worker(on_time, words=blind)), "suspect")
+
+
+def test_the_same_delay_does_no_harm_to_kernel_stamps() -> None:
+    evidence = clean()
+    slow = {**evidence.workers[0].words, "socket_to_user": words(np.full(1000, 3 * MS))}
+    assert judge_evidence(with_worker(evidence, words=slow))["verdict"] == "valid"
+
+
+def test_a_closed_loop_has_no_plan_but_a_turn_around() -> None:
+    """No rate, no arrival tests; the first fill is a spread, and slow turn-arounds are late releases."""
+    evidence = clean()
+    rng = np.random.default_rng(0)
+    freed = np.sort(START_NS + rng.integers(0, 20_000 * MS, 5_000))
+    fill = START_NS + np.arange(128) * 9_000
+    sends = Sends(
+        Arrivals("closed"), freed, freed + 15_000, np.concatenate([fill, freed + 15_000]), first_fill=fill
+    )
+    found = judge_evidence(replace(evidence, sends=sends))
+    assert found["verdict"] == "valid"
+    assert found["planned_rate"] is None and found["arrival_tests"] == {}
+    assert found["first_fill_us"] == pytest.approx(127 * 9)
+    slow = replace(sends, t_dispatch=freed + 2 * MS)
+    assert "schedule_lag" in codes(judge_evidence(replace(evidence, sends=slow)))
+
+
+def test_everything_at_once_is_not_late() -> None:
+    """rate inf has one instant; its spread is no lag."""
+    evidence = clean()
+    t = np.full(2_000, START_NS)
+    sends = Sends(
+        Arrivals("inf", float("inf")), t, t + np.arange(2_000) * 20_000, t + np.arange(2_000) * 20_000
+    )
+    assert judge_evidence(replace(evidence, sends=sends))["verdict"] == "valid"
+
+
+def test_nothing_known_is_not_valid() -> None:
+    """No workers, no host, no ceiling: no crash, no figure made up, and no clean verdict."""
+    evidence = clean()
+    bare = Evidence(evidence.window, evidence.sends, workers=(), host=HostRecord())
+    found = judge_evidence(bare)
+    assert found["verdict"] == "suspect" and codes(found) == {"no_samples"}
+    assert found["headroom"] is None and found["host"]["hiccup_p99_us"] is None
+    assert found["latency_error_bar_us"]["ttft"]["p99"] is None
