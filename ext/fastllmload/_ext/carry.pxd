@@ -1,5 +1,5 @@
-# Bytes carried over from one read to the next: a growing buffer that is only touched when a line, an event or a head is
-# split between reads. The struct that embeds the three fields owns the memory and frees it.
+# Bytes carried over from one read to the next: a growing buffer that is only touched when a line, an event or
+# a head is split between reads. The struct that embeds the three fields owns the memory and frees it.
 from libc.stdint cimport uint64_t
 from libc.stdlib cimport free, realloc
 from libc.string cimport memcpy
@@ -8,7 +8,8 @@ cdef enum:
     CARRY_FIRST = 256           # bytes of the first allocation
     CARRY_KEEP = 65536          # buffers above this are given back between streams
 
-# 0, or -1 when memory ran out (the buffer is unchanged then). *bytes* is never NULL afterwards, also for size 0.
+# 0, or -1 when memory ran out (the buffer is unchanged then). *bytes* is never NULL afterwards, also for size
+# 0.
 cdef inline int carry_add(unsigned char** bytes, size_t* used, size_t* cap, const unsigned char* data,
                           size_t size) noexcept nogil:
     cdef size_t wanted = cap[0]

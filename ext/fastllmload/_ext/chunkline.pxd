@@ -3,7 +3,8 @@
 #   SIZE_FIRST -> SIZE -> (EXT...) -> SIZE_LF -> DATA -> DATA_CR -> DATA_LF -> SIZE_FIRST
 #   after size 0: TRAILER_FIRST -> (NAME -> VALUE -> TRAILER_LF -> TRAILER_FIRST ...) -> LAST_LF -> COMPLETE
 #
-# A bare LF ends nothing. Extensions are name[=value]; a value may hold quotes. Trailers are checked, never interpreted.
+# A bare LF ends nothing. Extensions are name[=value]; a value may hold quotes. Trailers are checked, never
+# interpreted.
 from libc.stdint cimport uint8_t, uint64_t
 
 cdef enum BodyState:

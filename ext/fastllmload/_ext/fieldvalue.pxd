@@ -1,4 +1,5 @@
-# Reading the value of a header field through a cursor: words, lists, numbers. Upper and lower case are the same.
+# Reading the value of a header field through a cursor: words, lists, numbers. Upper and lower case are the
+# same.
 from libc.stdint cimport int64_t, uint64_t
 from libc.string cimport memchr
 

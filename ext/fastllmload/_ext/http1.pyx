@@ -1,6 +1,7 @@
-# Response framing. The head goes through httptools (llhttp, strict): once per response, and the part where leniency is
-# dangerous. The body is framed here, once per chunk, by the grammar of chunkline.pxd, which is llhttp's strict one with
-# two differences: sizes above 2**60 are refused, and trailers are checked but never interpreted.
+# Response framing. The head goes through httptools (llhttp, strict): once per response, and the part where
+# leniency is dangerous. The body is framed here, once per chunk, by the grammar of chunkline.pxd, which is
+# llhttp's strict one with two differences: sizes above 2**60 are refused, and trailers are checked but never
+# interpreted.
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.string cimport memchr, memset
 
@@ -136,7 +137,7 @@ cdef uint8_t trailer_byte(Body* b, unsigned char byte) noexcept nogil:
 
 
 cdef size_t head_size(const unsigned char* data, size_t size, size_t seen) noexcept nogil:
-    # Starts at most three bytes back, so a head that drips in byte by byte is searched once, not once per byte.
+    # Starts at most three bytes back: a head that drips in byte by byte is searched once, not once per byte.
     cdef const unsigned char* end = data + size
     cdef const unsigned char* at
     if size == 0:
@@ -238,7 +239,7 @@ cdef class HeadReader:
             self.content = content_kind(v)
         elif is_word(n, b"content-length"):
             self._sized = True
-            self.length = checked_number(v)     # httptools has refused what is no number, too large or a second one
+            self.length = checked_number(v)     # httptools refuses what is no number, too large or a second one
         elif is_word(n, b"transfer-encoding"):
             self._coding = 1 if self._coding == 0 and is_word(v, b"chunked") else -1
         elif is_word(n, b"connection") or is_word(n, b"proxy-connection"):
@@ -279,7 +280,7 @@ cdef int64_t milliseconds(Cursor v) noexcept:
 
 
 def parse_head(const unsigned char[::1] head not None):
-    """What one whole head says, as a dict; "error" is "ok" or why it was refused, in the words of HEAD_ERRORS."""
+    """What one whole head says, as a dict; "error" is a word of HEAD_ERRORS."""
     reader = HeadReader()
     error = reader.read_bytes(head)
     return {
@@ -337,7 +338,7 @@ cdef class BodyFramer:
         return payload
 
     def eof(self):
-        """The peer closed: "end" when that completes the body, "cut" when it does not, or the error seen before."""
+        """The peer closed: "end" when that completes the body, else "cut", or the error seen before."""
         cdef BodyStep step = body_eof(&self.body)
         return "cut" if step == BODY_ERROR and self.body.error == BODY_OK else self._state(step)
 

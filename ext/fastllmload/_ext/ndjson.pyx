@@ -1,5 +1,6 @@
-# One JSON text per line. Only LF ends a line; one CR in front of it is dropped; what is then empty is skipped. A line with
-# its CR may have Ndjson.limit bytes. After SSE_TOO_LONG the parser answers the same until it is reset.
+# One JSON text per line. Only LF ends a line; one CR in front of it is dropped; what is then empty is
+# skipped. A line with its CR may have Ndjson.limit bytes. After SSE_TOO_LONG the parser answers the same
+# until it is reset.
 from libc.string cimport memchr, memset
 
 from fastllmload._ext.carry cimport carry_add, carry_free, carry_reset
@@ -66,7 +67,7 @@ cdef inline bint deliver(Ndjson* s, Cursor* line, SseEvent* event) noexcept nogi
 
 
 cdef class NdjsonParser:
-    """Lines of one stream, for tests and for callers outside the hot path; ``limit`` bounds one line in bytes."""
+    """Lines of one stream, for callers outside the hot path; ``limit`` bounds one line in bytes."""
 
     cdef Ndjson ndjson
 
@@ -90,7 +91,7 @@ cdef class NdjsonParser:
         ndjson_reset(&self.ndjson)
 
     def feed(self, const unsigned char[::1] data not None, int64_t stamp=0, uint32_t read=0):
-        """Lines that *data* completes: (None, line, stamp, read) each, shaped as SseParser.feed gives them."""
+        """Lines that *data* completes: (None, line, stamp, read) each, as SseParser.feed gives them."""
         cdef Cursor c
         cdef SseEvent event
         over(&c, &data[0] if len(data) else NULL, len(data))

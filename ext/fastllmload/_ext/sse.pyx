@@ -1,13 +1,14 @@
 # The event stream grammar of the WHATWG HTML standard, 9.2.6, with the time of each event.
 #
-# An event that lies whole in one read is handed out as pointers into that read. While a call runs, the pending event is
-# kept in *event* itself: data and name point into the read (or into Sse.line, when a line was completed there), or at
-# Sse.data and Sse.name. When the read is used up, what still points elsewhere is copied to Sse.data and Sse.name. So
-# between calls the pending event is always owned by the Sse, and a pointer into a read never outlives the call.
+# An event that lies whole in one read is handed out as pointers into that read. While a call runs, the
+# pending event is kept in *event* itself: data and name point into the read (or into Sse.line, when a line
+# was completed there), or at Sse.data and Sse.name. When the read is used up, what still points elsewhere is
+# copied to Sse.data and Sse.name. So between calls the pending event is always owned by the Sse, and a
+# pointer into a read never outlives the call.
 #
-# A CR ends its line at once. An LF that follows it, in this read or a later one, is skipped (AFTER_CR). A line longer than
-# the limit ends the parse for good (DEAD), wherever the reads were split: only whole lines and whole joins are judged,
-# or a partial line that is already too long whatever follows.
+# A CR ends its line at once. An LF that follows it, in this read or a later one, is skipped (AFTER_CR). A
+# line longer than the limit ends the parse for good (DEAD), wherever the reads were split: only whole lines
+# and whole joins are judged, or a partial line that is already too long whatever follows.
 from libc.string cimport memchr, memcmp, memset
 
 from fastllmload._ext.carry cimport carry_add, carry_free, carry_reset
@@ -30,7 +31,7 @@ cdef enum Found:
     LINE_TOO_LONG = 2
 
 cdef enum:
-    WINDOW = 4096           # how far an LF is searched before a CR is: bounds the work on streams with CR only
+    WINDOW = 4096           # how far an LF is searched before a CR is: bounds streams with CR only
 
 cdef const unsigned char* BOM = b"\xef\xbb\xbf"
 
@@ -103,7 +104,7 @@ cdef inline void resume(Sse* s, SseEvent* event) noexcept nogil:
 
 
 cdef inline Found next_line(Sse* s, Cursor* c, Cursor* line) noexcept nogil:
-    # The next line without its end; it points into the read, or into Sse.line when earlier reads hold its beginning.
+    # The next line without its end, in the read, or in Sse.line when earlier reads hold its beginning.
     cdef const unsigned char* end
     if s.flags & AFTER_CR and c.at < c.end:
         s.flags &= ~AFTER_CR
@@ -216,7 +217,8 @@ cdef int other_field(Sse* s, Cursor* line, SseEvent* event) noexcept nogil:
     if left(&name) == 5 and memcmp(name.at, b"event", 5) == 0:
         s.name_size = 0
         event.name_size = left(&value)
-        event.name = value.at if event.name_size > 0 else NULL     # an empty name is none: "message" by the standard
+        # An empty name is none: by the standard the event is a "message".
+        event.name = value.at if event.name_size > 0 else NULL
     return 0
 
 
@@ -252,7 +254,8 @@ cdef inline int keep(Sse* s, Cursor* c, SseEvent* event) noexcept nogil:
 cdef class SseParser:
     """Events of one stream, for tests and for callers outside the hot path.
 
-    ``limit`` bounds, in bytes, one line and one event's joined data. Past it ``too_long`` is true and nothing more comes.
+    ``limit`` bounds, in bytes, one line and one event's joined data. Past it ``too_long`` is true and
+    nothing more comes.
     """
 
     cdef Sse sse
