@@ -30,7 +30,10 @@ def run_once(**parameters: object) -> int:
     from fastllmload.report.terminal import make_ui
 
     ui = make_ui(settings.output.ui, sys.stdout, _redactor())
-    return execute(settings, secret, ui)
+    try:
+        return int(execute(settings, secret, ui))
+    finally:
+        ui.close()
 
 
 run = RunCommand("run", run_once, help="One run: offer the load, measure, judge the client, report.")

@@ -59,5 +59,7 @@ class LazyGroup(click.Group):
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The commands, then the default command's options: they are this command's own in all but name."""
         self.format_commands(ctx, formatter)
-        command = self.table[self.default].load()
-        command.format_options(ctx, formatter)
+        self.table[self.default].load().format_options(ctx, formatter)
+        records = [record for parameter in self.get_params(ctx) if (record := parameter.get_help_record(ctx)) is not None]
+        with formatter.section("Other"):
+            formatter.write_dl(records)

@@ -65,14 +65,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except click.exceptions.Exit as ending:
         return ending.exit_code
     except click.ClickException as error:
-        return _say(redact, error.format_message(), WRONG_INPUT)
+        return _say(redact, _usage(error), WRONG_INPUT)
     except FastLLMLoadError as error:
         if error.exit_code == BUG:
             return _bug(redact, error)
         return _say(redact, str(error), error.exit_code)
     except (KeyboardInterrupt, click.Abort):
         return _say(redact, "interrupted", INTERRUPTED)
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 - whatever it is, it ends as a sentence and exit code 70
         return _bug(redact, error)
 
 
@@ -85,6 +85,15 @@ def _invoke(arguments: list[str], redact: Redactor) -> int:
     with fastllmload.make_context("fastllmload", arguments, obj=redact) as context:
         code = fastllmload.invoke(context)
     return 0 if code is None else int(code)
+
+
+def _usage(error: click.ClickException) -> str:
+    """click's own sentence, and where to look when it has no proposal."""
+    sentence = error.format_message().rstrip(".")
+    if "id you mean" in sentence or "; " in sentence:
+        return sentence
+    context = getattr(error, "ctx", None)  # the parser's own complaints have none
+    return f"{sentence}; see {'fastllmload' if context is None else context.command_path} --help"
 
 
 def _say(redact: Redactor, sentence: str, code: int) -> int:

@@ -228,5 +228,5 @@ def _settings(fields: Fields) -> RunSettings:
     for field, value in fields.items():
         group, _, name = field.partition(".")
         groups[group][name] = value
-    made = {group: struct(**groups[group]) for group, struct in GROUPS.items()}  # type: ignore[arg-type]
-    return RunSettings(**made)  # type: ignore[arg-type]
+    made = {group: struct(**groups[group]) for group, struct in GROUPS.items()}
+    return RunSettings(**made)

@@ -56,7 +56,7 @@ def one_flag_per_word(arguments: list[str]) -> list[str]:
             if flag is None or flag != argument:
                 spread.append(argument)  # --goodput=ttft:200, or another option
             elif position + 1 == len(arguments) or arguments[position + 1].startswith("-"):
-                spread.append(argument)  # no word at all: click says so
+                raise click.BadOptionUsage(flag, f"Option {flag!r} requires an argument.")
         elif flag is None:
             spread.append(argument)
         else:

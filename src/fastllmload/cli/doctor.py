@@ -1,0 +1,188 @@
+"""`doctor`: what of this host stands in the way of a run, and what to change."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TextIO
+
+from fastllmload.engine import hostlimits, hostprobe
+
+GOOD, WARN, BAD, UNKNOWN = "ok", "warn", "bad", "unknown"
+FAST_CLOCKS = ("tsc", "kvm-clock", "hyperv_clocksource_tsc_page", "arch_sys_counter")  # read without a system call
+ENOUGH_FILES, ENOUGH_PORTS, ENOUGH_BACKLOG = 4_096, 20_000, 1_024
+ENOUGH_MEMORY, ENOUGH_DISK, ENOUGH_SPEED = 1 << 30, 2 << 30, 50e6
+LATE_US, VERY_LATE_US = 500.0, 5_000.0
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One check. *fix* says what to change, empty when nothing needs to be."""
+
+    name: str
+    verdict: str
+    text: str
+    fix: str = ""
+
+
+def examine(runs: Path) -> list[Finding]:
+    """All checks, quick ones first; takes about a second. *runs* is the folder that runs are written to."""
+    checks: tuple[Callable[[], Finding], ...] = (
+        open_files, ports, backlog, congestion_control, ip_versions, clock_source, governor, cores, steal, memory,
+        kernel_stamps, modules, compiled, lambda: disk(runs), timers,
+    )  # fmt: skip
+    return [check() for check in checks]
+
+
+def print_findings(findings: list[Finding], stream: TextIO) -> int:
+    """A line per finding, what to change below it; 1 when something is bad, else 0."""
+    for finding in findings:
+        stream.write(f"{finding.verdict:<8} {finding.name:<20} {finding.text}\n")
+        if finding.fix != "":
+            stream.write(f"{'':<8} {'':<20} -> {finding.fix}\n")
+    bad = sum(finding.verdict == BAD for finding in findings)
+    warned = sum(finding.verdict == WARN for finding in findings)
+    stream.write(f"{bad} to change, {warned} worth a look, of {len(findings)} checks\n")
+    return 1 if bad else 0
+
+
+def open_files() -> Finding:
+    limit = hostlimits.file_limit()
+    hard = "unlimited" if limit.hard is None else f"{limit.hard:,}"
+    text = f"soft {limit.soft:,}, hard {hard}; a run raises the soft limit by itself"
+    if limit.hard is not None and limit.hard < ENOUGH_FILES:
+        return Finding("open files", BAD, text, "set 'nofile' to 65536 in /etc/security/limits.conf and log in again")
+    return Finding("open files", GOOD, text)
+
+
+def ports() -> Finding:
+    low, high = hostlimits.port_range()
+    free = hostlimits.port_capacity(1)
+    text = f"{low} to {high}: {free:,} connections per source address and target"
+    if free < ENOUGH_PORTS:
+        return Finding("local ports", WARN, text, "sysctl net.ipv4.ip_local_port_range='1024 65535', or --source-address")
+    return Finding("local ports", GOOD, text)
+
+
+def backlog() -> Finding:
+    return _at_least(
+        "listen backlog", "/proc/sys/net/core/somaxconn", ENOUGH_BACKLOG,
+        f"sysctl net.core.somaxconn={4 * ENOUGH_BACKLOG}: bursts of connections to a local server are dropped",
+    )  # fmt: skip
+
+
+def _at_least(name: str, path: str, least: int, fix: str) -> Finding:
+    value = hostprobe.setting(path)
+    if value is None or not value.isdecimal():
+        return Finding(name, UNKNOWN, f"{path} cannot be read")
+    return Finding(name, GOOD, value) if int(value) >= least else Finding(name, WARN, value, fix)
+
+
+def congestion_control() -> Finding:
+    name = hostprobe.setting("/proc/sys/net/ipv4/tcp_congestion_control")
+    if name is None:
+        return Finding("congestion control", UNKNOWN, "cannot be read")
+    if name.startswith("bbr"):
+        fix = "sysctl net.ipv4.tcp_congestion_control=cubic: bbr arms a timer for every socket"
+        return Finding("congestion control", WARN, name, fix)
+    return Finding("congestion control", GOOD, name)
+
+
+def ip_versions() -> Finding:
+    if hostprobe.ipv6():
+        return Finding("IPv6", GOOD, "available")
+    return Finding("IPv6", UNKNOWN, "not available; targets need an IPv4 address")
+
+
+def clock_source() -> Finding:
+    name = hostprobe.setting("/sys/devices/system/clocksource/clocksource0/current_clocksource")
+    if name is None:
+        return Finding("clock source", UNKNOWN, "cannot be read")
+    if name in FAST_CLOCKS:
+        return Finding("clock source", GOOD, name)
+    return Finding("clock source", BAD, name, "boot with clocksource=tsc: reading this clock takes a system call")
+
+
+def governor() -> Finding:
+    name = hostprobe.setting("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")
+    if name is None:
+        return Finding("CPU governor", UNKNOWN, "not visible, as in most virtual machines")
+    if name == "performance":
+        return Finding("CPU governor", GOOD, name)
+    return Finding("CPU governor", WARN, name, "cpupower frequency-set -g performance: clock changes look like latency")
+
+
+def cores() -> Finding:
+    usable = hostprobe.cores()
+    if usable < 2:
+        fix = "give this process two cores: with one, a local target and the client take time from each other"
+        return Finding("cores", WARN, f"{usable:g}", fix)
+    return Finding("cores", GOOD, f"{usable:g}")
+
+
+def steal() -> Finding:
+    share = hostprobe.steal_share()
+    if share is None:
+        return Finding("hypervisor steal", UNKNOWN, "/proc/stat does not tell")
+    text = f"{100 * share:.2f} % of CPU time since boot"
+    if share > 0.01:
+        return Finding("hypervisor steal", WARN, text, "use a machine with cores of its own: others' load is in your tails")
+    return Finding("hypervisor steal", GOOD, text)
+
+
+def memory() -> Finding:
+    free = hostprobe.available_memory()
+    if free is None:
+        return Finding("memory", UNKNOWN, "/proc/meminfo does not tell")
+    text = f"{free / 1e9:.1f} GB available"
+    return Finding("memory", GOOD, text) if free >= ENOUGH_MEMORY else Finding("memory", WARN, text, "free at least 1 GB")
+
+
+def kernel_stamps() -> Finding:
+    if hostprobe.kernel_stamps():
+        return Finding("kernel stamps", GOOD, "SO_TIMESTAMPNS works on TCP")
+    fix = "leave the sandbox or use a Linux kernel with SO_TIMESTAMPNS; stamps are taken in user space until then"
+    return Finding("kernel stamps", WARN, "the kernel gives no receive stamps", fix)
+
+
+def modules() -> Finding:
+    return _importable("libraries", ["uvloop", "httptools", "msgspec", "numpy", "hdrh.histogram", "rich", "quicktok"])
+
+
+def compiled() -> Finding:
+    return _importable("compiled modules", hostprobe.compiled_names())
+
+
+def _importable(name: str, wanted: list[str]) -> Finding:
+    wrong = hostprobe.not_importable(wanted)
+    if wrong:
+        first, why = next(iter(wrong.items()))
+        text = f"{len(wrong)} of {len(wanted)} cannot be imported: {', '.join(wrong)}"
+        return Finding(name, BAD, text, f"install fastllmload again; {first}: {why}")
+    return Finding(name, GOOD, f"{len(wanted)} importable")
+
+
+def disk(runs: Path) -> Finding:
+    free = hostprobe.free_disk(runs)
+    try:
+        speed = hostprobe.disk_speed(runs)
+    except OSError as error:
+        return Finding("disk of runs", BAD, f"{runs}: {error.strerror}", "choose another folder with --output")
+    text = f"{speed / 1e6:,.0f} MB/s, {free / 1e9:,.1f} GB free"
+    if free < ENOUGH_DISK:
+        return Finding("disk of runs", WARN, text, "free at least 2 GB, or write runs elsewhere with --output")
+    if speed < ENOUGH_SPEED:
+        return Finding("disk of runs", WARN, text, "write runs to a faster disk with --output")
+    return Finding("disk of runs", GOOD, text)
+
+
+def timers() -> Finding:
+    late = hostprobe.timer_lateness_us()
+    p50, p99 = late[len(late) // 2], late[int(0.99 * (len(late) - 1))]
+    text = f"sleeps of 1 ms end late by p50 {p50:,.0f} us, p99 {p99:,.0f} us, max {late[-1]:,.0f} us"
+    if p99 > VERY_LATE_US:
+        return Finding("timers", BAD, text, "find what keeps the cores busy: this host cannot pace requests now")
+    if p99 > LATE_US:
+        return Finding("timers", WARN, text, "a quieter host, or --workers below the number of cores")
+    return Finding("timers", GOOD, text)

@@ -1,0 +1,106 @@
+"""The live view: one table that is drawn over itself four times a second and fits 80 by 24."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import IO, Any, cast
+
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from fastllmload.report.figures import clock, count, errors, percent, quantity
+from fastllmload.report.outlet import Outlet, Redact
+from fastllmload.report.plain import load_text, phase_line
+from fastllmload.report.screen import write_summary
+from fastllmload.report.snapshot import Snapshot
+
+EVERY_S = 0.25
+BAR = 30
+
+
+class LiveView:
+    """Draws when it is told of a snapshot, without a thread of its own; *now* gives seconds."""
+
+    def __init__(self, outlet: Outlet, redact: Redact, now: Callable[[], float] = time.monotonic) -> None:
+        self._outlet = outlet
+        self._redact = redact
+        self._now = now
+        self._console = Console(file=cast(IO[str], outlet), highlight=False, markup=False, emoji=False)
+        self._live: Live | None = None
+        self._drawn = float("-inf")
+
+    def banner(self, lines: Sequence[str]) -> None:
+        for line in lines:
+            self.message(line)
+
+    def phase(self, name: str, planned: int | None, seconds: float | None) -> None:
+        self.message(phase_line(name, planned, seconds))
+        if self._live is None:
+            self._live = Live(console=self._console, auto_refresh=False, transient=True, redirect_stderr=False,
+                              redirect_stdout=False)  # fmt: skip
+            self._live.start()
+
+    def update(self, snapshot: Snapshot) -> None:
+        now = self._now()
+        if self._live is None or now - self._drawn < EVERY_S:
+            return
+        self._drawn = now
+        self._live.update(picture(snapshot, self._redact), refresh=True)
+
+    def message(self, text: str) -> None:
+        self._console.print(Text(self._redact(text)))
+
+    def finish(self, document: Mapping[str, Any], folder: str | None = None) -> None:
+        self.close()
+        write_summary(self._outlet, document, self._redact, folder)
+
+    def close(self) -> None:
+        """Shows the cursor again."""
+        if self._live is not None:
+            self._live.stop()
+            self._live = None
+        self._outlet.flush()
+
+
+def picture(snapshot: Snapshot, redact: Redact = str) -> Table:
+    """Name, value and remark per line; what does not fit a narrow terminal is cut, never wrapped."""
+    table = Table.grid(padding=(0, 2))
+    table.add_column(style="bold", no_wrap=True)
+    table.add_column(no_wrap=True, overflow="ellipsis")
+    for name, text, style in _rows(snapshot):
+        table.add_row(Text(name), Text(redact(text), style=style))
+    return table
+
+
+def _rows(now: Snapshot) -> list[tuple[str, str, str]]:
+    lag_is_high = now.lag_p99_us is not None and now.lag_p99_us > 1000
+    busy = now.client_cpu is not None and now.client_cpu > 0.85
+    return [
+        (now.phase, _progress(now), ""),
+        ("rate", load_text(now), ""),
+        ("requests", f"{count(now.ok)} ok, {count(now.failed)} failed of {count(now.released)} sent", ""),
+        ("in flight", f"{count(now.in_flight)} on {count(now.connections)} connections", ""),
+        ("ttft", _pair(now.ttft_p50_ms, now.ttft_p99_ms, "ms"), ""),
+        ("itl", _pair(now.itl_p50_ms, now.itl_p99_ms, "ms"), ""),
+        ("e2e", f"p50 {quantity(now.e2e_p50_ms):>8} ms", ""),
+        ("lag", _pair(now.lag_p50_us, now.lag_p99_us, "us"), "yellow" if lag_is_high else ""),
+        ("events", f"{quantity(now.events_per_s)}/s", ""),
+        ("client", f"busiest worker {percent(now.client_cpu)} of a core, {now.gc_runs} garbage collections",
+         "yellow" if busy or now.gc_runs else ""),
+        ("errors", errors(dict(now.errors)) or "none", "red" if now.failed else ""),
+    ]  # fmt: skip
+
+
+def _pair(p50: float | None, p99: float | None, unit: str) -> str:
+    return f"p50 {quantity(p50):>8}   p99 {quantity(p99):>8} {unit}"
+
+
+def _progress(now: Snapshot) -> str:
+    """A bar over the phase's time where its end is known."""
+    if now.eta is None or now.t + now.eta <= 0:
+        return clock(now.t)
+    filled = min(BAR, max(0, int(BAR * now.t / (now.t + now.eta))))
+    return f"{'█' * filled}{'░' * (BAR - filled)} {clock(now.t)}, {clock(now.eta)} left"

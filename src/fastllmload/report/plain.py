@@ -1,0 +1,83 @@
+"""A view of plain lines: one every five seconds, for pipes, files and CI logs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from fastllmload.report.figures import asked_rate, clock, count, errors, percent, quantity
+from fastllmload.report.outlet import Outlet, Redact
+from fastllmload.report.screen import write_summary
+from fastllmload.report.snapshot import Snapshot
+
+EVERY_S = 5.0
+
+
+class PlainView:
+    """Time is the snapshots' own, so that the same snapshots always give the same lines."""
+
+    def __init__(self, outlet: Outlet, redact: Redact) -> None:
+        self._outlet = outlet
+        self._redact = redact
+        self._due = 0.0
+
+    def banner(self, lines: Sequence[str]) -> None:
+        for line in lines:
+            self._line(line)
+
+    def phase(self, name: str, planned: int | None, seconds: float | None) -> None:
+        self._due = EVERY_S
+        self._line(phase_line(name, planned, seconds))
+
+    def update(self, snapshot: Snapshot) -> None:
+        if snapshot.t < self._due:
+            return
+        self._due = (snapshot.t // EVERY_S + 1) * EVERY_S
+        self._line(snapshot_line(snapshot))
+
+    def message(self, text: str) -> None:
+        self._line(text)
+
+    def finish(self, document: Mapping[str, Any], folder: str | None = None) -> None:
+        write_summary(self._outlet, document, self._redact, folder)
+
+    def close(self) -> None:
+        self._outlet.flush()
+
+    def _line(self, text: str) -> None:
+        self._outlet.write(self._redact(text) + "\n")
+        self._outlet.flush()
+
+
+def phase_line(name: str, planned: int | None, seconds: float | None) -> str:
+    """`measure: 15,000 requests in 0:30`."""
+    requests = "" if planned is None else f" {planned:,} requests"
+    length = "" if seconds is None else f" in {clock(seconds)}" if requests else f" {clock(seconds)}"
+    return f"{name}:{requests}{length}" if requests or length else name
+
+
+def load_text(snapshot: Snapshot) -> str:
+    """`498.7 of 500/s`, or `64 slots, 120/s` in a closed loop."""
+    achieved = quantity(snapshot.achieved_rate)
+    if snapshot.concurrency is not None:
+        return f"{snapshot.concurrency:,} slots, {achieved}/s"
+    if snapshot.asked_rate is None:
+        return f"{achieved}/s"
+    return f"{achieved} of {asked_rate(snapshot.asked_rate)}"
+
+
+def snapshot_line(snapshot: Snapshot) -> str:
+    """Two percentiles are p50/p99."""
+    parts = [
+        f"{clock(snapshot.t):>7} {snapshot.phase}",
+        load_text(snapshot),
+        f"ok {count(snapshot.ok)}",
+        f"failed {count(snapshot.failed)}",
+        f"in flight {count(snapshot.in_flight)}",
+        f"ttft {quantity(snapshot.ttft_p50_ms)}/{quantity(snapshot.ttft_p99_ms)} ms",
+        f"itl {quantity(snapshot.itl_p50_ms)}/{quantity(snapshot.itl_p99_ms)} ms",
+        f"lag {quantity(snapshot.lag_p50_us)}/{quantity(snapshot.lag_p99_us)} us",
+        f"cpu {percent(snapshot.client_cpu)}",
+    ]
+    wrong = errors(dict(snapshot.errors))
+    return ", ".join(parts) + (f"; {wrong}" if wrong != "" else "")

@@ -1,0 +1,234 @@
+"""The closing summary: one screen of 80 by 24 out of run.json, the verdict first. Nothing is computed here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from textwrap import wrap
+from typing import Any
+
+from fastllmload.report.figures import NOT_KNOWN, asked_rate, count, errors, number, percent, quantity
+
+SCREEN = 23  # lines: the shell's next prompt needs the 24th
+LABEL = 11
+SIMULATED = "SIMULATED ENGINE: the target was fastllmload's own simulator, not a server"
+LATENCIES = ("ttft", "ttft_sched", "tpot", "itl", "e2e", "e2e_sched")
+COLUMNS = ("mean", "p50", "p90", "p95", "p99", "p999", "max")
+DROPPED_FIRST = ("p95", "p90", "mean", "p999", "max")  # in a narrow terminal
+CELL = 9
+SAMPLES_NEEDED = {"p99": 1_000, "p999": 10_000}  # IETF 5.1.2.1
+SEVERITIES = {"invalid": -2, "suspect": -1}
+STYLES = {"valid": "32;1", "suspect": "33;1", "invalid": "31;1", "loud": "7;1", "bad": "31"}
+
+Document = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Line:
+    """Text, and the name of its style in STYLES or nothing."""
+
+    text: str
+    style: str = ""
+
+    def render(self, redact: Callable[[str], str], colour: bool) -> str:
+        text = redact(self.text)
+        return f"\x1b[{STYLES[self.style]}m{text}\x1b[0m" if colour and self.style != "" else text
+
+
+def part(document: object, *keys: str) -> Any:
+    """What stands at *keys*, None where a step is missing."""
+    for key in keys:
+        document = document.get(key) if isinstance(document, Mapping) else None
+    return document
+
+
+def summary_lines(document: Document, width: int = 80, folder: str | None = None) -> list[Line]:
+    """At most 23 lines of at most *width* columns; *document* may be incomplete in every place, *folder* is its run's."""
+    loud = [Line(SIMULATED, "loud")] if simulated(document) else []
+    body = [
+        *_target(document),
+        *_requests(document),
+        *_rate(document),
+        *_latencies(document, width),
+        *_throughput(document),
+        *_client(document),
+        *_objectives(document),
+    ]
+    room = SCREEN - len(body) - 2 * len(loud) - 2
+    where = Line(_labelled("run", run_folder(document, folder)))  # whole in any terminal: it is there to be copied
+    above = [_cut(line, width) for line in (*loud, *_verdict(document, room, width), *body)]
+    return [*above, where, *(_cut(line, width) for line in loud)]
+
+
+def simulated(document: Document) -> bool:
+    """Whether the run started its own engine."""
+    return part(document, "target", "simulated") is True
+
+
+def run_folder(document: Document, folder: str | None = None) -> str:
+    asked = part(document, "config", "output", "directory") if folder is None else folder
+    return asked if isinstance(asked, str) else NOT_KNOWN
+
+
+def _labelled(label: str, text: str) -> str:
+    return f"{label:<{LABEL}}{text}"
+
+
+def _cut(line: Line, width: int) -> Line:
+    return line if len(line.text) <= width else Line(line.text[: width - 3].rstrip() + "...", line.style)
+
+
+def _verdict(document: Document, room: int, width: int) -> list[Line]:
+    verdict = part(document, "certificate", "verdict")
+    style = verdict if verdict in STYLES else ""
+    text = verdict.upper() if isinstance(verdict, str) else "NOT JUDGED"
+    status = document.get("status")
+    if status != "done":
+        text += f", INCOMPLETE ({status if isinstance(status, str) else 'no status'}): what was measured before it ended"
+        style = style or "bad"
+    reasons = _wrapped(part(document, "certificate", "reasons") or (), width)
+    if len(reasons) > room:
+        reasons = [*reasons[: max(0, room - 1)], "(more reasons in run.json)"][:room]
+    return [Line(_labelled("verdict", text), style), *(Line(" " * LABEL + reason) for reason in reasons)]
+
+
+def _wrapped(reasons: Sequence[object], width: int) -> list[str]:
+    """The gravest first; what is only a note says so."""
+    ranked = sorted(reasons, key=lambda reason: SEVERITIES.get(part(reason, "severity"), 0))
+    lines: list[str] = []
+    for reason in ranked:
+        mark = "note: " if part(reason, "severity") == "note" else ""
+        text = part(reason, "text") if isinstance(reason, Mapping) else reason
+        lines += wrap(f"{mark}{text}", width - LABEL, initial_indent="- ", subsequent_indent="  ")
+    return lines
+
+
+def _target(document: Document) -> list[Line]:
+    target = part(document, "target") or {}
+    urls = target.get("urls") or part(document, "config", "target", "urls") or ()
+    where = "the simulated engine" if simulated(document) else ", ".join(urls) or NOT_KNOWN
+    protocol = target.get("endpoint_type") or NOT_KNOWN
+    return [Line(_labelled("target", f"{where} ({protocol}, model {target.get('model') or NOT_KNOWN})"))]
+
+
+def _requests(document: Document) -> list[Line]:
+    ok, failed = document.get("completed"), document.get("failed")
+    lines = [Line(_labelled("requests", f"{count(ok)} ok, {count(failed)} failed"))]
+    wrong = errors(document.get("errors"))
+    if wrong != "" or number(failed):
+        lines.append(Line(_labelled("errors", wrong or "see run.json"), "bad"))
+    return lines
+
+
+def _rate(document: Document) -> list[Line]:
+    load = part(document, "config", "load") or {}
+    offered, planned = part(document, "certificate", "offered_rate"), part(document, "certificate", "planned_rate")
+    if load.get("concurrency") is not None:
+        asked = f"closed loop, {count(load['concurrency'])} in flight"
+    else:
+        asked = f"asked {asked_rate(load.get('rate'))} {load.get('arrival') or ''}".rstrip()
+    parts = [asked]
+    if number(planned) is not None:
+        parts.append(f"planned {quantity(planned)}/s")
+    parts.append(f"sent {quantity(offered)}/s")
+    parts.append(f"completed {quantity(document.get('request_throughput'))}/s")
+    return [Line(_labelled("rate", ", ".join(parts)))]
+
+
+def _latencies(document: Document, width: int) -> list[Line]:
+    columns = list(COLUMNS)
+    for column in DROPPED_FIRST:
+        if LABEL + CELL * len(columns) <= width:
+            break
+        columns.remove(column)
+    head = "".join(f"{'p99.9' if name == 'p999' else name:>{CELL}}" for name in columns)
+    lines = [Line(f"{'ms':<{LABEL}}{head}")]
+    short = False
+    for name in LATENCIES:
+        name = _timed_by_chunk(document, name)
+        metric = part(document, "metrics", name)
+        cells = [_cell(metric, column) for column in columns]
+        short = short or any(cell.endswith("*") for cell in cells)
+        lines.append(Line(f"{name:<{LABEL}}" + "".join(f"{cell:>{CELL}}" for cell in cells)))
+    if short:
+        lines.append(Line("* from fewer samples than it needs: P99 1,000, P99.9 10,000"))
+    return lines
+
+
+def _timed_by_chunk(document: Document, name: str) -> str:
+    """Where chunks carry several tokens there is no ITL, but the time between chunks (metrics 3.4, option A)."""
+    by_chunk = name == "itl" and not part(document, "metrics", "itl", "n") and part(document, "metrics", "tbc", "n")
+    return "tbc" if by_chunk else name
+
+
+def _cell(metric: object, column: str) -> str:
+    text = quantity(_milliseconds(metric, column))
+    samples = number(part(metric, "n"))
+    few = samples is not None and samples < SAMPLES_NEEDED.get(column, 0)
+    return f"{text}*" if few and text != NOT_KNOWN else text
+
+
+def _milliseconds(metric: object, column: str) -> float | None:
+    value = number(part(metric, column))
+    scale = {"s": 1e3, "us": 1e-3, "ns": 1e-6}.get(part(metric, "unit") or "ms", 1.0)
+    return None if value is None else value * scale
+
+
+def _throughput(document: Document) -> list[Line]:
+    text = (
+        f"{quantity(document.get('output_throughput'))} output tok/s, "
+        f"{quantity(document.get('total_token_throughput'))} tok/s with input"
+    )
+    return [Line(_labelled("throughput", text))]
+
+
+def _client(document: Document) -> list[Line]:
+    certificate = document.get("certificate")
+    lag = part(certificate, "schedule_lag_us")
+    shown = ", ".join(
+        f"{label} {quantity(part(lag, key))}" for label, key in (("p50", "p50"), ("p99", "p99"), ("p99.9", "p999"), ("max", "max"))
+    )
+    bar = part(certificate, "latency_error_bar_us")
+    source = part(certificate, "timestamp_source") or NOT_KNOWN
+    return [
+        Line(_labelled("lag us", shown)),
+        Line(_labelled("headroom", f"{_headroom(certificate)}; busiest worker {percent(_highest(certificate, 'cpu_share'))} of a core"
+                       f"; GC {count(_total(certificate, 'gc_runs'))}")),
+        Line(_labelled("stamps", f"{source}, coalesced {percent(part(certificate, 'coalesced_read_share'))}"
+                       f"; error bar us: ttft {_bar(bar, 'ttft')}, itl {_bar(bar, 'itl')}")),
+    ]  # fmt: skip
+
+
+def _bar(bars: object, name: str) -> str:
+    found = part(bars, name)
+    return quantity(part(found, "p99") if isinstance(found, Mapping) else found)
+
+
+def _headroom(certificate: object) -> str:
+    headroom = part(certificate, "headroom")
+    factor = number(part(headroom, "headroom") if isinstance(headroom, Mapping) else headroom)
+    return "n/a (run fastllmload calibrate)" if factor is None else f"{quantity(factor)} x this load"
+
+
+def _of_workers(certificate: object, name: str) -> list[float]:
+    workers = part(certificate, "workers")
+    if not isinstance(workers, Sequence):
+        return []
+    return [value for worker in workers if (value := number(part(worker, name))) is not None]
+
+
+def _highest(certificate: object, name: str) -> float | None:
+    return max(_of_workers(certificate, name), default=None)
+
+
+def _total(certificate: object, name: str) -> float | None:
+    values = _of_workers(certificate, name)
+    return sum(values) if values else None
+
+
+def _objectives(document: Document) -> list[Line]:
+    asked = part(document, "config", "output", "goodput") or ()
+    if not asked:
+        return []
+    names = ", ".join(f"{name} {quantity(limit)}" for name, limit in asked)
+    return [Line(_labelled("goodput", f"{quantity(document.get('request_goodput'))} requests/s meet {names}"))]

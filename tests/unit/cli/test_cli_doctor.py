@@ -1,0 +1,100 @@
+"""Each check has a verdict and, where something must change, what; the last line counts them."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+
+from fastllmload.cli import doctor
+from fastllmload.cli.doctor import BAD, GOOD, UNKNOWN, WARN, Finding
+from fastllmload.engine import hostlimits, hostprobe
+from fastllmload.engine.hostlimits import FileLimit
+
+
+def test_this_host_is_examined_whole(tmp_path, monkeypatch):
+    """Only shape and order: what a host is like is not ours to expect."""
+    monkeypatch.setattr(hostprobe, "timer_lateness_us", lambda: [1.0, 2.0])
+    monkeypatch.setattr(hostprobe, "not_importable", lambda names: {})
+    findings = doctor.examine(tmp_path / "runs")
+    assert len({finding.name for finding in findings}) == len(findings) == 15
+    for finding in findings:
+        assert finding.verdict in (GOOD, WARN, BAD, UNKNOWN)
+        assert (finding.fix != "") == (finding.verdict in (WARN, BAD)), finding
+    assert not (tmp_path / "runs").exists()
+
+
+def test_print_says_what_to_change_and_the_code():
+    stream = io.StringIO()
+    findings = [Finding("a", GOOD, "fine"), Finding("b", BAD, "broken", "mend it"), Finding("c", WARN, "odd", "look")]
+    assert doctor.print_findings(findings, stream) == 1
+    assert stream.getvalue().splitlines()[2].split() == ["->", "mend", "it"]
+    assert stream.getvalue().splitlines()[-1] == "1 to change, 1 worth a look, of 3 checks"
+    assert doctor.print_findings(findings[:1], io.StringIO()) == 0
+
+
+SETTINGS = [
+    ("congestion_control", "cubic", GOOD), ("congestion_control", "bbr", WARN), ("congestion_control", None, UNKNOWN),
+    ("clock_source", "tsc", GOOD), ("clock_source", "kvm-clock", GOOD), ("clock_source", "hpet", BAD),
+    ("clock_source", None, UNKNOWN), ("governor", "performance", GOOD), ("governor", "powersave", WARN),
+    ("governor", None, UNKNOWN), ("backlog", "4096", GOOD), ("backlog", "128", WARN), ("backlog", None, UNKNOWN),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("check", "value", "verdict"), SETTINGS)
+def test_settings_of_the_kernel(monkeypatch, check, value, verdict):
+    monkeypatch.setattr(hostprobe, "setting", lambda path: value)
+    assert getattr(doctor, check)().verdict == verdict
+
+
+@pytest.mark.parametrize(
+    ("check", "probe", "value", "verdict"),
+    [
+        ("ip_versions", "ipv6", True, GOOD), ("ip_versions", "ipv6", False, UNKNOWN),
+        ("cores", "cores", 2.0, GOOD), ("cores", "cores", 1.5, WARN),
+        ("steal", "steal_share", 0.0, GOOD), ("steal", "steal_share", 0.05, WARN), ("steal", "steal_share", None, UNKNOWN),
+        ("memory", "available_memory", 4 << 30, GOOD), ("memory", "available_memory", 1 << 20, WARN),
+        ("memory", "available_memory", None, UNKNOWN),
+        ("kernel_stamps", "kernel_stamps", True, GOOD), ("kernel_stamps", "kernel_stamps", False, WARN),
+        ("timers", "timer_lateness_us", [60.0] * 99 + [9e9], GOOD), ("timers", "timer_lateness_us", [900.0] * 100, WARN),
+        ("timers", "timer_lateness_us", [9000.0] * 100, BAD),
+    ],
+)  # fmt: skip
+def test_probes(monkeypatch, check, probe, value, verdict):
+    monkeypatch.setattr(hostprobe, probe, lambda: value)
+    assert getattr(doctor, check)().verdict == verdict
+
+
+@pytest.mark.parametrize(("hard", "verdict"), [(1024, BAD), (65_536, GOOD), (None, GOOD)])
+def test_open_files(monkeypatch, hard, verdict):
+    monkeypatch.setattr(hostlimits, "file_limit", lambda: FileLimit(1024, hard))
+    assert doctor.open_files().verdict == verdict
+
+
+@pytest.mark.parametrize(("ports", "verdict"), [(28_232, GOOD), (1_000, WARN)])
+def test_ports(monkeypatch, ports, verdict):
+    monkeypatch.setattr(hostlimits, "port_capacity", lambda n_sources: ports)
+    assert doctor.ports().verdict == verdict
+
+
+def test_modules_that_are_missing_are_named():
+    finding = doctor._importable("libraries", ["json", "no_such_module_here"])
+    assert finding.verdict == BAD
+    assert "no_such_module_here" in finding.text
+    assert "No module named" in finding.fix
+
+
+@pytest.mark.parametrize(("speed", "free", "verdict"), [(300e6, 9 << 30, GOOD), (1e6, 9 << 30, WARN), (300e6, 1 << 20, WARN)])
+def test_disk(monkeypatch, tmp_path, speed, free, verdict):
+    monkeypatch.setattr(hostprobe, "disk_speed", lambda folder: speed)
+    monkeypatch.setattr(hostprobe, "free_disk", lambda folder: free)
+    assert doctor.disk(tmp_path).verdict == verdict
+
+
+def test_a_disk_that_cannot_be_written(monkeypatch, tmp_path):
+    def refuse(folder):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(hostprobe, "disk_speed", refuse)
+    finding = doctor.disk(tmp_path)
+    assert (finding.verdict, "Permission denied" in finding.text) == (BAD, True)

@@ -1,0 +1,170 @@
+"""One option's text becomes its value, or a ValueError that ends a sentence."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from fastllmload.cli import readings as read
+
+
+@pytest.mark.parametrize(
+    ("text", "value"), [("1", 1), ("100", 100), ("1k", 1000), ("2.5k", 2500), ("1M", 1_000_000), ("1e3", 1000)]
+)
+def test_counts_take_suffixes(text, value):
+    assert read.count(text) == value
+
+
+@pytest.mark.parametrize("text", ["0", "-1", "1.5", "2.0005k", "", "k", "ten", "1 000", "1kk", "inf", "nan", "0x10"])
+def test_counts_are_whole_and_above_zero(text):
+    with pytest.raises(ValueError, match="whole number above 0"):
+        read.count(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "value"), [("30s", 30), ("5m", 300), ("200ms", 0.2), ("1h", 3600), ("1.5", 1.5), ("90", 90), ("2min", 120)]
+)
+def test_times_take_suffixes(text, value):
+    assert read.seconds(text) == pytest.approx(value)
+
+
+@pytest.mark.parametrize("text", ["0", "0s", "-5s", "5 minutes", "1d", "", "s", "inf"])
+def test_times_are_above_zero(text):
+    with pytest.raises(ValueError, match="write for example 200ms"):
+        read.seconds(text)
+
+
+@pytest.mark.parametrize(("text", "value"), [("0.05", 0.05), ("500", 500), ("1k", 1000), ("inf", math.inf), ("INF", math.inf)])
+def test_rates(text, value):
+    assert read.rate(text) == value
+
+
+@pytest.mark.parametrize("text", ["0", "-1", "nan", "fast", "-inf", "5/s"])
+def test_rates_are_above_zero(text):
+    with pytest.raises(ValueError, match="requests per second above 0"):
+        read.rate(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "requests", "tokens", "seconds"),
+    [
+        ("100", 100, 0, None),
+        ("0", 0, 0, None),
+        ("10000tok", 0, 10_000, None),
+        ("10ktok", 0, 10_000, None),
+        ("30s", 0, 0, 30.0),
+        ("2m", 0, 0, 120.0),
+        ("100,10000tokens", 100, 10_000, None),
+        ("1k", 1000, 0, None),
+    ],
+)
+def test_warmup_is_requests_tokens_or_time(text, requests, tokens, seconds):
+    fields = read.warmup(text)
+    assert fields["load.warmup_requests"] == requests
+    assert fields["load.warmup_tokens"] == tokens
+    assert fields.get("load.warmup_seconds") == seconds
+
+
+@pytest.mark.parametrize("text", ["", "warm", "-1", "1.5", "0s", "10.5tok", "5,,5"])
+def test_warmup_refuses_garbage(text):
+    with pytest.raises(ValueError, match="no warm-up"):
+        read.warmup(text)
+
+
+@pytest.mark.parametrize("text", ["http://localhost:8000", "https://example.test/v1", "http://[::1]:8000"])
+def test_urls(text):
+    assert read.url(text) == text
+
+
+def test_a_url_loses_its_last_slash():
+    assert read.url("http://localhost:8000/v1/") == "http://localhost:8000/v1"
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("localhost:8000", "no scheme"),
+        ("ftp://host", "no scheme"),
+        ("http://", "no host"),
+        ("http://host:0", "no host and port"),
+        ("http://host:99999", "not a URL"),
+        ("http://[::1", "not a URL"),
+        ("http://host/v1?x=1", "query"),
+        ("http://user:password@host", "user name"),
+    ],
+)
+def test_urls_that_are_none(text, why):
+    with pytest.raises(ValueError, match=why):
+        read.url(text)
+
+
+def test_headers():
+    assert read.header("X-Tag:  a: b ") == ("X-Tag", "a: b")
+    assert read.header("X-Empty:") == ("X-Empty", "")
+
+
+@pytest.mark.parametrize("text", ["no colon", ": value", "Bad Name: x", "X-Line: a\r\nX-More: b", "X-Euro: \u20ac", "X-Del: \x7f"])
+def test_headers_that_would_break_a_request(text):
+    with pytest.raises(ValueError, match="is not a header|no header may carry"):
+        read.header(text)
+
+
+def test_objectives_are_in_milliseconds():
+    assert read.objective("ttft:200") == ("ttft", 200.0)
+    assert read.objective("E2EL:3s") == ("e2el", 3000.0)
+    assert read.objective("fluidity:0.9") == ("fluidity", 0.9)
+
+
+@pytest.mark.parametrize("text", ["ttft", "ttft:", "ttft:0", "ttft:-1", "speed:5", "fluidity:2", "", ":5"])
+def test_objectives_that_are_none(text):
+    with pytest.raises(ValueError, match="objective|limit"):
+        read.objective(text)
+
+
+def test_cpus():
+    assert read.cpus("0,2-4") == (0, 2, 3, 4)
+
+
+@pytest.mark.parametrize("text", ["", "a", "1,1", "3-2", "1-", "-1"])
+def test_cpus_that_are_none(text):
+    with pytest.raises(ValueError, match="0,2-3"):
+        read.cpus(text)
+
+
+def test_json_object_stays_the_text_that_it_was():
+    assert read.json_object('{"top_k": 5}') == '{"top_k": 5}'
+    for text, why in (("[1]", "no object"), ("{", "not JSON"), ("", "not JSON")):
+        with pytest.raises(ValueError, match=why):
+            read.json_object(text)
+
+
+@pytest.mark.parametrize("text", ["256", "uniform:128,512", "normal:550,150", "lognormal:5.5,1.0,32,4096"])
+def test_lengths(text):
+    assert read.lengths(text) == text
+
+
+@pytest.mark.parametrize("text", ["", "abc", "uniform:5", "uniform:9,3", "zipf:1", "-5", "0"])
+def test_lengths_that_are_none(text):
+    with pytest.raises(ValueError, match="is not a length; give a number, uniform:a,b"):
+        read.lengths(text)
+
+
+def test_one_of_proposes_the_nearest():
+    with pytest.raises(ValueError, match="did you mean poisson"):
+        read.arrival("poison")
+    assert read.arrival("onoff:2,8") == "onoff:2,8"
+
+
+def test_temperature_may_be_left_to_the_server():
+    assert read.temperature("none") is None
+    assert read.temperature("0") == 0.0
+    with pytest.raises(ValueError, match="below 0"):
+        read.temperature("-1")
+
+
+def test_share_is_below_one():
+    assert read.share("0.15") == 0.15
+    for text in ("1", "-0.1", "15%"):
+        with pytest.raises(ValueError, match="is not a share"):
+            read.share(text)

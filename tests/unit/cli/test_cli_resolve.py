@@ -1,0 +1,295 @@
+"""What the user gives, in any place, becomes RunSettings and Secret, or one sentence."""
+
+from __future__ import annotations
+
+import math
+
+import msgspec
+import pytest
+
+from fastllmload.cli.options import OPTIONS
+from fastllmload.cli.resolve import resolve
+from fastllmload.cli.runcommand import RunCommand
+from fastllmload.errors import InputError
+from fastllmload.plan.settings import RunSettings
+from fastllmload.redact import Redactor
+
+
+def settings_of(*arguments, environment=None, redactor=None):
+    """(RunSettings, Secret | None) of a command line, by way of click."""
+    seen = {}
+    command = RunCommand("run", lambda **parameters: seen.update(parameters) or 0, help="")
+    with command.make_context("run", list(arguments)) as context:
+        command.invoke(context)
+    return resolve(seen, environment or {}, redactor or Redactor())
+
+
+def refused(*arguments, **options):
+    with pytest.raises(InputError) as raised:
+        settings_of(*arguments, **options)
+    sentence = str(raised.value)
+    assert "\n" not in sentence
+    return sentence
+
+
+def test_the_command_in_the_readme():
+    settings, secret = settings_of("--rate", "500", "--duration", "300")
+    assert (settings.load.rate, settings.load.duration, settings.target.urls, secret) == (500.0, 300.0, (), None)
+
+
+def test_what_is_not_given_keeps_the_default_of_the_settings():
+    settings, _ = settings_of("--rate", "5", "--duration", "1")
+    bare = msgspec.structs.replace(RunSettings().load, rate=5.0, duration=1.0)
+    assert settings == RunSettings(load=bare)
+
+
+EVERY_OPTION = {
+    "url": ("http://h:1", "target.urls", ("http://h:1",)),
+    "model": ("m", "target.model", "m"),
+    "endpoint-type": ("vllm", "target.endpoint_type", "openai-completions"),
+    "endpoint": ("/x", "target.endpoint_path", "/x"),
+    "header": ("A: b", "target.headers", (("A", "b"),)),
+    "unix-socket": ("/s", "target.unix_socket", "/s"),
+    "source-address": ("127.0.0.2", "target.source_addresses", ("127.0.0.2",)),
+    "insecure": (True, "target.insecure", True),
+    "cacert": ("c", "target.cacert", "c"),
+    "cert": ("c", "target.client_cert", "c"),
+    "key": ("k", "target.client_key", "k"),
+    "server-name": ("n", "target.server_name", "n"),
+    "simulate": ("null=true", "target.simulate", (("null", "true"),)),
+    "rate": ("inf", "load.rate", math.inf),
+    "arrival": ("gamma", "load.arrival", "gamma"),
+    "burstiness": ("0.5", "load.burstiness", 0.5),
+    "concurrency": ("64", "load.concurrency", 64),
+    "max-concurrency": ("9", "load.max_concurrency", 9),
+    "num-requests": ("1k", "load.num_requests", 1000),
+    "duration": ("5m", "load.duration", 300.0),
+    "warmup": ("30s", "load.warmup_seconds", 30.0),
+    "ramp-share": ("0", "load.ramp_share", 0.0),
+    "timeout": ("200ms", "load.timeout", 0.2),
+    "grace": ("10", "load.grace", 10.0),
+    "workload": ("synthetic-skewed", "workload.name", "synthetic-skewed"),
+    "isl": ("256", "workload.isl", "256"),
+    "osl": ("uniform:1,9", "workload.osl", "uniform:1,9"),
+    "tokenizer": ("none", "workload.tokenizer", "none"),
+    "prompt-form": ("ids", "workload.prompt_form", "ids"),
+    "stream": (False, "workload.streaming", False),
+    "ignore-eos": (False, "workload.ignore_eos", False),
+    "temperature": ("none", "workload.temperature", None),
+    "extra-body": ("{}", "workload.extra_body", "{}"),
+    "prefix-len": ("5", "workload.prefix_len", 5),
+    "num-prefixes": ("3", "workload.num_prefixes", 3),
+    "workers": ("2", "client.workers", 2),
+    "pin": ("0,1", "client.pin", (0, 1)),
+    "timestamps": ("user", "client.timestamps", "user"),
+    "transport": ("asyncio", "client.transport", "asyncio"),
+    "decode": ("strict", "client.decode", "strict"),
+    "fresh-connections": (True, "client.fresh_connections", True),
+    "record-text": ("on", "client.record_text", "on"),
+    "spin-budget": ("0.5", "client.spin_budget", 0.5),
+    "seed": ("0", "client.seed", 0),
+    "goodput": ("ttft:200", "output.goodput", (("ttft", 200.0),)),
+    "output": ("o", "output.directory", "o"),
+    "metadata": ("a=b", "output.metadata", (("a", "b"),)),
+    "declare": ("a=b", "output.declare", (("a", "b"),)),
+    "save-plan": ("s", "output.save_plan", "s"),
+    "plan": ("p", "output.plan", "p"),
+    "ui": ("none", "output.ui", "none"),
+    "disable-tqdm": (True, "output.ui", "plain"),
+    "strict": (True, "output.strict", True),
+}
+COMPANIONS = {  # what an option needs beside it to make sense
+    "concurrency": [], "plan": [], "cert": ["--rate", "1", "--key", "k"], "key": ["--rate", "1", "--cert", "c"],
+    "rate": ["--num-requests", "5"], "prompt-form": ["--rate", "1", "--backend", "openai"],
+    "num-prefixes": ["--rate", "1", "--prefix-len", "5"],
+}  # fmt: skip
+
+
+def test_every_option_is_tried_below():
+    ways = {option.name for option in OPTIONS} - {"api-key", "api-key-file", "config"}
+    assert ways == set(EVERY_OPTION)
+
+
+ALIASES = [(option.name, flag) for option in OPTIONS for flag in option.flags if option.name in EVERY_OPTION]
+
+
+@pytest.mark.parametrize(("name", "flag"), ALIASES)
+def test_every_option_and_alias_arrives_in_its_field(name, flag):
+    text, field, value = EVERY_OPTION[name]
+    option = next(option for option in OPTIONS if option.name == name)
+    arguments = [flag, text] if isinstance(text, str) else [flag if text is True else option.off_flag]
+    settings, _ = settings_of(*arguments, *COMPANIONS.get(name, ["--rate", "1"]))
+    group, _, attribute = field.partition(".")
+    assert getattr(getattr(settings, group), attribute) == value
+
+
+CONTRACT = """--url --base-url --target --model --served-model-name --endpoint-type --backend --endpoint --rate
+--request-rate --arrival --arrival-pattern --burstiness --arrival-smoothness --concurrency --num-concurrent
+--max-concurrency --num-requests --num-prompts --request-count --num-samples --duration --benchmark-duration
+--max-seconds --warmup --num-warmups --warmup-requests --workload --dataset-name --isl --osl --input-len
+--random-input-len --prompt-tokens --output-len --random-output-len --output-tokens --prefix-len --num-prefixes
+--tokenizer --ignore-eos --temperature --extra-body --header --extra-request-body --api-key --insecure --cacert --cert
+--key --timeout --grace --request-timeout-seconds --goodput --seed --random-seed --workers --pin --timestamps
+--transport --decode --output --result-dir --artifact-dir --metadata --declare --save-plan --plan --config --ui
+--disable-tqdm --strict -u -m -r -c -n -d -H -o"""
+
+
+def test_the_contracts_names_are_all_there():
+    flags = {flag for option in OPTIONS for flag in option.flags}
+    assert set(CONTRACT.split()) <= flags
+    both = {flag for option in OPTIONS for flag in (*option.flags, option.off_flag)}
+    assert {"--connection-reuse", "--fresh-connections"} <= both
+
+
+def test_the_same_by_config_file(tmp_path):
+    config = tmp_path / "run.toml"
+    config.write_text(
+        'rate = 500\nduration = "5m"\nbase-url = ["http://a:1", "http://b:2"]\nignore_eos = false\n'
+        'goodput = {ttft = 200, tpot = 50}\nconnection-reuse = false\n[metadata]\nsite = "x y"\n'
+    )
+    settings, _ = settings_of("--config", str(config), "--rate", "7")
+    assert settings.load.rate == 7.0
+    assert settings.load.duration == 300.0
+    assert settings.target.urls == ("http://a:1", "http://b:2")
+    assert settings.workload.ignore_eos is False
+    assert settings.output.goodput == (("ttft", 200.0), ("tpot", 50.0))
+    assert settings.client.fresh_connections is True
+    assert settings.output.metadata == (("site", "x y"),)
+
+
+def test_the_command_line_displaces_the_configs_other_loop(tmp_path):
+    config = tmp_path / "run.toml"
+    config.write_text("rate = inf\nnum-requests = 10\n")
+    settings, _ = settings_of("--config", str(config), "--concurrency", "3")
+    assert (settings.load.rate, settings.load.concurrency) == (None, 3)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("reqest-rate = 5", "'reqest-rate' is not an option of a run; did you mean request-rate?"),
+        ("zzz = 5", "see fastllmload run --help"),
+        ("rate = [1, 2]", "holds 2 values and takes one"),
+        ("rate = true", "write a number or a string"),
+        ("strict = 1", "write true or false"),
+        ("rate = ", "is not TOML"),
+        ("rate = 5\nrequest-rate = 6", "is given twice"),
+        ('config = "x"', "is not an option of a run"),
+        ('duration = "soon"', "duration in "),
+    ],
+)
+def test_a_wrong_config_is_one_sentence(tmp_path, text, words):
+    config = tmp_path / "run.toml"
+    config.write_text(text)
+    sentence = refused("--config", str(config), "--rate", "5") if "rate" not in text else refused("--config", str(config))
+    assert words in sentence
+    assert str(config) in sentence
+
+
+def test_a_missing_config(tmp_path):
+    assert "cannot be read" in refused("--config", str(tmp_path / "none.toml"))
+
+
+def test_the_environment_gives_target_and_key():
+    environment = {"OPENAI_BASE_URL": "http://e:1/v1", "OPENAI_API_KEY": "sk-env"}
+    settings, secret = settings_of("--rate", "1", environment=environment)
+    assert settings.target.urls == ("http://e:1/v1",)
+    assert secret.reveal() == "sk-env"
+    settings, secret = settings_of("--rate", "1", "-u", "http://c:2", "--api-key", "sk-line", environment=environment)
+    assert settings.target.urls == ("http://c:2",)
+    assert secret.reveal() == "sk-line"
+
+
+def test_an_empty_environment_variable_is_none():
+    settings, secret = settings_of("--rate", "1", environment={"OPENAI_BASE_URL": "", "OPENAI_API_KEY": ""})
+    assert settings.target.urls == ()
+    assert secret is None
+
+
+def test_the_key_from_a_file_is_redacted_too(tmp_path):
+    file = tmp_path / "key"
+    file.write_text("sk-file\nsecond line\n")
+    redactor = Redactor()
+    _, secret = settings_of("--rate", "1", "--api-key-file", str(file), redactor=redactor)
+    assert secret.reveal() == "sk-file"
+    assert redactor("Bearer sk-file") == "Bearer ***"
+
+
+def test_the_key_is_nowhere_in_the_settings():
+    settings, _ = settings_of("--rate", "1", "--api-key", "sk-hidden")
+    assert "sk-hidden" not in repr(settings) + msgspec.json.encode(settings).decode()
+
+
+def test_a_key_that_no_header_can_carry():
+    assert "--api-key holds no usable key" in refused("--rate", "1", "--api-key", "a\nb")
+    assert "OPENAI_API_KEY holds no usable key" in refused("--rate", "1", environment={"OPENAI_API_KEY": "k\u00e9"})
+    assert "give one" in refused("--rate", "1", "--api-key", "a", "--api-key-file", "b")
+    assert "cannot be read" in refused("--rate", "1", "--api-key-file", "/nowhere/key")
+
+
+def test_goodput_in_vllms_form_and_all_others():
+    wanted = (("ttft", 200.0), ("tpot", 50.0), ("e2el", 3000.0))
+    for arguments in (
+        ["--goodput", "ttft:200", "tpot:50", "e2el:3000", "--rate", "1"],
+        ["--rate", "1", "--goodput", "ttft:200 tpot:50", "--goodput", "e2el:3000"],
+        ["--rate", "1", "--goodput", "ttft:200,tpot:50,e2el:3000"],
+        ["--rate", "1", "--goodput=ttft:200", "tpot:50", "e2el:3000"],
+    ):
+        assert settings_of(*arguments)[0].output.goodput == wanted
+
+
+def test_labels_keep_blanks_and_commas():
+    settings, _ = settings_of("--rate", "1", "--metadata", "a=1, 2", "b=x=y", "--declare", "gpu=H 200")
+    assert settings.output.metadata == (("a", "1, 2"), ("b", "x=y"))
+    assert settings.output.declare == (("gpu", "H 200"),)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ("", "--rate is missing: say how much load to offer, for example fastllmload --rate 500 --duration 30"),
+        ("--rate 5 --concurrency 3", "--rate 5 (open loop) and --concurrency 3 (closed loop) contradict"),
+        ("--rate 0", "--rate '0' is not a rate"),
+        ("--rate=-1", "--rate '-1' is not a rate"),
+        ("--rate 5 --duration 0", "--duration '0' is not a time above 0"),
+        ("--rate 5 --isl lots", "--isl 'lots' is not a length"),
+        ("--rate inf", "add --num-requests"),
+        ("--rate inf --duration 5", "add --num-requests"),
+        ("--concurrency 0", "--concurrency '0' is not a whole number above 0"),
+        ("--concurrency 5 --arrival gamma", "--arrival belongs to an open loop"),
+        ("--concurrency 5 --max-concurrency 6", "--max-concurrency belongs to an open loop"),
+        ("--plan p --rate 5", "--rate is part of the plan"),
+        ("--plan p --seed 5", "--seed is part of the plan"),
+        ("--rate 5 --simulate null=1 --url http://h", "--simulate sets up the simulated engine, but --url names"),
+        ("--rate 5 --cert c", "--cert is given without --key"),
+        ("--rate 5 --key c", "--key is given without --cert"),
+        ("--rate 5 --insecure --cacert c", "--insecure trusts every certificate"),
+        ("--rate 5 --prompt-form ids", "needs --endpoint-type openai-completions"),
+        ("--rate 5 --workers 3 --pin 0,1", "--workers 3 and --pin with 2 CPUs contradict"),
+        ("--rate 5 --num-prefixes 3", "without --prefix-len"),
+        ("--rate 5 --ui live --disable-tqdm", "--ui and --disable-tqdm contradict"),
+        ("--rate 5 --goodput ttft:1 ttft:2", "--goodput names 'ttft' twice"),
+        ("--rate 5 --metadata a=1 a=2", "--metadata names 'a' twice"),
+        ("--rate 5 --backend tgi-native", "is not one of openai-chat, openai-completions"),
+        ("--rate 5 --arrival trace", "--arrival 'trace' is not one of poisson"),
+        ("--rate 5 --workload mooncake", "--workload 'mooncake' is not one of synthetic-uniform"),
+        ("--rate 5 --output=", "--output '' is empty"),
+    ],
+)
+def test_contradictions_and_wrong_values_are_one_sentence(arguments, words):
+    assert words in refused(*arguments.split())
+
+
+def test_without_a_bound_a_run_lasts_a_minute():
+    assert settings_of("--rate", "5")[0].load.duration == 60.0
+    assert settings_of("--concurrency", "5")[0].load.duration == 60.0
+    assert settings_of("--rate", "5", "-n", "10")[0].load.duration is None
+
+
+def test_a_unix_socket_is_a_target():
+    settings, _ = settings_of("--rate", "5", "--unix-socket", "/run/x.sock", environment={"OPENAI_BASE_URL": "http://e"})
+    assert settings.target.urls == ("http://localhost",)
+
+
+def test_zero_is_a_seed():
+    assert settings_of("--rate", "5", "--seed", "0")[0].client.seed == 0

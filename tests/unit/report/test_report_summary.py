@@ -1,0 +1,142 @@
+"""The closing summary of a fixed run.json, byte for byte; whatever is missing is `n/a`, and it always fits one screen.
+
+After an intended change: FLL_GOLDEN=write python -m pytest tests/unit/report, then read the difference.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from fastllmload.report.summary import SCREEN, SIMULATED, simulated, summary_lines
+
+GOLDEN = Path(__file__).parents[2] / "golden" / "terminal"
+
+
+def document(name="run"):
+    return json.loads((GOLDEN / f"{name}.json").read_text())
+
+
+def text_of(found, width=80, folder="runs/20261121-051500-0a1b2c3d"):
+    return "".join(f"{line.text}\n" for line in summary_lines(found, width, folder))
+
+
+def same_as_golden(name, text):
+    if os.environ.get("FLL_GOLDEN") == "write":
+        (GOLDEN / name).write_text(text)
+    assert text == (GOLDEN / name).read_text()
+
+
+@pytest.mark.parametrize("width", [40, 80, 120])
+def test_a_run_against_the_simulated_engine(width):
+    same_as_golden(f"summary-{width}.txt", text_of(document(), width))
+
+
+def test_a_run_that_was_interrupted_and_knows_little():
+    same_as_golden("summary-nulls.txt", text_of(document("run-nulls"), folder=None))
+
+
+def test_an_empty_document():
+    same_as_golden("summary-empty.txt", text_of({}, folder=None))
+
+
+def without(found, path):
+    """*found* less what stands at *path*."""
+    copy = json.loads(json.dumps(found))
+    inner = copy
+    for key in path[:-1]:
+        inner = inner[key]
+    del inner[path[-1]]
+    return copy
+
+
+def paths(found, before=()):
+    for key, value in found.items():
+        yield (*before, key)
+        if isinstance(value, dict):
+            yield from paths(value, (*before, key))
+
+
+def test_any_part_may_be_missing_or_null():
+    whole = document()
+    for path in paths(whole):
+        for changed in (without(whole, path), replaced(whole, path, None)):
+            lines = summary_lines(changed, 80, "runs/x")
+            assert len(lines) <= SCREEN
+            assert "None" not in "".join(line.text for line in lines)
+
+
+def replaced(found, path, value):
+    copy = json.loads(json.dumps(found))
+    inner = copy
+    for key in path[:-1]:
+        inner = inner[key]
+    inner[path[-1]] = value
+    return copy
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 200])
+@pytest.mark.parametrize("reasons", [0, 1, 5, 50])
+def test_it_fits_one_screen_with_any_number_of_reasons(width, reasons):
+    found = document()
+    found["certificate"]["reasons"] = [{"severity": "suspect", "text": f"reason {n}: " + "word " * 30} for n in range(reasons)]
+    lines = summary_lines(found, width, "r")
+    assert len(lines) <= SCREEN
+    assert max(len(line.text) for line in lines) <= width
+    if reasons:
+        assert "reason 0" in "".join(line.text for line in lines)
+    assert any("more reasons" in line.text for line in lines) == (reasons >= 5 or (reasons >= 1 and width < 80))
+
+
+def test_the_simulated_engine_is_the_first_and_the_last_line():
+    lines = summary_lines(document(), 80)
+    assert lines[0].text == lines[-1].text == SIMULATED
+    assert lines[1].text.startswith("verdict")
+
+
+def test_a_real_target_has_no_such_lines_and_the_verdict_first():
+    found = document("run-nulls")
+    assert not simulated(found)
+    lines = summary_lines(found, 80)
+    assert lines[0].text.startswith("verdict    INVALID, INCOMPLETE (interrupted)")
+    assert SIMULATED not in [line.text for line in lines]
+
+
+def test_the_gravest_reason_comes_first():
+    reasons = [line.text.strip() for line in summary_lines(document(), 120) if line.text.startswith(" ")]
+    assert reasons[0].startswith("- releases were late")
+    assert reasons[1].startswith("- note: the host stalled")
+
+
+def test_the_run_folder_is_never_cut():
+    folder = "/a/very/long/path/" + "x" * 100
+    assert f"run        {folder}" in text_of(document(), 40, folder)
+
+
+def test_few_samples_are_marked():
+    found = document()
+    found["metrics"]["ttft"]["n"] = 999
+    row = next(line.text for line in summary_lines(found, 80) if line.text.startswith("ttft "))
+    assert row.split() == ["ttft", "48.31", "44.10", "71.22", "83.50", "121.1*", "188.8*", "203.4"]
+    assert any(line.text.startswith("* from fewer samples") for line in summary_lines(found, 80))
+
+
+def test_seconds_are_shown_as_milliseconds():
+    row = next(line.text for line in summary_lines(document(), 80) if line.text.startswith("e2e "))
+    assert row.split()[1:3] == ["3,291", "3,200"]
+
+
+def test_a_run_timed_by_chunks_has_no_itl_row():
+    names = [line.text.split()[0] for line in summary_lines(document("run-nulls"), 80)]
+    assert "tbc" in names
+    assert "itl" not in names
+
+
+def test_colour_wraps_the_redacted_text():
+    line = summary_lines(document(), 80)[1]
+    assert line.style == "suspect"
+    assert line.render(str.lower, colour=True) == "\x1b[33;1mverdict    suspect\x1b[0m"
+    assert line.render(str, colour=False) == "verdict    SUSPECT"

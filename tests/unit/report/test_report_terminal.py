@@ -1,0 +1,281 @@
+"""The views: live on a terminal, lines elsewhere, nothing but the folder; secrets and lost readers in all of them."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+from fastllmload.redact import Redactor
+from fastllmload.report import figures
+from fastllmload.report.live import LiveView, picture
+from fastllmload.report.outlet import Outlet
+from fastllmload.report.plain import PlainView, phase_line, snapshot_line
+from fastllmload.report.snapshot import Snapshot
+from fastllmload.report.terminal import NoView, make_ui
+
+GOLDEN = Path(__file__).parents[2] / "golden" / "terminal"
+FULL = Snapshot(
+    t=12.3, phase="measure", asked_rate=500.0, achieved_rate=498.734, released=6150, ended=4900, ok=4893, failed=7,
+    in_flight=1250, connections=1300, ttft_p50_ms=44.1, ttft_p99_ms=121.07, itl_p50_ms=20.3, itl_p99_ms=24.6,
+    e2e_p50_ms=3200.0, lag_p50_us=4.2, lag_p99_us=33.1, client_cpu=0.43, events_per_s=79_812.4,
+    errors={"timeout": 4, "reset_after_reuse": 3}, gc_runs=0, eta=17.7,
+)  # fmt: skip
+EMPTY = Snapshot(t=0.0, phase="warmup")
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+@pytest.fixture(autouse=True)
+def _plain_terminal(monkeypatch):
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("LINES", "24")
+    for name in ("NO_COLOR", "FORCE_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def document(name="run"):
+    return json.loads((GOLDEN / f"{name}.json").read_text())
+
+
+def same_as_golden(name, text):
+    if os.environ.get("FLL_GOLDEN") == "write":
+        (GOLDEN / name).write_text(text)
+    assert text == (GOLDEN / name).read_text()
+
+
+# -- which view ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("mode", "stream", "term", "view"),
+    [
+        ("auto", Terminal, "xterm", LiveView),
+        ("auto", Terminal, "dumb", PlainView),
+        ("auto", Terminal, "", PlainView),
+        ("auto", io.StringIO, "xterm", PlainView),
+        ("live", io.StringIO, "xterm", LiveView),
+        ("plain", Terminal, "xterm", PlainView),
+        ("none", Terminal, "xterm", NoView),
+    ],
+)
+def test_the_view_for_a_stream(monkeypatch, mode, stream, term, view):
+    monkeypatch.setenv("TERM", term)
+    assert type(make_ui(mode, stream())) is view
+
+
+def test_an_unknown_mode_is_a_bug():
+    with pytest.raises(ValueError, match="none of auto"):
+        make_ui("fancy", io.StringIO())
+
+
+# -- plain --------------------------------------------------------------------------------------------------------
+
+
+def whole_run(ui, found, snapshots):
+    ui.banner(["SIMULATED TARGET: the embedded simulated engine", "load     open loop, poisson, 500/s"])
+    ui.phase("warmup", 100, None)
+    ui.phase("measure", 15_000, 30.0)
+    for snapshot in snapshots:
+        ui.update(snapshot)
+    ui.message("worker 1 died")
+    ui.finish(found, folder="runs/x")
+    ui.close()
+
+
+def test_plain_lines_of_a_run():
+    stream = io.StringIO()
+    at = [Snapshot(t=t / 4, phase="measure", asked_rate=500.0, achieved_rate=499.0) for t in range(0, 49)]
+    whole_run(make_ui("plain", stream), document(), [*at, FULL])
+    same_as_golden("plain.txt", stream.getvalue())
+
+
+def test_plain_says_one_line_every_five_seconds_and_again_in_the_next_phase():
+    stream = io.StringIO()
+    ui = make_ui("plain", stream)
+    for name in ("warmup", "measure"):
+        ui.phase(name, None, None)
+        for quarter in range(0, 4 * 16):
+            ui.update(Snapshot(t=quarter / 4, phase=name))
+    times = re.findall(r"^ +(\d:\d\d) (\w+)", stream.getvalue(), re.MULTILINE)
+    assert times == [(t, name) for name in ("warmup", "measure") for t in ("0:05", "0:10", "0:15")]
+
+
+def test_a_snapshot_without_anything_is_not_available():
+    assert snapshot_line(EMPTY).count("n/a") == 8
+    assert "None" not in snapshot_line(EMPTY)
+
+
+def test_closed_loop_and_all_at_once():
+    assert "64 slots, 120.0/s" in snapshot_line(Snapshot(t=1, phase="m", concurrency=64, achieved_rate=120.0))
+    everything = Snapshot(t=1, phase="m", asked_rate=float("inf"), achieved_rate=9000.0)
+    assert "9,000 of all at once" in snapshot_line(everything)
+
+
+@pytest.mark.parametrize(
+    ("planned", "seconds", "text"),
+    [(15_000, 30.0, "m: 15,000 requests in 0:30"), (10, None, "m: 10 requests"), (None, 90.0, "m: 1:30"), (None, None, "m")],
+)
+def test_phase_lines(planned, seconds, text):
+    assert phase_line("m", planned, seconds) == text
+
+
+def test_none_says_only_where_the_run_is():
+    stream = io.StringIO()
+    whole_run(make_ui("none", stream), document(), [FULL])
+    assert stream.getvalue() == "runs/x\n"
+
+
+# -- live ---------------------------------------------------------------------------------------------------------
+
+
+def drawn(snapshot, columns):
+    from rich.console import Console
+
+    console = Console(file=io.StringIO(), width=columns, color_system=None)
+    console.print(picture(snapshot))
+    return console.file.getvalue()
+
+
+@pytest.mark.parametrize("columns", [40, 80])
+def test_the_picture(columns):
+    same_as_golden(f"live-{columns}.txt", drawn(FULL, columns))
+
+
+@pytest.mark.parametrize("columns", [20, 40, 80, 200])
+@pytest.mark.parametrize("snapshot", [FULL, EMPTY])
+def test_the_picture_fits_any_terminal(columns, snapshot):
+    lines = drawn(snapshot, columns).splitlines()
+    assert len(lines) <= 22
+    assert max(map(len, lines)) <= columns
+    assert "None" not in "".join(lines)
+
+
+def test_live_draws_four_times_a_second_at_most():
+    now = [0.0]
+    stream = Terminal()
+    ui = LiveView(Outlet(stream, str), str, now=lambda: now[0])
+    ui.phase("measure", 10, 1.0)
+    drawn_at = []
+    for step in range(100):
+        now[0] = step / 64  # exact in binary, as 0.25 is
+        before = len(stream.getvalue())
+        ui.update(FULL)
+        if len(stream.getvalue()) > before:
+            drawn_at.append(now[0])
+    ui.close()
+    assert drawn_at == [0.0, 0.25, 0.5, 0.75, 1.0, 1.25, 1.5]
+
+
+def test_live_gives_the_terminal_back_and_ends_with_the_summary(monkeypatch):
+    monkeypatch.setenv("NO_COLOR", "1")
+    stream = Terminal()
+    whole_run(make_ui("live", stream), document(), [FULL])
+    shown = stream.getvalue()
+    assert shown.count("\x1b[?25l") == shown.count("\x1b[?25h") == 1
+    summary = shown[shown.index("\x1b[?25h") :].partition("\n")[2]
+    assert "worker 1 died" in shown
+    assert summary.splitlines()[-1].startswith("SIMULATED ENGINE")
+    assert "\x1b[3" not in summary
+
+
+def test_close_without_finish_shows_the_cursor_again_and_may_come_twice():
+    stream = Terminal()
+    ui = make_ui("live", stream)
+    ui.phase("measure", None, None)
+    ui.update(FULL)
+    ui.close()
+    ui.close()
+    assert stream.getvalue().count("\x1b[?25h") == 1
+
+
+@pytest.mark.parametrize(("no_color", "coloured"), [(None, True), ("", True), ("1", False)])
+def test_colour_only_on_a_terminal_without_no_color(monkeypatch, no_color, coloured):
+    if no_color is not None:
+        monkeypatch.setenv("NO_COLOR", no_color)
+    for stream, expected in ((Terminal(), coloured), (io.StringIO(), False)):
+        make_ui("plain", stream).finish(document(), folder="runs/x")
+        assert ("\x1b[33;1mverdict" in stream.getvalue()) == expected
+
+
+def test_the_summary_follows_the_terminals_width(monkeypatch):
+    for columns in (40, 120):
+        monkeypatch.setenv("COLUMNS", str(columns))
+        monkeypatch.setenv("NO_COLOR", "1")
+        stream = Terminal()
+        make_ui("plain", stream).finish(document(), folder="runs/20261121-051500-0a1b2c3d")
+        assert stream.getvalue() == (GOLDEN / f"summary-{columns}.txt").read_text()
+
+
+# -- whatever is written ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mode", ["live", "plain"])
+def test_no_view_shows_a_secret(mode):
+    stream = Terminal()
+    ui = make_ui(mode, stream, Redactor(["sk-hidden"]))
+    found = document()
+    found["certificate"]["reasons"] = ["the server says: bad key sk-hidden"]
+    found["target"]["model"] = "sk-hidden"
+    ui.banner(["to sk-hidden"])
+    ui.phase("measure", None, None)
+    ui.update(Snapshot(t=6, phase="measure", errors={"sk-hidden": 3}))
+    ui.message("the server says sk-hidden " * 4)
+    ui.finish(found)
+    assert "hidden" not in stream.getvalue()
+    assert "***" in stream.getvalue()
+
+
+class Gone(io.StringIO):
+    """A pipe whose reader leaves after so many writes."""
+
+    def __init__(self, after):
+        super().__init__()
+        self.left = after
+
+    def write(self, text):
+        self.left -= 1
+        if self.left < 0:
+            raise BrokenPipeError(32, "Broken pipe")
+        return super().write(text)
+
+
+@pytest.mark.parametrize("mode", ["live", "plain", "none"])
+@pytest.mark.parametrize("after", [0, 1, 3])
+def test_a_reader_that_leaves_does_not_end_the_run(mode, after):
+    stream = Gone(after)
+    whole_run(make_ui(mode, stream), document(), [FULL])
+    assert stream.left >= -1  # nothing is tried again
+
+
+# -- numbers ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(None, "n/a"), (float("nan"), "n/a"), ("3", "n/a"), (True, "n/a"), (0, "0"), (0.01234, "0.0123"), (3.21654, "3.217"),
+     (48.315, "48.31"), (812.44, "812.4"), (12345.6, "12,346"), (float("inf"), "inf"), (-3.5, "-3.500")],
+)  # fmt: skip
+def test_quantities(value, text):
+    assert figures.quantity(value) == text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(0, "0:00"), (7.9, "0:07"), (300, "5:00"), (3723, "1:02:03"), (None, "n/a"), (-1, "0:00")]
+)
+def test_clock(seconds, text):
+    assert figures.clock(seconds) == text
+
+
+def test_errors_are_ranked_and_bounded():
+    classes = {"a": 1, "b": 9, "c": 0, "d": 2, "e": 3, "f": 4, "g": None}
+    assert figures.errors(classes) == "b 9, f 4, e 3, d 2, and 1 more classes"
+    assert figures.errors({}) == figures.errors(None) == ""
