@@ -1,0 +1,33 @@
+"""OpenAI chat completions: one user message."""
+
+from __future__ import annotations
+
+from fastllmload.endpoint.path import root, under
+from fastllmload.endpoint.pieces import BodyPieces, body_tail, json_fields
+from fastllmload.errors import InputError
+from fastllmload.plan.settings import Workload
+
+RESOURCE = "chat/completions"
+
+
+class OpenAIChat:
+    """`POST /v1/chat/completions`."""
+
+    name = "openai-chat"
+    dialect = 0  # DIALECT_CHAT of delta.pxd
+
+    def path(self, base_path: str) -> str:
+        return under(base_path, RESOURCE)
+
+    def models_path(self, base_path: str) -> str:
+        return under(root(base_path, RESOURCE), "models")
+
+    def body_pieces(self, model: str, workload: Workload) -> BodyPieces:
+        """InputError for token-id prompts, which chat messages cannot carry."""
+        if workload.prompt_form != "text":
+            raise InputError(f"--prompt-form {workload.prompt_form} does not go with {self.name}: chat messages are text")
+        before = b"{" + json_fields({"model": model}) + b',"messages":[{"role":"user","content":'
+        return BodyPieces(before, (b'}],"max_tokens":',), body_tail(workload, "messages"))
+
+    def encode_body(self, model: str, workload: Workload, prompt: str, tokens: int) -> bytes:
+        return self.body_pieces(model, workload).encode(prompt, tokens)
