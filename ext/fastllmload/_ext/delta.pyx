@@ -339,6 +339,17 @@ cdef class Classifier:
         escaped = self.classify_bytes(data)["text"]
         return None if escaped is None else expand_text(escaped)
 
+    def tally(self, list events not None):
+        """How many of *events*, one stream, have each kind: twelve numbers. No object is made per event."""
+        cdef Meaning m
+        cdef bytes data
+        cdef uint64_t[12] found
+        memset(found, 0, sizeof(found))
+        for data in events:
+            self.classify(&self._template, data, <size_t>len(data), &m)
+            found[m.kind] += 1
+        return list(found)
+
     def forget(self):
         """The next event of classify_bytes begins another stream."""
         template_reset(&self._template)

@@ -38,6 +38,7 @@ def spell(value: Any, how: random.Random) -> str:
         return how.choice(["", "", "", " ", "\n", "\t \r"]) if loose else ""
 
     loose = how.random() < 0.3
+    escaped_keys = how.random() < 0.03
     if isinstance(value, Number):
         return str(value)
     if isinstance(value, str):
@@ -47,7 +48,7 @@ def spell(value: Any, how: random.Random) -> str:
     ):
         pairs = list(value.items()) if isinstance(value, dict) else value
         inside = ",".join(
-            f"{gap()}{spell_string(k, how) if loose else json.dumps(k)}{gap()}:{gap()}{spell(v, how)}"
+            f"{gap()}{spell_string(k, how) if escaped_keys else json.dumps(k)}{gap()}:{gap()}{spell(v, how)}"
             for k, v in pairs
         )
         return "{" + inside + gap() + "}"
@@ -118,9 +119,8 @@ def members(always: dict[str, Any], sometimes: dict[str, Any]) -> st.SearchStrat
     return weighted((1, repeated), (1, repeated.flatmap(st.permutations)))
 
 
-functions = members(
-    {}, {"name": mostly(texts), "arguments": mostly(st.one_of(texts, st.just({}), st.just({"a": 1})))}
-)
+arguments = weighted((8, texts), (1, st.sampled_from([{}, {"a": 1}])))
+functions = members({}, {"name": mostly(texts), "arguments": mostly(arguments)})
 calls = st.lists(mostly(members({}, {"index": numbers, "function": mostly(functions)})), max_size=2)
 carriers = members(
     {},
@@ -150,13 +150,14 @@ choices = members(
         "logprobs": anything,
     },
 )
+counts = weighted((20, st.integers(0, 99999)), (1, numbers))
 usages = members(
     {},
     {
-        "prompt_tokens": mostly(numbers),
-        "completion_tokens": mostly(numbers),
-        "prompt_tokens_details": mostly(members({}, {"cached_tokens": mostly(numbers)})),
-        "completion_tokens_details": mostly(members({}, {"reasoning_tokens": mostly(numbers)})),
+        "prompt_tokens": mostly(counts),
+        "completion_tokens": mostly(counts),
+        "prompt_tokens_details": mostly(members({}, {"cached_tokens": mostly(counts)})),
+        "completion_tokens_details": mostly(members({}, {"reasoning_tokens": mostly(counts)})),
     },
 )
 events = members(
