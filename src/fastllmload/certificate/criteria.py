@@ -75,7 +75,7 @@ CRITERIA: tuple[Criterion, ...] = (
         "lag_max_us",
         "us",
         "a release was {value} late, allowed is {limit}",
-        "a stop of the generator of 20 ms is always caught: one release falls into its first 5 ms at 200/s and more",
+        "a stop of 20 ms is caught by any release that falls into its first 5 ms",
         suspect=15_000,
         invalid=1_000_000,
         host_may_explain=True,
@@ -181,7 +181,7 @@ CRITERIA: tuple[Criterion, ...] = (
         "stall_max_us",
         "us",
         "a worker did not look at its sockets for {value}, allowed is {limit}",
-        "a stop of 20 ms is always caught, whenever in the 20 ms between two ticks it began",
+        "a stop of 20 ms is caught by any read or tick that falls into its first 5 ms",
         suspect=15_000,
         invalid=1_000_000,
         host_may_explain=True,
@@ -365,7 +365,10 @@ def _reason(criterion: Criterion, value: float, severity: str, limit: float, hos
 def shown(value: float, unit: str) -> str:
     """A value with its unit, for people."""
     if unit == "us":
-        return f"{value / 1000:.3g} ms" if abs(value) >= 1000 else f"{value:.3g} us"
+        for size, name in ((1e6, "s"), (1e3, "ms")):
+            if abs(value) >= size:
+                return f"{value / size:.3g} {name}"
+        return f"{value:.3g} us"
     if unit == "share":
         return f"{100 * value:.3g} %"
     if unit == "x":

@@ -185,7 +185,7 @@ def worker_records(
 ) -> tuple[WorkerRecord, ...]:
     """One per worker that the samples know, or that the manifest says has died."""
     samples = run.samples
-    dead = {int(worker["worker"]) for worker in run.manifest.get("workers", ()) if worker.get("died")}
+    dead = {int(worker["worker"]) for worker in run.manifest.get("worker_processes", ()) if worker["died"]}
     known = (
         set() if samples is None else {int(number) for number in np.unique(samples["worker"]) if number >= 0}
     )
@@ -247,7 +247,7 @@ def in_window(samples: npt.NDArray[Any], window: Window) -> npt.NDArray[Any]:
 
 
 def histograms(directory: Path) -> list[dict[str, Times]]:
-    """One dict of HDR words per worker; [] when the run did not keep them."""
+    """One dict of HDR words per worker, of the measure phase alone; [] when the run did not keep them."""
     words = saved(directory / watch.HISTOGRAMS)
     return [] if words is None else [dict(zip(watch.WATCHED, worker, strict=True)) for worker in words]
 

@@ -1,0 +1,71 @@
+"""The table of thresholds: complete, consistent, and the same as in the documentation."""
+
+from pathlib import Path
+
+import pytest
+from evidence_maker import clean
+
+from fastllmload.certificate.criteria import CRITERIA, Criterion, shown
+from fastllmload.certificate.judge import figures, judge_evidence
+
+DOCUMENT = Path(__file__).parents[3] / "docs" / "certificate.md"
+
+
+def cell(criterion: Criterion, value: float | None) -> str:
+    return "" if value is None else ("< " if criterion.below else "> ") + shown(value, criterion.unit)
+
+
+@pytest.mark.parametrize("criterion", CRITERIA, ids=lambda criterion: criterion.code)
+def test_the_documentation_has_this_row(criterion: Criterion) -> None:
+    marks = {"h": criterion.host_may_explain, "g": criterion.limits_generator}
+    row = [
+        f"`{criterion.code}`",
+        f"`{criterion.figure}`",
+        cell(criterion, criterion.note),
+        cell(criterion, criterion.suspect),
+        cell(criterion, criterion.invalid),
+        " ".join(mark for mark, on in marks.items() if on),
+        criterion.why,
+    ]
+    assert f"| {' | '.join(row)} |" in DOCUMENT.read_text().splitlines()
+
+
+def test_the_documentation_has_no_other_row() -> None:
+    table = DOCUMENT.read_text().split("## Thresholds")[1].split("\n## ")[0]
+    assert sum(line.startswith("| `") for line in table.splitlines()) == len(CRITERIA)
+
+
+def test_levels_rise_and_codes_are_unique() -> None:
+    assert len({criterion.code for criterion in CRITERIA}) == len(CRITERIA)
+    for criterion in CRITERIA:
+        levels = [
+            level for level in (criterion.note, criterion.suspect, criterion.invalid) if level is not None
+        ]
+        assert levels and levels == sorted(levels, reverse=criterion.below)
+
+
+def test_every_figure_is_made_and_every_made_figure_is_judged() -> None:
+    evidence = clean()
+    assert set(figures(evidence, judge_evidence(evidence))) == {criterion.figure for criterion in CRITERIA}
+
+
+@pytest.mark.parametrize("criterion", CRITERIA, ids=lambda criterion: criterion.code)
+def test_the_limit_itself_is_allowed(criterion: Criterion) -> None:
+    """A level is broken beyond it, not at it, and the worst broken level counts."""
+    for name in ("note", "suspect", "invalid"):
+        limit = getattr(criterion, name)
+        if limit is None:
+            continue
+        beyond = limit - 1e-6 if criterion.below else limit + 1e-6
+        passed = criterion.severity(beyond)
+        assert passed is not None and passed[0] == name
+        at = criterion.severity(limit)
+        assert at is None or at[0] != name
+
+
+@pytest.mark.parametrize(
+    ("value", "unit", "text"),
+    [(12.34, "us", "12.3 us"), (1_234, "us", "1.23 ms"), (0.005, "share", "0.5 %"), (1.5, "x", "1.5x"), (1, "runs", "1 run"), (3, "workers", "3 workers"), (7, "decades", "7")],
+)  # fmt: skip
+def test_values_for_people(value: float, unit: str, text: str) -> None:
+    assert shown(value, unit) == text

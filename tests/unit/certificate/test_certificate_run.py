@@ -1,0 +1,174 @@
+"""From a run folder to the evidence: the right rows, the right window, and files that may be missing."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from evidence_maker import MS, START_NS, schedule, words
+
+from fastllmload._ext import histogram
+from fastllmload._ext.recorder import Recorder
+from fastllmload.certificate import watch
+from fastllmload.certificate.judge import judge
+from fastllmload.certificate.run_evidence import from_run
+from fastllmload.engine.samples import SAMPLE
+from fastllmload.errors import RunFolderError
+from fastllmload.records import layout
+from fastllmload.records.run import load
+
+KIND = {name: number for number, name in enumerate(layout.EVENT_NAMES)}
+KERNEL, COALESCED = layout.STAMP_NAMES.index("kernel"), layout.STAMP_NAMES.index("coalesced")
+LAG_NS, TTFT_NS, ITL_NS, EVENTS = 30_000, 5 * MS, 10 * MS, 4
+RATE, SECONDS = 200.0, 4.0
+
+
+def write_run(
+    folder: Path, *, coalesced: bool = False, bound: str = "duration", **config: object
+) -> np.ndarray:
+    """RATE requests/s with exact times; returns the planned instants."""
+    t_sched = schedule(np.random.default_rng(3), RATE, SECONDS)
+    rows = folder / "workers" / "0"
+    rows.mkdir(parents=True)
+    recorder = Recorder(rows, text=False)
+    for number, t in enumerate(t_sched):
+        submitted = int(t) + LAG_NS + 10_000
+        first = submitted + TTFT_NS
+        last = first + (EVENTS - 1) * ITL_NS
+        row = recorder.add_row(
+            request=number, phase=layout.MEASURE, t_sched=int(t), t_dispatch=int(t) + LAG_NS, t_submit_start=submitted - 8_000,
+            t_submit=submitted, t_headers=first, t_any=first, t_first=first, t_last=last, t_end=last, t_end_user=last + 20_000,
+            status=layout.OK, stamps=KERNEL, flags=layout.FLAG_STREAM,
+        )  # fmt: skip
+        for i in range(EVENTS):
+            same = coalesced and i == 2
+            at = first + (3 if same else i) * ITL_NS
+            recorder.add_event(at, row, KIND["content"], COALESCED if same else KERNEL, 1)
+    recorder.close()
+    phase = {
+        "name": "measure", "start_ns": START_NS, "end_ns": START_NS + int(SECONDS * 1e9) if bound == "duration" else None,
+        "bound": bound, "ramp_share": 0.1 if bound == "duration" else 0.0,
+    }  # fmt: skip
+    load_config = {"rate": RATE, "arrival": "poisson", **config}
+    (folder / "run.json").write_text(
+        json.dumps(
+            {"schema_version": 1, "status": "done", "phases": [phase], "config": {"load": load_config}}
+        )
+    )
+    return t_sched
+
+
+def write_samples(folder: Path, gc_runs: int = 0) -> None:
+    samples = np.zeros(int(SECONDS * 4) + 8, SAMPLE)
+    samples["t_ns"] = START_NS - 500 * MS + np.arange(len(samples)) * 250 * MS
+    samples["cpu_ns"] = np.arange(len(samples)) * 50 * MS
+    samples["released"] = np.arange(len(samples)) * 50
+    samples["events"] = np.arange(len(samples)) * 200
+    samples["gc_runs"][8:] = gc_runs
+    samples["rss_bytes"] = 50 << 20
+    np.save(folder / "samples.npy", samples)
+
+
+def test_a_clean_folder_is_valid(tmp_path: Path) -> None:
+    """Figures are those that were put in: lag, rate, CPU share, error bars, stamp classes."""
+    t_sched = write_run(tmp_path)
+    write_samples(tmp_path)
+    found = judge(load(tmp_path))
+    inside = int((t_sched >= START_NS + 0.1 * SECONDS * 1e9).sum())
+    assert found["verdict"] == "valid", found["reasons"]
+    assert found["schedule_lag_us"]["n"] == inside
+    assert found["schedule_lag_us"]["p50"] == found["schedule_lag_us"]["max"] == LAG_NS / 1e3
+    assert found["planned_rate"] == pytest.approx(inside / (0.9 * SECONDS))
+    assert found["offered_rate"] == pytest.approx(found["planned_rate"], rel=0.01)
+    submitted = t_sched + LAG_NS + 10_000 - START_NS
+    assert found["kernel_share"] == 1.0
+    assert found["events"] == EVENTS * int(
+        ((submitted >= 0.1 * SECONDS * 1e9) & (submitted < SECONDS * 1e9)).sum()
+    )
+    assert found["workers"][0]["cpu_share"] == pytest.approx(0.2)
+    assert (
+        found["latency_error_bar_us"]["ttft"]["p99"] == 8
+    )  # the write took longer than a kernel stamp is unsure
+    assert found["latency_error_bar_us"]["itl"]["max"] == 5
+    assert found["headroom"] is None
+
+
+def test_coalesced_events_widen_the_error_bar(tmp_path: Path) -> None:
+    """The third of four events came in the read of the fourth: it came at any time since the second's read."""
+    write_run(tmp_path, coalesced=True)
+    write_samples(tmp_path)
+    found = judge(load(tmp_path))
+    assert found["coalesced_read_share"] == pytest.approx(1 / EVENTS)
+    assert found["latency_error_bar_us"]["itl"]["max"] == (2 * ITL_NS + 5_000) / 1e3
+    assert (
+        found["latency_error_bar_us"]["itl"]["p50"] == (2 * ITL_NS + 5_000) / 1e3
+    )  # two of three gaps touch it
+    assert {r["code"] for r in found["reasons"]} == {"coalesced"}
+
+
+def test_a_run_bounded_by_count_is_judged_over_its_releases(tmp_path: Path) -> None:
+    """Its measurement goes on until the last end; its rate must not be diluted by that."""
+    t_sched = write_run(tmp_path, bound="count")
+    write_samples(tmp_path)
+    evidence = from_run(load(tmp_path))
+    assert evidence.window.start_ns == START_NS
+    assert t_sched[-1] < evidence.window.end_ns <= t_sched[-1] + LAG_NS + 1
+    assert len(evidence.sends.t_sched) == len(t_sched)
+    assert judge(load(tmp_path))["verdict"] == "valid"
+
+
+def test_the_files_of_the_watch_are_read(tmp_path: Path) -> None:
+    write_run(tmp_path)
+    write_samples(tmp_path)
+    watched = np.zeros((1, len(watch.WATCHED), histogram.WORDS), np.int64)
+    watched[0, list(watch.WATCHED).index("stall")] = words(np.full(3, 25 * MS))
+    np.save(tmp_path / watch.HISTOGRAMS, watched)
+    np.save(tmp_path / watch.HICCUP, words(np.full(1000, 3 * MS)))
+    np.save(tmp_path / watch.STALLS, np.array([[START_NS + 1_000 * MS, 9 * MS]]))
+    manifest = json.loads((tmp_path / "run.json").read_text())
+    manifest["watch"] = {
+        "steal_share": 0.2,
+        "ports": 28_232,
+        "fd_limit": 1024,
+        "ceiling": {"events_per_s": 1_000.0, "requests_per_s": 250.0},
+    }
+    manifest["worker_processes"] = [{"worker": 0, "died": False}, {"worker": 1, "died": True}]
+    (tmp_path / "run.json").write_text(json.dumps(manifest))
+    found = judge(load(tmp_path))
+    assert {r["code"] for r in found["reasons"]} >= {
+        "worker_stall",
+        "host_hiccups",
+        "host_steal",
+        "headroom",
+        "worker_died",
+    }
+    assert found["verdict"] == "invalid"
+    assert found["headroom"] == pytest.approx(1 / (800 / 1000 + 200 / 250))
+    assert found["host"]["stalls"] == 1
+
+
+def test_collections_and_a_missing_sample_file(tmp_path: Path) -> None:
+    write_run(tmp_path)
+    assert {r["code"] for r in judge(load(tmp_path))["reasons"]} == {"no_samples"}
+    write_samples(tmp_path, gc_runs=2)
+    assert {r["code"] for r in judge(load(tmp_path))["reasons"]} == {"gc"}
+
+
+def test_a_damaged_file_is_named(tmp_path: Path) -> None:
+    write_run(tmp_path)
+    (tmp_path / watch.HICCUP).write_bytes(b"\\x93NUMPY")
+    with pytest.raises(RunFolderError, match=watch.HICCUP):
+        judge(load(tmp_path))
+
+
+def test_a_closed_loop_and_a_cap_are_known_by_their_settings(tmp_path: Path) -> None:
+    write_run(tmp_path, concurrency=8, rate=None)
+    assert from_run(load(tmp_path)).sends.arrivals.process == "closed"
+
+
+def test_a_capped_open_loop_is_judged_as_such(tmp_path: Path) -> None:
+    write_run(tmp_path, max_concurrency=4)
+    write_samples(tmp_path)
+    found = judge(load(tmp_path))
+    assert from_run(load(tmp_path)).sends.cap == 4
+    assert found["verdict"] == "valid"  # nobody had to wait
