@@ -29,6 +29,7 @@ cdef class Reactor:
     cdef Hdr lag, socket_to_user, stall
     cdef bint stamps                    # kernel stamps are asked for
     cdef bint fresh                     # one connection per request
+    cdef bint stay                      # no connection is the event loop's: wait for the next batch ourselves
     cdef int64_t timeout                # ns per request
     cdef int64_t offset                 # CLOCK_REALTIME - CLOCK_MONOTONIC
     cdef object keep                    # arrays of the phase
@@ -78,4 +79,5 @@ cdef class Reactor:
     cdef int _top_up(self, int64_t now) except -1
     cdef int _cancel(self, Conn* c, uint8_t status, uint8_t error, int64_t now) except -1
     cdef int _clock(self) except -1
+    cdef int64_t _batch(self, int n) except -1
     cdef bint _may_issue(self, int64_t now)

@@ -62,10 +62,10 @@ from fastllmload._ext.wire cimport (
 cdef enum:
     BUFFER = 262144             # shared read buffer, bytes
     BATCH = 256                 # events taken from the kernel at once
-    ROUNDS = 8                  # epoll_wait calls before the event loop gets its turn
+    STAY_NS = 4_000_000         # the event loop gets its turn at least this often
     TIMER = 0xFFFFFFFF          # epoll tag of the pacer's timer
     HOUSE_NS = 5_000_000        # housekeeping at most this often
-    TICK_NS = 22_000_000        # the worker calls tick() every 20 ms on the loop's millisecond grid
+    TICK_NS = 26_000_000        # the worker calls tick() every 20 ms: the loop's millisecond grid and one stay come on top
     AHEAD_NS = 30_000_000       # connections are opened for releases this far ahead
     MARGIN = 8                  # spare connections beyond those
     RETRY_NS = 100_000_000      # pause after a failed pre-connect, and of a slot after ERRORS_IN_A_ROW
@@ -94,6 +94,7 @@ cdef class Reactor:
         self.spare = []
         self.freed = []
         self.waiting = []
+        self.stay = True
         self.offset = real_minus_mono()
         self.buffer = <unsigned char*>malloc(BUFFER)
         self.events = <epoll_event*>malloc(BATCH * sizeof(epoll_event))
@@ -144,6 +145,8 @@ cdef class Reactor:
         memset(t, 0, sizeof(TargetState))
         address_of(&t.address, family, address, port)
         t.over_asyncio = over_asyncio
+        if over_asyncio:
+            self.stay = False
         t.head_size = len(head)
         t.head = <char*>malloc(t.head_size)
         if t.head == NULL:
@@ -264,36 +267,54 @@ cdef class Reactor:
     # -- the loop's two entries ---------------------------------------------------------------------------------------
 
     def on_ready(self) -> None:
-        """The epoll descriptor is readable: handle batches until nothing is ready."""
-        cdef int64_t now, begun = mono_ns()
-        cdef int n, i
-        cdef int rounds = 0
-        while rounds < ROUNDS:
-            n = epoll_wait(self.epfd, self.events, BATCH, 0)
+        """The epoll descriptor is readable: handle batches, and stay for more while the load goes on.
+
+        Returning to the event loop after every batch would cost its own wait, a call and a second wake-up through the
+        nested descriptor. So the reactor waits for the next batch itself, a millisecond at most, and gives the loop its
+        turn every STAY_NS; connections that the loop owns would starve meanwhile, so with any of those it returns at once.
+        """
+        cdef int64_t now = mono_ns()
+        cdef int64_t leave = now + STAY_NS
+        cdef int n, wait = 0
+        while True:
+            with nogil:
+                n = epoll_wait(self.epfd, self.events, BATCH, wait)
             if n <= 0:
                 break
-            rounds += 1
-            self._clock()
-            for i in range(n):
-                if self.events[i].data.u64 != TIMER:
-                    self._event(&self.events[i])
-                now = mono_ns()
-                if self.freed:
-                    self._refill(now)
-                if self.pacer.due() <= now:
-                    self._release(now)
-            if n < BATCH and self.pacer.spin(now) == now:
+            now = self._batch(n)
+            if now >= leave or not self.stay:
                 break
-            now = mono_ns()
+            wait = 1 if n < BATCH else 0
+        now = mono_ns()
+        if now >= self.house_at:
+            self._house(now)
+        self.pacer.arm(now)
+
+    cdef int64_t _batch(self, int n) except -1:
+        """One batch: read every socket that is ready, and between two reads send what is due. Returns the time."""
+        cdef int i
+        cdef int64_t begun, now
+        self._clock()
+        begun = now = mono_ns()
+        for i in range(n):
+            if self.events[i].data.u64 != TIMER:
+                self._event(&self.events[i])
+                now = mono_ns()
+            if self.freed:
+                self._refill(now)
             if self.pacer.due() <= now:
                 self._release(now)
-        now = mono_ns()
-        self.words[k.W_BATCHES] += rounds
+        now = self.pacer.spin(now)
+        if self.pacer.due() <= now:
+            self._release(now)
+            now = mono_ns()
+        self.words[k.W_BATCHES] += 1
         if now - begun > self.words[k.W_BATCH_MAX_NS]:
             self.words[k.W_BATCH_MAX_NS] = now - begun
         if now >= self.house_at:
             self._house(now)
         self.pacer.arm(now)
+        return now
 
     def tick(self) -> None:
         """Called by the worker every 20 ms: time-outs, pool, and the measure of how late that call is (H_STALL)."""
