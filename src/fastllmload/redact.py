@@ -9,7 +9,15 @@ from urllib.parse import quote, quote_plus, urlsplit
 
 PLACEHOLDER = "***"
 SECRET_HEADERS = frozenset(
-    {"authorization", "proxy-authorization", "api-key", "x-api-key", "x-goog-api-key", "cookie", "x-auth-token"}
+    {
+        "authorization",
+        "proxy-authorization",
+        "api-key",
+        "x-api-key",
+        "x-goog-api-key",
+        "cookie",
+        "x-auth-token",
+    }
 )
 
 
@@ -36,7 +44,14 @@ class Redactor:
 def _forms(secret: str) -> set[str]:
     raw = secret.encode("utf-8", "surrogateescape")
     encoded = {base64.b64encode(raw).decode(), base64.urlsafe_b64encode(raw).decode()}
-    forms = {secret, quote(raw, safe=""), quote(raw), quote_plus(raw), repr(secret)[1:-1], json.dumps(secret)[1:-1]}
+    forms = {
+        secret,
+        quote(raw, safe=""),
+        quote(raw),
+        quote_plus(raw),
+        repr(secret)[1:-1],
+        json.dumps(secret)[1:-1],
+    }
     return {form for form in forms | encoded | {text.rstrip("=") for text in encoded} if form != ""}
 
 

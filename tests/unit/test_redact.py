@@ -13,12 +13,21 @@ from hypothesis import strategies as st
 from fastllmload.redact import Redactor, header_secrets, url_secrets
 
 
-@given(st.text(st.characters(min_codepoint=33, max_codepoint=126), min_size=8, max_size=60), st.text(max_size=20))
+@given(
+    st.text(st.characters(min_codepoint=33, max_codepoint=126), min_size=8, max_size=60), st.text(max_size=20)
+)
 def test_no_form_of_a_secret_is_left(secret, around):
     raw = secret.encode()
     redact = Redactor([secret])
-    for form in (secret, base64.b64encode(raw).decode(), base64.urlsafe_b64encode(raw).decode().rstrip("="),
-                 quote(secret, safe=""), quote_plus(secret), repr(secret)[1:-1], json.dumps(secret)[1:-1]):  # fmt: skip
+    for form in (
+        secret,
+        base64.b64encode(raw).decode(),
+        base64.urlsafe_b64encode(raw).decode().rstrip("="),
+        quote(secret, safe=""),
+        quote_plus(secret),
+        repr(secret)[1:-1],
+        json.dumps(secret)[1:-1],
+    ):
         assert form not in redact(f"<{form}>").replace("***", "")
         assert redact(f"<{form}>") == "<***>"
 

@@ -1,8 +1,9 @@
-"""Takes secrets out of this process's own argument list, so that `ps` and /proc/<pid>/cmdline do not show them.
+"""Takes secrets out of this process's own argument list, so that `ps` and /proc/<pid>/cmdline do not show
+them.
 
-The kernel serves /proc/<pid>/cmdline from the process's own memory between `arg_start` and `arg_end`. Blanking the bytes
-there, in place and at equal length, is all it takes. Between `exec` and this call the key can be seen: the environment or
-`--api-key-file` have no such gap.
+The kernel serves /proc/<pid>/cmdline from the process's own memory between `arg_start` and `arg_end`.
+Blanking the bytes there, in place and at equal length, is all it takes. Between `exec` and this call the key
+can be seen: the environment or `--api-key-file` have no such gap.
 """
 
 from __future__ import annotations
@@ -50,7 +51,9 @@ def _secrets_of_option(flag: str, value: str) -> list[str]:
 
 
 def hide(secrets: Sequence[str]) -> bool:
-    """Blank *secrets* in this process's argument area and in `sys.argv`; False where the system offers no such area."""
+    """Blank *secrets* in this process's argument area and in `sys.argv`; False where the system offers no
+    such area.
+    """
     for kept in (sys.argv, sys.orig_argv):
         kept[:] = [_blanked(argument, secrets) for argument in kept]
     area = _argument_area()

@@ -1,4 +1,6 @@
-"""The commands' bodies: each resolves its arguments, imports what does the work, calls it and returns an exit code."""
+"""The commands' bodies: each resolves its arguments, imports what does the work, calls it and returns an exit
+code.
+"""
 
 from __future__ import annotations
 
@@ -54,8 +56,17 @@ FORMATS = ("jsonl", "csv")
 
 @click.command("export")
 @click.argument("run_folder", metavar="RUN", type=click.Path(path_type=Path))
-@click.option("--format", "form", type=click.Choice(FORMATS), default="jsonl", show_default=True, help="One row per request.")
-@click.option("-o", "--output", type=click.Path(path_type=Path), help="File to write; standard output when absent.")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(FORMATS),
+    default="jsonl",
+    show_default=True,
+    help="One row per request.",
+)
+@click.option(
+    "-o", "--output", type=click.Path(path_type=Path), help="File to write; standard output when absent."
+)
 def export(run_folder: Path, form: str, output: Path | None) -> int:
     """Write the requests of the run in folder RUN, one per line with all their times."""
     from fastllmload.cli.exporting import export_rows
@@ -65,10 +76,17 @@ def export(run_folder: Path, form: str, output: Path | None) -> int:
 
 
 @click.command("doctor")
-@click.option("--runs", type=click.Path(path_type=Path), default=Path("runs"), show_default=True,
-              help="Folder whose disk is tried.")  # fmt: skip
+@click.option(
+    "--runs",
+    type=click.Path(path_type=Path),
+    default=Path("runs"),
+    show_default=True,
+    help="Folder whose disk is tried.",
+)
 def doctor(runs: Path) -> int:
-    """Check this host: limits, ports, clock, permissions, and say what to change. Exit code 1 if something must be."""
+    """Check this host: limits, ports, clock, permissions, and say what to change. Exit code 1 if something
+    must be.
+    """
     from fastllmload.cli.doctor import examine, print_findings
 
     return print_findings(examine(runs), sys.stdout)

@@ -10,7 +10,8 @@ from typing import TextIO
 from fastllmload.engine import hostlimits, hostprobe
 
 GOOD, WARN, BAD, UNKNOWN = "ok", "warn", "bad", "unknown"
-FAST_CLOCKS = ("tsc", "kvm-clock", "hyperv_clocksource_tsc_page", "arch_sys_counter")  # read without a system call
+# Read without a system call
+FAST_CLOCKS = ("tsc", "kvm-clock", "hyperv_clocksource_tsc_page", "arch_sys_counter")
 ENOUGH_FILES, ENOUGH_PORTS, ENOUGH_BACKLOG = 4_096, 20_000, 1_024
 ENOUGH_MEMORY, ENOUGH_DISK, ENOUGH_SPEED = 1 << 30, 2 << 30, 50e6
 LATE_US, VERY_LATE_US = 500.0, 5_000.0
@@ -29,9 +30,22 @@ class Finding:
 def examine(runs: Path) -> list[Finding]:
     """All checks, quick ones first; takes about a second. *runs* is the folder that runs are written to."""
     checks: tuple[Callable[[], Finding], ...] = (
-        open_files, ports, backlog, congestion_control, ip_versions, clock_source, governor, cores, steal, memory,
-        kernel_stamps, modules, compiled, lambda: disk(runs), timers,
-    )  # fmt: skip
+        open_files,
+        ports,
+        backlog,
+        congestion_control,
+        ip_versions,
+        clock_source,
+        governor,
+        cores,
+        steal,
+        memory,
+        kernel_stamps,
+        modules,
+        compiled,
+        lambda: disk(runs),
+        timers,
+    )
     return [check() for check in checks]
 
 
@@ -52,7 +66,9 @@ def open_files() -> Finding:
     hard = "unlimited" if limit.hard is None else f"{limit.hard:,}"
     text = f"soft {limit.soft:,}, hard {hard}; a run raises the soft limit by itself"
     if limit.hard is not None and limit.hard < ENOUGH_FILES:
-        return Finding("open files", BAD, text, "set 'nofile' to 65536 in /etc/security/limits.conf and log in again")
+        return Finding(
+            "open files", BAD, text, "set 'nofile' to 65536 in /etc/security/limits.conf and log in again"
+        )
     return Finding("open files", GOOD, text)
 
 
@@ -61,15 +77,19 @@ def ports() -> Finding:
     free = hostlimits.port_capacity(1)
     text = f"{low} to {high}: {free:,} connections per source address and target"
     if free < ENOUGH_PORTS:
-        return Finding("local ports", WARN, text, "sysctl net.ipv4.ip_local_port_range='1024 65535', or --source-address")
+        return Finding(
+            "local ports", WARN, text, "sysctl net.ipv4.ip_local_port_range='1024 65535', or --source-address"
+        )
     return Finding("local ports", GOOD, text)
 
 
 def backlog() -> Finding:
     return _at_least(
-        "listen backlog", "/proc/sys/net/core/somaxconn", ENOUGH_BACKLOG,
-        f"sysctl net.core.somaxconn={4 * ENOUGH_BACKLOG}: bursts of connections to a local server are dropped",
-    )  # fmt: skip
+        "listen backlog",
+        "/proc/sys/net/core/somaxconn",
+        ENOUGH_BACKLOG,
+        f"sysctl net.core.somaxconn={4 * ENOUGH_BACKLOG}: bursts of connections to a local server get lost",
+    )
 
 
 def _at_least(name: str, path: str, least: int, fix: str) -> Finding:
@@ -101,7 +121,9 @@ def clock_source() -> Finding:
         return Finding("clock source", UNKNOWN, "cannot be read")
     if name in FAST_CLOCKS:
         return Finding("clock source", GOOD, name)
-    return Finding("clock source", BAD, name, "boot with clocksource=tsc: reading this clock takes a system call")
+    return Finding(
+        "clock source", BAD, name, "boot with clocksource=tsc: reading this clock takes a system call"
+    )
 
 
 def governor() -> Finding:
@@ -110,7 +132,9 @@ def governor() -> Finding:
         return Finding("CPU governor", UNKNOWN, "not visible, as in most virtual machines")
     if name == "performance":
         return Finding("CPU governor", GOOD, name)
-    return Finding("CPU governor", WARN, name, "cpupower frequency-set -g performance: clock changes look like latency")
+    return Finding(
+        "CPU governor", WARN, name, "cpupower frequency-set -g performance: clock changes look like latency"
+    )
 
 
 def cores() -> Finding:
@@ -127,7 +151,12 @@ def steal() -> Finding:
         return Finding("hypervisor steal", UNKNOWN, "/proc/stat does not tell")
     text = f"{100 * share:.2f} % of CPU time since boot"
     if share > 0.01:
-        return Finding("hypervisor steal", WARN, text, "use a machine with cores of its own: others' load is in your tails")
+        return Finding(
+            "hypervisor steal",
+            WARN,
+            text,
+            "use a machine with cores of its own: others' load is in your tails",
+        )
     return Finding("hypervisor steal", GOOD, text)
 
 
@@ -136,18 +165,22 @@ def memory() -> Finding:
     if free is None:
         return Finding("memory", UNKNOWN, "/proc/meminfo does not tell")
     text = f"{free / 1e9:.1f} GB available"
-    return Finding("memory", GOOD, text) if free >= ENOUGH_MEMORY else Finding("memory", WARN, text, "free at least 1 GB")
+    if free < ENOUGH_MEMORY:
+        return Finding("memory", WARN, text, "free at least 1 GB")
+    return Finding("memory", GOOD, text)
 
 
 def kernel_stamps() -> Finding:
     if hostprobe.kernel_stamps():
         return Finding("kernel stamps", GOOD, "SO_TIMESTAMPNS works on TCP")
-    fix = "leave the sandbox or use a Linux kernel with SO_TIMESTAMPNS; stamps are taken in user space until then"
-    return Finding("kernel stamps", WARN, "the kernel gives no receive stamps", fix)
+    fix = "leave the sandbox, or use a Linux kernel with SO_TIMESTAMPNS"
+    return Finding("kernel stamps", WARN, "none given: stamps are taken in user space", fix)
 
 
 def modules() -> Finding:
-    return _importable("libraries", ["uvloop", "httptools", "msgspec", "numpy", "hdrh.histogram", "rich", "quicktok"])
+    return _importable(
+        "libraries", ["uvloop", "httptools", "msgspec", "numpy", "hdrh.histogram", "rich", "quicktok"]
+    )
 
 
 def compiled() -> Finding:
@@ -168,10 +201,14 @@ def disk(runs: Path) -> Finding:
     try:
         speed = hostprobe.disk_speed(runs)
     except OSError as error:
-        return Finding("disk of runs", BAD, f"{runs}: {error.strerror}", "choose another folder with --output")
+        return Finding(
+            "disk of runs", BAD, f"{runs}: {error.strerror}", "choose another folder with --output"
+        )
     text = f"{speed / 1e6:,.0f} MB/s, {free / 1e9:,.1f} GB free"
     if free < ENOUGH_DISK:
-        return Finding("disk of runs", WARN, text, "free at least 2 GB, or write runs elsewhere with --output")
+        return Finding(
+            "disk of runs", WARN, text, "free at least 2 GB, or write runs elsewhere with --output"
+        )
     if speed < ENOUGH_SPEED:
         return Finding("disk of runs", WARN, text, "write runs to a faster disk with --output")
     return Finding("disk of runs", GOOD, text)
@@ -182,7 +219,9 @@ def timers() -> Finding:
     p50, p99 = late[len(late) // 2], late[int(0.99 * (len(late) - 1))]
     text = f"sleeps of 1 ms end late by p50 {p50:,.0f} us, p99 {p99:,.0f} us, max {late[-1]:,.0f} us"
     if p99 > VERY_LATE_US:
-        return Finding("timers", BAD, text, "find what keeps the cores busy: this host cannot pace requests now")
+        return Finding(
+            "timers", BAD, text, "find what keeps the cores busy: this host cannot pace requests now"
+        )
     if p99 > LATE_US:
         return Finding("timers", WARN, text, "a quieter host, or --workers below the number of cores")
     return Finding("timers", GOOD, text)

@@ -25,7 +25,9 @@ def export_rows(folder: Path, form: str, output: Path | None) -> None:
         with open(output, "wb") as file:
             _write(run, form, file)
     except OSError as error:
-        raise InputError(f"--output {output} cannot be written: {error.strerror}; choose another file") from None
+        raise InputError(
+            f"--output {output} cannot be written: {error.strerror}; choose another file"
+        ) from None
 
 
 def _to_standard_output(run: Run, form: str) -> None:

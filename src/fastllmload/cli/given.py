@@ -40,14 +40,18 @@ def from_command_line(parameters: Mapping[str, object]) -> Givens:
 
 
 def from_config(path: str) -> Givens:
-    """The entries of the TOML file *path*; InputError for a file that cannot be read or a key that is no option."""
+    """The entries of the TOML file *path*; InputError for a file that cannot be read or a key that is no
+    option.
+    """
     names = config_names()
     givens: Givens = {}
     for key, found in _toml(path).items():
         if key not in names:
             known = sorted(name for name in names if "_" not in name)
             near = nearest(key, known)
-            raise InputError(f"--config {path}: {key!r} is not an option of a run{near or '; see fastllmload run --help'}")
+            raise InputError(
+                f"--config {path}: {key!r} is not an option of a run{near or '; see fastllmload run --help'}"
+            )
         option, opposite = names[key]
         where = f"{key} in {path}"
         if option.parameter in givens:

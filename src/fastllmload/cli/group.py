@@ -60,6 +60,10 @@ class LazyGroup(click.Group):
         """The commands, then the default command's options: they are this command's own in all but name."""
         self.format_commands(ctx, formatter)
         self.table[self.default].load().format_options(ctx, formatter)
-        records = [record for parameter in self.get_params(ctx) if (record := parameter.get_help_record(ctx)) is not None]
+        records = [
+            record
+            for parameter in self.get_params(ctx)
+            if (record := parameter.get_help_record(ctx)) is not None
+        ]
         with formatter.section("Other"):
             formatter.write_dl(records)

@@ -1,4 +1,6 @@
-"""The command `fastllmload`: finds the command, turns every way to end into a sentence and an exit code (contract)."""
+"""The command `fastllmload`: finds the command, turns every way to end into a sentence and an exit code
+(contract).
+"""
 
 from __future__ import annotations
 
@@ -105,7 +107,11 @@ def _bug(redact: Redactor, error: BaseException) -> int:
     trace = "".join(traceback.format_exception(error))
     sys.stderr.write(redact(trace))
     what = f"{type(error).__name__}: {error}".splitlines()[0].rstrip()
-    return _say(redact, f"this is a bug in fastllmload {__version__}, please report it with the trace above: {what}", BUG)
+    return _say(
+        redact,
+        f"this is a bug in fastllmload {__version__}, please report it with the trace above: {what}",
+        BUG,
+    )
 
 
 def _redact_stray_tracebacks(redact: Redactor) -> None:

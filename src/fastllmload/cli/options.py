@@ -1,4 +1,4 @@
-"""The options of a run: one table that the command line, the config file and the help text are all read from."""
+"""The options of a run: one table that command line, config file and help text are all read from."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from fastllmload.cli import readings as read
 CHAT, COMPLETIONS = "openai-chat", "openai-completions"
 # vLLM's and the other tools' words for the same two protocols
 BACKENDS = {"chat": CHAT, "openai-chat-completions": CHAT, "chat_completions": CHAT, "vllm-chat": CHAT}
-BACKENDS |= dict.fromkeys(("completions", "openai", "vllm", "lmdeploy", "scalellm", "text_completions"), COMPLETIONS)
+BACKENDS |= dict.fromkeys(
+    ("completions", "openai", "vllm", "lmdeploy", "scalellm", "text_completions"), COMPLETIONS
+)
 BACKENDS |= dict.fromkeys(("sglang", "llama.cpp"), COMPLETIONS)
 
 
@@ -18,8 +20,8 @@ BACKENDS |= dict.fromkeys(("sglang", "llama.cpp"), COMPLETIONS)
 class RunOption:
     """One option. *flags*: the first long one names it in messages and config files, the others are aliases.
 
-    *field* is `group.name` of RunSettings; None when *reading* gives a dict of such fields itself. A switch has no
-    *reading* but *on*, its field's value when it stands there; *off_flag* means the opposite.
+    *field* is `group.name` of RunSettings; None when *reading* gives a dict of such fields itself. A switch
+    has no *reading* but *on*, its field's value when it stands there; *off_flag* means the opposite.
     """
 
     flags: tuple[str, ...]
@@ -52,19 +54,27 @@ class RunOption:
         return tuple(flag for flag in self.flags if flag.startswith("--") and flag != self.flag)
 
 
-def value(flags: str, field: str | None, reading: Callable[[str], object], metavar: str, help: str) -> RunOption:
+def value(
+    flags: str, field: str | None, reading: Callable[[str], object], metavar: str, help: str
+) -> RunOption:
     return RunOption(tuple(flags.split()), "", field, help, reading, metavar)
 
 
-def several(flags: str, field: str | None, reading: Callable[[str], object], metavar: str, help: str) -> RunOption:
+def several(
+    flags: str, field: str | None, reading: Callable[[str], object], metavar: str, help: str
+) -> RunOption:
     return RunOption(tuple(flags.split()), "", field, help, reading, metavar, multiple=True)
 
 
-def words(flags: str, field: str | None, reading: Callable[[str], object], metavar: str, help: str) -> RunOption:
+def words(
+    flags: str, field: str | None, reading: Callable[[str], object], metavar: str, help: str
+) -> RunOption:
     return RunOption(tuple(flags.split()), "", field, help, reading, metavar, multiple=True, words=True)
 
 
-def switch(flags: str, field: str, help: str, *, on: object = True, off: object = False, no: str = "") -> RunOption:
+def switch(
+    flags: str, field: str, help: str, *, on: object = True, off: object = False, no: str = ""
+) -> RunOption:
     return RunOption(tuple(flags.split()), "", field, help, on=on, off=off, off_flag=no or None)
 
 
@@ -82,17 +92,20 @@ SECTIONS: dict[str, tuple[RunOption, ...]] = {
               f"Wire protocol: {CHAT} (default) or {COMPLETIONS}; vLLM's backend names are understood."),
         value("--endpoint", "target.endpoint_path", read.url_path, "PATH", "Overrides the protocol's path."),
         value("--api-key", None, read.text, "KEY",
-              "Sent as bearer token; never shown or stored. Better from the environment. [env OPENAI_API_KEY]"),
+              "Bearer token, never shown or stored. Better from the environment. [env OPENAI_API_KEY]"),
         value("--api-key-file", None, read.path, "FILE", "Reads the API key from the first line of FILE."),
-        several("-H --header", "target.headers", read.header, "'NAME: VALUE'", "Extra request header, repeatable."),
-        value("--unix-socket", "target.unix_socket", read.path, "PATH", "Connects to this socket instead of a port."),
+        several("-H --header", "target.headers", read.header, "'NAME: VALUE'",
+                "Extra request header, repeatable."),
+        value("--unix-socket", "target.unix_socket", read.path, "PATH",
+              "Connects to this socket instead of a port."),
         several("--source-address", "target.source_addresses", read.text, "ADDRESS",
                 "Local address to connect from; several multiply the ports there are."),
         switch("--insecure", "target.insecure", "Accepts any TLS certificate."),
         value("--cacert", "target.cacert", read.path, "FILE", "Trusted certificates, PEM."),
         value("--cert", "target.client_cert", read.path, "FILE", "Client certificate, PEM."),
         value("--key", "target.client_key", read.path, "FILE", "Key of the client certificate, PEM."),
-        value("--server-name", "target.server_name", read.text, "NAME", "TLS server name when not the URL's host."),
+        value("--server-name", "target.server_name", read.text, "NAME",
+              "TLS server name when not the URL's host."),
         words("--simulate", "target.simulate", read.pair, "NAME=VALUE",
               "Option of `fastllmload simulate` for the engine that the run starts."),
     ),
@@ -107,7 +120,9 @@ SECTIONS: dict[str, tuple[RunOption, ...]] = {
               "Closed loop: so many in flight, a freed slot sends at once."),
         value("--max-concurrency", "load.max_concurrency", read.count, "COUNT",
               "Cap under open loop; what waits is still measured from its intended instant."),
-        value("-n --num-requests --num-prompts --request-count --num-samples", "load.num_requests", read.count, "COUNT",
+        value("-n --num-requests --num-prompts --request-count --num-samples", "load.num_requests",
+              read.count,
+              "COUNT",
               "Ends after so many requests; with --duration, whichever ends first."),
         value("-d --duration --benchmark-duration --max-seconds", "load.duration", read.seconds, "TIME",
               "Sends for so long: 200ms, 30s, 5m, 1h. Default 60s when nothing bounds the run."),
@@ -115,27 +130,35 @@ SECTIONS: dict[str, tuple[RunOption, ...]] = {
               "Requests, tokens (10000tok) or time (30s) before the clock; 0 for none."),
         value("--ramp-share", "load.ramp_share", read.share, "SHARE",
               "Part of the duration left out of the window at its start. Default 0.1."),
-        value("--timeout --request-timeout-seconds", "load.timeout", read.seconds, "TIME", "Per request. Default 600s."),
-        value("--grace", "load.grace", read.seconds, "TIME", "Waits so long for what is in flight at the end."),
+        value("--timeout --request-timeout-seconds", "load.timeout", read.seconds, "TIME",
+              "Per request. Default 600s."),
+        value("--grace", "load.grace", read.seconds, "TIME",
+              "Waits so long for what is in flight at the end."),
     ),
     "Workload": (
         value("--workload --dataset-name", "workload.name", WORKLOAD, "NAME",
               "What is sent: synthetic-uniform (default) or synthetic-skewed."),
         value("--isl --input-len --random-input-len --prompt-tokens", "workload.isl", read.lengths, "LENGTHS",
               "Prompt tokens: 256, uniform:128,512, normal:550,150, lognormal:5.5,1.0,32,4096."),
-        value("--osl --output-len --random-output-len --output-tokens", "workload.osl", read.lengths, "LENGTHS",
+        value("--osl --output-len --random-output-len --output-tokens", "workload.osl", read.lengths,
+              "LENGTHS",
               "Output tokens, in the same forms."),
-        value("--tokenizer", "workload.tokenizer", read.text, "NAME", "Counts the prompts. Default cl100k_base."),
+        value("--tokenizer", "workload.tokenizer", read.text, "NAME",
+              "Counts the prompts. Default cl100k_base."),
         value("--prompt-form", "workload.prompt_form", read.one_of("text", "ids"), "FORM",
               "text, or ids (completions only)."),
-        switch("--stream", "workload.streaming", "Streamed answers (default) or whole ones.", no="--no-stream"),
-        switch("--ignore-eos", "workload.ignore_eos", "Asks for the full output length (default).", no="--no-ignore-eos"),
+        switch("--stream", "workload.streaming",
+               "Streamed answers (default) or whole ones.", no="--no-stream"),
+        switch("--ignore-eos", "workload.ignore_eos",
+               "Asks for the full output length (default).", no="--no-ignore-eos"),
         value("--temperature", "workload.temperature", read.temperature, "NUMBER",
               "Default 0; none leaves it to the server."),
         value("--extra-body --extra-request-body", "workload.extra_body", read.json_object, "JSON",
               "Object merged into every request body."),
-        value("--prefix-len", "workload.prefix_len", read.count_from_zero, "TOKENS", "Shared prefix of every prompt."),
-        value("--num-prefixes", "workload.num_prefixes", read.count, "COUNT", "Number of different shared prefixes."),
+        value("--prefix-len", "workload.prefix_len", read.count_from_zero, "TOKENS",
+              "Shared prefix of every prompt."),
+        value("--num-prefixes", "workload.num_prefixes", read.count, "COUNT",
+              "Number of different shared prefixes."),
     ),
     "Client": (
         value("--workers", "client.workers", read.workers, "COUNT", "Worker processes; auto by default."),
@@ -152,7 +175,8 @@ SECTIONS: dict[str, tuple[RunOption, ...]] = {
               "Keeps the answers' text; auto: only when the target reports no usage."),
         value("--spin-budget", "client.spin_budget", read.share, "SHARE",
               "Share of a core that pacing may spin. Default 0.15."),
-        value("--seed --random-seed", "client.seed", read.count_from_zero, "NUMBER", "Default 42; 0 is a seed."),
+        value("--seed --random-seed", "client.seed", read.count_from_zero, "NUMBER",
+              "Default 42; 0 is a seed."),
     ),
     "Output": (
         words("--goodput", "output.goodput", read.objective, "NAME:MS ...",
@@ -160,7 +184,8 @@ SECTIONS: dict[str, tuple[RunOption, ...]] = {
         value("-o --output --result-dir --artifact-dir", "output.directory", read.path, "DIR",
               "Run folder. Default runs/<time>-<digest>."),
         words("--metadata", "output.metadata", read.pair, "NAME=VALUE", "Free label, kept in the run."),
-        words("--declare", "output.declare", read.pair, "NAME=VALUE", "Declaration that the methodology asks of you."),
+        words("--declare", "output.declare", read.pair, "NAME=VALUE",
+              "Declaration that the methodology asks of you."),
         value("--save-plan", "output.save_plan", read.path, "FILE", "Writes the plan to FILE too."),
         value("--plan", "output.plan", read.path, "FILE", "Sends this saved plan instead of building one."),
         value("--config", None, read.path, "FILE", "TOML with the same names; the command line wins."),
@@ -175,7 +200,7 @@ BY_PARAMETER = {option.parameter: option for option in OPTIONS}
 
 
 def config_names() -> dict[str, tuple[RunOption, bool]]:
-    """Key of a config file → (option, whether it means the option's opposite); aliases and `_` for `-` are keys too."""
+    """Key of a config file → (option, whether it means its opposite); aliases and `_` for `-` count too."""
     names: dict[str, tuple[RunOption, bool]] = {}
     for option in OPTIONS:
         for flag in (option.flag, *option.aliases):

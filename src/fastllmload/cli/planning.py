@@ -62,7 +62,9 @@ def _model(settings: RunSettings) -> str:
         return settings.target.model
     if settings.target.urls == ():
         return SIMULATED_MODEL
-    raise InputError("--model is missing: every body of a plan names it, and planning asks no server; add --model NAME")
+    raise InputError(
+        "--model is missing: every body of a plan names it, and planning asks no server; add --model NAME"
+    )
 
 
 def _show(plan: Plan, ramp_share: float = 0.1) -> None:
@@ -98,7 +100,9 @@ def verify(file: Path) -> int:
     return 0
 
 
-build = RunCommand("build", build_once, help="Build the plan that these options of a run ask for, and describe it.")
+build = RunCommand(
+    "build", build_once, help="Build the plan that these options of a run ask for, and describe it."
+)
 save = RunCommand(
     "save",
     save_once,

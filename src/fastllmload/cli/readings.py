@@ -1,4 +1,4 @@
-"""Readings: from the text of one option to its value. A ValueError ends the sentence that begins "--option 'text' "."""
+"""Readings: from the text of one option to its value. A ValueError ends the sentence "--option text ..."."""
 
 from __future__ import annotations
 
@@ -47,7 +47,9 @@ def count_from_zero(text: str) -> int:
 
 def rate(text: str) -> float:
     """Requests per second above 0; `inf` sends all at once."""
-    what = "is not a rate; write requests per second above 0 such as 0.05, 500, 1k, or inf to send all at once"
+    what = (
+        "is not a rate; write requests per second above 0 such as 0.05, 500, 1k, or inf to send all at once"
+    )
     value = math.inf if text.strip().lower() == "inf" else _scaled(text, THOUSANDS, what)
     if value <= 0:
         raise ValueError(what)
@@ -80,7 +82,7 @@ def seconds(text: str) -> float:
 
 
 def warmup(text: str) -> dict[str, object]:
-    """`100` requests, `10000tok` tokens, `30s`, several joined by commas; what is not named asks for nothing."""
+    """`100` requests, `10000tok` tokens, `30s`, joined by commas; what is not named asks for nothing."""
     fields: dict[str, object] = {"load.warmup_requests": 0, "load.warmup_tokens": 0}
     for part in text.replace(" ", "").split(","):
         match = NUMBER.fullmatch(part)
@@ -110,7 +112,9 @@ def lengths(text: str) -> str:
         parse_lengths(text, "")
     except InputError as error:
         why = str(error).partition("in tokens: ")[2]
-        raise ValueError(f"is not a length; give {FORMS} in tokens" + (f": {why}" if why != "" else "")) from None
+        raise ValueError(
+            f"is not a length; give {FORMS} in tokens" + (f": {why}" if why != "" else "")
+        ) from None
     return text
 
 
@@ -154,10 +158,14 @@ def objective(text: str) -> tuple[str, float]:
     name, _, limit = text.partition(":")
     name = name.strip().lower()
     if name not in OBJECTIVES:
-        raise ValueError(f"is not an objective; write NAME:MILLISECONDS with a name of {', '.join(OBJECTIVES)}")
+        raise ValueError(
+            f"is not an objective; write NAME:MILLISECONDS with a name of {', '.join(OBJECTIVES)}"
+        )
     value = _scaled(limit, {"": 1.0, "ms": 1.0, "s": 1000.0}, "has no limit; write for example ttft:200")
     if value <= 0 or (name == "fluidity" and value > 1):
-        raise ValueError("has a limit out of range; write milliseconds above 0, or for fluidity a share up to 1")
+        raise ValueError(
+            "has a limit out of range; write milliseconds above 0, or for fluidity a share up to 1"
+        )
     return name, value
 
 
@@ -196,7 +204,7 @@ def json_object(text: str) -> str:
     except ValueError as error:
         raise ValueError(f"is not JSON ({error}); write an object such as '{{\"top_k\": 5}}'") from None
     if not isinstance(value, dict):
-        raise ValueError("is JSON but no object; write for example '{\"top_k\": 5}'")  # noqa: TRY004 - the contract of readings
+        raise ValueError("is JSON but no object; write for example '{\"top_k\": 5}'")  # noqa: TRY004
     return text
 
 

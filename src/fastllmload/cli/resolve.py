@@ -1,4 +1,4 @@
-"""From what the user gave to RunSettings and Secret: merges config and environment, reads values, refuses contradictions."""
+"""From what the user gave to RunSettings and Secret: sources merged, values read, contradictions refused."""
 
 from __future__ import annotations
 
@@ -14,7 +14,17 @@ from fastllmload.redact import Redactor, header_secrets, url_secrets
 
 GROUPS = {"target": Target, "load": Load, "workload": Workload, "client": Client, "output": Output}
 RIVALS = (("rate", "concurrency"), ("api_key", "api_key_file"), ("ui", "disable_tqdm"))
-PLANNED = ("rate", "arrival", "burstiness", "concurrency", "num_requests", "duration", "workload", "isl", "osl")
+PLANNED = (
+    "rate",
+    "arrival",
+    "burstiness",
+    "concurrency",
+    "num_requests",
+    "duration",
+    "workload",
+    "isl",
+    "osl",
+)
 DEFAULT_SECONDS = 60.0
 EXAMPLE = "fastllmload --rate 500 --duration 30"
 Fields = dict[str, object]  # "load.rate" -> value
@@ -23,7 +33,9 @@ Fields = dict[str, object]  # "load.rate" -> value
 def resolve(
     parameters: Mapping[str, object], environment: Mapping[str, str], redactor: Redactor
 ) -> tuple[RunSettings, Secret | None]:
-    """The run that *parameters* ask for and its API key; InputError in one sentence. Secrets are told to *redactor*."""
+    """The run that *parameters* ask for and its API key; InputError in one sentence. Secrets are told to
+    *redactor*.
+    """
     givens = merged(from_command_line(parameters))
     _add_environment(givens, environment)
     _tell_secrets(givens, redactor)
@@ -87,7 +99,9 @@ def _api_key(givens: Givens, redactor: Redactor) -> Secret | None:
     if key is None:
         return None
     if key == "" or any(not 33 <= ord(letter) <= 126 for letter in key):
-        raise InputError(f"{where} holds no usable key: it is empty or has characters that no header may carry")
+        raise InputError(
+            f"{where} holds no usable key: it is empty or has characters that no header may carry"
+        )
     return Secret(key)
 
 
@@ -128,7 +142,7 @@ def _value(given: Given) -> Fields:
 
 
 def _split_words(given: Given) -> tuple[str, ...]:
-    """`"ttft:200 tpot:50"` and `ttft:200,tpot:50` are several objectives; a label's value may hold blanks and commas."""
+    """`"ttft:200 tpot:50"` and `ttft:200,tpot:50` are several objectives; labels may hold both."""
     if given.option.name != "goodput":
         return given.texts
     return tuple(word for text in given.texts for word in text.replace(",", " ").split()) or ("",)
@@ -146,15 +160,17 @@ def _refuse_contradictions(givens: Givens, fields: Fields) -> None:
     rate, concurrency = fields.get("load.rate"), fields.get("load.concurrency")
     if rate is not None and concurrency is not None:
         raise InputError(
-            f"--rate {rate:g} (open loop) and --concurrency {concurrency} (closed loop) contradict each other; "
-            "give one, or cap an open loop with --max-concurrency"
+            f"--rate {rate:g} (open loop) and --concurrency {concurrency} (closed loop) contradict each "
+            "other; give one, or cap an open loop with --max-concurrency"
         )
     _refuse_for_closed_loop(givens)
     _refuse_beside_plan(givens)
     if "plan" not in givens and rate is None and concurrency is None:
         raise InputError(f"--rate is missing: say how much load to offer, for example {EXAMPLE}")
     if rate == math.inf and "plan" not in givens and "num_requests" not in givens:
-        raise InputError("--rate inf sends everything at once and needs to know how much; add --num-requests COUNT")
+        raise InputError(
+            "--rate inf sends everything at once and needs to know how much; add --num-requests COUNT"
+        )
     _refuse_target(givens, fields)
     _refuse_client(givens, fields)
     _refuse_twice(fields)
@@ -176,13 +192,15 @@ def _refuse_beside_plan(givens: Givens) -> None:
         return
     for parameter in (*PLANNED, "seed", "save_plan"):
         if parameter in givens:
-            raise InputError(f"{givens[parameter].where} is part of the plan that --plan replays; leave it out")
+            raise InputError(
+                f"{givens[parameter].where} is part of the plan that --plan replays; leave it out"
+            )
 
 
 def _refuse_target(givens: Givens, fields: Fields) -> None:
     if "url" in givens and "simulate" in givens:
         raise InputError(
-            f"--simulate sets up the simulated engine, but {givens['url'].where} names a target; give one of the two"
+            f"--simulate sets up the simulated engine, but {givens['url'].where} names a target; give one"
         )
     if ("cert" in givens) != ("key" in givens):
         missing, there = ("--key", "--cert") if "cert" in givens else ("--cert", "--key")
@@ -197,14 +215,20 @@ def _refuse_target(givens: Givens, fields: Fields) -> None:
 def _refuse_client(givens: Givens, fields: Fields) -> None:
     workers, pin = fields.get("client.workers"), fields.get("client.pin")
     if isinstance(workers, int) and isinstance(pin, tuple) and workers != len(pin):
-        raise InputError(f"--workers {workers} and --pin with {len(pin)} CPUs contradict each other; name one CPU each")
+        raise InputError(
+            f"--workers {workers} and --pin with {len(pin)} CPUs contradict each other; name one CPU each"
+        )
     if "num_prefixes" in givens and fields.get("workload.prefix_len", 0) == 0:
         raise InputError("--num-prefixes is given without --prefix-len; say how long a shared prefix is")
 
 
 def _refuse_twice(fields: Fields) -> None:
-    for field, flag in (("output.goodput", "--goodput"), ("output.declare", "--declare"),
-                        ("output.metadata", "--metadata"), ("target.simulate", "--simulate")):  # fmt: skip
+    for field, flag in (
+        ("output.goodput", "--goodput"),
+        ("output.declare", "--declare"),
+        ("output.metadata", "--metadata"),
+        ("target.simulate", "--simulate"),
+    ):
         values = fields.get(field, ())
         assert isinstance(values, tuple)
         names = [name for name, _ in values]

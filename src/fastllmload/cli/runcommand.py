@@ -10,9 +10,13 @@ from fastllmload.cli.options import OPTIONS, SECTIONS, RunOption
 
 
 class RunCommand(click.Command):
-    """A command with all options of a run, its help in sections, several words allowed after `--goodput` and labels."""
+    """A command with all options of a run, its help in sections, several words allowed after `--goodput` and
+    labels.
+    """
 
-    def __init__(self, name: str, callback: Callable[..., int], *, help: str, params: Iterable[click.Parameter] = ()) -> None:
+    def __init__(
+        self, name: str, callback: Callable[..., int], *, help: str, params: Iterable[click.Parameter] = ()
+    ) -> None:
         super().__init__(
             name,
             callback=callback,
@@ -36,7 +40,11 @@ def click_option(option: RunOption) -> click.Option:
         flags = "/".join(filter(None, (option.flags[-1], option.off_flag)))
         return click.Option([*option.flags[:-1], flags, option.parameter], default=None, is_flag=True)
     return click.Option(
-        [*option.flags, option.parameter], type=str, multiple=option.multiple, metavar=option.metavar, help=option.help
+        [*option.flags, option.parameter],
+        type=str,
+        multiple=option.multiple,
+        metavar=option.metavar,
+        help=option.help,
     )
 
 
@@ -44,7 +52,9 @@ WORD_FLAGS = frozenset(flag for option in OPTIONS if option.words for flag in op
 
 
 def one_flag_per_word(arguments: list[str]) -> list[str]:
-    """`--goodput ttft:200 tpot:50` becomes `--goodput ttft:200 --goodput tpot:50`; a word that begins with - ends it."""
+    """`--goodput ttft:200 tpot:50` becomes `--goodput ttft:200 --goodput tpot:50`; a word that begins with -
+    ends it.
+    """
     spread: list[str] = []
     flag: str | None = None
     for position, argument in enumerate(arguments):

@@ -1,4 +1,4 @@
-"""What this host allows: open files, ports. Pure functions for the preflight, which refuses before a run, not during it."""
+"""What this host allows: open files, ports. For the preflight, which refuses before a run, not during it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def file_limit() -> FileLimit:
 
 
 def raise_nofile(wanted: int | None = None) -> FileLimit:
-    """Raise the soft limit to *wanted*, or as far as the hard limit lets it; never lowers it. Returns what holds now."""
+    """Raise the soft limit to *wanted*, or as far as the hard one lets it; never lower it. What holds now."""
     now = file_limit()
     ceiling = now.hard if now.hard is not None else max(now.soft, wanted or now.soft)
     goal = ceiling if wanted is None else min(wanted, ceiling)
@@ -62,13 +62,13 @@ def reserved_ports() -> int:
 
 
 def port_capacity(n_sources: int = 1, n_targets: int = 1) -> int:
-    """Connections that can exist at once: a port is used once per (source address, target address and port)."""
+    """Connections that can exist at once: a port is used once per source address and target."""
     low, high = port_range()
     return max(0, high - low + 1 - reserved_ports()) * max(1, n_sources) * max(1, n_targets)
 
 
 def time_wait_s(loopback: bool = False) -> float:
-    """How long a port stays taken after this side closed first; tcp_tw_reuse 1 is for all targets, 2 for loopback."""
+    """Seconds that a port stays taken after this side closed first (tcp_tw_reuse: 1 all, 2 loopback)."""
     try:
         reuse = int(TW_REUSE.read_text(encoding="ascii"))
     except OSError:  # no /proc: the longer time is the safe one
@@ -90,8 +90,8 @@ def check_capacity(
 ) -> list[str]:
     """Problems of a run with so many connections at once, *churn_per_s* of them opened and closed per second.
 
-    *seconds* is the run's length, *loopback* whether all targets are on this host; *limit* and *ports* replace what this
-    host says. An empty list: it fits. Each problem is one sentence with what to change.
+    *seconds* is the run's length, *loopback* whether all targets are on this host; *limit* and *ports*
+    replace what this host says. An empty list: it fits. Each problem is one sentence with what to change.
     """
     problems = []
     limit = file_limit() if limit is None else limit
@@ -114,6 +114,6 @@ def _too_few_ports(needed: int, ports: int, connections: int, n_sources: int) ->
     held = needed - connections
     waiting = f", {held:,} of them for closed connections in TIME_WAIT" if held > 0 else ""
     return (
-        f"the run needs {needed:,} local ports{waiting}, and {sources} {ports:,}; add --source-address, widen "
-        "net.ipv4.ip_local_port_range, or reuse connections"
+        f"the run needs {needed:,} local ports{waiting}, and {sources} {ports:,}; add "
+        "--source-address, widen net.ipv4.ip_local_port_range, or reuse connections"
     )

@@ -74,8 +74,13 @@ def disk_speed(folder: Path, size: int = PROBE_BYTES) -> float:
 
 
 def kernel_stamps() -> bool:
-    """Whether a TCP socket on loopback gives receive stamps. The first segments after switching on may have none."""
-    with socket.create_server(("127.0.0.1", 0)) as listener, socket.create_connection(listener.getsockname()) as sender:
+    """Whether a TCP socket on loopback gives receive stamps. The first segments after switching on may have
+    none.
+    """
+    with (
+        socket.create_server(("127.0.0.1", 0)) as listener,
+        socket.create_connection(listener.getsockname()) as sender,
+    ):
         receiver, _ = listener.accept()
         with receiver:
             receiver.settimeout(2.0)
@@ -117,7 +122,9 @@ def compiled_names() -> list[str]:
     import fastllmload._ext as package
 
     folder = Path(package.__path__[0])
-    return [f"fastllmload._ext.{stub.stem}" for stub in sorted(folder.glob("*.pyi")) if stub.stem != "__init__"]
+    return [
+        f"fastllmload._ext.{stub.stem}" for stub in sorted(folder.glob("*.pyi")) if stub.stem != "__init__"
+    ]
 
 
 def not_importable(names: Sequence[str]) -> dict[str, str]:

@@ -6,9 +6,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import IO, Any, cast
 
-from rich.console import Console
+from rich.console import Console, Group
 from rich.live import Live
-from rich.table import Table
 from rich.text import Text
 
 from fastllmload.report.figures import clock, count, errors, percent, quantity
@@ -18,7 +17,7 @@ from fastllmload.report.screen import write_summary
 from fastllmload.report.snapshot import Snapshot
 
 EVERY_S = 0.25
-BAR = 30
+BAR, LABEL = 30, 11
 
 
 class LiveView:
@@ -39,8 +38,13 @@ class LiveView:
     def phase(self, name: str, planned: int | None, seconds: float | None) -> None:
         self.message(phase_line(name, planned, seconds))
         if self._live is None:
-            self._live = Live(console=self._console, auto_refresh=False, transient=True, redirect_stderr=False,
-                              redirect_stdout=False)  # fmt: skip
+            self._live = Live(
+                console=self._console,
+                auto_refresh=False,
+                transient=True,
+                redirect_stderr=False,
+                redirect_stdout=False,
+            )
             self._live.start()
 
     def update(self, snapshot: Snapshot) -> None:
@@ -65,14 +69,13 @@ class LiveView:
         self._outlet.flush()
 
 
-def picture(snapshot: Snapshot, redact: Redact = str) -> Table:
-    """Name, value and remark per line; what does not fit a narrow terminal is cut, never wrapped."""
-    table = Table.grid(padding=(0, 2))
-    table.add_column(style="bold", no_wrap=True)
-    table.add_column(no_wrap=True, overflow="ellipsis")
+def picture(snapshot: Snapshot, redact: Redact = str) -> Group:
+    """Name and value per line; what does not fit a narrow terminal is cut, never wrapped."""
+    lines = []
     for name, text, style in _rows(snapshot):
-        table.add_row(Text(name), Text(redact(text), style=style))
-    return table
+        parts = ((f"{name:<{LABEL}}", "bold"), (redact(text), style))
+        lines.append(Text.assemble(*parts, no_wrap=True, overflow="ellipsis"))
+    return Group(*lines)
 
 
 def _rows(now: Snapshot) -> list[tuple[str, str, str]]:
@@ -88,10 +91,13 @@ def _rows(now: Snapshot) -> list[tuple[str, str, str]]:
         ("e2e", f"p50 {quantity(now.e2e_p50_ms):>8} ms", ""),
         ("lag", _pair(now.lag_p50_us, now.lag_p99_us, "us"), "yellow" if lag_is_high else ""),
         ("events", f"{quantity(now.events_per_s)}/s", ""),
-        ("client", f"busiest worker {percent(now.client_cpu)} of a core, {now.gc_runs} garbage collections",
-         "yellow" if busy or now.gc_runs else ""),
+        (
+            "client",
+            f"busiest worker {percent(now.client_cpu)} of a core, {now.gc_runs} garbage collections",
+            "yellow" if busy or now.gc_runs else "",
+        ),
         ("errors", errors(dict(now.errors)) or "none", "red" if now.failed else ""),
-    ]  # fmt: skip
+    ]
 
 
 def _pair(p50: float | None, p99: float | None, unit: str) -> str:

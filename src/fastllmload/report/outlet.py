@@ -22,7 +22,9 @@ class Writable(Protocol):
 
 
 class Outlet(io.TextIOBase):
-    """Passes text to *stream*. A reader that closes the pipe (`| head`) or a lost terminal must not end a run."""
+    """Passes text to *stream*. A reader that closes the pipe (`| head`) or a lost terminal must not end a
+    run.
+    """
 
     def __init__(self, stream: Writable, redact: Redact) -> None:
         self._stream = stream

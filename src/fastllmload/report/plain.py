@@ -74,10 +74,14 @@ def snapshot_line(snapshot: Snapshot) -> str:
         f"ok {count(snapshot.ok)}",
         f"failed {count(snapshot.failed)}",
         f"in flight {count(snapshot.in_flight)}",
-        f"ttft {quantity(snapshot.ttft_p50_ms)}/{quantity(snapshot.ttft_p99_ms)} ms",
-        f"itl {quantity(snapshot.itl_p50_ms)}/{quantity(snapshot.itl_p99_ms)} ms",
-        f"lag {quantity(snapshot.lag_p50_us)}/{quantity(snapshot.lag_p99_us)} us",
+        f"ttft {_pair(snapshot.ttft_p50_ms, snapshot.ttft_p99_ms)} ms",
+        f"itl {_pair(snapshot.itl_p50_ms, snapshot.itl_p99_ms)} ms",
+        f"lag {_pair(snapshot.lag_p50_us, snapshot.lag_p99_us)} us",
         f"cpu {percent(snapshot.client_cpu)}",
     ]
     wrong = errors(dict(snapshot.errors))
     return ", ".join(parts) + (f"; {wrong}" if wrong != "" else "")
+
+
+def _pair(p50: float | None, p99: float | None) -> str:
+    return quantity(None) if p50 is None and p99 is None else f"{quantity(p50)}/{quantity(p99)}"

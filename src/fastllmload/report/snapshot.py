@@ -1,4 +1,4 @@
-"""What a live view shows of a run at one instant. The supervisor computes it from the workers' shared words."""
+"""What a live view shows of a run at one instant, computed by the supervisor from shared words."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, kw_only=True)
 class Snapshot:
-    """Counts are since the phase's start; rates and percentiles over the whole phase. None: not known (yet)."""
+    """Counts, rates and percentiles are of the phase so far. None: not known (yet)."""
 
     t: float  # seconds since the phase's time zero
     phase: str

@@ -1,4 +1,4 @@
-"""The closing summary: one screen of 80 by 24 out of run.json, the verdict first. Nothing is computed here."""
+"""The closing summary: one screen of 80 by 24 out of run.json, verdict first. Nothing is computed here."""
 
 from __future__ import annotations
 
@@ -43,7 +43,9 @@ def part(document: object, *keys: str) -> Any:
 
 
 def summary_lines(document: Document, width: int = 80, folder: str | None = None) -> list[Line]:
-    """At most 23 lines of at most *width* columns; *document* may be incomplete in every place, *folder* is its run's."""
+    """At most 23 lines of at most *width* columns; *document* may be incomplete in every place, *folder* is
+    its run's.
+    """
     loud = [Line(SIMULATED, "loud")] if simulated(document) else []
     body = [
         *_target(document),
@@ -55,7 +57,8 @@ def summary_lines(document: Document, width: int = 80, folder: str | None = None
         *_objectives(document),
     ]
     room = SCREEN - len(body) - 2 * len(loud) - 2
-    where = Line(_labelled("run", run_folder(document, folder)))  # whole in any terminal: it is there to be copied
+    # Whole in any terminal: it is there to be copied
+    where = Line(_labelled("run", run_folder(document, folder)))
     above = [_cut(line, width) for line in (*loud, *_verdict(document, room, width), *body)]
     return [*above, where, *(_cut(line, width) for line in loud)]
 
@@ -84,7 +87,8 @@ def _verdict(document: Document, room: int, width: int) -> list[Line]:
     text = verdict.upper() if isinstance(verdict, str) else "NOT JUDGED"
     status = document.get("status")
     if status != "done":
-        text += f", INCOMPLETE ({status if isinstance(status, str) else 'no status'}): what was measured before it ended"
+        known = status if isinstance(status, str) else "no status"
+        text += f", INCOMPLETE ({known}): what was measured before it ended"
         style = style or "bad"
     reasons = _wrapped(part(document, "certificate", "reasons") or (), width)
     if len(reasons) > room:
@@ -122,7 +126,8 @@ def _requests(document: Document) -> list[Line]:
 
 def _rate(document: Document) -> list[Line]:
     load = part(document, "config", "load") or {}
-    offered, planned = part(document, "certificate", "offered_rate"), part(document, "certificate", "planned_rate")
+    offered = part(document, "certificate", "offered_rate")
+    planned = part(document, "certificate", "planned_rate")
     if load.get("concurrency") is not None:
         asked = f"closed loop, {count(load['concurrency'])} in flight"
     else:
@@ -156,9 +161,9 @@ def _latencies(document: Document, width: int) -> list[Line]:
 
 
 def _timed_by_chunk(document: Document, name: str) -> str:
-    """Where chunks carry several tokens there is no ITL, but the time between chunks (metrics 3.4, option A)."""
-    by_chunk = name == "itl" and not part(document, "metrics", "itl", "n") and part(document, "metrics", "tbc", "n")
-    return "tbc" if by_chunk else name
+    """Where chunks carry several tokens there is no ITL, but a time between chunks (metrics 3.4 A)."""
+    itl, tbc = part(document, "metrics", "itl", "n"), part(document, "metrics", "tbc", "n")
+    return "tbc" if name == "itl" and not itl and tbc else name
 
 
 def _cell(metric: object, column: str) -> str:
@@ -186,17 +191,20 @@ def _client(document: Document) -> list[Line]:
     certificate = document.get("certificate")
     lag = part(certificate, "schedule_lag_us")
     shown = ", ".join(
-        f"{label} {quantity(part(lag, key))}" for label, key in (("p50", "p50"), ("p99", "p99"), ("p99.9", "p999"), ("max", "max"))
+        f"{label} {quantity(part(lag, key))}"
+        for label, key in (("p50", "p50"), ("p99", "p99"), ("p99.9", "p999"), ("max", "max"))
     )
-    bar = part(certificate, "latency_error_bar_us")
+    bars = part(certificate, "latency_error_bar_us")
     source = part(certificate, "timestamp_source") or NOT_KNOWN
+    coalesced = percent(part(certificate, "coalesced_read_share"))
+    busiest, collections = percent(_highest(certificate, "cpu_share")), count(_total(certificate, "gc_runs"))
+    headroom = f"{_headroom(certificate)}; busiest worker {busiest} of a core; GC {collections}"
+    accuracy = f"error bar p99 us: ttft {_bar(bars, 'ttft')}, itl {_bar(bars, 'itl')}"
     return [
         Line(_labelled("lag us", shown)),
-        Line(_labelled("headroom", f"{_headroom(certificate)}; busiest worker {percent(_highest(certificate, 'cpu_share'))} of a core"
-                       f"; GC {count(_total(certificate, 'gc_runs'))}")),
-        Line(_labelled("stamps", f"{source}, coalesced {percent(part(certificate, 'coalesced_read_share'))}"
-                       f"; error bar us: ttft {_bar(bar, 'ttft')}, itl {_bar(bar, 'itl')}")),
-    ]  # fmt: skip
+        Line(_labelled("headroom", headroom)),
+        Line(_labelled("stamps", f"{source}, coalesced {coalesced}; {accuracy}")),
+    ]
 
 
 def _bar(bars: object, name: str) -> str:
@@ -231,4 +239,5 @@ def _objectives(document: Document) -> list[Line]:
     if not asked:
         return []
     names = ", ".join(f"{name} {quantity(limit)}" for name, limit in asked)
-    return [Line(_labelled("goodput", f"{quantity(document.get('request_goodput'))} requests/s meet {names}"))]
+    met = quantity(document.get("request_goodput"))
+    return [Line(_labelled("goodput", f"{met} requests/s meet {names}"))]

@@ -1,4 +1,6 @@
-"""What a run shows while it goes on and at its end: live on a terminal, lines elsewhere, or nothing but the folder."""
+"""What a run shows while it goes on and at its end: live on a terminal, lines elsewhere, or nothing but the
+folder.
+"""
 
 from __future__ import annotations
 

@@ -49,7 +49,11 @@ sys.exit(main())
 
 @pytest.mark.parametrize(
     "arguments",
-    [["--api-key", "sk-very-secret"], ["--api-key=sk-very-secret"], ["--api-key", "sk-very-secret", "-H", "Cookie: sk-very-secret"]],
+    [
+        ["--api-key", "sk-very-secret"],
+        ["--api-key=sk-very-secret"],
+        ["--api-key", "sk-very-secret", "-H", "Cookie: sk-very-secret"],
+    ],
 )
 def test_the_process_list_does_not_show_the_key(arguments):
     """The key is blanked in place: /proc/<pid>/cmdline keeps its length and all other words."""

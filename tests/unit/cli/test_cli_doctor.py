@@ -26,7 +26,11 @@ def test_this_host_is_examined_whole(tmp_path, monkeypatch):
 
 def test_print_says_what_to_change_and_the_code():
     stream = io.StringIO()
-    findings = [Finding("a", GOOD, "fine"), Finding("b", BAD, "broken", "mend it"), Finding("c", WARN, "odd", "look")]
+    findings = [
+        Finding("a", GOOD, "fine"),
+        Finding("b", BAD, "broken", "mend it"),
+        Finding("c", WARN, "odd", "look"),
+    ]
     assert doctor.print_findings(findings, stream) == 1
     assert stream.getvalue().splitlines()[2].split() == ["->", "mend", "it"]
     assert stream.getvalue().splitlines()[-1] == "1 to change, 1 worth a look, of 3 checks"
@@ -34,11 +38,20 @@ def test_print_says_what_to_change_and_the_code():
 
 
 SETTINGS = [
-    ("congestion_control", "cubic", GOOD), ("congestion_control", "bbr", WARN), ("congestion_control", None, UNKNOWN),
-    ("clock_source", "tsc", GOOD), ("clock_source", "kvm-clock", GOOD), ("clock_source", "hpet", BAD),
-    ("clock_source", None, UNKNOWN), ("governor", "performance", GOOD), ("governor", "powersave", WARN),
-    ("governor", None, UNKNOWN), ("backlog", "4096", GOOD), ("backlog", "128", WARN), ("backlog", None, UNKNOWN),
-]  # fmt: skip
+    ("congestion_control", "cubic", GOOD),
+    ("congestion_control", "bbr", WARN),
+    ("congestion_control", None, UNKNOWN),
+    ("clock_source", "tsc", GOOD),
+    ("clock_source", "kvm-clock", GOOD),
+    ("clock_source", "hpet", BAD),
+    ("clock_source", None, UNKNOWN),
+    ("governor", "performance", GOOD),
+    ("governor", "powersave", WARN),
+    ("governor", None, UNKNOWN),
+    ("backlog", "4096", GOOD),
+    ("backlog", "128", WARN),
+    ("backlog", None, UNKNOWN),
+]
 
 
 @pytest.mark.parametrize(("check", "value", "verdict"), SETTINGS)
@@ -50,16 +63,23 @@ def test_settings_of_the_kernel(monkeypatch, check, value, verdict):
 @pytest.mark.parametrize(
     ("check", "probe", "value", "verdict"),
     [
-        ("ip_versions", "ipv6", True, GOOD), ("ip_versions", "ipv6", False, UNKNOWN),
-        ("cores", "cores", 2.0, GOOD), ("cores", "cores", 1.5, WARN),
-        ("steal", "steal_share", 0.0, GOOD), ("steal", "steal_share", 0.05, WARN), ("steal", "steal_share", None, UNKNOWN),
-        ("memory", "available_memory", 4 << 30, GOOD), ("memory", "available_memory", 1 << 20, WARN),
+        ("ip_versions", "ipv6", True, GOOD),
+        ("ip_versions", "ipv6", False, UNKNOWN),
+        ("cores", "cores", 2.0, GOOD),
+        ("cores", "cores", 1.5, WARN),
+        ("steal", "steal_share", 0.0, GOOD),
+        ("steal", "steal_share", 0.05, WARN),
+        ("steal", "steal_share", None, UNKNOWN),
+        ("memory", "available_memory", 4 << 30, GOOD),
+        ("memory", "available_memory", 1 << 20, WARN),
         ("memory", "available_memory", None, UNKNOWN),
-        ("kernel_stamps", "kernel_stamps", True, GOOD), ("kernel_stamps", "kernel_stamps", False, WARN),
-        ("timers", "timer_lateness_us", [60.0] * 99 + [9e9], GOOD), ("timers", "timer_lateness_us", [900.0] * 100, WARN),
+        ("kernel_stamps", "kernel_stamps", True, GOOD),
+        ("kernel_stamps", "kernel_stamps", False, WARN),
+        ("timers", "timer_lateness_us", [60.0] * 99 + [9e9], GOOD),
+        ("timers", "timer_lateness_us", [900.0] * 100, WARN),
         ("timers", "timer_lateness_us", [9000.0] * 100, BAD),
     ],
-)  # fmt: skip
+)
 def test_probes(monkeypatch, check, probe, value, verdict):
     monkeypatch.setattr(hostprobe, probe, lambda: value)
     assert getattr(doctor, check)().verdict == verdict
@@ -84,7 +104,9 @@ def test_modules_that_are_missing_are_named():
     assert "No module named" in finding.fix
 
 
-@pytest.mark.parametrize(("speed", "free", "verdict"), [(300e6, 9 << 30, GOOD), (1e6, 9 << 30, WARN), (300e6, 1 << 20, WARN)])
+@pytest.mark.parametrize(
+    ("speed", "free", "verdict"), [(300e6, 9 << 30, GOOD), (1e6, 9 << 30, WARN), (300e6, 1 << 20, WARN)]
+)
 def test_disk(monkeypatch, tmp_path, speed, free, verdict):
     monkeypatch.setattr(hostprobe, "disk_speed", lambda folder: speed)
     monkeypatch.setattr(hostprobe, "free_disk", lambda folder: free)

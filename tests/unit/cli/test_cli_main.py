@@ -101,12 +101,23 @@ KEY = 'sk-"hush~hush"/+1'
 
 @pytest.mark.parametrize("way", ["argument", "environment", "file"])
 def test_a_trace_shows_the_key_in_no_form(engine, capsys, monkeypatch, tmp_path, way):
-    arguments = {"argument": ["--api-key", KEY], "environment": [], "file": ["--api-key-file", str(tmp_path / "k")]}[way]
+    arguments = {
+        "argument": ["--api-key", KEY],
+        "environment": [],
+        "file": ["--api-key-file", str(tmp_path / "k")],
+    }[way]
     (tmp_path / "k").write_text(KEY + "\n")
     if way == "environment":
         monkeypatch.setenv("OPENAI_API_KEY", KEY)
-    forms = [KEY, base64.b64encode(KEY.encode()).decode(), base64.urlsafe_b64encode(KEY.encode()).decode(),
-             quote(KEY, safe=""), quote(KEY), repr(KEY)[1:-1], json.dumps(KEY)[1:-1]]  # fmt: skip
+    forms = [
+        KEY,
+        base64.b64encode(KEY.encode()).decode(),
+        base64.urlsafe_b64encode(KEY.encode()).decode(),
+        quote(KEY, safe=""),
+        quote(KEY),
+        repr(KEY)[1:-1],
+        json.dumps(KEY)[1:-1],
+    ]
 
     def execute(settings, secret, ui):
         ui.message(f"{settings} {secret.reveal()} {secret}")
@@ -175,7 +186,8 @@ SPY = """
 import sys
 from fastllmload.cli.main import main
 code = main(sys.argv[1:])
-heavy = [name for name in sys.modules if name.split(".")[0] in ("numpy", "uvloop", "rich", "httptools", "quicktok", "asyncio")
+libraries = ("numpy", "uvloop", "rich", "httptools", "quicktok", "asyncio")
+heavy = [name for name in sys.modules if name.split(".")[0] in libraries
          or (name.startswith("fastllmload._ext.") and name != "fastllmload._ext")]
 print("HEAVY", heavy)
 sys.exit(code)
@@ -184,12 +196,23 @@ sys.exit(code)
 
 @pytest.mark.parametrize(
     ("arguments", "code"),
-    [(["--help"], 0), (["run", "--help"], 0), (["plan", "--help"], 0), (["simulate", "--help"], 0), (["--version"], 0),
-     (["--rate", "x"], 2), ([], 2), (["report", "--help"], 0), (["doctor", "--help"], 0)],
-)  # fmt: skip
+    [
+        (["--help"], 0),
+        (["run", "--help"], 0),
+        (["plan", "--help"], 0),
+        (["simulate", "--help"], 0),
+        (["--version"], 0),
+        (["--rate", "x"], 2),
+        ([], 2),
+        (["report", "--help"], 0),
+        (["doctor", "--help"], 0),
+    ],
+)
 def test_help_and_refusals_import_nothing_heavy(arguments, code):
     """`--help` answers within 0.3 s because of what it leaves alone."""
-    ended = subprocess.run([sys.executable, "-c", SPY, *arguments], capture_output=True, text=True, timeout=30, check=False)
+    ended = subprocess.run(
+        [sys.executable, "-c", SPY, *arguments], capture_output=True, text=True, timeout=30, check=False
+    )
     lines = ended.stdout.splitlines()
     # click ends `simulate --help` by itself only when it runs alone; here it comes back like the others
     assert ended.returncode == code, ended.stderr
@@ -209,9 +232,13 @@ def test_stray_tracebacks_are_redacted(capsys, monkeypatch):
     capsys.readouterr()
     error = ValueError("lost sk-stray")
     sys.excepthook(ValueError, error, None)
-    entry.threading.excepthook(types.SimpleNamespace(exc_type=ValueError, exc_value=error, exc_traceback=None, thread=None))
+    entry.threading.excepthook(
+        types.SimpleNamespace(exc_type=ValueError, exc_value=error, exc_traceback=None, thread=None)
+    )
     sys.unraisablehook(
-        types.SimpleNamespace(exc_type=ValueError, exc_value=error, exc_traceback=None, err_msg=None, object="sk-stray")
+        types.SimpleNamespace(
+            exc_type=ValueError, exc_value=error, exc_traceback=None, err_msg=None, object="sk-stray"
+        )
     )
     assert capsys.readouterr().err.count("ValueError: lost ***") == 3
 
@@ -224,14 +251,20 @@ def test_the_view_is_closed_whatever_happens(engine, monkeypatch):
         def close(self):
             closed.append(True)
 
-    monkeypatch.setattr(terminal, "make_ui", lambda mode, stream, redact: View(terminal.Outlet(io.StringIO(), redact)))
+    monkeypatch.setattr(
+        terminal, "make_ui", lambda mode, stream, redact: View(terminal.Outlet(io.StringIO(), redact))
+    )
     ends_with(engine, RuntimeError("x"))
     assert entry.main(["--rate", "5"]) == 70
     assert closed == [True]
 
 
 def test_report_and_export_refuse_what_is_no_run(capsys, tmp_path):
-    for arguments in (["report", str(tmp_path)], ["export", str(tmp_path)], ["report", str(tmp_path / "none")]):
+    for arguments in (
+        ["report", str(tmp_path)],
+        ["export", str(tmp_path)],
+        ["report", str(tmp_path / "none")],
+    ):
         assert entry.main(arguments) == 2
         assert capsys.readouterr().err.count("\n") == 1
 

@@ -10,20 +10,24 @@ from fastllmload.cli import readings as read
 
 
 @pytest.mark.parametrize(
-    ("text", "value"), [("1", 1), ("100", 100), ("1k", 1000), ("2.5k", 2500), ("1M", 1_000_000), ("1e3", 1000)]
+    ("text", "value"),
+    [("1", 1), ("100", 100), ("1k", 1000), ("2.5k", 2500), ("1M", 1_000_000), ("1e3", 1000)],
 )
 def test_counts_take_suffixes(text, value):
     assert read.count(text) == value
 
 
-@pytest.mark.parametrize("text", ["0", "-1", "1.5", "2.0005k", "", "k", "ten", "1 000", "1kk", "inf", "nan", "0x10"])
+@pytest.mark.parametrize(
+    "text", ["0", "-1", "1.5", "2.0005k", "", "k", "ten", "1 000", "1kk", "inf", "nan", "0x10"]
+)
 def test_counts_are_whole_and_above_zero(text):
     with pytest.raises(ValueError, match="whole number above 0"):
         read.count(text)
 
 
 @pytest.mark.parametrize(
-    ("text", "value"), [("30s", 30), ("5m", 300), ("200ms", 0.2), ("1h", 3600), ("1.5", 1.5), ("90", 90), ("2min", 120)]
+    ("text", "value"),
+    [("30s", 30), ("5m", 300), ("200ms", 0.2), ("1h", 3600), ("1.5", 1.5), ("90", 90), ("2min", 120)],
 )
 def test_times_take_suffixes(text, value):
     assert read.seconds(text) == pytest.approx(value)
@@ -35,7 +39,9 @@ def test_times_are_above_zero(text):
         read.seconds(text)
 
 
-@pytest.mark.parametrize(("text", "value"), [("0.05", 0.05), ("500", 500), ("1k", 1000), ("inf", math.inf), ("INF", math.inf)])
+@pytest.mark.parametrize(
+    ("text", "value"), [("0.05", 0.05), ("500", 500), ("1k", 1000), ("inf", math.inf), ("INF", math.inf)]
+)
 def test_rates(text, value):
     assert read.rate(text) == value
 
@@ -104,7 +110,9 @@ def test_headers():
     assert read.header("X-Empty:") == ("X-Empty", "")
 
 
-@pytest.mark.parametrize("text", ["no colon", ": value", "Bad Name: x", "X-Line: a\r\nX-More: b", "X-Euro: \u20ac", "X-Del: \x7f"])
+@pytest.mark.parametrize(
+    "text", ["no colon", ": value", "Bad Name: x", "X-Line: a\r\nX-More: b", "X-Euro: \u20ac", "X-Del: \x7f"]
+)
 def test_headers_that_would_break_a_request(text):
     with pytest.raises(ValueError, match="is not a header|no header may carry"):
         read.header(text)

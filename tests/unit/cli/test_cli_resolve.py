@@ -34,7 +34,12 @@ def refused(*arguments, **options):
 
 def test_the_command_in_the_readme():
     settings, secret = settings_of("--rate", "500", "--duration", "300")
-    assert (settings.load.rate, settings.load.duration, settings.target.urls, secret) == (500.0, 300.0, (), None)
+    assert (settings.load.rate, settings.load.duration, settings.target.urls, secret) == (
+        500.0,
+        300.0,
+        (),
+        None,
+    )
 
 
 def test_what_is_not_given_keeps_the_default_of_the_settings():
@@ -99,10 +104,14 @@ EVERY_OPTION = {
     "strict": (True, "output.strict", True),
 }
 COMPANIONS = {  # what an option needs beside it to make sense
-    "concurrency": [], "plan": [], "cert": ["--rate", "1", "--key", "k"], "key": ["--rate", "1", "--cert", "c"],
-    "rate": ["--num-requests", "5"], "prompt-form": ["--rate", "1", "--backend", "openai"],
+    "concurrency": [],
+    "plan": [],
+    "cert": ["--rate", "1", "--key", "k"],
+    "key": ["--rate", "1", "--cert", "c"],
+    "rate": ["--num-requests", "5"],
+    "prompt-form": ["--rate", "1", "--backend", "openai"],
     "num-prefixes": ["--rate", "1", "--prefix-len", "5"],
-}  # fmt: skip
+}
 
 
 def test_every_option_is_tried_below():
@@ -123,15 +132,18 @@ def test_every_option_and_alias_arrives_in_its_field(name, flag):
     assert getattr(getattr(settings, group), attribute) == value
 
 
-CONTRACT = """--url --base-url --target --model --served-model-name --endpoint-type --backend --endpoint --rate
---request-rate --arrival --arrival-pattern --burstiness --arrival-smoothness --concurrency --num-concurrent
---max-concurrency --num-requests --num-prompts --request-count --num-samples --duration --benchmark-duration
---max-seconds --warmup --num-warmups --warmup-requests --workload --dataset-name --isl --osl --input-len
---random-input-len --prompt-tokens --output-len --random-output-len --output-tokens --prefix-len --num-prefixes
---tokenizer --ignore-eos --temperature --extra-body --header --extra-request-body --api-key --insecure --cacert --cert
---key --timeout --grace --request-timeout-seconds --goodput --seed --random-seed --workers --pin --timestamps
---transport --decode --output --result-dir --artifact-dir --metadata --declare --save-plan --plan --config --ui
---disable-tqdm --strict -u -m -r -c -n -d -H -o"""
+CONTRACT = """
+--url --base-url --target --model --served-model-name --endpoint-type --backend --endpoint --rate
+--request-rate --arrival --arrival-pattern --burstiness --arrival-smoothness --concurrency
+--num-concurrent --max-concurrency --num-requests --num-prompts --request-count --num-samples
+--duration --benchmark-duration --max-seconds --warmup --num-warmups --warmup-requests --workload
+--dataset-name --isl --osl --input-len --random-input-len --prompt-tokens --output-len
+--random-output-len --output-tokens --prefix-len --num-prefixes --tokenizer --ignore-eos
+--temperature --extra-body --header --extra-request-body --api-key --insecure --cacert --cert --key
+--timeout --grace --request-timeout-seconds --goodput --seed --random-seed --workers --pin
+--timestamps --transport --decode --output --result-dir --artifact-dir --metadata --declare
+--save-plan --plan --config --ui --disable-tqdm --strict -u -m -r -c -n -d -H -o
+"""
 
 
 def test_the_contracts_names_are_all_there():
@@ -181,7 +193,11 @@ def test_the_command_line_displaces_the_configs_other_loop(tmp_path):
 def test_a_wrong_config_is_one_sentence(tmp_path, text, words):
     config = tmp_path / "run.toml"
     config.write_text(text)
-    sentence = refused("--config", str(config), "--rate", "5") if "rate" not in text else refused("--config", str(config))
+    sentence = (
+        refused("--config", str(config), "--rate", "5")
+        if "rate" not in text
+        else refused("--config", str(config))
+    )
     assert words in sentence
     assert str(config) in sentence
 
@@ -195,7 +211,9 @@ def test_the_environment_gives_target_and_key():
     settings, secret = settings_of("--rate", "1", environment=environment)
     assert settings.target.urls == ("http://e:1/v1",)
     assert secret.reveal() == "sk-env"
-    settings, secret = settings_of("--rate", "1", "-u", "http://c:2", "--api-key", "sk-line", environment=environment)
+    settings, secret = settings_of(
+        "--rate", "1", "-u", "http://c:2", "--api-key", "sk-line", environment=environment
+    )
     assert settings.target.urls == ("http://c:2",)
     assert secret.reveal() == "sk-line"
 
@@ -222,7 +240,9 @@ def test_the_key_is_nowhere_in_the_settings():
 
 def test_a_key_that_no_header_can_carry():
     assert "--api-key holds no usable key" in refused("--rate", "1", "--api-key", "a\nb")
-    assert "OPENAI_API_KEY holds no usable key" in refused("--rate", "1", environment={"OPENAI_API_KEY": "k\u00e9"})
+    assert "OPENAI_API_KEY holds no usable key" in refused(
+        "--rate", "1", environment={"OPENAI_API_KEY": "k\u00e9"}
+    )
     assert "give one" in refused("--rate", "1", "--api-key", "a", "--api-key-file", "b")
     assert "cannot be read" in refused("--rate", "1", "--api-key-file", "/nowhere/key")
 
@@ -247,7 +267,10 @@ def test_labels_keep_blanks_and_commas():
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ("", "--rate is missing: say how much load to offer, for example fastllmload --rate 500 --duration 30"),
+        (
+            "",
+            "--rate is missing: say how much load to offer, for example fastllmload --rate 500 --duration 30",
+        ),
         ("--rate 5 --concurrency 3", "--rate 5 (open loop) and --concurrency 3 (closed loop) contradict"),
         ("--rate 0", "--rate '0' is not a rate"),
         ("--rate=-1", "--rate '-1' is not a rate"),
@@ -260,7 +283,10 @@ def test_labels_keep_blanks_and_commas():
         ("--concurrency 5 --max-concurrency 6", "--max-concurrency belongs to an open loop"),
         ("--plan p --rate 5", "--rate is part of the plan"),
         ("--plan p --seed 5", "--seed is part of the plan"),
-        ("--rate 5 --simulate null=1 --url http://h", "--simulate sets up the simulated engine, but --url names"),
+        (
+            "--rate 5 --simulate null=1 --url http://h",
+            "--simulate sets up the simulated engine, but --url names",
+        ),
         ("--rate 5 --cert c", "--cert is given without --key"),
         ("--rate 5 --key c", "--key is given without --cert"),
         ("--rate 5 --insecure --cacert c", "--insecure trusts every certificate"),
@@ -287,7 +313,9 @@ def test_without_a_bound_a_run_lasts_a_minute():
 
 
 def test_a_unix_socket_is_a_target():
-    settings, _ = settings_of("--rate", "5", "--unix-socket", "/run/x.sock", environment={"OPENAI_BASE_URL": "http://e"})
+    settings, _ = settings_of(
+        "--rate", "5", "--unix-socket", "/run/x.sock", environment={"OPENAI_BASE_URL": "http://e"}
+    )
     assert settings.target.urls == ("http://localhost",)
 
 

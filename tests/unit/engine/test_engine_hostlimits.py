@@ -1,4 +1,4 @@
-"""What this host allows is read right, and what does not fit is refused in sentences that say what to change."""
+"""What this host allows is read right, and what does not fit is refused in one sentence each."""
 
 from __future__ import annotations
 
@@ -46,7 +46,8 @@ def test_without_proc_the_kernels_defaults_hold(proc):
 
 
 @pytest.mark.parametrize(
-    ("reuse", "loopback", "seconds"), [("0", True, 60.0), ("1", False, 1.0), ("2", False, 60.0), ("2", True, 1.0)]
+    ("reuse", "loopback", "seconds"),
+    [("0", True, 60.0), ("1", False, 1.0), ("2", False, 60.0), ("2", True, 1.0)],
 )
 def test_how_long_a_closed_port_is_held(proc, reuse, loopback, seconds):
     proc(reuse=reuse)
@@ -70,7 +71,9 @@ def test_too_few_ports_is_one_sentence(proc):
     proc()
     plenty = FileLimit(1 << 20, 1 << 20)
     (problem,) = check_capacity(30_000, 0.0, 1, limit=plenty)
-    assert problem.startswith("the run needs 30,000 local ports, and 1 source address has 28,232; add --source-address")
+    assert problem.startswith(
+        "the run needs 30,000 local ports, and 1 source address has 28,232; add --source-address"
+    )
     assert check_capacity(30_000, 0.0, 2, limit=plenty) == []
     assert check_capacity(30_000, 0.0, 1, n_targets=2, limit=plenty) == []
 
@@ -98,7 +101,9 @@ print(raise_nofile(512), raise_nofile(100), raise_nofile(), raise_nofile(99999),
 
 
 def test_the_soft_limit_rises_as_far_as_the_hard_one_and_never_falls():
-    ended = subprocess.run([sys.executable, "-c", RAISES], capture_output=True, text=True, timeout=20, check=True)
+    ended = subprocess.run(
+        [sys.executable, "-c", RAISES], capture_output=True, text=True, timeout=20, check=True
+    )
     expected = [FileLimit(512, 1024), FileLimit(512, 1024), *[FileLimit(1024, 1024)] * 3]
     assert ended.stdout.strip() == " ".join(map(str, expected))
 
@@ -110,7 +115,7 @@ def test_the_limit_that_holds_here():
         assert found == FileLimit(soft, hard)
 
 
-# -- probes -------------------------------------------------------------------------------------------------------
+# -- probes --------------------------------------------------------------------------------------------------
 
 
 def test_steal_is_the_eighth_of_the_times(monkeypatch):
@@ -125,7 +130,9 @@ def test_available_memory(monkeypatch):
     assert hostprobe.available_memory() == 2048 * 1024
 
 
-@pytest.mark.parametrize(("quota", "cores"), [("max 100000", 4.0), ("150000 100000", 1.5), (None, 4.0), ("900000 100000", 4.0)])
+@pytest.mark.parametrize(
+    ("quota", "cores"), [("max 100000", 4.0), ("150000 100000", 1.5), (None, 4.0), ("900000 100000", 4.0)]
+)
 def test_cores_are_bounded_by_the_cgroup(monkeypatch, quota, cores):
     monkeypatch.setattr(hostprobe, "setting", lambda path: quota)
     monkeypatch.setattr(hostprobe.os, "sched_getaffinity", lambda pid: {0, 1, 2, 3})

@@ -1,4 +1,5 @@
-"""The closing summary of a fixed run.json, byte for byte; whatever is missing is `n/a`, and it always fits one screen.
+"""The closing summary of a fixed run.json, byte for byte; whatever is missing is `n/a`, and it always fits
+one screen.
 
 After an intended change: FLL_GOLDEN=write python -m pytest tests/unit/report, then read the difference.
 """
@@ -82,13 +83,17 @@ def replaced(found, path, value):
 @pytest.mark.parametrize("reasons", [0, 1, 5, 50])
 def test_it_fits_one_screen_with_any_number_of_reasons(width, reasons):
     found = document()
-    found["certificate"]["reasons"] = [{"severity": "suspect", "text": f"reason {n}: " + "word " * 30} for n in range(reasons)]
+    found["certificate"]["reasons"] = [
+        {"severity": "suspect", "text": f"reason {n}: " + "word " * 30} for n in range(reasons)
+    ]
     lines = summary_lines(found, width, "r")
     assert len(lines) <= SCREEN
     assert max(len(line.text) for line in lines) <= width
     if reasons:
         assert "reason 0" in "".join(line.text for line in lines)
-    assert any("more reasons" in line.text for line in lines) == (reasons >= 5 or (reasons >= 1 and width < 80))
+    assert any("more reasons" in line.text for line in lines) == (
+        reasons >= 5 or (reasons >= 1 and width < 80)
+    )
 
 
 def test_the_simulated_engine_is_the_first_and_the_last_line():
