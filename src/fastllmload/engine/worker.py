@@ -76,6 +76,7 @@ class Worker:
         self.reactor.set_connector(self.connect)
         self.connecting: set[asyncio.Task[None]] = set()
         self.gc_runs = 0
+        self.failure: BaseException | None = None
         gc.callbacks.append(self._count_collection)
 
     def _count_collection(self, phase: str, info: dict[str, int]) -> None:
@@ -107,8 +108,16 @@ class Worker:
 
     # -- phases -------------------------------------------------------------------------------------------------------
 
+    def _on_ready(self) -> None:
+        """An exception here is a bug: the event loop would only log it, so it is kept and ends the run."""
+        try:
+            self.reactor.on_ready()
+        except BaseException as error:
+            self.failure = error
+            self.loop.remove_reader(self.reactor.fileno())
+
     async def run(self) -> int:
-        self.loop.add_reader(self.reactor.fileno(), self.reactor.on_ready)
+        self.loop.add_reader(self.reactor.fileno(), self._on_ready)
         try:
             for phase in self.spec.phases:
                 if not await self._phase(phase):
@@ -185,6 +194,8 @@ class Worker:
         ticks = 0
         while not reactor.finished:
             await asyncio.sleep(TICK_S)
+            if self.failure is not None:
+                raise self.failure
             reactor.tick()
             ticks += 1
             if ticks % SAMPLE_TICKS == 0:
