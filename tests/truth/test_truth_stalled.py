@@ -1,0 +1,98 @@
+"""A stalled client: the stamps stay true, the releases are late and say so, and the verdict is not `valid`."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from truth_bench import freeze, measure, until_quiet, wait_for_phase, worker_pids
+
+from fastllmload.records.layout import EVENT_NAMES
+from fastllmload.simulator.process import SimulatorProcess
+from fastllmload.simulator.profile import SimulatorOptions
+from fastllmload.simulator.truth import load as load_truth
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "ext"))
+from reactor_drive import drive  # noqa: E402
+
+BODY = b'{"model":"simulated","messages":[{"role":"user","content":"x"}],"stream":true,"ignore_eos":true,"max_tokens":40}'
+STALL_S = 0.03
+
+
+@pytest.mark.parametrize("stamps", [True, False])
+def test_kernel_stamps_do_not_see_a_stalled_loop(tmp_path: Path, stamps: bool) -> None:
+    """The loop sleeps 30 ms again and again. Kernel stamps of exact events stay within 1 ms; user stamps do not."""
+    truth = tmp_path / "truth.bin"
+    options = SimulatorOptions(ttft_ms=10.0, itl_ms=10.0, phase="spread", truth=str(truth))
+
+    def stall(reactor: object) -> None:
+        time.sleep(STALL_S)
+
+    with SimulatorProcess(options) as server:
+        outcome = drive(
+            tmp_path, ("127.0.0.1", server.port), gaps_ms=[3.0] * 20, body=BODY, preconnect=20, during=stall, stamps=stamps
+        )
+    assert outcome.statuses() == {("ok", "none"): 20}
+    true = load_truth(truth).content()
+    content = outcome.tokens[outcome.tokens["kind"] == EVENT_NAMES.index("content")]
+    errors = []
+    for r, row in enumerate(outcome.rows):
+        mine = content[content["row"] == r]
+        sent = true[true["key"] == row["request"]]["t_ns"]
+        assert len(mine) == len(sent) == 40
+        exact = (mine["stamp"] & 3) != 2
+        errors.append((mine["t_ns"] - sent)[exact])
+    worst = np.percentile(np.abs(np.concatenate(errors)), 90) / 1e3
+    assert worst < 1_000 if stamps else worst > 1_000, f"p90 error {worst:.0f} us"
+
+
+def test_a_worker_stopped_for_50_ms_is_not_valid(tmp_path: Path) -> None:
+    """SIGSTOP of the worker for 50 ms in the middle of a run: the certificate must not say `valid`, and says why."""
+
+    def disturb(folder: Path) -> None:
+        document = wait_for_phase(folder, after_s=1.5)
+        (worker,) = [process["pid"] for process in document.get("worker_processes", [])] or worker_pids_of(folder)
+        freeze(worker, 0.05)
+
+    measured = measure(
+        tmp_path / "run",
+        ["--rate", "200", "--duration", "4", "--isl", "16", "--osl", "10", "--warmup", "5"],
+        ttft_ms=5.0, itl_ms=5.0, phase="spread", during=disturb,
+    )  # fmt: skip
+    certificate = measured.document["certificate"]
+    assert certificate["verdict"] in ("suspect", "invalid"), measured.said
+    assert certificate["schedule_lag_us"]["max"] >= 40_000
+    assert certificate["reasons"]
+
+
+def worker_pids_of(folder: Path) -> list[int]:
+    """The worker that writes to *folder*: its parent is the only process that runs the command on it."""
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                line = (entry / "cmdline").read_bytes()
+            except OSError:
+                continue
+            if str(folder).encode() in line and b"fastllmload" in line:
+                found = worker_pids(int(entry.name))
+                if found:
+                    return found
+    raise AssertionError(f"no worker of {folder} found")
+
+
+def test_a_clean_run_is_valid(tmp_path: Path) -> None:
+    """The same run undisturbed is `valid`, or its only reasons are the host's."""
+
+    def check(directory: Path) -> tuple[bool, str]:
+        measured = measure(
+            directory,
+            ["--rate", "200", "--duration", "4", "--isl", "16", "--osl", "10", "--warmup", "5"],
+            ttft_ms=5.0, itl_ms=5.0, phase="spread",
+        )  # fmt: skip
+        certificate = measured.document["certificate"]
+        return certificate["verdict"] == "valid", str(certificate["reasons"])
+
+    until_quiet(tmp_path, check)

@@ -1,0 +1,136 @@
+"""Run the command against a simulated engine with a truth log, and join what we report with what happened."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fastllmload.records.layout import EVENT_NAMES
+from fastllmload.records.run import Run, load
+from fastllmload.simulator.process import SimulatorProcess
+from fastllmload.simulator.profile import SimulatorOptions
+from fastllmload.simulator.truth import Truth
+from fastllmload.simulator.truth import load as load_truth
+
+MEASURE = "measure"
+CONTENT = EVENT_NAMES.index("content")
+TRIES = 5
+
+
+@dataclass
+class Measured:
+    """A run and its truth. *pairs*: rows of the run and of truth.requests that are the same request."""
+
+    run: Run
+    truth: Truth
+    document: dict[str, Any]
+    exit_code: int
+    said: str
+
+    def joined(self) -> tuple[np.ndarray, np.ndarray]:
+        number = next(phase["number"] for phase in self.run.manifest["phases"] if phase["name"] == MEASURE)
+        ours = self.run.rows[(self.run.rows["phase"] == 1) & (self.run.rows["t_submit"] > 0)]
+        theirs = self.truth.requests[self.truth.requests["phase"] == number]
+        theirs = theirs[np.argsort(theirs["key"], kind="stable")]
+        assert list(ours["request"]) == list(theirs["key"]), "every request of the run is in the truth log, once"
+        return ours, theirs
+
+    def content_errors_ns(self) -> tuple[np.ndarray, np.ndarray]:
+        """(stated time − true time, stamp class) of every content event of the measured phase."""
+        number = next(phase["number"] for phase in self.run.manifest["phases"] if phase["name"] == MEASURE)
+        errors, classes = [], []
+        truth = self.truth.content()
+        truth = truth[truth["phase"] == number]
+        order = np.lexsort((truth["index"], truth["key"]))
+        truth = truth[order]
+        starts = np.searchsorted(truth["key"], np.arange(len(self.run.rows) + 1))
+        for r in np.flatnonzero(self.run.rows["phase"] == 1):
+            mine = slice(self.run.first_event[r], self.run.first_event[r + 1])
+            chosen = self.run.event_kind[mine] == CONTENT
+            stated = self.run.event_t[mine][chosen]
+            key = int(self.run.rows["request"][r])
+            true = truth["t_ns"][starts[key] : starts[key + 1]]
+            assert len(stated) == len(true), f"request {key}: {len(stated)} events stated, {len(true)} sent"
+            errors.append(stated - true)
+            classes.append(self.run.event_stamp[mine][chosen] & 3)
+        return np.concatenate(errors), np.concatenate(classes)
+
+
+def measure(
+    directory: Path, options: list[str], *, during: Callable[[Path], None] | None = None, **simulator: Any
+) -> Measured:
+    """One run of the command with *options*; *during* is called with the run folder while it goes on."""
+    directory.mkdir(parents=True)
+    truth = directory / "truth.bin"
+    folder = directory / "run"
+    cores = sorted(os.sched_getaffinity(0))
+    given = SimulatorOptions(truth=str(truth), cpu=cores[0], **simulator)
+    with SimulatorProcess(given) as server:
+        pin = [] if len(cores) < 2 else ["--pin", str(cores[-1])]
+        command = [
+            sys.executable, "-m", "fastllmload", "--url", server.url, "--ui", "plain", "-o", str(folder), *pin, *options
+        ]  # fmt: skip
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        if during is not None:
+            during(folder)
+        said, _ = process.communicate(timeout=120)
+    assert (folder / "run.json").exists(), said
+    document = json.loads((folder / "run.json").read_text())
+    return Measured(load(folder), load_truth(truth), document, process.returncode, said)
+
+
+def until_quiet(directory: Path, check: Callable[[Path], tuple[bool, str]]) -> None:
+    """Call *check* until it passes; a failure counts only if it came TRIES times: other work on this host disturbs it."""
+    problems = []
+    for attempt in range(TRIES):
+        passed, problem = check(directory / str(attempt))
+        if passed:
+            return
+        problems.append(problem)
+    raise AssertionError(f"failed {TRIES} times: " + " | ".join(problems))
+
+
+def wait_for_phase(folder: Path, name: str = MEASURE, after_s: float = 0.0) -> dict[str, Any]:
+    """Block until the run's *name* phase has begun (and *after_s* more); returns run.json."""
+    give_up = time.monotonic() + 60
+    while time.monotonic() < give_up:
+        path = folder / "run.json"
+        if path.exists():
+            document: dict[str, Any] = json.loads(path.read_text())
+            started = [phase for phase in document["phases"] if phase["name"] == name]
+            if started and time.monotonic_ns() > started[0]["start_ns"] + after_s * 1e9:
+                return document
+        time.sleep(0.02)
+    raise AssertionError(f"the {name} phase did not begin")
+
+
+def worker_pids(parent: int) -> list[int]:
+    """Processes of the run's workers, found by their command line under *parent*."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit():
+            continue
+        try:
+            stat = (entry / "stat").read_text().rpartition(")")[2].split()
+            line = (entry / "cmdline").read_bytes()
+        except OSError:
+            continue  # it ended while we looked
+        if int(stat[1]) == parent and b"fastllmload.engine.worker" in line:
+            found.append(int(entry.name))
+    return found
+
+
+def freeze(pid: int, seconds: float) -> None:
+    os.kill(pid, signal.SIGSTOP)
+    time.sleep(seconds)
+    os.kill(pid, signal.SIGCONT)
