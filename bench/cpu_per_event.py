@@ -1,0 +1,43 @@
+"""CPU per token, ours against the bare C client: 2,000 streams at 50 tokens/s, every event its own segment.
+
+Target: at most 1.25 x. With --coalesce 16 (16 events a write, parsing dominates): at most 2.5 x.
+"""
+
+from pair import alternate, arguments, finish, limit, median, ours, paired_ratio, server
+
+
+def main() -> None:
+    asked = arguments(__doc__, streams=2_000, tokens=208, itl_ms=20.0, coalesce=1, rounds=3)
+    target = 1.25 if asked.coalesce == 1 else 2.5
+    options = {
+        "itl_ms": asked.itl_ms,
+        "ttft_ms": 2 * asked.itl_ms,
+        "phase": "spread",
+        "coalesce": asked.coalesce,
+    }
+    with server(**options) as engine:
+        a, b = alternate(
+            asked.rounds,
+            lambda: ours(
+                engine.url, "-c", str(asked.streams), "-n", str(asked.streams), "--osl", str(asked.tokens)
+            ),
+            lambda: limit("streams", engine.port, streams=asked.streams, tokens=asked.tokens),
+        )
+    ratio = paired_ratio(a, b, "us_per_token")
+    failures = sum(cost.failures for cost in (*a, *b))
+    figures = {"ours_us": median(a, "us_per_token"), "limit_us": median(b, "us_per_token"), "ratio": ratio}
+    finish(
+        "cpu_per_event",
+        {
+            **vars(asked),
+            **figures,
+            "target": target,
+            "failures": failures,
+            "gc_runs": max(c.more["gc_runs"] for c in a),
+        },
+        ratio <= target and failures == 0,
+    )
+
+
+if __name__ == "__main__":
+    main()
