@@ -43,6 +43,29 @@ class Member:
         return self.process.pid
 
 
+def launch(spec: WorkerSpec) -> Member:
+    """Start one worker in a session of its own: SIGINT of the terminal is the supervisor's business."""
+    rows = Path(spec.rows_dir)
+    rows.mkdir(parents=True, exist_ok=True)
+    shared = SharedWords.create(spec.shared_path)
+    log = rows / "stderr.txt"
+    with open(log, "wb") as errors:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "fastllmload.engine.worker"],
+            stdin=subprocess.PIPE, stdout=errors, stderr=errors, start_new_session=True, env=environment(),
+        )  # fmt: skip
+    assert process.stdin is not None
+    with contextlib.suppress(BrokenPipeError):  # it died at once: watch() finds that and its log says why
+        process.stdin.write(msgspec.json.encode(spec) + b"\n")
+        process.stdin.close()
+    return Member(spec, shared, process, log)
+
+
+def environment() -> dict[str, str]:
+    """The supervisor's, without the API key: a worker gets it on its stdin."""
+    return {name: text for name, text in os.environ.items() if name != "OPENAI_API_KEY"}
+
+
 @dataclass
 class Fleet:
     """All workers of a run. A member that ends before it has FINISHED has died; the others go on."""
@@ -51,22 +74,14 @@ class Fleet:
 
     @classmethod
     def start(cls, specs: Sequence[WorkerSpec]) -> Fleet:
+        """One process per spec. Nothing is left behind when one of them cannot be started."""
         fleet = cls()
-        for spec in specs:
-            rows = Path(spec.rows_dir)
-            rows.mkdir(parents=True, exist_ok=True)
-            shared = SharedWords.create(spec.shared_path)
-            log = rows / "stderr.txt"
-            with open(log, "wb") as errors:
-                process = subprocess.Popen(
-                    [sys.executable, "-m", "fastllmload.engine.worker"],
-                    stdin=subprocess.PIPE, stdout=errors, stderr=errors, start_new_session=True,
-                )  # fmt: skip
-            assert process.stdin is not None
-            with contextlib.suppress(BrokenPipeError):  # it died at once: watch() finds that and its log says why
-                process.stdin.write(msgspec.json.encode(spec) + b"\n")
-                process.stdin.close()
-            fleet.members.append(Member(spec, shared, process, log))
+        try:
+            for spec in specs:
+                fleet.members.append(launch(spec))
+        except BaseException:
+            fleet.stop()
+            raise
         return fleet
 
     @property
@@ -102,7 +117,11 @@ class Fleet:
             member.words[k.W_START_NS] = at_ns
 
     def phase_ended(self, number: int) -> bool:
-        return all(member.words[k.W_PHASE_DONE] > number for member in self.alive)
+        """Also of a worker that left before the phase began: it was told to."""
+        return all(
+            member.words[k.W_PHASE_DONE] > number or member.words[k.W_STATE] in (k.FINISHED, k.FAILED)
+            for member in self.alive
+        )
 
     def sending_over(self) -> bool:
         return all(member.words[k.W_STATE] not in (k.RUNNING, k.READY) for member in self.alive)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import time
 from pathlib import Path
@@ -74,4 +75,8 @@ class Folder:
         part.replace(self.path / "run.json")
 
     def clean(self) -> None:
+        """Remove what only a running run needs; a run that was refused before it began leaves nothing."""
         shutil.rmtree(self.work, ignore_errors=True)
+        if not self.manifest:
+            with contextlib.suppress(OSError):  # it was there before, or something of the plan is in it
+                self.path.rmdir()

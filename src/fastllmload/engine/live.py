@@ -20,7 +20,7 @@ class Live:
     def __init__(self, fleet: Fleet, log: SampleLog, simulator_pid: int | None) -> None:
         self.fleet = fleet
         self.log = log
-        self.simulator_pid = simulator_pid
+        self._simulator = simulator_pid
         self._base: dict[int, int] = {}
         self._cpu: dict[int, tuple[int, int]] = {}
         self._events = (0, 0)
@@ -43,8 +43,8 @@ class Live:
             self._cpu[member.pid] = (now, cpu)
             if before is not None and now > before[0]:
                 shares.append((cpu - before[1]) / (now - before[0]))
-        if self.simulator_pid is not None:
-            figures = process_figures(self.simulator_pid)
+        if self._simulator is not None:
+            figures = process_figures(self._simulator)
             if figures is not None:
                 rows.append(sample(now, SIMULATOR, phase, None, figures))
         if rows:
@@ -52,22 +52,25 @@ class Live:
         return max(shares, default=None)
 
     def snapshot(
-        self, name: str, start_ns: int, cpu: float | None, rate: float | None, concurrency: int | None, end_s: float | None
+        self, name: str, start_ns: int, sent_ns: int, cpu: float | None, rate: float | None, concurrency: int | None,
+        end_s: float | None,
     ) -> Snapshot:
+        """*sent_ns*: when sending was over, 0 while it goes on; the achieved rate is over the time before."""
         now = time.monotonic_ns()
         t = (now - start_ns) / 1e9
+        sending = ((sent_ns or now) - start_ns) / 1e9
         since, events = self._events[0], self.fleet.total(k.W_EVENTS)
         per_s = (events - self._events[1]) / max(1e-9, (now - since) / 1e9)
         self._events = (now, events)
-        released = self._since(k.W_RELEASED)
+        released = self.since(k.W_RELEASED)
         errors = {
-            name: count for n, name in enumerate(ERROR_NAMES) if n and (count := self._since(k.W_ERROR0 + n))
+            name: count for n, name in enumerate(ERROR_NAMES) if n and (count := self.since(k.W_ERROR0 + n))
         }
         ttft, itl, e2e, lag = (self.fleet.histogram(n) for n in (k.H_TTFT, k.H_ITL, k.H_E2E, k.H_LAG))
         return Snapshot(
             t=t, phase=name, asked_rate=rate, concurrency=concurrency,
-            achieved_rate=released / t if t > 0 else None,
-            released=released, ended=self._since(k.W_ENDED), ok=self._since(k.W_OK), failed=self._since(k.W_FAILED),
+            achieved_rate=released / sending if sending > 0 else None,
+            released=released, ended=self.since(k.W_ENDED), ok=self.since(k.W_OK), failed=self.since(k.W_FAILED),
             in_flight=self.fleet.total(k.W_IN_FLIGHT), connections=self.fleet.total(k.W_CONNECTIONS),
             ttft_p50_ms=scaled(ttft, 0.5, 1e6), ttft_p99_ms=scaled(ttft, 0.99, 1e6),
             itl_p50_ms=scaled(itl, 0.5, 1e6), itl_p99_ms=scaled(itl, 0.99, 1e6),
@@ -77,7 +80,8 @@ class Live:
             eta=None if end_s is None else max(0.0, end_s - t),
         )  # fmt: skip
 
-    def _since(self, word: int) -> int:
+    def since(self, word: int) -> int:
+        """A counter of this phase."""
         return self.fleet.total(word) - self._base.get(word, 0)
 
 

@@ -1,126 +1,182 @@
-"""One phase from READY to its last end: start the clock, watch, show, drain. Interrupts and deaths are handled here."""
+"""One phase from READY to its last request: starts the clock, looks four times a second, drains, ends.
+
+The supervisor only reads shared words here; a look costs it well under a millisecond.
+"""
 
 from __future__ import annotations
 
-import math
-import signal
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from types import FrameType
-from typing import Any
+from dataclasses import dataclass
 
 from fastllmload._ext import counters as k
-from fastllmload._ext import histogram
-from fastllmload.engine.fleet import STARTING_S, Fleet
-from fastllmload.engine.live import Live
+from fastllmload.engine.fleet import STARTING_S, Fleet, Member
+from fastllmload.engine.interrupts import DRAIN, NOTHING, STOP, Interrupts
+from fastllmload.engine.live import Live, scaled
 from fastllmload.engine.workspec import PhaseSpec
 from fastllmload.errors import InternalError
+from fastllmload.plan.plan import Plan
 from fastllmload.report.terminal import Ui
 
 LOOK_S = 0.25
-LEAD_NS = 200_000_000  # between "everyone is ready" and time zero
-MIN_GRACE_S = 60.0
+POLL_S = 0.01  # while no clock runs
+LEAD_NS = 200_000_000  # from the last READY to time zero: every worker has seen the start word by then
+LEAST_GRACE_S = 60.0
+GRACE_P99 = 5.0  # x P99 e2e so far
+ABORT_NS = 10_000_000_000  # for workers to cancel and write
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a phase went; times are CLOCK_MONOTONIC ns. *end_ns*: sending stopped; *cut*: before its bound."""
+
+    start_ns: int
+    end_ns: int
+    released: int
+    ok: int
+    cut: bool
+    timed_out: bool  # the supervisor's drain time-out cancelled what was in flight
 
 
 @dataclass
-class Interrupts:
-    """SIGINT once: send no more and drain; twice, or SIGTERM: write what there is."""
+class PhaseRun:
+    """Runs *spec* on *fleet*. *asked_rate* is for the view only; *started* is told of time zero before the workers are.
 
-    count: int = 0
-    _before: dict[int, Any] = field(default_factory=dict)
-
-    def __enter__(self) -> Interrupts:
-        for number in (signal.SIGINT, signal.SIGTERM):
-            self._before[number] = signal.signal(number, self._strike)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for number, handler in self._before.items():
-            signal.signal(number, handler)
-
-    def _strike(self, number: int, frame: FrameType | None) -> None:
-        self.count += 2 if number == signal.SIGTERM else 1
-
-
-@dataclass
-class Director:
-    """Runs phases on *fleet*; *status* says how the run ended: done, interrupted, partial or disk_full."""
+    *own_grace*: the supervisor ends the drain (max(60 s, 5 x P99 e2e so far)); else the workers do after their declared
+    time.
+    """
 
     fleet: Fleet
+    spec: PhaseSpec
+    plan: Plan
     live: Live
     ui: Ui
     interrupts: Interrupts
-    redact: Callable[[str], str]
-    grace_s: float | None
-    on_start: Callable[[PhaseSpec, int], None]
-    status: str = "done"
+    asked_rate: float | None
+    own_grace: bool
+    died: Callable[[Member], None]
+    ready: Callable[[], None]
+    started: Callable[[int], None]
+    start_ns: int = 0
+    command: int = NOTHING  # given so far
+    cut_ns: int = 0  # sending was stopped by a command
+    drain_ns: int = 0  # sending was seen over
+    abort_ns: int = 0
+    timed_out: bool = False
 
-    def run(self, phase: PhaseSpec, planned: int | None, seconds: float | None, rate: float | None) -> bool:
-        """One phase; False when the run must end now."""
-        self.fleet.begin_phase(phase.number)
-        if not self._await_ready(phase):
-            return False
-        self.ui.phase(phase.name, planned, seconds)
+    def run(self) -> Outcome | None:
+        """None when the user stopped the run, or every worker died, before time zero."""
+        number = self.spec.number
+        self.ui.phase(self.spec.name, None if self.plan.cycles else self.plan.requests, self.plan.duration_s)
+        self.fleet.begin_phase(number)
+        if not self._await_ready():
+            return None
+        self.ready()
         self.live.begin()
-        start = time.monotonic_ns() + LEAD_NS
-        self.on_start(phase, start)
-        self.fleet.start_clock(start)
-        slots = phase.concurrency or None
-        drain_until = math.inf
-        while not self.fleet.phase_ended(phase.number):
-            time.sleep(LOOK_S)
-            cpu = self.live.record(phase.number)
-            self.ui.update(self.live.snapshot(phase.name, start, cpu, rate, slots, seconds))
-            self._look_for_deaths()
-            if not self.fleet.alive:
+        self.start_ns = time.monotonic_ns() + LEAD_NS
+        self.started(self.start_ns)
+        self.fleet.start_clock(self.start_ns)
+        self._look_until_ended()
+        return Outcome(
+            start_ns=self.start_ns,
+            end_ns=self._end_of_sending(),
+            released=self.live.since(k.W_RELEASED),
+            ok=self.live.since(k.W_OK),
+            cut=self.cut_ns > 0,
+            timed_out=self.timed_out,
+        )
+
+    def _await_ready(self) -> bool:
+        until = time.monotonic() + STARTING_S
+        while not self.fleet.ready(self.spec.number):
+            self._bury()
+            if self.interrupts.level:
                 return False
-            drain_until = self._steer(drain_until)
-        self.live.record(phase.number)
-        return self.status in ("done", "partial") and self.interrupts.count == 0
+            if time.monotonic() > until:
+                raise InternalError(f"the workers were not ready for {self.spec.name} within {STARTING_S:g} s")
+            self.interrupts.wait(POLL_S)
+        return len(self.fleet.alive) > 0
 
-    def _await_ready(self, phase: PhaseSpec) -> bool:
-        give_up = time.monotonic() + STARTING_S
-        while not self.fleet.ready(phase.number):
-            time.sleep(0.005)
-            self._look_for_deaths()
-            if self.interrupts.count:
-                self.status = "interrupted"
-            if self.interrupts.count or not self.fleet.alive:
-                return False
-            if time.monotonic() > give_up:
-                raise InternalError(f"the workers were not ready within {STARTING_S:g} s")
-        return True
+    def _look_until_ended(self) -> None:
+        due = time.monotonic()
+        while not self.fleet.phase_ended(self.spec.number) and not self._ignored():
+            self._look()
+            self._bury()
+            self._obey()
+            self._end_drain()
+            due = max(due + LOOK_S, time.monotonic())
+            self.interrupts.wait(due - time.monotonic())
+        self._look()
 
-    def _steer(self, drain_until: float) -> float:
-        """Pass on interrupts and a full disk; returns when the drain must end."""
-        if self.interrupts.count:
-            if self.status != "interrupted":
-                self.ui.message("interrupted: no more requests are sent; interrupt again to end at once")
-            self.status = "interrupted"
-            self.fleet.command(k.DRAIN if self.interrupts.count == 1 else k.ABORT)
-        if self.fleet.total(k.W_DISK_FULL) and self.status == "done":
-            self.status = "disk_full"
-            self.ui.message("the disk is full: sending has stopped, what was measured is kept")
-            self.fleet.command(k.DRAIN)
-        if drain_until == math.inf and self.fleet.sending_over():
-            drain_until = time.monotonic() + self.drain_s()
-        if time.monotonic() > drain_until:
-            self.fleet.command(k.ABORT)
-        return drain_until
+    def _ignored(self) -> bool:
+        """A worker that does not even obey ABORT is left to `Fleet.stop`."""
+        return self.abort_ns > 0 and time.monotonic_ns() - self.abort_ns > ABORT_NS
 
-    def drain_s(self) -> float:
-        """The declared drain time-out: --grace, else max(60 s, 5 x P99 e2e so far) (procedures 0.6)."""
-        if self.grace_s is not None:
-            return self.grace_s
-        p99 = histogram.percentile(self.fleet.histogram(k.H_E2E), 0.99)
-        return max(MIN_GRACE_S, 5 * (p99 or 0) / 1e9)
-
-    def _look_for_deaths(self) -> None:
-        for member in self.fleet.watch():
-            if self.status == "done":
-                self.status = "partial"
-            self.ui.message(
-                f"worker {member.spec.worker} died (exit code {member.process.returncode}): "
-                f"{self.fleet.last_words(member, self.redact)}; the others go on"
+    def _look(self) -> None:
+        if not self.drain_ns and self.fleet.sending_over():
+            self.drain_ns = time.monotonic_ns()
+        cpu = self.live.record(self.spec.number)
+        closed = self.spec.mode == "closed"
+        self.ui.update(
+            self.live.snapshot(
+                self.spec.name, self.start_ns, self.drain_ns, cpu,
+                rate=None if closed else self.asked_rate,
+                concurrency=self.spec.concurrency if closed else None,
+                end_s=self._expected_end_s(),
             )
+        )  # fmt: skip
+
+    def _expected_end_s(self) -> float | None:
+        if self.plan.duration_s is not None:
+            return self.plan.duration_s
+        if self.plan.t_sched is not None and self.plan.requests:
+            return float(self.plan.t_sched[-1]) / 1e9
+        return None
+
+    def _bury(self) -> None:
+        for member in self.fleet.watch():
+            self.died(member)
+
+    def _obey(self) -> None:
+        """The user's signals, and a full disk: what cannot be recorded must not be sent."""
+        if self.interrupts.level > self.command:
+            self._cut(self.interrupts.level)
+            again = "waiting for what is in flight (interrupt again to end at once)"
+            now = "what was measured is being written"
+            self.ui.message(f"interrupted: no more requests are sent; {now if self.command == STOP else again}")
+        elif self.command == NOTHING and self.fleet.total(k.W_DISK_FULL):
+            self._cut(DRAIN)
+            self.ui.message("the disk is full: no more requests are sent; what was measured is kept")
+
+    def _cut(self, level: int) -> None:
+        self.command = level
+        self.cut_ns = self.cut_ns or time.monotonic_ns()
+        self.drain_ns = self.drain_ns or time.monotonic_ns()
+        self._tell()
+
+    def _tell(self) -> None:
+        if self.command == STOP:
+            self.abort_ns = self.abort_ns or time.monotonic_ns()
+        self.fleet.command(k.ABORT if self.command == STOP else k.DRAIN)
+
+    def _end_drain(self) -> None:
+        if not self.own_grace or not self.drain_ns or self.command == STOP:
+            return
+        grace_s = self._grace_s()
+        if (time.monotonic_ns() - self.drain_ns) / 1e9 > grace_s:
+            self.timed_out = True
+            self.command = STOP
+            self._tell()
+            self.ui.message(f"the drain time-out of {grace_s:.0f} s is over: what is in flight is cancelled")
+
+    def _grace_s(self) -> float:
+        p99 = scaled(self.fleet.histogram(k.H_E2E), 0.99, 1e9)
+        return max(LEAST_GRACE_S, GRACE_P99 * (p99 or 0.0))
+
+    def _end_of_sending(self) -> int:
+        """The bound of a phase that ran to it, else the instant at which sending was stopped or seen over."""
+        seen = self.cut_ns or self.drain_ns or time.monotonic_ns()
+        if self.plan.duration_s is None:
+            return seen
+        bound = self.start_ns + round(self.plan.duration_s * 1e9)
+        return min(bound, seen) if self.cut_ns else bound

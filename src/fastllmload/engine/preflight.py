@@ -5,7 +5,6 @@ than a mess during the run. Blocking sockets, one request at a time.
 from __future__ import annotations
 
 import http.client
-import math
 import socket
 import ssl
 import time
@@ -28,17 +27,19 @@ ANSWER_TIMEOUT_S = 60.0
 LARGEST_ANSWER = 4 << 20
 RTT_CONNECTS = 5
 PROBE_TOKENS = 4
+PROBE_IDS = (1, 2, 3, 4)  # every vocabulary has them
 CONTENT_KINDS = (2, 3, 4, 5, 6)  # delta.EventKind: whitespace, content, reasoning, tool call, refusal
 
 
 @dataclass
 class Preflight:
-    """What the checks found. *usage_reported* None: not probed; *connect_ms*: TCP connect times of the first target."""
+    """What the checks found. *usage_reported* None: not known; *connect_ms*: TCP connect times of the first target."""
 
     targets: list[TargetSpec] = field(default_factory=list)
     model: str = ""
     usage_reported: bool | None = None
     connect_ms: list[float] = field(default_factory=list)
+    answer_s: float | None = None  # the probe of the first target, of PROBE_TOKENS tokens, whole
     notes: list[str] = field(default_factory=list)
 
 
@@ -51,8 +52,10 @@ def preflight(settings: RunSettings, urls: Sequence[str], endpoint: Endpoint, se
         address = probe.reach(found.connect_ms if number == 0 else [])
         model = probe.model(found.model or settings.target.model)
         found.model = found.model or model
+        begun = time.perf_counter()
         usage = probe.answer(found.model, found.notes)
         if usage is not None:
+            found.answer_s = found.answer_s or time.perf_counter() - begun
             found.usage_reported = usage if found.usage_reported is None else found.usage_reported and usage
         found.targets.append(
             target_spec(
@@ -80,7 +83,7 @@ class Probe:
 
     def reach(self, connect_ms: list[float]) -> tuple[str, str, int]:
         """The first address that accepts a connection (and, with TLS, whose certificate holds)."""
-        failures = []
+        failures: list[str] = []
         for address in addresses(self.base):
             try:
                 started = time.perf_counter()
@@ -88,7 +91,7 @@ class Probe:
                 connect_ms.append((time.perf_counter() - started) * 1e3)
                 connection.close()
             except OSError as problem:
-                failures.append((address, problem))
+                failures.append(f"{address[1]} ({reason(problem)})")
                 continue
             self.address = address
             if self.context is not None:
@@ -98,9 +101,8 @@ class Probe:
                 self._connect(address).close()
                 connect_ms.append((time.perf_counter() - started) * 1e3)
             return address
-        address, problem = failures[0]
         raise TargetError(
-            f"{self.base.shown} cannot be reached at {address[1]}: {reason(problem)}; is the server up and the URL right?"
+            f"{self.base.shown} cannot be reached at {', '.join(failures)}; is the server up and --url right?"
         )
 
     def _connect(self, address: tuple[str, str, int]) -> socket.socket:
@@ -185,7 +187,8 @@ class Probe:
     def answer(self, model: str, notes: list[str]) -> bool | None:
         """Send one short real request. True when usage came with it; remarks go to *notes*."""
         workload = self.settings.workload
-        body = self.endpoint.encode_body(model, workload, "Say hello.", PROBE_TOKENS)
+        prompt = "Say hello." if workload.prompt_form == "text" else PROBE_IDS
+        body = self.endpoint.encode_body(model, workload, prompt, PROBE_TOKENS)
         status, content_type, content = self._exchange("POST", self.path, body)
         self._refuse_unauthorised(status)
         if status == 429:
@@ -270,21 +273,3 @@ def tls_context(settings: RunSettings) -> ssl.SSLContext:
                 f"--cert {target.client_cert!r} with --key {target.client_key!r} cannot be used: {reason(problem)}"
             ) from None
     return context
-
-
-def expected_in_flight(settings: RunSettings, mean_output_tokens: float, seconds_per_token: float = 0.05) -> int:
-    """How many connections the run will want at once: slots, or rate x a generous end-to-end time (Little's law)."""
-    load = settings.load
-    if load.concurrency is not None:
-        return load.concurrency
-    if load.max_concurrency is not None:
-        return load.max_concurrency
-    rate = load.rate or 0.0
-    if math.isinf(rate):
-        return load.num_requests or 1
-    expected = rate * min(load.timeout, 1.0 + mean_output_tokens * seconds_per_token)
-    if load.num_requests is not None:
-        expected = min(expected, load.num_requests)
-    return max(1, math.ceil(expected))
-
-

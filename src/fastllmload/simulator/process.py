@@ -52,14 +52,15 @@ class SimulatorProcess:
 
     def start(self) -> Self:
         """Starts the process and waits for its ready line. InternalError carries what it said instead."""
-        environment = dict(os.environ)
+        environment = {name: text for name, text in os.environ.items() if name != "OPENAI_API_KEY"}
         if self.options.api_key is not None:
             environment["FASTLLMLOAD_SIMULATOR_KEY"] = self.options.api_key
         command = [sys.executable, "-m", "fastllmload.simulator", *arguments(self.options)]
         command += ["--die-with-parent", str(os.getpid())]
         self._child = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
-        )
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment,
+            start_new_session=True,  # Ctrl-C in the terminal is for the parent: it drains before it stops the engine
+        )  # fmt: skip
         line = self._first_line(self._child)
         if not line.startswith("ready "):
             self._child.kill()

@@ -1,0 +1,82 @@
+"""After the clock: merge the workers' files, measure, judge, write run.json, choose the exit code."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from fastllmload.engine.folder import Folder
+from fastllmload.engine.specs import RunPhase
+from fastllmload.records.run import DONE
+
+OBJECTIVE_MISSED, HOST_LIMIT, TARGET_FAILED, INTERRUPTED, OWN_FAULT = 1, 2, 3, 4, 70
+
+
+@dataclass
+class Fate:
+    """What befell a run on its way. *killed*: workers that a signal ended; *crashed*: workers that failed by themselves."""
+
+    interrupted: bool = False
+    disk_full: bool = False
+    killed: int = 0
+    crashed: int = 0
+
+    @property
+    def status(self) -> str:
+        """run.json "status"."""
+        if self.interrupted:
+            return "interrupted"
+        return "partial" if self.disk_full or self.killed or self.crashed else DONE
+
+
+def conclude(folder: Folder, phases: Sequence[RunPhase], fate: Fate) -> dict[str, Any]:
+    """The whole run.json, written. Nothing measured is lost when a step fails: the files are there before it begins."""
+    from fastllmload.certificate.judge import judge
+    from fastllmload.metrics.core import measure
+    from fastllmload.records.merge import merge_workers
+    from fastllmload.records.run import load
+
+    folder.manifest["disk_full"] = fate.disk_full
+    merge_workers(folder.path, planned_phases(folder, phases))
+    run = replace(load(folder.path), manifest=folder.manifest, incomplete=fate.status != DONE)
+    folder.manifest.update(measure(run))
+    folder.manifest["certificate"] = judge(run)
+    folder.manifest["status"] = fate.status
+    folder.save()
+    return folder.manifest
+
+
+def planned_phases(folder: Folder, phases: Sequence[RunPhase]) -> list[Any]:
+    """Open-loop phases that began: their requests that were never dispatched get a row too."""
+    from fastllmload.records.merge import PlannedPhase
+
+    start = {entry["name"]: entry["start_ns"] for entry in folder.manifest["phases"]}
+    return [
+        PlannedPhase(
+            phase.code,
+            np.asarray(phase.plan.t_sched) + start[phase.name],
+            phase.plan.input_tokens,
+            phase.plan.output_tokens,
+            phase.plan.request_class,
+        )
+        for phase in phases
+        if phase.plan.t_sched is not None and phase.name in start
+    ]
+
+
+def exit_code(document: dict[str, Any], fate: Fate, strict: bool) -> int:
+    """Of a run that came to its report. Reasons: docs/decisions/006-exit-codes.md."""
+    if fate.interrupted:
+        return INTERRUPTED
+    if fate.crashed:
+        return OWN_FAULT
+    if fate.disk_full or fate.killed:
+        return HOST_LIMIT
+    if not document.get("completed"):
+        return TARGET_FAILED
+    if strict and document["certificate"]["verdict"] != "valid":
+        return OBJECTIVE_MISSED
+    return 0

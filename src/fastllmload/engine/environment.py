@@ -1,0 +1,35 @@
+"""What run.json says about the machine: facts for whoever compares two runs."""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+import time
+from importlib import metadata
+from typing import Any
+
+from fastllmload._ext.clock import realtime_offset_ns
+from fastllmload.certificate.ceiling import cpu_model
+from fastllmload.engine import hostprobe
+
+LIBRARIES = ("uvloop", "httptools", "numpy", "msgspec", "hdrhistogram")
+CONGESTION = "/proc/sys/net/ipv4/tcp_congestion_control"
+
+
+def environment() -> dict[str, Any]:
+    """*clock_offset_ns* is CLOCK_REALTIME - CLOCK_MONOTONIC at this moment: the one link of rows to wall time."""
+    return {
+        "time_utc": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        "clock_offset_ns": realtime_offset_ns(),
+        "host": platform.node(),
+        "kernel": platform.release(),
+        "machine": platform.machine(),
+        "cpu": cpu_model(),
+        "cores": hostprobe.cores(),
+        "cpus": sorted(os.sched_getaffinity(0)),
+        "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+        "tcp_congestion_control": hostprobe.setting(CONGESTION),
+        "python": sys.version.split()[0],
+        "libraries": {name: metadata.version(name) for name in LIBRARIES},
+    }

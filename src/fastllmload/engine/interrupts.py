@@ -1,0 +1,61 @@
+"""SIGINT once asks to drain, twice (or SIGTERM, SIGHUP) to stop. A wait that a signal ends at once, without polling."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import threading
+from types import FrameType, TracebackType
+from typing import Any, Self
+
+from fastllmload.errors import Interrupted
+
+WATCHED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+NOTHING, DRAIN, STOP = 0, 1, 2
+
+
+class Interrupts:
+    """A context manager around a run. *level* is what was asked for so far: NOTHING, DRAIN or STOP.
+
+    Until `collect()` a signal raises Interrupted on the spot: there is nothing yet to keep. Outside the main thread,
+    where Python delivers no signals, it only waits.
+    """
+
+    def __init__(self) -> None:
+        self.level = NOTHING
+        self._raising = True
+        self._before: dict[signal.Signals, Any] = {}
+        self._wake_before = -1
+        self._pipe = (-1, -1)
+
+    def __enter__(self) -> Self:
+        self._pipe = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        if threading.current_thread() is threading.main_thread():
+            self._before = {number: signal.signal(number, self._received) for number in WATCHED}
+            self._wake_before = signal.set_wakeup_fd(self._pipe[1], warn_on_full_buffer=False)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._before:
+            signal.set_wakeup_fd(self._wake_before)
+            for number, before in self._before.items():
+                signal.signal(number, before)
+        for end in self._pipe:
+            os.close(end)
+
+    def collect(self) -> None:
+        """From now on signals are only counted: whoever runs the clock looks at *level*."""
+        self._raising = False
+
+    def _received(self, number: int, frame: FrameType | None) -> None:
+        if self._raising:
+            raise Interrupted("interrupted before the run began; nothing was measured")
+        self.level = min(STOP, self.level + 1) if number == signal.SIGINT else STOP
+
+    def wait(self, seconds: float) -> None:
+        """Return after *seconds*, or as soon as a signal comes."""
+        if select.select([self._pipe[0]], [], [], max(0.0, seconds))[0]:
+            os.read(self._pipe[0], 4096)

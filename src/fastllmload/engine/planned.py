@@ -1,0 +1,103 @@
+"""The plans of a run: built for its settings, or the measured one replayed from a file."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from fastllmload.endpoint import Endpoint
+from fastllmload.errors import InputError
+from fastllmload.plan.archive import load_plan
+from fastllmload.plan.build import build_plan
+from fastllmload.plan.plan import Plan
+from fastllmload.plan.settings import Load, RunSettings, Workload
+
+WARMUP, MEASURE = "plan-warmup", "plan-measure"
+
+
+@dataclass(frozen=True)
+class Settled:
+    """Settings whose load and workload are known, and the plan that they were taken from, if there was one."""
+
+    settings: RunSettings
+    plan: Plan | None = None
+
+
+@dataclass(frozen=True)
+class Plans:
+    """Both phases; a warm-up that is switched off has no requests."""
+
+    warmup: Plan
+    measure: Plan
+
+    def moved(self, work: Path) -> Plans:
+        """The same plans after their folder was renamed."""
+        return Plans(Plan.open(work / WARMUP), Plan.open(work / MEASURE))
+
+
+def settled(settings: RunSettings, endpoint: Endpoint, work: Path) -> Settled:
+    """The settings as they are; with --plan, load, workload and model are those of the saved plan. InputError when the
+    command line contradicts it.
+    """
+    if settings.output.plan is None:
+        return Settled(settings)
+    plan = load_plan(Path(settings.output.plan), work / MEASURE)
+    described = plan.description
+    if described["endpoint"] != endpoint.name:
+        raise InputError(
+            f"--plan {settings.output.plan} was made for {described['endpoint']}; add --endpoint-type {described['endpoint']}"
+        )
+    model = settings.target.model
+    if model is not None and model != described["model"]:
+        raise InputError(f"--plan {settings.output.plan} names model {described['model']!r} in every body, not {model!r}")
+    return Settled(
+        msgspec.structs.replace(
+            settings,
+            target=msgspec.structs.replace(settings.target, model=described["model"]),
+            load=load_of(settings.load, described["load"], plan),
+            workload=workload_of(settings.workload, described),
+        ),
+        plan,
+    )
+
+
+def load_of(load: Load, described: dict[str, Any], plan: Plan) -> Load:
+    """The load that the plan was made for, so that the warm-up goes at the same."""
+    arrivals = described["arrivals"] or {}
+    rate = arrivals.get("rate")
+    return msgspec.structs.replace(
+        load,
+        rate=math.inf if rate == "inf" else rate,
+        concurrency=described["concurrency"],
+        duration=described["duration_s"],
+        num_requests=plan.requests if described["duration_s"] is None else None,
+    )
+
+
+def workload_of(workload: Workload, described: dict[str, Any]) -> Workload:
+    content = described["workload"]
+    return msgspec.structs.replace(
+        workload,
+        name=content["name"],
+        isl=content["isl"],
+        osl=content["osl"],
+        tokenizer=content["tokenizer"],
+        prefix_len=content["prefix_len"],
+        num_prefixes=content["num_prefixes"],
+        streaming=described["streaming"],
+    )
+
+
+def build_plans(asked: Settled, endpoint: Endpoint, model: str, work: Path) -> Plans:
+    """Warm-up and measured plan, under *work*."""
+    measure = asked.plan
+    if measure is None:
+        measure = build_plan(
+            asked.settings, phase="measure", endpoint=endpoint, model=model, out_dir=work / MEASURE
+        )
+    warmup = build_plan(asked.settings, phase="warmup", endpoint=endpoint, model=model, out_dir=work / WARMUP)
+    return Plans(warmup, measure)

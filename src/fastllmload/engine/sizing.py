@@ -1,0 +1,109 @@
+"""How big a run will be: requests in flight, workers, connections. Reasons and figures: docs/decisions/005-sizes.md."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from fastllmload.certificate.ceiling import Ceiling
+from fastllmload.engine.hostlimits import check_capacity
+from fastllmload.engine.preflight import PROBE_TOKENS
+from fastllmload.errors import HostLimitError
+from fastllmload.plan.plan import Plan
+from fastllmload.plan.settings import RunSettings
+
+UNCALIBRATED = Ceiling(events_per_s=40_000.0, requests_per_s=5_000.0)
+COMFORT = 0.5  # share of the ceiling that one worker is given
+OVERHEAD_EVENTS = 3.0  # role, finish, usage
+MOST_AHEAD = 4_096  # connections opened before time zero; the rest follow ahead of the schedule
+SLACK = 16
+
+
+@dataclass(frozen=True)
+class Demand:
+    """What the measured phase asks of the client. *rate*: requests/s, inf for all at once.
+
+    *in_flight* is Little's law with the probe's own speed: a loaded server is slower, so it is a lower bound.
+    """
+
+    rate: float
+    events_per_s: float
+    in_flight: int
+
+
+def demand(settings: RunSettings, plan: Plan, answer_s: float | None) -> Demand:
+    """*answer_s*: how long the probe's PROBE_TOKENS tokens took; None when there was no answer."""
+    tokens = float(plan.output_tokens.mean()) if plan.requests else 0.0
+    per_token = (answer_s or 0.0) / PROBE_TOKENS
+    e2e_s = min(settings.load.timeout, max(answer_s or 0.0, tokens * per_token))
+    events = tokens + OVERHEAD_EVENTS if settings.workload.streaming else 1.0
+    if plan.concurrency is not None:
+        rate = plan.concurrency / max(e2e_s, 1e-3)
+        return Demand(rate, rate * events, plan.concurrency)
+    rate = planned_rate(plan)
+    if math.isinf(rate):
+        return Demand(rate, math.inf, capped(settings, plan.requests))
+    return Demand(rate, rate * events, capped(settings, min(plan.requests, max(1, math.ceil(rate * e2e_s)))))
+
+
+def capped(settings: RunSettings, in_flight: int) -> int:
+    cap = settings.load.max_concurrency
+    return in_flight if cap is None else min(in_flight, cap)
+
+
+def planned_rate(plan: Plan) -> float:
+    """Requests per second of an open loop's plan: its mean over the whole schedule; inf when all go at once."""
+    arrivals = plan.description["load"]["arrivals"]
+    if arrivals is not None and arrivals["rate"] == "inf":
+        return math.inf
+    assert plan.t_sched is not None
+    if arrivals is not None and isinstance(arrivals["rate"], (int, float)):
+        return float(arrivals["rate"])
+    seconds = float(plan.t_sched[-1]) / 1e9
+    return plan.requests / seconds if seconds > 0 else math.inf
+
+
+def worker_count(
+    settings: RunSettings, plan: Plan, wanted: Demand, ceiling: Ceiling | None, cores: int, simulated: bool
+) -> int:
+    """As asked, or as many as the demand needs at COMFORT; never more than cores (less one that the simulator needs)."""
+    if settings.client.workers is not None:
+        return settings.client.workers
+    if settings.client.pin:
+        return len(settings.client.pin)
+    most = max(1, cores - 1 if simulated else cores)
+    slots = plan.concurrency if plan.concurrency is not None else plan.requests
+    if math.isinf(wanted.rate):
+        return max(1, min(most, slots))
+    held = UNCALIBRATED if ceiling is None else ceiling
+    load = wanted.events_per_s / held.events_per_s + wanted.rate / held.requests_per_s
+    return max(1, min(most, slots, math.ceil(load / COMFORT)))
+
+
+def initial_connections(settings: RunSettings, plan: Plan, wanted: Demand, workers: int) -> int:
+    """Connections that one worker opens before time zero: a closed loop's slots, else what Little's law expects."""
+    if plan.concurrency is not None:
+        return math.ceil(plan.concurrency / workers)
+    expected = math.ceil(min(wanted.in_flight, plan.requests) / workers)
+    return min(MOST_AHEAD, expected + (0 if settings.load.max_concurrency is not None else SLACK))
+
+
+def refuse_what_does_not_fit(settings: RunSettings, plan: Plan, wanted: Demand, workers: int, loopback: bool) -> None:
+    """HostLimitError now, not a mess of failed connections during the run."""
+    churn = 0.0
+    if settings.client.fresh_connections and not math.isinf(wanted.rate):
+        churn = wanted.rate
+    problems = check_capacity(
+        wanted.in_flight, churn, max(1, len(settings.target.source_addresses)),
+        n_targets=max(1, len(settings.target.urls)), workers=workers, seconds=phase_seconds(plan), loopback=loopback,
+    )  # fmt: skip
+    if problems:
+        raise HostLimitError("this host cannot carry the run: " + "; ".join(problems))
+
+
+def phase_seconds(plan: Plan) -> float | None:
+    if plan.duration_s is not None:
+        return plan.duration_s
+    return None if plan.t_sched is None else float(np.max(plan.t_sched, initial=0)) / 1e9

@@ -1,0 +1,106 @@
+"""What each worker is told, out of settings, preflight and plans."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from fastllmload.endpoint import Endpoint
+from fastllmload.engine.folder import Folder
+from fastllmload.engine.preflight import Preflight
+from fastllmload.engine.sizing import Demand, initial_connections
+from fastllmload.engine.workspec import PhaseSpec, WorkerSpec
+from fastllmload.plan.plan import Plan
+from fastllmload.plan.settings import RunSettings
+from fastllmload.records import layout
+
+NS = 1_000_000_000
+WARMUP_GRACE_S = 60.0  # there is no P99 yet that the drain time-out could follow
+
+
+@dataclass(frozen=True)
+class RunPhase:
+    """A phase and its plan."""
+
+    name: str
+    code: int
+    plan: Plan
+
+
+def run_phases(warmup: Plan, measure: Plan) -> list[RunPhase]:
+    """The phases that have requests, in order."""
+    phases = [RunPhase("warmup", layout.WARMUP, warmup), RunPhase("measure", layout.MEASURE, measure)]
+    return [phase for phase in phases if phase.plan.requests]
+
+
+def phase_specs(settings: RunSettings, phases: Sequence[RunPhase], wanted: Demand, workers: int) -> tuple[PhaseSpec, ...]:
+    return tuple(
+        phase_spec(settings, number, phase, initial_connections(settings, phase.plan, wanted, workers))
+        for number, phase in enumerate(phases)
+    )
+
+
+def phase_spec(settings: RunSettings, number: int, phase: RunPhase, connections: int) -> PhaseSpec:
+    """A closed loop is bounded by the workers, an open one by its plan. Without a declared drain time-out the supervisor
+    ends the drain of the measured phase.
+    """
+    load, plan = settings.load, phase.plan
+    closed = plan.concurrency is not None
+    grace = load.grace if load.grace is not None or phase.name == "measure" else WARMUP_GRACE_S
+    return PhaseSpec(
+        number=number,
+        name=phase.name,
+        phase_code=phase.code,
+        plan_dir=str(plan.directory.absolute()),
+        mode="closed" if closed else "open",
+        concurrency=plan.concurrency or 0,
+        max_concurrency=0 if closed or load.max_concurrency is None else load.max_concurrency,
+        stop_sending_ns=round(plan.duration_s * NS) if closed and plan.duration_s is not None else 0,
+        num_requests=plan.requests if closed and not plan.cycles else 0,
+        drain_ns=0 if grace is None else max(1, round(grace * NS)),
+        initial_connections=connections,
+    )
+
+
+def worker_specs(
+    settings: RunSettings, endpoint: Endpoint, found: Preflight, folder: Folder, phases: tuple[PhaseSpec, ...],
+    workers: int, run_id: str,
+) -> list[WorkerSpec]:
+    """One per worker; they differ in their number, their files and their CPU."""
+    client, target = settings.client, settings.target
+    text = client.record_text
+    return [
+        WorkerSpec(
+            worker=worker,
+            workers=workers,
+            supervisor_pid=os.getpid(),
+            run_id=run_id,
+            shared_path=absolute(folder.work / f"words.{worker}"),
+            rows_dir=absolute(folder.path / "workers" / str(worker)),
+            targets=tuple(found.targets),
+            phases=phases,
+            timeout_ns=round(settings.load.timeout * NS),
+            dialect=endpoint.dialect,
+            strict_decode=client.decode == "strict",
+            timestamps=client.timestamps,
+            transport="asyncio" if client.transport == "asyncio" else "reactor",
+            fresh_connections=client.fresh_connections,
+            spin_budget=client.spin_budget,
+            pin_cpu=client.pin[worker % len(client.pin)] if client.pin else None,
+            record_text=text == "on" or (text == "auto" and found.usage_reported is not True),
+            source_addresses=target.source_addresses,
+            cacert=target.cacert,
+            cert=target.client_cert,
+            key=target.client_key,
+            insecure=target.insecure,
+        )
+        for worker in range(workers)
+    ]
+
+
+def absolute(path: Path) -> str:
+    return str(path.absolute())
+
+
