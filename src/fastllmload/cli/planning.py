@@ -61,7 +61,7 @@ def _model(settings: RunSettings) -> str:
     if settings.target.model is not None:
         return settings.target.model
     if settings.target.urls == ():
-        return SIMULATED_MODEL
+        return dict(settings.target.simulate).get("model", SIMULATED_MODEL)
     raise InputError(
         "--model is missing: every body of a plan names it, and planning asks no server; add --model NAME"
     )

@@ -1,0 +1,136 @@
+"""`plan` builds, saves, describes and verifies without sending; `export` writes to a file or a pipe."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from fastllmload.cli import main as entry
+from fastllmload.records import export, run
+
+SMALL = ["--rate", "20", "--duration", "1", "--isl", "8", "--osl", "4"]
+
+
+@pytest.fixture(autouse=True)
+def _own_hooks(monkeypatch):
+    for module, name in ((sys, "excepthook"), (sys, "unraisablehook"), (entry.threading, "excepthook")):
+        monkeypatch.setattr(module, name, getattr(module, name))
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
+
+
+def said(capsys, *arguments, code=0):
+    assert entry.main(list(arguments)) == code
+    return capsys.readouterr()
+
+
+def digest_in(text):
+    return next(line.split()[-1] for line in text.splitlines() if line.startswith("digest"))
+
+
+def test_the_same_options_give_the_same_plan_by_every_way(capsys, tmp_path):
+    """Built, saved by an option, saved by the command, described and verified: one digest, one file."""
+    built = said(capsys, "plan", *SMALL).out
+    by_option = said(capsys, "plan", "build", *SMALL, "--save-plan", str(tmp_path / "a")).out
+    by_command = said(capsys, "plan", "save", str(tmp_path / "b"), *SMALL).out
+    described = said(capsys, "plan", "describe", str(tmp_path / "a")).out
+    verified = said(capsys, "plan", "verify", str(tmp_path / "b")).out
+    digest = digest_in(built)
+    assert [digest_in(text) for text in (by_option, by_command, described)] == [digest] * 3
+    assert verified.splitlines()[-1] == digest
+    assert by_option.endswith(f"{tmp_path / 'a'}\n")
+    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
+
+
+def test_another_seed_is_another_plan(capsys):
+    first, second = (digest_in(said(capsys, "plan", *SMALL, "--seed", seed).out) for seed in "01")
+    assert first != second
+
+
+def test_a_changed_plan_is_refused(capsys, tmp_path):
+    file = tmp_path / "plan"
+    said(capsys, "plan", "save", str(file), *SMALL)
+    content = bytearray(file.read_bytes())
+    at = content.index(b'"messages"')
+    content[at + 1] ^= 1
+    file.write_bytes(content)
+    err = said(capsys, "plan", "verify", str(file), code=2).err
+    assert err.startswith("fastllmload: ")
+    assert err.count("\n") == 1
+
+
+def test_the_model_of_a_plan(capsys):
+    assert "model simulated" in said(capsys, "plan", *SMALL).out
+    assert "model m" in said(capsys, "plan", *SMALL, "--simulate", "model=m").out
+    assert "model x" in said(capsys, "plan", *SMALL, "-u", "http://h", "-m", "x").out
+    assert "--model is missing" in said(capsys, "plan", *SMALL, "-u", "http://h", code=2).err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["plan"], "--rate is missing"),
+        (["plan", "--plan", "f"], "use fastllmload plan describe FILE"),
+        (["plan", "save", "f", "--save-plan", "g", "--rate", "1"], "leave them out"),
+        (["plan", "describe", "/nowhere/plan"], "there is no plan file"),
+        (["plan", "verfy"], "'verfy' is not a command of fastllmload plan; did you mean verify?"),
+    ],
+)
+def test_what_is_no_plan_is_one_sentence(capsys, arguments, words):
+    assert words in said(capsys, *arguments, code=2).err
+
+
+@pytest.fixture
+def rows(monkeypatch):
+    monkeypatch.setattr(run, "load", lambda folder: f"run in {folder}")
+    monkeypatch.setattr(
+        export, "export_jsonl", lambda found, file: file.write(f"jsonl of {found}\n".encode())
+    )
+    monkeypatch.setattr(export, "export_csv", lambda found, file: file.write(f"csv of {found}, \u00e9\n"))
+
+
+@pytest.mark.parametrize(
+    ("form", "text"), [("jsonl", "jsonl of run in r\n"), ("csv", "csv of run in r, \u00e9\n")]
+)
+def test_export_to_a_file(rows, tmp_path, form, text):
+    file = tmp_path / "out"
+    assert entry.main(["export", "r", "--format", form, "-o", str(file)]) == 0
+    assert file.read_text(encoding="utf-8") == text
+
+
+def test_export_to_standard_output(rows, capfdbinary):
+    assert entry.main(["export", "r"]) == 0
+    assert entry.main(["export", "r", "--format", "csv"]) == 0
+    assert capfdbinary.readouterr().out.decode() == "jsonl of run in r\ncsv of run in r, \u00e9\n"
+
+
+def test_export_to_a_folder_that_is_not_there(rows, capsys, tmp_path):
+    err = said(capsys, "export", "r", "-o", str(tmp_path / "no" / "out"), code=2).err
+    assert "cannot be written: No such file or directory" in err
+
+
+ENDLESS = """
+import sys
+from fastllmload.cli.main import main
+from fastllmload.records import export, run
+run.load = lambda folder: None
+
+def export_jsonl(found, file):
+    for _ in range(100_000):
+        file.write(b"x" * 99 + b"\\n")
+
+export.export_jsonl = export_jsonl
+sys.exit(main(["export", "r"]))
+"""
+
+
+def test_a_reader_that_has_seen_enough_is_no_failure():
+    command = [sys.executable, "-c", ENDLESS]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout.readline() == b"x" * 99 + b"\n"
+        process.stdout.close()
+        said_on_stderr = process.stderr.read()
+        assert process.wait(timeout=20) == 0
+    assert said_on_stderr == b""
