@@ -286,8 +286,6 @@ cdef int unchunk(Unchunk* u, uint8_t* buffer, size_t size, size_t body_at) noexc
     while u.read_at < size:
         if u.state == CHUNK_DATA:
             span = min(<size_t>u.left, size - u.read_at)
-            if u.write_at - body_at + u.left > BODY_LIMIT:
-                return 413
             memmove(buffer + u.write_at, buffer + u.read_at, span)
             u.write_at += span
             u.read_at += span
@@ -305,4 +303,6 @@ cdef int unchunk(Unchunk* u, uint8_t* buffer, size_t size, size_t body_at) noexc
             step = chunk_line(u, buffer, size)
             if step != 1:
                 return 1 if step == 2 else step
+            if u.write_at - body_at + u.left > BODY_LIMIT:
+                return 413
     return 0

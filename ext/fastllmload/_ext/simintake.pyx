@@ -3,8 +3,6 @@
 from libc.math cimport log
 from libc.string cimport memset
 
-import msgspec
-
 from fastllmload._ext.simfault cimport FAULT_NONE
 from fastllmload._ext.simform cimport Form
 from fastllmload._ext.simhttp cimport NO_KEY
@@ -41,7 +39,7 @@ cdef int64_t number_at(const uint8_t* at, const uint8_t* end) noexcept nogil:
 
 cdef class Intake:
     """*settings* has the attributes seed, null, any_model, model, chunk_bytes, default_max_tokens, max_model_len,
-    eos_mean_tokens, prefix_block; *decode* gives a RequestBody of body bytes or raises msgspec.MsgspecError."""
+    eos_mean_tokens, prefix_block; *decode* gives a RequestBody of body bytes or raises ValueError."""
 
     def __init__(self, settings: object, faults: Faults, decode: object, forms: list):
         self.seed = settings.seed
@@ -115,7 +113,7 @@ cdef class Intake:
         cdef Prompt prompt
         try:
             asked = self.decode((<char*>body)[:size])
-        except msgspec.MsgspecError as error:
+        except ValueError as error:
             return self.refuse(400, "BadRequestError", f"the body cannot be read: {error}")
         if asked.model != self.model and not self.any_model and asked.model is not None:
             return self.refuse(404, "NotFoundError", f"The model `{asked.model}` does not exist.")

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import msgspec
+
+Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
 
 
 class StreamOptions(msgspec.Struct, frozen=True):
@@ -17,12 +21,22 @@ class RequestBody(msgspec.Struct, frozen=True, gc=False):
     messages: msgspec.Raw = msgspec.Raw()
     stream: bool | None = None
     stream_options: StreamOptions | None = None
-    max_tokens: int | None = None
-    max_completion_tokens: int | None = None
-    min_tokens: int = 0
+    max_tokens: Int32 | None = None
+    max_completion_tokens: Int32 | None = None
+    min_tokens: Int32 = 0
     ignore_eos: bool | None = None
-    n: int | None = None
-    priority: int = 0
+    n: Int32 | None = None
+    priority: Int32 = 0
 
 
-decode = msgspec.json.Decoder(RequestBody).decode
+_decode = msgspec.json.Decoder(RequestBody).decode
+
+
+def decode(body: bytes) -> RequestBody:
+    """ValueError says what is wrong with *body*: no JSON, not UTF-8, nested too deep, a field of another type."""
+    try:
+        return _decode(body)
+    except msgspec.MsgspecError as error:
+        raise ValueError(str(error)) from None
+    except RecursionError:
+        raise ValueError("it is nested too deep") from None
