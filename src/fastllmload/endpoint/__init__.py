@@ -1,13 +1,20 @@
-"""Wire protocols: one file each. An endpoint gives paths and request bytes; what its events mean is compiled (delta)."""
+"""Wire protocols: one file each. An endpoint gives paths and request bytes; what its events mean is compiled (delta).
+
+A new protocol is one file with a class of the shape `Endpoint`, one entry below, and a Dialect in delta.pxd.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol
 
 from fastllmload.endpoint.openai_chat import OpenAIChat
 from fastllmload.endpoint.openai_completions import OpenAICompletions
 from fastllmload.endpoint.pieces import BodyPieces
+from fastllmload.errors import InputError
 from fastllmload.plan.settings import Workload
+
+__all__ = ["ALIASES", "ENDPOINTS", "BodyPieces", "Endpoint", "resolve_endpoint"]
 
 
 class Endpoint(Protocol):
@@ -25,10 +32,31 @@ class Endpoint(Protocol):
 
     def models_path(self, base_path: str) -> str: ...
 
-    def body_pieces(self, model: str, workload: Workload) -> BodyPieces: ...
+    def body_pieces(self, model: str, workload: Workload) -> BodyPieces:
+        """The bodies of a plan. InputError for a workload that the protocol cannot carry."""
 
-    def encode_body(self, model: str, workload: Workload, prompt: str, tokens: int) -> bytes:
-        """One body, for a request outside a plan."""
+    def encode_body(self, model: str, workload: Workload, prompt: str | Sequence[int], tokens: int) -> bytes:
+        """One body, for a request outside a plan; the same bytes that the pieces give."""
 
 
 ENDPOINTS: dict[str, Endpoint] = {endpoint.name: endpoint for endpoint in (OpenAIChat(), OpenAICompletions())}
+
+# vLLM's values of --backend, and other tools' words for the same two protocols.
+ALIASES: dict[str, str] = {
+    **dict.fromkeys(("chat", "openai-chat-completions", "chat_completions", "vllm-chat"), "openai-chat"),
+    **dict.fromkeys(
+        ("completions", "openai", "vllm", "lmdeploy", "scalellm", "sglang", "llama.cpp", "text_completions"),
+        "openai-completions",
+    ),
+}
+
+
+def resolve_endpoint(name: str) -> Endpoint:
+    """The endpoint called *name*, or what `ALIASES` means by it. InputError for another name."""
+    endpoint = ENDPOINTS.get(ALIASES.get(name, name))
+    if endpoint is None:
+        raise InputError(
+            f"--endpoint-type {name!r} is not a wire protocol that is spoken here; choose one of "
+            f"{', '.join(ENDPOINTS)} (also understood: {', '.join(sorted(ALIASES))})"
+        )
+    return endpoint

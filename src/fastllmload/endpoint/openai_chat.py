@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from fastllmload.endpoint.fields import sampling_fields
 from fastllmload.endpoint.path import root, under
-from fastllmload.endpoint.pieces import BodyPieces, body_tail, json_fields
+from fastllmload.endpoint.pieces import PROMPT, BodyPieces, cut
 from fastllmload.errors import InputError
 from fastllmload.plan.settings import Workload
 
@@ -23,11 +26,14 @@ class OpenAIChat:
         return under(root(base_path, RESOURCE), "models")
 
     def body_pieces(self, model: str, workload: Workload) -> BodyPieces:
-        """InputError for token-id prompts, which chat messages cannot carry."""
+        """InputError for token-id prompts, which chat messages cannot carry, and for a wrong --extra-body."""
         if workload.prompt_form != "text":
-            raise InputError(f"--prompt-form {workload.prompt_form} does not go with {self.name}: chat messages are text")
-        before = b"{" + json_fields({"model": model}) + b',"messages":[{"role":"user","content":'
-        return BodyPieces(before, (b'}],"max_tokens":',), body_tail(workload, "messages"))
+            raise InputError(
+                f"--prompt-form {workload.prompt_form} does not go with {self.name}: chat messages are text; "
+                "use --endpoint-type openai-completions"
+            )
+        messages = [{"role": "user", "content": PROMPT}]
+        return cut({"model": model, "messages": messages, **sampling_fields(workload)})
 
-    def encode_body(self, model: str, workload: Workload, prompt: str, tokens: int) -> bytes:
+    def encode_body(self, model: str, workload: Workload, prompt: str | Sequence[int], tokens: int) -> bytes:
         return self.body_pieces(model, workload).encode(prompt, tokens)

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from fastllmload.endpoint.fields import sampling_fields
 from fastllmload.endpoint.path import root, under
-from fastllmload.endpoint.pieces import BodyPieces, body_tail, json_fields
+from fastllmload.endpoint.pieces import PROMPT, BodyPieces, cut
+from fastllmload.errors import InputError
 from fastllmload.plan.settings import Workload
 
 RESOURCE = "completions"
@@ -22,8 +26,10 @@ class OpenAICompletions:
         return under(root(base_path, RESOURCE), "models")
 
     def body_pieces(self, model: str, workload: Workload) -> BodyPieces:
-        before = b"{" + json_fields({"model": model}) + b',"prompt":'
-        return BodyPieces(before, (b',"max_tokens":',), body_tail(workload, "prompt"))
+        """InputError for an unknown form of prompt, and for a wrong --extra-body."""
+        if workload.prompt_form not in ("text", "ids"):
+            raise InputError(f"--prompt-form {workload.prompt_form!r} is unknown; choose text or ids")
+        return cut({"model": model, "prompt": PROMPT, **sampling_fields(workload)})
 
-    def encode_body(self, model: str, workload: Workload, prompt: str, tokens: int) -> bytes:
+    def encode_body(self, model: str, workload: Workload, prompt: str | Sequence[int], tokens: int) -> bytes:
         return self.body_pieces(model, workload).encode(prompt, tokens)

@@ -1,0 +1,93 @@
+"""Endpoints are found by their own and by other tools' names, know their paths, and import at once."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from fastllmload._ext.delta import Classifier
+from fastllmload.cli.options import BACKENDS
+from fastllmload.endpoint import ALIASES, ENDPOINTS, resolve_endpoint
+from fastllmload.errors import InputError
+from fastllmload.records.layout import EVENT_CONTENT
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("openai-chat", "openai-chat"), ("chat", "openai-chat"),
+        ("openai-completions", "openai-completions"), ("completions", "openai-completions"),
+        ("openai", "openai-completions"), ("vllm", "openai-completions"), ("sglang", "openai-completions"),
+        ("llama.cpp", "openai-completions"),
+    ],
+)  # fmt: skip
+def test_names_of_other_tools_are_understood(name: str, expected: str) -> None:
+    """vLLM's `openai` and `vllm` are the completions protocol there, so they are here."""
+    assert resolve_endpoint(name) is ENDPOINTS[expected] and ENDPOINTS[expected].name == expected
+
+
+@pytest.mark.parametrize("name", ["tgi", "", "OpenAI-Chat"])
+def test_an_unknown_name_is_answered_with_the_choices(name: str) -> None:
+    with pytest.raises(InputError, match=f"--endpoint-type {name!r}.*openai-chat, openai-completions.*vllm"):
+        resolve_endpoint(name)
+
+
+def test_the_command_line_knows_the_same_aliases() -> None:
+    assert BACKENDS == ALIASES
+    assert set(ALIASES.values()) == set(ENDPOINTS) and not ALIASES.keys() & ENDPOINTS.keys()
+
+
+@pytest.mark.parametrize(
+    ("base", "chat", "models"),
+    [
+        ("", "/v1/chat/completions", "/v1/models"),
+        ("/", "/v1/chat/completions", "/v1/models"),
+        ("/v1", "/v1/chat/completions", "/v1/models"),
+        ("/v1/", "/v1/chat/completions", "/v1/models"),
+        ("/openai/v1", "/openai/v1/chat/completions", "/openai/v1/models"),
+        ("/api/v3", "/api/v3/chat/completions", "/api/v3/models"),
+        ("/v1/chat/completions", "/v1/chat/completions", "/v1/models"),
+    ],
+)
+def test_paths_join_with_the_base(base: str, chat: str, models: str) -> None:
+    endpoint = ENDPOINTS["openai-chat"]
+    assert (endpoint.path(base), endpoint.models_path(base)) == (chat, models)
+
+
+def test_the_path_of_completions() -> None:
+    endpoint = ENDPOINTS["openai-completions"]
+    assert [endpoint.path(base) for base in ("", "/v1", "/x/v1/")] == [
+        "/v1/completions",
+        "/v1/completions",
+        "/x/v1/completions",
+    ]
+    assert endpoint.path("/v1/completions") == "/v1/completions"
+
+
+@pytest.mark.parametrize(
+    ("name", "event"),
+    [
+        ("openai-chat", b'{"choices":[{"index":0,"delta":{"content":"x"}}]}'),
+        ("openai-completions", b'{"choices":[{"index":0,"text":"x"}]}'),
+    ],
+)
+def test_the_dialect_is_that_of_the_classifier(name: str, event: bytes) -> None:
+    """Its own events are content, and those of the other protocol are not."""
+    for other in ENDPOINTS.values():
+        is_content = Classifier(other.dialect).classify_bytes(event)["kind"] == EVENT_CONTENT
+        assert is_content == (other.name == name)
+
+
+def test_importing_endpoints_loads_nothing_heavy() -> None:
+    """`--help` names the endpoints and must stay instant."""
+    script = (
+        "import sys, fastllmload.endpoint\n"
+        "print([name for name in sys.modules if name.partition('.')[0] in ('numpy', 'quicktok', 'rich')"
+        " or name.startswith('fastllmload._ext.')])"
+    )
+    run = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert run.stdout.strip() == "[]"
