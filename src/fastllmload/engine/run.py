@@ -107,7 +107,7 @@ class Session:
         specs, phases = self._prepare(replayed.settings, endpoint, found, plans)
         self._drive(specs, phases)
         document = conclude(self.folder, phases, self.fate)
-        self.ui.finish(document)
+        self.ui.finish(document, folder=str(self.folder.path))
         return exit_code(document, self.fate, settings.output.strict)
 
     # -- before the clock ---------------------------------------------------------------------------------------------
@@ -145,6 +145,7 @@ class Session:
             target={
                 "urls": [target.url for target in found.targets],
                 "addresses": [target.address for target in found.targets],
+                "endpoint_type": self.settings.target.endpoint_type,
                 "model": found.model,
                 "simulated": self.simulator is not None,
                 "usage_reported": found.usage_reported,

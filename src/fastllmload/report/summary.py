@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from textwrap import wrap
@@ -136,19 +137,24 @@ def _error_classes(groups: object) -> dict[str, float]:
 
 
 def _rate(document: Document) -> list[Line]:
-    load = part(document, "config", "load") or {}
     offered = part(document, "certificate", "offered_rate")
     planned = part(document, "certificate", "planned_rate")
-    if load.get("concurrency") is not None:
-        asked = f"closed loop, {count(load['concurrency'])} in flight"
-    else:
-        asked = f"asked {asked_rate(load.get('rate'))} {load.get('arrival') or ''}".rstrip()
-    parts = [asked]
+    parts = [_asked(document)]
     if number(planned) is not None:
         parts.append(f"planned {quantity(planned)}/s")
     parts.append(f"sent {quantity(offered)}/s")
     parts.append(f"completed {quantity(document.get('request_throughput'))}/s")
     return [Line(_labelled("rate", ", ".join(parts)))]
+
+
+def _asked(document: Document) -> str:
+    """From the plan, which also knows it when a saved plan was sent."""
+    load = part(document, "plan", "description", "load")
+    if part(load, "concurrency") is not None:
+        return f"closed loop, {count(part(load, 'concurrency'))} in flight"
+    rate, name = part(load, "arrivals", "rate"), part(load, "arrivals", "name")
+    shown = asked_rate(math.inf if rate == "inf" else rate)
+    return f"asked {shown} {name or ''}".rstrip()
 
 
 def _latencies(document: Document, width: int) -> list[Line]:

@@ -140,6 +140,12 @@ def test_a_run_timed_by_chunks_has_no_itl_row():
     assert "itl" not in names
 
 
+def test_everything_at_once():
+    found = document()
+    found["plan"]["description"]["load"]["arrivals"]["rate"] = "inf"
+    assert any("asked all at once poisson" in line.text for line in summary_lines(found, 80))
+
+
 def test_colour_wraps_the_redacted_text():
     line = summary_lines(document(), 80)[1]
     assert line.style == "suspect"

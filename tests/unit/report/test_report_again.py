@@ -1,0 +1,64 @@
+"""A run is shown again from its folder; one that was killed is measured first, and says that it is incomplete."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+import types
+from pathlib import Path
+
+import pytest
+
+from fastllmload.errors import RunFolderError
+from fastllmload.report import again
+
+GOLDEN = Path(__file__).parents[2] / "golden" / "terminal"
+
+
+@pytest.fixture
+def measuring(monkeypatch):
+    """Stand-ins for reading, measuring and judging: each says that it was asked."""
+    whole = json.loads((GOLDEN / "run.json").read_text())
+    asked = []
+    core, judge = types.ModuleType("core"), types.ModuleType("judge")
+    core.measure = lambda run: asked.append(run) or {"metrics": whole["metrics"], "completed": 3, "failed": 0}
+    judge.judge = lambda run: whole["certificate"]
+    monkeypatch.setitem(sys.modules, "fastllmload.metrics.core", core)
+    monkeypatch.setitem(sys.modules, "fastllmload.certificate.judge", judge)
+    monkeypatch.setattr(again, "load", lambda folder: folder)
+    return asked
+
+
+def written(folder, document):
+    (folder / "run.json").write_text(json.dumps(document))
+    stream = io.StringIO()
+    again.show_again(folder, stream)
+    return stream.getvalue()
+
+
+def test_a_killed_run_is_measured_now(measuring, tmp_path):
+    whole = json.loads((GOLDEN / "run.json").read_text())
+    for name in ("metrics", "certificate", "completed", "failed"):
+        del whole[name]
+    shown = written(tmp_path, whole | {"status": "running"})
+    assert measuring == [tmp_path]
+    assert "SUSPECT, INCOMPLETE (running)" in shown
+    assert "3 ok, 0 failed" in shown
+    assert "48.31" in shown
+
+
+@pytest.mark.parametrize("status", ["done", "interrupted", "partial"])
+def test_a_run_that_was_measured_is_not_measured_again(measuring, tmp_path, status):
+    whole = json.loads((GOLDEN / "run.json").read_text())
+    shown = written(tmp_path, whole | {"status": status})
+    assert measuring == []
+    assert ("INCOMPLETE" in shown) == (status != "done")
+
+
+@pytest.mark.parametrize("content", [None, "{", "[]", '{"schema_version": 99}'])
+def test_what_is_no_run_is_refused(tmp_path, content):
+    if content is not None:
+        (tmp_path / "run.json").write_text(content)
+    with pytest.raises(RunFolderError):
+        again.show_again(tmp_path, io.StringIO())
