@@ -8,8 +8,8 @@ import click
 @click.command("calibrate")
 def calibrate() -> int:
     """Measure how much this host's client can do, against the bundled null server, and remember it."""
-    from fastllmload.certificate import calibrate as measuring
+    from fastllmload.certificate.calibrate import calibrate as measure
 
-    for line in measuring.calibrate():
+    for line in measure():
         click.echo(line)
     return 0
