@@ -52,7 +52,8 @@ def calibrate() -> Iterator[str]:
     yield f"requests: closed loop of {SLOTS} one-token streams against the null server, {SECONDS} s"
     requests = measure_requests(server_cpu, client_cpu)
     ceiling = Ceiling(
-        events_per_s=round(events.events / events.cpu_s), requests_per_s=round(requests.requests / requests.cpu_s)
+        events_per_s=round(events.events / events.cpu_s),
+        requests_per_s=round(requests.requests / requests.cpu_s),
     )
     path = store_ceiling(ceiling)
     yield f"one worker on one core: {ceiling.events_per_s:,.0f} events/s, or {ceiling.requests_per_s:,.0f} new requests/s"
@@ -81,7 +82,9 @@ def drive(options: SimulatorOptions, client_cpu: int | None, load_options: list[
             command += ["--pin", str(client_cpu)]
         done = subprocess.run(command, capture_output=True, text=True, timeout=RUN_TIMEOUT_S, check=False)
         if done.returncode != 0:
-            raise InternalError(f"a calibrating run ended with exit code {done.returncode}: {done.stderr.strip()}")
+            raise InternalError(
+                f"a calibrating run ended with exit code {done.returncode}: {done.stderr.strip()}"
+            )
         return measured(folder)
 
 

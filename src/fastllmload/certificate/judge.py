@@ -59,7 +59,7 @@ def figures(evidence: Evidence, sections: dict[str, Any]) -> Figures:
     """The flat figures that the criteria table names."""
     sends, its_workers = evidence.sends, sections["workers"]
     return {
-        "releases": sections["schedule_lag_us"]["n"],
+        "releases": sections["schedule_lag_us"]["n"] + len(sends.first_fill),
         "sampled_workers": int(bool(its_workers) and all(w["cpu_share"] is not None for w in its_workers)),
         **lag_figures(sends, sections),
         "rate_error": sections["rate_error"],

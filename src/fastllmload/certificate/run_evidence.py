@@ -35,7 +35,14 @@ from fastllmload.records import layout
 from fastllmload.records.run import Run
 
 TALLIED = ("spin_ns", "clock_steps", "clamped", "late_connects")
-BLOCK = 4_000_000  # events looked at in one go
+ROWS_AT_ONCE = 1 << 16
+TIMED = (
+    layout.EVENT_CONTENT,
+    layout.EVENT_WHITESPACE,
+    layout.EVENT_REASONING,
+    layout.EVENT_TOOL,
+    layout.EVENT_REFUSAL,
+)
 
 
 def from_run(run: Run) -> Evidence:
@@ -60,12 +67,18 @@ def from_run(run: Run) -> Evidence:
 
 
 def sending_window(run: Run, rows: npt.NDArray[Any], window: Window) -> Window:
-    """Where releases are judged. A run bounded by count measures until the last end, long after the last release."""
+    """Where releases are judged. A run bounded by count measures until the last end, long after the last release.
+
+    In a closed loop every end is a release, but for the last ones, so there it is the measurement window with its first
+    fill.
+    """
     phase = run.phase("measure")
     planned = rows["t_sched"][rows["t_sched"] > 0]
     if (phase is not None and phase.bound == "duration") or not len(planned):
         return window
     start = int(planned.min()) if phase is None else phase.start_ns
+    if arrivals_of(run).process == "closed":
+        return Window(start, max(start, window.end_ns))
     end = int(max(planned.max(), rows["t_dispatch"].max())) + 1
     if phase is not None and phase.end_ns is not None and run.incomplete:
         end = min(end, phase.end_ns)
@@ -152,15 +165,16 @@ def stamps(run: Run, window: Window, facts: dict[str, Any]) -> Stamps:
 
 
 def stamp_classes(run: Run, mine: npt.NDArray[np.intp]) -> npt.NDArray[np.int64]:
-    """Events of the rows *mine* by stamp class."""
+    """Events that carry text of the rows *mine*, by stamp class: what ends a stream may share a read with anything."""
     counted = np.zeros(layout.STAMP_CLASS_MASK + 1, np.int64)
     wanted = np.zeros(len(run.rows), np.bool_)
     wanted[mine] = True
     per_row = np.diff(run.first_event)
-    for begin in range(0, len(run.rows), BLOCK // 64):
-        part = slice(begin, begin + BLOCK // 64)
-        stamp = run.event_stamp[run.first_event[begin] : run.first_event[min(part.stop, len(run.rows))]]
-        chosen = np.repeat(wanted[part], per_row[part])
+    for begin in range(0, len(run.rows), ROWS_AT_ONCE):
+        part = slice(begin, begin + ROWS_AT_ONCE)
+        events = slice(run.first_event[begin], run.first_event[min(part.stop, len(run.rows))])
+        stamp = run.event_stamp[events]
+        chosen = np.repeat(wanted[part], per_row[part]) & np.isin(run.event_kind[events], TIMED)
         counted += np.bincount(stamp[chosen] & layout.STAMP_CLASS_MASK, minlength=len(counted))
     return counted
 
@@ -185,7 +199,7 @@ def worker_records(
 ) -> tuple[WorkerRecord, ...]:
     """One per worker that the samples know, or that the manifest says has died."""
     samples = run.samples
-    dead = {int(worker["worker"]) for worker in run.manifest.get("worker_processes", ()) if worker["died"]}
+    dead = {int(worker["worker"]) for worker in run.manifest.get("workers", ()) if worker["died"]}
     known = (
         set() if samples is None else {int(number) for number in np.unique(samples["worker"]) if number >= 0}
     )

@@ -132,7 +132,7 @@ def test_the_files_of_the_watch_are_read(tmp_path: Path) -> None:
         "fd_limit": 1024,
         "ceiling": {"events_per_s": 1_000.0, "requests_per_s": 250.0},
     }
-    manifest["worker_processes"] = [{"worker": 0, "died": False}, {"worker": 1, "died": True}]
+    manifest["workers"] = [{"worker": 0, "died": False}, {"worker": 1, "died": True}]
     (tmp_path / "run.json").write_text(json.dumps(manifest))
     found = judge(load(tmp_path))
     assert {r["code"] for r in found["reasons"]} >= {
@@ -163,7 +163,8 @@ def test_a_damaged_file_is_named(tmp_path: Path) -> None:
 
 def test_a_closed_loop_and_a_cap_are_known_by_their_settings(tmp_path: Path) -> None:
     write_run(tmp_path, concurrency=8, rate=None)
-    assert from_run(load(tmp_path)).sends.arrivals.process == "closed"
+    sends = from_run(load(tmp_path)).sends
+    assert sends.arrivals.process == "closed" and len(sends.first_fill) == 1
 
 
 def test_a_capped_open_loop_is_judged_as_such(tmp_path: Path) -> None:
