@@ -105,7 +105,7 @@ def ours(url: str, *options: str, keep: Callable[[Run], dict[str, Any]] | None =
         ]  # fmt: skip
         done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
         if done.returncode not in (0, 1):
-            raise SystemExit(f"fastllmload ended with {done.returncode}: {done.stderr}")
+            raise SystemExit(f"fastllmload ended with {done.returncode}: {done.stderr[-1000:]}")
         run = load(folder)
         return cost_of(run, {} if keep is None else keep(run))
 
