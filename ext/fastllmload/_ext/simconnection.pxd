@@ -49,6 +49,7 @@ cdef struct Connection:
     uint8_t continued           # 100 Continue was sent
     uint8_t out_timer           # a timer for out_due is set
     int64_t t_accept
+    int64_t t_sent              # just before the latest send()
     int64_t recv_first          # of the request that is being read: user time and kernel stamp of its first read ...
     int64_t recv_first_kernel
     int64_t recv_last           # ... and of its latest one

@@ -2,16 +2,17 @@
 
 from fastllmload._ext.simsequence cimport DRAW_FAULT, draw, uniform
 
+_MIDDLE = 0xFFFFFFFF            # MIDDLE, which as a C enum would turn negative on its way to Python
 # name: (number, default argument, what it does). The argument's unit is in the sentence.
 CATALOGUE = {
     "split": (FAULT_SPLIT, 7, "cut every write at random bytes into pieces of at most ARG bytes"),
     "coalesce": (FAULT_COALESCE, 8, "ARG events per write"),
     "slow_head": (FAULT_SLOW_HEAD, 200, "pause for ARG ms inside the response head"),
     "stall": (FAULT_STALL, 200, "pause for ARG ms in the middle; what was due then comes as one burst"),
-    "reset": (FAULT_RESET, MIDDLE, "RST before token ARG (default: the middle)"),
-    "close": (FAULT_CLOSE, MIDDLE, "FIN before token ARG (default: the middle), the framing left open"),
-    "error_event": (FAULT_ERROR_EVENT, MIDDLE, "an error object inside the 200 stream before token ARG, then [DONE]"),
-    "bad_json": (FAULT_BAD_JSON, MIDDLE, "one event of broken JSON before token ARG"),
+    "reset": (FAULT_RESET, _MIDDLE, "RST before token ARG (default: the middle)"),
+    "close": (FAULT_CLOSE, _MIDDLE, "FIN before token ARG (default: the middle), the framing left open"),
+    "error_event": (FAULT_ERROR_EVENT, _MIDDLE, "an error object inside the 200 stream before token ARG, then [DONE]"),
+    "bad_json": (FAULT_BAD_JSON, _MIDDLE, "one event of broken JSON before token ARG"),
     "no_done": (FAULT_NO_DONE, 0, "all tokens, then neither finish nor usage nor [DONE]"),
     "status": (FAULT_STATUS, 503, "HTTP status ARG with a JSON error; 429 has Retry-After"),
     "huge_event": (FAULT_HUGE_EVENT, 1 << 20, "one event with ARG bytes of text"),
@@ -31,7 +32,7 @@ CATALOGUE = {
     "close_before_response": (FAULT_CLOSE_BEFORE_RESPONSE, 0, "FIN in place of an answer"),
     "no_usage": (FAULT_NO_USAGE, 0, "no usage, even if asked for"),
     "whitespace_first": (FAULT_WHITESPACE_FIRST, 1, "the first ARG tokens are white space"),
-    "reasoning": (FAULT_REASONING, MIDDLE, "tokens before ARG (default: the middle) are reasoning_content"),
+    "reasoning": (FAULT_REASONING, _MIDDLE, "tokens before ARG (default: the middle) are reasoning_content"),
     "until_close": (FAULT_UNTIL_CLOSE, 0, "neither chunked nor Content-Length: the close ends the body"),
     "content_length": (FAULT_CONTENT_LENGTH, 0, "the stream has a Content-Length in place of chunks"),
 }

@@ -109,7 +109,7 @@ cdef class Responder:
                 return LOST
             start += 20
             c.out_due = mono_ns() + <int64_t>c.reply.fault_arg * MS
-        at[0] = mono_ns()
+        at[0] = c.t_sent = mono_ns()
         sent = self.connections.send(c, start, <size_t>(end - start))
         self.queued = sent == SENT_QUEUED
         return LOST if sent == SENT_FAILED else GOING
@@ -122,7 +122,7 @@ cdef class Responder:
         while start < end:
             word = draw(c.reply.stamp.id, <uint64_t>(end - start), DRAW_SPLIT)
             size = min(<size_t>(1 + word % (c.reply.fault_arg if c.reply.fault_arg else 1)), <size_t>(end - start))
-            at[0] = mono_ns()
+            at[0] = c.t_sent = mono_ns()
             sent = self.connections.send(c, start, size)
             if sent == SENT_FAILED:
                 return LOST

@@ -247,7 +247,7 @@ cdef class Server:
             if c.state != CONNECTION_BUSY:
                 continue
             outcome = self.responder.progress(c, now)
-            if outcome != GOING or c.out_due:
+            if outcome != GOING or c.out_due or c.drip_ns:
                 self.settle(c, outcome)
                 self.resume(c)
             elif pending(c):
@@ -258,6 +258,8 @@ cdef class Server:
         # What follows from the responder's last word; the connection may be gone afterwards.
         if outcome == LOST or outcome == RESET:
             return self.close(c, outcome == RESET, TRUTH_ABORTED if outcome == LOST else 0)
+        if c.drip_ns and c.out_due == 0 and pending(c):
+            c.out_due = mono_ns() + c.drip_ns
         if c.out_due and not c.out_timer:
             c.out_timer = True
             self.set_timer(c, c.out_due, RESUME_OUT)
@@ -302,7 +304,7 @@ cdef class Server:
         self.finished[finish] += 1
         if not self.truth.on:
             return 0
-        c.truth.t_end = mono_ns()
+        c.truth.t_end = mono_ns() if flags & TRUTH_ABORTED or c.t_sent < c.truth.t_recv_last else c.t_sent
         c.truth.prompt_tokens = c.sequence.prompt_tokens
         c.truth.output_tokens = c.reply.sent
         c.truth.cached_tokens = c.sequence.cached_tokens
@@ -310,7 +312,7 @@ cdef class Server:
         c.truth.fault = c.reply.fault
         c.truth.flags = flags | (TRUTH_STREAM if c.reply.stream else 0) | (TRUTH_REUSED if c.requests else 0)
         c.truth.flags |= (TRUTH_PREEMPTED if c.sequence.preemptions else 0) | (TRUTH_LENGTH if c.reply.by_length else 0)
-        self.flush_at = c.truth.t_end + IDLE_NS
+        self.flush_at = mono_ns() + IDLE_NS
         return self.truth.request(&c.truth)
 
     cdef int close(self, Connection* c, bint reset, uint8_t flags) except -1:
@@ -324,7 +326,9 @@ cdef class Server:
         return 0
 
     cdef int ready_to_write(self, Connection* c) except -1:
-        cdef Sent sent = self.connections.flush(c, mono_ns())
+        cdef Sent sent
+        c.t_sent = mono_ns()
+        sent = self.connections.flush(c, c.t_sent)
         if sent == SENT_FAILED:
             return self.close(c, False, TRUTH_ABORTED)
         if sent == SENT_QUEUED:

@@ -36,7 +36,7 @@ cdef packed struct TruthRequest:    # 96 bytes; a time of 0 means that it did no
     int64_t t_recv_last_kernel
     int64_t t_admitted              # left the waiting queue
     int64_t t_first                 # just before the send() of its first token
-    int64_t t_end                   # its last byte was handed to the socket, or the connection was cut
+    int64_t t_end                   # just before the send() of its last byte; the instant of the loss when it was aborted
 
 cdef enum TruthFlag:
     TRUTH_STREAM = 1

@@ -10,8 +10,8 @@ import sys
 from types import TracebackType
 from typing import Self
 
-from fastllmload.errors import InternalError
-from fastllmload.simulator.profile import SimulatorOptions
+from fastllmload.errors import InputError, InternalError
+from fastllmload.simulator.profile import SimulatorOptions, resolve
 
 READY_TIMEOUT_S = 30.0
 STOP_TIMEOUT_S = 20.0
@@ -51,7 +51,8 @@ class SimulatorProcess:
         return self.options.truth
 
     def start(self) -> Self:
-        """Starts the process and waits for its ready line. InternalError carries what it said instead."""
+        """Starts the process and waits for its ready line. InputError: the options cannot be served, and why."""
+        resolve(self.options)
         environment = {name: text for name, text in os.environ.items() if name != "OPENAI_API_KEY"}
         if self.options.api_key is not None:
             environment["FASTLLMLOAD_SIMULATOR_KEY"] = self.options.api_key
@@ -63,10 +64,7 @@ class SimulatorProcess:
         )  # fmt: skip
         line = self._first_line(self._child)
         if not line.startswith("ready "):
-            self._child.kill()
-            said = line + self._child.communicate()[1]
-            self._child = None
-            raise InternalError(f"the simulated engine did not start: {said.strip() or 'it said nothing'}")
+            raise self._failure(line)
         self.url = line.split(" ", 1)[1].strip()
         return self
 
@@ -77,6 +75,14 @@ class SimulatorProcess:
             if not selector.select(READY_TIMEOUT_S):
                 return f"not ready within {READY_TIMEOUT_S:g} s"
         return child.stdout.readline()
+
+    def _failure(self, line: str) -> Exception:
+        child, self._child = self._running(), None
+        if line:  # it said something else, or is not ready in time
+            child.kill()
+        said = (line + child.communicate()[1]).strip() or "it said nothing"
+        kind = InputError if child.returncode == InputError.exit_code else InternalError
+        return kind(f"the simulated engine did not start: {said.removeprefix('error: ')}")
 
     def _running(self) -> subprocess.Popen[str]:
         if self._child is None:

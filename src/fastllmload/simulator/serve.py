@@ -36,8 +36,7 @@ def serve(options: SimulatorOptions, ready: Callable[[str], None]) -> int:
     profile = resolve(options)
     if options.die_with_parent is not None:
         die_with(options.die_with_parent)
-    if options.cpu is not None:
-        os.sched_setaffinity(0, {options.cpu})
+    pin(options.cpu)
     raise_open_files()
     first = listen(options)
     sockets = [first] + [listen(options, first.getsockname()[1]) for _ in range(options.processes - 1)]
@@ -63,7 +62,11 @@ def build(options: SimulatorOptions, profile: Profile, listener: socket.socket, 
         faults = Faults(options.seed, options.faults)
     except ValueError as error:
         raise InputError(str(error)) from None
-    truth = Truth(truth_path(options, number))
+    path = truth_path(options, number)
+    try:
+        truth = Truth(path)
+    except OSError as error:
+        raise InputError(f"the truth log {path} cannot be written: {error.strerror}") from None
     if truth.on:
         listener.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)  # accepted sockets inherit it
     forms: list[object] = []
@@ -159,6 +162,15 @@ def url_of(options: SimulatorOptions, listener: socket.socket) -> str:
         return f"unix:{options.unix_socket}"
     host, port = listener.getsockname()[:2]
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def pin(cpu: int | None) -> None:
+    if cpu is None:
+        return
+    try:
+        os.sched_setaffinity(0, {cpu})
+    except OSError as error:
+        raise InputError(f"the simulator cannot run on CPU {cpu}: {error.strerror}") from None
 
 
 def raise_open_files() -> None:

@@ -77,7 +77,7 @@ def _read(path: Path) -> tuple[NDArray[np.void], NDArray[np.void]]:
         data = path.read_bytes()
     except OSError as error:
         raise RunFolderError(f"the truth log {path} cannot be read: {error.strerror}") from None
-    if data[:8] != b"FLLTRUTH" or int.from_bytes(data[8:12], "little") != 1:
+    if len(data) < 16 or data[:8] != b"FLLTRUTH" or int.from_bytes(data[8:12], "little") != 1:
         raise RunFolderError(f"{path} is no truth log of version 1")
     found: dict[int, list[NDArray[np.void]]] = {1: [], 2: []}
     at = 16

@@ -1,0 +1,101 @@
+"""Start, stop, failure and death of the simulator's process, and its command line."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from sim_client import ask, request
+
+from fastllmload.errors import InputError, InternalError
+from fastllmload.simulator.process import SimulatorProcess
+from fastllmload.simulator.profile import SimulatorOptions
+
+
+def gone(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
+    except FileNotFoundError:
+        return True
+    return state == "Z"
+
+
+def test_it_starts_serves_and_stops() -> None:
+    process = SimulatorProcess(SimulatorOptions(null=True))
+    with process:
+        pid = process.pid
+        assert process.url == f"http://127.0.0.1:{process.port}"
+        assert ask(process.port, request()).status == 200
+    assert gone(pid) and process.stop() == 0
+    with pytest.raises(InternalError, match="not running"):
+        process.pid  # noqa: B018
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_signals_end_it_with_exit_code_0(number: int) -> None:
+    with SimulatorProcess(SimulatorOptions(null=True)) as process:
+        os.kill(process.pid, number)
+        assert process.stop() == 0
+
+
+def test_a_taken_port_is_named() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(InputError, match=f"cannot listen on 127.0.0.1:{port}: Address already in use"):
+            SimulatorProcess(SimulatorOptions(port=port)).start()
+
+
+@pytest.mark.parametrize(
+    ("options", "word"),
+    [
+        (SimulatorOptions(profile="nope"), "'nope' does not exist"),
+        (SimulatorOptions(faults=("nope:0.5",)), "no fault is called 'nope'"),
+        (SimulatorOptions(faults=("reset:0.7", "close:0.7")), "add up to 1.4"),
+        (SimulatorOptions(phase="lockstep", itl_ms=0.0, ttft_ms=1.0), "itl_ms above 0"),
+        (SimulatorOptions(truth="/nowhere/at/all"), "/nowhere/at/all"),
+        (SimulatorOptions(cpu=4000), "CPU 4000"),
+    ],
+)
+def test_options_that_cannot_be_served_are_the_users_mistake(options: SimulatorOptions, word: str) -> None:
+    with pytest.raises(InputError) as error:
+        SimulatorProcess(options).start()
+    assert word in str(error.value)
+
+
+def test_it_dies_with_its_parent() -> None:
+    code = (
+        "import os\n"
+        "from fastllmload.simulator.process import SimulatorProcess\n"
+        "from fastllmload.simulator.profile import SimulatorOptions\n"
+        "one = SimulatorProcess(SimulatorOptions(null=True, processes=2)).start()\n"
+        "print(one.pid, flush=True)\n"
+        "os.kill(os.getpid(), 9)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    deadline = time.monotonic() + 10
+    while not gone(int(done.stdout)):
+        assert time.monotonic() < deadline, "the simulator outlived its parent by 10 s"
+        time.sleep(0.01)
+
+
+def test_it_runs_on_the_cpu_asked_for() -> None:
+    cpu = max(os.sched_getaffinity(0))
+    with SimulatorProcess(SimulatorOptions(null=True, cpu=cpu)) as process:
+        assert os.sched_getaffinity(process.pid) == {cpu}
+
+
+def test_the_command_line_names_faults_and_options() -> None:
+    run = [sys.executable, "-m", "fastllmload.simulator"]
+    listed = subprocess.run([*run, "--list-faults"], capture_output=True, text=True, check=True).stdout
+    assert "reset" in listed and "whitespace_first" in listed
+    helped = subprocess.run([*run, "--help"], capture_output=True, text=True, check=True).stdout
+    assert "--truth FILE" in helped and "small-gpu" in helped
+    wrong = subprocess.run([*run, "--set", "nonsense"], capture_output=True, text=True, check=False)
+    assert wrong.returncode == 2 and "has no '='" in wrong.stderr
