@@ -13,7 +13,7 @@ THOUSANDS = {"": 1.0, "k": 1e3, "K": 1e3, "M": 1e6}
 SECONDS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
 NUMBER = re.compile(r"([+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?)([a-zA-Z]*)")
 TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # RFC 9110 5.6.2
-OBJECTIVES = ("ttft", "tpot", "itl", "tbt", "e2el", "fluidity", "idle")
+OBJECTIVES = ("ttft", "tpot", "e2el")
 
 
 def _scaled(text: str, units: dict[str, float], what: str) -> float:

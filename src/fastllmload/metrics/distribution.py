@@ -1,0 +1,49 @@
+"""What run.json says of a sample: moments, percentiles, their intervals, and how many values were null."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fastllmload.metrics.between import NULL
+from fastllmload.metrics.percentiles import NAMED, insufficient, interval, percentile
+
+SCALES = {"ms": 1e6, "s": 1e9}  # ns per unit; other units are taken as they are
+
+
+def without_nulls(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Values that are neither NULL (integers) nor NaN (floats)."""
+    return values[values != NULL] if values.dtype == np.int64 else values[~np.isnan(values)]
+
+
+def distribution(values: npt.NDArray[Any], unit: str, n_null: int | None = None) -> dict[str, Any]:
+    """`metrics.<name>` of run.json, from integer ns (NULL = null) or floats (NaN = null).
+
+    unit "ms" or "s" converts from ns. *n_null* replaces the number of nulls in *values*, when those were left out
+    before. The standard deviation divides by n (metrics.md 2). An empty sample has None everywhere.
+    """
+    ordered = np.sort(without_nulls(values))
+    n, scale = len(ordered), SCALES.get(unit, 1.0)
+
+    def scaled(value: float | None) -> float | None:
+        return None if value is None else float(value) / scale
+
+    return {
+        "unit": unit,
+        "n": n,
+        "n_null": len(values) - n if n_null is None else n_null,
+        "mean": scaled(np.mean(ordered)) if n else None,
+        "std": scaled(np.std(ordered)) if n else None,
+        "min": scaled(ordered[0]) if n else None,
+        "max": scaled(ordered[-1]) if n else None,
+        **{name: scaled(percentile(ordered, q)) for name, q in NAMED.items()},
+        "ci95": {name: [scaled(end) for end in interval(ordered, q)] for name, q in NAMED.items()} if n else None,
+        "insufficient": insufficient(n),
+    }
+
+
+def scalar(value: float | None, unit: str, **more: Any) -> dict[str, Any]:
+    """`metrics.<name>` of a single number; NaN becomes None."""
+    return {"unit": unit, "value": None if value is None or np.isnan(value) else float(value), **more}

@@ -1,0 +1,81 @@
+"""Requests and tokens per second: window form (primary) and makespan form (metrics.md 6.2)."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from fastllmload.metrics.window import Window
+from fastllmload.records import layout
+from fastllmload.records.run import Run
+from fastllmload.records.token_counts import TokenCounts
+
+Mask = npt.NDArray[np.bool_]
+Floats = npt.NDArray[np.float64]
+
+# Events that carry generated tokens of any kind.
+BEARING = np.zeros(256, np.bool_)
+BEARING[
+    [
+        layout.EVENT_WHITESPACE,
+        layout.EVENT_CONTENT,
+        layout.EVENT_REASONING,
+        layout.EVENT_TOOL,
+        layout.EVENT_REFUSAL,
+    ]
+] = True
+
+
+def share_in_window(run: Run, window: Window, chosen: Mask) -> Floats:
+    """For each row the share of its tokens that came in the window; 0 where *chosen* is false.
+
+    A request's tokens are spread over its token-bearing events: as the server said, else evenly. Only requests that
+    cross a border of the window need a look at their events.
+    """
+    rows = run.rows
+    begun = chosen & (rows["t_any"] > 0)
+    last = np.where(rows["t_end"] > 0, rows["t_end"], window.w1_ns + 1)
+    whole = begun & window.holds(rows["t_any"]) & window.holds(last)
+    share = whole.astype(np.float64)
+    after = rows["t_any"] > window.w1_ns
+    for row in np.flatnonzero(begun & ~whole & ~after & (last >= window.w0_ns)):
+        part = slice(int(run.first_event[row]), int(run.first_event[row + 1]))
+        bearing = BEARING[run.event_kind[part]]
+        weight = np.maximum(run.event_tokens[part][bearing].astype(np.int64), 1)
+        if len(weight):
+            share[row] = weight[window.holds(run.event_t[part][bearing])].sum() / weight.sum()
+    return share
+
+
+def output_tok_s(run: Run, window: Window, tokens: TokenCounts, chosen: Mask) -> float | None:
+    """Output tokens of the *chosen* requests that came in the window, per second; whatever their submission time."""
+    if window.seconds <= 0:
+        return None
+    return float(np.dot(share_in_window(run, window, chosen), tokens.output)) / window.seconds
+
+
+def req_s(run: Run, window: Window, ok: Mask) -> float | None:
+    """*ok* requests whose last token came in the window, per second."""
+    if window.seconds <= 0:
+        return None
+    return float(np.count_nonzero(ok & window.holds(run.rows["t_last"]))) / window.seconds
+
+
+def input_tok_s(run: Run, window: Window, tokens: TokenCounts, ok: Mask) -> float | None:
+    """Input tokens (all of them, cached or not) of *ok* requests whose first token came in the window, per second."""
+    if window.seconds <= 0:
+        return None
+    return float(tokens.input[ok & window.holds(run.rows["t_first"])].sum()) / window.seconds
+
+
+def makespan_s(t_dispatch: npt.NDArray[np.int64], t_last: npt.NDArray[np.int64]) -> float | None:
+    """max t_last - min t_dispatch in s over times in ns, 0 = did not happen (BLOG); None without both."""
+    begun, ended = t_dispatch[t_dispatch > 0], t_last[t_last > 0]
+    if len(begun) == 0 or len(ended) == 0:
+        return None
+    return float(ended.max() - begun.min()) / 1e9
+
+
+def per_second(amount: float, seconds: float | None) -> float | None:
+    """amount / seconds; None without a positive duration."""
+    return None if seconds is None or seconds <= 0 else amount / seconds

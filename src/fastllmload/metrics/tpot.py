@@ -1,0 +1,41 @@
+"""Time per output token of each request, and its variants (metrics.md 5.4, 5.5). Float ns per row, NaN for null."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fastllmload.metrics.between import between, to_float
+from fastllmload.metrics.e2e import e2e
+
+Rows = npt.NDArray[Any]
+Floats = npt.NDArray[np.float64]
+Numbers = npt.NDArray[np.int64]
+
+
+def divide(numerator: Floats, count: Numbers, least: int) -> Floats:
+    """numerator / count, NaN where count < *least*."""
+    enough = count >= least
+    return np.where(enough, numerator / np.where(enough, count, 1), np.nan)
+
+
+def tpot(rows: Rows, timed: Numbers) -> Floats:
+    """(t_last - t_first) / (n - 1) over the n *timed* tokens; null for n < 2. BLOG calls it ITL."""
+    return divide(to_float(between(rows, "t_first", "t_last")), timed - 1, 1)
+
+
+def tpot_n(rows: Rows, timed: Numbers) -> Floats:
+    """(t_last - t_first) / n: one reading of etalon's sentence."""
+    return divide(to_float(between(rows, "t_first", "t_last")), timed, 1)
+
+
+def tpot_any(rows: Rows, output: Numbers) -> Floats:
+    """(t_last - t_any) / (output tokens - 1): reasoning and leading whitespace included."""
+    return divide(to_float(between(rows, "t_any", "t_last")), output - 1, 1)
+
+
+def norm_latency(rows: Rows, output: Numbers) -> Floats:
+    """e2e / output tokens (etalon); null for 0 tokens."""
+    return divide(to_float(e2e(rows)), output, 1)

@@ -1,0 +1,1 @@
+"""Objectives: deadlines, goodput, fluidity, smooth goodput, capacity criteria."""
