@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -40,6 +41,7 @@ def conclude(folder: Folder, phases: Sequence[RunPhase], fate: Fate) -> dict[str
     from fastllmload.records.run import load
 
     folder.manifest["disk_full"] = fate.disk_full
+    drop_empty(folder)
     merge_workers(folder.path, planned_phases(folder, phases))
     run = replace(load(folder.path), manifest=folder.manifest, incomplete=fate.status != DONE)
     folder.manifest.update(measure(run))
@@ -47,6 +49,13 @@ def conclude(folder: Folder, phases: Sequence[RunPhase], fate: Fate) -> dict[str
     folder.manifest["status"] = fate.status
     folder.save()
     return folder.manifest
+
+
+def drop_empty(folder: Folder) -> None:
+    """A worker that died before it made its files has left nothing to merge; its last words are in the incidents."""
+    for rows in (folder.path / "workers").iterdir():
+        if not ((rows / "requests.npy").exists() and (rows / "tokens.npy").exists()):
+            shutil.rmtree(rows)
 
 
 def planned_phases(folder: Folder, phases: Sequence[RunPhase]) -> list[Any]:

@@ -22,6 +22,7 @@ from fastllmload.engine.workspec import WorkerSpec
 from fastllmload.records.sharedmem import SharedWords
 
 STARTING_S = 60.0
+WORKER = (sys.executable, "-m", "fastllmload.engine.worker")
 
 
 @dataclass
@@ -51,7 +52,7 @@ def launch(spec: WorkerSpec) -> Member:
     log = rows / "stderr.txt"
     with open(log, "wb") as errors:
         process = subprocess.Popen(
-            [sys.executable, "-m", "fastllmload.engine.worker"],
+            WORKER,
             stdin=subprocess.PIPE, stdout=errors, stderr=errors, start_new_session=True, env=environment(),
         )  # fmt: skip
     assert process.stdin is not None

@@ -19,8 +19,9 @@ from fastllmload.records.run import SCHEMA_VERSION
 class Folder:
     """A run's folder. *manifest* is what run.json holds until the run is measured."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, named: bool = True) -> None:
         self.path = path
+        self.named = named
         self.work = path / ".work"
         self.manifest: dict[str, Any] = {}
 
@@ -37,11 +38,11 @@ class Folder:
             raise HostLimitError(
                 f"the run folder {str(path)!r} cannot be made: {problem.strerror}; choose another with --output"
             ) from problem
-        return cls(path)
+        return cls(path, directory is not None)
 
-    def settle(self, named: bool, digest: str) -> None:
+    def settle(self, digest: str) -> None:
         """Give an unnamed folder its name: time and plan digest."""
-        if named:
+        if self.named:
             return
         stamp = time.strftime("%Y%m%d-%H%M%S")
         for attempt in range(100):
@@ -80,3 +81,5 @@ class Folder:
         if not self.manifest:
             with contextlib.suppress(OSError):  # it was there before, or something of the plan is in it
                 self.path.rmdir()
+                if not self.named:
+                    self.path.parent.rmdir()

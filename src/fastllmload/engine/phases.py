@@ -87,15 +87,16 @@ class PhaseRun:
         )
 
     def _await_ready(self) -> bool:
+        """False when somebody is missing: a phase begins with all its workers or not at all."""
         until = time.monotonic() + STARTING_S
         while not self.fleet.ready(self.spec.number):
             self._bury()
-            if self.interrupts.level:
+            if self.interrupts.level or len(self.fleet.alive) < len(self.fleet.members):
                 return False
             if time.monotonic() > until:
                 raise InternalError(f"the workers were not ready for {self.spec.name} within {STARTING_S:g} s")
             self.interrupts.wait(POLL_S)
-        return len(self.fleet.alive) > 0
+        return len(self.fleet.alive) == len(self.fleet.members)
 
     def _look_until_ended(self) -> None:
         due = time.monotonic()

@@ -7,7 +7,7 @@ from __future__ import annotations
 import contextlib
 import secrets
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -32,6 +32,7 @@ from fastllmload.engine.samples import SampleLog
 from fastllmload.engine.simtarget import options_of
 from fastllmload.engine.specs import RunPhase, phase_specs, run_phases, worker_specs
 from fastllmload.engine.workspec import PhaseSpec, WorkerSpec
+from fastllmload.errors import InternalError, Interrupted
 from fastllmload.plan.archive import save_plan
 from fastllmload.plan.settings import Load, RunSettings, Secret
 from fastllmload.redact import Redactor, header_secrets, url_secrets
@@ -100,15 +101,27 @@ class Session:
         hostlimits.raise_nofile()
         replayed = settled(settings, endpoint, self.folder.work)
         found = preflight(replayed.settings, self.urls, endpoint, self.secret)
+        asked = stampable(replayed.settings, found)
         self.ui.banner(banner.target_lines(settings, [target.url for target in found.targets], found))
         plans = build_plans(replayed, endpoint, found.model, self.folder.work)
         if settings.output.save_plan is not None:
             save_plan(plans.measure, Path(settings.output.save_plan))
-        specs, phases = self._prepare(replayed.settings, endpoint, found, plans)
+        specs, phases = self._prepare(asked, endpoint, found, plans)
         self._drive(specs, phases)
+        self._refuse_empty()
         document = conclude(self.folder, phases, self.fate)
         self.ui.finish(document, folder=str(self.folder.path))
         return exit_code(document, self.fate, settings.output.strict)
+
+    def _refuse_empty(self) -> None:
+        """No phase began: there is nothing to merge, measure or judge."""
+        if self.folder.manifest["phases"]:
+            return
+        self.folder.manifest["status"] = "failed" if not self.fate.interrupted else self.fate.status
+        self.folder.save()
+        if self.fate.interrupted:
+            raise Interrupted("interrupted before the first request; nothing was measured")
+        raise InternalError("; ".join(self.folder.manifest["incidents"]) or "the workers ended before the first request")
 
     # -- before the clock ---------------------------------------------------------------------------------------------
 
@@ -124,21 +137,21 @@ class Session:
         loopback = all(target.address in ("127.0.0.1", "::1") for target in found.targets)
         if any(target.family != "unix" for target in found.targets):
             sizing.refuse_what_does_not_fit(settings, plans.measure, wanted, workers, loopback)
-        self.folder.settle(self.settings.output.directory is not None, plans.measure.digest)
+        self.folder.settle(plans.measure.digest)
         plans = plans.moved(self.folder.work)
         phases = run_phases(plans.warmup, plans.measure)
         run_id = secrets.token_hex(4)
         specs = worker_specs(
             settings, endpoint, found, self.folder, phase_specs(settings, phases, wanted, workers), workers, run_id
         )
-        self._begin(found, plans, run_id, workers)
+        self._begin(settings, found, plans, run_id, workers)
         self.ui.banner(banner.plan_lines(settings, plans.warmup, plans.measure, workers))
         return specs, phases
 
-    def _begin(self, found: Preflight, plans: Plans, run_id: str, workers: int) -> None:
+    def _begin(self, settings: RunSettings, found: Preflight, plans: Plans, run_id: str, workers: int) -> None:
         plans.measure.write_record(self.folder.path / "plan")
         self.folder.begin(
-            public(self.settings, self.redact, self.folder.path),
+            public(settings, self.redact, self.folder.path),
             environment(),
             run_id=run_id,
             plan=plan_facts(plans),
@@ -176,12 +189,15 @@ class Session:
 
     def _run_phases(self, fleet: Fleet, live: Live, specs: tuple[PhaseSpec, ...], phases: list[RunPhase]) -> None:
         watch = Watch([member.shared for member in fleet.members])
-        watching = False
+        watching: list[bool] = []
+
+        def ready() -> None:
+            watch.start()
+            watching.append(True)
+
         try:
             for spec, phase in zip(specs, phases, strict=True):
-                measured = phase.name == "measure"
-                watching = watching or measured
-                outcome = self._phase(fleet, live, spec, phase, watch.start if measured else nothing)
+                outcome = self._phase(fleet, live, spec, phase, ready if phase.name == "measure" else nothing)
                 if outcome is None or outcome.cut or not fleet.alive:
                     break
         finally:
@@ -189,7 +205,7 @@ class Session:
                 self.folder.manifest["watch"] = watch.stop(self.folder.path)
 
     def _phase(
-        self, fleet: Fleet, live: Live, spec: PhaseSpec, phase: RunPhase, ready: Any
+        self, fleet: Fleet, live: Live, spec: PhaseSpec, phase: RunPhase, ready: Callable[[], None]
     ) -> Outcome | None:
         arrivals = phase.plan.description["load"]["arrivals"]
         run = PhaseRun(
@@ -253,7 +269,7 @@ class Session:
         code = member.process.returncode
         how = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
         words = fleet.last_words(member, self.redact)
-        self._incident(f"worker {member.spec.worker} {how}: {words}; the others go on, what it measured is kept")
+        self._incident(f"worker {member.spec.worker} {how}: {words}")
 
     def _incident(self, sentence: str) -> None:
         self.folder.manifest["incidents"].append(sentence)
@@ -270,6 +286,15 @@ class Session:
             {"worker": member.spec.worker, "died": member.died, "exit_code": member.process.returncode}
             for member in fleet.members
         ]
+
+
+def stampable(settings: RunSettings, found: Preflight) -> RunSettings:
+    """With user stamps where the kernel gives none: TLS, Unix sockets, connections of the event loop."""
+    over_loop = settings.client.transport == "asyncio"
+    if settings.client.timestamps != "kernel" or not all(over_loop or t.tls or t.family == "unix" for t in found.targets):
+        return settings
+    found.notes.append("no kernel receive stamps on these connections: user-space stamps are used")
+    return msgspec.structs.replace(settings, client=msgspec.structs.replace(settings.client, timestamps="user"))
 
 
 KILLED = (1, 2, 9, 15)  # SIGHUP SIGINT SIGKILL SIGTERM come from outside; any other signal is our fault

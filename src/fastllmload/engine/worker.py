@@ -163,6 +163,7 @@ class Worker:
             if phase.num_requests:
                 slots = min(slots, limit)
             schedule = np.zeros(slots, dtype=np.int64)
+            closed = slots > 0  # without a slot there is nothing to refill: an open loop without releases ends at once
         else:
             assert plan.t_sched is not None
             schedule = np.ascontiguousarray(plan.t_sched[spec.worker :: spec.workers])

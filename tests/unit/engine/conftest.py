@@ -1,0 +1,120 @@
+"""Fake workers, a view that remembers, and phases that look often."""
+
+import sys
+import time
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from fastllmload.engine import fleet as fleets
+from fastllmload.engine import phases
+from fastllmload.engine.fleet import Fleet
+from fastllmload.engine.interrupts import NOTHING
+from fastllmload.engine.live import Live
+from fastllmload.engine.samples import SampleLog
+from fastllmload.engine.workspec import PhaseSpec, WorkerSpec
+
+
+class RememberingUi:
+    """Keeps every call; *hook* sees each snapshot."""
+
+    def __init__(self, hook=lambda snapshot: None):
+        self.lines, self.phases, self.snapshots, self.document, self.closed = [], [], [], None, 0
+        self.hook = hook
+
+    def banner(self, lines):
+        self.lines += lines
+
+    def phase(self, name, planned, seconds):
+        self.phases.append((name, planned, seconds))
+
+    def update(self, snapshot):
+        self.snapshots.append(snapshot)
+        self.hook(snapshot)
+
+    def message(self, text):
+        self.lines.append(text)
+
+    def finish(self, document, folder=None):
+        self.document = document
+
+    def close(self):
+        self.closed += 1
+
+
+class NoSignals:
+    """Interrupts whose level the test sets."""
+
+    def __init__(self):
+        self.level = NOTHING
+
+    def wait(self, seconds):
+        time.sleep(max(0.0, min(seconds, 0.005)))
+
+
+@pytest.fixture
+def ui():
+    return RememberingUi()
+
+
+@pytest.fixture
+def signals():
+    return NoSignals()
+
+
+@pytest.fixture
+def specs(tmp_path):
+    def make(workers=1, numbers=(0,)):
+        (tmp_path / ".work").mkdir(exist_ok=True)
+        return [
+            WorkerSpec(
+                worker=worker, workers=workers, supervisor_pid=1, run_id="00000000", targets=(), timeout_ns=1,
+                shared_path=str(tmp_path / ".work" / f"words.{worker}"), rows_dir=str(tmp_path / "workers" / str(worker)),
+                phases=tuple(
+                    PhaseSpec(number=n, name="measure", phase_code=1, plan_dir="", mode="open") for n in numbers
+                ),
+            )
+            for worker in range(workers)
+        ]  # fmt: skip
+
+    return make
+
+
+@pytest.fixture
+def fleet(monkeypatch, specs):
+    """`fleet(how, workers, numbers)` starts fake workers; all are gone at the end of the test."""
+    monkeypatch.setattr(fleets, "WORKER", (sys.executable, str(Path(__file__).with_name("fake_worker.py"))))
+    started = []
+
+    def start(how="", workers=1, numbers=(0,)):
+        monkeypatch.setenv("FAKE_WORKER", how)
+        started.append(Fleet.start(specs(workers, numbers)))
+        return started[-1]
+
+    yield start
+    for one in started:
+        one.stop(0.0)
+        assert all(member.process.poll() is not None for member in one.members)
+
+
+@pytest.fixture
+def phase(tmp_path, ui, signals, monkeypatch):
+    """`phase(fleet, ...)` makes a PhaseRun that looks every 5 ms."""
+    monkeypatch.setattr(phases, "LOOK_S", 0.005)
+    monkeypatch.setattr(phases, "LEAD_NS", 1_000_000)
+    logs = []
+
+    def make(workers, number=0, plan=None, **fields):
+        logs.append(SampleLog(tmp_path / "samples.npy"))
+        nothing = SimpleNamespace(requests=10, cycles=False, duration_s=None, t_sched=None, concurrency=None)
+        given = {
+            "fleet": workers, "spec": workers.members[0].spec.phases[number], "plan": plan or nothing,
+            "live": Live(workers, logs[-1], None), "ui": ui, "interrupts": signals, "asked_rate": 5.0,
+            "own_grace": False, "died": lambda member: None, "ready": lambda: None, "started": lambda start: None,
+        }  # fmt: skip
+        return phases.PhaseRun(**{**given, **fields})
+
+    yield make
+    for log in logs:
+        log.close()

@@ -1,0 +1,55 @@
+"""A worker without load: obeys the words of counters.pxd. FAKE_WORKER says how it misbehaves."""
+
+import os
+import sys
+import time
+
+import msgspec
+
+from fastllmload._ext import counters as k
+from fastllmload.engine.workspec import WorkerSpec
+from fastllmload.records.sharedmem import SharedWords
+
+
+def wait(condition):
+    while not condition():
+        time.sleep(0.001)
+
+
+def run(spec, words, how):
+    for phase in spec.phases:
+        wait(lambda number=phase.number: words[k.W_PHASE] >= number)
+        words[k.W_STATE] = k.READY
+        wait(lambda: words[k.W_START_NS] or words[k.W_COMMAND] == k.ABORT)
+        if not words[k.W_START_NS]:
+            return
+        words[k.W_STATE] = k.RUNNING
+        words[k.W_RELEASED] += 10
+        if how == "dies" and spec.worker == 0:
+            sys.exit("Error: Bearer sk-secret was refused")
+        if how == "disk full":
+            words[k.W_DISK_FULL] = 1
+        if how in ("waits", "disk full"):
+            wait(lambda: words[k.W_COMMAND] != k.RUN)
+        words[k.W_STATE] = k.DRAINING
+        if how in ("drains for ever", "waits"):
+            wait(lambda: words[k.W_COMMAND] == k.ABORT)
+        if how == "ignores everything":
+            time.sleep(60)
+        words[k.W_OK] += 10
+        words[k.W_PHASE_DONE] = phase.number + 1
+        words[k.W_STATE] = k.PHASE_ENDED
+
+
+def main():
+    spec = msgspec.json.decode(sys.stdin.buffer.readline(), type=WorkerSpec)
+    how = os.environ.get("FAKE_WORKER", "")
+    if how == "dies at once":
+        print("ModuleNotFoundError: no such thing", file=sys.stderr)
+        sys.exit(1)
+    words = SharedWords.open(spec.shared_path).words
+    run(spec, words, how)
+    words[k.W_STATE] = k.FINISHED
+
+
+main()

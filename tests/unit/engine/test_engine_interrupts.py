@@ -1,0 +1,46 @@
+"""Signals: an error before there is something to keep, a level afterwards; waiting ends at once."""
+
+import os
+import signal
+import time
+
+import pytest
+
+from fastllmload.engine.interrupts import DRAIN, NOTHING, STOP, Interrupts
+from fastllmload.errors import Interrupted
+
+
+def test_before_the_workers_start_a_signal_ends_the_run():
+    with pytest.raises(Interrupted), Interrupts() as interrupts:
+        os.kill(os.getpid(), signal.SIGINT)
+        interrupts.wait(10)
+
+
+@pytest.mark.parametrize(
+    ("sent", "level"),
+    [
+        ((), NOTHING),
+        ((signal.SIGINT,), DRAIN),
+        ((signal.SIGINT, signal.SIGINT), STOP),
+        ((signal.SIGINT,) * 3, STOP),
+        ((signal.SIGTERM,), STOP),
+        ((signal.SIGHUP,), STOP),
+    ],
+)
+def test_afterwards_signals_are_counted(sent, level):
+    with Interrupts() as interrupts:
+        interrupts.collect()
+        for number in sent:
+            os.kill(os.getpid(), number)
+            interrupts.wait(10)
+        assert interrupts.level == level
+
+
+def test_a_wait_without_signal_lasts_and_the_old_handlers_come_back():
+    before = signal.getsignal(signal.SIGINT)
+    with Interrupts() as interrupts:
+        begun = time.monotonic()
+        interrupts.wait(0.02)
+        assert time.monotonic() - begun >= 0.02
+        assert signal.getsignal(signal.SIGINT) != before
+    assert signal.getsignal(signal.SIGINT) == before

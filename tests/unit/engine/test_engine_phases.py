@@ -1,0 +1,123 @@
+"""A phase ends by itself, by the user, by a full disk, by the drain time-out, and when workers die."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from fastllmload._ext import counters as k
+from fastllmload.engine import phases
+from fastllmload.engine.interrupts import DRAIN, STOP
+
+
+def test_two_phases_run_one_after_the_other_and_workers_end_by_themselves(fleet, phase):
+    workers = fleet(workers=2, numbers=(0, 1))
+    first, second = phase(workers, 0).run(), phase(workers, 1).run()
+    workers.join(10)
+    assert (first.released, first.ok, second.released, second.ok) == (20, 20, 20, 20)
+    assert second.start_ns > first.start_ns
+    assert not workers.watch() and all(member.process.returncode == 0 for member in workers.members)
+
+
+def test_time_zero_is_told_before_the_workers_get_it(fleet, phase):
+    workers = fleet()
+    seen = []
+    told = phase(workers, started=lambda start: seen.append((start, int(workers.members[0].words[k.W_START_NS]))))
+    outcome = told.run()
+    assert seen == [(outcome.start_ns, 0)]
+
+
+def test_a_duration_bounds_the_phase_even_when_it_is_seen_later(fleet, phase):
+    plan = SimpleNamespace(requests=10, cycles=True, duration_s=0.25, t_sched=None, concurrency=4)
+    outcome = phase(fleet(), plan=plan).run()
+    assert outcome.end_ns - outcome.start_ns == 250_000_000
+    assert not outcome.cut
+
+
+@pytest.mark.parametrize(("level", "word"), [(DRAIN, k.DRAIN), (STOP, k.ABORT)])
+def test_the_users_wish_is_commanded_and_cuts_the_phase(fleet, phase, ui, signals, level, word):
+    workers = fleet("waits" if level == STOP else "disk full")
+    ui.hook = lambda snapshot: setattr(signals, "level", level)
+    plan = SimpleNamespace(requests=10, cycles=False, duration_s=3600.0, t_sched=None, concurrency=None)
+    outcome = phase(workers, plan=plan).run()
+    assert outcome.cut and workers.members[0].words[k.W_COMMAND] == word
+    assert outcome.end_ns < outcome.start_ns + 3_600_000_000_000
+    assert any("no more requests are sent" in line for line in ui.lines)
+
+
+def test_an_interrupt_before_the_clock_starts_nothing(fleet, phase, signals):
+    workers = fleet()
+    signals.level = DRAIN
+    assert phase(workers).run() is None
+    assert workers.members[0].words[k.W_START_NS] == 0
+
+
+def test_a_full_disk_stops_sending(fleet, phase, ui):
+    outcome = phase(fleet("disk full")).run()
+    assert outcome.cut and outcome.ok == 10
+    assert [line for line in ui.lines if "disk is full" in line]
+
+
+def test_the_supervisors_drain_time_out_cancels_what_hangs(fleet, phase, ui, monkeypatch):
+    monkeypatch.setattr(phases, "LEAST_GRACE_S", 0.02)
+    outcome = phase(fleet("drains for ever"), own_grace=True).run()
+    assert outcome.timed_out and not outcome.cut
+    assert [line for line in ui.lines if "drain time-out" in line]
+
+
+def test_the_drain_time_out_follows_the_slowest_answers(fleet, phase):
+    workers = fleet("waits")
+    run = phase(workers, own_grace=True)
+    assert run._grace_s() == 60.0
+    words = workers.members[0].shared.histogram(k.H_E2E)
+    from fastllmload._ext import histogram
+
+    histogram.record_many(words, np.full(100, 30_000_000_000, np.int64))
+    assert run._grace_s() == pytest.approx(150.0, rel=0.01)
+
+
+def test_a_dead_worker_is_told_and_the_others_go_on(fleet, phase):
+    dead = []
+    outcome = phase(fleet("dies", workers=2), died=dead.append).run()
+    assert [member.spec.worker for member in dead] == [0]
+    assert (outcome.released, outcome.ok) == (20, 10)
+
+
+def test_a_phase_does_not_begin_without_one_of_its_workers(fleet, phase):
+    dead = []
+    workers = fleet("dies at once", workers=2)
+    assert phase(workers, died=dead.append).run() is None
+    assert dead and "ModuleNotFoundError" in workers.last_words(dead[0], str)
+
+
+def test_a_worker_that_ignores_abort_is_left_to_the_reaper(fleet, phase, ui, signals, monkeypatch):
+    monkeypatch.setattr(phases, "ABORT_NS", 20_000_000)
+    workers = fleet("ignores everything")
+    ui.hook = lambda snapshot: setattr(signals, "level", STOP)
+    assert phase(workers).run().cut
+    workers.stop(0.0)
+    assert workers.members[0].process.returncode == -15
+
+
+def test_the_last_words_of_a_worker_are_redacted(fleet, phase):
+    workers = fleet("dies")
+    phase(workers).run()
+    said = workers.last_words(workers.members[0], lambda text: text.replace("sk-secret", "***"))
+    assert said == "Error: Bearer *** was refused"
+
+
+def test_snapshots_count_the_phases_own_requests(fleet, phase, ui):
+    workers = fleet(numbers=(0, 1))
+    phase(workers, 0).run()
+    phase(workers, 1).run()
+    assert ui.snapshots[-1].released == 10
+    assert ui.phases == [("measure", 10, None)] * 2
+
+
+def test_samples_of_every_worker_are_readable_while_the_clock_runs(fleet, phase, ui, tmp_path):
+    seen = []
+    ui.hook = lambda snapshot: seen.append(np.load(tmp_path / "samples.npy"))
+    phase(fleet(workers=2)).run()
+    last = seen[-1][-2:]
+    assert sorted(last["worker"]) == [0, 1]
+    assert (last["released"] == 10).all() and (last["rss_bytes"] > 1 << 20).all()
