@@ -1,9 +1,9 @@
 """Nanoseconds per event of the three ways to an event's meaning, on the same events in one process.
 
-Run it as ``python bench/micro/delta.py``. Each figure is the best of several rounds; what counts is the ratio within one
-run. *template*: one stream whose frames are equal. *scan*: every event's frame differs at its end, so the template is
-compared, missed and learned again each time. *msgspec*: what ``--decode strict`` does. *json*: ``json.loads`` alone, to
-compare with.
+Run it as ``python bench/micro/delta.py``. Each figure is the best of several rounds; what counts is the ratio
+within one run. *template*: one stream whose frames are equal. *scan*: every event's frame differs at its end,
+so the template is compared, missed and learned again each time. *msgspec*: what ``--decode strict`` does.
+*json*: ``json.loads`` alone, to compare with.
 """
 
 from __future__ import annotations
@@ -17,10 +17,15 @@ from fastllmload._ext.delta import Classifier
 ROUNDS = 15
 EVENTS = 2000
 EVENT = (
-    '{"id":"chatcmpl-0123456789abcdef","object":"chat.completion.chunk","created":1700000000,"model":"meta/llama-3-8b",'
+    '{"id":"chatcmpl-0123456789abcdef","object":"chat.completion.chunk","created":1700000000,"model":"meta/llama-3",'
     '"choices":[{"index":0,"delta":{"content":"%s"},"logprobs":null,"finish_reason":null}],"x":"%04d"}'
 )
-WORDS = {"word": " token", "sentence": " the quick brown fox jumps over the lazy dog" * 4, "Chinese": "\u6a21\u578b", "escapes": "\\n\\u00e9"}
+WORDS = {
+    "word": " token",
+    "sentence": " the quick brown fox jumps over the lazy dog" * 4,
+    "Chinese": "\u6a21\u578b",
+    "escapes": "\\n\\u00e9",
+}
 
 
 def best_ns(work: Callable[[], object]) -> float:

@@ -1,4 +1,4 @@
-"""What an event means is what metrics.md 3.2 says, and template, scan, msgspec and a plain twin say the same of any bytes."""
+"""Events mean what metrics.md 3.2 says; template, scan, msgspec and a plain twin agree on any bytes."""
 
 from __future__ import annotations
 
@@ -19,9 +19,13 @@ from fastllmload.records.layout import EVENT_NAMES, FINISH_NAMES
 
 CHAT, COMPLETIONS = 0, 1
 TEMPLATE, SCAN, MSGSPEC = 0, 1, 2
-CORPUS = Path(os.environ.get("FASTLLMLOAD_CORPORA", Path(__file__).parents[2] / "../shared/corpora")) / "json/test_parsing"
+CORPUS = (
+    Path(os.environ.get("FASTLLMLOAD_CORPORA", Path(__file__).parents[2] / "../shared/corpora"))
+    / "json/test_parsing"
+)
 NO_CORPUS = f"JSON corpus not found at {CORPUS}; set FASTLLMLOAD_CORPORA to the folder that holds json/"
 PLAIN = b'{"id":"x","choices":[{"index":0,"delta":{"content":"%s"},"finish_reason":null}]}'
+PARTS = [b'"', b"\\", b",", b":", b"{", b"}", b"]", b"0", b"e", b"\x00", b" ", b"\xc2", b"\\u00e9", b"-"]
 FAST = settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
 
 
@@ -58,49 +62,25 @@ def agreed_whole(data: bytes, dialect: int = CHAT) -> dict[str, Any]:
 
 def chunk(delta: Any = None, finish: Any = None, **top: Any) -> bytes:
     choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish}
-    return json.dumps({"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "m", "choices": [choice], **top}).encode()
+    return json.dumps(
+        {"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "m", "choices": [choice], **top}
+    ).encode()
 
 
 USAGE = {"prompt_tokens": 11, "completion_tokens": 7, "total_tokens": 18}
-SEEN = [  # as the servers write them
-    ("vLLM role", CHAT, '{"id":"chatcmpl-1","object":"chat.completion.chunk","created":1,"model":"m","choices":[{"index":0,"delta":{"role":"assistant","content":""},"logprobs":null,"finish_reason":null}],"prompt_token_ids":null}', "role"),
-    ("vLLM text", CHAT, '{"id":"chatcmpl-1","object":"chat.completion.chunk","created":1,"model":"m","choices":[{"index":0,"delta":{"content":" It"},"logprobs":null,"finish_reason":null,"token_ids":null}]}', "content"),
-    ("vLLM reasoning", CHAT, '{"id":"chatcmpl-1","object":"chat.completion.chunk","created":1,"model":"m","choices":[{"index":0,"delta":{"reasoning":"Okay"},"logprobs":null,"finish_reason":null}]}', "reasoning"),
-    ("vLLM finish", CHAT, '{"id":"chatcmpl-1","object":"chat.completion.chunk","created":1,"model":"m","choices":[{"index":0,"delta":{"content":""},"logprobs":null,"finish_reason":"length","stop_reason":null}]}', "finish length"),
-    ("vLLM usage", CHAT, '{"id":"chatcmpl-1","object":"chat.completion.chunk","created":1,"model":"m","choices":[],"usage":{"prompt_tokens":11,"total_tokens":18,"completion_tokens":7,"prompt_tokens_details":{"cached_tokens":4}}}', "usage 11 7 -1 4"),
-    ("vLLM error", CHAT, '{"object":"error","message":"too long","type":"BadRequestError","param":null,"code":400}', "error"),
-    ("vLLM newer error", CHAT, '{"error":{"message":"engine died","type":"InternalServerError","param":null,"code":500}}', "error"),
-    ("vLLM completions", COMPLETIONS, '{"id":"cmpl-1","object":"text_completion","created":1,"model":"m","choices":[{"index":0,"text":" It","logprobs":null,"finish_reason":null,"stop_reason":null}],"usage":null}', "content"),
-    ("vLLM completions end", COMPLETIONS, '{"id":"cmpl-1","object":"text_completion","created":1,"model":"m","choices":[{"index":0,"text":" end","logprobs":null,"finish_reason":"stop","stop_reason":null}],"usage":null}', "content stop"),
-    ("vLLM usage in each", CHAT, '{"id":"1","object":"chat.completion.chunk","created":1,"model":"m","choices":[{"index":0,"delta":{"content":"a"},"logprobs":null,"finish_reason":null}],"usage":{"prompt_tokens":3,"total_tokens":4,"completion_tokens":1}}', "content 3 1 -1 -1"),
-    ("SGLang role", CHAT, '{"id":"a","object":"chat.completion.chunk","created":1,"model":"m","choices":[{"index":0,"delta":{"role":"assistant","content":"","reasoning_content":null,"tool_calls":null},"logprobs":null,"finish_reason":null,"matched_stop":null}],"usage":null}', "role"),
-    ("SGLang text", CHAT, '{"id":"a","object":"chat.completion.chunk","created":1,"model":"m","choices":[{"index":0,"delta":{"role":null,"content":" is","reasoning_content":null,"tool_calls":null},"logprobs":null,"finish_reason":null,"matched_stop":null}],"usage":null}', "content"),
-    ("SGLang thought", CHAT, '{"id":"a","object":"chat.completion.chunk","created":1,"model":"m","choices":[{"index":0,"delta":{"role":null,"content":null,"reasoning_content":"Hm","tool_calls":null},"logprobs":null,"finish_reason":null,"matched_stop":null}],"usage":null}', "reasoning"),
-    ("SGLang finish", CHAT, '{"id":"a","object":"chat.completion.chunk","created":1,"model":"m","choices":[{"index":0,"delta":{"role":null,"content":null,"reasoning_content":null,"tool_calls":null},"logprobs":null,"finish_reason":"stop","matched_stop":151645}],"usage":null}', "finish stop"),
-    ("llama.cpp role", CHAT, '{"choices":[{"finish_reason":null,"index":0,"delta":{"role":"assistant","content":null}}],"created":1,"id":"chatcmpl-7","model":"m","system_fingerprint":"b1-c","object":"chat.completion.chunk"}', "role"),
-    ("llama.cpp text", CHAT, '{"choices":[{"finish_reason":null,"index":0,"delta":{"content":"\\n"}}],"created":1,"id":"chatcmpl-7","model":"m","system_fingerprint":"b1-c","object":"chat.completion.chunk"}', "whitespace"),
-    ("llama.cpp timings", CHAT, '{"choices":[{"finish_reason":"stop","index":0,"delta":{}}],"created":1,"id":"chatcmpl-7","model":"m","object":"chat.completion.chunk","timings":{"prompt_n":14,"prompt_ms":5.5e1,"predicted_per_second":99.123456789012345}}', "finish stop"),
-    ("OpenAI text", CHAT, '{"id":"chatcmpl-B","object":"chat.completion.chunk","created":1,"model":"gpt","service_tier":"default","system_fingerprint":"fp_1","choices":[{"index":0,"delta":{"content":"Hello"},"logprobs":null,"finish_reason":null}],"usage":null,"obfuscation":"k3J9dQ"}', "content"),
-    ("OpenAI refusal", CHAT, '{"id":"chatcmpl-B","object":"chat.completion.chunk","created":1,"model":"gpt","choices":[{"index":0,"delta":{"refusal":"I\'m"},"logprobs":null,"finish_reason":null}],"usage":null}', "refusal"),
-    ("OpenAI usage", CHAT, '{"id":"chatcmpl-B","object":"chat.completion.chunk","created":1,"model":"gpt","choices":[],"usage":{"prompt_tokens":9,"completion_tokens":70,"total_tokens":79,"prompt_tokens_details":{"cached_tokens":0,"audio_tokens":0},"completion_tokens_details":{"reasoning_tokens":64,"audio_tokens":0}},"obfuscation":"x"}', "usage 9 70 64 0"),
-    ("OpenAI tool name", CHAT, '{"id":"c","object":"chat.completion.chunk","created":1,"model":"gpt","choices":[{"index":0,"delta":{"role":"assistant","content":null,"tool_calls":[{"index":0,"id":"call_1","type":"function","function":{"name":"get","arguments":""}}],"refusal":null},"logprobs":null,"finish_reason":null}]}', "tool"),
-    ("OpenAI tool arguments", CHAT, '{"id":"c","object":"chat.completion.chunk","created":1,"model":"gpt","choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"function":{"arguments":"{\\"a\\":"}}]},"logprobs":null,"finish_reason":null}]}', "tool"),
-    ("OpenAI tool finish", CHAT, '{"id":"c","object":"chat.completion.chunk","created":1,"model":"gpt","choices":[{"index":0,"delta":{},"logprobs":null,"finish_reason":"tool_calls"}]}', "finish tool_calls"),
-    ("logprobs only", CHAT, '{"id":"c","choices":[{"index":0,"delta":{},"logprobs":{"content":[{"token":"a","logprob":-0.1,"bytes":[97],"top_logprobs":[]}]},"finish_reason":null}]}', "other"),
-    ("TGI text", CHAT, '{"object":"chat.completion.chunk","id":"","created":1,"model":"m","system_fingerprint":"3.0.1-native","choices":[{"index":0,"delta":{"role":"assistant","content":"Deep"},"logprobs":null,"finish_reason":null}],"usage":null}', "content"),
-    ("TGI finish", COMPLETIONS, '{"object":"text_completion","id":"","created":1,"choices":[{"index":0,"text":"","logprobs":null,"finish_reason":"eos_token"}],"model":"m","system_fingerprint":"3"}', "finish stop"),
-    ("TGI error", CHAT, '{"error":"Input validation error","error_type":"validation"}', "error"),
-    ("Azure first", CHAT, '{"choices":[],"created":0,"id":"","model":"","object":"","prompt_filter_results":[{"prompt_index":0,"content_filter_results":{"hate":{"filtered":false,"severity":"safe"}}}]}', "other"),
-    ("Azure text", CHAT, '{"choices":[{"content_filter_offsets":{"check_offset":1},"content_filter_results":{"hate":{"filtered":false,"severity":"safe"}},"delta":{"content":"x"},"finish_reason":null,"index":0,"logprobs":null}],"created":1,"id":"c","model":"gpt","object":"chat.completion.chunk"}', "content"),
-    ("Azure filter", CHAT, '{"choices":[{"delta":{},"finish_reason":"content_filter","index":0}],"created":1,"id":"c","model":"gpt","object":"chat.completion.chunk"}', "finish content_filter"),
-    ("LiteLLM error", CHAT, '{"error":{"message":"no healthy upstream","type":null,"code":"503"}}', "error"),
-    ("done", CHAT, "[DONE]", "done"),
-]  # fmt: skip
+SEEN = [
+    line.split(" | ")
+    for line in (Path(__file__).parent / "reference/server_events.txt").read_text("utf-8").splitlines()
+    if not line.startswith("#")
+]
 
 
-@pytest.mark.parametrize(("dialect", "text", "expected"), [case[1:] for case in SEEN], ids=[case[0] for case in SEEN])
-def test_events_of_real_servers(dialect: int, text: str, expected: str) -> None:
+@pytest.mark.parametrize(
+    ("protocol", "expected", "text"), [case[1:] for case in SEEN], ids=[case[0] for case in SEEN]
+)
+def test_events_of_real_servers(protocol: str, expected: str, text: str) -> None:
     """Each is understood by the scan, without msgspec, and means what its server meant."""
+    dialect = ("chat", "completions").index(protocol)
     kind, *rest = expected.split()
     finish = rest[0] if rest and not rest[0].lstrip("-").isdigit() else "none"
     counts = [int(word) for word in rest if word.lstrip("-").isdigit()] or [-1] * 4
@@ -127,7 +107,18 @@ def test_events_of_real_servers(dialect: int, text: str, expected: str) -> None:
         (chunk({"reasoning": " "}), "reasoning", " "),
         (chunk({"content": " ", "tool_calls": [{"function": {"name": "f"}}]}), "tool", "f"),
         (chunk({"content": "c", "tool_calls": [{"function": {"name": "f"}}]}), "content", "c"),
-        (chunk({"tool_calls": [{"function": {"name": "f", "arguments": "{}"}}, {"function": {"arguments": "2"}}]}), "tool", "{}"),
+        (
+            chunk(
+                {
+                    "tool_calls": [
+                        {"function": {"name": "f", "arguments": "{}"}},
+                        {"function": {"arguments": "2"}},
+                    ]
+                }
+            ),
+            "tool",
+            "{}",
+        ),
         (chunk({"tool_calls": [{"function": {"arguments": {"a": 1}}}]}), "tool", None),
         (chunk({"tool_calls": [{"id": "x", "function": {"name": "", "arguments": ""}}]}), "other", None),
         (chunk({"function_call": {"arguments": "{"}}), "tool", "{"),
@@ -146,7 +137,11 @@ def test_events_of_real_servers(dialect: int, text: str, expected: str) -> None:
         (chunk({}, 3), "bad", None),
         (b'{"choices":{}}', "bad", None),
         (b'{"choices":[{"index":1,"delta":{"content":"x"},"finish_reason":"stop"}]}', "other", None),
-        (b'{"choices":[{"index":1,"delta":{"content":"x"}},{"index":0,"delta":{"content":"y"}}]}', "content", "y"),
+        (
+            b'{"choices":[{"index":1,"delta":{"content":"x"}},{"index":0,"delta":{"content":"y"}}]}',
+            "content",
+            "y",
+        ),
         (b'{"choices":[{"delta":{"content":"x","content":"y"}}]}', "content", "y"),
         (b'{"choices":[{"delta":{"cont\\u0065nt":"x"}}]}', "content", "x"),
         (b'{"choices":null,"usage":null}', "other", None),
@@ -190,20 +185,36 @@ def test_the_table_of_kinds(data: bytes, kind: str, text: str | None) -> None:
     assert agreed(data, after=PLAIN % b"x") == meaning
 
 
+CALL = {"function": {"name": "f", "arguments": "{}"}}
+
+
 @pytest.mark.parametrize(
-    ("dialect", "data", "kind", "text"),
+    ("dialect", "choice", "kind", "text"),
     [
-        (CHAT, {"choices": [{"message": {"role": "assistant", "content": "Hi"}, "finish_reason": "stop"}], "usage": USAGE}, "content", "Hi"),
-        (CHAT, {"choices": [{"delta": {"content": "Hi"}, "finish_reason": "stop"}], "usage": USAGE}, "other", None),
-        (CHAT, {"choices": [{"message": {"role": "assistant", "content": ""}, "finish_reason": "stop"}], "usage": USAGE}, "other", None),
-        (CHAT, {"choices": [{"message": {"content": None, "tool_calls": [{"function": {"name": "f", "arguments": "{}"}}]}, "finish_reason": "stop"}], "usage": USAGE}, "tool", "{}"),
-        (COMPLETIONS, {"choices": [{"text": " Hi", "index": 0, "finish_reason": "stop"}], "usage": USAGE}, "content", " Hi"),
+        (CHAT, {"message": {"role": "assistant", "content": "Hi"}}, "content", "Hi"),
+        (CHAT, {"message": {"role": "assistant", "content": ""}}, "other", None),
+        (CHAT, {"message": {"role": "assistant", "content": None, "refusal": "no"}}, "refusal", "no"),
+        (CHAT, {"message": {"content": "\n", "reasoning_content": None}}, "whitespace", "\n"),
+        (CHAT, {"message": {"content": None, "tool_calls": [CALL]}}, "tool", "{}"),
+        (CHAT, {"delta": {"content": "Hi"}}, "other", None),
+        (COMPLETIONS, {"text": " Hi", "index": 0}, "content", " Hi"),
+        (COMPLETIONS, {"message": {"content": "Hi"}}, "other", None),
     ],
-)  # fmt: skip
-def test_whole_bodies(dialect: int, data: dict[str, Any], kind: str, text: str | None) -> None:
-    meaning = agreed_whole(json.dumps(data).encode(), dialect)
+)
+def test_whole_bodies(dialect: int, choice: dict[str, Any], kind: str, text: str | None) -> None:
+    """Text, finish and usage of one document; one without text is OTHER, for it is no event of a stream."""
+    body = {"id": "c", "choices": [{**choice, "finish_reason": "stop"}], "usage": USAGE}
+    meaning = agreed_whole(json.dumps(body).encode(), dialect)
     assert (EVENT_NAMES[meaning["kind"]], FINISH_NAMES[meaning["finish"]]) == (kind, "stop")
     assert expanded(meaning)["text"] == text and meaning["completion_tokens"] == 7
+
+
+@pytest.mark.parametrize(
+    ("body", "kind"),
+    [(b'{"error":{"message":"no"}}', "error"), (b"[DONE]", "bad"), (b"<html>", "bad"), (b"", "bad")],
+)
+def test_bodies_that_are_no_answer(body: bytes, kind: str) -> None:
+    assert EVENT_NAMES[agreed_whole(body)["kind"]] == kind
 
 
 @FAST
@@ -216,14 +227,14 @@ def test_any_event_means_the_same_on_every_path(data: bytes, after: bytes, diale
 @FAST
 @given(text=st.binary(max_size=6), before=st.sampled_from([b"x", b" ", b"\\n"]))
 def test_a_template_reads_any_text_as_the_others_do(text: bytes, before: bytes) -> None:
-    """Whatever bytes stand between prefix and suffix: quotes, escapes, half characters, an end that comes too early."""
+    """Whatever bytes stand between prefix and suffix: quotes, escapes, half characters, an early end."""
     agreed(PLAIN % text, after=PLAIN % before)
 
 
 @st.composite
 def mutated(draw: st.DrawFn) -> tuple[bytes, bytes]:
     """An event and the same with some bytes changed, removed or put in."""
-    original = draw(st.one_of(spelled, st.sampled_from([case[2].encode() for case in SEEN])))
+    original = draw(st.one_of(spelled, st.sampled_from([case[3].encode() for case in SEEN])))
     data = bytearray(original)
     for _ in range(draw(st.integers(1, 3))):
         at = draw(st.integers(0, len(data)))
@@ -233,7 +244,26 @@ def mutated(draw: st.DrawFn) -> tuple[bytes, bytes]:
         elif what == "flip" and at < len(data):
             data[at] ^= 1 << draw(st.integers(0, 7))
         else:
-            data[at : at + (what == "put")] = draw(st.sampled_from([b'"', b"\\", b",", b":", b"{", b"}", b"]", b"0", b"e", b"\x00", b" ", b"\xc2", b"\\u00e9", b"-"]))
+            data[at : at + (what == "put")] = draw(
+                st.sampled_from(
+                    [
+                        b'"',
+                        b"\\",
+                        b",",
+                        b":",
+                        b"{",
+                        b"}",
+                        b"]",
+                        b"0",
+                        b"e",
+                        b"\x00",
+                        b" ",
+                        b"\xc2",
+                        b"\\u00e9",
+                        b"-",
+                    ]
+                )
+            )
     return original, bytes(data)
 
 
@@ -245,7 +275,7 @@ def test_a_damaged_event_means_the_same_on_every_path(pair: tuple[bytes, bytes],
 
 
 def test_every_truncation_of_an_event_is_bad() -> None:
-    data = SEEN[1][2].encode()
+    data = SEEN[1][3].encode()
     for size in range(len(data)):
         assert named(Classifier(CHAT).classify_bytes(data[:size])) == "bad"
         agreed(data[:size], after=data)
@@ -272,10 +302,23 @@ def test_the_template_is_used_and_forgotten() -> None:
     other_frame = (PLAIN % b"a").replace(b'"x"', b'"y"')
     ending = (PLAIN % b"a").replace(b"null", b'"stop"')
     decoders = []
-    for data in [PLAIN % b"a", PLAIN % b" b", PLAIN % b" ", PLAIN % b"\\u00e9", PLAIN % b"", PLAIN % b"c", other_frame, other_frame]:
+    for data in [
+        PLAIN % b"a",
+        PLAIN % b" b",
+        PLAIN % b" ",
+        PLAIN % b"\\u00e9",
+        PLAIN % b"",
+        PLAIN % b"c",
+        other_frame,
+        other_frame,
+    ]:
         decoders.append(stream.classify_bytes(data)["decoder"])
     assert decoders == [SCAN, TEMPLATE, TEMPLATE, TEMPLATE, SCAN, TEMPLATE, SCAN, TEMPLATE]
-    assert [stream.classify_bytes(data)["decoder"] for data in (ending, ending, other_frame)] == [SCAN, SCAN, TEMPLATE]
+    assert [stream.classify_bytes(data)["decoder"] for data in (ending, ending, other_frame)] == [
+        SCAN,
+        SCAN,
+        TEMPLATE,
+    ]
     stream.forget()
     assert stream.classify_bytes(other_frame)["decoder"] == SCAN
     assert (stream.by_template, stream.by_scan, stream.by_msgspec) == (6, 6, 0)
@@ -324,7 +367,7 @@ def corpus() -> list[Path]:
 
 @pytest.mark.skipif(not corpus(), reason=NO_CORPUS)
 def test_json_corpus_is_judged_alike_on_every_path() -> None:
-    """As a whole event, and as the value of an unknown key at three places: all y_ are accepted, all n_ refused."""
+    """As an event, and as the value of an unknown key at three places: y_ are accepted, n_ refused."""
     for path in corpus():
         data = path.read_bytes()
         whole = EVENT_NAMES[agreed(data)["kind"]]

@@ -1,15 +1,16 @@
-# What one event means: C scan for the shapes that servers send, msgspec for everything else. Both must agree always.
+# What one event means: C scan for the shapes that servers send, msgspec for everything else. Both must agree
+# always.
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
+from fastllmload._ext.eventtree cimport EventTree
 from fastllmload._ext.facts cimport Facts
-from fastllmload._ext.jsonscan cimport Body
 
 cdef enum Dialect:
     DIALECT_CHAT = 0            # OpenAI chat completions: choices[0].delta
     DIALECT_COMPLETIONS = 1     # OpenAI completions: choices[0].text
 
 cdef enum EventKind:            # primary meaning of an event; the same numbers are in tokens.npy
-    EVENT_OTHER = 0             # valid, but carries nothing that is timed (empty delta, logprobs only, choices index > 0)
+    EVENT_OTHER = 0             # valid, but nothing in it is timed (empty delta, logprobs only, index > 0)
     EVENT_ROLE = 1
     EVENT_WHITESPACE = 2        # text that is only whitespace
     EVENT_CONTENT = 3
@@ -44,8 +45,9 @@ cdef struct Meaning:
     int32_t completion_tokens
     int32_t reasoning_tokens
     int32_t cached_tokens
-    const unsigned char* text   # the text's JSON string body, still escaped, valid UTF-8; borrowed from the event, or from
-                                # the classifier until its next call; NULL if none. Of a tool call: its arguments, else its name
+    # The text's JSON string body, still escaped, valid UTF-8; NULL if none. Of a tool call: its arguments,
+    # else its name. Borrowed from the event, or from the classifier until its next call.
+    const unsigned char* text
     uint32_t text_size
 
 cdef enum:
@@ -68,17 +70,14 @@ cdef class Classifier:
     cdef public uint64_t by_template
     cdef public uint64_t by_scan
     cdef public uint64_t by_msgspec
-    cdef object _decoder
-    cdef list _keep                     # bytes objects behind Meaning.text, until the next call
-    cdef bytes _data                    # what msgspec is reading, with unpaired surrogates and invalid UTF-8 replaced
+    cdef EventTree _tree
     cdef Template _template             # of classify_bytes; the hot path brings its own
     cdef int classify(self, Template* t, const unsigned char* data, size_t size, Meaning* m) except -1
-    # A whole non-streaming response body: kind is CONTENT/WHITESPACE/TOOL/REASONING/REFUSAL/OTHER/ERROR/BAD, with finish and usage.
+    # A whole non-streaming response body: kind is CONTENT/WHITESPACE/TOOL/REASONING/REFUSAL/OTHER/ERROR/BAD,
+    # with finish and usage.
     cdef int classify_body(self, const unsigned char* data, size_t size, Meaning* m) except -1
 
-    cdef int _decode(self, const unsigned char* data, size_t size, bint whole, Meaning* m) except -1
-    cdef int _event(self, dict event, Facts* f) except -1
-    cdef int _choice(self, int number, dict choice, Facts* f) except -1
-    cdef int _carried(self, tuple path, dict carrier, Facts* f) except -1
-    cdef int _tool(self, tuple path, dict function, Facts* f) except -1
-    cdef int _body(self, tuple path, str text, Body* body) except -1
+    cdef bint _scan(self, const unsigned char* data, size_t size, uint8_t carrier, Facts* f,
+                    Meaning* m) noexcept
+    cdef int _decode(self, const unsigned char* data, size_t size, uint8_t carrier, Meaning* m) except -1
+    cdef uint8_t _carrier(self, bint whole) noexcept

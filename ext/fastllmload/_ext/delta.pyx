@@ -3,46 +3,48 @@
 
 Three ways to the same answer; `Meaning.decoder` says which one was taken.
 
-1. *template*: the event equals the stream's previous one in every byte before and behind its text. Then its structure is
-   the same, hence valid, and only the text is looked at.
+1. *template*: the event equals the stream's previous one in every byte before and behind its text. Then its
+   structure is the same, hence valid, and only the text is looked at.
 2. *scan*: one strict pass in C (facts.pyx). It gives up on what is unusual.
-3. *msgspec*: a tree, walked in Python. It decides all the rest, and everything under `strict`.
+3. *msgspec*: a tree, walked in Python (eventtree.pyx). It decides all the rest, and everything under
+   `strict`.
 
-What is said is judged in one place, `judge`, by this table (metrics.md 3.2). The first line that applies gives the kind.
+What is said is judged in one place, `judge`, by this table (metrics.md 3.2). The first line that applies
+gives the kind.
 
-    [DONE], blanks around it allowed                                            DONE
-    not JSON, not an object, or an object without choices/usage/error/object/id BAD
-    error: an object, or anything that is not null, false, 0 or empty           ERROR; nothing else is looked at
-    object: "error"                                                             ERROR; likewise
-    choices, its entry, what carries the text, a text field, finish_reason,
-      index, tool_calls or role of another type than OpenAI's                   BAD
-    content (or a completion's text) with a character that is not whitespace    CONTENT
-    a tool call (or function_call) with a name or arguments                     TOOL
-    content that is only whitespace (str.isspace)                               WHITESPACE
-    reasoning_content or reasoning not empty                                    REASONING
-    refusal not empty                                                           REFUSAL
-    finish_reason                                                               FINISH
-    usage with a count                                                          USAGE
-    role not empty                                                              ROLE
-    anything else: empty delta, no choices, logprobs only, choice of index > 0  OTHER
+    [DONE], blanks around it allowed                                      DONE
+    not JSON, not an object, or one without choices, usage, error,
+      object and id                                                       BAD
+    error: an object, or anything that is not null, false, 0 or empty     ERROR; nothing else is looked at
+    object: "error"                                                       ERROR; likewise
+    choices, its entry, what carries the text, a text field, role,
+      finish_reason, index or tool_calls of another type than OpenAI's    BAD
+    content (or a completion's text), not only whitespace                 CONTENT
+    a tool call (or function_call) with a name or arguments               TOOL
+    content that is only whitespace (str.isspace)                         WHITESPACE
+    reasoning_content or reasoning not empty                              REASONING
+    refusal not empty                                                     REFUSAL
+    finish_reason not empty                                               FINISH
+    usage with a count                                                    USAGE
+    role not empty                                                        ROLE
+    anything else: empty delta, no choices, logprobs only, index > 0      OTHER
 
-finish_reason and usage are reported beside any kind but ERROR and BAD. null is as good as absent, and of equal keys the
-last one counts. Of several choices the first whose index is 0 (or absent) counts; if there is none, nothing of them
-does. A token count that is no integer from 0 to 2,147,483,647 is not said. Text that is not UTF-8 is read with U+FFFD in
-place of what is wrong, as server-sent events demand, and so is an unpaired surrogate. An integer of more than 4,300
-digits, or nesting beyond Python's recursion limit, makes an event BAD. The kind of a whole body is never DONE, FINISH,
-USAGE or ROLE, but OTHER.
+finish_reason and usage are reported beside any kind but ERROR and BAD. null is as good as absent, and of
+equal keys the last one counts. Of several choices the first whose index is 0 (or absent) counts; if there is
+none, nothing of them does. A token count that is no integer from 0 to 2,147,483,647 is not said. Text that is
+not UTF-8 is read with U+FFFD in place of what is wrong, as server-sent events demand, and so is an unpaired
+surrogate. An integer of more than 4,300 digits, or nesting beyond Python's recursion limit, makes an event
+BAD. The kind of a whole body is never DONE, FINISH, USAGE or ROLE, but OTHER.
 """
-
-import re
 
 import msgspec
 
-from libc.stdint cimport int32_t, uint8_t, uint16_t, uint32_t, uint64_t
+from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcmp, memcpy, memset
 
 from fastllmload._ext.cursor cimport Cursor, left, over
+from fastllmload._ext.eventtree cimport EventTree
 from fastllmload._ext.facts cimport (
     CARRIED_BY_DELTA,
     CARRIED_BY_MESSAGE,
@@ -50,23 +52,10 @@ from fastllmload._ext.facts cimport (
     Facts,
     facts_clear,
     facts_scan,
-    finish_of,
 )
 from fastllmload._ext.jsonscan cimport Body, blank_text, json_blanks, json_string, json_word
 
-cdef int32_t COUNT_HIGHEST = 0x7FFFFFFF
-
-cdef object PAIR_OR_SURROGATE = re.compile(
-    rb"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(u[dD][89a-fA-F][0-9a-fA-F]{2})|.)", re.DOTALL
-)
-cdef object OBJECT_OF_RAW = msgspec.json.Decoder(dict[str, msgspec.Raw])
-cdef object ARRAY_OF_RAW = msgspec.json.Decoder(list[msgspec.Raw])
 cdef object STRING = msgspec.json.Decoder(str)
-cdef frozenset KNOWN = frozenset({"id", "object", "choices", "usage", "error"})
-
-
-class NoEvent(ValueError):
-    """Valid JSON of a shape that is no event. It never leaves this module."""
 
 
 cdef void template_reset(Template* t) noexcept nogil:
@@ -97,8 +86,9 @@ cdef bint template_read(Template* t, const unsigned char* data, size_t size, Mea
     return True
 
 
-cdef void template_learn(Template* t, const unsigned char* data, size_t size, Facts* f, Meaning* m) noexcept nogil:
-    # Only of an event that says one text and nothing else: another text of the same kind then changes nothing else.
+cdef void template_learn(Template* t, const unsigned char* data, size_t size, Meaning* m) noexcept nogil:
+    # Only of an event that says one text and nothing else: another text of the same kind then changes nothing
+    # else.
     cdef size_t prefix = <size_t>(m.text - data)
     cdef size_t suffix = size - prefix - m.text_size
     t.prefix = 0
@@ -120,7 +110,8 @@ cdef inline bint one_text(Facts* f, Meaning* m) noexcept nogil:
         return False
     if m.finish != FINISH_NONE or m.has_usage or f.tool:
         return False
-    return (f.content.size > 0) + (f.reasoning_content.size > 0) + (f.reasoning.size > 0) + (f.refusal.size > 0) == 1
+    return ((f.content.size > 0) + (f.reasoning_content.size > 0) + (f.reasoning.size > 0)
+            + (f.refusal.size > 0)) == 1
 
 
 cdef inline void say(Meaning* m, uint8_t kind, uint8_t decoder) noexcept nogil:
@@ -140,7 +131,7 @@ cdef bint is_done(const unsigned char* data, size_t size) noexcept nogil:
     return c.at == c.end
 
 
-cdef void judge(Facts* f, bint whole, uint8_t decoder, Meaning* m) noexcept nogil:
+cdef void judge(Facts* f, uint8_t decoder, Meaning* m) noexcept nogil:
     """The table of this module's docstring, from the line about `error` on."""
     say(m, EVENT_OTHER, decoder)
     if f.error or not f.known:
@@ -150,13 +141,12 @@ cdef void judge(Facts* f, bint whole, uint8_t decoder, Meaning* m) noexcept nogi
     m.completion_tokens = f.completion_tokens
     m.reasoning_tokens = f.reasoning_tokens
     m.cached_tokens = f.cached_tokens
-    m.has_usage = f.prompt_tokens >= 0 or f.completion_tokens >= 0 or f.reasoning_tokens >= 0 or f.cached_tokens >= 0
+    m.has_usage = (f.prompt_tokens >= 0 or f.completion_tokens >= 0 or f.reasoning_tokens >= 0
+                   or f.cached_tokens >= 0)
     if f.index == 0:
         m.finish = f.finish
         if judge_text(f, m):
             return
-    if whole:
-        return
     if m.finish != FINISH_NONE:
         m.kind = EVENT_FINISH
     elif m.has_usage:
@@ -191,8 +181,8 @@ cdef bint judge_text(Facts* f, Meaning* m) noexcept nogil:
 cdef class Classifier:
     """Meanings of one dialect's events. *dialect*: 0 chat, 1 completions; *strict*: msgspec on every event.
 
-    ``classify_bytes`` and ``classify_body_bytes`` are for tests and for callers outside the hot path: a dict of the
-    fields of `Meaning`, numbers as in `records.layout`, ``text`` as escaped bytes or None.
+    ``classify_bytes`` and ``classify_body_bytes`` are for tests and for callers outside the hot path: a dict
+    of the fields of `Meaning`, numbers as in `records.layout`, ``text`` as escaped bytes or None.
     """
 
     def __init__(self, int dialect, bint strict=False):
@@ -200,8 +190,7 @@ cdef class Classifier:
             raise ValueError(f"dialect {dialect} is none: 0 is chat, 1 is completions")
         self.dialect = dialect
         self.strict = strict
-        self._decoder = msgspec.json.Decoder(float_hook=float)      # 1e999 is valid JSON, and none of our business
-        self._keep = []
+        self._tree = EventTree()
 
     def __dealloc__(self):
         template_free(&self._template)
@@ -215,126 +204,57 @@ cdef class Classifier:
             self.by_scan += 1
             say(m, EVENT_DONE, DECODED_BY_SCAN)
             return 0
-        if not self.strict:
-            facts_clear(&f, CARRIED_BY_TEXT if self.dialect == DIALECT_COMPLETIONS else CARRIED_BY_DELTA)
-            if facts_scan(&f, data, size):
-                self.by_scan += 1
-                judge(&f, False, DECODED_BY_SCAN, m)
-                if one_text(&f, m):
-                    template_learn(t, data, size, &f, m)
-                return 0
-        return self._decode(data, size, False, m)
+        if self._scan(data, size, self._carrier(False), &f, m):
+            if one_text(&f, m):
+                template_learn(t, data, size, m)
+            return 0
+        return self._decode(data, size, self._carrier(False), m)
 
     cdef int classify_body(self, const unsigned char* data, size_t size, Meaning* m) except -1:
         cdef Facts f
-        if not self.strict:
-            facts_clear(&f, CARRIED_BY_TEXT if self.dialect == DIALECT_COMPLETIONS else CARRIED_BY_MESSAGE)
-            if facts_scan(&f, data, size):
-                self.by_scan += 1
-                judge(&f, True, DECODED_BY_SCAN, m)
-                return 0
-        return self._decode(data, size, True, m)
+        if not self._scan(data, size, self._carrier(True), &f, m):
+            self._decode(data, size, self._carrier(True), m)
+        if m.kind == EVENT_FINISH or m.kind == EVENT_USAGE or m.kind == EVENT_ROLE:
+            m.kind = EVENT_OTHER
+        return 0
 
-    cdef int _decode(self, const unsigned char* data, size_t size, bint whole, Meaning* m) except -1:
+    cdef bint _scan(self, const unsigned char* data, size_t size, uint8_t carrier, Facts* f,
+                    Meaning* m) noexcept:
+        facts_clear(f, carrier)
+        if self.strict or not facts_scan(f, data, size):
+            return False
+        self.by_scan += 1
+        judge(f, DECODED_BY_SCAN, m)
+        return True
+
+    cdef int _decode(self, const unsigned char* data, size_t size, uint8_t carrier, Meaning* m) except -1:
         cdef Facts f
-        facts_clear(&f, CARRIED_BY_MESSAGE if whole else CARRIED_BY_DELTA)
-        if self.dialect == DIALECT_COMPLETIONS:
-            f.carrier = CARRIED_BY_TEXT
         self.by_msgspec += 1
-        self._keep.clear()
-        self._data = data[:size]
-        try:
-            self._event(need(dict, self._tree()), &f)
-        except (msgspec.DecodeError, RecursionError, NoEvent):
-            say(m, EVENT_BAD, DECODED_BY_MSGSPEC)
-            return 0
-        judge(&f, whole, DECODED_BY_MSGSPEC, m)
-        return 0
-
-    def _tree(self):
-        """The JSON text in _data; where it can't be read as it stands, what makes no character is replaced first."""
-        try:
-            return self._decoder.decode(self._data)
-        except (msgspec.DecodeError, UnicodeDecodeError):
-            self._data = PAIR_OR_SURROGATE.sub(_paired, self._data.decode("utf-8", "replace").encode())
-            return self._decoder.decode(self._data)
-
-    cdef int _event(self, dict event, Facts* f) except -1:
-        error = event.get("error")
-        f.known = not KNOWN.isdisjoint(event)
-        f.error = event.get("object") == "error" or isinstance(error, dict) or bool(error)
-        if f.error:
-            return 0
-        for number, entry in enumerate(need(list, event.get("choices"))):
-            choice = need(dict, entry)
-            if index_of(choice.get("index")) == 0:
-                self._choice(number, choice, f)
-                break
-        usage_of(event.get("usage"), f)
-        return 0
-
-    cdef int _choice(self, int number, dict choice, Facts* f) except -1:
-        cdef bytes finish = need(str, choice.get("finish_reason")).encode()
-        f.finish = finish_of(finish, <size_t>len(finish))
-        if f.carrier == CARRIED_BY_TEXT:
-            return self._body(("choices", number, "text"), need(str, choice.get("text")), &f.content)
-        key = "delta" if f.carrier == CARRIED_BY_DELTA else "message"
-        return self._carried(("choices", number, key), need(dict, choice.get(key)), f)
-
-    cdef int _carried(self, tuple path, dict carrier, Facts* f) except -1:
-        f.role = need(str, carrier.get("role")) != ""
-        self._body(path + ("content",), need(str, carrier.get("content")), &f.content)
-        self._body(path + ("reasoning_content",), need(str, carrier.get("reasoning_content")), &f.reasoning_content)
-        self._body(path + ("reasoning",), need(str, carrier.get("reasoning")), &f.reasoning)
-        self._body(path + ("refusal",), need(str, carrier.get("refusal")), &f.refusal)
-        for key, value in carrier.items():      # in the order of the text, as the scan sees them
-            if key == "function_call":
-                self._tool(path + (key,), need(dict, value), f)
-            elif key == "tool_calls":
-                for i, call in enumerate(need(list, value)):
-                    self._tool(path + (key, i, "function"), need(dict, need(dict, call).get("function")), f)
-        return 0
-
-    cdef int _tool(self, tuple path, dict function, Facts* f) except -1:
-        cdef str name = need(str, function.get("name"))
-        arguments = function.get("arguments")
-        f.tool = f.tool or name != "" or bool(arguments)
-        if f.name.size == 0:
-            self._body(path + ("name",), name, &f.name)
-        if f.arguments.size == 0 and not isinstance(arguments, dict):      # some servers give an object: no string body
-            self._body(path + ("arguments",), need(str, arguments), &f.arguments)
-        return 0
-
-    cdef int _body(self, tuple path, str text, Body* body) except -1:
-        """The escaped form of the string at *path*. Without a backslash anywhere, that is the string itself."""
-        cdef bytes escaped
-        if not text:
-            return 0
-        if b"\\" in self._data:
-            raw = self._data
-            for step in path:
-                raw = (OBJECT_OF_RAW if isinstance(step, str) else ARRAY_OF_RAW).decode(raw)[step]
-            escaped = bytes(raw)[1:-1]
+        facts_clear(&f, carrier)
+        if self._tree.read(data, size, &f):
+            judge(&f, DECODED_BY_MSGSPEC, m)
         else:
-            escaped = text.encode()
-        self._keep.append(escaped)
-        body.at = escaped
-        body.size = <size_t>len(escaped)
+            say(m, EVENT_BAD, DECODED_BY_MSGSPEC)
         return 0
 
-    def classify_bytes(self, bytes data not None):
+    cdef uint8_t _carrier(self, bint whole) noexcept:
+        if self.dialect == DIALECT_COMPLETIONS:
+            return CARRIED_BY_TEXT
+        return CARRIED_BY_MESSAGE if whole else CARRIED_BY_DELTA
+
+    def classify_bytes(self, const unsigned char[::1] data not None):
         """Meaning of one event. The object is one stream: templates are learned from call to call."""
         cdef Meaning m
-        self.classify(&self._template, data, <size_t>len(data), &m)
+        self.classify(&self._template, &data[0] if len(data) else NULL, <size_t>len(data), &m)
         return as_dict(&m)
 
-    def classify_body_bytes(self, bytes data not None):
+    def classify_body_bytes(self, const unsigned char[::1] data not None):
         """Meaning of a whole response body."""
         cdef Meaning m
-        self.classify_body(data, <size_t>len(data), &m)
+        self.classify_body(&data[0] if len(data) else NULL, <size_t>len(data), &m)
         return as_dict(&m)
 
-    def text_of(self, bytes data not None):
+    def text_of(self, const unsigned char[::1] data not None):
         """The text that an event carries, or None."""
         escaped = self.classify_bytes(data)["text"]
         return None if escaped is None else expand_text(escaped)
@@ -378,42 +298,3 @@ def expand_text(bytes escaped not None) -> str:
         return STRING.decode(b'"%s"' % escaped)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise ValueError(f"not the inside of a JSON string: {error}") from error
-
-
-def _paired(match):
-    return b"\\ufffd" if match[1] else match[0]
-
-
-cdef object need(type kind, value):
-    """*value*, or the empty one of its kind for null; NoEvent for another type."""
-    if value is None:
-        return kind()
-    if type(value) is not kind:
-        raise NoEvent
-    return value
-
-
-cdef object index_of(value):
-    """A choice's index; NoEvent when it is no integer from 0 on."""
-    if value is None:
-        return 0
-    if type(value) is not int or value < 0:
-        raise NoEvent
-    return value
-
-
-cdef int usage_of(usage, Facts* f) except -1:
-    if not isinstance(usage, dict):
-        return 0
-    f.prompt_tokens = tokens(usage, "prompt_tokens")
-    f.completion_tokens = tokens(usage, "completion_tokens")
-    f.cached_tokens = tokens(usage.get("prompt_tokens_details"), "cached_tokens")
-    f.reasoning_tokens = tokens(usage.get("completion_tokens_details"), "reasoning_tokens")
-    return 0
-
-
-cdef int32_t tokens(counts, str name) except? -2:
-    cdef object count = counts.get(name) if isinstance(counts, dict) else None
-    if type(count) is int and 0 <= count <= COUNT_HIGHEST:
-        return count
-    return -1

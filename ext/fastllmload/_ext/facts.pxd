@@ -1,4 +1,5 @@
-# What one event says, before it is judged: filled by the C scan below or by msgspec (delta.pyx), judged in one place.
+# What one event says, before it is judged: filled by the C scan below or by msgspec (delta.pyx), judged in
+# one place.
 from libc.stdint cimport int32_t, uint8_t, uint32_t
 
 from fastllmload._ext.cursor cimport Cursor
@@ -29,6 +30,7 @@ cdef struct Facts:
     Body name                   # likewise
 
 cdef void facts_clear(Facts* f, uint8_t carrier) noexcept nogil
-# True: *data* is one valid JSON text and *f* holds all of it that matters. False: ask msgspec; *f* is half filled then.
+# True: *data* is one valid JSON text and *f* holds all of it that matters. False: ask msgspec; *f* is half
+# filled then.
 cdef bint facts_scan(Facts* f, const unsigned char* data, size_t size) noexcept nogil
-cdef uint8_t finish_of(const unsigned char* name, size_t size) noexcept nogil   # FinishReason of a finish_reason
+cdef uint8_t finish_of(Body* name) noexcept nogil     # FinishReason of a finish_reason

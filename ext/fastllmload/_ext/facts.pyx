@@ -1,10 +1,10 @@
 # cython: language_level=3str
-# One strict pass over an event. An object whose keys matter has a Level; a key that matters there has a Field, which says
-# how its value is read. Every other value is checked and skipped.
+# One strict pass over an event. An object whose keys matter has a Level; a key that matters there has a
+# Field, which says how its value is read. Every other value is checked and skipped.
 #
-# The scan gives up (and msgspec decides) wherever it would have to think: a key with an escape, a key that matters twice,
-# an unexpected type under a key that matters, more than one choice, too deep, too long a number, invalid UTF-8, invalid
-# JSON. So it never says that an event is bad.
+# The scan gives up (and msgspec decides) wherever it would have to think: a key with an escape, a key that
+# matters twice, an unexpected type under a key that matters, more than one choice, too deep, too long a
+# number, invalid UTF-8, invalid JSON. So it never says that an event is bad.
 from libc.stdint cimport int32_t, uint8_t, uint32_t
 from libc.string cimport memcmp, memset
 
@@ -49,7 +49,7 @@ cdef enum Field:
     F_ERROR = 5
     F_INDEX = 6
     F_FINISH = 7
-    F_DELTA = 8
+    F_DELTA = 8                 # this and the next two in the order of Carrier
     F_MESSAGE = 9
     F_TEXT = 10
     F_ROLE = 11
@@ -80,37 +80,37 @@ cdef Key[LEVELS][KEYS] TABLE
 cdef int[LEVELS] KEYS_OF        # how many of them a level has
 
 
-cdef int add(int level, bytes name, int field) except -1:
-    cdef Key* key = &TABLE[level][KEYS_OF[level]]
-    key.name = name             # interned with the module's constants: lives as long as the module
-    key.size = <uint8_t>len(name)
-    key.field = <uint8_t>field
-    KEYS_OF[level] += 1
-    return 0
-
-
 cdef list NAMES = []            # keeps the bytes objects behind Key.name
 
 
-cdef int fill() except -1:
-    for level, field, name in (
-        (IN_EVENT, F_ID, b"id"), (IN_EVENT, F_OBJECT, b"object"), (IN_EVENT, F_CHOICES, b"choices"),
-        (IN_EVENT, F_USAGE, b"usage"), (IN_EVENT, F_ERROR, b"error"),
-        (IN_CHOICE, F_INDEX, b"index"), (IN_CHOICE, F_FINISH, b"finish_reason"), (IN_CHOICE, F_DELTA, b"delta"),
-        (IN_CHOICE, F_MESSAGE, b"message"), (IN_CHOICE, F_TEXT, b"text"),
-        (IN_CARRIER, F_ROLE, b"role"), (IN_CARRIER, F_CONTENT, b"content"), (IN_CARRIER, F_REASONING, b"reasoning"),
-        (IN_CARRIER, F_REASONING_CONTENT, b"reasoning_content"), (IN_CARRIER, F_REFUSAL, b"refusal"),
-        (IN_CARRIER, F_TOOL_CALLS, b"tool_calls"), (IN_CARRIER, F_FUNCTION, b"function_call"),
-        (IN_TOOL_CALL, F_FUNCTION, b"function"),
-        (IN_FUNCTION, F_NAME, b"name"), (IN_FUNCTION, F_ARGUMENTS, b"arguments"),
-        (IN_USAGE, F_PROMPT_TOKENS, b"prompt_tokens"), (IN_USAGE, F_COMPLETION_TOKENS, b"completion_tokens"),
-        (IN_USAGE, F_PROMPT_DETAILS, b"prompt_tokens_details"),
-        (IN_USAGE, F_COMPLETION_DETAILS, b"completion_tokens_details"),
-        (IN_PROMPT_DETAILS, F_CACHED_TOKENS, b"cached_tokens"),
-        (IN_COMPLETION_DETAILS, F_REASONING_TOKENS, b"reasoning_tokens"),
-    ):
+cdef int add(int level, dict fields) except -1:
+    cdef Key* key
+    cdef bytes name
+    for name, field in fields.items():
         NAMES.append(name)
-        add(level, name, field)
+        key = &TABLE[level][KEYS_OF[level]]
+        key.name = name
+        key.size = <uint8_t>len(name)
+        key.field = <uint8_t>field
+        KEYS_OF[level] += 1
+    return 0
+
+
+cdef int fill() except -1:
+    add(IN_EVENT, {b"id": F_ID, b"object": F_OBJECT, b"choices": F_CHOICES})
+    add(IN_EVENT, {b"usage": F_USAGE, b"error": F_ERROR})
+    add(IN_CHOICE, {b"index": F_INDEX, b"finish_reason": F_FINISH})
+    add(IN_CHOICE, {b"delta": F_DELTA, b"message": F_MESSAGE, b"text": F_TEXT})
+    add(IN_CARRIER, {b"content": F_CONTENT, b"role": F_ROLE, b"refusal": F_REFUSAL})
+    add(IN_CARRIER, {b"reasoning_content": F_REASONING_CONTENT, b"reasoning": F_REASONING})
+    add(IN_CARRIER, {b"tool_calls": F_TOOL_CALLS, b"function_call": F_FUNCTION})
+    add(IN_TOOL_CALL, {b"function": F_FUNCTION})
+    add(IN_FUNCTION, {b"name": F_NAME, b"arguments": F_ARGUMENTS})
+    add(IN_USAGE, {b"prompt_tokens": F_PROMPT_TOKENS, b"completion_tokens": F_COMPLETION_TOKENS})
+    add(IN_USAGE, {b"prompt_tokens_details": F_PROMPT_DETAILS})
+    add(IN_USAGE, {b"completion_tokens_details": F_COMPLETION_DETAILS})
+    add(IN_PROMPT_DETAILS, {b"cached_tokens": F_CACHED_TOKENS})
+    add(IN_COMPLETION_DETAILS, {b"reasoning_tokens": F_REASONING_TOKENS})
     return 0
 
 
@@ -163,13 +163,13 @@ cdef inline int field_of(int level, Body* key) noexcept nogil:
 
 
 cdef bint value(Facts* f, Cursor* c, int field, int depth) noexcept nogil:
-    # The value of a key that matters. null is as good as absent, but a key at the top is known by its name alone.
+    # The value of a key that matters. null is as good as absent, but a key at the top is known by its name
+    # alone.
     cdef int byte = json_peek(c)
     f.known |= field <= F_ERROR
     if byte == c'n':
         return json_word(c, b"null", 4)
-    if field == F_ID or (field == F_DELTA and f.carrier != CARRIED_BY_DELTA) or (
-            field == F_MESSAGE and f.carrier != CARRIED_BY_MESSAGE) or (field == F_TEXT and f.carrier != CARRIED_BY_TEXT):
+    if field == F_ID or (F_DELTA <= field <= F_TEXT and field != F_DELTA + f.carrier):
         return json_skip(c, depth)
     if byte == c'"':
         c.at += 1
@@ -199,10 +199,10 @@ cdef bint string(Facts* f, Cursor* c, int field) noexcept nogil:
     elif field == F_ERROR:
         f.error |= body.size > 0
     elif field == F_OBJECT:
-        f.error |= body.size == 5 and memcmp(body.at, b"error", 5) == 0
+        f.error |= named(&body, b"error", 5)
         return not body.escaped
     elif field == F_FINISH:
-        f.finish = finish_of(body.at, body.size)
+        f.finish = finish_of(&body)
         return not body.escaped
     elif field == F_NAME:
         first(f, &f.name, &body)
@@ -270,22 +270,20 @@ cdef bint number(Facts* f, Cursor* c, int field) noexcept nogil:
     return False
 
 
-cdef inline bint named(const unsigned char* name, size_t size, const char* other, size_t other_size) noexcept nogil:
-    return size == other_size and memcmp(name, other, size) == 0
+cdef inline bint named(Body* name, const char* other, size_t size) noexcept nogil:
+    return name.size == size and memcmp(name.at, other, size) == 0
 
 
-cdef uint8_t finish_of(const unsigned char* name, size_t size) noexcept nogil:
-    # Behind OpenAI's own values, the names that TGI, SGLang's native form and gateways to Anthropic give the same things.
-    if size == 0:
+cdef uint8_t finish_of(Body* name) noexcept nogil:
+    # Behind OpenAI's own words, those of TGI and of gateways to Anthropic for the same things.
+    if name.size == 0:
         return FINISH_NONE
-    if (named(name, size, b"stop", 4) or named(name, size, b"eos_token", 9) or named(name, size, b"stop_sequence", 13)
-            or named(name, size, b"end_turn", 8)):
+    if named(name, b"stop", 4) or named(name, b"eos_token", 9) or named(name, b"stop_sequence", 13):
         return FINISH_STOP
-    if named(name, size, b"length", 6) or named(name, size, b"max_tokens", 10):
+    if named(name, b"length", 6) or named(name, b"max_tokens", 10):
         return FINISH_LENGTH
-    if (named(name, size, b"tool_calls", 10) or named(name, size, b"function_call", 13)
-            or named(name, size, b"tool_use", 8)):
+    if named(name, b"tool_calls", 10) or named(name, b"function_call", 13) or named(name, b"tool_use", 8):
         return FINISH_TOOL_CALLS
-    if named(name, size, b"content_filter", 14):
+    if named(name, b"content_filter", 14):
         return FINISH_CONTENT_FILTER
-    return FINISH_OTHER
+    return FINISH_STOP if named(name, b"end_turn", 8) else FINISH_OTHER

@@ -1,6 +1,6 @@
 # cython: language_level=3str
-# Strings are read eight bytes at a time until one of them is special: a quote, a backslash, a control character, or a byte
-# above 127. Recursion is bounded by JSON_DEPTH, so hostile nesting costs no stack.
+# Strings are read eight bytes at a time until one of them is special: a quote, a backslash, a control
+# character, or a byte above 127. Recursion is bounded by JSON_DEPTH, so hostile nesting costs no stack.
 from libc.stdint cimport int32_t, uint8_t, uint32_t, uint64_t
 
 from fastllmload._ext.cursor cimport Cursor, left, over
@@ -26,12 +26,14 @@ cdef enum:
 
 
 cdef inline uint64_t special(uint64_t word) noexcept nogil:
-    """High bit of each special byte. A borrow may mark bytes above a special one too: only the lowest mark counts."""
+    # High bit of each special byte. A borrow may mark bytes above one as well: only the lowest mark counts.
     cdef uint64_t ones = <uint64_t>0x0101010101010101ULL
     cdef uint64_t highs = ones << 7
     cdef uint64_t quote = word ^ (ones * 0x22)
     cdef uint64_t backslash = word ^ (ones * 0x5C)
-    return (word | ((quote - ones) & ~quote) | ((backslash - ones) & ~backslash) | (word - ones * 0x20)) & highs
+    quote = (quote - ones) & ~quote
+    backslash = (backslash - ones) & ~backslash
+    return (word | quote | backslash | (word - ones * 0x20)) & highs
 
 
 cdef inline bint is_special(unsigned char byte) noexcept nogil:
@@ -220,8 +222,8 @@ cdef bint container(Cursor* c, bint keyed, int depth) noexcept nogil:
 
 
 cdef bint blank_text(const unsigned char* at, size_t size) noexcept nogil:
-    # True when the body, as json_string gave it, is a row of whitespace characters and nothing else. The first character
-    # that is none decides, so ordinary text costs one look.
+    # True when the body, as json_string gave it, is a row of whitespace characters and nothing else. The
+    # first character that is none decides, so ordinary text costs one look.
     cdef Cursor c
     over(&c, at, size)
     while c.at < c.end:
@@ -238,7 +240,9 @@ cdef inline bint blank_character(Cursor* c) noexcept nogil:
     if byte == c'\\' and c.at < c.end:
         byte = c.at[0]
         c.at += 1
-        return blank_unit(hex4(c)) if byte == c'u' else (byte == c'n' or byte == c't' or byte == c'r' or byte == c'f')
+        if byte == c'u':
+            return blank_unit(hex4(c))
+        return byte == c'n' or byte == c't' or byte == c'r' or byte == c'f'
     if byte == 0xC2 and left(c) >= 1:
         c.at += 1
         return blank_unit((c.at - 1)[0])
@@ -251,5 +255,5 @@ cdef inline bint blank_character(Cursor* c) noexcept nogil:
 cdef inline bint blank_unit(int32_t unit) noexcept nogil:
     # str.isspace() of one code point; all whitespace lies below U+10000.
     return (9 <= unit <= 13 or 0x1C <= unit <= 0x20 or unit == 0x85 or unit == 0xA0 or unit == 0x1680
-            or 0x2000 <= unit <= 0x200A or unit == 0x2028 or unit == 0x2029 or unit == 0x202F or unit == 0x205F
-            or unit == 0x3000)
+            or 0x2000 <= unit <= 0x200A or unit == 0x2028 or unit == 0x2029 or unit == 0x202F
+            or unit == 0x205F or unit == 0x3000)

@@ -1,4 +1,4 @@
-"""Wire protocols: one file each. An endpoint gives paths and request bytes; what its events mean is compiled (delta).
+"""Wire protocols: one file each. An endpoint gives paths and request bytes; what its events mean is compiled.
 
 A new protocol is one file with a class of the shape `Endpoint`, one entry below, and a Dialect in delta.pxd.
 """

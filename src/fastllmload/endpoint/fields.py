@@ -1,4 +1,4 @@
-"""The fields of a body besides model and prompt: what the workload asks for, and what --extra-body changes about it."""
+"""The fields of a body besides model and prompt: what the workload asks for, changed by --extra-body."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ DECIDED = {"model": "--model", "stream": "--stream", "messages": "--workload", "
 def sampling_fields(workload: Workload) -> dict[str, Any]:
     """Fields in the order of the body; `NUMBER` stands for the request's output tokens.
 
-    Fields of --extra-body replace ours; null takes one of ours out. Its value "{output_tokens}", anywhere, becomes each
-    request's number, so {"max_completion_tokens": "{output_tokens}"} takes the place of max_tokens. InputError when it
-    is no JSON object, or contradicts what the plan and the report say was sent.
+    Fields of --extra-body replace ours; null takes one of ours out. Its value "{output_tokens}", anywhere,
+    becomes each request's number: {"max_completion_tokens": "{output_tokens}"} takes the place of max_tokens.
+    InputError when it is no JSON object, or contradicts what the plan and the report say was sent.
     """
     extra = extra_fields(workload.extra_body)
     fields: dict[str, Any] = {} if extra.get("max_completion_tokens") is NUMBER else {"max_tokens": NUMBER}

@@ -6,8 +6,8 @@ from __future__ import annotations
 def under(base_path: str, resource: str) -> str:
     """Path of *resource* (`chat/completions`, `models`).
 
-    A base URL without a path means the usual /v1; one with a path means that path, as the OpenAI SDK reads it. A base
-    that already ends in the resource is taken as it is.
+    A base URL without a path means the usual /v1; one with a path means that path, as in the OpenAI SDK.
+    A base that already ends in the resource is taken as it is.
     """
     path = base_path.rstrip("/")
     if path.endswith("/" + resource):

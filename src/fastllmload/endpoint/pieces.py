@@ -1,4 +1,4 @@
-"""The fixed bytes of request bodies: everything but the prompt and the output length, encoded once per plan."""
+"""The fixed bytes of request bodies: all but the prompt and the output length, encoded once per plan."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ NUMBER = msgspec.Raw(b"\x01")
 
 @dataclass(frozen=True)
 class BodyPieces:
-    """body = before + prompt as JSON + middle[0] + N + middle[1] + N … + tail, N = the request's output tokens.
+    """body = before + prompt as JSON + middle[0] + N + middle[1] + N … + tail.
 
-    *middle* is as long as N occurs often; the prompt is a string or an array of token ids.
+    N is the request's output tokens; *middle* has an entry for each N. The prompt is a string or an array of
+    token ids.
     """
 
     before: bytes

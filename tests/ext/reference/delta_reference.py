@@ -1,4 +1,4 @@
-"""Plain-Python twin of the event classifier, on the json module: slow, and with nothing in common with the compiled one."""
+"""Plain-Python twin of the event classifier, on the json module; it shares nothing with the compiled one."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ def constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is not JSON")
 
 
-def meaning(kind: str, finish: str = "none", text: str | None = None, **counts: int) -> dict[str, Any]:
+def meaning(
+    kind: str, finish: str = "none", text: str | None = None, counts: dict[str, int] | None = None
+) -> dict[str, Any]:
     """The compiled classifier's dict, without ``decoder`` and with the text expanded."""
-    said = {name: counts.get(name, -1) for name in COUNTS}
-    has_usage = any(count >= 0 for count in said.values())
-    clean = None if not text else re.sub("[\ud800-\udfff]", "\ufffd", text)
+    said = dict.fromkeys(COUNTS, -1) | (counts or {})
     return {
         "kind": EVENT_NAMES.index(kind),
         "finish": FINISH_NAMES.index(finish),
-        "has_usage": has_usage,
-        "text": clean,
+        "has_usage": any(count >= 0 for count in said.values()),
+        "text": re.sub("[\ud800-\udfff]", "\ufffd", text) if text else None,
         **said,
     }
 
@@ -135,9 +135,9 @@ def of_event(event: dict[str, Any], dialect: int, whole: bool) -> dict[str, Any]
     counts = usage_counts(event.get("usage"))
     said = text_of(delta)
     if said is not None:
-        return meaning(said[0], finish, said[1], **counts)
+        return meaning(said[0], finish, said[1], counts)
     kind = "other"
     if not whole:
         usage = any(count >= 0 for count in counts.values())
         kind = "finish" if reason else "usage" if usage else "role" if role else "other"
-    return meaning(kind, finish, **counts)
+    return meaning(kind, finish, counts=counts)

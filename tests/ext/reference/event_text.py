@@ -1,4 +1,4 @@
-"""JSON texts of events in every spelling: hypothesis draws what is said, a seeded spelling how it is written down."""
+"""JSON texts of events in every spelling: hypothesis draws what is said, a seed how it is written down."""
 
 from __future__ import annotations
 
@@ -98,10 +98,10 @@ anything = nest(nest(scalars))
 
 
 def weighted(*branches: tuple[int, st.SearchStrategy[Any]]) -> st.SearchStrategy[Any]:
-    """One of the strategies, as often as its weight says; `one_of` would flatten them and count all their branches."""
-    return st.sampled_from([number for number, (weight, _) in enumerate(branches) for _ in range(weight)]).flatmap(
-        lambda number: branches[number][1]
-    )
+    """One of the strategies, as often as its weight says; `one_of` would count all their branches alike."""
+    return st.sampled_from(
+        [number for number, (weight, _) in enumerate(branches) for _ in range(weight)]
+    ).flatmap(lambda number: branches[number][1])
 
 
 def mostly(strategy: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
@@ -161,7 +161,11 @@ usages = members(
     },
 )
 events = members(
-    {"choices": mostly(weighted((12, st.tuples(choices).map(list)), (1, st.lists(mostly(choices), max_size=2))))},
+    {
+        "choices": mostly(
+            weighted((12, st.tuples(choices).map(list)), (1, st.lists(mostly(choices), max_size=2)))
+        )
+    },
     {
         "id": texts,
         "object": weighted((30, st.just("chat.completion.chunk")), (1, st.just("error")), (1, anything)),
