@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 
 from fastllmload._ext.simcadence import Flood, Lockstep, Spread
@@ -19,7 +21,7 @@ def test_spread_gives_each_stream_a_phase_of_its_own_and_constant_gaps() -> None
     for serial in range(50):
         times = [at for at, one, _ in tokens if one == serial]
         assert 41 * MS <= times[0] < 61 * MS
-        assert [b - a for a, b in zip(times, times[1:], strict=False)] == [20 * MS] * 4
+        assert [b - a for a, b in itertools.pairwise(times)] == [20 * MS] * 4
         firsts.add(times[0])
     assert len(firsts) == 50
     assert [at for at, _, _ in tokens] == sorted(at for at, _, _ in tokens)
@@ -41,7 +43,14 @@ def test_lockstep_puts_all_tokens_on_one_grid() -> None:
     trial.arrive(5 * MS, 1, 3)  # may start at 35: step 40
     trial.arrive(12 * MS, 1, 3)  # at 42: step 60
     tokens = trial.run()
-    assert [(at // MS, serial) for at, serial, _ in tokens] == [(40, 0), (60, 0), (60, 1), (80, 0), (80, 1), (100, 1)]
+    assert [(at // MS, serial) for at, serial, _ in tokens] == [
+        (40, 0),
+        (60, 0),
+        (60, 1),
+        (80, 0),
+        (80, 1),
+        (100, 1),
+    ]
 
 
 def test_a_whole_reply_comes_with_its_last_token() -> None:

@@ -16,7 +16,13 @@ MS = 1_000_000
 
 
 def engine(**fields: Any) -> Batching:
-    plain = {"step_ms": 10.0, "kv_blocks": 1000, "block_size": 16, "max_model_len": 4096, "prefix_cache": False}
+    plain = {
+        "step_ms": 10.0,
+        "kv_blocks": 1000,
+        "block_size": 16,
+        "max_model_len": 4096,
+        "prefix_cache": False,
+    }
     return Batching(Profile(**(plain | fields)), 42)
 
 
@@ -36,7 +42,10 @@ def test_a_request_that_comes_during_a_step_waits_for_the_next() -> None:
     trial.arrive(4 * MS, 16, 2)
     tokens = trial.run()
     assert instants(tokens, 1) == [20.000001, 30.000001]
-    assert [serial for at, serial, _ in tokens if at == 20 * MS + 1] == [0, 1]  # one burst, in order of admission
+    assert [serial for at, serial, _ in tokens if at == 20 * MS + 1] == [
+        0,
+        1,
+    ]  # one burst, in order of admission
 
 
 def test_the_time_of_a_step_is_the_sum_of_its_parts() -> None:
@@ -167,7 +176,9 @@ def test_an_aborted_sequence_gives_back_its_blocks_and_its_place() -> None:
 
 @given(
     arrivals=st.lists(
-        st.tuples(st.integers(0, 50), st.integers(1, 300), st.integers(1, 60), st.integers(-3, 3), st.integers(0, 3)),
+        st.tuples(
+            st.integers(0, 50), st.integers(1, 300), st.integers(1, 60), st.integers(-3, 3), st.integers(0, 3)
+        ),
         min_size=1,
         max_size=40,
     ),
@@ -178,13 +189,26 @@ def test_an_aborted_sequence_gives_back_its_blocks_and_its_place() -> None:
     guard=st.sampled_from([0.0, 7.0]),
 )
 def test_every_request_gets_all_its_tokens_once_and_no_block_is_lost(
-    arrivals: list[tuple[int, int, int, int, int]], blocks: int, running: int, budget: int, scheduler: str, guard: float
+    arrivals: list[tuple[int, int, int, int, int]],
+    blocks: int,
+    running: int,
+    budget: int,
+    scheduler: str,
+    guard: float,
 ) -> None:
     """Under any mix of queueing, chunking, preemption, sharing and priorities."""
-    fields: dict[str, Any] = {"step_tokens": budget, "max_running": running, "scheduler": scheduler, "guard_out_ms": guard}
+    fields: dict[str, Any] = {
+        "step_tokens": budget,
+        "max_running": running,
+        "scheduler": scheduler,
+        "guard_out_ms": guard,
+    }
     cadence = engine(kv_blocks=blocks, max_model_len=400, prefix_cache=True, **fields)
     runs = []
-    for trial in (Trial(cadence), Trial(engine(kv_blocks=blocks, max_model_len=400, prefix_cache=True, **fields))):
+    for trial in (
+        Trial(cadence),
+        Trial(engine(kv_blocks=blocks, max_model_len=400, prefix_cache=True, **fields)),
+    ):
         now = MS
         for gap, prompt, output, priority, family in arrivals:
             now += gap * MS

@@ -43,9 +43,10 @@ def test_equal_beginnings_share_their_blocks() -> None:
     longer, more = count(json.dumps(" ".join([*words, "tail"] * 2)).encode(), 16)
     assert longer == 402 and more[:12] == hashes
     words[100] = "other"
-    assert count(json.dumps(" ".join(words)).encode(), 16)[1][:7] == hashes[:6] + count(
-        json.dumps(" ".join(words)).encode(), 16
-    )[1][6:7]
+    assert (
+        count(json.dumps(" ".join(words)).encode(), 16)[1][:7]
+        == hashes[:6] + count(json.dumps(" ".join(words)).encode(), 16)[1][6:7]
+    )
     assert count(json.dumps(" ".join(words)).encode(), 16)[1][6] != hashes[6]
 
 

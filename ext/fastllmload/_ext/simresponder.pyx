@@ -7,17 +7,10 @@ reply's place, `strike` those that happen before one token, `put_token` and `put
 import gzip
 
 from libc.stdint cimport int32_t, uint16_t
-from libc.stdlib cimport free, realloc
 from libc.string cimport memcpy, memset
 
 from fastllmload._ext.clock cimport mono_ns
-from fastllmload._ext.simconnection cimport (
-    FILLER_FIELDS,
-    FILLER_LETTERS,
-    SENT_FAILED,
-    SENT_QUEUED,
-    Sent,
-)
+from fastllmload._ext.simconnection cimport FILLER_FIELDS, FILLER_LETTERS, SENT_FAILED, Connections
 from fastllmload._ext.simfault cimport *
 from fastllmload._ext.simform cimport (
     END_CR,
@@ -31,8 +24,11 @@ from fastllmload._ext.simform cimport (
     put_piece,
     raw_event,
 )
-from fastllmload._ext.simsequence cimport DRAW_SPLIT, DRAW_WORD, draw
-from fastllmload._ext.simtruth cimport TRUTH_QUEUED, truth_event
+from fastllmload._ext.simsequence cimport DRAW_WORD, draw
+from fastllmload._ext.simtruth cimport Truth
+from fastllmload._ext.simwriter cimport COMPLETE, CUT, GOING, RESET, SILENT
+
+from fastllmload._ext.simwriter import page_head
 
 # EventKind of delta.pxd, of which only the numbers are needed here; a test holds them together.
 KINDS = {"other": 0, "role": 1, "whitespace": 2, "content": 3, "reasoning": 4, "usage": 7, "finish": 8, "error": 9,
@@ -58,83 +54,14 @@ cdef bytes DOCUMENT_HEAD = b"HTTP/1.1 200 OK\r\nserver: fastllmload-simulator\r\
 cdef bytes ERROR_JSON = b'{"error":{"message":"simulated failure","type":"InternalServerError","param":null,"code":500}}'
 cdef bytes HTML = b"<!doctype html><html><head><title>Welcome</title></head><body>It works.</body></html>\n"
 cdef bytes ZIPPED = gzip.compress(b'data: {"choices":[{"index":0,"delta":{"content":"zipped"}}]}\n\ndata: [DONE]\n\n', mtime=0)
-REASONS = {
-    400: "Bad Request", 401: "Unauthorized", 403: "Forbidden", 404: "Not Found", 405: "Method Not Allowed",
-    413: "Content Too Large", 429: "Too Many Requests", 431: "Request Header Fields Too Large",
-    500: "Internal Server Error", 501: "Not Implemented", 502: "Bad Gateway", 503: "Service Unavailable",
-    504: "Gateway Timeout", 505: "HTTP Version Not Supported",
-}
-
-
-def page_head(status: int, content_type: str, size: int, extra: str = "") -> bytes:
-    """The head of a reply with Content-Length; *extra*: more fields, each ended by CR LF."""
-    reason = REASONS.get(status, "OK" if status < 300 else "Error")
-    return (
-        f"HTTP/1.1 {status} {reason}\r\nserver: fastllmload-simulator\r\ncontent-type: {content_type}\r\n"
-        f"content-length: {size}\r\n{extra}\r\n"
-    ).encode("latin-1")
-
-
-cdef class Responder:
+cdef class Responder(Writer):
     """Writes replies for *connections*; *coalesce*: tokens per write; *early_head*: the head leaves before the first token."""
 
     def __init__(self, connections: Connections, truth: Truth, forms: list, coalesce: int, early_head: bool):
-        self.connections = connections
-        self.truth = truth
+        super().__init__(connections, truth)
         self.forms = forms
         self.coalesce = coalesce
         self.early_head = early_head
-        self.ensure(262_144)
-
-    def __dealloc__(self):
-        free(self.scratch)
-
-    cdef int ensure(self, size_t size) except -1:
-        cdef uint8_t* grown
-        if size > self.scratch_size:
-            grown = <uint8_t*>realloc(self.scratch, size)
-            if grown == NULL:
-                raise MemoryError(f"no memory for a reply of {size} bytes")
-            self.scratch = grown
-            self.scratch_size = size
-        return 0
-
-    cdef Outcome write(self, Connection* c, uint8_t* start, uint8_t* end, int64_t* at) except? LOST:
-        cdef Sent sent
-        if c.reply.fault == FAULT_SPLIT:
-            return self.write_split(c, start, end, at)
-        if c.reply.fault == FAULT_SLOW_HEAD and c.reply.fault_at == 0 and end - start > 20:
-            c.reply.fault_at = -1
-            if self.connections.send(c, start, 20) == SENT_FAILED:
-                return LOST
-            start += 20
-            c.out_due = mono_ns() + <int64_t>c.reply.fault_arg * MS
-        at[0] = c.t_sent = mono_ns()
-        sent = self.connections.send(c, start, <size_t>(end - start))
-        self.queued = sent == SENT_QUEUED
-        return LOST if sent == SENT_FAILED else GOING
-
-    cdef Outcome write_split(self, Connection* c, uint8_t* start, uint8_t* end, int64_t* at) except? LOST:
-        # The stamp is that of the last piece: only then is the event whole.
-        cdef uint64_t word
-        cdef size_t size
-        cdef Sent sent
-        while start < end:
-            word = draw(c.reply.stamp.id, <uint64_t>(end - start), DRAW_SPLIT)
-            size = min(<size_t>(1 + word % (c.reply.fault_arg if c.reply.fault_arg else 1)), <size_t>(end - start))
-            at[0] = c.t_sent = mono_ns()
-            sent = self.connections.send(c, start, size)
-            if sent == SENT_FAILED:
-                return LOST
-            self.queued = sent == SENT_QUEUED
-            start += size
-        return GOING
-
-    cdef int log(self, Connection* c, int64_t at, uint8_t kind) except -1:
-        if self.truth.on:
-            truth_event(self.truth, at, c.sequence.serial, c.reply.events, kind | (TRUTH_QUEUED if self.queued else 0))
-        c.reply.events += 1
-        return 0
 
     cdef Outcome begin(self, Connection* c, int64_t now) except? LOST:
         cdef uint8_t fault = c.reply.fault
@@ -202,15 +129,6 @@ cdef class Responder:
             c.sequence.output_tokens = 0
             return self.finish(c) if c.reply.stream else self.document(c, 0)
         return GOING
-
-    cdef Outcome page(self, Connection* c, bytes head, bytes body) except? LOST:
-        whole = head + body
-        self.ensure(len(whole))
-        memcpy(self.scratch, <const char*>whole, len(whole))
-        cdef int64_t at = 0
-        if self.write(c, self.scratch, self.scratch + len(whole), &at) == LOST:
-            return LOST
-        return COMPLETE
 
     cdef uint8_t* put_head(self, Connection* c, uint8_t* out) except NULL:
         out = put(out, <const char*>STREAM_HEAD, len(STREAM_HEAD))

@@ -17,13 +17,23 @@ METRICS = (
     ("vllm:num_preemptions_total", "counter", "preemptions", "Sequences preempted for want of KV blocks."),
     ("vllm:prompt_tokens_total", "counter", "prompt_tokens", "Prompt tokens of accepted requests."),
     ("vllm:generation_tokens_total", "counter", "generation_tokens", "Tokens written."),
-    ("vllm:prefix_cache_queries_total", "counter", "prefix_queries", "Prompt tokens looked up in the prefix cache."),
+    (
+        "vllm:prefix_cache_queries_total",
+        "counter",
+        "prefix_queries",
+        "Prompt tokens looked up in the prefix cache.",
+    ),
     ("vllm:prefix_cache_hits_total", "counter", "prefix_hits", "Prompt tokens found in the prefix cache."),
     ("fastllmload_simulator:connections", "gauge", "connections", "Open client connections."),
     ("fastllmload_simulator:requests_total", "counter", "requests", "Requests read, pages included."),
     ("fastllmload_simulator:refused_total", "counter", "refused", "Requests answered with an error status."),
     ("fastllmload_simulator:steps_total", "counter", "steps", "Engine steps."),
-    ("fastllmload_simulator:late_max_seconds", "gauge", "late_max_s", "Worst delay between a due instant and its writing."),
+    (
+        "fastllmload_simulator:late_max_seconds",
+        "gauge",
+        "late_max_s",
+        "Worst delay between a due instant and its writing.",
+    ),
 )
 
 
@@ -32,11 +42,18 @@ def render_metrics(model: str, figures: dict[str, float]) -> bytes:
     label = 'model_name="' + model.replace("\\", "\\\\").replace('"', '\\"') + '"'
     lines = []
     for name, kind, key, text in METRICS:
-        value = f"{figures.get(key, 0):.9g}" if isinstance(figures.get(key, 0), float) else str(figures.get(key, 0))
+        value = (
+            f"{figures.get(key, 0):.9g}"
+            if isinstance(figures.get(key, 0), float)
+            else str(figures.get(key, 0))
+        )
         lines += [f"# HELP {name} {text}", f"# TYPE {name} {kind}", f"{name}{{{label}}} {value}"]
     name = "vllm:request_success_total"
     lines += [f"# HELP {name} Requests that ended, by reason.", f"# TYPE {name} counter"]
-    lines += [f'{name}{{finished_reason="{why}",{label}}} {figures[why]}' for why in ("stop", "length", "abort", "error")]
+    lines += [
+        f'{name}{{finished_reason="{why}",{label}}} {figures[why]}'
+        for why in ("stop", "length", "abort", "error")
+    ]
     return ("\n".join(lines) + "\n").encode()
 
 
@@ -45,7 +62,13 @@ class Pages:
 
     def __init__(self, model: str, max_model_len: int, created: int) -> None:
         self.model = model
-        card = {"id": model, "object": "model", "created": created, "owned_by": "fastllmload", "max_model_len": max_model_len}
+        card = {
+            "id": model,
+            "object": "model",
+            "created": created,
+            "owned_by": "fastllmload",
+            "max_model_len": max_model_len,
+        }
         self.models = msgspec.json.encode({"object": "list", "data": [card]})
 
     def __call__(self, path: str, counters: Callable[[], dict[str, float]]) -> Page | None:

@@ -104,7 +104,9 @@ class SimulatorProcess:
             child.communicate()
             raise InternalError(f"the simulated engine did not stop within {STOP_TIMEOUT_S:g} s") from None
         if child.returncode not in (0, -signal.SIGTERM):
-            raise InternalError(f"the simulated engine ended with exit code {child.returncode}: {said.strip()}")
+            raise InternalError(
+                f"the simulated engine ended with exit code {child.returncode}: {said.strip()}"
+            )
         return child.returncode
 
 

@@ -46,13 +46,30 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     # Lengths
     max_model_len: int = 131072
     default_max_tokens: int = 256  # for requests that do not say
-    eos_mean_tokens: float = 0.0  # mean of the drawn length of requests without ignore_eos; 0 = always max_tokens
+    eos_mean_tokens: float = (
+        0.0  # mean of the drawn length of requests without ignore_eos; 0 = always max_tokens
+    )
 
     def __post_init__(self) -> None:
-        for name in ("max_running", "step_tokens", "kv_blocks", "block_size", "max_model_len", "default_max_tokens"):
+        for name in (
+            "max_running",
+            "step_tokens",
+            "kv_blocks",
+            "block_size",
+            "max_model_len",
+            "default_max_tokens",
+        ):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name}={getattr(self, name)} must be at least 1")
-        for name in ("step_ms", "ttft_ms", "itl_ms", "guard_in_ms", "guard_out_ms", "ttft_floor_ms", "eos_mean_tokens"):
+        for name in (
+            "step_ms",
+            "ttft_ms",
+            "itl_ms",
+            "guard_in_ms",
+            "guard_out_ms",
+            "ttft_floor_ms",
+            "eos_mean_tokens",
+        ):
             if not 0 <= getattr(self, name) <= 3_600_000:
                 raise ValueError(f"{name}={getattr(self, name)} must lie from 0 to 3600000")
         if not 0 <= self.jitter < 1:
@@ -131,6 +148,6 @@ def resolve(options: SimulatorOptions) -> Profile:
     if "cadence" not in given:
         given["cadence"] = profile.cadence if profile.cadence in ("spread", "lockstep") else "spread"
     try:
-        return msgspec.structs.replace(profile, prefix_cache=False, **given)  # type: ignore[arg-type]
+        return msgspec.structs.replace(profile, prefix_cache=False, **given)
     except ValueError as error:
         raise InputError(str(error)) from None

@@ -18,7 +18,15 @@ NO_KEY = 0xFFFFFFFF
 QUEUED = 0x80
 _EVENT = np.dtype([("t_ns", "<i8"), ("serial", "<u4"), ("index_kind", "<u4")])
 EVENT = np.dtype(
-    [("t_ns", "<i8"), ("serial", "<u4"), ("key", "<u4"), ("phase", "<u4"), ("index", "<u4"), ("kind", "u1"), ("queued", "?")]
+    [
+        ("t_ns", "<i8"),
+        ("serial", "<u4"),
+        ("key", "<u4"),
+        ("phase", "<u4"),
+        ("index", "<u4"),
+        ("kind", "u1"),
+        ("queued", "?"),
+    ]
 )
 REQUEST = np.dtype(
     [
@@ -49,11 +57,13 @@ class Truth:
         chosen = self.events["key"] == key
         if phase is not None:
             chosen &= self.events["phase"] == phase
-        return self.events[chosen]
+        found: NDArray[np.void] = self.events[chosen]
+        return found
 
     def content(self) -> NDArray[np.void]:
         """Events that carry text: whitespace, content and reasoning."""
-        return self.events[np.isin(self.events["kind"], (2, 3, 4))]
+        chosen: NDArray[np.void] = self.events[np.isin(self.events["kind"], (2, 3, 4))]
+        return chosen
 
 
 def load(path: str | Path) -> Truth:
@@ -68,7 +78,10 @@ def load(path: str | Path) -> Truth:
         some_events["serial"] += offset
         requests.append(some_requests)
         events.append(some_events)
-        offset = int(max(some_requests["serial"].max(initial=offset), some_events["serial"].max(initial=offset))) + 1
+        offset = (
+            int(max(some_requests["serial"].max(initial=offset), some_events["serial"].max(initial=offset)))
+            + 1
+        )
     return _join(np.concatenate(requests), np.concatenate(events))
 
 

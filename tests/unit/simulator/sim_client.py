@@ -7,7 +7,7 @@ import re
 import socket
 import time
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 
 TIMEOUT_S = 20.0
 
@@ -42,12 +42,24 @@ class Response:
 
 
 def request(
-    body: dict[str, Any] | None = None, path: str = "/v1/chat/completions", headers: tuple[str, ...] = (), **fields: Any
+    body: dict[str, Any] | None = None,
+    path: str = "/v1/chat/completions",
+    headers: tuple[str, ...] = (),
+    **fields: Any,
 ) -> bytes:
     """One POST. *fields* are added to a small streamed chat request unless *body* is given."""
     if body is None:
-        prompt = {"prompt": [1, 2, 3]} if path == "/v1/completions" else {"messages": [{"role": "user", "content": "hi"}]}
-        body = {"model": "simulated", "stream": True, "max_tokens": 4, "stream_options": {"include_usage": True}}
+        prompt = (
+            {"prompt": [1, 2, 3]}
+            if path == "/v1/completions"
+            else {"messages": [{"role": "user", "content": "hi"}]}
+        )
+        body = {
+            "model": "simulated",
+            "stream": True,
+            "max_tokens": 4,
+            "stream_options": {"include_usage": True},
+        }
         body |= prompt | fields
     payload = json.dumps(body).encode()
     lines = [f"POST {path} HTTP/1.1", "Host: simulator", f"Content-Length: {len(payload)}", *headers, "", ""]
@@ -67,7 +79,7 @@ class Client:
         self.buffer = b""
         self.reads: list[tuple[int, bytes]] = []
 
-    def __enter__(self) -> Client:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:

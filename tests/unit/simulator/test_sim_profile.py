@@ -21,7 +21,11 @@ def test_every_bundled_profile_loads_and_says_what_it_is() -> None:
 def test_the_default_profile_carries_the_default_run() -> None:
     """500 requests/s x 160 tokens: what runs at once, by Little's law, fits its places and its blocks."""
     profile = load_profile("default")
-    step = profile.step_ms / 1e3 + 1700 * profile.per_sequence_us / 1e6 + 10 * 320 * profile.per_prefill_token_us / 1e6
+    step = (
+        profile.step_ms / 1e3
+        + 1700 * profile.per_sequence_us / 1e6
+        + 10 * 320 * profile.per_prefill_token_us / 1e6
+    )
     running = 500 * 161 * step
     assert 1000 < running < 2000 < profile.max_running
     assert running * (320 + 160) / profile.block_size < profile.kv_blocks
@@ -84,7 +88,12 @@ def test_options_choose_the_cadence(options: SimulatorOptions, cadence: str, ttf
 
 def test_options_become_a_command_line_without_the_key() -> None:
     options = SimulatorOptions(
-        port=80, null=True, faults=("reset:0.5", "stall:0.1:20"), overrides=(("step_ms", "3"),), api_key="secret", seed=0
+        port=80,
+        null=True,
+        faults=("reset:0.5", "stall:0.1:20"),
+        overrides=(("step_ms", "3"),),
+        api_key="secret",
+        seed=0,
     )
     assert arguments(options) == [
         "--port", "80", "--set", "step_ms=3", "--null", "--fault", "reset:0.5", "--fault", "stall:0.1:20", "--seed", "0",

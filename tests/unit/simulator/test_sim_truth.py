@@ -27,7 +27,7 @@ def test_kinds_are_those_of_the_event_classifier() -> None:
     from fastllmload._ext.simresponder import KINDS
 
     text = (Path(__file__).parents[3] / "ext/fastllmload/_ext/delta.pxd").read_text()
-    names = dict(re.findall(r"^    EVENT_(\w+) = (\d+)", text, re.M))
+    names = dict(re.findall(r"^    EVENT_(\w+) = (\d+)", text, re.MULTILINE))
     assert {name: int(names[name.upper()]) for name in KINDS} == KINDS
 
 
@@ -38,7 +38,9 @@ def wait_for(condition: Callable[[], bool]) -> None:
         time.sleep(0.01)
 
 
-def test_the_log_agrees_with_a_plain_client(simulator: Callable[..., SimulatorProcess], tmp_path: Path) -> None:
+def test_the_log_agrees_with_a_plain_client(
+    simulator: Callable[..., SimulatorProcess], tmp_path: Path
+) -> None:
     """Every event is in the log once, in order, stamped between the request and the client's own read of it."""
     path = str(tmp_path / "t.truth")
     process = simulator(ttft_ms=15.0, itl_ms=5.0, truth=path)
@@ -73,7 +75,9 @@ def test_the_log_agrees_with_a_plain_client(simulator: Callable[..., SimulatorPr
     assert not truth.events["queued"].any()
 
 
-def test_kernel_stamps_lie_before_user_stamps(simulator: Callable[..., SimulatorProcess], tmp_path: Path) -> None:
+def test_kernel_stamps_lie_before_user_stamps(
+    simulator: Callable[..., SimulatorProcess], tmp_path: Path
+) -> None:
     path = str(tmp_path / "t.truth")
     process = simulator(null=True, truth=path)
     data = request(max_tokens=1)
@@ -95,11 +99,23 @@ def test_kernel_stamps_lie_before_user_stamps(simulator: Callable[..., Simulator
     assert second["t_recv_last_kernel"] >= middle - 50_000
 
 
-def test_requests_without_an_id_have_no_key(simulator: Callable[..., SimulatorProcess], tmp_path: Path) -> None:
+def test_requests_without_an_id_have_no_key(
+    simulator: Callable[..., SimulatorProcess], tmp_path: Path
+) -> None:
     path = str(tmp_path / "t.truth")
     process = simulator(null=True, truth=path)
     with Client(process.port) as client:
-        for name in ("", "x", "12", "a-b", "run-7", "run-2-7", "9-4294967294", "r-1-4294967295", "r-1-99999999999"):
+        for name in (
+            "",
+            "x",
+            "12",
+            "a-b",
+            "run-7",
+            "run-2-7",
+            "9-4294967294",
+            "r-1-4294967295",
+            "r-1-99999999999",
+        ):
             client.ask(request(max_tokens=1, headers=(f"X-Request-Id: {name}",)))
         client.ask(get("/health"))
     process.stop()
@@ -151,7 +167,9 @@ def test_documents_have_one_content_event(simulator: Callable[..., SimulatorProc
     assert truth.requests["flags"][0] & FLAGS["stream"] == 0 and truth.requests["output_tokens"][0] == 3
 
 
-def test_the_log_is_written_at_idle_and_on_a_signal(simulator: Callable[..., SimulatorProcess], tmp_path: Path) -> None:
+def test_the_log_is_written_at_idle_and_on_a_signal(
+    simulator: Callable[..., SimulatorProcess], tmp_path: Path
+) -> None:
     path = tmp_path / "t.truth"
     process = simulator(null=True, truth=str(path))
     with Client(process.port) as client:
@@ -176,7 +194,9 @@ def test_a_stop_marks_what_was_in_flight(simulator: Callable[..., SimulatorProce
     assert row["flags"] & FLAGS["aborted"] and row["output_tokens"] < 100_000
 
 
-def test_a_client_that_goes_away_is_logged_as_aborted(simulator: Callable[..., SimulatorProcess], tmp_path: Path) -> None:
+def test_a_client_that_goes_away_is_logged_as_aborted(
+    simulator: Callable[..., SimulatorProcess], tmp_path: Path
+) -> None:
     path = tmp_path / "t.truth"
     process = simulator(ttft_ms=1.0, itl_ms=2.0, truth=str(path))
     with Client(process.port) as client:
@@ -196,7 +216,9 @@ def test_coalesced_events_share_a_stamp(simulator: Callable[..., SimulatorProces
     assert [len(set(stamps[i : i + 4])) for i in (0, 4, 8)] == [1, 1, 1] and len(set(stamps)) == 3
 
 
-def test_a_log_that_was_cut_off_is_read_up_to_the_cut(simulator: Callable[..., SimulatorProcess], tmp_path: Path) -> None:
+def test_a_log_that_was_cut_off_is_read_up_to_the_cut(
+    simulator: Callable[..., SimulatorProcess], tmp_path: Path
+) -> None:
     path = tmp_path / "t.truth"
     process = simulator(null=True, truth=str(path))
     with Client(process.port) as client:
@@ -226,7 +248,9 @@ def test_what_is_no_truth_log_is_named(tmp_path: Path) -> None:
         load(tmp_path / "other")
 
 
-def test_logs_of_several_processes_are_joined(simulator: Callable[..., SimulatorProcess], tmp_path: Path) -> None:
+def test_logs_of_several_processes_are_joined(
+    simulator: Callable[..., SimulatorProcess], tmp_path: Path
+) -> None:
     path = str(tmp_path / "t.truth")
     process = simulator(null=True, processes=3, truth=path)
     for index in range(30):

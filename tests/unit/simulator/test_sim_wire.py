@@ -27,7 +27,9 @@ def test_a_chat_stream_has_role_tokens_finish_usage_and_done(quick: int) -> None
     assert finish["choices"][0] == {"index": 0, "delta": {}, "logprobs": None, "finish_reason": "length"}
     assert usage["choices"] == [] and usage["usage"]["completion_tokens"] == 5
     assert usage["usage"]["total_tokens"] == 5 + usage["usage"]["prompt_tokens"]
-    assert {one["id"] for one in reply.chunks} == {role["id"]} and re.fullmatch("chatcmpl-[0-9a-f]{16}", role["id"])
+    assert {one["id"] for one in reply.chunks} == {role["id"]} and re.fullmatch(
+        "chatcmpl-[0-9a-f]{16}", role["id"]
+    )
     assert {one["object"] for one in reply.chunks} == {"chat.completion.chunk"}
 
 
@@ -57,13 +59,20 @@ def test_a_document_carries_text_and_usage(quick: int, path: str) -> None:
     assert reply.headers["content-type"] == "application/json"
 
 
-def test_text_is_words_of_the_vocabulary_and_the_same_streamed_or_whole(simulator: Callable[..., SimulatorProcess]) -> None:
+def test_text_is_words_of_the_vocabulary_and_the_same_streamed_or_whole(
+    simulator: Callable[..., SimulatorProcess],
+) -> None:
     """The n-th request of two simulators of one seed has the same text."""
     vocabulary = {word.strip() for word in words()}
     one, two = (simulator(ttft_ms=0.0, itl_ms=1.0, seed=0) for _ in range(2))
     text = ask(one.port, request(max_tokens=30)).text
     assert set(text.split()) <= vocabulary and len(text.split()) == 30 and text[0] != " "
-    assert json.loads(ask(two.port, request(max_tokens=30, stream=False)).body)["choices"][0]["message"]["content"] == text
+    assert (
+        json.loads(ask(two.port, request(max_tokens=30, stream=False)).body)["choices"][0]["message"][
+            "content"
+        ]
+        == text
+    )
     assert ask(one.port, request(max_tokens=30)).text != text
 
 
@@ -83,7 +92,9 @@ def test_events_are_padded_to_the_size_asked_for(
     assert len(content) == 20 and all(abs(one - size) <= 8 for one in content)
 
 
-def test_lengths_are_drawn_by_the_seed_unless_eos_is_ignored(simulator: Callable[..., SimulatorProcess]) -> None:
+def test_lengths_are_drawn_by_the_seed_unless_eos_is_ignored(
+    simulator: Callable[..., SimulatorProcess],
+) -> None:
     """Geometric with the profile's mean, at most max_tokens; finish_reason says which it was."""
 
     def lengths(seed: int) -> list[tuple[int, str]]:
@@ -117,7 +128,9 @@ def test_a_connection_serves_many_requests_and_pages_between_them(quick: int) ->
 
 def test_pipelined_requests_are_answered_in_order(quick: int) -> None:
     with Client(quick) as client:
-        client.send(b"".join(request(max_tokens=n) for n in (3, 1, 2)) + get("/health") + request(stream=False))
+        client.send(
+            b"".join(request(max_tokens=n) for n in (3, 1, 2)) + get("/health") + request(stream=False)
+        )
         assert [client.response().usage["completion_tokens"] for _ in range(3)] == [3, 1, 2]
         assert client.response().body == b'{"status":"ok"}'
         assert json.loads(client.response().body)["usage"]["completion_tokens"] == 4
@@ -134,7 +147,9 @@ def test_a_request_may_come_in_any_pieces(quick: int) -> None:
 def test_a_chunked_request_body_is_read(quick: int) -> None:
     head, body = request(max_tokens=2).split(b"\r\n\r\n", 1)
     head = re.sub(rb"Content-Length: \d+", b"Transfer-Encoding: chunked", head) + b"\r\n\r\n"
-    chunks = b"".join(b"%x;name=value\r\n%s\r\n" % (len(body[i : i + 7]), body[i : i + 7]) for i in range(0, len(body), 7))
+    chunks = b"".join(
+        b"%x;name=value\r\n%s\r\n" % (len(body[i : i + 7]), body[i : i + 7]) for i in range(0, len(body), 7)
+    )
     data = head + chunks + b"0\r\nTrailer: value\r\n\r\n"
     with Client(quick) as client:
         assert client.ask(data + data).usage["completion_tokens"] == 2
@@ -183,9 +198,17 @@ def test_a_large_document_arrives_whole(quick: int) -> None:
         (request(max_tokens=0), 400, "max_tokens"),
         (request(max_tokens=10**6), 400, "maximum context length is 131072"),
         (request(max_tokens=10**30), 400, "cannot be read"),
-        (b"POST /v1/completions HTTP/1.1\r\nContent-Length: 13\r\n\r\n{\"model\":\"\xff\"}", 400, "utf-8"),
-        (b"POST /v1/completions HTTP/1.1\r\nContent-Length: 200000\r\n\r\n" + b"[" * 200_000, 400, "cannot be read"),
-        (b'POST /v1/completions HTTP/1.1\r\nContent-Length: 200005\r\n\r\n{"a":' + b"[" * 200_000, 400, "too deep"),
+        (b'POST /v1/completions HTTP/1.1\r\nContent-Length: 13\r\n\r\n{"model":"\xff"}', 400, "utf-8"),
+        (
+            b"POST /v1/completions HTTP/1.1\r\nContent-Length: 200000\r\n\r\n" + b"[" * 200_000,
+            400,
+            "cannot be read",
+        ),
+        (
+            b'POST /v1/completions HTTP/1.1\r\nContent-Length: 200005\r\n\r\n{"a":' + b"[" * 200_000,
+            400,
+            "too deep",
+        ),
         (request(n=2), 400, "n=1"),
         (request(messages=[]), 400, "no text"),
         (request({"model": "simulated", "stream": True}), 400, "no messages"),
@@ -204,9 +227,14 @@ def test_requests_that_ask_for_something_impossible(quick: int, data: bytes, sta
         assert client.ask(request(max_tokens=1)).status == 200
 
 
-def test_an_unknown_model_is_refused_unless_any_is_allowed(simulator: Callable[..., SimulatorProcess], quick: int) -> None:
+def test_an_unknown_model_is_refused_unless_any_is_allowed(
+    simulator: Callable[..., SimulatorProcess], quick: int
+) -> None:
     reply = ask(simulator(model="mine").port, request(model="other"))
-    assert reply.status == 404 and json.loads(reply.body)["error"]["message"] == "The model `other` does not exist."
+    assert (
+        reply.status == 404
+        and json.loads(reply.body)["error"]["message"] == "The model `other` does not exist."
+    )
     assert ask(quick, request(model='a "name"')).chunks[0]["model"] == 'a "name"'
 
 
@@ -235,7 +263,11 @@ def test_models_and_metrics(simulator: Callable[..., SimulatorProcess]) -> None:
     assert lines['vllm:num_requests_running{model_name="mine"}'] == "0"
     names = {name.split("{")[0] for name in lines}
     assert {"vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc", "vllm:num_preemptions_total"} <= names
-    assert {"vllm:prefix_cache_hits_total", "vllm:prefix_cache_queries_total", "vllm:num_requests_waiting"} <= names
+    assert {
+        "vllm:prefix_cache_hits_total",
+        "vllm:prefix_cache_queries_total",
+        "vllm:num_requests_waiting",
+    } <= names
 
 
 def test_a_unix_socket_serves_too(simulator: Callable[..., SimulatorProcess], tmp_path: Path) -> None:
@@ -266,7 +298,10 @@ def test_null_mode_answers_both_forms(simulator: Callable[..., SimulatorProcess]
     with Client(simulator(null=True).port) as client:
         for _ in range(3):
             assert client.ask(request(max_tokens=50)).usage["completion_tokens"] == 50
-            assert json.loads(client.ask(request(stream=False, max_tokens=9)).body)["usage"]["completion_tokens"] == 9
+            assert (
+                json.loads(client.ask(request(stream=False, max_tokens=9)).body)["usage"]["completion_tokens"]
+                == 9
+            )
 
 
 def test_null_mode_waits_for_a_client_that_does_not_read(simulator: Callable[..., SimulatorProcess]) -> None:

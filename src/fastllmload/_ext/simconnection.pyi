@@ -1,0 +1,4 @@
+class Connections:
+    open_count: int
+    accepted: int
+    def __init__(self) -> None: ...

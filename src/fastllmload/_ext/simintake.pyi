@@ -1,0 +1,8 @@
+from collections.abc import Callable
+
+from fastllmload._ext.simfault import Faults
+
+class Intake:
+    prompt_tokens: int
+    refusal: tuple[int, str, str] | None
+    def __init__(self, settings: object, faults: Faults, decode: Callable[[bytes], object], forms: list[object]) -> None: ...

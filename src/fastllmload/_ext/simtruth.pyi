@@ -1,0 +1,3 @@
+class Truth:
+    on: bool
+    def __init__(self, path: str | None) -> None: ...
