@@ -19,6 +19,7 @@ ROOT = Path(__file__).resolve().parents[1]
 SOURCES = ROOT / "ext" / "fastllmload" / "_ext"
 
 HOT: dict[str, tuple[str, ...]] = {
+    "delta": ("_scan", "_carrier", "template_read", "template_learn", "judge", "judge_text"),
     "http1": (
         "body_begin",
         "body_next",
