@@ -129,7 +129,7 @@ def cost_of(run: Run, more: dict[str, Any]) -> Cost:
         int(document["failed"]),
         {
             "verdict": certificate["verdict"],
-            "reasons": [reason["text"] for reason in certificate["reasons"]],
+            "reasons": [f"{reason['severity']}: {reason['text']}" for reason in certificate["reasons"]],
             "gc_runs": int(after["gc_runs"].max()),
             "rss_mib": float(mine["rss_bytes"].max()) / 2**20,
             "stamps": certificate["timestamp_source"],
@@ -161,7 +161,7 @@ def show(cost: Cost) -> None:
         flush=True,
     )
     for reason in cost.more.get("reasons", ()):
-        print(f"{'':12} {cost.more['verdict']}: {reason}")
+        print(f"{'':12} {reason}")
 
 
 def median(costs: list[Cost], figure: str) -> float:
@@ -170,7 +170,9 @@ def median(costs: list[Cost], figure: str) -> float:
 
 def paired_ratio(a: list[Cost], b: list[Cost], figure: str) -> float:
     """Median of the ratios of the runs that stood next to each other."""
-    return float(statistics.median(getattr(x, figure) / getattr(y, figure) for x, y in zip(a, b, strict=True)))
+    return float(
+        statistics.median(getattr(x, figure) / getattr(y, figure) for x, y in zip(a, b, strict=True))
+    )
 
 
 def finish(name: str, figures: dict[str, Any], met: bool) -> None:

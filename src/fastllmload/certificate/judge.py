@@ -18,6 +18,7 @@ from fastllmload.certificate.stamps import stamp_figures
 from fastllmload.records.run import Run
 
 SPREAD_US = 500.0  # lags that spread less than this cannot have quantised arrivals that a server would notice
+BURST_SLACK = 1.25  # a stall is the burst's own up to this much more than the burst took
 SMALLEST_P = 1e-300
 
 
@@ -67,7 +68,7 @@ def figures(evidence: Evidence, sections: dict[str, Any]) -> Figures:
         "workers_died": sum(w["died"] for w in its_workers),
         "gc_runs": highest(w["gc_runs"] for w in its_workers),
         "cpu_share_max": highest(w["cpu_share"] for w in its_workers),
-        "stall_max_us": highest(w["stall_max_us"] for w in its_workers),
+        "stall_max_us": stall_max_us(sections),
         "user_delay_p99_us": user_delay_p99_us(evidence, sections),
         "kernel_missing_share": kernel_missing_share(evidence, sections),
         "coalesced_read_share": sections["coalesced_read_share"],
@@ -131,6 +132,13 @@ def schedule_surprise(found: dict[str, Any]) -> float | None:
         if found[z] is not None
     ]
     return -math.log10(max(min(p), SMALLEST_P)) if p else None
+
+
+def stall_max_us(sections: dict[str, Any]) -> float | None:
+    """The longest stall of any worker, unless sending the asked burst accounts for it."""
+    longest = highest(w["stall_max_us"] for w in sections["workers"])
+    burst = sections["first_fill_us"]
+    return None if longest is None or (burst is not None and longest <= BURST_SLACK * burst) else longest
 
 
 def user_delay_p99_us(evidence: Evidence, sections: dict[str, Any]) -> float | None:

@@ -59,6 +59,8 @@ def late_intervals(sends: Sends) -> Times:
 
 
 def first_fill_us(sends: Sends) -> float | None:
-    """Closed loop: from the first to the last dispatch of the C requests that fill it (IETF 5.5.3)."""
-    fill = sends.first_fill
-    return float(fill.max() - fill.min()) / 1e3 if len(fill) else None
+    """From the first to the last dispatch of releases that were all due at once: the C requests that fill a closed loop
+    (IETF 5.5.3), or everything at rate inf. None where no such burst was asked for.
+    """
+    burst = sends.t_dispatch if sends.arrivals.process == "inf" else sends.first_fill
+    return float(burst.max() - burst.min()) / 1e3 if len(burst) else None

@@ -245,6 +245,17 @@ def test_a_closed_loop_has_no_plan_but_a_turn_around() -> None:
     assert "schedule_lag" in codes(judge_evidence(replace(evidence, sends=slow)))
 
 
+def test_the_asked_burst_is_no_stall() -> None:
+    """A closed loop of thousands is filled in one go, in which nothing is read; a longer stop than that is still seen."""
+    evidence = clean()
+    fill = START_NS + np.arange(8_000) * 17_000
+    freed = np.sort(START_NS + np.random.default_rng(0).integers(200 * MS, 20_000 * MS, 5_000))
+    sends = Sends(Arrivals("closed"), freed, freed + 15_000, np.concatenate([fill, freed]), first_fill=fill)
+    filled = replace(evidence, sends=sends)
+    assert judge_evidence(with_worker(filled, batch_max_ns=140 * MS))["verdict"] == "valid"
+    assert "worker_stall" in codes(judge_evidence(with_worker(filled, batch_max_ns=200 * MS)))
+
+
 def test_everything_at_once_is_not_late() -> None:
     """rate inf has one instant; its spread is no lag."""
     evidence = clean()
