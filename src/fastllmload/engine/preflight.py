@@ -4,6 +4,7 @@ than a mess during the run. Blocking sockets, one request at a time.
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import socket
 import ssl
@@ -21,6 +22,7 @@ from fastllmload.engine.resolve import Base, addresses, parse_base, request_head
 from fastllmload.engine.workspec import TargetSpec
 from fastllmload.errors import InputError, TargetError
 from fastllmload.plan.settings import RunSettings, Secret
+from fastllmload.report.outlet import Redact
 
 CONNECT_TIMEOUT_S = 5.0
 ANSWER_TIMEOUT_S = 60.0
@@ -43,12 +45,16 @@ class Preflight:
     notes: list[str] = field(default_factory=list)
 
 
-def preflight(settings: RunSettings, urls: Sequence[str], endpoint: Endpoint, secret: Secret | None) -> Preflight:
-    """Check every URL of the run. InputError (exit 2) or TargetError (exit 3), one sentence each, never with the key."""
+def preflight(
+    settings: RunSettings, urls: Sequence[str], endpoint: Endpoint, secret: Secret | None, redact: Redact
+) -> Preflight:
+    """Check every URL of the run. InputError (exit 2) or TargetError (exit 3), one sentence each; *redact* blanks secrets
+    in what a server said.
+    """
     key = None if secret is None else secret.reveal()
     found = Preflight()
     for number, url in enumerate(urls):
-        probe = Probe(settings, parse_base(url, settings.target.unix_socket), endpoint, key)
+        probe = Probe(settings, parse_base(url, settings.target.unix_socket), endpoint, key, redact)
         address = probe.reach(found.connect_ms if number == 0 else [])
         model = probe.model(found.model or settings.target.model)
         found.model = found.model or model
@@ -68,11 +74,12 @@ def preflight(settings: RunSettings, urls: Sequence[str], endpoint: Endpoint, se
 class Probe:
     """The checks of one URL."""
 
-    def __init__(self, settings: RunSettings, base: Base, endpoint: Endpoint, key: str | None) -> None:
+    def __init__(self, settings: RunSettings, base: Base, endpoint: Endpoint, key: str | None, redact: Redact) -> None:
         self.settings = settings
         self.base = base
         self.endpoint = endpoint
         self.key = key
+        self.redact = redact
         target = settings.target
         self.path = target.endpoint_path or endpoint.path(base.path)
         request_head(base, self.path, target.headers, key)  # wrong headers are told before anything is sent
@@ -148,10 +155,10 @@ class Probe:
         length = "" if body is None else f"Content-Length: {len(body)}\r\n"
         try:
             connection.sendall((head + length + "Connection: close\r\n\r\n").encode("latin-1") + (body or b""))
-            response = http.client.HTTPResponse(connection, method=method)
-            response.begin()
-            content = response.read(LARGEST_ANSWER)
-            return response.status, response.headers.get("Content-Type", ""), content
+            with contextlib.closing(http.client.HTTPResponse(connection, method=method)) as response:
+                response.begin()
+                content = response.read(LARGEST_ANSWER)
+                return response.status, response.headers.get("Content-Type", ""), content
         except (OSError, http.client.HTTPException, ValueError) as problem:
             raise TargetError(
                 f"{self.base.shown} did not answer {method} {path} properly: {reason(problem)}"
@@ -196,7 +203,7 @@ class Probe:
             return None
         if status != 200:
             raise TargetError(
-                f"{self.base.shown} answers POST {self.path} with {status}: {excerpt(content)}; "
+                f"{self.base.shown} answers POST {self.path} with {status}: {excerpt(content, self.redact)}; "
                 "is the endpoint type right, and does the server take these fields?"
             )
         kinds, usage = meanings(content, content_type, self.endpoint.dialect)
@@ -206,7 +213,7 @@ class Probe:
                 "is this URL an OpenAI-compatible server?"
             )
         if 9 in kinds:
-            raise TargetError(f"{self.base.shown} answers with an error inside a 200: {excerpt(content)}")
+            raise TargetError(f"{self.base.shown} answers with an error inside a 200: {excerpt(content, self.redact)}")
         if workload.streaming and "text/event-stream" not in content_type:
             notes.append(f"{self.base.shown} answers a streaming request with {content_type or 'no content type'}, not a stream")
         if not any(kind in CONTENT_KINDS for kind in kinds):
@@ -242,8 +249,9 @@ def shown_list(names: Sequence[str]) -> str:
     return shown + (f" and {len(names) - 8} more" if len(names) > 8 else "")
 
 
-def excerpt(content: bytes, size: int = 200) -> str:
-    text = " ".join(content.decode(errors="replace").split())
+def excerpt(content: bytes, redact: Redact, size: int = 200) -> str:
+    """One line of what a server said; redacted before it is cut, so that no part of a secret is left at the cut."""
+    text = " ".join(redact(content.decode(errors="replace")).split())
     return text[:size] + ("…" if len(text) > size else "") if text else "an empty body"
 
 

@@ -28,6 +28,7 @@ from fastllmload.engine.live import Live
 from fastllmload.engine.phases import Outcome, PhaseRun
 from fastllmload.engine.planned import Plans, build_plans, settled
 from fastllmload.engine.preflight import Preflight, preflight
+from fastllmload.engine.resolve import parse_base
 from fastllmload.engine.samples import SampleLog
 from fastllmload.engine.simtarget import options_of
 from fastllmload.engine.specs import RunPhase, phase_specs, run_phases, worker_specs
@@ -75,7 +76,8 @@ def redactor(settings: RunSettings, secret: Secret | None) -> Redactor:
         for text in header_secrets(name, value):
             known.add(text)
     for url in settings.target.urls:
-        for text in url_secrets(url):
+        basic = parse_base(url).authorization
+        for text in [*url_secrets(url), *([] if basic is None else header_secrets("Authorization", basic))]:
             known.add(text)
     return known
 
@@ -100,7 +102,7 @@ class Session:
         settings, endpoint = self.settings, resolve_endpoint(self.settings.target.endpoint_type)
         hostlimits.raise_nofile()
         replayed = settled(settings, endpoint, self.folder.work)
-        found = preflight(replayed.settings, self.urls, endpoint, self.secret)
+        found = preflight(replayed.settings, self.urls, endpoint, self.secret, self.redact)
         asked = stampable(replayed.settings, found)
         self.ui.banner(banner.target_lines(settings, [target.url for target in found.targets], found))
         plans = build_plans(replayed, endpoint, found.model, self.folder.work)

@@ -1,0 +1,98 @@
+"""The run folder is there before the run, whole at every moment, named by time and plan, and gone when refused."""
+
+import json
+import math
+
+import pytest
+
+from fastllmload.engine.conclude import Fate, exit_code
+from fastllmload.engine.folder import Folder
+from fastllmload.engine.run import public, redactor
+from fastllmload.errors import HostLimitError, InputError
+from fastllmload.plan.settings import Load, RunSettings, Secret, Target
+
+
+def test_a_run_that_is_refused_leaves_nothing(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Folder.create(None).clean()
+    Folder.create("named").clean()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_unnamed_folder_is_called_by_time_and_digest_and_never_twice(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    names = set()
+    for _ in range(3):
+        folder = Folder.create(None)
+        folder.settle("0123456789abcdef")
+        folder.begin(RunSettings(), {})
+        folder.clean()
+        names.add(folder.path.name)
+    assert len(names) == 3 and all("-01234567" in name for name in names)
+
+
+def test_a_folder_with_something_in_it_is_refused(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(InputError, match="not empty"):
+        Folder.create(str(tmp_path))
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def test_a_folder_that_cannot_be_made_is_refused(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(HostLimitError, match="--output"):
+        Folder.create(str(tmp_path / "file" / "run"))
+
+
+def test_the_manifest_is_running_from_the_first_moment(tmp_path):
+    folder = Folder.create(str(tmp_path / "run"))
+    folder.begin(RunSettings(load=Load(rate=math.inf)), {"host": "h"}, run_id="12345678")
+    found = json.loads((tmp_path / "run" / "run.json").read_text())
+    assert (found["status"], found["run_id"], found["environment"]) == ("running", "12345678", {"host": "h"})
+    folder.clean()
+    assert not folder.work.exists() and folder.path.exists()
+
+
+def test_stored_settings_have_no_secret_and_the_folders_name(tmp_path):
+    settings = RunSettings(
+        target=Target(
+            urls=("http://user:pass-word@h/v1",),
+            headers=(("Authorization", "Bearer sk-1234"), ("X-Team", "blue sk-1234"), ("X-Api-Key", "other-key")),
+        )
+    )
+    redact = redactor(settings, Secret("sk-1234"))
+    stored = public(settings, redact, tmp_path)
+    text = repr(stored)
+    assert "sk-1234" not in text and "pass-word" not in text and "other-key" not in text
+    assert stored.output.directory == str(tmp_path) and stored.target.headers[1] == ("X-Team", "blue ***")
+    assert "dXNlcjpwYXNzLXdvcmQ" not in redact("Authorization: Basic dXNlcjpwYXNzLXdvcmQ=")
+
+
+VALID = {"completed": 5, "certificate": {"verdict": "valid"}}
+SUSPECT = {"completed": 5, "certificate": {"verdict": "suspect"}}
+
+
+@pytest.mark.parametrize(
+    ("document", "fate", "strict", "code"),
+    [
+        (VALID, Fate(), True, 0),
+        (SUSPECT, Fate(), False, 0),
+        (SUSPECT, Fate(), True, 1),
+        ({"completed": 0, "certificate": {"verdict": "invalid"}}, Fate(), True, 3),
+        (VALID, Fate(disk_full=True), False, 2),
+        (VALID, Fate(killed=1), False, 2),
+        (VALID, Fate(crashed=1), False, 70),
+        ({"completed": 0}, Fate(interrupted=True), False, 4),
+        (VALID, Fate(interrupted=True, crashed=1, disk_full=True), True, 4),
+    ],
+)
+def test_exit_codes(document, fate, strict, code):
+    assert exit_code(document, fate, strict) == code
+
+
+@pytest.mark.parametrize(
+    ("fate", "status"),
+    [(Fate(), "done"), (Fate(killed=1), "partial"), (Fate(disk_full=True), "partial"), (Fate(interrupted=True, killed=1), "interrupted")],
+)
+def test_status(fate, status):
+    assert fate.status == status

@@ -1,0 +1,191 @@
+"""What is wrong with a target is said in one sentence before the run, with the right branch and never with the key."""
+
+import json
+import socket
+import ssl
+import subprocess
+
+import pytest
+from canned_server import canned
+
+from fastllmload.endpoint import ENDPOINTS
+from fastllmload.engine.preflight import preflight
+from fastllmload.errors import InputError, TargetError
+from fastllmload.plan.settings import Client, Load, RunSettings, Secret, Target, Workload
+from fastllmload.redact import Redactor
+
+CHAT, MODELS = "/v1/chat/completions", "/v1/models"
+KEY = "sk-very-secret"
+
+
+def models(*names):
+    return 200, "application/json", json.dumps({"object": "list", "data": [{"id": name} for name in names]}).encode()
+
+
+def stream(*events):
+    return 200, "text/event-stream", b"".join(b"data: " + event + b"\n\n" for event in events)
+
+
+TOKEN = b'{"object":"chat.completion.chunk","choices":[{"index":0,"delta":{"content":"hello"},"finish_reason":null}]}'
+USAGE = b'{"object":"chat.completion.chunk","choices":[],"usage":{"prompt_tokens":3,"completion_tokens":4,"total_tokens":7}}'
+GOOD = {MODELS: models("m"), CHAT: stream(TOKEN, USAGE, b"[DONE]")}
+
+
+def check(urls, key=KEY, endpoint="openai-chat", workload=None, **target):
+    settings = RunSettings(
+        target=Target(urls=tuple(urls), **target), load=Load(rate=1.0), workload=workload or Workload(), client=Client()
+    )
+    return preflight(settings, urls, ENDPOINTS[endpoint], None if key is None else Secret(key), Redactor([KEY]))
+
+
+def refused(kind, answers, **asked):
+    with canned(answers) as server, pytest.raises(kind) as caught:
+        check([server.url], **asked)
+    text = str(caught.value)
+    assert KEY not in text and "\n" not in text and server.url in text
+    return text
+
+
+def test_a_good_target_gives_model_usage_and_address():
+    with canned(GOOD) as server:
+        found = check([server.url])
+    assert (found.model, found.usage_reported, found.notes) == ("m", True, [])
+    target = found.targets[0]
+    assert (target.family, target.address, target.port) == ("inet", "127.0.0.1", server.server.server_port)
+    assert len(found.connect_ms) == 5 and found.answer_s > 0
+    assert f"Authorization: Bearer {KEY}\r\n" in target.head_prefix
+    sent = json.loads(server.asked[-1][3])
+    assert sent["model"] == "m" and sent["max_tokens"] == 4 and sent["stream"] is True
+
+
+def test_every_url_is_asked_and_named_with_its_own_host():
+    with canned(GOOD) as one, canned(GOOD) as other:
+        found = check([one.url, other.url])
+        assert one.asked and other.asked
+    assert [target.url for target in found.targets] == [one.url, other.url]
+
+
+def test_a_stream_without_usage_is_reported_so():
+    with canned({MODELS: models("m"), CHAT: stream(TOKEN, b"[DONE]")}) as server:
+        assert check([server.url]).usage_reported is False
+
+
+def test_several_models_ask_for_a_choice():
+    assert "'a', 'b'; choose one with -m" in refused(InputError, {**GOOD, MODELS: models("a", "b")})
+
+
+def test_a_model_that_is_not_offered_names_those_that_are():
+    assert "-m 'x' is not offered" in refused(InputError, GOOD, model="x")
+
+
+@pytest.mark.parametrize("answer", [(404, "application/json", b"{}"), models(), (200, "text/html", b"<html>"), (200, "a/b", b"[" * 9999)])
+def test_without_a_list_the_model_must_be_named(answer):
+    assert "name one with -m" in refused(InputError, {**GOOD, MODELS: answer})
+    with canned({**GOOD, MODELS: answer}) as server:
+        assert check([server.url], model="mine").model == "mine"
+
+
+@pytest.mark.parametrize("status", [401, 403])
+@pytest.mark.parametrize("path", [MODELS, CHAT])
+def test_a_refused_key_is_said_without_the_key(status, path):
+    denied = (status, "application/json", json.dumps({"error": f"bad key {KEY}"}).encode())
+    assert "the API key was refused" in refused(TargetError, {**GOOD, path: denied})
+
+
+def test_a_missing_key_is_asked_for():
+    assert "OPENAI_API_KEY" in refused(TargetError, {**GOOD, MODELS: (401, "a/b", b"")}, key=None)
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        ((404, "application/json", b'{"detail":"Not Found"}'), "with 404"),
+        ((400, "application/json", b'{"error":"unknown field ignore_eos"}'), "unknown field ignore_eos"),
+        ((500, "text/plain", b"x" * 999), "with 500"),
+        ((200, "text/html", b"<html>hello</html>"), "a web page"),
+        ((200, "text/event-stream", b""), "no body"),
+        (stream(b'{"error":{"message":"out of memory","code":500}}'), "an error inside a 200"),
+        ((200, "a/b", None), "did not answer POST"),
+    ],
+)
+def test_a_wrong_answer_is_named(answer, said):
+    assert said in refused(TargetError, {**GOOD, CHAT: answer})
+
+
+def test_an_error_text_that_repeats_the_key_is_not_passed_on():
+    refused(TargetError, {**GOOD, CHAT: (400, "application/json", f"you sent Bearer {KEY}".encode())})
+
+
+@pytest.mark.parametrize(
+    ("answer", "note"),
+    [
+        ((429, "application/json", b"{}"), "429"),
+        ((200, "application/json", b'{"object":"chat.completion","choices":[{"index":0,"message":{"role":"assistant","content":"hi"},"finish_reason":"stop"}]}'), "not a stream"),
+        (stream(b"[DONE]"), "without a token"),
+    ],
+)  # fmt: skip
+def test_a_strange_answer_that_lets_the_run_go_on_leaves_a_note(answer, note):
+    with canned({**GOOD, CHAT: answer}) as server:
+        assert any(note in line for line in check([server.url]).notes)
+
+
+def test_token_id_prompts_are_probed_as_such():
+    completion = b'{"object":"text_completion","choices":[{"index":0,"text":"hi","finish_reason":null}]}'
+    with canned({MODELS: models("m"), "/v1/completions": stream(completion, b"[DONE]")}) as server:
+        check([server.url], endpoint="openai-completions", workload=Workload(prompt_form="ids"))
+    assert json.loads(server.asked[-1][3])["prompt"] == [1, 2, 3, 4]
+
+
+def test_nobody_listening_names_address_and_reason():
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        url = f"http://127.0.0.1:{taken.getsockname()[1]}"
+    with pytest.raises(TargetError, match=r"cannot be reached at 127\.0\.0\.1 \(connection refused\)"):
+        check([url])
+
+
+def test_a_host_that_does_not_exist_is_named():
+    with pytest.raises(TargetError, match="'no-such-host.invalid'"):
+        check(["http://no-such-host.invalid:8000"])
+
+
+def test_https_to_a_port_without_tls_says_so():
+    with canned(GOOD) as server, pytest.raises(TargetError, match="does this port speak https"):
+        check([server.url.replace("http:", "https:")])
+
+
+@pytest.fixture
+def tls_server(tmp_path):
+    """A canned server behind a certificate that nobody signed."""
+    certificate = tmp_path / "cert.pem"
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost",
+         "-addext", "subjectAltName=DNS:localhost", "-keyout", tmp_path / "key.pem", "-out", certificate],
+        check=True, capture_output=True, timeout=60,
+    )  # fmt: skip
+    with canned(GOOD) as server:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(certificate, tmp_path / "key.pem")
+        server.server.socket = context.wrap_socket(server.server.socket, server_side=True)
+        server.url = f"https://127.0.0.1:{server.server.server_port}"
+        server.server.handle_error = lambda *_: None  # the client hangs up when it does not trust us
+        yield server, str(certificate)
+
+
+def test_an_untrusted_certificate_is_explained(tls_server):
+    server, _ = tls_server
+    with pytest.raises(TargetError, match=r"is not trusted: .* --cacert, or --insecure"):
+        check([server.url])
+
+
+def test_a_trusted_or_unchecked_certificate_lets_the_run_go_on(tls_server):
+    server, certificate = tls_server
+    assert check([server.url], insecure=True).targets[0].tls
+    assert check([server.url], cacert=certificate, server_name="localhost").targets[0].server_name == "localhost"
+
+
+@pytest.mark.parametrize(
+    "target", [{"cacert": "/no/such/file.pem"}, {"client_cert": "/no/such.pem", "client_key": "/no/such.key", "insecure": True}]
+)
+def test_a_certificate_file_that_cannot_be_used_is_the_users_mistake(target):
+    with pytest.raises(InputError, match=r"/no/such"):
+        check(["https://127.0.0.1:1"], **target)

@@ -1,0 +1,90 @@
+"""Workers, connections and refusals follow the load; figures are worked out by hand here."""
+
+import math
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from fastllmload.certificate.ceiling import Ceiling
+from fastllmload.engine import sizing
+from fastllmload.engine.sizing import Demand, demand, initial_connections, worker_count
+from fastllmload.errors import HostLimitError
+from fastllmload.plan.settings import Client, Load, RunSettings, Workload
+
+
+def asked(**fields):
+    client = {name: fields.pop(name) for name in ("workers", "pin", "fresh_connections") if name in fields}
+    streaming = fields.pop("streaming", True)
+    return RunSettings(load=Load(**fields), client=Client(**client), workload=Workload(streaming=streaming))
+
+
+def planned(rate=None, requests=1000, tokens=100, concurrency=None, seconds=None):
+    arrivals = None if rate is None else {"name": "poisson", "rate": "inf" if math.isinf(rate) else rate}
+    return SimpleNamespace(
+        requests=requests, output_tokens=np.full(requests, tokens, np.int32), concurrency=concurrency, duration_s=seconds,
+        description={"load": {"arrivals": arrivals}}, t_sched=None if rate is None else np.arange(requests) * 1_000_000,
+    )  # fmt: skip
+
+
+def test_littles_law_with_the_probes_speed():
+    """4 tokens took 0.1 s, so 100 take 2.5 s; at 40/s that is 100 in flight."""
+    found = demand(asked(rate=40.0), planned(rate=40.0), answer_s=0.1)
+    assert (found.rate, found.in_flight) == (40.0, 100)
+    assert found.events_per_s == pytest.approx(40 * 103)
+
+
+def test_a_time_out_a_cap_and_the_plan_bound_what_is_in_flight():
+    assert demand(asked(rate=40.0, timeout=1.0), planned(rate=40.0), 0.1).in_flight == 40
+    assert demand(asked(rate=40.0, max_concurrency=7), planned(rate=40.0), 0.1).in_flight == 7
+    assert demand(asked(rate=40.0), planned(rate=40.0, requests=3), 0.1).in_flight == 3
+    assert demand(asked(rate=40.0), planned(rate=40.0), None).in_flight == 1
+    assert demand(asked(rate=math.inf), planned(rate=math.inf), 0.1) == Demand(math.inf, math.inf, 1000)
+
+
+def test_a_closed_loop_has_its_slots_in_flight():
+    found = demand(asked(concurrency=50), planned(concurrency=50), answer_s=0.1)
+    assert (found.in_flight, found.rate) == (50, pytest.approx(20.0))
+
+
+def test_answers_that_are_no_streams_are_one_event_each():
+    assert demand(asked(rate=40.0, streaming=False), planned(rate=40.0), 0.1).events_per_s == 40.0
+
+
+@pytest.mark.parametrize(
+    ("rate", "events", "ceiling", "cores", "simulated", "workers"),
+    [
+        (10.0, 1_000.0, None, 8, False, 1),  # 0.027 of a worker
+        (500.0, 82_000.0, None, 8, False, 5),  # (2.05 + 0.1) / 0.5 = 4.3
+        (500.0, 82_000.0, None, 2, True, 1),  # the simulator has the other core
+        (500.0, 82_000.0, None, 1, True, 1),
+        (500.0, 82_000.0, Ceiling(200_000.0, 10_000.0), 8, False, 1),  # (0.41 + 0.05) / 0.5
+        (math.inf, math.inf, None, 8, False, 8),
+    ],
+)
+def test_workers_follow_rate_events_ceiling_and_cores(rate, events, ceiling, cores, simulated, workers):
+    wanted = Demand(rate, events, 100)
+    assert worker_count(asked(rate=rate), planned(rate=rate), wanted, ceiling, cores, simulated) == workers
+
+
+def test_workers_as_asked_and_never_more_than_there_is_work():
+    wanted = Demand(1e6, 1e9, 100)
+    assert worker_count(asked(rate=1e6, workers=3), planned(rate=1e6), wanted, None, 1, False) == 3
+    assert worker_count(asked(rate=1e6, pin=(0, 1)), planned(rate=1e6), wanted, None, 1, False) == 2
+    assert worker_count(asked(rate=1e6), planned(rate=1e6, requests=2), wanted, None, 16, False) == 2
+    assert worker_count(asked(concurrency=3), planned(concurrency=3), wanted, None, 16, False) == 3
+
+
+def test_connections_before_time_zero():
+    wanted = Demand(40.0, 4120.0, 100)
+    assert initial_connections(asked(concurrency=50), planned(concurrency=50), wanted, 4) == 13
+    assert initial_connections(asked(rate=40.0), planned(rate=40.0), wanted, 2) == 50 + sizing.SLACK
+    assert initial_connections(asked(rate=40.0, max_concurrency=8), planned(rate=40.0), Demand(40.0, 1.0, 8), 2) == 4
+    assert initial_connections(asked(rate=40.0), planned(rate=40.0, requests=10**5), Demand(1e5, 1e6, 10**5), 1) == sizing.MOST_AHEAD
+
+
+def test_a_run_that_needs_more_ports_than_there_are_is_refused():
+    settings = asked(rate=5000.0, fresh_connections=True)
+    with pytest.raises(HostLimitError, match="local ports"):
+        sizing.refuse_what_does_not_fit(settings, planned(rate=5000.0, seconds=60.0), Demand(5000.0, 1.0, 10), 1, False)
+    sizing.refuse_what_does_not_fit(settings, planned(rate=5000.0, seconds=1.0), Demand(5000.0, 1.0, 10), 1, False)
