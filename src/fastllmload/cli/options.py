@@ -180,7 +180,7 @@ SECTIONS: dict[str, tuple[RunOption, ...]] = {
     ),
     "Output": (
         words("--goodput", "output.goodput", read.objective, "NAME:MS ...",
-              "Objectives in ms: ttft:200 tpot:50 e2el:3000; also itl, tbt, fluidity, idle."),
+              "Objectives in ms, any of ttft:200 tpot:50 e2el:3000."),
         value("-o --output --result-dir --artifact-dir", "output.directory", read.path, "DIR",
               "Run folder. Default runs/<time>-<digest>."),
         words("--metadata", "output.metadata", read.pair, "NAME=VALUE", "Free label, kept in the run."),

@@ -154,7 +154,7 @@ def pair(text: str) -> tuple[str, str]:
 
 
 def objective(text: str) -> tuple[str, float]:
-    """`ttft:200`: name and milliseconds (fluidity: a share)."""
+    """`ttft:200`: name and milliseconds."""
     name, _, limit = text.partition(":")
     name = name.strip().lower()
     if name not in OBJECTIVES:
@@ -162,10 +162,8 @@ def objective(text: str) -> tuple[str, float]:
             f"is not an objective; write NAME:MILLISECONDS with a name of {', '.join(OBJECTIVES)}"
         )
     value = _scaled(limit, {"": 1.0, "ms": 1.0, "s": 1000.0}, "has no limit; write for example ttft:200")
-    if value <= 0 or (name == "fluidity" and value > 1):
-        raise ValueError(
-            "has a limit out of range; write milliseconds above 0, or for fluidity a share up to 1"
-        )
+    if value <= 0:
+        raise ValueError("has a limit out of range; write milliseconds above 0")
     return name, value
 
 
