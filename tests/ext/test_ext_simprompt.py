@@ -9,6 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fastllmload._ext.simprompt import count
+from fastllmload.workload.tokenizer import load_tokenizer
+from fastllmload.workload.words import text_table
 
 
 @pytest.mark.parametrize(
@@ -18,8 +20,8 @@ from fastllmload._ext.simprompt import count
         ([[5, 6, 7]], 3),
         ("hello", 1),
         ("hello there world", 3),
-        ("extraordinarily", 2),  # 15 letters: two started runs of 8
-        ("a, b.", 4),
+        ("incomprehensibilities", 2),  # 21 letters: two started runs of 18
+        ("a, b...", 5),
         ("year 2024!", 5),  # year, the space, 202, 4, !
         ("line\nline\n\nline", 5),
         ("über", 2),
@@ -30,10 +32,19 @@ def test_estimates(prompt: object, tokens: int) -> None:
     assert count(json.dumps(prompt, ensure_ascii=False).encode())[0] == tokens
 
 
+def test_synthetic_prompts_are_counted_exactly() -> None:
+    """Each word of a synthetic prompt is one token of cl100k_base, and one to us."""
+    tokenizer = load_tokenizer("cl100k_base")
+    if tokenizer is None:
+        pytest.skip("cl100k_base is not available here")
+    table = text_table(tokenizer)
+    prompt = b"".join(table.word(number, first=number == 0) for number in range(0, table.span, 7))
+    assert count(b'"' + prompt.strip() + b'"')[0] == len(range(0, table.span, 7))
+
+
 def test_a_chat_message_adds_three_tokens_and_keys_add_none() -> None:
     messages = [{"role": "user", "content": "hello there"}, {"role": "assistant", "content": "good day"}]
-    # "assistant" has nine letters: two tokens.
-    assert count(json.dumps(messages).encode())[0] == (3 + 1 + 2) + (3 + 2 + 2)
+    assert count(json.dumps(messages).encode())[0] == (3 + 1 + 2) + (3 + 1 + 2)
 
 
 def test_equal_beginnings_share_their_blocks() -> None:
