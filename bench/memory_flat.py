@@ -15,6 +15,7 @@ def resident(run: Run) -> dict[str, Any]:
     phase = run.phase("measure")
     assert phase is not None and run.samples is not None
     mine = run.samples[(run.samples["worker"] == 0) & (run.samples["t_ns"] >= phase.start_ns)]
+    mine = mine[mine["rss_bytes"] > 0]  # 0: the process was gone
     age = (mine["t_ns"] - phase.start_ns) / 1e9
     settled = age >= min(60.0, age[-1] / 10)
     rss = mine["rss_bytes"][settled] / 2**20

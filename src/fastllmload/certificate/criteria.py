@@ -181,7 +181,7 @@ CRITERIA: tuple[Criterion, ...] = (
         "stall_max_us",
         "us",
         "a worker did not look at its sockets for {value}, allowed is {limit}",
-        "a stop of 20 ms is caught by any read or tick that falls into its first 5 ms; releases that all fall on one instant are a burst, not a stop",
+        "a stop of 20 ms is caught by any read in its first 5 ms, one of 50 ms by the tick alone; releases that all fall on one instant are a burst, not a stop",
         suspect=15_000,
         invalid=1_000_000,
         host_may_explain=True,

@@ -221,7 +221,9 @@ def worker_record(
 ) -> WorkerRecord:
     if samples is None:
         return WorkerRecord(number, died=died, words=words)
-    mine = in_window(samples[samples["worker"] == number], window)
+    mine = in_window(
+        samples[(samples["worker"] == number) & (samples["rss_bytes"] > 0)], window
+    )  # 0: it was gone
     if not len(mine):
         return WorkerRecord(number, died=died, words=words)
     grew = {name: int(mine[name][-1] - mine[name][0]) for name in TALLIED}
