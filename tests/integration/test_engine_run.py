@@ -254,6 +254,20 @@ def test_a_killed_supervisor_leaves_a_readable_folder_and_no_process(tmp_path):
     assert (run.rows["status"] == 2).any() and len(run.samples) > 0
 
 
+def test_a_full_disk_stops_sending_and_keeps_what_was_written(tmp_path):
+    """A limit of 5 MiB per file stands for the disk: the workers' event files reach it within seconds."""
+    run = [sys.executable, "-m", "fastllmload", "--concurrency", "32", "--duration", "60", "--warmup", "0", "--isl", "8",
+           "--osl", "400", "--ui", "plain", "-o", str(tmp_path / "run"), "--simulate", "null=true"]  # fmt: skip
+    limited = "import resource, os, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (5 << 20, 5 << 20)); os.execv(sys.argv[1], sys.argv[1:])"
+    ended = subprocess.run([sys.executable, "-c", limited, *run], capture_output=True, text=True, timeout=90)
+    assert ended.returncode == 2, ended.stdout + ended.stderr
+    assert "the disk was full: sending stopped early" in ended.stdout and "Traceback" not in ended.stderr
+    found = load(tmp_path / "run")
+    assert found.incomplete and found.manifest["status"] == "partial" and found.manifest["disk_full"]
+    assert found.manifest["certificate"]["verdict"] == "invalid" and found.manifest["completed"] > 0
+    assert len(found.events) > 200_000
+
+
 def alive(pid):
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"

@@ -11,6 +11,7 @@ import numpy as np
 
 from fastllmload.engine.folder import Folder
 from fastllmload.engine.specs import RunPhase
+from fastllmload.errors import HostLimitError
 from fastllmload.records.run import DONE
 
 OBJECTIVE_MISSED, HOST_LIMIT, TARGET_FAILED, INTERRUPTED, OWN_FAULT = 1, 2, 3, 4, 70
@@ -34,15 +35,21 @@ class Fate:
 
 
 def conclude(folder: Folder, phases: Sequence[RunPhase], fate: Fate) -> dict[str, Any]:
-    """The whole run.json, written. Nothing measured is lost when a step fails: the files are there before it begins."""
+    """The whole run.json, written. Where the disk has no room for merged files the workers' own stay, and are read."""
     from fastllmload.certificate.judge import judge
     from fastllmload.metrics.core import measure
     from fastllmload.records.merge import merge_workers
     from fastllmload.records.run import load
 
-    folder.manifest["disk_full"] = fate.disk_full
     drop_empty(folder)
-    merge_workers(folder.path, planned_phases(folder, phases))
+    try:
+        merge_workers(folder.path, planned_phases(folder, phases))
+    except HostLimitError as problem:
+        fate.disk_full = True
+        folder.manifest["incidents"].append(str(problem))
+        for part in folder.path.glob("*.part"):
+            part.unlink()
+    folder.manifest["disk_full"] = fate.disk_full
     run = replace(load(folder.path), manifest=folder.manifest, incomplete=fate.status != DONE)
     folder.manifest.update(measure(run))
     folder.manifest["certificate"] = judge(run)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import shutil
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,8 @@ from fastllmload import __version__
 from fastllmload.errors import HostLimitError, InputError
 from fastllmload.plan.settings import RunSettings
 from fastllmload.records.run import SCHEMA_VERSION
+
+BALLAST, BALLAST_BYTES = "ballast", 4 << 20
 
 
 class Folder:
@@ -66,7 +70,15 @@ class Folder:
             "phases": [],
             **more,
         }
+        with open(self.work / BALLAST, "wb") as ballast:
+            os.posix_fallocate(ballast.fileno(), 0, BALLAST_BYTES)
         self.save()
+
+    def release(self, bodies: Sequence[Path]) -> None:
+        """Give disk space back once nothing more is sent: on a full disk, what follows needs some."""
+        (self.work / BALLAST).unlink(missing_ok=True)
+        for path in bodies:
+            os.truncate(path, 0)  # a removed file would keep its blocks for as long as it is mapped
 
     def save(self) -> None:
         """Write run.json whole or not at all."""
@@ -74,6 +86,13 @@ class Folder:
         part = self.path / "run.json.part"
         part.write_bytes(data + b"\n")
         part.replace(self.path / "run.json")
+
+    def give_up(self) -> None:
+        """A run that is left while it is running has failed; one that was concluded says something else already."""
+        if self.manifest.get("status") == "running":
+            self.manifest["status"] = "failed"
+            with contextlib.suppress(OSError):  # on a full disk it stays "running", which reads as incomplete too
+                self.save()
 
     def clean(self) -> None:
         """Remove what only a running run needs; a run that was refused before it began leaves nothing."""

@@ -145,7 +145,7 @@ class PhaseRun:
             again = "waiting for what is in flight (interrupt again to end at once)"
             now = "what was measured is being written"
             self.ui.message(f"interrupted: no more requests are sent; {now if self.command == STOP else again}")
-        elif self.command == NOTHING and self.fleet.total(k.W_DISK_FULL):
+        elif self.command == NOTHING and (self.live.log.full or self.fleet.total(k.W_DISK_FULL)):
             self._cut(DRAIN)
             self.ui.message("the disk is full: no more requests are sent; what was measured is kept")
 

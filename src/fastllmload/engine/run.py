@@ -29,12 +29,13 @@ from fastllmload.engine.phases import Outcome, PhaseRun
 from fastllmload.engine.planned import Plans, build_plans, settled
 from fastllmload.engine.preflight import Preflight, preflight
 from fastllmload.engine.resolve import parse_base
-from fastllmload.engine.samples import SampleLog
+from fastllmload.engine.samples import DISK_FULL, SampleLog
 from fastllmload.engine.simtarget import options_of
 from fastllmload.engine.specs import RunPhase, phase_specs, run_phases, worker_specs
 from fastllmload.engine.workspec import PhaseSpec, WorkerSpec
-from fastllmload.errors import InternalError, Interrupted
+from fastllmload.errors import HostLimitError, InternalError, Interrupted
 from fastllmload.plan.archive import save_plan
+from fastllmload.plan.plan import BODIES
 from fastllmload.plan.settings import Load, RunSettings, Secret
 from fastllmload.redact import Redactor, header_secrets, url_secrets
 from fastllmload.report.terminal import Ui
@@ -51,7 +52,12 @@ def execute(settings: RunSettings, secret: Secret | None, ui: Ui) -> int:
         with Interrupts() as interrupts, simulated_target(settings, ui) as (urls, simulator):
             session = Session(settings, secret, ui, folder, interrupts, urls, simulator)
             return session.run()
+    except OSError as problem:
+        if problem.errno not in DISK_FULL:
+            raise
+        raise HostLimitError(f"the disk of {folder.path} is full; what the workers wrote is still there") from problem
     finally:
+        folder.give_up()
         folder.clean()
         ui.close()
 
@@ -119,9 +125,9 @@ class Session:
         """No phase began: there is nothing to merge, measure or judge."""
         if self.folder.manifest["phases"]:
             return
-        self.folder.manifest["status"] = "failed" if not self.fate.interrupted else self.fate.status
-        self.folder.save()
         if self.fate.interrupted:
+            self.folder.manifest["status"] = self.fate.status
+            self.folder.save()
             raise Interrupted("interrupted before the first request; nothing was measured")
         raise InternalError("; ".join(self.folder.manifest["incidents"]) or "the workers ended before the first request")
 
@@ -180,16 +186,6 @@ class Session:
         fleet = Fleet.start(specs)
         log = SampleLog(self.folder.path / "samples.npy")
         live = Live(fleet, log, None if self.simulator is None else self.simulator.pid)
-        try:
-            self._run_phases(fleet, live, specs[0].phases, phases)
-            if not self.interrupts.level:
-                fleet.join()
-        finally:
-            fleet.stop()
-            log.close()
-            self._account(fleet)
-
-    def _run_phases(self, fleet: Fleet, live: Live, specs: tuple[PhaseSpec, ...], phases: list[RunPhase]) -> None:
         watch = Watch([member.shared for member in fleet.members])
         watching: list[bool] = []
 
@@ -198,13 +194,19 @@ class Session:
             watching.append(True)
 
         try:
-            for spec, phase in zip(specs, phases, strict=True):
+            for spec, phase in zip(specs[0].phases, phases, strict=True):
                 outcome = self._phase(fleet, live, spec, phase, ready if phase.name == "measure" else nothing)
                 if outcome is None or outcome.cut or not fleet.alive:
                     break
+            if not self.interrupts.level:
+                fleet.join()
         finally:
+            fleet.stop()
+            log.close()
+            self.folder.release([phase.plan.directory / BODIES for phase in phases])
             if watching:
                 self.folder.manifest["watch"] = watch.stop(self.folder.path)
+            self._account(fleet, log)
 
     def _phase(
         self, fleet: Fleet, live: Live, spec: PhaseSpec, phase: RunPhase, ready: Callable[[], None]
@@ -264,7 +266,6 @@ class Session:
         entry["drain_timed_out"] = outcome.timed_out
         if phase.plan.cycles:
             entry["rounds_of_plan"] = outcome.released / phase.plan.requests
-        self.folder.save()
 
     def _died(self, fleet: Fleet, member: Member) -> None:
         """A dead worker is told at once; the others go on."""
@@ -277,10 +278,12 @@ class Session:
         self.folder.manifest["incidents"].append(sentence)
         self.ui.message(sentence)
 
-    def _account(self, fleet: Fleet) -> None:
+    def _account(self, fleet: Fleet, log: SampleLog) -> None:
         """What the end of every worker means for the run."""
         self.fate.interrupted = self.interrupts.level > 0
-        self.fate.disk_full = fleet.total(k.W_DISK_FULL) > 0
+        self.fate.disk_full = log.full or fleet.total(k.W_DISK_FULL) > 0
+        if self.fate.disk_full:
+            self._incident("the disk was full: sending stopped early, and rows or events are missing")
         died = [member for member in fleet.members if member.died]
         self.fate.killed = sum(member.process.returncode < 0 and -member.process.returncode in KILLED for member in died)
         self.fate.crashed = len(died) - self.fate.killed

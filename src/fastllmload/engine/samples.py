@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -47,6 +48,7 @@ SAMPLE = np.dtype(
 )
 SIMULATOR = -1  # *worker* of the embedded engine's own rows: only PROCESS columns mean something
 TICKS_NS = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
+DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
@@ -96,17 +98,26 @@ def sample(
 
 
 class SampleLog:
-    """Appends rows to samples.npy and keeps its header true."""
+    """Appends rows to samples.npy and keeps its header true. A full disk sets *full* and ends the appending, not the run."""
 
     def __init__(self, path: Path) -> None:
         self._file = open(path, "w+b", buffering=0)  # noqa: SIM115 - lives as long as the run
         self._file.write(npy_header(SAMPLE, 0))
         self._header = self._file.tell()
         self.rows = 0
+        self.full = False
 
     def append(self, rows: npt.NDArray[np.void]) -> None:
-        self._file.seek(0, os.SEEK_END)
-        self._file.write(rows.tobytes())
+        data = rows.tobytes()
+        try:
+            written = 0 if self.full else os.pwrite(self._file.fileno(), data, self._header + self.rows * SAMPLE.itemsize)
+        except OSError as problem:
+            if problem.errno not in DISK_FULL:
+                raise
+            written = 0
+        if written < len(data):
+            self.full = True
+            return
         self.rows += len(rows)
         os.pwrite(self._file.fileno(), npy_header(SAMPLE, self.rows), 0)
 

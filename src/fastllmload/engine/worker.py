@@ -35,9 +35,9 @@ from fastllmload.engine.workspec import PhaseSpec, TargetSpec, WorkerSpec
 from fastllmload.plan.plan import Plan
 from fastllmload.records.sharedmem import SharedWords
 
-TICK_S = 0.02
+TICK_S = 0.005  # how soon a stop of this process is seen
 POLL_S = 0.002  # while no clock runs
-SAMPLE_TICKS = 10  # CPU, RSS and GC counts go to shared memory every 10 ticks
+SAMPLE_TICKS = 40  # CPU, RSS and GC counts go to shared memory every so many ticks
 PR_SET_PDEATHSIG = 1
 PR_SET_TIMERSLACK = 29
 
@@ -201,6 +201,8 @@ class Worker:
             ticks += 1
             if ticks % SAMPLE_TICKS == 0:
                 self._sample(before)
+            if self.recorder.full and not reactor.sending_over:
+                reactor.drain()  # what cannot be recorded must not be sent
             command = words[k.W_COMMAND]
             if command == k.ABORT:
                 reactor.cancel_all()
@@ -212,6 +214,7 @@ class Worker:
                 drain_until = time.monotonic_ns() + phase.drain_ns if phase.drain_ns else 1 << 62
             if drain_until and time.monotonic_ns() > drain_until:
                 reactor.cancel_all()
+        reactor.rest()
         self._sample(before)
         gc.enable()
         gc.unfreeze()
@@ -221,6 +224,8 @@ class Worker:
         used = time.process_time_ns()
         self.words[k.W_CPU_NS] = used
         self.words[k.W_GC_RUNS] = self.gc_runs - gc_before
+        if self.recorder.full:
+            self.words[k.W_DISK_FULL] = 1
         with open("/proc/self/statm", "rb") as statm:
             self.words[k.W_RSS_BYTES] = int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
