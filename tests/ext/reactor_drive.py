@@ -184,6 +184,7 @@ def drive(
             if during is not None:
                 during(reactor)
             assert time.monotonic() < give_up, f"{reactor.in_flight} still in flight"
+        reactor.rest()
         reactor.close_connections()
         await asyncio.sleep(0)
         loop.remove_reader(reactor.fileno())

@@ -17,3 +17,9 @@ cdef class Pacer:
     cdef int arm(self, int64_t now) except -1       # set the timer for the next release (or leave it)
     cdef int64_t spin(self, int64_t now) noexcept   # if the next release is within the lead: burn until it is due; returns the time
     cdef int stop(self) except -1                   # forget what is not released
+
+cdef class Beat:
+    # A timerfd set anew after each beat: gives the event loop its turn while the reactor waits itself. (A periodic one
+    # starts its next period only when it is read: that is a system call too.)
+    cdef readonly int fd                # owned
+    cdef int after(self, int64_t ns) except -1              # 0 stops it

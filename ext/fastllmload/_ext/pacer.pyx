@@ -89,3 +89,26 @@ cdef class Pacer:
     cdef int stop(self) except -1:
         self.size = self.next
         return 0
+
+
+cdef class Beat:
+    """One expiry per call of `after`."""
+
+    def __init__(self):
+        self.fd = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC)
+        if self.fd < 0:
+            raise OSError("timerfd_create failed: this kernel gives no timer descriptors")
+
+    def __dealloc__(self):
+        if self.fd >= 0:
+            os.close(self.fd)
+
+    cdef int after(self, int64_t ns) except -1:
+        cdef itimerspec when
+        when.it_interval.tv_sec = 0
+        when.it_interval.tv_nsec = 0
+        when.it_value.tv_sec = ns // 1_000_000_000
+        when.it_value.tv_nsec = ns % 1_000_000_000
+        if timerfd_settime(self.fd, 0, &when, NULL) != 0:
+            raise OSError("timerfd_settime failed")
+        return 0

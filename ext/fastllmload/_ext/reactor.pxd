@@ -4,7 +4,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from fastllmload._ext.conn cimport Conn, InFlight, TargetState
 from fastllmload._ext.exchange cimport Protocol, Verdict
 from fastllmload._ext.histogram cimport Hdr
-from fastllmload._ext.pacer cimport Pacer
+from fastllmload._ext.pacer cimport Beat, Pacer
 from fastllmload._ext.wire cimport Address, epoll_event
 
 cdef class Reactor:
@@ -30,6 +30,9 @@ cdef class Reactor:
     cdef bint stamps                    # kernel stamps are asked for
     cdef bint fresh                     # one connection per request
     cdef bint stay                      # no connection is the event loop's: wait for the next batch ourselves
+    cdef bint staying                   # and the clock runs
+    cdef bint leave                     # the beat has come
+    cdef Beat beat
     cdef int64_t timeout                # ns per request
     cdef int64_t offset                 # CLOCK_REALTIME - CLOCK_MONOTONIC
     cdef object keep                    # arrays of the phase

@@ -37,6 +37,7 @@ from fastllmload._ext.conn cimport (
 )
 from fastllmload._ext.exchange cimport V_MORE, V_REUSE, exchange_free, exchange_init
 from fastllmload._ext.histogram cimport HDR_WORDS, hdr_record
+from fastllmload._ext.pacer cimport Beat
 from fastllmload._ext.recorder cimport Chunk, FLAG_LATE_CONNECT, FLAG_REUSED, RequestRow
 from fastllmload._ext.wire cimport (
     EPOLL_CLOEXEC,
@@ -64,8 +65,9 @@ cdef enum:
     BATCH = 256                 # events taken from the kernel at once
     STAY_NS = 4_000_000         # the event loop gets its turn at least this often
     TIMER = 0xFFFFFFFF          # epoll tag of the pacer's timer
+    BEAT = 0xFFFFFFFE           # and of the beat
     HOUSE_NS = 5_000_000        # housekeeping at most this often
-    TICK_NS = 26_000_000        # the worker calls tick() every 20 ms: the loop's millisecond grid and one stay come on top
+    TICK_NS = 10_000_000        # the worker calls tick() every 5 ms: the loop's millisecond grid and one stay come on top
     AHEAD_NS = 30_000_000       # connections are opened for releases this far ahead
     MARGIN = 8                  # spare connections beyond those
     RETRY_NS = 100_000_000      # pause after a failed pre-connect, and of a slot after ERRORS_IN_A_ROW
@@ -112,6 +114,10 @@ cdef class Reactor:
         event.data.u64 = TIMER
         if epoll_ctl(self.epfd, EPOLL_CTL_ADD, pacer.fd, &event) != 0:
             raise OSError("the pacer's timer cannot be watched")
+        self.beat = Beat()
+        event.data.u64 = BEAT
+        if epoll_ctl(self.epfd, EPOLL_CTL_ADD, self.beat.fd, &event) != 0:
+            raise OSError("the beat's timer cannot be watched")
 
     def __dealloc__(self):
         cdef uint32_t i
@@ -194,6 +200,8 @@ cdef class Reactor:
         """Time zero (CLOCK_MONOTONIC ns). A closed loop sends nothing from *stop_sending_ns* after it on (0: no bound)."""
         self.stop_at = start + stop_sending_ns if stop_sending_ns else 0
         self.tick_due = 0
+        self.staying = self.stay
+        self.beat.after(STAY_NS if self.stay else 0)
         self.pacer.start_at(start)
 
     def preconnect(self, uint32_t count) -> None:
@@ -256,6 +264,11 @@ cdef class Reactor:
         while self.flight.oldest != NULL:
             self._cancel(self.flight.oldest, r.STATUS_CANCELLED, r.ERROR_DRAIN, now)
 
+    def rest(self) -> None:
+        """The phase is over: the event loop has its own time again."""
+        self.staying = False
+        self.beat.after(0)
+
     def close_connections(self) -> None:
         """Close what is not in flight (between phases: the pool; at the end: everything)."""
         cdef uint32_t i
@@ -267,24 +280,24 @@ cdef class Reactor:
     # -- the loop's two entries ---------------------------------------------------------------------------------------
 
     def on_ready(self) -> None:
-        """The epoll descriptor is readable: handle batches, and stay for more while the load goes on.
+        """The epoll descriptor is readable: handle batches, and stay for more while the clock runs.
 
         Returning to the event loop after every batch would cost its own wait, a call and a second wake-up through the
-        nested descriptor. So the reactor waits for the next batch itself, a millisecond at most, and gives the loop its
-        turn every STAY_NS; connections that the loop owns would starve meanwhile, so with any of those it returns at once.
+        nested descriptor. So the reactor waits for the next batch itself until its beat gives the loop a turn, every
+        STAY_NS. Connections that the loop owns would starve meanwhile, so with any of those it returns at once. The wait
+        has no time-out: arming a kernel timer for each would cost a microsecond.
         """
-        cdef int64_t now = mono_ns()
-        cdef int64_t leave = now + STAY_NS
-        cdef int n, wait = 0
+        cdef int64_t now
+        cdef int n
+        self.leave = False
         while True:
             with nogil:
-                n = epoll_wait(self.epfd, self.events, BATCH, wait)
+                n = epoll_wait(self.epfd, self.events, BATCH, -1 if self.staying else 0)
             if n <= 0:
                 break
-            now = self._batch(n)
-            if now >= leave or not self.stay:
+            self._batch(n)
+            if self.leave or not self.staying:
                 break
-            wait = 1 if n < BATCH else 0
         now = mono_ns()
         if now >= self.house_at:
             self._house(now)
@@ -297,7 +310,10 @@ cdef class Reactor:
         self._clock()
         begun = now = mono_ns()
         for i in range(n):
-            if self.events[i].data.u64 != TIMER:
+            if self.events[i].data.u64 == BEAT:
+                self.leave = True
+                self.beat.after(STAY_NS)
+            elif self.events[i].data.u64 != TIMER:
                 self._event(&self.events[i])
                 now = mono_ns()
             if self.freed:
@@ -317,7 +333,7 @@ cdef class Reactor:
         return now
 
     def tick(self) -> None:
-        """Called by the worker every 20 ms: time-outs, pool, and the measure of how late that call is (H_STALL)."""
+        """Called by the worker every 5 ms: time-outs, pool, and the measure of how late that call is (H_STALL)."""
         cdef int64_t now = mono_ns()
         if self.tick_due and now > self.tick_due:
             hdr_record(&self.stall, now - self.tick_due)
@@ -325,7 +341,8 @@ cdef class Reactor:
         self._clock()
         if self.pacer.due() <= now:
             self._release(now)
-        self._house(now)
+        if now >= self.house_at:
+            self._house(now)
         self._refill(now)
         self.pacer.arm(mono_ns())
 
