@@ -34,6 +34,7 @@ class Member:
     process: subprocess.Popen[bytes]
     log: Path
     died: bool = False
+    stuck: bool = False  # it stood still for so long that it was ended
 
     @property
     def words(self) -> npt.NDArray[np.int64]:
@@ -97,6 +98,15 @@ class Fleet:
                 member.died = True
                 found.append(member)
         return found
+
+    def end_stuck(self, since_ns: int) -> None:
+        """Kill members of the running phase that have not moved since *since_ns*: no load is better than a hang."""
+        for member in self.alive:
+            running = member.words[k.W_STATE] in (k.RUNNING, k.DRAINING)
+            if running and max(member.words[k.W_HEARTBEAT_NS], member.words[k.W_START_NS]) < since_ns:
+                member.stuck = True
+                member.process.kill()
+                member.process.wait()
 
     def command(self, word: int) -> None:
         for member in self.members:

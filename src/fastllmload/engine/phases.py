@@ -23,6 +23,7 @@ POLL_S = 0.01  # while no clock runs
 LEAD_NS = 200_000_000  # from the last READY to time zero: every worker has seen the start word by then
 LEAST_GRACE_S = 60.0
 GRACE_P99 = 5.0  # x P99 e2e so far
+SILENT_NS = 60_000_000_000  # a worker that does not move for so long hangs
 ABORT_NS = 10_000_000_000  # for workers to cancel and write
 
 
@@ -135,6 +136,7 @@ class PhaseRun:
         return None
 
     def _bury(self) -> None:
+        self.fleet.end_stuck(time.monotonic_ns() - SILENT_NS)
         for member in self.fleet.watch():
             self.died(member)
 

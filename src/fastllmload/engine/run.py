@@ -23,7 +23,7 @@ from fastllmload.engine.conclude import Fate, conclude, exit_code
 from fastllmload.engine.environment import environment
 from fastllmload.engine.fleet import Fleet, Member
 from fastllmload.engine.folder import Folder
-from fastllmload.engine.interrupts import Interrupts
+from fastllmload.engine.interrupts import STOP, Interrupts
 from fastllmload.engine.live import Live
 from fastllmload.engine.phases import Outcome, PhaseRun
 from fastllmload.engine.planned import Plans, build_plans, settled
@@ -201,7 +201,7 @@ class Session:
             if not self.interrupts.level:
                 fleet.join()
         finally:
-            fleet.stop()
+            fleet.stop(PATIENCE_S if self.interrupts.level < STOP else HURRY_S)
             log.close()
             self.folder.release([phase.plan.directory / BODIES for phase in phases])
             if watching:
@@ -271,6 +271,8 @@ class Session:
         """A dead worker is told at once; the others go on."""
         code = member.process.returncode
         how = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
+        if member.stuck:
+            how = "stood still for a minute and was ended"
         words = fleet.last_words(member, self.redact)
         self._incident(f"worker {member.spec.worker} {how}: {words}")
 
@@ -285,7 +287,7 @@ class Session:
         if self.fate.disk_full:
             self._incident("the disk was full: sending stopped early, and rows or events are missing")
         died = [member for member in fleet.members if member.died]
-        self.fate.killed = sum(member.process.returncode < 0 and -member.process.returncode in KILLED for member in died)
+        self.fate.killed = sum(not member.stuck and -member.process.returncode in KILLED for member in died)
         self.fate.crashed = len(died) - self.fate.killed
         self.folder.manifest["workers"] = [
             {"worker": member.spec.worker, "died": member.died, "exit_code": member.process.returncode}
@@ -303,6 +305,9 @@ def stampable(settings: RunSettings, found: Preflight) -> RunSettings:
 
 
 KILLED = (1, 2, 9, 15)  # SIGHUP SIGINT SIGKILL SIGTERM come from outside; any other signal is our fault
+
+
+PATIENCE_S, HURRY_S = 10.0, 2.0  # for workers to close their files after the last phase; after a second interrupt
 
 
 def nothing() -> None:

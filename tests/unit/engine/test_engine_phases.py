@@ -99,6 +99,14 @@ def test_a_worker_that_ignores_abort_is_left_to_the_reaper(fleet, phase, ui, sig
     assert workers.members[0].process.returncode == -15
 
 
+def test_a_worker_that_stands_still_is_ended_and_told(fleet, phase, monkeypatch):
+    """Its heartbeat is older than what is allowed; without that the phase would never end."""
+    monkeypatch.setattr(phases, "SILENT_NS", 20_000_000)
+    dead = []
+    assert phase(fleet("ignores everything"), died=dead.append).run() is not None
+    assert [member.stuck for member in dead] == [True]
+
+
 def test_the_last_words_of_a_worker_are_redacted(fleet, phase):
     workers = fleet("dies")
     phase(workers).run()
