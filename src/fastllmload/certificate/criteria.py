@@ -304,7 +304,7 @@ CRITERIA: tuple[Criterion, ...] = (
         "headroom",
         "headroom",
         "x",
-        "the busiest second used all but {value} of what this host was calibrated for",
+        "the busiest second left a headroom of {value} to what this host was calibrated for",
         "below 2 a claim about capacity is refused; near 1 the generator may be the limit",
         note=2.0,
         suspect=1.1,
