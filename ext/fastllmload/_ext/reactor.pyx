@@ -357,7 +357,6 @@ cdef class Reactor:
         self.house_at = now + HOUSE_NS
         self.words[k.W_HEARTBEAT_NS] = now
         self.words[k.W_SPIN_NS] = self.pacer.spun
-        self.words[k.W_IN_FLIGHT] = self.flight.count
         self.words[k.W_BY_TEMPLATE] = <int64_t>self.protocol.classifier.by_template
         self.words[k.W_BY_SCAN] = <int64_t>self.protocol.classifier.by_scan
         self.words[k.W_BY_MSGSPEC] = <int64_t>self.protocol.classifier.by_msgspec
@@ -460,6 +459,7 @@ cdef class Reactor:
         c.slot = slot
         c.deadline = now + self.timeout
         in_flight_add(&self.flight, c)
+        self.words[k.W_IN_FLIGHT] = self.flight.count
         self.protocol.open(&c.x)
         self._compose(c)
         if c.state == C_IDLE:
@@ -760,6 +760,7 @@ cdef class Reactor:
         """The request is over, in whatever status: its slot is free, and a capped open loop may release."""
         cdef int32_t slot = c.slot
         in_flight_remove(&self.flight, c)
+        self.words[k.W_IN_FLIGHT] = self.flight.count
         c.slot = -1
         if not self.closed:
             if self.cap and self.pacer.due() <= user_t:

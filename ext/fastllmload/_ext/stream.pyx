@@ -26,7 +26,8 @@ cdef class Stream:
 
     def connection_made(self, transport) -> None:
         self.transport = transport
-        transport.set_write_buffer_limits(high=0)
+        # With a high mark of 0 the loop's TLS transport pauses at every write, also when nothing is left in its buffer.
+        transport.set_write_buffer_limits(high=1, low=0)
         if not self.reactor.stream_connected(self.number, self.generation):
             transport.abort()
 
