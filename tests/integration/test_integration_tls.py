@@ -1,0 +1,124 @@
+"""TLS in whole runs: trust, refusal, client certificates, server names, and a submission stamp that is not late."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fastllmload.simulator.process import SimulatorProcess
+from fastllmload.simulator.profile import SimulatorOptions
+
+LOAD = ["--rate", "40", "--duration", "2", "--isl", "16", "--osl", "8", "--warmup", "3", "--ui", "plain"]
+needs_openssl = pytest.mark.skipif(shutil.which("openssl") is None, reason="the openssl command makes the certificates")
+pytestmark = needs_openssl
+
+
+def certificate(directory: Path, name: str) -> tuple[Path, Path]:
+    """A self-signed certificate and its key."""
+    found = directory / f"{name}.pem", directory / f"{name}.key"
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", found[1], "-out", found[0], "-days", "2",
+         "-subj", f"/CN={name}", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"],
+        check=True, capture_output=True, timeout=60,
+    )  # fmt: skip
+    return found
+
+
+@dataclass
+class Front:
+    url: str
+    ca: Path
+    process: subprocess.Popen[str]
+
+    def said(self) -> list[str]:
+        self.process.terminate()
+        return self.process.communicate(timeout=10)[0].splitlines()
+
+
+def front(directory: Path, upstream: int, client_ca: Path | None = None) -> Front:
+    ca, key = certificate(directory, "server")
+    command = [sys.executable, str(Path(__file__).with_name("tls_relay.py")), str(upstream), str(ca), str(key)]
+    process = subprocess.Popen(
+        command + ([] if client_ca is None else [str(client_ca)]), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    )
+    assert process.stdout is not None
+    port = process.stdout.readline().split()[1]
+    return Front(f"https://localhost:{port}/v1", ca, process)
+
+
+@pytest.fixture
+def upstream() -> Iterator[int]:
+    with SimulatorProcess(SimulatorOptions(ttft_ms=20.0, itl_ms=10.0)) as server:
+        yield server.port
+
+
+@pytest.fixture
+def secured(tmp_path: Path, upstream: int) -> Iterator[Front]:
+    made = front(tmp_path, upstream)
+    yield made
+    made.process.kill()
+    made.process.wait()
+    if made.process.stdout is not None:
+        made.process.stdout.close()
+
+
+def run(folder: Path, url: str, *options: str) -> tuple[int, str, dict[str, Any] | None]:
+    done = subprocess.run(
+        [sys.executable, "-m", "fastllmload", "--url", url, "-o", str(folder), *LOAD, *options],
+        capture_output=True, text=True, timeout=90,
+    )  # fmt: skip
+    path = folder / "run.json"
+    return done.returncode, done.stdout + done.stderr, json.loads(path.read_text()) if path.exists() else None
+
+
+def test_a_trusted_certificate_carries_a_whole_run(tmp_path: Path, secured: Front) -> None:
+    """All answered; the stamp of the last byte is taken when it leaves, so ttft and ttft_sched agree within 5 ms."""
+    code, said, document = run(tmp_path / "run", secured.url, "--cacert", str(secured.ca))
+    assert code == 0 and document is not None, said
+    assert document["completed"] == document["counts"]["planned"] > 40
+    metrics = document["metrics"]
+    assert abs(metrics["ttft"]["mean"] - metrics["ttft_sched"]["mean"]) < 5
+    assert 20 <= metrics["ttft"]["p50"] < 45
+    assert document["certificate"]["timestamp_source"] == "user"
+    assert "sni localhost" in secured.said()
+
+
+def test_an_unknown_issuer_is_refused_before_the_run(tmp_path: Path, secured: Front) -> None:
+    code, said, document = run(tmp_path / "run", secured.url)
+    assert code == 3 and document is None
+    assert "is not trusted" in said and "--cacert" in said and "--insecure" in said
+
+
+def test_insecure_goes_without_verification_and_names_the_server(tmp_path: Path, secured: Front) -> None:
+    code, said, document = run(tmp_path / "run", secured.url, "--insecure", "--server-name", "models.example")
+    assert code == 0 and document is not None, said
+    assert document["failed"] == 0
+    assert "sni models.example" in secured.said()
+
+
+def test_a_plain_port_is_told_from_a_tls_one(tmp_path: Path, upstream: int) -> None:
+    code, said, _ = run(tmp_path / "run", f"https://localhost:{upstream}/v1")
+    assert code == 3 and "https" in said
+
+
+def test_a_client_certificate_that_is_asked_for(tmp_path: Path, upstream: int) -> None:
+    """With it the run goes through; without it the server's refusal is one sentence and exit code 3."""
+    client, key = certificate(tmp_path, "client")
+    made = front(tmp_path, upstream, client_ca=client)
+    try:
+        trust = ["--cacert", str(made.ca)]
+        code, said, document = run(tmp_path / "with", made.url, *trust, "--cert", str(client), "--key", str(key))
+        assert code == 0 and document is not None and document["failed"] == 0, said
+        code, said, document = run(tmp_path / "without", made.url, *trust)
+        assert code == 3 and document is None, said
+        assert "Traceback" not in said
+    finally:
+        made.said()
