@@ -1,0 +1,173 @@
+"""nginx, HAProxy and Envoy in front of a server, each in a folder of its own, on a free port, stopped by pid."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+NGINX = """
+daemon off; user root; worker_processes 1; pid {folder}/nginx.pid; error_log {folder}/error.log;
+events {{ worker_connections 4096; }}
+http {{
+  access_log off;
+  client_body_temp_path {folder}/body; proxy_temp_path {folder}/proxy; fastcgi_temp_path {folder}/fastcgi;
+  uwsgi_temp_path {folder}/uwsgi; scgi_temp_path {folder}/scgi;
+  upstream engine {{ server 127.0.0.1:{upstream}; keepalive 64; }}
+  server {{
+    listen 127.0.0.1:{port} backlog=2048; keepalive_requests 1000000; keepalive_timeout {idle};
+    client_header_timeout {idle}; client_max_body_size 16m;
+    location /empty/ {{ default_type application/json; return 200 ""; }}
+    location /page/ {{ default_type text/html; return 200 "<html>hello</html>"; }}
+    location / {{
+      proxy_pass http://engine; proxy_http_version 1.1; proxy_set_header Connection ""; proxy_buffering off;
+      proxy_read_timeout 60s; proxy_next_upstream off;
+    }}
+  }}
+}}
+"""
+
+HAPROXY = """
+global
+  maxconn 8000
+defaults
+  mode http
+  timeout connect 2s
+  timeout client 60s
+  timeout server 60s
+  timeout http-keep-alive 60s
+  {option}
+frontend front
+  bind 127.0.0.1:{port}
+  default_backend engine
+backend engine
+  server one 127.0.0.1:{upstream}
+"""
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+@contextmanager
+def running(command: list[str], port: int, folder: Path) -> Iterator[int]:
+    """Start *command*, wait until *port* accepts, yield it, end the process."""
+    with open(folder / "output.txt", "w") as output:
+        process = subprocess.Popen(command, stdout=output, stderr=output)
+    try:
+        give_up = time.monotonic() + 20
+        while True:
+            try:
+                socket.create_connection(("127.0.0.1", port), timeout=1).close()
+                break
+            except OSError:
+                assert process.poll() is None, f"{command[0]} ended: {(folder / 'output.txt').read_text()[-2000:]}"
+                assert time.monotonic() < give_up, f"{command[0]} does not listen: {(folder / 'output.txt').read_text()[-2000:]}"
+                time.sleep(0.05)
+        yield port
+    finally:
+        process.terminate()
+        try:
+            process.wait(10)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+@contextmanager
+def nginx(folder: Path, upstream: int, idle: str = "60s") -> Iterator[int]:
+    folder.mkdir(parents=True)
+    port = free_port()
+    (folder / "nginx.conf").write_text(NGINX.format(folder=folder, upstream=upstream, port=port, idle=idle))
+    program = shutil.which("nginx") or "/usr/sbin/nginx"
+    with running([program, "-p", str(folder), "-e", str(folder / "start.log"), "-c", str(folder / "nginx.conf")], port, folder):
+        yield port
+
+
+@contextmanager
+def haproxy(folder: Path, upstream: int, no_delay: bool = True) -> Iterator[int]:
+    folder.mkdir(parents=True)
+    port = free_port()
+    option = "option http-no-delay" if no_delay else ""
+    (folder / "haproxy.cfg").write_text(HAPROXY.format(option=option, upstream=upstream, port=port))
+    program = shutil.which("haproxy") or "/usr/sbin/haproxy"
+    with running([program, "-db", "-f", str(folder / "haproxy.cfg")], port, folder):
+        yield port
+
+
+@contextmanager
+def envoy(folder: Path, upstream: int, environment: Path) -> Iterator[int]:
+    folder.mkdir(parents=True)
+    port = free_port()
+    (folder / "envoy.json").write_text(json.dumps(envoy_config(port, upstream)))
+    command = [str(environment / "bin" / "envoy"), "-c", str(folder / "envoy.json"), "--concurrency", "1",
+               "--use-dynamic-base-id", "--log-level", "warning"]  # fmt: skip
+    with running(command, port, folder):
+        yield port
+
+
+def envoy_config(port: int, upstream: int) -> dict[str, Any]:
+    def socket_address(number: int) -> dict[str, Any]:
+        return {"socket_address": {"address": "127.0.0.1", "port_value": number}}
+
+    kinds = "type.googleapis.com/envoy.extensions.filters"
+    router = {"name": "envoy.filters.http.router", "typed_config": {"@type": f"{kinds}.http.router.v3.Router"}}
+    route = {"match": {"prefix": "/"}, "route": {"cluster": "engine", "timeout": "0s"}}
+    manager = {
+        "@type": f"{kinds}.network.http_connection_manager.v3.HttpConnectionManager",
+        "stat_prefix": "front",
+        "route_config": {"virtual_hosts": [{"name": "all", "domains": ["*"], "routes": [route]}]},
+        "http_filters": [router],
+    }
+    chain = {"filters": [{"name": "envoy.filters.network.http_connection_manager", "typed_config": manager}]}
+    limits = {"thresholds": [{"max_connections": 8000, "max_pending_requests": 8000, "max_requests": 8000}]}
+    endpoint = {"endpoint": {"address": socket_address(upstream)}}
+    cluster = {
+        "name": "engine",
+        "type": "STATIC",
+        "connect_timeout": "2s",
+        "circuit_breakers": limits,
+        "load_assignment": {"cluster_name": "engine", "endpoints": [{"lb_endpoints": [endpoint]}]},
+    }
+    listener = {"name": "front", "address": socket_address(port), "filter_chains": [chain]}
+    return {"static_resources": {"listeners": [listener], "clusters": [cluster]}}
+
+
+@contextmanager
+def llama(folder: Path, environment: Path) -> Iterator[int]:
+    """llama.cpp's own server with the tiny model."""
+    folder.mkdir(parents=True)
+    port = free_port()
+    script = str(Path(__file__).with_name("llama_server.py"))
+    command = [str(environment / "bin" / "python"), script, str(environment / "tiny.gguf"), str(port)]
+    with running(command, port, folder):
+        yield port
+
+
+def command_line(url: str, folder: Path, *options: str) -> list[str]:
+    return [sys.executable, "-m", "fastllmload", "--url", url, "-o", str(folder), "--ui", "plain", *options]
+
+
+def run(url: str, folder: Path, *options: str) -> tuple[int, str, dict[str, Any]]:
+    """Exit code, all output, and run.json ({} when the run was refused)."""
+    done = subprocess.run(command_line(url, folder, *options), capture_output=True, text=True, timeout=120)
+    path = folder / "run.json"
+    return done.returncode, done.stdout + done.stderr, json.loads(path.read_text()) if path.exists() else {}
+
+
+def conserved(document: dict[str, Any]) -> bool:
+    """Every planned request is in exactly one status."""
+    counts = document["counts"]
+    statuses = ("not_sent in_flight ok empty refused http_error rate_limited truncated timeout connection_error "
+                "protocol_error cancelled stream_error").split()  # fmt: skip
+    return bool(counts["planned"] == sum(counts[status] for status in statuses))
