@@ -134,17 +134,19 @@ def drive(
     cap: int = 0,
     during: Callable[[Reactor], None] | None = None,
     stamps: bool = True,
+    head: bytes = HEAD,
+    max_event: int = 1 << 20,
 ) -> Outcome:
     """Open loop with *gaps_ms* between releases, or a closed loop of *slots* for *limit* requests."""
     shared = SharedWords.create(directory / "shared.bin")
     recorder = Recorder(directory)
-    protocol = Protocol(recorder, Classifier(0), shared.words, 1 << 20, 1 << 22)
+    protocol = Protocol(recorder, Classifier(0), shared.words, max_event, 4 * max_event)
     reactor = Reactor(
         protocol, Pacer(), run_id=b"test", worker=0, workers=1, timeout_ns=int(timeout_s * 1e9),
         kernel_stamps=stamps, fresh_connections=fresh, sources=sources or [],
     )
     path_or_host, port = (address, 0) if family == "unix" else address[:2]
-    reactor.add_target(family, path_or_host, port, HEAD, over_asyncio)
+    reactor.add_target(family, path_or_host, port, head, over_asyncio)
     count = max(len(gaps_ms), limit, 1)
     schedule = np.zeros(slots, np.int64) if slots else np.cumsum(np.array(gaps_ms) * 1e6).astype(np.int64)
     reactor.load(
