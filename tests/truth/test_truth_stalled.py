@@ -64,8 +64,9 @@ def test_a_worker_stopped_for_50_ms_is_not_valid(tmp_path: Path) -> None:
     )  # fmt: skip
     certificate = measured.document["certificate"]
     assert certificate["verdict"] in ("suspect", "invalid"), measured.said
-    assert certificate["schedule_lag_us"]["max"] >= 40_000
-    assert certificate["reasons"]
+    worst = max(certificate["schedule_lag_us"]["max"], *(worker["stall_max_us"] for worker in certificate["workers"]))
+    assert worst >= 35_000, "a stop of 50 ms shows, whatever release or read fell into it"
+    assert {reason["code"] for reason in certificate["reasons"]} & {"late_release", "worker_stall"}
 
 
 def worker_pids_of(folder: Path) -> list[int]:

@@ -49,10 +49,11 @@ class RowNames:
         self.prefix = f"{run_id}-" if run_id is not None else ""
         self.urls = manifest.get("config", {}).get("target", {}).get("urls") or []
         self.classes = manifest.get("plan", {}).get("classes") or []
+        self.numbers = {layout.PHASE_NAMES.index(phase["name"]): phase["number"] for phase in manifest.get("phases", ())}
 
     def request_id(self, row: np.void) -> str:
         """What the server saw as X-Request-Id, when the run has an id: run, phase, request."""
-        return f"{self.prefix}{row['phase']}-{row['request']}"
+        return f"{self.prefix}{self.numbers.get(int(row['phase']), int(row['phase']))}-{row['request']}"
 
     def url(self, number: int) -> str | int:
         return str(self.urls[number]) if number < len(self.urls) else number

@@ -21,7 +21,7 @@ from fastllmload.certificate.evidence import (
 
 START_NS = 7_000_000_000_000
 MS = 1_000_000
-TICK_NS, TICK_DUE_NS = 20 * MS, 26 * MS  # a worker's tick, and when its lateness begins to count
+TICK_NS, TICK_DUE_NS = 5 * MS, 10 * MS  # a worker's tick, and when its lateness begins to count
 
 
 def words(values_ns: Times) -> Times:
@@ -112,7 +112,7 @@ def stopped(evidence: Evidence, at_s: float, ms: float) -> Evidence:
     hit = (evidence.sends.t_sched < end) & (dispatch >= begin)
     dispatch[hit] = np.maximum(dispatch[hit], end + np.arange(int(hit.sum())) * 8_000)
     ticked = evidence.workers[0].words["stall"].copy()
-    late = end - (begin - begin % TICK_NS) - TICK_DUE_NS  # ticks lie on a grid of 20 ms
+    late = end - (begin - begin % TICK_NS) - TICK_DUE_NS  # ticks lie on a grid of 5 ms
     if late > 0:
         histogram.record_many(ticked, np.array([late]))
     evidence = with_worker(evidence, words={**evidence.workers[0].words, "stall": ticked})

@@ -66,7 +66,7 @@ def test_a_stop_is_always_caught(rate: float, ms: float) -> None:
 def test_a_stop_without_releases_is_caught_by_its_reads() -> None:
     """Few releases, many events: the delay from socket to user shows the stop."""
     evidence = clean(rate=2.0)
-    late = words(np.concatenate([np.full(9_990, 30_000), np.full(10, 30 * MS)]))
+    late = words(np.concatenate([np.full(9_990, 30_000), np.full(10, 40 * MS)]))
     found = judge_evidence(with_worker(evidence, words={**evidence.workers[0].words, "socket_to_user": late}))
     assert found["verdict"] == "suspect" and "worker_stall" in codes(found)
 
@@ -176,7 +176,7 @@ FAULTS = [
     ("cpu", "suspect", lambda e: with_worker(e, cpu_ns=e.workers[0].cpu_ns * 3)),
     ("cpu", "invalid", lambda e: with_worker(e, cpu_ns=(e.workers[0].t_ns - START_NS))),
     ("run_queue", "suspect", lambda e: with_worker(e, run_delay_ns=5_000 * MS)),
-    ("worker_stall", "suspect", lambda e: with_worker(e, batch_max_ns=21 * MS)),
+    ("worker_stall", "suspect", lambda e: with_worker(e, batch_max_ns=36 * MS)),
     ("no_samples", "suspect", lambda e: replace(e, workers=())),
     ("no_fd", "invalid", lambda e: replace(e, no_fd=1)),
     ("no_port", "invalid", lambda e: replace(e, no_port=3)),

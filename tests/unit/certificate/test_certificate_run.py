@@ -121,7 +121,7 @@ def test_the_files_of_the_watch_are_read(tmp_path: Path) -> None:
     write_run(tmp_path)
     write_samples(tmp_path)
     watched = np.zeros((1, len(watch.WATCHED), histogram.WORDS), np.int64)
-    watched[0, list(watch.WATCHED).index("stall")] = words(np.full(3, 25 * MS))
+    watched[0, list(watch.WATCHED).index("stall")] = words(np.full(3, 45 * MS))
     np.save(tmp_path / watch.HISTOGRAMS, watched)
     np.save(tmp_path / watch.HICCUP, words(np.full(1000, 3 * MS)))
     np.save(tmp_path / watch.STALLS, np.array([[START_NS + 1_000 * MS, 9 * MS]]))

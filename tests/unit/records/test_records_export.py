@@ -1,0 +1,169 @@
+"""The export holds the contract's keys and exactly what was recorded; output tokens name their source."""
+
+import csv
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from synthetic_run import KIND, Request, Shape, draw_requests, write_manifest, write_workers
+
+from fastllmload._ext.recorder import Recorder
+from fastllmload.records import layout
+from fastllmload.records.export import export_csv, export_jsonl
+from fastllmload.records.merge import merge_workers
+from fastllmload.records.run import Run, load
+from fastllmload.records.text import unescape
+from fastllmload.records.token_counts import SOURCES, UNKNOWN, count_tokens
+
+KEYS = """request_id session_id turn class worker url
+    t_sched_ns t_dispatch_ns t_submit_ns t_headers_ns t_any_ns t_first_ns t_last_ns t_end_ns
+    status
+    http_status error input_tokens output_tokens reasoning_tokens cached_tokens output_tokens_source
+    bytes_sent bytes_received connection_reused finish_reason timestamp_source
+    token_ns token_counts read_ids""".split()
+
+
+def exported(run: Run) -> list[dict[str, Any]]:
+    stream = io.BytesIO()
+    export_jsonl(run, stream)
+    return [json.loads(line) for line in stream.getvalue().splitlines()]
+
+
+def recorded(tmp_path: Path, requests: list[Request], text: bool = False) -> Run:
+    write_workers(tmp_path, requests, 2, text)
+    write_manifest(tmp_path)
+    merge_workers(tmp_path)
+    return load(tmp_path)
+
+
+def write_one(tmp_path: Path, text: tuple[bytes, ...] = (), record_text: bool = True, **fields: int) -> Run:
+    folder = tmp_path / "workers" / "0"
+    folder.mkdir(parents=True)
+    recorder = Recorder(folder, text=record_text)
+    unknown = dict.fromkeys(("prompt_tokens", "completion_tokens", "reasoning_tokens", "cached_tokens"), -1)
+    row = recorder.add_row(**{**unknown, "text_bytes": sum(map(len, text)), **fields})
+    for piece in text:
+        if record_text:
+            recorder.add_text(row, piece)
+    recorder.finish_row(row, status=layout.OK)
+    recorder.close()
+    write_manifest(tmp_path)
+    return load(tmp_path)
+
+
+def test_keys_are_those_of_the_contract_in_its_order(tmp_path: Path) -> None:
+    for record in exported(recorded(tmp_path, draw_requests(3, Shape(requests=50)))):
+        assert list(record) == KEYS
+
+
+def test_every_value_is_what_was_recorded(tmp_path: Path) -> None:
+    requests = draw_requests(3, Shape(say_tokens=True, tokens_per_event=3))
+    records = exported(recorded(tmp_path, requests))
+    assert len(records) == len(requests)
+    for record, request in zip(records, requests, strict=True):
+        fields = request.fields
+        for name in ("t_sched", "t_dispatch", "t_submit", "t_headers", "t_any", "t_first", "t_last", "t_end"):
+            assert record[f"{name}_ns"] == (fields.get(name) or None), name
+        assert record["request_id"] == f"1-{fields['request']}"
+        assert record["status"] == layout.STATUS_NAMES[fields["status"]]
+        assert record["error"] == (layout.ERROR_NAMES[fields["error"]] if fields.get("error") else None)
+        assert record["worker"] == fields["request"] % 2
+        assert record["connection_reused"] == (bool(fields["flags"] & 1) if fields["t_submit"] else None)
+        timed = [event for event in request.events if event[1] == KIND["content"]]
+        assert record["token_ns"] == [event[0] for event in timed]
+        assert record["token_counts"] == [event[3] for event in timed]
+        reads = np.cumsum([not event[2] & 4 for event in request.events])
+        assert record["read_ids"] == [
+            read for read, event in zip(reads.tolist(), request.events, strict=True) if event[1] == KIND["content"]
+        ]
+        if fields["completion_tokens"] >= 0:
+            assert record["output_tokens"] == fields["completion_tokens"]
+            assert record["output_tokens_source"] == "usage"
+            assert record["input_tokens"] == fields["prompt_tokens"]
+        else:
+            assert record["input_tokens"] == fields["input_target"]
+
+
+def test_unsaid_token_counts_are_null(tmp_path: Path) -> None:
+    records = exported(recorded(tmp_path, draw_requests(3, Shape(requests=50))))
+    assert {count for record in records for count in record["token_counts"]} == {None}
+
+
+def test_csv_has_the_same_values(tmp_path: Path) -> None:
+    run = recorded(tmp_path, draw_requests(3, Shape(requests=50)))
+    stream = io.StringIO()
+    export_csv(run, stream)
+    lines = list(csv.DictReader(io.StringIO(stream.getvalue())))
+    records = exported(run)
+    assert len(lines) == len(records) == 50
+    for line, record in zip(lines, records, strict=True):
+        assert list(line) == KEYS[:-3]
+        assert line == {key: "" if record[key] is None else str(record[key]) for key in KEYS[:-3]}
+
+
+def test_the_manifest_names_run_targets_and_classes(tmp_path: Path) -> None:
+    run = write_one(tmp_path, request=5, phase=1, url=1, request_class=2, t_submit=1)
+    run.manifest.update(
+        run_id="abc", config={"target": {"urls": ["http://a", "http://b"]}}, plan={"classes": ["s", "m", "l"]}
+    )
+    record = exported(run)[0]
+    assert (record["request_id"], record["url"], record["class"]) == ("abc-1-5", "http://b", "l")
+
+
+def test_recorded_text_is_counted_as_one_whole(tmp_path: Path) -> None:
+    """"internationalization" cut in four would be more tokens than the word has."""
+    run = write_one(tmp_path, (b"inter", b"nation", b"aliz", b"ation \\u00fc\\n"))
+    tokens = count_tokens(run)
+    assert unescape(b"internationalization \\u00fc\\n") == "internationalization ü\n"
+    assert SOURCES[tokens.source[0]] == "tokenizer"
+    import quicktok
+
+    encoding = quicktok.get_encoding("cl100k_base")
+    assert tokens.output[0] == encoding.count("internationalization ü\n")
+    pieces = sum(encoding.count(piece) for piece in ("inter", "nation", "aliz", "ation ü\n"))
+    assert tokens.output[0] < pieces
+
+
+def test_usage_goes_before_recorded_text(tmp_path: Path) -> None:
+    tokens = count_tokens(write_one(tmp_path, (b"one two three",), completion_tokens=99))
+    assert (tokens.output[0], SOURCES[tokens.source[0]]) == (99, "usage")
+
+
+@pytest.mark.parametrize(("size", "expected", "source"), [(0, 0, None), (1, 1, "estimate"), (3, 1, "estimate"), (41, 10, "estimate")])
+def test_without_usage_and_text_the_count_is_an_estimate(tmp_path: Path, size: int, expected: int, source: str | None) -> None:
+    run = write_one(tmp_path, (b"x" * size,), record_text=False)
+    tokens = count_tokens(run)
+    assert (tokens.output[0], SOURCES[tokens.source[0]]) == (expected, source)
+    assert tokens.estimated() == (source == "estimate")
+
+
+@pytest.mark.parametrize(
+    ("fields", "timed"),
+    [
+        ({"completion_tokens": 20, "reasoning_tokens": 5, "content_events": 15, "reasoning_events": 5}, 15),
+        ({"completion_tokens": 20, "reasoning_tokens": -1, "content_events": 15, "reasoning_events": 5}, 15),
+        ({"completion_tokens": 60, "reasoning_tokens": -1, "content_events": 15, "reasoning_events": 5}, UNKNOWN),
+        ({"completion_tokens": 20, "reasoning_tokens": -1, "content_events": 20, "reasoning_events": 0}, 20),
+        ({"completion_tokens": 3, "reasoning_tokens": 5}, 0),
+    ],
+)
+def test_timed_tokens_leave_out_reasoning(tmp_path: Path, fields: dict[str, int], timed: int) -> None:
+    assert count_tokens(write_one(tmp_path, **fields)).timed[0] == timed
+
+
+@pytest.mark.parametrize(
+    ("escaped", "text"),
+    [
+        (b'a\\"b\\\\', 'a"b\\'),
+        (b"\\ud83d\\ude00", "\U0001f600"),
+        (b"\\ud83d", "\ufffd"),
+        ("ü€".encode(), "ü€"),
+        (b"\xff", "\ufffd"),
+        (b"tab\there", "tab\there"),
+    ],
+)
+def test_escaped_text_is_read_as_json_does(escaped: bytes, text: str) -> None:
+    assert unescape(escaped) == text
