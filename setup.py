@@ -23,6 +23,7 @@ MODES = {
 }
 # -Wno lines silence what Cython itself generates, not what we write.
 GENERATED = ["-Wno-unused-parameter", "-Wno-missing-field-initializers", "-Wno-cast-function-type"]
+CORES = len(os.sched_getaffinity(0))
 MODULES = sorted(path.rsplit("/", 1)[1][:-4] for path in glob("ext/fastllmload/_ext/*.pyx"))
 
 
@@ -55,8 +56,8 @@ def compiled() -> list[Extension]:
         include_path=["ext"],
         build_dir="build/cython",
         compiler_directives={"language_level": "3str"},
-        nthreads=0,
+        nthreads=CORES if sys.version_info < (3, 14) else 0,  # the pool needs fork, which 3.14 no longer starts with
     )
 
 
-setup(ext_modules=compiled())
+setup(ext_modules=compiled(), options={"build_ext": {"parallel": CORES}})
