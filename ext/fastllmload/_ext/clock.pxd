@@ -13,8 +13,19 @@ cdef inline int64_t real_ns() noexcept nogil:
     return <int64_t>now.tv_sec * 1_000_000_000 + now.tv_nsec
 
 cdef inline int64_t real_minus_mono() noexcept nogil:
-    # The realtime read between two monotonic ones; the pair's midpoint halves the read's own delay.
-    cdef int64_t before = mono_ns()
-    cdef int64_t real = real_ns()
-    cdef int64_t after = mono_ns()
-    return real - (before + (after - before) // 2)
+    # The realtime read between two monotonic ones; the pair's midpoint halves the read's own delay. A pair that was
+    # interrupted in between is worth nothing, so the tightest of a few counts.
+    cdef int64_t before, real, after, width, tightest = 1 << 62, offset = 0
+    cdef int tries = 0
+    while tries < 4:
+        before = mono_ns()
+        real = real_ns()
+        after = mono_ns()
+        width = after - before
+        if width < tightest:
+            tightest = width
+            offset = real - (before + width // 2)
+        if tightest < 400:
+            break
+        tries += 1
+    return offset

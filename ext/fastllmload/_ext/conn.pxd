@@ -1,4 +1,4 @@
-# A connection, the idle stack of its target, and the list of what is in flight. Plain data: no socket call in here.
+# A connection, the idle list of its target, and the list of what is in flight. Plain data: no socket call in here.
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t
 
 from fastllmload._ext.exchange cimport Exchange
@@ -22,32 +22,27 @@ cdef struct Conn:
     uint32_t served         # requests ended on this connection
     uint32_t request        # request of the plan that it carries
     int32_t slot            # closed loop: the slot that the request fills; -1 otherwise
-    uint32_t pool_at        # position in the target's idle stack
     int64_t deadline
-    Conn* older             # in-flight list, ordered by dispatch
+    Conn* older             # in the in-flight list (by dispatch: also the order of deadlines) or its target's idle list
     Conn* younger
     iovec[3] pieces         # what is left to send: head, per-request lines, body
     int piece
     int lines_size
     char[128] lines         # X-Request-Id, Content-Length, end of head
 
-cdef struct TargetState:
-    Address address
-    char* head              # request head up to the per-request lines; owned
-    size_t head_size
-    Conn** idle             # stack of idle connections, latest used on top; owned
-    uint32_t idle_count
-    uint32_t idle_cap
-    uint32_t connecting     # pre-connects under way
-    uint8_t over_asyncio    # connections are made by the event loop (TLS, or --transport asyncio)
-    int64_t retry_at        # no pre-connect before this instant: the last one failed
-
-cdef struct InFlight:           # connections with an open request, oldest dispatch first: also the order of their deadlines
+cdef struct ConnList:           # intrusive, oldest first
     Conn* oldest                # borrowed
     Conn* youngest
     uint32_t count
 
-cdef int idle_push(TargetState* t, Conn* c) except -1           # the connection becomes the stack's top
-cdef void idle_remove(TargetState* t, Conn* c) noexcept         # from wherever it is in the stack
-cdef void in_flight_add(InFlight* list, Conn* c) noexcept
-cdef void in_flight_remove(InFlight* list, Conn* c) noexcept
+cdef struct TargetState:
+    Address address
+    char* head              # request head up to the per-request lines; owned
+    size_t head_size
+    ConnList idle           # the longest idle is used next: a server that closes after an answer has been seen to by then
+    uint32_t connecting     # pre-connects under way
+    uint8_t over_asyncio    # connections are made by the event loop (TLS, or --transport asyncio)
+    int64_t retry_at        # no pre-connect before this instant: the last one failed
+
+cdef void list_add(ConnList* list, Conn* c) noexcept            # as the youngest
+cdef void list_remove(ConnList* list, Conn* c) noexcept         # from wherever it is

@@ -1,30 +1,7 @@
-"""Idle stacks and the in-flight list: constant-time, intrusive, allocation only when a stack grows."""
-
-from libc.stdlib cimport realloc
+"""Lists of connections: constant-time, intrusive, nothing is allocated. A connection is in at most one at a time."""
 
 
-cdef int idle_push(TargetState* t, Conn* c) except -1:
-    cdef Conn** grown
-    if t.idle_count == t.idle_cap:
-        grown = <Conn**>realloc(t.idle, (t.idle_cap * 2 + 256) * sizeof(Conn*))
-        if grown == NULL:
-            raise MemoryError("stack of idle connections")
-        t.idle = grown
-        t.idle_cap = t.idle_cap * 2 + 256
-    c.state = C_IDLE
-    c.pool_at = t.idle_count
-    t.idle[t.idle_count] = c
-    t.idle_count += 1
-    return 0
-
-
-cdef void idle_remove(TargetState* t, Conn* c) noexcept:
-    t.idle_count -= 1
-    t.idle[c.pool_at] = t.idle[t.idle_count]
-    t.idle[c.pool_at].pool_at = c.pool_at
-
-
-cdef void in_flight_add(InFlight* list, Conn* c) noexcept:
+cdef void list_add(ConnList* list, Conn* c) noexcept:
     c.older = list.youngest
     c.younger = NULL
     if list.youngest != NULL:
@@ -35,7 +12,7 @@ cdef void in_flight_add(InFlight* list, Conn* c) noexcept:
     list.count += 1
 
 
-cdef void in_flight_remove(InFlight* list, Conn* c) noexcept:
+cdef void list_remove(ConnList* list, Conn* c) noexcept:
     if c.older != NULL:
         c.older.younger = c.younger
     else:

@@ -1,7 +1,7 @@
 # All streams of a worker: own epoll set (sockets and the pacer's timer), connection pool, releases, time-outs.
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
-from fastllmload._ext.conn cimport Conn, InFlight, TargetState
+from fastllmload._ext.conn cimport Conn, ConnList, TargetState
 from fastllmload._ext.exchange cimport Protocol, Verdict
 from fastllmload._ext.histogram cimport Hdr
 from fastllmload._ext.pacer cimport Beat, Pacer
@@ -22,7 +22,7 @@ cdef class Reactor:
     cdef uint32_t conn_count
     cdef uint32_t conn_cap
     cdef list spare                     # numbers of free Conn structs
-    cdef InFlight flight                # borrowed connections
+    cdef ConnList flight                # borrowed connections
     cdef unsigned char* buffer          # shared read buffer; owned
     cdef epoll_event* events            # owned
     cdef int64_t* words                 # borrowed from protocol

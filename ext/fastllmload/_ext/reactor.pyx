@@ -30,10 +30,8 @@ from fastllmload._ext.conn cimport (
     C_SENDING,
     C_TAIL,
     C_WAITING,
-    idle_push,
-    idle_remove,
-    in_flight_add,
-    in_flight_remove,
+    list_add,
+    list_remove,
 )
 from fastllmload._ext.exchange cimport V_MORE, V_REUSE, exchange_free, exchange_init
 from fastllmload._ext.histogram cimport HDR_WORDS, hdr_record
@@ -128,7 +126,6 @@ cdef class Reactor:
             free(self.conns[i])
         for i in range(<uint32_t>self.target_count):
             free(self.targets[i].head)
-            free(self.targets[i].idle)
         free(self.targets)
         free(self.conns)
         free(self.sources)
@@ -214,7 +211,7 @@ cdef class Reactor:
         share = (count + self.target_count - 1) // self.target_count
         for i in range(self.target_count):
             t = &self.targets[i]
-            while t.idle_count + t.connecting < share and t.retry_at <= now:
+            while t.idle.count + t.connecting < share and t.retry_at <= now:
                 self._connect(self._new(<uint16_t>i))
 
     @property
@@ -227,7 +224,7 @@ cdef class Reactor:
 
     @property
     def idle(self) -> int:
-        return sum(self.targets[i].idle_count for i in range(self.target_count))
+        return sum(self.targets[i].idle.count for i in range(self.target_count))
 
     @property
     def released(self) -> int:
@@ -441,8 +438,8 @@ cdef class Reactor:
             if t_sched - now > 1000:
                 self.words[k.W_EARLY] += 1
         target = &self.targets[t]
-        if target.idle_count and not self.fresh:
-            c = target.idle[target.idle_count - 1]
+        if target.idle.count and not self.fresh:
+            c = target.idle.oldest
             self._unpool(c)
         else:
             c = self._new(t)
@@ -458,7 +455,7 @@ cdef class Reactor:
         c.request = request
         c.slot = slot
         c.deadline = now + self.timeout
-        in_flight_add(&self.flight, c)
+        list_add(&self.flight, c)
         self.words[k.W_IN_FLIGHT] = self.flight.count
         self.protocol.open(&c.x)
         self._compose(c)
@@ -609,11 +606,13 @@ cdef class Reactor:
 
     cdef int _pool(self, Conn* c) except -1:
         self.words[k.W_IDLE] += 1
-        return idle_push(&self.targets[c.target], c)
+        c.state = C_IDLE
+        list_add(&self.targets[c.target].idle, c)
+        return 0
 
     cdef int _unpool(self, Conn* c) noexcept:
         self.words[k.W_IDLE] -= 1
-        idle_remove(&self.targets[c.target], c)
+        list_remove(&self.targets[c.target].idle, c)
         return 0
 
     cdef int _drop(self, Conn* c, bint reset) except -1:
@@ -642,9 +641,12 @@ cdef class Reactor:
         cdef int64_t horizon = now + AHEAD_NS - self.pacer.start
         cdef uint32_t share, begun = 0
         cdef TargetState* t
-        if self.fresh or not self.sending or self.closed:
+        if self.fresh or not self.sending:
             return 0
-        if self.pacer.start:
+        if self.closed:
+            # Spares only: every slot that ends gives its connection back, and the one that rested longest goes next.
+            near = 0
+        elif self.pacer.start:
             while self.pacer.next + near < self.pacer.size and self.pacer.schedule[self.pacer.next + near] <= horizon:
                 near += 1
                 if near >= 4096:
@@ -654,7 +656,7 @@ cdef class Reactor:
         share = <uint32_t>((near + self.reserve + self.target_count - 1) // self.target_count)
         for i in range(self.target_count):
             t = &self.targets[i]
-            while t.idle_count + t.connecting < share and begun < CONNECTS_AT_ONCE and t.retry_at <= now:
+            while t.idle.count + t.connecting < share and begun < CONNECTS_AT_ONCE and t.retry_at <= now:
                 self._connect(self._new(<uint16_t>i))
                 begun += 1
         return 0
@@ -745,10 +747,9 @@ cdef class Reactor:
         if verdict == V_REUSE and c.state != C_SENDING and not self.fresh:
             c.served += 1
             c.deadline = 0
-            self._pool(c)
             if ended:
-                self._ended(c, user_t)
-            return 0
+                self._ended(c, user_t)      # leaves the in-flight list before the connection enters the idle one
+            return self._pool(c)
         if ended:
             c.state = C_TAIL
             self._ended(c, user_t)
@@ -759,7 +760,7 @@ cdef class Reactor:
     cdef int _ended(self, Conn* c, int64_t user_t) except -1:
         """The request is over, in whatever status: its slot is free, and a capped open loop may release."""
         cdef int32_t slot = c.slot
-        in_flight_remove(&self.flight, c)
+        list_remove(&self.flight, c)
         self.words[k.W_IN_FLIGHT] = self.flight.count
         c.slot = -1
         if not self.closed:
