@@ -6,13 +6,21 @@ from __future__ import annotations
 
 import math
 
+from fastllmload.arrivals.curve import Curve
 from fastllmload.arrivals.gaps import Constant, Exponential, Gamma, UniformGaps
-from fastllmload.arrivals.process import AllAtOnce, Arrivals, OnOff, Renewal
+from fastllmload.arrivals.process import AllAtOnce, Arrivals, OnOff, Renewal, Varying
 from fastllmload.errors import InputError
 
 BURSTY_SHAPE = 0.25  # coefficient of variation 2
 NAMES = ("poisson", "constant", "uniform", "gamma", "bursty", "onoff")
 LOWEST_RATE, HIGHEST_RATE = 1e-6, 1e7
+
+
+def choose_varying(arrival: str, curve: Curve, written: str, burstiness: float = 1.0) -> Arrivals:
+    """The process that `--arrival` and `--burstiness` name, with a rate that follows *curve*, *written* so."""
+    if arrival.partition(":")[0] == "onoff":
+        raise InputError(f"--arrival {arrival} does not go with a rate that changes; write the bursts as --rate spikes:...")
+    return Varying(choose_arrivals(arrival, 1.0, burstiness), curve, written)
 
 
 def choose_arrivals(arrival: str, rate: float, burstiness: float = 1.0) -> Arrivals:

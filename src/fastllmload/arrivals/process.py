@@ -9,14 +9,15 @@ is no drift beyond that.
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import islice
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
+from fastllmload.arrivals.curve import Curve
 from fastllmload.arrivals.gaps import Gaps
 
 Seconds = npt.NDArray[np.float64]
@@ -31,7 +32,7 @@ class Arrivals(Protocol):
 
     def instants(self, stream: random.Random, rate: float) -> Iterator[Seconds]: ...
 
-    def parameters(self) -> dict[str, float]: ...
+    def parameters(self) -> dict[str, Any]: ...
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,7 @@ class Renewal:
             reached = float(chunk[-1])
             yield chunk / rate
 
-    def parameters(self) -> dict[str, float]:
+    def parameters(self) -> dict[str, Any]:
         shape = getattr(self.gaps, "shape", None)
         return {} if shape is None else {"burstiness": shape}
 
@@ -80,8 +81,48 @@ class OnOff:
         for busy in self.inner.instants(stream, rate * period / self.on):
             yield busy + np.floor(busy / self.on) * self.off
 
-    def parameters(self) -> dict[str, float]:
+    def parameters(self) -> dict[str, Any]:
         return {"on_s": self.on, "off_s": self.off, **self.inner.parameters()}
+
+
+@dataclass(frozen=True)
+class Varying:
+    """Another process whose rate follows *curve*, by exact time change. The rate asked for is not looked at: the curve
+    holds the rates.
+    """
+
+    inner: Arrivals
+    curve: Curve
+    written: str  # as the user wrote the curve
+
+    @property
+    def name(self) -> str:
+        return self.inner.name
+
+    def instants(self, stream: random.Random, rate: float) -> Iterator[Seconds]:
+        for expected in self.inner.instants(stream, 1.0):
+            yield self.curve.instant(expected)
+
+    def parameters(self) -> dict[str, Any]:
+        return {**self.inner.parameters(), "changes": self.written, "curve": self.curve.describe()}
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """Instants as they were recorded: *rounds* gives them in ascending seconds, chunk by chunk, drawing nothing."""
+
+    rounds: Callable[[], Iterator[Seconds]]
+    facts: dict[str, Any]
+
+    @property
+    def name(self) -> str:
+        return "trace"
+
+    def instants(self, stream: random.Random, rate: float) -> Iterator[Seconds]:
+        return self.rounds()
+
+    def parameters(self) -> dict[str, Any]:
+        return dict(self.facts)
 
 
 @dataclass(frozen=True)
@@ -96,5 +137,5 @@ class AllAtOnce:
         while True:
             yield np.zeros(CHUNK)
 
-    def parameters(self) -> dict[str, float]:
+    def parameters(self) -> dict[str, Any]:
         return {}

@@ -40,24 +40,33 @@ def arrival_tests(sends: Sends) -> dict[str, Any]:
     """Figures for `schedule` and `sends`, and their distance; {} outside an open loop or below 100 gaps."""
     if not sends.arrivals.open_loop or len(sends.t_sched) <= FEWEST:
         return {}
-    dispatch = np.sort(sends.t_dispatch)
-    planned_gaps, actual_gaps = np.diff(sends.t_sched), np.diff(dispatch)
+    t_sched, dispatch = even(sends.t_sched, sends.arrivals), even(np.sort(sends.t_dispatch), sends.arrivals)
+    planned_gaps, actual_gaps = np.diff(t_sched), np.diff(dispatch)
     short = float(np.mean(actual_gaps < SHORT_GAP_NS)), float(np.mean(planned_gaps < SHORT_GAP_NS))
     return {
-        "schedule": describe(sends.t_sched, sends.arrivals),
+        "schedule": describe(t_sched, sends.arrivals),
         "sends": describe(dispatch, sends.arrivals),
         "gap_distance": fit.two_sample_distance(
             planned_gaps.astype(np.float64), actual_gaps.astype(np.float64)
         ),
         "clumped": short[0] - short[1],
-        "dispersion_ratio": dispersion_ratio(dispatch, sends.t_sched),
+        "dispersion_ratio": dispersion_ratio(dispatch, t_sched),
     }
+
+
+def even(instants: Times, arrivals: Arrivals) -> Times:
+    """Instants as they would be if the rate did not change: ns of expected arrivals at the mean rate."""
+    if arrivals.curve is None or arrivals.rate is None:
+        return instants
+    expected = arrivals.curve.expected((instants - arrivals.zero_ns) / 1e9)
+    return arrivals.zero_ns + np.rint(expected / arrivals.rate * 1e9).astype(np.int64)
 
 
 def describe(instants: Times, arrivals: Arrivals) -> dict[str, Any]:
     """gaps, short_gap_share, ks_d, ks_p, ad_a2, ad_p, autocorrelation (lag 1, with z), dispersion by window in seconds.
 
-    KS and AD are None for constant gaps, which have no continuous distribution; gap_error_us stands in for them.
+    KS and AD are None for constant gaps, for which gap_error_us stands in, and for recorded ones: they have no
+    continuous distribution to be held against.
     """
     gaps = np.diff(instants).astype(np.float64)
     found: dict[str, Any] = {"gaps": len(gaps), "short_gap_share": float(np.mean(gaps < SHORT_GAP_NS))}
@@ -81,7 +90,7 @@ def uniform_gaps(instants: Times, arrivals: Arrivals) -> fit.Sample | None:
     (fixed) random place in it.
     """
     rate = arrivals.rate
-    if rate is None or arrivals.process == "constant":
+    if rate is None or arrivals.process in ("constant", "trace"):
         return None
     if arrivals.process == "onoff":
         assert arrivals.on_s is not None and arrivals.off_s is not None

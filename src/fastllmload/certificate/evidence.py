@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
+from fastllmload.arrivals.curve import Curve
 from fastllmload.certificate.ceiling import Ceiling
 
 Times = npt.NDArray[np.int64]
@@ -38,7 +39,8 @@ class Window:
 class Arrivals:
     """The asked process; *process* "closed" is a closed loop, "inf" everything at once.
 
-    *shape* is the gamma shape; *on_s*, *off_s* belong to "onoff"; *zero_ns* is the phase's time zero.
+    *shape* is the gamma shape; *on_s*, *off_s* belong to "onoff"; *zero_ns* is the phase's time zero. With a *curve* the
+    rate changes with time, and *rate* is its mean.
     """
 
     process: str
@@ -47,6 +49,7 @@ class Arrivals:
     on_s: float | None = None
     off_s: float | None = None
     zero_ns: int = 0
+    curve: Curve | None = None
 
     @property
     def open_loop(self) -> bool:

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastllmload.arrivals.choice import choose_arrivals
+from fastllmload.arrivals.curve import described_curve
 from fastllmload.arrivals.process import OnOff, Renewal
 from fastllmload.certificate import watch
 from fastllmload.certificate.ceiling import Ceiling
@@ -99,7 +100,8 @@ def arrivals_of(run: Run) -> Arrivals:
         found = load["arrivals"]
         rate = math.inf if found["rate"] == "inf" else float(found["rate"])
         return Arrivals(
-            found["name"], rate, found.get("burstiness"), found.get("on_s"), found.get("off_s"), zero
+            found["name"], rate, found.get("burstiness"), found.get("on_s"), found.get("off_s"), zero,
+            described_curve(found["curve"]) if "curve" in found else None,
         )
     return arrivals_of_settings(run.manifest.get("config", {}).get("load", {}), zero)
 

@@ -1,0 +1,178 @@
+"""Rate curves as they are written: `ramp:10,100`, `steps:10x60,20x60`, `spikes:50,500,60,5`, `day:5,80,24h`, a file."""
+
+from __future__ import annotations
+
+import csv
+import math
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+from fastllmload.arrivals.curve import Curve, Day, Exponential, Linear
+from fastllmload.errors import InputError
+
+UNITS = {"": 1.0, "s": 1.0, "ms": 1e-3, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
+SHAPES = {
+    "ramp": "ramp:FROM,TO[,SECONDS]",
+    "exponential": "exponential:FROM,TO[,SECONDS]",
+    "steps": "steps:RATE,RATE,... or steps:RATExSECONDS,...",
+    "spikes": "spikes:BASE,PEAK,EVERY,LENGTH",
+    "day": "day:LOW,HIGH[,PERIOD]",
+    "series": "series:FILE",
+}
+HIGHEST = 1e7
+
+
+def is_curve(text: str) -> bool:
+    """Whether *text* names a shape; a plain rate does not."""
+    return text.partition(":")[0].strip().lower() in SHAPES
+
+
+def read_curve(text: str, seconds: float | None) -> Curve:
+    """The curve that *text* names. *seconds*: how long the run sends, None when only a count bounds it.
+
+    InputError for a shape that is wrong, that no request ever follows, or that needs a duration and has none.
+    """
+    shape, _, rest = text.partition(":")
+    shape = shape.strip().lower()
+    try:
+        curve = READERS[shape](rest, seconds)
+    except ValueError as problem:
+        raise InputError(f"--rate {text!r} is no {shape}: {problem}; write {SHAPES[shape]}") from None
+    if curve.peak <= 0:
+        raise InputError(f"--rate {text!r} never sends anything: its highest rate is 0")
+    return curve
+
+
+def _ramp(rest: str, seconds: float | None) -> Curve:
+    start, end, length = _two(rest, seconds)
+    return Linear((0.0, length), (start, end))
+
+
+def _exponential(rest: str, seconds: float | None) -> Curve:
+    start, end, length = _two(rest, seconds)
+    if start <= 0 or end <= 0 or start == end:
+        raise ValueError("both rates must be above 0 and differ")
+    return Exponential(start, end, length)
+
+
+def _two(rest: str, seconds: float | None) -> tuple[float, float, float]:
+    parts = rest.split(",")
+    if len(parts) not in (2, 3):
+        raise ValueError(f"it has {len(parts)} values and takes two rates and perhaps a length")
+    return _rate(parts[0]), _rate(parts[1]), _length(parts[2]) if len(parts) == 3 else _needed(seconds)
+
+
+def _steps(rest: str, seconds: float | None) -> Curve:
+    parts = rest.split(",")
+    timed = ["x" in part for part in parts]
+    if any(timed) != all(timed):
+        raise ValueError("either every step has a length or none")
+    if all(timed):
+        steps = [(_rate(part.partition("x")[0]), _length(part.partition("x")[2])) for part in parts]
+    else:
+        steps = [(_rate(part), _needed(seconds) / len(parts)) for part in parts]
+    t, r, at = [0.0], [steps[0][0]], 0.0
+    for number, (rate, length) in enumerate(steps):
+        if number:
+            t, r = [*t, at], [*r, rate]
+        at += length
+        t, r = [*t, at], [*r, rate]
+    return Linear(tuple(t), tuple(r))
+
+
+def _spikes(rest: str, seconds: float | None) -> Curve:
+    parts = rest.split(",")
+    if len(parts) != 4:
+        raise ValueError(f"it has {len(parts)} values and takes 4")
+    base, peak, every, length = _rate(parts[0]), _rate(parts[1]), _length(parts[2]), _length(parts[3])
+    if length >= every:
+        raise ValueError(f"a spike of {length:g} s does not fit into {every:g} s")
+    spikes = max(1, math.ceil(_needed(seconds) / every))
+    if spikes > 100_000:
+        raise ValueError(f"{spikes:,} spikes are too many")
+    t: list[float] = []
+    for number in range(spikes):
+        start = number * every
+        t += [start, start + every - length, start + every - length, start + every]
+    return Linear(tuple(t), (base, base, peak, peak) * spikes)
+
+
+def _day(rest: str, seconds: float | None) -> Curve:
+    low, high, period = _two(rest, seconds)
+    if low > high:
+        raise ValueError(f"the low rate {low:g} is above the high rate {high:g}")
+    return Day(low, high, period)
+
+
+def _series(rest: str, seconds: float | None) -> Curve:
+    """A file of `time,rate` lines, seconds ascending; straight lines between them, constant before the first."""
+    path = Path(rest.strip())
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except OSError as problem:
+        raise ValueError(f"{path} cannot be read ({problem.strerror})") from None
+    except UnicodeDecodeError:
+        raise ValueError(f"{path} is not text") from None
+    t: list[float] = []
+    r: list[float] = []
+    for number, row in enumerate(csv.reader(text.splitlines()), 1):
+        cells = [cell.strip() for cell in row]
+        if cells in ([], [""]) or cells[0].startswith("#") or (not t and _is_header(cells)):
+            continue
+        try:
+            if len(cells) != 2:
+                raise ValueError(f"{len(cells)} values stand where a time and a rate belong")
+            at, rate = _length(cells[0], zero=True), _rate(cells[1])
+            if t and at < t[-1]:
+                raise ValueError(f"time {at:g} goes back behind {t[-1]:g}")
+        except ValueError as problem:
+            raise ValueError(f"{path} line {number}: {problem}") from None
+        t, r = [*t, at], [*r, rate]
+    if not t:
+        raise ValueError(f"{path} holds no rate")
+    if t[0] > 0:
+        t, r = [0.0, *t], [r[0], *r]
+    return Linear(tuple(t), tuple(r)) if len(t) > 1 else Linear((0.0, 1.0), (r[0], r[0]))
+
+
+def _is_header(cells: list[str]) -> bool:
+    return len(cells) == 2 and all(re.fullmatch(r"[A-Za-z_ ()/]+", cell) is not None for cell in cells)
+
+
+def _rate(text: str) -> float:
+    found = re.fullmatch(r"\s*([0-9.eE+-]+)(k?)\s*", text)
+    try:
+        value = float(found[1]) * (1000 if found[2] else 1) if found else math.nan
+    except ValueError:
+        value = math.nan
+    if not 0 <= value <= HIGHEST:
+        raise ValueError(f"{text.strip()!r} is no rate from 0 to {HIGHEST:g} per second")
+    return value
+
+
+def _length(text: str, zero: bool = False) -> float:
+    found = re.fullmatch(r"\s*([0-9.]+(?:[eE][+-]?\d+)?)\s*([a-z]*)\s*", text)
+    try:
+        value = float(found[1]) * UNITS[found[2]] if found else math.nan
+    except (ValueError, KeyError):
+        value = math.nan
+    if not math.isfinite(value) or value < 0 or (value == 0 and not zero):
+        raise ValueError(f"{text.strip()!r} is no time such as 90, 30s or 5m")
+    return value
+
+
+def _needed(seconds: float | None) -> float:
+    if seconds is None:
+        raise ValueError("it goes over the duration of the run, and there is none; add --duration")
+    return seconds
+
+
+READERS: dict[str, Callable[[str, float | None], Curve]] = {
+    "ramp": _ramp,
+    "exponential": _exponential,
+    "steps": _steps,
+    "spikes": _spikes,
+    "day": _day,
+    "series": _series,
+}

@@ -1,0 +1,79 @@
+"""A rate that changes: every way to write it, its mean in the settings, and one sentence for what is wrong."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from test_cli_resolve import refused, settings_of
+
+
+@pytest.mark.parametrize(
+    ("arguments", "curve", "mean"),
+    [
+        (["--rate", "ramp:10,30", "--duration", "100"], "ramp:10,30", 20.0),
+        (["--rate", "steps:10,20,60", "--duration", "30"], "steps:10,20,60", 30.0),
+        (["--rate", "steps:10x10,20x30", "--num-requests", "5"], "steps:10x10,20x30", 17.5),
+        (["--rate", "spikes:10,110,10s,1s", "--duration", "1m"], "spikes:10,110,10s,1s", 20.0),
+        (["--rate", "day:10,30", "--duration", "10"], "day:10,30", 20.0),
+        (["--rate", "ramp:10,30"], "ramp:10,30", 20.0),
+        (["--ramp-up-start-rps", "10", "--ramp-up-end-rps", "30", "--duration", "9"], "ramp:10,30", 20.0),
+        (["--arrival", "ramp", "--ramp-up-start-rps", "0.5", "--ramp-up-end-rps", "1.5"], "ramp:0.5,1.5", 1.0),
+        (
+            ["--ramp-up-strategy", "exponential", "--ramp-up-start-rps", "1", "--ramp-up-end-rps", "2", "--duration", "1"],
+            "exponential:1,2",
+            1 / 0.6931471805599453,
+        ),
+    ],
+)
+def test_curve_and_mean(arguments: list[str], curve: str, mean: float) -> None:
+    """The mean goes into `load.rate`, over the duration or, without one, over the curve's own length."""
+    settings, _ = settings_of(*arguments)
+    assert settings.load.rate_curve == curve
+    assert settings.load.rate == pytest.approx(mean)
+    assert settings.load.arrival == "poisson"
+
+
+def test_series_file(tmp_path: Path) -> None:
+    file = tmp_path / "day.csv"
+    file.write_text("time,rate\n0,10\n# lunch\n60,30\n")
+    settings, _ = settings_of("--rate-series", str(file), "--duration", "60")
+    assert settings.load.rate == pytest.approx(20.0)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["--rate", "ramp:10"], "--rate 'ramp:10' is no ramp: it has 1 values"),
+        (["--rate", "ramp:a,b"], "'a' is no rate"),
+        (["--rate", "ramp:0,0"], "never sends anything"),
+        (["--rate", "steps:1x5,2"], "either every step has a length or none"),
+        (["--rate", "spikes:1,2,5,9"], "does not fit"),
+        (["--rate", "day:9,3"], "the low rate 9 is above the high rate 3"),
+        (["--rate", "exponential:0,3"], "above 0"),
+        (["--rate", "ramp:1,2", "--num-requests", "5"], "add --duration"),
+        (["--rate", "steps:0x10,5x10", "--duration", "5"], "sends nothing within"),
+        (["--rate", "ramp:1,2", "--concurrency", "5"], "give one"),
+        (["--rate", "5", "--ramp-up-start-rps", "1", "--ramp-up-end-rps", "2"], "give one"),
+        (["--ramp-up-start-rps", "1"], "needs both"),
+        (["--arrival", "ramp", "--rate", "5"], "needs both"),
+    ],
+)
+def test_one_sentence(arguments: list[str], sentence: str) -> None:
+    assert sentence in refused(*arguments)
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("", "holds no rate"),
+        ("0,1\n5,2\n4,3\n", "line 3: time 4 goes back behind 5"),
+        ("0,1\n5\n", "line 2: 1 values stand where a time and a rate belong"),
+        ("0,nan\n", "line 1: 'nan' is no rate"),
+        ("0,1\nx,y\n", "line 2: 'x' is no time"),
+    ],
+)
+def test_bad_series(tmp_path: Path, text: str, sentence: str) -> None:
+    file = tmp_path / "s.csv"
+    file.write_text(text)
+    assert sentence in refused("--rate-series", str(file), "--duration", "60")
