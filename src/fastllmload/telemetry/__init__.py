@@ -1,0 +1,21 @@
+"""Telemetry beside the run: server metrics, power, GPUs, the host, sampled on the run's own clock into its
+folder.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from fastllmload.telemetry.series import Series, Telemetry, load
+
+__all__ = ["Series", "Telemetry", "load"]
+
+
+def __getattr__(name: str) -> object:
+    """Reading needs numpy, sampling does not: whoever asks for the reader pays for it."""
+    if name in __all__:
+        from fastllmload.telemetry import series
+
+        return getattr(series, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,70 @@
+"""The telemetry process: `python -m fastllmload.telemetry`. Low priority, so that the load comes first.
+
+It reads a `SamplerSpec` from the first line of its stdin, writes into the run folder, and ends when its stdin
+does: also when the supervisor was killed.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from pathlib import Path
+
+import msgspec
+
+from fastllmload.redact import Redactor
+from fastllmload.telemetry.files import Index, SourceEntry
+from fastllmload.telemetry.host import Host
+from fastllmload.telemetry.log import Log
+from fastllmload.telemetry.nvml import Nvml
+from fastllmload.telemetry.page import Page
+from fastllmload.telemetry.sampler import Sampler
+from fastllmload.telemetry.scrape import Scrape
+from fastllmload.telemetry.sensor import Absent, Sensor
+from fastllmload.telemetry.spec import SamplerSpec, open_power
+
+NICENESS = 10
+
+
+def sources(spec: SamplerSpec, index: Index) -> list[Sensor]:
+    """All sources that are there, each with its entry in *index*; why the others are not is in
+    `index.absent`.
+    """
+    found: list[Sensor] = []
+    redact = Redactor(spec.secrets)
+
+    def take(sensor: Sensor, kind: str) -> None:
+        facts = sensor.facts() if isinstance(sensor, Nvml) else []
+        index.sources.append(SourceEntry(sensor.origin, kind, facts=facts))
+        found.append(sensor)
+
+    for page in spec.pages:
+        take(Scrape(Page(page, spec.timeout_s), spec.metrics, redact), "server")
+    for name in spec.power:
+        sensor = open_power(name, spec.power_command, spec.gpus, spec.interval_s)
+        if isinstance(sensor, Absent):
+            index.absent[sensor.origin] = sensor.why
+        else:
+            take(sensor, "power")
+    take(Host(spec.interface), "host")
+    return found
+
+
+def main() -> int:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the terminal's; the supervisor drains first
+    os.nice(NICENESS)
+    spec = msgspec.json.decode(sys.stdin.buffer.readline(), type=SamplerSpec)
+    index = Index(interval_s=spec.interval_s)
+    sensors = sources(spec, index)
+    log = Log(Path(spec.folder), index)
+    sampler = Sampler(sensors, log, spec.interval_s)
+    sampler.start()
+    sys.stdin.buffer.read()
+    log.close(sampler.stop())
+    sys.stdout.flush()
+    os._exit(0)  # a thread that still waits for its peer would hold the process up
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,165 @@
+"""Figures that only the server knows (metrics.md 7.7, 7.11), from its own metrics page; "not measured"
+without one.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from fastllmload.metrics.window import Window
+from fastllmload.telemetry.sensor import COUNTER
+from fastllmload.telemetry.series import Series, Telemetry
+
+NOT_MEASURED = "not measured"
+
+
+class Spans:
+    """The series of a run over its window."""
+
+    def __init__(self, found: Telemetry, window: Window | None) -> None:
+        self._found = found
+        self._window = window
+
+    def gauge(self, series: Series) -> np.ndarray[Any, np.dtype[np.float64]]:
+        """Values in the window, gaps left out."""
+        if self._window is None:
+            return np.empty(0)
+        return series.value[self._window.holds(series.t_ns) & ~np.isnan(series.value)]
+
+    def counter(self, series: Series) -> tuple[float, float, float, float] | None:
+        """(first, last, increment, seconds between); None without two different samples.
+
+        A counter that falls was started again: what it had grown to since then is counted, what was lost
+        before is not.
+        """
+        seen = ~np.isnan(series.value)
+        t, value = series.t_ns[seen], series.value[seen]
+        if self._window is None or len(t) < 2:
+            return None
+        first, last = (int(np.abs(t - end).argmin()) for end in (self._window.w0_ns, self._window.w1_ns))
+        if last <= first:
+            return None
+        steps = np.diff(value[first : last + 1])
+        grown = np.where(steps >= 0, steps, value[first + 1 : last + 1]).sum()
+        return float(value[first]), float(value[last]), float(grown), float(t[last] - t[first]) / 1e9
+
+    def summary(self, series: Series) -> dict[str, Any]:
+        """One entry of run.json `telemetry.series`; null where nothing was seen."""
+        inside = np.zeros(0, np.bool_) if self._window is None else self._window.holds(series.t_ns)
+        gaps = int(np.isnan(series.value[inside]).sum()) if len(inside) else 0
+        entry: dict[str, Any] = {
+            "name": series.name,
+            "source": series.source_name,
+            "origin": series.origin,
+            "unit": series.unit,
+            "kind": series.kind,
+            "n": int(inside.sum()) - gaps,
+            "n_failed": gaps,
+        }
+        if series.labels:
+            entry["labels"] = series.labels
+        if series.kind == COUNTER:
+            ends = self.counter(series)
+            keys = ("first", "last", "delta", "span_s")
+            return entry | (dict.fromkeys(keys) if ends is None else dict(zip(keys, ends, strict=True)))
+        values = self.gauge(series)
+        known = len(values) > 0
+        return entry | {
+            "mean": float(values.mean()) if known else None,
+            "min": float(values.min()) if known else None,
+            "max": float(values.max()) if known else None,
+        }
+
+    def server(self, name: str) -> list[Series]:
+        """The series *name* of every server."""
+        return [series for series in self._found.named(name) if series.source_kind == "server"]
+
+    def increment(self, name: str) -> tuple[float, str] | None:
+        """Increment of the counter *name* over all servers, and the server's name for it; None when one has
+        none.
+        """
+        parts = [self.counter(series) for series in self.server(name)]
+        grown = [part[2] for part in parts if part is not None]
+        if not grown or len(grown) < len(parts):
+            return None
+        return sum(grown), self._source(name)
+
+    def mean(self, name: str) -> tuple[list[float], str] | None:
+        """Mean of the gauge *name* in the window, one per server."""
+        means = [self.gauge(series) for series in self.server(name)]
+        if not means or any(len(values) == 0 for values in means):
+            return None
+        return [float(values.mean()) for values in means], self._source(name)
+
+    def _source(self, name: str) -> str:
+        names = sorted({series.source_name for series in self.server(name)})
+        servers = len(self.server(name))
+        return ", ".join(names) + (f" ({servers} servers)" if servers > 1 else "")
+
+
+def server_figures(spans: Spans, largest: tuple[int, str] | None) -> dict[str, Any]:
+    """run.json `server`: name -> {value, unit, source}. *largest*: a server's maximum batch size, and who says so."""
+    return {
+        "queue_wait_ms": ratio(spans, "queue_time_sum", "queue_time_count", "ms", 1e3),
+        "prefill_ms": ratio(spans, "prefill_time_sum", "prefill_time_count", "ms", 1e3),
+        "decode_ms": ratio(spans, "decode_time_sum", "decode_time_count", "ms", 1e3),
+        "server_ttft_ms": ratio(spans, "server_ttft_sum", "server_ttft_count", "ms", 1e3),
+        "preemptions": count(spans, "preemptions", "preemptions"),
+        "preemption_rate": ratio(spans, "preemptions", "requests_finished", "preemptions/request"),
+        "prefix_cache_hit_rate": ratio(spans, "prefix_cache_hits", "prefix_cache_queries", "share"),
+        "prompt_tokens": count(spans, "prompt_tokens", "tokens"),
+        "generation_tokens": count(spans, "generation_tokens", "tokens"),
+        "running": total(spans, "running"),
+        "waiting": total(spans, "waiting"),
+        "kv_usage": average(spans, "kv_usage", "share"),
+        "batch_utilization": batch_utilization(spans, largest),
+        "model_load_time_s": average(spans, "model_load_time", "s"),
+        "recovery_rate": figure(None, "share", None),  # no known server tells it
+        "preemption_loss": figure(None, "requests", None),
+    }
+
+
+def figure(value: float | None, unit: str, source: str | None) -> dict[str, Any]:
+    """A value has a source; without one it is null and says so."""
+    return {
+        "value": value,
+        "unit": unit,
+        "source": NOT_MEASURED if value is None or source is None else source,
+    }
+
+
+def count(spans: Spans, name: str, unit: str) -> dict[str, Any]:
+    found = spans.increment(name)
+    return figure(None, unit, None) if found is None else figure(found[0], unit, found[1])
+
+
+def ratio(spans: Spans, over: str, under: str, unit: str, scale: float = 1.0) -> dict[str, Any]:
+    """Increment of one counter by that of another; null when the latter did not move."""
+    top, bottom = spans.increment(over), spans.increment(under)
+    if top is None or bottom is None or bottom[0] <= 0:
+        return figure(None, unit, None)
+    return figure(
+        scale * top[0] / bottom[0], unit, top[1] if top[1] == bottom[1] else f"{top[1]} / {bottom[1]}"
+    )
+
+
+def total(spans: Spans, name: str) -> dict[str, Any]:
+    found = spans.mean(name)
+    return figure(None, "requests", None) if found is None else figure(sum(found[0]), "requests", found[1])
+
+
+def average(spans: Spans, name: str, unit: str) -> dict[str, Any]:
+    found = spans.mean(name)
+    return (
+        figure(None, unit, None) if found is None else figure(sum(found[0]) / len(found[0]), unit, found[1])
+    )
+
+
+def batch_utilization(spans: Spans, largest: tuple[int, str] | None) -> dict[str, Any]:
+    """Average batch size / maximum batch size, the mean over servers."""
+    found = spans.mean("running")
+    if found is None or largest is None:
+        return figure(None, "share", None)
+    return figure(sum(found[0]) / len(found[0]) / largest[0], "share", f"{found[1]} / {largest[1]}")

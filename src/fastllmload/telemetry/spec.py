@@ -1,0 +1,49 @@
+"""What the telemetry process is told, as one line of JSON on its stdin; the end of that stdin ends it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from fastllmload.telemetry.command import Command
+from fastllmload.telemetry.nvml import open_nvml
+from fastllmload.telemetry.page import PageSpec
+from fastllmload.telemetry.powermetrics import open_powermetrics
+from fastllmload.telemetry.rapl import open_rapl
+from fastllmload.telemetry.sensor import Absent, Sensor
+
+# Of several that are there, the first gives the run's power; the others are recorded beside it.
+POWER = ("command", "nvml", "powermetrics", "rapl")
+
+
+class SamplerSpec(msgspec.Struct, frozen=True):
+    """*power*: names out of POWER, in that order. *interface*: the network device towards the target, None
+    when unknown.
+    """
+
+    folder: str
+    interval_s: float = 1.0
+    timeout_s: float = 5.0
+    pages: tuple[PageSpec, ...] = ()
+    metrics: tuple[str, ...] = ()
+    power: tuple[str, ...] = ()
+    power_command: str | None = None
+    gpus: tuple[int, ...] = ()
+    interface: str | None = None
+    secrets: tuple[str, ...] = ()  # blanked in whatever a server says that is stored
+
+
+def open_power(
+    name: str, command: str | None = None, gpus: Sequence[int] = (), interval_s: float = 1.0
+) -> Sensor | Absent:
+    """One power sensor out of POWER."""
+    if name == "nvml":
+        return open_nvml(gpus)
+    if name == "rapl":
+        return open_rapl()
+    if name == "powermetrics":
+        return open_powermetrics(interval_s)
+    if command is None:
+        return Absent("command", "no command was given")
+    return Command(("/bin/sh", "-c", command))

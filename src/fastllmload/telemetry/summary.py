@@ -1,0 +1,149 @@
+"""What telemetry adds to run.json: each series over the window, the server-only figures, the power of the
+run.
+
+A gauge is averaged over its samples in the window. A counter's increment is taken between the samples nearest
+to the window's two ends, because the server tells it only once a tick; the span between them is given with
+it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from fastllmload.metrics.distribution import scalar
+from fastllmload.metrics.power_efficiency import power_w, tok_s_per_w
+from fastllmload.metrics.token_rate import gen_tok_s
+from fastllmload.metrics.window import Window, populations, window_of
+from fastllmload.records import layout
+from fastllmload.records.run import Run
+from fastllmload.records.token_counts import count_tokens
+from fastllmload.telemetry.nvml import throttle_words
+from fastllmload.telemetry.series import Series, Telemetry, load
+from fastllmload.telemetry.server_figures import Spans, server_figures
+from fastllmload.telemetry.spec import POWER
+
+PER_CORE = re.compile(
+    r"host\.cpu\d+\.busy"
+)  # in telemetry.npy; as one line per core they would drown the rest
+
+
+def added(run: Run, measured: Mapping[str, Any]) -> dict[str, Any]:
+    """`telemetry`, `server`, and `metrics` with power, for run.json; *measured* is what
+    `metrics.core.measure` gave.
+
+    Without telemetry every figure is null and `telemetry` is null.
+    """
+    found, window = load(run.directory), window_of(run)
+    spans = Spans(found, window)
+    return {
+        "telemetry": described(found, window, spans) if found.sources or found.absent else None,
+        "server": server_figures(spans, largest_batch(run.manifest)),
+        "metrics": {**measured["metrics"], **power(run, found, measured)},
+    }
+
+
+def largest_batch(manifest: Mapping[str, Any]) -> tuple[int, str] | None:
+    """(requests, whose word) of a server's largest batch: declared as max_batch_size, or told by itself."""
+    declared = manifest.get("declarations", {}).get("max_batch_size", "")
+    if declared.isdecimal() and int(declared) > 0:
+        return int(declared), "declared max_batch_size"
+    engine = manifest.get("environment", {}).get("engine") or {}
+    limit = engine.get("max_batch_size")
+    return None if limit is None else (limit, engine["max_batch_source"])
+
+
+def described(found: Telemetry, window: Window | None, spans: Spans) -> dict[str, Any]:
+    cpu = found.first("sampler.cpu_s")
+    return {
+        "interval_s": found.interval_s,
+        "ended": found.ended,
+        "sources": [
+            {
+                "origin": source.origin,
+                "kind": source.kind,
+                "n": source.n,
+                "n_failed": source.n_failed,
+                "n_skipped": source.n_skipped,
+                "slowest_s": source.slowest_s,
+                "problems": source.problems,
+            }
+            for source in found.sources
+        ],
+        "absent": found.absent,
+        "cpu_share": None if cpu is None else share_of_a_core(cpu),
+        "warnings": throttling(found, window),
+        "series": [
+            spans.summary(series) for series in found.series if PER_CORE.fullmatch(series.name) is None
+        ],
+    }
+
+
+def share_of_a_core(cpu: Series) -> float | None:
+    """What telemetry itself took, from its second sample on: the first holds the start of its process."""
+    if len(cpu.value) < 3:
+        return None
+    seconds = (cpu.t_before[-1] - cpu.t_before[1]) / 1e9
+    return float((cpu.value[-1] - cpu.value[1]) / seconds) if seconds > 0 else None
+
+
+def throttling(found: Telemetry, window: Window | None) -> list[str]:
+    """Sentences about hardware that was slowed down while it was measured."""
+    if window is None:
+        return []
+    warnings = []
+    for series in found.series:
+        if series.name.endswith(".throttle_reasons"):
+            bits = series.value[window.holds(series.t_ns) & ~np.isnan(series.value)].astype(np.int64)
+            hot = np.array([bool(throttle_words(int(value))) for value in bits], np.bool_)
+            if hot.any():
+                words = throttle_words(int(np.bitwise_or.reduce(bits)))
+                gpu = series.name.partition(".")[0]
+                warnings.append(f"{gpu} was throttled in {hot.mean():.0%} of its samples: {', '.join(words)}")
+        elif series.name == "host.cpu.thermal_throttles":
+            inside = series.value[window.holds(series.t_ns) & ~np.isnan(series.value)]
+            if len(inside) > 1 and inside[-1] > inside[0]:
+                warnings.append(
+                    f"cores of this host were slowed down for heat {inside[-1] - inside[0]:.0f} times"
+                )
+    return warnings
+
+
+def power(run: Run, found: Telemetry, measured: Mapping[str, Any]) -> dict[str, Any]:
+    """`power_w` over the first measured dispatch .. the last measured end, and `tok_s_per_w` (metrics.md
+    6.8).
+    """
+    rows = run.rows[(run.rows["phase"] == layout.MEASURE) & (run.rows["t_dispatch"] > 0)]
+    series = power_series(found)
+    watts = None
+    if series is not None and len(rows):
+        start, end = int(rows["t_dispatch"].min()), int(max(rows["t_end"].max(), rows["t_dispatch"].max()))
+        watts = power_w(series.t_ns, series.value, start, end)
+    rate = None if watts is None else median_rate(run, measured)
+    source = None if series is None else series.origin
+    return {
+        "power_w": scalar(watts, "W", source=source),
+        "tok_s_per_w": scalar(tok_s_per_w(rate, watts), "tokens/s/W", source=source),
+    }
+
+
+def power_series(found: Telemetry) -> Series | None:
+    """The total of the first sensor in the order of POWER: totals of different sensors overlap and are never
+    added.
+    """
+    totals = {series.origin: series for series in found.named("power_w")}
+    return next((totals[origin] for origin in POWER if origin in totals), None)
+
+
+def median_rate(run: Run, measured: Mapping[str, Any]) -> float | None:
+    """Median gen_tok_s of the latency population."""
+    known = measured["metrics"].get("gen_tok_s")
+    if known is not None and known.get("unit") == "tokens/s":
+        return known["p50"] if known["p50"] is None else float(known["p50"])
+    chosen = populations(run, window_of(run)).latency
+    rates = gen_tok_s(run.rows[chosen], count_tokens(run).output[chosen])
+    rates = rates[~np.isnan(rates)]
+    return float(np.median(rates)) if len(rates) else None
