@@ -33,6 +33,11 @@ def total_duration(rows: Rows) -> Nanoseconds:
     return between(rows, "t_submit", "t_end")
 
 
+def total_duration_sched(rows: Rows) -> Nanoseconds:
+    """t_end - t_sched."""
+    return between(rows, "t_sched", "t_end")
+
+
 def gen_duration(rows: Rows) -> Nanoseconds:
     """max(0, total_duration - ttft) (ASIAI-M5)."""
     total, first = total_duration(rows), ttft(rows)

@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from fastllmload.records.timeline import Timeline
+from fastllmload._ext import tokenline
+from fastllmload.metrics.between import Mask
+from fastllmload.metrics.distribution import distribution, scalar
+from fastllmload.records.run import Run
 from fastllmload.records.token_counts import ESTIMATE, TokenCounts
+from fastllmload.records.token_times import CHUNK, TIMES_SOURCES, TokenTimes
 
 Numbers = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 
 DIRECT_ABOVE = 0.90  # IETF B.2.1
+NAMES = {"direct": "itl", "A": "tbc", "B": "itl_b"}  # name in reports, by option
+ASKED = ("auto", "A", "B")
 
 
 @dataclass(frozen=True)
@@ -24,60 +31,115 @@ class Gaps:
     ns: Numbers
 
 
-def share_single(line: Timeline, tokens: TokenCounts) -> float | None:
-    """Share of chunks that carry exactly one token; None where no token count can be trusted.
+@dataclass(frozen=True)
+class Pooled:
+    """Gaps of the latency population under the option that was chosen; *rows* are its row numbers in the run.
 
-    Exact where the server says how many tokens each event carries. Else a lower bound from the totals: N chunks with T
-    tokens hold at most |T - N| chunks that are not single. Chunks of requests whose tokens are unknown count as not
-    single; an estimated count tells nothing.
+    *option*: direct, A or B; *share_single*: share of chunks with exactly one token, None where that is unknown.
     """
-    chunks = len(line.t_ns)
-    if chunks == 0:
-        return None
-    if line.tokens.all():
-        return float(np.count_nonzero(line.tokens == 1) / chunks)
-    timed, source = tokens.timed[line.rows], tokens.source[line.rows]
-    known = (timed >= 0) & (source != ESTIMATE)
-    if not known.any():
-        return None
-    known_chunks, known_tokens = int(line.events[known].sum()), int(timed[known].sum())
-    return max(0, known_chunks - abs(known_tokens - known_chunks)) / chunks
+
+    option: str
+    share_single: float | None
+    rows: Numbers
+    gaps: Gaps
+
+    @property
+    def name(self) -> str:
+        """`itl`, `tbc` or `itl_b`."""
+        return NAMES[self.option]
 
 
-def chunk_gaps(line: Timeline) -> Gaps:
+def pooled(run: Run, population: Mask, tokens: TokenCounts, times: TokenTimes) -> Pooled:
+    """Gaps of the rows in *population*, all of which have *times*; the option is the run's wish or its delivery pattern."""
+    kept = population[times.rows]
+    single = share_single(times, tokens, kept)
+    asked = run.manifest.get("config", {}).get("output", {}).get("itl_option", "auto")
+    option = choose(asked, single, bool((times.known() & kept).any()))
+    found = chunk_gaps(times, kept) if option == "A" else token_gaps(times, kept)
+    return Pooled(option, single, times.rows[kept], found)
+
+
+def choose(asked: str, single: float | None, known: bool) -> str:
+    """direct above 90% single-token chunks, else A. B needs chunks whose tokens are known, else it is A too."""
+    if asked == "auto":
+        return "direct" if single is not None and single > DIRECT_ABOVE else "A"
+    return "B" if asked == "B" and known else "A"
+
+
+def share_single(times: TokenTimes, tokens: TokenCounts, kept: Mask) -> float | None:
+    """Share of chunks that carry exactly one token, of those that carry any; None where no token count can be trusted.
+
+    Exact where the tokens of each chunk are known. Else a lower bound from the totals: N chunks with T tokens hold at
+    most |T - N| chunks that are not single. Chunks of requests whose tokens are unknown count as not single; an
+    estimated count tells nothing.
+    """
+    exact, unknown = kept & (times.source != CHUNK), kept & (times.source == CHUNK)
+    timed, source = tokens.timed[times.rows], tokens.source[times.rows]
+    totals = unknown & (timed >= 0) & (source != ESTIMATE)
+    chunks = int(times.bearing[exact].sum()) + int(times.chunks.events[unknown].sum())
+    if chunks == 0 or not (exact | totals).any():
+        return None
+    some, several = int(times.chunks.events[totals].sum()), int(timed[totals].sum())
+    return (int(times.single[exact].sum()) + max(0, some - abs(several - some))) / chunks
+
+
+def gaps_of(t_ns: Numbers, first: Numbers, kept: Mask) -> Gaps:
+    """ns between consecutive items of each kept request."""
+    count = np.maximum(np.diff(first)[kept] - 1, 0)
+    borders = np.concatenate([[0], np.cumsum(count)])
+    ns = np.empty(borders[-1], np.int64)
+    tokenline.take_gaps(t_ns, first, kept.view(np.uint8), ns)
+    return Gaps(borders, ns)
+
+
+def chunk_gaps(times: TokenTimes, kept: Mask) -> Gaps:
     """Option A: one gap per consecutive pair of chunks."""
-    ns, inside = line.gaps()
-    per_request = np.maximum(line.events - 1, 0)
-    return Gaps(np.concatenate([[0], np.cumsum(per_request)]), ns[inside])
+    return gaps_of(times.chunks.t_ns, times.chunks.first, kept)
 
 
-def token_gaps(line: Timeline) -> Gaps:
-    """Option B: all tokens of a chunk come at its time, so gaps inside it are 0. Chunks of unknown size are one token."""
-    sizes = np.maximum(line.tokens, 1)
-    if not (sizes > 1).any():
-        return chunk_gaps(line)
-    ends = np.concatenate([[0], np.cumsum(sizes)])
-    spread = Timeline(line.rows, ends[line.first], np.repeat(line.t_ns, sizes), np.ones(ends[-1], np.int64))
-    return chunk_gaps(spread)
+def token_gaps(times: TokenTimes, kept: Mask) -> Gaps:
+    """Direct and option B: all tokens of a chunk come at its time, so gaps inside it are 0."""
+    return gaps_of(times.t_ns, times.first, kept)
 
 
 def jitter(gaps: Gaps) -> Floats:
     """Population standard deviation of each request's gaps in ns; NaN for fewer than 2."""
-    count = np.diff(gaps.first)
-    mean = per_request(np.add, gaps) / np.maximum(count, 1)
-    squares = Gaps(gaps.first, (gaps.ns - np.repeat(mean, count)) ** 2)
-    return np.where(count >= 2, np.sqrt(per_request(np.add, squares) / np.maximum(count, 1)), np.nan)
+    return figures(gaps)[0]
 
 
 def max_pause(gaps: Gaps) -> Floats:
     """Longest gap of each request in ns; NaN without a gap."""
-    return np.where(np.diff(gaps.first) >= 1, per_request(np.maximum, gaps), np.nan)
+    return figures(gaps)[1]
 
 
-def per_request(reduce: np.ufunc, gaps: Gaps) -> Floats:
-    """*reduce* over the gaps of each request; 0 for a request without one."""
-    result = np.zeros(len(gaps.first) - 1)
-    some = np.diff(gaps.first) > 0
-    if some.any():
-        result[some] = reduce.reduceat(gaps.ns, gaps.first[:-1][some])
-    return result
+def figures(gaps: Gaps) -> tuple[Floats, Floats]:
+    """(jitter, max_pause)."""
+    deviation, longest = np.empty(len(gaps.first) - 1), np.empty(len(gaps.first) - 1)
+    tokenline.gap_figures(gaps.ns, gaps.first, deviation, longest)
+    return deviation, longest
+
+
+def gap_metrics(times: TokenTimes, found: Pooled) -> dict[str, Any]:
+    """Pooled gaps under the name of their option; the other names are null. Jitter and pauses are one value per request."""
+    nothing = np.empty(0, np.int64)
+    deviation, longest = figures(found.gaps)
+    taken = np.bincount(times.source, minlength=len(TIMES_SOURCES))
+    caveat = {"itl_b": {"caveat": "gaps inside a chunk are 0: variance is understated"}}
+    return {
+        **{
+            name: {
+                **distribution(found.gaps.ns if name == found.name else nothing, "ms"),
+                **(caveat.get(name, {}) if name == found.name else {}),
+            }
+            for name in NAMES.values()
+        },
+        "jitter": distribution(deviation, "ms"),
+        "max_pause": distribution(longest, "ms"),
+        "share_single": scalar(
+            found.share_single,
+            "share",
+            itl_option=found.option,
+            pooled_as=found.name,
+            token_times_source={name: int(taken[n]) for n, name in enumerate(TIMES_SOURCES)},
+        ),
+    }

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from fastllmload.metrics.distribution import scalar
 from fastllmload.records import layout
 
 Rows = npt.NDArray[Any]
@@ -36,6 +37,20 @@ def success_rate(rows: Rows) -> float | None:
 def explicit_errors(rows: Rows) -> int:
     """Requests that ended with an error that somebody stated."""
     return int(np.isin(rows["status"], EXPLICIT).sum())
+
+
+def success_metrics(rows: Rows) -> dict[str, Any]:
+    """Over the *rows* of the attainment population. completion_rate (IETF 5.5, 5.8) is the same quotient; `errors` are
+    another number, see EXPLICIT."""
+    rate = success_rate(rows)
+    refused = float(np.count_nonzero(rows["status"] == layout.REFUSED))
+    return {
+        "success_rate": scalar(rate, "share"),
+        "completion_rate": scalar(rate, "share"),
+        "fail_rate": scalar(None if rate is None else 1 - rate, "share"),
+        "errors": scalar(float(explicit_errors(rows)), "requests"),
+        "refusals": scalar(refused, "requests"),
+    }
 
 
 def error_groups(rows: Rows) -> list[dict[str, Any]]:

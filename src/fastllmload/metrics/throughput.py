@@ -2,16 +2,34 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 
-from fastllmload.metrics.window import Window
+from fastllmload.metrics.distribution import scalar
+from fastllmload.metrics.window import Populations, Window
 from fastllmload.records import layout
 from fastllmload.records.run import Run
 from fastllmload.records.token_counts import TokenCounts
 
 Mask = npt.NDArray[np.bool_]
+Numbers = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
+
+# Name -> unit of what is counted by the time of tokens and completions.
+WINDOWED = {
+    "req_s": "requests/s",
+    "output_tok_s": "tokens/s",
+    "input_tok_s": "tokens/s",
+    "input_tok_s_cache_misses": "tokens/s",  # null where the target does not report cached tokens
+    "failed_output_tok_s": "tokens/s",
+}
+COUNTING = {
+    "input_tok_s": {"input_counting": "all"},
+    "input_tok_s_cache_misses": {"input_counting": "cache_misses_only"},
+}
 
 # Events that carry generated tokens of any kind.
 BEARING = np.zeros(256, np.bool_)
@@ -61,11 +79,11 @@ def req_s(run: Run, window: Window, ok: Mask) -> float | None:
     return float(np.count_nonzero(ok & window.holds(run.rows["t_last"]))) / window.seconds
 
 
-def input_tok_s(run: Run, window: Window, tokens: TokenCounts, ok: Mask) -> float | None:
-    """Input tokens (all of them, cached or not) of *ok* requests whose first token came in the window, per second."""
+def input_tok_s(run: Run, window: Window, taken: Numbers, ok: Mask) -> float | None:
+    """*taken* input tokens of *ok* requests whose first token came in the window, per second."""
     if window.seconds <= 0:
         return None
-    return float(tokens.input[ok & window.holds(run.rows["t_first"])].sum()) / window.seconds
+    return float(taken[ok & window.holds(run.rows["t_first"])].sum()) / window.seconds
 
 
 def makespan_s(t_dispatch: npt.NDArray[np.int64], t_last: npt.NDArray[np.int64]) -> float | None:
@@ -76,6 +94,45 @@ def makespan_s(t_dispatch: npt.NDArray[np.int64], t_last: npt.NDArray[np.int64])
     return float(ended.max() - begun.min()) / 1e9
 
 
+@dataclass(frozen=True)
+class TimeBase:
+    """What goodput is divided by: *seconds* of the "window", or of the "makespan" when the run was bounded by count."""
+
+    name: str
+    seconds: float | None
+
+
+def time_base(run: Run, window: Window | None, submitted: Mask) -> TimeBase:
+    """Of a run with these *submitted* requests (metrics.md 6.4). The window where nothing of a makespan is known."""
+    if window is None:
+        return TimeBase("window", None)
+    span = makespan_s(run.rows["t_dispatch"][submitted], run.rows["t_last"][submitted]) if window.closed else None
+    return TimeBase("window", window.seconds) if span is None else TimeBase("makespan", span)
+
+
 def per_second(amount: float, seconds: float | None) -> float | None:
     """amount / seconds; None without a positive duration."""
     return None if seconds is None or seconds <= 0 else amount / seconds
+
+
+def throughput_metrics(run: Run, window: Window | None, chosen: Populations, tokens: TokenCounts) -> dict[str, Any]:
+    """Window form (primary) and makespan form (BLOG), over the measure phase."""
+    ok = chosen.measured & (run.rows["status"] == layout.OK)
+    failed = chosen.measured & ~ok
+    span = makespan_s(run.rows["t_dispatch"][ok], run.rows["t_last"][ok])
+    generated = float(np.maximum(tokens.output[ok], 0).sum())
+    cached = ok & (run.rows["cached_tokens"] >= 0)
+    inside: dict[str, float | None] = dict.fromkeys(WINDOWED)
+    if window is not None:
+        inside["req_s"] = req_s(run, window, ok)
+        inside["output_tok_s"] = output_tok_s(run, window, tokens, ok)
+        inside["failed_output_tok_s"] = output_tok_s(run, window, tokens, failed)
+        inside["input_tok_s"] = input_tok_s(run, window, tokens.input, ok)
+        if cached.any():
+            missed = tokens.input - np.maximum(run.rows["cached_tokens"], 0)
+            inside["input_tok_s_cache_misses"] = input_tok_s(run, window, missed, ok)
+    return {
+        **{name: scalar(value, WINDOWED[name], **COUNTING.get(name, {})) for name, value in inside.items()},
+        "req_s_makespan": scalar(per_second(float(np.count_nonzero(ok)), span), "requests/s"),
+        "output_tok_s_makespan": scalar(per_second(generated, span), "tokens/s"),
+    }

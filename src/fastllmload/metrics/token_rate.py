@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fastllmload.metrics.between import NULL, to_float
+from fastllmload.metrics.between import NULL, Mask, to_float
 from fastllmload.metrics.e2e import e2e, e2e_dispatch, gen_duration
 from fastllmload.metrics.tpot import tpot
 
@@ -31,10 +31,11 @@ def gen_tok_s(rows: Rows, output: Numbers) -> Floats:
     return np.where(duration == NULL, np.nan, np.where(duration < SHORTEST_NS, 0.0, rate))
 
 
-def degenerate(rows: Rows) -> npt.NDArray[np.bool_]:
+def degenerate(rows: Rows) -> Mask:
     """Rows whose gen_tok_s is 0.0 by rule; they are left out of averages and their number is reported."""
     duration = gen_duration(rows)
-    return (duration != NULL) & (duration < SHORTEST_NS)
+    found: Mask = (duration != NULL) & (duration < SHORTEST_NS)
+    return found
 
 
 def decode_tok_s(rows: Rows, timed: Numbers) -> Floats:

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastllmload.metrics.between import between, to_float
-from fastllmload.metrics.e2e import e2e
+from fastllmload.metrics.e2e import e2e, e2e_sched
 
 Rows = npt.NDArray[Any]
 Floats = npt.NDArray[np.float64]
@@ -39,3 +39,8 @@ def tpot_any(rows: Rows, output: Numbers) -> Floats:
 def norm_latency(rows: Rows, output: Numbers) -> Floats:
     """e2e / output tokens (etalon); null for 0 tokens."""
     return divide(to_float(e2e(rows)), output, 1)
+
+
+def norm_latency_sched(rows: Rows, output: Numbers) -> Floats:
+    """e2e_sched / output tokens."""
+    return divide(to_float(e2e_sched(rows)), output, 1)

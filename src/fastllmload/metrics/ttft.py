@@ -24,6 +24,11 @@ def ttft_any(rows: Rows) -> Nanoseconds:
     return between(rows, "t_submit", "t_any")
 
 
+def ttft_any_sched(rows: Rows) -> Nanoseconds:
+    """t_any - t_sched."""
+    return between(rows, "t_sched", "t_any")
+
+
 def ttft_dispatch(rows: Rows) -> Nanoseconds:
     """t_first - t_dispatch: includes connection set-up and upload (BLOG, ASIAI, etalon's client)."""
     return between(rows, "t_dispatch", "t_first")
@@ -37,6 +42,11 @@ def ttft_sched(rows: Rows) -> Nanoseconds:
 def ttfb(rows: Rows) -> Nanoseconds:
     """t_headers - t_submit: to the complete response head."""
     return between(rows, "t_submit", "t_headers")
+
+
+def ttfb_sched(rows: Rows) -> Nanoseconds:
+    """t_headers - t_sched."""
+    return between(rows, "t_sched", "t_headers")
 
 
 def dispatch_lag(rows: Rows) -> Nanoseconds:

@@ -8,145 +8,164 @@ from typing import Any
 
 import numpy as np
 import pytest
+import test_metrics_examples_run_level as run_level
+from example_runs import BASE, MS, run_of, streamed, timed
 
-from fastllmload.metrics import core, e2e, itl, token_rate, tpot, ttft
-from fastllmload.metrics.between import NULL
+from fastllmload.metrics import benefit, core, e2e, fluid_rates, fluidity, idle, itl, token_rate, tpot, ttft
+from fastllmload.metrics.between import NULL, committed
 from fastllmload.metrics.percentiles import insufficient, interval_ranks, percentile
 from fastllmload.metrics.throughput import makespan_s, per_second
 from fastllmload.records import layout
 from fastllmload.records.run import Run
-from fastllmload.records.timeline import timeline
-from fastllmload.records.token_counts import count_tokens
+from fastllmload.slo.evaluators import EVALUATORS, Judged, evaluator
+from fastllmload.slo.objective import objective
+from fastllmload.slo.report import judge
 
-MS = 1_000_000
-BASE = 1_000_000 * MS  # times of 0 mean "did not happen", so examples that begin at 0 are moved
-KINDS = {
-    "role": layout.EVENT_NAMES.index("role"),
-    "ws": layout.EVENT_WHITESPACE,
-    "reason": layout.EVENT_REASONING,
-    "text": layout.EVENT_CONTENT,
-}
 EXAMPLES = tomllib.loads((Path(__file__).parent / "examples.toml").read_text())["example"]
+KINDS: set[str] = set()  # asserted here
 
 
 def of_kind(kind: str) -> Any:
     chosen = [example for example in EXAMPLES if example["kind"] == kind]
     assert chosen
+    KINDS.add(kind)
     return pytest.mark.parametrize("example", chosen, ids=[example["id"] for example in chosen])
 
 
-def ns(ms: float) -> int:
-    return BASE + round(ms * MS)
-
-
-def run_of(requests: list[dict[str, Any]]) -> Run:
-    """A run whose rows and events are those of *requests* (fields of kind "request")."""
-    rows = np.zeros(len(requests), layout.REQUEST)
-    events: list[tuple[int, int, int, int, int]] = []
-    first = [0]
-    for number, asked in enumerate(requests):
-        row = rows[number]
-        for name in ("prompt_tokens", "completion_tokens", "reasoning_tokens", "cached_tokens"):
-            row[name] = -1
-        row["phase"], row["status"], row["request"] = layout.MEASURE, layout.OK, number
-        row["t_sched"], row["t_dispatch"] = ns(asked["t_sched"]), ns(asked["t_dispatch"])
-        row["t_submit"], row["t_headers"], row["t_end"] = ns(asked["t_submit"]), ns(asked["headers"]), ns(asked["t_end"])
-        row["completion_tokens"] = asked["output_tokens"]
-        if "hidden_reasoning_tokens" in asked:
-            row["reasoning_tokens"] = asked["hidden_reasoning_tokens"]
-        for t, n, what in asked["chunks"]:
-            events.append((ns(t), number, KINDS[what], 1, n))
-            count(row, ns(t), what)
-        first.append(len(events))
-    made = np.array(events, layout.EVENT) if events else np.empty(0, layout.EVENT)
-    return Run(Path("."), {}, rows, made, np.array(first, np.int64))
-
-
-def count(row: Any, t: int, what: str) -> None:
-    """What the client keeps of one event on its row."""
-    if what == "role":
-        return
-    if row["t_any"] == 0:
-        row["t_any"] = t
-    if what == "reason":
-        row["reasoning_events"] += 1
-    elif what == "ws" and row["t_first"] == 0:
-        row["leading_events"] += 1
-    else:
-        row["t_first"] = row["t_first"] or t
-        row["t_last"] = t
-        row["content_events"] += 1
-
-
-def plain(values: np.ndarray, scale: float) -> float | str:
+def plain(values: np.ndarray, scale: float = 1) -> float | str:
     value = values[0]
     null = value == NULL if values.dtype == np.int64 else np.isnan(value)
     return "null" if null else float(value) / scale
 
 
 def figures(run: Run) -> dict[str, Any]:
-    tokens = count_tokens(run)
-    line = timeline(run, np.ones(len(run.rows), bool))
-    chunks, spread = itl.chunk_gaps(line), itl.token_gaps(line)
-    rows, timed, output = run.rows, tokens.timed, tokens.output
+    tokens, times = timed(run)
+    kept = np.ones(len(run.rows), bool)
+    chunks, spread = itl.chunk_gaps(times, kept), itl.token_gaps(times, kept)
+    rows, counted, output = run.rows, tokens.timed, tokens.output
     in_ms = {
         "ttft": ttft.ttft(rows), "ttft_any": ttft.ttft_any(rows), "ttft_dispatch": ttft.ttft_dispatch(rows),
         "ttft_sched": ttft.ttft_sched(rows), "ttfb": ttft.ttfb(rows), "dispatch_lag": ttft.dispatch_lag(rows),
-        "send_time": ttft.send_time(rows), "tpot": tpot.tpot(rows, timed), "tpot_n": tpot.tpot_n(rows, timed),
+        "send_time": ttft.send_time(rows), "tpot": tpot.tpot(rows, counted), "tpot_n": tpot.tpot_n(rows, counted),
         "norm_latency": tpot.norm_latency(rows, output), "e2e": e2e.e2e(rows), "total_duration": e2e.total_duration(rows),
         "final_silence": e2e.final_silence(rows), "jitter": itl.jitter(chunks), "max_pause": itl.max_pause(chunks),
     }  # fmt: skip
     rates = {
-        "decode_tok_s": token_rate.decode_tok_s(rows, timed), "gen_tok_s": token_rate.gen_tok_s(rows, output),
+        "decode_tok_s": token_rate.decode_tok_s(rows, counted), "gen_tok_s": token_rate.gen_tok_s(rows, output),
         "request_tok_s": token_rate.request_tok_s(rows, output),
     }  # fmt: skip
     return {
         **{name: plain(values, MS) for name, values in in_ms.items()},
-        **{name: plain(values, 1) for name, values in rates.items()},
-        "timed_tokens": int(timed[0]), "itl": list(chunks.ns / MS), "tbc": list(chunks.ns / MS),
-        "itl_b": list(spread.ns / MS), "share_single": itl.share_single(line, tokens),
+        **{name: plain(values) for name, values in rates.items()},
+        "timed_tokens": int(counted[0]), "itl": list(spread.ns / MS), "tbc": list(chunks.ns / MS),
+        "itl_b": list(spread.ns / MS), "share_single": itl.share_single(times, tokens, kept),
     }  # fmt: skip
 
 
-def same(found: Any, expected: Any) -> bool:
+def same(found: Any, expected: Any, tolerance: float = 1e-6) -> bool:
     if isinstance(expected, list):
-        return len(found) == len(expected) and all(map(same, found, expected))
+        return len(found) == len(expected) and all(same(*pair, tolerance) for pair in zip(found, expected, strict=True))
     if isinstance(expected, str | bool) or isinstance(found, str):
         return bool(found == expected)
-    return bool(found == pytest.approx(expected, rel=1e-6, abs=1e-9))
+    return bool(found == pytest.approx(expected, rel=tolerance, abs=1e-9))
+
+
+def check(found: dict[str, Any], example: dict[str, Any]) -> None:
+    tolerance = example.get("tol", 1e-6)
+    wrong = {
+        name: (found[name], value) for name, value in example["expect"].items() if not same(found[name], value, tolerance)
+    }
+    assert not wrong, wrong
 
 
 @of_kind("request")
 def test_request(example: dict[str, Any]) -> None:
-    found = figures(run_of([example["in"]]))
-    wrong = {name: (found[name], value) for name, value in example["expect"].items() if not same(found[name], value)}
-    assert not wrong, wrong
+    check(figures(run_of([example["in"]])), example)
 
 
 @of_kind("gaps")
 def test_gaps(example: dict[str, Any]) -> None:
     given = example["in"]
     lists = given.get("requests") or [[given["gap"]] * (given["tokens_each"] - 1)] * given["repeat"]
-    requests = []
-    for gaps in lists:
-        times = np.concatenate([[100.0], 100.0 + np.cumsum(gaps)])
-        chunks = [[t, 1, "text"] for t in times]
-        requests.append({"t_sched": 0, "t_dispatch": 0, "t_submit": 0, "headers": 1, "chunks": chunks,
-                         "t_end": times[-1], "output_tokens": len(chunks)})  # fmt: skip
-    run = run_of(requests)
-    gaps = itl.chunk_gaps(timeline(run, np.ones(len(run.rows), bool)))
+    run = run_of([streamed([100.0, *(100.0 + np.cumsum(gaps))]) for gaps in lists])
+    tokens, times = timed(run)
+    gaps = itl.token_gaps(times, np.ones(len(lists), bool))
     pooled, pauses = np.sort(gaps.ns / MS), itl.max_pause(gaps) / MS
     tail = percentile(pooled, 0.99)
-    found = {
+    check({
         "itl_n": len(pooled), "itl_mean": pooled.mean(), "itl_std": pooled.std(), "itl_p50": percentile(pooled, 0.5),
-        "tpot_mean": np.nanmean(tpot.tpot(run.rows, count_tokens(run).timed)) / MS,
+        "tpot_mean": np.nanmean(tpot.tpot(run.rows, tokens.timed)) / MS,
         "jitter": ["null" if np.isnan(value) else value / MS for value in itl.jitter(gaps)], "max_pause": list(pauses),
         "max_pause_p50": percentile(np.sort(pauses), 0.5), "max_pause_p99": percentile(np.sort(pauses), 0.99),
         "tail_ratio": "null" if not percentile(pooled, 0.5) else tail / percentile(pooled, 0.5),
         "enough": len(pooled) >= 5000,
-    }  # fmt: skip
-    wrong = {name: (found[name], value) for name, value in example["expect"].items() if not same(found[name], value)}
-    assert not wrong, wrong
+    }, example)  # fmt: skip
+
+
+@of_kind("asiai")
+def test_asiai(example: dict[str, Any]) -> None:
+    given = example["in"]
+    request = streamed([given["ttft_ms"]], ended=given["total_ms"], output_tokens=given["tokens"])
+    rows, output = run_of([request]).rows, np.array([given["tokens"]])
+    naive = output * 1e9 / e2e.total_duration(rows)
+    found = {"gen_tok_s": plain(token_rate.gen_tok_s(rows, output)), "naive_tok_s": plain(naive),
+             "gen_duration_ms": plain(e2e.gen_duration(rows), MS)}  # fmt: skip
+    check(found, example)
+    assert token_rate.degenerate(rows)[0] == (found["gen_tok_s"] == 0.0)
+
+
+@of_kind("fluidity")
+def test_fluidity(example: dict[str, Any]) -> None:
+    given = example["in"]
+    run = run_of([streamed(list(np.cumsum(given["gaps"])))])
+    _, times = timed(run)
+    d_p = fluidity.Targets(((0, given["d_p"]),)).d_p_ns(np.array([7]))
+    found = fluidity.fluidity(times, committed(run.rows), d_p, given["d_d"] * MS)
+    check({
+        "fluidity_index": plain(found.index), "fluidity_index_decode": plain(found.index_decode),
+        "fluidity_index_deadline": plain(found.index_deadline), "missed": found.missed[0],
+        "total": found.met[0] + found.missed[0],
+    }, example)  # fmt: skip
+
+
+@of_kind("min_tbt")
+def test_min_tbt(example: dict[str, Any]) -> None:
+    _, times = timed(run_of([streamed([100.0, *(100.0 + np.cumsum(example["in"]["gaps"]))])]))
+    d_star = plain(fluid_rates.min_tbt_deadline(times), MS)
+    assert isinstance(d_star, float)
+    check({"d_star_ms": d_star, "stream_tok_s": fluid_rates.stream_rate(d_star)}, example)
+
+
+@of_kind("idle")
+def test_idle(example: dict[str, Any]) -> None:
+    given = example["in"]
+    run = run_of([streamed(given["token_ms"], "ended" not in given, given.get("ended"))])
+    reader = idle.Reader(given["speed"], given["d1"] * MS if "d1" in given else None)
+    late = idle.max_lateness(run.rows, timed(run)[1], reader, committed(run.rows))
+    check({"idle_ms": plain(idle.idle_latency(late), MS), "max_lateness_ms": plain(late, MS)}, example)
+
+
+@of_kind("smooth")
+def test_smooth(example: dict[str, Any]) -> None:
+    given = example["in"]
+    run = run_of([streamed(**asked) for asked in given["requests"]])
+    tokens, times = timed(run)
+    preset = benefit.Preset(given["alpha"], idle.Reader(given["speed"]))
+    each = benefit.benefits_by(run, times, benefit.received(tokens, times, True), preset)
+    check({"benefit": list(each), "smooth_goodput": benefit.smooth_goodput(each, given["window_s"])}, example)
+
+
+@of_kind("goodput")
+def test_goodput(example: dict[str, Any]) -> None:
+    given = example["in"]
+    limits = {"ttft": given.get("ttft"), "tbt": given.get("tbt"), "e2el": given.get("e2e"), "reading": given.get("speed")}
+    wanted = [objective(name, limits[name]) for name in EVALUATORS[given["evaluator"]]]
+    assert evaluator({each.metric for each in wanted}) == given["evaluator"]
+    run = run_of([streamed(**asked) for asked in given["requests"]])
+    tokens, times = timed(run)
+    fluid = fluidity.fluidity_of(run, tokens, times)
+    judged = Judged(run.rows, tokens.timed, times, fluid, idle.Reader())
+    check(judge(run, wanted, judged, benefit.received(tokens, times, True), given["window_s"]), example)
 
 
 @of_kind("percentile")
@@ -166,6 +185,13 @@ def test_makespan(example: dict[str, Any]) -> None:
     span = makespan_s(BASE + table[:, 0] * MS, BASE + table[:, 1] * MS)
     assert same(per_second(float(table[:, 2].sum()), span), example["expect"]["output_tok_s_makespan"])
     assert same(per_second(float(len(table)), span), example["expect"]["req_s_makespan"])
+
+
+def test_all_85_examples_are_asserted_once() -> None:
+    """This file and the one of the run-level metrics share the kinds between them, and leave none out."""
+    assert len(EXAMPLES) == 85 == len({example["id"] for example in EXAMPLES})
+    assert not KINDS & set(run_level.KINDS)
+    assert KINDS | set(run_level.KINDS) == {example["kind"] for example in EXAMPLES}
 
 
 def test_insufficient_samples_are_flagged() -> None:

@@ -1,0 +1,169 @@
+"""How long the numbers and the report of a large run take, and how much memory: measure(), run.json, every report file.
+
+Run folders of three sizes are made up (the certificate's evidence, the plan and the samples are those of a real run of two
+seconds), each is measured in a process of its own on one CPU. Targets for 150,000 requests x 160 tokens: at most 20 s and
+3 GB, mapped files included; and time in proportion to the size.
+
+    python bench/report_scale.py [--requests 150000] [--tokens 160] [--step 2]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from fastllmload._ext import recorder
+from fastllmload.records import layout
+from fastllmload.records.run import load
+
+TARGET_S, TARGET_GB = 20.0, 3.0
+ORIGIN_NS = 1_000_000_000_000
+MS = 1_000_000
+RATE = 500.0  # requests/s
+CHUNK = 10_000  # requests that are drawn at a time
+
+
+def real_run(folder: Path) -> None:
+    """A run of two seconds against the simulated engine."""
+    options = ["--rate", "50", "--duration", "2", "--warmup", "5", "--osl", "16", "--ui", "none", "--workers", "1"]
+    goodput = ["--goodput", "ttft:300", "tpot:40", "itl:400", "fluidity:0.9"]
+    subprocess.run(
+        [sys.executable, "-m", "fastllmload", *options, *goodput, "-o", str(folder)],
+        check=True,
+        timeout=120,
+        stdout=subprocess.DEVNULL,
+    )
+
+
+def drawn_rows(rng: np.random.Generator, first: int, requests: int, tokens: int) -> Any:
+    """Rows that are ok, one in 200 cut off, with the times of their tokens: (rows, t_ns[requests, tokens])."""
+    rows = np.zeros(requests, layout.REQUEST)
+    rows["request"] = rows["session"] = np.arange(first, first + requests)
+    rows["t_sched"] = ORIGIN_NS + (rows["request"] * (1e9 / RATE)).astype(np.int64)
+    rows["t_dispatch"] = rows["t_sched"] + rng.integers(1_000, 40_000, requests)
+    rows["t_submit"] = rows["t_submit_start"] = rows["t_dispatch"] + rng.integers(20_000, 90_000, requests)
+    gaps = rng.gamma(4.0, 5.0 * MS, (requests, tokens)).astype(np.int64)
+    gaps[:, 0] = rng.lognormal(4.0, 0.6, requests) * MS
+    t_ns = rows["t_submit"][:, None] + np.cumsum(gaps, axis=1)
+    rows["t_headers"] = rows["t_submit"] + gaps[:, 0] // 2
+    rows["t_any"] = rows["t_first"] = t_ns[:, 0]
+    rows["t_last"], rows["t_end"], rows["t_end_user"] = t_ns[:, -1], t_ns[:, -1] + 50_000, t_ns[:, -1] + 60_000
+    rows["input_target"] = rows["prompt_tokens"] = rng.integers(64, 512, requests)
+    rows["output_target"] = rows["completion_tokens"] = rows["content_events"] = rows["events"] = tokens
+    rows["cached_tokens"] = rows["reasoning_tokens"] = rows["retry_after_ms"] = -1
+    rows["phase"], rows["http_status"], rows["stamps"], rows["reads"] = layout.MEASURE, 200, 1, tokens
+    rows["finish"], rows["flags"] = 2, layout.FLAG_STREAM | layout.FLAG_USAGE | layout.FLAG_REUSED | layout.FLAG_DONE
+    rows["bytes_sent"], rows["bytes_received"], rows["text_bytes"] = 900, 200 * tokens, 5 * tokens
+    cut = rows["request"] % 200 == 7
+    rows["status"] = np.where(cut, layout.TRUNCATED, layout.OK)
+    rows["error"] = np.where(cut, layout.ERROR_NAMES.index("closed_in_body"), 0)
+    return rows, t_ns
+
+
+def make_folder(folder: Path, real: Path, requests: int, tokens: int) -> None:
+    """The files of *real* with other rows, other events and the phase that belongs to them."""
+    shutil.copytree(real, folder)
+    rng = np.random.default_rng(1)
+    with open(folder / "requests.npy", "wb") as rows_file, open(folder / "tokens.npy", "wb") as events_file:
+        rows_file.write(recorder.npy_header(layout.REQUEST, requests))
+        events_file.write(recorder.npy_header(layout.EVENT, requests * tokens))
+        for first in range(0, requests, CHUNK):
+            rows, t_ns = drawn_rows(rng, first, min(CHUNK, requests - first), tokens)
+            events = np.zeros(t_ns.size, layout.EVENT)
+            events["t_ns"], events["kind"], events["stamp"] = t_ns.reshape(-1), layout.EVENT_CONTENT, 1
+            events["row"] = np.repeat(rows["request"], tokens)
+            rows.tofile(rows_file)
+            events.tofile(events_file)
+    manifest = msgspec.json.decode((folder / "run.json").read_bytes())
+    phase = next(entry for entry in manifest["phases"] if entry["name"] == "measure")
+    phase.update(start_ns=ORIGIN_NS, end_ns=ORIGIN_NS + round(requests / RATE * 1e9))
+    manifest["phases"] = [phase]
+    (folder / "run.json").write_bytes(msgspec.json.encode(manifest))
+
+
+def report(folder: Path) -> dict[str, Any]:
+    """What the end of a run does with this folder: seconds of each step, and the peak of memory in GB."""
+    from fastllmload.certificate.judge import judge
+    from fastllmload.metrics.core import measure
+    from fastllmload.report.files import write_reports
+
+    clock, steps = time.perf_counter, {}
+    begun = clock()
+    run = load(folder)
+    steps["load"] = clock()
+    document = {**run.manifest, **measure(run)}
+    steps["measure"] = clock()
+    document["certificate"] = judge(run)
+    steps["certificate"] = clock()
+    (folder / "run.json").write_bytes(msgspec.json.format(msgspec.json.encode(document), indent=2))
+    steps["run.json"] = clock()
+    problems = write_reports(run, document)
+    steps["reports"] = clock()
+    if problems:
+        raise SystemExit("\n".join(problems))
+    ends = [begun, *steps.values()]
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e9
+    seconds = {name: ends[k + 1] - ends[k] for k, name in enumerate(steps)}
+    return {"events": len(run.events), **seconds, "total": ends[-1] - begun, "peak_gb": peak}
+
+
+def measured(folder: Path) -> dict[str, Any]:
+    """`report` in a process of its own, on one CPU."""
+    cpu = max(os.sched_getaffinity(0))
+    command = [sys.executable, __file__, "--report", str(folder), "--cpu", str(cpu)]
+    done = subprocess.run(command, check=True, timeout=600, capture_output=True, text=True)
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def show(found: list[dict[str, Any]]) -> None:
+    """One line per size, with the time per million events: equal numbers are linear scaling."""
+    steps = [name for name in found[0] if name not in ("events", "total", "peak_gb")]
+    print(f"{'events':>12} " + " ".join(f"{name:>11}" for name in (*steps, "total s", "s / M", "peak GB")))
+    for each in found:
+        times = [each[name] for name in steps]
+        figures = [*times, each["total"], each["total"] / each["events"] * 1e6, each["peak_gb"]]
+        print(f"{each['events']:>12,} " + " ".join(f"{figure:>11.3f}" for figure in figures))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--requests", type=int, default=150_000)
+    parser.add_argument("--tokens", type=int, default=160)
+    parser.add_argument("--step", type=int, default=2, help="each size is so many times the one before")
+    parser.add_argument("--report", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--cpu", type=int, help=argparse.SUPPRESS)
+    asked = parser.parse_args()
+    if asked.report is not None:
+        os.sched_setaffinity(0, {asked.cpu})
+        print(json.dumps(report(asked.report)))
+        return
+    found = []
+    with tempfile.TemporaryDirectory(dir=os.environ.get("TMPDIR")) as scratch:
+        real_run(Path(scratch) / "real")
+        for size in (asked.requests // asked.step**2, asked.requests // asked.step, asked.requests):
+            folder = Path(scratch) / "made"
+            make_folder(folder, Path(scratch) / "real", size, asked.tokens)
+            found.append(measured(folder))
+            shutil.rmtree(folder)
+    show(found)
+    largest = found[-1]
+    met = largest["total"] <= TARGET_S and largest["peak_gb"] <= TARGET_GB
+    print(f"target {TARGET_S:g} s and {TARGET_GB:g} GB: {'met' if met else 'MISSED'}")
+    sys.exit(0 if met else 1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,30 @@
+"""Time to first token of the first request after readiness, in a run that says it started cold (metrics.md 7.11)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from fastllmload.metrics.distribution import scalar
+from fastllmload.metrics.ttft import ttft
+from fastllmload.records.run import Run
+
+DECLARED = "cold_start"  # --declare cold_start=yes
+YES = ("yes", "true", "1")
+
+
+def started_cold(manifest: Mapping[str, Any]) -> bool:
+    """Whether the tester declared that the target had just become ready."""
+    return str(manifest.get("declarations", {}).get(DECLARED, "")).lower() in YES
+
+
+def cold_start_metrics(run: Run) -> dict[str, Any]:
+    """`cold_start_latency`: ttft of the very first request, warm-up included; null in any other run or without a token."""
+    sent = np.flatnonzero(run.rows["t_submit"] > 0)
+    if not started_cold(run.manifest) or len(sent) == 0:
+        return {"cold_start_latency": scalar(None, "ms")}
+    first = sent[np.argmin(run.rows["t_submit"][sent])]
+    row = run.rows[first : first + 1]
+    return {"cold_start_latency": scalar(float(ttft(row)[0]) / 1e6 if row["t_first"][0] > 0 else None, "ms")}

@@ -1,0 +1,34 @@
+"""How many requests ended how, and how many tokens they had, over the whole measure phase."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from fastllmload.metrics import success
+from fastllmload.metrics.window import Populations
+from fastllmload.records.layout import OK
+from fastllmload.records.run import Run
+from fastllmload.records.token_counts import SOURCES, TokenCounts
+
+
+def counts_of(run: Run, chosen: Populations, tokens: TokenCounts) -> dict[str, Any]:
+    """`counts` of run.json: requests by status, tokens of those that are ok, and where the token counts come from."""
+    rows = run.rows[chosen.measured]
+    statuses = success.by_status(rows)
+    ok = chosen.measured & (run.rows["status"] == OK)
+    sources = np.bincount(tokens.source[ok], minlength=len(SOURCES))
+    return {
+        "planned": len(rows),
+        "dispatched": len(rows) - statuses["not_sent"],
+        **statuses,
+        "failed": len(rows) - statuses["ok"] - statuses["not_sent"] - statuses["in_flight"],
+        "explicit_errors": success.explicit_errors(rows),
+        "submitted_in_window": int(chosen.submitted.sum()),
+        "latency_population": int(chosen.latency.sum()),
+        "input_tokens": int(np.maximum(tokens.input[ok], 0).sum()),
+        "output_tokens": int(np.maximum(tokens.output[ok], 0).sum()),
+        "output_tokens_source": {name or "none": int(sources[n]) for n, name in enumerate(SOURCES)},
+        "events": len(run.events),
+    }

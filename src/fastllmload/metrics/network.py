@@ -1,0 +1,39 @@
+"""The network's part of a latency (IETF 4.7.3; metrics.md 7.12)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fastllmload.metrics.between import NULL, Mask, between
+from fastllmload.metrics.distribution import distribution, without_nulls
+from fastllmload.metrics.percentiles import percentile
+from fastllmload.metrics.ttft import ttft
+from fastllmload.records.run import Run
+
+Numbers = npt.NDArray[np.int64]
+
+
+def rtt_ms(connect_ns: Numbers) -> dict[str, Any]:
+    """P50, P95 and number of TCP connect times in ns (NULL left out): one round trip each. P50 None without one."""
+    ordered = np.sort(without_nulls(connect_ns))
+    named = {name: percentile(ordered, q) for name, q in (("p50", 0.5), ("p95", 0.95))}
+    return {"unit": "ms", "n": len(ordered), **{name: None if ns is None else ns / 1e6 for name, ns in named.items()}}
+
+
+def ttft_net_adjusted(ttft_ms: float | None, rtt_p50_ms: float | None) -> float | None:
+    """TTFT less one round trip, in ms. Beside TTFT, never instead of it; may be below 0 and is not clamped."""
+    return None if ttft_ms is None or rtt_p50_ms is None else ttft_ms - rtt_p50_ms
+
+
+def network_metrics(run: Run, population: Mask) -> dict[str, Any]:
+    """`rtt_ms` from the connections that were made for a request, of any phase; `ttft_net_adjusted` where asked for."""
+    rtt = rtt_ms(between(run.rows, "t_dispatch", "t_connected"))
+    if not run.manifest.get("config", {}).get("output", {}).get("ttft_net_adjusted"):
+        return {"rtt_ms": rtt}
+    adjusted = np.full(0, NULL, np.int64)
+    if rtt["p50"] is not None:
+        adjusted = ttft(run.rows[population]) - round(rtt["p50"] * 1e6)
+    return {"rtt_ms": rtt, "ttft_net_adjusted": {**distribution(adjusted, "ms"), "rtt_p50_ms": rtt["p50"]}}

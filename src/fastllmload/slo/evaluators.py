@@ -1,0 +1,112 @@
+"""Which requests met an objective, and by how much the others missed it (metrics.md 5.12). Inclusive, in integer ns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fastllmload.metrics.between import NULL, Mask, committed
+from fastllmload.metrics.e2e import e2e, e2e_sched
+from fastllmload.metrics.fluidity import Fluidity
+from fastllmload.metrics.idle import Reader, idle_latency, max_lateness
+from fastllmload.metrics.itl import chunk_gaps, max_pause, token_gaps
+from fastllmload.metrics.tpot import tpot
+from fastllmload.metrics.ttft import ttft, ttft_sched
+from fastllmload.records.layout import OK
+from fastllmload.records.token_times import TokenTimes
+from fastllmload.slo.objective import Objective
+
+Numbers = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+Values = npt.NDArray[Any]
+
+# The deadline frameworks of the paper, and the metrics whose objectives make them up.
+EVALUATORS = {
+    "ttft_tbt": ("ttft", "tbt"),  # SG equation 2
+    "e2e": ("e2el",),  # SG equation 3
+    "reading": ("reading",),  # SG equation 4
+    "ttft_tpot": ("ttft", "tpot"),
+}
+
+
+@dataclass(frozen=True)
+class Judged:
+    """The requests that objectives are about, one item per request of *times*.
+
+    *rows*: their rows; *timed*: their content tokens, -1 where unknown; *fluid*: by the run's targets; *reader*: by whose
+    speed `idle` is taken.
+    """
+
+    rows: npt.NDArray[Any]
+    timed: Numbers
+    times: TokenTimes
+    fluid: Fluidity
+    reader: Reader
+
+    @property
+    def ok(self) -> Mask:
+        found: Mask = self.rows["status"] == OK
+        return found
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """*met*: requests that are ok and within the limit. *excess*: by how much the value is beyond the limit, in ns or as a
+    share, below 0 within it; NaN without a value."""
+
+    met: Mask
+    excess: Floats
+
+
+def longest_gap(judged: Judged, chunks: bool) -> Values:
+    """Longest gap of each request between its tokens, or between its chunks, in ns; NaN without a gap."""
+    everybody = np.ones(len(judged.rows), np.bool_)
+    return max_pause((chunk_gaps if chunks else token_gaps)(judged.times, everybody))
+
+
+def late_by(judged: Judged, reader: Reader) -> Numbers:
+    """max_lateness for *reader*, from t_submit."""
+    return max_lateness(judged.rows, judged.times, reader, committed(judged.rows))
+
+
+# Metric -> its value per request: ns (NULL or NaN where it has none), or a share.
+VALUES: dict[str, Callable[[Judged], Values]] = {
+    "ttft": lambda judged: ttft(judged.rows),
+    "ttft_sched": lambda judged: ttft_sched(judged.rows),
+    "tpot": lambda judged: tpot(judged.rows, judged.timed),
+    "e2el": lambda judged: e2e(judged.rows),
+    "e2el_sched": lambda judged: e2e_sched(judged.rows),
+    "itl": lambda judged: longest_gap(judged, chunks=False),
+    "tbt": lambda judged: longest_gap(judged, chunks=False),
+    "tbc": lambda judged: longest_gap(judged, chunks=True),
+    "idle": lambda judged: idle_latency(late_by(judged, judged.reader)),
+    "fluidity": lambda judged: judged.fluid.index,
+}
+NULL_PASSES = frozenset({"tpot", "itl", "tbt", "tbc"})  # one token has no gap that could be too long
+
+
+def outcome(judged: Judged, asked: Objective) -> Outcome:
+    """Of every request, as if the objective were for its class."""
+    if asked.metric == "reading":
+        return compared(judged.ok, late_by(judged, Reader(asked.limit)), 0, False)
+    values = VALUES[asked.metric](judged)
+    if asked.unit == "share":
+        return compared(judged.ok, -values, -asked.limit, False)
+    return compared(judged.ok, values, round(asked.limit * 1e6), asked.metric in NULL_PASSES)
+
+
+def compared(ok: Mask, values: Values, limit: float, null_passes: bool) -> Outcome:
+    """Values of at most *limit* meet it; a failed request never does."""
+    null = values == NULL if values.dtype == np.int64 else np.isnan(values)
+    met = np.where(null, null_passes, values <= limit)
+    return Outcome(ok & met, np.where(null, np.nan, values - limit))
+
+
+def evaluator(metrics: set[str]) -> str | None:
+    """The framework whose metrics these are; None for any other combination."""
+    names = {"tbt" if name == "itl" else name for name in metrics}
+    return next((name for name, parts in EVALUATORS.items() if set(parts) == names), None)

@@ -1,0 +1,98 @@
+"""What an objective is: a metric of one request, its limit, and the class of requests it is for.
+
+Imports nothing heavy: the command line reads objectives too.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from fastllmload.errors import InputError
+
+# Metric -> unit of its limit. vLLM's names, and those of the deadline frameworks of the smooth-goodput paper.
+UNITS = {
+    "ttft": "ms",
+    "tpot": "ms",
+    "e2el": "ms",
+    "itl": "ms",  # every gap between two tokens
+    "tbt": "ms",  # the same by its other name
+    "tbc": "ms",  # every gap between two chunks
+    "idle": "ms",  # waiting of a reader at the run's reading speed
+    "reading": "tokens/s",  # no token later than a reader of this speed needs it
+    "fluidity": "share",  # fluidity_index of at least so much
+    "ttft_sched": "ms",
+    "e2el_sched": "ms",
+}
+ALIASES = {"e2e": "e2el"}
+FACTORS = {
+    "ms": {"": 1.0, "us": 1e-3, "ms": 1.0, "s": 1e3},
+    "tokens/s": {"": 1.0, "tok/s": 1.0, "tokens/s": 1.0},
+    "share": {"": 1.0, "%": 0.01},
+}
+LIMIT = re.compile(r"(\d+(?:\.\d*)?|\.\d+)([a-z/%]*)")
+FORM = "[CLASS/]NAME:LIMIT"
+
+
+@dataclass(frozen=True)
+class Objective:
+    """*metric* is a key of UNITS, *limit* in its unit; *request_class* is a name or number, None for all classes."""
+
+    metric: str
+    limit: float
+    request_class: str | None = None
+
+    @property
+    def unit(self) -> str:
+        return UNITS[self.metric]
+
+    @property
+    def name(self) -> str:
+        """As it was asked for, without the limit: `ttft`, `2/ttft`."""
+        return self.metric if self.request_class is None else f"{self.request_class}/{self.metric}"
+
+
+def objective(name: str, limit: float) -> Objective:
+    """From `[CLASS/]NAME` and a limit in the unit of the metric. ValueError, to follow what was given, says what is wrong."""
+    head, slash, last = name.strip().rpartition("/")
+    metric = ALIASES.get(last.strip().lower(), last.strip().lower())
+    if metric not in UNITS:
+        raise ValueError(f"is not an objective; write {FORM} with a name of {', '.join(UNITS)}")
+    if slash and not head.strip():
+        raise ValueError(f"names no class of requests before its slash; write for example 0/{metric}:200")
+    if not 0 < limit < float("inf") or (UNITS[metric] == "share" and limit > 1):
+        what = "a share above 0 and up to 1" if UNITS[metric] == "share" else f"{UNITS[metric]} above 0"
+        raise ValueError(f"has a limit out of range; write {what}")
+    return Objective(metric, limit, head.strip() or None)
+
+
+def read_objective(text: str) -> tuple[str, float]:
+    """`ttft:200`, `2/itl:0.06s`, `fluidity:0.9` as (name, limit in the metric's unit); ValueError as `objective`."""
+    name, _, limit = text.partition(":")
+    unit = objective(name, 1.0).unit
+    match = LIMIT.fullmatch(limit.strip().lower())
+    if match is None or match[2] not in FACTORS[unit]:
+        raise ValueError(f"has no limit in {unit}; write for example {name.strip()}:{EXAMPLES[unit]}")
+    found = objective(name, float(match[1]) * FACTORS[unit][match[2]])
+    return found.name, found.limit
+
+
+EXAMPLES = {"ms": "200", "tokens/s": "20", "share": "0.9"}
+
+
+def objectives_of(asked: Iterable[tuple[str, float]]) -> tuple[Objective, ...]:
+    """All objectives of a run. InputError names the first that is none."""
+    found = []
+    for name, limit in asked:
+        try:
+            found.append(objective(name, limit))
+        except ValueError as problem:
+            raise InputError(f"objective '{name}:{limit:g}' {problem}") from None
+    return tuple(found)
+
+
+def asked_of(manifest: Mapping[str, Any]) -> list[tuple[str, float]]:
+    """What --goodput asked for, as run.json keeps it."""
+    return [(name, limit) for name, limit in manifest.get("config", {}).get("output", {}).get("goodput", ())]

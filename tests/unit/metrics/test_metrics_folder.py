@@ -1,0 +1,110 @@
+"""measure() on run folders: any split into workers, any order of rows, and folders without what newer ones have."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from synthetic_run import ORIGIN_NS, Shape, draw_requests, duration_phase, write_manifest, write_workers
+
+from fastllmload.metrics.core import measure
+from fastllmload.records.run import Run, load
+
+GOODPUT = [["ttft", 60.0], ["1/tbt", 40.0], ["idle", 300.0], ["fluidity", 0.5], ["reading", 4.0], ["tbc", 90.0]]
+SHAPES = {
+    "said": Shape(requests=120, tokens_per_event=4, say_tokens=True),
+    "usage": Shape(requests=120),
+    "text": Shape(requests=60, tokens_per_event=3, usage=False, text=True),
+    "nothing": Shape(requests=60, tokens_per_event=3, usage=False),
+}
+
+
+def folder(path: Path, shape: Shape, workers: int, **output: Any) -> Run:
+    path.mkdir()
+    write_workers(path, draw_requests(3, shape), workers, text=shape.text)
+    write_manifest(path, phases=[duration_phase(ORIGIN_NS, 1.5)])
+    run = load(path)
+    return replace(run, manifest={**run.manifest, "config": {"output": {"goodput": GOODPUT, **output}}})
+
+
+def near(found: Any, expected: Any) -> bool:
+    if isinstance(expected, dict):
+        return found.keys() == expected.keys() and all(near(found[key], value) for key, value in expected.items())
+    if isinstance(expected, list):
+        return len(found) == len(expected) and all(map(near, found, expected))
+    if isinstance(expected, float) and not isinstance(found, str) and found is not None:
+        return bool(found == pytest.approx(expected, rel=1e-9, abs=1e-9))
+    return bool(found == expected)
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_split_into_workers_and_merged_is_the_whole(tmp_path: Path, name: str) -> None:
+    whole = measure(folder(tmp_path / "one", SHAPES[name], 1))
+    split = measure(folder(tmp_path / "three", SHAPES[name], 3))
+    assert whole["counts"]["ok"] > 20 and near(split, whole)
+    json.dumps(whole, allow_nan=False)  # null is null
+
+
+def permuted(run: Run, order: np.ndarray) -> Run:
+    """The same requests in another order of rows."""
+    sizes = np.diff(run.first_event)[order]
+    events = np.concatenate([run.events[run.first_event[r] : run.first_event[r + 1]] for r in order])
+    events["row"] = np.repeat(np.arange(len(order)), sizes)
+    return replace(run, rows=run.rows[order], events=events, first_event=np.concatenate([[0], np.cumsum(sizes)]))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_order_of_rows_changes_nothing(tmp_path: Path, seed: int) -> None:
+    run = folder(tmp_path / "run", SHAPES["said"], 2)
+    order = np.random.default_rng(seed).permutation(len(run.rows))
+    found, expected = measure(permuted(run, order)), measure(run)
+    for document in (found, expected):
+        document["errors"].sort(key=str)
+        for entry in document["slo"]["objectives"]:
+            entry["failed_requests"] = sorted(entry["failed_requests"])[:0]  # the first 20 in the order of rows
+    assert near(found, expected)
+
+
+@pytest.mark.parametrize(
+    ("name", "asked", "option", "source"),
+    [
+        ("usage", "auto", "direct", "single"),
+        ("usage", "A", "A", "single"),
+        ("said", "auto", "A", "server"),
+        ("said", "B", "B", "server"),
+        ("text", "B", "B", "text"),
+        ("nothing", "B", "A", "chunk"),
+    ],
+)
+def test_the_option_of_the_gaps_is_chosen_and_declared(
+    tmp_path: Path, name: str, asked: str, option: str, source: str
+) -> None:
+    metrics = measure(folder(tmp_path / "run", SHAPES[name], 1, itl_option=asked))["metrics"]
+    declared = metrics["share_single"]
+    assert declared["itl_option"] == option
+    assert max(declared["token_times_source"], key=declared["token_times_source"].get) == source
+    pooled = {"direct": "itl", "A": "tbc", "B": "itl_b"}
+    assert all((metrics[key]["n"] > 0) == (key == pooled[option]) for key in pooled.values())
+
+
+def test_failed_requests_are_in_no_latency_but_in_every_share(tmp_path: Path) -> None:
+    document = measure(folder(tmp_path / "run", SHAPES["usage"], 1))
+    submitted, ok = document["counts"]["submitted_in_window"], document["counts"]["latency_population"]
+    metrics = document["metrics"]
+    assert submitted > ok == metrics["ttft"]["n"] == metrics["fluidity_index"]["n"]
+    assert metrics["idle_latency"]["n"] == submitted == metrics["benefit_sg_default"]["n"]
+    assert 0 < metrics["idle_latency"]["n_censored"] <= submitted - ok
+    assert metrics["fluid_share"]["value"] <= ok / submitted == metrics["completion_rate"]["value"]
+    for entry in document["slo"]["objectives"]:
+        assert entry["met"] + entry["missed"] + entry["failed"] == entry["submitted"]
+
+
+def test_an_unknown_objective_of_a_folder_costs_only_the_objectives(tmp_path: Path) -> None:
+    run = folder(tmp_path / "run", SHAPES["usage"], 1, goodput=[["ttft", 60.0], ["speed", 5.0]])
+    document = measure(run)
+    assert document["slo"]["met"] is None and document["request_goodput"] is None
+    assert "'speed:5' is not an objective" in document["slo"]["problem"] and document["completed"] > 0

@@ -1,0 +1,82 @@
+"""Figures that compare two runs: inflation, prefix cache, guardrails, cost, power, network. None is never 0."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from fastllmload.metrics import cost, guardrail, inflation, network, power_efficiency, prefix_cache
+from fastllmload.metrics.between import NULL
+
+TTFT = {"p50": 100.0, "p95": 200.0, "p99": 400.0, "mean": 0.0}
+
+
+def test_inflation_per_percentile() -> None:
+    found = inflation.latency_inflation({"p50": 250.0, "p95": 300.0, "p99": None, "mean": 5.0}, TTFT)
+    assert found == {"p50": 2.5, "p95": 1.5, "p99": None, "mean": None}
+
+
+def test_prefix_cache() -> None:
+    on = {"p50": 50.0, "p95": 250.0, "p99": None}
+    assert prefix_cache.ttft_reductions(TTFT, on) == {"p50": 50.0, "p95": -25.0, "p99": None}
+    assert prefix_cache.throughput_improvement(100, 120) == pytest.approx(20)
+    assert prefix_cache.throughput_improvement(0, 120) is prefix_cache.throughput_improvement(None, 1) is None
+
+
+@pytest.mark.parametrize(
+    ("cached", "prefix", "rate"),
+    [
+        ([-1, -1], [600, 600], None),  # the server says nothing
+        ([300, -1], [600, 600], 0.5),  # left out where it says nothing
+        ([0, 0], [600, 600], 0.0),
+        ([50, 900], [0, 600], 1.0),  # sharing requests only, and no more than the prefix
+        ([5], [0], None),
+        ([], [], None),
+    ],
+)
+def test_cache_hit_rate(cached: list[int], prefix: list[int], rate: float | None) -> None:
+    assert prefix_cache.cache_hit_rate(np.array(cached, np.int64), np.array(prefix, np.int64)) == rate
+
+
+def test_guardrail_overheads_of_table_13() -> None:
+    """IETF Table 13: medians 98 to 112 ms TTFT, 4.2 to 4.8 and 5.0 s E2E."""
+
+    def metrics(ttft: float, e2e: float) -> dict[str, dict[str, float | None]]:
+        return {
+            name: {"p50": p50, "p95": None, "p99": None, "mean": None} for name, p50 in (("ttft", ttft), ("e2e", e2e))
+        }
+
+    found = guardrail.overheads(metrics(98, 4200), metrics(112, 4300), metrics(101, 4800), metrics(118, 5000))
+    medians = {name: None if value is None else value["p50"] for name, value in found.items()}
+    assert medians == {"input_filter_ttft_ms": 14, "output_filter_e2e_ms": 600, "total_e2e_ms": 800}
+    assert guardrail.overheads(metrics(98, 4200))["total_e2e_ms"] is None
+
+
+def test_cost_needs_what_the_user_declares() -> None:
+    assert cost.tok_per_gpu_s(100, None) is cost.tokens_per_dollar(None, 3) is cost.tokens_per_dollar(5, None) is None
+
+
+def test_power_is_a_time_average() -> None:
+    """10 W for 1 s, a ramp to 30 W for 1 s, then 30 W: (10 + 20 + 30) / 3."""
+    t = np.array([0, 1, 2]) * 10**9 + 5
+    assert power_efficiency.power_w(t, np.array([10.0, 10.0, 30.0]), 5, 3 * 10**9 + 5) == pytest.approx(20)
+    cut = power_efficiency.power_w(t, np.array([10.0, 10.0, 30.0]), 10**9 + 5, 2 * 10**9 + 5)
+    assert cut == pytest.approx(20)  # only the ramp
+
+
+@pytest.mark.parametrize("window", [(5, 5), (100, 200), (9, 5)])
+def test_no_sample_in_the_span_is_no_power(window: tuple[int, int]) -> None:
+    assert power_efficiency.power_w(np.array([1, 5, 300]), np.array([3.0, np.nan, 3.0]), *window) is None
+
+
+def test_tokens_per_second_and_watt() -> None:
+    assert power_efficiency.tok_s_per_w(50, 12.5) == 4
+    assert power_efficiency.tok_s_per_w(50, None) is power_efficiency.tok_s_per_w(None, 5) is None
+    assert power_efficiency.tok_s_per_w(50, 0) is None  # a sensor that reads 0 W has not measured
+
+
+def test_network() -> None:
+    found = network.rtt_ms(np.array([NULL, 1_000_000, 3_000_000]))
+    assert found["n"] == 2 and found["p50"] == 2 and found["p95"] == pytest.approx(2.9)
+    assert network.rtt_ms(np.array([NULL]))["p50"] is None
+    assert network.ttft_net_adjusted(100, 2) == 98 and network.ttft_net_adjusted(100, None) is None

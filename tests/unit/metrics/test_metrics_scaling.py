@@ -1,0 +1,56 @@
+"""Fits find the model that made the data, and say when they cannot tell."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from fastllmload.metrics.scaling import MODELS, scaling
+
+LENGTHS = [1024, 2048, 4096, 8192, 16384, 32768, 65536, 131072]
+
+
+def noisy(values: np.ndarray, seed: int, spread: float = 0.01) -> list[float]:
+    rng = np.random.default_rng(seed)
+    return list(values * (1 + rng.normal(0, spread, len(values))))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_model_that_made_the_data_is_chosen(seed: int) -> None:
+    x = np.array(LENGTHS, float)
+    assert scaling(LENGTHS, noisy(50 + 0.07 * x + 4e-6 * x**2, seed, 0.001)).best == "quadratic"
+    straight = scaling(LENGTHS, noisy(1000 + 0.07 * x, seed, 0.001))
+    assert straight.best == "linear" and straight.criterion == "aicc"
+    fit = straight.fit("linear").coefficients
+    assert fit is not None and fit[0] == pytest.approx(1000, rel=0.05) and fit[1] == pytest.approx(0.07, rel=0.01)
+
+
+def test_an_exact_proportion_is_not_explained_by_more() -> None:
+    """All three models fit to rounding: the one with the fewest parameters wins."""
+    found = scaling(LENGTHS, [length * 0.1 for length in LENGTHS])
+    assert found.best == "proportional" and found.exponent.prefactor_ms == pytest.approx(0.1)
+    assert all(fit.r2 == pytest.approx(1.0) for fit in found.fits) and len(found.fits) == len(MODELS)
+
+
+def test_few_lengths_are_flagged_and_a_curve_through_every_point_is_never_chosen() -> None:
+    two = scaling([1024, 4096], [100, 390])
+    assert two.exponent.few and two.exponent.k is not None and two.fit("quadratic").coefficients is None
+    assert two.best == "proportional" and two.criterion == "aic" and two.fit("linear").saturated
+    three = scaling([1024, 2048, 4096], [100, 210, 390])
+    assert not three.exponent.few and three.fit("quadratic").saturated and three.best != "quadratic"
+    one = scaling([1024], [100])
+    assert one.exponent.k is one.best is None and one.ms_per_1k == (97.65625,)
+
+
+def test_equal_latencies_have_no_r2() -> None:
+    assert scaling([1000, 2000, 4000], [5, 5, 5]).exponent.r2_log is None
+
+
+def test_order_of_lengths_does_not_matter() -> None:
+    assert scaling([4096, 1024], [4, 1]) == scaling([1024, 4096], [1, 4])
+
+
+@pytest.mark.parametrize(("lengths", "ttft"), [([1, 1], [2, 3]), ([0, 1], [2, 3]), ([1, 2], [0, 3]), ([1, 2], [3])])
+def test_what_is_no_table_of_lengths(lengths: list[float], ttft: list[float]) -> None:
+    with pytest.raises(ValueError, match="lengths must be different"):
+        scaling(lengths, ttft)
