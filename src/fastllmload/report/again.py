@@ -22,6 +22,8 @@ def document_of(folder: Path) -> dict[str, Any]:
         return document
     from fastllmload.certificate.judge import judge
     from fastllmload.metrics.core import measure
+    from fastllmload.telemetry.summary import added
 
     run = load(folder)
-    return {**document, **measure(run), "certificate": judge(run)}
+    measured = measure(run)
+    return {**document, **measured, **added(run, measured), "certificate": judge(run)}

@@ -154,6 +154,9 @@ def _asked(document: Document) -> str:
         return f"closed loop, {count(part(load, 'concurrency'))} in flight"
     rate, name = part(load, "arrivals", "rate"), part(load, "arrivals", "name")
     shown = asked_rate(math.inf if rate == "inf" else rate)
+    changes = part(load, "arrivals", "changes")
+    if changes is not None:
+        shown = f"{changes} (mean {shown})"
     return f"asked {shown} {name or ''}".rstrip()
 
 

@@ -24,6 +24,9 @@ def measuring(monkeypatch):
     core, judge = types.ModuleType("core"), types.ModuleType("judge")
     core.measure = lambda run: asked.append(run) or {"metrics": whole["metrics"], "completed": 3, "failed": 0}
     judge.judge = lambda run: whole["certificate"]
+    summary = types.ModuleType("summary")
+    summary.added = lambda run, measured: {"telemetry": None}
+    monkeypatch.setitem(sys.modules, "fastllmload.telemetry.summary", summary)
     monkeypatch.setitem(sys.modules, "fastllmload.metrics.core", core)
     monkeypatch.setitem(sys.modules, "fastllmload.certificate.judge", judge)
     monkeypatch.setattr(again, "load", lambda folder: folder)

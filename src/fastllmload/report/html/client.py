@@ -1,0 +1,217 @@
+"""The load generator itself: arrivals against what was asked, lag, delays, stalls of the host, CPU of each process."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from fastllmload.engine.samples import SIMULATOR
+from fastllmload.report.figures import NOT_KNOWN, count, number, percent, quantity
+from fastllmload.report.html.chart import Chart, Columns, Layer, Line, Rule, Stems
+from fastllmload.report.html.figure import empty, grid, known, middles, table
+from fastllmload.report.html.markup import Markup, element, visible
+from fastllmload.report.html.overtime import time_chart
+from fastllmload.report.html.scales import Linear, Log, Tail, duration, in_one_unit, percent as percent_tick, plain, up_to
+from fastllmload.report.html.scene import Scene
+from fastllmload.report.series.axis import Floats
+from fastllmload.report.series.gaps import arrival_gaps
+from fastllmload.report.series.host import (
+    Bars,
+    bars,
+    cpu_over_time,
+    histograms,
+    lag_over_time,
+    stalls_over_time,
+)
+from fastllmload.report.summary import part
+
+TONES = ("c1", "c3", "c4", "c5", "c6", "c8")
+MOST_WORKERS = 6
+LAG = "Release lag", "How late each request left: dispatch after its scheduled instant."
+TURN = "Turn-around", "From a freed slot to the next dispatch."
+STALL = "Host wake-up delay", "How late a thread with nothing to do was woken: the host's own stalls."
+SOCKET = "Socket to user", "From the kernel's receive stamp until the client read it; latencies use the former."
+WORKER_HEAD = ("worker", "CPU", "spinning", "run queue", "longest stall", "switches forced", "GC runs", "memory", "connections")
+
+
+def section(scene: Scene) -> Markup:
+    return element(
+        "section",
+        element("h2", "The client"),
+        element("p", "What the load generator did to these figures. The verdict at the top is drawn from this.", class_="intro"),
+        facts(scene),
+        grid(_gaps(scene), *_histograms(scene), *_over_time(scene)),
+        workers(scene),
+        id="client",
+    )
+
+
+def facts(scene: Scene) -> Markup | None:
+    """The certificate's figures in words."""
+    certificate = scene.get("certificate")
+    if not isinstance(certificate, Mapping):
+        return None
+    lag, bars_us = part(certificate, "schedule_lag_us"), part(certificate, "latency_error_bar_us")
+    shown = [
+        ("Release lag", f"P50 {_us(lag, 'p50')}, P99 {_us(lag, 'p99')}, P99.9 {_us(lag, 'p999')}, max {_us(lag, 'max')}"),
+        ("Rate", f"planned {quantity(certificate.get('planned_rate'))}/s, sent {quantity(certificate.get('offered_rate'))}/s"),
+        ("Stamps", f"{visible(certificate.get('timestamp_source') or NOT_KNOWN, 20)}, "
+                   f"{percent(certificate.get('coalesced_read_share'))} of events share a read"),
+        ("Error bar, P99", f"TTFT {_us(_mapping(bars_us, 'ttft'), 'p99')}, ITL {_us(_mapping(bars_us, 'itl'), 'p99')}"),
+        ("Headroom", _headroom(certificate)),
+        ("Host", f"stolen {percent(part(certificate, 'host', 'steal_share'))}, "
+                 f"longest stall {_us(part(certificate, 'host'), 'hiccup_max_us')}"),
+    ]  # fmt: skip
+    pairs = [element("div", element("dt", name), element("dd", text)) for name, text in shown]
+    return element("dl", *pairs, class_="card pairs")
+
+
+def _mapping(found: object, name: str) -> object:
+    """Error bars are given by percentile, or as one number."""
+    value = part(found, name)
+    return value if isinstance(value, Mapping) else {"p99": value}
+
+
+def _us(found: object, key: str) -> str:
+    value = number(part(found, key))
+    return NOT_KNOWN if value is None else duration(value / 1e3)
+
+
+def _headroom(certificate: Mapping[str, object]) -> str:
+    value = number(certificate.get("headroom"))
+    return "not known; `fastllmload calibrate` measures it" if value is None else f"{value:.3g} times the peak load"
+
+
+def _gaps(scene: Scene) -> Markup:
+    """Gaps between sends against the asked process: where the process is Poisson a straight line."""
+    found = arrival_gaps(scene.run)
+    if found is None:
+        return empty("gaps", "Gaps between arrivals", "Fewer than two requests were sent.")
+    layers: list[Layer] = []
+    if found.planned is not None:
+        layers.append(Line("planned", found.planned.tail, found.planned.value, "c3", "", found.planned.solid_until))
+    layers.append(Line("sent", found.sent.tail, found.sent.value, "c1", "", found.sent.solid_until))
+    if found.asked is not None:
+        layers.append(Line(f"asked ({found.process})", found.asked.tail, found.asked.value, "c7", "dash"))
+    highest = max(float(layer.y.max()) for layer in layers)
+    chart = Chart(
+        Tail(max(2.0, float(found.sent.tail[-1]))),
+        in_one_unit(highest),
+        layers,
+        label="Gaps between arrivals by percentile: asked, planned and sent",
+    )
+    note = "Gaps of a Poisson process lie on a straight line here." if found.process == "poisson" else ""
+    return scene.figures.add("gaps", "Gaps between arrivals", chart, "ms", note)
+
+
+def _histograms(scene: Scene) -> list[Markup]:
+    words = histograms(scene.run)
+    closed = scene.get("plan", "description", "load", "loop") == "closed"
+    missing = "The run ended before it was written."
+    shown = []
+    for key, (title, note) in {"lag": TURN if closed else LAG, "socket_to_user": SOCKET, "hiccup": STALL}.items():
+        if key in words:
+            shown.append(_histogram(scene, f"hist-{key}", title, note, bars(words[key])))
+        else:
+            shown.append(empty(f"hist-{key}", title, missing))
+    return shown
+
+
+def _histogram(scene: Scene, key: str, title: str, note: str, found: Bars) -> Markup:
+    """Bars on two logarithmic axes: the few late ones are what matters."""
+    edges = found.edges_us / 1e3
+    heights = found.counts.astype(np.float64)
+    top = max(10.0, 10.0 ** np.ceil(np.log10(heights.max())))
+    chart = Chart(
+        Log(float(edges[0]), float(edges[-1]), duration),
+        Log(0.7, float(top) * 1.2, lambda value: plain(value)),
+        [Columns("values", edges, heights, "c1")],
+        label=f"{title}: histogram of {found.n} values",
+        y_unit=f"count, of {found.n:,}",
+    )
+    return scene.figures.add(key, title, chart, "n", note)
+
+
+def _over_time(scene: Scene) -> list[Markup]:
+    if scene.axis is None:
+        return []
+    return [figure for figure in (_stalls(scene), _cpu(scene)) if figure is not None]
+
+
+def _stalls(scene: Scene) -> Markup:
+    """Stalls of the host beside the latest release of each bin: whether the one explains the other."""
+    axis = scene.axis
+    assert axis is not None
+    x = middles(axis.edges_s)
+    lag, stalls = lag_over_time(scene.run, axis), stalls_over_time(scene.run, axis)
+    layers: list[Layer] = []
+    if known(lag):
+        layers.append(Line("latest release", x, lag, "c1"))
+    if stalls is not None and known(stalls):
+        layers.append(Stems("host stall above 5 ms", x, stalls, "c2"))
+    if not layers:
+        return empty("stalls", "Stalls and late releases", "Nothing was scheduled and nobody watched the host.")
+    highest = max(float(np.nanmax(layer.y)) for layer in layers)
+    chart = time_chart(scene, in_one_unit(max(highest, 0.01)), layers, "Longest stall of the host and latest release over time")
+    quiet = "The host did not stall for more than 5 ms." if stalls is not None and not known(stalls) else ""
+    note = quiet if stalls is not None else "The host was not watched."
+    return scene.figures.add("stalls", "Stalls and late releases", chart, "ms", note)
+
+
+def _cpu(scene: Scene) -> Markup | None:
+    """Share of a core of each worker; of many workers the busiest, the median and the idlest."""
+    axis = scene.axis
+    assert axis is not None
+    found = {worker: share for worker, share in cpu_over_time(scene.run, axis).items() if known(share)}
+    if not found:
+        return empty("cpu", "CPU", "Too few samples: the run was too short.")
+    x = middles(axis.edges_s)
+    layers: list[Layer] = [Line(name, x, share, tone) for name, share, tone in _cpu_lines(found)]
+    top = max(1.0, max(float(np.nanmax(line.y)) for line in layers))
+    scale = Linear(0.0, 1.05, percent_tick) if top <= 1.05 else up_to([np.array([top])], percent_tick)
+    chart = time_chart(scene, scale, layers, "CPU of each process as a share of one core", "", (Rule("y", 1.0, "one core"),))
+    return scene.figures.add("cpu", "CPU", chart, "share", "Share of one core.")
+
+
+def _cpu_lines(found: Mapping[int, Floats]) -> Sequence[tuple[str, Floats, str]]:
+    own = {worker: share for worker, share in found.items() if worker != SIMULATOR}
+    lines: list[tuple[str, Floats, str]]
+    if len(own) > MOST_WORKERS:
+        order = np.argsort([np.nanmean(share) for share in own.values()])
+        names = list(own)
+        picked = {"busiest": order[-1], "median": order[len(order) // 2], "idlest": order[0]}
+        lines = [
+            (f"worker {names[k]} ({word})", own[names[k]], tone)
+            for (word, k), tone in zip(picked.items(), TONES, strict=False)
+        ]
+    else:
+        lines = [(f"worker {w}", share, TONES[n]) for n, (w, share) in enumerate(own.items())]
+    if SIMULATOR in found:
+        lines.append(("simulated engine", found[SIMULATOR], "c7"))
+    return lines
+
+
+def workers(scene: Scene) -> Markup | None:
+    """One row per worker, out of the certificate."""
+    given = scene.get("certificate", "workers")
+    rows = [_worker(worker) for worker in given if isinstance(worker, Mapping)] if isinstance(given, list) else []
+    if not rows:
+        return None
+    return element("div", element("h3", "Workers"), table(WORKER_HEAD, rows), class_="card")
+
+
+def _worker(worker: Mapping[str, object]) -> list[str | Markup]:
+    died = " (died)" if worker.get("died") else ""
+    memory = number(worker.get("rss_bytes"))
+    return [
+        f"{count(worker.get('worker'))}{died}",
+        percent(worker.get("cpu_share")),
+        percent(worker.get("spin_share")),
+        percent(worker.get("run_delay_share")),
+        _us(worker, "stall_max_us"),
+        count(worker.get("involuntary_switches")),
+        count(worker.get("gc_runs")),
+        NOT_KNOWN if memory is None else f"{memory / 2**20:,.0f} MiB",
+        count(worker.get("connections_max")),
+    ]

@@ -1,0 +1,184 @@
+"""Latencies: the table with intervals, and the curves on the tail axis."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from fastllmload.report.figures import NOT_KNOWN, count, number, quantity
+from fastllmload.report.html.chart import Chart, Line, Span, Whiskers
+from fastllmload.report.html.figure import empty, grid, table
+from fastllmload.report.html.markup import Markup, element, joined, visible
+from fastllmload.report.html.overview import success_text
+from fastllmload.report.html.scales import Floats, Tail, for_durations
+from fastllmload.report.html.scene import Scene
+from fastllmload.report.series.curves import Curve, curve_of, curve_of_buckets
+from fastllmload.report.summary import part
+
+COLUMNS = {"mean": "mean", "p50": "P50", "p90": "P90", "p95": "P95", "p99": "P99", "p999": "P99.9", "max": "max"}
+MAIN = {
+    "ttft": ("Time to first token", "from submission"),
+    "ttft_sched": ("Time to first token", "from the scheduled instant"),
+    "itl": ("Between tokens", "pooled over all requests"),
+    "itl_b": ("Between tokens", "those of one chunk come together"),
+    "tbc": ("Between chunks", "a chunk may carry several tokens"),
+    "tpot": ("Per output token", "one value per request"),
+    "e2e": ("End to end", "from submission to the last token"),
+    "e2e_sched": ("End to end", "from the scheduled instant"),
+}
+PLACES = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99, "p999": 0.999}
+
+
+def section(scene: Scene) -> Markup:
+    return element(
+        "section",
+        element("h2", "Latency"),
+        element("div", main_table(scene), _footnote(scene), class_="card"),
+        grid(*curves(scene)),
+        other_metrics(scene),
+        id="latency",
+    )
+
+
+def main_table(scene: Scene) -> Markup:
+    """One row per latency, each percentile with its 95 % interval; the success rate below, in the same table."""
+    rows: list[list[str | Markup]] = []
+    for name, (label, meaning) in MAIN.items():
+        metric = scene.get("metrics", name)
+        if name in ("itl", "itl_b", "tbc") and name != scene.gap_name:
+            continue
+        head = joined(label, " ", element("code", name), element("small", meaning))
+        rows.append([head, count(part(metric, "n")), *(cell(metric, column) for column in COLUMNS)])
+    body = table(["ms", "n", *COLUMNS.values()], rows, "latency")
+    last = element("p", element("b", "Success rate "), success_text(scene), class_="success")
+    return joined(body, last)
+
+
+def cell(metric: object, column: str) -> Markup:
+    """A value, and its interval below where it has one; a star where there are fewer samples than it needs."""
+    value = quantity(part(metric, column))
+    few = column in (part(metric, "insufficient") or ())
+    shown = element("span", value + ("*" if few and value != NOT_KNOWN else ""), class_="few" if few else None)
+    return joined(shown, element("small", interval(metric, column)))
+
+
+def interval(metric: object, column: str) -> str | None:
+    """None where this column has no interval or there is no value."""
+    given = part(metric, "ci95")
+    if column not in PLACES or part(metric, column) is None:
+        return None
+    ends = part(given, column)
+    if not isinstance(ends, list | tuple) or len(ends) != 2 or (ends[0] is None and ends[1] is None):
+        return "not estimable"
+    low, high = (None if end is None else quantity(end) for end in ends)
+    if low is None or high is None:
+        return f"≥ {low}" if high is None else f"≤ {high}"
+    return f"{low}–{high}"
+
+
+def _footnote(scene: Scene) -> Markup:
+    notes = ["Below each percentile: its 95 % confidence interval."]
+    shown = [scene.get("metrics", name) for name in MAIN if name in ("ttft", "tpot", "e2e", scene.gap_name)]
+    if any(part(metric, "n") and part(metric, "insufficient") for metric in shown):
+        notes.append("* from fewer samples than the percentile needs (P99: 1,000, P99.9: 10,000).")
+    if scene.gap_name == "tbc":
+        notes.append("The server sent several tokens in a chunk, so gaps are those between chunks.")
+    return element("p", " ".join(notes), class_="note")
+
+
+def curves(scene: Scene) -> list[Markup]:
+    """TTFT, gaps, TPOT and E2E against the percentile."""
+    unstreamed = scene.get("plan", "description", "streaming") is False
+    whole = "The answers were not streamed: each came whole." if unstreamed else "No request in the window had two tokens."
+    nobody = "No request submitted in the window succeeded."
+    gaps = scene.tokens
+    gap_curve = curve_of_buckets(gaps.gap_counts.sum(axis=0), 1e6) if gaps is not None else curve_of(np.empty(0))
+    gap_title = "Time between chunks" if scene.gap_name == "tbc" else "Time between tokens"
+    return [
+        _pair(scene, "cdf-ttft", "Time to first token", ("ttft", "t_submit", "t_first"), ("ttft_sched", "t_sched", "t_first"), nobody),
+        _single(scene, "cdf-itl", gap_title, scene.gap_name, gap_curve, whole),
+        _pair(scene, "cdf-e2e", "End to end", ("e2e", "t_submit", "t_last"), ("e2e_sched", "t_sched", "t_last"), nobody),
+        _single(scene, "cdf-pause", "Longest pause of each request", "max_pause", _pauses(scene), whole),
+    ]
+
+
+def _pauses(scene: Scene) -> Curve:
+    if scene.tokens is None:
+        return curve_of(np.empty(0))
+    pauses = scene.tokens.pause_ns[scene.populations.latency]
+    return curve_of(pauses[~np.isnan(pauses)], 1e6)
+
+
+def _pair(scene: Scene, key: str, title: str, own: tuple[str, str, str], scheduled: tuple[str, str, str], why: str) -> Markup:
+    first, second = curve_of(scene.milliseconds(*own[1:])[1]), curve_of(scene.milliseconds(*scheduled[1:])[1])
+    if first.n == 0:
+        return empty(key, title, why)
+    lines = [
+        Line("from the scheduled instant", second.tail, second.value, "c2", "dash", second.solid_until),
+        Line("from submission", first.tail, first.value, "c1", "", first.solid_until),
+    ]
+    return _figure(scene, key, title, own[0], first, lines)
+
+
+def _single(scene: Scene, key: str, title: str, name: str, curve: Curve, why: str) -> Markup:
+    if curve.n == 0:
+        return empty(key, title, why)
+    return _figure(scene, key, title, name, curve, [Line(title, curve.tail, curve.value, "c1", "", curve.solid_until)])
+
+
+def _figure(scene: Scene, key: str, title: str, name: str, curve: Curve, lines: list[Line]) -> Markup:
+    whiskers = _whiskers(scene.get("metrics", name), "c1")
+    high = max(2.0, float(curve.tail[-1]))
+    chart = Chart(
+        Tail(high),
+        for_durations([*(line.y for line in lines), whiskers.low, whiskers.high]),
+        lines,
+        label=f"{title}: {curve.n} values by percentile, from {curve.value[0]:.4g} to {curve.value[-1]:.4g} ms",
+        spans=[Span(curve.solid_until, high, "few samples" if curve.n > 10 else "", "thin-air")],
+        whiskers=[whiskers],
+    )
+    note = "" if key != "cdf-itl" else "Read from buckets 0.8 % to 1.6 % wide; the table above is exact."
+    return scene.figures.add(key, title, chart, "ms", note)
+
+
+def _whiskers(metric: object, tone: str) -> Whiskers:
+    """The intervals of the table."""
+    places, low, high = [], [], []
+    for column, q in PLACES.items():
+        ends = part(metric, "ci95", column)
+        if isinstance(ends, list | tuple) and len(ends) == 2 and None not in ends:
+            places.append(-math.log10(1 - q))
+            low.append(float(ends[0]))
+            high.append(float(ends[1]))
+    arrays: list[Floats] = [np.array(values, np.float64) for values in (places, low, high)]
+    return Whiskers(*arrays, tone)
+
+
+def other_metrics(scene: Scene) -> Markup | None:
+    """Everything else in `metrics`, as it stands."""
+    metrics = scene.get("metrics")
+    if not isinstance(metrics, Mapping):
+        return None
+    rows = [_metric_row(name, metric) for name, metric in metrics.items() if name not in MAIN and part(metric, "n")]
+    scalars = [
+        [visible(name, 60), visible(part(metric, "unit") or "", 40), quantity(part(metric, "value"))]
+        for name, metric in metrics.items()
+        if isinstance(metric, Mapping) and number(metric.get("value")) is not None
+    ]
+    if not rows and not scalars:
+        return None
+    return element(
+        "details",
+        element("summary", "All other metrics"),
+        table(["metric", "unit", "n", *COLUMNS.values()], rows) if rows else None,
+        table(["metric", "unit", "value"], scalars, "narrow") if scalars else None,
+        class_="card more",
+    )
+
+
+def _metric_row(name: str, metric: Any) -> list[str | Markup]:
+    values = [quantity(part(metric, column)) for column in COLUMNS]
+    return [element("code", visible(name, 60)), visible(part(metric, "unit") or "", 40), count(part(metric, "n")), *values]

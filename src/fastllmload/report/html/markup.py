@@ -1,0 +1,37 @@
+"""HTML and SVG out of nested calls. Text is escaped unless it is Markup, so nothing from outside can become markup."""
+
+from __future__ import annotations
+
+from html import escape
+
+VOID = frozenset({"meta", "br", "hr"})
+
+
+class Markup(str):
+    """Text that is markup already."""
+
+
+def element(name: str, /, *children: str | Markup | None, **attributes: str | float | None) -> Markup:
+    """`<name attributes>children</name>`; None is left out. A trailing underscore in an attribute's name is dropped, the
+    others are dashes.
+    """
+    given = "".join(
+        f' {key.rstrip("_").replace("_", "-")}="{escape(str(value))}"'
+        for key, value in attributes.items()
+        if value is not None
+    )
+    if name in VOID:
+        return Markup(f"<{name}{given}>")
+    return Markup(f"<{name}{given}>{joined(*children)}</{name}>")
+
+
+def joined(*children: str | Markup | None) -> Markup:
+    """All of *children*, escaped where they are plain text."""
+    return Markup("".join(child if isinstance(child, Markup) else escape(child) for child in children if child is not None))
+
+
+def visible(text: object, most: int = 400) -> str:
+    """Foreign text as one line of at most *most* characters; control and direction characters become a replacement mark."""
+    line = " ".join(str(text).split())
+    shown = "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in line)
+    return shown if len(shown) <= most else shown[: most - 1] + "…"

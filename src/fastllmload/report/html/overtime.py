@@ -1,0 +1,149 @@
+"""The run over time: rates, requests in flight, tokens, and percentiles; one time axis, one crosshair, one zoom."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fastllmload.report.figures import number
+from fastllmload.report.html.chart import Chart, Layer, Line, Rule, Span
+from fastllmload.report.html.figure import empty, grid, known, middles
+from fastllmload.report.html.markup import Markup, element
+from fastllmload.report.html.scales import Floats, Linear, Scale, for_durations, up_to
+from fastllmload.report.html.scene import Scene
+from fastllmload.report.series.axis import TimeAxis
+from fastllmload.report.series.curves import percentiles_of_buckets, percentiles_over_time
+from fastllmload.report.series.load import Load, load_over_time
+
+TONES = {"max": ("c7", "thin"), "p99": ("c2", ""), "p90": ("c3", ""), "p50": ("c1", "")}
+NAMES = {"p50": "P50", "p90": "P90", "p99": "P99", "max": "max"}
+SAMPLES = 100  # in a bin of percentiles over time, where the run is long enough
+
+
+def section(scene: Scene) -> Markup:
+    return element("section", element("h2", "Over time"), _intro(scene), grid(*charts(scene)), id="time")
+
+
+def _intro(scene: Scene) -> Markup | None:
+    if scene.axis is None:
+        return None
+    text = (
+        f"Seconds since the measured phase began, in bins of {scene.axis.width_s:g} s. The shaded part lies outside of "
+        "the measurement window. Drag across a chart to zoom all of them, double-click to return."
+    )
+    return element("p", text, class_="intro")
+
+
+def charts(scene: Scene) -> list[Markup]:
+    axis, tokens = scene.axis, scene.tokens
+    if axis is None or tokens is None:
+        return [empty("rate", "Request rate", "No request of the measured phase was sent.")]
+    load = load_over_time(scene.run, axis)
+    gaps = percentiles_of_buckets(tokens.gap_counts, 1e6)
+    gap_name = "Time between chunks" if scene.gap_name == "tbc" else "Time between tokens"
+    return [
+        rates(scene, axis, load),
+        in_flight(scene, axis, load),
+        token_rate(scene, axis),
+        _latency(scene, "time-ttft", "Time to first token", axis, "t_submit", "t_first"),
+        _percentiles(scene, "time-itl", gap_name, tokens.gap_axis, gaps),
+        _latency(scene, "time-e2e", "End to end, by submission", axis, "t_submit", "t_last"),
+    ]
+
+
+def time_chart(scene: Scene, y: Scale, layers: list[Layer], label: str, y_unit: str = "", rules: tuple[Rule, ...] = ()) -> Chart:
+    """A chart of the time group, with what lies outside of the window shaded."""
+    axis, spans = scene.axis, []
+    assert axis is not None
+    if axis.window is not None:
+        start, end = axis.since_zero(axis.window.w0_ns), axis.since_zero(axis.window.w1_ns)
+        spans = [Span(0.0, start, "ramp"), Span(end, axis.seconds, "after the window")]
+        spans = [span for span in spans if span.end - span.start > axis.seconds / 200]
+        spans = [Span(s.start, s.end, s.label if s.end - s.start > axis.seconds / 14 else "") for s in spans]
+    return Chart(Linear(0.0, axis.seconds, steps=8), y, layers, label, "s", y_unit, spans, rules, group="time")
+
+
+def rates(scene: Scene, axis: TimeAxis, load: Load) -> Markup:
+    """Asked, sent, completed, failed."""
+    x = middles(axis.edges_s)
+    layers: list[Layer] = []
+    closed = number(scene.get("plan", "description", "load", "concurrency")) is not None
+    if not closed:
+        layers.append(Line("planned", *_padded(axis, load.planned), "c7", "area", step=True))
+    layers.append(Line("sent", x, load.sent, "c1"))
+    layers.append(Line("completed", x, load.completed, "c3"))
+    if load.failed.any():
+        layers.append(Line("failed", x, load.failed, "c2"))
+    asked = asked_rate(scene)
+    if asked is not None and axis.sent_ns is not None:
+        until = np.array([0.0, axis.since_zero(axis.sent_ns)])
+        layers.append(Line(f"asked {asked:g}/s", until, np.full(2, asked), "c7", "dash"))
+    scale = up_to([layer.y for layer in layers])
+    chart = time_chart(scene, scale, layers, "Requests per second planned, sent, completed and failed", "requests/s")
+    return scene.figures.add("rate", "Request rate", chart, "n")
+
+
+def _padded(axis: TimeAxis, values: Floats) -> tuple[Floats, Floats]:
+    """For steps that reach over their whole bins."""
+    return axis.edges_s, np.append(values, values[-1:])
+
+
+def asked_rate(scene: Scene) -> float | None:
+    """requests/s where one number says it: not for ramps, periods, series or a closed loop."""
+    arrivals = scene.get("plan", "description", "load", "arrivals")
+    steady = isinstance(arrivals, dict) and arrivals.get("name") in ("poisson", "constant", "gamma", "bursty", "uniform")
+    if not steady or "curve" in arrivals:
+        return None
+    return number(arrivals.get("rate"))
+
+
+def in_flight(scene: Scene, axis: TimeAxis, load: Load) -> Markup:
+    x = middles(axis.edges_s)
+    layers: list[Layer] = [
+        Line("waiting for a first token", x, load.waiting, "c5", "area"),
+        Line("in flight", x, load.in_flight, "c1"),
+    ]
+    slots = number(scene.get("plan", "description", "load", "concurrency"))
+    cap = slots if slots is not None else number(scene.get("config", "load", "max_concurrency"))
+    if cap is not None:
+        ends = np.array([0.0, axis.seconds])
+        layers.append(Line(f"{'asked' if slots is not None else 'cap'} {cap:g}", ends, np.full(2, cap), "c7", "dash"))
+    chart = time_chart(
+        scene, up_to([layer.y for layer in layers]), layers, "Requests in flight, and those without a first token", "requests"
+    )
+    return scene.figures.add("flight", "In flight", chart, "n", "Time-weighted mean of each bin.")
+
+
+def token_rate(scene: Scene, axis: TimeAxis) -> Markup:
+    tokens = scene.tokens
+    assert tokens is not None
+    x = middles(axis.edges_s)
+    layers: list[Layer] = [Line("chunks, all requests", x, tokens.chunks_s, "c7", "dash")]
+    shown, note = [tokens.chunks_s], "The server did not say how many tokens there were: chunks are shown."
+    if tokens.tokens_s is not None:
+        layers.append(Line("tokens, successful requests", x, tokens.tokens_s, "c1"))
+        shown, note = [tokens.chunks_s, tokens.tokens_s], ""
+    if not tokens.chunks_s.any():
+        return empty("tokens", "Output tokens", "No token came.")
+    chart = time_chart(scene, up_to(shown), layers, "Output tokens and chunks per second", "per second")
+    return scene.figures.add("tokens", "Output tokens", chart, "n", note)
+
+
+def _latency(scene: Scene, key: str, title: str, axis: TimeAxis, start: str, end: str) -> Markup:
+    t, values = scene.milliseconds(start, end)
+    coarse = axis.coarser(len(values), SAMPLES)
+    return _percentiles(scene, key, title, coarse, percentiles_over_time(coarse, t, values))
+
+
+def _percentiles(scene: Scene, key: str, title: str, axis: TimeAxis, found: dict[str, Floats]) -> Markup:
+    there = [name for name in TONES if known(found[name])]
+    if not there:
+        return empty(key, title, "No request in the window gave a value.")
+    x = middles(axis.edges_s)
+    layers: list[Layer] = [Line(NAMES[name], x, found[name], *TONES[name]) for name in there]
+    scale = for_durations([found[name] for name in there])
+    chart = time_chart(scene, scale, layers, f"{title} over time: {', '.join(NAMES[name] for name in there)}")
+    left_out = [NAMES[name] for name in NAMES if name not in there]
+    note = f"Bins of {axis.width_s:g} s."
+    if left_out:
+        note += f" Too few values in a bin for {' and '.join(left_out)}."
+    return scene.figures.add(key, title, chart, "ms", note)

@@ -1,0 +1,245 @@
+"""The top of the page: what was run, whether it can be believed and why, and the figures most people came for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from fastllmload.report.figures import NOT_KNOWN, asked_rate, count, number, percent, quantity
+from fastllmload.report.html.markup import Markup, element, joined, visible
+from fastllmload.report.html.scales import duration
+from fastllmload.report.html.scene import Scene
+from fastllmload.report.summary import SEVERITIES, part, run_folder, simulated
+
+WORDS = {
+    "valid": "The client kept up: what it measured is the target, within the error bars given.",
+    "suspect": "Something limited the client or was not seen: read the reasons before you quote a figure.",
+    "invalid": "The client did not do what was asked: these figures do not describe the target.",
+}
+ICONS = {"valid": "M5 12.5l4.5 4.5L19 7.5", "suspect": "M12 6v7.5M12 17.4v.1", "invalid": "M7 7l10 10M17 7L7 17"}
+SIMULATED = "SIMULATED ENGINE"
+UNSAID = "The target was fastllmload's own simulator, not a server. These figures say nothing about any model server."
+
+
+def title(scene: Scene) -> str:
+    """Of the window: what, and the verdict."""
+    where = SIMULATED if simulated(scene.document) else ", ".join(target_urls(scene)) or NOT_KNOWN
+    return f"{visible(where, 80)} · {visible(load_text(scene), 60)} · {verdict(scene).upper()} · fastllmload"
+
+
+def verdict(scene: Scene) -> str:
+    found = scene.get("certificate", "verdict")
+    return found if isinstance(found, str) else "not judged"
+
+
+def banner(scene: Scene) -> Markup | None:
+    """Loud, at the top and again at the bottom, when the run started its own engine."""
+    if not simulated(scene.document):
+        return None
+    return element("div", element("strong", SIMULATED), element("span", UNSAID), class_="banner", role="note")
+
+
+def header(scene: Scene) -> Markup:
+    """Verdict with its reasons, and what was run."""
+    found = verdict(scene)
+    tone = found if found in WORDS else "invalid"
+    mark = element("svg", element("circle", cx=12, cy=12, r=11), element("path", d=ICONS[tone]),
+                   class_="mark", viewBox="0 0 24 24", aria_hidden="true")  # fmt: skip
+    return element(
+        "section",
+        element(
+            "div",
+            element("div", mark, element("div", element("p", "Verdict on the client", class_="over"),
+                    element("h1", found.upper())), class_="word"),
+            element("p", WORDS.get(found, "Nobody judged the client: do not rely on these figures."), class_="meaning"),
+            _incomplete(scene),
+            _reasons(scene),
+            class_=f"card verdict {tone}",
+        ),
+        element("div", element("h2", "What was run"), facts(scene), class_="card facts"),
+        id="verdict", class_="top",
+    )  # fmt: skip
+
+
+def _incomplete(scene: Scene) -> Markup | None:
+    if scene.complete:
+        return None
+    status = visible(scene.document.get("status") or "no status", 40)
+    return element("p", element("strong", f"INCOMPLETE ({status}). "),
+                   "The run did not come to its planned end; shown is what was measured until then.", class_="incomplete")  # fmt: skip
+
+
+def _reasons(scene: Scene) -> Markup | None:
+    """The gravest first."""
+    given = scene.get("certificate", "reasons")
+    reasons = given if isinstance(given, list) else []
+    ranked = sorted(reasons, key=lambda reason: SEVERITIES.get(part(reason, "severity"), 0))
+    items = []
+    for reason in ranked:
+        severity = part(reason, "severity") or "note"
+        text = part(reason, "text") if isinstance(reason, Mapping) else reason
+        items.append(element("li", element("b", visible(severity, 20), class_=f"tag {_tone(severity)}"), visible(text)))
+    for incident in scene.document.get("incidents") or ():
+        items.append(element("li", element("b", "incident", class_="tag note"), visible(incident)))
+    return element("ul", *items, class_="reasons") if items else None
+
+
+def _tone(severity: object) -> str:
+    return severity if severity in ("invalid", "suspect") else "note"
+
+
+def target_urls(scene: Scene) -> list[str]:
+    """Without the passwords that a URL may hold."""
+    urls = scene.get("target", "urls") or scene.get("config", "target", "urls") or ()
+    return [without_password(str(url)) for url in urls]
+
+
+def without_password(url: str) -> str:
+    from fastllmload.redact import Redactor, url_secrets
+
+    return Redactor(url_secrets(url))(url)
+
+
+def load_text(scene: Scene) -> str:
+    """From the plan, which also knows it when a saved plan was sent; else from the settings."""
+    load = scene.get("plan", "description", "load") or {}
+    settings = scene.get("config", "load") or {}
+    slots = part(load, "concurrency") or part(settings, "concurrency")
+    if slots is not None:
+        return f"closed loop, {count(slots)} in flight"
+    rate = part(load, "arrivals", "rate") or part(settings, "rate")
+    name = part(load, "arrivals", "name") or part(settings, "arrival") or ""
+    shown = asked_rate(float("inf") if rate == "inf" else rate)
+    return "all at once" if name == "inf" else f"{shown} {name}".strip()
+
+
+def facts(scene: Scene) -> Markup:
+    """Load, target, workload, window, when, and how to find it again."""
+    rows: list[tuple[str, str | Markup | None]] = [
+        ("Load", _load(scene)),
+        ("Target", _target(scene)),
+        ("Workload", _workload(scene)),
+        ("Window", _window(scene)),
+        ("Began", _began(scene)),
+        ("Plan", _plan(scene)),
+        ("Folder", element("code", visible(run_folder(scene.document, str(scene.run.directory))))),
+    ]
+    labels = scene.document.get("metadata")
+    if isinstance(labels, Mapping) and labels:
+        rows.append(("Labels", ", ".join(f"{visible(key, 60)} = {visible(value, 120)}" for key, value in labels.items())))
+    return element("dl", *(joined(element("dt", name), element("dd", text)) for name, text in rows if text is not None))
+
+
+def _load(scene: Scene) -> str:
+    found = load_text(scene)
+    bound = scene.get("config", "load", "duration")
+    cap = scene.get("config", "load", "max_concurrency")
+    loop = scene.get("plan", "description", "load", "loop")
+    parts = [f"{found}, open loop" if loop == "open" else found]
+    if number(bound) is not None:
+        parts.append(f"for {duration(1e3 * float(bound))}")
+    planned = scene.get("plan", "requests")
+    if number(planned) is not None and loop == "open":
+        parts.append(f"{count(planned)} requests planned")
+    if cap is not None:
+        parts.append(f"at most {count(cap)} in flight")
+    return ", ".join(parts)
+
+
+def _target(scene: Scene) -> Markup:
+    target = scene.get("target") or {}
+    protocol, model = visible(part(target, "endpoint_type") or NOT_KNOWN, 60), visible(part(target, "model") or NOT_KNOWN, 120)
+    where = "the simulated engine" if simulated(scene.document) else ", ".join(visible(url, 200) for url in target_urls(scene))
+    return joined(where or NOT_KNOWN, element("br"), element("span", f"{protocol}, model {model}", class_="quiet"))
+
+
+def _workload(scene: Scene) -> str | None:
+    work = scene.get("plan", "description", "workload") or scene.get("config", "workload")
+    if not isinstance(work, Mapping):
+        return None
+    parts = [visible(work.get("name") or NOT_KNOWN, 80)]
+    for key, label in (("isl", "prompt"), ("osl", "output")):
+        if work.get(key) is not None:
+            parts.append(f"{label} {visible(work[key], 80)} tokens")
+    if number(work.get("prefix_len")):
+        parts.append(f"{count(work.get('num_prefixes'))} shared prefix of {count(work['prefix_len'])} tokens")
+    if scene.get("plan", "description", "streaming") is False:
+        parts.append("not streamed")
+    return ", ".join(parts)
+
+
+def _window(scene: Scene) -> str:
+    window, axis = scene.populations, scene.axis
+    if axis is None or axis.window is None:
+        return "none: nothing was measured"
+    start, end = axis.since_zero(axis.window.w0_ns), axis.since_zero(axis.window.w1_ns)
+    n = int(window.submitted.sum())
+    return f"{duration(1e3 * start)} to {duration(1e3 * end)} after the start; {count(n)} requests submitted in it"
+
+
+def _began(scene: Scene) -> str | None:
+    phases = scene.document.get("phases") or []
+    begun = next((phase.get("start_utc") for phase in phases if phase.get("name") == "measure"), None)
+    stamp = begun or scene.get("environment", "time_utc")
+    return None if stamp is None else visible(str(stamp).replace("T", " ").replace("Z", " UTC"), 40)
+
+
+def _plan(scene: Scene) -> Markup | None:
+    digest, seed = scene.get("plan", "digest"), scene.get("plan", "description", "seed")
+    if digest is None:
+        return None
+    return joined(element("code", visible(digest, 64)[:16]), f", seed {visible(seed, 30)}")
+
+
+def tiles(scene: Scene) -> Markup:
+    """Six figures."""
+    metrics: Any = scene.get("metrics") or {}
+    gap = scene.gap_name
+    shown = [
+        _latency_tile("Time to first token", part(metrics, "ttft")),
+        _latency_tile("Between chunks" if gap == "tbc" else "Between tokens", part(metrics, gap)),
+        _latency_tile("End to end", part(metrics, "e2e")),
+        _tile("Output", quantity(scene.document.get("output_throughput")), "tokens/s",
+              f"{quantity(scene.document.get('total_token_throughput'))} with input"),
+        _tile("Completed", quantity(scene.document.get("request_throughput")), "requests/s", _asked(scene)),
+        _success_tile(scene),
+    ]  # fmt: skip
+    return element("section", *shown, class_="tiles", aria_label="Key figures")
+
+
+def _latency_tile(name: str, metric: object) -> Markup:
+    p50, p99 = number(part(metric, "p50")), number(part(metric, "p99"))
+    big = NOT_KNOWN if p50 is None else duration(p50)
+    value, _, unit = big.partition(" ")
+    return _tile(name, value, f"{unit} P50".strip(), "nothing measured" if p99 is None else f"P99 {duration(p99)}")
+
+
+def _asked(scene: Scene) -> str:
+    planned = number(scene.get("certificate", "planned_rate"))
+    return "closed loop" if planned is None else f"planned {quantity(planned)}"
+
+
+def _success_tile(scene: Scene) -> Markup:
+    share = number(scene.get("metrics", "success_rate", "value"))
+    failed = number(scene.document.get("failed"))
+    shown = NOT_KNOWN if share is None else f"{100 * share:.4g}"
+    return _tile("Succeeded", shown, "%" if share is not None else "", f"{count(failed)} failed", "bad" if failed else "")
+
+
+def _tile(name: str, value: str, unit: str, below: str, tone: str = "") -> Markup:
+    return element(
+        "div",
+        element("p", name, class_="over"),
+        element("p", element("b", value), element("span", unit), class_="value"),
+        element("p", below, class_="below"),
+        class_=f"card tile {tone}".strip(),
+    )
+
+
+
+def success_text(scene: Scene) -> str:
+    """For the latency table: the IETF asks for it wherever latencies stand."""
+    share = scene.get("metrics", "success_rate", "value")
+    sent = scene.get("counts", "submitted_in_window")
+    ok = scene.get("counts", "latency_population")
+    return f"{percent(share)} ({count(ok)} of {count(sent)} requests submitted in the window)"

@@ -1,0 +1,120 @@
+"""Single requests: tokens of chosen ones against a reader, and those that failed by class."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from fastllmload.report.figures import count, number, percent
+from fastllmload.report.html.chart import Chart, Columns, Layer, Line
+from fastllmload.report.html.figure import empty, grid, table
+from fastllmload.report.html.markup import Markup, element, joined, visible
+from fastllmload.report.html.overtime import time_chart
+from fastllmload.report.html.scales import Linear, duration, up_to
+from fastllmload.report.html.scene import Scene
+from fastllmload.report.series.chosen import Reader, choose_rows, reader_of, thinned
+from fastllmload.report.series.load import failures_over_time
+from fastllmload.report.series.tokens import READING_TOK_S
+
+STATUS_TONES = ("c2", "c5", "c4", "c6", "c1", "c3", "c8", "c7")
+
+
+def section(scene: Scene) -> Markup:
+    return element(
+        "section",
+        element("h2", "Requests"),
+        element("p", _intro(), class_="intro"),
+        grid(*timelines(scene)),
+        element("h2", "Failures", id="failures"),
+        failures(scene),
+        id="requests",
+    )
+
+
+def _intro() -> str:
+    return (
+        f"Tokens of single requests against a reader of {READING_TOK_S:g} tokens/s, who needs token i at i/speed after the "
+        "submission. Red: the reader has nothing to read and waits. Pauses while there is text left to read cost nothing."
+    )
+
+
+def timelines(scene: Scene) -> list[Markup]:
+    """One chart per chosen request (SG figure 1)."""
+    if scene.tokens is None:
+        return [empty("timeline-0", "Token timeline", "No request was sent.")]
+    chosen = choose_rows(scene.tokens, scene.populations.latency, scene.populations.measured)
+    if not chosen:
+        return [empty("timeline-0", "Token timeline", "No request delivered a token.")]
+    pauses = scene.tokens.pause_ns
+    readers = [reader_of(scene.run, row, why, float(pauses[row])) for row, why in chosen.items()]
+    return [timeline(scene, f"timeline-{n}", reader) for n, reader in enumerate(readers)]
+
+
+def timeline(scene: Scene, key: str, reader: Reader) -> Markup:
+    t, received = thinned(reader)
+    last = max(float(t[-1]), reader.tokens / READING_TOK_S, 0.001)
+    deadline_x = np.array([0.0, last])
+    layers: list[Layer] = [
+        Line("reader's deadline", deadline_x, deadline_x * READING_TOK_S, "c7", "dash"),
+        Line("received", np.concatenate([[0.0], t]), np.concatenate([[0.0], received]), "c1", step=True),
+    ]
+    chart = Chart(
+        Linear(0.0, last * 1.02, steps=8),
+        up_to([np.array([float(reader.tokens)])]),
+        layers,
+        label=f"{reader.why}: {reader.tokens} tokens, the reader waits {reader.wait_s:.3g} s",
+        x_unit="s",
+        y_unit="tokens",
+        wait_bars=reader.waits,
+    )
+    waits = f"The reader waits {duration(1e3 * reader.wait_s)} in all"
+    pause = "" if reader.pause_s is None else f", longest pause {duration(1e3 * reader.pause_s)}"
+    ended = "" if reader.status == "ok" else f" Ended as {reader.status}."
+    note = f"Request {reader.request}: {count(reader.tokens)} tokens. {waits}{pause}.{ended}"
+    return scene.figures.add(key, f"{reader.why}", chart, "n", note)
+
+
+def failures(scene: Scene) -> Markup:
+    """Table by class, and failures over time."""
+    groups = scene.document.get("errors")
+    rows = [_group(scene, group) for group in groups if isinstance(group, Mapping)] if isinstance(groups, list) else []
+    if not rows:
+        return element("p", _none_failed(scene), class_="card good")
+    head = ["status", "error", "HTTP", "errno", "requests", "of all sent"]
+    listed = element("div", table(head, rows, "failures"), class_="card")
+    return element("div", listed, _over_time(scene), class_="grid start")
+
+
+def _none_failed(scene: Scene) -> str:
+    sent = number(scene.get("counts", "dispatched"))
+    open_ = number(scene.get("counts", "in_flight"))
+    if not sent:
+        return "No request was sent."
+    if open_:
+        return f"No request failed; {count(open_)} of {count(sent)} were still in flight at the end."
+    return f"None of {count(sent)} requests failed."
+
+
+def _group(scene: Scene, group: Mapping[str, object]) -> list[str | Markup]:
+    times, sent = number(group.get("count")), number(scene.get("counts", "dispatched"))
+    share = times / sent if times is not None and sent else None
+    bar = element("svg", element("rect", width=round(100 * (share or 0.0), 2), height=8), class_="meter",
+                  viewBox="0 0 100 8", preserveAspectRatio="none", aria_hidden="true")  # fmt: skip
+    texts = [visible(group.get(key) if group.get(key) is not None else "–", 200) for key in ("status", "error", "http_status", "errno")]
+    return [*texts, count(times), joined(bar, percent(share))]
+
+
+def _over_time(scene: Scene) -> Markup | None:
+    if scene.axis is None:
+        return None
+    found = failures_over_time(scene.run, scene.axis)
+    if not found:
+        return None
+    edges, base = scene.axis.edges_s, np.zeros(scene.axis.bins)
+    layers: list[Layer] = []
+    for number_, (status, counted) in enumerate(found.items()):
+        layers.append(Columns(status, edges, base + counted, STATUS_TONES[number_ % len(STATUS_TONES)], base))
+        base = base + counted
+    chart = time_chart(scene, up_to([base]), layers, "Failed requests over time by status", "requests")
+    return scene.figures.add("failures-time", "Failures over time", chart, "n", f"Requests in bins of {scene.axis.width_s:g} s.")

@@ -1,0 +1,163 @@
+"""Axes: where a value lies between 0 and 1, and which ticks are labelled."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+Floats = npt.NDArray[np.float64]
+Label = Callable[[float], str]
+Ticks = list[tuple[float, str]]
+
+LOG_BEYOND = 30.0  # ratio of largest to smallest value from which a duration gets a logarithmic axis
+
+
+class Scale(Protocol):
+    """*kind* is what the page's script knows it as."""
+
+    @property
+    def kind(self) -> str: ...
+
+    @property
+    def low(self) -> float: ...
+
+    @property
+    def high(self) -> float: ...
+
+    def place(self, values: Floats) -> Floats: ...
+
+    def ticks(self) -> Ticks: ...
+
+
+def plain(value: float) -> str:
+    """0, 0.25, 1,200, 80k, 1.2M."""
+    for limit, mark in ((1e9, "G"), (1e6, "M"), (1e4, "k")):
+        if abs(value) >= limit:
+            return f"{value / (1e3 if mark == 'k' else limit):.4g}{mark}"
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+
+
+def percent(share: float) -> str:
+    return f"{100 * share:.4g} %"
+
+
+def duration(ms: float) -> str:
+    """In the unit that fits: 0, 250 ns, 31 µs, 48.5 ms, 3.16 s; three significant digits."""
+    size = abs(ms)
+    if size == 0:
+        return "0"
+    for limit, factor, unit in ((1e-3, 1e6, "ns"), (1.0, 1e3, "µs"), (1e3, 1.0, "ms")):
+        if size < limit * 0.9995:
+            return f"{short(ms * factor)} {unit}"
+    return f"{short(ms / 1e3)} s"
+
+
+def short(value: float) -> str:
+    """Three significant digits without an exponent."""
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
+
+
+def step_for(span: float, ticks: int) -> float:
+    """A step of 1, 2 or 5 times a power of ten that gives about *ticks* steps."""
+    raw = span / max(1, ticks)
+    power = 10.0 ** math.floor(math.log10(raw))
+    return next(factor * power for factor in (1, 2, 5, 10) if factor * power >= raw * 0.999)
+
+
+@dataclass(frozen=True)
+class Linear:
+    low: float
+    high: float
+    label: Label = plain
+    steps: int = 5
+    kind: str = "linear"
+
+    def place(self, values: Floats) -> Floats:
+        return (values - self.low) / (self.high - self.low)
+
+    def ticks(self) -> Ticks:
+        step = step_for(self.high - self.low, self.steps)
+        first = math.ceil(self.low / step - 1e-9)
+        last = math.floor(self.high / step + 1e-9)
+        return [(k * step, self.label(round(k * step, 12))) for k in range(first, last + 1)]
+
+
+@dataclass(frozen=True)
+class Log:
+    """*low* and *high* are above 0; smaller values lie on the edge."""
+
+    low: float
+    high: float
+    label: Label = plain
+    kind: str = "log"
+
+    def place(self, values: Floats) -> Floats:
+        span = math.log10(self.high / self.low)
+        found: Floats = np.log10(np.maximum(values, self.low) / self.low) / span
+        return found
+
+    def ticks(self) -> Ticks:
+        decades = math.log10(self.high / self.low)
+        factors: Sequence[int] = (1, 2, 5) if decades <= 2.4 else (1, 3) if decades <= 4 else (1,)
+        every = max(1, math.ceil(decades / 7))
+        exponents = range(math.floor(math.log10(self.low)), math.ceil(math.log10(self.high)) + 1)
+        values = [factor * 10.0**e for e in exponents if e % every == 0 for factor in factors]
+        return [(v, self.label(v)) for v in values if self.low * 0.999 <= v <= self.high * 1.001]
+
+
+@dataclass(frozen=True)
+class Tail:
+    """Percentiles by -log10(1 - q): as much room from P99 to P99.9 as from P90 to P99."""
+
+    high: float
+    low: float = 0.0
+    kind: str = "tail"
+
+    def place(self, values: Floats) -> Floats:
+        return values / self.high
+
+    def ticks(self) -> Ticks:
+        places = [(0.0, "min")] * (self.high < 6) + [(-math.log10(0.5), "P50"), (1.0, "P90")]
+        places += [(float(k), "P99" + "." * (k > 2) + "9" * (k - 2)) for k in range(2, math.floor(self.high + 1e-9) + 1)]
+        return [(place, name) for place, name in places if place <= self.high + 1e-9]
+
+
+def up_to(values: Sequence[Floats], label: Label = plain, least: float = 1.0) -> Linear:
+    """From 0 to a round value above the largest of *values*; NaN does not count."""
+    highest = max([least, *(float(np.nanmax(v)) for v in values if len(v) and not np.isnan(v).all())])
+    step = step_for(highest * 1.04, 5)
+    return Linear(0.0, math.ceil(highest * 1.04 / step) * step, label)
+
+
+def for_durations(values: Sequence[Floats]) -> Linear | Log:
+    """ms. Logarithmic where the values are far apart, between round borders; else from 0."""
+    known = np.concatenate([np.empty(0), *(v[~np.isnan(v) & (v > 0)] for v in values)])
+    if len(known) and known.max() / known.min() > LOG_BEYOND:
+        return Log(round_below(max(float(known.min()), 1e-4)), round_above(float(known.max())), duration)
+    return in_one_unit(float(known.max()) if len(known) else 1.0)
+
+
+def in_one_unit(highest_ms: float) -> Linear:
+    """From 0 to a round value above *highest_ms*; all ticks in the unit of the largest."""
+    scale = up_to([np.array([highest_ms])], least=1e-4)
+    factor, unit = next(
+        (factor, unit)
+        for limit, factor, unit in ((1e-3, 1e6, "ns"), (1.0, 1e3, "µs"), (1e3, 1.0, "ms"), (math.inf, 1e-3, "s"))
+        if scale.high <= limit
+    )
+    return Linear(0.0, scale.high, lambda ms: "0" if ms == 0 else f"{ms * factor:,.4g} {unit}")
+
+
+def round_below(value: float) -> float:
+    power = 10.0 ** math.floor(math.log10(value))
+    return next(factor * power for factor in (5, 2, 1) if factor * power <= value * 1.001)
+
+
+def round_above(value: float) -> float:
+    power = 10.0 ** math.floor(math.log10(value))
+    return next(factor * power for factor in (1, 2, 5, 10) if factor * power >= value * 0.999)

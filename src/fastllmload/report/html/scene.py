@@ -1,0 +1,67 @@
+"""All that the sections of the page draw from, computed once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fastllmload.metrics.window import Populations, populations, window_of
+from fastllmload.records.run import DONE, Run
+from fastllmload.report.html.figure import Figures
+from fastllmload.report.series.axis import TimeAxis, time_axis
+from fastllmload.report.series.tokens import TokenSeries, token_series
+from fastllmload.report.summary import part
+
+GAP_NAMES = ("itl", "itl_b", "tbc")
+
+
+@dataclass
+class Scene:
+    """A run, its run.json, and what several sections need. *axis* is None when nothing was sent."""
+
+    run: Run
+    document: Mapping[str, Any]
+    figures: Figures = field(default_factory=Figures)
+
+    @cached_property
+    def axis(self) -> TimeAxis | None:
+        return time_axis(self.run)
+
+    @cached_property
+    def populations(self) -> Populations:
+        return populations(self.run, window_of(self.run))
+
+    @cached_property
+    def latency_rows(self) -> npt.NDArray[Any]:
+        """Rows of the latency population."""
+        return self.run.rows[self.populations.latency]
+
+    @cached_property
+    def tokens(self) -> TokenSeries | None:
+        if self.axis is None:
+            return None
+        return token_series(self.run, self.axis, self.populations.latency, self.gap_name != "tbc")
+
+    @cached_property
+    def gap_name(self) -> str:
+        """Under which name the gaps were pooled: itl, itl_b, or tbc between chunks (metrics.md 3.4)."""
+        return next((name for name in GAP_NAMES if part(self.document, "metrics", name, "n")), "itl")
+
+    @cached_property
+    def complete(self) -> bool:
+        return self.document.get("status") == DONE
+
+    def get(self, *keys: str) -> Any:
+        """What stands in run.json at *keys*, None where a step is missing."""
+        return part(self.document, *keys)
+
+    def milliseconds(self, start: str, end: str) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
+        """(t_submit, end - start in ms) of the latency population, rows that lack one of the two left out."""
+        rows = self.latency_rows
+        both = (rows[start] > 0) & (rows[end] > 0)
+        return rows["t_submit"][both], (rows[end][both] - rows[start][both]) / 1e6

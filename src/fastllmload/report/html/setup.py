@@ -1,0 +1,133 @@
+"""How it was done: objectives, settings, environment, declarations, and what the figures mean."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from fastllmload.redact import PLACEHOLDER, SECRET_HEADERS
+from fastllmload.report.figures import count, number, percent, quantity
+from fastllmload.report.html.figure import table
+from fastllmload.report.html.markup import Markup, element, joined, visible
+from fastllmload.report.html.overview import without_password
+from fastllmload.report.html.scene import Scene
+
+DEFINITIONS = {
+    "t_submit": "The last byte of the request was handed to the kernel. Latencies without a suffix count from here.",
+    "t_sched": "The instant at which the request was due. Latencies with _sched count from here, so that a client or a "
+    "target that holds requests back cannot hide the wait (coordinated omission).",
+    "ttft": "From t_submit to the first content token.",
+    "itl": "Gap between two consecutive content tokens, pooled over all requests; tbc between chunks where a chunk carries "
+    "several tokens.",
+    "tpot": "(last − first content token) / (tokens − 1), one value per request.",
+    "e2e": "From t_submit to the last content token.",
+    "window": "Figures describe requests submitted in the window and ended since; the first part of a run bounded by time is "
+    "left out.",
+    "percentiles": "Exact, type 7, with distribution-free intervals; a percentile that rests on too few samples is marked.",
+    "success": "Failed requests are counted and never dropped from rates; latencies are those of successful requests.",
+}
+
+
+def section(scene: Scene) -> Markup:
+    return element(
+        "section",
+        element("h2", "How it was done"),
+        element("div", *(block for block in _blocks(scene) if block is not None), class_="blocks"),
+        element("div", element("h3", "What the figures mean"), _definitions(), class_="card"),
+        id="setup",
+    )
+
+
+def _blocks(scene: Scene) -> Iterator[Markup | None]:
+    document = scene.document
+    yield _block("Settings", {key: value for key, value in _flat(_clean(document.get("config")))})
+    environment = {**_mapping(document.get("environment")), "tool": _tool(document.get("tool"))}
+    yield _block("Environment", dict(_flat(environment)))
+    yield _block("Target", dict(_flat({**_mapping(document.get("target")), "urls": None})))
+    yield _block("Declarations", dict(_flat(_mapping(document.get("declarations")))))
+    yield _block("Compliance", dict(_flat(_mapping(document.get("compliance")))))
+
+
+def _tool(tool: object) -> str:
+    found = _mapping(tool)
+    return f"{found.get('name', 'fastllmload')} {found.get('version', '')}".strip()
+
+
+def _mapping(found: object) -> dict[str, Any]:
+    return dict(found) if isinstance(found, Mapping) else {}
+
+
+def _clean(config: object) -> dict[str, Any]:
+    """Settings without what should not be shown: values of secret headers, passwords in URLs."""
+    found = _mapping(config)
+    target = _mapping(found.get("target"))
+    if target:
+        target["urls"] = [without_password(str(url)) for url in target.get("urls") or ()]
+        target["headers"] = [_header(header) for header in target.get("headers") or ()]
+        found["target"] = target
+    return found
+
+
+def _header(header: object) -> str:
+    name, value = header if isinstance(header, list | tuple) and len(header) == 2 else (str(header).partition(":")[::2])
+    return f"{name}: {PLACEHOLDER if str(name).strip().lower() in SECRET_HEADERS else str(value).strip()}"
+
+
+def _flat(found: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, str]]:
+    """(dotted name, value) of everything that is set."""
+    for key, value in found.items():
+        name = f"{above}{key}"
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{name}.")
+        elif value is not None and value not in ([], (), ""):
+            items = value if isinstance(value, list | tuple) else [value]
+            yield visible(name, 80), ", ".join(visible(_word(item), 300) for item in items[:40])
+
+
+def _word(value: object) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, list | tuple):
+        return " ".join(str(item) for item in value)
+    return f"{value:,.10g}" if isinstance(value, float) else str(value)
+
+
+def _block(name: str, rows: Mapping[str, str]) -> Markup | None:
+    if not rows:
+        return None
+    pairs = [joined(element("dt", key), element("dd", value)) for key, value in rows.items()]
+    return element("details", element("summary", element("h3", name), element("span", f"{len(rows)}", class_="quiet")),
+                   element("dl", *pairs), class_="card more", open="")  # fmt: skip
+
+
+def _definitions() -> Markup:
+    return element("dl", *(joined(element("dt", element("code", name)), element("dd", text)) for name, text in DEFINITIONS.items()), class_="meanings")
+
+
+def objectives(scene: Scene) -> Markup | None:
+    """What --goodput asked for, and how much of it was met; None when nothing was asked."""
+    slo = scene.document.get("slo")
+    if not isinstance(slo, Mapping) or not slo:
+        return None
+    submitted = number(slo.get("submitted"))
+    limits, each = _mapping(slo.get("objectives_ms")), _mapping(slo.get("each"))
+    rows = [_objective(name, limit, each.get(name), submitted) for name, limit in limits.items()]
+    met = number(slo.get("met"))
+    rows.append([element("b", "all of them"), "", count(met), percent(met / submitted if met is not None and submitted else None)])
+    rates = (
+        f"{quantity(slo.get('request_goodput'))} requests/s and {quantity(slo.get('token_goodput'))} tokens/s met every "
+        f"objective; attainment {percent(slo.get('slo_attainment'))} of {count(submitted)} requests submitted in the window."
+    )
+    return element(
+        "section",
+        element("h2", "Objectives"),
+        element("div", table(["objective", "limit", "met by", "share"], rows, "narrow"), element("p", rates, class_="note"), class_="card"),
+        id="objectives",
+    )
+
+
+def _objective(name: str, limit: object, met: object, submitted: float | None) -> list[str | Markup]:
+    times = number(met)
+    share = times / submitted if times is not None and submitted else None
+    shown = quantity(limit) if number(limit) is not None else visible(limit, 60)
+    return [element("code", visible(name, 60)), f"{shown} ms", count(times), percent(share)]

@@ -1,0 +1,96 @@
+"""The time axis that all series of a run share: bins of equal width from the beginning of the measured phase."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fastllmload.metrics.window import Window, window_of
+from fastllmload.records import layout
+from fastllmload.records.run import Run
+
+Times = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+
+WIDTHS_S = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 21600, 86400)
+MOST_BINS, FEWEST_BINS = 320, 40
+IN_A_BIN = 10  # requests that make a rate worth drawing
+
+
+@dataclass(frozen=True)
+class TimeAxis:
+    """Bin k is [zero_ns + k width_ns, zero_ns + (k + 1) width_ns). *sent_ns* is when sending stopped, None if unknown."""
+
+    zero_ns: int
+    width_ns: int
+    bins: int
+    window: Window | None = None
+    sent_ns: int | None = None
+
+    @property
+    def width_s(self) -> float:
+        return self.width_ns / 1e9
+
+    @property
+    def edges_s(self) -> Floats:
+        """float64[bins + 1], s since zero."""
+        return np.arange(self.bins + 1) * self.width_s
+
+    @property
+    def seconds(self) -> float:
+        return self.bins * self.width_s
+
+    def since_zero(self, t_ns: int) -> float:
+        """Seconds."""
+        return (t_ns - self.zero_ns) / 1e9
+
+    def bin_of(self, t_ns: Times) -> Times:
+        """Bin of each time, those outside put into the first or the last one."""
+        return np.clip((t_ns - self.zero_ns) // self.width_ns, 0, self.bins - 1)
+
+    def count(self, t_ns: npt.NDArray[Any]) -> Times:
+        """int64[bins]: how many times fall into each bin; a time of 0 did not happen."""
+        return np.bincount(self.bin_of(t_ns[t_ns > 0]), minlength=self.bins)
+
+    def per_second(self, t_ns: npt.NDArray[Any]) -> Floats:
+        """float64[bins]: `count` over the width of a bin."""
+        return self.count(t_ns) / self.width_s
+
+    def coarser(self, samples: int, wanted: int, fewest: int = 12) -> TimeAxis:
+        """The same span in wider bins, until each has *wanted* of *samples* or fewer than *fewest* bins would be left."""
+        found = self
+        for factor in (1, 2, 5, 10, 20, 50):
+            bins = -(-self.bins // factor)
+            if bins < fewest:
+                break
+            found = replace(self, width_ns=self.width_ns * factor, bins=bins)
+            if samples >= wanted * bins:
+                break
+        return found
+
+
+def time_axis(run: Run) -> TimeAxis | None:
+    """From the begin of the measured phase to the last thing that was recorded in it; None when nothing was sent."""
+    rows = run.rows[run.rows["phase"] == layout.MEASURE]
+    sent = rows["t_dispatch"][rows["t_dispatch"] > 0]
+    if not len(sent):
+        return None
+    phase = run.phase("measure")
+    zero = int(sent.min()) if phase is None else min(phase.start_ns, int(sent.min()))
+    last = max(int(sent.max()), int(rows["t_end"].max()), int(rows["t_last"].max()))
+    width = width_ns(last - zero, len(sent))
+    stop = None if phase is None or phase.end_ns is None else min(phase.end_ns, last)
+    return TimeAxis(zero, width, max(1, -(-(last - zero + 1) // width)), window_of(run), stop)
+
+
+def width_ns(span_ns: int, requests: int) -> int:
+    """The finest width that gives at most MOST_BINS bins, and enough requests in each while FEWEST_BINS are left."""
+    for width_s in WIDTHS_S:
+        width = round(width_s * 1e9)
+        bins = -(-(span_ns + 1) // width)
+        if bins <= MOST_BINS and (requests / bins >= IN_A_BIN or bins <= 2 * FEWEST_BINS):
+            return width
+    return -(-(span_ns + 1) // MOST_BINS)

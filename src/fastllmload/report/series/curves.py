@@ -1,0 +1,121 @@
+"""Quantile curves on the tail axis, exact from a sample or from counts in logarithmic buckets; percentiles over time.
+
+The tail axis is x = -log10(1 - q): 0 is the smallest value, 1 is P90, 2 is P99, 3 is P99.9.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fastllmload.report.series.axis import Floats, TimeAxis, Times
+
+POINTS = 240
+BEYOND = 10  # samples beyond a quantile, below which the curve rests on single requests
+OCTAVE_BITS = 6
+# Bits of a float32 that stay: sign, exponent and OCTAVE_BITS of the mantissa.
+SHIFT = 23 - OCTAVE_BITS
+FIRST = 127 << OCTAVE_BITS  # bucket number of 1 ns
+BUCKETS = 1 + (43 << OCTAVE_BITS)  # one for 0, then 1 ns to 2 h
+
+PERCENTILES = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "max": 1.0}
+
+
+@dataclass(frozen=True)
+class Curve:
+    """*n* values; at tail[k] = -log10(1 - q) the q-quantile is value[k], both ascending. *solid_until*: see BEYOND."""
+
+    n: int
+    tail: Floats
+    value: Floats
+
+    @property
+    def solid_until(self) -> float:
+        return math.log10(self.n / BEYOND) if self.n > BEYOND else 0.0
+
+
+def tail_points(n: int, points: int = POINTS) -> Floats:
+    """Places on the tail axis for *n* values: even steps up to q = 1 - 1/n, and with few values one for each."""
+    if n <= 1:
+        return np.zeros(n)
+    if n <= points:
+        return -np.log10(1 - np.arange(n) / n)
+    return np.linspace(0.0, math.log10(n), points)
+
+
+def curve_of(values: npt.NDArray[Any], scale: float = 1.0) -> Curve:
+    """Exact: type 7 quantiles of *values* divided by *scale*."""
+    ordered = np.sort(values).astype(np.float64) / scale
+    tail = tail_points(len(ordered))
+    if not len(ordered):
+        return Curve(0, tail, tail)
+    q = 1 - 10.0**-tail
+    value = np.interp(q * (len(ordered) - 1), np.arange(len(ordered)), ordered)
+    value[-1] = ordered[-1]
+    return Curve(len(ordered), tail, value)
+
+
+def bucket_of(ns: Times) -> Times:
+    """Bucket of each duration: 0 for nothing, then 64 buckets an octave, so that one is 0.8 % to 1.6 % wide."""
+    bits = ns.astype(np.float32).view(np.int32) >> SHIFT
+    bits -= FIRST - 1
+    return np.clip(bits, 0, BUCKETS - 1, out=bits)
+
+
+def bucket_values(scale: float = 1.0) -> Floats:
+    """float64[BUCKETS]: the middle of each bucket in ns, divided by *scale*."""
+    bits = ((np.arange(BUCKETS + 1) + FIRST - 1) << SHIFT).astype(np.int32)
+    edges = bits.view(np.float32).astype(np.float64)
+    middle = (edges[:-1] + edges[1:]) / 2
+    middle[0] = 0.0
+    return middle / scale
+
+
+def curve_of_buckets(counts: Times, scale: float = 1.0) -> Curve:
+    """The same from counts in `bucket_of` buckets: right to 0.8 %."""
+    n = int(counts.sum())
+    tail = tail_points(n)
+    if n == 0:
+        return Curve(0, tail, tail)
+    rank = np.floor((1 - 10.0**-tail) * (n - 1)).astype(np.int64)
+    rank[-1] = n - 1
+    return Curve(n, tail, bucket_values(scale)[np.searchsorted(np.cumsum(counts), rank, side="right")])
+
+
+def needed(q: float) -> int:
+    """Values that make a q-quantile worth drawing: at least one beyond it."""
+    return 1 if q >= 1 else math.ceil(1 / (1 - q) - 1e-9)
+
+
+def percentiles_over_time(axis: TimeAxis, t_ns: Times, values: npt.NDArray[Any], scale: float = 1.0) -> dict[str, Floats]:
+    """float64[bins] for each of PERCENTILES: of the *values* (over *scale*) whose time falls into the bin; NaN: too few."""
+    where = axis.bin_of(t_ns)
+    order = np.lexsort((values, where))
+    ordered = np.concatenate([values[order].astype(np.float64) / scale, [np.nan]])
+    count = np.bincount(where, minlength=axis.bins)
+    first = np.concatenate([[0], np.cumsum(count)[:-1]])
+    found = {}
+    for name, q in PERCENTILES.items():
+        place = q * np.maximum(count - 1, 0)
+        below = np.floor(place).astype(np.int64)
+        low = ordered[first + below]
+        high = ordered[first + np.minimum(below + 1, np.maximum(count - 1, 0))]
+        found[name] = np.where(count >= needed(q), low + (place - below) * (high - low), np.nan)
+    return found
+
+
+def percentiles_of_buckets(counts: Times, scale: float = 1.0) -> dict[str, Floats]:
+    """The same from counts[bins, BUCKETS]."""
+    n = counts.sum(axis=1)
+    running = np.cumsum(counts, axis=1)
+    values = bucket_values(scale)
+    found = {}
+    for name, q in PERCENTILES.items():
+        rank = np.floor(q * np.maximum(n - 1, 0)).astype(np.int64)
+        bucket = np.minimum((running <= rank[:, None]).sum(axis=1), BUCKETS - 1)
+        found[name] = np.where(n >= needed(q), values[bucket], np.nan)
+    return found

@@ -1,0 +1,148 @@
+"""One pass over all events of a run, some requests at a time: tokens over time, gaps in buckets, each reader's wait.
+
+The only part whose work grows with the number of tokens; its memory does not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from fastllmload.metrics.throughput import BEARING
+from fastllmload.records import layout
+from fastllmload.records.run import Run
+from fastllmload.records.timeline import Timeline, timeline
+from fastllmload.report.series.axis import Floats, TimeAxis, Times
+from fastllmload.report.series.curves import BUCKETS, bucket_of
+
+Mask = npt.NDArray[np.bool_]
+
+EVENTS_AT_ONCE = 1 << 19
+READING_TOK_S = 20.0  # SG 5.1: the reader's speed
+V_NS = round(1e9 / READING_TOK_S)
+
+
+@dataclass(frozen=True)
+class TokenSeries:
+    """*chunks_s*: token-bearing events per second of all measured requests; *tokens_s*: output tokens per second of the
+    successful ones, None when the server did not say how many there were. Both float64[bins] of the axis.
+
+    *gap_counts*: int64[bins, BUCKETS] of the coarser *gap_axis*, by the time of the gap's end. *wait_ns*, *pause_ns*: per
+    row of the run the reader's wait (idle latency, metrics.md 5.10) and the longest gap, NaN where there is none.
+    """
+
+    chunks_s: Floats
+    tokens_s: Floats | None
+    gap_axis: TimeAxis
+    gap_counts: Times
+    wait_ns: Floats
+    pause_ns: Floats
+
+
+def token_series(run: Run, axis: TimeAxis, latency: Mask, within_chunks: bool) -> TokenSeries:
+    """*latency*: rows whose gaps count (metrics.window.populations). *within_chunks*: the tokens of a chunk that the server
+    counted are gaps of 0 apart (metrics.md 3.4, direct and B); else a gap is that between two chunks (A).
+    """
+    measured = run.rows["phase"] == layout.MEASURE
+    ok = measured & (run.rows["status"] == layout.OK)
+    counted = bool(ok.any()) and bool((run.rows["completion_tokens"][ok] >= 0).all())
+    gap_axis = axis.coarser(int(run.rows["content_events"][latency].sum()), 200)
+    chunks, tokens = np.zeros(axis.bins), np.zeros(axis.bins)
+    gap_counts = np.zeros(gap_axis.bins * BUCKETS, np.int64)
+    wait, pause = np.full(len(run.rows), np.nan), np.full(len(run.rows), np.nan)
+    for rows, part in slices(run):
+        add_tokens(part, axis, measured[rows], ok[rows] & counted, chunks, tokens)
+        line = timeline(part, measured[rows])
+        number = np.arange(rows.start, rows.stop)[measured[rows]]
+        wait[number] = waits(part, line)
+        pause[number] = add_gaps(gap_axis, line, latency[number], within_chunks, gap_counts)
+    return TokenSeries(
+        chunks / axis.width_s,
+        tokens / axis.width_s if counted else None,
+        gap_axis,
+        gap_counts.reshape(gap_axis.bins, BUCKETS),
+        wait,
+        pause,
+    )
+
+
+def slices(run: Run, at_once: int = EVENTS_AT_ONCE) -> Iterator[tuple[slice, Run]]:
+    """The run cut into runs of whole requests with about *at_once* events each, and which rows they are."""
+    first = run.first_event
+    start = 0
+    while start < len(run.rows):
+        stop = max(start + 1, int(np.searchsorted(first, first[start] + at_once, side="right")) - 1)
+        stop = min(stop, len(run.rows))
+        yield slice(start, stop), rows_of(run, start, stop)
+        start = stop
+
+
+def rows_of(run: Run, start: int, stop: int) -> Run:
+    """The run of these rows alone, its events copied."""
+    first = run.first_event[start : stop + 1]
+    events = np.array(run.events[int(first[0]) : int(first[-1])])
+    events["row"] -= np.uint32(start)
+    return replace(run, rows=run.rows[start:stop], events=events, first_event=first - first[0])
+
+
+def add_tokens(part: Run, axis: TimeAxis, measured: Mask, ok: Mask, chunks: Floats, tokens: Floats) -> None:
+    """A request's tokens are spread over its token-bearing events as the server said, else evenly (metrics.md 6.2)."""
+    row = part.events["row"]
+    bearing = BEARING[part.event_kind]
+    if not measured.all():
+        bearing &= measured[row]
+    row, where = row[bearing], axis.bin_of(part.event_t[bearing])
+    chunks += np.bincount(where, minlength=axis.bins)
+    if not ok.any():
+        return
+    weight = np.maximum(part.event_tokens[bearing], 1).astype(np.float64)
+    whole = np.bincount(row, weight, len(part.rows))
+    output = np.where(ok, part.rows["completion_tokens"], 0)
+    share = np.where(whole > 0, output / np.maximum(whole, 1), 0.0)
+    tokens += np.bincount(where, weight * share[row], axis.bins)
+
+
+def waits(part: Run, line: Timeline) -> Floats:
+    """ns that a reader of each request waits from t_submit on: max(0, max(t_i - d_i)), d_i = i V; NaN without a token.
+
+    All tokens of a chunk come with it, so the first of them is the late one.
+    """
+    submitted = part.rows["t_submit"][line.rows]
+    tokens = np.maximum(line.tokens, 1).astype(np.int64)
+    before = np.cumsum(tokens) - tokens
+    some = line.events > 0
+    start = np.zeros(len(line.rows), np.int64)
+    start[some] = before[line.first[:-1][some]]
+    due = np.repeat(submitted - start * V_NS, line.events) + (before + 1) * V_NS
+    return np.where(submitted > 0, np.maximum(greatest(line.t_ns - due, line.first), 0.0), np.nan)
+
+
+def greatest(values: Times, first: Times) -> Floats:
+    """The greatest of `values[first[k]:first[k + 1]]` for each k, NaN for none."""
+    found = np.full(len(first) - 1, np.nan)
+    some = np.diff(first) > 0
+    if some.any():
+        found[some] = np.maximum.reduceat(values, first[:-1][some])
+    return found
+
+
+def add_gaps(axis: TimeAxis, line: Timeline, chosen: Mask, within_chunks: bool, counts: Times) -> Floats:
+    """Count the gaps of the *chosen* requests of *line* by the bin of their end and their bucket.
+
+    Returns the longest gap of every request of *line* in ns, NaN where it has none.
+    """
+    later = np.ones(len(line.t_ns), np.bool_)
+    later[line.first[:-1][line.events > 0]] = False
+    ns = np.diff(line.t_ns, prepend=line.t_ns[:1])[later]
+    per_request = np.maximum(line.events - 1, 0)
+    kept = np.repeat(chosen, per_request)
+    where = axis.bin_of(line.t_ns[later][kept]) * BUCKETS + bucket_of(ns[kept])
+    counts += np.bincount(where, minlength=len(counts))
+    if within_chunks:
+        inside = np.where(np.repeat(chosen, line.events), np.maximum(line.tokens, 1) - 1, 0)
+        added = np.bincount(axis.bin_of(line.t_ns), inside, axis.bins)
+        counts[::BUCKETS] += added.astype(np.int64)
+    return greatest(ns, np.concatenate([[0], np.cumsum(per_request)]))
