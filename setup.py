@@ -13,7 +13,7 @@ if not sys.platform.startswith("linux"):
     raise SystemExit("fastllmload builds on Linux only: uvloop and the epoll/timerfd reactor need it")
 
 MODES = {
-    "release": (["-O2", "-Wall", "-Wextra"], []),
+    "release": (["-O2", "-g0", "-Wall", "-Wextra"], []),
     "strict": (["-O2", "-Wall", "-Wextra", "-Werror"], []),
     "debug": (["-O0", "-g", "-DFLL_DEBUG=1"], []),
     "sanitize": (
@@ -50,7 +50,9 @@ def extensions() -> list[Extension]:
 
 def compiled() -> list[Extension]:
     from Cython.Build import cythonize
+    from Cython.Compiler import Options
 
+    Options.warning_errors = os.environ.get("FLL_BUILD") == "strict"
     return cythonize(
         extensions(),
         include_path=["ext"],

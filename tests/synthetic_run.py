@@ -182,6 +182,7 @@ def duration_phase(start_ns: int, seconds: float, ramp_share: float = 0.1) -> di
     """The manifest's entry of a measure phase that was bounded by time."""
     return {
         "name": "measure",
+        "number": 1,
         "start_ns": start_ns,
         "end_ns": start_ns + round(seconds * 1e9),
         "bound": "duration",

@@ -19,6 +19,7 @@ ROOT = Path(__file__).resolve().parents[1]
 SOURCES = ROOT / "ext" / "fastllmload" / "_ext"
 
 HOT: dict[str, tuple[str, ...]] = {
+    "deadlines": ("judge", "keeps", "longest_gap"),
     "delta": ("_scan", "_carrier", "template_read", "template_learn", "judge", "judge_text"),
     "http1": (
         "body_begin",
@@ -50,6 +51,7 @@ HOT: dict[str, tuple[str, ...]] = {
         "keep",
         "die",
     ),
+    "tokenline": ("is_timed", "timed_of", "deviation"),
 }
 
 ANNOTATED = re.compile(r'<pre class="cython line score-(\d+)"[^>]*>.*?<span class="">(\d+)</span>')

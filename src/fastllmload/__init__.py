@@ -1,3 +1,19 @@
 """Load generator and measuring instrument for LLM serving that certifies itself in every report."""
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from fastllmload.api import load as load
+    from fastllmload.api import run as run
+
+__all__ = ["__version__", "load", "run"]
 __version__ = "0.1.0"
+
+
+def __getattr__(name: str) -> object:
+    """`run` and `load` on first use: the command line answers `--help` without numpy."""
+    if name not in ("load", "run"):
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from fastllmload import api
+
+    return getattr(api, name)

@@ -35,6 +35,11 @@ class Redactor:
         # Longest first: a form that contains another must go before its part leaves a recognisable rest.
         self._forms = tuple(sorted(known, key=lambda form: (-len(form), form)))
 
+    @property
+    def known(self) -> tuple[str, ...]:
+        """Every form that is blanked, for a process of our own that shows texts too."""
+        return self._forms
+
     def __call__(self, text: str) -> str:
         for form in self._forms:
             text = text.replace(form, PLACEHOLDER)

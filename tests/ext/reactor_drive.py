@@ -136,11 +136,12 @@ def drive(
     stamps: bool = True,
     head: bytes = HEAD,
     max_event: int = 1 << 20,
+    dialect: int = 0,
 ) -> Outcome:
     """Open loop with *gaps_ms* between releases, or a closed loop of *slots* for *limit* requests."""
     shared = SharedWords.create(directory / "shared.bin")
     recorder = Recorder(directory)
-    protocol = Protocol(recorder, Classifier(0), shared.words, max_event, 4 * max_event)
+    protocol = Protocol(recorder, Classifier(dialect), shared.words, max_event, 4 * max_event)
     reactor = Reactor(
         protocol, Pacer(), run_id=b"test", worker=0, workers=1, timeout_ns=int(timeout_s * 1e9),
         kernel_stamps=stamps, fresh_connections=fresh, sources=sources or [],

@@ -82,7 +82,7 @@ def fuzz_body(http1: ModuleType, rng: random.Random, data: bytes) -> None:
 
 
 def fuzz_delta(delta: ModuleType, rng: random.Random, data: bytes) -> None:
-    dialect = rng.randrange(2)
+    dialect = rng.randrange(4)
     quick, strict, stream = (delta.Classifier(dialect, strict) for strict in (False, True, False))
     stream.classify_bytes(exact(rng.choice(SEEDS["delta"])))
     for read in ("classify_bytes", "classify_body_bytes"):

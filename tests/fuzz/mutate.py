@@ -48,6 +48,15 @@ SEEDS = {
             b'{"choices":[{"delta":{"tool_calls":[{"index":0,"function":'
             b'{"name":"f","arguments":"{\\"a\\":"}}]}}]}'
         ),
+        b'{"model":"m","message":{"role":"assistant","content":" a","thinking":"b"},"done":false}',
+        (
+            b'{"model":"m","response":"","done":true,"done_reason":"stop","context":[1,2],"eval_count":5,'
+            b'"total_duration":48835834581334875,"eval_duration":4535599000,"prompt_eval_duration":0}'
+        ),
+        (
+            b'{"message":{"tool_calls":[{"function":{"name":"f","arguments":{"a":1}}}]},'
+            b'"prompt_eval_cached_count":7}'
+        ),
     ],
 }
 WORDS = [

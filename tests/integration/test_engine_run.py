@@ -93,7 +93,10 @@ def test_an_open_loop_leaves_a_whole_folder(tmp_path):
     assert ui.document["certificate"]["schedule_lag_us"]["n"] > 0
     assert sorted(set(run.samples["worker"])) == [-1, 0, 1]
     left = {path.name for path in (tmp_path / "run").iterdir()}
-    assert left == {"run.json", "requests.npy", "tokens.npy", "plan", "samples.npy", "hiccup.npy", "stalls.npy", "histograms.npy"}
+    assert left == {
+        "run.json", "requests.npy", "tokens.npy", "plan", "samples.npy", "hiccup.npy", "stalls.npy", "histograms.npy",
+        "telemetry.json", "telemetry.npy",
+    }  # fmt: skip
     assert ui.lines[0].startswith("SIMULATED ENGINE") and ui.lines[-1] == "closed"
 
 
@@ -244,7 +247,7 @@ def test_a_killed_supervisor_leaves_a_readable_folder_and_no_process(tmp_path):
     finally:
         supervisor.kill()
         supervisor.wait()
-    assert len(family) == 2
+    assert len(family) == 3  # a worker, the simulated engine, telemetry
     until = time.monotonic() + 10
     while any(alive(pid) for pid in family):
         assert time.monotonic() < until

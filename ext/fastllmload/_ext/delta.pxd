@@ -8,6 +8,9 @@ from fastllmload._ext.facts cimport Facts
 cdef enum Dialect:
     DIALECT_CHAT = 0            # OpenAI chat completions: choices[0].delta
     DIALECT_COMPLETIONS = 1     # OpenAI completions: choices[0].text
+    DIALECT_OLLAMA_CHAT = 2     # Ollama /api/chat: message
+    DIALECT_OLLAMA_GENERATE = 3 # Ollama /api/generate: response
+    DIALECTS = 4
 
 cdef enum EventKind:            # primary meaning of an event; the same numbers are in tokens.npy
     EVENT_OTHER = 0             # valid, but nothing in it is timed (empty delta, logprobs only, index > 0)
@@ -20,7 +23,7 @@ cdef enum EventKind:            # primary meaning of an event; the same numbers 
     EVENT_USAGE = 7             # usage without text
     EVENT_FINISH = 8            # finish_reason without text
     EVENT_ERROR = 9             # an error object
-    EVENT_DONE = 10             # [DONE]
+    EVENT_DONE = 10             # [DONE]; Ollama: done is true without a reason
     EVENT_BAD = 11              # not JSON, or JSON of a shape that is no event
 
 cdef enum FinishReason:
@@ -30,6 +33,8 @@ cdef enum FinishReason:
     FINISH_TOOL_CALLS = 3       # tool_calls, function_call
     FINISH_CONTENT_FILTER = 4
     FINISH_OTHER = 5
+    FINISH_LOAD = 6             # Ollama: only the model was loaded
+    FINISH_UNLOAD = 7
 
 cdef enum Decoder:              # which path decided; counted in the certificate
     DECODED_BY_TEMPLATE = 0
@@ -41,10 +46,12 @@ cdef struct Meaning:
     uint8_t finish              # FinishReason; may accompany text
     uint8_t decoder             # Decoder
     uint8_t has_usage
+    uint8_t done                # Ollama: this event ends the stream
     int32_t prompt_tokens       # -1: not in this event
     int32_t completion_tokens
     int32_t reasoning_tokens
     int32_t cached_tokens
+    int64_t[4] server_ns        # Ollama's own, in the order of facts.pxd; 0: not said
     # The text's JSON string body, still escaped, valid UTF-8; NULL if none. Of a tool call: its arguments,
     # else its name. Borrowed from the event, or from the classifier until its next call.
     const unsigned char* text
@@ -75,6 +82,9 @@ cdef class Classifier:
     cdef int classify(self, Template* t, const unsigned char* data, size_t size, Meaning* m) except -1
     # A whole non-streaming response body: kind is CONTENT/WHITESPACE/TOOL/REASONING/REFUSAL/OTHER/ERROR/BAD,
     # with finish and usage.
+    cdef inline bint says_done(self) noexcept:      # an answer without a last word is cut short, streamed or not
+        return self.dialect >= DIALECT_OLLAMA_CHAT
+
     cdef int classify_body(self, const unsigned char* data, size_t size, Meaning* m) except -1
 
     cdef bint _scan(self, const unsigned char* data, size_t size, uint8_t carrier, Facts* f,

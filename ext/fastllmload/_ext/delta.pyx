@@ -29,6 +29,11 @@ gives the kind.
     role not empty                                                        ROLE
     anything else: empty delta, no choices, logprobs only, index > 0      OTHER
 
+Ollama's events (docs/api.md of Ollama) have the same kinds. What carries the text is `message` (chat) or
+`response` (generate); `thinking` is reasoning, `done_reason` a finish_reason that counts when `done` is true,
+`eval_count`, `prompt_eval_count` and `prompt_eval_cached_count` are usage. `done` without text and without a
+reason is DONE, and there is no [DONE]. No template: each event has a time of its own in front of its text.
+
 finish_reason and usage are reported beside any kind but ERROR and BAD. null is as good as absent, and of
 equal keys the last one counts. Of several choices the first whose index is 0 (or absent) counts; if there is
 none, nothing of them does. A token count that is no integer from 0 to 2,147,483,647 is not said. Text that is
@@ -48,7 +53,9 @@ from fastllmload._ext.eventtree cimport EventTree
 from fastllmload._ext.facts cimport (
     CARRIED_BY_DELTA,
     CARRIED_BY_MESSAGE,
+    CARRIED_BY_OLLAMA_CHAT,
     CARRIED_BY_TEXT,
+    DURATIONS,
     Facts,
     facts_clear,
     facts_scan,
@@ -143,12 +150,16 @@ cdef void judge(Facts* f, uint8_t decoder, Meaning* m) noexcept nogil:
     m.cached_tokens = f.cached_tokens
     m.has_usage = (f.prompt_tokens >= 0 or f.completion_tokens >= 0 or f.reasoning_tokens >= 0
                    or f.cached_tokens >= 0)
+    m.done = f.done
+    memcpy(m.server_ns, f.server_ns, sizeof(m.server_ns))
     if f.index == 0:
-        m.finish = f.finish
+        m.finish = f.finish if f.done or f.carrier < CARRIED_BY_OLLAMA_CHAT else FINISH_NONE
         if judge_text(f, m):
             return
     if m.finish != FINISH_NONE:
         m.kind = EVENT_FINISH
+    elif m.done:
+        m.kind = EVENT_DONE
     elif m.has_usage:
         m.kind = EVENT_USAGE
     elif f.index == 0 and f.role:
@@ -179,15 +190,16 @@ cdef bint judge_text(Facts* f, Meaning* m) noexcept nogil:
 
 
 cdef class Classifier:
-    """Meanings of one dialect's events. *dialect*: 0 chat, 1 completions; *strict*: msgspec on every event.
+    """Meanings of one dialect's events. *dialect*: 0 chat, 1 completions, 2 Ollama chat, 3 Ollama generate;
+    *strict*: msgspec on every event.
 
     ``classify_bytes`` and ``classify_body_bytes`` are for tests and for callers outside the hot path: a dict
     of the fields of `Meaning`, numbers as in `records.layout`, ``text`` as escaped bytes or None.
     """
 
     def __init__(self, int dialect, bint strict=False):
-        if dialect not in (DIALECT_CHAT, DIALECT_COMPLETIONS):
-            raise ValueError(f"dialect {dialect} is none: 0 is chat, 1 is completions")
+        if not 0 <= dialect < DIALECTS:
+            raise ValueError(f"dialect {dialect} is none: 0 chat, 1 completions, 2 and 3 Ollama's chat, generate")
         self.dialect = dialect
         self.strict = strict
         self._tree = EventTree()
@@ -197,6 +209,10 @@ cdef class Classifier:
 
     cdef int classify(self, Template* t, const unsigned char* data, size_t size, Meaning* m) except -1:
         cdef Facts f
+        if self.says_done():
+            if not self._scan(data, size, self._carrier(False), &f, m):
+                self._decode(data, size, self._carrier(False), m)
+            return 0
         if not self.strict and template_read(t, data, size, m):
             self.by_template += 1
             return 0
@@ -214,7 +230,7 @@ cdef class Classifier:
         cdef Facts f
         if not self._scan(data, size, self._carrier(True), &f, m):
             self._decode(data, size, self._carrier(True), m)
-        if m.kind == EVENT_FINISH or m.kind == EVENT_USAGE or m.kind == EVENT_ROLE:
+        if EVENT_USAGE <= m.kind <= EVENT_FINISH or m.kind == EVENT_ROLE or m.kind == EVENT_DONE:
             m.kind = EVENT_OTHER
         return 0
 
@@ -238,6 +254,8 @@ cdef class Classifier:
         return 0
 
     cdef uint8_t _carrier(self, bint whole) noexcept:
+        if self.dialect >= DIALECT_OLLAMA_CHAT:
+            return <uint8_t>(CARRIED_BY_OLLAMA_CHAT + self.dialect - DIALECT_OLLAMA_CHAT)
         if self.dialect == DIALECT_COMPLETIONS:
             return CARRIED_BY_TEXT
         return CARRIED_BY_MESSAGE if whole else CARRIED_BY_DELTA
@@ -276,6 +294,7 @@ cdef class Classifier:
 
 
 cdef dict as_dict(Meaning* m):
+    cdef int i
     return {
         "kind": m.kind,
         "finish": m.finish,
@@ -285,6 +304,8 @@ cdef dict as_dict(Meaning* m):
         "completion_tokens": m.completion_tokens,
         "reasoning_tokens": m.reasoning_tokens,
         "cached_tokens": m.cached_tokens,
+        "done": bool(m.done),
+        "server_ns": [m.server_ns[i] for i in range(DURATIONS)],
         "text": None if m.text == NULL else m.text[:m.text_size],
     }
 

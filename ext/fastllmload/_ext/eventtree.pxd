@@ -13,6 +13,7 @@ cdef class EventTree:
     # event.
     cdef bint read(self, const unsigned char* data, size_t size, Facts* f) except? False
     cdef int _event(self, dict event, Facts* f) except -1
+    cdef int _ollama(self, dict event, Facts* f) except -1
     cdef int _choice(self, int number, dict choice, Facts* f) except -1
     cdef int _carried(self, tuple path, dict carrier, Facts* f) except -1
     cdef int _text(self, tuple path, dict carrier, str key, Body* body) except -1

@@ -5,12 +5,21 @@ import re
 
 import msgspec
 
-from libc.stdint cimport int32_t
+from libc.stdint cimport int32_t, int64_t
 
-from fastllmload._ext.facts cimport CARRIED_BY_DELTA, CARRIED_BY_TEXT, Facts, finish_of
+from fastllmload._ext.facts cimport (
+    CARRIED_BY_DELTA,
+    CARRIED_BY_OLLAMA_CHAT,
+    CARRIED_BY_TEXT,
+    DURATIONS,
+    Facts,
+    done_reason_of,
+    finish_of,
+)
 from fastllmload._ext.jsonscan cimport Body
 
 cdef int32_t COUNT_HIGHEST = 0x7FFFFFFF
+cdef int64_t DURATION_HIGHEST = 10**18 - 1
 
 cdef object PAIR_OR_SURROGATE = re.compile(
     rb"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(u[dD][89a-fA-F][0-9a-fA-F]{2})|.)",
@@ -19,6 +28,13 @@ cdef object PAIR_OR_SURROGATE = re.compile(
 cdef object OBJECT_OF_RAW = msgspec.json.Decoder(dict[str, msgspec.Raw])
 cdef object ARRAY_OF_RAW = msgspec.json.Decoder(list[msgspec.Raw])
 cdef frozenset KNOWN = frozenset({"id", "object", "choices", "usage", "error"})
+cdef tuple OLLAMA_DURATIONS = ("total_duration", "load_duration", "prompt_eval_duration", "eval_duration")
+cdef frozenset OLLAMA_BOTH = frozenset({
+    "model", "error", "done", "done_reason", "prompt_eval_count", "prompt_eval_cached_count", "eval_count",
+    *OLLAMA_DURATIONS,
+})
+cdef frozenset OLLAMA_CHAT = OLLAMA_BOTH | {"message"}
+cdef frozenset OLLAMA_GENERATE = OLLAMA_BOTH | {"response", "thinking"}
 
 
 class _NoEvent(ValueError):
@@ -52,6 +68,8 @@ cdef class EventTree:
 
     cdef int _event(self, dict event, Facts* f) except -1:
         error = event.get("error")
+        if f.carrier >= CARRIED_BY_OLLAMA_CHAT:
+            return self._ollama(event, f)
         f.known = not KNOWN.isdisjoint(event)
         f.error = event.get("object") == "error" or isinstance(error, dict) or bool(error)
         if f.error:
@@ -62,6 +80,38 @@ cdef class EventTree:
                 self._choice(number, choice, f)
                 break
         usage_of(event.get("usage"), f)
+        return 0
+
+    cdef int _ollama(self, dict event, Facts* f) except -1:
+        cdef bytes reason
+        cdef Body name
+        cdef int i
+        chat = f.carrier == CARRIED_BY_OLLAMA_CHAT
+        error = event.get("error")
+        f.known = not (OLLAMA_CHAT if chat else OLLAMA_GENERATE).isdisjoint(event)
+        f.error = isinstance(error, dict) or bool(error)
+        if f.error:
+            return 0
+        f.done = need(bool, event.get("done"))
+        reason = need(str, event.get("done_reason")).encode()
+        name.at = reason
+        name.size = <size_t>len(reason)
+        f.finish = done_reason_of(&name)
+        f.prompt_tokens = tokens(event, "prompt_eval_count")
+        f.cached_tokens = tokens(event, "prompt_eval_cached_count")
+        f.completion_tokens = tokens(event, "eval_count")
+        for i in range(DURATIONS):
+            f.server_ns[i] = duration(event.get(OLLAMA_DURATIONS[i]))
+        if not chat:
+            self._text((), event, "response", &f.content)
+            return self._text((), event, "thinking", &f.reasoning)
+        message = need(dict, event.get("message"))
+        f.role = need(str, message.get("role")) != ""
+        self._text(("message",), message, "content", &f.content)
+        self._text(("message",), message, "thinking", &f.reasoning)
+        for i, call in enumerate(need(list, message.get("tool_calls"))):
+            path = ("message", "tool_calls", i, "function")
+            self._tool(path, need(dict, need(dict, call).get("function")), f)
         return 0
 
     cdef int _choice(self, int number, dict choice, Facts* f) except -1:
@@ -157,3 +207,8 @@ cdef int32_t tokens(counts, str name) except? -2:
     if type(count) is int and 0 <= count <= COUNT_HIGHEST:
         return count
     return -1
+
+
+cdef int64_t duration(value) except -1:
+    """Nanoseconds; 0 when *value* is no integer from 0 on, or none that can be meant."""
+    return value if type(value) is int and 0 <= value <= DURATION_HIGHEST else 0

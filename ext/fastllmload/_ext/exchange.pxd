@@ -68,6 +68,8 @@ cdef class Protocol:
     cdef Verdict _body(self, Exchange* x, Cursor* c, int64_t t, int64_t user_t) except *
     cdef int _payload(self, Exchange* x, Cursor* span, int64_t user_t, Pending* p) except -1
     cdef int _event(self, Exchange* x, SseEvent* event, int64_t user_t, Pending* p) except -1
+    cdef int _ollama_done(self, RequestRow* row, Meaning* m) noexcept
+    cdef int _last_line(self, Exchange* x, int64_t user_t) except -1
     cdef int _usage(self, RequestRow* row, Meaning* m) noexcept
     cdef int _timed(self, Exchange* x, Meaning* m, int64_t t, uint8_t kind) except -1
     cdef int _flush(self, Exchange* x, Pending* p, bint coalesced) except -1

@@ -33,6 +33,7 @@ from fastllmload._ext.delta cimport (
     template_free,
     template_reset,
 )
+from fastllmload._ext.facts cimport NS_EVAL, NS_LOAD, NS_PROMPT_EVAL, NS_TOTAL
 from fastllmload._ext.histogram cimport HDR_WORDS, hdr_record
 from fastllmload._ext.http1 cimport (
     BODY_END,
@@ -213,6 +214,7 @@ cdef class Protocol:
             self.fail(x, r.STATUS_PROTOCOL_ERROR, r.ERROR_BAD_CHUNK, t, user_t)
             return V_CLOSE
         if x.row != NULL:
+            self._last_line(x, user_t)
             self._finish(x, t, user_t)
         x.state = X_IDLE
         return V_REUSE if x.keep_alive and not left(c) else V_CLOSE
@@ -241,6 +243,16 @@ cdef class Protocol:
             if step != SSE_EVENT:
                 return step == SSE_TOO_LONG
             self._event(x, &event, user_t, p)
+
+    cdef int _last_line(self, Exchange* x, int64_t user_t) except -1:
+        """The message is over: a last NDJSON line needs no newline."""
+        cdef Pending pending
+        cdef SseEvent event
+        pending.full = 0
+        if x.content == CONTENT_NDJSON and x.row.flags & FLAG_STREAM and ndjson_eof(&x.ndjson, &event) == SSE_EVENT:
+            self._event(x, &event, user_t, &pending)
+            self._flush(x, &pending, False)
+        return 0
 
     cdef int _event(self, Exchange* x, SseEvent* event, int64_t user_t, Pending* p) except -1:
         cdef Meaning m
@@ -280,6 +292,16 @@ cdef class Protocol:
             row.finish = m.finish
         if m.has_usage:
             self._usage(row, &m)
+        if m.done:
+            self._ollama_done(row, &m)
+        return 0
+
+    cdef int _ollama_done(self, RequestRow* row, Meaning* m) noexcept:
+        row.flags |= FLAG_DONE
+        row.server_total_ns = m.server_ns[NS_TOTAL]
+        row.server_load_ns = m.server_ns[NS_LOAD]
+        row.server_prompt_eval_ns = m.server_ns[NS_PROMPT_EVAL]
+        row.server_eval_ns = m.server_ns[NS_EVAL]
         return 0
 
     cdef int _usage(self, RequestRow* row, Meaning* m) noexcept:
@@ -353,6 +375,8 @@ cdef class Protocol:
             row.finish = m.finish
         if m.has_usage:
             self._usage(row, &m)
+        if m.done:
+            self._ollama_done(row, &m)
         if m.kind == EVENT_CONTENT or m.kind == EVENT_TOOL or m.kind == EVENT_WHITESPACE or m.kind == EVENT_REASONING:
             self._timed(x, &m, t, m.kind)
         x.refusals = m.kind == EVENT_REFUSAL
@@ -390,7 +414,9 @@ cdef class Protocol:
             status, error = r.STATUS_PROTOCOL_ERROR, r.ERROR_UNEXPECTED_CONTENT_TYPE
         elif row.finish == FINISH_CONTENT_FILTER or (x.refusals and row.content_events == 0):
             status = r.STATUS_REFUSED
-        elif row.finish == FINISH_OTHER or (streamed and row.finish == FINISH_NONE and not row.flags & FLAG_DONE):
+        elif row.finish == FINISH_OTHER or (
+            (streamed or self.classifier.says_done()) and row.finish == FINISH_NONE and not row.flags & FLAG_DONE
+        ):
             status, error = r.STATUS_TRUNCATED, r.ERROR_NO_DONE
         elif row.content_events == 0:
             status = r.STATUS_EMPTY
@@ -424,8 +450,6 @@ cdef class Protocol:
     cdef Verdict eof(self, Exchange* x, int64_t t, int64_t user_t, int error_number) except *:
         """The peer closed (0) or the connection broke (errno)."""
         cdef RequestRow* row = x.row
-        cdef Pending pending
-        cdef SseEvent event
         if row == NULL:
             x.state = X_IDLE
             return V_CLOSE
@@ -440,10 +464,7 @@ cdef class Protocol:
         elif x.state == X_HEAD:
             self.fail(x, r.STATUS_CONNECTION_ERROR, r.ERROR_CLOSED_IN_BODY, t, user_t)
         elif body_eof(&x.body) == BODY_END or row.finish != FINISH_NONE:
-            pending.full = 0
-            if x.content == CONTENT_NDJSON and row.flags & FLAG_STREAM and ndjson_eof(&x.ndjson, &event) == SSE_EVENT:
-                self._event(x, &event, user_t, &pending)
-                self._flush(x, &pending, False)
+            self._last_line(x, user_t)
             self._finish(x, t, user_t)
         else:
             self.fail(x, r.STATUS_TRUNCATED, r.ERROR_CLOSED_IN_BODY, t, user_t)

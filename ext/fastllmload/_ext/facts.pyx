@@ -2,6 +2,8 @@
 # One strict pass over an event. An object whose keys matter has a Level; a key that matters there has a
 # Field, which says how its value is read. Every other value is checked and skipped.
 #
+# Ollama's events have levels of their own, from the top on.
+#
 # The scan gives up (and msgspec decides) wherever it would have to think: a key with an escape, a key that
 # matters twice, an unexpected type under a key that matters, more than one choice, too deep, too long a
 # number, invalid UTF-8, invalid JSON. So it never says that an event is bad.
@@ -13,6 +15,7 @@ from fastllmload._ext.jsonscan cimport (
     JSON_DEPTH,
     Body,
     json_count,
+    json_digits,
     json_peek,
     json_skip,
     json_string,
@@ -23,10 +26,12 @@ from fastllmload._ext.jsonscan cimport (
 from fastllmload._ext.delta cimport (
     FINISH_CONTENT_FILTER,
     FINISH_LENGTH,
+    FINISH_LOAD,
     FINISH_NONE,
     FINISH_OTHER,
     FINISH_STOP,
     FINISH_TOOL_CALLS,
+    FINISH_UNLOAD,
 )
 
 cdef enum Level:
@@ -38,7 +43,10 @@ cdef enum Level:
     IN_USAGE = 5
     IN_PROMPT_DETAILS = 6
     IN_COMPLETION_DETAILS = 7
-    LEVELS = 8
+    IN_OLLAMA_CHAT = 8          # Ollama's levels in the order of its carriers
+    IN_OLLAMA_GENERATE = 9
+    IN_OLLAMA_MESSAGE = 10
+    LEVELS = 11
 
 cdef enum Field:
     F_NONE = 0                  # not ours: check and skip
@@ -67,6 +75,10 @@ cdef enum Field:
     F_COMPLETION_DETAILS = 23
     F_CACHED_TOKENS = 24
     F_REASONING_TOKENS = 25
+    F_DONE = 26                 # Ollama's own; the rest of its keys mean what a field above means
+    F_OLLAMA_MESSAGE = 27
+    F_DURATION = 28             # this and the next three in the order of server_ns
+    F_LAST_DURATION = 31
 
 cdef struct Key:
     const unsigned char* name   # a literal
@@ -74,7 +86,8 @@ cdef struct Key:
     uint8_t field
 
 cdef enum:
-    KEYS = 8                    # per level at most
+    KEYS = 16                   # per level at most
+    DURATION_DIGITS = 18
 
 cdef Key[LEVELS][KEYS] TABLE
 cdef int[LEVELS] KEYS_OF        # how many of them a level has
@@ -111,6 +124,17 @@ cdef int fill() except -1:
     add(IN_USAGE, {b"completion_tokens_details": F_COMPLETION_DETAILS})
     add(IN_PROMPT_DETAILS, {b"cached_tokens": F_CACHED_TOKENS})
     add(IN_COMPLETION_DETAILS, {b"reasoning_tokens": F_REASONING_TOKENS})
+    for level in (IN_OLLAMA_CHAT, IN_OLLAMA_GENERATE):
+        add(level, {b"model": F_ID, b"error": F_ERROR, b"done": F_DONE, b"done_reason": F_FINISH})
+        add(level, {b"prompt_eval_count": F_PROMPT_TOKENS, b"eval_count": F_COMPLETION_TOKENS})
+        add(level, {b"prompt_eval_cached_count": F_CACHED_TOKENS})
+        add(level, {b"total_duration": F_DURATION + NS_TOTAL, b"load_duration": F_DURATION + NS_LOAD})
+        add(level, {b"prompt_eval_duration": F_DURATION + NS_PROMPT_EVAL})
+        add(level, {b"eval_duration": F_DURATION + NS_EVAL})
+    add(IN_OLLAMA_CHAT, {b"message": F_OLLAMA_MESSAGE})
+    add(IN_OLLAMA_GENERATE, {b"response": F_CONTENT, b"thinking": F_REASONING})
+    add(IN_OLLAMA_MESSAGE, {b"content": F_CONTENT, b"thinking": F_REASONING, b"role": F_ROLE})
+    add(IN_OLLAMA_MESSAGE, {b"tool_calls": F_TOOL_CALLS})
     return 0
 
 
@@ -125,8 +149,11 @@ cdef void facts_clear(Facts* f, uint8_t carrier) noexcept nogil:
 
 cdef bint facts_scan(Facts* f, const unsigned char* data, size_t size) noexcept nogil:
     cdef Cursor c
+    cdef int level = IN_EVENT
     over(&c, data, size)
-    return json_take(&c, c'{') and members(f, &c, IN_EVENT, 1) and json_peek(&c) == -1
+    if f.carrier >= CARRIED_BY_OLLAMA_CHAT:
+        level = IN_OLLAMA_CHAT + f.carrier - CARRIED_BY_OLLAMA_CHAT
+    return json_take(&c, c'{') and members(f, &c, level, 1) and json_peek(&c) == -1
 
 
 cdef bint members(Facts* f, Cursor* c, int level, int depth) noexcept nogil:
@@ -145,6 +172,7 @@ cdef bint members(Facts* f, Cursor* c, int level, int depth) noexcept nogil:
                 return False
         elif seen >> field & 1 or not value(f, c, field, depth):
             return False
+        f.known |= depth == 1 and field != F_NONE
         seen |= <uint32_t>1 << field
         if json_take(c, c'}'):
             return True
@@ -166,9 +194,10 @@ cdef bint value(Facts* f, Cursor* c, int field, int depth) noexcept nogil:
     # The value of a key that matters. null is as good as absent, but a key at the top is known by its name
     # alone.
     cdef int byte = json_peek(c)
-    f.known |= field <= F_ERROR
     if byte == c'n':
         return json_word(c, b"null", 4)
+    if field == F_DONE:
+        return flag(f, c)
     if field == F_ID or (F_DELTA <= field <= F_TEXT and field != F_DELTA + f.carrier):
         return json_skip(c, depth)
     if byte == c'"':
@@ -202,7 +231,7 @@ cdef bint string(Facts* f, Cursor* c, int field) noexcept nogil:
         f.error |= named(&body, b"error", 5)
         return not body.escaped
     elif field == F_FINISH:
-        f.finish = finish_of(&body)
+        f.finish = done_reason_of(&body) if f.carrier >= CARRIED_BY_OLLAMA_CHAT else finish_of(&body)
         return not body.escaped
     elif field == F_NAME:
         first(f, &f.name, &body)
@@ -226,6 +255,8 @@ cdef bint object_value(Facts* f, Cursor* c, int field, int depth) noexcept nogil
         return json_skip(c, depth)
     if field == F_DELTA or field == F_MESSAGE:
         level = IN_CARRIER
+    elif field == F_OLLAMA_MESSAGE:
+        level = IN_OLLAMA_MESSAGE
     elif field == F_FUNCTION:
         level = IN_FUNCTION
     elif field == F_USAGE:
@@ -256,6 +287,11 @@ cdef bint array_value(Facts* f, Cursor* c, int field, int depth) noexcept nogil:
             return False            # of several choices, msgspec finds the one that is timed
 
 
+cdef bint flag(Facts* f, Cursor* c) noexcept nogil:
+    f.done = json_word(c, b"true", 4)
+    return f.done or json_word(c, b"false", 5)
+
+
 cdef bint number(Facts* f, Cursor* c, int field) noexcept nogil:
     if field == F_INDEX:
         return json_count(c, &f.index)
@@ -267,6 +303,8 @@ cdef bint number(Facts* f, Cursor* c, int field) noexcept nogil:
         return json_count(c, &f.cached_tokens)
     if field == F_REASONING_TOKENS:
         return json_count(c, &f.reasoning_tokens)
+    if F_DURATION <= field <= F_LAST_DURATION:
+        return json_digits(c, &f.server_ns[field - F_DURATION], DURATION_DIGITS)
     return False
 
 
@@ -287,3 +325,10 @@ cdef uint8_t finish_of(Body* name) noexcept nogil:
     if named(name, b"content_filter", 14):
         return FINISH_CONTENT_FILTER
     return FINISH_STOP if named(name, b"end_turn", 8) else FINISH_OTHER
+
+
+cdef uint8_t done_reason_of(Body* name) noexcept nogil:
+    # Ollama's words; it says stop also after a tool call.
+    if named(name, b"load", 4):
+        return FINISH_LOAD
+    return FINISH_UNLOAD if named(name, b"unload", 6) else finish_of(name)

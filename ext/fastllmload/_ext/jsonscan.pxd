@@ -1,7 +1,7 @@
 # Strict JSON (RFC 8259) over a cursor, one pass, no tree. Every function answers True and moves the cursor
 # behind what it read, or answers False: the text is invalid, or it is valid and unusual. False is never a
 # verdict, only "ask msgspec".
-from libc.stdint cimport int32_t, uint8_t
+from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.string cimport memcmp
 
 from fastllmload._ext.cursor cimport Cursor
@@ -19,6 +19,7 @@ cdef bint json_string(Cursor* c, Body* body) noexcept nogil     # the cursor sta
 cdef bint json_number(Cursor* c) noexcept nogil                 # the cursor stands at its first byte
 cdef bint json_skip(Cursor* c, int depth) noexcept nogil        # any value, blanks before it included
 cdef bint json_count(Cursor* c, int32_t* value) noexcept nogil  # an integer from 0 to 999,999,999
+cdef bint json_digits(Cursor* c, int64_t* value, int most) noexcept nogil   # of at most *most* digits, most <= 18
 cdef bint blank_text(const unsigned char* at, size_t size) noexcept nogil   # str.isspace(); size > 0
 
 cdef inline void json_blanks(Cursor* c) noexcept nogil:

@@ -171,11 +171,19 @@ cdef bint json_number(Cursor* c) noexcept nogil:
 
 
 cdef bint json_count(Cursor* c, int32_t* value) noexcept nogil:
+    cdef int64_t number
+    if not json_digits(c, &number, 9):
+        return False
+    value[0] = <int32_t>number
+    return True
+
+
+cdef bint json_digits(Cursor* c, int64_t* value, int most) noexcept nogil:
     cdef const unsigned char* start
     cdef const unsigned char* at
     json_blanks(c)
     start = c.at
-    if not json_number(c) or not 1 <= c.at - start <= 9:
+    if not json_number(c) or not 1 <= c.at - start <= most:
         return False
     value[0] = 0
     at = start

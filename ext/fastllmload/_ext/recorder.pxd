@@ -110,11 +110,11 @@ cdef packed struct RequestRow:  # 256 bytes; a time of 0 means that it did not h
     uint8_t flags               # RowFlag
     uint8_t phase               # Phase
     uint8_t stamps              # StampClass of t_first
-    uint32_t spare0             # zero; 44 bytes for what comes later
-    uint64_t spare1
-    uint64_t spare2
-    uint64_t spare3
-    uint64_t spare4
+    uint32_t spare0             # zero; with spare5 12 bytes for what comes later
+    int64_t server_total_ns     # durations that an Ollama server says of itself; 0: it said none
+    int64_t server_load_ns
+    int64_t server_prompt_eval_ns
+    int64_t server_eval_ns
     uint64_t spare5
 
 cdef packed struct EventRow:    # 16 bytes

@@ -115,6 +115,7 @@ cdef class Spread(Cadence):
         s.t_admitted = now
         s.due = now + self.ttft_ns + <int64_t>(phase * self.itl_ns)
         if s.whole:
+            s.t_first = s.due
             s.due += self.itl_ns * (s.output_tokens - 1)
         timers_push(&self.timers, s.due, s, s.generation, 0)
         self.live += 1
@@ -214,6 +215,8 @@ cdef class Lockstep(Cadence):
 
     cdef int token(self, Sequence* s, int64_t step) except -1:
         s.produced += 1
+        if s.t_first == 0:
+            s.t_first = step
         if not s.whole or s.produced == s.output_tokens:
             self.make_ready(s, step)
         if s.produced == s.output_tokens:

@@ -36,6 +36,7 @@ cdef struct Reply:              # the reply in progress; reset for each request
     int32_t sent                # tokens written
     int32_t coalesce            # tokens per write
     uint32_t events             # events written
+    int64_t load_ns             # from its arrival to its submission to the engine
 
 cdef struct Connection:
     Sequence sequence           # first: a Sequence* from a cadence is the Connection*

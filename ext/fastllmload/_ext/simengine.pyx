@@ -252,6 +252,8 @@ cdef class Batching(Cadence):
             places_remove(&self.batch, s)
             self.blocks.release(s)
         if s.whole and s.made < s.output_tokens:
+            if s.made == 1:
+                s.t_first = self.step_end
             return 0
         if self.delay_out_ns:
             return timers_push(&self.outgoing, self.step_end + self.delay_out_ns, s, s.generation, <uint32_t>s.made)

@@ -11,16 +11,29 @@ cdef enum LineEnd:
     END_CRLF = 1
     END_CR = 2
 
+cdef enum FormKind:             # also the number of the default model's form
+    FORM_COMPLETIONS = 0
+    FORM_CHAT = 1
+    FORM_OLLAMA_CHAT = 2
+    FORM_OLLAMA_GENERATE = 3
+    FORM_KINDS = 4
+
 cdef struct Stamp:              # what makes one reply's bytes its own
     uint64_t id
     int64_t created             # Unix seconds
     uint8_t line_end            # LineEnd
     uint8_t chunked             # each event is a chunk of its own
+    uint8_t ndjson              # a line per event; else server-sent events
+    uint8_t padded              # the stream's length was declared: numbers that are not known yet have a fixed width
 
 cdef struct Usage:
     int64_t prompt
     int64_t completion
     int64_t cached
+    int64_t total_ns            # Ollama's durations
+    int64_t load_ns
+    int64_t prompt_eval_ns
+    int64_t eval_ns
 
 cdef enum:
     WORDS = 64
@@ -30,7 +43,9 @@ cdef enum:
 cdef Piece[WORDS] WORD          # " the": a leading space, then letters; each is one token of cl100k_base
 
 cdef class Form:
-    cdef readonly bint chat
+    cdef readonly int kind              # FormKind
+    cdef readonly bint chat             # begins with a role event
+    cdef readonly bint reasons          # has reasoning events
     cdef readonly str model
     cdef readonly size_t event_size     # of a content event with the longest word, framing included
     cdef list keep                      # owns the bytes behind all pieces
@@ -45,17 +60,43 @@ cdef class Form:
     cdef size_t document_created_at
     cdef Piece document_stop, document_length
     cdef Piece done                     # data: [DONE]
+    cdef Piece nothing
+    cdef bytes stream_type              # Content-Type of a stream
+    cdef bytes stream_head              # its response head, up to the framing
+    cdef bytes failure                  # an error body, and its line in a stream
+    cdef bytes error_line
+    cdef bytes broken_line              # of cut JSON
+    cdef bytes deep_open, deep_close    # around brackets inside each other
+    cdef bytes huge_open                # begins a line without an end
+    cdef bytes comment                  # a line that says nothing
     cdef Piece keep_piece(self, bytes text)
     # Each writes one event at *out* and returns the first byte after it. The caller has room: event_size, or
     # opening.size + the pieces' sizes + EVENT_SLACK.
     cdef uint8_t* content(self, uint8_t* out, Stamp* s, const uint8_t* text, size_t size) noexcept
     cdef uint8_t* reasoning(self, uint8_t* out, Stamp* s, const uint8_t* text, size_t size) noexcept
     cdef uint8_t* with_piece(self, uint8_t* out, Stamp* s, Piece piece) noexcept
+    cdef uint8_t* tail(self, uint8_t* out, Stamp* s, bint length, bint with_usage, Usage* u) noexcept
     cdef uint8_t* usage(self, uint8_t* out, Stamp* s, Usage* u) noexcept
     cdef uint8_t* event(self, uint8_t* out, Stamp* s, Piece before, const uint8_t* text, size_t size, Piece after) noexcept
     cdef size_t document_size(self, int64_t tokens) noexcept         # upper bound
     cdef uint8_t* document(self, uint8_t* out, Stamp* s, uint64_t seed, int64_t tokens, bint length, Usage* u,
                            bint with_usage) noexcept
+
+cdef inline uint8_t* put_line_end(uint8_t* out, Stamp* s) noexcept nogil:
+    # An event's last line end, and the empty line after it where events end so.
+    cdef int n = 1 if s.ndjson else 2
+    while n:
+        n -= 1
+        if s.line_end != END_LF and not (s.ndjson and s.line_end == END_CR):
+            out[0] = 13
+            out += 1
+        if s.line_end != END_CR or s.ndjson:
+            out[0] = 10
+            out += 1
+    return out
+
+cdef inline size_t line_end_size(Stamp* s) noexcept nogil:
+    return (2 if s.line_end == END_CRLF else 1) * (1 if s.ndjson else 2)
 
 cdef uint8_t* raw_event(uint8_t* out, Stamp* s, const uint8_t* text, size_t size) noexcept nogil    # text, line ends, framing
 

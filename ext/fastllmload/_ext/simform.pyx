@@ -13,6 +13,7 @@ _WORDS = (
 ).split()
 assert len(_WORDS) == WORDS, len(_WORDS)
 _KEPT = [b" " + word.encode() for word in _WORDS]
+ERROR_JSON = b'{"error":{"message":"simulated failure","type":"InternalServerError","param":null,"code":500}}'
 _PAD = b',"obfuscation":""'         # the field that OpenAI itself pads its events with
 
 
@@ -42,34 +43,28 @@ cdef inline void patch(uint8_t* base, size_t id_at, size_t created_at, Stamp* s)
         created //= 10
 
 
-cdef inline uint8_t* put_line_end(uint8_t* out, uint8_t line_end) noexcept nogil:
-    # An event's last line end and the empty line after it.
-    if line_end == END_LF:
-        out[0] = out[1] = 10
-        return out + 2
-    if line_end == END_CR:
-        out[0] = out[1] = 13
-        return out + 2
-    out[0] = out[2] = 13
-    out[1] = out[3] = 10
-    return out + 4
-
-
 cdef uint8_t* raw_event(uint8_t* out, Stamp* s, const uint8_t* text, size_t size) noexcept nogil:
     if s.chunked:
-        out = put_chunk_size(out, size + (4 if s.line_end == END_CRLF else 2))
-    out = put_line_end(put(out, text, size), s.line_end)
+        out = put_chunk_size(out, size + line_end_size(s))
+    out = put_line_end(put(out, text, size), s)
     return put(out, b"\r\n", 2) if s.chunked else out
 
 
 cdef class Form:
-    """*chunk_bytes*: content events are padded to about so many bytes (their `data:` line with a word of average length)."""
+    """*kind*: FormKind. *chunk_bytes*: content events are padded to about so many bytes (their `data:` line with a word of average length)."""
 
-    def __init__(self, chat: bool, model: str, chunk_bytes: int = 0):
-        self.chat = chat
+    def __init__(self, kind: int, model: str, chunk_bytes: int = 0):
+        self.kind = kind
+        self.chat = kind == FORM_CHAT
+        self.reasons = kind != FORM_COMPLETIONS
         self.model = model
         self.keep = []
-        name = msgspec.json.encode(model)
+        self.nothing = self.keep_piece(b"")
+        self.fill(chunk_bytes)
+
+    def fill(self, chunk_bytes: int) -> None:
+        chat = self.chat
+        name = msgspec.json.encode(self.model)
         kind = b"chat.completion" if chat else b"text_completion"
         start = b'{"id":"%s-%s","object":"%s%s","created":%s,"model":%s,"choices":['
         ident = b"chatcmpl" if chat else b"cmpl"
@@ -82,6 +77,16 @@ cdef class Form:
         self.document_created_at = document.index(b'"created":') + 10
         self.events_of(chunk_bytes)
         self.documents_of(document)
+        self.speaks(b"text/event-stream; charset=utf-8")
+        self.failure = ERROR_JSON
+        self.error_line = b"data: " + ERROR_JSON
+        self.broken_line = b'data: {"id":"chatcmpl-0","choices":[{"index":0,"delta":{"content":" bro'
+        self.deep_open, self.deep_close, self.huge_open = b'data: {"choices":', b"}", b"data: "
+        self.comment = b": ping"
+
+    def speaks(self, stream_type: bytes) -> None:
+        self.stream_type = stream_type
+        self.stream_head = b"HTTP/1.1 200 OK\r\nserver: fastllmload-simulator\r\ncontent-type: %s\r\n" % stream_type
 
     def events_of(self, chunk_bytes: int) -> None:
         text = b'{"index":0,"delta":{"%s":"' if self.chat else b'{"index":0,"text":"'
@@ -121,14 +126,14 @@ cdef class Form:
 
     cdef uint8_t* event(self, uint8_t* out, Stamp* s, Piece before, const uint8_t* text, size_t size, Piece after) noexcept:
         cdef uint8_t* start
-        cdef size_t all = self.opening.size + before.size + size + after.size + (4 if s.line_end == END_CRLF else 2)
+        cdef size_t all = self.opening.size + before.size + size + after.size + line_end_size(s)
         if s.chunked:
             out = put_chunk_size(out, all)
         start = out
         out = put_piece(out, self.opening)
         patch(start, self.id_at, self.created_at, s)
         out = put_piece(put(put_piece(out, before), text, size), after)
-        out = put_line_end(out, s.line_end)
+        out = put_line_end(out, s)
         return put(out, b"\r\n", 2) if s.chunked else out
 
     cdef uint8_t* content(self, uint8_t* out, Stamp* s, const uint8_t* text, size_t size) noexcept:
@@ -138,7 +143,13 @@ cdef class Form:
         return self.event(out, s, self.reasoning_open, text, size, self.reasoning_close)
 
     cdef uint8_t* with_piece(self, uint8_t* out, Stamp* s, Piece piece) noexcept:
-        return self.event(out, s, piece, empty().at, 0, empty())
+        return self.event(out, s, piece, self.nothing.at, 0, self.nothing)
+
+    cdef uint8_t* tail(self, uint8_t* out, Stamp* s, bint length, bint with_usage, Usage* u) noexcept:
+        out = self.with_piece(out, s, self.finish_length if length else self.finish_stop)
+        if with_usage:
+            out = self.usage(out, s, u)
+        return raw_event(out, s, self.done.at, self.done.size)
 
     cdef uint8_t* usage(self, uint8_t* out, Stamp* s, Usage* u) noexcept:
         cdef uint8_t[256] text
@@ -146,7 +157,7 @@ cdef class Form:
         piece.at = text
         text[0] = 93                                        # the closing bracket of "choices":[
         piece.size = <size_t>(put_usage(&text[1], u) - text)
-        return self.event(out, s, piece, empty().at, 0, empty())
+        return self.event(out, s, piece, self.nothing.at, 0, self.nothing)
 
     cdef size_t document_size(self, int64_t tokens) noexcept:
         return self.document_opening.size + <size_t>tokens * WORD_LONGEST + self.document_length.size + 512
@@ -163,13 +174,6 @@ cdef class Form:
             out = put(out, word.at + (1 if i == 0 else 0), word.size - (1 if i == 0 else 0))
         out = put_piece(out, self.document_length if length else self.document_stop)
         return put_usage(out, u) if with_usage else put(out, b"}", 1)
-
-
-cdef inline Piece empty() noexcept nogil:
-    cdef Piece piece
-    piece.at = <const uint8_t*><const char*>b""
-    piece.size = 0
-    return piece
 
 
 cdef uint8_t* put_usage(uint8_t* out, Usage* u) noexcept nogil:

@@ -14,17 +14,17 @@ cdef class Intake:
     cdef double eos_mean
     cdef uint32_t block             # tokens per prefix block; 0 = no prefix cache
     cdef Faults faults
-    cdef object decode
-    cdef dict form_numbers          # (chat, model) -> number
+    cdef tuple decoders             # of OpenAI's bodies, of Ollama's
+    cdef dict form_numbers          # (FormKind, model) -> number
     cdef list forms
     cdef readonly uint64_t prompt_tokens
-    cdef readonly object refusal    # (status, type, message) when read() returned False
+    cdef readonly object refusal    # (status, type, message) when read() returned False; status 200: a page of that type
     # Fills c.sequence and c.reply. False: the request is refused.
-    cdef bint read(self, Connection* c, Request* r, bint chat, const uint8_t* body, size_t size) except? False
-    cdef bint read_null(self, Connection* c, bint chat, const uint8_t* body, size_t size) except? False
-    cdef bint read_json(self, Connection* c, Request* r, bint chat, const uint8_t* body, size_t size) except? False
+    cdef bint read(self, Connection* c, Request* r, int kind, const uint8_t* body, size_t size) except? False
+    cdef bint read_null(self, Connection* c, int kind, const uint8_t* body, size_t size) except? False
+    cdef bint read_json(self, Connection* c, Request* r, int kind, const uint8_t* body, size_t size) except? False
     cdef bint fault_of(self, Connection* c, Request* r) except? False
     cdef bint refuse(self, int status, str kind, str message) except? False
-    cdef int form(self, bint chat, str model) except -1
+    cdef int form(self, int kind, str model) except -1
     cdef int64_t output_length(self, Connection* c, int64_t most, int64_t least, bint ignore_eos) noexcept
-    cdef bint lengths(self, Connection* c, object asked, bint chat) except? False
+    cdef bint lengths(self, Connection* c, object asked, int kind) except? False

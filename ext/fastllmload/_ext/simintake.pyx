@@ -1,17 +1,19 @@
 """What a request asks for. Null mode looks for three fields by their bytes; otherwise msgspec decodes the body."""
 
 from libc.math cimport log
+from libc.stdint cimport uint16_t
 from libc.string cimport memset
 
 from fastllmload._ext.simfault cimport FAULT_NONE
-from fastllmload._ext.simform cimport Form
+from fastllmload._ext.simform cimport FORM_CHAT, FORM_KINDS, FORM_OLLAMA_CHAT
 from fastllmload._ext.simhttp cimport NO_KEY
 from fastllmload._ext.simprompt cimport Prompt, prompt_read
 from fastllmload._ext.simsequence cimport DRAW_ID, DRAW_LENGTH, draw, uniform
 from fastllmload._ext.simsyscall cimport memmem
 
 from fastllmload._ext.simfault import parse
-from fastllmload._ext.simform import Form as make_form
+from fastllmload._ext.simform import Form
+from fastllmload._ext.simollama import OllamaForm
 
 cdef enum:
     MODELS = 1000               # names that --any-model keeps apart
@@ -39,9 +41,10 @@ cdef int64_t number_at(const uint8_t* at, const uint8_t* end) noexcept nogil:
 
 cdef class Intake:
     """*settings* has the attributes seed, null, any_model, model, chunk_bytes, default_max_tokens, max_model_len,
-    eos_mean_tokens, prefix_block; *decode* gives a RequestBody of body bytes or raises ValueError."""
+    eos_mean_tokens, prefix_block; each of *decoders*, for OpenAI and for Ollama, gives a RequestBody of body bytes or raises
+    ValueError."""
 
-    def __init__(self, settings: object, faults: Faults, decode: object, forms: list):
+    def __init__(self, settings: object, faults: Faults, decoders: tuple, forms: list):
         self.seed = settings.seed
         self.null = settings.null
         self.any_model = settings.any_model
@@ -52,30 +55,32 @@ cdef class Intake:
         self.eos_mean = settings.eos_mean_tokens
         self.block = settings.prefix_block
         self.faults = faults
-        self.decode = decode
+        self.decoders = decoders
         self.forms = forms
         self.form_numbers = {}
-        self.form(False, self.model)        # number 0
-        self.form(True, self.model)         # number 1
+        for kind in range(FORM_KINDS):
+            self.form(kind, self.model)     # each at the number of its kind
 
-    cdef int form(self, bint chat, str model) except -1:
-        number = self.form_numbers.get((chat, model))
+    cdef int form(self, int kind, str model) except -1:
+        number = self.form_numbers.get((kind, model))
         if number is None:
             number = len(self.forms)
-            self.forms.append(make_form(chat, model, self.chunk_bytes))
-            self.form_numbers[chat, model] = number
+            make = OllamaForm if kind >= FORM_OLLAMA_CHAT else Form
+            self.forms.append(make(kind, model, self.chunk_bytes))
+            self.form_numbers[kind, model] = number
         return number
 
     cdef bint refuse(self, int status, str kind, str message) except? False:
         self.refusal = (status, kind, message)
         return False
 
-    cdef bint read(self, Connection* c, Request* r, bint chat, const uint8_t* body, size_t size) except? False:
+    cdef bint read(self, Connection* c, Request* r, int kind, const uint8_t* body, size_t size) except? False:
         memset(&c.reply, 0, sizeof(c.reply))
         c.reply.stamp.id = draw(self.seed, c.sequence.serial, DRAW_ID)
         c.reply.old_client = r.minor_version == 0
         c.reply.close_after = not r.keep_alive
-        if not (self.read_null(c, chat, body, size) if self.null else self.read_json(c, r, chat, body, size)):
+        c.reply.stamp.ndjson = kind >= FORM_OLLAMA_CHAT
+        if not (self.read_null(c, kind, body, size) if self.null else self.read_json(c, r, kind, body, size)):
             return False
         self.prompt_tokens += <uint64_t>c.sequence.prompt_tokens
         return self.fault_of(c, r)
@@ -90,18 +95,20 @@ cdef class Intake:
             c.reply.fault = self.faults.of(c.sequence.serial, &c.reply.fault_arg)
         return True
 
-    cdef bint read_null(self, Connection* c, bint chat, const uint8_t* body, size_t size) except? False:
+    cdef bint read_null(self, Connection* c, int kind, const uint8_t* body, size_t size) except? False:
         cdef const uint8_t* at = value_of(body, size, b'"stream"', 8)
         cdef int64_t tokens = 0
-        c.reply.stream = at != NULL and at[0] == 116
+        c.reply.stream = at[0] == 116 if at != NULL else kind >= FORM_OLLAMA_CHAT
         at = value_of(body, size, b'"max_tokens"', 12)
-        if at == NULL:
+        if at == NULL and kind >= FORM_OLLAMA_CHAT:
+            at = value_of(body, size, b'"num_predict"', 13)
+        elif at == NULL:
             at = value_of(body, size, b'"max_completion_tokens"', 23)
         if at != NULL:
             tokens = number_at(at, body + size)
         at = value_of(body, size, b'"include_usage"', 15)
-        c.reply.with_usage = at != NULL and at[0] == 116 or not c.reply.stream
-        c.reply.form = 1 if chat else 0
+        c.reply.with_usage = at != NULL and at[0] == 116 or not c.reply.stream or kind >= FORM_OLLAMA_CHAT
+        c.reply.form = <uint16_t>kind
         c.reply.by_length = True
         c.sequence.whole = not c.reply.stream
         c.sequence.priority = 0
@@ -109,16 +116,21 @@ cdef class Intake:
         c.sequence.prompt_tokens = <int>(size // 5 + 1)
         return True
 
-    cdef bint read_json(self, Connection* c, Request* r, bint chat, const uint8_t* body, size_t size) except? False:
+    cdef bint read_json(self, Connection* c, Request* r, int kind, const uint8_t* body, size_t size) except? False:
         cdef Prompt prompt
+        cdef bint ollama = kind >= FORM_OLLAMA_CHAT
+        cdef bint chat = kind == FORM_CHAT or kind == FORM_OLLAMA_CHAT
         try:
-            asked = self.decode((<char*>body)[:size])
+            asked = self.decoders[ollama]((<char*>body)[:size])
         except ValueError as error:
             return self.refuse(400, "BadRequestError", f"the body cannot be read: {error}")
         if asked.model != self.model and not self.any_model and asked.model is not None:
-            return self.refuse(404, "NotFoundError", f"The model `{asked.model}` does not exist.")
+            missing = f"model '{asked.model}' not found" if ollama else f"The model `{asked.model}` does not exist."
+            return self.refuse(404, "NotFoundError", missing)
         raw = asked.messages if chat else asked.prompt
         text = bytes(raw)
+        if asked.loads:
+            return self.refuse(200, "application/json", asked.loads)
         if not text:
             return self.refuse(400, "BadRequestError", f"the body has no {'messages' if chat else 'prompt'}")
         prompt_read(&prompt, text, len(text), self.block, &c.sequence)
@@ -127,17 +139,17 @@ cdef class Intake:
         if prompt.strings == 0 and (chat or prompt.numbers == 0):
             return self.refuse(400, "BadRequestError", f"{'messages' if chat else 'prompt'} has no text")
         model = self.model if asked.model is None else asked.model
-        if len(self.forms) >= MODELS and (chat, model) not in self.form_numbers:
+        if len(self.forms) >= MODELS and (kind, model) not in self.form_numbers:
             return self.refuse(404, "NotFoundError", f"more than {MODELS // 2} model names were used")
-        c.reply.form = self.form(chat, model)
+        c.reply.form = self.form(kind, model)
         c.reply.stream = asked.stream is True
         options = asked.stream_options
         c.reply.with_usage = not c.reply.stream or options is not None and options.include_usage is True
         c.sequence.whole = not c.reply.stream
         c.sequence.priority = r.priority if r.has_priority else asked.priority
-        return self.lengths(c, asked, chat)
+        return self.lengths(c, asked, kind)
 
-    cdef bint lengths(self, Connection* c, object asked, bint chat) except? False:
+    cdef bint lengths(self, Connection* c, object asked, int kind) except? False:
         most = asked.max_completion_tokens if asked.max_completion_tokens is not None else asked.max_tokens
         if most is None:
             most = self.default_max_tokens

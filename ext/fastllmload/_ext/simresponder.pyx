@@ -47,11 +47,7 @@ cdef enum:
     HEAD_ROOM = 1024
     MS = 1_000_000
 
-cdef bytes STREAM_HEAD = (
-    b"HTTP/1.1 200 OK\r\nserver: fastllmload-simulator\r\ncontent-type: text/event-stream; charset=utf-8\r\n"
-)
 cdef bytes DOCUMENT_HEAD = b"HTTP/1.1 200 OK\r\nserver: fastllmload-simulator\r\ncontent-type: application/json\r\n"
-cdef bytes ERROR_JSON = b'{"error":{"message":"simulated failure","type":"InternalServerError","param":null,"code":500}}'
 cdef bytes HTML = b"<!doctype html><html><head><title>Welcome</title></head><body>It works.</body></html>\n"
 cdef bytes ZIPPED = gzip.compress(b'data: {"choices":[{"index":0,"delta":{"content":"zipped"}}]}\n\ndata: [DONE]\n\n', mtime=0)
 cdef class Responder(Writer):
@@ -91,6 +87,7 @@ cdef class Responder(Writer):
 
     cdef int frame(self, Connection* c) except -1:
         cdef uint8_t fault = c.reply.fault
+        c.reply.stamp.padded = fault == FAULT_CONTENT_LENGTH
         c.reply.stamp.line_end = END_CRLF if fault == FAULT_CRLF else END_CR if fault == FAULT_CR else 0
         c.reply.stamp.chunked = c.reply.stream and fault not in (FAULT_UNTIL_CLOSE, FAULT_CONTENT_LENGTH)
         if fault == FAULT_UNTIL_CLOSE or c.reply.stream and c.reply.old_client:
@@ -100,6 +97,7 @@ cdef class Responder(Writer):
 
     cdef Outcome instead(self, Connection* c) except? LOST:
         # What is not listed here changes nothing before the first token.
+        cdef Form form = <Form>self.forms[c.reply.form]
         cdef uint8_t fault = c.reply.fault
         if fault == FAULT_NEVER:
             c.truth.status = 0
@@ -110,19 +108,19 @@ cdef class Responder(Writer):
         if fault == FAULT_STATUS:
             c.truth.status = <uint16_t>c.reply.fault_arg
             extra = "retry-after: 1\r\n" if c.reply.fault_arg == 429 else ""
-            text = ERROR_JSON.replace(b"500", str(c.reply.fault_arg).encode())
+            text = form.failure.replace(b"500", str(c.reply.fault_arg).encode())
             return self.page(c, page_head(c.reply.fault_arg, "application/json", len(text), extra), text)
         if fault == FAULT_NO_BODY:
-            return self.page(c, page_head(200, "text/event-stream", 0), b"")
+            return self.page(c, page_head(200, form.stream_type.decode(), 0), b"")
         if fault == FAULT_HTML:
             return self.page(c, page_head(200, "text/html", len(HTML)), HTML)
         if fault == FAULT_GZIP:
-            head = page_head(200, "text/event-stream", len(ZIPPED), "content-encoding: gzip\r\n")
+            head = page_head(200, form.stream_type.decode(), len(ZIPPED), "content-encoding: gzip\r\n")
             return self.page(c, head, ZIPPED)
         if fault == FAULT_ENDLESS_HEAD:
             c.filler = FILLER_FIELDS
             c.filler_left = (<uint64_t>c.reply.fault_arg + 63) // 64 * 64
-            if self.connections.queue(c, STREAM_HEAD, len(STREAM_HEAD)) or self.connections.flush(c, 0) == SENT_FAILED:
+            if self.connections.queue(c, form.stream_head, len(form.stream_head)) or self.connections.flush(c, 0) == SENT_FAILED:
                 return LOST
             return CUT
         if fault == FAULT_EMPTY:
@@ -131,7 +129,8 @@ cdef class Responder(Writer):
         return GOING
 
     cdef uint8_t* put_head(self, Connection* c, uint8_t* out) except NULL:
-        out = put(out, <const char*>STREAM_HEAD, len(STREAM_HEAD))
+        cdef bytes head = (<Form>self.forms[c.reply.form]).stream_head
+        out = put(out, <const char*>head, len(head))
         if c.reply.stamp.chunked:
             out = put(out, b"transfer-encoding: chunked\r\n", 28)
         elif c.reply.fault == FAULT_CONTENT_LENGTH:
@@ -228,16 +227,17 @@ cdef class Responder(Writer):
             size -= 1
         kind[0] = KIND_CONTENT
         if c.reply.fault == FAULT_COMMENTS:
-            out = raw_event(out, &c.reply.stamp, b": ping", 6)
+            out = raw_event(out, &c.reply.stamp, form.comment, len(form.comment))
         elif c.reply.fault == FAULT_WHITESPACE_FIRST and index < c.reply.fault_arg:
             kind[0] = KIND_WHITESPACE
             return form.content(out, &c.reply.stamp, b"\\n\\n", 4)
-        elif c.reply.fault == FAULT_REASONING and index < c.reply.fault_arg and form.chat:
+        elif c.reply.fault == FAULT_REASONING and index < c.reply.fault_arg and form.reasons:
             kind[0] = KIND_REASONING
             return form.reasoning(out, &c.reply.stamp, text, size)
         return form.content(out, &c.reply.stamp, text, size)
 
     cdef Outcome strike(self, Connection* c, int64_t now) except? LOST:
+        cdef Form form = <Form>self.forms[c.reply.form]
         cdef uint8_t fault = c.reply.fault
         if fault == FAULT_STALL:
             c.out_due = now + <int64_t>c.reply.fault_arg * MS
@@ -247,15 +247,15 @@ cdef class Responder(Writer):
         if fault == FAULT_CLOSE:
             return CUT
         if fault == FAULT_BAD_JSON:
-            return self.odd_event(c, b'data: {"id":"chatcmpl-0","choices":[{"index":0,"delta":{"content":" bro', KIND_BAD)
+            return self.odd_event(c, form.broken_line, KIND_BAD)
         if fault == FAULT_DEEP_JSON:
             depth = c.reply.fault_arg
-            return self.odd_event(c, b'data: {"choices":' + b"[" * depth + b"]" * depth + b"}", KIND_BAD)
+            return self.odd_event(c, form.deep_open + b"[" * depth + b"]" * depth + form.deep_close, KIND_BAD)
         if fault == FAULT_HUGE_EVENT:
             return self.huge_event(c)
         if fault == FAULT_HUGE_LINE:
             return self.huge_line(c)
-        if self.odd_event(c, b"data: " + ERROR_JSON, KIND_ERROR) == LOST:       # FAULT_ERROR_EVENT
+        if self.odd_event(c, form.error_line, KIND_ERROR) == LOST:       # FAULT_ERROR_EVENT
             return LOST
         return self.finish(c)
 
@@ -281,21 +281,33 @@ cdef class Responder(Writer):
         return GOING
 
     cdef Outcome huge_line(self, Connection* c) except? LOST:
+        cdef bytes opening = (<Form>self.forms[c.reply.form]).huge_open
         cdef uint8_t* out = self.scratch
         cdef int64_t at = 0
         c.filler_left = (<uint64_t>c.reply.fault_arg + 63) // 64 * 64
         if c.reply.stamp.chunked:
-            out = put_chunk_size(out, c.filler_left + 6)
-        out = put(out, b"data: ", 6)
+            out = put_chunk_size(out, c.filler_left + <uint64_t>len(opening))
+        out = put(out, <const char*>opening, len(opening))
         if self.connections.queue(c, self.scratch, <size_t>(out - self.scratch)):
             return LOST
         c.filler = FILLER_LETTERS
         return LOST if self.connections.flush(c, mono_ns()) == SENT_FAILED else CUT
 
     cdef void usage_of(self, Connection* c, Usage* u) noexcept:
+        # What the reply says of itself, and the truth log with it: its durations end when this is composed.
+        cdef int64_t now = mono_ns()
         u.prompt = c.sequence.prompt_tokens
         u.completion = c.reply.sent
         u.cached = c.sequence.cached_tokens
+        u.total_ns = now - c.sequence.t_arrival
+        u.load_ns = c.reply.load_ns
+        u.prompt_eval_ns = u.eval_ns = 0
+        if c.sequence.t_first:
+            u.prompt_eval_ns = c.sequence.t_first - c.sequence.t_admitted
+            u.eval_ns = now - c.sequence.t_first
+        if c.reply.stamp.ndjson:
+            c.truth.total_ns, c.truth.load_ns = u.total_ns, u.load_ns
+            c.truth.prompt_eval_ns, c.truth.eval_ns = u.prompt_eval_ns, u.eval_ns
 
     cdef uint8_t* put_tail(self, Connection* c, uint8_t* out) except NULL:
         cdef Form form = <Form>self.forms[c.reply.form]
@@ -303,11 +315,10 @@ cdef class Responder(Writer):
         if c.reply.fault == FAULT_NO_DONE:
             return put(out, b"0\r\n\r\n", 5) if c.reply.stamp.chunked else out
         if c.reply.fault != FAULT_ERROR_EVENT:
-            out = form.with_piece(out, &c.reply.stamp, form.finish_length if c.reply.by_length else form.finish_stop)
-            if c.reply.with_usage:
-                self.usage_of(c, &u)
-                out = form.usage(out, &c.reply.stamp, &u)
-        out = raw_event(out, &c.reply.stamp, form.done.at, form.done.size)
+            self.usage_of(c, &u)
+            out = form.tail(out, &c.reply.stamp, c.reply.by_length, c.reply.with_usage, &u)
+        elif not c.reply.stamp.ndjson:
+            out = raw_event(out, &c.reply.stamp, form.done.at, form.done.size)
         return put(out, b"0\r\n\r\n", 5) if c.reply.stamp.chunked else out
 
     cdef Outcome finish(self, Connection* c) except? LOST:
@@ -322,8 +333,10 @@ cdef class Responder(Writer):
             return COMPLETE
         if c.reply.fault != FAULT_ERROR_EVENT:
             self.log(c, at, KIND_FINISH)
-            if c.reply.with_usage:
-                self.log(c, at, KIND_USAGE)
+        if c.reply.stamp.ndjson:                    # one object says it all
+            return COMPLETE
+        if c.reply.fault != FAULT_ERROR_EVENT and c.reply.with_usage:
+            self.log(c, at, KIND_USAGE)
         self.log(c, at, KIND_DONE)
         return COMPLETE
 
@@ -340,7 +353,7 @@ cdef class Responder(Writer):
         c.reply.sent = <int>tokens
         self.usage_of(c, &u)
         if c.reply.fault == FAULT_ERROR_EVENT:
-            end = put(body, <const char*>ERROR_JSON, len(ERROR_JSON))
+            end = put(body, <const char*>form.failure, len(form.failure))
         else:
             end = form.document(body, &c.reply.stamp, c.reply.stamp.id, tokens, c.reply.by_length, &u,
                                 c.reply.fault != FAULT_NO_USAGE)

@@ -11,12 +11,13 @@ import msgspec
 
 from libc.errno cimport EAGAIN, EINTR, errno
 from libc.stdlib cimport free, malloc
-from libc.string cimport memset
+from libc.string cimport memcmp, memset
 from libc.time cimport time
 
 from fastllmload._ext.clock cimport mono_ns
 from fastllmload._ext.simconnection cimport *
 from fastllmload._ext.simfault cimport FAULT_IDLE_CLOSE
+from fastllmload._ext.simform cimport FORM_CHAT, FORM_COMPLETIONS, FORM_OLLAMA_CHAT, FORM_OLLAMA_GENERATE
 from fastllmload._ext.simhttp cimport *
 from fastllmload._ext.simsyscall cimport MSG_DONTWAIT
 from fastllmload._ext.simtimer cimport timers_free, timers_push
@@ -43,6 +44,17 @@ cdef enum:
     IDLE_NS = 200_000_000       # quiet time after which the truth log is written
     LINGER_NS = 1_000_000_000
     STUCK = 0xFFFFFFFF          # take(): the request is not complete
+
+
+cdef int kind_of(Request* r) noexcept nogil:
+    # FormKind of the resource that a request names; -1: none that generates.
+    if same(r.target, b"/v1/chat/completions", 20):
+        return FORM_CHAT
+    if same(r.target, b"/v1/completions", 15):
+        return FORM_COMPLETIONS
+    if same(r.target, b"/api/chat", 9):
+        return FORM_OLLAMA_CHAT
+    return FORM_OLLAMA_GENERATE if same(r.target, b"/api/generate", 13) else -1
 
 
 cdef class Sessions:
@@ -265,16 +277,17 @@ cdef class Sessions:
         return STUCK
 
     cdef int serve(self, Connection* c, Request* r, const uint8_t* body, size_t size) except -1:
-        cdef bint chat = same(r.target, b"/v1/chat/completions", 20)
+        cdef int kind = kind_of(r)
         cdef bint post = r.method.size == 4 and same(r.method, b"post", 4)
         self.open_row(c, r)
+        c.reply.stamp.ndjson = kind >= FORM_OLLAMA_CHAT or r.target.size > 5 and memcmp(r.target.at, b"/api/", 5) == 0
         if self.bearer is not None and not self.admitted(r):
             return self.refuse(c, 401, "AuthenticationError", "the API key is missing or wrong", False)
-        if not chat and not same(r.target, b"/v1/completions", 15):
+        if kind < 0:
             return self.answer_page(c, r, (<char*>r.target.at)[: r.target.size].decode("latin-1"))
         if not post:
             return self.refuse(c, 405, "MethodNotAllowed", "completions are asked for with POST", False)
-        return self.generate(c, r, chat, body, size)
+        return self.generate(c, r, kind, body, size)
 
     cdef int open_row(self, Connection* c, Request* r) except -1:
         self.requests += 1
@@ -302,11 +315,13 @@ cdef class Sessions:
             return True
         return (<char*>r.authorization.at)[: r.authorization.size] == self.bearer
 
-    cdef int generate(self, Connection* c, Request* r, bint chat, const uint8_t* body, size_t size) except -1:
+    cdef int generate(self, Connection* c, Request* r, int kind, const uint8_t* body, size_t size) except -1:
         cdef Outcome outcome
-        if not self.intake.read(c, r, chat, body, size):
-            status, kind, message = self.intake.refusal
-            return self.refuse(c, status, kind, message, False)
+        if not self.intake.read(c, r, kind, body, size):
+            status, why, message = self.intake.refusal
+            if status == 200:                       # a model is loaded: nothing is generated
+                return self.give_page(c, status, why, message.encode())
+            return self.refuse(c, status, why, message, False)
         c.reply.stamp.created = time(NULL)
         c.state = CONNECTION_BUSY
         outcome = self.responder.begin(c, self.arrival)
@@ -314,15 +329,21 @@ cdef class Sessions:
             return self.settle(c, outcome)
         if c.out_due:
             self.settle(c, GOING)
+        c.reply.load_ns = mono_ns() - c.sequence.t_arrival
         return self.cadence.submit(&c.sequence, self.arrival)
 
     cdef int answer_page(self, Connection* c, Request* r, str path) except -1:
         page = self.pages(path, self.counters)
         if page is None:
             return self.refuse(c, 404, "NotFoundError", f"there is no {path} here", False)
-        if not same(r.method, b"get", 3):
-            return self.refuse(c, 405, "MethodNotAllowed", f"{path} is asked for with GET", False)
-        status, content_type, body = page
+        asks = path == "/api/show"                  # the one page that is asked for with a body
+        if not (same(r.method, b"post", 4) if asks else same(r.method, b"get", 3)):
+            method = "POST" if asks else "GET"
+            return self.refuse(c, 405, "MethodNotAllowed", f"{path} is asked for with {method}", False)
+        status, content_type, text = page
+        return self.give_page(c, status, content_type, text)
+
+    cdef int give_page(self, Connection* c, int status, str content_type, bytes body) except -1:
         c.truth.status = status
         c.state = CONNECTION_BUSY
         c.reply.page = True
@@ -330,6 +351,8 @@ cdef class Sessions:
 
     cdef int refuse(self, Connection* c, int status, str kind, str message, bint close) except -1:
         error = {"error": {"message": message, "type": kind, "param": None, "code": status}}
+        if c.reply.stamp.ndjson:
+            error = {"error": message}
         body = msgspec.json.encode(error)
         self.refused += 1
         if c.state == CONNECTION_READING and close:

@@ -6,7 +6,7 @@ cdef enum TruthBlock:               # a file is 16 bytes of head, then blocks: u
     TRUTH_REQUESTS = 2
 
 cdef enum:
-    TRUTH_VERSION = 1
+    TRUTH_VERSION = 2               # 2: the durations that an Ollama reply says of itself
     TRUTH_EVENT_CAP = 65536         # records buffered: 1 MiB
     TRUTH_REQUEST_CAP = 8192
 
@@ -18,7 +18,7 @@ cdef packed struct TruthEvent:      # 16 bytes
 cdef enum:
     TRUTH_QUEUED = 0x80             # the socket did not take all of it at t_ns: it left later
 
-cdef packed struct TruthRequest:    # 96 bytes; a time of 0 means that it did not happen
+cdef packed struct TruthRequest:    # 128 bytes; a time of 0 means that it did not happen
     uint32_t serial
     uint32_t key                    # last number of X-Request-Id, 0xFFFFFFFF when absent
     uint32_t phase                  # the number before it
@@ -37,6 +37,10 @@ cdef packed struct TruthRequest:    # 96 bytes; a time of 0 means that it did no
     int64_t t_admitted              # left the waiting queue
     int64_t t_first                 # just before the send() of its first token
     int64_t t_end                   # just before the send() of its last byte; the instant of the loss when it was aborted
+    int64_t total_ns                # durations in the last object of an Ollama reply; 0: none were said
+    int64_t load_ns
+    int64_t prompt_eval_ns
+    int64_t eval_ns
 
 cdef enum TruthFlag:
     TRUTH_STREAM = 1

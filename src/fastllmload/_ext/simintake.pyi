@@ -5,4 +5,6 @@ from fastllmload._ext.simfault import Faults
 class Intake:
     prompt_tokens: int
     refusal: tuple[int, str, str] | None
-    def __init__(self, settings: object, faults: Faults, decode: Callable[[bytes], object], forms: list[object]) -> None: ...
+    def __init__(
+        self, settings: object, faults: Faults, decoders: tuple[Callable[[bytes], object], ...], forms: list[object]
+    ) -> None: ...

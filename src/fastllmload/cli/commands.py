@@ -45,9 +45,13 @@ run = RunCommand("run", run_once, help="One run: offer the load, measure, judge 
 @click.argument("run_folder", metavar="RUN", type=click.Path(path_type=Path))
 def report(run_folder: Path) -> int:
     """Show the closing summary of the run in folder RUN again, also of an incomplete one."""
+    from fastllmload.records.owner import tidy
     from fastllmload.report.again import show_again
 
+    tidied = tidy(run_folder)
     show_again(run_folder, sys.stdout, _redactor())
+    if tidied is not None:
+        click.echo(f"note       {tidied}")
     return 0
 
 

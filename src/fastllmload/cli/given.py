@@ -43,17 +43,22 @@ def from_config(path: str) -> Givens:
     """The entries of the TOML file *path*; InputError for a file that cannot be read or a key that is no
     option.
     """
+    return from_table(_toml(path), f"--config {path}: ", f" in {path}")
+
+
+def from_table(table: Mapping[str, object], before: str, behind: str) -> Givens:
+    """Options by name with typed values, `-` or `_` in the names. *before* and *behind* say in a sentence about an
+    entry where it stands.
+    """
     names = config_names()
     givens: Givens = {}
-    for key, found in _toml(path).items():
+    for key, found in table.items():
         if key not in names:
             known = sorted(name for name in names if "_" not in name)
             near = nearest(key, known)
-            raise InputError(
-                f"--config {path}: {key!r} is not an option of a run{near or '; see fastllmload run --help'}"
-            )
+            raise InputError(f"{before}{key!r} is not an option of a run{near or '; see fastllmload run --help'}")
         option, opposite = names[key]
-        where = f"{key} in {path}"
+        where = f"{key}{behind}"
         if option.parameter in givens:
             raise InputError(f"{where} is given twice, also as {givens[option.parameter].where}; keep one")
         givens[option.parameter] = _from_toml(option, where, found, opposite)
@@ -74,7 +79,7 @@ def _from_toml(option: RunOption, where: str, found: object, opposite: bool) -> 
         if not isinstance(found, bool):
             raise InputError(f"{where} is {found!r}; write true or false")
         return Given(option, where, state=found is not opposite)
-    entries = found if isinstance(found, list) else [found]
+    entries = list(found) if isinstance(found, list | tuple) else [found]
     if isinstance(found, dict) and option.words:  # [metadata] with NAME = VALUE, goodput = {ttft = 200}
         joint = ":" if option.name == "goodput" else "="
         entries = [f"{name}{joint}{_text(where, entry)}" for name, entry in found.items()]

@@ -14,6 +14,8 @@ BACKENDS |= dict.fromkeys(
     ("completions", "openai", "vllm", "lmdeploy", "scalellm", "text_completions"), COMPLETIONS
 )
 BACKENDS |= dict.fromkeys(("sglang", "llama.cpp"), COMPLETIONS)
+OLLAMA = ("ollama-chat", "ollama-generate")
+BACKENDS |= {"ollama": OLLAMA[0], "ollama-completions": OLLAMA[1]}
 
 
 @dataclass(frozen=True)
@@ -78,8 +80,8 @@ def switch(
     return RunOption(tuple(flags.split()), "", field, help, on=on, off=off, off_flag=no or None)
 
 
-ENDPOINT_TYPE = read.one_of(CHAT, COMPLETIONS, also=BACKENDS)
-WORKLOAD = read.one_of("synthetic-uniform", "synthetic-skewed")
+ENDPOINT_TYPE = read.one_of(CHAT, COMPLETIONS, *OLLAMA, also=BACKENDS)
+WORKLOAD = read.one_of("synthetic-uniform", "synthetic-skewed", *read.TRACES, *read.DATASETS)
 
 SECTIONS: dict[str, tuple[RunOption, ...]] = {
     "Target": (
@@ -89,7 +91,7 @@ SECTIONS: dict[str, tuple[RunOption, ...]] = {
         value("-m --model --served-model-name", "target.model", read.text, "NAME",
               "Model name sent; asked from /v1/models when absent."),
         value("--endpoint-type --backend", "target.endpoint_type", ENDPOINT_TYPE, "NAME",
-              f"Wire protocol: {CHAT} (default) or {COMPLETIONS}; vLLM's backend names are understood."),
+              f"Wire protocol: {CHAT} (default), {COMPLETIONS}, {', '.join(OLLAMA)}; also vLLM's names."),
         value("--endpoint", "target.endpoint_path", read.url_path, "PATH", "Overrides the protocol's path."),
         value("--api-key", None, read.text, "KEY",
               "Bearer token, never shown or stored. Better from the environment. [env OPENAI_API_KEY]"),
@@ -110,8 +112,15 @@ SECTIONS: dict[str, tuple[RunOption, ...]] = {
               "Option of `fastllmload simulate` for the engine that the run starts."),
     ),
     "Load": (
-        value("-r --rate --request-rate", "load.rate", read.rate, "RATE",
-              "Open loop: requests per second; inf sends all at once."),
+        value("-r --rate --request-rate", None, read.rate_or_curve, "RATE",
+              "Open loop: requests per second; inf sends all at once. Or a rate that changes: ramp:10,100, "
+              "exponential:1,64, steps:10,20,40 or 10x60,20x60, spikes:BASE,PEAK,EVERY,LENGTH, day:LOW,HIGH,24h."),
+        value("--rate-series", "load.rate_curve", read.rate_series, "FILE",
+              "Rate from lines of time,rate in FILE, straight between them."),
+        value("--ramp-up-strategy", "load.ramp_strategy", read.one_of("linear", "exponential"), "NAME",
+              "With the next two: rises over the duration, as --rate ramp:... or exponential:..."),
+        value("--ramp-up-start-rps", "load.ramp_start", read.rate, "RATE", "Where a ramp begins."),
+        value("--ramp-up-end-rps", "load.ramp_end", read.rate, "RATE", "Where a ramp ends."),
         value("--arrival --arrival-pattern", "load.arrival", read.arrival, "NAME",
               "poisson (default), constant, uniform, gamma, bursty, onoff:ON,OFF."),
         value("--burstiness --arrival-smoothness", "load.burstiness", read.positive, "SHAPE",
@@ -137,7 +146,15 @@ SECTIONS: dict[str, tuple[RunOption, ...]] = {
     ),
     "Workload": (
         value("--workload --dataset-name", "workload.name", WORKLOAD, "NAME",
-              "What is sent: synthetic-uniform (default) or synthetic-skewed."),
+              "What is sent: synthetic-uniform (default), synthetic-skewed, a trace (mooncake, azure, burstgpt, "
+              "trace: CSV timestamp,input,output) or a data set (sharegpt, custom: JSONL, batch: OpenAI batch "
+              "JSONL, csv)."),
+        value("--dataset-path --input-file", "workload.dataset_path", read.path, "FILE", "File of a trace or data set."),
+        value("--trace-speed", "workload.trace_speed", read.positive, "FACTOR",
+              "Replays a trace so many times as fast as it was recorded."),
+        value("--trace-from", "workload.trace_from", read.seconds, "TIME", "Starts so far into a trace."),
+        value("--trace-to", "workload.trace_to", read.seconds, "TIME", "Ends so far into a trace."),
+        switch("--trace-loop", "workload.trace_loop", "Starts a trace again until --duration or --num-requests."),
         value("--isl --input-len --random-input-len --prompt-tokens", "workload.isl", read.lengths, "LENGTHS",
               "Prompt tokens: 256, uniform:128,512, normal:550,150, lognormal:5.5,1.0,32,4096."),
         value("--osl --output-len --random-output-len --output-tokens", "workload.osl", read.lengths,
@@ -178,14 +195,45 @@ SECTIONS: dict[str, tuple[RunOption, ...]] = {
         value("--seed --random-seed", "client.seed", read.count_from_zero, "NUMBER",
               "Default 42; 0 is a seed."),
     ),
+    "Telemetry": (
+        several("--telemetry-url --scrape --server-metrics", "telemetry.urls", read.page, "URL",
+                "Metrics page in Prometheus text, sampled beside the run; by default each target's own /metrics."),
+        several("--scrape-metric", "telemetry.metrics", read.metric, "NAME",
+                "Further series of these pages, by the server's name."),
+        value("--telemetry-interval", "telemetry.interval", read.interval, "TIME", "Default 1s."),
+        switch("--telemetry", "telemetry.enabled", "Samples server, power and host (default).",
+               no="--no-telemetry"),
+        value("--power", "telemetry.power",
+              read.one_of("auto", "none", "nvml", "rapl", "powermetrics", "command"), "SENSOR",
+              "auto (NVML, then RAPL, of a target on this machine), none, nvml, rapl, powermetrics, command."),
+        value("--power-command", "telemetry.power_command", read.text, "COMMAND",
+              "Shell line that prints watts, once or again and again."),
+        value("--gpu-index", "telemetry.gpus", read.gpus, "GPUS", "GPUs of NVML: 0,2-3. Default all."),
+        value("--prometheus", "telemetry.prometheus", read.listen, "[HOST:]PORT",
+              "Serves the run's own counters and histograms there; host 127.0.0.1 by default."),
+    ),
     "Output": (
-        words("--goodput", "output.goodput", read.objective, "NAME:MS ...",
-              "Objectives in ms, any of ttft:200 tpot:50 e2el:3000."),
+        words("--goodput", "output.goodput", read.objective, "NAME:LIMIT ...",
+              "Objectives in ms: ttft:200 tpot:50 e2el:3000, itl:60 (every gap; tbt, tbc), idle:500; reading:20 tokens/s; "
+              "fluidity:0.9. For one class of requests: CLASS/ttft:200."),
+        value("--itl-option", "output.itl_option", read.one_of("auto", "A", "B"), "NAME",
+              "Gaps: auto (default) by delivery; A between chunks; B chunks spread over their tokens (IETF B.2.1)."),
+        value("--prefill-deadline", "output.prefill_deadline", read.prefill_deadline, "MS",
+              "First-token deadline of the fluidity index; default 100, or INPUT_TOKENS:MS pairs: 256:80,4096:400."),
+        value("--decode-deadline", "output.decode_deadline", read.milliseconds, "MS",
+              "Deadline of each further token. Default 50."),
+        value("--reading-speed", "output.reading_speed", read.positive, "RATE",
+              "Tokens per second of the reader whose idle latency is measured. Default 20."),
+        switch("--ttft-net-adjusted", "output.ttft_net_adjusted",
+               "Adds TTFT less one round trip of the network, beside TTFT."),
         value("-o --output --result-dir --artifact-dir", "output.directory", read.path, "DIR",
               "Run folder. Default runs/<time>-<digest>."),
         words("--metadata", "output.metadata", read.pair, "NAME=VALUE", "Free label, kept in the run."),
         words("--declare", "output.declare", read.pair, "NAME=VALUE",
               "Declaration that the methodology asks of you."),
+        value("--gpus", "output.gpus", read.count, "COUNT", "GPUs of the target; gives tokens/s per GPU."),
+        value("--price-per-hour", "output.price_per_hour", read.positive, "PRICE",
+              "What the whole target costs per hour; gives tokens per unit of money."),
         value("--save-plan", "output.save_plan", read.path, "FILE", "Writes the plan to FILE too."),
         value("--plan", "output.plan", read.path, "FILE", "Sends this saved plan instead of building one."),
         value("--config", None, read.path, "FILE", "TOML with the same names; the command line wins."),

@@ -13,7 +13,7 @@ THOUSANDS = {"": 1.0, "k": 1e3, "K": 1e3, "M": 1e6}
 SECONDS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
 NUMBER = re.compile(r"([+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?)([a-zA-Z]*)")
 TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # RFC 9110 5.6.2
-OBJECTIVES = ("ttft", "tpot", "e2el")
+METRIC = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
 
 
 def _scaled(text: str, units: dict[str, float], what: str) -> float:
@@ -45,15 +45,32 @@ def count_from_zero(text: str) -> int:
     return int(value)
 
 
+TRACES = ("azure", "burstgpt", "mooncake", "trace")
+DATASETS = ("sharegpt", "custom", "batch", "csv")
+CURVES = ("ramp", "exponential", "steps", "spikes", "day", "series")
+
+
 def rate(text: str) -> float:
     """Requests per second above 0; `inf` sends all at once."""
     what = (
-        "is not a rate; write requests per second above 0 such as 0.05, 500, 1k, or inf to send all at once"
+        "is not a rate; write requests per second above 0 such as 0.05, 500, 1k, or inf to send all at once,"
+        " or a rate that changes such as ramp:10,100"
     )
     value = math.inf if text.strip().lower() == "inf" else _scaled(text, THOUSANDS, what)
     if value <= 0:
         raise ValueError(what)
     return value
+
+
+def rate_series(text: str) -> str:
+    return f"series:{path(text)}"
+
+
+def rate_or_curve(text: str) -> dict[str, object]:
+    """A rate, or a shape such as `ramp:10,100` that is read when the run's length is known."""
+    if text.partition(":")[0].strip().lower() in CURVES:
+        return {"load.rate_curve": text.strip()}
+    return {"load.rate": rate(text)}
 
 
 def positive(text: str) -> float:
@@ -135,6 +152,34 @@ def url(text: str) -> str:
     return text.rstrip("/")
 
 
+def page(text: str) -> str:
+    """URL of one page; without a path that of a metrics page."""
+    found = url(text)
+    return found if urlsplit(found).path != "" else f"{found}/metrics"
+
+
+def metric(text: str) -> str:
+    if METRIC.fullmatch(text) is None:
+        raise ValueError("is no name of a Prometheus metric; write for example vllm:num_requests_swapped")
+    return text
+
+
+def interval(text: str) -> float:
+    value = seconds(text)
+    if not 0.1 <= value <= 3600:
+        raise ValueError("is no interval to sample at; write a time from 100ms to 1h")
+    return value
+
+
+def listen(text: str) -> str:
+    """`PORT`, `HOST:PORT` or `[IPv6]:PORT` as host:port."""
+    host, _, port = text.strip().rpartition(":")
+    bare = host.removeprefix("[").removesuffix("]")
+    if not port.isdecimal() or not 1 <= int(port) <= 65535 or (":" in bare) != host.startswith("["):
+        raise ValueError("is no place to serve at; write PORT or HOST:PORT such as 9400 or 0.0.0.0:9400")
+    return f"{host or '127.0.0.1'}:{int(port)}"
+
+
 def header(text: str) -> tuple[str, str]:
     """`Name: value`, fit to stand in a request as it is."""
     name, colon, value = text.partition(":")
@@ -154,17 +199,35 @@ def pair(text: str) -> tuple[str, str]:
 
 
 def objective(text: str) -> tuple[str, float]:
-    """`ttft:200`: name and milliseconds."""
-    name, _, limit = text.partition(":")
-    name = name.strip().lower()
-    if name not in OBJECTIVES:
-        raise ValueError(
-            f"is not an objective; write NAME:MILLISECONDS with a name of {', '.join(OBJECTIVES)}"
-        )
-    value = _scaled(limit, {"": 1.0, "ms": 1.0, "s": 1000.0}, "has no limit; write for example ttft:200")
+    """`ttft:200`, `2/itl:60`, `fluidity:0.9`: name, with its class of requests, and limit in the metric's unit."""
+    from fastllmload.slo.objective import read_objective
+
+    return read_objective(text)
+
+
+def milliseconds(text: str) -> float:
+    """A time above 0 in ms; plain numbers are milliseconds."""
+    what = "is not a time above 0; write milliseconds such as 50, or 50ms, 0.05s"
+    value = _scaled(text, {"": 1.0, "us": 1e-3, "ms": 1.0, "s": 1e3}, what)
     if value <= 0:
-        raise ValueError("has a limit out of range; write milliseconds above 0")
-    return name, value
+        raise ValueError(what)
+    return value
+
+
+def prefill_deadline(text: str) -> tuple[tuple[float, float], ...]:
+    """`100`, or `256:80,4096:400`: (input tokens, ms) pairs, one of them a constant."""
+    if ":" not in text:
+        return ((0, milliseconds(text)),)
+    pairs = []
+    for part in text.split(","):
+        tokens, _, limit = part.partition(":")
+        try:
+            pairs.append((float(count_from_zero(tokens)), milliseconds(limit)))
+        except ValueError:
+            raise ValueError("is no deadline; write milliseconds (100) or INPUT_TOKENS:MS pairs (256:80,4096:400)") from None
+    if len({tokens for tokens, _ in pairs}) != len(pairs):
+        raise ValueError("names a length twice; write INPUT_TOKENS:MS pairs such as 256:80,4096:400")
+    return tuple(sorted(pairs))
 
 
 def cpus(text: str) -> tuple[int, ...]:
@@ -178,6 +241,14 @@ def cpus(text: str) -> tuple[int, ...]:
     if len(set(chosen)) != len(chosen) or not chosen:
         raise ValueError("names a CPU twice or none; write for example 0,2-3")
     return tuple(chosen)
+
+
+def gpus(text: str) -> tuple[int, ...]:
+    """`0,2-3`: numbers of GPUs."""
+    try:
+        return cpus(text)
+    except ValueError:
+        raise ValueError("is not a list of different GPUs; write for example 0,2-3") from None
 
 
 def workers(text: str) -> int | None:
@@ -202,7 +273,7 @@ def json_object(text: str) -> str:
     except ValueError as error:
         raise ValueError(f"is not JSON ({error}); write an object such as '{{\"top_k\": 5}}'") from None
     if not isinstance(value, dict):
-        raise ValueError("is JSON but no object; write for example '{\"top_k\": 5}'")  # noqa: TRY004
+        raise ValueError("is JSON but no object; write for example '{\"top_k\": 5}'")
     return text
 
 
@@ -249,6 +320,6 @@ def nearest(value: str, names: list[str]) -> str:
 
 
 def arrival(text: str) -> str:
-    """A process's name; `onoff` may carry its periods, which the process itself checks."""
-    one_of("poisson", "constant", "uniform", "gamma", "bursty", "onoff")(text.partition(":")[0])
+    """A process's name; `onoff` may carry its periods, which the process itself checks. `ramp`: Poisson whose rate rises."""
+    one_of("poisson", "constant", "uniform", "gamma", "bursty", "onoff", "ramp")(text.partition(":")[0])
     return text

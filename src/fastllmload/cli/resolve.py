@@ -8,14 +8,27 @@ from pathlib import Path
 
 from fastllmload.cli.given import Given, Givens, from_command_line, from_config
 from fastllmload.cli.options import BY_PARAMETER
+from fastllmload.cli.ratecurve import spread_rate
+from fastllmload.cli.readings import DATASETS, TRACES
 from fastllmload.errors import InputError
-from fastllmload.plan.settings import Client, Load, Output, RunSettings, Secret, Target, Workload
+from fastllmload.plan.settings import Client, Load, Output, RunSettings, Secret, Target, Telemetry, Workload
 from fastllmload.redact import Redactor, header_secrets, url_secrets
 
-GROUPS = {"target": Target, "load": Load, "workload": Workload, "client": Client, "output": Output}
+GROUPS = {
+    "target": Target,
+    "load": Load,
+    "workload": Workload,
+    "client": Client,
+    "output": Output,
+    "telemetry": Telemetry,
+}
 RIVALS = (("rate", "concurrency"), ("api_key", "api_key_file"), ("ui", "disable_tqdm"))
 PLANNED = (
     "rate",
+    "rate_series",
+    "ramp_up_strategy",
+    "ramp_up_start_rps",
+    "ramp_up_end_rps",
     "arrival",
     "burstiness",
     "concurrency",
@@ -24,6 +37,11 @@ PLANNED = (
     "workload",
     "isl",
     "osl",
+    "dataset_path",
+    "trace_speed",
+    "trace_from",
+    "trace_to",
+    "trace_loop",
 )
 DEFAULT_SECONDS = 60.0
 EXAMPLE = "fastllmload --rate 500 --duration 30"
@@ -36,11 +54,18 @@ def resolve(
     """The run that *parameters* ask for and its API key; InputError in one sentence. Secrets are told to
     *redactor*.
     """
-    givens = merged(from_command_line(parameters))
+    return settle(merged(from_command_line(parameters)), environment, redactor)
+
+
+def settle(
+    givens: Givens, environment: Mapping[str, str], redactor: Redactor
+) -> tuple[RunSettings, Secret | None]:
+    """What `resolve` gives, from options that are collected already."""
     _add_environment(givens, environment)
     _tell_secrets(givens, redactor)
     secret = _api_key(givens, redactor)
     fields = _read(givens)
+    spread_rate(givens, fields, DEFAULT_SECONDS)
     _refuse_contradictions(givens, fields)
     _complete(givens, fields)
     return _settings(fields), secret
@@ -165,7 +190,8 @@ def _refuse_contradictions(givens: Givens, fields: Fields) -> None:
         )
     _refuse_for_closed_loop(givens)
     _refuse_beside_plan(givens)
-    if "plan" not in givens and rate is None and concurrency is None:
+    replays = fields.get("workload.name") in TRACES
+    if "plan" not in givens and rate is None and concurrency is None and not replays:
         raise InputError(f"--rate is missing: say how much load to offer, for example {EXAMPLE}")
     if rate == math.inf and "plan" not in givens and "num_requests" not in givens:
         raise InputError(
@@ -173,6 +199,7 @@ def _refuse_contradictions(givens: Givens, fields: Fields) -> None:
         )
     _refuse_target(givens, fields)
     _refuse_client(givens, fields)
+    _refuse_telemetry(givens, fields)
     _refuse_twice(fields)
 
 
@@ -218,8 +245,55 @@ def _refuse_client(givens: Givens, fields: Fields) -> None:
         raise InputError(
             f"--workers {workers} and --pin with {len(pin)} CPUs contradict each other; name one CPU each"
         )
+    _refuse_trace(givens, fields)
     if "num_prefixes" in givens and fields.get("workload.prefix_len", 0) == 0:
         raise InputError("--num-prefixes is given without --prefix-len; say how long a shared prefix is")
+
+
+def _refuse_telemetry(givens: Givens, fields: Fields) -> None:
+    sampled = ("telemetry_url", "scrape_metric", "telemetry_interval", "power", "power_command", "gpu_index")
+    if fields.get("telemetry.enabled") is False:
+        for parameter in sampled:
+            if parameter in givens:
+                raise InputError(f"{givens[parameter].where} and --no-telemetry contradict each other; give one")
+    if "power_command" in givens:
+        if fields.setdefault("telemetry.power", "command") != "command":
+            raise InputError(f"--power-command needs --power command, not --power {fields['telemetry.power']}")
+    elif fields.get("telemetry.power") == "command":
+        raise InputError("--power command needs --power-command COMMAND that prints watts")
+    if "gpu_index" in givens and fields.get("telemetry.power", "auto") not in ("auto", "nvml"):
+        raise InputError(f"--gpu-index belongs to --power nvml, not to --power {fields['telemetry.power']}")
+    if "gpu_index" in givens:
+        fields["telemetry.power"] = "nvml"
+
+
+def _refuse_trace(givens: Givens, fields: Fields) -> None:
+    """A trace brings lengths and instants; what would change them silently is refused."""
+    name = fields.get("workload.name")
+    if name in TRACES:
+        if "dataset_path" not in givens:
+            raise InputError(f"--workload {name} is read from a file; add --dataset-path FILE")
+        for parameter in ("isl", "osl", "prefix_len", "num_prefixes"):
+            if parameter in givens:
+                raise InputError(f"{givens[parameter].where} does not go with --workload {name}, which brings its own lengths")
+        return
+    if name in DATASETS:
+        _refuse_dataset(givens, str(name))
+    elif "dataset_path" in givens:
+        raise InputError(
+            f"{givens['dataset_path'].where} is the file of a workload; add --workload {' or '.join((*TRACES, *DATASETS))}"
+        )
+    for parameter in ("trace_speed", "trace_from", "trace_to", "trace_loop"):
+        if parameter in givens:
+            raise InputError(f"{givens[parameter].where} goes with a trace; add --workload {' or '.join(TRACES)}")
+
+
+def _refuse_dataset(givens: Givens, name: str) -> None:
+    if "dataset_path" not in givens:
+        raise InputError(f"--workload {name} is read from a file; add --dataset-path FILE")
+    for parameter in ("isl", "prefix_len", "num_prefixes", "prompt_form"):
+        if parameter in givens:
+            raise InputError(f"{givens[parameter].where} does not go with --workload {name}, which brings its own prompts")
 
 
 def _refuse_twice(fields: Fields) -> None:
@@ -243,7 +317,8 @@ def _complete(givens: Givens, fields: Fields) -> None:
         fields["target.urls"] = ("http://localhost",)
     if "plan" in givens:
         return
-    if "num_requests" not in givens and "duration" not in givens:
+    own_end = fields.get("workload.name") in TRACES and not {"load.rate", "load.concurrency"} & fields.keys()
+    if "num_requests" not in givens and "duration" not in givens and not own_end:
         fields["load.duration"] = DEFAULT_SECONDS
 
 

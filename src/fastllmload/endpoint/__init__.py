@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
+from fastllmload.endpoint.ollama_chat import OllamaChat
+from fastllmload.endpoint.ollama_generate import OllamaGenerate
 from fastllmload.endpoint.openai_chat import OpenAIChat
 from fastllmload.endpoint.openai_completions import OpenAICompletions
 from fastllmload.endpoint.pieces import BodyPieces
@@ -35,19 +37,30 @@ class Endpoint(Protocol):
     def body_pieces(self, model: str, workload: Workload) -> BodyPieces:
         """The bodies of a plan. InputError for a workload that the protocol cannot carry."""
 
+    def messages_pieces(self, model: str, workload: Workload) -> BodyPieces:
+        """As `body_pieces`, with an array of messages in the prompt's place. InputError where there are no messages."""
+
     def encode_body(self, model: str, workload: Workload, prompt: str | Sequence[int], tokens: int) -> bytes:
         """One body, for a request outside a plan; the same bytes that the pieces give."""
 
+    def remarks(self, workload: Workload) -> tuple[str, ...]:
+        """Sentences for the report: what the workload asks for and the protocol has no word for."""
 
-ENDPOINTS: dict[str, Endpoint] = {endpoint.name: endpoint for endpoint in (OpenAIChat(), OpenAICompletions())}
 
-# vLLM's values of --backend, and other tools' words for the same two protocols.
+ENDPOINTS: dict[str, Endpoint] = {
+    endpoint.name: endpoint
+    for endpoint in (OpenAIChat(), OpenAICompletions(), OllamaChat(), OllamaGenerate())
+}
+
+# vLLM's values of --backend, and other tools' words for the same protocols.
 ALIASES: dict[str, str] = {
     **dict.fromkeys(("chat", "openai-chat-completions", "chat_completions", "vllm-chat"), "openai-chat"),
     **dict.fromkeys(
         ("completions", "openai", "vllm", "lmdeploy", "scalellm", "sglang", "llama.cpp", "text_completions"),
         "openai-completions",
     ),
+    "ollama": "ollama-chat",
+    "ollama-completions": "ollama-generate",
 }
 
 

@@ -35,5 +35,11 @@ class OpenAIChat:
         messages = [{"role": "user", "content": PROMPT}]
         return cut({"model": model, "messages": messages, **sampling_fields(workload)})
 
+    def messages_pieces(self, model: str, workload: Workload) -> BodyPieces:
+        return cut({"model": model, "messages": PROMPT, **sampling_fields(workload)})
+
     def encode_body(self, model: str, workload: Workload, prompt: str | Sequence[int], tokens: int) -> bytes:
         return self.body_pieces(model, workload).encode(prompt, tokens)
+
+    def remarks(self, workload: Workload) -> tuple[str, ...]:
+        return ()

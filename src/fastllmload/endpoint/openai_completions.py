@@ -31,5 +31,12 @@ class OpenAICompletions:
             raise InputError(f"--prompt-form {workload.prompt_form!r} is unknown; choose text or ids")
         return cut({"model": model, "prompt": PROMPT, **sampling_fields(workload)})
 
+    def messages_pieces(self, model: str, workload: Workload) -> BodyPieces:
+        """InputError: a completion has a prompt and no messages."""
+        raise InputError(f"messages do not go with {self.name}; use a chat endpoint, or a data set of prompts")
+
     def encode_body(self, model: str, workload: Workload, prompt: str | Sequence[int], tokens: int) -> bytes:
         return self.body_pieces(model, workload).encode(prompt, tokens)
+
+    def remarks(self, workload: Workload) -> tuple[str, ...]:
+        return ()

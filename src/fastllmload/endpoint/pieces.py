@@ -28,7 +28,7 @@ class BodyPieces:
     middle: tuple[bytes, ...]
     tail: bytes
 
-    def encode(self, prompt: str | Sequence[int], tokens: int) -> bytes:
+    def encode(self, prompt: str | Sequence[int] | Sequence[dict[str, Any]], tokens: int) -> bytes:
         """One body, for a request outside a plan; the same bytes that a plan has."""
         return self.before + msgspec.json.encode(prompt) + (b"%d" % tokens).join((*self.middle, self.tail))
 

@@ -6,7 +6,9 @@ import math
 from collections.abc import Sequence
 
 from fastllmload import __version__
+from fastllmload.engine.planned import Plans
 from fastllmload.engine.preflight import Preflight
+from fastllmload.plan.pace import WARMUP_REQUESTS
 from fastllmload.plan.plan import Plan
 from fastllmload.plan.settings import RunSettings
 from fastllmload.report.summary import SIMULATED
@@ -22,10 +24,28 @@ def target_lines(settings: RunSettings, urls: Sequence[str], found: Preflight) -
     return lines + [f"note: {note}" for note in found.notes]
 
 
-def plan_lines(settings: RunSettings, warmup: Plan, measure: Plan, workers: int) -> list[str]:
-    load = f"load: {loop(settings, measure)}; {bounds(measure)}; seed {settings.client.seed}; plan {measure.digest[:12]}"
-    warm = f"warm-up: {warmup.requests:,} requests" if warmup.requests else "warm-up: none"
-    return [load, f"{warm}; {workers} worker{'' if workers == 1 else 's'}"]
+def plan_lines(settings: RunSettings, plans: Plans, workers: int) -> list[str]:
+    measure = plans.measure
+    plan = f"seed {settings.client.seed}; plan {measure.digest[:12]}"
+    lines = [
+        f"load: {loop(settings, measure)}; {bounds(measure)}; {plan}",
+        f"warm-up: {warm_up(plans.warmup)}; {workers} worker{'' if workers == 1 else 's'}",
+    ]
+    load, deviation = settings.load, plans.warmup_deviation
+    if deviation is not None and load.warmup_requests is load.warmup_tokens is load.warmup_seconds is None:
+        lines.append(f"note: cut to the run's length or a minute, {deviation}; --warmup {WARMUP_REQUESTS} for more")
+    return lines
+
+
+def warm_up(plan: Plan) -> str:
+    """How much, and how long that takes where the plan knows: `100 requests in 12 s`."""
+    if not plan.requests:
+        return "none"
+    seconds = plan.duration_s
+    if seconds is None and plan.t_sched is not None:
+        seconds = float(plan.t_sched[-1]) / 1e9
+    count = "" if plan.cycles else f"{plan.requests:,} request{'' if plan.requests == 1 else 's'}"
+    return " in ".join(part for part in (count, "" if seconds is None else f"{seconds:.3g} s") if part)
 
 
 def loop(settings: RunSettings, plan: Plan) -> str:
@@ -35,6 +55,8 @@ def loop(settings: RunSettings, plan: Plan) -> str:
     arrivals = plan.description["load"]["arrivals"]
     rate = arrivals["rate"]
     shown = "all at once" if rate == "inf" or math.isinf(rate) else f"{rate:g} requests/s"
+    if "changes" in arrivals:
+        shown = f"{arrivals['changes']} (mean {shown})"
     cap = settings.load.max_concurrency
     return f"open loop, {arrivals['name']}, {shown}" + (f", at most {cap:,} in flight" if cap is not None else "")
 

@@ -19,19 +19,22 @@ OBJECTIVE_MISSED, HOST_LIMIT, TARGET_FAILED, INTERRUPTED, OWN_FAULT = 1, 2, 3, 4
 
 @dataclass
 class Fate:
-    """What befell a run on its way. *killed*: workers that a signal ended; *crashed*: workers that failed by themselves."""
+    """What befell a run on its way. *killed*: workers that a signal ended; *crashed*: workers that failed by
+    themselves; *engine_crashed*: the simulated engine did.
+    """
 
     interrupted: bool = False
     disk_full: bool = False
     killed: int = 0
     crashed: int = 0
+    engine_crashed: bool = False
 
     @property
     def status(self) -> str:
         """run.json "status"."""
         if self.interrupted:
             return "interrupted"
-        return "partial" if self.disk_full or self.killed or self.crashed else DONE
+        return "partial" if self.disk_full or self.killed or self.crashed or self.engine_crashed else DONE
 
 
 def conclude(folder: Folder, phases: Sequence[RunPhase], fate: Fate) -> dict[str, Any]:
@@ -40,6 +43,8 @@ def conclude(folder: Folder, phases: Sequence[RunPhase], fate: Fate) -> dict[str
     from fastllmload.metrics.core import measure
     from fastllmload.records.merge import merge_workers
     from fastllmload.records.run import load
+    from fastllmload.report.files import write_reports
+    from fastllmload.telemetry.summary import added
 
     drop_empty(folder)
     try:
@@ -52,9 +57,14 @@ def conclude(folder: Folder, phases: Sequence[RunPhase], fate: Fate) -> dict[str
     folder.manifest["disk_full"] = fate.disk_full
     run = replace(load(folder.path), manifest=folder.manifest, incomplete=fate.status != DONE)
     folder.manifest.update(measure(run))
+    folder.manifest.update(added(run, folder.manifest))
     folder.manifest["certificate"] = judge(run)
     folder.manifest["status"] = fate.status
     folder.save()
+    problems = write_reports(run, folder.manifest)
+    if problems:
+        folder.manifest["incidents"].extend(problems)
+        folder.save()
     return folder.manifest
 
 
@@ -87,7 +97,7 @@ def exit_code(document: dict[str, Any], fate: Fate, strict: bool) -> int:
     """Of a run that came to its report. Reasons: docs/decisions/006-exit-codes.md."""
     if fate.interrupted:
         return INTERRUPTED
-    if fate.crashed:
+    if fate.crashed or fate.engine_crashed:
         return OWN_FAULT
     if fate.disk_full or fate.killed:
         return HOST_LIMIT

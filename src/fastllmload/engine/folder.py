@@ -15,18 +15,20 @@ import msgspec
 from fastllmload import __version__
 from fastllmload.errors import HostLimitError, InputError
 from fastllmload.plan.settings import RunSettings
+from fastllmload.records.owner import WORK, own
 from fastllmload.records.run import SCHEMA_VERSION
 
 BALLAST, BALLAST_BYTES = "ballast", 4 << 20
 
 
 class Folder:
-    """A run's folder. *manifest* is what run.json holds until the run is measured."""
+    """A run's folder, owned until `clean`. *manifest* is what run.json holds until the run is measured."""
 
     def __init__(self, path: Path, named: bool = True) -> None:
         self.path = path
         self.named = named
-        self.work = path / ".work"
+        self.work = path / WORK
+        self.owner = own(path)  # descriptor
         self.manifest: dict[str, Any] = {}
 
     @classmethod
@@ -37,12 +39,12 @@ class Folder:
             if path.exists() and any(path.iterdir()):
                 raise InputError(f"--output {str(path)!r} exists and is not empty; name a new folder")
             path.mkdir(parents=True, exist_ok=True)
-            (path / ".work").mkdir()
+            (path / WORK).mkdir()
+            return cls(path, directory is not None)
         except OSError as problem:
             raise HostLimitError(
                 f"the run folder {str(path)!r} cannot be made: {problem.strerror}; choose another with --output"
             ) from problem
-        return cls(path, directory is not None)
 
     def settle(self, digest: str) -> None:
         """Give an unnamed folder its name: time and plan digest."""
@@ -53,7 +55,7 @@ class Folder:
             target = self.path.parent / (f"{stamp}-{digest[:8]}" + (f"-{attempt}" if attempt else ""))
             if not target.exists():
                 self.path = self.path.rename(target)
-                self.work = self.path / ".work"
+                self.work = self.path / WORK
                 return
         raise HostLimitError(f"{self.path.parent} has 100 runs of this second already; name a folder with --output")
 
@@ -97,6 +99,7 @@ class Folder:
     def clean(self) -> None:
         """Remove what only a running run needs; a run that was refused before it began leaves nothing."""
         shutil.rmtree(self.work, ignore_errors=True)
+        os.close(self.owner)
         if not self.manifest:
             with contextlib.suppress(OSError):  # it was there before, or something of the plan is in it
                 self.path.rmdir()

@@ -41,7 +41,8 @@ class Outcome:
 
 @dataclass
 class PhaseRun:
-    """Runs *spec* on *fleet*. *asked_rate* is for the view only; *started* is told of time zero before the workers are.
+    """Runs *spec* on *fleet*. *asked_rate* is for the view only; *started* is told of time zero before the workers are;
+    *look* is called at each look.
 
     *own_grace*: the supervisor ends the drain (max(60 s, 5 x P99 e2e so far)); else the workers do after their declared
     time.
@@ -57,6 +58,7 @@ class PhaseRun:
     own_grace: bool
     died: Callable[[Member], None]
     ready: Callable[[], None]
+    look: Callable[[], None]
     started: Callable[[int], None]
     start_ns: int = 0
     command: int = NOTHING  # given so far
@@ -103,6 +105,7 @@ class PhaseRun:
         due = time.monotonic()
         while not self.fleet.phase_ended(self.spec.number) and not self._ignored():
             self._look()
+            self.look()
             self._bury()
             self._obey()
             self._end_drain()

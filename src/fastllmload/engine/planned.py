@@ -13,6 +13,7 @@ from fastllmload.endpoint import Endpoint
 from fastllmload.errors import InputError
 from fastllmload.plan.archive import load_plan
 from fastllmload.plan.build import build_plan
+from fastllmload.plan.pace import WARMUP_REQUESTS, WARMUP_TOKENS
 from fastllmload.plan.plan import Plan
 from fastllmload.plan.settings import Load, RunSettings, Workload
 
@@ -33,6 +34,19 @@ class Plans:
 
     warmup: Plan
     measure: Plan
+
+    @property
+    def warmup_deviation(self) -> str | None:
+        """Where the warm-up falls short of IETF 4.5.1, as a sentence; None when it does not."""
+        tokens = int(self.warmup.output_tokens.sum())
+        asked = f"IETF 4.5.1 asks for {WARMUP_REQUESTS} requests and {WARMUP_TOKENS:,} output tokens"
+        if not self.warmup.requests:
+            return f"there is no warm-up; {asked}"
+        if self.warmup.cycles:
+            return f"the warm-up ends by time alone; {asked}"
+        if self.warmup.requests >= WARMUP_REQUESTS and tokens >= WARMUP_TOKENS:
+            return None
+        return f"the warm-up has {self.warmup.requests:,} requests and at most {tokens:,} output tokens; {asked}"
 
     def moved(self, work: Path) -> Plans:
         """The same plans after their folder was renamed."""

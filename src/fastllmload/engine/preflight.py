@@ -16,6 +16,7 @@ from typing import Any
 import msgspec
 
 from fastllmload._ext.delta import Classifier
+from fastllmload._ext.ndjson import NdjsonParser
 from fastllmload._ext.sse import SseParser
 from fastllmload.endpoint import Endpoint
 from fastllmload.engine.resolve import Base, addresses, parse_base, request_head, target_spec
@@ -29,6 +30,7 @@ ANSWER_TIMEOUT_S = 60.0
 LARGEST_ANSWER = 4 << 20
 RTT_CONNECTS = 5
 PROBE_TOKENS = 4
+STREAMS = ("text/event-stream", "application/x-ndjson")
 PROBE_IDS = (1, 2, 3, 4)  # every vocabulary has them
 CONTENT_KINDS = (2, 3, 4, 5, 6)  # delta.EventKind: whitespace, content, reasoning, tool call, refusal
 
@@ -182,7 +184,7 @@ class Probe:
             if len(offered) == 1:
                 return offered[0]
             raise InputError(f"{self.base.shown} offers {shown_list(offered)}; choose one with -m")
-        if wanted not in offered:
+        if wanted not in offered and f"{wanted}:latest" not in offered:  # Ollama's tag may be left out
             raise InputError(f"-m {wanted!r} is not offered by {self.base.shown}; it offers {shown_list(offered)}")
         return wanted
 
@@ -210,11 +212,12 @@ class Probe:
         if "text/html" in content_type or not content:
             raise TargetError(
                 f"{self.base.shown} answers POST {self.path} with 200 but {'no body' if not content else 'a web page'}: "
-                "is this URL an OpenAI-compatible server?"
+                f"does this URL speak {self.endpoint.name}?"
             )
         if 9 in kinds:
             raise TargetError(f"{self.base.shown} answers with an error inside a 200: {excerpt(content, self.redact)}")
-        if workload.streaming and "text/event-stream" not in content_type:
+        notes += [remark for remark in self.endpoint.remarks(workload) if remark not in notes]
+        if workload.streaming and not any(stream in content_type for stream in STREAMS):
             notes.append(f"{self.base.shown} answers a streaming request with {content_type or 'no content type'}, not a stream")
         if not any(kind in CONTENT_KINDS for kind in kinds):
             notes.append(f"the probe of {self.base.shown} got an answer without a token")
@@ -226,21 +229,26 @@ def meanings(content: bytes, content_type: str, dialect: int) -> tuple[list[int]
     classifier = Classifier(dialect)
     if "text/event-stream" in content_type:
         found = [classifier.classify_bytes(data) for _, data, _, _ in SseParser(limit=LARGEST_ANSWER).feed(content)]
+    elif "application/x-ndjson" in content_type:
+        lines = NdjsonParser(limit=LARGEST_ANSWER)
+        found = [classifier.classify_bytes(data) for _, data, _, _ in lines.feed(content) + lines.eof()]
     else:
         found = [classifier.classify_body_bytes(content)]
     return [int(meaning["kind"]) for meaning in found], any(meaning["has_usage"] for meaning in found)
 
 
 def offered_models(body: bytes) -> list[str] | None:
-    """Ids of an OpenAI model list; None when *body* is none."""
+    """Ids of an OpenAI model list, or names of Ollama's; None when *body* is neither."""
     try:
         decoded: Any = msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
-    data = decoded.get("data") if isinstance(decoded, dict) else None
+    if not isinstance(decoded, dict):
+        return None
+    key, data = ("id", decoded["data"]) if "data" in decoded else ("name", decoded.get("models"))
     if not isinstance(data, list):
         return None
-    ids = [item["id"] for item in data if isinstance(item, dict) and isinstance(item.get("id"), str)]
+    ids = [item[key] for item in data if isinstance(item, dict) and isinstance(item.get(key), str)]
     return ids or None
 
 

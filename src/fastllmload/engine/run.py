@@ -28,10 +28,14 @@ from fastllmload.engine.live import Live
 from fastllmload.engine.phases import Outcome, PhaseRun
 from fastllmload.engine.planned import Plans, build_plans, settled
 from fastllmload.engine.preflight import Preflight, preflight
+from fastllmload.engine.prometheus import serving
 from fastllmload.engine.resolve import parse_base
 from fastllmload.engine.samples import DISK_FULL, SampleLog
 from fastllmload.engine.simtarget import options_of
 from fastllmload.engine.specs import RunPhase, phase_specs, run_phases, worker_specs
+from fastllmload.engine.telemetry import Finder, Found, TelemetryProcess
+from fastllmload.engine.totals import Totals
+from fastllmload.engine.wallclock import WallClock
 from fastllmload.engine.workspec import PhaseSpec, WorkerSpec
 from fastllmload.errors import HostLimitError, InternalError, Interrupted
 from fastllmload.plan.archive import save_plan
@@ -49,8 +53,13 @@ def execute(settings: RunSettings, secret: Secret | None, ui: Ui) -> int:
     """Do one run and return its exit code. What is refused before anything is sent raises a FastLLMLoadError."""
     folder = Folder.create(settings.output.directory)
     try:
-        with Interrupts() as interrupts, simulated_target(settings, ui) as (urls, simulator):
-            session = Session(settings, secret, ui, folder, interrupts, urls, simulator)
+        totals = Totals()
+        with (
+            Interrupts() as interrupts,
+            serving(settings.telemetry.prometheus, totals),
+            simulated_target(settings, ui) as (urls, simulator),
+        ):
+            session = Session(settings, secret, ui, folder, interrupts, urls, simulator, totals)
             return session.run()
     except OSError as problem:
         if problem.errno not in DISK_FULL:
@@ -72,7 +81,10 @@ def simulated_target(settings: RunSettings, ui: Ui) -> Iterator[tuple[tuple[str,
         yield target.urls or ("http://localhost",), None
         return
     with SimulatorProcess(options_of(target.simulate)) as simulator:
-        yield (simulator.url,), simulator
+        try:
+            yield (simulator.url,), simulator
+        finally:
+            simulator.ending()  # if it has ended before its time, the run has said so: it is no failure of the end
 
 
 def redactor(settings: RunSettings, secret: Secret | None) -> Redactor:
@@ -99,7 +111,9 @@ class Session:
     interrupts: Interrupts
     urls: tuple[str, ...]
     simulator: SimulatorProcess | None
+    totals: Totals
     fate: Fate = field(default_factory=Fate)
+    wall: WallClock = field(default_factory=WallClock)
 
     def __post_init__(self) -> None:
         self.redact = redactor(self.settings, self.secret)
@@ -110,14 +124,19 @@ class Session:
         replayed = settled(settings, endpoint, self.folder.work)
         found = preflight(replayed.settings, self.urls, endpoint, self.secret, self.redact)
         asked = stampable(replayed.settings, found)
+        beside = Finder(settings, found, self.secret, self.redact).find(self.urls)
+        found.notes.extend(beside.notes)
         self.ui.banner(banner.target_lines(settings, [target.url for target in found.targets], found))
         plans = build_plans(replayed, endpoint, found.model, self.folder.work)
         if settings.output.save_plan is not None:
             save_plan(plans.measure, Path(settings.output.save_plan))
-        specs, phases = self._prepare(asked, endpoint, found, plans)
-        self._drive(specs, phases)
+        specs, phases = self._prepare(asked, endpoint, found, plans, beside)
+        with self._sampling(beside):
+            self._drive(specs, phases)
         self._refuse_empty()
         document = conclude(self.folder, phases, self.fate)
+        for warning in (document["telemetry"] or {}).get("warnings", ()):
+            self.ui.message(f"warning: {warning}")
         self.ui.finish(document, folder=str(self.folder.path))
         return exit_code(document, self.fate, settings.output.strict)
 
@@ -134,7 +153,7 @@ class Session:
     # -- before the clock ---------------------------------------------------------------------------------------------
 
     def _prepare(
-        self, settings: RunSettings, endpoint: Endpoint, found: Preflight, plans: Plans
+        self, settings: RunSettings, endpoint: Endpoint, found: Preflight, plans: Plans, beside: Found
     ) -> tuple[list[WorkerSpec], list[RunPhase]]:
         """Sizes, refusals, and the run folder's first run.json."""
         wanted = sizing.demand(settings, plans.measure, found.answer_s)
@@ -152,15 +171,17 @@ class Session:
         specs = worker_specs(
             settings, endpoint, found, self.folder, phase_specs(settings, phases, wanted, workers), workers, run_id
         )
-        self._begin(settings, found, plans, run_id, workers)
-        self.ui.banner(banner.plan_lines(settings, plans.warmup, plans.measure, workers))
+        self._begin(settings, found, plans, run_id, workers, beside)
+        self.ui.banner(banner.plan_lines(settings, plans, workers))
         return specs, phases
 
-    def _begin(self, settings: RunSettings, found: Preflight, plans: Plans, run_id: str, workers: int) -> None:
+    def _begin(
+        self, settings: RunSettings, found: Preflight, plans: Plans, run_id: str, workers: int, beside: Found
+    ) -> None:
         plans.measure.write_record(self.folder.path / "plan")
         self.folder.begin(
             public(settings, self.redact, self.folder.path),
-            environment(),
+            {**environment(), "engine": beside.engine},
             run_id=run_id,
             plan=plan_facts(plans),
             target={
@@ -180,10 +201,26 @@ class Session:
 
     # -- the clock ----------------------------------------------------------------------------------------------------
 
+    @contextlib.contextmanager
+    def _sampling(self, beside: Found) -> Iterator[None]:
+        """Telemetry for as long as there are workers: its last look comes after their last byte."""
+        if not self.settings.telemetry.enabled:
+            yield
+            return
+        sampler = TelemetryProcess(self.settings, beside, self.folder.path, self.folder.work, self.redact)
+        sampler.start()
+        try:
+            yield
+        finally:
+            problem = sampler.stop()
+            if problem is not None:
+                self._incident(problem)
+
     def _drive(self, specs: list[WorkerSpec], phases: list[RunPhase]) -> None:
         """Workers from start to end. Whatever happens, none is left behind and what they wrote stays."""
         self.interrupts.collect()
         fleet = Fleet.start(specs)
+        self.totals.attach(fleet)
         log = SampleLog(self.folder.path / "samples.npy")
         live = Live(fleet, log, None if self.simulator is None else self.simulator.pid)
         watch = Watch([member.shared for member in fleet.members])
@@ -212,6 +249,8 @@ class Session:
         self, fleet: Fleet, live: Live, spec: PhaseSpec, phase: RunPhase, ready: Callable[[], None]
     ) -> Outcome | None:
         arrivals = phase.plan.description["load"]["arrivals"]
+        asked_rate = None if arrivals is None else float(arrivals["rate"])
+        self.totals.begin(spec.name, asked_rate)
         run = PhaseRun(
             fleet=fleet,
             spec=spec,
@@ -219,19 +258,22 @@ class Session:
             live=live,
             ui=self.ui,
             interrupts=self.interrupts,
-            asked_rate=None if arrivals is None else float(arrivals["rate"]),
+            asked_rate=asked_rate,
             own_grace=spec.drain_ns == 0,
             died=lambda member: self._died(fleet, member),
             ready=ready,
+            look=self._look_around,
             started=lambda start_ns: self._started(spec, phase.plan, start_ns),
         )
         outcome = run.run()
         if outcome is not None:
+            self.totals.ended(outcome.end_ns)
             self._ended(phase, outcome)
         return outcome
 
     def _started(self, spec: PhaseSpec, plan: Plan, start_ns: int) -> None:
         """Time zero is known: run.json says so at once, because a killed run is read with it."""
+        self.totals.started(start_ns)
         duration, share = plan.duration_s, self.settings.load.ramp_share
         by_duration = duration is not None and not self._count_comes_first(plan)
         asked_for = share != Load().ramp_share
@@ -276,12 +318,26 @@ class Session:
         words = fleet.last_words(member, self.redact)
         self._incident(f"worker {member.spec.worker} {how}: {words}")
 
+    def _look_around(self) -> None:
+        """What else can befall a run while its clock runs: the simulated engine ends, the wall clock is set."""
+        how = None if self.simulator is None else self.simulator.ending()
+        if self.simulator is not None and how is not None:
+            self.fate.engine_crashed = self.simulator.crashed
+            self._incident(f"the simulated engine {how}; what is sent from now on is refused")
+        step_s = self.wall.step_s()
+        if step_s is not None:
+            self._incident(
+                f"the wall clock was set {abs(step_s):,.3f} s {'forward' if step_s > 0 else 'back'} during the run; "
+                "intervals are taken from CLOCK_MONOTONIC and are not touched by it"
+            )
+
     def _incident(self, sentence: str) -> None:
         self.folder.manifest["incidents"].append(sentence)
         self.ui.message(sentence)
 
     def _account(self, fleet: Fleet, log: SampleLog) -> None:
-        """What the end of every worker means for the run."""
+        """What the end of every worker, and of the simulated engine, means for the run."""
+        self._look_around()
         self.fate.interrupted = self.interrupts.level > 0
         self.fate.disk_full = log.full or fleet.total(k.W_DISK_FULL) > 0
         if self.fate.disk_full:
@@ -326,7 +382,12 @@ def plan_facts(plans: Plans) -> dict[str, Any]:
         "model": measure.description["model"],
         "requests": None if measure.cycles else measure.requests,
         "description": measure.description,
-        "warmup": {"digest": warmup.digest, "requests": warmup.requests, "description": warmup.description},
+        "warmup": {
+            "digest": warmup.digest,
+            "requests": warmup.requests,
+            "description": warmup.description,
+            "deviation": plans.warmup_deviation,
+        },
     }
 
 

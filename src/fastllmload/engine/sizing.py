@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from fastllmload.arrivals.curve import described_curve
 from fastllmload.certificate.ceiling import Ceiling
 from fastllmload.engine.hostlimits import check_capacity
 from fastllmload.engine.preflight import PROBE_TOKENS
@@ -53,12 +54,22 @@ def capped(settings: RunSettings, in_flight: int) -> int:
     return in_flight if cap is None else min(in_flight, cap)
 
 
+def busiest_second(plan: Plan) -> float:
+    """Most requests that the schedule has in one second."""
+    assert plan.t_sched is not None
+    return float(np.bincount(np.asarray(plan.t_sched) // 1_000_000_000).max())
+
+
 def planned_rate(plan: Plan) -> float:
-    """Requests per second of an open loop's plan: its mean over the whole schedule; inf when all go at once."""
+    """Requests per second of an open loop's plan, the highest where it changes; inf when all go at once."""
     arrivals = plan.description["load"]["arrivals"]
     if arrivals is not None and arrivals["rate"] == "inf":
         return math.inf
     assert plan.t_sched is not None
+    if arrivals is not None and arrivals["name"] == "trace":
+        return busiest_second(plan)
+    if arrivals is not None and "curve" in arrivals:
+        return described_curve(arrivals["curve"]).peak
     if arrivals is not None and isinstance(arrivals["rate"], (int, float)):
         return float(arrivals["rate"])
     seconds = float(plan.t_sched[-1]) / 1e9

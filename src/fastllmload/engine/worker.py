@@ -17,7 +17,7 @@ import ssl
 import sys
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 import numpy as np
@@ -93,14 +93,15 @@ class Worker:
         return stream
 
     async def _connect(self, target: TargetSpec, stream: Stream) -> None:
+        protocol = cast(asyncio.BufferedProtocol, stream)
         secured: dict[str, Any] = {}
         if target.tls:
             secured = {"ssl": self.tls, "server_hostname": target.server_name}
         try:
             if target.family == "unix":
-                await self.loop.create_unix_connection(lambda: stream, target.address, **secured)  # type: ignore[arg-type,return-value]
+                await self.loop.create_unix_connection(lambda: protocol, target.address, **secured)
             else:
-                await self.loop.create_connection(lambda: stream, target.address, target.port, **secured)  # type: ignore[arg-type,return-value]
+                await self.loop.create_connection(lambda: protocol, target.address, target.port, **secured)
         except ssl.SSLError:
             stream.connect_failed(0, True)
         except OSError as error:

@@ -17,17 +17,24 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
+import numpy.typing as npt
 
+from fastllmload._ext.mersenne import Mersenne
+from fastllmload.arrivals.process import Recorded
 from fastllmload.errors import InputError
 from fastllmload.plan import settings as asked
 from fastllmload.plan.bodies import Bodies, disk_errors, stitcher, write_bodies
 from fastllmload.plan.digest import array_hash, digest_of
-from fastllmload.plan.pace import Pace, measured_pace, warmup_pace
+from fastllmload.plan.pace import Pace, measured_pace, recorded_pace, warmup_pace
 from fastllmload.plan.plan import ARRAYS, BODIES, DOCUMENT, SCHEDULE, SCHEMA_VERSION, Plan, write_document
+from fastllmload.plan.written import DataSetContent, Encoder
 from fastllmload.workload.lengths import Lengths, parse_lengths
-from fastllmload.workload.synthetic import Prefixes, Synthetic
+from fastllmload.workload.replay import Replay
+from fastllmload.workload.synthetic import Prefixes, Quota, Synthetic
 from fastllmload.workload.tokenizer import load_tokenizer
+from fastllmload.workload.trace import TRACES, Trace, describe_trace, read_trace, rounds
 from fastllmload.workload.words import WordTable, id_table, text_table
+from fastllmload.workload.written import DATASETS, read_dataset
 
 LENGTHS = {  # workload: (input, output), IETF A.1 and A.2
     "synthetic-uniform": ("uniform:128,512", "uniform:64,256"),
@@ -48,11 +55,18 @@ class BodyPieces(Protocol):
     @property
     def tail(self) -> bytes: ...
 
+    def encode(self, prompt: Any, tokens: int) -> bytes: ...
+
 
 class Endpoint(Protocol):
     """A wire protocol of fastllmload.endpoint, as far as a plan needs it."""
 
+    @property
+    def name(self) -> str: ...
+
     def body_pieces(self, model: str, workload: asked.Workload) -> BodyPieces: ...
+
+    def messages_pieces(self, model: str, workload: asked.Workload) -> BodyPieces: ...
 
 
 def build_plan(
@@ -66,18 +80,16 @@ def build_plan(
     seed = settings.client.seed
     if phase == "measure":
         # The stream of the number itself (IETF A.1.4), which is not the stream of its decimal digits.
-        root, content = str(seed), Content(settings.workload, seed, f"{seed}/prefix")
-        pace = measured_pace(settings.load, f"{root}/arrivals")
+        root, content = str(seed), content_of(settings.workload, seed, f"{seed}/prefix")
+        pace = _measured_pace(settings, content, f"{root}/arrivals")
     elif phase == "warmup":
         root = f"{seed}/warmup"
-        content = Content(settings.workload, root, f"{root}/prefix")
-        pace = warmup_pace(settings.load, f"{root}/arrivals")
+        content = content_of(settings.workload, root, f"{root}/prefix")
+        pace = warmup_pace(settings.load, f"{root}/arrivals", recorded=content.trace is not None)
     else:
         raise ValueError(f"phase {phase!r} is neither measure nor warmup")
-    pieces = endpoint.body_pieces(model, settings.workload)
-    stitch = stitcher(content.table, pieces.before, [*pieces.middle, pieces.tail])
     _clear(out_dir)
-    bodies = write_bodies(out_dir / BODIES, content.requests.batches(pace.quota), stitch)
+    bodies, classes = content.write(out_dir / BODIES, pace.quota, endpoint, model)
     description = {
         "phase": phase,
         "seed": seed,
@@ -88,7 +100,59 @@ def build_plan(
         "streaming": settings.workload.streaming,
         "requests": len(bodies.input_tokens),
     }
-    return _finish(out_dir, description, bodies, pace)
+    return _finish(out_dir, description, bodies, classes, pace)
+
+
+def _measured_pace(settings: asked.RunSettings, content: Content | FromFile, seed: str) -> Pace:
+    """A trace brings its own instants, unless a rate or a concurrency is asked for."""
+    load, workload = settings.load, settings.workload
+    trace = content.trace
+    if trace is None or load.rate is not None or load.concurrency is not None:
+        return measured_pace(load, seed)
+    speed = workload.trace_speed
+    facts = {"speed": speed, "loop": workload.trace_loop}
+    recorded = Recorded(lambda: rounds(trace, speed), facts)
+    return recorded_pace(load, recorded, len(trace), workload.trace_loop, seed)
+
+
+def content_of(workload: asked.Workload, seed: int | str, prefix_seed: str) -> Content | FromFile:
+    """What *workload* names."""
+    if workload.name in DATASETS:
+        return FromFile(workload, seed)
+    return Content(workload, seed, prefix_seed)
+
+
+class FromFile:
+    """What is sent: the requests of a data set."""
+
+    trace: Trace | None = None
+
+    def __init__(self, workload: asked.Workload, seed: int | str) -> None:
+        self.workload = workload
+        if workload.dataset_path is None:
+            raise InputError(f"--workload {workload.name} is read from a file; add --dataset-path FILE")
+        tokenizer = load_tokenizer(workload.tokenizer)
+        dataset = read_dataset(workload.name, Path(workload.dataset_path), tokenizer)
+        osl = None if workload.osl is None else parse_lengths(workload.osl, "--osl")
+        self._requests = DataSetContent(dataset, tokenizer, osl, Mersenne(f"{seed}/lengths"), seed)
+
+    def write(
+        self, path: Path, quota: Quota, endpoint: Endpoint, model: str
+    ) -> tuple[Bodies, npt.NDArray[np.uint16]]:
+        """Bodies until *quota* is met, and the class of each."""
+        return self._requests.write(path, quota, Encoder(endpoint, model, self.workload))
+
+    def describe(self) -> dict[str, Any]:
+        return {
+            "name": self.workload.name,
+            "isl": "data set",
+            "osl": "data set" if self.workload.osl is None else self.workload.osl,
+            "tokenizer": self.workload.tokenizer,
+            "prompt": "data set",
+            "prefix_len": 0,
+            "num_prefixes": 1,
+            "dataset": self._requests.describe(),
+        }
 
 
 class Content:
@@ -96,30 +160,49 @@ class Content:
 
     def __init__(self, workload: asked.Workload, seed: int | str, prefix_seed: str) -> None:
         self.workload = workload
-        self.isl, self.osl = _lengths(workload)
         self.table = _table(workload)
+        self.trace = _trace(workload)
+        self.requests: Synthetic | Replay
+        if self.trace is not None:
+            self.requests = Replay(self.trace, self.table.span, seed)
+            self.isl, self.osl = "trace", "trace"
+            return
+        isl, osl = _lengths(workload)
         prefixes = _prefixes(workload, self.table.span, prefix_seed)
-        self.requests = Synthetic(self.isl, self.osl, self.table.span, seed, prefixes)
+        self.requests = Synthetic(isl, osl, self.table.span, seed, prefixes)
+        self.isl, self.osl = str(isl), str(osl)
+
+    def write(
+        self, path: Path, quota: Quota, endpoint: Endpoint, model: str
+    ) -> tuple[Bodies, npt.NDArray[np.uint16]]:
+        """Bodies until *quota* is met, and the class of each, which is one."""
+        pieces = endpoint.body_pieces(model, self.workload)
+        stitch = stitcher(self.table, pieces.before, [*pieces.middle, pieces.tail])
+        bodies = write_bodies(path, self.requests.batches(quota), stitch)
+        return bodies, np.zeros(len(bodies.input_tokens), dtype=np.uint16)
 
     def describe(self) -> dict[str, Any]:
         return {
             "name": self.workload.name,
-            "isl": str(self.isl),
-            "osl": str(self.osl),
+            "isl": self.isl,
+            "osl": self.osl,
             "tokenizer": self.workload.tokenizer,
             "prompt": self.table.form,
             "prefix_len": self.workload.prefix_len,
             "num_prefixes": self.workload.num_prefixes,
+            **({} if self.trace is None else {"trace": describe_trace(self.trace)}),
         }
 
 
-def _finish(directory: Path, description: dict[str, Any], bodies: Bodies, pace: Pace) -> Plan:
+def _finish(
+    directory: Path, description: dict[str, Any], bodies: Bodies, classes: npt.NDArray[np.uint16], pace: Pace
+) -> Plan:
     """Arrays and document of a plan whose bodies are written."""
     arrays: dict[str, Any] = {
         SCHEDULE: pace.schedule(len(bodies.input_tokens)),
         "input_tokens.npy": bodies.input_tokens,
         "output_tokens.npy": bodies.output_tokens,
-        "request_class.npy": np.zeros(len(bodies.input_tokens), dtype=np.uint16),
+        "request_class.npy": classes,
         "body_offset.npy": bodies.offsets,
     }
     members = {BODIES: bodies.sha256}
@@ -146,9 +229,20 @@ def _clear(directory: Path) -> None:
             (directory / name).unlink(missing_ok=True)
 
 
+def _trace(workload: asked.Workload) -> Trace | None:
+    """The part of the trace that was asked for; None for a workload that is none."""
+    if workload.name not in TRACES:
+        return None
+    if workload.dataset_path is None:
+        raise InputError(f"--workload {workload.name} is read from a file; add --dataset-path FILE")
+    trace = read_trace(workload.name, Path(workload.dataset_path))
+    return trace.part(workload.trace_from, workload.trace_to)
+
+
 def _lengths(workload: asked.Workload) -> tuple[Lengths, Lengths]:
     if workload.name not in LENGTHS:
-        raise InputError(f"--workload {workload.name!r} is not known; choose one of {', '.join(LENGTHS)}")
+        known = ", ".join((*LENGTHS, *TRACES, *DATASETS))
+        raise InputError(f"--workload {workload.name!r} is not known; choose one of {known}")
     isl, osl = LENGTHS[workload.name]
     return (
         parse_lengths(isl if workload.isl is None else workload.isl, "--isl"),

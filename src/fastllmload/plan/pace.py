@@ -7,14 +7,16 @@ import random
 from dataclasses import dataclass
 from typing import Any
 
-from fastllmload.arrivals.choice import choose_arrivals
-from fastllmload.arrivals.process import Arrivals
+from fastllmload.arrivals.choice import choose_arrivals, choose_varying
+from fastllmload.arrivals.curve_text import read_curve
+from fastllmload.arrivals.process import Arrivals, Recorded
 from fastllmload.arrivals.schedule import Schedule, draw_schedule
 from fastllmload.errors import InputError
 from fastllmload.plan.settings import Load
 from fastllmload.workload.synthetic import Quota
 
 WARMUP_REQUESTS, WARMUP_TOKENS = 100, 10_000  # IETF 4.5.1: both hold
+WARMUP_LEAST_S = 60.0  # the default warm-up may outlast the measured phase up to this, no further (decision 007)
 WARMUP_CONCURRENCY = 8  # where the load names no rate to warm up at
 # A closed loop that only time ends takes its requests from a pool, and starts again when the pool is used up.
 # 20 rounds keep a slot from meeting its own prompts soon; the tokens bound it to about 250 MiB of bodies.
@@ -61,13 +63,28 @@ class Pace:
         }
 
 
+def recorded_pace(load: Load, recorded: Recorded, requests: int, loop: bool, seed: str) -> Pace:
+    """The instants of a trace of *requests*; `--num-requests` and `--duration` cut it, or *loop* it up to there."""
+    seconds, count = load.duration, load.num_requests
+    _check_sizes(load)
+    if loop and seconds is None and count is None:
+        raise InputError("--trace-loop never ends; add --duration or --num-requests")
+    if not loop:
+        count = requests if count is None else min(count, requests)
+    drawn = draw_schedule(recorded, 1.0, random.Random(seed), count=count, seconds=seconds)
+    if not len(drawn):
+        raise InputError(f"--duration {seconds:g} s ends before the first request of the trace")
+    span = seconds if seconds is not None else max(float(drawn[-1]) / 1e9, 1e-9)
+    return Pace(Quota(len(drawn)), recorded, len(drawn) / span, seconds=seconds, seed=seed)
+
+
 def measured_pace(load: Load, seed: str) -> Pace:
     """The pace of the measured phase. InputError when the load is none, has no end or holds no request."""
     _check_bounds(load)
     if load.concurrency is not None:
         return _closed(load.concurrency, load.num_requests, load.duration)
     assert load.rate is not None
-    arrivals = choose_arrivals(load.arrival, load.rate, load.burstiness)
+    arrivals = measured_arrivals(load)
     if math.isinf(load.rate) and load.num_requests is None:
         raise InputError("--rate inf sends everything at once and needs --num-requests")
     count = load.num_requests
@@ -82,18 +99,28 @@ def measured_pace(load: Load, seed: str) -> Pace:
     return Pace(Quota(count), arrivals, load.rate, seconds=load.duration, seed=seed)
 
 
-def warmup_pace(load: Load, seed: str) -> Pace:
+def measured_arrivals(load: Load) -> Arrivals:
+    """The process of the measured phase; only this phase follows a rate that changes, a warm-up goes at its mean."""
+    assert load.rate is not None
+    if load.rate_curve is None:
+        return choose_arrivals(load.arrival, load.rate, load.burstiness)
+    return choose_varying(load.arrival, read_curve(load.rate_curve, load.duration), load.rate_curve, load.burstiness)
+
+
+def warmup_pace(load: Load, seed: str, recorded: bool = False) -> Pace:
     """The pace of the warm-up: at the target load, until enough requests and output tokens are planned.
 
     `warmup_requests`, `warmup_tokens` and `warmup_seconds` replace the methodology's 100 requests and 10,000
     tokens; what is given must all hold, and only zeros mean no warm-up. `--rate inf` warms up in a closed
-    loop.
+    loop, and so does a load that is *recorded* in a trace. What nobody asked for lasts no longer than the measured phase (or WARMUP_LEAST_S).
     """
-    _check_load(load)
+    if not recorded:
+        _check_load(load)
     requests, tokens = load.warmup_requests or 0, load.warmup_tokens or 0
     seconds = load.warmup_seconds or 0.0
+    most: int | None = None
     if load.warmup_requests is None and load.warmup_tokens is None and load.warmup_seconds is None:
-        requests, tokens = WARMUP_REQUESTS, WARMUP_TOKENS
+        requests, tokens, most = WARMUP_REQUESTS, WARMUP_TOKENS, _most_of_default(load)
     if min(requests, tokens, seconds) < 0 or not seconds <= LONGEST_S:
         raise InputError("--warmup must be 0 (none) or more requests, tokens or seconds")
     if load.rate is None or math.isinf(load.rate):
@@ -103,7 +130,15 @@ def warmup_pace(load: Load, seed: str) -> Pace:
     if seconds:
         timed = draw_schedule(arrivals, load.rate, random.Random(seed), seconds=seconds)
         requests = max(requests, len(timed))
-    return Pace(Quota(requests, tokens), arrivals, load.rate, seed=seed)
+    return Pace(Quota(requests, tokens, at_most=most), arrivals, load.rate, seed=seed)
+
+
+def _most_of_default(load: Load) -> int | None:
+    """Requests that the default warm-up may have at a slow rate; None where no rate is known."""
+    if load.rate is None or math.isinf(load.rate):
+        return None
+    length = load.duration if load.duration is not None else (load.num_requests or 0) / load.rate
+    return max(1, int(load.rate * max(WARMUP_LEAST_S, length)))
 
 
 def _closed_warmup(slots: int, requests: int, tokens: int, seconds: float) -> Pace:
@@ -135,6 +170,10 @@ def _check_bounds(load: Load) -> None:
     _check_load(load)
     if load.num_requests is None and load.duration is None:
         raise InputError("the run has no end; give --duration, --num-requests or both")
+    _check_sizes(load)
+
+
+def _check_sizes(load: Load) -> None:
     if load.num_requests is not None and load.num_requests < 1:
         raise InputError(f"--num-requests {load.num_requests} must be 1 or more")
     if load.duration is not None and not 0 < load.duration <= LONGEST_S:

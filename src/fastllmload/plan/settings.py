@@ -30,7 +30,8 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
 class Load(msgspec.Struct, frozen=True, kw_only=True):
     """When requests go: open loop (*rate*) or closed loop (*concurrency*), with its bounds."""
 
-    rate: float | None = None  # requests/s; math.inf sends all at once
+    rate: float | None = None  # requests/s; math.inf sends all at once; the mean where rate_curve is given
+    rate_curve: str | None = None  # a rate that changes with time: "ramp:10,100", "steps:10x60,20x60", "series:FILE" ...
     arrival: str = "poisson"  # poisson, constant, uniform, gamma, bursty
     burstiness: float = 1.0  # gamma shape, 1 = Poisson
     concurrency: int | None = None
@@ -57,6 +58,11 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
     ignore_eos: bool = True
     temperature: float | None = 0.0
     extra_body: str | None = None  # JSON object text, merged into every body
+    dataset_path: str | None = None  # the file of a trace
+    trace_speed: float = 1.0  # 2: twice as fast as it was recorded
+    trace_from: float = 0.0  # seconds of the trace
+    trace_to: float | None = None
+    trace_loop: bool = False
     prefix_len: int = 0
     num_prefixes: int = 1
 
@@ -79,11 +85,31 @@ class Output(msgspec.Struct, frozen=True, kw_only=True):
     directory: str | None = None  # None: runs/<time>-<digest>
     ui: str = "auto"  # auto, live, plain, none
     strict: bool = False
-    goodput: tuple[tuple[str, float], ...] = ()  # (name, milliseconds)
+    goodput: tuple[tuple[str, float], ...] = ()  # ([class/]name, limit in the unit of slo.objective.UNITS)
+    itl_option: str = "auto"  # auto, A, B (IETF B.2.1)
+    prefill_deadline: tuple[tuple[float, float], ...] | None = None  # (input tokens, ms); None: 100 ms
+    decode_deadline: float | None = None  # ms; None: 50
+    reading_speed: float | None = None  # tokens/s; None: 20
+    ttft_net_adjusted: bool = False
     metadata: tuple[tuple[str, str], ...] = ()
     declare: tuple[tuple[str, str], ...] = ()
+    gpus: int | None = None  # of the target, as declared
+    price_per_hour: float | None = None  # of the whole target, as declared, in any currency
     save_plan: str | None = None
     plan: str | None = None  # replay this plan file
+
+
+class Telemetry(msgspec.Struct, frozen=True, kw_only=True):
+    """What is sampled beside the run. *urls* empty: each target's own metrics page, if it has one."""
+
+    enabled: bool = True
+    urls: tuple[str, ...] = ()
+    metrics: tuple[str, ...] = ()  # further series, by the server's names
+    interval: float = 1.0
+    power: str = "auto"  # auto, none, nvml, rapl, powermetrics, command
+    power_command: str | None = None  # a shell line that prints watts, once or again and again
+    gpus: tuple[int, ...] = ()  # of NVML; empty: all
+    prometheus: str | None = None  # HOST:PORT where the run's own counters are served
 
 
 class RunSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -94,6 +120,7 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True):
     workload: Workload = Workload()
     client: Client = Client()
     output: Output = Output()
+    telemetry: Telemetry = Telemetry()
 
 
 class Secret:

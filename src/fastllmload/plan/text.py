@@ -5,6 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 
+PARAMETERS = ("burstiness", "on_s", "off_s")
+
+
 def describe_as_text(described: dict[str, Any]) -> str:
     """Lines for a terminal, from what `describe` gave."""
     rows = [
@@ -30,9 +33,9 @@ def _load(load: dict[str, Any]) -> str:
     if arrivals is None:
         return f"closed loop, {load['concurrency']} in flight"
     rate = "all at once" if arrivals["rate"] == "inf" else f"{arrivals['rate']:g}/s"
-    extra = "".join(
-        f", {name} {value:g}" for name, value in arrivals.items() if name not in ("name", "rate", "stream")
-    )
+    if "changes" in arrivals:
+        rate = f"{arrivals['changes']} (mean {rate})"
+    extra = "".join(f", {name} {value:g}" for name, value in arrivals.items() if name in PARAMETERS)
     return f"open loop, {arrivals['name']}, {rate}{extra}"
 
 

@@ -16,6 +16,7 @@ from fastllmload.records.timeline import on_timeline
 from fastllmload.records.token_counts import SOURCES, TokenCounts, count_tokens
 
 TIMES = ("t_sched", "t_dispatch", "t_submit", "t_headers", "t_any", "t_first", "t_last", "t_end")
+SERVER_SAID = ("total", "load", "prompt_eval", "eval")  # durations of an Ollama server's own clock
 SCALARS = (
     "request_id",
     "session_id",
@@ -37,6 +38,7 @@ SCALARS = (
     "connection_reused",
     "finish_reason",
     "timestamp_source",
+    *(f"server_{name}_ns" for name in SERVER_SAID),
 )
 LISTS = ("token_ns", "token_counts", "read_ids")
 
@@ -91,6 +93,7 @@ def scalars(names: RowNames, row: np.void, tokens: TokenCounts, number: int) -> 
         "connection_reused": bool(row["flags"] & layout.FLAG_REUSED) if happened else None,
         "finish_reason": layout.FINISH_NAMES[row["finish"]] if row["finish"] else None,
         "timestamp_source": layout.STAMP_NAMES[row["stamps"]] if row["t_first"] else None,
+        **{f"server_{name}_ns": int(row[f"server_{name}_ns"]) or None for name in SERVER_SAID},
     }
 
 

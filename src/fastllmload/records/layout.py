@@ -55,10 +55,10 @@ REQUEST = np.dtype(
         ("phase", "u1"),
         ("stamps", "u1"),
         ("spare0", "<u4"),
-        ("spare1", "<u8"),
-        ("spare2", "<u8"),
-        ("spare3", "<u8"),
-        ("spare4", "<u8"),
+        ("server_total_ns", "<i8"),
+        ("server_load_ns", "<i8"),
+        ("server_prompt_eval_ns", "<i8"),
+        ("server_eval_ns", "<i8"),
         ("spare5", "<u8"),
     ]
 )
@@ -111,7 +111,7 @@ ERROR_NAMES = (
     "body_too_large",
     "extra_bytes",
 )
-FINISH_NAMES = ("none", "stop", "length", "tool_calls", "content_filter", "other")
+FINISH_NAMES = ("none", "stop", "length", "tool_calls", "content_filter", "other", "load", "unload")
 EVENT_NAMES = (
     "other",
     "role",

@@ -51,6 +51,26 @@ class Run:
     incomplete: bool = False
     text: Bytes = field(default_factory=lambda: np.empty(0, np.uint8))
 
+    def __repr__(self) -> str:
+        """One line: where, how it ended, whether it can be believed."""
+        counts = self.manifest.get("counts") or {}
+        state = "incomplete" if self.incomplete else "complete"
+        verdict = (self.manifest.get("certificate") or {}).get("verdict", "not judged")
+        ok, planned = counts.get("ok", 0), counts.get("planned", len(self.rows))
+        return f"<Run {self.directory} {state}, {verdict}, {ok:,} of {planned:,} requests ok>"
+
+    @property
+    def metrics(self) -> dict[str, Any]:
+        """run.json "metrics": by name, a distribution or a single value with its unit; empty when not measured."""
+        found: dict[str, Any] = self.manifest.get("metrics") or {}
+        return found
+
+    @property
+    def verdict(self) -> str | None:
+        """valid, suspect or invalid; None when the run was not judged."""
+        found: str | None = (self.manifest.get("certificate") or {}).get("verdict")
+        return found
+
     @property
     def event_t(self) -> npt.NDArray[np.int64]:
         """CLOCK_MONOTONIC ns of each event."""

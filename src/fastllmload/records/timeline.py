@@ -7,8 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from fastllmload._ext import tokenline
 from fastllmload.records import layout
 from fastllmload.records.run import Run
+from fastllmload.records.worker_files import as_bytes
 
 Numbers = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
@@ -32,37 +34,29 @@ def on_timeline(run: Run) -> Mask:
 
 @dataclass(frozen=True)
 class Timeline:
-    """Timed events of chosen requests: request k has items `first[k]:first[k + 1]` of the others.
+    """Timed events (chunks) of chosen requests: request k has items `first[k]:first[k + 1]` of the others.
 
-    *rows*: row numbers of the chosen requests; *tokens*: tokens per event as the server said, 0 = it did not.
+    *rows*: row numbers of the chosen requests; *t_ns*: CLOCK_MONOTONIC ns; *tokens*: tokens per event as the server
+    said, 0 = it did not.
     """
 
     rows: Numbers
     first: Numbers
     t_ns: Numbers
-    tokens: Numbers
+    tokens: npt.NDArray[np.uint16]
 
     @property
     def events(self) -> Numbers:
         """Number of timed events of each chosen request."""
         return np.diff(self.first)
 
-    def gaps(self) -> tuple[Numbers, Mask]:
-        """ns between consecutive timed events, and which of them lie inside one request (the others join two)."""
-        inside = np.ones(max(0, len(self.t_ns) - 1), np.bool_)
-        borders = self.first[1:-1]
-        borders = borders[(borders > 0) & (borders < len(self.t_ns))]
-        inside[borders - 1] = False
-        return np.diff(self.t_ns), inside
-
 
 def timeline(run: Run, chosen: Mask) -> Timeline:
     """The content timelines of the rows where *chosen* is true."""
-    mask = on_timeline(run)
-    if not chosen.all():
-        mask &= np.repeat(chosen, np.diff(run.first_event))
-    running = np.concatenate([[0], np.cumsum(mask)])
     rows = np.flatnonzero(chosen)
-    per_row = running[run.first_event[1:]] - running[run.first_event[:-1]]
-    first = np.concatenate([[0], np.cumsum(per_row[rows])])
-    return Timeline(rows, first, run.event_t[mask], run.event_tokens[mask].astype(np.int64))
+    first = np.zeros(len(rows) + 1, np.int64)
+    events, picked = as_bytes(run.events), chosen.view(np.uint8)
+    tokenline.count_timed(events, run.first_event, picked, first)
+    t_ns, tokens = np.empty(first[-1], np.int64), np.empty(first[-1], np.uint16)
+    tokenline.take_timed(events, run.first_event, picked, t_ns, tokens)
+    return Timeline(rows, first, t_ns, tokens)

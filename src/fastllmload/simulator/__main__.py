@@ -86,7 +86,7 @@ def main(**options: object) -> None:
     try:
         sys.exit(serve(SimulatorOptions(**options), announce))  # type: ignore[arg-type]
     except FastLLMLoadError as error:
-        click.echo(f"error: {error}", err=True)
+        click.echo(f"fastllmload: {error}", err=True)
         sys.exit(error.exit_code)
 
 

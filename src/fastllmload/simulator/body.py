@@ -27,6 +27,7 @@ class RequestBody(msgspec.Struct, frozen=True, gc=False):
     ignore_eos: bool | None = None
     n: Int32 | None = None
     priority: Int32 = 0
+    loads: str = ""  # Ollama: nothing is generated, this body is the answer
 
 
 _decode = msgspec.json.Decoder(RequestBody).decode

@@ -1,10 +1,12 @@
-"""Everything but completions: the model list, health and the Prometheus page with vLLM's metric names."""
+"""Everything but completions: the model lists, health and the Prometheus page with vLLM's metric names."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
 import msgspec
+
+from fastllmload.simulator import ollama
 
 Page = tuple[int, str, bytes]
 
@@ -74,6 +76,8 @@ class Pages:
     def __call__(self, path: str, counters: Callable[[], dict[str, float]]) -> Page | None:
         if path == "/v1/models":
             return 200, "application/json", self.models
+        if path in ollama.PAGES:
+            return 200, "application/json; charset=utf-8", ollama.page(path, self.model)
         if path in ("/health", "/ping"):
             return 200, "application/json", b'{"status":"ok"}'
         if path == "/metrics":

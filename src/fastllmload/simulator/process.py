@@ -15,6 +15,7 @@ from fastllmload.simulator.profile import SimulatorOptions, resolve
 
 READY_TIMEOUT_S = 30.0
 STOP_TIMEOUT_S = 20.0
+KILLED = (signal.SIGHUP, signal.SIGINT, signal.SIGKILL, signal.SIGTERM)  # these come from outside
 
 
 class SimulatorProcess:
@@ -27,6 +28,7 @@ class SimulatorProcess:
     def __init__(self, options: SimulatorOptions | None = None) -> None:
         self.options = SimulatorOptions() if options is None else options
         self.url = ""
+        self.crashed = False  # it ended by a fault of its own; known after `ending()`
         self._child: subprocess.Popen[str] | None = None
 
     def __enter__(self) -> Self:
@@ -82,12 +84,26 @@ class SimulatorProcess:
             child.kill()
         said = (line + child.communicate()[1]).strip() or "it said nothing"
         kind = InputError if child.returncode == InputError.exit_code else InternalError
-        return kind(f"the simulated engine did not start: {said.removeprefix('error: ')}")
+        return kind(f"the simulated engine did not start: {said.removeprefix('fastllmload: ')}")
 
     def _running(self) -> subprocess.Popen[str]:
         if self._child is None:
             raise InternalError("the simulated engine is not running")
         return self._child
+
+    def ending(self) -> str | None:
+        """How it ended by itself or by somebody else, as the end of a sentence; None while it runs or when it was stopped."""
+        child = self._child
+        if child is None or child.poll() is None:
+            return None
+        self._child = None
+        said = child.communicate()[1].strip().splitlines()
+        self.crashed = child.returncode not in (0, *(-number for number in KILLED))
+        if child.returncode < 0:
+            return f"was killed by signal {-child.returncode}"
+        if child.returncode == 0:
+            return "was told to end by somebody else"
+        return f"ended with exit code {child.returncode}: {said[-1] if said else 'it said nothing'}"
 
     def stop(self) -> int:
         """Ends it and returns its exit code; the truth log is complete afterwards. Does nothing the second time."""

@@ -22,6 +22,7 @@ from fastllmload._ext.simserver import Server
 from fastllmload._ext.simtruth import Truth
 from fastllmload.errors import HostLimitError, InputError
 from fastllmload.simulator.body import decode
+from fastllmload.simulator.ollama import decode_ollama
 from fastllmload.simulator.pages import Pages
 from fastllmload.simulator.profile import Profile, SimulatorOptions, resolve
 
@@ -70,7 +71,7 @@ def build(options: SimulatorOptions, profile: Profile, listener: socket.socket, 
     if truth.on:
         listener.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)  # accepted sockets inherit it
     forms: list[object] = []
-    intake = Intake(intake_settings(options, profile), faults, decode, forms)
+    intake = Intake(intake_settings(options, profile), faults, (decode, decode_ollama), forms)
     connections = Connections()
     responder = Responder(connections, truth, forms, options.coalesce, options.early_head)
     pages = Pages(options.model, profile.max_model_len, int(time.time()))

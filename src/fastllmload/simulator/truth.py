@@ -1,6 +1,6 @@
 """Reads the truth log: what the server wrote and when, as numpy arrays.
 
-Format, version 1, little-endian: `FLLTRUTH`, uint32 version, uint32 0; then blocks of uint32 kind (1 events, 2 requests),
+Format, version 2, little-endian: `FLLTRUTH`, uint32 version, uint32 0; then blocks of uint32 kind (1 events, 2 requests),
 uint32 count, count records. A log cut off by a kill is read up to its last complete record.
 """
 
@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from fastllmload.errors import RunFolderError
 
+VERSION = 2
 NO_KEY = 0xFFFFFFFF
 QUEUED = 0x80
 _EVENT = np.dtype([("t_ns", "<i8"), ("serial", "<u4"), ("index_kind", "<u4")])
@@ -35,6 +36,7 @@ REQUEST = np.dtype(
         ("status", "<u2"), ("flags", "u1"), ("fault", "u1"),
         ("t_accept", "<i8"), ("t_recv_first", "<i8"), ("t_recv_first_kernel", "<i8"), ("t_recv_last", "<i8"),
         ("t_recv_last_kernel", "<i8"), ("t_admitted", "<i8"), ("t_first", "<i8"), ("t_end", "<i8"),
+        ("total_ns", "<i8"), ("load_ns", "<i8"), ("prompt_eval_ns", "<i8"), ("eval_ns", "<i8"),
     ]
 )  # fmt: skip
 FLAGS = {"stream": 1, "aborted": 2, "reused": 4, "preempted": 8, "length": 16}
@@ -47,6 +49,7 @@ class Truth:
     Times are CLOCK_MONOTONIC ns; 0 means that it did not happen. An event's `t_ns` is taken just before the send() that
     carries it; where `queued` is set the socket did not take it whole at that instant and it left later. `kind` is the
     EventKind of `_ext/delta.pxd`. `key` and `phase` are the last two numbers of X-Request-Id, NO_KEY when absent.
+    `total_ns`, `load_ns`, `prompt_eval_ns`, `eval_ns` are the durations that an Ollama reply says of itself.
     """
 
     requests: NDArray[np.void]
@@ -90,8 +93,8 @@ def _read(path: Path) -> tuple[NDArray[np.void], NDArray[np.void]]:
         data = path.read_bytes()
     except OSError as error:
         raise RunFolderError(f"the truth log {path} cannot be read: {error.strerror}") from None
-    if len(data) < 16 or data[:8] != b"FLLTRUTH" or int.from_bytes(data[8:12], "little") != 1:
-        raise RunFolderError(f"{path} is no truth log of version 1")
+    if len(data) < 16 or data[:8] != b"FLLTRUTH" or int.from_bytes(data[8:12], "little") != VERSION:
+        raise RunFolderError(f"{path} is no truth log of version {VERSION}")
     found: dict[int, list[NDArray[np.void]]] = {1: [], 2: []}
     at = 16
     while at + 8 <= len(data):

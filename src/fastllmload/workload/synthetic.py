@@ -29,14 +29,18 @@ class Quota:
     is.
 
     *input_tokens* bounds the memory and disk that a plan takes; it never cuts below *at_least* requests.
+    *at_most* requests are enough, whatever they hold.
     """
 
     requests: int
     output_tokens: int = 0
     input_tokens: int | None = None
     at_least: int = 0
+    at_most: int | None = None
 
     def met(self, requests: int, output_tokens: int, input_tokens: int) -> bool:
+        if self.at_most is not None and requests >= self.at_most:
+            return True
         if requests >= self.requests and output_tokens >= self.output_tokens:
             return True
         return (

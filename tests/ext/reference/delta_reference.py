@@ -14,6 +14,11 @@ FINISHES = {
     "tool_calls": "tool_calls", "function_call": "tool_calls", "tool_use": "tool_calls",
     "content_filter": "content_filter",
 }  # fmt: skip
+OLLAMA_CHAT, OLLAMA_GENERATE = 2, 3
+DURATIONS = ("total_duration", "load_duration", "prompt_eval_duration", "eval_duration")
+OLLAMA_KEYS = {
+    "model", "error", "done", "done_reason", "prompt_eval_count", "prompt_eval_cached_count", "eval_count", *DURATIONS
+}  # fmt: skip
 COUNTS = ("prompt_tokens", "completion_tokens", "reasoning_tokens", "cached_tokens")
 
 
@@ -35,6 +40,8 @@ def meaning(
         "finish": FINISH_NAMES.index(finish),
         "has_usage": any(count >= 0 for count in said.values()),
         "text": re.sub("[\ud800-\udfff]", "\ufffd", text) if text else None,
+        "done": False,
+        "server_ns": [0, 0, 0, 0],
         **said,
     }
 
@@ -108,6 +115,8 @@ def text_of(delta: dict[str, Any]) -> tuple[str, str] | None:
 
 def classify(data: bytes, dialect: int, whole: bool = False) -> dict[str, Any]:
     """Meaning of one event, or of a *whole* body."""
+    if dialect >= OLLAMA_CHAT:
+        return classify_ollama(data, dialect, whole)
     if not whole and data.strip(b" \t\r\n") == b"[DONE]":
         return meaning("done")
     try:
@@ -141,3 +150,46 @@ def of_event(event: dict[str, Any], dialect: int, whole: bool) -> dict[str, Any]
         usage = any(count >= 0 for count in counts.values())
         kind = "finish" if reason else "usage" if usage else "role" if role else "other"
     return meaning(kind, finish, counts=counts)
+
+
+def classify_ollama(data: bytes, dialect: int, whole: bool) -> dict[str, Any]:
+    """Meaning of one line, or of a *whole* body, of Ollama's chat or generate."""
+    try:
+        event = is_a(dict, json.loads(data.decode("utf-8", "replace"), parse_constant=constant))
+        return of_ollama(event, dialect == OLLAMA_CHAT, whole)
+    except (ValueError, RecursionError, Shape):
+        return meaning("bad")
+
+
+def duration(value: Any) -> int:
+    return value if type(value) is int and 0 <= value < 10**18 else 0
+
+
+def of_ollama(event: dict[str, Any], chat: bool, whole: bool) -> dict[str, Any]:
+    error = event.get("error")
+    if isinstance(error, dict) or error:
+        return meaning("error")
+    if not event.keys() & (OLLAMA_KEYS | ({"message"} if chat else {"response", "thinking"})):
+        return meaning("bad")
+    said_flat = {"content": event.get("response"), "thinking": event.get("thinking")}
+    carrier = is_a(dict, event.get("message")) if chat else said_flat
+    calls = {"tool_calls": carrier.get("tool_calls")} if chat else {}
+    said = text_of({"content": carrier.get("content"), "reasoning": carrier.get("thinking"), **calls})
+    role = is_a(str, carrier.get("role"))
+    done, reason = is_a(bool, event.get("done")), is_a(str, event.get("done_reason"))
+    known = {**FINISHES, "load": "load", "unload": "unload"}
+    finish = known.get(reason, "other") if reason and done else "none"
+    counts = {
+        "prompt_tokens": tokens(event, "prompt_eval_count"),
+        "completion_tokens": tokens(event, "eval_count"),
+        "cached_tokens": tokens(event, "prompt_eval_cached_count"),
+    }
+    kind = said[0] if said else "other"
+    if said is None and not whole:
+        usage = any(count >= 0 for count in counts.values())
+        kind = "finish" if finish != "none" else "done" if done else "usage" if usage else "role" if role else "other"
+    return {
+        **meaning(kind, finish, said[1] if said else None, counts),
+        "done": done,
+        "server_ns": [duration(event.get(name)) for name in DURATIONS],
+    }

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 
+import re
+
 import pytest
 
 from fastllmload.cli import readings as read
@@ -118,16 +120,47 @@ def test_headers_that_would_break_a_request(text):
         read.header(text)
 
 
-def test_objectives_are_in_milliseconds():
+def test_objectives():
     assert read.objective("ttft:200") == ("ttft", 200.0)
-    assert read.objective("E2EL:3s") == ("e2el", 3000.0)
+    assert read.objective("E2EL:3s") == ("e2el", 3000.0) == read.objective("e2e:3000ms")
     assert read.objective("tpot:50ms") == ("tpot", 50.0)
+    assert read.objective("fluidity:90%") == ("fluidity", 0.9)
+    assert read.objective("reading:20") == ("reading", 20.0)
+    assert read.objective("2/itl:60") == ("2/itl", 60.0)
+    assert read.objective("long prompts/idle:0.5s") == ("long prompts/idle", 500.0)
 
 
-@pytest.mark.parametrize("text", ["ttft", "ttft:", "ttft:0", "ttft:-1", "speed:5", "fluidity:0.9", "", ":5"])
-def test_objectives_that_are_none(text):
-    with pytest.raises(ValueError, match="objective|limit"):
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("ttft", "has no limit in ms; write for example ttft:200"),
+        ("ttft:", "has no limit in ms"),
+        ("ttft:0", "has a limit out of range; write ms above 0"),
+        ("ttft:-1", "has no limit in ms"),
+        ("speed:5", "is not an objective; write [CLASS/]NAME:LIMIT with a name of ttft, tpot"),
+        ("fluidity:1.5", "has a limit out of range; write a share above 0 and up to 1"),
+        ("reading:5ms", "has no limit in tokens/s; write for example reading:20"),
+        ("/ttft:5", "names no class of requests before its slash"),
+        ("2/speed:5", "is not an objective"),
+        ("", "is not an objective"),
+        (":5", "is not an objective"),
+    ],
+)
+def test_objectives_that_are_none(text, sentence):
+    with pytest.raises(ValueError, match=re.escape(sentence)):
         read.objective(text)
+
+
+def test_deadlines():
+    assert read.prefill_deadline("100") == ((0, 100.0),) == read.prefill_deadline("0.1s")
+    assert read.prefill_deadline("4k:400,256:80ms") == ((256, 80.0), (4000, 400.0))
+    assert read.milliseconds("50") == 50 == read.milliseconds("0.05s")
+
+
+@pytest.mark.parametrize("text", ["", "0", "256:", "256:0", "256:80,256:90", "a:80", "256:80,"])
+def test_deadlines_that_are_none(text):
+    with pytest.raises(ValueError, match="write"):
+        read.prefill_deadline(text)
 
 
 def test_cpus():

@@ -74,6 +74,11 @@ EVERY_OPTION = {
     "timeout": ("200ms", "load.timeout", 0.2),
     "grace": ("10", "load.grace", 10.0),
     "workload": ("synthetic-skewed", "workload.name", "synthetic-skewed"),
+    "dataset-path": ("f", "workload.dataset_path", "f"),
+    "trace-speed": ("2.5", "workload.trace_speed", 2.5),
+    "trace-from": ("1m", "workload.trace_from", 60.0),
+    "trace-to": ("2m", "workload.trace_to", 120.0),
+    "trace-loop": (True, "workload.trace_loop", True),
     "isl": ("256", "workload.isl", "256"),
     "osl": ("uniform:1,9", "workload.osl", "uniform:1,9"),
     "tokenizer": ("none", "workload.tokenizer", "none"),
@@ -93,17 +98,35 @@ EVERY_OPTION = {
     "record-text": ("on", "client.record_text", "on"),
     "spin-budget": ("0.5", "client.spin_budget", 0.5),
     "seed": ("0", "client.seed", 0),
+    "telemetry-url": ("http://h:1", "telemetry.urls", ("http://h:1/metrics",)),
+    "scrape-metric": ("a:b", "telemetry.metrics", ("a:b",)),
+    "telemetry-interval": ("500ms", "telemetry.interval", 0.5),
+    "telemetry": (False, "telemetry.enabled", False),
+    "power": ("rapl", "telemetry.power", "rapl"),
+    "power-command": ("echo 5", "telemetry.power_command", "echo 5"),
+    "gpu-index": ("0,2-3", "telemetry.gpus", (0, 2, 3)),
+    "prometheus": ("9400", "telemetry.prometheus", "127.0.0.1:9400"),
     "goodput": ("ttft:200", "output.goodput", (("ttft", 200.0),)),
+    "itl-option": ("B", "output.itl_option", "B"),
+    "prefill-deadline": ("256:80,4k:400", "output.prefill_deadline", ((256.0, 80.0), (4000.0, 400.0))),
+    "decode-deadline": ("40", "output.decode_deadline", 40.0),
+    "reading-speed": ("5", "output.reading_speed", 5.0),
+    "ttft-net-adjusted": (True, "output.ttft_net_adjusted", True),
     "output": ("o", "output.directory", "o"),
     "metadata": ("a=b", "output.metadata", (("a", "b"),)),
     "declare": ("a=b", "output.declare", (("a", "b"),)),
+    "gpus": ("8", "output.gpus", 8),
+    "price-per-hour": ("20.5", "output.price_per_hour", 20.5),
     "save-plan": ("s", "output.save_plan", "s"),
     "plan": ("p", "output.plan", "p"),
     "ui": ("none", "output.ui", "none"),
     "disable-tqdm": (True, "output.ui", "plain"),
     "strict": (True, "output.strict", True),
 }
+TRACE = ["--workload", "azure", "--dataset-path", "f"]
 COMPANIONS = {  # what an option needs beside it to make sense
+    "dataset-path": ["--workload", "azure"],
+    **dict.fromkeys(("trace-speed", "trace-from", "trace-to", "trace-loop"), TRACE),
     "concurrency": [],
     "plan": [],
     "cert": ["--rate", "1", "--key", "k"],
@@ -116,6 +139,7 @@ COMPANIONS = {  # what an option needs beside it to make sense
 
 def test_every_option_is_tried_below():
     ways = {option.name for option in OPTIONS} - {"api-key", "api-key-file", "config"}
+    ways -= {"rate-series", "ramp-up-strategy", "ramp-up-start-rps", "ramp-up-end-rps"}  # test_cli_ratecurve.py
     assert ways == set(EVERY_OPTION)
 
 
@@ -295,10 +319,12 @@ def test_labels_keep_blanks_and_commas():
         ("--rate 5 --num-prefixes 3", "without --prefix-len"),
         ("--rate 5 --ui live --disable-tqdm", "--ui and --disable-tqdm contradict"),
         ("--rate 5 --goodput ttft:1 ttft:2", "--goodput names 'ttft' twice"),
+        ("--rate 5 --gpus 0", "--gpus '0' is not a whole number above 0"),
+        ("--rate 5 --price-per-hour -3", "--price-per-hour '-3' is not a number above 0"),
         ("--rate 5 --metadata a=1 a=2", "--metadata names 'a' twice"),
         ("--rate 5 --backend tgi-native", "is not one of openai-chat, openai-completions"),
         ("--rate 5 --arrival trace", "--arrival 'trace' is not one of poisson"),
-        ("--rate 5 --workload mooncake", "--workload 'mooncake' is not one of synthetic-uniform"),
+        ("--rate 5 --workload moonpie", "--workload 'moonpie' is not one of synthetic-uniform"),
         ("--rate 5 --output=", "--output '' is empty"),
     ],
 )

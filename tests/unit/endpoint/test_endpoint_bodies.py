@@ -16,7 +16,7 @@ from fastllmload.errors import InputError
 from fastllmload.plan.build import build_plan
 from fastllmload.plan.settings import Client, Load, RunSettings, Target, Workload
 
-BOTH = sorted(ENDPOINTS)
+BOTH = sorted(name for name in ENDPOINTS if name.startswith("openai"))
 values = st.one_of(st.text(), st.integers(), st.just("{output_tokens}"))
 DEFAULTS = {
     "max_tokens": 64, "min_tokens": 64, "ignore_eos": True, "temperature": 0.0,

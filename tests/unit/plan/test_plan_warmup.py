@@ -18,7 +18,7 @@ def warm(directory, **changes):
 @pytest.mark.parametrize("osl", ["uniform:64,256", "7", "300"])
 def test_methodology(tmp_path, osl):
     """At least 100 requests and at least 10,000 output tokens, both, and not one request more."""
-    plan = warm(tmp_path, workload__osl=osl)
+    plan = warm(tmp_path, rate=200.0, workload__osl=osl)
     tokens = plan.output_tokens.sum()
     assert plan.requests >= 100
     assert tokens >= 10_000
@@ -96,3 +96,20 @@ def test_refusals(tmp_path, change):
     """Negative or endless warm-ups, and a load that is none, are refused."""
     with pytest.raises(InputError):
         warm(tmp_path, **change)
+
+
+@pytest.mark.parametrize(
+    ("rate", "bound", "requests"),
+    [
+        (0.05, {"duration": 600.0}, 30),
+        (0.05, {"duration": None, "load__num_requests": 2}, 3),
+        (0.5, {"duration": 5.0}, 30),
+        (0.01, {"duration": 30.0, "load__num_requests": 1}, 1),
+        (1.0, {"duration": 300.0}, 100),
+        (50.0, {"duration": 1.0}, 100),
+    ],
+)
+def test_a_slow_load_is_not_warmed_up_for_longer_than_it_lasts(tmp_path, rate, bound, requests):
+    """Nor for longer than a minute where the run is shorter; what the user asks for is never cut."""
+    assert warm(tmp_path / "cut", rate=rate, workload__osl="200", **bound).requests == requests
+    assert warm(tmp_path / "whole", rate=rate, workload__osl="200", load__warmup_requests=40, **bound).requests == 40

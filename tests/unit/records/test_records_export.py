@@ -23,6 +23,7 @@ KEYS = """request_id session_id turn class worker url
     status
     http_status error input_tokens output_tokens reasoning_tokens cached_tokens output_tokens_source
     bytes_sent bytes_received connection_reused finish_reason timestamp_source
+    server_total_ns server_load_ns server_prompt_eval_ns server_eval_ns
     token_ns token_counts read_ids""".split()
 
 
@@ -111,6 +112,12 @@ def test_the_manifest_names_run_targets_and_classes(tmp_path: Path) -> None:
     )
     record = exported(run)[0]
     assert (record["request_id"], record["url"], record["class"]) == ("abc-1-5", "http://b", "l")
+
+
+def test_durations_that_a_server_said_are_its_own_keys(tmp_path: Path) -> None:
+    run = write_one(tmp_path, server_total_ns=9, server_prompt_eval_ns=3, server_eval_ns=5)
+    record = exported(run)[0]
+    assert [record[f"server_{name}_ns"] for name in ("total", "load", "prompt_eval", "eval")] == [9, None, 3, 5]
 
 
 def test_recorded_text_is_counted_as_one_whole(tmp_path: Path) -> None:

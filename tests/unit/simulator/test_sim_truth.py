@@ -241,9 +241,9 @@ def test_what_is_no_truth_log_is_named(tmp_path: Path) -> None:
     with pytest.raises(RunFolderError, match="cannot be read"):
         load(tmp_path / "absent")
     (tmp_path / "other").write_bytes(b"something else entirely")
-    with pytest.raises(RunFolderError, match="no truth log of version 1"):
+    with pytest.raises(RunFolderError, match="no truth log of version 2"):
         load(tmp_path / "other")
-    (tmp_path / "other").write_bytes(b"FLLTRUTH" + (1).to_bytes(8, "little") + (9).to_bytes(8, "little"))
+    (tmp_path / "other").write_bytes(b"FLLTRUTH" + (2).to_bytes(8, "little") + (9).to_bytes(8, "little"))
     with pytest.raises(RunFolderError, match="unknown kind 9"):
         load(tmp_path / "other")
 

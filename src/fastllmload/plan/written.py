@@ -1,0 +1,132 @@
+"""Bodies of a data set's requests: each encoded by itself, hashed and written on the way."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Protocol
+
+import msgspec
+import numpy as np
+
+from fastllmload.errors import InputError
+from fastllmload.plan.bodies import Bodies, disk_errors
+from fastllmload.plan.settings import Workload
+from fastllmload.workload.lengths import Lengths, Stream
+from fastllmload.workload.synthetic import Quota
+from fastllmload.workload.tokenizer import Tokenizer
+from fastllmload.workload.written import DataSet, Written
+
+BUFFER = 1 << 20
+
+
+class Pieces(Protocol):
+    """The fixed bytes around one request's prompt or messages."""
+
+    def encode(self, prompt: Any, tokens: int) -> bytes: ...
+
+
+class Endpoint(Protocol):
+    """What a data set needs of a wire protocol."""
+
+    @property
+    def name(self) -> str: ...
+
+    def body_pieces(self, model: str, workload: Workload) -> Pieces: ...
+
+    def messages_pieces(self, model: str, workload: Workload) -> Pieces:
+        """As `body_pieces`, with an array of messages in the prompt's place."""
+
+
+class Encoder:
+    """Bodies of *dataset* for one model and protocol. Requests with the same fields of their own share their pieces."""
+
+    def __init__(self, endpoint: Endpoint, model: str, workload: Workload) -> None:
+        self._endpoint, self._model, self._workload = endpoint, model, workload
+        self._pieces: dict[tuple[str, bytes], Pieces] = {}
+
+    def encode(self, one: Written, tokens: int) -> bytes:
+        """InputError for content that the protocol cannot carry, naming the line."""
+        kind = "text" if isinstance(one.content, str) else "ids" if isinstance(one.content[0], int) else "messages"
+        extra = msgspec.json.encode(one.extra)
+        pieces = self._pieces.get((kind, extra))
+        if pieces is None:
+            try:
+                pieces = self._pieces[kind, extra] = self._cut(kind, one.extra)
+            except InputError as problem:
+                raise InputError(f"{one.where}: {problem}") from None
+        return pieces.encode(one.content, tokens)
+
+    def _cut(self, kind: str, extra: dict[str, Any]) -> Pieces:
+        """A request's own fields stand above those of --extra-body."""
+        workload = self._workload
+        if extra:
+            above = {} if workload.extra_body is None else msgspec.json.decode(workload.extra_body)
+            workload = msgspec.structs.replace(workload, extra_body=msgspec.json.encode({**above, **extra}).decode())
+        if kind == "messages":
+            return self._endpoint.messages_pieces(self._model, workload)
+        form = "ids" if kind == "ids" else "text"
+        return self._endpoint.body_pieces(self._model, msgspec.structs.replace(workload, prompt_form=form))
+
+
+class DataSetContent:
+    """The endless sequence of a data set's requests, and what a plan says of it. *osl* fills or replaces output lengths."""
+
+    def __init__(
+        self, dataset: DataSet, tokenizer: Tokenizer | None, osl: Lengths | None, lengths: Stream, seed: int | str
+    ) -> None:
+        self.dataset = dataset
+        self.classes = dataset.classes()
+        self._tokenizer, self._osl, self._lengths, self._seed = tokenizer, osl, lengths, seed
+        self._requests = 0
+        self._by_class: Counter[str] = Counter()
+
+    def _sequence(self) -> Iterator[tuple[Written, int]]:
+        for one in self.dataset.ordered(self._seed):
+            tokens = one.output_tokens if self._osl is None else self._osl.draw(self._lengths)
+            if tokens is None:
+                raise InputError(f"{one.where} does not say how long the answer is; add --osl")
+            yield one, tokens
+
+    def write(self, path: Path, quota: Quota, encoder: Encoder) -> tuple[Bodies, Any]:
+        """Bodies until *quota* is met, and uint16 numbers into `classes`."""
+        number = {name: at for at, name in enumerate(self.classes)}
+        inputs: list[int] = []
+        outputs: list[int] = []
+        classes: list[int] = []
+        ends = [0]
+        hasher, taken, given = hashlib.sha256(), 0, 0
+        counted: dict[int, int] = {}
+        sequence = self._sequence()
+        with disk_errors(path), open(path, "wb", buffering=BUFFER) as file:
+            while not quota.met(len(inputs), given, taken):
+                one, tokens = next(sequence)
+                body = encoder.encode(one, tokens)
+                hasher.update(body)
+                file.write(body)
+                size = counted.get(id(one))
+                if size is None:
+                    size = counted[id(one)] = one.tokens(self._tokenizer)
+                inputs.append(size)
+                outputs.append(tokens)
+                classes.append(number["" if one.name is None else one.name])
+                ends.append(ends[-1] + len(body))
+                taken, given = taken + size, given + tokens
+        self._requests = len(inputs)
+        bodies = Bodies(
+            np.array(inputs, np.int32), np.array(outputs, np.int32), np.array(ends, np.uint64), hasher.hexdigest()
+        )
+        return bodies, np.array(classes, np.uint16)
+
+    def describe(self) -> dict[str, Any]:
+        """Facts of the file, and how often it was gone through."""
+        return {
+            "sha256": self.dataset.sha256,
+            "requests": len(self.dataset.requests),
+            "left_out": self.dataset.left_out,
+            "order": "drawn without replacement by the seed" if self.dataset.shuffled else "as in the file",
+            "rounds": self._requests / len(self.dataset.requests),
+            "classes": self.classes,
+        }

@@ -1,0 +1,73 @@
+"""Who owns a run folder: the supervisor holds a lock under `.work` while it lives, whatever ends it.
+
+What it leaves when it is killed is found by the next `report`: run.json then says `killed`, and `.work` goes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import shutil
+from pathlib import Path
+
+import msgspec
+
+from fastllmload.errors import RunFolderError
+from fastllmload.records.run import read_manifest
+
+WORK, OWNER = ".work", "owner"
+RUNNING, KILLED = "running", "killed"  # run.json "status"
+
+
+def own(folder: Path) -> int:
+    """Take *folder*, whose `.work` exists. The descriptor is the ownership: it ends with close(), or with the process."""
+    descriptor = os.open(folder / WORK / OWNER, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    with contextlib.suppress(OSError):  # a file system without locks: then what a killed run leaves stays there
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    return descriptor
+
+
+def abandoned(folder: Path) -> bool:
+    """Whether *folder* has working files that no living supervisor owns."""
+    try:
+        descriptor = os.open(folder / WORK / OWNER, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:  # it ended in order, or was never begun
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:  # somebody owns it, or cannot say so
+        return False
+    finally:
+        os.close(descriptor)
+    return True
+
+
+def tidy(folder: Path) -> str | None:
+    """Mark an abandoned run as killed and remove its working files. One sentence about it, None when there is nothing to do.
+
+    RunFolderError when the run was killed before there was anything to measure.
+    """
+    if not abandoned(folder):
+        return None
+    if not (folder / "run.json").exists():
+        raise RunFolderError(
+            f"the run of {folder} was killed before its first request; nothing was measured, and the folder can be removed"
+        )
+    size = sum(path.stat().st_size for path in (folder / WORK).rglob("*") if path.is_file())
+    try:
+        mark_killed(folder)
+        shutil.rmtree(folder / WORK)
+    except OSError as problem:
+        return f"the run was killed; its working files in {folder / WORK} cannot be removed: {problem.strerror}"
+    return f"the run was killed; its working files ({size / 2**20:,.1f} MiB in {folder / WORK}) were removed"
+
+
+def mark_killed(folder: Path) -> None:
+    """run.json says `killed` in place of `running`."""
+    manifest = read_manifest(folder)
+    if manifest.get("status") != RUNNING:
+        return
+    part = folder / "run.json.part"
+    part.write_bytes(msgspec.json.format(msgspec.json.encode({**manifest, "status": KILLED}), indent=2) + b"\n")
+    part.replace(folder / "run.json")

@@ -1,0 +1,163 @@
+"""When each content token of a request came (metrics.md 3.4): all tokens of a chunk at the chunk's time (option B).
+
+How many tokens a chunk carries is known from the server, or from the recorded text by counting again and again what has
+come so far; or there are exactly as many chunks as tokens. Else a chunk stands for one token, and `source` says so. No
+record holds a server's own time of a token, so option C has nothing to choose from.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from fastllmload._ext import tokenline
+from fastllmload.records import layout
+from fastllmload.records.run import Run
+from fastllmload.records.text import chunk_texts, paired
+from fastllmload.records.timeline import Mask, Numbers, Timeline, timeline
+from fastllmload.records.token_counts import ESTIMATE, TokenCounts, tokenizer_of
+from fastllmload.workload.tokenizer import Tokenizer
+
+# Where the number of tokens of each chunk comes from: said by the server; counted in the recorded text; as many chunks as
+# tokens, so one each; unknown, so a chunk stands for one token.
+TIMES_SOURCES = ("server", "text", "single", "chunk")
+SERVER, TEXT, SINGLE, CHUNK = range(len(TIMES_SOURCES))
+Sizes = npt.NDArray[np.uint32]
+Sources = npt.NDArray[np.uint8]
+
+# Between a letter and " x" every encoding that is counted here cuts: what lies before never changes again.
+CUT = re.compile(r"(?<=[^\W\d_]) (?=[^\W\d_])")
+
+
+@dataclass(frozen=True)
+class TokenTimes:
+    """Token times of chosen requests: request k has `t_ns[first[k]:first[k + 1]]`, CLOCK_MONOTONIC ns.
+
+    *rows*: row numbers of the requests; *source*: position in TIMES_SOURCES, per request; *sizes*: tokens per chunk, None
+    when every chunk carries one; *chunks*: the timeline that the times come from; *single*: chunks of exactly one token,
+    and *bearing*: chunks of one token or more, per request.
+    """
+
+    rows: Numbers
+    first: Numbers
+    t_ns: Numbers
+    source: Sources
+    sizes: Sizes | None
+    chunks: Timeline
+    single: Numbers
+    bearing: Numbers
+
+    @property
+    def count(self) -> Numbers:
+        """Token times of each request."""
+        return np.diff(self.first)
+
+    def after(self, origin: Numbers) -> Numbers:
+        """ns of each token after *origin*, which has one instant per request."""
+        return self.t_ns - np.repeat(origin, self.count)
+
+    def known(self) -> Mask:
+        """Per request: whether the tokens of its chunks are known."""
+        found: Mask = self.source != CHUNK
+        return found
+
+
+def token_times(run: Run, chosen: Mask, tokens: TokenCounts) -> TokenTimes:
+    """Token times of the rows where *chosen* is true."""
+    line = timeline(run, chosen)
+    n = len(line.rows)
+    said, single, total = np.zeros(n, np.int64), np.zeros(n, np.int64), np.zeros(n, np.int64)
+    tokenline.chunk_facts(line.tokens, line.first, said, single, total)
+    source = sources(line, tokens, said)
+    stated = source == SERVER
+    sizes = sizes_of(line, stated & (total != line.events))
+    counted = recount(run, line, source, sizes)
+    if counted is None:
+        single, bearing = np.where(stated, single, line.events), line.events
+        spread_over = sizes
+    else:
+        spread_over, bearing = counted, per_request(counted > 0, line.first)
+        single = per_request(counted == 1, line.first)
+    first, t_ns = spread(line, spread_over)
+    return TokenTimes(line.rows, first, t_ns, source, spread_over, line, single, bearing)
+
+
+def sources(line: Timeline, tokens: TokenCounts, said: Numbers) -> Sources:
+    """SERVER where it stated every chunk, SINGLE where chunks and counted tokens are as many, else CHUNK."""
+    timed, counted = tokens.timed[line.rows], tokens.source[line.rows] != ESTIMATE
+    one_each = counted & (timed == line.events)
+    return np.where(said == line.events, SERVER, np.where(one_each, SINGLE, CHUNK)).astype(np.uint8)
+
+
+def sizes_of(line: Timeline, several: Mask) -> Sizes | None:
+    """Tokens per chunk: as stated for the requests in *several*, 1 for all others; None when nobody is in it."""
+    if not several.any():
+        return None
+    return np.where(np.repeat(several, line.events), line.tokens, 1).astype(np.uint32)
+
+
+def recount(run: Run, line: Timeline, source: Sources, sizes: Sizes | None) -> Sizes | None:
+    """Tokens per chunk with those of CHUNK requests counted in their text, which makes them TEXT; None without any.
+
+    A request whose text records do not match its events one to one keeps its source.
+    """
+    tokenizer = tokenizer_of(run) if len(run.text) and (source == CHUNK).any() else None
+    if tokenizer is None:
+        return None
+    counted = np.ones(len(line.t_ns), np.uint32) if sizes is None else sizes
+    place = {int(row): k for k, row in enumerate(line.rows) if source[k] == CHUNK}
+    for row, pieces in chunk_texts(run):
+        k = place.get(row)
+        timed = None if k is None else timed_pieces(run, row, pieces)
+        if k is not None and timed is not None:
+            new = tokens_of_chunks(timed, tokenizer)
+            counted[line.first[k] : line.first[k + 1]] = list(new)
+            source[k] = TEXT
+    return counted
+
+
+def timed_pieces(run: Run, row: int, pieces: list[str]) -> list[str] | None:
+    """The texts of *row*'s timed events; None when events with text and texts are not as many."""
+    kinds = run.event_kind[run.first_event[row] : run.first_event[row + 1]]
+    bearing = kinds[np.isin(kinds, BEARING)]
+    if len(bearing) != len(pieces):
+        return None
+    content = np.flatnonzero(bearing != layout.EVENT_WHITESPACE)
+    return pieces[int(content[0]) :] if len(content) else []
+
+
+BEARING = (layout.EVENT_WHITESPACE, layout.EVENT_CONTENT, layout.EVENT_TOOL, layout.EVENT_REFUSAL)
+
+
+def tokens_of_chunks(pieces: list[str], tokenizer: Tokenizer) -> Iterator[int]:
+    """n_k = c_k - c_(k-1) with c_k = max(c_(k-1), tokens of the first k pieces together)."""
+    done, tail, before = 0, "", 0
+    for piece in pieces:
+        tail += piece
+        cut = max((found.start() for found in CUT.finditer(tail)), default=0)
+        if cut:
+            done, tail = done + tokenizer.count(paired(tail[:cut])), tail[cut:]
+        now = max(before, done + tokenizer.count(paired(tail)))
+        yield now - before
+        before = now
+
+
+def per_request(mask: Mask, first: Numbers) -> Numbers:
+    """How many items of each request's list are true."""
+    running = np.concatenate([[0], np.cumsum(mask)])
+    found: Numbers = running[first[1:]] - running[first[:-1]]
+    return found
+
+
+def spread(line: Timeline, sizes: Sizes | None) -> tuple[Numbers, Numbers]:
+    """Borders and times of the tokens; those of the chunks themselves when each carries one."""
+    if sizes is None:
+        return line.first, line.t_ns
+    ends = np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)])
+    t_ns = np.empty(ends[-1], np.int64)
+    tokenline.spread(line.t_ns, sizes, t_ns)
+    return ends[line.first], t_ns

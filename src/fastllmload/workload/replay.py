@@ -1,0 +1,66 @@
+"""Prompts of a trace: its lengths in its order, with text that is shared exactly where its blocks were.
+
+A block's content is drawn from its own stream, so that equal ids give equal text in every request and no other two do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import lru_cache
+
+import numpy as np
+import numpy.typing as npt
+
+from fastllmload._ext.mersenne import Mersenne
+from fastllmload.workload.synthetic import BATCH_TOKENS, Batch, Quota
+from fastllmload.workload.trace import Trace
+
+Drawn = npt.NDArray[np.uint32]
+BLOCKS_KEPT = 4096  # 8 MiB of the blocks that were used last
+
+
+class Replay:
+    """An endless sequence: the requests of *trace*, and again from its start."""
+
+    def __init__(self, trace: Trace, span: int, seed: int | str) -> None:
+        self._trace = trace
+        self._span = span
+        self._stream = Mersenne(seed)
+        self._block = lru_cache(BLOCKS_KEPT)(lambda name: self._draw(Mersenne(f"{seed}/block/{name}"), trace.block_tokens))
+
+    def batches(self, quota: Quota) -> Iterator[Batch]:
+        """The first requests until *quota* is met; a batch has at least one."""
+        requests = output_tokens = input_tokens = 0
+        while not quota.met(requests, output_tokens, input_tokens):
+            parts: list[Drawn] = []
+            prompt: list[int] = []
+            output: list[int] = []
+            used = 0
+            while used < BATCH_TOKENS and not quota.met(requests, output_tokens, input_tokens):
+                row, again = requests % len(self._trace), requests // len(self._trace)
+                parts += self._prompt(row, again)
+                prompt.append(int(self._trace.input[row]))
+                output.append(int(self._trace.output[row]))
+                requests += 1
+                used += prompt[-1]
+                input_tokens += prompt[-1]
+                output_tokens += output[-1]
+            yield Batch(np.concatenate(parts), np.array(prompt, np.int32), np.array(output, np.int32))
+
+    def _prompt(self, row: int, again: int) -> list[Drawn]:
+        """Later rounds have blocks of their own: a cache that still holds the round before must not find them."""
+        left = int(self._trace.input[row])
+        blocks = self._trace.blocks_of(row)
+        if not blocks:
+            return [self._draw(self._stream, left)]
+        parts = []
+        for one in blocks:
+            size = min(left, self._trace.block_tokens)
+            parts.append(self._block(f"{again}/{one}" if again else str(one))[:size])
+            left -= size
+        return parts
+
+    def _draw(self, stream: Mersenne, size: int) -> Drawn:
+        drawn = np.empty(size, np.uint32)
+        stream.below(self._span, drawn, 0, size)
+        return drawn

@@ -1,0 +1,261 @@
+"""Recorded traffic: when requests came, how long they were and which blocks of text they shared.
+
+| name | file |
+|---|---|
+| azure | CSV `TIMESTAMP,ContextTokens,GeneratedTokens` (2023 and 2024) |
+| burstgpt | CSV `Timestamp,Model,Request tokens,Response tokens,Total tokens,Log Type`, seconds |
+| mooncake | JSON lines `timestamp` (ms), `input_length`, `output_length`, `hash_ids` of blocks of 512 tokens |
+| trace | CSV `timestamp,input,output`, seconds |
+
+Rows without a prompt or without an answer (BurstGPT writes failed requests so) are left out and counted.
+"""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from fastllmload.errors import InputError
+
+MOONCAKE_BLOCK = 512
+TRACES = ("azure", "burstgpt", "mooncake", "trace")
+Numbers = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Trace:
+    """Requests in the order of their instants. *t_ns* int64 from the first one; *input*, *output* int64 tokens.
+
+    *block* int64 ids of shared blocks of *block_tokens*, request i has `block[first[i]:first[i + 1]]`; None without any.
+    """
+
+    name: str
+    sha256: str
+    t_ns: Numbers
+    input: Numbers
+    output: Numbers
+    left_out: int = 0
+    block: Numbers | None = None
+    first: Numbers | None = None
+    block_tokens: int = MOONCAKE_BLOCK
+
+    def __len__(self) -> int:
+        return len(self.t_ns)
+
+    def blocks_of(self, request: int) -> list[int]:
+        """Block ids of a request, none where the trace tells none."""
+        if self.block is None or self.first is None:
+            return []
+        return [int(one) for one in self.block[self.first[request] : self.first[request + 1]]]
+
+    def part(self, start_s: float, end_s: float | None) -> Trace:
+        """Requests in [*start_s*, *end_s*) of the trace, with time zero at *start_s*. InputError when there is none."""
+        start = round(start_s * 1e9)
+        low = int(np.searchsorted(self.t_ns, start))
+        high = len(self) if end_s is None else int(np.searchsorted(self.t_ns, round(end_s * 1e9)))
+        if low >= high:
+            last = self.t_ns[-1] / 1e9
+            raise InputError(
+                f"--trace-from {start_s:g} s and --trace-to leave no request; the trace spans 0 to {last:g} s"
+            )
+        block, first = self.block, self.first
+        if block is not None and first is not None:
+            block, first = block[first[low] : first[high]], first[low : high + 1] - first[low]
+        return replace(
+            self, t_ns=self.t_ns[low:high] - start, input=self.input[low:high], output=self.output[low:high],
+            block=block, first=first,
+        )  # fmt: skip
+
+
+def read_trace(name: str, path: Path) -> Trace:
+    """The trace in *path*. InputError names file and line of what is wrong."""
+    try:
+        raw = path.read_bytes()
+    except OSError as problem:
+        raise InputError(f"--dataset-path {path} cannot be read: {problem.strerror}") from None
+    sha256 = hashlib.sha256(raw).hexdigest()
+    try:
+        text = raw.decode("utf-8-sig")
+    except UnicodeDecodeError as problem:
+        raise InputError(f"--dataset-path {path} is not text: byte {problem.start} is not UTF-8") from None
+    lines = text.splitlines()
+    return _read_mooncake(path, sha256, lines) if name == "mooncake" else _read_table(name, path, sha256, lines)
+
+
+# -- CSV --------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Header names of time, input and output, and how a time is written."""
+
+    time: str
+    input: str
+    output: str
+    ns: Callable[[str], int]
+
+
+def _seconds(text: str) -> int:
+    """Seconds as a decimal number, exactly to the nanosecond."""
+    whole, _, part = text.partition(".")
+    if not (whole or part) or not (whole or "0").isdigit() or not (part or "0").isdigit():
+        raise ValueError(f"{text!r} is not a time in seconds")
+    return int(whole or "0") * 1_000_000_000 + int((part + "000000000")[:9])
+
+
+def _moment(text: str) -> int:
+    """A date and time of day, with up to nine digits of a second; a zone must be UTC."""
+    stripped = text.removesuffix("+00:00").removesuffix("Z").replace("T", " ")
+    try:
+        return int(np.datetime64(stripped, "ns").astype(np.int64))
+    except ValueError:
+        raise ValueError(f"{text!r} is not a date and time such as 2023-11-16 18:17:03.9799600") from None
+
+
+TABLES = {
+    "azure": Columns("TIMESTAMP", "ContextTokens", "GeneratedTokens", _moment),
+    "burstgpt": Columns("Timestamp", "Request tokens", "Response tokens", _seconds),
+    "trace": Columns("timestamp", "input", "output", _seconds),
+}
+
+
+def _read_table(name: str, path: Path, sha256: str, lines: list[str]) -> Trace:
+    columns = TABLES[name]
+    rows: list[tuple[int, int, int]] = []
+    left_out = 0
+    table = csv.reader(lines)
+    header = [cell.strip() for cell in next(table, [])]
+    where = [_column(path, header, wanted) for wanted in (columns.time, columns.input, columns.output)]
+    for cells in table:
+        if not cells:
+            continue
+        try:
+            at, taken, given = (cells[column].strip() for column in where)
+            row = columns.ns(at), _tokens(taken), _tokens(given)
+        except IndexError:
+            raise InputError(f"{path} line {table.line_num}: {len(cells)} values, the header has {len(header)}") from None
+        except ValueError as problem:
+            raise InputError(f"{path} line {table.line_num}: {problem}") from None
+        if row[1] < 1 or row[2] < 1:
+            left_out += 1
+            continue
+        if rows and row[0] < rows[-1][0]:
+            raise InputError(f"{path} line {table.line_num}: time {at!r} goes back behind the line before; sort the file")
+        rows.append(row)
+    return _trace(name, path, sha256, rows, left_out)
+
+
+def _column(path: Path, header: list[str], wanted: str) -> int:
+    lowered = [cell.lower() for cell in header]
+    if wanted.lower() not in lowered:
+        raise InputError(f"{path} line 1: there is no column {wanted!r}; it has {', '.join(header) or 'nothing'}")
+    return lowered.index(wanted.lower())
+
+
+def _tokens(text: str) -> int:
+    number = float(text) if text else 0.0
+    if number != int(number) or not 0 <= number < 1 << 31:
+        raise ValueError(f"{text!r} is not a number of tokens")
+    return int(number)
+
+
+def _trace(name: str, path: Path, sha256: str, rows: list[tuple[int, int, int]], left_out: int) -> Trace:
+    if not rows:
+        raise InputError(f"--dataset-path {path} holds no request ({left_out} rows without prompt or answer)")
+    table = np.array(rows, np.int64)
+    return Trace(name, sha256, table[:, 0] - table[0, 0], table[:, 1], table[:, 2], left_out)
+
+
+# -- Mooncake ---------------------------------------------------------------------------------------------------------
+
+
+class MooncakeRow(msgspec.Struct):
+    """One line; times in ms."""
+
+    timestamp: float
+    input_length: int
+    output_length: int
+    hash_ids: list[int]
+
+
+def _read_mooncake(path: Path, sha256: str, lines: list[str]) -> Trace:
+    decoder = msgspec.json.Decoder(MooncakeRow)
+    kept: list[MooncakeRow] = []
+    left_out = 0
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            row = decoder.decode(line)
+        except msgspec.DecodeError as problem:
+            raise InputError(f"{path} line {number}: {problem}") from None
+        if row.input_length < 1 or row.output_length < 1:
+            left_out += 1
+            continue
+        if len(row.hash_ids) * MOONCAKE_BLOCK < row.input_length:
+            raise InputError(
+                f"{path} line {number}: {len(row.hash_ids)} hash_ids of {MOONCAKE_BLOCK} tokens do not cover "
+                f"input_length {row.input_length}"
+            )
+        if kept and row.timestamp < kept[-1].timestamp:
+            raise InputError(f"{path} line {number}: its timestamp {row.timestamp:g} goes back behind the line before")
+        kept.append(row)
+    rows = [(round(row.timestamp * 1e6), row.input_length, row.output_length) for row in kept]
+    found = _trace("mooncake", path, sha256, rows, left_out)
+    needed = [-(-row.input_length // MOONCAKE_BLOCK) for row in kept]
+    block = np.array([one for row, n in zip(kept, needed, strict=True) for one in row.hash_ids[:n]], np.int64)
+    return replace(found, block=block, first=np.concatenate([[0], np.cumsum(needed)]))
+
+
+# -- what a prefix cache can find -------------------------------------------------------------------------------------
+
+
+def prefix_hit_rate(trace: Trace) -> float | None:
+    """Share of all prompt tokens in full blocks that an endless prefix cache has seen before, in the order of the trace.
+
+    A block counts only behind blocks that were all found, as a prefix cache works. None for a trace without blocks.
+    """
+    if trace.block is None:
+        return None
+    seen: set[int] = set()
+    found = 0
+    for request, tokens in enumerate(trace.input):
+        full = trace.blocks_of(request)[: int(tokens) // trace.block_tokens]
+        hits = next((n for n, one in enumerate(full) if one not in seen), len(full))
+        found += hits * trace.block_tokens
+        seen.update(full)
+    return found / float(trace.input.sum())
+
+
+def instants(trace: Trace, speed: float) -> npt.NDArray[np.float64]:
+    """Seconds from the first request, *speed* times as fast as they were."""
+    return trace.t_ns / 1e9 / speed
+
+
+def rounds(trace: Trace, speed: float) -> Iterator[npt.NDArray[np.float64]]:
+    """The instants of the trace again and again; a round ends one mean gap behind its last request."""
+    once = instants(trace, speed)
+    length = float(once[-1]) + (float(once[-1]) / (len(once) - 1) if len(once) > 1 and once[-1] > 0 else 1.0)
+    number = 0
+    while True:
+        yield once + number * length
+        number += 1
+
+
+def describe_trace(trace: Trace) -> dict[str, Any]:
+    """What a plan says of its trace."""
+    return {
+        "sha256": trace.sha256,
+        "rows": len(trace),
+        "left_out": trace.left_out,
+        "seconds": float(trace.t_ns[-1]) / 1e9,
+        "prefix_hit_rate": prefix_hit_rate(trace),
+    }

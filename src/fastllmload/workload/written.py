@@ -1,0 +1,239 @@
+"""Requests that were written by somebody: data sets with their own prompts, answers' lengths, classes and body fields.
+
+| name | file |
+|---|---|
+| sharegpt | JSON array of `{"conversations": [{"from": "human" | "gpt", "value": TEXT}, ...]}`: the first human turn is the prompt, the first answer gives the output length |
+| custom | JSON lines: `prompt` (text or token ids) or `messages`; `output_tokens`, `class`, `body` as wanted |
+| batch | JSON lines of the OpenAI batch format: `body` with `messages` or `prompt` |
+| csv | columns `prompt` and, as wanted, `output_tokens`, `class` |
+"""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from fastllmload.errors import InputError
+from fastllmload.workload.tokenizer import Tokenizer
+
+DATASETS = ("sharegpt", "custom", "batch", "csv")
+Content = str | list[int] | list[dict[str, Any]]
+MOST_TOKENS = 16_000_000
+
+
+@dataclass(frozen=True)
+class Written:
+    """One request: *content* is a prompt, token ids or messages; *output_tokens* None: the data set does not say.
+
+    *extra*: body fields of this request alone. *where*: line or number in the file, for sentences about it.
+    """
+
+    where: str
+    content: Content
+    output_tokens: int | None = None
+    name: str | None = None
+    extra: dict[str, Any] = field(default_factory=dict)
+
+    def tokens(self, tokenizer: Tokenizer | None) -> int:
+        """Tokens of the prompt or of the messages' texts under *tokenizer*; 0 without one."""
+        if isinstance(self.content, str):
+            return 0 if tokenizer is None else tokenizer.count(self.content)
+        if all(isinstance(one, int) for one in self.content):
+            return len(self.content)
+        return 0 if tokenizer is None else sum(tokenizer.count(text) for text in texts(self.content))
+
+
+@dataclass(frozen=True)
+class DataSet:
+    """*requests* in the order of the file. *left_out*: entries that hold no request."""
+
+    name: str
+    sha256: str
+    requests: Sequence[Written]
+    left_out: int = 0
+    shuffled: bool = False
+
+    def ordered(self, seed: int | str) -> Iterator[Written]:
+        """Endless: the file's order or, *shuffled*, drawn without replacement; again when all were used."""
+        stream = random.Random(seed)
+        while True:
+            order = list(range(len(self.requests)))
+            if self.shuffled:
+                stream.shuffle(order)
+            for number in order:
+                yield self.requests[number]
+
+    def classes(self) -> list[str]:
+        """Names of the classes in the order in which they first appear; one nameless class when none is named."""
+        return list(dict.fromkeys("" if one.name is None else one.name for one in self.requests))
+
+
+def texts(messages: Sequence[Any]) -> Iterator[str]:
+    """All texts of *messages*, also those in content parts."""
+    for message in messages:
+        content = message.get("content")
+        if isinstance(content, str):
+            yield content
+        elif isinstance(content, list):
+            yield from (part["text"] for part in content if isinstance(part, dict) and isinstance(part.get("text"), str))
+
+
+def read_dataset(name: str, path: Path, tokenizer: Tokenizer | None) -> DataSet:
+    """The data set in *path*. InputError names file, line and what is wrong."""
+    try:
+        raw = path.read_bytes()
+    except OSError as problem:
+        raise InputError(f"--dataset-path {path} cannot be read: {problem.strerror}") from None
+    sha256 = hashlib.sha256(raw).hexdigest()
+    left_out = 0
+    if name == "sharegpt":
+        requests, left_out = _sharegpt(path, raw, tokenizer)
+    elif name == "csv":
+        requests = _table(path, raw)
+    else:
+        requests = [_batch(entry, where) if name == "batch" else _custom(entry, where) for entry, where in _lines(path, raw)]
+    if not requests:
+        raise InputError(f"--dataset-path {path} holds no request")
+    return DataSet(name, sha256, requests, left_out, shuffled=name == "sharegpt")
+
+
+# -- JSON lines -------------------------------------------------------------------------------------------------------
+
+
+def _lines(path: Path, raw: bytes) -> Iterator[tuple[dict[str, Any], str]]:
+    for number, line in enumerate(raw.removeprefix(b"\xef\xbb\xbf").split(b"\n"), 1):
+        if not line.strip():
+            continue
+        where = f"{path} line {number}"
+        try:
+            entry = msgspec.json.decode(line)
+        except (msgspec.DecodeError, UnicodeError, RecursionError) as problem:
+            raise InputError(f"{where} is not JSON: {problem}") from None
+        if not isinstance(entry, dict):
+            raise InputError(f"{where} is no JSON object")
+        yield entry, where
+
+
+KNOWN = ("prompt", "messages", "output_tokens", "class", "body")
+DECIDED = ("model", "messages", "prompt", "stream", "stream_options", "max_tokens", "max_completion_tokens")
+
+
+def _custom(entry: dict[str, Any], where: str) -> Written:
+    unknown = [name for name in entry if name not in KNOWN]
+    if unknown:
+        raise InputError(f"{where}: {unknown[0]!r} is not a field; write {', '.join(KNOWN)}")
+    extra = entry.get("body", {})
+    if not isinstance(extra, dict):
+        raise InputError(f"{where}: body is {shown(extra)}, not a JSON object")
+    taken = [name for name in extra if name in DECIDED]
+    if taken:
+        raise InputError(f"{where}: body sets {taken[0]!r}, which the run decides; leave it out")
+    name = entry.get("class")
+    if name is not None and not isinstance(name, str):
+        raise InputError(f"{where}: class is {shown(name)}, not a text")
+    return Written(where, _content(entry, where), _length(entry.get("output_tokens"), where), name, extra)
+
+
+def _batch(entry: dict[str, Any], where: str) -> Written:
+    body = entry.get("body")
+    if not isinstance(body, dict):
+        raise InputError(f"{where}: there is no body; a line of a batch file has custom_id, method, url and body")
+    length = body.get("max_completion_tokens", body.get("max_tokens"))
+    extra = {name: value for name, value in body.items() if name not in DECIDED}
+    return Written(where, _content(body, where), _length(length, where), None, extra)
+
+
+def _content(entry: dict[str, Any], where: str) -> Content:
+    prompt, messages = entry.get("prompt"), entry.get("messages")
+    if (prompt is None) == (messages is None):
+        raise InputError(f"{where}: give prompt or messages, one of them")
+    if messages is not None:
+        if not (isinstance(messages, list) and messages and all(_is_message(one) for one in messages)):
+            raise InputError(f"{where}: messages must be an array of objects with role and content")
+        return messages
+    if isinstance(prompt, str) and prompt:
+        return prompt
+    if isinstance(prompt, list) and prompt and all(type(one) is int and 0 <= one < 1 << 31 for one in prompt):
+        return prompt
+    raise InputError(f"{where}: prompt is {shown(prompt)}, neither text nor token ids")
+
+
+def _is_message(one: object) -> bool:
+    return isinstance(one, dict) and isinstance(one.get("role"), str) and ("content" in one or "tool_calls" in one)
+
+
+def _length(value: object, where: str) -> int | None:
+    if value is None:
+        return None
+    if type(value) is not int or not 1 <= value <= MOST_TOKENS:
+        raise InputError(f"{where}: its output length {shown(value)} is not a number of tokens from 1 to {MOST_TOKENS}")
+    return value
+
+
+def shown(value: object) -> str:
+    """*value* in a sentence, short."""
+    text = repr(value)
+    return text if len(text) <= 40 else text[:40] + "..."
+
+
+# -- ShareGPT and CSV -------------------------------------------------------------------------------------------------
+
+
+class Turn(msgspec.Struct):
+    """One turn of a conversation."""
+
+    speaker: str = msgspec.field(name="from")
+    value: str
+
+
+class Conversation(msgspec.Struct):
+    """One entry of the ShareGPT file; fields that are not named here are passed over."""
+
+    conversations: list[Turn]
+
+
+def _sharegpt(path: Path, raw: bytes, tokenizer: Tokenizer | None) -> tuple[list[Written], int]:
+    """Conversations with a first human turn and an answer to it; the others are left out and counted."""
+    try:
+        entries = msgspec.json.decode(raw, type=list[Conversation])
+    except (msgspec.DecodeError, UnicodeError) as problem:
+        raise InputError(f"{path} is not a ShareGPT file, a JSON array of conversations: {problem}") from None
+    found = []
+    for number, entry in enumerate(entries):
+        turns = entry.conversations
+        start = next((at for at, turn in enumerate(turns) if turn.speaker in ("human", "user")), len(turns))
+        if start + 1 >= len(turns) or not turns[start].value.strip() or turns[start + 1].speaker not in ("gpt", "assistant"):
+            continue
+        answer = turns[start + 1].value
+        length = None if tokenizer is None else max(1, tokenizer.count(answer))
+        found.append(Written(f"{path} entry {number}", turns[start].value, length))
+    return found, len(entries) - len(found)
+
+
+def _table(path: Path, raw: bytes) -> list[Written]:
+    try:
+        text = raw.decode("utf-8-sig")
+    except UnicodeDecodeError as problem:
+        raise InputError(f"{path} is not text: byte {problem.start} is not UTF-8") from None
+    table = csv.DictReader(text.splitlines(keepends=True))
+    columns = table.fieldnames or []
+    if "prompt" not in columns:
+        raise InputError(f"{path} line 1: there is no column 'prompt'; it has {', '.join(columns) or 'nothing'}")
+    found = []
+    for row in table:
+        where = f"{path} line {table.line_num}"
+        length = (row.get("output_tokens") or "").strip()
+        if length and not length.isdigit():
+            raise InputError(f"{where}: its output_tokens {shown(length)} is not a number of tokens")
+        if not row["prompt"]:
+            raise InputError(f"{where}: its prompt is empty")
+        name = row.get("class") or None
+        found.append(Written(where, row["prompt"], _length(int(length), where) if length else None, name))
+    return found

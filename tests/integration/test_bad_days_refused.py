@@ -1,0 +1,169 @@
+"""What is wrong before the run is refused before the run: one sentence, the right exit code, nothing left behind."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import socket
+import ssl
+import subprocess
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from integration.bad_days import EMBEDDED, FAST, run
+
+from fastllmload.simulator.process import SimulatorProcess
+from fastllmload.simulator.profile import SimulatorOptions
+
+LOAD = ("--rate", "20", "--duration", "1")
+needs_openssl = pytest.mark.skipif(shutil.which("openssl") is None, reason="the openssl command makes the certificates")
+
+
+@pytest.mark.parametrize(
+    ("options", "parts"),
+    [
+        (("--rate", "many"), ("--rate 'many'", "write requests per second")),
+        (("--rat", "5"), ("--rat", "--rate")),
+        (("--rate", "5", "--concurrency", "4", "--duration", "1"), ("--rate", "--concurrency", "exclude")),
+        (("--rate", "5"), ("--duration", "--num-requests")),
+        ((*LOAD, "--simulate", "fault=explode:1"), ("'explode'", "there are", "reset")),
+    ],
+)
+def test_a_wrong_option_names_itself_and_what_to_write(tmp_path: Path, options: tuple[str, ...], parts: tuple[str, ...]) -> None:
+    run(tmp_path / "run", *options).refused(2, *parts)
+
+
+def test_a_host_that_refuses_or_has_no_address(tmp_path: Path) -> None:
+    """A port that nobody listens on: it is bound here, so nobody else takes it."""
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))
+        port = held.getsockname()[1]
+        url = f"http://127.0.0.1:{port}/v1"
+        run(tmp_path / "refused", "--url", url, *LOAD).refused(3, "cannot be reached", "connection refused", str(port))
+    run(tmp_path / "name", "--url", "http://host.invalid/v1", *LOAD).refused(3, "host.invalid", "cannot be resolved")
+
+
+def test_a_full_accept_queue_is_told_as_a_time_out(tmp_path: Path) -> None:
+    """A host that drops the connection attempt: the sentence says that it timed out."""
+    with socket.socket() as full, contextlib.ExitStack() as queued:
+        full.bind(("127.0.0.1", 0))
+        full.listen(0)
+        for _ in range(3):
+            one = queued.enter_context(socket.socket())
+            one.setblocking(False)
+            with contextlib.suppress(BlockingIOError):
+                one.connect(full.getsockname())
+        url = f"http://127.0.0.1:{full.getsockname()[1]}/v1"
+        run(tmp_path / "run", "--url", url, *LOAD).refused(3, "cannot be reached", "timed out")
+
+
+def test_a_wrong_key_and_an_unknown_model(tmp_path: Path) -> None:
+    options = SimulatorOptions(ttft_ms=5, itl_ms=2, api_key="another-key")
+    with SimulatorProcess(options) as server:
+        run(tmp_path / "key", "--url", server.url, *LOAD).refused(3, "401", "the API key was refused")
+        run(tmp_path / "none", "--url", server.url, *LOAD, OPENAI_API_KEY="").refused(3, "401", "OPENAI_API_KEY")
+    with SimulatorProcess(SimulatorOptions(ttft_ms=5, itl_ms=2)) as server:
+        run(tmp_path / "model", "--url", server.url, *LOAD, "-m", "gpt-none").refused(2, "'gpt-none'", "'simulated'")
+
+
+# -- certificates -----------------------------------------------------------------------------------------------------
+
+
+def certificate(directory: Path, name: str, days: int) -> tuple[Path, Path]:
+    """A self-signed certificate for the host *name*, and its key; *days* -1: expired yesterday."""
+    made, key, asked, extension = (directory / f"{name}{days}.{kind}" for kind in ("pem", "key", "csr", "ext"))
+    extension.write_text(f"subjectAltName=DNS:{name}\n")
+    request = ["req", "-new", "-newkey", "rsa:2048", "-nodes", "-keyout", str(key), "-out", str(asked), "-subj", f"/CN={name}"]
+    signed = ["x509", "-req", "-in", str(asked), "-signkey", str(key), "-days", str(days), "-extfile", str(extension)]
+    for arguments in (request, [*signed, "-out", str(made)]):
+        subprocess.run(["openssl", *arguments], check=True, capture_output=True, timeout=60)
+    return made, key
+
+
+@contextlib.contextmanager
+def handshaking(made: Path, key: Path) -> Iterator[int]:
+    """A TLS server that shows its certificate and hangs up; yields its port."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(made, key)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def serve() -> None:
+            while True:
+                try:
+                    one, _ = listener.accept()
+                except OSError:
+                    return
+                with one, contextlib.suppress(OSError), context.wrap_socket(one, server_side=True) as secured:
+                    secured.recv(1)
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        yield listener.getsockname()[1]
+        listener.shutdown(socket.SHUT_RDWR)
+    thread.join()
+
+
+@needs_openssl
+@pytest.mark.parametrize(
+    ("name", "days", "trusted", "parts"),
+    [
+        ("localhost", 2, False, ("is not trusted", "--cacert")),
+        ("elsewhere.example", 2, True, ("localhost", "elsewhere.example", "--server-name")),
+        ("localhost", -1, True, ("has expired",)),
+    ],
+)
+def test_a_wrong_certificate(tmp_path: Path, name: str, days: int, trusted: bool, parts: tuple[str, ...]) -> None:
+    """Unknown issuer, another host's name, out of date: each is said, and what to do about it."""
+    made, key = certificate(tmp_path, name, days)
+    with handshaking(made, key) as port:
+        trust = ("--cacert", str(made)) if trusted else ()
+        run(tmp_path / "run", "--url", f"https://localhost:{port}/v1", *LOAD, *trust).refused(3, *parts)
+
+
+# -- this host --------------------------------------------------------------------------------------------------------
+
+LIMITED = ("bash", "-c", 'ulimit -Sn "$0" && ulimit -Hn "$1" && shift && exec "$@"')
+
+
+def test_open_files_that_do_not_suffice_are_refused_with_what_to_do(tmp_path: Path) -> None:
+    slow = ("--simulate", "ttft_ms=400", "itl_ms=20")
+    ended = run(tmp_path / "run", "--rate", "100", "--duration", "5", *FAST, *slow, wrap=(*LIMITED, "64", "64"))
+    ended.refused(2, "the limit of open files is 64", "ulimit -Hn", "--workers")
+
+
+def test_a_soft_limit_of_open_files_is_raised(tmp_path: Path) -> None:
+    """A hundred connections with a soft limit of 64: the hard limit counts."""
+    held = ("--concurrency", "100", "--num-requests", "100")
+    ended = run(tmp_path / "run", *held, *EMBEDDED, wrap=(*LIMITED, "64", "400"))
+    assert ended.code == 0 and ended.document is not None, ended.said
+    assert (ended.document["completed"], ended.document["failed"]) == (100, 0)
+
+
+def network(ports: str) -> tuple[str, ...]:
+    """A network of its own with so many local ports; skips where that is not allowed."""
+    script = f'ip link set lo up && echo "{ports}" > /proc/sys/net/ipv4/ip_local_port_range'
+    tried = subprocess.run(["unshare", "-n", "bash", "-c", script], capture_output=True, text=True)
+    if tried.returncode != 0:
+        pytest.skip(f"no network namespace with its own port range here: {tried.stderr.strip()}")
+    return ("unshare", "-n", "bash", "-c", f'{script} && exec "$0" "$@"')
+
+
+def test_ports_that_do_not_suffice_are_refused_with_what_to_do(tmp_path: Path) -> None:
+    slow = ("--simulate", "ttft_ms=400", "itl_ms=20")
+    ended = run(tmp_path / "run", "--rate", "100", "--duration", "5", *FAST, *slow, wrap=network("40000 40020"))
+    ended.refused(2, "local ports", "1 source address has 21", "--source-address", "ip_local_port_range")
+
+
+def test_ports_that_run_out_after_all_are_failures_of_their_own_class(tmp_path: Path) -> None:
+    """Bursts need more connections at once than the mean says: what finds no port is `no_port`, the rest goes on."""
+    bursts = ("--rate", "40", "--duration", "2", "--arrival", "gamma", "--burstiness", "0.02")
+    slow = ("--isl", "16", "--osl", "8", "--warmup", "0", "--simulate", "ttft_ms=300", "itl_ms=10")
+    ended = run(tmp_path / "run", *bursts, *slow, wrap=network("40000 40030"))
+    assert ended.code == 0 and ended.document is not None, ended.said
+    errors = ended.document["errors"]
+    assert errors.get("no_port", 0) > 0 and ended.document["completed"] > 0
+    assert f"no_port {errors['no_port']}" in ended.said
+    reasons = [reason["name"] for reason in ended.document["certificate"]["reasons"]]
+    assert ended.document["certificate"]["verdict"] != "valid" and "no_port" in reasons

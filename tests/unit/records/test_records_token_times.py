@@ -1,0 +1,99 @@
+"""Times of tokens: all of a chunk at the chunk's time, and where the number of tokens in a chunk comes from."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from synthetic_run import KIND, ORIGIN_NS, Request, Shape, draw_requests, duration_phase, write_manifest, write_workers
+
+from fastllmload.records import layout
+from fastllmload.records.run import Run, load
+from fastllmload.records.text import paired
+from fastllmload.records.timeline import on_timeline, timeline
+from fastllmload.records.token_counts import count_tokens
+from fastllmload.records.token_times import TIMES_SOURCES, TokenTimes, token_times, tokens_of_chunks
+from fastllmload.workload.tokenizer import load_tokenizer
+
+
+def times_of(run: Run) -> TokenTimes:
+    return token_times(run, np.ones(len(run.rows), bool), count_tokens(run))
+
+
+def folder(path: Path, requests: list[Request], text: bool = False) -> Run:
+    write_workers(path, requests, text=text)
+    write_manifest(path, phases=[duration_phase(ORIGIN_NS, 5.0)])
+    return load(path)
+
+
+def request(number: int, chunks: list[tuple[str, str, int]], usage: int = -1) -> Request:
+    """One ok request whose chunks are (kind, text, stated tokens), 10 ms apart."""
+    start = ORIGIN_NS + number * 10**9
+    times = [start + (k + 1) * 10_000_000 for k in range(len(chunks))]
+    content = [t for t, (kind, _, _) in zip(times, chunks, strict=True) if kind == "content"]
+    text = [(t, json.dumps(words)[1:-1].encode()) for t, (kind, words, _) in zip(times, chunks, strict=True)
+            if words and kind != "reasoning"]  # fmt: skip
+    fields = {
+        "request": number, "phase": layout.MEASURE, "status": layout.OK, "t_sched": start, "t_dispatch": start,
+        "t_submit": start, "t_headers": start + 1, "t_any": times[0], "t_first": content[0], "t_last": times[-1],
+        "t_end": times[-1] + 1, "completion_tokens": usage, "prompt_tokens": -1, "reasoning_tokens": -1,
+        "cached_tokens": -1, "content_events": len(content), "text_bytes": sum(len(words) for _, words in text),
+    }  # fmt: skip
+    return Request(fields, [(t, KIND[kind], 1, said) for t, (kind, _, said) in zip(times, chunks, strict=True)], text)
+
+
+def test_each_source_of_chunk_sizes(tmp_path: Path) -> None:
+    """Stated by the server; as many chunks as tokens; counted in the text; unknown, so one token per chunk."""
+    said = request(0, [("content", "", 3), ("content", "", 1)])
+    single = request(1, [("content", "", 0), ("content", "", 0)], usage=2)
+    counted = request(2, [("content", "Hello there", 0), ("content", ", how are you", 0), ("content", "?", 0)])
+    unknown = request(3, [("content", "", 0), ("content", "", 0)], usage=5)
+    run = folder(tmp_path, [said, single, counted, unknown], text=True)
+    times = times_of(run)
+    assert [TIMES_SOURCES[source] for source in times.source] == ["server", "single", "text", "chunk"]
+    assert times.count.tolist() == [4, 2, 7, 2] and times.single.tolist() == [1, 2, 1, 2]
+    chunk = times.chunks.t_ns
+    assert times.t_ns.tolist() == np.repeat(chunk, [3, 1, 1, 1, 2, 4, 1, 1, 1]).tolist()
+
+
+def test_text_that_does_not_match_the_events_leaves_the_sizes_unknown(tmp_path: Path) -> None:
+    """A tool call may come without text: then which text belongs to which event cannot be told."""
+    run = folder(tmp_path, [request(0, [("content", "Hello there my friend", 0), ("tool", "", 0)])], text=True)
+    assert [TIMES_SOURCES[source] for source in times_of(run).source] == ["chunk"]
+
+
+def test_leading_whitespace_and_reasoning_have_no_token_times(tmp_path: Path) -> None:
+    chunks = [("reasoning", "so", 0), ("whitespace", "\n\n", 0), ("content", "One two", 0), ("whitespace", "\n", 0)]
+    run = folder(tmp_path, [request(0, chunks)], text=True)
+    times = times_of(run)
+    assert times.count.tolist() == [3] and times.after(run.rows["t_submit"]).tolist() == [30_000_000] * 2 + [40_000_000]
+
+
+TOKENIZERS = [load_tokenizer("cl100k_base"), load_tokenizer("qwen3")]
+words = st.sampled_from(["Hello", " world", " 12", "3", "'s", " don", "'t", "\n\n", "  ", " x", "é", " 你好", "\ud83d", "\ude00", "."])
+
+
+@settings(deadline=None)
+@given(st.lists(st.lists(words, max_size=4).map("".join), max_size=12), st.sampled_from(TOKENIZERS))
+def test_counting_only_the_tail_is_counting_it_all(pieces: list[str], tokenizer: object) -> None:
+    """n_k = c_k - c_(k-1), c_k = max(c_(k-1), tokens of the first k pieces), by the definition."""
+    found, before = list(tokens_of_chunks(pieces, tokenizer)), 0  # type: ignore[arg-type]
+    for k, n in enumerate(found):
+        now = max(before, tokenizer.count(paired("".join(pieces[: k + 1]))))  # type: ignore[attr-defined]
+        assert n == now - before
+        before = now
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_compiled_timeline_is_the_one_of_the_export(tmp_path: Path, seed: int) -> None:
+    """Two ways to the same events: a mask over all of them, and one pass over those of chosen rows."""
+    run = folder(tmp_path, draw_requests(seed, Shape(requests=80, tokens_per_event=3, say_tokens=True)))
+    chosen = np.random.default_rng(seed).random(len(run.rows)) < 0.6
+    line = timeline(run, chosen)
+    mask = on_timeline(run) & np.repeat(chosen, np.diff(run.first_event))
+    assert line.t_ns.tolist() == run.event_t[mask].tolist() and line.tokens.tolist() == run.event_tokens[mask].tolist()
+    assert line.events.tolist() == np.bincount(run.events["row"][mask], minlength=len(run.rows))[chosen].tolist()

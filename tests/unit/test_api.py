@@ -1,0 +1,103 @@
+"""The Python API: the same options as the command line, a Run back, errors as exceptions."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import pytest
+
+import fastllmload
+from fastllmload.errors import InputError, RunFolderError, TargetError
+from fastllmload.records.run import Run
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
+
+
+def short_run(**options: object) -> Run:
+    return fastllmload.run(rate=40, num_requests=20, warmup=2, osl=8, **options)
+
+
+def test_a_run_comes_back_measured(capsys: pytest.CaptureFixture[str]) -> None:
+    """Metrics, verdict and objectives are there, rows are mapped and not copied, nothing is printed."""
+    run = short_run(goodput={"ttft": 60_000}, output="here", metadata={"note": "a"})
+    assert run.manifest["completed"] == 20 and run.metrics["ttft"]["n"] == 20
+    assert run.verdict in ("valid", "suspect", "invalid") and not run.incomplete
+    assert run.manifest["slo"]["slo_attainment"] == 1.0
+    assert isinstance(run.rows.base, np.memmap) or isinstance(run.rows, np.memmap) or not run.rows.flags.owndata
+    assert capsys.readouterr().out == ""
+    again = fastllmload.load("here")
+    assert repr(again) == repr(run) and "20 of 20 requests ok" in repr(run)
+
+
+def test_plain_view_prints(capsys: pytest.CaptureFixture[str]) -> None:
+    short_run(ui="plain")
+    assert "verdict" in capsys.readouterr().out
+
+
+def test_inside_a_running_event_loop_and_in_a_thread() -> None:
+    """As in a notebook, whose cells run inside a loop."""
+
+    async def cell() -> Run:
+        return short_run()
+
+    assert asyncio.run(cell()).manifest["completed"] == 20
+    found: list[Run] = []
+    thread = threading.Thread(target=lambda: found.append(short_run()))
+    thread.start()
+    thread.join(60)
+    assert found[0].manifest["completed"] == 20
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"rat": 5}, "'rat' is not an option of a run; did you mean rate?"),
+        ({"rate": -5}, "rate '-5' is not a rate"),
+        ({"rate": 5, "strict": "yes"}, "strict is 'yes'; write true or false"),
+        ({"rate": 5, "num_requests": [1, 2]}, "num_requests holds 2 values and takes one"),
+        ({"rate": 5, "concurrency": 2}, "contradict each other"),
+        ({"duration": 5}, "--rate is missing"),
+    ],
+)
+def test_a_wrong_option_is_one_sentence(options: dict[str, object], sentence: str) -> None:
+    with pytest.raises(InputError) as caught:
+        fastllmload.run(**options)
+    assert sentence in str(caught.value)
+
+
+def test_an_unreachable_target() -> None:
+    with pytest.raises(TargetError):
+        fastllmload.run(url="http://127.0.0.1:1", rate=5, duration=1)
+
+
+def test_the_key_is_not_stored(tmp_path: Path) -> None:
+    run = short_run(api_key="canary-0123456789")
+    for file in run.directory.rglob("*"):
+        assert not file.is_file() or b"canary-0123456789" not in file.read_bytes()
+
+
+def test_a_killed_run_is_measured_when_loaded() -> None:
+    """run.json of a killed run says "running" and has no metrics: they are computed from the rows."""
+    run = short_run()
+    document = {name: value for name, value in run.manifest.items() if name not in ("metrics", "certificate", "counts")}
+    (run.directory / "run.json").write_bytes(msgspec.json.encode({**document, "status": "running"}))
+    again = fastllmload.load(run.directory)
+    assert again.incomplete and again.metrics["ttft"]["p50"] == run.metrics["ttft"]["p50"]
+
+
+def test_no_run_folder(tmp_path: Path) -> None:
+    with pytest.raises(RunFolderError, match="no run folder"):
+        fastllmload.load(tmp_path)
+
+
+def test_the_package_has_no_other_name() -> None:
+    with pytest.raises(AttributeError, match="no attribute 'walk'"):
+        _ = fastllmload.walk

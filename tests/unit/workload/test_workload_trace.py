@@ -1,0 +1,136 @@
+"""Traces: their files as published, one sentence for what is wrong, and text shared exactly where blocks were."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fastllmload.errors import InputError
+from fastllmload.workload.replay import Replay
+from fastllmload.workload.synthetic import Quota
+from fastllmload.workload.trace import Trace, prefix_hit_rate, read_trace, rounds
+
+CORPORA = Path(os.environ.get("FASTLLMLOAD_CORPORA", Path(__file__).parents[4] / "shared" / "corpora")) / "traces"
+AZURE_2024 = "TIMESTAMP,ContextTokens,GeneratedTokens\n2024-05-10 00:00:00.009930+00:00,2162,5\n2024-05-10 00:00:01.5+00:00,9,7\n"
+BURST = (
+    "Timestamp,Model,Request tokens,Response tokens,Total tokens,Log Type\n"
+    "5,ChatGPT,472,18,490,Conversation log\n45,GPT-4,1087,0,1087,Conversation log\n118.25,ChatGPT,417,276,693,API log\n"
+)
+MOON = (
+    '{"timestamp": 0, "input_length": 1100, "output_length": 5, "hash_ids": [7, 8, 9]}\n'
+    '{"timestamp": 250, "input_length": 1030, "output_length": 2, "hash_ids": [7, 8, 10]}\n'
+    '{"timestamp": 250, "input_length": 600, "output_length": 3, "hash_ids": [11, 8]}\n'
+)
+
+
+def written(tmp_path: Path, text: str) -> Path:
+    file = tmp_path / "trace"
+    file.write_text(text)
+    return file
+
+
+def test_azure(tmp_path: Path) -> None:
+    """Seven digits of a second and CRLF in 2023, a zone in 2024; the first request is time zero."""
+    text = "TIMESTAMP,ContextTokens,GeneratedTokens\r\n2023-11-16 18:17:03.9799600,4808,10\r\n2023-11-16 18:17:04.0319600,3180,8\r\n"
+    trace = read_trace("azure", written(tmp_path, text))
+    assert trace.t_ns.tolist() == [0, 52_000_000] and trace.input.tolist() == [4808, 3180]
+    later = read_trace("azure", written(tmp_path, AZURE_2024))
+    assert later.t_ns.tolist() == [0, 1_490_070_000] and later.output.tolist() == [5, 7]
+
+
+def test_burstgpt_failed_requests_are_left_out_and_counted(tmp_path: Path) -> None:
+    trace = read_trace("burstgpt", written(tmp_path, BURST))
+    assert trace.t_ns.tolist() == [0, 113_250_000_000] and trace.left_out == 1
+
+
+def test_generic(tmp_path: Path) -> None:
+    trace = read_trace("trace", written(tmp_path, "timestamp,input,output\n0.000000001,3,4\n1,5,6\n"))
+    assert trace.t_ns.tolist() == [0, 999_999_999] and len(trace) == 2
+
+
+def test_mooncake(tmp_path: Path) -> None:
+    """Request 2 finds one full block behind request 1's; 8 behind 11 is no prefix."""
+    trace = read_trace("mooncake", written(tmp_path, MOON))
+    assert trace.blocks_of(1) == [7, 8, 10] and trace.t_ns.tolist() == [0, 250_000_000, 250_000_000]
+    assert prefix_hit_rate(trace) == pytest.approx(1024 / 2730)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "sentence"),
+    [
+        ("azure", "", "line 1: there is no column 'TIMESTAMP'; it has nothing"),
+        ("azure", "TIMESTAMP,GeneratedTokens\n", "there is no column 'ContextTokens'"),
+        ("azure", "TIMESTAMP,ContextTokens,GeneratedTokens\n", "holds no request (0 rows without prompt or answer)"),
+        ("azure", "TIMESTAMP,ContextTokens,GeneratedTokens\nnoon,1,1\n", "line 2: 'noon' is not a date and time"),
+        ("trace", "timestamp,input,output\n1,5,6\n0.5,5,6\n", "line 3: time '0.5' goes back"),
+        ("trace", "timestamp,input,output\n1,5\n", "line 2: 2 values, the header has 3"),
+        ("trace", "timestamp,input,output\n1,nan,6\n", "line 2: "),
+        ("trace", "timestamp,input,output\n1,-4,6\n", "line 2: '-4' is not a number of tokens"),
+        ("mooncake", "{", "line 1: "),
+        ("mooncake", MOON.replace("250", "-5", 1), "line 2: its timestamp -5 goes back"),
+        ("mooncake", MOON.replace("[7, 8, 9]", "[7]"), "line 1: 1 hash_ids of 512 tokens do not cover input_length 1100"),
+        ("mooncake", '{"timestamp": 0, "input_length": 1}\n', "line 1: Object missing required field"),
+    ],
+)
+def test_one_sentence(tmp_path: Path, name: str, text: str, sentence: str) -> None:
+    with pytest.raises(InputError) as caught:
+        read_trace(name, written(tmp_path, text))
+    assert sentence in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_not_text_and_not_there(tmp_path: Path) -> None:
+    file = tmp_path / "x"
+    with pytest.raises(InputError, match="cannot be read: No such file"):
+        read_trace("azure", file)
+    file.write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(InputError, match="byte 0 is not UTF-8"):
+        read_trace("azure", file)
+
+
+def test_a_part_of_a_trace(tmp_path: Path) -> None:
+    trace = read_trace("mooncake", written(tmp_path, MOON)).part(0.2, None)
+    assert trace.t_ns.tolist() == [50_000_000, 50_000_000] and trace.blocks_of(1) == [11, 8]
+    with pytest.raises(InputError, match="leave no request"):
+        trace.part(5.0, None)
+
+
+def test_shared_blocks_share_text_and_nothing_else_does(tmp_path: Path) -> None:
+    """Position by position: equal behind equal ids, different behind different ones, in every round of the trace."""
+    trace = read_trace("mooncake", written(tmp_path, MOON))
+    (batch,) = Replay(trace, 100_256, 42).batches(Quota(6))
+    first, second, third, again, *_ = np.split(batch.drawn, np.cumsum(batch.prompt)[:-1])
+    assert batch.prompt.tolist() == [1100, 1030, 600, 1100, 1030, 600]
+    assert np.array_equal(first[:1024], second[:1024]) and first[1024] != second[1024]
+    assert np.array_equal(third[512:600], first[512:600]) and not np.array_equal(third[:512], first[:512])
+    assert not np.array_equal(first[:512], again[:512])
+    (other,) = Replay(trace, 100_256, 43).batches(Quota(1))
+    assert not np.array_equal(other.drawn[:512], first[:512])
+
+
+def test_rounds_go_on_where_the_trace_ends() -> None:
+    trace = Trace("trace", "", np.array([0, 10**9, 2 * 10**9]), np.ones(3, np.int64), np.ones(3, np.int64))
+    endless = rounds(trace, 2.0)
+    assert next(endless).tolist() == [0.0, 0.5, 1.0] and next(endless).tolist() == [1.5, 2.0, 2.5]
+
+
+@pytest.mark.skipif(not CORPORA.is_dir(), reason="the public traces are not there (FASTLLMLOAD_CORPORA)")
+@pytest.mark.parametrize(
+    ("name", "file", "rows", "seconds"),
+    [
+        ("azure", "azure_llm_2023_conv.csv", 19_366, 3501.721),
+        ("azure", "azure_llm_2023_code.csv", 8_819, 3435.9),
+        ("mooncake", "mooncake_conversation_first3000.jsonl", 3_000, None),
+        ("mooncake", "mooncake_synthetic_first1000.jsonl", 1_000, None),
+    ],
+)
+def test_public_traces(name: str, file: str, rows: int, seconds: float | None) -> None:
+    trace = read_trace(name, CORPORA / file)
+    assert len(trace) + trace.left_out == rows
+    if seconds is not None:
+        assert trace.t_ns[-1] / 1e9 == pytest.approx(seconds, rel=0.01)
+    if name == "mooncake":
+        rate = prefix_hit_rate(trace)
+        assert rate is not None and 0.1 < rate < 0.6

@@ -1,0 +1,143 @@
+"""Data sets: what their files say arrives, and one sentence for what is wrong."""
+
+from __future__ import annotations
+
+import json
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fastllmload.endpoint import ENDPOINTS
+from fastllmload.errors import InputError
+from fastllmload.plan.build import build_plan
+from fastllmload.plan.settings import Client, Load, RunSettings, Target, Workload
+from fastllmload.workload.tokenizer import load_tokenizer
+from fastllmload.workload.written import read_dataset
+
+SHAREGPT = [
+    {"id": "a", "conversations": [{"from": "human", "value": "one two three"}, {"from": "gpt", "value": "four five"}]},
+    {"id": "b", "conversations": [{"from": "gpt", "value": "hello"}]},
+    {"id": "c", "conversations": [{"from": "system", "value": "s"}, {"from": "human", "value": "six"}, {"from": "gpt", "value": "seven"}]},
+    {"id": "d", "conversations": []},
+]
+CUSTOM = [
+    {"prompt": "one two", "output_tokens": 7, "class": "short"},
+    {"messages": [{"role": "system", "content": "be brief"}, {"role": "user", "content": [{"type": "text", "text": "why"}]}],
+     "output_tokens": 9, "class": "long", "body": {"stop": ["x"], "temperature": 0.5}},
+]  # fmt: skip
+
+
+def lines(tmp_path: Path, entries: list[Any], name: str = "set.jsonl") -> Path:
+    file = tmp_path / name
+    file.write_text("".join((one if isinstance(one, str) else json.dumps(one)) + "\n" for one in entries))
+    return file
+
+
+def planned(tmp_path: Path, name: str, file: Path, count: int, endpoint: str = "openai-chat", **workload: Any) -> Any:
+    settings = RunSettings(
+        target=Target(endpoint_type=endpoint),
+        load=Load(rate=10.0, num_requests=count),
+        workload=Workload(name=name, dataset_path=str(file), **workload),
+        client=Client(seed=42),
+    )
+    return build_plan(settings, phase="measure", endpoint=ENDPOINTS[endpoint], model="m", out_dir=tmp_path / "plan")
+
+
+def test_sharegpt_first_turn_and_first_answer(tmp_path: Path) -> None:
+    """Lengths are the tokenizer's; conversations without an answered human turn are left out and counted."""
+    file = tmp_path / "s.json"
+    file.write_text(json.dumps(SHAREGPT))
+    found = read_dataset("sharegpt", file, load_tokenizer("cl100k_base"))
+    assert [(one.content, one.output_tokens) for one in found.requests] == [("one two three", 2), ("six", 1)]
+    assert found.left_out == 2
+
+
+def test_sampling_is_seeded_and_without_replacement(tmp_path: Path) -> None:
+    entries = [{"conversations": [{"from": "human", "value": f"p{n}"}, {"from": "gpt", "value": "a"}]} for n in range(20)]
+    file = tmp_path / "s.json"
+    file.write_text(json.dumps(entries))
+    found = read_dataset("sharegpt", file, load_tokenizer("cl100k_base"))
+    first = [one.content for one in islice(found.ordered(1), 40)]
+    assert sorted(first[:20]) == sorted(first[20:]) == sorted(f"p{n}" for n in range(20))
+    assert first == [one.content for one in islice(found.ordered(1), 40)]
+    assert first != [one.content for one in islice(found.ordered(2), 40)]
+
+
+def test_custom_bodies(tmp_path: Path) -> None:
+    """Messages are sent as they stand; a request's own fields stand above those of --extra-body; classes are numbered."""
+    plan = planned(tmp_path, "custom", lines(tmp_path, CUSTOM), 3, extra_body='{"stop": ["y"], "seed": 5}')
+    bodies = [json.loads(plan.body(n)) for n in range(3)]
+    assert bodies[0]["messages"] == [{"role": "user", "content": "one two"}] and bodies[0]["stop"] == ["y"]
+    assert bodies[1]["messages"] == CUSTOM[1]["messages"] and bodies[1]["stop"] == ["x"] and bodies[1]["seed"] == 5
+    assert bodies[1]["temperature"] == 0.5 and bodies[1]["max_tokens"] == 9
+    assert bodies[2] == bodies[0]
+    assert plan.request_class.tolist() == [0, 1, 0] and plan.output_tokens.tolist() == [7, 9, 7]
+    assert plan.input_tokens.tolist() == [2, 3, 2]
+    facts = plan.description["workload"]["dataset"]
+    assert facts["classes"] == ["short", "long"] and facts["rounds"] == 1.5 and len(facts["sha256"]) == 64
+
+
+def test_token_ids_need_completions(tmp_path: Path) -> None:
+    file = lines(tmp_path, [{"prompt": [5, 6, 7], "output_tokens": 1}])
+    plan = planned(tmp_path, "custom", file, 1, endpoint="openai-completions")
+    assert json.loads(plan.body(0))["prompt"] == [5, 6, 7] and plan.input_tokens.tolist() == [3]
+    with pytest.raises(InputError, match="line 1: --prompt-form ids does not go with openai-chat"):
+        planned(tmp_path, "custom", file, 1)
+
+
+def test_batch(tmp_path: Path) -> None:
+    """The body's own model, stream and length fields give way to the run's; the length is kept as the request's."""
+    body = {"model": "x", "messages": [{"role": "user", "content": "hi"}], "max_tokens": 4, "tools": [{"type": "function"}]}
+    entry = {"custom_id": "1", "method": "POST", "url": "/v1/chat/completions", "body": body}
+    plan = planned(tmp_path, "batch", lines(tmp_path, [entry]), 1)
+    sent = json.loads(plan.body(0))
+    assert sent["model"] == "m" and sent["max_tokens"] == 4 and sent["stream"] is True and sent["tools"] == body["tools"]
+
+
+def test_csv_and_osl(tmp_path: Path) -> None:
+    """--osl fills and replaces lengths."""
+    file = tmp_path / "p.csv"
+    file.write_text('prompt,output_tokens,class\n"a, ""b""\nc",5,x\nd,,y\n')
+    plan = planned(tmp_path, "csv", file, 2, osl="3")
+    assert plan.output_tokens.tolist() == [3, 3]
+    assert json.loads(plan.body(0))["messages"][0]["content"] == 'a, "b"\nc'
+    with pytest.raises(InputError, match="line 4 does not say how long the answer is; add --osl"):
+        planned(tmp_path, "csv", file, 2)
+
+
+def test_the_same_set_gives_the_same_digest(tmp_path: Path) -> None:
+    file = lines(tmp_path, CUSTOM)
+    first = planned(tmp_path, "custom", file, 5).digest
+    assert planned(tmp_path, "custom", file, 5).digest == first
+    assert planned(tmp_path, "custom", file, 6).digest != first
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "sentence"),
+    [
+        ("custom", "", "holds no request"),
+        ("custom", '{"prompt": "a"}\n{"prompt": }\n', "line 2 is not JSON: "),
+        ("custom", "[1]\n", "line 1 is no JSON object"),
+        ("custom", '{"prompt": "a", "lenght": 5}\n', "line 1: 'lenght' is not a field"),
+        ("custom", '{"prompt": "a", "messages": []}\n', "give prompt or messages, one of them"),
+        ("custom", '{"prompt": ""}\n', "prompt is '', neither text nor token ids"),
+        ("custom", '{"prompt": [1, -2]}\n', "neither text nor token ids"),
+        ("custom", '{"messages": [{"role": "user"}]}\n', "messages must be an array of objects with role and content"),
+        ("custom", '{"prompt": "a", "output_tokens": 0}\n', "output length 0 is not a number of tokens"),
+        ("custom", '{"prompt": "a", "body": {"model": "x"}}\n', "body sets 'model', which the run decides"),
+        ("custom", '{"prompt": "a", "class": 5}\n', "class is 5, not a text"),
+        ("batch", '{"prompt": "a"}\n', "line 1: there is no body"),
+        ("sharegpt", "{}", "is not a ShareGPT file"),
+        ("sharegpt", "[]", "holds no request"),
+        ("csv", "text\na\n", "line 1: there is no column 'prompt'; it has text"),
+        ("csv", "prompt,output_tokens\na,many\n", "line 2: its output_tokens 'many' is not a number"),
+    ],
+)
+def test_one_sentence(tmp_path: Path, name: str, text: str, sentence: str) -> None:
+    file = tmp_path / "x"
+    file.write_text(text)
+    with pytest.raises(InputError) as caught:
+        read_dataset(name, file, None)
+    assert sentence in str(caught.value) and "\n" not in str(caught.value)
