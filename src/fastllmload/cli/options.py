@@ -143,6 +143,10 @@ SECTIONS: dict[str, tuple[RunOption, ...]] = {
               "Per request. Default 600s."),
         value("--grace", "load.grace", read.seconds, "TIME",
               "Waits so long for what is in flight at the end."),
+        value("--stop-on-failures", "load.stop_on_failures", read.share, "SHARE",
+              "Stops sending when more than this share of the last 100 requests failed."),
+        value("--repetition", "load.repetition", read.count_from_zero, "NUMBER",
+              "The same requests at other instants; 0, the default, is the first."),
     ),
     "Workload": (
         value("--workload --dataset-name", "workload.name", WORKLOAD, "NAME",

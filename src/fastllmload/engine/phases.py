@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from fastllmload._ext import counters as k
+from fastllmload.engine.failures import Failures
 from fastllmload.engine.fleet import STARTING_S, Fleet, Member
 from fastllmload.engine.interrupts import DRAIN, NOTHING, STOP, Interrupts
 from fastllmload.engine.live import Live, scaled
@@ -37,6 +38,7 @@ class Outcome:
     ok: int
     cut: bool
     timed_out: bool  # the supervisor's drain time-out cancelled what was in flight
+    cascading: bool = False  # sending was stopped because the last requests failed
 
 
 @dataclass
@@ -60,6 +62,7 @@ class PhaseRun:
     ready: Callable[[], None]
     look: Callable[[], None]
     started: Callable[[int], None]
+    failures: Failures = field(default_factory=Failures)
     start_ns: int = 0
     command: int = NOTHING  # given so far
     cut_ns: int = 0  # sending was stopped by a command
@@ -87,6 +90,7 @@ class PhaseRun:
             ok=self.live.since(k.W_OK),
             cut=self.cut_ns > 0,
             timed_out=self.timed_out,
+            cascading=self.failures.cascading,
         )
 
     def _await_ready(self) -> bool:
@@ -153,6 +157,9 @@ class PhaseRun:
         elif self.command == NOTHING and (self.live.log.full or self.fleet.total(k.W_DISK_FULL)):
             self._cut(DRAIN)
             self.ui.message("the disk is full: no more requests are sent; what was measured is kept")
+        elif self.command == NOTHING and self.failures.seen(self.live.since(k.W_ENDED), self.live.since(k.W_FAILED)):
+            self._cut(DRAIN)
+            self.ui.message("most of the last requests failed: no more are sent; what was measured is kept")
 
     def _cut(self, level: int) -> None:
         self.command = level

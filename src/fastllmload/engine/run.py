@@ -22,6 +22,7 @@ from fastllmload.engine import banner, hostlimits, hostprobe, sizing
 from fastllmload.engine.conclude import Fate, conclude, exit_code
 from fastllmload.engine.environment import environment
 from fastllmload.engine.fleet import Fleet, Member
+from fastllmload.engine.failures import Failures
 from fastllmload.engine.folder import Folder
 from fastllmload.engine.interrupts import STOP, Interrupts
 from fastllmload.engine.live import Live
@@ -49,17 +50,23 @@ if TYPE_CHECKING:
     from fastllmload.plan.plan import Plan
 
 
-def execute(settings: RunSettings, secret: Secret | None, ui: Ui) -> int:
-    """Do one run and return its exit code. What is refused before anything is sent raises a FastLLMLoadError."""
+def execute(
+    settings: RunSettings, secret: Secret | None, ui: Ui, simulator: SimulatorProcess | None = None
+) -> int:
+    """Do one run and return its exit code. What is refused before anything is sent raises a FastLLMLoadError.
+
+    *simulator*: a simulated engine that is running already and goes on running; without it a run that has no target
+    starts one of its own.
+    """
     folder = Folder.create(settings.output.directory)
     try:
         totals = Totals()
         with (
             Interrupts() as interrupts,
             serving(settings.telemetry.prometheus, totals),
-            simulated_target(settings, ui) as (urls, simulator),
+            simulated_target(settings, ui, simulator) as (urls, engine),
         ):
-            session = Session(settings, secret, ui, folder, interrupts, urls, simulator, totals)
+            session = Session(settings, secret, ui, folder, interrupts, urls, engine, totals)
             return session.run()
     except OSError as problem:
         if problem.errno not in DISK_FULL:
@@ -72,13 +79,18 @@ def execute(settings: RunSettings, secret: Secret | None, ui: Ui) -> int:
 
 
 @contextlib.contextmanager
-def simulated_target(settings: RunSettings, ui: Ui) -> Iterator[tuple[tuple[str, ...], SimulatorProcess | None]]:
-    """The run's URLs; without any, that of a simulated engine which lives as long as the run."""
+def simulated_target(
+    settings: RunSettings, ui: Ui, running: SimulatorProcess | None = None
+) -> Iterator[tuple[tuple[str, ...], SimulatorProcess | None]]:
+    """The run's URLs; without any, that of the *running* simulated engine, or of one that lives as long as the run."""
     target = settings.target
     embedded = not target.urls and target.unix_socket is None
     ui.banner(banner.opening(embedded))
     if not embedded:
         yield target.urls or ("http://localhost",), None
+        return
+    if running is not None:
+        yield (running.url,), running
         return
     with SimulatorProcess(options_of(target.simulate)) as simulator:
         try:
@@ -260,6 +272,7 @@ class Session:
             interrupts=self.interrupts,
             asked_rate=asked_rate,
             own_grace=spec.drain_ns == 0,
+            failures=Failures(self.settings.load.stop_on_failures if phase.name == "measure" else None),
             died=lambda member: self._died(fleet, member),
             ready=ready,
             look=self._look_around,
@@ -306,6 +319,11 @@ class Session:
         entry["drained_ns"] = time.monotonic_ns()
         entry["released"], entry["ok"] = outcome.released, outcome.ok
         entry["drain_timed_out"] = outcome.timed_out
+        if outcome.cascading:
+            entry["cascading_failure"] = True
+            self._incident(
+                f"more than {self.settings.load.stop_on_failures:.0%} of the last requests failed: sending was stopped"
+            )
         if phase.plan.cycles:
             entry["rounds_of_plan"] = outcome.released / phase.plan.requests
 

@@ -7,6 +7,8 @@ Random streams of seed S (independent, so that changing the load never changes t
 | measure | S | S/arrivals | S/prefix |
 | warmup | S/warmup | S/warmup/arrivals | S/warmup/prefix |
 
+Repetition r > 0 takes its instants from S/arrivals/r; a workload's `stream` stands behind S in all of them.
+
 So a warm-up shares no prompt and no prefix with what is measured.
 """
 
@@ -80,8 +82,10 @@ def build_plan(
     seed = settings.client.seed
     if phase == "measure":
         # The stream of the number itself (IETF A.1.4), which is not the stream of its decimal digits.
-        root, content = str(seed), content_of(settings.workload, seed, f"{seed}/prefix")
-        pace = _measured_pace(settings, content, f"{root}/arrivals")
+        stream, again = settings.workload.stream, settings.load.repetition
+        origin: int | str = f"{seed}/{stream}" if stream else seed
+        content = content_of(settings.workload, origin, f"{origin}/prefix")
+        pace = _measured_pace(settings, content, f"{origin}/arrivals" + (f"/{again}" if again else ""))
     elif phase == "warmup":
         root = f"{seed}/warmup"
         content = content_of(settings.workload, root, f"{root}/prefix")
