@@ -73,6 +73,8 @@ EVERY_OPTION = {
     "ramp-share": ("0", "load.ramp_share", 0.0),
     "timeout": ("200ms", "load.timeout", 0.2),
     "grace": ("10", "load.grace", 10.0),
+    "stop-on-failures": ("0.5", "load.stop_on_failures", 0.5),
+    "repetition": ("2", "load.repetition", 2),
     "workload": ("synthetic-skewed", "workload.name", "synthetic-skewed"),
     "dataset-path": ("f", "workload.dataset_path", "f"),
     "trace-speed": ("2.5", "workload.trace_speed", 2.5),
