@@ -1,0 +1,5 @@
+"""How well a finished run or procedure followed the methodology: requirements, checks, declarations, verdict."""
+
+from fastllmload.compliance.declarations import Declaration, complaints, declarations, missing, of_simulated_engine
+
+__all__ = ["Declaration", "complaints", "declarations", "missing", "of_simulated_engine"]

@@ -1,0 +1,93 @@
+"""What only the tester can say: the keys of `--declare`, what each means, which test needs it, what to type.
+
+The table is `declarations.toml`. What a run shows by itself (workload, seeds, load, protocol, topology) is a fact, not
+a declaration; a caller that knows such facts may put them into the mapping it asks with, so that conditions hold.
+"""
+
+from __future__ import annotations
+
+import functools
+import tomllib
+from collections.abc import Mapping
+from importlib import resources
+
+import msgspec
+
+MUST_CLASS = ("MUST", "MUST NOT", "REQUIRED")
+SHOULD_CLASS = ("SHOULD", "RECOMMENDED")
+
+
+class Declaration(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One key of `--declare`. *levels*: strongest first. *tests*: names of procedures, "comparison" or "every".
+
+    *when*: other keys with the values under which it is asked for; "" stands for "not declared".
+    """
+
+    key: str
+    explanation: str
+    levels: tuple[str, ...]
+    tests: tuple[str, ...]
+    example: str
+    values: tuple[str, ...] = ()
+    when: dict[str, tuple[str, ...]] = {}
+    simulated: str | None = None
+    option: str | None = None
+
+    @property
+    def remedy(self) -> str:
+        """What to type: `--declare`, and the option of a run that says the same."""
+        quoted = f'"{self.key}={self.example}"' if " " in self.example else f"{self.key}={self.example}"
+        others = [value for value in self.values if value != self.example]
+        words = f"--declare {quoted}" + (f" (or {', '.join(others)})" if others else "")
+        return words if self.option is None else f"{words}, or {self.option}"
+
+    def asked_by(self, test: str) -> bool:
+        """Whether *test* (a procedure's name; "" for a plain run) asks for it at all."""
+        return "every" in self.tests or test in self.tests
+
+    def asked_given(self, known: Mapping[str, str]) -> bool:
+        """Whether its conditions hold for what is declared or known."""
+        return all(known.get(key, "") in values for key, values in self.when.items())
+
+
+@functools.cache
+def declarations() -> list[Declaration]:
+    """All declarations, in the order in which a person would be asked."""
+    text = resources.files(__package__).joinpath("declarations.toml").read_text(encoding="utf-8")
+    return msgspec.convert(tomllib.loads(text)["declaration"], list[Declaration])
+
+
+@functools.cache
+def by_key() -> dict[str, Declaration]:
+    return {declaration.key: declaration for declaration in declarations()}
+
+
+def missing(declared: Mapping[str, str], test: str) -> list[Declaration]:
+    """Declarations that *test* needs under MUST, MUST NOT or REQUIRED and that *declared* lacks.
+
+    *declared* may hold facts beside declarations (`workload.kind`, `topology`, `clock.server_stamps`,
+    `workload.system_prompt.present`, `workload.tools`): conditions are read from it.
+    """
+    return [
+        declaration
+        for declaration in declarations()
+        if declaration.levels[0] in MUST_CLASS
+        and declaration.asked_by(test)
+        and declaration.asked_given(declared)
+        and not declared.get(declaration.key, "").strip()
+    ]
+
+
+def complaints(declared: Mapping[str, str]) -> list[str]:
+    """One sentence for every declared value that is none of the words allowed."""
+    known = by_key()
+    return [
+        f"--declare {key}={value!r} is none of {', '.join(known[key].values)}"
+        for key, value in declared.items()
+        if key in known and known[key].values and value not in known[key].values
+    ]
+
+
+def of_simulated_engine() -> dict[str, str]:
+    """What the tool knows about its own simulated engine, so that nobody has to declare it."""
+    return {d.key: d.simulated for d in declarations() if d.simulated is not None}

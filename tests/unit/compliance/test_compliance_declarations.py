@@ -1,0 +1,74 @@
+"""Declarations: the table is sound, and `missing` asks for what a test needs and nothing else."""
+
+from __future__ import annotations
+
+import pytest
+
+from fastllmload.compliance import Declaration, complaints, declarations, missing, of_simulated_engine
+from fastllmload.compliance.declarations import MUST_CLASS, SHOULD_CLASS, by_key
+
+TESTS = (
+    "ttft", "throughput", "tradeoff", "itl", "capacity", "fairness", "prefix-cache", "memory-pressure", "long-context",
+    "guardrail",
+)  # fmt: skip
+
+
+def keys(found: list[Declaration]) -> set[str]:
+    return {getattr(declaration, "key") for declaration in found}  # noqa: B009
+
+
+def test_keys_are_unique_and_levels_known() -> None:
+    """One table per key; levels are those of the methodology."""
+    assert len(by_key()) == len(declarations())
+    for declaration in declarations():
+        assert set(declaration.levels) <= {*MUST_CLASS, *SHOULD_CLASS, "DEFINITION"}
+        assert set(declaration.tests) <= {*TESTS, "every", "comparison"}
+
+
+@pytest.mark.parametrize("declaration", declarations(), ids=lambda d: d.key)
+def test_examples_and_own_values_are_allowed(declaration: Declaration) -> None:
+    """What the help shows, and what the tool says about its own engine, passes its own check."""
+    key = declaration.key
+    assert complaints({key: by_key()[key].example}) == []
+    if key in of_simulated_engine():
+        assert complaints({key: of_simulated_engine()[key]}) == []
+
+
+def test_nothing_is_missing_where_the_simulated_engine_is_the_target() -> None:
+    """Nobody is asked about an engine that the tool starts itself."""
+    for test in (*TESTS, ""):
+        assert missing(of_simulated_engine(), test) == []
+
+
+def test_missing_follows_test_and_conditions() -> None:
+    """Hardware for the TTFT test alone; data set versions for data sets; clocks where server stamps are combined."""
+    assert "sut.hardware.count" in keys(missing({}, "ttft"))
+    assert "sut.hardware.count" not in keys(missing({}, "itl"))
+    assert "workload.dataset.version" not in keys(missing({}, "itl"))
+    assert "workload.dataset.version" in keys(missing({"workload.kind": "dataset"}, "itl"))
+    far = {"topology": "distributed", "clock.server_stamps": "yes"}
+    assert {"clock.method", "clock.accuracy_ms", "clock.offset_ms"} <= keys(missing(far, ""))
+    assert "clock.method" not in keys(missing({"topology": "distributed"}, ""))
+
+
+def test_a_reference_tokenizer_needs_no_words_about_the_servers() -> None:
+    """Option B counts everything with the tool's own tokenizer."""
+    assert "tokenizer.name" in keys(missing({}, "ttft"))
+    assert "tokenizer.name" not in keys(missing({"token_counting.option": "B"}, "ttft"))
+
+
+def test_a_blank_value_is_missing() -> None:
+    """`--declare sut.boundary=` says nothing."""
+    assert "sut.boundary" in keys(missing({"sut.boundary": " "}, "ttft"))
+
+
+def test_a_word_that_is_not_allowed_is_named() -> None:
+    """The complaint shows what was typed and what may be."""
+    (sentence,) = complaints({"sut.boundary": "gateway", "my.label": "anything"})
+    assert "gateway" in sentence and "application_gateway" in sentence
+
+
+def test_remedy_can_be_typed() -> None:
+    """The first word after the option is one argument for a shell."""
+    assert by_key()["sut.boundary"].remedy.startswith("--declare sut.boundary=model_engine (or ")
+    assert '--declare "sut.hardware.accelerator=H100 SXM"' in by_key()["sut.hardware.accelerator"].remedy
