@@ -1,0 +1,44 @@
+"""Settings of one level, made from those that all levels share."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+import msgspec
+
+from fastllmload.plan.settings import RunSettings
+
+NOT_THE_LEVELS_OWN = ("directory", "ui", "strict", "metadata", "save_plan")  # of the output group
+
+
+def changed(settings: RunSettings, **groups: dict[str, Any]) -> RunSettings:
+    """*settings* with fields replaced: `changed(s, load={"rate": 5.0}, workload={"osl": "256"})`."""
+    replaced = {
+        group: msgspec.structs.replace(getattr(settings, group), **fields) for group, fields in groups.items() if fields
+    }
+    return msgspec.structs.replace(settings, **replaced)
+
+
+def at_rate(settings: RunSettings, rate: float, **load: Any) -> RunSettings:
+    """Open loop at *rate* requests/s."""
+    return changed(settings, load={"concurrency": None, "rate": rate, **load})
+
+
+def at_concurrency(settings: RunSettings, slots: int, **load: Any) -> RunSettings:
+    """Closed loop of *slots*."""
+    return changed(settings, load={"rate": None, "rate_curve": None, "concurrency": slots, **load})
+
+
+def at_load(settings: RunSettings, value: float, closed: bool, **load: Any) -> RunSettings:
+    """Either loop; *value* is requests/s or slots."""
+    return at_concurrency(settings, round(value), **load) if closed else at_rate(settings, value, **load)
+
+
+def digest(settings: RunSettings, state: tuple[str, ...] = ()) -> str:
+    """Of what a level measures: all settings but where its files go, and the *state* that the system was put in."""
+    told: dict[str, Any] = msgspec.to_builtins(settings)
+    for name in NOT_THE_LEVELS_OWN:
+        told["output"].pop(name)
+    text = msgspec.json.encode([told, state], order="sorted")
+    return hashlib.sha256(text).hexdigest()[:16]

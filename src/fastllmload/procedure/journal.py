@@ -1,0 +1,95 @@
+"""procedure.json: what was asked, declared, done and found so far. Written after every step, whole or not at all."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from fastllmload import __version__
+from fastllmload.errors import InputError
+
+SCHEMA_VERSION = 1
+FILE = "procedure.json"
+RUNNING, DONE, INTERRUPTED, FAILED = "running", "done", "interrupted", "failed"
+
+
+class Journal:
+    """The document of the procedure in *folder*. One that is there already must be of the same procedure."""
+
+    def __init__(self, folder: Path, procedure: str, asked: dict[str, Any]) -> None:
+        self.path = folder / FILE
+        before = read(folder) if self.path.exists() else None
+        if before is not None and (before["procedure"] != procedure or before["parameters"] != asked):
+            raise InputError(
+                f"{folder} holds the procedure {before['procedure']!r} with other parameters "
+                f"({differences(before, asked)}); start it again as it was, or name a new folder with --output"
+            )
+        if before is None and folder.exists() and any(folder.iterdir()):
+            raise InputError(f"--output {str(folder)!r} exists and is no procedure's folder; name a new one")
+        self.resumed = before is not None
+        self.document: dict[str, Any] = {
+            "schema_version": SCHEMA_VERSION,
+            "tool": {"name": "fastllmload", "version": __version__},
+            "procedure": procedure,
+            "status": RUNNING,
+            "command": [Path(sys.argv[0]).name, *sys.argv[1:]],
+            "started_utc": utc(),
+            "starts": 1 if before is None else int(before.get("starts", 1)) + 1,
+            "quick": False,
+            "manifest": {},
+            "parameters": asked,
+            "warmup": None,
+            "steps": [] if before is None else before["steps"],
+            "levels": [],
+            "findings": {},
+            "tables": [],
+            "plots": [],
+            "deviations": [],
+            "warnings": [],
+        }
+
+    def put(self, **entries: Any) -> None:
+        """Replace entries and save."""
+        self.document.update(entries)
+        self.save()
+
+    def note(self, kind: str, text: str) -> None:
+        """A sentence for `warnings` or `deviations`, once."""
+        if text not in self.document[kind]:
+            self.document[kind].append(text)
+            self.save()
+
+    def save(self) -> None:
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        part = self.path.with_suffix(".part")
+        part.write_bytes(msgspec.json.format(msgspec.json.encode(self.document), indent=2) + b"\n")
+        part.replace(self.path)
+
+
+def differences(before: dict[str, Any], asked: dict[str, Any]) -> str:
+    """Names of the parameters that are not the same."""
+    old = before["parameters"]
+    names = sorted(name for name in old.keys() | asked.keys() if old.get(name) != asked.get(name))
+    return ", ".join(names) or "none"
+
+
+def read(folder: Path) -> dict[str, Any]:
+    """procedure.json of *folder*; InputError when it is none or of another version."""
+    path = folder / FILE
+    try:
+        found = msgspec.json.decode(path.read_bytes())
+    except FileNotFoundError:
+        raise InputError(f"{folder} is no procedure's folder: it has no {FILE}") from None
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError) as problem:
+        raise InputError(f"{path} cannot be read: {problem}") from None
+    if not isinstance(found, dict) or found.get("schema_version") != SCHEMA_VERSION:
+        raise InputError(f"{path} is of another schema version; this version reads {SCHEMA_VERSION}")
+    return found
+
+
+def utc() -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())

@@ -1,0 +1,277 @@
+"""Where a procedure works: its folder, its target, and the levels that it has measured.
+
+A procedure is ordinary code that asks for levels one after the other. A level that is finished in the folder is taken
+from there, so a procedure that was killed is simply started again: the same code asks for the same levels in the same
+order, gets the finished ones at once, and goes on where it stopped. Nothing else has to be remembered.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import msgspec
+
+from fastllmload.engine.run import execute
+from fastllmload.engine.simtarget import options_of
+from fastllmload.errors import InputError, Interrupted, TargetError
+from fastllmload.plan.settings import RunSettings, Secret
+from fastllmload.procedure import hooks
+from fastllmload.procedure.change import changed, digest
+from fastllmload.procedure.console import Console
+from fastllmload.procedure.journal import Journal, utc
+from fastllmload.procedure.level import Level
+from fastllmload.procedure.steps import Step, Steps
+from fastllmload.simulator.process import SimulatorProcess
+
+LEVELS, PREPARATION = "levels", "preparation"
+SETTLE_S = 5.0  # idle between two levels (procedures.md 0.10)
+READY_S = 600.0  # for a server to come back after a hook
+FAILURES = 0.5  # of the last 100 requests: cascading failure (IETF 7.4)
+REFUSED, STOPPED = 3, 4  # exit codes of a run
+
+
+@dataclass
+class Lab:
+    """A context manager: the simulated engine, if that is the target, lives as long as the lab.
+
+    *base*: settings that all levels share. *commands*: hook name → shell command. *settle_s*: pause between levels.
+    """
+
+    folder: Path
+    base: RunSettings
+    secret: Secret | None
+    journal: Journal
+    console: Console
+    commands: dict[str, str] = field(default_factory=dict)
+    operator: bool = False
+    settle_s: float = SETTLE_S
+    steps: Steps = field(default_factory=Steps)
+    levels: list[Level] = field(default_factory=list)
+    _number: int = 0
+    _prepared: int = 0
+    _ran: bool = False
+    _engine: SimulatorProcess | None = None
+
+    def __enter__(self) -> Self:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.journal.save()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._engine is not None:
+            self._engine.stop()
+
+    @property
+    def simulated(self) -> bool:
+        """The target is our own simulated engine."""
+        return not self.base.target.urls and self.base.target.unix_socket is None
+
+    # -- levels -------------------------------------------------------------------------------------------------------
+
+    def level(self, name: str, settings: RunSettings) -> Level:
+        """The finished level *name*: measured now, or found in the folder.
+
+        Levels are numbered in the order in which they are asked for. Interrupted when the user stopped it, TargetError
+        when the target was gone; what was measured stays in the level's folder.
+        """
+        number = self._number
+        self._number += 1
+        folder = self.folder / LEVELS / f"{number:03d}-{slug(name)}"
+        mark = digest(settings, self.steps.state)
+        level = self._found(number, name, settings, folder, mark)
+        if level is None:
+            if self._ran and self.settle_s > 0:
+                time.sleep(self.settle_s)
+            self.steps.do()
+            seconds = settings.load.duration
+            self.console.begin(number, name, seconds)
+            document = self.run(folder, settings, mark)
+            level = Level(number, name, settings, folder, document)
+            self._ran = True
+        else:
+            self.console.begin(number, name, 0.0)
+        self.console.ended(level)
+        self.levels.append(level)
+        self.record(level)
+        return level
+
+    def record(self, level: Level, **facts: Any) -> None:
+        """The level's entry in procedure.json; *facts* are added to it (criteria, verdict …)."""
+        entries = self.journal.document["levels"]
+        entry = next((entry for entry in entries if entry["number"] == level.number), None)
+        if entry is None:
+            entry = {
+                "number": level.number,
+                "name": level.name,
+                "folder": level.folder_name,
+                "phase": "measure",
+                "state": list(self.steps.state),
+                "loop": "closed" if level.settings.load.concurrency is not None else "open",
+                "load": level.load,
+                "certificate": (level.document.get("certificate") or {}).get("verdict"),
+                "completed": level.document.get("completed"),
+                "failed": level.document.get("failed"),
+                "req_s": level.figure("req_s"),
+                "output_tok_s": level.figure("output_tok_s"),
+                "ttft_p50_ms": level.figure("ttft", "p50"),
+                "ttft_p99_ms": level.figure("ttft", "p99"),
+                "tpot_p99_ms": level.figure("tpot", "p99"),
+            }
+            entries.append(entry)
+        entry.update(facts)
+        self.journal.save()
+
+    def _found(self, number: int, name: str, settings: RunSettings, folder: Path, mark: str) -> Level | None:
+        document = manifest_of(folder)
+        if document is None or document.get("status") != "done":
+            return None
+        if document.get("metadata", {}).get("level") != mark:
+            raise InputError(
+                f"{folder} was measured with other settings than this procedure asks for now; start the procedure as "
+                "it was, or name a new folder with --output"
+            )
+        return Level(number, name, settings, folder, document, resumed=True)
+
+    def run(self, folder: Path, settings: RunSettings, mark: str = "") -> dict[str, Any]:
+        """One run into *folder*, which may hold a run that was cut off: that one is moved aside. Its run.json."""
+        put_aside(folder)
+        metadata = (*settings.output.metadata, *((("level", mark),) if mark else ()))
+        asked = changed(
+            settings,
+            output={"directory": str(folder), "metadata": metadata, "ui": "none", "strict": False, "save_plan": None},
+        )
+        if asked.load.stop_on_failures is None:
+            asked = changed(asked, load={"stop_on_failures": FAILURES})
+        view = self.console.view()
+        code = execute(asked, self.secret, view, self.engine())
+        if code == STOPPED:
+            raise Interrupted(f"interrupted; {folder} holds what was measured of this level, start again to go on")
+        document = view.document
+        if code == REFUSED and self.gone():
+            raise TargetError(f"the target does not answer any more; {folder} holds what was measured of this level")
+        if document.get("status") != "done":
+            why = "; ".join(document.get("incidents", ())) or f"status {document.get('status')}"
+            raise TargetError(f"{folder} could not be measured to its end: {why}")
+        return document
+
+    # -- the system ---------------------------------------------------------------------------------------------------
+
+    def engine(self) -> SimulatorProcess | None:
+        """The simulated engine, started when it is first needed; None for a real target."""
+        if self.simulated and self._engine is None:
+            self._engine = SimulatorProcess(options_of(self.base.target.simulate)).start()
+        return self._engine
+
+    def switch(self, group: str, name: str) -> None:
+        """Have hook *name* done before the next level that really runs; it says the state of *group*."""
+        self.steps.want(Step(group, name, lambda: self._do_hook(name)))
+
+    def prepare(self, group: str, name: str, action: Callable[[], None]) -> None:
+        """Have *action* done before the next level that really runs."""
+        self.steps.want(Step(group, name, action))
+
+    def preparation(self, name: str, settings: RunSettings) -> dict[str, Any]:
+        """A run that prepares the system (warm-up, probes, filling a cache); kept, never part of a result."""
+        self._prepared += 1
+        parent = self.folder / PREPARATION
+        folder = parent / f"{self.journal.document['starts']:02d}-{self._prepared:03d}-{slug(name)}"
+        self.console.say(f"preparation: {name}")
+        return self.run(folder, settings)
+
+    def _do_hook(self, name: str) -> None:
+        began = utc()
+        if self.simulated:
+            done = self._restart(name)
+        elif name in self.commands:
+            self.console.say(f"hook {name}: {self.commands[name]}")
+            done = hooks.run_hook(name, self.commands[name])
+        else:
+            done = hooks.ask_operator(name)
+        ready_s = self.await_ready()
+        self.journal.document["steps"].append(
+            {"name": name, "at_utc": began, "how": done.how, "seconds": done.seconds, "status": done.status,
+             "ready_after_s": ready_s, "output": done.output}
+        )  # fmt: skip
+        self.journal.save()
+
+    def _restart(self, name: str) -> hooks.Done:
+        began = time.monotonic()
+        if self._engine is not None:
+            self._engine.stop()
+        fields = tuple((f"set.{field}", value) for field, value in hooks.SIMULATED[name].items())
+        kept = tuple(pair for pair in self.base.target.simulate if pair[0] not in dict(fields))
+        self._engine = SimulatorProcess(options_of((*kept, *fields))).start()
+        return hooks.Done(name, "simulated engine", time.monotonic() - began, 0, "")
+
+    def await_ready(self) -> float:
+        """Seconds until the target answers its model list. TargetError when it never does."""
+        began = time.monotonic()
+        while not self._answers():
+            if time.monotonic() - began > READY_S:
+                raise TargetError(f"the target was not ready within {READY_S:g} s of the hook; the test stops here")
+            time.sleep(0.5)
+        return time.monotonic() - began
+
+    def gone(self) -> bool:
+        return not self._answers()
+
+    def _answers(self) -> bool:
+        """Whether something speaks HTTP there; what it says to this question does not matter."""
+        if self.base.target.unix_socket is not None:
+            return Path(self.base.target.unix_socket).exists()
+        engine = self.engine()
+        urls = (engine.url,) if engine is not None else self.base.target.urls
+        for url in urls:
+            base = url.rstrip("/").removesuffix("/v1")
+            try:
+                with urllib.request.urlopen(f"{base}/v1/models", timeout=10):
+                    pass
+            except urllib.error.HTTPError:
+                continue
+            except OSError:
+                return False
+        return True
+
+
+def slug(name: str) -> str:
+    """*name* as part of a folder's name."""
+    return re.sub(r"[^a-z0-9.]+", "-", name.lower()).strip("-")
+
+
+def manifest_of(folder: Path) -> dict[str, Any] | None:
+    """run.json of *folder*; None where there is none that can be read."""
+    try:
+        found = json.loads((folder / "run.json").read_bytes())
+    except (OSError, ValueError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def put_aside(folder: Path) -> None:
+    """A run that was cut off is kept beside, as evidence; its name is free again."""
+    if not folder.exists():
+        return
+    for attempt in range(1, 1000):
+        target = folder.with_name(f"{folder.name}.cut-{attempt}")
+        if not target.exists():
+            folder.rename(target)
+            return
+
+
+def told(settings: RunSettings) -> dict[str, Any]:
+    """What the procedure was asked, as plain values, without where its files go."""
+    found: dict[str, Any] = msgspec.to_builtins(settings)
+    for name in ("directory", "ui", "save_plan"):
+        found["output"].pop(name)
+    return found
