@@ -55,7 +55,7 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
     isl: str | None = None
     osl: str | None = None
     tokenizer: str = "cl100k_base"
-    prompt_form: str = "text"  # text, or ids (completions endpoint only)
+    prompt_form: str = "words"  # words, text, ids (completions endpoint only), native
     streaming: bool = True
     ignore_eos: bool = True
     temperature: float | None = 0.0
@@ -67,7 +67,40 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
     trace_loop: bool = False
     prefix_len: int = 0
     num_prefixes: int = 1
+    prefix_share: float = 1.0  # of the requests that start with a shared prefix; the others have one of their own
+    prefix_zipf: float = 0.0  # exponent of the choice among shared prefixes; 0: all alike
+    counting: str = "A"  # IETF 4.4.2: A the server's own counts first, B the reference tokenizer's
+    context_limit: int | None = None  # tokens of prompt and answer that the model takes; None: as the server says
+    image: tuple[int, int, int] | None = None  # width, height and number of synthetic images in each prompt
+    turns: str | None = None  # conversations of so many turns: "4", "uniform:3,8"; "all" of a data set's
+    think_time: str = "0"  # seconds between a reply and the next turn: "2", "uniform:1,5", "exponential:3"
+    history: str = "real"  # what later turns carry of earlier answers: real (as they came) or planned
+    tool_turns: float = 0.0  # share of later turns that bring a tool's result
     stream: str = ""  # another stream of the seed, whose requests share nothing with the run's own
+
+
+class Behaviour(msgspec.Struct, frozen=True, kw_only=True):
+    """What the users of the run do besides waiting: `workload.behaviour` reads the texts."""
+
+    cancel_share: float = 0.0
+    cancel_after: str | None = None  # "20tok", "2s"
+    slow_readers: str | None = None  # "0.05:20tok/s", "0.05:2kB/s"
+    abandon: str | None = None  # "ttft:5s", "e2e:30s"
+
+
+class TrafficClass(msgspec.Struct, frozen=True, kw_only=True):
+    """One of several kinds of traffic in a run: what is not said here is the run's own.
+
+    *headers* come on top of the run's; *model* None is the run's.
+    """
+
+    name: str
+    load: Load
+    workload: Workload
+    behaviour: Behaviour = Behaviour()
+    model: str | None = None
+    endpoint_path: str | None = None
+    headers: tuple[tuple[str, str], ...] = ()
 
 
 class Client(msgspec.Struct, frozen=True, kw_only=True):
@@ -124,6 +157,8 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True):
     client: Client = Client()
     output: Output = Output()
     telemetry: Telemetry = Telemetry()
+    behaviour: Behaviour = Behaviour()
+    classes: tuple[TrafficClass, ...] = ()  # empty: one kind of traffic
 
 
 class Secret:
