@@ -81,7 +81,7 @@ def switch(
 
 
 ENDPOINT_TYPE = read.one_of(CHAT, COMPLETIONS, *OLLAMA, also=BACKENDS)
-WORKLOAD = read.one_of("synthetic-uniform", "synthetic-skewed", *read.TRACES, *read.DATASETS)
+WORKLOAD = read.one_of(*read.STANDARD, *read.FAIRNESS, *read.TRACES, *read.DATASETS)
 
 SECTIONS: dict[str, tuple[RunOption, ...]] = {
     "Target": (
@@ -150,7 +150,8 @@ SECTIONS: dict[str, tuple[RunOption, ...]] = {
     ),
     "Workload": (
         value("--workload --dataset-name", "workload.name", WORKLOAD, "NAME",
-              "What is sent: synthetic-uniform (default), synthetic-skewed, a trace (mooncake, azure, burstgpt, "
+              "What is sent: synthetic-uniform (default), synthetic-skewed, conversation, code-completion, long-context, "
+              "fairness (fairness-short, fairness-long), a trace (mooncake, azure, burstgpt, "
               "trace: CSV timestamp,input,output) or a data set (sharegpt, custom: JSONL, batch: OpenAI batch "
               "JSONL, csv)."),
         value("--dataset-path --input-file", "workload.dataset_path", read.path, "FILE", "File of a trace or data set."),
@@ -165,9 +166,15 @@ SECTIONS: dict[str, tuple[RunOption, ...]] = {
               "LENGTHS",
               "Output tokens, in the same forms."),
         value("--tokenizer", "workload.tokenizer", read.text, "NAME",
-              "Counts the prompts. Default cl100k_base."),
-        value("--prompt-form", "workload.prompt_form", read.one_of("text", "ids"), "FORM",
-              "text, or ids (completions only)."),
+              "Counts the prompts: cl100k_base (default), o200k_base, a tiktoken name, a tokenizer.json or Hugging Face "
+              "folder, or none."),
+        value("--prompt-form", "workload.prompt_form", read.one_of("words", "text", "ids", "native"), "FORM",
+              "words of the vocabulary (default); text: random token ids decoded, IETF A.1.4; ids: these ids themselves "
+              "(completions only); native: ids of another tokenizer's own range."),
+        value("--counting", "workload.counting", read.one_of("A", "B"), "OPTION",
+              "Tokens of answers, IETF 4.4.2: A (default) as the server counts them, B by --tokenizer."),
+        value("--context-limit", "workload.context_limit", read.count, "TOKENS",
+              "Most tokens of prompt and answer together; asked from /v1/models where it says so."),
         switch("--stream", "workload.streaming",
                "Streamed answers (default) or whole ones.", no="--no-stream"),
         switch("--ignore-eos", "workload.ignore_eos",
@@ -180,6 +187,12 @@ SECTIONS: dict[str, tuple[RunOption, ...]] = {
               "Shared prefix of every prompt."),
         value("--num-prefixes", "workload.num_prefixes", read.count, "COUNT",
               "Number of different shared prefixes."),
+        value("--prefix-share", "workload.prefix_share", read.part, "SHARE",
+              "Part of the requests with a shared prefix; the others have one of their own. Default 1."),
+        value("--prefix-zipf", "workload.prefix_zipf", read.exponent, "EXPONENT",
+              "Prefix k is chosen as often as 1/k^EXPONENT; 0 (default): all alike."),
+        value("--image", "workload.image", read.images, "WIDTHxHEIGHT[:COUNT]",
+              "Synthetic PNG images in every chat prompt, no two alike."),
     ),
     "Client": (
         value("--workers", "client.workers", read.workers, "COUNT", "Worker processes; auto by default."),

@@ -47,6 +47,8 @@ def count_from_zero(text: str) -> int:
 
 TRACES = ("azure", "burstgpt", "mooncake", "trace")
 DATASETS = ("sharegpt", "custom", "batch", "csv")
+STANDARD = ("synthetic-uniform", "synthetic-skewed", "conversation", "code-completion", "long-context")
+FAIRNESS = ("fairness", "fairness-short", "fairness-long")
 CURVES = ("ramp", "exponential", "steps", "spikes", "day", "series")
 
 
@@ -87,6 +89,31 @@ def share(text: str) -> float:
     if not 0 <= value < 1:
         raise ValueError(what)
     return value
+
+
+def part(text: str) -> float:
+    what = "is not a part of a whole; write a number from 0 to 1 such as 0.8"
+    value = _scaled(text, {"": 1.0}, what)
+    if not 0 <= value <= 1:
+        raise ValueError(what)
+    return value
+
+
+def exponent(text: str) -> float:
+    what = "is not an exponent; write a number from 0 to 10 such as 1.5"
+    value = _scaled(text, {"": 1.0}, what)
+    if not 0 <= value <= 10:
+        raise ValueError(what)
+    return value
+
+
+def images(text: str) -> tuple[int, int, int]:
+    """`512x512` or `1024x768:3`: width, height, images per prompt."""
+    found = re.fullmatch(r"(\d{1,5})x(\d{1,5})(?::(\d{1,3}))?", text.strip())
+    width, height, count = (int(one or 1) for one in found.groups()) if found is not None else (0, 0, 0)
+    if not (1 <= width <= 16384 and 1 <= height <= 16384 and count >= 1):
+        raise ValueError("is no size of images; write WIDTHxHEIGHT or WIDTHxHEIGHT:COUNT such as 512x512:2, sides up to 16384")
+    return width, height, count
 
 
 def seconds(text: str) -> float:

@@ -9,7 +9,7 @@ from pathlib import Path
 from fastllmload.cli.given import Given, Givens, from_command_line, from_config
 from fastllmload.cli.options import BY_PARAMETER
 from fastllmload.cli.ratecurve import spread_rate
-from fastllmload.cli.readings import DATASETS, TRACES
+from fastllmload.cli.readings import DATASETS, STANDARD, TRACES
 from fastllmload.errors import InputError
 from fastllmload.plan.settings import Client, Load, Output, RunSettings, Secret, Target, Telemetry, Workload
 from fastllmload.redact import Redactor, header_secrets, url_secrets
@@ -43,6 +43,7 @@ PLANNED = (
     "trace_to",
     "trace_loop",
 )
+OWN_TEXT = STANDARD[2:4]  # conversation, code-completion: with a file or without
 DEFAULT_SECONDS = 60.0
 EXAMPLE = "fastllmload --rate 500 --duration 30"
 Fields = dict[str, object]  # "load.rate" -> value
@@ -234,9 +235,16 @@ def _refuse_target(givens: Givens, fields: Fields) -> None:
         raise InputError(f"{there} is given without {missing}; a client certificate needs both")
     if "insecure" in givens and "cacert" in givens and fields["target.insecure"] is True:
         raise InputError("--insecure trusts every certificate and --cacert only some; give one")
-    completions = fields.get("target.endpoint_type", "openai-chat") == "openai-completions"
+    protocol = fields.get("target.endpoint_type", "openai-chat")
+    completions = protocol == "openai-completions"
     if fields.get("workload.prompt_form") == "ids" and not completions:
         raise InputError("--prompt-form ids needs --endpoint-type openai-completions: chat messages are text")
+    if "image" in givens and protocol != "openai-chat":
+        raise InputError("--image needs --endpoint-type openai-chat: only its messages hold images")
+    if "image" in givens and fields.get("workload.prompt_form", "words") != "words":
+        raise InputError(f"--image goes with --prompt-form words, not {fields['workload.prompt_form']}")
+    if fields.get("workload.counting") == "B" and fields.get("workload.tokenizer") == "none":
+        raise InputError("--counting B counts with the reference tokenizer, and --tokenizer none says that there is none")
 
 
 def _refuse_client(givens: Givens, fields: Fields) -> None:
@@ -246,8 +254,10 @@ def _refuse_client(givens: Givens, fields: Fields) -> None:
             f"--workers {workers} and --pin with {len(pin)} CPUs contradict each other; name one CPU each"
         )
     _refuse_trace(givens, fields)
-    if "num_prefixes" in givens and fields.get("workload.prefix_len", 0) == 0:
-        raise InputError("--num-prefixes is given without --prefix-len; say how long a shared prefix is")
+    for parameter in ("num_prefixes", "prefix_share", "prefix_zipf"):
+        if parameter in givens and fields.get("workload.prefix_len", 0) == 0:
+            where = givens[parameter].where
+            raise InputError(f"{where} is given without --prefix-len; say how long a shared prefix is")
 
 
 def _refuse_telemetry(givens: Givens, fields: Fields) -> None:
@@ -273,16 +283,17 @@ def _refuse_trace(givens: Givens, fields: Fields) -> None:
     if name in TRACES:
         if "dataset_path" not in givens:
             raise InputError(f"--workload {name} is read from a file; add --dataset-path FILE")
-        for parameter in ("isl", "osl", "prefix_len", "num_prefixes"):
+        for parameter in ("isl", "osl", "prefix_len", "num_prefixes", "prefix_share", "prefix_zipf", "image"):
             if parameter in givens:
                 raise InputError(f"{givens[parameter].where} does not go with --workload {name}, which brings its own lengths")
         return
     if name in DATASETS:
         _refuse_dataset(givens, str(name))
+    elif name in OWN_TEXT:
+        _refuse_own_text(givens, str(name))
     elif "dataset_path" in givens:
-        raise InputError(
-            f"{givens['dataset_path'].where} is the file of a workload; add --workload {' or '.join((*TRACES, *DATASETS))}"
-        )
+        known = " or ".join((*TRACES, *DATASETS, *OWN_TEXT))
+        raise InputError(f"{givens['dataset_path'].where} is the file of a workload; add --workload {known}")
     for parameter in ("trace_speed", "trace_from", "trace_to", "trace_loop"):
         if parameter in givens:
             raise InputError(f"{givens[parameter].where} goes with a trace; add --workload {' or '.join(TRACES)}")
@@ -291,7 +302,11 @@ def _refuse_trace(givens: Givens, fields: Fields) -> None:
 def _refuse_dataset(givens: Givens, name: str) -> None:
     if "dataset_path" not in givens:
         raise InputError(f"--workload {name} is read from a file; add --dataset-path FILE")
-    for parameter in ("isl", "prefix_len", "num_prefixes", "prompt_form"):
+    _refuse_own_text(givens, name)
+
+
+def _refuse_own_text(givens: Givens, name: str) -> None:
+    for parameter in ("isl", "prefix_len", "num_prefixes", "prefix_share", "prefix_zipf", "prompt_form", "image"):
         if parameter in givens:
             raise InputError(f"{givens[parameter].where} does not go with --workload {name}, which brings its own prompts")
 

@@ -60,8 +60,8 @@ def refuse_lengths(extra: dict[str, Any], options: dict[str, Any]) -> None:
 
 def refuse_ids(name: str, workload: Workload) -> None:
     """InputError for token-id prompts: no resource of Ollama takes them."""
-    if workload.prompt_form != "text":
+    if workload.prompt_form == "ids":
         raise InputError(
             f"--prompt-form {workload.prompt_form} does not go with {name}: Ollama takes text only; "
-            "use --prompt-form text"
+            "use --prompt-form words or text"
         )

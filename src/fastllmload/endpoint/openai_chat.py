@@ -27,7 +27,7 @@ class OpenAIChat:
 
     def body_pieces(self, model: str, workload: Workload) -> BodyPieces:
         """InputError for token-id prompts, which chat messages cannot carry, and for a wrong --extra-body."""
-        if workload.prompt_form != "text":
+        if workload.prompt_form == "ids":
             raise InputError(
                 f"--prompt-form {workload.prompt_form} does not go with {self.name}: chat messages are text; "
                 "use --endpoint-type openai-completions"

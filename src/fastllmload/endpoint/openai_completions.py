@@ -8,7 +8,7 @@ from fastllmload.endpoint.fields import sampling_fields
 from fastllmload.endpoint.path import root, under
 from fastllmload.endpoint.pieces import PROMPT, BodyPieces, cut
 from fastllmload.errors import InputError
-from fastllmload.plan.settings import Workload
+from fastllmload.plan.settings import PROMPT_FORMS, Workload
 
 RESOURCE = "completions"
 
@@ -27,8 +27,8 @@ class OpenAICompletions:
 
     def body_pieces(self, model: str, workload: Workload) -> BodyPieces:
         """InputError for an unknown form of prompt, and for a wrong --extra-body."""
-        if workload.prompt_form not in ("text", "ids"):
-            raise InputError(f"--prompt-form {workload.prompt_form!r} is unknown; choose text or ids")
+        if workload.prompt_form not in PROMPT_FORMS:
+            raise InputError(f"--prompt-form {workload.prompt_form!r} is unknown; choose {', '.join(PROMPT_FORMS)}")
         return cut({"model": model, "prompt": PROMPT, **sampling_fields(workload)})
 
     def messages_pieces(self, model: str, workload: Workload) -> BodyPieces:

@@ -255,10 +255,10 @@ def _lengths(workload: asked.Workload) -> tuple[Lengths, Lengths]:
 
 
 def _table(workload: asked.Workload) -> WordTable:
-    if workload.prompt_form not in ("text", "ids"):
-        raise InputError(f"--prompt-form {workload.prompt_form!r} is neither text nor ids")
+    if workload.prompt_form not in ("words", "ids"):
+        raise InputError(f"--prompt-form {workload.prompt_form!r} is not known; choose words or ids")
     tokenizer = load_tokenizer(workload.tokenizer)
-    if workload.prompt_form == "text":
+    if workload.prompt_form == "words":
         return text_table(tokenizer)
     if tokenizer is None:
         raise InputError(

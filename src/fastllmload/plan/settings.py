@@ -9,6 +9,9 @@ from __future__ import annotations
 import msgspec
 
 
+PROMPT_FORMS = ("words", "text", "ids", "native")
+
+
 class Target(msgspec.Struct, frozen=True, kw_only=True):
     """Where requests go. *urls* is empty when the run starts the simulated engine by itself."""
 

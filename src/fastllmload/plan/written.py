@@ -67,7 +67,7 @@ class Encoder:
             workload = msgspec.structs.replace(workload, extra_body=msgspec.json.encode({**above, **extra}).decode())
         if kind == "messages":
             return self._endpoint.messages_pieces(self._model, workload)
-        form = "ids" if kind == "ids" else "text"
+        form = "ids" if kind == "ids" else "words"
         return self._endpoint.body_pieces(self._model, msgspec.structs.replace(workload, prompt_form=form))
 
 

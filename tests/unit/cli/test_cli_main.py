@@ -149,7 +149,7 @@ def test_a_refused_value_does_not_show_the_key(engine, capsys):
         (["--rate", "1", "--dataset-path", "f"], "--dataset-path is the file of a workload; add --workload azure or burstgpt"),
         (["--workload", "azure"], "--workload azure is read from a file; add --dataset-path FILE"),
         (["--workload", "azure", "--dataset-path", "f", "--isl", "5"], "--isl does not go with --workload azure"),
-        (["--prefix-share", "1"], "No such option '--prefix-share'"),
+        (["--prefix-shore", "1"], "No such option '--prefix-shore'"),
         (["--rate"], "Option '--rate' requires an argument; see fastllmload --help"),
         (["--goodput", "--rate", "5"], "'--goodput' requires an argument"),
         (["--rate", "5", "extra"], "unexpected extra argument (extra); see fastllmload run --help"),

@@ -40,7 +40,7 @@ def test_a_chat_body_says_all_that_was_asked() -> None:
     assert body() == {"model": "m", "messages": [{"role": "user", "content": "hi"}], **DEFAULTS}
 
 
-@pytest.mark.parametrize(("form", "prompt"), [("text", "hi"), ("ids", [1, 50000])])
+@pytest.mark.parametrize(("form", "prompt"), [("words", "hi"), ("ids", [1, 50000])])
 def test_a_completions_body_takes_text_or_ids(form: str, prompt: Any) -> None:
     found = body("openai-completions", prompt, prompt_form=form)
     assert found == {"model": "m", "prompt": prompt, **DEFAULTS}
@@ -111,7 +111,7 @@ def test_ids_do_not_go_with_chat() -> None:
         InputError, match="--prompt-form ids does not go with openai-chat.*openai-completions"
     ):
         ENDPOINTS["openai-chat"].body_pieces("m", Workload(prompt_form="ids"))
-    with pytest.raises(InputError, match="choose text or ids"):
+    with pytest.raises(InputError, match="choose words, text, ids, native"):
         ENDPOINTS["openai-completions"].body_pieces("m", Workload(prompt_form="audio"))
 
 
@@ -152,7 +152,7 @@ def tail_size(pieces: BodyPieces, tokens: int) -> int:
 
 
 @pytest.mark.parametrize(
-    ("name", "form"), [("openai-chat", "text"), ("openai-completions", "text"), ("openai-completions", "ids")]
+    ("name", "form"), [("openai-chat", "words"), ("openai-completions", "words"), ("openai-completions", "ids")]
 )
 def test_a_plan_holds_what_encode_body_gives(tmp_path: Path, name: str, form: str) -> None:
     workload = Workload(isl="uniform:3,9", osl="uniform:1,300", prompt_form=form, extra_body='{"n":1}')
