@@ -1,0 +1,273 @@
+"""The rules of `criteria` over one measured level: saturated, steady, limited by the client (procedures 0.4.4, 0.9)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from fastllmload.metrics.between import committed
+from fastllmload.metrics.percentiles import percentile
+from fastllmload.metrics.throughput import BEARING
+from fastllmload.metrics.ttft import ttft
+from fastllmload.metrics.window import Populations, Window, populations, window_of
+from fastllmload.procedure import criteria as rule
+from fastllmload.records import layout
+from fastllmload.records.run import Run
+from fastllmload.records.token_counts import count_tokens
+
+QUEUE, COMPLETION, LATENCY, NO_GAIN = "queue growing", "completion", "latency", "no gain"
+OWN_ERRORS = tuple(layout.ERROR_NAMES.index(name) for name in ("no_fd", "no_port"))
+SHORT_OF = 10  # a level shorter than so many mean e2e latencies is too short for the completion criterion
+OFFERED = 0.98  # of the planned rate must have been offered for a pass of a limited client to count
+
+
+class Lowest(msgspec.Struct, frozen=True):
+    """TTFT (ms) of the lowest tested level, which the latency criterion compares with."""
+
+    load: float
+    ttft_p50: float | None
+    ttft_p99: float | None
+
+
+class LevelVerdict(msgspec.Struct, frozen=True, kw_only=True):
+    """*saturated* and *steady* are None where nothing can be said: too little, or the client was the limit.
+
+    *fired*: names of the criteria that hold. *inapplicable*: name and reason of those that do not apply. *limits*: why
+    the client was the limit, in words. *warnings*: what else to know. *figures*: what was compared.
+    """
+
+    loop: str
+    saturated: bool | None
+    fired: tuple[str, ...]
+    inapplicable: tuple[tuple[str, str], ...]
+    steady: bool | None
+    generator_limited: bool
+    limits: tuple[str, ...]
+    offered_in_full: bool
+    cascading: bool
+    warnings: tuple[str, ...]
+    figures: dict[str, float | None]
+
+    @property
+    def holds(self) -> bool | None:
+        """Not saturated and steady. None: not known. A limited client can pass a level, never fail one."""
+        if self.saturated is None or self.steady is None:
+            return None
+        holds = not self.saturated and self.steady
+        return holds if not self.generator_limited or (holds and self.offered_in_full) else None
+
+    @property
+    def unsteady(self) -> bool:
+        """Neither steady nor saturated: to be run again, twice as long (procedures 0.9)."""
+        return self.steady is False and not self.saturated
+
+
+def lowest_of(run: Run) -> Lowest:
+    """Of the run at the lowest level."""
+    chosen = populations(run, window_of(run))
+    p50, p99 = ttft_percentiles(run, chosen)
+    return Lowest(load_of(run), p50, p99)
+
+
+def load_of(run: Run) -> float:
+    """Slots, or planned requests/s; inf for all at once, NaN where the run does not say."""
+    asked = run.manifest.get("config", {}).get("load", {})
+    value = asked.get("concurrency") if asked.get("concurrency") is not None else asked.get("rate")
+    return math.nan if value is None else float(value)
+
+
+def judge_level(
+    run: Run, lowest: Lowest | None = None, lower: Sequence[tuple[float, float]] = (), queue: rule.Floats | None = None
+) -> LevelVerdict:
+    """Judge one run.
+
+    *lowest*: None when this is the lowest level itself. *lower*: (concurrency, output tokens/s) of lower levels of a
+    closed loop. *queue*: evenly spaced samples over the window of the server's own waiting-requests gauge, in place
+    of the requests in flight.
+    """
+    window, closed = window_of(run), is_closed(run)
+    if window is None or window.seconds <= 0:
+        return nothing_measured("closed" if closed else "open")
+    chosen = populations(run, window)
+    q = in_flight_of(run, window) if queue is None else queue
+    p50, p99 = ttft_percentiles(run, chosen)
+    compared = lowest if lowest is not None else Lowest(load_of(run), p50, p99)
+    rates = token_rates(run, window)
+    output = float(rates.mean())
+    rate = None if closed else completion_of(run, window)
+    asked: dict[str, bool | None] = {
+        QUEUE: None if closed else rule.queue_growing(q),
+        COMPLETION: rule.incomplete(rate),
+        LATENCY: None if p99 is None else rule.too_slow(p99, compared.ttft_p50, compared.ttft_p99),
+        NO_GAIN: rule.no_gain(load_of(run), output, list(lower)) if closed else None,
+    }
+    drifts = rule.throughput_drifts(rates)
+    limits = client_limits(run, window)
+    fired = tuple(name for name, holds in asked.items() if holds)
+    applied = any(holds is not None for holds in asked.values())
+    mean_e2e = mean_e2e_s(run, chosen)
+    return LevelVerdict(
+        loop="closed" if closed else "open",
+        saturated=None if (limits and fired) or not applied else bool(fired),
+        fired=fired,
+        inapplicable=tuple(inapplicable(asked, closed, p99, compared)),
+        steady=None if drifts is None else not (drifts or asked[QUEUE]),
+        generator_limited=bool(limits),
+        limits=limits,
+        offered_in_full=offered_in_full(run),
+        cascading=was_cascading(run),
+        warnings=too_short(run, mean_e2e, closed),
+        figures={
+            "completion_rate": rate,
+            "ttft_p99_ms": p99,
+            "lowest_ttft_p50_ms": compared.ttft_p50,
+            "output_tok_s": output,
+            "in_flight_mean": float(q.mean()) if len(q) else None,
+            "in_flight_last": float(q[-1]) if len(q) else None,
+            "e2e_mean_s": mean_e2e,
+        },
+    )
+
+
+def nothing_measured(loop: str) -> LevelVerdict:
+    """Of a level that has no window: nothing was sent, or nothing came back."""
+    return LevelVerdict(
+        loop=loop, saturated=None, fired=(), inapplicable=(), steady=None, generator_limited=False, limits=(),
+        offered_in_full=False, cascading=False, warnings=("nothing was measured",), figures={},
+    )  # fmt: skip
+
+
+def inapplicable(
+    asked: Mapping[str, bool | None], closed: bool, p99: float | None, lowest: Lowest
+) -> list[tuple[str, str]]:
+    """Name of each criterion without an answer, and why it has none."""
+    why = {
+        QUEUE: "a closed loop holds its queue constant" if closed else "the window is too short",
+        COMPLETION: "a closed loop schedules nothing" if closed else "nothing was scheduled in the window",
+        LATENCY: latency_reason(p99, lowest),
+        NO_GAIN: "no level with at most 1/1.25 of the concurrency was tested" if closed else "of closed loops only",
+    }
+    return [(name, why[name]) for name, holds in asked.items() if holds is None]
+
+
+def latency_reason(p99: float | None, lowest: Lowest) -> str:
+    if p99 is None or lowest.ttft_p50 is None or lowest.ttft_p99 is None:
+        return "no TTFT was measured"
+    ratio = lowest.ttft_p99 / lowest.ttft_p50 if lowest.ttft_p50 else math.inf
+    return f"at the lowest level ({lowest.load:g}) P99 TTFT is already {ratio:.3g} times its P50: input lengths do that"
+
+
+# -- figures of a run -------------------------------------------------------------------------------------------------
+
+
+def is_closed(run: Run) -> bool:
+    return run.manifest.get("config", {}).get("load", {}).get("concurrency") is not None
+
+
+def in_flight_of(run: Run, window: Window) -> rule.Floats:
+    """Requests of the measure phase in flight: from the submission (the dispatch where the last byte never left)."""
+    rows = run.rows[run.rows["phase"] == layout.MEASURE]
+    return rule.in_flight(committed(rows), rows["t_end"], window.w0_ns, window.w1_ns)
+
+
+def completion_of(run: Run, window: Window) -> float | None:
+    """ok completions with t_end in the window over requests with t_sched in it."""
+    rows = run.rows[run.rows["phase"] == layout.MEASURE]
+    ok = np.count_nonzero((rows["status"] == layout.OK) & window.holds(rows["t_end"]))
+    return rule.completion_rate(int(ok), int(np.count_nonzero(window.holds(rows["t_sched"]))))
+
+
+def ttft_percentiles(run: Run, chosen: Populations) -> tuple[float | None, float | None]:
+    """P50 and P99 in ms over ok requests that were submitted in the window."""
+    found = ttft(run.rows[chosen.latency & (run.rows["t_first"] > 0)])
+    ordered = np.sort(found) / 1e6
+    return percentile(ordered, 0.5), percentile(ordered, 0.99)
+
+
+def mean_e2e_s(run: Run, chosen: Populations) -> float | None:
+    rows = run.rows[chosen.latency]
+    return float((rows["t_end"] - committed(rows)).mean()) / 1e9 if len(rows) else None
+
+
+def token_rates(run: Run, window: Window) -> rule.Floats:
+    """Output tokens/s of ok requests in ten sub-windows; a request's tokens are spread over its events."""
+    rows = run.rows
+    ok = (rows["status"] == layout.OK) & (rows["phase"] == layout.MEASURE)
+    events = run.events
+    bearing = BEARING[events["kind"]] & ok[events["row"]]
+    row, weight = events["row"][bearing], np.maximum(events["tokens"][bearing], 1).astype(np.float64)
+    total = np.bincount(row, weight, len(rows))
+    each = count_tokens(run).output / np.maximum(total, 1)
+    return rule.sub_window_rates(events["t_ns"][bearing], weight * each[row], window.w0_ns, window.w1_ns)
+
+
+def was_cascading(run: Run) -> bool:
+    """Over the requests of the measure phase that ended, those that the end of the run cancelled left out."""
+    rows = run.rows[(run.rows["phase"] == layout.MEASURE) & (run.rows["t_end"] > 0)]
+    rows = rows[rows["status"] != layout.CANCELLED]
+    return rule.cascading((rows["status"] != layout.OK)[np.argsort(rows["t_end"], kind="stable")])
+
+
+def too_short(run: Run, mean_e2e: float | None, closed: bool) -> tuple[str, ...]:
+    phase = run.phase("measure")
+    if closed or mean_e2e is None or phase is None or phase.end_ns is None:
+        return ()
+    seconds = (phase.end_ns - phase.start_ns) / 1e9
+    if mean_e2e <= seconds / SHORT_OF:
+        return ()
+    return (
+        f"the mean e2e latency of {mean_e2e:.3g} s is more than a tenth of the level's {seconds:.4g} s: too short for "
+        "the completion criterion; take 300 s or more",
+    )
+
+
+# -- the client -------------------------------------------------------------------------------------------------------
+
+
+def client_limits(run: Run, window: Window) -> tuple[str, ...]:
+    """Why the client was the limit: late releases, errors of its own, or its certificate (procedures 0.4.4)."""
+    rows = run.rows[run.rows["phase"] == layout.MEASURE]
+    found = []
+    lag = rule.late_p99_ns(dispatch_lags(run, rows, window))
+    if lag is not None and lag > rule.LAG_NS:
+        found.append(f"P99 of the dispatch lag is {lag / 1e6:.3g} ms, above 1 ms")
+    own = int(np.isin(rows["error"], OWN_ERRORS).sum())
+    if own:
+        found.append(f"{own} requests failed for want of file descriptors or ports")
+    certificate = run.manifest.get("certificate") or {}
+    if certificate.get("generator_limited"):
+        found += [reason["text"] for reason in certificate.get("reasons", ()) if limiting(reason)]
+    return tuple(dict.fromkeys(found))
+
+
+def limiting(reason: Mapping[str, Any]) -> bool:
+    """Whether a reason of the certificate makes the client the limit; the lag has been said already."""
+    return (
+        bool(reason.get("limits_generator"))
+        and reason.get("severity") != "note"
+        and reason.get("code") != "schedule_lag"
+    )
+
+
+def dispatch_lags(run: Run, rows: npt.NDArray[Any], window: Window) -> rule.Numbers:
+    """Of releases due in the window. None of a loop with a cap, or of everything at once: these are late by design."""
+    asked = run.manifest.get("config", {}).get("load", {})
+    if asked.get("max_concurrency") is not None or load_of(run) == math.inf:
+        return np.empty(0, np.int64)
+    due = rows[window.holds(rows["t_sched"]) & (rows["t_dispatch"] > 0)]
+    lags: rule.Numbers = due["t_dispatch"] - due["t_sched"]
+    return lags
+
+
+def offered_in_full(run: Run) -> bool:
+    """Whether the load that was planned is the load that was offered; a closed loop offers what it can by itself."""
+    found = run.manifest.get("certificate") or {}
+    offered, planned = found.get("offered_rate"), found.get("planned_rate")
+    if offered is None or planned is None:
+        return is_closed(run)
+    return float(offered) >= OFFERED * float(planned)

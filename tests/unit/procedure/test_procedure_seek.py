@@ -1,0 +1,169 @@
+"""The search finds a threshold to within its step, whatever the threshold; noise and replay do not confuse it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fastllmload.procedure.seek import Answer, Found, disorder, halfway, search
+
+thresholds = st.floats(0.5, 2_000, allow_nan=False)
+
+
+def below(threshold: float) -> Callable[[float, int], Answer]:
+    return lambda level, repetition: level <= threshold
+
+
+@given(threshold=thresholds, lo=st.floats(1, 50), times=st.floats(1, 40), step=st.floats(0.05, 20))
+def test_a_noiseless_threshold_is_bracketed_to_the_step(threshold: float, lo: float, times: float, step: float) -> None:
+    """level <= threshold < above, at most a step apart; in O(log) levels, each end asked twice."""
+    hi = lo * times
+    found = search(lo, hi, step, below(threshold))
+    levels = {each.level for each in found.asked}
+    assert all(lo * (1 - 1e-8) <= level <= hi * (1 + 1e-8) for level in levels)
+    assert len(levels) <= math.log2(times) + 2 + math.log2(max(2, hi / step)) + 2
+    if found.level is None:
+        assert lo > threshold and found.ended_by == "minimum" and found.above == lo
+        return
+    assert found.level <= threshold
+    assert sum(each.level == found.level for each in found.asked) >= 2
+    if found.above is None:
+        assert found.level == hi and found.ended_by == "bound"
+    else:
+        assert threshold < found.above and found.ended_by == "bracket"
+        assert found.above - found.level <= step * (1 + 1e-6) or halfway(found.level, found.above, step) == found.above
+        assert sum(each.level == found.above for each in found.asked) == 2
+
+
+def test_whole_steps_are_taken_from_the_lower_bound() -> None:
+    """Concurrency 8 to 512 with a step that grows with the level, as the capacity test has it."""
+    found = search(8, 512, lambda x: max(1, math.ceil(x / 16)), below(100))
+    assert [each.level for each in found.asked][:5] == [8, 16, 32, 64, 128]
+    assert all(each.level == int(each.level) for each in found.asked)
+    assert found.level is not None and found.above is not None
+    assert found.level <= 100 < found.above and found.above - found.level <= math.ceil(found.level / 16)
+
+
+def test_a_failing_first_level_is_halved_down_when_asked() -> None:
+    """8, 4, 2, 1; without *least* nothing below the minimum is tried."""
+    found = search(8, 64, 1, below(2.5), least=1)
+    assert [each.level for each in found.asked][:3] == [8, 4, 2]
+    assert (found.level, found.above) == (2, 3)
+    assert search(8, 64, 1, below(2.5)).level is None
+    assert search(8, 64, 1, below(0), least=1).ended_by == "minimum"
+
+
+@given(seed=st.integers(0, 2**32), threshold=st.floats(4, 90), width=st.floats(0.01, 20))
+def test_noisy_answers_end_and_are_replayed_from_their_cache(seed: int, threshold: float, width: float) -> None:
+    """A search over noise ends in few runs; played again from finished answers it asks nothing and finds the same."""
+    rng = np.random.default_rng(seed)
+    known: dict[tuple[float, int], Answer] = {}
+    drawn = 0
+
+    def ok(level: float, repetition: int) -> Answer:
+        nonlocal drawn
+        if (level, repetition) not in known:
+            drawn += 1
+            known[level, repetition] = bool(rng.random() < 1 / (1 + math.exp(min(700.0, (level - threshold) / width))))
+        return known[level, repetition]
+
+    found = search(2, 100, 1, ok)
+    runs = drawn
+    assert runs <= 40
+    assert search(2, 100, 1, ok) == found
+    assert drawn == runs
+    assert consistent(found)
+
+
+def consistent(found: Found) -> bool:
+    """Each repetition once and in order; the bracket is one; the passing level did not mostly fail."""
+    seen: dict[float, int] = {}
+    for each in found.asked:
+        if each.repetition != seen.get(each.level, 0):
+            return False
+        seen[each.level] = each.repetition + 1
+    if found.level is None or found.above is None:
+        return True
+    answers = [each.answer for each in found.asked if each.level == found.level]
+    return found.level < found.above and 2 * answers.count(True) >= len(answers)
+
+
+@given(cut=st.integers(0, 12))
+def test_a_killed_search_goes_on_where_it_was(cut: int) -> None:
+    """Killed after any number of levels and started again: no finished level is asked again, the answer is the same."""
+    finished: dict[tuple[float, int], Answer] = {}
+    measured: list[tuple[float, int]] = []
+
+    class Killed(Exception):
+        pass
+
+    def ok(level: float, repetition: int) -> Answer:
+        if (level, repetition) not in finished:
+            if len(measured) == stop_at:
+                raise Killed
+            measured.append((level, repetition))
+            finished[level, repetition] = level <= 37
+        return finished[level, repetition]
+
+    stop_at = -1
+    whole = search(4, 200, 2, ok)
+    finished.clear(), measured.clear()
+    stop_at = cut
+    try:
+        search(4, 200, 2, ok)
+    except Killed:
+        stop_at = -1
+    assert search(4, 200, 2, ok) == whole
+    assert len(measured) == len(set(measured))
+
+
+def script(answers: dict[float, list[Answer]]) -> Callable[[float, int], Answer]:
+    return lambda level, repetition: answers[level][repetition]
+
+
+def test_a_refuted_answer_gives_way_to_the_best_lower_level() -> None:
+    """16 holds once and fails when confirmed: the search goes on between 14 and 16."""
+    found = search(8, 16, 2, script({8: [True, True], 16: [True, False], 12: [True], 14: [True, True]}))
+    assert (found.level, found.above) == (14, 16)
+    assert any("16 held once and failed" in note for note in found.notes)
+
+
+def test_nothing_holds_when_the_only_passing_level_is_refuted() -> None:
+    """The minimum fails its confirmation."""
+    found = search(8, 8, 1, script({8: [True, False]}))
+    assert found.level is None and found.above == 8 and found.ended_by == "minimum"
+
+
+def test_a_failing_top_that_holds_twice_counts_as_passing() -> None:
+    """12 fails, then holds twice: the search goes on above it."""
+    found = search(8, 16, 4, script({8: [True, True], 16: [False, False], 12: [False, True, True]}))
+    assert (found.level, found.above) == (12, 16)
+    assert any("12 failed once and held twice" in note for note in found.notes)
+
+
+def test_a_level_where_the_client_was_the_limit_ends_the_search_without_a_verdict_on_the_system() -> None:
+    """None above a passing level: the answer says client, not saturation."""
+    found = search(8, 64, 4, lambda level, repetition: True if level < 20 else None)
+    assert found.ended_by == "client" and found.level is not None and found.level <= 20
+    assert "the client was the limit" in found.notes[0]
+    assert search(8, 64, 4, lambda level, repetition: None).ended_by == "client"
+
+
+def test_a_passing_level_above_a_failing_one_is_a_warning() -> None:
+    """Monotonicity is assumed, and what contradicts it is said."""
+    assert disorder({8: True, 16: False, 20: False, 24: True, 32: None}) == [
+        "level 24 holds although 16 fails: the answer is not monotonic in the load"
+    ]
+    assert disorder({8: True, 16: False, 12: True}) == []
+
+
+@pytest.mark.parametrize(("lo", "hi"), [(0, 5), (-1, 5), (6, 5)])
+def test_an_empty_range_is_refused(lo: float, hi: float) -> None:
+    """The caller's own mistake, told with the numbers."""
+    with pytest.raises(ValueError, match="range"):
+        search(lo, hi, 1, below(3))
