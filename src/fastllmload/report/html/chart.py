@@ -15,11 +15,12 @@ from fastllmload.report.html.scales import Floats, Scale, Ticks
 
 WIDTH, HEIGHT = 640, 250
 LEFT, RIGHT, TOP, BOTTOM = 58, 14, 8, 24
+LABEL = 17  # of the x axis
 
 
 @dataclass(frozen=True)
 class Line:
-    """*tone* is a colour class c1 to c8; *style* adds classes: dash, thin, area. *until*: solid so far, dotted beyond."""
+    """*tone* is a colour class c1 to c8; *style* adds classes: dash, thin, area. *until*: solid so far, then dotted."""
 
     name: str
     x: Floats
@@ -62,6 +63,18 @@ class Stems:
 
 
 @dataclass(frozen=True)
+class Points:
+    """A dot at each (x, y), in any order; *labels* stand beside them, one for each or none at all."""
+
+    name: str
+    x: Floats
+    y: Floats
+    tone: str
+    labels: Sequence[str] = ()
+    style: str = "points"
+
+
+@dataclass(frozen=True)
 class Span:
     """A shaded part of the x axis."""
 
@@ -80,13 +93,14 @@ class Rule:
     label: str = ""
 
 
-Layer = Line | Columns | Stems
+Layer = Line | Columns | Stems | Points
 
 
 @dataclass(frozen=True)
 class Chart:
-    """*label* describes it to who cannot see it; *x_unit* stands behind the last tick, *y_unit* in the figure's title.
-    *group*: charts of one group share crosshair and zoom.
+    """*label* describes it to who cannot see it; *x_unit* stands behind the last tick, *y_unit* in the figure's
+    title. *group*: charts of one group share crosshair and zoom. *x_as*: how values of x are written: `ms` in the
+    unit that fits, anything else as a number with it; *x_unit* when empty. *x_label* stands below the axis.
     """
 
     x: Scale
@@ -101,10 +115,13 @@ class Chart:
     wait_bars: Floats | None = None  # float64[m, 2]: intervals of x that are marked on the axis itself
     group: str = ""
     height: int = HEIGHT
+    x_as: str = ""
+    x_label: str = ""
     frame: tuple[float, float, float, float] = field(init=False)
 
     def __post_init__(self) -> None:
-        inner = (LEFT, TOP, WIDTH - LEFT - RIGHT, self.height - TOP - BOTTOM)
+        below = BOTTOM + (LABEL if self.x_label != "" else 0)
+        inner = (LEFT, TOP, WIDTH - LEFT - RIGHT, self.height - TOP - below)
         object.__setattr__(self, "frame", inner)
 
     def across(self, values: Floats) -> Floats:
@@ -133,7 +150,8 @@ def svg(chart: Chart) -> Markup:
         "svg",
         _grid(chart),
         plot,
-        element("g", *_words(chart), class_="words"),
+        element("g", *_words(chart), *_point_labels(chart), class_="words"),
+        _x_label(chart),
         element("line", class_="cross", x1=0, x2=0, y1=top, y2=top + height),
         element("rect", class_="pick", x=left, y=top, width=0, height=height),
         class_="chart", viewBox=f"0 0 {WIDTH} {chart.height}", role="img", aria_label=chart.label,
@@ -170,13 +188,21 @@ def _apart(chart: Chart, ticks: Ticks) -> Ticks:
 
 
 def _x_tick(chart: Chart, value: float, label: str) -> Markup:
-    left, top, width, height = chart.frame
+    left, top, _, height = chart.frame
     x = left + float(chart.across(np.array([value]))[0])
     at = min(x, WIDTH - 2 - 3.1 * len(label))  # a long label at the right end stays in the picture
     return joined(
         element("line", class_="mark", x1=px(x), x2=px(x), y1=top + height, y2=top + height + 4),
         element("text", label, class_="tick", x=px(at), y=top + height + 16, text_anchor="middle"),
     )
+
+
+def _x_label(chart: Chart) -> Markup | None:
+    if chart.x_label == "":
+        return None
+    left, _, width, _ = chart.frame
+    middle = px(left + width / 2)
+    return element("text", chart.x_label, class_="tick", x=middle, y=chart.height - 5, text_anchor="middle")
 
 
 def _words(chart: Chart) -> list[Markup]:
@@ -191,7 +217,8 @@ def _words(chart: Chart) -> list[Markup]:
     for rule in chart.rules:
         if rule.axis == "y" and rule.label != "" and rule.at <= chart.y.high:
             y = top + float(chart.up(np.array([rule.at]))[0])
-            found.append(element("text", rule.label, class_="aside", x=left + width - 4, y=px(y - 4), text_anchor="end"))
+            x = left + width - 4
+            found.append(element("text", rule.label, class_="aside", x=x, y=px(y - 4), text_anchor="end"))
     return found
 
 
@@ -205,6 +232,27 @@ def _labels(chart: Chart) -> list[tuple[float, str, str]]:
         if label != "":
             fits = at + 6.2 * len(label) < chart.frame[2]
             found.append((at + 4, label, "start") if fits else (at - 4, label, "end"))
+    return found
+
+
+def _point_labels(chart: Chart) -> list[Markup]:
+    """Beside their points: to the right, to the left where there is no room, nowhere where another one stands
+    already.
+    """
+    left, top, width, _ = chart.frame
+    found: list[Markup] = []
+    taken = [(at - 3, at + 6.2 * len(label), 3.0) if side == "start" else (at - 6.2 * len(label), at, 3.0)
+             for at, label, side in _labels(chart)]  # fmt: skip
+    for points in (layer for layer in chart.layers if isinstance(layer, Points)):
+        places = zip(chart.across(points.x).tolist(), chart.up(points.y).tolist(), points.labels, strict=False)
+        for x, y, label in places:
+            wide = 6.2 * len(label)
+            start = x + 7 if x + 7 + wide <= width else x - 7 - wide
+            if np.isnan(y) or any(start < b + 4 and a < start + wide + 4 and abs(y - h) < 12 for a, b, h in taken):
+                continue
+            taken.append((start, start + wide, y))
+            at = max(9.0, y - 5)
+            found.append(element("text", label, class_="aside", x=px(left + start), y=px(top + at)))
     return found
 
 
@@ -246,6 +294,8 @@ def _draw(chart: Chart, layer: Layer, number: int) -> Markup:
         drawn = _columns(chart, layer)
     elif isinstance(layer, Stems):
         drawn = _stems(chart, layer)
+    elif isinstance(layer, Points):
+        drawn = _points(chart, layer)
     else:
         drawn = _line(chart, layer)
     return element("g", drawn, class_=f"series {layer.tone}", data_series=number)
@@ -309,6 +359,13 @@ def _stems(chart: Chart, stems: Stems) -> Markup:
     lines = "".join(f"M{px(x)} {floor}V{px(y)}" for x, y in zip(across, up, strict=True))
     heads = "".join(f"M{px(x)} {px(y)}h.1" for x, y in zip(across, up, strict=True))
     return joined(element("path", d=lines, class_="stems"), element("path", d=heads, class_="heads"))
+
+
+def _points(chart: Chart, points: Points) -> Markup:
+    known = ~(np.isnan(points.x) | np.isnan(points.y))
+    across, up = chart.across(points.x[known]).tolist(), chart.up(np.maximum(points.y[known], chart.y.low)).tolist()
+    heads = "".join(f"M{px(x)} {px(y)}h.1" for x, y in zip(across, up, strict=True))
+    return element("path", d=heads, class_="heads")
 
 
 def _whisker(chart: Chart, whiskers: Whiskers) -> Markup:

@@ -12,7 +12,8 @@ from fastllmload.report.html.chart import Chart, Columns, Layer, Line, Rule, Ste
 from fastllmload.report.html.figure import empty, grid, known, middles, table
 from fastllmload.report.html.markup import Markup, element, visible
 from fastllmload.report.html.overtime import time_chart
-from fastllmload.report.html.scales import Linear, Log, Tail, duration, in_one_unit, percent as percent_tick, plain, up_to
+from fastllmload.report.html.scales import Linear, Log, Tail, duration, in_one_unit, plain, up_to
+from fastllmload.report.html.scales import percent as percent_tick
 from fastllmload.report.html.scene import Scene
 from fastllmload.report.series.axis import Floats
 from fastllmload.report.series.gaps import arrival_gaps
@@ -28,18 +29,33 @@ from fastllmload.report.summary import part
 
 TONES = ("c1", "c3", "c4", "c5", "c6", "c8")
 MOST_WORKERS = 6
+LAGS = {"p50": "P50", "p99": "P99", "p999": "P99.9", "max": "max"}
 LAG = "Release lag", "How late each request left: dispatch after its scheduled instant."
 TURN = "Turn-around", "From a freed slot to the next dispatch."
 STALL = "Host wake-up delay", "How late a thread with nothing to do was woken: the host's own stalls."
 SOCKET = "Socket to user", "From the kernel's receive stamp until the client read it; latencies use the former."
-WORKER_HEAD = ("worker", "CPU", "spinning", "run queue", "longest stall", "switches forced", "GC runs", "memory", "connections")
+WORKER_HEAD = (
+    "worker",
+    "CPU",
+    "spinning",
+    "run queue",
+    "longest stall",
+    "switches forced",
+    "GC runs",
+    "memory",
+    "connections",
+)
 
 
 def section(scene: Scene) -> Markup:
     return element(
         "section",
         element("h2", "The client"),
-        element("p", "What the load generator did to these figures. The verdict at the top is drawn from this.", class_="intro"),
+        element(
+            "p",
+            "What the load generator did to these figures. The verdict at the top is drawn from this.",
+            class_="intro",
+        ),
         facts(scene),
         grid(_gaps(scene), *_histograms(scene), *_over_time(scene)),
         workers(scene),
@@ -54,8 +70,8 @@ def facts(scene: Scene) -> Markup | None:
         return None
     lag, bars_us = part(certificate, "schedule_lag_us"), part(certificate, "latency_error_bar_us")
     shown = [
-        ("Release lag", f"P50 {_us(lag, 'p50')}, P99 {_us(lag, 'p99')}, P99.9 {_us(lag, 'p999')}, max {_us(lag, 'max')}"),
-        ("Rate", f"planned {quantity(certificate.get('planned_rate'))}/s, sent {quantity(certificate.get('offered_rate'))}/s"),
+        ("Release lag", ", ".join(f"{label} {_us(lag, key)}" for key, label in LAGS.items())),
+        ("Rate", f"planned {_rate(certificate, 'planned_rate')}, sent {_rate(certificate, 'offered_rate')}"),
         ("Stamps", f"{visible(certificate.get('timestamp_source') or NOT_KNOWN, 20)}, "
                    f"{percent(certificate.get('coalesced_read_share'))} of events share a read"),
         ("Error bar, P99", f"TTFT {_us(_mapping(bars_us, 'ttft'), 'p99')}, ITL {_us(_mapping(bars_us, 'itl'), 'p99')}"),
@@ -65,6 +81,11 @@ def facts(scene: Scene) -> Markup | None:
     ]  # fmt: skip
     pairs = [element("div", element("dt", name), element("dd", text)) for name, text in shown]
     return element("dl", *pairs, class_="card pairs")
+
+
+def _rate(certificate: Mapping[str, object], key: str) -> str:
+    rate = quantity(certificate.get(key))
+    return rate if rate == NOT_KNOWN else f"{rate}/s"
 
 
 def _mapping(found: object, name: str) -> object:
@@ -129,6 +150,7 @@ def _histogram(scene: Scene, key: str, title: str, note: str, found: Bars) -> Ma
         [Columns("values", edges, heights, "c1")],
         label=f"{title}: histogram of {found.n} values",
         y_unit=f"count, of {found.n:,}",
+        x_as="ms",
     )
     return scene.figures.add(key, title, chart, "n", note)
 
@@ -153,7 +175,9 @@ def _stalls(scene: Scene) -> Markup:
     if not layers:
         return empty("stalls", "Stalls and late releases", "Nothing was scheduled and nobody watched the host.")
     highest = max(float(np.nanmax(layer.y)) for layer in layers)
-    chart = time_chart(scene, in_one_unit(max(highest, 0.01)), layers, "Longest stall of the host and latest release over time")
+    chart = time_chart(
+        scene, in_one_unit(max(highest, 0.01)), layers, "Longest stall of the host and latest release over time"
+    )
     quiet = "The host did not stall for more than 5 ms." if stalls is not None and not known(stalls) else ""
     note = quiet if stalls is not None else "The host was not watched."
     return scene.figures.add("stalls", "Stalls and late releases", chart, "ms", note)
@@ -170,7 +194,9 @@ def _cpu(scene: Scene) -> Markup | None:
     layers: list[Layer] = [Line(name, x, share, tone) for name, share, tone in _cpu_lines(found)]
     top = max(1.0, max(float(np.nanmax(line.y)) for line in layers))
     scale = Linear(0.0, 1.05, percent_tick) if top <= 1.05 else up_to([np.array([top])], percent_tick)
-    chart = time_chart(scene, scale, layers, "CPU of each process as a share of one core", "", (Rule("y", 1.0, "one core"),))
+    chart = time_chart(
+        scene, scale, layers, "CPU of each process as a share of one core", "", (Rule("y", 1.0, "one core"),)
+    )
     return scene.figures.add("cpu", "CPU", chart, "share", "Share of one core.")
 
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from fastllmload.report.html.chart import LEFT, TOP, WIDTH, Chart, Columns, Layer, svg
+from fastllmload.report.html.chart import LEFT, TOP, WIDTH, Chart, Columns, Layer, Points, svg
 from fastllmload.report.html.markup import Markup, element, joined
-from fastllmload.report.html.scales import Floats
+from fastllmload.report.html.scales import Floats, Names
 
 Numbers = dict[str, Any]
 
@@ -34,9 +34,17 @@ class Figures:
         return self._known[key]
 
     def add(self, key: str, title: str, chart: Chart, unit: str, note: str | Markup = "", wide: bool = False) -> Markup:
-        """The figure. *unit* is how the script writes values: ms, n, s or share; the x axis speaks for itself."""
+        """The figure. *unit* is how the script writes values: ms, n or share; for x see `Chart.x_as`."""
+        names = list(chart.x.names) if isinstance(chart.x, Names) else None
         self.charts[key] = {
-            "x": {"kind": chart.x.kind, "low": chart.x.low, "high": chart.x.high, "unit": chart.x_unit},
+            "x": {
+                "kind": chart.x.kind,
+                "low": chart.x.low,
+                "high": chart.x.high,
+                "unit": chart.x_as or chart.x_unit,
+                "names": names,
+            },
+            "y": {"kind": chart.y.kind, "low": chart.y.low, "high": chart.y.high},
             "plot": [LEFT, TOP, chart.frame[2], chart.frame[3], WIDTH, chart.height],
             "group": chart.group,
             "unit": unit,
@@ -58,6 +66,9 @@ class Figures:
         found: Numbers = {"name": layer.name, "tone": layer.tone, "x": self.column(x), "y": self.column(y)}
         if isinstance(layer, Columns):
             found["from"], found["to"] = self.column(layer.edges[:-1]), self.column(layer.edges[1:])
+        if isinstance(layer, Points):
+            found["points"] = True
+            found["labels"] = list(layer.labels)
         return found
 
 
@@ -69,7 +80,7 @@ def rounded_to(value: float, digits: int = 5) -> float | None:
 
 
 def legend(layers: Sequence[Layer]) -> Markup | None:
-    """One key for each name; several layers of one name go on and off together. None when there is nothing to tell apart."""
+    """One key for each name; several layers of one name go on and off together. None with less than two names."""
     named: dict[str, Layer] = {}
     for layer in layers:
         named.setdefault(layer.name, layer)

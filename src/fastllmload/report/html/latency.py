@@ -13,7 +13,7 @@ from fastllmload.report.html.chart import Chart, Line, Span, Whiskers
 from fastllmload.report.html.figure import empty, grid, table
 from fastllmload.report.html.markup import Markup, element, joined, visible
 from fastllmload.report.html.overview import success_text
-from fastllmload.report.html.scales import Floats, Tail, for_durations
+from fastllmload.report.html.scales import Tail, for_durations
 from fastllmload.report.html.scene import Scene
 from fastllmload.report.series.curves import Curve, curve_of, curve_of_buckets
 from fastllmload.report.summary import part
@@ -76,7 +76,7 @@ def interval(metric: object, column: str) -> str | None:
     low, high = (None if end is None else quantity(end) for end in ends)
     if low is None or high is None:
         return f"≥ {low}" if high is None else f"≤ {high}"
-    return f"{low}–{high}"
+    return f"{low}\N{EN DASH}{high}"
 
 
 def _footnote(scene: Scene) -> Markup:
@@ -92,15 +92,26 @@ def _footnote(scene: Scene) -> Markup:
 def curves(scene: Scene) -> list[Markup]:
     """TTFT, gaps, TPOT and E2E against the percentile."""
     unstreamed = scene.get("plan", "description", "streaming") is False
-    whole = "The answers were not streamed: each came whole." if unstreamed else "No request in the window had two tokens."
+    whole = (
+        "The answers were not streamed: each came whole." if unstreamed else "No request in the window had two tokens."
+    )
     nobody = "No request submitted in the window succeeded."
     gaps = scene.tokens
     gap_curve = curve_of_buckets(gaps.gap_counts.sum(axis=0), 1e6) if gaps is not None else curve_of(np.empty(0))
     gap_title = "Time between chunks" if scene.gap_name == "tbc" else "Time between tokens"
     return [
-        _pair(scene, "cdf-ttft", "Time to first token", ("ttft", "t_submit", "t_first"), ("ttft_sched", "t_sched", "t_first"), nobody),
+        _pair(
+            scene,
+            "cdf-ttft",
+            "Time to first token",
+            ("ttft", "t_submit", "t_first"),
+            ("ttft_sched", "t_sched", "t_first"),
+            nobody,
+        ),
         _single(scene, "cdf-itl", gap_title, scene.gap_name, gap_curve, whole),
-        _pair(scene, "cdf-e2e", "End to end", ("e2e", "t_submit", "t_last"), ("e2e_sched", "t_sched", "t_last"), nobody),
+        _pair(
+            scene, "cdf-e2e", "End to end", ("e2e", "t_submit", "t_last"), ("e2e_sched", "t_sched", "t_last"), nobody
+        ),
         _single(scene, "cdf-pause", "Longest pause of each request", "max_pause", _pauses(scene), whole),
     ]
 
@@ -112,7 +123,9 @@ def _pauses(scene: Scene) -> Curve:
     return curve_of(pauses[~np.isnan(pauses)], 1e6)
 
 
-def _pair(scene: Scene, key: str, title: str, own: tuple[str, str, str], scheduled: tuple[str, str, str], why: str) -> Markup:
+def _pair(
+    scene: Scene, key: str, title: str, own: tuple[str, str, str], scheduled: tuple[str, str, str], why: str
+) -> Markup:
     first, second = curve_of(scene.milliseconds(*own[1:])[1]), curve_of(scene.milliseconds(*scheduled[1:])[1])
     if first.n == 0:
         return empty(key, title, why)
@@ -153,8 +166,7 @@ def _whiskers(metric: object, tone: str) -> Whiskers:
             places.append(-math.log10(1 - q))
             low.append(float(ends[0]))
             high.append(float(ends[1]))
-    arrays: list[Floats] = [np.array(values, np.float64) for values in (places, low, high)]
-    return Whiskers(*arrays, tone)
+    return Whiskers(np.array(places, np.float64), np.array(low, np.float64), np.array(high, np.float64), tone)
 
 
 def other_metrics(scene: Scene) -> Markup | None:
@@ -181,4 +193,9 @@ def other_metrics(scene: Scene) -> Markup | None:
 
 def _metric_row(name: str, metric: Any) -> list[str | Markup]:
     values = [quantity(part(metric, column)) for column in COLUMNS]
-    return [element("code", visible(name, 60)), visible(part(metric, "unit") or "", 40), count(part(metric, "n")), *values]
+    return [
+        element("code", visible(name, 60)),
+        visible(part(metric, "unit") or "", 40),
+        count(part(metric, "n")),
+        *values,
+    ]

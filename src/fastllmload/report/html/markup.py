@@ -12,8 +12,8 @@ class Markup(str):
 
 
 def element(name: str, /, *children: str | Markup | None, **attributes: str | float | None) -> Markup:
-    """`<name attributes>children</name>`; None is left out. A trailing underscore in an attribute's name is dropped, the
-    others are dashes.
+    """`<name attributes>children</name>`; None is left out. A trailing underscore in an attribute's name is dropped,
+    the others are dashes.
     """
     given = "".join(
         f' {key.rstrip("_").replace("_", "-")}="{escape(str(value))}"'
@@ -27,11 +27,15 @@ def element(name: str, /, *children: str | Markup | None, **attributes: str | fl
 
 def joined(*children: str | Markup | None) -> Markup:
     """All of *children*, escaped where they are plain text."""
-    return Markup("".join(child if isinstance(child, Markup) else escape(child) for child in children if child is not None))
+    return Markup(
+        "".join(child if isinstance(child, Markup) else escape(child) for child in children if child is not None)
+    )
 
 
 def visible(text: object, most: int = 400) -> str:
-    """Foreign text as one line of at most *most* characters; control and direction characters become a replacement mark."""
+    """Foreign text as one line of at most *most* characters; control and direction characters become a replacement
+    mark.
+    """
     line = " ".join(str(text).split())
     shown = "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in line)
     return shown if len(shown) <= most else shown[: most - 1] + "…"

@@ -50,7 +50,9 @@ def charts(scene: Scene) -> list[Markup]:
     ]
 
 
-def time_chart(scene: Scene, y: Scale, layers: list[Layer], label: str, y_unit: str = "", rules: tuple[Rule, ...] = ()) -> Chart:
+def time_chart(
+    scene: Scene, y: Scale, layers: list[Layer], label: str, y_unit: str = "", rules: tuple[Rule, ...] = ()
+) -> Chart:
     """A chart of the time group, with what lies outside of the window shaded."""
     axis, spans = scene.axis, []
     assert axis is not None
@@ -90,7 +92,13 @@ def _padded(axis: TimeAxis, values: Floats) -> tuple[Floats, Floats]:
 def asked_rate(scene: Scene) -> float | None:
     """requests/s where one number says it: not for ramps, periods, series or a closed loop."""
     arrivals = scene.get("plan", "description", "load", "arrivals")
-    steady = isinstance(arrivals, dict) and arrivals.get("name") in ("poisson", "constant", "gamma", "bursty", "uniform")
+    steady = isinstance(arrivals, dict) and arrivals.get("name") in (
+        "poisson",
+        "constant",
+        "gamma",
+        "bursty",
+        "uniform",
+    )
     if not steady or "curve" in arrivals:
         return None
     return number(arrivals.get("rate"))
@@ -108,7 +116,11 @@ def in_flight(scene: Scene, axis: TimeAxis, load: Load) -> Markup:
         ends = np.array([0.0, axis.seconds])
         layers.append(Line(f"{'asked' if slots is not None else 'cap'} {cap:g}", ends, np.full(2, cap), "c7", "dash"))
     chart = time_chart(
-        scene, up_to([layer.y for layer in layers]), layers, "Requests in flight, and those without a first token", "requests"
+        scene,
+        up_to([layer.y for layer in layers]),
+        layers,
+        "Requests in flight, and those without a first token",
+        "requests",
     )
     return scene.figures.add("flight", "In flight", chart, "n", "Time-weighted mean of each bin.")
 

@@ -9,6 +9,9 @@ from fastllmload.report.figures import NOT_KNOWN, asked_rate, count, number, per
 from fastllmload.report.html.markup import Markup, element, joined, visible
 from fastllmload.report.html.scales import duration
 from fastllmload.report.html.scene import Scene
+from fastllmload.report.html.shell import SIMULATED
+from fastllmload.report.html.verdict import Reason, card
+from fastllmload.report.remedies import remedy
 from fastllmload.report.summary import SEVERITIES, part, run_folder, simulated
 
 WORDS = {
@@ -16,9 +19,6 @@ WORDS = {
     "suspect": "Something limited the client or was not seen: read the reasons before you quote a figure.",
     "invalid": "The client did not do what was asked: these figures do not describe the target.",
 }
-ICONS = {"valid": "M5 12.5l4.5 4.5L19 7.5", "suspect": "M12 6v7.5M12 17.4v.1", "invalid": "M7 7l10 10M17 7L7 17"}
-SIMULATED = "SIMULATED ENGINE"
-UNSAID = "The target was fastllmload's own simulator, not a server. These figures say nothing about any model server."
 
 
 def title(scene: Scene) -> str:
@@ -32,60 +32,41 @@ def verdict(scene: Scene) -> str:
     return found if isinstance(found, str) else "not judged"
 
 
-def banner(scene: Scene) -> Markup | None:
-    """Loud, at the top and again at the bottom, when the run started its own engine."""
-    if not simulated(scene.document):
-        return None
-    return element("div", element("strong", SIMULATED), element("span", UNSAID), class_="banner", role="note")
-
-
 def header(scene: Scene) -> Markup:
     """Verdict with its reasons, and what was run."""
     found = verdict(scene)
-    tone = found if found in WORDS else "invalid"
-    mark = element("svg", element("circle", cx=12, cy=12, r=11), element("path", d=ICONS[tone]),
-                   class_="mark", viewBox="0 0 24 24", aria_hidden="true")  # fmt: skip
-    return element(
-        "section",
-        element(
-            "div",
-            element("div", mark, element("div", element("p", "Verdict on the client", class_="over"),
-                    element("h1", found.upper())), class_="word"),
-            element("p", WORDS.get(found, "Nobody judged the client: do not rely on these figures."), class_="meaning"),
-            _incomplete(scene),
-            _reasons(scene),
-            class_=f"card verdict {tone}",
-        ),
-        element("div", element("h2", "What was run"), facts(scene), class_="card facts"),
-        id="verdict", class_="top",
-    )  # fmt: skip
+    judged = card(
+        found,
+        WORDS.get(found, "Nobody judged the client: do not rely on these figures."),
+        reasons(scene),
+        over="Verdict on the client",
+        tone=found if found in WORDS else "invalid",
+        heading="h1",
+        extra=_incomplete(scene),
+    )
+    facts_ = element("div", element("h2", "What was run"), facts(scene), class_="card facts")
+    return element("section", judged, facts_, id="verdict", class_="top")
 
 
 def _incomplete(scene: Scene) -> Markup | None:
     if scene.complete:
         return None
     status = visible(scene.document.get("status") or "no status", 40)
-    return element("p", element("strong", f"INCOMPLETE ({status}). "),
-                   "The run did not come to its planned end; shown is what was measured until then.", class_="incomplete")  # fmt: skip
+    told = "The run did not come to its planned end; shown is what was measured until then."
+    return element("p", element("strong", f"INCOMPLETE ({status}). "), told, class_="incomplete")
 
 
-def _reasons(scene: Scene) -> Markup | None:
-    """The gravest first."""
+def reasons(scene: Scene) -> list[Reason]:
+    """Of the certificate, the gravest first and each with what to do; then what befell the run."""
     given = scene.get("certificate", "reasons")
-    reasons = given if isinstance(given, list) else []
-    ranked = sorted(reasons, key=lambda reason: SEVERITIES.get(part(reason, "severity"), 0))
-    items = []
+    ranked = sorted(given if isinstance(given, list) else [], key=lambda one: SEVERITIES.get(part(one, "severity"), 0))
+    found = []
     for reason in ranked:
-        severity = part(reason, "severity") or "note"
+        severity, code, cause = (part(reason, key) for key in ("severity", "code", "cause"))
         text = part(reason, "text") if isinstance(reason, Mapping) else reason
-        items.append(element("li", element("b", visible(severity, 20), class_=f"tag {_tone(severity)}"), visible(text)))
-    for incident in scene.document.get("incidents") or ():
-        items.append(element("li", element("b", "incident", class_="tag note"), visible(incident)))
-    return element("ul", *items, class_="reasons") if items else None
-
-
-def _tone(severity: object) -> str:
-    return severity if severity in ("invalid", "suspect") else "note"
+        found.append(Reason(severity or "note", str(text), remedy(code, cause)))
+    incidents = scene.document.get("incidents")
+    return found + [Reason("incident", str(one)) for one in (incidents if isinstance(incidents, list) else ())]
 
 
 def target_urls(scene: Scene) -> list[str]:
@@ -126,7 +107,9 @@ def facts(scene: Scene) -> Markup:
     ]
     labels = scene.document.get("metadata")
     if isinstance(labels, Mapping) and labels:
-        rows.append(("Labels", ", ".join(f"{visible(key, 60)} = {visible(value, 120)}" for key, value in labels.items())))
+        rows.append(
+            ("Labels", ", ".join(f"{visible(key, 60)} = {visible(value, 120)}" for key, value in labels.items()))
+        )
     return element("dl", *(joined(element("dt", name), element("dd", text)) for name, text in rows if text is not None))
 
 
@@ -148,8 +131,15 @@ def _load(scene: Scene) -> str:
 
 def _target(scene: Scene) -> Markup:
     target = scene.get("target") or {}
-    protocol, model = visible(part(target, "endpoint_type") or NOT_KNOWN, 60), visible(part(target, "model") or NOT_KNOWN, 120)
-    where = "the simulated engine" if simulated(scene.document) else ", ".join(visible(url, 200) for url in target_urls(scene))
+    protocol, model = (
+        visible(part(target, "endpoint_type") or NOT_KNOWN, 60),
+        visible(part(target, "model") or NOT_KNOWN, 120),
+    )
+    where = (
+        "the simulated engine"
+        if simulated(scene.document)
+        else ", ".join(visible(url, 200) for url in target_urls(scene))
+    )
     return joined(where or NOT_KNOWN, element("br"), element("span", f"{protocol}, model {model}", class_="quiet"))
 
 
@@ -223,7 +213,9 @@ def _success_tile(scene: Scene) -> Markup:
     share = number(scene.get("metrics", "success_rate", "value"))
     failed = number(scene.document.get("failed"))
     shown = NOT_KNOWN if share is None else f"{100 * share:.4g}"
-    return _tile("Succeeded", shown, "%" if share is not None else "", f"{count(failed)} failed", "bad" if failed else "")
+    return _tile(
+        "Succeeded", shown, "%" if share is not None else "", f"{count(failed)} failed", "bad" if failed else ""
+    )
 
 
 def _tile(name: str, value: str, unit: str, below: str, tone: str = "") -> Markup:
@@ -234,7 +226,6 @@ def _tile(name: str, value: str, unit: str, below: str, tone: str = "") -> Marku
         element("p", below, class_="below"),
         class_=f"card tile {tone}".strip(),
     )
-
 
 
 def success_text(scene: Scene) -> str:

@@ -34,8 +34,8 @@ def section(scene: Scene) -> Markup:
 
 def _intro() -> str:
     return (
-        f"Tokens of single requests against a reader of {READING_TOK_S:g} tokens/s, who needs token i at i/speed after the "
-        "submission. Red: the reader has nothing to read and waits. Pauses while there is text left to read cost nothing."
+        f"Tokens of single requests against a reader of {READING_TOK_S:g} tokens/s, who needs token i at i/speed after "
+        "the submission. Orange: the reader has nothing to read and waits. Pauses while there is text left cost nothing."
     )
 
 
@@ -101,7 +101,10 @@ def _group(scene: Scene, group: Mapping[str, object]) -> list[str | Markup]:
     share = times / sent if times is not None and sent else None
     bar = element("svg", element("rect", width=round(100 * (share or 0.0), 2), height=8), class_="meter",
                   viewBox="0 0 100 8", preserveAspectRatio="none", aria_hidden="true")  # fmt: skip
-    texts = [visible(group.get(key) if group.get(key) is not None else "–", 200) for key in ("status", "error", "http_status", "errno")]
+    texts = [
+        visible(group.get(key) if group.get(key) is not None else "\N{EN DASH}", 200)
+        for key in ("status", "error", "http_status", "errno")
+    ]
     return [*texts, count(times), joined(bar, percent(share))]
 
 
@@ -117,4 +120,6 @@ def _over_time(scene: Scene) -> Markup | None:
         layers.append(Columns(status, edges, base + counted, STATUS_TONES[number_ % len(STATUS_TONES)], base))
         base = base + counted
     chart = time_chart(scene, up_to([base]), layers, "Failed requests over time by status", "requests")
-    return scene.figures.add("failures-time", "Failures over time", chart, "n", f"Requests in bins of {scene.axis.width_s:g} s.")
+    return scene.figures.add(
+        "failures-time", "Failures over time", chart, "n", f"Requests in bins of {scene.axis.width_s:g} s."
+    )

@@ -123,8 +123,31 @@ class Tail:
 
     def ticks(self) -> Ticks:
         places = [(0.0, "min")] * (self.high < 6) + [(-math.log10(0.5), "P50"), (1.0, "P90")]
-        places += [(float(k), "P99" + "." * (k > 2) + "9" * (k - 2)) for k in range(2, math.floor(self.high + 1e-9) + 1)]
+        places += [
+            (float(k), "P99" + "." * (k > 2) + "9" * (k - 2)) for k in range(2, math.floor(self.high + 1e-9) + 1)
+        ]
         return [(place, name) for place, name in places if place <= self.high + 1e-9]
+
+
+@dataclass(frozen=True)
+class Names:
+    """Categories side by side: number k has its middle at k + 0.5."""
+
+    names: Sequence[str]
+    low: float = 0.0
+    kind: str = "names"
+
+    @property
+    def high(self) -> float:
+        return float(max(1, len(self.names)))
+
+    def place(self, values: Floats) -> Floats:
+        return values / self.high
+
+    def ticks(self) -> Ticks:
+        room = max(4, round(90 / self.high))  # characters
+        cut = [name if len(name) <= room else name[: room - 1] + "…" for name in self.names]
+        return [(k + 0.5, name) for k, name in enumerate(cut)]
 
 
 def up_to(values: Sequence[Floats], label: Label = plain, least: float = 1.0) -> Linear:
@@ -132,6 +155,19 @@ def up_to(values: Sequence[Floats], label: Label = plain, least: float = 1.0) ->
     highest = max([least, *(float(np.nanmax(v)) for v in values if len(v) and not np.isnan(v).all())])
     step = step_for(highest * 1.04, 5)
     return Linear(0.0, math.ceil(highest * 1.04 / step) * step, label)
+
+
+def spread(values: Floats, label: Label = plain, from_zero: bool = True) -> Linear:
+    """Between round values around all of *values*, from 0 unless some are below it or *from_zero* may be dropped: then
+    from just below the least when that is above half of the largest.
+    """
+    if not len(values):
+        return Linear(0.0, 1.0, label)
+    least, most = float(values.min()), float(values.max())
+    if least >= 0 and (from_zero or least <= most / 2):
+        return up_to([values], label, least=1e-9 if most > 0 else 1.0)
+    step = step_for(max(most - least, abs(most) * 0.01), 5)
+    return Linear(math.floor(least / step) * step, math.ceil(most / step + 1e-9) * step, label)
 
 
 def for_durations(values: Sequence[Floats]) -> Linear | Log:

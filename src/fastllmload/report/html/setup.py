@@ -17,13 +17,13 @@ DEFINITIONS = {
     "t_sched": "The instant at which the request was due. Latencies with _sched count from here, so that a client or a "
     "target that holds requests back cannot hide the wait (coordinated omission).",
     "ttft": "From t_submit to the first content token.",
-    "itl": "Gap between two consecutive content tokens, pooled over all requests; tbc between chunks where a chunk carries "
-    "several tokens.",
-    "tpot": "(last − first content token) / (tokens − 1), one value per request.",
+    "itl": "Gap between two consecutive content tokens, pooled over all requests; tbc between chunks where a chunk "
+    "carries several tokens.",
+    "tpot": "(last \N{MINUS SIGN} first content token) / (tokens \N{MINUS SIGN} 1), one value per request.",
     "e2e": "From t_submit to the last content token.",
-    "window": "Figures describe requests submitted in the window and ended since; the first part of a run bounded by time is "
-    "left out.",
-    "percentiles": "Exact, type 7, with distribution-free intervals; a percentile that rests on too few samples is marked.",
+    "window": "Figures describe requests submitted in the window and ended since; the first part of a run bounded by "
+    "time is left out.",
+    "percentiles": "Exact, type 7, with 95 % intervals; a percentile that rests on too few samples is marked.",
     "success": "Failed requests are counted and never dropped from rates; latencies are those of successful requests.",
 }
 
@@ -40,7 +40,7 @@ def section(scene: Scene) -> Markup:
 
 def _blocks(scene: Scene) -> Iterator[Markup | None]:
     document = scene.document
-    yield _block("Settings", {key: value for key, value in _flat(_clean(document.get("config")))})
+    yield _block("Settings", dict(_flat(_clean(document.get("config")))))
     environment = {**_mapping(document.get("environment")), "tool": _tool(document.get("tool"))}
     yield _block("Environment", dict(_flat(environment)))
     yield _block("Target", dict(_flat({**_mapping(document.get("target")), "urls": None})))
@@ -101,7 +101,11 @@ def _block(name: str, rows: Mapping[str, str]) -> Markup | None:
 
 
 def _definitions() -> Markup:
-    return element("dl", *(joined(element("dt", element("code", name)), element("dd", text)) for name, text in DEFINITIONS.items()), class_="meanings")
+    return element(
+        "dl",
+        *(joined(element("dt", element("code", name)), element("dd", text)) for name, text in DEFINITIONS.items()),
+        class_="meanings",
+    )
 
 
 def objectives(scene: Scene) -> Markup | None:
@@ -113,15 +117,28 @@ def objectives(scene: Scene) -> Markup | None:
     limits, each = _mapping(slo.get("objectives_ms")), _mapping(slo.get("each"))
     rows = [_objective(name, limit, each.get(name), submitted) for name, limit in limits.items()]
     met = number(slo.get("met"))
-    rows.append([element("b", "all of them"), "", count(met), percent(met / submitted if met is not None and submitted else None)])
+    rows.append(
+        [
+            element("b", "all of them"),
+            "",
+            count(met),
+            percent(met / submitted if met is not None and submitted else None),
+        ]
+    )
     rates = (
-        f"{quantity(slo.get('request_goodput'))} requests/s and {quantity(slo.get('token_goodput'))} tokens/s met every "
-        f"objective; attainment {percent(slo.get('slo_attainment'))} of {count(submitted)} requests submitted in the window."
+        f"{quantity(slo.get('request_goodput'))} requests/s and {quantity(slo.get('token_goodput'))} tokens/s met "
+        f"every objective; attainment {percent(slo.get('slo_attainment'))} of {count(submitted)} requests submitted "
+        "in the window."
     )
     return element(
         "section",
         element("h2", "Objectives"),
-        element("div", table(["objective", "limit", "met by", "share"], rows, "narrow"), element("p", rates, class_="note"), class_="card"),
+        element(
+            "div",
+            table(["objective", "limit", "met by", "share"], rows, "narrow"),
+            element("p", rates, class_="note"),
+            class_="card",
+        ),
         id="objectives",
     )
 

@@ -70,7 +70,9 @@ def _chart(scene: Scene, number: int, group: Sequence[Series]) -> Markup | None:
     share = unit in ("share", "ratio", "1") and kind == "gauge"
     label: Label = percent if share else plain
     per = "share" if share else f"{unit}/s" if kind == "counter" else unit
-    chart = time_chart(scene, up_to([layer.y for layer in layers], label, 1e-6), layers, f"{name} over time", visible(per, 30))
+    chart = time_chart(
+        scene, up_to([layer.y for layer in layers], label, 1e-6), layers, f"{name} over time", visible(per, 30)
+    )
     rest = len(group) - MOST_LINES
     note = f"{rest} more in telemetry.npy." if rest > 0 else ""
     return scene.figures.add(f"telemetry-{number}", visible(name, 60), chart, "share" if share else "n", note)
@@ -84,7 +86,9 @@ def _line_name(series: Series, of: int) -> str:
 
 
 def values(series: Series, start_ns: int, end_ns: int, most: int = 400) -> tuple[Floats, Floats]:
-    """(s since *start_ns*, value); a counter as its increase per second. At most about *most* points, means of equal parts."""
+    """(s since *start_ns*, value); a counter as its increase per second. At most about *most* points, means of equal
+    parts.
+    """
     inside = (series.t_ns >= start_ns) & (series.t_ns <= end_ns)
     t, y = (series.t_ns[inside] - start_ns) / 1e9, series.value[inside]
     if series.kind == "counter":

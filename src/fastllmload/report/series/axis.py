@@ -15,14 +15,17 @@ from fastllmload.records.run import Run
 Times = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 
-WIDTHS_S = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 21600, 86400)
+SECONDS_WIDE = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 30)
+WIDTHS_S = (*SECONDS_WIDE, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 21600, 86400)
 MOST_BINS, FEWEST_BINS = 320, 40
 IN_A_BIN = 10  # requests that make a rate worth drawing
 
 
 @dataclass(frozen=True)
 class TimeAxis:
-    """Bin k is [zero_ns + k width_ns, zero_ns + (k + 1) width_ns). *sent_ns* is when sending stopped, None if unknown."""
+    """Bin k is [zero_ns + k width_ns, zero_ns + (k + 1) width_ns). *sent_ns* is when sending stopped, None if
+    unknown.
+    """
 
     zero_ns: int
     width_ns: int
@@ -60,7 +63,9 @@ class TimeAxis:
         return self.count(t_ns) / self.width_s
 
     def coarser(self, samples: int, wanted: int, fewest: int = 12) -> TimeAxis:
-        """The same span in wider bins, until each has *wanted* of *samples* or fewer than *fewest* bins would be left."""
+        """The same span in wider bins, until each has *wanted* of *samples* or fewer than *fewest* bins would be
+        left.
+        """
         found = self
         for factor in (1, 2, 5, 10, 20, 50):
             bins = -(-self.bins // factor)

@@ -1,4 +1,6 @@
-"""Requests worth a look, and each one's tokens against a reader (figure 1 of the smooth-goodput paper, metrics.md 5.10)."""
+"""Requests worth a look, and each one's tokens against a reader (figure 1 of the smooth-goodput paper, metrics.md
+5.10).
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,8 @@ MOST_STEPS = 400
 class Reader:
     """Tokens of one request: *received[k]* in all at *t_s[k]*, s since submission; deadlines are d_i = i / speed.
 
-    *waits*: float64[m, 2], the intervals (s) in which a reader of that speed has nothing to read; *wait_s* is their sum.
+    *waits*: float64[m, 2], the intervals (s) in which a reader of that speed has nothing to read; *wait_s* is their
+    sum.
     """
 
     row: int
@@ -83,8 +86,8 @@ def reader_of(run: Run, row: int, why: str, pause_ns: float) -> Reader:
 
 
 def reader_waits(t_ns: npt.NDArray[np.int64], sizes: npt.NDArray[np.int64]) -> Floats:
-    """float64[m, 2] in ns: a reader needs the first token V after submission and takes V for each; it waits from when it
-    is ready until the next token is there.
+    """float64[m, 2] in ns: a reader needs the first token V after submission and takes V for each; it waits from when
+    it is ready until the next token is there.
     """
     found: list[tuple[float, float]] = []
     ready = V_NS

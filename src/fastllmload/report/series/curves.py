@@ -91,8 +91,12 @@ def needed(q: float) -> int:
     return 1 if q >= 1 else math.ceil(1 / (1 - q) - 1e-9)
 
 
-def percentiles_over_time(axis: TimeAxis, t_ns: Times, values: npt.NDArray[Any], scale: float = 1.0) -> dict[str, Floats]:
-    """float64[bins] for each of PERCENTILES: of the *values* (over *scale*) whose time falls into the bin; NaN: too few."""
+def percentiles_over_time(
+    axis: TimeAxis, t_ns: Times, values: npt.NDArray[Any], scale: float = 1.0
+) -> dict[str, Floats]:
+    """float64[bins] for each of PERCENTILES: of the *values* (over *scale*) whose time falls into the bin; NaN: too
+    few.
+    """
     where = axis.bin_of(t_ns)
     order = np.lexsort((values, where))
     ordered = np.concatenate([values[order].astype(np.float64) / scale, [np.nan]])

@@ -19,7 +19,9 @@ MOST_GAPS = 60.0  # mean gaps that the search for a quantile goes up to
 
 @dataclass(frozen=True)
 class ArrivalGaps:
-    """Curves in ms; *asked* is None where the process has no distribution of gaps (closed loop, on and off, all at once)."""
+    """Curves in ms; *asked* is None where the process has no distribution of gaps (closed loop, on and off, all at
+    once).
+    """
 
     process: str
     rate: float | None

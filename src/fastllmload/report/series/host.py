@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,11 +11,12 @@ import numpy.typing as npt
 from fastllmload._ext import histogram
 from fastllmload.certificate.watch import HICCUP, HISTOGRAMS, STALLS, WATCHED
 from fastllmload.engine.samples import SIMULATOR
-from fastllmload.errors import RunFolderError
 from fastllmload.records import layout
+from fastllmload.records.npy import read_array
 from fastllmload.records.run import Run
 from fastllmload.report.series.axis import Floats, TimeAxis, Times
 
+INT64 = np.dtype(np.int64)
 HALF = 1024  # HDR sub-buckets of one octave
 PER_DECADE = 8
 Words = npt.NDArray[np.int64]
@@ -64,37 +64,25 @@ def lag_over_time(run: Run, axis: TimeAxis) -> Floats:
 
 def stalls_over_time(run: Run, axis: TimeAxis) -> Floats | None:
     """ms: the longest stall of the host in each bin, NaN without one above 5 ms; None when nobody watched."""
-    stalls = read(run.directory / STALLS)
+    stalls = read_array(run.directory / STALLS, INT64, (None, 2))
     if stalls is None:
         return None
-    stalls = stalls.reshape(-1, 2)
     return worst_in_bins(axis, stalls[:, 0], stalls[:, 1] / 1e6)
 
 
 def histograms(run: Run) -> dict[str, Words]:
     """HDR words of `watch.WATCHED` over all workers and of `hiccup`, those that the folder has."""
     found: dict[str, Words] = {}
-    words = read(run.directory / HISTOGRAMS)
-    if words is not None and words.ndim == 3 and len(words):
+    words = read_array(run.directory / HISTOGRAMS, INT64, (None, len(WATCHED), histogram.WORDS))
+    if words is not None and len(words):
         for number, name in enumerate(WATCHED):
             found[name] = words[0, number].copy()
             for worker in words[1:]:
                 histogram.add(found[name], worker[number])
-    stalls = read(run.directory / HICCUP)
+    stalls = read_array(run.directory / HICCUP, INT64, (histogram.WORDS,))
     if stalls is not None:
         found["hiccup"] = stalls
     return {name: values for name, values in found.items() if histogram.total(values)}
-
-
-def read(path: Path) -> npt.NDArray[Any] | None:
-    """None for a file that is not there. RunFolderError for one that is no array."""
-    try:
-        found: npt.NDArray[Any] = np.load(path)
-    except FileNotFoundError:
-        return None
-    except (ValueError, OSError, EOFError) as problem:
-        raise RunFolderError(f"{path} cannot be read as a .npy file, it may be truncated: {problem}") from problem
-    return found
 
 
 def hdr_values_ns() -> Floats:

@@ -17,7 +17,7 @@ Rows = npt.NDArray[Any]
 
 @dataclass(frozen=True)
 class Load:
-    """float64[bins] each. Rates in requests/s; *in_flight* and *waiting* (for a first token) are means over each bin."""
+    """float64[bins] each. Rates in requests/s; *in_flight*, *waiting* (for a first token): means over each bin."""
 
     planned: Floats
     sent: Floats
@@ -62,7 +62,9 @@ def elapsed(since: Times, at: Times) -> Floats:
 
 
 def failures_over_time(run: Run, axis: TimeAxis) -> dict[str, Floats]:
-    """Failed requests of each bin by status name, the most frequent status first; statuses that did not occur are left out."""
+    """Failed requests of each bin by status name, the most frequent status first; statuses that did not occur are
+    left out.
+    """
     rows = run.rows[(run.rows["phase"] == layout.MEASURE) & (run.rows["status"] > layout.OK)]
     at = np.where(rows["t_end"] > 0, rows["t_end"], rows["t_dispatch"])
     found = {

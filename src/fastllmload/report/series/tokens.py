@@ -27,11 +27,11 @@ V_NS = round(1e9 / READING_TOK_S)
 
 @dataclass(frozen=True)
 class TokenSeries:
-    """*chunks_s*: token-bearing events per second of all measured requests; *tokens_s*: output tokens per second of the
-    successful ones, None when the server did not say how many there were. Both float64[bins] of the axis.
+    """*chunks_s*: token-bearing events per second of all measured requests; *tokens_s*: output tokens per second of
+    the successful ones, None when the server did not say how many there were. Both float64[bins] of the axis.
 
-    *gap_counts*: int64[bins, BUCKETS] of the coarser *gap_axis*, by the time of the gap's end. *wait_ns*, *pause_ns*: per
-    row of the run the reader's wait (idle latency, metrics.md 5.10) and the longest gap, NaN where there is none.
+    *gap_counts*: int64[bins, BUCKETS] of the coarser *gap_axis*, by the time of the gap's end. *wait_ns*, *pause_ns*:
+    per row of the run the reader's wait (idle latency, metrics.md 5.10) and the longest gap, NaN where there is none.
     """
 
     chunks_s: Floats
@@ -43,8 +43,8 @@ class TokenSeries:
 
 
 def token_series(run: Run, axis: TimeAxis, latency: Mask, within_chunks: bool) -> TokenSeries:
-    """*latency*: rows whose gaps count (metrics.window.populations). *within_chunks*: the tokens of a chunk that the server
-    counted are gaps of 0 apart (metrics.md 3.4, direct and B); else a gap is that between two chunks (A).
+    """*latency*: rows whose gaps count (metrics.window.populations). *within_chunks*: the tokens of a chunk that the
+    server counted are gaps of 0 apart (metrics.md 3.4, direct and B); else a gap is that between two chunks (A).
     """
     measured = run.rows["phase"] == layout.MEASURE
     ok = measured & (run.rows["status"] == layout.OK)

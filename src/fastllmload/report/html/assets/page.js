@@ -3,6 +3,7 @@
 (() => {
   const { charts, columns } = JSON.parse(document.getElementById("numbers").textContent);
   const root = document.documentElement;
+  root.classList.add("live");
   const tip = document.getElementById("tip");
   const figures = Object.keys(charts).map((key) => begin(key)).filter(Boolean);
 
@@ -48,12 +49,15 @@
     if (unit === "share") return +(100 * value).toPrecision(4) + " %";
     return +value.toPrecision(4) >= 1000 ? Math.round(value).toLocaleString("en") : String(+value.toPrecision(4));
   }
+  const brief = (x, unit) => (Math.abs(x) >= 1e5 ? Math.round(x).toLocaleString("en") : +x.toPrecision(5)) + (unit ? " " + unit : "");
   function place(chart, x, series, index) {
-    if (series.from !== undefined && chart.x.kind === "log")
-      return duration(columns[series.from][index]) + " to " + duration(columns[series.to][index]);
-    if (chart.x.kind === "tail") return "P" + +(100 * (1 - 10 ** -x)).toFixed(Math.max(1, Math.ceil(x)));
-    if (chart.x.kind === "log") return duration(x);
-    return +x.toPrecision(5) + " s";
+    const axis = chart.x;
+    if (axis.kind === "names") return axis.names[Math.floor(x)];
+    if (axis.kind === "tail") return "P" + +(100 * (1 - 10 ** -x)).toFixed(Math.max(1, Math.ceil(x)));
+    if (axis.unit === "share") return written(x, "share");
+    if (axis.unit !== "ms") return brief(x, axis.unit);
+    if (series.from === undefined) return duration(x);
+    return duration(columns[series.from][index]) + " to " + duration(columns[series.to][index]);
   }
 
   // -- geometry ------------------------------------------------------------------------------------------------------
@@ -80,18 +84,48 @@
     const share = shareAt(f, event);
     const shown = f.chart.series.map((s, n) => [s, n]).filter(([s, n]) => !f.off.has(n) && columns[s.x].length);
     if (!shown.length) return hide(f);
+    if (shown.some(([s]) => s.points)) return point(f, event, shown.filter(([s]) => s.points));
+    if (f.chart.x.kind === "names") return category(f, event, share, shown);
     const lead = shown.reduce((a, b) => columns[b[0].x].length > columns[a[0].x].length ? b : a)[0];
     const at = nearest(f.chart.x, columns[lead.x], share);
     const x = columns[lead.x][at];
     for (const g of linked(f)) cross(g, scaled(f.chart.x, x));
     tip.replaceChildren(line("b", place(f.chart, x, lead, at)));
-    for (const [s] of shown) {
-      const value = columns[s.y][nearest(f.chart.x, columns[s.x], scaled(f.chart.x, x))];
-      const row = document.createElement("div"), key = line("i", "");
-      key.className = "key " + s.tone;
-      row.append(key, line("span", s.name), line("span", written(value, f.chart.unit)));
-      tip.append(row);
-    }
+    for (const [s] of shown) say(f, s, columns[s.y][nearest(f.chart.x, columns[s.x], scaled(f.chart.x, x))]);
+    beside(event);
+  }
+  // The dot that lies nearest to the pointer: points may come in any order.
+  function point(f, event, shown) {
+    const box = f.svg.getBoundingClientRect(), size = f.whole / box.width;
+    const px = (event.clientX - box.left) * size - f.left, py = (event.clientY - box.top) * size - f.top;
+    let best = null;
+    for (const [s] of shown) columns[s.x].forEach((x, k) => {
+      const y = columns[s.y][k];
+      if (x === null || y === null) return;
+      const away = Math.hypot(scaled(f.chart.x, x) * f.width - px, (1 - scaled(f.chart.y, y)) * f.height - py);
+      if (!best || away < best.away) best = { away, s, k, x, y };
+    });
+    if (!best) return hide(f);
+    cross(f, scaled(f.chart.x, best.x));
+    const label = (best.s.labels || [])[best.k];
+    tip.replaceChildren(line("b", (label ? label + ": " : "") + place(f.chart, best.x, best.s, best.k)));
+    say(f, best.s, best.y);
+    beside(event);
+  }
+  function category(f, event, share, shown) {
+    const at = Math.min(f.chart.x.names.length - 1, Math.floor(share * f.chart.x.names.length));
+    cross(f, (at + 0.5) / f.chart.x.names.length);
+    tip.replaceChildren(line("b", f.chart.x.names[at]));
+    for (const [s] of shown) say(f, s, columns[s.y][2 * at]);
+    beside(event);
+  }
+  function say(f, s, value) {
+    const row = document.createElement("div"), key = line("i", "");
+    key.className = "key " + s.tone;
+    row.append(key, line("span", s.name), line("span", written(value, f.chart.unit)));
+    tip.append(row);
+  }
+  function beside(event) {
     tip.hidden = false;
     const wide = tip.offsetWidth, right = event.clientX + 16 + wide > innerWidth;
     tip.style.left = (right ? event.clientX - wide - 16 : event.clientX + 16) + "px";
@@ -132,7 +166,7 @@
     const found = [];
     for (let k = Math.ceil(low / step - 1e-9); k * step <= high + step * 1e-9; k++) {
       const x = toPage(f, scaled(axis, k * step)), text = +(k * step).toPrecision(6), base = f.top + f.height;
-      const last = (k + 1) * step > high + step * 1e-9 ? " s" : "";
+      const last = (k + 1) * step > high + step * 1e-9 ? " " + axis.unit : "";
       found.push(`<line class="mark" x1="${x}" x2="${x}" y1="${base}" y2="${base + 4}"></line>` +
         `<text class="tick" x="${x}" y="${base + 16}" text-anchor="middle">${text}${last}</text>`);
     }
@@ -178,11 +212,15 @@
   }
   function fill(f, into) {
     if (into.firstChild) return;
+    const seen = new Set();
     for (const s of f.chart.series) {
+      if (seen.has(s.name + s.x + "," + s.y)) continue; // a line and its dots are one
+      seen.add(s.name + s.x + "," + s.y);
       const table = document.createElement("table"), body = document.createElement("tbody");
       const head = table.createTHead().insertRow();
-      head.append(line("th", f.chart.x.kind === "tail" ? "percentile" : f.chart.x.unit || "from, to"), line("th", s.name));
+      head.append(line("th", f.chart.x.kind === "tail" ? "percentile" : f.chart.x.unit || ""), line("th", s.name));
       columns[s.x].forEach((x, k) => {
+        if (x === null || columns[s.y][k] === null) return;
         const row = body.insertRow();
         row.insertCell().textContent = place(f.chart, x, s, k);
         row.insertCell().textContent = written(columns[s.y][k], f.chart.unit);

@@ -1,0 +1,20 @@
+"""Every reason that a certificate may give has a sentence that says what to do."""
+
+from __future__ import annotations
+
+from fastllmload.certificate.criteria import CRITERIA
+from fastllmload.report.remedies import GENERATOR, HOST, remedy
+
+
+def test_every_criterion_has_a_remedy_and_no_other() -> None:
+    assert set(GENERATOR) == {criterion.code for criterion in CRITERIA}
+    assert all(text.endswith(".") and len(text) < 120 for text in GENERATOR.values())
+
+
+def test_what_the_host_did_is_the_hosts_to_cure() -> None:
+    assert remedy("schedule_lag", "host") == HOST
+    assert remedy("host_steal", "host") == GENERATOR["host_steal"]
+
+
+def test_an_unknown_code_has_none() -> None:
+    assert remedy("of a later version") == remedy(None) == remedy("new", "host") == ""
