@@ -10,6 +10,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from fastllmload._ext.histogram import WORDS
 from fastllmload.arrivals.choice import choose_arrivals
 from fastllmload.arrivals.curve import described_curve
 from fastllmload.arrivals.process import OnOff, Renewal
@@ -29,12 +30,13 @@ from fastllmload.certificate.evidence import (
 )
 from fastllmload.certificate.lag import LATE_NS
 from fastllmload.certificate.workers import merged, percentiles_us
-from fastllmload.errors import RunFolderError
 from fastllmload.metrics.window import window_of
 from fastllmload.plan.plan import DOCUMENT, read_document
 from fastllmload.records import layout
+from fastllmload.records.npy import read_array
 from fastllmload.records.run import Run
 
+INT64 = np.dtype(np.int64)
 TALLIED = ("spin_ns", "clock_steps", "clamped", "late_connects")
 ROWS_AT_ONCE = 1 << 16
 TIMED = (
@@ -266,30 +268,17 @@ def in_window(samples: npt.NDArray[Any], window: Window) -> npt.NDArray[Any]:
 
 def histograms(directory: Path) -> list[dict[str, Times]]:
     """One dict of HDR words per worker, of the measure phase alone; [] when the run did not keep them."""
-    words = saved(directory / watch.HISTOGRAMS)
+    words = read_array(directory / watch.HISTOGRAMS, INT64, (None, len(watch.WATCHED), WORDS))
     return [] if words is None else [dict(zip(watch.WATCHED, worker, strict=True)) for worker in words]
 
 
 def host_record(run: Run, facts: dict[str, Any]) -> HostRecord:
-    stalls = saved(run.directory / watch.STALLS)
+    stalls = read_array(run.directory / watch.STALLS, INT64, (None, 2))
     target = run.manifest.get("config", {}).get("target", {})
     ways = max(1, len(target.get("source_addresses", ()))) * max(1, len(target.get("urls", ())))
     return HostRecord(
-        words=saved(run.directory / watch.HICCUP),
+        words=read_array(run.directory / watch.HICCUP, INT64, (WORDS,)),
         stalls=np.empty((0, 2), np.int64) if stalls is None else stalls,
         steal_share=facts.get("steal_share"),
         ports=facts["ports"] * ways if "ports" in facts else None,
     )
-
-
-def saved(path: Path) -> npt.NDArray[np.int64] | None:
-    """An array of the run folder, None when it is not there. RunFolderError when it is damaged."""
-    if not path.exists():
-        return None
-    try:
-        array: npt.NDArray[np.int64] = np.load(path)
-    except (ValueError, OSError, EOFError) as problem:
-        raise RunFolderError(
-            f"{path} cannot be read as a .npy file, it may be truncated: {problem}"
-        ) from problem
-    return array

@@ -4,6 +4,7 @@ workers' histograms over that phase alone.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -14,11 +15,16 @@ import numpy.typing as npt
 
 from fastllmload._ext import counters
 from fastllmload._ext.hiccup import HiccupMeter
+from fastllmload._ext.histogram import COUNTS
 from fastllmload.certificate.ceiling import stored_ceiling
 from fastllmload.engine.hostlimits import file_limit, port_range, reserved_ports
 from fastllmload.records.sharedmem import SharedWords
 
 HICCUP, STALLS, HISTOGRAMS = "hiccup.npy", "stalls.npy", "histograms.npy"
+HICCUP_INTERVALS = "hiccup_intervals.npy"
+# One record per HDR count that is not 0: *count* values at place *index* of the histogram of [begin_ns, end_ns)
+HICCUP_INTERVAL = np.dtype([("begin_ns", "<i8"), ("end_ns", "<i8"), ("index", "<u4"), ("count", "<u4")])
+INTERVAL_NS = 1_000_000_000
 # Order in histograms.npy: int64[workers, len(WATCHED), HDR words]
 WATCHED = {"lag": counters.H_LAG, "socket_to_user": counters.H_SOCKET_TO_USER, "stall": counters.H_STALL}
 STAT = Path("/proc/stat")
@@ -43,14 +49,41 @@ def steal_share(before: CpuTicks, after: CpuTicks) -> float | None:
     return (after.steal - before.steal) / ticks if ticks > 0 else None
 
 
+class Intervals:
+    """The host's stalls second by second: the difference of two readings of the meter's words."""
+
+    def __init__(self, words: npt.NDArray[np.int64], begin_ns: int) -> None:
+        self._words, self._begin_ns = words, begin_ns
+        self._before = words[:COUNTS].copy()
+        self._found: list[npt.NDArray[np.void]] = []
+
+    def take(self, now_ns: int) -> None:
+        """An interval ends now; the next one begins."""
+        now = self._words[:COUNTS].copy()
+        places = np.flatnonzero(now - self._before)
+        records = np.zeros(len(places), HICCUP_INTERVAL)
+        records["begin_ns"], records["end_ns"], records["index"] = self._begin_ns, now_ns, places
+        records["count"] = (now - self._before)[places]
+        self._found.append(records)
+        self._before, self._begin_ns = now, now_ns
+
+    def due(self, now_ns: int) -> bool:
+        return now_ns - self._begin_ns >= INTERVAL_NS
+
+    def records(self) -> npt.NDArray[np.void]:
+        """HICCUP_INTERVAL records of all intervals that were taken, in order."""
+        return np.concatenate([np.empty(0, HICCUP_INTERVAL), *self._found])
+
+
 class Watch:
-    """`start()` when all workers are READY for the measure phase, `stop(folder)` when it has ended; each once."""
+    """`start()` when all workers are READY for the measure phase, `look()` now and then, `stop(folder)` at its end."""
 
     def __init__(self, workers: Sequence[SharedWords], interval_ns: int = 1_000_000) -> None:
         self._workers = workers
         self._meter = HiccupMeter(interval_ns)
         self._ticks: CpuTicks | None = None
         self._words = self._read()
+        self._intervals = Intervals(self._meter.words, 0)
 
     def _read(self) -> npt.NDArray[np.int64]:
         return np.array(
@@ -60,10 +93,17 @@ class Watch:
     def start(self) -> None:
         self._words = self._read()
         self._ticks = cpu_ticks()
+        self._intervals = Intervals(self._meter.words, time.monotonic_ns())
         self._meter.start()
 
+    def look(self) -> None:
+        """Called several times a second: keeps the host's stalls of each second apart."""
+        now_ns = time.monotonic_ns()
+        if self._intervals.due(now_ns):
+            self._intervals.take(now_ns)
+
     def stop(self, folder: Path) -> dict[str, Any]:
-        """Write hiccup.npy, stalls.npy and histograms.npy; returns what belongs into run.json as `watch`.
+        """Write the histograms, the stalls and their intervals; returns what belongs into run.json as `watch`.
 
         A watch that was never started writes nothing and returns {}: workers may die before the phase begins.
         """
@@ -71,6 +111,8 @@ class Watch:
             return {}
         self._meter.stop()
         np.save(folder / HICCUP, self._meter.words)
+        self._intervals.take(time.monotonic_ns())
+        np.save(folder / HICCUP_INTERVALS, self._intervals.records())
         np.save(folder / STALLS, self._meter.stalls)
         np.save(folder / HISTOGRAMS, self._read() - self._words)
         low, high = port_range()

@@ -242,9 +242,14 @@ class Session:
             watch.start()
             watching.append(True)
 
+        def look() -> None:
+            self._look_around()
+            if watching:
+                watch.look()
+
         try:
             for spec, phase in zip(specs[0].phases, phases, strict=True):
-                outcome = self._phase(fleet, live, spec, phase, ready if phase.name == "measure" else nothing)
+                outcome = self._phase(fleet, live, spec, phase, ready if phase.name == "measure" else nothing, look)
                 if outcome is None or outcome.cut or not fleet.alive:
                     break
             if not self.interrupts.level:
@@ -258,7 +263,13 @@ class Session:
             self._account(fleet, log)
 
     def _phase(
-        self, fleet: Fleet, live: Live, spec: PhaseSpec, phase: RunPhase, ready: Callable[[], None]
+        self,
+        fleet: Fleet,
+        live: Live,
+        spec: PhaseSpec,
+        phase: RunPhase,
+        ready: Callable[[], None],
+        look: Callable[[], None],
     ) -> Outcome | None:
         arrivals = phase.plan.description["load"]["arrivals"]
         asked_rate = None if arrivals is None else float(arrivals["rate"])
@@ -275,7 +286,7 @@ class Session:
             failures=Failures(self.settings.load.stop_on_failures if phase.name == "measure" else None),
             died=lambda member: self._died(fleet, member),
             ready=ready,
-            look=self._look_around,
+            look=look,
             started=lambda start_ns: self._started(spec, phase.plan, start_ns),
         )
         outcome = run.run()

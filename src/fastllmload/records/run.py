@@ -15,6 +15,7 @@ from fastllmload._ext import regroup
 from fastllmload.errors import RunFolderError
 from fastllmload.records import layout
 from fastllmload.records.merge import Merged, merge_in_memory
+from fastllmload.records.npy import read_array
 from fastllmload.records.worker_files import Bytes, Rows, as_bytes, open_rows, open_text
 
 SCHEMA_VERSION = 1
@@ -144,23 +145,13 @@ def load(directory: str | os.PathLike[str]) -> Run:
     if not merged_before and not (folder / "workers").is_dir():
         raise RunFolderError(f"{folder} has neither requests.npy nor worker files: nothing was measured")
     merged = read_merged(folder) if merged_before else merge_in_memory(folder)
-    samples = folder / "samples.npy"
     return Run(
         directory=folder,
         manifest=manifest,
         rows=merged.rows,
         events=merged.events,
         first_event=merged.first_event,
-        samples=read_samples(samples) if samples.exists() else None,
+        samples=read_array(folder / "samples.npy", shape=(None,)),
         incomplete=not merged_before or manifest.get("status") != DONE,
         text=merged.text,
     )
-
-
-def read_samples(path: Path) -> npt.NDArray[Any]:
-    """samples.npy as it is; its columns are described by the writer. RunFolderError when it is truncated."""
-    try:
-        samples: npt.NDArray[Any] = np.load(path)
-    except (ValueError, OSError, EOFError) as problem:
-        raise RunFolderError(f"{path} cannot be read as a .npy file, it may be truncated: {problem}") from problem
-    return samples

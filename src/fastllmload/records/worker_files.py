@@ -12,6 +12,7 @@ import numpy.typing as npt
 from fastllmload._ext import recorder, regroup
 from fastllmload.errors import RunFolderError
 from fastllmload.records import layout
+from fastllmload.records.npy import read_array
 
 Rows = npt.NDArray[np.void]
 Bytes = npt.NDArray[np.uint8]
@@ -33,17 +34,10 @@ def as_bytes(records: npt.NDArray[Any]) -> Bytes:
 
 def open_rows(path: Path, dtype: np.dtype[Any]) -> Rows:
     """Map a .npy file of *dtype*. RunFolderError when it is missing, cut short or of another layout."""
-    try:
-        rows = np.load(path, mmap_mode="r" if path.stat().st_size > recorder.HEADER_BYTES else None)
-    except FileNotFoundError:
-        raise RunFolderError(f"{path} is missing: this is no run folder, or a part of it was deleted") from None
-    except (ValueError, OSError) as problem:
-        raise RunFolderError(f"{path} cannot be read as a .npy file, it may be truncated: {problem}") from problem
-    if rows.dtype != dtype or rows.ndim != 1:
-        raise RunFolderError(
-            f"{path} has records of another layout ({rows.dtype.itemsize} bytes, expected {dtype.itemsize}): "
-            "it was written by another version; read it with that one"
-        )
+    mapped = path.exists() and path.stat().st_size > recorder.HEADER_BYTES
+    rows = read_array(path, dtype, (None,), mapped)
+    if rows is None:
+        raise RunFolderError(f"{path} is missing: this is no run folder, or a part of it was deleted")
     return np.asarray(rows)
 
 

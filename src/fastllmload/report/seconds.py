@@ -1,0 +1,148 @@
+"""The latencies of a run as one HDR histogram per metric and second, for an interval log.
+
+The populations are those of run.json: ttft, e2e and the gaps of ok requests submitted in the window, the lag of all
+that were sent in it. A value belongs to the second in which its event came: the first token, the last one, each next
+one, the release. So the histograms of all seconds together are the histogram of the run. The host's stalls have
+intervals of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from fastllmload._ext import histogram, intervals
+from fastllmload.certificate.watch import HICCUP_INTERVAL, HICCUP_INTERVALS
+from fastllmload.metrics.between import NULL
+from fastllmload.metrics.e2e import e2e
+from fastllmload.metrics.itl import pooled
+from fastllmload.metrics.ttft import dispatch_lag, ttft
+from fastllmload.metrics.window import Populations, populations, window_of
+from fastllmload.records.npy import read_array
+from fastllmload.records.run import Run
+from fastllmload.records.token_counts import count_tokens
+from fastllmload.records.token_times import token_times
+
+SECOND_NS = 1_000_000_000
+AT_ONCE = 32  # seconds whose histograms are in memory together: 8.7 MB per metric
+Times = npt.NDArray[np.int64]
+Words = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Interval:
+    """Values of *tag* in [begin_ns, end_ns) of CLOCK_MONOTONIC; *words* as in `_ext.histogram`."""
+
+    tag: str
+    begin_ns: int
+    end_ns: int
+    words: Words
+
+
+@dataclass(frozen=True)
+class Source:
+    """What is counted under a tag: *record(begin_ns, words)* counts the values of the seconds that begin there."""
+
+    tag: str
+    first_ns: int
+    last_ns: int
+    record: Callable[[int, Words], None]
+
+
+def seconds(run: Run) -> Iterator[Interval]:
+    """All intervals that are not empty, in the order of their beginnings."""
+    chosen = populations(run, window_of(run))
+    sources = [*values_of(run, chosen), *gaps_of(run, chosen)]
+    hiccups = list(hiccup_intervals(run))
+    phase = run.phase("measure")
+    earliest = min((source.first_ns for source in sources), default=0)
+    begin = earliest if phase is None else min(phase.start_ns, earliest)
+    last = max((source.last_ns for source in sources), default=-1)
+    while sources and begin <= last:
+        until = begin + AT_ONCE * SECOND_NS
+        due = [each for each in hiccups if each.begin_ns < until]
+        hiccups = hiccups[len(due) :]
+        yield from sorted([*block(sources, begin), *due], key=lambda each: each.begin_ns)
+        begin = until
+    yield from hiccups
+
+
+def block(sources: list[Source], begin_ns: int) -> Iterator[Interval]:
+    """The next AT_ONCE seconds of all sources, second by second."""
+    end_ns = begin_ns + AT_ONCE * SECOND_NS
+    there = [source for source in sources if source.first_ns < end_ns and source.last_ns >= begin_ns]
+    counted = [np.zeros((AT_ONCE, histogram.WORDS), np.int64) for _ in there]
+    for source, words in zip(there, counted, strict=True):
+        source.record(begin_ns, words)
+    for second in range(AT_ONCE):
+        at = begin_ns + second * SECOND_NS
+        for source, words in zip(there, counted, strict=True):
+            if words[second, histogram.TOTAL]:
+                yield Interval(source.tag, at, at + SECOND_NS, words[second])
+
+
+def values_of(run: Run, chosen: Populations) -> Iterator[Source]:
+    """ttft at t_first, e2e at t_last, lag at t_dispatch."""
+    ok, sent = run.rows[chosen.latency], run.rows[chosen.submitted]
+    for tag, t_ns, values in (
+        ("ttft", ok["t_first"], ttft(ok)),
+        ("e2e", ok["t_last"], e2e(ok)),
+        ("lag", sent["t_dispatch"], dispatch_lag(sent)),
+    ):
+        there = values != NULL
+        if there.any():
+            yield value_source(tag, np.ascontiguousarray(t_ns[there]), values[there])
+
+
+def value_source(tag: str, t_ns: Times, values: Times) -> Source:
+    def record(begin_ns: int, words: Words) -> None:
+        intervals.record_values(t_ns, values, begin_ns, SECOND_NS, words)
+
+    return Source(tag, int(t_ns.min()), int(t_ns.max()), record)
+
+
+def gaps_of(run: Run, chosen: Populations) -> Iterator[Source]:
+    """Gaps between tokens, or between chunks, under the name of the option that was chosen (`itl`, `tbc`, `itl_b`)."""
+    tokens = count_tokens(run)
+    times = token_times(run, chosen.submitted, tokens)
+    option = pooled(run, chosen.latency, tokens, times)
+    t_ns, first = (times.chunks.t_ns, times.chunks.first) if option.option == "A" else (times.t_ns, times.first)
+    kept = chosen.latency[times.rows] & (np.diff(first) > 1)
+    if kept.any():
+        yield gap_source(option.name, t_ns, first, kept)
+
+
+def gap_source(tag: str, t_ns: Times, first: Times, kept: npt.NDArray[np.bool_]) -> Source:
+    """A block of seconds looks only at requests that live in it."""
+    begins, ends = np.zeros(len(kept), np.int64), np.zeros(len(kept), np.int64)
+    begins[kept], ends[kept] = t_ns[first[:-1][kept]], t_ns[first[1:][kept] - 1]
+
+    def record(begin_ns: int, words: Words) -> None:
+        alive = kept & (begins < begin_ns + AT_ONCE * SECOND_NS) & (ends >= begin_ns)
+        intervals.record_gaps(t_ns, first, alive.view(np.uint8), begin_ns, SECOND_NS, words)
+
+    return Source(tag, int(begins[kept].min()), int(ends[kept].max()), record)
+
+
+def hiccup_intervals(run: Run) -> Iterator[Interval]:
+    """Lateness of the host's wake-ups, as the supervisor took it about once a second; nothing when nobody watched."""
+    records = read_array(run.directory / HICCUP_INTERVALS, HICCUP_INTERVAL)
+    if records is None or not len(records):
+        return
+    borders = np.flatnonzero(np.diff(records["begin_ns"])) + 1
+    for part in np.split(records, borders):
+        yield Interval("hiccup", int(part["begin_ns"][0]), int(part["end_ns"][0]), from_counts(part))
+
+
+def from_counts(part: npt.NDArray[np.void]) -> Words:
+    """Words from counts alone: least and largest value are those of their HDR buckets."""
+    words = histogram.empty()
+    words[part["index"]] = part["count"]
+    there = np.flatnonzero(words[: histogram.COUNTS])
+    words[histogram.TOTAL] = words[: histogram.COUNTS].sum()
+    words[histogram.MINIMUM] = histogram.percentile(words, 0.0) or 0
+    words[histogram.MAXIMUM] = (histogram.percentile(words, 1.0) or 0) if len(there) else 0
+    return words
