@@ -43,7 +43,7 @@ def warm_up(plan: Plan) -> str:
         return "none"
     seconds = plan.duration_s
     if seconds is None and plan.t_sched is not None:
-        seconds = float(plan.t_sched[-1]) / 1e9
+        seconds = float(plan.t_sched.max()) / 1e9
     count = "" if plan.cycles else f"{plan.requests:,} request{'' if plan.requests == 1 else 's'}"
     return " in ".join(part for part in (count, "" if seconds is None else f"{seconds:.3g} s") if part)
 

@@ -12,6 +12,7 @@ import numpy as np
 from fastllmload.engine.folder import Folder
 from fastllmload.engine.specs import RunPhase
 from fastllmload.errors import HostLimitError
+from fastllmload.plan.plan import FOLLOWS
 from fastllmload.records.run import DONE
 
 OBJECTIVE_MISSED, HOST_LIMIT, TARGET_FAILED, INTERRUPTED, OWN_FAULT = 1, 2, 3, 4, 70
@@ -83,10 +84,11 @@ def planned_phases(folder: Folder, phases: Sequence[RunPhase]) -> list[Any]:
     return [
         PlannedPhase(
             phase.code,
-            np.asarray(phase.plan.t_sched) + start[phase.name],
+            np.where(phase.plan.t_sched < 0, FOLLOWS, phase.plan.t_sched + start[phase.name]),
             phase.plan.input_tokens,
             phase.plan.output_tokens,
             phase.plan.request_class,
+            None if phase.plan.turns is None else phase.plan.turns["session"],
         )
         for phase in phases
         if phase.plan.t_sched is not None and phase.name in start

@@ -139,7 +139,7 @@ class PhaseRun:
         if self.plan.duration_s is not None:
             return self.plan.duration_s
         if self.plan.t_sched is not None and self.plan.requests:
-            return float(self.plan.t_sched[-1]) / 1e9
+            return float(self.plan.t_sched.max()) / 1e9
         return None
 
     def _bury(self) -> None:

@@ -13,9 +13,10 @@ from fastllmload.endpoint import Endpoint
 from fastllmload.errors import InputError
 from fastllmload.plan.archive import load_plan
 from fastllmload.plan.build import build_plan
+from fastllmload.plan.classes import build_classes
 from fastllmload.plan.pace import WARMUP_REQUESTS, WARMUP_TOKENS
 from fastllmload.plan.plan import Plan
-from fastllmload.plan.settings import Load, RunSettings, Workload
+from fastllmload.plan.settings import Load, RunSettings, TrafficClass, Workload
 
 WARMUP, MEASURE = "plan-warmup", "plan-measure"
 
@@ -74,6 +75,7 @@ def settled(settings: RunSettings, endpoint: Endpoint, work: Path) -> Settled:
             target=msgspec.structs.replace(settings.target, model=described["model"]),
             load=load_of(settings.load, described["load"], plan),
             workload=workload_of(settings.workload, described),
+            classes=classes_of(described),
         ),
         plan,
     )
@@ -88,7 +90,7 @@ def load_of(load: Load, described: dict[str, Any], plan: Plan) -> Load:
         rate=math.inf if rate == "inf" else rate,
         concurrency=described["concurrency"],
         duration=described["duration_s"],
-        num_requests=plan.requests if described["duration_s"] is None else None,
+        num_requests=len(plan.starts) if described["duration_s"] is None else None,
     )
 
 
@@ -106,12 +108,16 @@ def workload_of(workload: Workload, described: dict[str, Any]) -> Workload:
     )
 
 
+def classes_of(described: dict[str, Any]) -> tuple[TrafficClass, ...]:
+    """The classes that the plan was made of, for their heads and their warm-up."""
+    return tuple(msgspec.convert(one["settings"], TrafficClass) for one in described.get("classes", ()))
+
+
 def build_plans(asked: Settled, endpoint: Endpoint, model: str, work: Path) -> Plans:
     """Warm-up and measured plan, under *work*."""
+    build = build_classes if asked.settings.classes else build_plan
     measure = asked.plan
     if measure is None:
-        measure = build_plan(
-            asked.settings, phase="measure", endpoint=endpoint, model=model, out_dir=work / MEASURE
-        )
-    warmup = build_plan(asked.settings, phase="warmup", endpoint=endpoint, model=model, out_dir=work / WARMUP)
+        measure = build(asked.settings, phase="measure", endpoint=endpoint, model=model, out_dir=work / MEASURE)
+    warmup = build(asked.settings, phase="warmup", endpoint=endpoint, model=model, out_dir=work / WARMUP)
     return Plans(warmup, measure)

@@ -57,7 +57,7 @@ def capped(settings: RunSettings, in_flight: int) -> int:
 def busiest_second(plan: Plan) -> float:
     """Most requests that the schedule has in one second."""
     assert plan.t_sched is not None
-    return float(np.bincount(np.asarray(plan.t_sched) // 1_000_000_000).max())
+    return float(np.bincount(np.asarray(plan.t_start) // 1_000_000_000).max())
 
 
 def planned_rate(plan: Plan) -> float:
@@ -66,13 +66,13 @@ def planned_rate(plan: Plan) -> float:
     if arrivals is not None and arrivals["rate"] == "inf":
         return math.inf
     assert plan.t_sched is not None
-    if arrivals is not None and arrivals["name"] == "trace":
+    if arrivals is not None and arrivals["name"] in ("trace", "classes"):
         return busiest_second(plan)
     if arrivals is not None and "curve" in arrivals:
         return described_curve(arrivals["curve"]).peak
     if arrivals is not None and isinstance(arrivals["rate"], (int, float)):
         return float(arrivals["rate"])
-    seconds = float(plan.t_sched[-1]) / 1e9
+    seconds = float(plan.t_sched.max()) / 1e9
     return plan.requests / seconds if seconds > 0 else math.inf
 
 

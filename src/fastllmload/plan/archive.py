@@ -11,7 +11,7 @@ from pathlib import Path
 
 from fastllmload.errors import RunFolderError
 from fastllmload.plan.bodies import disk_errors
-from fastllmload.plan.plan import ARRAYS, BODIES, DOCUMENT, REQUIRED, SCHEDULE, Plan
+from fastllmload.plan.plan import ARRAYS, BODIES, DOCUMENT, OPTIONAL, REQUIRED, Plan
 
 BLOCK = 1 << 20
 EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest date that zip knows: no time of day in a plan file
@@ -46,7 +46,8 @@ def load_plan(file: Path, directory: Path) -> Plan:
             _check_entries(file, archive)
             with disk_errors(directory / DOCUMENT):
                 directory.mkdir(parents=True, exist_ok=True)
-                (directory / SCHEDULE).unlink(missing_ok=True)
+                for name in OPTIONAL:
+                    (directory / name).unlink(missing_ok=True)
                 _unpack(archive, directory)
     except (zipfile.BadZipFile, EOFError) as error:
         raise RunFolderError(f"{file} is not a whole plan file: {error}") from error
@@ -58,7 +59,8 @@ def load_plan(file: Path, directory: Path) -> Plan:
 
 
 def _members(plan: Plan) -> list[str]:
-    return [DOCUMENT, *(name for name in ARRAYS if name != SCHEDULE or plan.t_sched is not None), BODIES]
+    known = plan.document["members"]
+    return [DOCUMENT, *(name for name in ARRAYS if name in known), BODIES]
 
 
 def _check_entries(file: Path, archive: zipfile.ZipFile) -> None:
@@ -67,7 +69,7 @@ def _check_entries(file: Path, archive: zipfile.ZipFile) -> None:
     """
     names = [entry.filename for entry in archive.infolist()]
     required = REQUIRED | {DOCUMENT}
-    if len(set(names)) != len(names) or not required <= set(names) <= required | {SCHEDULE}:
+    if len(set(names)) != len(names) or not required <= set(names) <= required | OPTIONAL:
         raise RunFolderError(
             f"{file} is not a plan file: its members are {', '.join(sorted(names)) or 'none'}"
         )

@@ -14,7 +14,7 @@ So a warm-up shares no prompt and no prefix with what is measured.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -72,31 +72,24 @@ class Endpoint(Protocol):
 
 
 def build_plan(
-    settings: asked.RunSettings, *, phase: str, endpoint: Endpoint, model: str, out_dir: Path
+    settings: asked.RunSettings, *, phase: str, endpoint: Endpoint, model: str, out_dir: Path, share: float = 1.0
 ) -> Plan:
-    """Write the plan of *phase* (`measure` or `warmup`) to *out_dir* and open it.
+    """Write the plan of *phase* (`measure` or `warmup`) to *out_dir* and open it; one kind of traffic.
 
-    A warm-up that is switched off gives a plan without requests. InputError for settings that make no plan,
-    HostLimitError for a disk that is full.
+    A warm-up that is switched off gives a plan without requests; *share* of the usual is enough of it. InputError for
+    settings that make no plan, HostLimitError for a disk that is full.
     """
-    seed = settings.client.seed
+    origin = origin_of(settings, phase)
+    content = content_of(settings.workload, origin, f"{origin}/prefix")
     if phase == "measure":
-        # The stream of the number itself (IETF A.1.4), which is not the stream of its decimal digits.
-        stream, again = settings.workload.stream, settings.load.repetition
-        origin: int | str = f"{seed}/{stream}" if stream else seed
-        content = content_of(settings.workload, origin, f"{origin}/prefix")
-        pace = _measured_pace(settings, content, f"{origin}/arrivals" + (f"/{again}" if again else ""))
-    elif phase == "warmup":
-        root = f"{seed}/warmup"
-        content = content_of(settings.workload, root, f"{root}/prefix")
-        pace = warmup_pace(settings.load, f"{root}/arrivals", recorded=content.trace is not None)
+        pace = measured_pace_of(settings, content, arrivals_stream(settings))
     else:
-        raise ValueError(f"phase {phase!r} is neither measure nor warmup")
-    _clear(out_dir)
+        pace = warmup_pace(settings.load, f"{origin}/arrivals", recorded=content.trace is not None, share=share)
+    clear(out_dir)
     bodies, classes = content.write(out_dir / BODIES, pace.quota, endpoint, model)
     description = {
         "phase": phase,
-        "seed": seed,
+        "seed": settings.client.seed,
         "load": pace.describe(),
         "workload": content.describe(),
         "endpoint": settings.target.endpoint_type,
@@ -104,10 +97,28 @@ def build_plan(
         "streaming": settings.workload.streaming,
         "requests": len(bodies.input_tokens),
     }
-    return _finish(out_dir, description, bodies, classes, pace)
+    return finish(out_dir, description, bodies, classes, {SCHEDULE: pace.schedule(len(bodies.input_tokens))})
 
 
-def _measured_pace(settings: asked.RunSettings, content: Content | FromFile, seed: str) -> Pace:
+def origin_of(settings: asked.RunSettings, phase: str) -> int | str:
+    """Seed of a phase's content. The measured one is that of the number itself (IETF A.1.4), which is not the stream of
+    its decimal digits.
+    """
+    seed, stream = settings.client.seed, settings.workload.stream
+    if phase not in ("measure", "warmup"):
+        raise ValueError(f"phase {phase!r} is neither measure nor warmup")
+    if phase == "measure":
+        return f"{seed}/{stream}" if stream else seed
+    return f"{seed}/warmup/{stream}" if stream else f"{seed}/warmup"
+
+
+def arrivals_stream(settings: asked.RunSettings) -> str:
+    """Stream of the measured phase's instants."""
+    again = settings.load.repetition
+    return f"{origin_of(settings, 'measure')}/arrivals" + (f"/{again}" if again else "")
+
+
+def measured_pace_of(settings: asked.RunSettings, content: Content | FromFile, seed: str) -> Pace:
     """A trace brings its own instants, unless a rate or a concurrency is asked for."""
     load, workload = settings.load, settings.workload
     trace = content.trace
@@ -198,16 +209,20 @@ class Content:
         }
 
 
-def _finish(
-    directory: Path, description: dict[str, Any], bodies: Bodies, classes: npt.NDArray[np.uint16], pace: Pace
+def finish(
+    directory: Path,
+    description: dict[str, Any],
+    bodies: Bodies,
+    classes: npt.NDArray[np.uint16],
+    optional: Mapping[str, npt.NDArray[Any] | None],
 ) -> Plan:
-    """Arrays and document of a plan whose bodies are written."""
+    """Arrays and document of a plan whose bodies are written; *optional* are those that not every plan has."""
     arrays: dict[str, Any] = {
-        SCHEDULE: pace.schedule(len(bodies.input_tokens)),
         "input_tokens.npy": bodies.input_tokens,
         "output_tokens.npy": bodies.output_tokens,
         "request_class.npy": classes,
         "body_offset.npy": bodies.offsets,
+        **optional,
     }
     members = {BODIES: bodies.sha256}
     document: dict[str, Any] = {
@@ -225,7 +240,7 @@ def _finish(
     return Plan.open(directory)
 
 
-def _clear(directory: Path) -> None:
+def clear(directory: Path) -> None:
     """An empty folder as far as plans go: nothing of an earlier one stays."""
     with disk_errors(directory / DOCUMENT):
         directory.mkdir(parents=True, exist_ok=True)

@@ -53,7 +53,7 @@ def _duration(plan: Plan) -> float | None:
     """The bound, or the last instant of a count-bounded open loop."""
     if plan.duration_s is not None or plan.t_sched is None or not plan.requests:
         return plan.duration_s
-    return float(plan.t_sched[-1]) / 1e9
+    return float(plan.t_sched.max()) / 1e9
 
 
 def _lengths(tokens: npt.NDArray[np.int32]) -> dict[str, float] | None:

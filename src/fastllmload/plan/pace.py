@@ -107,12 +107,13 @@ def measured_arrivals(load: Load) -> Arrivals:
     return choose_varying(load.arrival, read_curve(load.rate_curve, load.duration), load.rate_curve, load.burstiness)
 
 
-def warmup_pace(load: Load, seed: str, recorded: bool = False) -> Pace:
+def warmup_pace(load: Load, seed: str, recorded: bool = False, share: float = 1.0) -> Pace:
     """The pace of the warm-up: at the target load, until enough requests and output tokens are planned.
 
     `warmup_requests`, `warmup_tokens` and `warmup_seconds` replace the methodology's 100 requests and 10,000
     tokens; what is given must all hold, and only zeros mean no warm-up. `--rate inf` warms up in a closed
-    loop, and so does a load that is *recorded* in a trace. What nobody asked for lasts no longer than the measured phase (or WARMUP_LEAST_S).
+    loop, and so does a load that is *recorded* in a trace. *share* of the requests and tokens is enough. What nobody asked
+    for lasts no longer than the measured phase (or WARMUP_LEAST_S).
     """
     if not recorded:
         _check_load(load)
@@ -121,6 +122,7 @@ def warmup_pace(load: Load, seed: str, recorded: bool = False) -> Pace:
     most: int | None = None
     if load.warmup_requests is None and load.warmup_tokens is None and load.warmup_seconds is None:
         requests, tokens, most = WARMUP_REQUESTS, WARMUP_TOKENS, _most_of_default(load)
+    requests, tokens = math.ceil(requests * share), math.ceil(tokens * share)
     if min(requests, tokens, seconds) < 0 or not seconds <= LONGEST_S:
         raise InputError("--warmup must be 0 (none) or more requests, tokens or seconds")
     if load.rate is None or math.isinf(load.rate):

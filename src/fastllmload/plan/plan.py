@@ -1,10 +1,11 @@
 """The plan of one phase: what is sent, when, and the digest of both. A folder of arrays and one file of
 encoded bodies.
 
-Folder: `t_sched.npy` (int64 ns from the phase's time zero, ascending; absent in a closed loop),
-`input_tokens.npy`, `output_tokens.npy` (int32), `request_class.npy` (uint16), `body_offset.npy` (uint64, one
-more than requests), `bodies.bin`, `plan.json`. Nothing in it depends on the number of workers, the target's
-address or the API key.
+Folder: `t_sched.npy` (int64 ns from the phase's time zero, ascending; FOLLOWS for a turn that waits for a reply;
+absent in a closed loop), `input_tokens.npy`, `output_tokens.npy` (int32), `request_class.npy` (uint16),
+`body_offset.npy` (uint64, one more than requests), `bodies.bin`, `plan.json`; where it has conversations `turns.npy`
+(TURN) and where users do more than wait `client.npy` (CLIENT). The turns of a conversation stand one behind the other.
+Nothing in it depends on the number of workers, the target's address or the API key.
 """
 
 from __future__ import annotations
@@ -24,14 +25,30 @@ SCHEMA_VERSION = 1
 DOCUMENT = "plan.json"
 BODIES = "bodies.bin"
 SCHEDULE = "t_sched.npy"
-ARRAYS: dict[str, type[np.generic]] = {
-    SCHEDULE: np.int64,
-    "input_tokens.npy": np.int32,
-    "output_tokens.npy": np.int32,
-    "request_class.npy": np.uint16,
-    "body_offset.npy": np.uint64,
+TURNS, CLIENT = "turns.npy", "client.npy"
+FOLLOWS = -1  # t_sched of a turn whose instant is the end of a reply and some time to think
+LAST_TURN, REAL_REPLY = 1, 2  # flags of a turn
+# The layouts are `Turn` and `Leaving` of ext/fastllmload/_ext/talk.pxd. think_ns: before this turn. A turn with
+# REAL_REPLY is stitched: the body so far without the tail of its turn, bytes [0, reply_at), the reply, the rest.
+TURN = np.dtype(
+    [("think_ns", "<i8"), ("reply_at", "<u4"), ("tail", "<u4"), ("session", "<u4"), ("turn", "<u2"), ("flags", "<u2")]
+)
+# 0: does not do it. Times from t_submit on; read_rate in tokens/s, or bytes/s where read_bytes is 1.
+CLIENT_ROW = np.dtype(
+    [("cancel_ns", "<i8"), ("abandon_ns", "<i8"), ("cancel_tokens", "<u4"), ("read_rate", "<f4"),
+     ("abandon_e2e", "<u4"), ("read_bytes", "<u4")]
+)  # fmt: skip
+ARRAYS: dict[str, np.dtype[Any]] = {
+    SCHEDULE: np.dtype(np.int64),
+    "input_tokens.npy": np.dtype(np.int32),
+    "output_tokens.npy": np.dtype(np.int32),
+    "request_class.npy": np.dtype(np.uint16),
+    "body_offset.npy": np.dtype(np.uint64),
+    TURNS: TURN,
+    CLIENT: CLIENT_ROW,
 }
-REQUIRED = {BODIES, *ARRAYS} - {SCHEDULE}  # a closed loop has no schedule
+OPTIONAL = {SCHEDULE, TURNS, CLIENT}  # a closed loop has no schedule
+REQUIRED = {BODIES, *ARRAYS} - OPTIONAL
 RECORD = np.dtype(
     [("t_sched_ns", "<i8"), ("input_tokens", "<i4"), ("output_tokens", "<i4"), ("request_class", "<u2")]
 )
@@ -51,6 +68,8 @@ class Plan:
     request_class: npt.NDArray[np.uint16]
     body_offset: npt.NDArray[np.uint64]
     bodies: npt.NDArray[np.uint8]
+    turns: npt.NDArray[np.void] | None = None  # TURN; None: every request stands alone
+    client: npt.NDArray[np.void] | None = None  # CLIENT_ROW; None: every user waits for the end
 
     @classmethod
     def open(cls, directory: Path) -> Plan:
@@ -59,7 +78,7 @@ class Plan:
         named = {
             name: _mapped(directory, name)
             for name in ARRAYS
-            if name != SCHEDULE or document["members"].get(name)
+            if name not in OPTIONAL or document["members"].get(name)
         }
         plan = cls(
             directory=directory,
@@ -70,6 +89,8 @@ class Plan:
             request_class=named["request_class.npy"],
             body_offset=named["body_offset.npy"],
             bodies=_mapped_bytes(directory / BODIES),
+            turns=named.get(TURNS),
+            client=named.get(CLIENT),
         )
         plan._check_fit()
         return plan
@@ -93,6 +114,28 @@ class Plan:
     @property
     def requests(self) -> int:
         return len(self.input_tokens)
+
+    @property
+    def starts(self) -> npt.NDArray[np.int64]:
+        """Requests that do not wait for a reply: all, or the first turn of every conversation."""
+        if self.turns is None:
+            return np.arange(self.requests, dtype=np.int64)
+        return np.flatnonzero(self.turns["turn"] == 0)
+
+    @property
+    def t_start(self) -> npt.NDArray[np.int64] | None:
+        """Planned instants, of `starts`; None in a closed loop."""
+        if self.t_sched is None or self.turns is None:
+            return self.t_sched
+        return np.ascontiguousarray(self.t_sched[self.starts])
+
+    @property
+    def classes(self) -> list[str]:
+        """Names of the classes that `request_class` numbers; empty when nobody named one."""
+        if "classes" in self.description:
+            return [one["name"] for one in self.description["classes"]]
+        named: list[str] = self.description["workload"].get("dataset", {}).get("classes", [])
+        return named if any(named) else []
 
     @property
     def concurrency(self) -> int | None:
@@ -145,8 +188,7 @@ class Plan:
     def _check_fit(self) -> None:
         n = self.requests
         arrays: list[npt.NDArray[Any]] = [self.output_tokens, self.request_class, self.body_offset[1:]]
-        if self.t_sched is not None:
-            arrays.append(self.t_sched)
+        arrays += [array for array in (self.t_sched, self.turns, self.client) if array is not None]
         ends = self.body_offset
         fits = len(ends) == n + 1 and ends[0] == 0 and int(ends[-1]) == len(self.bodies)
         if not (fits and all(len(a) == n for a in arrays) and bool(np.all(ends[1:] >= ends[:-1]))):
@@ -170,7 +212,7 @@ def read_document(directory: Path) -> dict[str, Any]:
         raise RunFolderError(
             f"the plan in {directory} was changed: {DOCUMENT} does not have the digest that it states"
         )
-    if not REQUIRED <= set(document["members"]) <= REQUIRED | {SCHEDULE}:
+    if not REQUIRED <= set(document["members"]) <= REQUIRED | OPTIONAL:
         raise RunFolderError(f"the plan in {directory} lists members that are no plan's: {DOCUMENT}")
     return dict(document)
 
@@ -187,7 +229,7 @@ def _mapped(directory: Path, name: str) -> Any:
         raise RunFolderError(f"the plan in {directory} cannot be read: {name}: {error}") from error
     if array.dtype != ARRAYS[name] or array.ndim != 1:
         raise RunFolderError(
-            f"the plan in {directory} cannot be read: {name} is no array of {ARRAYS[name].__name__}"
+            f"the plan in {directory} cannot be read: {name} is no array of {ARRAYS[name]}"
         )
     return array
 

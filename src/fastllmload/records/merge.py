@@ -27,13 +27,16 @@ Allocate = Callable[[str, int], Bytes]  # file name, bytes of records → zeroed
 
 @dataclass(frozen=True)
 class PlannedPhase:
-    """What a phase had planned; request i is item i. *t_sched* is CLOCK_MONOTONIC ns."""
+    """What a phase had planned; request i is item i. *t_sched* is CLOCK_MONOTONIC ns, below 0 for a turn that waits
+    for a reply: it is due only when that has come. *session*: numbers of conversations, None where each request is one.
+    """
 
     phase: int
     t_sched: Numbers
     input_tokens: npt.NDArray[Any]
     output_tokens: npt.NDArray[Any]
     request_class: npt.NDArray[Any]
+    session: npt.NDArray[Any] | None = None
 
 
 @dataclass(frozen=True)
@@ -52,9 +55,10 @@ def not_sent_rows(planned: PlannedPhase, parts: Sequence[WorkerFiles]) -> Rows:
     for part in parts:
         numbers = part.rows["request"][part.rows["phase"] == planned.phase]
         sent[numbers[numbers < len(sent)]] = True
-    missing = np.flatnonzero(~sent)
+    missing = np.flatnonzero(~sent & (planned.t_sched >= 0))
     rows = np.zeros(len(missing), layout.REQUEST)
-    rows["request"] = rows["session"] = missing
+    rows["request"] = missing
+    rows["session"] = missing if planned.session is None else planned.session[missing]
     rows["phase"] = planned.phase
     rows["status"] = layout.NOT_SENT
     rows["t_sched"] = planned.t_sched[missing]

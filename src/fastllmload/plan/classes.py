@@ -1,0 +1,257 @@
+"""Several kinds of traffic in one plan: each class drawn by itself from its own streams, then all in order of time.
+
+Class NAME of seed S has the streams S/class/NAME (content), S/class/NAME/arrivals and S/class/NAME/prefix, so that a
+class sends the same requests at the same instants whatever else the run holds. Instants that are equal go by class, then
+by their order in it: one sequence, dealt to any number of workers.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from fastllmload.errors import InputError
+from fastllmload.plan.bodies import Bodies, disk_errors
+from fastllmload.plan.build import Endpoint, arrivals_stream, build_plan, clear, finish
+from fastllmload.plan.pace import measured_pace
+from fastllmload.plan.plan import BODIES, CLIENT, CLIENT_ROW, FOLLOWS, SCHEDULE, TURN, TURNS, Plan
+from fastllmload.plan.settings import RunSettings, TrafficClass
+from fastllmload.workload.trace import TRACES
+
+Numbers = npt.NDArray[np.int64]
+MIXED = "classes"  # name of the arrivals and of the workload of such a plan
+COPIED = 1 << 24  # bytes of bodies that are put together before they are written
+
+
+def build_classes(settings: RunSettings, *, phase: str, endpoint: Endpoint, model: str, out_dir: Path) -> Plan:
+    """Write the plan of *phase* with the requests of all `settings.classes`, as `build_plan` does for one kind."""
+    counts = planned_counts(settings) if phase == "measure" else [None] * len(settings.classes)
+    shares = warmup_shares(settings.classes)
+    clear(out_dir)
+    parts: list[tuple[TrafficClass, Plan]] = []
+    try:
+        for number, (one, count, share) in enumerate(zip(settings.classes, counts, shares, strict=True)):
+            if count == 0 or (phase == "warmup" and share == 0.0):
+                continue
+            folder = out_dir / f"class-{number}"
+            each = class_settings(settings, one, count)
+            named = one.model or model
+            plan = build_plan(each, phase=phase, endpoint=endpoint, model=named, out_dir=folder, share=share)
+            parts.append((one, plan))
+        return merge(settings, phase, model, parts, out_dir)
+    finally:
+        for folder in out_dir.glob("class-*"):
+            shutil.rmtree(folder)
+
+
+def class_settings(settings: RunSettings, one: TrafficClass, count: int | None = None) -> RunSettings:
+    """The run as if class *one* were all of it; *count* bounds its arrivals."""
+    stream = f"class/{one.name}" if not settings.workload.stream else f"{settings.workload.stream}/class/{one.name}"
+    load = one.load if count is None else msgspec.structs.replace(one.load, num_requests=count)
+    path = one.endpoint_path or settings.target.endpoint_path
+    return msgspec.structs.replace(
+        settings,
+        target=msgspec.structs.replace(
+            settings.target, model=one.model or settings.target.model, endpoint_path=path,
+            headers=settings.target.headers + one.headers,
+        ),
+        load=load,
+        workload=msgspec.structs.replace(one.workload, stream=stream),
+        behaviour=one.behaviour,
+        classes=(),
+    )  # fmt: skip
+
+
+def planned_counts(settings: RunSettings) -> list[int | None]:
+    """Arrivals of each class when --num-requests bounds all of them together; None: the class's own bounds."""
+    wanted = settings.load.num_requests
+    if wanted is None:
+        return [None] * len(settings.classes)
+    for one in settings.classes:
+        if one.workload.name in TRACES and one.load.rate is None:
+            raise InputError(
+                f"--num-requests counts all classes together, but class {one.name!r} replays its own instants; "
+                "give --duration, or a rate to the class"
+            )
+    drawn = []
+    for one in settings.classes:
+        each = class_settings(settings, one, wanted)
+        schedule = measured_pace(each.load, arrivals_stream(each)).schedule(wanted)
+        assert schedule is not None
+        drawn.append(schedule)
+    order = in_order(drawn)[:wanted]
+    ends = np.cumsum([len(schedule) for schedule in drawn])
+    counts = np.bincount(np.searchsorted(ends, order, side="right"), minlength=len(drawn))
+    return [int(count) for count in counts]
+
+
+def warmup_shares(classes: Sequence[TrafficClass]) -> list[float]:
+    """Share of each class in the warm-up: that of its rate; 0 for one that replays recorded instants."""
+    rates = [0.0 if one.load.rate is None else one.load.rate for one in classes]
+    total = sum(rates)
+    return [rate / total if total else 0.0 for rate in rates]
+
+
+def in_order(schedules: Sequence[Numbers]) -> Numbers:
+    """Positions in the joined *schedules*, by instant, then class, then place."""
+    order: Numbers = np.argsort(np.concatenate([*schedules, np.empty(0, np.int64)]), kind="stable")
+    return order
+
+
+@dataclass(frozen=True)
+class Order:
+    """Request i of the merged plan is request `local[i]` of part `part[i]`."""
+
+    part: Numbers
+    local: Numbers
+
+
+def merged_order(plans: Sequence[Plan]) -> Order:
+    """All requests by the instants of their starts; the turns of a conversation stay together."""
+    schedules = [np.asarray(plan.t_start) for plan in plans]
+    starts = [plan.starts for plan in plans]
+    lengths = [np.diff(np.append(begin, plan.requests)) for begin, plan in zip(starts, plans, strict=True)]
+    order = in_order(schedules)
+    if not len(order):
+        return Order(np.empty(0, np.int64), np.empty(0, np.int64))
+    part = np.repeat(np.arange(len(plans)), [len(each) for each in starts])[order]
+    first, many = np.concatenate(starts)[order], np.concatenate(lengths)[order]
+    behind = np.arange(int(many.sum())) - np.repeat(np.cumsum(many) - many, many)
+    return Order(np.repeat(part, many), np.repeat(first, many) + behind)
+
+
+def merge(
+    settings: RunSettings, phase: str, model: str, parts: Sequence[tuple[TrafficClass, Plan]], out_dir: Path
+) -> Plan:
+    """One plan of the *parts*, each with its class; classes keep their numbers in the settings."""
+    plans = [plan for _, plan in parts]
+    order = merged_order(plans)
+    numbers = np.array([settings.classes.index(one) for one, _ in parts] or [0], np.uint16)
+    bodies = merged_bodies(plans, order, out_dir / BODIES)
+    classes = numbers[order.part] if len(order.part) else np.empty(0, np.uint16)
+    arrays: dict[str, npt.NDArray[Any] | None] = {
+        SCHEDULE: gathered(plans, order, "t_sched", np.dtype(np.int64), FOLLOWS),
+        TURNS: merged_turns(plans, order),
+        CLIENT: None
+        if all(plan.client is None for plan in plans)
+        else gathered(plans, order, "client", CLIENT_ROW, 0),
+    }
+    return finish(out_dir, described(settings, phase, model, parts), bodies, classes, arrays)
+
+
+def gathered(plans: Sequence[Plan], order: Order, name: str, dtype: np.dtype[Any], missing: int) -> npt.NDArray[Any]:
+    """One item per merged request out of the parts' arrays *name*; *missing* where a part has none."""
+    found = np.zeros(len(order.part), dtype)
+    if missing:
+        found[:] = missing
+    for number, plan in enumerate(plans):
+        array = getattr(plan, name)
+        if array is not None:
+            mine = order.part == number
+            found[mine] = array[order.local[mine]]
+    return found
+
+
+def merged_turns(plans: Sequence[Plan], order: Order) -> npt.NDArray[Any] | None:
+    """None when no part has conversations; a request that stands alone is a conversation of one turn."""
+    if all(plan.turns is None for plan in plans):
+        return None
+    turns = gathered(plans, order, "turns", TURN, 0)
+    alone = np.isin(order.part, [number for number, plan in enumerate(plans) if plan.turns is None])
+    turns["flags"][alone] = 1
+    turns["session"] = np.cumsum(turns["turn"] == 0) - 1
+    return turns
+
+
+def merged_bodies(plans: Sequence[Plan], order: Order, path: Path) -> Bodies:
+    """The parts' bodies in the merged order, hashed on the way."""
+    hasher = hashlib.sha256()
+    ends = [np.asarray(plan.body_offset).astype(np.int64) for plan in plans]
+    sizes = np.zeros(len(order.part), np.uint64)
+    held: list[Any] = []
+    waiting = 0
+    with disk_errors(path), open(path, "wb") as file:
+        for place, (part, local) in enumerate(zip(order.part.tolist(), order.local.tolist(), strict=True)):
+            begin, end = int(ends[part][local]), int(ends[part][local + 1])
+            held.append(plans[part].bodies[begin:end].data)
+            sizes[place] = end - begin
+            waiting += end - begin
+            if waiting > COPIED:
+                write_joined(held, hasher, file)
+                waiting = 0
+        write_joined(held, hasher, file)
+    offsets = np.concatenate([np.zeros(1, np.uint64), np.cumsum(sizes, dtype=np.uint64)])
+    tokens = [gathered(plans, order, name, np.dtype(np.int32), 0) for name in ("input_tokens", "output_tokens")]
+    return Bodies(tokens[0], tokens[1], offsets, hasher.hexdigest())
+
+
+def write_joined(held: list[Any], hasher: Any, file: Any) -> None:
+    joined = b"".join(held)
+    hasher.update(joined)
+    file.write(joined)
+    held.clear()
+
+
+def described(
+    settings: RunSettings, phase: str, model: str, parts: Sequence[tuple[TrafficClass, Plan]]
+) -> dict[str, Any]:
+    """What the merged plan says of itself; `classes` has an entry per class of the run, in their order."""
+    by_name = {one.name: plan for one, plan in parts}
+    plans = [plan for _, plan in parts]
+    rates = [rate for plan in plans if isinstance(rate := arrivals(plan).get("rate"), (int, float))]
+    seconds = settings.load.duration if phase == "measure" else None
+    return {
+        "phase": phase,
+        "seed": settings.client.seed,
+        "load": {
+            "loop": "open",
+            "arrivals": {"name": MIXED, "rate": math.fsum(rates), "stream": f"{settings.client.seed}/class"},
+            "concurrency": None,
+            "duration_s": seconds,
+            "cycles": False,
+        },
+        "workload": {
+            "name": MIXED, "isl": "by class", "osl": "by class", "tokenizer": settings.workload.tokenizer,
+            "prompt": "by class", "prefix_len": 0, "num_prefixes": 1,
+        },
+        "endpoint": settings.target.endpoint_type,
+        "model": model,
+        "streaming": settings.workload.streaming,
+        "requests": sum(plan.requests for plan in plans),
+        "classes": [described_class(one, by_name.get(one.name)) for one in settings.classes],
+        **joint_of(plans),
+    }  # fmt: skip
+
+
+def joint_of(plans: Sequence[Plan]) -> dict[str, Any]:
+    """How conversations are stitched: the same in every class, because one run speaks one protocol."""
+    found = [plan.description["joint"] for plan in plans if "joint" in plan.description]
+    return {"joint": found[0]} if found else {}
+
+
+def arrivals(plan: Plan) -> dict[str, Any]:
+    found: dict[str, Any] | None = plan.description["load"]["arrivals"]
+    return found or {}
+
+
+def described_class(one: TrafficClass, plan: Plan | None) -> dict[str, Any]:
+    """Its settings, to build its warm-up from, and what was planned; None: it has no request in this phase."""
+    named: dict[str, Any] = {"name": one.name, "settings": msgspec.to_builtins(one)}
+    if plan is None:
+        return {**named, "requests": 0, "starts": 0}
+    described: dict[str, Any] = {name: plan.description[name] for name in ("model", "load", "workload")}
+    shown = [name for name in ("conversations", "behaviour") if name in plan.description]
+    optional: dict[str, Any] = {name: plan.description[name] for name in shown}
+    return {
+        **named, **described, **optional, "digest": plan.digest, "requests": plan.requests, "starts": len(plan.starts),
+        "input_tokens": int(plan.input_tokens.sum()), "output_tokens": int(plan.output_tokens.sum()),
+    }  # fmt: skip
