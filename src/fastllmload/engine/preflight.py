@@ -32,6 +32,7 @@ RTT_CONNECTS = 5
 PROBE_TOKENS = 4
 STREAMS = ("text/event-stream", "application/x-ndjson")
 PROBE_IDS = (1, 2, 3, 4)  # every vocabulary has them
+OTHER_NAME, OUT_OF_DATE = (62, 63, 64), (9, 10)  # X509_V_ERR: host, email, address; not yet valid, expired
 CONTENT_KINDS = (2, 3, 4, 5, 6)  # delta.EventKind: whitespace, content, reasoning, tool call, refusal
 
 
@@ -137,8 +138,8 @@ class Probe:
         except ssl.SSLCertVerificationError as problem:
             connection.close()
             raise TargetError(
-                f"the certificate of {self.base.shown} is not trusted: {problem.verify_message}; "
-                "give its issuer with --cacert, or --insecure to go without verification"
+                f"the certificate of {self.base.shown} is not trusted: {problem.verify_message.rstrip('.')}; "
+                f"{trust_advice(problem.verify_code)}, or --insecure to go without verification"
             ) from None
         except (ssl.SSLError, OSError) as problem:
             connection.close()
@@ -269,6 +270,15 @@ def reason(problem: BaseException) -> str:
     if isinstance(problem, OSError) and problem.strerror:
         return problem.strerror.lower()
     return str(problem) or type(problem).__name__
+
+
+def trust_advice(verify_code: int) -> str:
+    """What to do about OpenSSL's X509_V_ERR_*."""
+    if verify_code in OTHER_NAME:
+        return "use the name that it is for in --url, give it with --server-name"
+    if verify_code in OUT_OF_DATE:
+        return "renew it, set this host's clock"
+    return "give its issuer with --cacert"
 
 
 def tls_context(settings: RunSettings) -> ssl.SSLContext:
