@@ -21,13 +21,14 @@ OBJECTIVE_MISSED, HOST_LIMIT, TARGET_FAILED, INTERRUPTED, OWN_FAULT = 1, 2, 3, 4
 @dataclass
 class Fate:
     """What befell a run on its way. *killed*: workers that a signal ended; *crashed*: workers that failed by
-    themselves; *engine_crashed*: the simulated engine did.
+    themselves; *engine_killed*, *engine_crashed*: the simulated engine did.
     """
 
     interrupted: bool = False
     disk_full: bool = False
     killed: int = 0
     crashed: int = 0
+    engine_killed: bool = False
     engine_crashed: bool = False
 
     @property
@@ -35,7 +36,8 @@ class Fate:
         """run.json "status"."""
         if self.interrupted:
             return "interrupted"
-        return "partial" if self.disk_full or self.killed or self.crashed or self.engine_crashed else DONE
+        lost = self.killed or self.crashed or self.engine_killed or self.engine_crashed
+        return "partial" if self.disk_full or lost else DONE
 
 
 def conclude(folder: Folder, phases: Sequence[RunPhase], fate: Fate) -> dict[str, Any]:
@@ -101,7 +103,7 @@ def exit_code(document: dict[str, Any], fate: Fate, strict: bool) -> int:
         return INTERRUPTED
     if fate.crashed or fate.engine_crashed:
         return OWN_FAULT
-    if fate.disk_full or fate.killed:
+    if fate.disk_full or fate.killed or fate.engine_killed:
         return HOST_LIMIT
     if not document.get("completed"):
         return TARGET_FAILED

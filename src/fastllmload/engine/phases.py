@@ -44,7 +44,7 @@ class Outcome:
 @dataclass
 class PhaseRun:
     """Runs *spec* on *fleet*. *asked_rate* is for the view only; *started* is told of time zero before the workers are;
-    *look* is called at each look.
+    *look* is called at each look and says whether the target is gone for good.
 
     *own_grace*: the supervisor ends the drain (max(60 s, 5 x P99 e2e so far)); else the workers do after their declared
     time.
@@ -60,7 +60,7 @@ class PhaseRun:
     own_grace: bool
     died: Callable[[Member], None]
     ready: Callable[[], None]
-    look: Callable[[], None]
+    look: Callable[[], bool]
     started: Callable[[int], None]
     failures: Failures = field(default_factory=Failures)
     start_ns: int = 0
@@ -109,9 +109,9 @@ class PhaseRun:
         due = time.monotonic()
         while not self.fleet.phase_ended(self.spec.number) and not self._ignored():
             self._look()
-            self.look()
+            gone = self.look()
             self._bury()
-            self._obey()
+            self._obey(gone)
             self._end_drain()
             due = max(due + LOOK_S, time.monotonic())
             self.interrupts.wait(due - time.monotonic())
@@ -147,13 +147,16 @@ class PhaseRun:
         for member in self.fleet.watch():
             self.died(member)
 
-    def _obey(self) -> None:
-        """The user's signals, and a full disk: what cannot be recorded must not be sent."""
+    def _obey(self, gone: bool) -> None:
+        """The user's signals, a target that is *gone*, and a full disk: what cannot be recorded must not be sent."""
         if self.interrupts.level > self.command:
             self._cut(self.interrupts.level)
             again = "waiting for what is in flight (interrupt again to end at once)"
             now = "what was measured is being written"
             self.ui.message(f"interrupted: no more requests are sent; {now if self.command == STOP else again}")
+        elif self.command == NOTHING and gone:
+            self._cut(DRAIN)
+            self.ui.message("there is no target any more: no more requests are sent; what was measured is kept")
         elif self.command == NOTHING and (self.live.log.full or self.fleet.total(k.W_DISK_FULL)):
             self._cut(DRAIN)
             self.ui.message("the disk is full: no more requests are sent; what was measured is kept")

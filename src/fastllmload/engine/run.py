@@ -347,18 +347,20 @@ class Session:
         words = fleet.last_words(member, self.redact)
         self._incident(f"worker {member.spec.worker} {how}: {words}")
 
-    def _look_around(self) -> None:
-        """What else can befall a run while its clock runs: the simulated engine ends, the wall clock is set."""
+    def _look_around(self) -> bool:
+        """What else can befall a run while its clock runs: the wall clock is set, the simulated engine ends (True)."""
         how = None if self.simulator is None else self.simulator.ending()
         if self.simulator is not None and how is not None:
             self.fate.engine_crashed = self.simulator.crashed
-            self._incident(f"the simulated engine {how}; what is sent from now on is refused")
+            self.fate.engine_killed = not self.simulator.crashed
+            self._incident(f"the simulated engine {how} before the run was over")
         step_s = self.wall.step_s()
         if step_s is not None:
             self._incident(
                 f"the wall clock was set {abs(step_s):,.3f} s {'forward' if step_s > 0 else 'back'} during the run; "
                 "intervals are taken from CLOCK_MONOTONIC and are not touched by it"
             )
+        return self.fate.engine_crashed or self.fate.engine_killed
 
     def _incident(self, sentence: str) -> None:
         self.folder.manifest["incidents"].append(sentence)
