@@ -1,0 +1,55 @@
+"""Percentiles where some requests did not end: their time is at least what was seen (Kaplan and Meier 1958)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Times = npt.NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Survival:
+    """Share still waiting after each of *times* (ascending, distinct, only ends); *last* is the longest time seen."""
+
+    times: Times
+    share: npt.NDArray[np.float64]
+    last: float
+
+    def percentile(self, q: float) -> float | None:
+        """Least time by which a share *q* has ended; None: more than 1 - q had not ended when last seen."""
+        reached = np.flatnonzero(self.share <= 1 - q + 1e-12)
+        return float(self.times[reached[0]]) if len(reached) else None
+
+
+def survival(times: Times, ended: npt.NDArray[np.bool_]) -> Survival:
+    """Product-limit estimate from the time of each request and whether it *ended* then (or was only last seen then).
+
+    Right as long as what stops the watching has nothing to do with how long the request would have taken: the end of a
+    drain, a time limit. A connection that broke is no such thing.
+    """
+    if len(times) == 0:
+        return Survival(np.empty(0), np.empty(0), 0.0)
+    distinct, place = np.unique(times, return_inverse=True)
+    seen = np.bincount(place, minlength=len(distinct))
+    ends = np.bincount(place, weights=ended, minlength=len(distinct))
+    at_risk = len(times) - np.concatenate([[0], np.cumsum(seen)[:-1]])
+    share = np.cumprod(1 - ends / at_risk)
+    kept = ends > 0
+    return Survival(distinct[kept], share[kept], float(distinct[-1]))
+
+
+def bounds(times: Times, ended: npt.NDArray[np.bool_], q: float) -> tuple[float, float | None] | None:
+    """Percentile (nearest rank) with nothing assumed: had the unfinished ended when last seen, or never (None).
+
+    None for no request at all.
+    """
+    if len(times) == 0:
+        return None
+    rank = max(0, int(np.ceil(q * len(times) - 1e-9)) - 1)
+    least = float(np.sort(times)[rank])
+    known = np.sort(times[ended])
+    return least, float(known[rank]) if rank < len(known) else None

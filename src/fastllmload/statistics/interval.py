@@ -1,0 +1,188 @@
+"""95 % intervals of percentiles, means and rates of one run, for latencies that depend on each other.
+
+Percentiles: the share of values above the percentile is a mean like any other, so its uncertainty comes from batch
+means; the interval of the share, read back through the ordered sample, is the interval of the percentile (Woodruff
+1952). No density, no distribution. What it needs and how well it covers: docs/statistics.md.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fastllmload.statistics.batches import BATCHES, LongRun, batch_edges, long_run
+from fastllmload.statistics.student import t_quantile
+
+Values = npt.NDArray[Any]
+Counts = npt.NDArray[np.int64]
+
+BULK = (0.5, 0.75)  # percentiles whose dependence says whether the sample carries an interval at all
+LEAST_INDEPENDENT = 80  # independent values' worth: 4 in each batch
+BEYOND = 4.0  # independent values' worth beyond a percentile, times the root of the inflation
+MOST_BEYOND = 20.0
+DRIFTING = 0.5  # correlation of neighbouring twentieths of a window; chance alone gives it once in 160 windows
+NARROWEST = 0.3  # inflation below 1 (evenly spread values) is believed down to here
+
+
+@dataclass(frozen=True)
+class Interval:
+    """[low, high] in the unit of the values."""
+
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class NotEstimable:
+    """Why there is no interval, and how many requests like these would probably carry one (None: more do not help)."""
+
+    reason: str
+    needed: int | None
+
+
+Estimate = Interval | NotEstimable
+
+
+@dataclass(frozen=True)
+class Sample:
+    """*values* in order of time, and *ordered*, the same ascending.
+
+    Unit k (a request) has the values `first[k]:first[k + 1]`; *first* None: one value each.
+    """
+
+    values: Values
+    ordered: Values
+    first: Counts | None = None
+
+    @property
+    def units(self) -> int:
+        return len(self.values) if self.first is None else len(self.first) - 1
+
+    def edges(self) -> Counts:
+        """Borders of the batches, as positions in *values*; a batch is a stretch of whole units."""
+        edges = batch_edges(self.units)
+        return edges if self.first is None else self.first[edges]
+
+    def at(self, level: float) -> float:
+        """Type 7 percentile of the ordered values, *level* clipped to [0, 1]."""
+        position = min(max(level, 0.0), 1.0) * (len(self.ordered) - 1)
+        below = math.floor(position)
+        above = min(below + 1, len(self.ordered) - 1)
+        low, high = float(self.ordered[below]), float(self.ordered[above])
+        return low + (position - below) * (high - low)
+
+
+@cache
+def t_of(confidence: float) -> float:
+    """Quantile for two-sided intervals out of BATCHES batches."""
+    return t_quantile((1 + confidence) / 2, BATCHES - 1)
+
+
+def intervals(sample: Sample, levels: Mapping[str, float], confidence: float = 0.95) -> dict[str, Estimate]:
+    """Of the percentiles *levels* (name: share below), and of the mean under the name "mean"."""
+    if sample.units < LEAST_INDEPENDENT:
+        few = NotEstimable(
+            f"{sample.units} requests are too few to see how they depend on each other", LEAST_INDEPENDENT
+        )
+        return dict.fromkeys([*levels, "mean"], few)
+    edges = sample.edges()
+    shares = {q: above_share(sample, edges, q) for q in {*BULK, *levels.values()}}
+    bulk = max(1.0, *(inflation(shares[q], len(sample.values), q) for q in BULK))
+    found: dict[str, Estimate] = {}
+    for name, q in levels.items():
+        found[name] = too_few(sample, bulk, q) or percentile_interval(sample, shares[q], q, confidence)
+    found["mean"] = mean_interval(sample, edges, bulk, confidence)
+    return found
+
+
+def above_share(sample: Sample, edges: Counts, q: float) -> LongRun:
+    """Of the share of values above the q-percentile, which every batch would have at 1 - q if it were exact."""
+    bound = sample.at(q)
+    sizes = np.diff(edges)
+    whole = np.issubdtype(sample.values.dtype, np.integer)  # compared as they are: no float copy of all values
+    above = sample.values > (math.floor(bound) if whole else bound)
+    counts = np.array([np.count_nonzero(above[begin:end]) for begin, end in pairwise(edges.tolist())])
+    share = counts.sum() / sizes.sum()
+    return long_run((counts - share * sizes) / sizes.mean())  # a share with a random size in it: linearised
+
+
+def inflation(share: LongRun, n: int, q: float) -> float:
+    """Variance of the share, as a multiple of what *n* independent values would have."""
+    return share.variance * n / (q * (1 - q))
+
+
+def too_few(sample: Sample, bulk: float, q: float) -> NotEstimable | None:
+    """None where the sample carries an interval of the q-percentile.
+
+    Judged by the bulk of the values, not by the few beyond the percentile: they are what is uncertain, so runs that
+    happen to have few of them would look good.
+    """
+    n = len(sample.values)
+    beyond = min(BEYOND * math.sqrt(bulk), MOST_BEYOND)
+    least = max(LEAST_INDEPENDENT, beyond / min(q, 1 - q)) * bulk
+    if n >= least:
+        return None
+    needed = math.ceil(least / n * sample.units)
+    told = f"values are as good as {n / bulk:,.0f} independent ones" if bulk >= 1.5 else f"{n:,} values"
+    return NotEstimable(f"P{100 * q:g} needs about {needed:,} requests like these; {told}", needed)
+
+
+def percentile_interval(sample: Sample, share: LongRun, q: float, confidence: float) -> Estimate:
+    """The share above the true percentile is 1 - q give or take its uncertainty; skewed as counts of rarities are."""
+    n = len(sample.values) / max(inflation(share, len(sample.values), q), NARROWEST)
+    t = t_of(confidence)
+    beyond, spread = n * (1 - q), t * math.sqrt(n * q * (1 - q))
+    skew = (t * t - 1) * (2 * q - 1) / 6
+    low, high = 1 - (beyond + spread + skew) / n, 1 - (beyond - spread + skew) / n
+    least = 0.5 / len(sample.values)
+    if low < least or high > 1 - least:
+        needed = math.ceil(sample.units * MOST_BEYOND / (n * min(q, 1 - q)))
+        return NotEstimable(
+            f"P{100 * q:g}: values beyond it come in clusters, too few of them", max(needed, sample.units + 1)
+        )
+    return Interval(sample.at(low), sample.at(high))
+
+
+def mean_interval(sample: Sample, edges: Counts, bulk: float, confidence: float) -> Estimate:
+    """Of the mean of the values; of a ratio where units have several values each."""
+    values = np.asarray(sample.values, np.float64)
+    sizes = np.diff(edges)
+    mean = float(values.mean())
+    sums = np.add.reduceat(values, edges[:-1])
+    spread = long_run((sums - mean * sizes) / sizes.mean())
+    scatter = float(values.var())
+    inflated = max(bulk, spread.variance * len(values) / scatter) if scatter > 0 else bulk
+    if len(values) < LEAST_INDEPENDENT * inflated:
+        needed = math.ceil(LEAST_INDEPENDENT * inflated / len(values) * sample.units)
+        return NotEstimable(f"the mean needs about {needed:,} requests like these", needed)
+    return skewed_interval(mean, spread, confidence)
+
+
+def skewed_interval(mean: float, spread: LongRun, confidence: float) -> Interval:
+    """Student's t after Hall's (1992) cubic, which takes the skewness of the batch means out."""
+    t, error = t_of(confidence), math.sqrt(spread.variance)
+    g = spread.skewness / math.sqrt(BATCHES)
+    return Interval(mean - error * _unskewed(t, g), mean - error * _unskewed(-t, g))
+
+
+def _unskewed(t: float, g: float) -> float:
+    if abs(g) < 1e-4:
+        return t
+    return float(3 / g * (np.cbrt(1 + g * (t - g / 6)) - 1))
+
+
+def rate_interval(amounts: npt.NDArray[np.float64], seconds: float, confidence: float = 0.95) -> Estimate:
+    """Of a rate per second, from the *amounts* of BATCHES equal stretches of a window of *seconds*."""
+    spread = long_run(amounts / (seconds / BATCHES))
+    if np.count_nonzero(amounts) < BATCHES:
+        return NotEstimable(f"nothing happened in some twentieth of the {seconds:.3g} s; run longer", None)
+    if spread.correlation >= DRIFTING:
+        return NotEstimable("the rate drifts: neighbouring twentieths of the window are alike; run longer", None)
+    return skewed_interval(float(amounts.sum()) / seconds, spread, confidence)

@@ -1,0 +1,98 @@
+"""Student's t and the incomplete beta function behind it, on the standard library alone."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+TINY = 1e-300
+PRECISION = 1e-15
+STEPS = 10_000
+
+
+def incomplete_beta(x: float, a: float, b: float) -> float:
+    """I_x(a, b), the regularised incomplete beta function, for 0 <= x <= 1 and a, b > 0; relative error about 1e-13."""
+    if x <= 0:
+        return 0.0
+    if x >= 1:
+        return 1.0
+    front = math.exp(math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b) + a * math.log(x) + b * math.log1p(-x))
+    if x < (a + 1) / (a + b + 2):  # where the fraction converges fast; else by symmetry
+        return front * _fraction(x, a, b) / a
+    return 1 - front * _fraction(1 - x, b, a) / b
+
+
+def _fraction(x: float, a: float, b: float) -> float:
+    """The continued fraction of the incomplete beta function, by Lentz's method."""
+    c, d = 1.0, 1 / _off_zero(1 - (a + b) * x / (a + 1))
+    result = d
+    for m in range(1, STEPS):
+        even = m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m))
+        odd = -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1))
+        for term in (even, odd):
+            d = 1 / _off_zero(1 + term * d)
+            c = _off_zero(1 + term / c)
+            result *= c * d
+        if abs(c * d - 1) < PRECISION:
+            break
+    return result
+
+
+def _off_zero(value: float) -> float:
+    return value if abs(value) > TINY else TINY
+
+
+def t_two_sided(t: float, df: float) -> float:
+    """P(|T| >= |t|) with *df* > 0 degrees of freedom, which need not be whole; infinite *df* is the normal."""
+    if math.isinf(t):
+        return 0.0
+    if math.isinf(df):
+        return math.erfc(abs(t) / math.sqrt(2))
+    if t * t < df:  # near the middle the other tail keeps the digits
+        return 1 - incomplete_beta(t * t / (df + t * t), 0.5, df / 2)
+    return incomplete_beta(df / (df + t * t), df / 2, 0.5)
+
+
+def t_quantile(p: float, df: float) -> float:
+    """t with P(T <= t) = *p*, for 0 < p < 1."""
+    if not 0 < p < 1:
+        raise ValueError(f"a quantile needs a probability between 0 and 1, not {p}")
+    if p < 0.5:
+        return -t_quantile(1 - p, df)
+    tail = 2 * (1 - p)
+    return _root(lambda t: tail - t_two_sided(t, df))
+
+
+def beta_quantile(p: float, a: float, b: float) -> float:
+    """x with I_x(a, b) = *p*."""
+    low, high = 0.0, 1.0
+    for _ in range(100):
+        middle = (low + high) / 2
+        low, high = (middle, high) if incomplete_beta(middle, a, b) < p else (low, middle)
+    return (low + high) / 2
+
+
+def _root(rising: Callable[[float], float]) -> float:
+    """Zero of a function that rises from 0 on: doubling, then bisection to the last bit."""
+    low, high = 0.0, 1.0
+    while rising(high) < 0:
+        low, high = high, 2 * high
+    for _ in range(200):
+        middle = (low + high) / 2
+        if middle in (low, high):
+            break
+        low, high = (middle, high) if rising(middle) < 0 else (low, middle)
+    return (low + high) / 2
+
+
+def t_interval(values: Sequence[float], confidence: float = 0.95) -> tuple[float, float] | None:
+    """Interval of the mean of independent *values*, such as one figure per run; None for fewer than 2."""
+    n = len(values)
+    if n < 2:
+        return None
+    sample = np.asarray(values, np.float64)
+    half = t_quantile((1 + confidence) / 2, n - 1) * float(sample.std(ddof=1)) / math.sqrt(n)
+    mean = float(sample.mean())
+    return mean - half, mean + half

@@ -1,0 +1,167 @@
+"""Intervals of one run: they cover the truth on dependent data as often as they say, or say that they cannot."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fastllmload.statistics.batches import BATCHES, batch_edges, batch_means, long_run
+from fastllmload.statistics.interval import (
+    LEAST_INDEPENDENT,
+    Estimate,
+    Interval,
+    NotEstimable,
+    Sample,
+    intervals,
+    rate_interval,
+)
+
+sys.path.insert(0, str(Path(__file__).parents[3] / "bench"))
+from coverage import Process, processes, simulate
+
+LEVELS = {"p50": 0.5, "p90": 0.9, "p99": 0.99}
+NAMES = {process.name: process for process in processes()}
+SLOW = pytest.mark.skipif(not os.environ.get("FASTLLMLOAD_SLOW"), reason="minutes; set FASTLLMLOAD_SLOW=1")
+
+
+def of(values: np.ndarray, first: np.ndarray | None = None) -> dict[str, Estimate]:
+    return intervals(Sample(values, np.sort(values), first), LEVELS)
+
+
+def ends(found: Estimate) -> tuple[float, float]:
+    assert isinstance(found, Interval)
+    return found.low, found.high
+
+
+def assert_covers(process: Process, n: int, runs: int, slack: float, figures: tuple[str, ...]) -> None:
+    """At least three in four runs get an interval, and 93-97 % of those cover, give or take *slack* of chance."""
+    tallies = simulate(process, n, runs)
+    for name in figures:
+        tally = tallies[name]
+        assert tally.issued >= 0.75 * runs, (name, tally)
+        assert tally.coverage is not None and 0.93 - slack <= tally.coverage <= 0.97 + slack, (name, tally)
+        assert tally.misled <= 0.07 + slack
+
+
+@pytest.mark.parametrize(
+    ("name", "n", "figures"),
+    [
+        ("M/M/1 0.3", 20_000, ("p50", "p90", "p99", "mean")),
+        ("M/M/1 0.5", 20_000, ("p50", "p90", "p95", "mean")),
+        ("M/M/1 0.7", 20_000, ("p50", "p90", "mean")),
+        ("AR(1) 0.9", 5_000, ("p50", "mean")),
+        ("iid log-normal", 2_000, ("p50", "p90", "p95", "mean")),
+    ],
+)
+def test_intervals_cover_what_they_claim(name: str, n: int, figures: tuple[str, ...]) -> None:
+    """300 runs: three standard errors of a share of 0.95 are 0.038."""
+    assert_covers(NAMES[name], n, 300, 0.038, figures)
+
+
+def test_the_textbook_interval_does_not() -> None:
+    """What these intervals are for: taken for independent, P99 of a half-loaded queue is covered half of the time."""
+    tally = simulate(NAMES["M/M/1 0.5"], 20_000, 100)["p99"]
+    assert tally.naive / tally.runs < 0.7
+    assert tally.coverage is not None and tally.coverage > 0.87
+
+
+def test_a_nearly_saturated_queue_is_not_estimable_from_a_short_run() -> None:
+    for name, tally in simulate(NAMES["M/M/1 0.9"], 2_000, 50).items():
+        assert tally.issued <= 0.1 * tally.runs, (name, tally)
+
+
+@SLOW
+@pytest.mark.parametrize("n", [5_000, 20_000, 60_000])
+@pytest.mark.parametrize("name", sorted(NAMES))
+def test_at_most_one_run_in_fourteen_is_misled(name: str, n: int) -> None:
+    """Wherever an interval is refused to some runs and given to others too: 1,000 runs, three standard errors more."""
+    for figure, tally in simulate(NAMES[name], n, 1000, seed=7).items():
+        assert tally.misled <= 0.07 + 0.024, (figure, tally)
+        if tally.issued > 0.9 * tally.runs:
+            assert tally.coverage is not None and 0.93 - 0.02 <= tally.coverage <= 0.97 + 0.016, (figure, tally)
+
+
+def test_few_requests_carry_no_interval_and_say_how_many_would() -> None:
+    found = of(np.random.default_rng(1).exponential(1, 50))["p50"]
+    assert isinstance(found, NotEstimable)
+    assert found.needed == LEAST_INDEPENDENT and "50 requests are too few" in found.reason
+
+
+def test_what_is_said_to_be_needed_is_needed() -> None:
+    """P99 of a run that is too short; a run of that length has it, one of half of that has it not."""
+    rng = np.random.default_rng(2)
+    values = rng.exponential(1, 40_000)
+    short = of(values[:300])["p99"]
+    assert isinstance(short, NotEstimable) and short.needed is not None
+    assert isinstance(of(values[: 2 * short.needed])["p99"], Interval)
+    assert isinstance(of(values[: short.needed // 2])["p99"], NotEstimable)
+
+
+def test_correlated_requests_are_worth_fewer_than_they_are() -> None:
+    """The same values in another order: sorted by their neighbourhood they carry a wider interval."""
+    values = NAMES["AR(1) 0.9"].draw(np.random.default_rng(3), 20_000)
+    shuffled = np.random.default_rng(4).permutation(values)
+    own, mixed = ends(of(values)["p50"]), ends(of(shuffled)["p50"])
+    assert own[1] - own[0] > 2.5 * (mixed[1] - mixed[0])
+
+
+def test_a_trend_is_no_steady_run() -> None:
+    """Values that rise all the way: every batch differs from the last, so nothing is known of a level."""
+    rising = np.linspace(1, 2, 5000) + np.random.default_rng(5).normal(0, 0.01, 5000)
+    assert all(isinstance(found, NotEstimable) for found in of(rising).values())
+
+
+def test_constant_values_have_an_interval_without_width() -> None:
+    found = of(np.full(5000, 7))
+    assert ends(found["p50"]) == ends(found["mean"]) == (7.0, 7.0)
+
+
+def test_tokens_of_one_request_are_not_independent() -> None:
+    """Gaps that are alike within a request: 100 a request are worth little more than one."""
+    rng = np.random.default_rng(6)
+    per_request = rng.exponential(1, 2000)
+    gaps = np.repeat(per_request, 100)
+    units = ends(of(gaps, np.arange(2001) * 100)["p50"])
+    tokens = ends(of(rng.permutation(gaps))["p50"])
+    single = ends(of(per_request)["p50"])
+    assert units[1] - units[0] == pytest.approx(single[1] - single[0], rel=0.25)
+    assert units[1] - units[0] > 4 * (tokens[1] - tokens[0])
+
+
+def test_integers_and_floats_say_the_same() -> None:
+    whole = np.random.default_rng(7).integers(0, 1000, 5000)
+    assert of(whole) == of(whole.astype(float))
+
+
+def test_batches_hold_everything_once_in_order() -> None:
+    for n in (20, 21, 39, 1001):
+        edges = batch_edges(n)
+        assert edges[0] == 0 and edges[-1] == n and len(edges) == BATCHES + 1
+        assert np.diff(edges).min() >= 1 and np.ptp(np.diff(edges)) <= 1
+    assert batch_means(np.arange(40)) == pytest.approx(np.arange(20) * 2 + 0.5)
+
+
+def test_the_variance_of_batch_means_by_hand() -> None:
+    """Alternating +1 and -1: mean 0, sum of squares 20, neighbours opposed, so nothing is added."""
+    found = long_run(np.array([1.0, -1.0] * 10))
+    assert found.variance == pytest.approx(20 / (20 * 19)) and found.correlation == 0.0
+
+
+def test_the_rate_of_poisson_events_is_covered() -> None:
+    rng = np.random.default_rng(8)
+    found = [rate_interval(rng.poisson(50, BATCHES).astype(float), 10.0) for _ in range(400)]
+    issued = [one for one in found if isinstance(one, Interval)]
+    held = sum(one.low <= 100.0 <= one.high for one in issued)
+    assert len(issued) >= 390
+    assert 0.93 - 0.033 <= held / len(issued) <= 0.97 + 0.026
+
+
+def test_a_rate_that_drifts_or_stops_has_no_interval() -> None:
+    drifting = rate_interval(np.arange(1.0, 21.0), 10.0)
+    stopping = rate_interval(np.array([5.0] * 19 + [0.0]), 10.0)
+    assert isinstance(drifting, NotEstimable) and "drifts" in drifting.reason
+    assert isinstance(stopping, NotEstimable) and "nothing happened" in stopping.reason
