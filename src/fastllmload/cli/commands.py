@@ -16,14 +16,14 @@ from fastllmload.plan.settings import RunSettings, Secret
 from fastllmload.redact import Redactor
 
 
-def _redactor() -> Redactor:
+def current_redactor() -> Redactor:
     found = click.get_current_context().find_object(Redactor)
     assert found is not None  # main() gives it to the outermost context
     return found
 
 
 def resolve_parameters(parameters: dict[str, object]) -> tuple[RunSettings, Secret | None]:
-    return resolve(parameters, os.environ, _redactor())
+    return resolve(parameters, os.environ, current_redactor())
 
 
 def run_once(**parameters: object) -> int:
@@ -31,7 +31,7 @@ def run_once(**parameters: object) -> int:
     from fastllmload.engine.run import execute
     from fastllmload.report.terminal import make_ui
 
-    ui = make_ui(settings.output.ui, sys.stdout, _redactor())
+    ui = make_ui(settings.output.ui, sys.stdout, current_redactor())
     try:
         return int(execute(settings, secret, ui))
     finally:
@@ -49,7 +49,7 @@ def report(run_folder: Path) -> int:
     from fastllmload.report.again import show_again
 
     tidied = tidy(run_folder)
-    show_again(run_folder, sys.stdout, _redactor())
+    show_again(run_folder, sys.stdout, current_redactor())
     if tidied is not None:
         click.echo(f"note       {tidied}")
     return 0

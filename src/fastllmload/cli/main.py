@@ -27,6 +27,7 @@ fastllmload = LazyGroup(
         "run": LazyCommand("fastllmload.cli.commands:run", "one run (the default)"),
         "simulate": LazyCommand("fastllmload.simulator.__main__:main", "serve the simulated engine"),
         "plan": LazyCommand("fastllmload.cli.planning:plan", "build, describe, save or verify a plan"),
+        "procedure": LazyCommand("fastllmload.cli.procedures:procedure", "one of the ten tests of the IETF draft"),
         "report": LazyCommand("fastllmload.cli.commands:report", "show a run again"),
         "export": LazyCommand("fastllmload.cli.commands:export", "write a run's requests as JSONL or CSV"),
         "calibrate": LazyCommand("fastllmload.cli.calibrating:calibrate", "measure this host's ceiling"),

@@ -59,16 +59,22 @@ def resolve(
 
 
 def settle(
-    givens: Givens, environment: Mapping[str, str], redactor: Redactor
+    givens: Givens, environment: Mapping[str, str], redactor: Redactor, complete: bool = True
 ) -> tuple[RunSettings, Secret | None]:
-    """What `resolve` gives, from options that are collected already."""
+    """What `resolve` gives, from options that are collected already.
+
+    Not *complete*: what says how much load to offer, and for how long, may be missing; a procedure decides it.
+    """
     _add_environment(givens, environment)
     _tell_secrets(givens, redactor)
     secret = _api_key(givens, redactor)
     fields = _read(givens)
     spread_rate(givens, fields, DEFAULT_SECONDS)
-    _refuse_contradictions(givens, fields)
-    _complete(givens, fields)
+    _refuse_contradictions(givens, fields, complete)
+    if "unix_socket" in givens and "target.urls" not in fields:
+        fields["target.urls"] = ("http://localhost",)
+    if complete:
+        _complete(givens, fields)
     return _settings(fields), secret
 
 
@@ -182,7 +188,7 @@ def _one(given: Given, text: str) -> object:
         raise InputError(f"{given.where} {text!r} {error}") from None
 
 
-def _refuse_contradictions(givens: Givens, fields: Fields) -> None:
+def _refuse_contradictions(givens: Givens, fields: Fields, complete: bool = True) -> None:
     rate, concurrency = fields.get("load.rate"), fields.get("load.concurrency")
     if rate is not None and concurrency is not None:
         raise InputError(
@@ -192,7 +198,7 @@ def _refuse_contradictions(givens: Givens, fields: Fields) -> None:
     _refuse_for_closed_loop(givens)
     _refuse_beside_plan(givens)
     replays = fields.get("workload.name") in TRACES
-    if "plan" not in givens and rate is None and concurrency is None and not replays:
+    if complete and "plan" not in givens and rate is None and concurrency is None and not replays:
         raise InputError(f"--rate is missing: say how much load to offer, for example {EXAMPLE}")
     if rate == math.inf and "plan" not in givens and "num_requests" not in givens:
         raise InputError(
@@ -327,9 +333,7 @@ def _refuse_twice(fields: Fields) -> None:
 
 
 def _complete(givens: Givens, fields: Fields) -> None:
-    """Defaults that depend on other options."""
-    if "unix_socket" in givens and "target.urls" not in fields:
-        fields["target.urls"] = ("http://localhost",)
+    """The end of a load that was given none."""
     if "plan" in givens:
         return
     own_end = fields.get("workload.name") in TRACES and not {"load.rate", "load.concurrency"} & fields.keys()

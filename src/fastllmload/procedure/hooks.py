@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from fastllmload.errors import InputError
 
 TIMEOUT_S = 900.0
-TAIL = 2_000  # characters of a hook's output that are kept
+TAIL = 200_000  # characters of a hook's output that are kept
 
 HOOKS = {
     "restart": "start the server again, with nothing loaded or cached",
@@ -26,6 +26,7 @@ HOOKS = {
     "guardrail-output": "switch on output filtering only",
     "guardrail-full": "switch on input and output filtering",
     "recover": "bring the server back after an overload",
+    "server-log": "print the server's log, where out-of-memory errors are looked for",
 }
 SIMULATED: dict[str, dict[str, str]] = {  # fields of the profile; those not named are the profile's own
     "restart": {},

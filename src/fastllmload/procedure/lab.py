@@ -34,6 +34,7 @@ from fastllmload.simulator.process import SimulatorProcess
 
 LEVELS, PREPARATION = "levels", "preparation"
 SETTLE_S = 5.0  # idle between two levels (procedures.md 0.10)
+KEPT = 2_000  # characters of a hook's output
 READY_S = 600.0  # for a server to come back after a hook
 FAILURES = 0.5  # of the last 100 requests: cascading failure (IETF 7.4)
 REFUSED, STOPPED = 3, 4  # exit codes of a run
@@ -56,6 +57,7 @@ class Lab:
     settle_s: float = SETTLE_S
     steps: Steps = field(default_factory=Steps)
     levels: list[Level] = field(default_factory=list)
+    last_preparation: Path = Path()
     _number: int = 0
     _prepared: int = 0
     _ran: bool = False
@@ -71,6 +73,11 @@ class Lab:
     ) -> None:
         if self._engine is not None:
             self._engine.stop()
+
+    @property
+    def quick(self) -> bool:
+        """Durations and counts are scaled down."""
+        return bool(self.journal.document["quick"])
 
     @property
     def simulated(self) -> bool:
@@ -186,6 +193,7 @@ class Lab:
         self._prepared += 1
         parent = self.folder / PREPARATION
         folder = parent / f"{self.journal.document['starts']:02d}-{self._prepared:03d}-{slug(name)}"
+        self.last_preparation = folder
         self.console.say(f"preparation: {name}")
         return self.run(folder, settings)
 
@@ -201,7 +209,7 @@ class Lab:
         ready_s = self.await_ready()
         self.journal.document["steps"].append(
             {"name": name, "at_utc": began, "how": done.how, "seconds": done.seconds, "status": done.status,
-             "ready_after_s": ready_s, "output": done.output}
+             "ready_after_s": ready_s, "output": done.output[-2_000:]}
         )  # fmt: skip
         self.journal.save()
 

@@ -67,7 +67,7 @@ class Level:
     @property
     def generator_limited(self) -> bool:
         """The client was (or may have been) the limit: nothing of this level says anything about the system's."""
-        return (self.document.get("certificate") or {}).get("verdict") == "invalid"
+        return bool((self.document.get("certificate") or {}).get("generator_limited"))
 
     @property
     def folder_name(self) -> str:

@@ -1,0 +1,136 @@
+"""One procedure from its declarations to its report: validate, prepare, run the test, write what it found."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from fastllmload.errors import FastLLMLoadError, Interrupted
+from fastllmload.plan.settings import RunSettings, Secret
+from fastllmload.procedure import hooks, journal, manifest
+from fastllmload.procedure.console import Console
+from fastllmload.procedure.findings import Findings
+from fastllmload.procedure.journal import Journal
+from fastllmload.procedure.lab import SETTLE_S, Lab, told
+from fastllmload.procedure.outcome import show, write
+
+QUICK_SETTLE_S = 0.5
+NOT_MET = 1
+
+
+@dataclass(frozen=True)
+class Test:
+    """One of the ten. *parameters*: its struct, which may have `quick()`. *hooks*: which ones it needs.
+
+    *run* fills the findings; *expected_s* foretells how long it takes, None where nobody can know.
+    """
+
+    name: str
+    section: str
+    title: str
+    parameters: type[msgspec.Struct]
+    run: Callable[[Lab, Any, Findings], None]
+    hooks: Callable[[Any], tuple[str, ...]] = lambda parameters: ()
+    refuse: Callable[[Any, RunSettings], None] = lambda parameters, settings: None
+    expected_s: Callable[[Any, RunSettings], float | None] = lambda parameters, settings: None
+    defaults: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # group → fields, where not given
+
+
+@dataclass(frozen=True)
+class Terms:
+    """How a procedure is conducted, whichever it is."""
+
+    folder: Path
+    quick: bool = False
+    conforming: bool = True  # missing declarations stop it
+    strict: bool = False  # anything less than compliance is exit code 1
+    commands: dict[str, str] = field(default_factory=dict)
+    settle_s: float | None = None
+    ask: Callable[[str], str] | None = None  # the operator's answers; None: nobody can be asked
+
+
+def conduct(
+    test: Test, settings: RunSettings, secret: Secret | None, parameters: Any, terms: Terms, console: Console
+) -> int:
+    """Exit code. What is refused before anything is sent raises; a procedure cut short keeps what it has and raises."""
+    if terms.quick:
+        parameters = parameters.quick()
+    test.refuse(parameters, settings)
+    simulated = not settings.target.urls and settings.target.unix_socket is None
+    hooks.refuse_missing(test.hooks(parameters), terms.commands, simulated, terms.ask is not None)
+    declarations = manifest.complete(settings, test.name, simulated, terms.conforming and not terms.quick, terms.ask)
+    asked = {"test": msgspec.to_builtins(parameters), "quick": terms.quick, "run": told(settings)}
+    book = Journal(terms.folder, test.name, asked)
+    book.put(quick=terms.quick, manifest=manifest.entry(settings, declarations, simulated), section=test.section)
+    announce(test, settings, parameters, terms, book, console, simulated)
+    settings = with_declarations(settings, declarations)
+    settle_s = terms.settle_s if terms.settle_s is not None else QUICK_SETTLE_S if terms.quick else SETTLE_S
+    found = Findings()
+    lab = Lab(terms.folder, settings, secret, book, console, terms.commands, terms.ask is not None, settle_s)
+    try:
+        with lab:
+            test.run(lab, parameters, found)
+            status = journal.DONE
+    except Interrupted:
+        conclude(test, lab, found, journal.INTERRUPTED, console)
+        raise
+    except FastLLMLoadError as problem:
+        found.warn(f"the procedure was cut short: {problem}")
+        conclude(test, lab, found, journal.FAILED, console)
+        raise
+    compliant = conclude(test, lab, found, status, console)
+    return NOT_MET if terms.strict and not compliant else 0
+
+
+def announce(
+    test: Test, settings: RunSettings, parameters: Any, terms: Terms, book: Journal, console: Console, simulated: bool
+) -> None:
+    if simulated:
+        console.say("SIMULATED ENGINE: the target is fastllmload's own simulator, not a server")
+    console.say(f"IETF {test.section} {test.title}, in {terms.folder}")
+    if book.resumed:
+        console.say("started again: finished levels are taken from the folder")
+    seconds = test.expected_s(parameters, settings)
+    if seconds is not None:
+        console.say(f"takes about {duration(seconds)}, warm-up not counted")
+    if terms.quick:
+        console.say("--quick: durations and counts are scaled down; the result does not conform to the draft")
+
+
+def duration(seconds: float) -> str:
+    """`45 s`, `12 min`, `3.5 h`."""
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
+
+
+def with_declarations(settings: RunSettings, declarations: Mapping[str, str]) -> RunSettings:
+    """Every level's run.json carries them too."""
+    output = msgspec.structs.replace(settings.output, declare=tuple(declarations.items()))
+    return msgspec.structs.replace(settings, output=output)
+
+
+def conclude(test: Test, lab: Lab, found: Findings, status: str, console: Console) -> bool:
+    """Write procedure.json and the reports, whatever happened; whether the draft was followed."""
+    for level in lab.levels:
+        if level.generator_limited:
+            found.warn(
+                f"level {level.number} ({level.name}): the client was the limit; it decides nothing about the system"
+            )
+    if lab.journal.document["quick"]:
+        found.deviate("--quick: durations and request counts are below those of the methodology")
+    if lab.simulated:
+        found.deviate("the target was fastllmload's own simulated engine")
+    entries = found.entries()
+    for kind in ("warnings", "deviations"):
+        entries[kind] = [*dict.fromkeys([*lab.journal.document[kind], *entries[kind]])]
+    lab.journal.put(status=status, ended_utc=journal.utc(), title=test.title, **entries)
+    compliance: dict[str, Any] = {}
+    lab.journal.put(compliance=compliance)
+    write(lab.folder, lab.journal.document)
+    show(lab.journal.document, lab.folder, console)
+    return bool(compliance) and compliance["verdict"] != "not compliant"

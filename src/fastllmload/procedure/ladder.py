@@ -1,0 +1,80 @@
+"""Levels of one load after the other, each judged: saturated, steady, or limited by ourselves (procedures.md 0.9)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from fastllmload.plan.settings import RunSettings
+from fastllmload.procedure.change import at_load
+from fastllmload.procedure.lab import Lab
+from fastllmload.procedure.level import Level
+from fastllmload.procedure.verdict import LevelVerdict, Lowest, judge_level, lowest_of
+
+
+@dataclass(frozen=True)
+class Rung:
+    """A level and what it says about the system."""
+
+    level: Level
+    verdict: LevelVerdict
+
+    @property
+    def load(self) -> float:
+        return self.level.load
+
+
+@dataclass
+class Ladder:
+    """*settings*: what the levels share, their length and workload included. *duration_s*: None where they set it."""
+
+    lab: Lab
+    settings: RunSettings
+    closed: bool = False
+    prefix: str = ""
+    rungs: list[Rung] = field(default_factory=list)
+
+    def at(self, load: float, repetition: int = 0, **fields: Any) -> Rung:
+        """The rung at *load* requests/s or slots; what is neither steady nor saturated is run again, twice as long."""
+        rung = self._measured(load, repetition, 1, fields)
+        if rung.verdict.unsteady and self.settings.load.duration is not None:
+            rung = self._measured(load, repetition, 2, fields)
+        self.rungs.append(rung)
+        return rung
+
+    def _measured(self, load: float, repetition: int, times: int, fields: dict[str, Any]) -> Rung:
+        duration = self.settings.load.duration
+        length = {} if duration is None else {"duration": duration * times}
+        again = {"repetition": repetition} if repetition else {}
+        settings = at_load(self.settings, load, self.closed, **{"warmup_requests": 0, **length, **again, **fields})
+        unit = "slots" if self.closed else "per second"
+        name = f"{self.prefix}{load:.9g} {unit}" + (f", run {repetition + 1}" if repetition else "")
+        level = self.lab.level(name + (", longer" if times > 1 else ""), settings)
+        verdict = self.judged(level)
+        self.lab.record(
+            level, criteria=msgspec.to_builtins(verdict), saturated=verdict.saturated, steady=verdict.steady
+        )
+        return Rung(level, verdict)
+
+    def judged(self, level: Level) -> LevelVerdict:
+        below = [rung for rung in self.rungs if rung.load < level.load]
+        lower = [(rung.load, rung.level.output_tok_s) for rung in below] if self.closed else []
+        return judge_level(level.run, self.lowest(level), lower)
+
+    def lowest(self, level: Level) -> Lowest | None:
+        """The lowest rung so far; None when *level* is that itself."""
+        first = min(self.rungs, key=lambda rung: rung.load, default=None)
+        return None if first is None or level.load <= first.load else lowest_of(first.level.run)
+
+
+def state_of(verdict: LevelVerdict) -> str:
+    """One word or two for a table."""
+    if verdict.generator_limited and verdict.holds is None:
+        return "client limited"
+    if verdict.saturated:
+        return "saturated"
+    if verdict.saturated is None or verdict.steady is None:
+        return "unknown"
+    return "steady" if verdict.steady else "unsteady"

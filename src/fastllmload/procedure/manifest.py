@@ -1,0 +1,76 @@
+"""The declarations of a procedure: written before the first request, missing ones asked for at once (IETF 4.1)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from fastllmload.compliance.declarations import Declaration, complaints, missing, of_simulated_engine
+from fastllmload.errors import InputError
+from fastllmload.plan.settings import RunSettings
+
+
+def declared(settings: RunSettings, simulated: bool) -> dict[str, str]:
+    """What is declared: by options, by `--declare`, and by us of our own simulated engine."""
+    found = dict(of_simulated_engine()) if simulated else {}
+    if settings.output.gpus is not None:
+        found["sut.hardware.count"] = str(settings.output.gpus)
+    return found | dict(settings.output.declare)
+
+
+def facts(settings: RunSettings) -> dict[str, str]:
+    """What the run shows by itself and conditions of declarations are read from."""
+    return {"workload.kind": settings.workload.name}
+
+
+def complete(
+    settings: RunSettings, test: str, simulated: bool, conforming: bool, ask: Callable[[str], str] | None
+) -> dict[str, str]:
+    """The manifest of *test*.
+
+    Missing declarations are asked of the operator through *ask*, or all listed in one InputError; a procedure that need
+    not be *conforming* goes on without them.
+    """
+    found = declared(settings, simulated)
+    wrong = complaints(found)
+    if wrong:
+        raise InputError("; ".join(wrong))
+    lacking = missing({**facts(settings), **found}, test)
+    if lacking and ask is not None:
+        found |= asked_of_operator(lacking, ask)
+        lacking = missing({**facts(settings), **found}, test)
+    if lacking and conforming:
+        raise InputError(refusal(test, lacking))
+    return found
+
+
+def asked_of_operator(lacking: list[Declaration], ask: Callable[[str], str]) -> dict[str, str]:
+    """One question each; an empty answer leaves it undeclared."""
+    answers = {
+        each.key: ask(f"{each.key}: {each.explanation}\n  for example {each.example}: ").strip() for each in lacking
+    }
+    return {key: value for key, value in answers.items() if value}
+
+
+def refusal(test: str, lacking: list[Declaration]) -> str:
+    """All of them in one go, each with the option that sets it."""
+    lines = "".join(f"\n  {each.remedy}\n      {each.explanation}" for each in lacking)
+    return (
+        f"the test {test!r} needs {len(lacking)} more declaration{'s' if len(lacking) > 1 else ''} before its first "
+        f"request (or --allow-nonconforming):{lines}"
+    )
+
+
+def entry(settings: RunSettings, declarations: Mapping[str, str], simulated: bool) -> dict[str, Any]:
+    """procedure.json "manifest"."""
+    return {
+        "declarations": dict(declarations),
+        "simulated": simulated,
+        "workload": settings.workload.name,
+        "seed": settings.client.seed,
+        "tokenizer": settings.workload.tokenizer,
+        "streaming": settings.workload.streaming,
+        "endpoint_type": settings.target.endpoint_type,
+        "urls": list(settings.target.urls),
+        "goodput": [list(pair) for pair in settings.output.goodput],
+    }

@@ -1,0 +1,77 @@
+"""procedure.html: the same as procedure.md, with its plots."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from fastllmload.procedure.outcome import headline, level_table, verdict_lines
+from fastllmload.report.html.sheet import Axis, Head, Plot, Rule, Section, Series, Table, sheet
+
+TONES = {
+    "unconditionally compliant": "valid",
+    "conditionally compliant": "suspect",
+    "not compliant": "invalid",
+}
+
+
+def page(document: Mapping[str, Any]) -> str:
+    """The page's text."""
+    sections = [Section("Results", [*document.get("sentences", ()), *map(table_of, document["tables"])])]
+    if document["plots"]:
+        sections.append(Section("Plots", [plot_of(plot) for plot in document["plots"]]))
+    told = [
+        Section(title, document[name])
+        for name, title in (("warnings", "Warnings"), ("deviations", "Deviations from the methodology"))
+        if document[name]
+    ]
+    sections += told
+    sections.append(Section("Levels", [table_of({**level_table(document), "title": "Levels in the order measured"})]))
+    declared = document["manifest"]["declarations"]
+    if declared:
+        sections.append(
+            Section("Declarations", [Table(["Name", "Declared"], [list(pair) for pair in declared.items()])])
+        )
+    return sheet(head_of(document), sections)
+
+
+def head_of(document: Mapping[str, Any]) -> Head:
+    compliance = document.get("compliance") or {}
+    verdict = str(compliance.get("verdict", ""))
+    manifest = document["manifest"]
+    facts = {
+        "Started": document["started_utc"],
+        "Command": " ".join(document["command"]),
+        "Workload": str(manifest.get("workload")),
+        "Target": ", ".join(manifest.get("urls", ())) or "the simulated engine",
+        "Levels": str(len(document["levels"])),
+    }
+    return Head(
+        headline(document),
+        verdict=verdict,
+        meaning="; ".join(verdict_lines(compliance)) if verdict else "",
+        tone=TONES.get(verdict, ""),
+        facts=facts,
+        simulated=bool(manifest.get("simulated")),
+    )
+
+
+def table_of(table: Mapping[str, Any]) -> Table:
+    return Table(table["columns"], table["rows"], title=table["title"], notes=table["notes"])
+
+
+def plot_of(plot: Mapping[str, Any]) -> Plot:
+    return Plot(
+        plot["kind"],
+        plot["title"],
+        [
+            Series(one["name"], y=[math.nan if y is None else y for y in one["y"]], x=one["x"], style=one["style"])
+            for one in plot["series"]
+        ],
+        x=Axis(*plot["x"]),
+        y=Axis(*plot["y"]),
+        names=plot["names"],
+        marks=[Rule(mark["axis"], mark["at"], mark["label"]) for mark in plot["marks"]],
+        note=plot["note"],
+    )

@@ -1,0 +1,78 @@
+"""What the system can do at all, measured in a closed loop: slots are doubled until throughput rises no more.
+
+Ours (procedures.md 5.3): the request rate of the best level is the capacity that shares of a load refer to. A closed loop
+cannot overload what it measures, so this is the gentle way to learn it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from fastllmload.plan.settings import RunSettings
+from fastllmload.procedure.change import changed
+from fastllmload.procedure.findings import Findings
+from fastllmload.procedure.lab import Lab
+from fastllmload.procedure.ladder import Ladder, state_of
+
+FIRST_SLOTS, MOST_SLOTS = 4, 4096
+SHARE, LEAST_S = 0.2, 60.0  # of a level's length, and no less
+QUICK_S = 5.0
+
+
+class Asked(Protocol):
+    """Parameters of a test that needs a capacity."""
+
+    @property
+    def capacity(self) -> float | None: ...
+
+    @property
+    def capacity_source(self) -> str | None: ...
+
+
+@dataclass(frozen=True)
+class Capacity:
+    """Requests/s, and where the figure is from. *limited*: the client ended the measurement, not the system."""
+
+    req_s: float
+    source: str
+    limited: bool = False
+
+    def entry(self) -> dict[str, Any]:
+        return {"req_s": self.req_s, "source": self.source, "client_limited": self.limited}
+
+
+def capacity_of(lab: Lab, settings: RunSettings, asked: Asked, found: Findings, prefix: str = "") -> Capacity | None:
+    """The declared capacity, or the one measured with the workload of *settings*; None when nothing came back."""
+    if asked.capacity is not None:
+        source = asked.capacity_source or "declared without a source"
+        if asked.capacity_source is None:
+            found.deviate("the capacity is declared without its source (--capacity-source)")
+        return Capacity(asked.capacity, source)
+    return measured(lab, settings, found, prefix)
+
+
+def measured(lab: Lab, settings: RunSettings, found: Findings, prefix: str = "") -> Capacity | None:
+    """Levels of 4, 8, 16 ... slots until one is saturated."""
+    length = max(LEAST_S, SHARE * (settings.load.duration or 0.0)) if not lab.quick else QUICK_S
+    ladder = Ladder(
+        lab, changed(settings, load={"duration": length, "num_requests": None}), True, f"{prefix}capacity, "
+    )
+    slots, limited = FIRST_SLOTS, False
+    while slots <= MOST_SLOTS:
+        rung = ladder.at(slots)
+        limited = rung.verdict.generator_limited and rung.verdict.saturated is None
+        if rung.verdict.saturated or limited or rung.level.cascading:
+            break
+        slots *= 2
+    rows = [(f"{r.load:g}", r.level.req_s, r.level.output_tok_s, r.level.figure("ttft", "p99"), state_of(r.verdict))
+            for r in ladder.rungs]  # fmt: skip
+    columns = ("Slots", "Requests (r/s)", "Output (tok/s)", "TTFT P99 (ms)", "Verdict")
+    found.table(f"{prefix}capacity", f"{prefix}Capacity, measured in a closed loop".capitalize(), columns, rows)
+    best = max((r.level.req_s for r in ladder.rungs), default=0.0)
+    if best <= 0:
+        found.warn("no request of the capacity measurement succeeded: there is no capacity to take shares of")
+        return None
+    if limited:
+        found.warn("the client was the limit while the capacity was measured: the true one may be higher")
+    return Capacity(best, f"measured: closed loop, {len(ladder.rungs)} levels of {length:g} s", limited)

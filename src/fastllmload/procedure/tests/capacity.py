@@ -1,0 +1,198 @@
+"""Concurrent request capacity (IETF 5.5): the highest concurrency at which requests complete, in time, without errors."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from fastllmload.errors import InputError
+from fastllmload.plan.settings import RunSettings
+from fastllmload.procedure.change import at_concurrency, changed
+from fastllmload.procedure.conduct import Test
+from fastllmload.procedure.findings import Findings, Plot, Series
+from fastllmload.procedure.hooks import run_hook
+from fastllmload.procedure.lab import Lab
+from fastllmload.procedure.level import Level
+from fastllmload.procedure.seek import Found, search
+from fastllmload.procedure.warmup import warm_up
+from fastllmload.records import layout
+
+COMPLETION = 0.99
+PER_SLOT = 100  # completions that a level must have for each slot
+RESOLUTION = 16  # the bracket of the answer is within 1/16 of it
+SERVER_LOG = "server-log"
+OOM = "out of memory|CUDA OOM|OutOfMemory"
+
+
+class Parameters(msgspec.Struct, frozen=True, kw_only=True):
+    """*slo_ttft_p99_ms* is required. *duration_s*: a level takes this long at least, and 100 completions per slot."""
+
+    initial: int = 8
+    maximum: int = 512
+    output_tokens: int | None = 256
+    duration_s: float = 60.0
+    per_slot: int = PER_SLOT
+    slo_ttft_p99_ms: float | None = None
+    oom_pattern: str = OOM
+
+    def quick(self) -> Parameters:
+        return msgspec.structs.replace(self, duration_s=max(3.0, self.duration_s / 20), per_slot=4)
+
+
+@dataclass
+class Levels:
+    """Levels of a concurrency search, judged by the criteria of IETF 5.5.2."""
+
+    lab: Lab
+    settings: RunSettings
+    parameters: Parameters
+    found: Findings
+    prefix: str = ""
+    done: list[tuple[Level, bool | None, int]] = field(default_factory=list)
+    _lines: int = 0
+
+    def holds(self, load: float, repetition: int) -> bool | None:
+        level = self._measured(round(load), repetition)
+        errors = 0 if level.resumed else self.oom_lines()
+        answer = passes(level, errors, self.parameters)
+        self.done.append((level, answer, errors))
+        self.lab.record(level, passes=answer, oom=errors)
+        self.log()
+        return answer
+
+    def _measured(self, slots: int, repetition: int) -> Level:
+        """Duration and count must both be met: a level that was too short for its count is run for longer."""
+        seconds = self.parameters.duration_s
+        for attempt in range(4):
+            name = f"{self.prefix}{slots} slots" + (f", run {repetition + 1}" if repetition else "")
+            name += f", try {attempt + 1}" if attempt else ""
+            again = {"repetition": repetition} if repetition else {}
+            settings = at_concurrency(
+                self.settings, slots, duration=seconds, num_requests=None, warmup_requests=0, ramp_share=0.0, **again
+            )
+            level = self.lab.level(name, settings)
+            ended = int(level.document.get("completed") or 0) + int(level.document.get("failed") or 0)
+            wanted = self.parameters.per_slot * slots
+            if ended >= wanted or level.cascading or not ended:
+                break
+            seconds = math.ceil(seconds * min(20.0, 1.1 * wanted / ended))
+        return level
+
+    def oom_lines(self) -> int:
+        """New lines of the server's log that speak of memory, where a hook shows that log; None was asked for: 0."""
+        command = self.lab.commands.get(SERVER_LOG)
+        if command is None:
+            return 0
+        wanted = re.compile(self.parameters.oom_pattern, re.IGNORECASE)
+        lines = sum(wanted.search(line) is not None for line in run_hook(SERVER_LOG, command).output.splitlines())
+        before, self._lines = self._lines, lines
+        return max(0, lines - before)
+
+    def log(self) -> None:
+        columns = ("Concurrency", "Completion", "TTFT P99 (ms)", "TPOT P99 (ms)", "Errors", "Status")
+        rows = []
+        for level, answer, errors in sorted(self.done, key=lambda one: (one[0].load, one[0].number)):
+            share = completion(level)
+            status = {True: "pass", False: "fail", None: "client limited"}[answer]
+            oom = f", {errors} out of memory" if errors else ""
+            rows.append(
+                (f"{level.load:g}", "n/a" if share is None else f"{share:.2%}", level.figure("ttft", "p99"),
+                 level.figure("tpot", "p99"), int(level.document.get("failed") or 0), status + oom)
+            )  # fmt: skip
+        self.found.table(f"{self.prefix}capacity", "Concurrent Request Capacity", columns, rows)
+
+
+def completion(level: Level) -> float | None:
+    """ok over submitted; requests that the end of the level cancelled count as submitted."""
+    return level.success_rate
+
+
+def passes(level: Level, oom: int, parameters: Parameters) -> bool | None:
+    """None when the client was the limit and the level failed: that says nothing about the system."""
+    share, ttft = completion(level), level.figure("ttft", "p99")
+    limit = parameters.slo_ttft_p99_ms
+    holds = share is not None and share >= COMPLETION and oom == 0
+    holds = holds and (limit is None or (ttft is not None and ttft <= limit))
+    return None if level.generator_limited and not holds else holds
+
+
+def sought(levels: Levels, least: float = 1.0) -> Found:
+    """The search of procedures.md 0.10 to within 1/16."""
+    parameters = levels.parameters
+    return search(
+        float(min(parameters.initial, parameters.maximum)),
+        float(parameters.maximum),
+        lambda x: max(1.0, math.ceil(x / RESOLUTION)),
+        levels.holds,
+        least=least,
+    )
+
+
+def run(lab: Lab, parameters: Parameters, found: Findings) -> None:
+    workload: dict[str, Any] = {"ignore_eos": True}
+    if parameters.output_tokens is not None:
+        workload["osl"] = str(parameters.output_tokens)
+    settings = changed(lab.base, workload=workload)
+    warm_up(lab, at_concurrency(settings, parameters.initial), quick=lab.quick)
+    levels = Levels(lab, settings, parameters, found)
+    answer = sought(levels)
+    report(levels, answer, found)
+
+
+def report(levels: Levels, answer: Found, found: Findings) -> None:
+    best = best_level(levels, answer.level)
+    found.values = {
+        "max_concurrency": None if answer.level is None else int(answer.level),
+        "bracket": [answer.level, answer.above],
+        "ended_by": answer.ended_by,
+        "levels": len(levels.done),
+        "slo_ttft_p99_ms": levels.parameters.slo_ttft_p99_ms,
+        "output_tok_s": None if best is None else best.output_tok_s,
+        "tokens_in_flight_mean": None if best is None else best.figure("tokens_in_flight"),
+        "tokens_in_flight_max": None if best is None else best.figure("tokens_in_flight", "max"),
+    }
+    number = "none" if answer.level is None else f"{int(answer.level)}"
+    found.say(f"Maximum concurrent requests meeting criteria: {number}")
+    for note in answer.notes:
+        found.say(note)
+    limit = levels.parameters.slo_ttft_p99_ms
+    watched = "the server's log was watched" if SERVER_LOG in levels.lab.commands else "seen only as failed requests"
+    found.say(f"out-of-memory errors: {watched} (--hook {SERVER_LOG}=COMMAND)")
+    found.say(f"criteria: completion at least {COMPLETION:.0%}, no out-of-memory error, P99 TTFT at most {limit:g} ms")
+    if best is not None:
+        flight = found.values["tokens_in_flight_mean"]
+        text = "" if flight is None else f", {flight:,.0f} tokens in flight on average"
+        found.say(f"there: {best.output_tok_s:,.4g} output tok/s{text}")
+    ordered = sorted(levels.done, key=lambda one: one[0].load)
+    x = tuple(level.load for level, _, _ in ordered)
+    y = tuple(level.figure("ttft", "p99") for level, _, _ in ordered)
+    found.plot(Plot("ttft", "P99 TTFT over concurrency", "line", (Series("TTFT P99", y, x),),
+                    ("concurrency", "slots", None), ("TTFT", "ms", True)))  # fmt: skip
+
+
+def best_level(levels: Levels, load: float | None) -> Level | None:
+    there = [level for level, answer, _ in levels.done if level.load == load and answer]
+    return there[-1] if there else None
+
+
+def refuse(parameters: Parameters, settings: RunSettings) -> None:
+    if parameters.slo_ttft_p99_ms is None:
+        raise InputError("the test capacity needs the objective that it is judged by: --slo-ttft-p99 MS (IETF 5.5.2)")
+    if settings.load.rate is not None or settings.load.concurrency is not None:
+        raise InputError("the test capacity finds the concurrency by itself: leave --rate and --concurrency out")
+    try:
+        re.compile(parameters.oom_pattern)
+    except re.error as problem:
+        raise InputError(f"--oom-pattern {parameters.oom_pattern!r} is no regular expression: {problem}") from None
+
+
+def expected_s(parameters: Parameters, settings: RunSettings) -> float | None:
+    return parameters.duration_s * (math.log2(max(2, parameters.maximum / max(1, parameters.initial))) + 6)
+
+
+TEST = Test("capacity", "5.5", "Concurrent Request Capacity", Parameters, run, refuse=refuse, expected_s=expected_s)

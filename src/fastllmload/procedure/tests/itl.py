@@ -1,0 +1,131 @@
+"""Inter-token latency (IETF 5.4): the distribution of gaps at shares of the capacity."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from fastllmload.errors import InputError
+from fastllmload.plan.settings import RunSettings
+from fastllmload.procedure.change import at_rate, changed
+from fastllmload.procedure.conduct import Test
+from fastllmload.procedure.findings import Findings, Plot, Series
+from fastllmload.procedure.gaps import Gaps, gaps_of
+from fastllmload.procedure.lab import Lab
+from fastllmload.procedure.level import Level
+from fastllmload.procedure.saturating import Capacity, capacity_of
+from fastllmload.procedure.warmup import warm_up
+
+SHARES = (0.25, 0.5, 0.75, 0.9)
+REQUESTS, LEAST_REQUESTS = 200, 100
+LEAST_TOKENS, LEAST_GAPS = 50, 5_000
+OUTPUT_AT_LEAST = 51  # a request of 51 tokens has 50 gaps; 100 of them have the 5,000 that are asked for
+TRIES = 4
+WORKLOADS = ("synthetic-uniform", "conversation")
+
+
+class Parameters(msgspec.Struct, frozen=True, kw_only=True):
+    """*levels*: shares of the capacity. *requests*: per level, more when too few qualify."""
+
+    capacity: float | None = None
+    capacity_source: str | None = None
+    levels: tuple[float, ...] = SHARES
+    requests: int = REQUESTS
+    duration_s: float = 300.0  # of the levels by which the capacity is measured
+
+    def quick(self) -> Parameters:
+        return msgspec.structs.replace(self, levels=self.levels[:2], requests=min(self.requests, LEAST_REQUESTS))
+
+
+def run(lab: Lab, parameters: Parameters, found: Findings) -> None:
+    base = changed(lab.base, load={"duration": parameters.duration_s, "num_requests": None})
+    warm_up(lab, base, quick=lab.quick)
+    capacity = capacity_of(lab, base, parameters, found)
+    if capacity is None:
+        return
+    done: list[tuple[float, Level, Gaps]] = []
+    for share in sorted(parameters.levels):
+        level, gaps = enough(lab, share * capacity.req_s, parameters, found)
+        done.append((share, level, gaps))
+        report(done, capacity, found)
+
+
+def enough(lab: Lab, rate: float, parameters: Parameters, found: Findings) -> tuple[Level, Gaps]:
+    """A level with at least 100 requests of 50 tokens and 5,000 gaps; sent again with more until it has them."""
+    rate = float(f"{rate:.6g}")
+    requests = parameters.requests
+    for _ in range(TRIES):
+        settings = at_rate(lab.base, rate, num_requests=requests, duration=None, warmup_requests=0, ramp_share=0.0)
+        settings = changed(settings, workload={"least_output": OUTPUT_AT_LEAST, "ignore_eos": True})
+        level = lab.level(f"{rate:g} per second, {requests} requests", settings)
+        gaps = gaps_of(level.run, LEAST_TOKENS)
+        if (gaps.requests >= LEAST_REQUESTS and len(gaps.ns) >= LEAST_GAPS) or level.cascading:
+            return level, gaps
+        share = max(0.05, min(gaps.requests / requests, len(gaps.ns) / LEAST_GAPS))
+        requests = int(requests * min(10.0, 1.2 / share)) + 1
+    found.warn(f"at {rate:g} r/s only {gaps.requests} requests and {len(gaps.ns):,} gaps qualify")
+    return level, gaps
+
+
+def report(done: list[tuple[float, Level, Gaps]], capacity: Capacity, found: Findings) -> None:
+    """The draft's table with a column for each level, and the shape of the distribution."""
+    name = "ITL" if all(gaps.option == "direct" for _, _, gaps in done) else "Time Between Chunks"
+    columns = ("Metric", *(f"{share:.0%} ({level.load:.4g} r/s)" for share, level, _ in done))
+    figures = [gaps.figures() for _, _, gaps in done]
+    rows: list[tuple[Any, ...]] = [(f"{name} Samples", *(len(gaps.ns) for _, _, gaps in done))]
+    for title, key in (("P50", "p50"), ("P90", "p90"), ("P95", "p95"), ("P99", "p99"), ("P99.9", "p999")):
+        rows.append((f"{name} {title} (ms)", *(one[key] for one in figures)))
+    rows += [(f"{name} Mean (ms)", *(one["mean"] for one in figures))]
+    rows += [(f"{name} Std Dev (ms)", *(one["std"] for one in figures))]
+    rows += [("P99/P50 Ratio", *(one["p99_p50"] for one in figures))]
+    found.table("itl", f"{name} Results", columns, rows, *notes(done))
+    shape: list[tuple[Any, ...]] = [("Requests that qualify", *(gaps.requests for _, _, gaps in done)),
+             ("Requests below 50 tokens, left out", *(gaps.short for _, _, gaps in done)),
+             *((f"{title} {label} (ms)", *(gaps.per_request(key, q) for _, _, gaps in done))
+               for title, key in (("Jitter", "jitter"), ("Max pause", "max_pause"))
+               for label, q in (("P50", 0.5), ("P95", 0.95), ("P99", 0.99))),
+             ("Modality", *(gaps.modality for _, _, gaps in done)),
+             ("Tail", *(gaps.tail for _, _, gaps in done))]  # fmt: skip
+    found.table("itl-shape", "Per request, and the shape of the distribution", columns, shape)
+    found.values = {
+        "capacity": capacity.entry(),
+        "option": sorted({gaps.option for _, _, gaps in done}),
+        "levels": [
+            {"share": share, "load": level.load, "samples": len(gaps.ns), "requests": gaps.requests, "short": gaps.short,
+             "modality": gaps.modality, "tail": gaps.tail, **one}
+            for (share, level, gaps), one in zip(done, figures, strict=True)
+        ],
+    }  # fmt: skip
+    series = tuple(Series(f"{share:.0%}", tuple(sample(gaps))) for share, _, gaps in done)
+    found.plot(Plot("itl-cdf", name, "cdf", series, y=(name, "ms", None)))
+    option = ", ".join(found.values["option"])
+    found.say(f"gaps are pooled with option {option} (IETF B.2.1)")
+
+
+def notes(done: list[tuple[float, Level, Gaps]]) -> list[str]:
+    few = [f"{share:.0%}" for share, _, gaps in done if len(gaps.ns) < 10_000]
+    return [f"P99.9 needs 10,000 gaps: too few at {', '.join(few)}"] if few else []
+
+
+def sample(gaps: Gaps) -> list[float]:
+    """At most 4,000 quantiles of the gaps in ms, for the plot."""
+    if not len(gaps.ns):
+        return []
+    ordered = np.sort(gaps.ns) / 1e6
+    if len(ordered) <= 4_000:
+        return [float(x) for x in ordered]
+    return [float(x) for x in np.quantile(ordered, np.linspace(0, 1, 4_000))]
+
+
+def refuse(parameters: Parameters, settings: RunSettings) -> None:
+    if not settings.workload.streaming:
+        raise InputError("the test itl measures gaps between tokens: leave --no-stream out")
+    if settings.load.rate is not None or settings.load.concurrency is not None:
+        raise InputError(
+            "the test itl takes shares of the capacity: leave --rate and --concurrency out, or give --capacity RATE"
+        )
+
+
+TEST = Test("itl", "5.4", "Inter-Token Latency Distribution", Parameters, run, refuse=refuse)

@@ -1,0 +1,188 @@
+"""Output token throughput (IETF 5.2): the highest load that the system sustains, with objectives or without."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import msgspec
+
+from fastllmload.errors import InputError
+from fastllmload.plan.settings import RunSettings
+from fastllmload.procedure.change import changed
+from fastllmload.procedure.conduct import Test
+from fastllmload.procedure.findings import Findings, Plot, Series
+from fastllmload.procedure.lab import Lab
+from fastllmload.procedure.ladder import Ladder, Rung, state_of
+from fastllmload.procedure.level import Level
+from fastllmload.procedure.seek import Found, search
+from fastllmload.procedure.warmup import warm_up
+
+DURATION_S, LEAST_S = 300.0, 60.0
+PERCENTILES = (("P50", "p50"), ("P95", "p95"), ("P99", "p99"))
+LATENCIES = (("TTFT", "ttft"), ("TPOT", "tpot"), ("End-to-End", "e2e"))
+
+
+class Parameters(msgspec.Struct, frozen=True, kw_only=True):
+    """Levels from *minimum* to *maximum* in steps of *step*: requests/s, or slots of a closed loop."""
+
+    loop: str = "open"
+    duration_s: float = DURATION_S
+    minimum: float = 1.0
+    maximum: float = 1024.0
+    step: float = 1.0
+    slo_ttft_p99_ms: float | None = None
+    slo_tpot_p99_ms: float | None = None
+
+    def quick(self) -> Parameters:
+        return msgspec.structs.replace(self, duration_s=max(5.0, self.duration_s / 40))
+
+    @property
+    def limits(self) -> dict[str, float]:
+        """Metric → limit of its P99 in ms."""
+        both = {"ttft": self.slo_ttft_p99_ms, "tpot": self.slo_tpot_p99_ms}
+        return {name: limit for name, limit in both.items() if limit is not None}
+
+
+def run(lab: Lab, parameters: Parameters, found: Findings) -> None:
+    settings = changed(lab.base, load={"duration": parameters.duration_s, "num_requests": None})
+    warm_up(lab, settings, quick=lab.quick)
+    ladder = Ladder(lab, settings, closed=parameters.loop == "closed")
+    sought = sustained(ladder, parameters, found)
+    report(ladder, sought, parameters, found)
+
+
+def sustained(ladder: Ladder, parameters: Parameters, found: Findings) -> Found:
+    """The search of procedures.md 0.10; the level log grows in *found* while it goes on."""
+
+    def holds(load: float, repetition: int) -> bool | None:
+        rung = ladder.at(load, repetition)
+        log(ladder, parameters, found)
+        known = rung.verdict.holds
+        return known if not known else meets(rung.level, parameters.limits)
+
+    return search(parameters.minimum, parameters.maximum, parameters.step, holds)
+
+
+def meets(level: Level, limits: dict[str, float]) -> bool:
+    """Whether the P99 of each metric is at most its limit; one without a value is not."""
+    return all((value := level.figure(name, "p99")) is not None and value <= limit for name, limit in limits.items())
+
+
+def best_of(ladder: Ladder, load: float | None) -> Rung | None:
+    """Of the rungs at *load* that hold, the one with the median throughput (the lower of two)."""
+    there = [rung for rung in ladder.rungs if load is not None and rung.load == load and rung.verdict.holds]
+    there.sort(key=lambda rung: rung.level.output_tok_s)
+    return there[(len(there) - 1) // 2] if there else None
+
+
+def report(ladder: Ladder, sought: Found, parameters: Parameters, found: Findings) -> None:
+    best = best_of(ladder, sought.level)
+    unit = "slots" if ladder.closed else "requests/s"
+    found.values = {
+        "sustainable_load": sought.level,
+        "bracket": [sought.level, sought.above],
+        "ended_by": sought.ended_by,
+        "loop": parameters.loop,
+        "levels": len(ladder.rungs),
+        "max_output_tok_s": None if best is None else best.level.output_tok_s,
+        "max_req_s": None if best is None else best.level.req_s,
+        "limits": parameters.limits,
+    }
+    log(ladder, parameters, found)
+    curve(ladder, found, unit)
+    for note in sought.notes:
+        found.say(note)
+    found.say(constraint(parameters))
+    if best is None:
+        found.say(f"no level from {parameters.minimum:g} {unit} up holds: there is no throughput to report")
+        return
+    summary(best.level, sought, found, unit)
+    latency(best.level, found)
+    if best.level.settings.load.duration is not None and best.level.settings.load.duration < LEAST_S:
+        found.deviate(f"levels of {parameters.duration_s:g} s are shorter than the {LEAST_S:g} s of IETF 5.2.2")
+
+
+def constraint(parameters: Parameters) -> str:
+    texts = [f"P99 {name.upper()} at most {limit:g} ms" for name, limit in parameters.limits.items()]
+    return "with constraint " + " and ".join(texts) if texts else "without latency constraint"
+
+
+def summary(level: Level, sought: Found, found: Findings, unit: str) -> None:
+    rows = [
+        ("Max Output Throughput (tok/s)", level.output_tok_s),
+        ("Max Request Throughput (req/s)", level.req_s),
+        ("Max Input Throughput (tok/s)", level.figure("input_tok_s")),
+        (f"Sustainable Load ({unit})", sought.level),
+        ("Tokens per GPU-second", level.figure("tok_per_gpu_s")),
+    ]
+    top = "no level above was tried" if sought.above is None else f"{sought.above:g} {unit} does not hold"
+    found.table(
+        "throughput-summary", "Throughput Summary", ("Metric", "Value"), rows, f"{top}; batch utilisation: not measured"
+    )
+
+
+def latency(level: Level, found: Findings) -> None:
+    columns = ("Metric", *(f"{name} (ms)" for name, _ in PERCENTILES))
+    rows = [(title, *(level.figure(metric, key) for _, key in PERCENTILES)) for title, metric in LATENCIES]
+    found.table("latency-at-maximum", "Latency at Maximum Throughput", columns, rows)
+
+
+def log(ladder: Ladder, parameters: Parameters, found: Findings) -> None:
+    """All levels so far."""
+    columns = ("Level", "D (s)", "Output (tok/s)", "Requests (r/s)", "TTFT P99 (ms)", "TPOT P99 (ms)", "In flight",
+               "Completion", "Verdict")  # fmt: skip
+    rows = [row_of(rung, parameters) for rung in ladder.rungs]
+    found.table("levels", "Level Log", columns, rows)
+
+
+def row_of(rung: Rung, parameters: Parameters) -> tuple[Any, ...]:
+    level, verdict = rung.level, rung.verdict
+    words = [state_of(verdict), *verdict.fired]
+    if verdict.holds and not meets(level, parameters.limits):
+        words.append("objective missed")
+    return (
+        f"{rung.load:g}",
+        level.settings.load.duration,
+        level.output_tok_s,
+        level.req_s,
+        level.figure("ttft", "p99"),
+        level.figure("tpot", "p99"),
+        verdict.figures.get("in_flight_mean"),
+        verdict.figures.get("completion_rate"),
+        ", ".join(words),
+    )
+
+
+def curve(ladder: Ladder, found: Findings, unit: str) -> None:
+    """Throughput and P99 TTFT over the load."""
+    rungs = sorted(ladder.rungs, key=lambda rung: rung.load)
+    x = tuple(rung.load for rung in rungs)
+    output = tuple(rung.level.output_tok_s for rung in rungs)
+    ttft = tuple(rung.level.figure("ttft", "p99") for rung in rungs)
+    found.plot(Plot("throughput", "Output throughput over load", "line", (Series("output", output, x),),
+                    ("load", unit, None), ("throughput", "tok/s", None)))  # fmt: skip
+    found.plot(Plot("ttft", "P99 TTFT over load", "line", (Series("TTFT P99", ttft, x),), ("load", unit, None),
+                    ("TTFT", "ms", True)))  # fmt: skip
+
+
+def refuse(parameters: Parameters, settings: RunSettings) -> None:
+    load = settings.load
+    if load.rate is not None or load.concurrency is not None:
+        raise InputError(
+            "the test throughput finds the load by itself: leave --rate and --concurrency out, give --min and --max"
+        )
+    if not 0 < parameters.minimum <= parameters.maximum:
+        raise InputError(f"--min {parameters.minimum:g} and --max {parameters.maximum:g} leave no level between them")
+    if parameters.step <= 0 or (parameters.loop == "closed" and parameters.step != int(parameters.step)):
+        raise InputError(f"--step {parameters.step:g} must be above 0, and whole for --loop closed")
+
+
+def expected_s(parameters: Parameters, settings: RunSettings) -> float | None:
+    """Of a search that doubles half of the way, bisects the rest and confirms."""
+    doublings = math.log2(max(2.0, parameters.maximum / parameters.minimum))
+    halvings = max(0.0, math.log2(max(1.0, parameters.maximum / 2 / parameters.step)))
+    return parameters.duration_s * ((doublings + halvings) / 2 + 2)
+
+
+TEST = Test("throughput", "5.2", "Output Token Throughput", Parameters, run, refuse=refuse, expected_s=expected_s)

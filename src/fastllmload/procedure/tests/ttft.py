@@ -1,0 +1,113 @@
+"""Time to first token (IETF 5.1): its distribution at one load, and by input length."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from fastllmload.errors import InputError
+from fastllmload.metrics.percentiles import percentile
+from fastllmload.plan.settings import RunSettings
+from fastllmload.procedure.change import changed
+from fastllmload.procedure.conduct import Test
+from fastllmload.procedure.findings import Findings, Plot, Series
+from fastllmload.procedure.lab import Lab
+from fastllmload.procedure.level import Level
+from fastllmload.procedure.warmup import warm_up
+from fastllmload.records import layout
+
+COUNT, LEAST_P99, LEAST_P999 = 10_000, 1_000, 10_000
+BUCKETS = (0, 256, 512, 1024, 2048, 4096)
+ROWS = (("P50", "p50"), ("P90", "p90"), ("P95", "p95"), ("P99", "p99"), ("P99.9", "p999"), ("Mean", "mean"),
+        ("Min", "min"), ("Max", "max"))  # fmt: skip
+
+
+class Parameters(msgspec.Struct, frozen=True, kw_only=True):
+    """*request_count*: 1,000 is the least for P99, 10,000 for P99.9."""
+
+    request_count: int = COUNT
+
+    def quick(self) -> Parameters:
+        return Parameters(request_count=max(50, self.request_count // 50))
+
+
+def run(lab: Lab, parameters: Parameters, found: Findings) -> None:
+    settings = changed(
+        lab.base, load={"num_requests": parameters.request_count, "duration": None, "warmup_requests": 0}
+    )
+    warm_up(lab, settings, quick=lab.quick)
+    level = lab.level("ttft", settings)
+    report(level, parameters, found)
+
+
+def report(level: Level, parameters: Parameters, found: Findings) -> None:
+    """The draft's two tables and the CDF."""
+    n = int(level.figure("ttft", "n") or 0)
+    found.values = {
+        "requests": n,
+        "request_count": parameters.request_count,
+        **{f"ttft_{key}_ms": level.figure("ttft", key) for _, key in ROWS},
+        "ttft_sched_p99_ms": level.figure("ttft_sched", "p99"),
+        "success_rate": level.success_rate,
+    }
+    rows: list[tuple[str, Any]] = [("Requests", n)]
+    rows += [(f"TTFT {name} (ms)", level.figure("ttft", key)) for name, key in ROWS]
+    success = level.success_rate
+    rows += [("Success rate", "n/a" if success is None else f"{success:.2%}")]
+    rows += [("TTFT P99 from the intended instant (ms)", level.figure("ttft_sched", "p99"))]
+    notes = [sufficiency(n, parameters.request_count)] if n < LEAST_P999 else []
+    found.table("ttft-results", "TTFT Results", ("Metric", "Value"), rows, *notes)
+    by_length(level, found)
+    found.say("queue wait and prefill time: not measured, they need server data")
+    if n < LEAST_P999:
+        found.deviate(notes[0])
+    if level.cascading:
+        found.warn("more than half of 100 requests in a row failed: the test was stopped early")
+
+
+def sufficiency(n: int, asked: int) -> str:
+    why = f"; {asked - n:,} of {asked:,} requests gave none" if n < asked else ""
+    least = "P99 and P99.9 are" if n < LEAST_P99 else "P99.9 is"
+    return f"{n:,} TTFT samples: {least} from fewer than needed (P99 {LEAST_P99:,}, P99.9 {LEAST_P999:,}){why}"
+
+
+def by_length(level: Level, found: Findings) -> None:
+    """*TTFT by Input Length*, where input lengths vary; left-closed buckets."""
+    lengths, ttft = samples(level)
+    found.plot(Plot("ttft-cdf", "TTFT", "cdf", (Series("TTFT", tuple(ttft.tolist())),), y=("TTFT", "ms", None)))
+    if not len(lengths) or lengths.min() == lengths.max():
+        return
+    rows = []
+    for low, high in zip(BUCKETS, (*BUCKETS[1:], np.inf), strict=True):
+        inside = np.sort(ttft[(lengths >= low) & (lengths < high)])
+        if len(inside):
+            name = f"{low:,}+" if high == np.inf else f"{low:,}-{int(high) - 1:,}"
+            rows.append((name, *(percentile(inside, q) for q in (0.5, 0.95, 0.99)), len(inside)))
+    found.table(
+        "ttft-by-length", "TTFT by Input Length", ("Input Tokens", "P50 (ms)", "P95 (ms)", "P99 (ms)", "n"), rows,
+        f"a P99 needs {LEAST_P99:,} samples",
+    )  # fmt: skip
+
+
+def samples(level: Level) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
+    """Input tokens and TTFT in ms of every successful request of the level."""
+    rows = level.run.rows
+    ok = rows[(rows["phase"] == layout.MEASURE) & (rows["status"] == layout.OK) & (rows["t_first"] > 0)]
+    return ok["input_target"].astype(np.int64), (ok["t_first"] - ok["t_submit"]) / 1e6
+
+
+def refuse(parameters: Parameters, settings: RunSettings) -> None:
+    if settings.load.rate is None and settings.load.concurrency is None:
+        raise InputError(
+            "the test ttft needs a load: --rate REQUESTS_PER_S (open loop) or --concurrency COUNT (closed)"
+        )
+
+
+def expected_s(parameters: Parameters, settings: RunSettings) -> float | None:
+    return None if not settings.load.rate else parameters.request_count / settings.load.rate
+
+
+TEST = Test("ttft", "5.1", "Time to First Token", Parameters, run, refuse=refuse, expected_s=expected_s)
