@@ -8,7 +8,9 @@ import numpy as np
 import numpy.typing as npt
 
 from fastllmload.metrics.between import NULL
-from fastllmload.metrics.percentiles import NAMED, insufficient, interval, percentile
+from fastllmload.metrics.estimates import stated, stated_all
+from fastllmload.metrics.percentiles import NAMED, insufficient, percentile
+from fastllmload.statistics.interval import Estimate, Sample, intervals
 
 SCALES = {"ms": 1e6, "s": 1e9}  # ns per unit; other units are taken as they are
 
@@ -18,14 +20,21 @@ def without_nulls(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
     return values[values != NULL] if values.dtype == np.int64 else values[~np.isnan(values)]
 
 
-def distribution(values: npt.NDArray[Any], unit: str, n_null: int | None = None) -> dict[str, Any]:
-    """`metrics.<name>` of run.json, from integer ns (NULL = null) or floats (NaN = null).
+def distribution(
+    values: npt.NDArray[Any], unit: str, n_null: int | None = None, first: npt.NDArray[np.int64] | None = None
+) -> dict[str, Any]:
+    """`metrics.<name>` of run.json, from integer ns (NULL = null) or floats (NaN = null), in order of time.
+
+    Request k has `values[first[k]:first[k + 1]]`, none of them null; without *first* it has one value.
 
     unit "ms" or "s" converts from ns. *n_null* replaces the number of nulls in *values*, when those were left out
-    before. The standard deviation divides by n (metrics.md 2). An empty sample has None everywhere.
+    before. The standard deviation divides by n (metrics.md 2). An empty sample has None everywhere. `ci95` has the 95%
+    intervals of the percentiles and of the mean, None for those in `not_estimable`.
     """
-    ordered = np.sort(without_nulls(values))
+    kept = without_nulls(values)
+    ordered = np.sort(kept)
     n, scale = len(ordered), SCALES.get(unit, 1.0)
+    mean, std = (float(np.mean(ordered)), float(np.std(ordered))) if n else (None, None)
 
     def scaled(value: float | None) -> float | None:
         return None if value is None else float(value) / scale
@@ -34,12 +43,12 @@ def distribution(values: npt.NDArray[Any], unit: str, n_null: int | None = None)
         "unit": unit,
         "n": n,
         "n_null": len(values) - n if n_null is None else n_null,
-        "mean": scaled(np.mean(ordered)) if n else None,
-        "std": scaled(np.std(ordered)) if n else None,
+        "mean": scaled(mean),
+        "std": scaled(std),
         "min": scaled(ordered[0]) if n else None,
         "max": scaled(ordered[-1]) if n else None,
         **{name: scaled(percentile(ordered, q)) for name, q in NAMED.items()},
-        "ci95": {name: [scaled(end) for end in interval(ordered, q)] for name, q in NAMED.items()} if n else None,
+        **stated_all(intervals(Sample(kept, ordered, first, std), NAMED) if n else None, scale),
         "insufficient": insufficient(n),
     }
 
@@ -47,3 +56,8 @@ def distribution(values: npt.NDArray[Any], unit: str, n_null: int | None = None)
 def scalar(value: float | None, unit: str, **more: Any) -> dict[str, Any]:
     """`metrics.<name>` of a single number; NaN becomes None."""
     return {"unit": unit, "value": None if value is None or np.isnan(value) else float(value), **more}
+
+
+def estimated(value: float | None, unit: str, estimate: Estimate | None, **more: Any) -> dict[str, Any]:
+    """A single number with its `ci95`, or with why it has none."""
+    return {**scalar(value, unit, **more), **stated(estimate)}

@@ -121,14 +121,14 @@ def figures(gaps: Gaps) -> tuple[Floats, Floats]:
 
 def gap_metrics(times: TokenTimes, found: Pooled) -> dict[str, Any]:
     """Pooled gaps under the name of their option; the other names are null. Jitter and pauses are one value per request."""
-    nothing = np.empty(0, np.int64)
+    nothing, borders = np.empty(0, np.int64), {found.name: found.gaps.first}
     deviation, longest = figures(found.gaps)
     taken = np.bincount(times.source, minlength=len(TIMES_SOURCES))
     caveat = {"itl_b": {"caveat": "gaps inside a chunk are 0: variance is understated"}}
     return {
         **{
             name: {
-                **distribution(found.gaps.ns if name == found.name else nothing, "ms"),
+                **distribution(found.gaps.ns if name == found.name else nothing, "ms", first=borders.get(name)),
                 **(caveat.get(name, {}) if name == found.name else {}),
             }
             for name in NAMES.values()

@@ -11,7 +11,7 @@ from fastllmload.metrics import e2e as ends
 from fastllmload.metrics import token_rate, ttft
 from fastllmload.metrics import tpot as per_token
 from fastllmload.metrics.distribution import distribution
-from fastllmload.metrics.window import Populations
+from fastllmload.metrics.window import Mask, Populations
 from fastllmload.records.run import Run
 from fastllmload.records.token_counts import TokenCounts
 
@@ -23,13 +23,20 @@ LIMITED_ABOVE_MS = 1.0  # P99 of dispatch_lag from which the generator was measu
 
 def latency_metrics(run: Run, chosen: Populations, tokens: TokenCounts) -> dict[str, Any]:
     """Distributions over the latency population; `_sched` counts from the scheduled instant."""
-    mine = chosen.latency
+    mine = in_time(run.rows, chosen.latency)
     rows, output, timed = run.rows[mine], tokens.output[mine], tokens.timed[mine]
     in_ms = {**starts(rows), **durations(rows), **per_token_times(rows, output, timed)}
     found = {name: distribution(values, "ms") for name, values in in_ms.items()}
     lag = found["dispatch_lag"]
     lag["generator_limited"] = lag["p99"] is not None and lag["p99"] > LIMITED_ABOVE_MS
     return {**found, **token_rates(rows, output, timed)}
+
+
+def in_time(rows: Rows, population: Mask) -> Numbers:
+    """Row numbers of the *population* in order of t_sched: intervals need to see what comes after what."""
+    mine = np.flatnonzero(population)
+    t_sched = rows["t_sched"][mine]
+    return mine if (t_sched[1:] >= t_sched[:-1]).all() else mine[np.argsort(t_sched, kind="stable")]
 
 
 def starts(rows: Rows) -> dict[str, npt.NDArray[Any]]:

@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fastllmload.metrics.distribution import scalar
+from fastllmload.metrics.distribution import estimated, scalar
 from fastllmload.records import layout
+from fastllmload.statistics.interval import Estimate, Interval, share_interval
 
 Rows = npt.NDArray[Any]
 
@@ -44,13 +45,19 @@ def success_metrics(rows: Rows) -> dict[str, Any]:
     another number, see EXPLICIT."""
     rate = success_rate(rows)
     refused = float(np.count_nonzero(rows["status"] == layout.REFUSED))
+    sure = share_interval(rows["status"] == layout.OK) if len(rows) else None
     return {
-        "success_rate": scalar(rate, "share"),
-        "completion_rate": scalar(rate, "share"),
-        "fail_rate": scalar(None if rate is None else 1 - rate, "share"),
+        "success_rate": estimated(rate, "share", sure),
+        "completion_rate": estimated(rate, "share", sure),
+        "fail_rate": estimated(None if rate is None else 1 - rate, "share", turned(sure)),
         "errors": scalar(float(explicit_errors(rows)), "requests"),
         "refusals": scalar(refused, "requests"),
     }
+
+
+def turned(estimate: Estimate | None) -> Estimate | None:
+    """Of the other share."""
+    return Interval(1 - estimate.high, 1 - estimate.low) if isinstance(estimate, Interval) else estimate
 
 
 def error_groups(rows: Rows) -> list[dict[str, Any]]:

@@ -8,11 +8,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fastllmload.metrics.distribution import scalar
+from fastllmload.metrics.distribution import estimated, scalar
 from fastllmload.metrics.window import Populations, Window
 from fastllmload.records import layout
 from fastllmload.records.run import Run
 from fastllmload.records.token_counts import TokenCounts
+from fastllmload.statistics.batches import BATCHES
+from fastllmload.statistics.interval import Estimate, rate_interval
 
 Mask = npt.NDArray[np.bool_]
 Numbers = npt.NDArray[np.int64]
@@ -86,6 +88,52 @@ def input_tok_s(run: Run, window: Window, taken: Numbers, ok: Mask) -> float | N
     return float(taken[ok & window.holds(run.rows["t_first"])].sum()) / window.seconds
 
 
+def stretch_edges(window: Window) -> Floats:
+    """Borders of BATCHES equal stretches of the window, in ns."""
+    return np.linspace(window.w0_ns, window.w1_ns, BATCHES + 1)
+
+
+def amounts_by_stretch(t_ns: Numbers, amounts: npt.NDArray[Any], window: Window) -> Floats:
+    """float64[BATCHES]: sum of the *amounts* whose times lie in each stretch."""
+    inside = window.holds(t_ns)
+    sums, _ = np.histogram(t_ns[inside], stretch_edges(window), weights=amounts[inside].astype(np.float64))
+    return sums
+
+
+def tokens_by_stretch(rows: npt.NDArray[Any], amount: Numbers, window: Window) -> Floats:
+    """float64[BATCHES]: tokens in each stretch, each request's spread evenly from its first to its last.
+
+    Good enough for how the rate varies: the rate itself takes every token at its time.
+    """
+    begun, known = rows["t_any"].astype(np.float64), rows["t_any"] > 0
+    length = np.maximum(np.where(rows["t_last"] > 0, rows["t_last"], rows["t_end"]) - begun, 1.0)
+    tokens = np.where(known, np.maximum(amount, 0), 0).astype(np.float64)
+    reached = [float(np.dot(tokens, np.clip((edge - begun) / length, 0, 1))) for edge in stretch_edges(window)]
+    return np.diff(reached)
+
+
+def stretches(
+    run: Run, window: Window, ok: Mask, failed: Mask, tokens: TokenCounts, missed: Numbers
+) -> dict[str, Floats]:
+    """What is counted for each of the rates, by stretch of the window."""
+    rows, done = run.rows, run.rows[ok]
+    return {
+        "req_s": amounts_by_stretch(done["t_last"], np.ones(len(done)), window),
+        "output_tok_s": tokens_by_stretch(done, tokens.output[ok], window),
+        "failed_output_tok_s": tokens_by_stretch(rows[failed], tokens.output[failed], window),
+        "input_tok_s": amounts_by_stretch(done["t_first"], tokens.input[ok], window),
+        "input_tok_s_cache_misses": amounts_by_stretch(done["t_first"], missed[ok], window),
+    }
+
+
+def rate_estimate(value: float | None, by_stretch: Floats, window: Window) -> Estimate | None:
+    """Interval of a rate whose *value* is known and whose amounts vary as those of its stretches."""
+    total = float(by_stretch.sum())
+    if value is None or total <= 0:
+        return None
+    return rate_interval(by_stretch * (value * window.seconds / total), window.seconds)
+
+
 def makespan_s(t_dispatch: npt.NDArray[np.int64], t_last: npt.NDArray[np.int64]) -> float | None:
     """max t_last - min t_dispatch in s over times in ns, 0 = did not happen (BLOG); None without both."""
     begun, ended = t_dispatch[t_dispatch > 0], t_last[t_last > 0]
@@ -123,16 +171,22 @@ def throughput_metrics(run: Run, window: Window | None, chosen: Populations, tok
     generated = float(np.maximum(tokens.output[ok], 0).sum())
     cached = ok & (run.rows["cached_tokens"] >= 0)
     inside: dict[str, float | None] = dict.fromkeys(WINDOWED)
+    sure: dict[str, Estimate | None] = dict.fromkeys(WINDOWED)
     if window is not None:
         inside["req_s"] = req_s(run, window, ok)
         inside["output_tok_s"] = output_tok_s(run, window, tokens, ok)
         inside["failed_output_tok_s"] = output_tok_s(run, window, tokens, failed)
         inside["input_tok_s"] = input_tok_s(run, window, tokens.input, ok)
+        missed = tokens.input - np.maximum(run.rows["cached_tokens"], 0)
         if cached.any():
-            missed = tokens.input - np.maximum(run.rows["cached_tokens"], 0)
             inside["input_tok_s_cache_misses"] = input_tok_s(run, window, missed, ok)
+        varying = stretches(run, window, ok, failed, tokens, missed) if window.seconds > 0 else {}
+        sure = {name: rate_estimate(inside[name], amounts, window) for name, amounts in varying.items()}
     return {
-        **{name: scalar(value, WINDOWED[name], **COUNTING.get(name, {})) for name, value in inside.items()},
+        **{
+            name: estimated(value, WINDOWED[name], sure.get(name), **COUNTING.get(name, {}))
+            for name, value in inside.items()
+        },
         "req_s_makespan": scalar(per_second(float(np.count_nonzero(ok)), span), "requests/s"),
         "output_tok_s_makespan": scalar(per_second(generated, span), "tokens/s"),
     }

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastllmload.statistics.batches import BATCHES, LongRun, batch_edges, long_run
-from fastllmload.statistics.student import t_quantile
+from fastllmload.statistics.student import beta_quantile, t_quantile
 
 Values = npt.NDArray[Any]
 Counts = npt.NDArray[np.int64]
@@ -54,12 +54,19 @@ Estimate = Interval | NotEstimable
 class Sample:
     """*values* in order of time, and *ordered*, the same ascending.
 
-    Unit k (a request) has the values `first[k]:first[k + 1]`; *first* None: one value each.
+    Unit k (a request) has the values `first[k]:first[k + 1]`; *first* None: one value each. *std*: of the values,
+    dividing by n, where it is known already.
     """
 
     values: Values
     ordered: Values
     first: Counts | None = None
+    std: float | None = None
+
+    @property
+    def scatter(self) -> float:
+        """Variance of the values."""
+        return float(self.values.var()) if self.std is None else self.std**2
 
     @property
     def units(self) -> int:
@@ -152,15 +159,13 @@ def percentile_interval(sample: Sample, share: LongRun, q: float, confidence: fl
 
 def mean_interval(sample: Sample, edges: Counts, bulk: float, confidence: float) -> Estimate:
     """Of the mean of the values; of a ratio where units have several values each."""
-    values = np.asarray(sample.values, np.float64)
-    sizes = np.diff(edges)
-    mean = float(values.mean())
-    sums = np.add.reduceat(values, edges[:-1])
+    n, sizes = len(sample.values), np.diff(edges)
+    sums = np.add.reduceat(sample.values, edges[:-1])  # whole ns stay whole: 2^63 ns are 292 years
+    mean = float(sums.sum()) / n
     spread = long_run((sums - mean * sizes) / sizes.mean())
-    scatter = float(values.var())
-    inflated = max(bulk, spread.variance * len(values) / scatter) if scatter > 0 else bulk
-    if len(values) < LEAST_INDEPENDENT * inflated:
-        needed = math.ceil(LEAST_INDEPENDENT * inflated / len(values) * sample.units)
+    inflated = max(bulk, spread.variance * n / sample.scatter) if sample.scatter > 0 else bulk
+    if n < LEAST_INDEPENDENT * inflated:
+        needed = math.ceil(LEAST_INDEPENDENT * inflated / n * sample.units)
         return NotEstimable(f"the mean needs about {needed:,} requests like these", needed)
     return skewed_interval(mean, spread, confidence)
 
@@ -176,6 +181,27 @@ def _unskewed(t: float, g: float) -> float:
     if abs(g) < 1e-4:
         return t
     return float(3 / g * (np.cbrt(1 + g * (t - g / 6)) - 1))
+
+
+def share_interval(outcomes: npt.NDArray[np.bool_], confidence: float = 0.95) -> Estimate:
+    """Of the share of true *outcomes*, in order of time: Clopper and Pearson's, on as many independent ones as these
+    are worth (Korn and Graubard 1998). Where all are alike nothing is known of their dependence: taken for independent.
+    """
+    n, true = len(outcomes), int(np.count_nonzero(outcomes))
+    if n < LEAST_INDEPENDENT:
+        return NotEstimable(f"{n} requests are too few to see how they depend on each other", LEAST_INDEPENDENT)
+    share, tail = true / n, (1 - confidence) / 2
+    worth = float(n)
+    if 0 < true < n:
+        sizes = np.diff(batch_edges(n))
+        sums = np.add.reduceat(outcomes.astype(np.int64), batch_edges(n)[:-1])
+        spread = long_run((sums - share * sizes) / sizes.mean())
+        normal = t_quantile(1 - tail, math.inf) / t_of(confidence)  # few batches: as if there were fewer requests
+        worth = n / max(1.0, inflation(spread, n, share)) * normal**2
+    hits, misses = worth * share, worth * (1 - share)
+    low = beta_quantile(tail, hits, misses + 1) if hits > 0 else 0.0
+    high = beta_quantile(1 - tail, hits + 1, misses) if misses > 0 else 1.0
+    return Interval(low, high)
 
 
 def rate_interval(amounts: npt.NDArray[np.float64], seconds: float, confidence: float = 0.95) -> Estimate:
