@@ -10,6 +10,7 @@ from pathlib import Path
 
 import click
 
+from fastllmload.cli.exporting import FORMATS
 from fastllmload.cli.resolve import resolve
 from fastllmload.cli.runcommand import RunCommand
 from fastllmload.plan.settings import RunSettings, Secret
@@ -55,9 +56,6 @@ def report(run_folder: Path) -> int:
     return 0
 
 
-FORMATS = ("jsonl", "csv")
-
-
 @click.command("export")
 @click.argument("run_folder", metavar="RUN", type=click.Path(path_type=Path))
 @click.option(
@@ -66,16 +64,21 @@ FORMATS = ("jsonl", "csv")
     type=click.Choice(FORMATS),
     default="jsonl",
     show_default=True,
-    help="One row per request.",
+    help="jsonl, csv: one row per request; parquet: tables of requests and events; hlog: HdrHistogram intervals.",
 )
 @click.option(
-    "-o", "--output", type=click.Path(path_type=Path), help="File to write; standard output when absent."
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    help="File to write (a folder for parquet); standard output when absent.",
 )
-def export(run_folder: Path, form: str, output: Path | None) -> int:
+@click.option("--redact", is_flag=True, help="Leave out host names, URLs and paths.")
+def export(run_folder: Path, form: str, output: Path | None, redact: bool) -> int:
     """Write the requests of the run in folder RUN, one per line with all their times."""
     from fastllmload.cli.exporting import export_rows
 
-    export_rows(run_folder, form, output)
+    for path in export_rows(run_folder, form, output, redact):
+        click.echo(path)
     return 0
 
 

@@ -1,9 +1,13 @@
-"""`export`: a run's rows to a file or to standard output."""
+"""`export`: a run's rows to a file, to a folder (Parquet) or to standard output."""
 
 from __future__ import annotations
 
+import io
 import os
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
@@ -12,22 +16,53 @@ from fastllmload.errors import InputError
 if TYPE_CHECKING:
     from fastllmload.records.run import Run
 
+FORMATS = ("jsonl", "csv", "parquet", "hlog")
 
-def export_rows(folder: Path, form: str, output: Path | None) -> None:
-    """*form* is `jsonl` or `csv`; None as *output* is standard output, whose reader may leave early."""
+
+def export_rows(folder: Path, form: str, output: Path | None, redact: bool = False) -> list[Path]:
+    """Write *form* to *output*, None is standard output, whose reader may leave early; returns what Parquet wrote.
+
+    *redact*: host names, URLs and paths are left out.
+    """
     from fastllmload.records.run import load
 
     run = load(folder)
+    if redact:
+        run = without_names(run)
+    if form == "parquet":
+        return _parquet(run, output)
     if output is None:
         _to_standard_output(run, form)
-        return
+        return []
+    with _writing(output), open(output, "wb") as file:
+        _write(run, form, file)
+    return []
+
+
+def without_names(run: Run) -> Run:
+    """Targets are numbered instead of named."""
+    from fastllmload.report.withheld import withheld
+
+    return replace(run, manifest=withheld(run.manifest))
+
+
+def _parquet(run: Run, output: Path | None) -> list[Path]:
+    from fastllmload.records.parquet import export_parquet
+
+    if output is None:
+        raise InputError("--format parquet writes requests.parquet and events.parquet: name the folder for them with -o")
+    if output.exists() and not output.is_dir():
+        raise InputError(f"--output {output} is a file, and --format parquet writes into a folder; name another one")
+    with _writing(output):
+        return export_parquet(run, output)
+
+
+@contextmanager
+def _writing(output: Path) -> Iterator[None]:
     try:
-        with open(output, "wb") as file:
-            _write(run, form, file)
+        yield
     except OSError as error:
-        raise InputError(
-            f"--output {output} cannot be written: {error.strerror}; choose another file"
-        ) from None
+        raise InputError(f"--output {output} cannot be written: {error.strerror}; choose another file") from None
 
 
 def _to_standard_output(run: Run, form: str) -> None:
@@ -41,13 +76,16 @@ def _to_standard_output(run: Run, form: str) -> None:
 
 def _write(run: Run, form: str, file: BinaryIO) -> None:
     from fastllmload.records.export import export_csv, export_jsonl
+    from fastllmload.report.hlog import write_log
 
     if form == "jsonl":
         export_jsonl(run, file)
-        return
-    import io
+    else:
+        _as_text(file, lambda text: (export_csv if form == "csv" else write_log)(run, text))
 
+
+def _as_text(file: BinaryIO, write: Callable[[io.TextIOWrapper], None]) -> None:
     text = io.TextIOWrapper(file, encoding="utf-8", newline="", write_through=False)
-    export_csv(run, text)
+    write(text)
     text.flush()
     text.detach()

@@ -18,7 +18,8 @@ def read_array(
 ) -> Array | None:
     """The array in *path*, None when the file is not there. RunFolderError when it is cut or of another layout.
 
-    *dtype* and *shape* are what it must have, None in *shape* for any length. *mapped* maps it instead of reading it.
+    *dtype* and *shape* are what it must have, None in *shape* for any length. *mapped* maps it instead of reading it. A
+    layout in which one version has a name for what is spare in another is the same layout.
     """
     try:
         found: Array = np.load(path, mmap_mode="r" if mapped else None)
@@ -28,10 +29,12 @@ def read_array(
         raise RunFolderError(
             f"{path} cannot be read as a .npy file, it may be truncated: {first_line(problem)}"
         ) from problem
+    if dtype is not None and same_but_for_spares(found.dtype, dtype):
+        found = found.view(dtype)
     if dtype is not None and found.dtype != dtype:
         raise RunFolderError(
-            f"{path} has records of another layout ({described(found.dtype)}, expected {described(dtype)}): it was "
-            "written by another version; read it with that one"
+            f"{path} has records of another layout ({difference(found.dtype, dtype)}): it was written by another "
+            "version; read it with that one"
         )
     if shape is not None and not fits(found.shape, shape):
         raise RunFolderError(
@@ -45,8 +48,32 @@ def fits(found: tuple[int, ...], shape: tuple[int | None, ...]) -> bool:
     return len(found) == len(shape) and all(asked is None or n == asked for n, asked in zip(found, shape, strict=True))
 
 
-def described(dtype: np.dtype[Any]) -> str:
-    return f"{dtype.itemsize} bytes" if dtype.names else str(dtype)
+def same_but_for_spares(found: np.dtype[Any], expected: np.dtype[Any]) -> bool:
+    """Whether the records have the same fields at the same places, but that some are `spare...` in one of the two."""
+    if found.fields is None or expected.fields is None or found.itemsize != expected.itemsize:
+        return False
+    mine, theirs = fields_of(found), fields_of(expected)
+    spares = [(a, b) for a, b in zip(mine, theirs, strict=False) if a != b]
+    return len(mine) == len(theirs) and all(
+        a[0] == b[0] and a[1].itemsize == b[1].itemsize and (a[2].startswith("spare") or b[2].startswith("spare"))
+        for a, b in spares
+    )
+
+
+def fields_of(dtype: np.dtype[Any]) -> list[tuple[int, np.dtype[Any], str]]:
+    """(offset, type, name) of each field, in the order of offsets."""
+    return sorted(
+        ((int(entry[1]), entry[0], name) for name, entry in (dtype.fields or {}).items()), key=lambda field: field[0]
+    )
+
+
+def difference(found: np.dtype[Any], expected: np.dtype[Any]) -> str:
+    """What is not as expected, in a few words."""
+    if found.itemsize != expected.itemsize or found.fields is None or expected.fields is None:
+        return f"{found if found.fields is None else found.itemsize}, expected {expected.itemsize} bytes per record"
+    pairs = zip(found.descr, expected.descr, strict=False)
+    first = next((f"{mine[0]} where {theirs[0]} is expected" for mine, theirs in pairs if mine != theirs), "padding")
+    return first
 
 
 def first_line(problem: BaseException) -> str:

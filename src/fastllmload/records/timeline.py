@@ -20,14 +20,16 @@ ALWAYS = np.zeros(256, np.bool_)
 ALWAYS[[layout.EVENT_CONTENT, layout.EVENT_TOOL, layout.EVENT_REFUSAL]] = True
 
 
-def on_timeline(run: Run) -> Mask:
-    """One item per event of the run: whether it is on its request's content timeline."""
-    mask = ALWAYS[run.event_kind]
-    white = np.flatnonzero(run.event_kind == layout.EVENT_WHITESPACE)
+def on_timeline(run: Run, part: slice | None = None) -> Mask:
+    """One item per event of the run, or of its rows *part*: whether it is on its request's content timeline."""
+    first = run.first_event if part is None else run.first_event[part.start : part.stop + 1]
+    kinds = run.event_kind[int(first[0]) : int(first[-1])]
+    mask = ALWAYS[kinds]
+    white = np.flatnonzero(kinds == layout.EVENT_WHITESPACE)
     if len(white):
         # Content events before each event of the run; a whitespace event with one before it in its row is timed.
         before = np.concatenate([[0], np.cumsum(mask)])
-        row_start = run.first_event[run.events["row"][white]]
+        row_start = run.first_event[run.events["row"][white + first[0]]] - first[0]
         mask[white] = before[white] > before[row_start]
     return mask
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 NOT_KNOWN = "n/a"
+WITHHELD = "withheld"  # in a document whose figures are not public (report.withheld)
 
 
 def number(value: object) -> float | None:
@@ -18,7 +19,7 @@ def quantity(value: object) -> str:
     """About four digits: 0.0312, 3.217, 48.32, 812.4, 12,345."""
     known = number(value)
     if known is None:
-        return NOT_KNOWN
+        return WITHHELD if value == WITHHELD else NOT_KNOWN
     if math.isinf(known):
         return "inf" if known > 0 else "-inf"
     if known == 0:

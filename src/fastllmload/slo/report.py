@@ -13,7 +13,7 @@ from fastllmload.metrics.distribution import distribution
 from fastllmload.metrics.fluidity import Fluidity, fluidity_of, targets_of
 from fastllmload.metrics.idle import reader_of
 from fastllmload.metrics.throughput import TimeBase
-from fastllmload.records.export import RowNames
+from fastllmload.records.columns import RowNames
 from fastllmload.records.run import Run
 from fastllmload.records.token_counts import TokenCounts, count_tokens
 from fastllmload.records.token_times import TokenTimes, token_times

@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from golden_file import same_as_golden
 from synthetic_run import KIND, Request, Shape, draw_requests, write_manifest, write_workers
 
 from fastllmload._ext.recorder import Recorder
-from fastllmload.records import layout
+from fastllmload.records import columns, layout
 from fastllmload.records.export import export_csv, export_jsonl
 from fastllmload.records.merge import merge_workers
 from fastllmload.records.run import Run, load
@@ -23,7 +24,7 @@ KEYS = """request_id session_id turn class worker url
     status
     http_status error input_tokens output_tokens reasoning_tokens cached_tokens output_tokens_source
     bytes_sent bytes_received connection_reused finish_reason timestamp_source
-    server_total_ns server_load_ns server_prompt_eval_ns server_eval_ns
+    server_total_ns server_load_ns server_prompt_eval_ns server_eval_ns phase
     token_ns token_counts read_ids""".split()
 
 
@@ -103,6 +104,33 @@ def test_csv_has_the_same_values(tmp_path: Path) -> None:
     for line, record in zip(lines, records, strict=True):
         assert list(line) == KEYS[:-3]
         assert line == {key: "" if record[key] is None else str(record[key]) for key in KEYS[:-3]}
+
+
+def test_the_bytes(tmp_path: Path) -> None:
+    """One line per request with every key of the contract; CSV has the same without the lists."""
+    run = recorded(tmp_path, draw_requests(11, Shape(requests=12, tokens_per_event=3, say_tokens=True, failures=0.4)))
+    run.manifest.update(run_id="0a1b2c3d", config={"target": {"urls": ["http://127.0.0.1:8000"]}})
+    lines, cells = io.BytesIO(), io.StringIO()
+    export_jsonl(run, lines)
+    export_csv(run, cells)
+    same_as_golden("exports/requests.jsonl", lines.getvalue().decode())
+    same_as_golden("exports/requests.csv", cells.getvalue())
+
+
+@pytest.mark.parametrize("at_once", [1, 3, 50, 4096])
+def test_blocks_of_any_size_give_the_same_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at_once: int) -> None:
+    run = recorded(tmp_path, draw_requests(5, Shape(requests=50, tokens_per_event=2, say_tokens=True)))
+    whole = exported(run)
+    monkeypatch.setattr(columns.blocks, "__defaults__", (at_once,))
+    assert exported(run) == whole
+
+
+def test_a_run_without_a_request_is_no_line_and_a_header(tmp_path: Path) -> None:
+    run = recorded(tmp_path, [])
+    cells = io.StringIO()
+    export_csv(run, cells)
+    assert exported(run) == []
+    assert cells.getvalue() == ",".join(KEYS[:-3]) + "\n"
 
 
 def test_the_manifest_names_run_targets_and_classes(tmp_path: Path) -> None:

@@ -1,0 +1,194 @@
+"""The contract's columns of a run's requests, for every export: values, which of them are null, and their names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fastllmload.records import layout
+from fastllmload.records.run import Run
+from fastllmload.records.timeline import Mask, on_timeline
+from fastllmload.records.token_counts import SOURCES, TokenCounts, count_tokens
+
+TIMES = ("t_sched", "t_dispatch", "t_submit", "t_headers", "t_any", "t_first", "t_last", "t_end")
+SERVER_SAID = ("total", "load", "prompt_eval", "eval")  # durations of an Ollama server's own clock
+LISTS = ("token_ns", "token_counts", "read_ids")
+AT_ONCE = 4096  # requests whose columns are in memory together
+Values = npt.NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Column:
+    """One value per row; null where *null* is true. With *names* the value is a position among them."""
+
+    values: Values
+    null: Mask | None = None
+    names: Sequence[Any] | None = None
+
+    def to_list(self) -> list[Any]:
+        """Python values, None for null."""
+        found: list[Any] = self.values.tolist()
+        if self.names is not None:
+            found = [self.names[value] for value in found]
+        for place in () if self.null is None else np.flatnonzero(self.null).tolist():
+            found[place] = None
+        return found
+
+
+class RowNames:
+    """Texts that the manifest has for numbers in rows: the run's id, the targets, the classes of requests."""
+
+    def __init__(self, manifest: dict[str, Any]) -> None:
+        run_id = manifest.get("run_id")
+        self.prefix = f"{run_id}-" if run_id is not None else ""
+        found = (manifest.get("config") or {}).get("target") or {}
+        self.urls = found.get("urls") or (manifest.get("target") or {}).get("urls") or []
+        self.classes = (manifest.get("plan") or {}).get("classes") or []
+        phases = manifest.get("phases") or ()
+        self.numbers = {layout.PHASE_NAMES.index(phase["name"]): phase["number"] for phase in phases}
+
+    def request_id(self, row: np.void) -> str:
+        """What the server saw as X-Request-Id, when the run has an id: run, phase, request."""
+        return f"{self.prefix}{self.numbers.get(int(row['phase']), int(row['phase']))}-{row['request']}"
+
+    def request_ids(self, rows: Values) -> list[str]:
+        """`request_id` of every row."""
+        prefixes = [f"{self.prefix}{self.numbers.get(phase, phase)}-" for phase in range(256)]
+        phases, numbers = rows["phase"].tolist(), rows["request"].tolist()
+        return [f"{prefixes[phase]}{number}" for phase, number in zip(phases, numbers, strict=True)]
+
+    def url_names(self, most: int) -> list[str | int]:
+        """Names of the targets 0 to *most*; the number itself where the manifest has none."""
+        return [*map(str, self.urls), *range(len(self.urls), most + 1)]
+
+    def class_names(self, most: int) -> list[str | int]:
+        """Names of the classes 0 to *most*; the number itself where the manifest has none."""
+        return [*map(str, self.classes), *range(len(self.classes), most + 1)]
+
+
+Rows = Values
+Make = Callable[[Rows, "Source", slice], Column]
+
+
+@dataclass(frozen=True)
+class Source:
+    """What columns are made from: the names of the run and its token counts."""
+
+    names: RowNames
+    tokens: TokenCounts
+
+
+def plain(name: str) -> Make:
+    return lambda rows, source, part: Column(rows[name])
+
+
+def unless(name: str, absent: int) -> Make:
+    """Null where the row has *absent*."""
+    return lambda rows, source, part: Column(rows[name], rows[name] == absent)
+
+
+def named(name: str, names: Sequence[str], absent: int | None = None) -> Make:
+    return lambda rows, source, part: Column(rows[name], None if absent is None else rows[name] == absent, names)
+
+
+def counted(name: str, names: Sequence[Any] | None = None) -> Make:
+    return lambda rows, source, part: Column(getattr(source.tokens, name)[part], None, names)
+
+
+def _request_id(rows: Rows, source: Source, part: slice) -> Column:
+    return Column(np.arange(len(rows)), None, source.names.request_ids(rows))
+
+
+def _class(rows: Rows, source: Source, part: slice) -> Column:
+    numbers = rows["request_class"]
+    return Column(numbers, None, source.names.class_names(int(numbers.max(initial=0))))
+
+
+def _url(rows: Rows, source: Source, part: slice) -> Column:
+    return Column(rows["url"], None, source.names.url_names(int(rows["url"].max(initial=0))))
+
+
+def _reused(rows: Rows, source: Source, part: slice) -> Column:
+    return Column((rows["flags"] & layout.FLAG_REUSED) > 0, rows["t_submit"] <= 0)
+
+
+def _stamp_source(rows: Rows, source: Source, part: slice) -> Column:
+    return Column(rows["stamps"], rows["t_first"] == 0, layout.STAMP_NAMES)
+
+
+REQUEST_COLUMNS: dict[str, Make] = {  # in the contract's order
+    "request_id": _request_id,
+    "session_id": plain("session"),
+    "turn": plain("turn"),
+    "class": _class,
+    "worker": plain("worker"),
+    "url": _url,
+    **{f"{name}_ns": unless(name, 0) for name in TIMES},
+    "status": named("status", layout.STATUS_NAMES),
+    "http_status": unless("http_status", 0),
+    "error": named("error", layout.ERROR_NAMES, 0),
+    "input_tokens": counted("input"),
+    "output_tokens": counted("output"),
+    "reasoning_tokens": counted("reasoning"),
+    "cached_tokens": unless("cached_tokens", -1),
+    "output_tokens_source": counted("source", SOURCES),
+    "bytes_sent": plain("bytes_sent"),
+    "bytes_received": plain("bytes_received"),
+    "connection_reused": _reused,
+    "finish_reason": named("finish", layout.FINISH_NAMES, 0),
+    "timestamp_source": _stamp_source,
+    **{f"server_{name}_ns": unless(f"server_{name}_ns", 0) for name in SERVER_SAID},
+    "phase": named("phase", layout.PHASE_NAMES),
+}
+
+
+@dataclass(frozen=True)
+class Block:
+    """The columns of the rows *part* of a run."""
+
+    part: slice
+    columns: dict[str, Column]
+
+
+def blocks(run: Run, at_once: int = AT_ONCE) -> Iterator[Block]:
+    """All rows, *at_once* at a time, by phase and request."""
+    source = Source(RowNames(run.manifest), count_tokens(run))
+    for begin in range(0, len(run.rows), at_once):
+        part = slice(begin, min(begin + at_once, len(run.rows)))
+        rows = np.array(run.rows[part])
+        yield Block(part, {name: make(rows, source, part) for name, make in REQUEST_COLUMNS.items()})
+
+
+def token_lists(run: Run, part: slice) -> dict[str, list[list[Any]]]:
+    """Per row: one entry per event of its content timeline: time, tokens (null: not said), read within the request."""
+    first = run.first_event[part.start : part.stop + 1]
+    events = slice(int(first[0]), int(first[-1]))
+    timed = on_timeline(run, part)
+    kept = np.concatenate([[0], np.cumsum(timed)])[first - first[0]].tolist()
+    return {
+        "token_ns": cut(run.event_t[events][timed].tolist(), kept),
+        "token_counts": cut(said(run.event_tokens[events][timed]), kept),
+        "read_ids": cut(read_numbers(run, part, first)[timed].tolist(), kept),
+    }
+
+
+def said(tokens: npt.NDArray[np.uint16]) -> list[int | None]:
+    return Column(tokens, tokens == 0).to_list() if tokens.any() else [None] * len(tokens)
+
+
+def read_numbers(run: Run, part: slice, first: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Number of the read, from 1 in each request, that brought each event of the rows in *part*."""
+    new_read = (run.event_stamp[int(first[0]) : int(first[-1])] & layout.STAMP_SAME_READ) == 0
+    running = np.concatenate([[0], np.cumsum(new_read)])
+    before = np.repeat(running[first[:-1] - first[0]], np.diff(first))
+    numbers: npt.NDArray[np.int64] = running[1:] - before
+    return numbers
+
+
+def cut(items: list[Any], borders: list[int]) -> list[list[Any]]:
+    return [items[begin:end] for begin, end in pairwise(borders)]

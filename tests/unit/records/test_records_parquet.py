@@ -1,0 +1,74 @@
+"""The Parquet tables hold what JSONL holds, joined by row; without DuckDB one sentence says what to install."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from synthetic_run import Shape, draw_requests, write_manifest, write_workers
+
+from fastllmload.errors import InputError
+from fastllmload.records import layout
+from fastllmload.records.columns import REQUEST_COLUMNS
+from fastllmload.records.export import export_jsonl
+from fastllmload.records.parquet import export_parquet
+from fastllmload.records.run import Run, load
+
+
+def recorded(folder: Path, shape: Shape) -> Run:
+    write_workers(folder, draw_requests(7, shape), 2)
+    write_manifest(folder)
+    return load(folder)
+
+
+def rows_of(path: Path, query: str = "SELECT * FROM {}") -> list[dict[str, Any]]:
+    duckdb = pytest.importorskip("duckdb")
+    with duckdb.connect(":memory:") as connection:
+        found = connection.execute(query.format(f"'{path}'"))
+        names = [column[0] for column in found.description]
+        return [dict(zip(names, row, strict=True)) for row in found.fetchall()]
+
+
+@pytest.mark.parametrize(
+    "shape", [Shape(requests=60, tokens_per_event=3, say_tokens=True), Shape(requests=40), Shape(requests=0)]
+)
+def test_requests_are_those_of_jsonl(tmp_path: Path, shape: Shape) -> None:
+    pytest.importorskip("duckdb")
+    run = recorded(tmp_path, shape)
+    stream = io.BytesIO()
+    export_jsonl(run, stream)
+    expected = [json.loads(line) for line in stream.getvalue().splitlines()]
+    requests, _ = export_parquet(run, tmp_path / "out")
+    found = rows_of(requests, "SELECT * FROM {} ORDER BY row")
+    assert [row.pop("row") for row in found] == list(range(len(expected)))
+    for row, line in zip(found, expected, strict=True):
+        assert row == {name: text(name, line[name]) for name in REQUEST_COLUMNS}
+
+
+def text(name: str, value: Any) -> Any:
+    """Names are text in a table, also where the manifest has only their numbers."""
+    return str(value) if name in ("class", "url") else value
+
+
+def test_events_are_those_of_the_run(tmp_path: Path) -> None:
+    pytest.importorskip("duckdb")
+    run = recorded(tmp_path, Shape(requests=50, tokens_per_event=3, say_tokens=True))
+    _, events = export_parquet(run, tmp_path / "out")
+    found = rows_of(events, "SELECT * FROM {} ORDER BY row, t_ns")
+    assert len(found) == len(run.events) > 0
+    assert [row["t_ns"] for row in found] == run.event_t.tolist()
+    assert sorted(row["kind"] for row in found) == sorted(layout.EVENT_NAMES[kind] for kind in run.event_kind)
+    assert {row["tokens"] for row in found} >= {None, 1, 2, 3}
+    assert sum(row["same_read"] for row in found) == int((run.event_stamp & layout.STAMP_SAME_READ > 0).sum())
+    assert {row["timestamp_source"] for row in found} == {layout.STAMP_NAMES[1]}
+
+
+def test_without_duckdb_one_sentence_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "duckdb", None)
+    with pytest.raises(InputError, match="install fastllmload with the extra `parquet`"):
+        export_parquet(recorded(tmp_path, Shape(requests=1)), tmp_path / "out")
+    assert not (tmp_path / "out").exists()
