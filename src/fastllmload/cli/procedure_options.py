@@ -53,7 +53,6 @@ TESTS: dict[str, tuple[RunOption, ...]] = {
     "capacity": (
         value("--initial", "initial", read.count, "COUNT", "Concurrency tried first. Default 8."),
         value("--max", "maximum", read.count, "COUNT", "Highest concurrency tried. Default 512."),
-        value("--output-tokens", "output_tokens", read.count, "COUNT", "Fixed output length. Default 256."),
         value("--slo-ttft-p99", "slo_ttft_p99_ms", read.milliseconds, "MS", "Objective: P99 of TTFT at most this."),
         value("--oom-pattern", "oom_pattern", read.text, "REGEX", "What an out-of-memory error looks like."),
     ),
@@ -78,7 +77,6 @@ TESTS: dict[str, tuple[RunOption, ...]] = {
     "long-context": (
         value("--lengths", "lengths", counts, "LIST", "Context lengths in tokens. Default 1024,2048 ... 131072."),
         value("--slots", "slots", read.count, "COUNT", "Concurrency, 1 to 4. Default 1."),
-        value("--output-tokens", "output_tokens", read.count, "COUNT", "Default 256."),
     ),
     "guardrail": (
         CAPACITY, CAPACITY_SOURCE, factors("Shares of the baseline's capacity.", "0.25,0.5,0.75"),

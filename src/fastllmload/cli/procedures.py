@@ -100,6 +100,7 @@ def start(name: str, parameters: dict[str, object]) -> int:
         ("duration_s", settings.load.duration),
         ("request_count", settings.load.num_requests),
         ("requests", settings.load.num_requests),
+        ("output_tokens", fixed_length(settings.workload.osl, name)),
     ):
         if value is not None and field in test.parameters.__struct_fields__:
             fields.setdefault(field, value)
@@ -122,6 +123,15 @@ def start(name: str, parameters: dict[str, object]) -> int:
         ),
         Console(redact, quiet=settings.output.ui == "none"),
     )
+
+
+def fixed_length(osl: str | None, name: str) -> int | None:
+    """`--osl` for tests whose output length is one number."""
+    if osl is None:
+        return None
+    if not osl.isdigit() and name in ("capacity", "long-context"):
+        raise InputError(f"--osl {osl!r}: the test {name} has one fixed output length; write a number of tokens")
+    return int(osl) if osl.isdigit() else None
 
 
 def read(options: tuple[RunOption, ...], found: Mapping[str, Any]) -> dict[str, Any]:

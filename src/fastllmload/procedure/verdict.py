@@ -194,8 +194,8 @@ def mean_e2e_s(run: Run, chosen: Populations) -> float | None:
     return float((rows["t_end"] - committed(rows)).mean()) / 1e9 if len(rows) else None
 
 
-def token_rates(run: Run, window: Window) -> rule.Floats:
-    """Output tokens/s of ok requests in ten sub-windows; a request's tokens are spread over its events."""
+def token_rates(run: Run, window: Window, parts: int = rule.SUB_WINDOWS) -> rule.Floats:
+    """Output tokens/s of ok requests in equal sub-windows; a request's tokens are spread over its events."""
     rows = run.rows
     ok = (rows["status"] == layout.OK) & (rows["phase"] == layout.MEASURE)
     events = run.events
@@ -203,7 +203,7 @@ def token_rates(run: Run, window: Window) -> rule.Floats:
     row, weight = events["row"][bearing], np.maximum(events["tokens"][bearing], 1).astype(np.float64)
     total = np.bincount(row, weight, len(rows))
     each = count_tokens(run).output / np.maximum(total, 1)
-    return rule.sub_window_rates(events["t_ns"][bearing], weight * each[row], window.w0_ns, window.w1_ns)
+    return rule.sub_window_rates(events["t_ns"][bearing], weight * each[row], window.w0_ns, window.w1_ns, parts)
 
 
 def was_cascading(run: Run) -> bool:

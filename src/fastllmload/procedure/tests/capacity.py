@@ -1,4 +1,4 @@
-"""Concurrent request capacity (IETF 5.5): the highest concurrency at which requests complete, in time, without errors."""
+"""Concurrent request capacity (IETF 5.5): the highest concurrency with requests complete, in time, without errors."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
-import numpy as np
 
 from fastllmload.errors import InputError
 from fastllmload.plan.settings import RunSettings
@@ -20,7 +19,6 @@ from fastllmload.procedure.lab import Lab
 from fastllmload.procedure.level import Level
 from fastllmload.procedure.seek import Found, search
 from fastllmload.procedure.warmup import warm_up
-from fastllmload.records import layout
 
 COMPLETION = 0.99
 PER_SLOT = 100  # completions that a level must have for each slot

@@ -93,8 +93,8 @@ def report(done: list[tuple[float, Level, Gaps]], capacity: Capacity, found: Fin
         "capacity": capacity.entry(),
         "option": sorted({gaps.option for _, _, gaps in done}),
         "levels": [
-            {"share": share, "load": level.load, "samples": len(gaps.ns), "requests": gaps.requests, "short": gaps.short,
-             "modality": gaps.modality, "tail": gaps.tail, **one}
+            {"share": share, "load": level.load, "samples": len(gaps.ns), "requests": gaps.requests,
+             "short": gaps.short, "modality": gaps.modality, "tail": gaps.tail, **one}
             for (share, level, gaps), one in zip(done, figures, strict=True)
         ],
     }  # fmt: skip

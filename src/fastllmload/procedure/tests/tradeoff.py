@@ -125,7 +125,8 @@ def tables(rungs: list[Rung], found: Findings) -> None:
     found.table("tradeoff", "Throughput-Latency Tradeoff", columns, rows)
     found.table(
         "tradeoff-more", "Further percentiles, queue and verdict",
-        ("Offered (r/s)", "TTFT P95 (ms)", "TPOT P95 (ms)", "E2E P50 (ms)", "E2E P99 (ms)", "In flight", "Completion", "Verdict"),
+        ("Offered (r/s)", "TTFT P95 (ms)", "TPOT P95 (ms)", "E2E P50 (ms)", "E2E P99 (ms)", "In flight", "Completion",
+         "Verdict"),
         more, "in flight stands for the queue, which a client cannot see",
     )  # fmt: skip
 

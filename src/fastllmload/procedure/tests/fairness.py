@@ -1,0 +1,199 @@
+"""Scheduling fairness (IETF 5.6): short and long requests alone, then mixed at the same total load."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from fastllmload.errors import InputError
+from fastllmload.metrics.fairness import STARVED_ABOVE, UNFAIR_BELOW, fairness_block
+from fastllmload.metrics.inflation import latency_inflation
+from fastllmload.metrics.window import populations, window_of
+from fastllmload.plan.settings import RunSettings
+from fastllmload.procedure.change import changed
+from fastllmload.procedure.conduct import Test
+from fastllmload.procedure.findings import Findings, Plot, Series
+from fastllmload.procedure.lab import Lab
+from fastllmload.procedure.ladder import Ladder, Rung
+from fastllmload.procedure.level import Level
+from fastllmload.procedure.saturating import Capacity, capacity_of
+from fastllmload.procedure.warmup import warm_up
+from fastllmload.records import layout
+from fastllmload.records.run import Run
+from fastllmload.records.token_counts import count_tokens
+
+MIXED = "fairness"
+CLASSES = {"short": ("fairness-short", 0.8), "long": ("fairness-long", 0.2)}
+NUMBERS = {"short": 0, "long": 1}  # of the classes in the mixed workload
+LEAST_S, LEAST_REQUESTS, P99_REQUESTS = 300.0, 500, 1_000
+LOADS = (0.7, 0.9)
+
+
+class Parameters(msgspec.Struct, frozen=True, kw_only=True):
+    """*share_of_capacity* of what the mixed workload saturates at. *baseline*: what "same total load" means."""
+
+    capacity: float | None = None
+    capacity_source: str | None = None
+    duration_s: float = LEAST_S
+    share_of_capacity: float = 0.8
+    baseline: str = "same_tokens"  # or same_rate, own_rate
+    least_requests: int = LEAST_REQUESTS
+
+    def quick(self) -> Parameters:
+        return msgspec.structs.replace(self, duration_s=max(6.0, self.duration_s / 40), least_requests=10)
+
+
+def run(lab: Lab, parameters: Parameters, found: Findings) -> None:
+    settings = of_workload(changed(lab.base, load={"duration": parameters.duration_s, "num_requests": None}), MIXED)
+    warm_up(lab, settings, quick=lab.quick)
+    capacity = capacity_of(lab, settings, parameters, found)
+    if capacity is None:
+        return
+    rate = parameters.share_of_capacity * capacity.req_s
+    length = long_enough(rate, parameters)
+    if length > parameters.duration_s:
+        found.say(f"levels take {length:.0f} s, so that each class has {parameters.least_requests} requests in the mix")
+    settings = changed(settings, load={"duration": length})
+    alone: dict[str, Rung] = {}
+    for name, (workload, share) in CLASSES.items():
+        own = baseline_rate(lab, settings, parameters, rate, name, share)
+        ladder = Ladder(lab, of_workload(settings, workload), prefix=f"isolated {name}, ")
+        alone[name] = ladder.at(float(f"{own:.6g}"))
+        if alone[name].verdict.saturated:
+            found.warn(f"the isolated {name} class saturates the system: its inflation says nothing")
+    mixed = Ladder(lab, settings, prefix="mixed, ").at(float(f"{rate:.6g}"))
+    report(mixed.level, {name: rung.level for name, rung in alone.items()}, capacity, parameters, found)
+
+
+def of_workload(settings: RunSettings, name: str) -> RunSettings:
+    return changed(settings, workload={"name": name, "isl": None, "osl": None})
+
+
+def long_enough(rate: float, parameters: Parameters) -> float:
+    """Seconds after which the rarest class can be expected to have enough requests in the window."""
+    rarest = min(share for _, share in CLASSES.values())
+    window = 1.15 * parameters.least_requests / (rarest * rate)
+    return max(parameters.duration_s, window / 0.9)
+
+
+def baseline_rate(
+    lab: Lab, settings: RunSettings, parameters: Parameters, rate: float, name: str, share: float
+) -> float:
+    """Rate of the isolated class. *same_tokens*: as many offered tokens per second, input and output, as the mix."""
+    if parameters.baseline == "same_rate":
+        return rate
+    if parameters.baseline == "own_rate":
+        return share * rate
+    return rate * EXPECTED_TOKENS["mix"] / EXPECTED_TOKENS[name]
+
+
+# Expected input + output tokens per request of each class, by the rejection sampling of procedures.md 5.6.
+EXPECTED_TOKENS = {"short": 150.9 + 71.3, "long": 1710.9 + 460.0, "mix": 462.9 + 149.0}
+
+
+def report(mixed: Level, alone: dict[str, Level], capacity: Capacity, parameters: Parameters, found: Findings) -> None:
+    isolated_p50 = {NUMBERS[name]: value for name, level in alone.items() if (value := level.figure("ttft", "p50"))}
+    block = block_of(mixed.run, isolated_p50)
+    if block is None:
+        found.warn("fewer than two classes of the mix were served: there is nothing to compare")
+        return
+    rows: list[tuple[Any, ...]] = []
+    inflation: dict[str, Any] = {}
+    for name, level in alone.items():
+        one = class_of(block, name)
+        inflation[name] = latency_inflation(one["ttft"], level.document["metrics"]["ttft"])
+        rows.append(row(f"{name} isolated", level.document["metrics"], level.document.get("completed"), None))
+        rows.append(row(f"{name} mixed", one, one["ok"], inflation[name]["p50"]))
+        if one["submitted"] < P99_REQUESTS:
+            found.warn(f"class {name}: its P99 is from {one['submitted']} requests, fewer than {P99_REQUESTS:,}")
+    columns = (
+        "Class",
+        "Count",
+        "TTFT P50 (ms)",
+        "TTFT P95 (ms)",
+        "TTFT P99 (ms)",
+        "TPOT P50 (ms)",
+        "TPOT P99 (ms)",
+        "Inflation",
+    )
+    found.table(
+        "fairness", "Per-Class Latency", columns, rows, f"isolated rates: {parameters.baseline.replace('_', ' ')}"
+    )
+    jain, latency = block["jain_index"], block["jain_norm_latency"]
+    shown = [
+        ("Jain's Fairness Index", jain["value"]),
+        ("Jain's index of e2e per output token", latency["value"]),
+        *((f"{name.capitalize()} Class Starvation", class_of(block, name)["starvation_rate"]) for name in alone),
+    ]
+    found.table(
+        "fairness-indices", "Fairness", ("Metric", "Value"), shown,
+        f"Jain's index over TTFT / isolated median TTFT of the class; below {UNFAIR_BELOW:g} is significantly unfair",
+        f"starved: waited more than {STARVED_ABOVE} times the median of the class",
+    )  # fmt: skip
+    found.values = {
+        "capacity": capacity.entry(),
+        "rate": mixed.load,
+        "baseline": parameters.baseline,
+        "jain_index": jain["value"],
+        "significantly_unfair": jain["significantly_unfair"],
+        "inflation": inflation,
+        "starvation": {name: class_of(block, name)["starvation_rate"] for name in alone},
+        "requests": {name: class_of(block, name)["submitted"] for name in alone},
+    }
+    found.say(
+        f"mixed load {mixed.load:.4g} requests/s, {parameters.share_of_capacity:.0%} of {capacity.req_s:.4g} "
+        f"({capacity.source})"
+    )
+    series = tuple(Series(f"{name} mixed", ttft_of(mixed.run, NUMBERS[name])) for name in alone)
+    series += tuple(Series(f"{name} isolated", ttft_of(level.run, None)) for name, level in alone.items())
+    found.plot(Plot("ttft-cdf", "TTFT by class", "cdf", series, y=("TTFT", "ms", None)))
+
+
+def block_of(run: Run, isolated_p50: dict[int, float]) -> dict[str, Any] | None:
+    return fairness_block(run, populations(run, window_of(run)), count_tokens(run), isolated_p50)
+
+
+def class_of(block: dict[str, Any], name: str) -> dict[str, Any]:
+    """By its name, or by its number where the run names no classes."""
+    classes = block["classes"]
+    return classes.get(name) or classes[str(NUMBERS[name])]  # type: ignore[no-any-return]
+
+
+def row(name: str, figures: dict[str, Any], count: Any, inflation: float | None) -> tuple[Any, ...]:
+    ttft, tpot = figures["ttft"], figures["tpot"]
+    return (name, count, ttft["p50"], ttft["p95"], ttft["p99"], tpot["p50"], tpot["p99"], inflation)
+
+
+def ttft_of(run: Run, number: int | None) -> tuple[float, ...]:
+    """TTFT in ms of the successful requests of a class, thinned for a plot."""
+    rows = run.rows[
+        (run.rows["phase"] == layout.MEASURE) & (run.rows["status"] == layout.OK) & (run.rows["t_first"] > 0)
+    ]
+    if number is not None:
+        rows = rows[rows["request_class"] == number]
+    values = np.sort((rows["t_first"] - rows["t_submit"]) / 1e6)
+    if len(values) > 4_000:
+        values = np.quantile(values, np.linspace(0, 1, 4_000))
+    return tuple(float(value) for value in values)
+
+
+def refuse(parameters: Parameters, settings: RunSettings) -> None:
+    if settings.load.rate is not None or settings.load.concurrency is not None:
+        raise InputError(
+            "the test fairness takes a share of the capacity: leave --rate and --concurrency out, or give "
+            "--capacity RATE"
+        )
+    low, high = LOADS
+    if not low <= parameters.share_of_capacity <= high:
+        raise InputError(
+            f"--load {parameters.share_of_capacity:g} must lie from {low:g} to {high:g} of the capacity (IETF 5.6.3)"
+        )
+
+
+def expected_s(parameters: Parameters, settings: RunSettings) -> float | None:
+    return 3 * parameters.duration_s
+
+
+TEST = Test("fairness", "5.6", "Scheduling Fairness", Parameters, run, refuse=refuse, expected_s=expected_s)

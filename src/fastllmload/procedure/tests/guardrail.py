@@ -1,0 +1,176 @@
+"""Guardrail overhead (IETF 5.10): the same benign requests with and without filters, at the same rates."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from fastllmload.errors import InputError
+from fastllmload.metrics.guardrail import overheads, throughput_change
+from fastllmload.plan.settings import RunSettings
+from fastllmload.procedure.change import changed
+from fastllmload.procedure.conduct import Test
+from fastllmload.procedure.findings import Findings, Plot, Series
+from fastllmload.procedure.lab import Lab
+from fastllmload.procedure.ladder import Ladder, Rung
+from fastllmload.procedure.saturating import Capacity, capacity_of, measured
+from fastllmload.procedure.warmup import warm_up
+
+CONFIGURATIONS = ("baseline", "input", "output", "full")
+TITLES = {"baseline": "Baseline", "input": "Input filter", "output": "Output filter", "full": "Full filter"}
+SHARES = (0.25, 0.5, 0.75)
+NAMES = ("p50", "p95", "p99", "mean")
+DEFAULT = "conversation"
+
+
+class Parameters(msgspec.Struct, frozen=True, kw_only=True):
+    """*levels*: shares of the baseline's capacity. *throughput*: measure each configuration's highest one."""
+
+    capacity: float | None = None
+    capacity_source: str | None = None
+    duration_s: float = 300.0
+    levels: tuple[float, ...] = SHARES
+    configurations: tuple[str, ...] = CONFIGURATIONS
+    throughput: bool = True
+
+    def quick(self) -> Parameters:
+        return msgspec.structs.replace(self, duration_s=max(4.0, self.duration_s / 60), levels=self.levels[:2])
+
+
+Done = dict[str, list[tuple[float, Rung]]]  # configuration → share of the capacity and its rung
+
+
+def run(lab: Lab, parameters: Parameters, found: Findings) -> None:
+    settings = changed(lab.base, load={"duration": parameters.duration_s, "num_requests": None})
+    if settings.workload.name == "synthetic-uniform":
+        settings = changed(settings, workload={"name": DEFAULT})
+    order = [name for name in CONFIGURATIONS if name in parameters.configurations]
+    capacity: Capacity | None = None
+    throughput: dict[str, float | None] = {}
+    done: Done = {}
+    for name in order:
+        lab.switch("guardrail", f"guardrail-{name}")
+        warm_up(lab, settings, quick=lab.quick)
+        if capacity is None:
+            capacity = capacity_of(lab, settings, parameters, found, prefix=f"{name}, ")
+            if capacity is None:
+                return
+            if parameters.capacity is None:
+                throughput[name] = capacity.req_s
+        elif parameters.throughput:
+            other = measured(lab, settings, found, prefix=f"{name}, ")
+            throughput[name] = None if other is None else other.req_s
+        ladder = Ladder(lab, settings, prefix=f"{name}, ")
+        done[name] = [(share, ladder.at(float(f"{share * capacity.req_s:.6g}"))) for share in sorted(parameters.levels)]
+        report(done, throughput, capacity, found)
+    if "baseline" not in order:
+        found.deviate("no baseline without guardrails was measured (IETF 5.10.2)")
+
+
+def report(done: Done, throughput: dict[str, float | None], capacity: Capacity, found: Findings) -> None:
+    shares = [share for share, _ in next(iter(done.values()))]
+    middle = (len(shares) - 1) // 2
+    columns = ("Configuration", "TTFT P50 (ms)", "TTFT P99 (ms)", "E2E P50 (ms)", "E2E P99 (ms)")
+    rows = [(TITLES[name], *latencies(rungs[middle][1])) for name, rungs in done.items()]
+    found.table("guardrail", f"Guardrail Overhead at {shares[middle]:.0%} of the baseline's capacity", columns, rows)
+    every = [
+        (f"{TITLES[name]}, {share:.0%}", *latencies(rung), refusals(rung))
+        for name, rungs in done.items()
+        for share, rung in rungs
+    ]
+    found.table("guardrail-levels", "All levels", (*columns, "Refused"), every,
+                "Refused: answered with an HTTP error of class 4xx; not part of the latencies")  # fmt: skip
+    baseline = throughput.get("baseline")
+    if throughput:
+        changes = [
+            (TITLES[name], value, "-" if name == "baseline" else signed(throughput_change(baseline, value)))
+            for name, value in throughput.items()
+        ]
+        found.table(
+            "guardrail-throughput", "Throughput", ("Configuration", "Max Throughput (req/s)", "Reduction"), changes
+        )
+    found.values = {
+        "capacity": capacity.entry(),
+        "overheads": {f"{share:g}": overhead(done, k) for k, share in enumerate(shares)},
+        "throughput_req_s": throughput,
+        "throughput_change_percent": {
+            name: throughput_change(baseline, value) for name, value in throughput.items() if name != "baseline"
+        },
+        "refused": {name: sum(refusals(rung) for _, rung in rungs) for name, rungs in done.items()},
+    }
+    added(found, shares[middle])
+    refused = {name: count for name, count in found.values["refused"].items() if count}
+    if refused:
+        found.warn(f"benign requests were refused: {', '.join(f'{name} {count}' for name, count in refused.items())}")
+    names = tuple(f"{share:.0%}" for share in shares)
+    series = tuple(
+        Series(TITLES[name], tuple(rung.level.figure("ttft", "p50") for _, rung in rungs))
+        for name, rungs in done.items()
+    )
+    found.plot(Plot("ttft", "P50 TTFT by load", "bars", series, y=("TTFT", "ms", None), names=names))
+
+
+def latencies(rung: Rung) -> tuple[Any, ...]:
+    level = rung.level
+    return (
+        level.figure("ttft", "p50"),
+        level.figure("ttft", "p99"),
+        level.figure("e2e", "p50"),
+        level.figure("e2e", "p99"),
+    )
+
+
+def overhead(done: Done, level: int) -> dict[str, Any]:
+    """Milliseconds that each configuration adds at one level; None for what was not measured."""
+    metrics = {name: rungs[level][1].level.document["metrics"] for name, rungs in done.items()}
+    if "baseline" not in metrics:
+        return {}
+    return dict(overheads(metrics["baseline"], metrics.get("input"), metrics.get("output"), metrics.get("full")))
+
+
+def added(found: Findings, share: float) -> None:
+    """The overheads of the middle level in sentences."""
+    titles = {
+        "input_filter_ttft_ms": "the input filter adds {} ms to TTFT",
+        "output_filter_e2e_ms": "the output filter adds {} ms to the end-to-end latency",
+        "total_e2e_ms": "both together add {} ms to the end-to-end latency",
+    }
+    found.sentences = []
+    for name, text in titles.items():
+        values = found.values["overheads"][f"{share:g}"].get(name)
+        if values is not None and values["p50"] is not None:
+            found.say(f"{text.format(format(values['p50'], '.4g'))} (P50 at {share:.0%} of the capacity)")
+
+
+def refusals(rung: Rung) -> int:
+    """Requests that were answered with 4xx: a filter that says no."""
+    groups = rung.level.document.get("errors") or []
+    return sum(group["count"] for group in groups if 400 <= (group.get("http_status") or 0) < 500)
+
+
+def signed(percent: float | None) -> str | None:
+    return None if percent is None else f"{percent:+.1f}%"
+
+
+def hooks(parameters: Parameters) -> tuple[str, ...]:
+    return tuple(f"guardrail-{name}" for name in CONFIGURATIONS if name in parameters.configurations)
+
+
+def refuse(parameters: Parameters, settings: RunSettings) -> None:
+    if settings.load.rate is not None or settings.load.concurrency is not None:
+        raise InputError(
+            "the test guardrail takes shares of the capacity: leave --rate and --concurrency out, or give "
+            "--capacity RATE"
+        )
+    if len(set(parameters.configurations)) < 2:
+        raise InputError(
+            "--configuration must name at least two of baseline, input, output, full: one alone has no overhead"
+        )
+
+
+def expected_s(parameters: Parameters, settings: RunSettings) -> float | None:
+    return parameters.duration_s * len(parameters.levels) * len(set(parameters.configurations))
+
+
+TEST = Test("guardrail", "5.10", "Guardrail Overhead", Parameters, run, hooks, refuse, expected_s)

@@ -1,0 +1,153 @@
+"""Long context scaling (IETF 5.9): how TTFT grows with the length of the context."""
+
+from __future__ import annotations
+
+import msgspec
+import numpy as np
+
+from fastllmload.errors import InputError
+from fastllmload.metrics.scaling import Scaling, scaling
+from fastllmload.plan.settings import RunSettings
+from fastllmload.procedure.change import at_concurrency, changed
+from fastllmload.procedure.conduct import Test
+from fastllmload.procedure.findings import Findings, Plot, Series
+from fastllmload.procedure.lab import Lab
+from fastllmload.procedure.level import Level
+from fastllmload.procedure.warmup import warm_up
+
+LENGTHS = tuple(1024 << k for k in range(8))  # 1 Ki to 128 Ki
+REQUESTS, LEAST_REQUESTS = 30, 20
+SLOTS = 4
+WORKLOAD = "long-context"
+
+
+class Parameters(msgspec.Struct, frozen=True, kw_only=True):
+    """*lengths* in tokens; *requests* of each, in a closed loop of *slots*."""
+
+    lengths: tuple[int, ...] = LENGTHS
+    requests: int = REQUESTS
+    slots: int = 1
+    output_tokens: int = 256
+
+    def quick(self) -> Parameters:
+        return msgspec.structs.replace(self, lengths=self.lengths[:4], requests=5, output_tokens=16)
+
+
+def run(lab: Lab, parameters: Parameters, found: Findings) -> None:
+    lengths = sorted(parameters.lengths)
+    shared = {"name": WORKLOAD, "osl": str(parameters.output_tokens), "ignore_eos": True}
+    settings = changed(lab.base, workload=shared)
+    warm_up(
+        lab, at_concurrency(changed(settings, workload={"isl": str(lengths[0])}), parameters.slots), quick=lab.quick
+    )
+    limit = settings.workload.context_limit
+    skipped = [length for length in lengths if limit is not None and length > limit - parameters.output_tokens]
+    done: list[Level] = []
+    for length in (one for one in lengths if one not in skipped):
+        asked = at_concurrency(
+            changed(settings, workload={"isl": str(length)}), parameters.slots, num_requests=parameters.requests,
+            duration=None, warmup_requests=0,
+        )  # fmt: skip
+        done.append(lab.level(f"{length} tokens", asked))
+        report(done, lengths, parameters, found)
+    if skipped:
+        found.say(f"left out, beyond the model's context of {limit:,} tokens: {', '.join(map(str, skipped))}")
+
+
+def report(done: list[Level], lengths: list[int], parameters: Parameters, found: Findings) -> None:
+    points = [(lengths[k], level) for k, level in enumerate(done)]
+    known = [(length, mean) for length, level in points if (mean := level.figure("ttft", "mean")) is not None]
+    fitted = scaling([float(x) for x, _ in known], [y for _, y in known]) if len(known) > 1 else None
+    rows = []
+    for length, level in points:
+        mean = level.figure("ttft", "mean")
+        rows.append(
+            (f"{length:,}", mean, level.figure("ttft", "p50"), level.figure("ttft", "p95"),
+             None if mean is None else mean / (length / 1000), level.figure("e2e", "mean"), level.output_tok_s,
+             int(level.figure("ttft", "n") or 0))
+        )  # fmt: skip
+    columns = ("Context (tokens)", "TTFT Mean (ms)", "TTFT P50 (ms)", "TTFT P95 (ms)", "ms/1K tokens", "E2E Mean (ms)",
+               f"tok/s at concurrency {parameters.slots}", "n")  # fmt: skip
+    found.table("long-context", "Long Context Scaling", columns, rows, "no P99: it needs 1,000 samples per length")
+    found.values = {
+        "lengths": [x for x, _ in points],
+        "ttft_mean_ms": [level.figure("ttft", "mean") for _, level in points],
+    }
+    if fitted is not None:
+        fits(fitted, found)
+        plot(known, fitted, found)
+    few = [f"{x:,}" for x, level in points if (level.figure("ttft", "n") or 0) < LEAST_REQUESTS]
+    found.deviations = [text for text in found.deviations if "requests each" not in text]
+    if few:
+        found.deviate(f"fewer than {LEAST_REQUESTS} requests each at {', '.join(few)} tokens (IETF 5.9.2)")
+
+
+def fits(fitted: Scaling, found: Findings) -> None:
+    """All models, the chosen one in the draft's line, and the exponent."""
+    rows = []
+    for fit in fitted.fits:
+        values = None if fit.coefficients is None else ", ".join(f"{value:.4g}" for value in fit.coefficients)
+        rows.append((fit.model, values, fit.r2, fit.aic, fit.aicc, "chosen" if fit.model == fitted.best else ""))
+    columns = ("Model", "Coefficients (ms per token^k, ascending)", "R2", "AIC", "AICc", "")
+    found.table("fits", "Fits of the mean TTFT", columns, rows, f"criterion: lowest {fitted.criterion.upper()}")
+    exponent = fitted.exponent
+    found.values |= {
+        "best_fit": fitted.best,
+        "exponent": exponent.k,
+        "r2_log": exponent.r2_log,
+        "slope_us_per_token": slope_us(fitted),
+        "fits": [{"model": fit.model, "r2": fit.r2, "coefficients": fit.coefficients} for fit in fitted.fits],
+    }
+    found.sentences = [text for text in found.sentences if not text.startswith(("Best fit", "Exponent"))]
+    if fitted.best is not None:
+        r2 = fitted.fit(fitted.best).r2
+        slope = slope_us(fitted)
+        per_token = "" if slope is None else f", ~{slope:.3g} microseconds per input token"
+        found.say(f"Best fit: {fitted.best} (R^2 = {'n/a' if r2 is None else f'{r2:.4f}'}){per_token}")
+    if exponent.k is not None:
+        few = ", from two lengths only" if exponent.few else ""
+        found.say(f"Exponent: TTFT grows as length^{exponent.k:.3f}{few}")
+
+
+def slope_us(fitted: Scaling) -> float | None:
+    """Of the linear model, in microseconds per token."""
+    linear = fitted.fit("linear").coefficients
+    return None if linear is None else 1000 * linear[1]
+
+
+def plot(known: list[tuple[int, float]], fitted: Scaling, found: Findings) -> None:
+    x = np.geomspace(known[0][0], known[-1][0], 50)
+    series = [Series("TTFT mean", tuple(y for _, y in known), tuple(float(x) for x, _ in known), "points")]
+    if fitted.best is not None:
+        fit = fitted.fit(fitted.best)
+        powers = {"proportional": (1,), "linear": (0, 1), "quadratic": (0, 1, 2)}[fit.model]
+        y = sum(c * x**p for c, p in zip(fit.coefficients or (), powers, strict=True))
+        series.append(Series(f"{fit.model} fit", tuple(np.asarray(y).tolist()), tuple(x.tolist()), "dash"))
+    found.plot(
+        Plot(
+            "ttft",
+            "TTFT over context length",
+            "scatter",
+            tuple(series),
+            ("context", "tokens", True),
+            ("TTFT", "ms", True),
+        )
+    )
+
+
+def refuse(parameters: Parameters, settings: RunSettings) -> None:
+    if not 1 <= parameters.slots <= SLOTS:
+        raise InputError(f"--slots {parameters.slots} must lie from 1 to {SLOTS} (IETF 5.9.2)")
+    if len(set(parameters.lengths)) != len(parameters.lengths) or not parameters.lengths:
+        raise InputError("--lengths names a length twice, or none")
+    if min(parameters.lengths) <= 100:
+        raise InputError("--lengths must all be above 100 tokens, which the question behind the document takes")
+    if settings.load.rate is not None or settings.load.concurrency is not None:
+        raise InputError(
+            "the test long-context is a closed loop of its own: leave --rate and --concurrency out, use --slots"
+        )
+    if settings.workload.isl is not None:
+        raise InputError("the test long-context sets the input lengths: leave --isl out, use --lengths")
+
+
+TEST = Test("long-context", "5.9", "Long Context Scaling", Parameters, run, refuse=refuse)

@@ -1,0 +1,200 @@
+"""Prefix cache effectiveness (IETF 5.7): the same requests without a cache, with an empty one and with a filled one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from fastllmload.errors import InputError
+from fastllmload.metrics.percentiles import percentile
+from fastllmload.metrics.prefix_cache import throughput_improvement, ttft_reductions
+from fastllmload.plan.settings import RunSettings
+from fastllmload.procedure.change import at_concurrency, changed
+from fastllmload.procedure.conduct import Test
+from fastllmload.procedure.findings import Findings, Plot, Series
+from fastllmload.procedure.lab import Lab
+from fastllmload.procedure.ladder import Ladder
+from fastllmload.procedure.level import Level
+from fastllmload.procedure.seek import search
+from fastllmload.procedure.warmup import warm_up
+from fastllmload.records import layout
+
+COUNT = 1_000
+STATES = (("off", "Cache Disabled"), ("cold", "Cache (Cold)"), ("warm", "Cache (Warm)"))
+PERCENTILES = ("p50", "p95", "p99")
+DEFAULT = "code-completion"
+
+
+class Parameters(msgspec.Struct, frozen=True, kw_only=True):
+    """*throughput*: how its improvement is found: "closed" loop of *slots*, "search" (5.2) or "none"."""
+
+    request_count: int = COUNT
+    throughput: str = "closed"
+    slots: int = 32
+    duration_s: float = 60.0
+
+    def quick(self) -> Parameters:
+        return msgspec.structs.replace(
+            self, request_count=max(60, self.request_count // 20), duration_s=max(4.0, self.duration_s / 15), slots=8
+        )
+
+
+def run(lab: Lab, parameters: Parameters, found: Findings) -> None:
+    settings = changed(
+        lab.base, load={"num_requests": parameters.request_count, "duration": None, "warmup_requests": 0}
+    )
+    if settings.workload.name == "synthetic-uniform" and not settings.workload.prefix_len:
+        settings = changed(settings, workload={"name": DEFAULT, "isl": None, "osl": None})
+    levels: dict[str, Level] = {}
+    throughput: dict[str, float | None] = {}
+    for state, _ in STATES:
+        put(lab, settings, state)
+        levels[state] = lab.level(f"cache {state}", settings)
+        refuse_different(levels)
+        report(levels, throughput, found)
+    if parameters.throughput != "none":
+        for state in ("off", "warm"):
+            put(lab, settings, state, again="throughput")
+            throughput[state] = throughput_of(lab, settings, parameters, state)
+            report(levels, throughput, found)
+
+
+def put(lab: Lab, settings: RunSettings, state: str, again: str = "") -> None:
+    """Cache off; on and empty; on and filled with each shared prefix once (IETF 5.7.3)."""
+    lab.switch("cache", "cache-off" if state == "off" else "cache-on")
+    lab.steps.renew("cache")  # an emptied cache is a restart, also when it was on before
+    warm_up(lab, changed(settings, workload=unrelated(settings)), quick=lab.quick)
+    if state == "warm":
+        lab.prepare("fill", f"fill the cache {again}", lambda: fill(lab, settings))
+    else:
+        lab.steps.drop("fill")
+
+
+def unrelated(settings: RunSettings) -> dict[str, Any]:
+    """A workload whose prompts share nothing with the measured ones, nor with each other."""
+    return {
+        "name": "synthetic-uniform",
+        "isl": None,
+        "osl": None,
+        "prefix_len": 0,
+        "num_prefixes": 1,
+        "dataset_path": None,
+    }
+
+
+def fill(lab: Lab, settings: RunSettings) -> None:
+    """The measured sequence once, with answers of one token: every shared prefix is in it."""
+    count = min(settings.load.num_requests or COUNT, COUNT)
+    asked = at_concurrency(settings, 4, num_requests=count, duration=None, warmup_requests=0)
+    lab.preparation("fill the cache", changed(asked, workload={"osl": "1"}))
+
+
+def refuse_different(levels: dict[str, Level]) -> None:
+    """The same requests at the same instants in every state, or the comparison is none."""
+    plans = {level.document["plan"]["digest"] for level in levels.values()}
+    if len(plans) > 1:
+        raise InputError("the phases of the test prefix-cache have different plans; start it in a new folder")
+
+
+def throughput_of(lab: Lab, settings: RunSettings, parameters: Parameters, state: str) -> float | None:
+    """Output tokens/s at equal concurrency, or at the highest load that holds."""
+    if parameters.throughput == "closed":
+        asked = at_concurrency(settings, parameters.slots, duration=parameters.duration_s, num_requests=None)
+        return lab.level(f"throughput, cache {state}", asked).output_tok_s
+    bounded = changed(settings, load={"duration": parameters.duration_s, "num_requests": None})
+    ladder = Ladder(lab, bounded, prefix=f"throughput, cache {state}, ")
+    found = search(1.0, 1024.0, 1.0, lambda load, repetition: ladder.at(load, repetition).verdict.holds)
+    there = [rung.level.output_tok_s for rung in ladder.rungs if rung.load == found.level and rung.verdict.holds]
+    return float(np.median(there)) if there else None
+
+
+def report(levels: dict[str, Level], throughput: dict[str, float | None], found: Findings) -> None:
+    rows = []
+    reductions: dict[str, Any] = {}
+    for state, title in STATES:
+        if state not in levels:
+            continue
+        rows.append((title, *(levels[state].figure("ttft", name) for name in PERCENTILES)))
+        if state != "off":
+            reductions[state] = ttft_reductions(ttft(levels["off"]), ttft(levels[state]))
+    found.table(
+        "prefix-cache",
+        "Prefix Cache Effectiveness",
+        ("Configuration", "TTFT P50 (ms)", "TTFT P95 (ms)", "TTFT P99 (ms)"),
+        rows,
+    )
+    hit = {state: level.figure("cache_hit_rate") for state, level in levels.items()}
+    improvement = throughput_improvement(throughput.get("off"), throughput.get("warm"))
+    shown: list[tuple[Any, ...]] = [
+        (f"TTFT reduction {state}, {name.upper()} (%)", reductions[state][name])
+        for state in reductions
+        for name in PERCENTILES
+    ]
+    shown += [(f"Cache hit rate, {state}", rate) for state, rate in hit.items()]
+    shown.append(("Throughput improvement, warm against off (%)", improvement))
+    found.table("prefix-cache-gain", "What the Cache Saves", ("Metric", "Value"), shown,
+                "hit rate: cached over shared prefix tokens, where the server reports cached tokens")  # fmt: skip
+    parts = split(levels)
+    if parts:
+        columns = ("Requests", *(f"{title}, TTFT P50 (ms)" for state, title in STATES if state in levels))
+        found.table("prefix-cache-parts", "Sharing and Other Requests", columns, parts)
+    found.values = {
+        "ttft_reduction_percent": reductions,
+        "cache_hit_rate": hit,
+        "throughput_tok_s": throughput,
+        "throughput_improvement_percent": improvement,
+        "plan_digest": next(iter(levels.values())).document["plan"]["digest"],
+        "requests": {state: level.figure("ttft", "n") for state, level in levels.items()},
+    }
+    series = tuple(Series(title, values(levels[state])) for state, title in STATES if state in levels)
+    found.plot(Plot("ttft-cdf", "TTFT by state of the cache", "cdf", series, y=("TTFT", "ms", None)))
+
+
+def ttft(level: Level) -> dict[str, Any]:
+    found: dict[str, Any] = level.document["metrics"]["ttft"]
+    return found
+
+
+def split(levels: dict[str, Level]) -> list[tuple[Any, ...]]:
+    """TTFT P50 of requests that share a prefix and of those that do not; nothing where all or none share."""
+    rows = []
+    for title, wanted in (("sharing a prefix", True), ("not sharing", False)):
+        row: list[Any] = [title]
+        for level in levels.values():
+            found = level.run.rows
+            found = found[(found["phase"] == layout.MEASURE) & (found["status"] == layout.OK) & (found["t_first"] > 0)]
+            shared = found["prefix_tokens"] > 0 if "prefix_tokens" in (found.dtype.names or ()) else None
+            if shared is None or shared.all() or not shared.any():
+                return []
+            part = found[shared == wanted]
+            row.append(percentile(np.sort((part["t_first"] - part["t_submit"]) / 1e6), 0.5))
+        rows.append(tuple(row))
+    return rows
+
+
+def values(level: Level) -> tuple[float, ...]:
+    rows = level.run.rows
+    rows = rows[(rows["phase"] == layout.MEASURE) & (rows["status"] == layout.OK) & (rows["t_first"] > 0)]
+    return tuple(float(x) for x in np.sort((rows["t_first"] - rows["t_submit"]) / 1e6)[:20_000])
+
+
+def hooks(parameters: Parameters) -> tuple[str, ...]:
+    return ("cache-off", "cache-on")
+
+
+def refuse(parameters: Parameters, settings: RunSettings) -> None:
+    if settings.load.rate is None and settings.load.concurrency is None:
+        raise InputError(
+            "the test prefix-cache needs a load below the saturation of the system without its cache: "
+            "--rate REQUESTS_PER_S"
+        )
+
+
+def expected_s(parameters: Parameters, settings: RunSettings) -> float | None:
+    rate = settings.load.rate
+    return None if not rate else 3 * parameters.request_count / rate + 2 * parameters.duration_s
+
+
+TEST = Test("prefix-cache", "5.7", "Prefix Cache Effectiveness", Parameters, run, hooks, refuse, expected_s)
