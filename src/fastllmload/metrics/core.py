@@ -26,7 +26,9 @@ from fastllmload.metrics.prefix_cache import cache_metrics
 from fastllmload.metrics.network import network_metrics
 from fastllmload.metrics.server_side import server_side_metrics
 from fastllmload.metrics.shape import shape_metrics
+from fastllmload.metrics.steadiness import steadiness
 from fastllmload.metrics.throughput import throughput_metrics, time_base
+from fastllmload.metrics.unfinished import with_unfinished
 from fastllmload.metrics.window import Window, populations, window_of
 from fastllmload.records.run import Run
 from fastllmload.records.token_counts import count_tokens
@@ -35,7 +37,7 @@ from fastllmload.slo.report import objectives
 
 
 def measure(run: Run) -> dict[str, Any]:
-    """`metrics`, `counts`, `errors`, `slo`, `fairness`, `window` of run.json and the flat keys; null is None."""
+    """`metrics`, `counts`, `errors`, `slo`, `fairness`, `steadiness`, `window` of run.json, flat keys; null is None."""
     window = window_of(run)
     chosen = populations(run, window)
     tokens = count_tokens(run)
@@ -62,6 +64,8 @@ def measure(run: Run) -> dict[str, Any]:
     metrics |= shape_metrics(gaps.gaps.ns, gaps.name, metrics[gaps.name])
     metrics |= cost_metrics(run.manifest, metrics["output_tok_s"]["value"])
     metrics |= cache_metrics(run.manifest, run.rows[chosen.latency])
+    for name, found in with_unfinished(run, window, chosen.measured).items():
+        metrics[name]["with_unfinished"] = found
     counts = counts_of(run, chosen, tokens)
     slo = objectives(run, base, tokens, times, fluid, n_r, smooth_by_preset(metrics))
     return {
@@ -71,6 +75,7 @@ def measure(run: Run) -> dict[str, Any]:
         "errors": success.error_groups(run.rows[chosen.measured]),
         "slo": slo,
         "fairness": fairness_block(run, chosen, tokens),
+        "steadiness": steadiness(run, window),
         **flat_keys(metrics, counts, slo, window),
     }
 

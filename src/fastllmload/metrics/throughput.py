@@ -126,12 +126,17 @@ def stretches(
     }
 
 
-def rate_estimate(value: float | None, by_stretch: Floats, window: Window) -> Estimate | None:
+def rate_estimate(value: float | None, by_stretch: Floats, window: Window, lasting_s: float) -> Estimate | None:
     """Interval of a rate whose *value* is known and whose amounts vary as those of its stretches."""
     total = float(by_stretch.sum())
     if value is None or total <= 0:
         return None
-    return rate_interval(by_stretch * (value * window.seconds / total), window.seconds)
+    return rate_interval(by_stretch * (value * window.seconds / total), window.seconds, lasting_s)
+
+
+def mean_time_s(rows: npt.NDArray[Any]) -> float:
+    """Mean time from dispatch to end in s; 0 without rows."""
+    return float((rows["t_end"] - rows["t_dispatch"]).mean()) / 1e9 if len(rows) else 0.0
 
 
 def makespan_s(t_dispatch: npt.NDArray[np.int64], t_last: npt.NDArray[np.int64]) -> float | None:
@@ -181,7 +186,8 @@ def throughput_metrics(run: Run, window: Window | None, chosen: Populations, tok
         if cached.any():
             inside["input_tok_s_cache_misses"] = input_tok_s(run, window, missed, ok)
         varying = stretches(run, window, ok, failed, tokens, missed) if window.seconds > 0 else {}
-        sure = {name: rate_estimate(inside[name], amounts, window) for name, amounts in varying.items()}
+        lasting = mean_time_s(run.rows[ok])
+        sure = {name: rate_estimate(inside[name], amounts, window, lasting) for name, amounts in varying.items()}
     return {
         **{
             name: estimated(value, WINDOWED[name], sure.get(name), **COUNTING.get(name, {}))

@@ -22,11 +22,12 @@ MOST_CORRELATED = 0.8  # of neighbouring batch means; beyond it the factor would
 
 @dataclass(frozen=True)
 class LongRun:
-    """*variance* of the mean of the whole series; *skewness* of the batch means; *correlation* of neighbouring ones."""
+    """*variance* of the mean of a series; *skewness* of its *batches* means, *correlation* of neighbouring ones."""
 
     variance: float
     skewness: float
     correlation: float
+    batches: int
 
 
 def batch_edges(n: int, batches: int = BATCHES) -> Counts:
@@ -40,12 +41,12 @@ def long_run(means: Floats) -> LongRun:
     apart = means - means.mean()
     squares = float(np.dot(apart, apart))
     if squares <= 0:
-        return LongRun(0.0, 0.0, 0.0)
+        return LongRun(0.0, 0.0, 0.0, b)
     lagged = float(np.dot(apart[1:], apart[:-1])) / squares + 1 / b  # 1/b: its bias where nothing is correlated
     correlation = min(max(lagged, 0.0), MOST_CORRELATED)
     variance = squares / (b * (b - 1)) * (1 + correlation) / (1 - correlation)
     skewness = float((apart**3).mean()) / (squares / b) ** 1.5
-    return LongRun(variance, skewness, correlation)
+    return LongRun(variance, skewness, correlation, b)
 
 
 def batch_means(values: npt.NDArray[Any], batches: int = BATCHES) -> Floats:

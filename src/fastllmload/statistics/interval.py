@@ -27,7 +27,8 @@ BULK = (0.5, 0.75)  # percentiles whose dependence says whether the sample carri
 LEAST_INDEPENDENT = 80  # independent values' worth: 4 in each batch
 BEYOND = 4.0  # independent values' worth beyond a percentile, times the root of the inflation
 MOST_BEYOND = 20.0
-DRIFTING = 0.5  # correlation of neighbouring twentieths of a window; chance alone gives it once in 160 windows
+DRIFTING = 0.5  # correlation of neighbouring stretches of a window; chance alone gives it once in 160 windows
+SHORTEST_WINDOW = 10  # times as long as what is counted hangs together
 NARROWEST = 0.3  # inflation below 1 (evenly spread values) is believed down to here
 
 
@@ -87,9 +88,9 @@ class Sample:
 
 
 @cache
-def t_of(confidence: float) -> float:
-    """Quantile for two-sided intervals out of BATCHES batches."""
-    return t_quantile((1 + confidence) / 2, BATCHES - 1)
+def t_of(confidence: float, batches: int = BATCHES) -> float:
+    """Quantile for two-sided intervals out of so many *batches*."""
+    return t_quantile((1 + confidence) / 2, batches - 1)
 
 
 def intervals(sample: Sample, levels: Mapping[str, float], confidence: float = 0.95) -> dict[str, Estimate]:
@@ -172,8 +173,8 @@ def mean_interval(sample: Sample, edges: Counts, bulk: float, confidence: float)
 
 def skewed_interval(mean: float, spread: LongRun, confidence: float) -> Interval:
     """Student's t after Hall's (1992) cubic, which takes the skewness of the batch means out."""
-    t, error = t_of(confidence), math.sqrt(spread.variance)
-    g = spread.skewness / math.sqrt(BATCHES)
+    t, error = t_of(confidence, spread.batches), math.sqrt(spread.variance)
+    g = spread.skewness / math.sqrt(spread.batches)
     return Interval(mean - error * _unskewed(t, g), mean - error * _unskewed(-t, g))
 
 
@@ -204,11 +205,21 @@ def share_interval(outcomes: npt.NDArray[np.bool_], confidence: float = 0.95) ->
     return Interval(low, high)
 
 
-def rate_interval(amounts: npt.NDArray[np.float64], seconds: float, confidence: float = 0.95) -> Estimate:
-    """Of a rate per second, from the *amounts* of BATCHES equal stretches of a window of *seconds*."""
-    spread = long_run(amounts / (seconds / BATCHES))
+def rate_interval(
+    amounts: npt.NDArray[np.float64], seconds: float, lasting_s: float = 0.0, confidence: float = 0.95
+) -> Estimate:
+    """Of a rate per second, from the *amounts* of BATCHES equal stretches of a window of *seconds*.
+
+    *lasting_s*: how long what is counted hangs together, such as the mean time of a request. Where neighbouring
+    stretches are alike, pairs of them are taken together.
+    """
+    least = SHORTEST_WINDOW * lasting_s
+    if seconds < least:
+        return NotEstimable(f"a window of {seconds:.3g} s holds too few of {lasting_s:.3g} s; run {least:.3g} s", None)
     if np.count_nonzero(amounts) < BATCHES:
         return NotEstimable(f"nothing happened in some twentieth of the {seconds:.3g} s; run longer", None)
-    if spread.correlation >= DRIFTING:
-        return NotEstimable("the rate drifts: neighbouring twentieths of the window are alike; run longer", None)
-    return skewed_interval(float(amounts.sum()) / seconds, spread, confidence)
+    for stretches in (BATCHES, BATCHES // 2):
+        spread = long_run(amounts.reshape(stretches, -1).sum(axis=1) / (seconds / stretches))
+        if spread.correlation < DRIFTING:
+            return skewed_interval(float(amounts.sum()) / seconds, spread, confidence)
+    return NotEstimable("the rate drifts: neighbouring tenths of the window are alike; run longer", None)

@@ -18,6 +18,7 @@ from fastllmload.statistics.interval import (
     Sample,
     intervals,
     rate_interval,
+    share_interval,
 )
 
 sys.path.insert(0, str(Path(__file__).parents[3] / "bench"))
@@ -160,8 +161,47 @@ def test_the_rate_of_poisson_events_is_covered() -> None:
     assert 0.93 - 0.033 <= held / len(issued) <= 0.97 + 0.026
 
 
+@pytest.mark.parametrize(("seconds", "lasting"), [(18, 1.1), (54, 5.0)])
+def test_the_rate_of_tokens_is_covered_though_streams_last(seconds: float, lasting: float) -> None:
+    """Poisson requests at 60/s, each spread over *lasting* seconds, so that neighbouring stretches share them."""
+    rng = np.random.default_rng(9)
+    edges, held, issued = np.linspace(0, seconds, BATCHES + 1), 0, 0
+    for _ in range(400):
+        begun = rng.uniform(-lasting, seconds, rng.poisson(60 * (seconds + lasting)))
+        amounts = np.diff([np.clip((edge - begun) / lasting, 0, 1).sum() for edge in edges])
+        found = rate_interval(amounts, seconds, lasting)
+        issued += isinstance(found, Interval)
+        held += isinstance(found, Interval) and found.low <= 60 <= found.high
+    assert issued > 350
+    assert 0.93 - 0.033 <= held / issued <= 0.97 + 0.026
+
+
+def bad_spells(rng: np.random.Generator, n: int) -> np.ndarray:
+    """Which of *n* requests fail: spells of 20 on average, 980 good ones between them."""
+    good, bad = rng.geometric(1 / 980, n // 200), rng.geometric(1 / 20, n // 200)
+    states = np.repeat(np.tile([False, True], n // 200), np.stack([good, bad], axis=1).ravel())
+    begin = int(rng.integers(0, len(states) - n))
+    return states[begin : begin + n]
+
+
+def test_shares_are_covered_also_when_failures_come_in_spells() -> None:
+    """A fiftieth fails. Taken for independent, requests would make most intervals miss."""
+    rng = np.random.default_rng(10)
+    found = [ends(share_interval(~bad_spells(rng, 40_000))) for _ in range(300)]
+    assert sum(low <= 0.98 <= high for low, high in found) / 300 > 0.9
+
+
+def test_a_share_by_hand() -> None:
+    """1,000 of 1,000: the lower end is 0.025^(1/1000); 10 of 40 is too little."""
+    assert ends(share_interval(np.ones(1000, bool))) == pytest.approx((0.025 ** (1 / 1000), 1.0))
+    assert ends(share_interval(np.zeros(1000, bool))) == pytest.approx((0.0, 1 - 0.025 ** (1 / 1000)))
+    assert isinstance(share_interval(np.ones(40, bool)), NotEstimable)
+
+
 def test_a_rate_that_drifts_or_stops_has_no_interval() -> None:
     drifting = rate_interval(np.arange(1.0, 21.0), 10.0)
     stopping = rate_interval(np.array([5.0] * 19 + [0.0]), 10.0)
     assert isinstance(drifting, NotEstimable) and "drifts" in drifting.reason
+    short = rate_interval(np.full(20, 5.0), 10.0, lasting_s=2.0)
+    assert isinstance(short, NotEstimable) and short.reason.endswith("run 20 s")
     assert isinstance(stopping, NotEstimable) and "nothing happened" in stopping.reason

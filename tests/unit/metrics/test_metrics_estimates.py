@@ -1,0 +1,110 @@
+"""Intervals, steadiness and unfinished requests as they stand in run.json, on folders made up for the purpose."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from synthetic_run import ORIGIN_NS, Shape, draw_requests, duration_phase, write_manifest, write_workers
+
+from fastllmload.metrics.core import measure
+from fastllmload.metrics.distribution import distribution
+from fastllmload.records import layout
+from fastllmload.records.run import load
+
+S = 1_000_000_000
+FIGURES = {"p50", "p75", "p90", "p95", "p99", "p999", "mean"}
+
+
+def measured(folder: Path, requests: list[Any], seconds: float, status: str = "done") -> dict[str, Any]:
+    folder.mkdir()
+    write_workers(folder, requests)
+    write_manifest(folder, status, [duration_phase(ORIGIN_NS, seconds)])
+    return measure(load(folder))
+
+
+@pytest.fixture(scope="module")
+def document(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """1,500 requests, none failing, half a minute at 50/s."""
+    requests = draw_requests(3, Shape(requests=1500, failures=0.0))
+    return measured(tmp_path_factory.mktemp("runs") / "run", requests, 30.0)
+
+
+def test_every_figure_has_an_interval_or_a_reason(document: dict[str, Any]) -> None:
+    checked = set()
+    for name, metric in document["metrics"].items():
+        if metric.get("n") and "not_estimable" in metric:
+            assert set(metric["ci95"]) == FIGURES, name
+            missing = {figure for figure, ends in metric["ci95"].items() if ends is None}
+            assert missing == set(metric["not_estimable"]), name
+            assert all(why["reason"] for why in metric["not_estimable"].values())
+            checked.add(name)
+    assert checked >= {"ttft", "ttft_sched", "e2e", "tpot", "itl", "idle_latency", "jitter"}
+
+
+def test_intervals_hold_their_figure(document: dict[str, Any]) -> None:
+    for metric in document["metrics"].values():
+        for figure, ends in (metric["ci95"] if "not_estimable" in metric and metric.get("n") else {}).items():
+            if ends is not None:
+                assert ends[0] <= metric[figure] <= ends[1]
+
+
+def test_p50_of_a_real_sample_is_estimable_and_p999_is_not(document: dict[str, Any]) -> None:
+    ttft = document["metrics"]["ttft"]
+    assert ttft["ci95"]["p50"] is not None and ttft["ci95"]["mean"] is not None
+    assert ttft["ci95"]["p999"] is None and ttft["not_estimable"]["p999"]["requests_needed"] > 1500
+
+
+def test_rates_and_shares_have_intervals(document: dict[str, Any]) -> None:
+    for name in ("req_s", "output_tok_s", "input_tok_s", "success_rate"):
+        metric = document["metrics"][name]
+        assert metric["ci95"][0] <= metric["value"] <= metric["ci95"][1], name
+
+
+def test_nothing_measured_has_neither() -> None:
+    assert distribution(np.empty(0), "ms")["ci95"] is None
+
+
+def test_a_steady_run_is_called_steady(document: dict[str, Any]) -> None:
+    found = document["steadiness"]["transient"]["ttft"]
+    assert found["steady"] and found["cut_share"] < 0.2
+    assert found["window_cut_seconds"] == pytest.approx(3.0, abs=0.2)
+    assert document["steadiness"]["littles_law"] is None  # nobody counted
+
+
+def test_slow_first_requests_are_the_transient(tmp_path: Path) -> None:
+    """The first 200 of 1,500 wait up to 2 s longer, less and less."""
+    requests = draw_requests(4, Shape(requests=1500, failures=0.0))
+    for k, request in enumerate(requests[:200]):
+        late = (200 - k) * S // 100
+        for name in ("t_headers", "t_any", "t_first", "t_last", "t_end", "t_end_user"):
+            if request.fields.get(name):
+                request.fields[name] += late
+        request.events = [(t + late, *rest) for t, *rest in request.events]
+    found = measured(tmp_path / "run", requests, 30.0)["steadiness"]["transient"]["ttft"]
+    assert found["steady"] and 150 <= found["cut_requests"] <= 230
+    assert found["cut_seconds"] == pytest.approx(requests[200].fields["t_sched"] / 1e9 - ORIGIN_NS / 1e9, abs=0.6)
+
+
+def test_requests_cut_off_are_not_forgotten(tmp_path: Path) -> None:
+    """Every tenth request times out after 60 s without a token: P95 of what ended looks fine, but is at least 60 s."""
+    requests = draw_requests(5, Shape(requests=600, failures=0.0))
+    for request in requests[::10]:
+        fields = request.fields
+        for name in ("t_any", "t_first", "t_last", "events", "content_events", "reasoning_events", "leading_events"):
+            fields.pop(name, None)
+        request.events, fields["status"] = [], layout.TIMEOUT
+        fields["t_end"] = fields["t_end_user"] = fields["t_submit"] + 60 * S
+    metrics = measured(tmp_path / "run", requests, 12.0)["metrics"]
+    found = metrics["ttft"]["with_unfinished"]
+    assert found["n_unfinished"] == pytest.approx(0.1 * found["n"], abs=4)
+    assert metrics["ttft"]["p50"] < found["p50"] < 1.3 * metrics["ttft"]["p50"]
+    assert found["p95"] is None and found["at_least"]["p95"] == pytest.approx(60_000)
+    assert metrics["ttft"]["p95"] < 1000
+    assert metrics["e2e"]["with_unfinished"]["n_unfinished"] == found["n_unfinished"]
+
+
+def test_without_unfinished_requests_nothing_is_said_of_them(document: dict[str, Any]) -> None:
+    assert "with_unfinished" not in document["metrics"]["ttft"]
