@@ -10,7 +10,7 @@ import errno
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -21,15 +21,18 @@ from fastllmload.errors import HostLimitError
 from fastllmload.workload.synthetic import Batch
 from fastllmload.workload.words import WordTable
 
+BUFFER = 1 << 20
+
 
 @dataclass(frozen=True)
 class Bodies:
-    """What was written: int32 lengths per request, uint64 offsets (one more), SHA-256 of the file."""
+    """What was written: int32 lengths per request, uint64 offsets (one more), SHA-256 of the file, uint16 classes."""
 
     input_tokens: npt.NDArray[np.int32]
     output_tokens: npt.NDArray[np.int32]
     offsets: npt.NDArray[np.uint64]
     sha256: str
+    kinds: npt.NDArray[np.uint16] = field(default_factory=lambda: np.empty(0, np.uint16))
 
 
 def stitcher(table: WordTable, before: bytes, pieces: Sequence[bytes]) -> Stitcher:
@@ -38,10 +41,13 @@ def stitcher(table: WordTable, before: bytes, pieces: Sequence[bytes]) -> Stitch
     return Stitcher(table.blob, table.words, table.first, before + table.opening, opened)
 
 
-def write_bodies(path: Path, batches: Iterable[Batch], stitch: Stitcher) -> Bodies:
-    """All bodies of *batches* into the file *path*, one behind the other."""
+def write_bodies(path: Path, batches: Iterable[Batch], stitch: Stitcher, after: int = 0) -> Bodies:
+    """All bodies of *batches* into the file *path*, one behind the other. *after*: tokens of each prompt that are not
+    drawn, but stand in the pieces.
+    """
     hasher = hashlib.sha256()
     inputs, outputs = [np.empty(0, dtype=np.int32)], [np.empty(0, dtype=np.int32)]
+    kinds = [np.empty(0, dtype=np.uint16)]
     ends = [np.zeros(1, dtype=np.uint64)]
     buffer = np.empty(0, dtype=np.uint8)
     with disk_errors(path), open(path, "wb") as file:
@@ -54,10 +60,56 @@ def write_bodies(path: Path, batches: Iterable[Batch], stitch: Stitcher) -> Bodi
             written = buffer[:size].data
             hasher.update(written)
             file.write(written)
-            inputs.append(batch.prompt)
+            inputs.append(batch.prompt + np.int32(after))
+            kinds.append(np.zeros(len(batch.prompt), np.uint16) if batch.kind is None else batch.kind)
             outputs.append(batch.output)
             ends.append(behind + ends[-1][-1])
-    return Bodies(np.concatenate(inputs), np.concatenate(outputs), np.concatenate(ends), hasher.hexdigest())
+    return Bodies(
+        np.concatenate(inputs), np.concatenate(outputs), np.concatenate(ends), hasher.hexdigest(), np.concatenate(kinds)
+    )
+
+
+class BodyFile:
+    """A file of bodies that are encoded one by one: written, hashed and counted on the way."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._hasher = hashlib.sha256()
+        self._inputs: list[int] = []
+        self._outputs: list[int] = []
+        self._kinds: list[int] = []
+        self._ends = [0]
+        self.output_tokens = self.input_tokens = 0
+
+    def __enter__(self) -> BodyFile:
+        with disk_errors(self._path):
+            self._file = open(self._path, "wb", buffering=BUFFER)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with disk_errors(self._path):
+            self._file.close()
+
+    @property
+    def requests(self) -> int:
+        return len(self._inputs)
+
+    def add(self, body: bytes, input_tokens: int, output_tokens: int, kind: int = 0) -> None:
+        self._hasher.update(body)
+        with disk_errors(self._path):
+            self._file.write(body)
+        self._inputs.append(input_tokens)
+        self._outputs.append(output_tokens)
+        self._kinds.append(kind)
+        self._ends.append(self._ends[-1] + len(body))
+        self.input_tokens += input_tokens
+        self.output_tokens += output_tokens
+
+    def bodies(self) -> Bodies:
+        return Bodies(
+            np.array(self._inputs, np.int32), np.array(self._outputs, np.int32), np.array(self._ends, np.uint64),
+            self._hasher.hexdigest(), np.array(self._kinds, np.uint16),
+        )  # fmt: skip
 
 
 @contextmanager

@@ -27,13 +27,12 @@ BODIES = "bodies.bin"
 SCHEDULE = "t_sched.npy"
 TURNS, CLIENT = "turns.npy", "client.npy"
 FOLLOWS = -1  # t_sched of a turn whose instant is the end of a reply and some time to think
-LAST_TURN, REAL_REPLY = 1, 2  # flags of a turn
-# The layouts are `Turn` and `Leaving` of ext/fastllmload/_ext/talk.pxd. think_ns: before this turn. A turn with
-# REAL_REPLY is stitched: the body so far without the tail of its turn, bytes [0, reply_at), the reply, the rest.
+LAST_TURN, STITCHED, REAL_REPLY = 1, 2, 4  # flags of a turn
+# The layouts are `Turn` of ext/fastllmload/_ext/talk.pxd, which says what the fields mean, and `Leaving` of leaving.pxd.
 TURN = np.dtype(
-    [("think_ns", "<i8"), ("reply_at", "<u4"), ("tail", "<u4"), ("session", "<u4"), ("turn", "<u2"), ("flags", "<u2")]
-)
-# 0: does not do it. Times from t_submit on; read_rate in tokens/s, or bytes/s where read_bytes is 1.
+    [("think_ns", "<i8"), ("skip", "<u4"), ("reply_at", "<u4"), ("tail", "<u4"), ("session", "<u4"),
+     ("turn", "<u2"), ("flags", "<u2"), ("spare", "<u4")]
+)  # fmt: skip
 CLIENT_ROW = np.dtype(
     [("cancel_ns", "<i8"), ("abandon_ns", "<i8"), ("cancel_tokens", "<u4"), ("read_rate", "<f4"),
      ("abandon_e2e", "<u4"), ("read_bytes", "<u4")]
@@ -134,7 +133,8 @@ class Plan:
         """Names of the classes that `request_class` numbers; empty when nobody named one."""
         if "classes" in self.description:
             return [one["name"] for one in self.description["classes"]]
-        named: list[str] = self.description["workload"].get("dataset", {}).get("classes", [])
+        content = self.description["workload"]
+        named: list[str] = content.get("classes") or content.get("dataset", {}).get("classes", [])
         return named if any(named) else []
 
     @property

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import msgspec
 
-
 PROMPT_FORMS = ("words", "text", "ids", "native")
 
 

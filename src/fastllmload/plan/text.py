@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-
 PARAMETERS = ("burstiness", "on_s", "off_s")
 
 

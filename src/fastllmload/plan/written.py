@@ -6,7 +6,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import msgspec
 import numpy as np
@@ -14,6 +14,7 @@ import numpy as np
 from fastllmload.errors import InputError
 from fastllmload.plan.bodies import Bodies, disk_errors
 from fastllmload.plan.settings import Workload
+from fastllmload.workload.image import Images
 from fastllmload.workload.lengths import Lengths, Stream
 from fastllmload.workload.synthetic import Quota
 from fastllmload.workload.tokenizer import Tokenizer
@@ -43,8 +44,9 @@ class Endpoint(Protocol):
 class Encoder:
     """Bodies of *dataset* for one model and protocol. Requests with the same fields of their own share their pieces."""
 
-    def __init__(self, endpoint: Endpoint, model: str, workload: Workload) -> None:
+    def __init__(self, endpoint: Endpoint, model: str, workload: Workload, images: Images | None = None) -> None:
         self._endpoint, self._model, self._workload = endpoint, model, workload
+        self._images = images
         self._pieces: dict[tuple[str, bytes], Pieces] = {}
 
     def encode(self, one: Written, tokens: int) -> bytes:
@@ -57,6 +59,8 @@ class Encoder:
                 pieces = self._pieces[kind, extra] = self._cut(kind, one.extra)
             except InputError as problem:
                 raise InputError(f"{one.where}: {problem}") from None
+        if kind == "messages" and self._images is not None:
+            return pieces.encode(self._images.filled(cast("list[dict[str, Any]]", one.content)), tokens)
         return pieces.encode(one.content, tokens)
 
     def _cut(self, kind: str, extra: dict[str, Any]) -> Pieces:

@@ -1,4 +1,5 @@
-"""Length distributions in tokens: `256`, `uniform:a,b`, `normal:mean,std`, `lognormal:mu,sigma,min,max`.
+"""Length distributions in tokens: `256`, `uniform:a,b`, `normal:mean,std`, `lognormal:mu,sigma,min,max`,
+`choice:a,b,c` (each as likely), `list:a,b,c` (one after the other, again and again).
 
 Draw conventions are the field's: uniform lengths by `randint`; normal ones through the inverse CDF of a u in
 (0, 1), so that one length takes one draw; log-normal ones rounded half up, then clamped.
@@ -7,14 +8,21 @@ Draw conventions are the field's: uniform lengths by `randint`; normal ones thro
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import cycle
 from statistics import NormalDist
 from typing import Protocol
 
 from fastllmload.errors import InputError
 
 LONGEST = 16_000_000  # tokens of one prompt or answer: more is a typing mistake
-FORMS = "a number, uniform:a,b, normal:mean,std or lognormal:mu,sigma,min,max"
+FORMS = "a number, uniform:a,b, normal:mean,std, lognormal:mu,sigma,min,max, choice:a,b,... or list:a,b,..."
+VARIANTS = {  # of the long-context workload (IETF 4.3.2.5 and A.5)
+    "uniform_range": "uniform:8192,32768",
+    "target_lengths": "choice:8192,16384,32768,65536,131072",
+}
+MOST_TRIES = 10_000  # draws in a row beyond a limit: then nothing fits
 _STANDARD = NormalDist()
 
 
@@ -96,9 +104,77 @@ class LogNormal:
         return f"lognormal:{self.mu:g},{self.sigma:g},{self.low},{self.high}"
 
 
+@dataclass(frozen=True)
+class Choice:
+    """One of *values*, each as likely."""
+
+    values: tuple[int, ...]
+
+    def draw(self, stream: Stream) -> int:
+        return self.values[stream.randint(0, len(self.values) - 1)]
+
+    def within(self, most: int) -> Choice:
+        return Choice(tuple(value for value in self.values if value <= most))
+
+    def __str__(self) -> str:
+        return "choice:" + ",".join(map(str, self.values))
+
+
+class InTurn:
+    """*values* in their order, again and again. Has a place, so one object serves one sequence."""
+
+    def __init__(self, values: tuple[int, ...]) -> None:
+        self.values = values
+        self._next = cycle(values)
+
+    def draw(self, stream: Stream) -> int:
+        return next(self._next)
+
+    def within(self, most: int) -> InTurn:
+        return InTurn(tuple(value for value in self.values if value <= most))
+
+    def __str__(self) -> str:
+        return "list:" + ",".join(map(str, self.values))
+
+
+class Limited:
+    """*lengths* without those above *most*: such values of a list are left out, such draws are drawn again.
+
+    `left_out`: the values; `redrawn`: how many draws. InputError when nothing is left.
+    """
+
+    def __init__(self, lengths: Lengths, most: int) -> None:
+        self.left_out: tuple[int, ...] = ()
+        self.redrawn = 0
+        self.most, self._lengths = most, lengths
+        if isinstance(lengths, Choice | InTurn):
+            fitting = lengths.within(most)
+            self.left_out = tuple(value for value in lengths.values if value > most)
+            if not fitting.values:
+                raise self._nothing()
+            self._lengths = fitting
+
+    def draw(self, stream: Stream) -> int:
+        for _ in range(MOST_TRIES):
+            drawn = self._lengths.draw(stream)
+            if drawn <= self.most:
+                return drawn
+            self.redrawn += 1
+        raise self._nothing()
+
+    def _nothing(self) -> InputError:
+        return InputError(
+            f"no input length of {self._lengths} fits: with the answer the model takes {self.most} prompt tokens at most; "
+            "use shorter ones with --isl"
+        )
+
+    def __str__(self) -> str:
+        return str(self._lengths)
+
+
 def parse_lengths(spec: str, option: str) -> Lengths:
     """The distribution that *spec* names. InputError names *option* and the value."""
-    name, colon, rest = spec.strip().partition(":")
+    name, colon, rest = VARIANTS.get(spec.strip(), spec.strip()).partition(":")
     try:
         if not colon:
             return Fixed(_tokens(name))
@@ -147,6 +223,10 @@ def _fields(values: list[str], count: int) -> list[str]:
     return values
 
 
+def _values(values: list[str]) -> tuple[int, ...]:
+    return tuple(_tokens(value) for value in values)
+
+
 def _uniform(values: list[str]) -> Lengths:
     low, high = _fields(values, 2)
     return Uniform(*_range(low, high))
@@ -164,4 +244,10 @@ def _lognormal(values: list[str]) -> Lengths:
     return LogNormal(_number(mu), _spread(sigma), *_range(low, high))
 
 
-_BY_NAME = {"uniform": _uniform, "normal": _normal, "lognormal": _lognormal}
+_BY_NAME: dict[str, Callable[[list[str]], Lengths]] = {
+    "uniform": _uniform,
+    "normal": _normal,
+    "lognormal": _lognormal,
+    "choice": lambda values: Choice(_values(values)),
+    "list": lambda values: InTurn(_values(values)),
+}

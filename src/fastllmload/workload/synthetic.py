@@ -9,14 +9,17 @@ draw. Every prompt's content is its own from the first token on (16 drawn words 
 from __future__ import annotations
 
 import random
+from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import accumulate
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from fastllmload._ext.mersenne import Mersenne
-from fastllmload.workload.lengths import Lengths
+from fastllmload.workload.lengths import Lengths, Stream
 
 BATCH_TOKENS = (
     1 << 17
@@ -51,36 +54,97 @@ class Quota:
 @dataclass(frozen=True)
 class Batch:
     """Consecutive requests: *drawn* uint32 numbers of all prompts; *prompt*, *output* int32 tokens per
-    request.
+    request; *kind* uint16 number of its class.
     """
 
     drawn: npt.NDArray[np.uint32]
     prompt: npt.NDArray[np.int32]
     output: npt.NDArray[np.int32]
+    kind: npt.NDArray[np.uint16] | None = None  # None: all are of class 0
+
+    def first(self, count: int) -> Batch:
+        """The first *count* requests."""
+        prompt = self.prompt[:count]
+        kind = None if self.kind is None else self.kind[:count]
+        return Batch(self.drawn[: int(prompt.sum())], prompt, self.output[:count], kind)
+
+    def prompts(self) -> Iterator[npt.NDArray[np.uint32]]:
+        """The numbers of each prompt."""
+        at = 0
+        for size in self.prompt.tolist():
+            yield self.drawn[at : at + size]
+            at += size
+
+
+class Shape(Protocol):
+    """Lengths of one request after the other."""
+
+    def draw(self, stream: Stream) -> tuple[int, int, int]:
+        """Input tokens, output tokens and class of the next request."""
+
+
+@dataclass(frozen=True)
+class Independent:
+    """Input length, then output length; one class."""
+
+    isl: Lengths
+    osl: Lengths
+
+    def draw(self, stream: Stream) -> tuple[int, int, int]:
+        return self.isl.draw(stream), self.osl.draw(stream), 0
+
+
+def zipf(count: int, exponent: float) -> list[float]:
+    """Cumulative probabilities of 1 to *count* as k^-exponent. Nothing is above the last, which is 1."""
+    weights = [(k + 1) ** -exponent for k in range(count)]
+    whole = sum(weights)
+    return [*(part / whole for part in accumulate(weights[:-1])), 1.0]
+
+
+def chosen(cumulative: list[float], u: float) -> int:
+    """First k whose cumulative probability is at least *u*."""
+    return bisect_left(cumulative, u)
 
 
 class Prefixes:
-    """*count* shared prefixes of *length* tokens below *span*; each request takes one of them, uniformly."""
+    """*count* shared prefixes of *length* tokens below *span*. *share* of the requests start with one of them, chosen
+    uniformly or as k^-*exponent*; the others with as many tokens of their own, so that length does not tell them apart.
+    """
 
-    def __init__(self, length: int, count: int, span: int, seed: str) -> None:
+    def __init__(
+        self, length: int, count: int, span: int, seed: str, share: float = 1.0, exponent: float = 0.0
+    ) -> None:
         self.length = length
+        self._span, self._share = span, share
         self._tokens = np.empty((count, length), dtype=np.uint32)
         Mersenne(f"{seed}/text").below(span, self._tokens.reshape(-1), 0, count * length)
         self._choice = random.Random(seed)
+        self._cumulative = zipf(count, exponent) if exponent else None
+        self._own = Mersenne(f"{seed}/own")
 
     def next(self) -> npt.NDArray[np.uint32]:
-        chosen: npt.NDArray[np.uint32] = self._tokens[self._choice.randrange(len(self._tokens))]
-        return chosen
+        if self._share < 1.0 and self._choice.random() >= self._share:
+            own = np.empty(self.length, dtype=np.uint32)
+            self._own.below(self._span, own, 0, self.length)
+            return own
+        if self._cumulative is None:
+            number = self._choice.randrange(len(self._tokens))
+        else:
+            number = chosen(self._cumulative, self._choice.random())
+        found: npt.NDArray[np.uint32] = self._tokens[number]
+        return found
 
 
 class Synthetic:
-    """An endless sequence of requests; *prefixes* come on top of the drawn input length."""
+    """An endless sequence of requests; *prefixes* come on top of the drawn input length, of which *kept* tokens are
+    not drawn here (a fixed text behind the prompt).
+    """
 
     def __init__(
-        self, isl: Lengths, osl: Lengths, span: int, seed: int | str, prefixes: Prefixes | None = None
+        self, shape: Shape, span: int, seed: int | str, prefixes: Prefixes | None = None, kept: int = 0
     ) -> None:
-        self._isl = isl
-        self._osl = osl
+        self._shape = shape
+        self._kept = kept
         self._span = span
         self._stream = Mersenne(seed)
         self._prefixes = prefixes
@@ -92,24 +156,24 @@ class Synthetic:
             drawn = np.empty(BATCH_TOKENS, dtype=np.uint32)
             prompt: list[int] = []
             output: list[int] = []
+            kinds: list[int] = []
             used = 0
             while used < BATCH_TOKENS and not quota.met(requests, output_tokens, input_tokens):
-                drawn, size = self._request(drawn, used, output)
-                used += size
-                prompt.append(size)
+                size, answer, kind = self._shape.draw(self._stream)
+                drawn, taken = self._fill(drawn, used, max(1, size - self._kept))
+                used += taken
+                prompt.append(taken)
+                output.append(answer)
+                kinds.append(kind)
                 requests += 1
-                output_tokens += output[-1]
-                input_tokens += size
-            yield Batch(drawn[:used], np.array(prompt, dtype=np.int32), np.array(output, dtype=np.int32))
+                output_tokens += answer
+                input_tokens += taken + self._kept
+            yield Batch(
+                drawn[:used], np.array(prompt, np.int32), np.array(output, np.int32), np.array(kinds, np.uint16)
+            )
 
-    def _request(
-        self, drawn: npt.NDArray[np.uint32], at: int, output: list[int]
-    ) -> tuple[npt.NDArray[np.uint32], int]:
-        """Draw one request to drawn[at:], which grows when it is too small; its output length goes to
-        *output*.
-        """
-        size = self._isl.draw(self._stream)
-        output.append(self._osl.draw(self._stream))
+    def _fill(self, drawn: npt.NDArray[np.uint32], at: int, size: int) -> tuple[npt.NDArray[np.uint32], int]:
+        """Draw one prompt to drawn[at:], which grows when it is too small."""
         shared = 0 if self._prefixes is None else self._prefixes.length
         if at + shared + size > len(drawn):
             drawn = np.concatenate((drawn[:at], np.empty(shared + size, dtype=np.uint32)))

@@ -1,59 +1,132 @@
-"""Tokenizers that count offline: the encodings that quicktok brings along, and `none`.
+"""Reference tokenizers: what counts prompts and answers, and what its words are.
 
-Loading takes 0.2 to 0.5 s, so nothing is imported or loaded before it is asked for, and nothing is kept on
-disk.
+| name | comes from |
+|---|---|
+| `cl100k_base` (default), `o200k_base`, `o200k_harmony`, `llama3`, `qwen3` | quicktok, offline on a fresh machine |
+| a `tokenizer.json`, or a folder that holds one (Hugging Face) | extra `tokenizers` |
+| any other tiktoken name | extra `tiktoken`, which may fetch the vocabulary once |
+| `none` | nothing: only the server's own counts |
+
+All count ordinary text: what looks like a special token is text, and no BOS, EOS or chat template is added. Loading
+takes 0.2 to 0.5 s, so nothing is imported or loaded before it is asked for.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Protocol
 
 from fastllmload.errors import InputError
 
 ENCODINGS = ("cl100k_base", "o200k_base", "o200k_harmony", "llama3", "qwen3")
 NONE = "none"
+SPECIAL_TOKENS = (
+    "text that looks like a special token is counted as text; BOS, EOS and what a chat template adds are not counted; "
+    "system prompts are counted with the prompt"
+)
 
 
-class Tokenizer:
-    """One encoding: `encode`, `count`, `decode` of ordinary text, and the bytes of every ordinary token."""
-
-    def __init__(self, name: str, encoding: Any) -> None:
-        self.name = name
-        self._encoding = encoding
+class Tokenizer(Protocol):
+    """One encoding. Ids of ordinary (not special) tokens are 0 to `ordinary` - 1."""
 
     @property
-    def ordinary(self) -> int:
-        """Number of ordinary (not special) tokens; their ids are 0 to `ordinary` - 1."""
-        return len(self._encoding.token_byte_values())
+    def name(self) -> str: ...
+
+    @property
+    def ordinary(self) -> int: ...
 
     def encode(self, text: str) -> list[int]:
-        """Token ids; special-token text is encoded as ordinary text."""
+        """Token ids of ordinary text."""
+
+    def encode_many(self, texts: Sequence[str]) -> list[list[int]]:
+        """The same for many texts, on all cores where the library can."""
+
+    def count(self, text: str) -> int: ...
+
+    def count_many(self, texts: Sequence[str]) -> list[int]: ...
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Text of *ids*; bytes that are no UTF-8 become U+FFFD."""
+
+    def vocabulary(self) -> list[bytes]:
+        """The bytes of every ordinary token, by id; b"" where a token is none."""
+
+    def facts(self) -> dict[str, Any]:
+        """What IETF 4.4.1 asks for: name, source, version, size of the vocabulary with special tokens."""
+
+
+class Bundled:
+    """An encoding that quicktok brings along."""
+
+    def __init__(self, name: str) -> None:
+        import quicktok  # type: ignore[import-untyped]
+
+        self.name = name
+        self._module, self._encoding = quicktok, quicktok.get_encoding(name)
+        self.ordinary = len(self._encoding.token_byte_values())
+
+    def encode(self, text: str) -> list[int]:
         ids: list[int] = self._encoding.encode_ordinary(text)
         return ids
 
+    def encode_many(self, texts: Sequence[str]) -> list[list[int]]:
+        ids, ends = self._encoding.encode_batch(list(texts))
+        return [ids[ends[k] : ends[k + 1]].tolist() for k in range(len(texts))]
+
     def count(self, text: str) -> int:
-        """Number of tokens."""
         return int(self._encoding.count(text))
 
-    def decode(self, ids: list[int]) -> str:
+    def count_many(self, texts: Sequence[str]) -> list[int]:
+        counts: list[int] = self._module.count_batch(self._encoding, list(texts)).tolist()
+        return counts
+
+    def decode(self, ids: Sequence[int]) -> str:
         text: str = self._encoding.decode(ids)
         return text
 
     def vocabulary(self) -> list[bytes]:
-        """The bytes of every ordinary token, by id."""
         token = self._encoding.decode_single_token_bytes
         return [token(number) for number in range(self.ordinary)]
 
+    def facts(self) -> dict[str, Any]:
+        return {
+            "name": self.name,
+            "source": "quicktok",
+            "version": self._module.__version__,
+            "vocabulary": int(self._encoding.n_vocab),
+        }
+
 
 def load_tokenizer(name: str) -> Tokenizer | None:
-    """The tokenizer called *name*; None for `none`. InputError when there is no such encoding."""
+    """The tokenizer called *name*; None for `none`. InputError when there is none of that name, or its file is none."""
     if name == NONE:
         return None
-    if name not in ENCODINGS:
+    if name in ENCODINGS:
+        return _bundled(name)
+    if not name.strip():
         raise InputError(
-            f"--tokenizer {name!r} is not an encoding that can be counted offline;"
-            f" choose one of {', '.join(ENCODINGS)} or {NONE}"
+            f"--tokenizer {name!r} is no name; give one such as {ENCODINGS[0]}, a tokenizer.json, or {NONE}"
         )
-    import quicktok  # type: ignore[import-untyped]
+    path = Path(name)
+    if path.exists() or path.suffix == ".json" or "/" in name:
+        return _from_file(path)
+    from fastllmload.workload.tokenizer_tiktoken import load_tiktoken
 
-    return Tokenizer(name, quicktok.get_encoding(name))
+    return load_tiktoken(name)
+
+
+@lru_cache(4)
+def _bundled(name: str) -> Tokenizer:
+    return Bundled(name)
+
+
+def _from_file(path: Path) -> Tokenizer:
+    file = path / "tokenizer.json" if path.is_dir() else path
+    if not file.exists():
+        missing = f"{path} holds no tokenizer.json" if path.is_dir() else f"there is no file {path}"
+        raise InputError(f"--tokenizer {path}: {missing}; give a tokenizer.json, a folder with one, or a name")
+    from fastllmload.workload.tokenizer_file import load_file
+
+    return load_file(file, file.stat().st_mtime_ns)

@@ -11,19 +11,23 @@ As ids, a number is the token id itself.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from fastllmload.workload.tokenizer import Tokenizer
+from fastllmload.errors import InputError
+from fastllmload.workload.synthetic import Batch
+from fastllmload.workload.tokenizer import Bundled, Tokenizer
 
 IETF_SPAN = 100_256  # the ids of IETF A.1.4: randint(0, 100255), the ordinary ids of cl100k_base
 SPARE = 64  # bytes behind the last word that the compiled copy may read
+FEWEST_WORDS = 64  # of one token each: fewer would repeat too soon
 _WORD = re.compile(rb" [a-z]{3,40}")
 _SYLLABLES = [c + v for c, v in product("bdfgklmnprstvz", "aeiou")]
 
@@ -42,9 +46,24 @@ class WordTable:
     opening: bytes
     closing: bytes
 
+    ending: str = ""  # a fixed text behind every prompt, which *closing* holds
+    after: int = 0  # its tokens
+
     @property
     def span(self) -> int:
         return len(self.words)
+
+    def texts(self, batch: Batch) -> list[str]:
+        """The prompts of *batch* without what `closing` adds."""
+        found = []
+        for numbers in batch.prompts():
+            first, *others = numbers.tolist()
+            found.append((self.word(first, first=True) + b"".join([self.word(one) for one in others])).decode())
+        return found
+
+    def ended(self, text: str, tokens: int) -> WordTable:
+        """The same with *text*, which has that many *tokens*, behind every prompt."""
+        return replace(self, closing=json.dumps(text, ensure_ascii=False).encode()[1:], ending=text, after=tokens)
 
     def word(self, number: int, *, first: bool = False) -> bytes:
         """The bytes that *number* stands for."""
@@ -57,10 +76,12 @@ def text_table(tokenizer: Tokenizer | None) -> WordTable:
     if tokenizer is None:
         words = bare = _syllable_words()
     else:
-        words, bare = _token_words(tokenizer.vocabulary())
+        words, bare = _token_words(tokenizer)
     entries, blob = _pack(words)
     by_word = dict(zip(words, entries.tolist(), strict=True))
     first = np.array([by_word[word] for word in bare], dtype=np.uint32)
+    if tokenizer is not None and tokenizer.count(bare[0].decode()) != 1:
+        first += np.uint32((1 << 8) - 1)  # without its space: this tokenizer puts one of its own in front
     form = "words" if tokenizer is not None else "syllables"
     return WordTable(form, blob, _stretch(entries), _stretch(first), b'"', b'"')
 
@@ -71,11 +92,32 @@ def id_table(tokenizer: Tokenizer) -> WordTable:
     return WordTable("ids", blob, entries, entries + np.uint32((1 << 8) - 1), b"[", b"]")
 
 
-def _token_words(vocabulary: list[bytes]) -> tuple[list[bytes], list[bytes]]:
-    """All words, and those of them that are one token without their space too."""
+def _token_words(tokenizer: Tokenizer) -> tuple[list[bytes], list[bytes]]:
+    """All words, and those of them that are one token without their space too. InputError where there are too few."""
+    vocabulary = tokenizer.vocabulary()
     known = set(vocabulary)
-    words = [token for token in vocabulary if _WORD.fullmatch(token)]
-    return words, [word for word in words if word[1:] in known]
+    words = [token for token in dict.fromkeys(vocabulary) if _WORD.fullmatch(token)]
+    bare = [word for word in words if word[1:] in known]
+    if not isinstance(tokenizer, Bundled):
+        words, bare = _proven(tokenizer, words)
+    if len(bare) < FEWEST_WORDS:
+        raise InputError(
+            f"--tokenizer {tokenizer.name} has {len(bare)} words that are one token each, too few to make prompts of; "
+            "use --prompt-form native"
+        )
+    return words, bare
+
+
+def _proven(tokenizer: Tokenizer, words: list[bytes]) -> tuple[list[bytes], list[bytes]]:
+    """Those that the tokenizer itself makes one token of, behind another word and, for the second list, alone.
+
+    In a vocabulary that only merges, an entry need not be what its text becomes.
+    """
+    alone = tokenizer.count("the")
+    behind = tokenizer.count_many(["the" + word.decode() for word in words])
+    words = [word for word, count in zip(words, behind, strict=True) if count == alone + 1]
+    counts = tokenizer.count_many([word[1:].decode() for word in words])
+    return words, [word for word, count in zip(words, counts, strict=True) if count == 1]
 
 
 def _syllable_words() -> list[bytes]:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import csv
 import hashlib
 import random
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,6 +22,7 @@ from typing import Any
 import msgspec
 
 from fastllmload.errors import InputError
+from fastllmload.workload.image import wanted
 from fastllmload.workload.tokenizer import Tokenizer
 
 DATASETS = ("sharegpt", "custom", "batch", "csv")
@@ -87,10 +89,7 @@ def texts(messages: Sequence[Any]) -> Iterator[str]:
 
 def read_dataset(name: str, path: Path, tokenizer: Tokenizer | None) -> DataSet:
     """The data set in *path*. InputError names file, line and what is wrong."""
-    try:
-        raw = path.read_bytes()
-    except OSError as problem:
-        raise InputError(f"--dataset-path {path} cannot be read: {problem.strerror}") from None
+    raw = read_bytes(path)
     sha256 = hashlib.sha256(raw).hexdigest()
     left_out = 0
     if name == "sharegpt":
@@ -104,7 +103,20 @@ def read_dataset(name: str, path: Path, tokenizer: Tokenizer | None) -> DataSet:
     return DataSet(name, sha256, requests, left_out, shuffled=name == "sharegpt")
 
 
+def read_bytes(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as problem:
+        raise InputError(f"--dataset-path {path} cannot be read: {problem.strerror}") from None
+
+
 # -- JSON lines -------------------------------------------------------------------------------------------------------
+
+
+def read_lines(path: Path) -> tuple[bytes, Iterator[tuple[dict[str, Any], str]]]:
+    """The bytes of *path*, and its JSON objects with where each stands. InputError names line and column."""
+    raw = read_bytes(path)
+    return raw, _lines(path, raw)
 
 
 def _lines(path: Path, raw: bytes) -> Iterator[tuple[dict[str, Any], str]]:
@@ -115,10 +127,29 @@ def _lines(path: Path, raw: bytes) -> Iterator[tuple[dict[str, Any], str]]:
         try:
             entry = msgspec.json.decode(line)
         except (msgspec.DecodeError, UnicodeError, RecursionError) as problem:
-            raise InputError(f"{where} is not JSON: {problem}") from None
+            raise InputError(f"{where}{column(line, problem)} is not JSON: {why(problem)}") from None
         if not isinstance(entry, dict):
             raise InputError(f"{where} is no JSON object")
         yield entry, where
+
+
+_BYTE = re.compile(r" \(byte (\d+)\)")
+
+
+def column(line: bytes, problem: Exception) -> str:
+    """` column N`: the character, counted from 1, at which *line* stops being JSON; nothing where that isn't said."""
+    found = _BYTE.search(str(problem))
+    if found is not None:
+        return f" column {len(line[: int(found[1])].decode(errors='replace')) + 1}"
+    if "truncated" in str(problem):
+        return f" column {len(line.decode(errors='replace').rstrip()) + 1}"
+    return ""
+
+
+def why(problem: Exception) -> str:
+    """What the decoder says, without its own count of bytes."""
+    text = _BYTE.sub("", str(problem)).removeprefix("JSON is malformed: ")
+    return "it ends too early" if "truncated" in text else text
 
 
 KNOWN = ("prompt", "messages", "output_tokens", "class", "body")
@@ -157,12 +188,23 @@ def _content(entry: dict[str, Any], where: str) -> Content:
     if messages is not None:
         if not (isinstance(messages, list) and messages and all(_is_message(one) for one in messages)):
             raise InputError(f"{where}: messages must be an array of objects with role and content")
+        _check_images(messages, where)
         return messages
     if isinstance(prompt, str) and prompt:
         return prompt
     if isinstance(prompt, list) and prompt and all(type(one) is int and 0 <= one < 1 << 31 for one in prompt):
         return prompt
     raise InputError(f"{where}: prompt is {shown(prompt)}, neither text nor token ids")
+
+
+def _check_images(messages: list[Any], where: str) -> None:
+    for message in messages:
+        parts = message.get("content")
+        for part in parts if isinstance(parts, list) else ():
+            try:
+                wanted(part)
+            except InputError as problem:
+                raise InputError(f"{where}: {problem}") from None
 
 
 def _is_message(one: object) -> bool:
@@ -204,7 +246,9 @@ def _sharegpt(path: Path, raw: bytes, tokenizer: Tokenizer | None) -> tuple[list
     try:
         entries = msgspec.json.decode(raw, type=list[Conversation])
     except (msgspec.DecodeError, UnicodeError) as problem:
-        raise InputError(f"{path} is not a ShareGPT file, a JSON array of conversations: {problem}") from None
+        raise InputError(
+            f"{path}{_place(raw, problem)} is not a ShareGPT file, a JSON array of conversations: {why(problem)}"
+        ) from None
     found = []
     for number, entry in enumerate(entries):
         turns = entry.conversations
@@ -215,6 +259,16 @@ def _sharegpt(path: Path, raw: bytes, tokenizer: Tokenizer | None) -> tuple[list
         length = None if tokenizer is None else max(1, tokenizer.count(answer))
         found.append(Written(f"{path} entry {number}", turns[start].value, length))
     return found, len(entries) - len(found)
+
+
+def _place(raw: bytes, problem: Exception) -> str:
+    """` line N column M` of what is not JSON; nothing where it is JSON of another shape."""
+    found = _BYTE.search(str(problem))
+    if found is None:
+        return ""
+    before = raw[: int(found[1])]
+    start = before.rfind(b"\n") + 1
+    return f" line {before.count(bytes([10])) + 1} column {len(before[start:].decode(errors='replace')) + 1}"
 
 
 def _table(path: Path, raw: bytes) -> list[Written]:

@@ -10,7 +10,7 @@ from plan_builder import asked, build
 from fastllmload.errors import HostLimitError, InputError
 from fastllmload.plan.bodies import stitcher, write_bodies
 from fastllmload.workload.lengths import Fixed
-from fastllmload.workload.synthetic import Quota, Synthetic
+from fastllmload.workload.synthetic import Independent, Quota, Synthetic
 from fastllmload.workload.tokenizer import load_tokenizer
 from fastllmload.workload.words import text_table
 
@@ -19,7 +19,7 @@ GOLDEN = {
     "requests": 199,
     "schedule": "2cd633aecbec0b7d9fff34e8a2d85142349ef57d4584da91a2490eb434601197",
     "bodies": "1f7c77e3abb1103b5cc19bd429c8af96b5246292aabf966b10f5371e6d92e1b9",
-    "digest": "762fe90d85ab1dea42c7c31ddec9a8d3b1e3392528af502560c330f387dfabfb",
+    "digest": "b50756cff8dd1c743e250452ecf07eca3563d05a6531b486a4248d211afeeb6e",
 }
 
 
@@ -228,7 +228,7 @@ def test_unknown_phase(tmp_path):
 
 def test_full_disk(full_device):
     """A full disk is one sentence, not a signal."""
-    batches = Synthetic(Fixed(500), Fixed(1), 100_256, 1).batches(Quota(2000))
+    batches = Synthetic(Independent(Fixed(500), Fixed(1)), 100_256, 1).batches(Quota(2000))
     with pytest.raises(HostLimitError, match="free some space"):
         write_bodies(full_device, batches, stitcher(text_table(None), b"{", [b"}"]))
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from fastllmload.workload.lengths import Fixed, LogNormal, Uniform
-from fastllmload.workload.synthetic import BATCH_TOKENS, Prefixes, Quota, Synthetic
+from fastllmload.workload.synthetic import BATCH_TOKENS, Independent, Prefixes, Quota, Synthetic
 
 SPAN = 100_256
 UNIFORM = Uniform(128, 512), Uniform(64, 256)
@@ -26,7 +26,7 @@ def requests(synthetic, quota):
 
 def test_ietf_uniform_vectors():
     """Seed 42 gives IETF A.1.4's sequence: lengths, first ids, sums, and the hash of 1,000 requests."""
-    drawn = list(requests(Synthetic(*UNIFORM, SPAN, 42), Quota(1000)))
+    drawn = list(requests(Synthetic(Independent(*UNIFORM), SPAN, 42), Quota(1000)))
     lengths = [(len(ids), output) for ids, output in drawn]
     assert lengths[:5] == [(455, 92), (454, 131), (171, 125), (200, 82), (207, 83)]
     assert lengths[5:10] == [(147, 141), (461, 205), (141, 170), (297, 133), (174, 164)]
@@ -42,7 +42,7 @@ def test_ietf_uniform_vectors():
 
 def test_ietf_skewed_vectors():
     """Seed 42 gives the specified lengths and first ids of Synthetic-Skewed, and plain Python's."""
-    synthetic = Synthetic(LogNormal(5.5, 1.0, 32, 4096), LogNormal(4.5, 1.2, 16, 2048), SPAN, 42)
+    synthetic = Synthetic(Independent(LogNormal(5.5, 1.0, 32, 4096), LogNormal(4.5, 1.2, 16, 2048)), SPAN, 42)
     drawn = list(requests(synthetic, Quota(5)))
     assert [(len(ids), output) for ids, output in drawn] == [
         (350, 16),
@@ -59,7 +59,7 @@ def test_ietf_skewed_vectors():
 def test_skewed_equals_plain_python():
     """Lengths through the normal distribution and ids interleave as random.Random draws them."""
     stream, lengths = random.Random(42), (LogNormal(5.5, 1.0, 32, 4096), LogNormal(4.5, 1.2, 16, 2048))
-    for ids, output in requests(Synthetic(*lengths, SPAN, 42), Quota(300)):
+    for ids, output in requests(Synthetic(Independent(*lengths), SPAN, 42), Quota(300)):
         size, expected = (length.draw(stream) for length in lengths)
         assert (len(ids), output) == (size, expected)
         assert ids == [stream.randint(0, SPAN - 1) for _ in range(size)]
@@ -69,7 +69,7 @@ def test_equals_plain_python():
     """Over several batches, the sequence is that of random.Random, number for number."""
     stream = random.Random("5/x")
     total = 0
-    for ids, output in requests(Synthetic(Uniform(1, 9000), Fixed(3), 777, "5/x"), Quota(80)):
+    for ids, output in requests(Synthetic(Independent(Uniform(1, 9000), Fixed(3)), 777, "5/x"), Quota(80)):
         size = stream.randint(1, 9000)
         assert output == 3
         assert ids == [stream.randint(0, 776) for _ in range(size)]
@@ -79,7 +79,7 @@ def test_equals_plain_python():
 
 def test_prompt_larger_than_a_batch():
     """A single prompt may be longer than a batch."""
-    drawn = list(requests(Synthetic(Fixed(BATCH_TOKENS + 5), Fixed(1), 10, 1), Quota(2)))
+    drawn = list(requests(Synthetic(Independent(Fixed(BATCH_TOKENS + 5), Fixed(1)), 10, 1), Quota(2)))
     assert [len(ids) for ids, _ in drawn] == [BATCH_TOKENS + 5] * 2
 
 
@@ -98,7 +98,7 @@ def test_prompt_larger_than_a_batch():
 )
 def test_quotas(quota, expected):
     """Prompts of 20 and answers of 10 tokens: a quota ends at the first request that meets it."""
-    assert len(list(requests(Synthetic(Fixed(20), Fixed(10), 100, 1), quota))) == expected
+    assert len(list(requests(Synthetic(Independent(Fixed(20), Fixed(10)), 100, 1), quota))) == expected
 
 
 def test_contents_share_no_prefix():
@@ -106,7 +106,7 @@ def test_contents_share_no_prefix():
     starts = set()
     for seed in (42, "42/warmup"):
         starts |= {
-            tuple(ids[:4]) for ids, _ in requests(Synthetic(Fixed(8), Fixed(1), SPAN, seed), Quota(20_000))
+            tuple(ids[:4]) for ids, _ in requests(Synthetic(Independent(Fixed(8), Fixed(1)), SPAN, seed), Quota(20_000))
         }
     assert len(starts) == 40_000
 
@@ -116,11 +116,11 @@ def test_shared_prefixes():
     it was.
     """
     prefixes = Prefixes(30, 5, SPAN, "42/prefix")
-    plain = list(requests(Synthetic(*UNIFORM, SPAN, 42), Quota(2000)))
-    shared = list(requests(Synthetic(*UNIFORM, SPAN, 42, prefixes), Quota(2000)))
+    plain = list(requests(Synthetic(Independent(*UNIFORM), SPAN, 42), Quota(2000)))
+    shared = list(requests(Synthetic(Independent(*UNIFORM), SPAN, 42, prefixes), Quota(2000)))
     assert [(ids[30:], output) for ids, output in shared] == plain
     _, counts = np.unique([ids[:30] for ids, _ in shared], axis=0, return_counts=True)
     assert len(counts) == 5
     assert counts.min() > 300
-    again = list(requests(Synthetic(*UNIFORM, SPAN, 42, Prefixes(30, 5, SPAN, "42/prefix")), Quota(2000)))
+    again = list(requests(Synthetic(Independent(*UNIFORM), SPAN, 42, Prefixes(30, 5, SPAN, "42/prefix")), Quota(2000)))
     assert shared == again

@@ -118,7 +118,7 @@ def test_the_same_set_gives_the_same_digest(tmp_path: Path) -> None:
     ("name", "text", "sentence"),
     [
         ("custom", "", "holds no request"),
-        ("custom", '{"prompt": "a"}\n{"prompt": }\n', "line 2 is not JSON: "),
+        ("custom", '{"prompt": "a"}\n{"prompt": }\n', "line 2 column 12 is not JSON: invalid character"),
         ("custom", "[1]\n", "line 1 is no JSON object"),
         ("custom", '{"prompt": "a", "lenght": 5}\n', "line 1: 'lenght' is not a field"),
         ("custom", '{"prompt": "a", "messages": []}\n', "give prompt or messages, one of them"),

@@ -1,0 +1,64 @@
+"""The standard workloads as they are defined (IETF 4.3.2 and A), and where what is asked for is another one."""
+
+from __future__ import annotations
+
+from fastllmload.plan.settings import Workload
+
+UNIFORM = ("uniform:128,512", "uniform:64,256")
+SKEWED = ("lognormal:5.5,1.0,32,4096", "lognormal:4.5,1.2,16,2048")
+LENGTHS = {  # workload: (input, output)
+    "synthetic-uniform": UNIFORM,
+    "synthetic-skewed": SKEWED,
+    "fairness": SKEWED,
+    "fairness-short": SKEWED,
+    "fairness-long": SKEWED,
+    "long-context": ("uniform_range", "256"),
+}
+OWN_TEXT = ("conversation", "code-completion")
+QUESTION_TOKENS = 100  # behind every document of long-context
+VARIANTS = ("uniform_range", "target_lengths", "uniform:8192,32768", "choice:8192,16384,32768,65536,131072")
+
+
+def deviations(workload: Workload) -> list[str]:
+    """Where a workload that goes by a standard name is not the standard one, a sentence each. Empty for names that are
+    no standard's: there is nothing to deviate from.
+    """
+    if workload.name not in LENGTHS and workload.name not in OWN_TEXT:
+        return []
+    return [*_lengths(workload), *_prompts(workload), *_fields(workload)]
+
+
+def _lengths(workload: Workload) -> list[str]:
+    isl, osl = LENGTHS.get(workload.name, (None, None))
+    found = []
+    variants = VARIANTS if workload.name == "long-context" else (isl,)
+    if workload.isl is not None and workload.isl not in variants:
+        found.append(f"input lengths {workload.isl} instead of {isl}")
+    if workload.osl is not None and workload.osl != osl:
+        found.append(f"output lengths {workload.osl} instead of {osl or 'those of the workload'}")
+    return found
+
+
+def _prompts(workload: Workload) -> list[str]:
+    found = []
+    drawn = workload.name in LENGTHS and workload.name != "long-context"
+    if workload.tokenizer == "none":
+        found.append("no tokenizer: lengths are words, not tokens")
+    elif drawn and workload.prompt_form == "words":
+        found.append("prompts of random words instead of random token ids (--prompt-form text has those)")
+    elif drawn and workload.prompt_form == "native":
+        found.append(f"token ids of {workload.tokenizer}'s own range instead of cl100k_base's")
+    if workload.prefix_len:
+        found.append(f"prefixes of {workload.prefix_len} tokens, where the workload shares none")
+    if workload.image is not None:
+        width, height, count = workload.image
+        found.append(f"{count} image{'s' * (count > 1)} of {width}x{height} in every prompt")
+    return found
+
+
+def _fields(workload: Workload) -> list[str]:
+    found = []
+    if workload.temperature != 0:
+        shown = "not sent" if workload.temperature is None else f"{workload.temperature:g}"
+        found.append(f"temperature {shown} instead of 0")
+    return found

@@ -1,0 +1,156 @@
+"""Code completion (IETF A.4): a repository context, then the function that is to be completed.
+
+Ten contexts of 512 to 1,024 tokens are fixed for a run. A request shares one of them with probability 0.8, context k as
+often as k^-1.5; the others have a context of their own of the same lengths. A context stands at the very start, byte
+for byte, or no cache could hit.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from fastllmload._ext.mersenne import Mersenne
+from fastllmload.errors import InputError
+from fastllmload.workload.composed import BATCH, Composed
+from fastllmload.workload.exact import fit, fit_many
+from fastllmload.workload.functions import Code
+from fastllmload.workload.lengths import Lengths, LogNormal
+from fastllmload.workload.synthetic import chosen, zipf
+from fastllmload.workload.tokenizer import Tokenizer
+
+CONTEXTS, SHARE, EXPONENT = 10, 0.8, 1.5
+CONTEXT_TOKENS = (512, 1024)
+FUNCTION = LogNormal(5.0, 0.8, 16, 2048)  # the draft gives no lengths
+OUTPUT = LogNormal(4.0, 1.5, 1, 4096)  # ours: the bounds
+CHARACTERS = 5  # of code per token, at most: so much is generated before it is cut
+FIELDS = ("content", "code", "text")
+
+
+@dataclass(frozen=True)
+class Samples:
+    """Functions of a file, in its order: JSON lines with `content` (The Stack), `code` or `text`."""
+
+    sha256: str
+    texts: list[str]
+
+    @classmethod
+    def read(cls, path: Path) -> Samples:
+        """InputError names the file, the line and what is wrong."""
+        from fastllmload.workload.written import read_lines
+
+        raw, entries = read_lines(path)
+        texts = []
+        for entry, where in entries:
+            found = next((entry[name] for name in FIELDS if isinstance(entry.get(name), str)), None)
+            if not found:
+                raise InputError(f"{where}: there is no code in it; it needs {', '.join(FIELDS[:-1])} or {FIELDS[-1]}")
+            texts.append(found)
+        if not texts:
+            raise InputError(f"--dataset-path {path} holds no code")
+        return cls(hashlib.sha256(raw).hexdigest(), texts)
+
+
+@dataclass
+class Parts:
+    """What one request is made of, before it is cut to its length."""
+
+    context: str
+    context_tokens: int
+    function: str
+    function_tokens: int
+    output_tokens: int
+    shared: bool = field(default=False)
+
+
+class Completion:
+    """Requests with functions of *samples* or, without them, generated ones; *osl* replaces the answers' lengths."""
+
+    def __init__(
+        self, tokenizer: Tokenizer | None, seed: int | str, prefix_seed: str, *,
+        samples: Samples | None = None, osl: Lengths | None = None,
+    ) -> None:  # fmt: skip
+        self._tokenizer, self._samples = tokenizer, samples
+        self._stream, self._seed = Mersenne(seed), seed
+        self._osl = OUTPUT if osl is None else osl
+        self._prefix = random.Random(prefix_seed)
+        self._own, self._functions = Code(f"{seed}/context"), Code(f"{seed}/text")
+        self._cumulative = zipf(CONTEXTS, EXPONENT)
+        self.lengths = [self._prefix.randint(*CONTEXT_TOKENS) for _ in range(CONTEXTS)]
+        shared = Code(f"{prefix_seed}/text")
+        self._contexts = [self._context(shared, length) for length in self.lengths]
+        self._chosen = [0] * CONTEXTS
+        self._requests = 0
+
+    def _context(self, code: Code, tokens: int) -> tuple[str, str]:
+        """A context of *tokens* and its language. It ends with a line, so that what follows starts one."""
+        language = code.language()
+        text = fit(self._tokenizer, code.repository(language, tokens * CHARACTERS), tokens - 1)
+        return text.rstrip("\n") + "\n", language
+
+    def batches(self) -> Iterator[list[Composed]]:
+        order = self._order()
+        while True:
+            parts = [self._next(order) for _ in range(BATCH)]
+            wanted = [one.context_tokens + one.function_tokens for one in parts]
+            texts = [one.context + one.function for one in parts]
+            counts = wanted
+            if self._tokenizer is None:
+                texts = [fit(None, text, size) for text, size in zip(texts, wanted, strict=True)]
+            else:
+                texts, counts = fit_many(self._tokenizer, texts, wanted)
+            yield [
+                Composed(text, size, count, one.output_tokens, one.context_tokens if one.shared else 0)
+                for text, size, count, one in zip(texts, wanted, counts, parts, strict=True)
+            ]
+
+    def _next(self, order: Iterator[str]) -> Parts:
+        """Context by the stream of prefixes; then the lengths of function and answer, and the function itself."""
+        shared = self._prefix.random() < SHARE
+        if shared:
+            number = chosen(self._cumulative, self._prefix.random())
+            (context, language), size = self._contexts[number], self.lengths[number]
+            self._chosen[number] += 1
+        else:
+            size = self._prefix.randint(*CONTEXT_TOKENS)
+            context, language = self._context(self._own, size)
+        tokens, answer = FUNCTION.draw(self._stream), self._osl.draw(self._stream)
+        if self._samples is not None:
+            function = next(order)
+        else:
+            function = self._functions.functions(language, tokens * CHARACTERS)
+        self._requests += 1
+        return Parts(context, size, function, tokens, answer, shared)
+
+    def _order(self) -> Iterator[str]:
+        """The file's functions, drawn without replacement by the seed, and again when all were used."""
+        texts = [] if self._samples is None else list(self._samples.texts)
+        draw = random.Random(f"{self._seed}/order")
+        while True:
+            draw.shuffle(texts)
+            yield from texts or [""]
+
+    def describe(self) -> dict[str, Any]:
+        facts: dict[str, Any] = {
+            "contexts": {"tokens": self.lengths, "share": SHARE, "exponent": EXPONENT, "chosen": list(self._chosen)},
+            "function_tokens": str(FUNCTION),
+            "stand_in": self._samples is None,
+        }
+        if self._samples is not None:
+            n = len(self._samples.texts)
+            order = "drawn without replacement by the seed"
+            subset = "every entry of the file, cut to the length that is drawn"
+            facts["dataset"] = {
+                "sha256": self._samples.sha256, "requests": n, "left_out": 0, "subset": subset, "order": order,
+                "rounds": self._requests / n,
+            }  # fmt: skip
+        return facts
+
+    def deviations(self) -> list[str]:
+        if self._samples is not None:
+            return []
+        return ["code-completion without The Stack: generated functions; --dataset-path FILE has real ones"]

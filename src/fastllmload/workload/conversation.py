@@ -1,0 +1,166 @@
+"""Conversation (IETF A.3): one question, from a ShareGPT file or, flagged, from fitted lengths and filler text. Half of
+the requests have the same system prompt of 200 tokens in front, on top of the question's length.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+import numpy as np
+
+from fastllmload._ext.mersenne import Mersenne
+from fastllmload.workload.composed import BATCH, Composed
+from fastllmload.workload.exact import fit, fit_many
+from fastllmload.workload.lengths import Lengths, Stream, standard_normal
+from fastllmload.workload.prose import Prose
+from fastllmload.workload.tokenizer import Tokenizer
+from fastllmload.workload.written import DataSet, Written
+
+SYSTEM_TOKENS, SYSTEM_SHARE = 200, 0.5
+Z95 = 1.644853627
+REFERENCE = {"input": (156, 892, 2134), "output": (234, 789, 1567)}  # P50, P95, P99 of IETF A.3.2
+SYSTEM = (
+    "You are a helpful assistant. Read the whole message before you answer, and answer the question that was asked."
+    " Say so when you do not know something, and never make up names, numbers or sources. Keep answers short unless"
+    " the user wants detail; put the most important point first. Use plain words and whole sentences. When you show"
+    " code, write the language of the code, keep to the style of what the user sent, and explain what is not "
+    "obvious. When you calculate, show the steps and check the result. When a request can mean two things, name "
+    "both and answer the likelier one. Be polite, also when the user is not. Do not repeat the question, do not "
+    "praise it, and do not end with an offer of more help. Answer in the language of the user. Dates are written "
+    "with the name of the month, amounts of money with their currency, and measurements in metric units unless the "
+    "user used others. Lists have at most seven entries. Stay calm."
+)
+
+
+@dataclass(frozen=True)
+class Piecewise:
+    """Log-normal with one spread up to P95 and another above: the fit that meets P50, P95 and P99 exactly."""
+
+    mu: float
+    below: float
+    above: float
+    p95: float
+    low: int
+    high: int
+
+    def draw(self, stream: Stream) -> int:
+        z = standard_normal(stream)
+        exponent = self.mu + self.below * z if z <= Z95 else math.log(self.p95) + self.above * (z - Z95)
+        length = math.exp(exponent)
+        return min(self.high, max(self.low, int(length + 0.5)))
+
+    def __str__(self) -> str:
+        return f"piecewise log-normal, median {math.exp(self.mu):.0f}, P95 {self.p95:g}, {self.low} to {self.high}"
+
+
+QUESTION = Piecewise(math.log(156), 1.060040, 1.279963, 892.0, 4, 8192)
+ANSWER = Piecewise(math.log(234), 0.738938, 1.006835, 789.0, 1, 4096)
+
+
+class Conversation:
+    """Requests from *dataset* or, without one, from the stand-in; *osl* replaces the answers' lengths. *chat*: the
+    system prompt is a message of its own, else it is the beginning of the prompt.
+    """
+
+    def __init__(
+        self, tokenizer: Tokenizer | None, seed: int | str, prefix_seed: str, *,
+        chat: bool, dataset: DataSet | None = None, osl: Lengths | None = None,
+    ) -> None:  # fmt: skip
+        self._tokenizer, self._seed, self._chat = tokenizer, seed, chat
+        self._dataset, self._osl = dataset, osl
+        self._prefix = random.Random(prefix_seed)
+        self._system = fit(tokenizer, SYSTEM, SYSTEM_TOKENS)
+        self._own: list[int] = []  # tokens of the questions alone
+        self._answers: list[int] = []
+
+    def batches(self) -> Iterator[list[Composed]]:
+        questions = self._drawn() if self._dataset is None else self._read(self._dataset)
+        while True:
+            yield [self._compose(*one) for one in islice(questions, BATCH)]
+
+    def _compose(self, text: str, target: int, tokens: int, answer: int) -> Composed:
+        self._own.append(tokens)
+        self._answers.append(answer)
+        if self._prefix.random() >= SYSTEM_SHARE:
+            return Composed(text, target, tokens, answer)
+        shared = SYSTEM_TOKENS
+        if self._chat:
+            content: Any = [{"role": "system", "content": self._system}, {"role": "user", "content": text}]
+            return Composed(content, target + shared, tokens + shared, answer, shared)
+        whole = f"{self._system}\n\n{text}"
+        wanted = target + shared
+        if self._tokenizer is None:
+            return Composed(whole, wanted, wanted, answer, shared)
+        fitted, counts = fit_many(self._tokenizer, [whole], [wanted])
+        return Composed(fitted[0], wanted, counts[0], answer, shared)
+
+    def _drawn(self) -> Iterator[tuple[str, int, int, int]]:
+        """Text, target and count of the question, and the answer's length."""
+        stream, prose = Mersenne(self._seed), Prose(f"{self._seed}/text")
+        while True:
+            lengths = [(QUESTION.draw(stream), (self._osl or ANSWER).draw(stream)) for _ in range(BATCH)]
+            wanted = [size for size, _ in lengths]
+            texts = [prose.text(size) for size in wanted]
+            if self._tokenizer is None:
+                texts, counts = [fit(None, text, size) for text, size in zip(texts, wanted, strict=True)], wanted
+            else:
+                texts, counts = fit_many(self._tokenizer, texts, wanted)
+            for text, (size, answer), count in zip(texts, lengths, counts, strict=True):
+                yield text, size, count, answer
+
+    def _read(self, dataset: DataSet) -> Iterator[tuple[str, int, int, int]]:
+        lengths = Mersenne(f"{self._seed}/lengths")
+        ordered = dataset.ordered(self._seed)
+        while True:
+            part = list(islice(ordered, BATCH))
+            texts = [str(one.content) for one in part]
+            counts = [0] * len(part) if self._tokenizer is None else self._tokenizer.count_many(texts)
+            for one, text, count in zip(part, texts, counts, strict=True):
+                answer = self._osl.draw(lengths) if self._osl is not None else answered(one)
+                yield text, count, count, answer
+
+    def describe(self) -> dict[str, Any]:
+        facts: dict[str, Any] = {
+            "system_prompt": {"tokens": SYSTEM_TOKENS, "share": SYSTEM_SHARE},
+            "without_system_prompt": {"input": quantiles(self._own), "output": quantiles(self._answers)},
+            "reference": {name: list(values) for name, values in REFERENCE.items()},
+        }
+        if self._dataset is None:
+            return {**facts, "stand_in": True, "independent": "input and output lengths are drawn independently"}
+        rounds = len(self._own) / len(self._dataset.requests)
+        return {**facts, "stand_in": False, "dataset": {**dataset_facts(self._dataset), "rounds": rounds}}
+
+    def deviations(self) -> list[str]:
+        if self._dataset is not None:
+            return []
+        return ["conversation without ShareGPT: fitted lengths and filler text; --dataset-path FILE has the real ones"]
+
+
+def answered(one: Written) -> int:
+    """Tokens of the answer; a data set without a tokenizer does not know them."""
+    from fastllmload.errors import InputError
+
+    if one.output_tokens is None:
+        raise InputError(f"{one.where} has no answer's length without a tokenizer; add --osl")
+    return one.output_tokens
+
+
+def dataset_facts(dataset: DataSet) -> dict[str, Any]:
+    """What a plan says of the file (IETF 4.3.3)."""
+    return {
+        "sha256": dataset.sha256,
+        "requests": len(dataset.requests),
+        "left_out": dataset.left_out,
+        "subset": "entries with a question and an answer to it",
+        "order": "drawn without replacement by the seed" if dataset.shuffled else "as in the file",
+    }
+
+
+def quantiles(values: list[int]) -> list[int]:
+    """P50, P95 and P99."""
+    return [round(one) for one in np.quantile(values, (0.5, 0.95, 0.99))] if values else []

@@ -1,0 +1,58 @@
+"""Two classes of requests out of Synthetic-Skewed, short and long, for the test of scheduling fairness (IETF 5.6).
+
+The class comes first, from a stream of its own; then (input, output) are drawn as Synthetic-Skewed draws them until
+they lie in the class's rectangle. Natural probabilities are 0.1832 and 0.0130, so the mix is imposed, not found.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+
+from fastllmload.workload.lengths import Lengths, Stream
+from fastllmload.workload.synthetic import chosen
+
+
+@dataclass(frozen=True)
+class Rectangle:
+    """A class of requests: bounds of input and output tokens, both included."""
+
+    name: str
+    input: tuple[int, int]
+    output: tuple[int, int]
+
+    def holds(self, size: int, answer: int) -> bool:
+        return self.input[0] <= size <= self.input[1] and self.output[0] <= answer <= self.output[1]
+
+    def __str__(self) -> str:
+        (a, b), (c, d) = self.input, self.output
+        return f"{self.name} {a}-{b} in, {c}-{d} out"
+
+
+SHORT = Rectangle("short", (64, 256), (32, 128))
+LONG = Rectangle("long", (1024, 4096), (256, 1024))
+MIXES: dict[str, tuple[tuple[Rectangle, float], ...]] = {  # workload: classes and their shares
+    "fairness": ((SHORT, 0.8), (LONG, 0.2)),
+    "fairness-short": ((SHORT, 1.0),),
+    "fairness-long": ((LONG, 1.0),),
+}
+
+
+class Classes:
+    """Requests of *mix*, whose lengths come from *isl* and *osl* by rejection; classes are numbered in its order."""
+
+    def __init__(self, isl: Lengths, osl: Lengths, mix: Sequence[tuple[Rectangle, float]], seed: int | str) -> None:
+        self._isl, self._osl = isl, osl
+        self._rectangles = [rectangle for rectangle, _ in mix]
+        self._cumulative = [*list(accumulate(share for _, share in mix))[:-1], 1.0]
+        self._choice = random.Random(f"{seed}/class")
+
+    def draw(self, stream: Stream) -> tuple[int, int, int]:
+        kind = chosen(self._cumulative, self._choice.random())
+        rectangle = self._rectangles[kind]
+        while True:
+            size, answer = self._isl.draw(stream), self._osl.draw(stream)
+            if rectangle.holds(size, answer):
+                return size, answer, kind

@@ -1,0 +1,103 @@
+"""Synthetic images of a stated size, as small PNG files: one pattern of cells, in 16 colours that differ in each image.
+
+Only the palette changes between images of a size, so thousands take no time to make, and a server still has to decode
+and look at every pixel of each.
+"""
+
+from __future__ import annotations
+
+import base64
+import random
+import re
+import struct
+import zlib
+from collections.abc import Iterable
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from fastllmload.errors import InputError
+
+COLOURS, CELLS = 16, 16
+LARGEST_SIDE = 16_384
+SCHEME = "synthetic:"  # of a URL in a data set: synthetic:512x512
+_SIZE = re.compile(r"(\d{1,5})x(\d{1,5})")
+
+
+class Images:
+    """An endless supply of images from *seed*, no two alike."""
+
+    def __init__(self, seed: str) -> None:
+        self._stream = random.Random(seed)
+
+    def png(self, width: int, height: int) -> bytes:
+        """A PNG file of *width* by *height* pixels."""
+        palette = self._stream.randbytes(3 * COLOURS)
+        return _head(width, height) + _chunk(b"PLTE", palette) + _pixels(width, height) + _chunk(b"IEND", b"")
+
+    def url(self, width: int, height: int) -> str:
+        return "data:image/png;base64," + base64.b64encode(self.png(width, height)).decode()
+
+    def part(self, width: int, height: int) -> dict[str, Any]:
+        """A content part of a chat message."""
+        return {"type": "image_url", "image_url": {"url": self.url(width, height)}}
+
+    def filled(self, messages: Iterable[Any]) -> list[Any]:
+        """*messages* with an image for each URL `synthetic:WIDTHxHEIGHT`."""
+        return [self._message(message) for message in messages]
+
+    def _message(self, message: dict[str, Any]) -> dict[str, Any]:
+        parts = message.get("content")
+        if not isinstance(parts, list):
+            return message
+        return {**message, "content": [self._filled_part(part) for part in parts]}
+
+    def _filled_part(self, part: Any) -> Any:
+        size = wanted(part)
+        return part if size is None else {**part, "image_url": {**part["image_url"], "url": self.url(*size)}}
+
+
+def wanted(part: Any) -> tuple[int, int] | None:
+    """Width and height of the image that a content part asks for; None where it asks for none. InputError for a size
+    that is none.
+    """
+    image = part.get("image_url") if isinstance(part, dict) else None
+    url = image.get("url") if isinstance(image, dict) else None
+    if not isinstance(url, str) or not url.startswith(SCHEME):
+        return None
+    found = _SIZE.fullmatch(url.removeprefix(SCHEME))
+    width, height = (int(found[1]), int(found[2])) if found is not None else (0, 0)
+    if not (1 <= width <= LARGEST_SIDE and 1 <= height <= LARGEST_SIDE):
+        raise InputError(
+            f"{url[:40]!r} is no synthetic image; write {SCHEME}WIDTHxHEIGHT with sides up to {LARGEST_SIDE}"
+        )
+    return width, height
+
+
+def _chunk(kind: bytes, data: bytes) -> bytes:
+    return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+
+def _head(width: int, height: int) -> bytes:
+    """Signature and IHDR: 4 bits a pixel, palette, no interlace."""
+    return b"\x89PNG\r\n\x1a\n" + _chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 4, 3, 0, 0, 0))
+
+
+@lru_cache(8)
+def _pixels(width: int, height: int) -> bytes:
+    """IDAT: a grid of cells, the same for every image of this size. A row that repeats the one above is filtered to
+    zeros, which is what keeps it small.
+    """
+    grid = np.frombuffer(random.Random(f"{width}x{height}").randbytes(CELLS * CELLS), np.uint8).reshape(CELLS, CELLS)
+    columns = np.minimum(np.arange(width) * CELLS // width, CELLS - 1)
+    lines = np.pad(grid[:, columns] % np.uint8(COLOURS), ((0, 0), (0, width % 2)))
+    packed = (lines[:, 0::2] << np.uint8(4)) | lines[:, 1::2]
+    pack = zlib.compressobj(9)
+    parts, before = [], -1
+    for y in range(height):
+        cell = min(y * CELLS // height, CELLS - 1)
+        row = b"\x00" + packed[cell].tobytes() if cell != before else b"\x02" + bytes(packed.shape[1])
+        parts.append(pack.compress(row))
+        before = cell
+    return _chunk(b"IDAT", b"".join(parts) + pack.flush())
