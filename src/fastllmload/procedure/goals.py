@@ -1,0 +1,204 @@
+"""What a level must keep for a search to go higher, each decided by a test with three outcomes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import msgspec
+import numpy as np
+
+from fastllmload.procedure.criteria import COMPLETION, GAIN, MORE_SLOTS
+from fastllmload.procedure.evidence import ALL, FAILED, Evidence
+from fastllmload.procedure.sequential import (
+    Decision,
+    Plan,
+    Ratio,
+    decide_growth,
+    decide_share,
+    ratio,
+    requests_needed,
+    share_interval,
+)
+
+FILLING = 0.25  # of the window: a request that takes longer makes any queue look growing
+SHARE, GROWTH, RATIO = "share", "requests/s", "ratio"
+
+
+class Part(msgspec.Struct, frozen=True, kw_only=True):
+    """One test. *low*, *high*: one-sided bounds; *allowed*: what is compared with them. *veto*: it can only fail."""
+
+    name: str
+    decision: Decision
+    value: float | None
+    low: float | None
+    high: float | None
+    allowed: float
+    unit: str
+    veto: bool = False
+    note: str = ""
+
+
+class Judgement(msgspec.Struct, frozen=True, kw_only=True):
+    """Of one level after some looks."""
+
+    decision: Decision
+    parts: tuple[Part, ...]
+    limits: tuple[str, ...] = ()
+
+    @property
+    def reason(self) -> str:
+        """The parts that decided, in words."""
+        if self.decision is Decision.CLIENT:
+            return "the client was the limit: " + "; ".join(self.limits)
+        chosen = [part for part in self.parts if part.decision is self.decision] or list(self.parts)
+        return "; ".join(part_words(part) for part in chosen if not (part.veto and self.decision is Decision.PASS))
+
+
+def part_words(part: Part) -> str:
+    """`ttft: 2.3% over the limit (1.1% to 4.2%), allowed 1%`."""
+    if part.value is None:
+        return f"{part.name}: {part.note or 'not measured'}"
+    if part.unit == SHARE:
+        text = f"{100 * part.value:.3g}% ({100 * (part.low or 0):.3g} to {100 * (part.high or 0):.3g}%), allowed"
+        return f"{part.name}: {text} {100 * part.allowed:.3g}%" + (f"; {part.note}" if part.note else "")
+    text = f"{part.value:+.3g} {part.unit} ({part.low or 0:+.3g} to {part.high or 0:+.3g}), allowed {part.allowed:.3g}"
+    return f"{part.name}: {text}" + (f"; {part.note}" if part.note else "")
+
+
+@dataclass(frozen=True)
+class ShareLimit:
+    """At most the share *allowed* of the requests may miss objective *key* (`ttft`, FAILED, ALL)."""
+
+    name: str
+    key: str
+    allowed: float
+
+    def part(self, runs: Sequence[Evidence], alpha: float) -> Part:
+        found = share_interval([run.severities[self.key] for run in runs], alpha)
+        decision = decide_share(found, self.allowed)
+        needed, note = requests_needed(self.allowed, alpha), ""
+        if decision is Decision.UNDECIDED and found is not None and found.effective < needed:
+            note = f"says as much as {found.effective:,.0f} independent requests, {needed:,} are needed"
+        value, low, high = (None, None, None) if found is None else (found.value, found.low, found.high)
+        return Part(
+            name=self.name,
+            decision=decision,
+            value=value,
+            low=low,
+            high=high,
+            allowed=self.allowed,
+            unit=SHARE,
+            note=note,
+        )
+
+
+@dataclass(frozen=True)
+class Goal:
+    """*shares* must all hold. *width*: of the answer, by level; an open loop's queue must grow by less.
+
+    *sustain*: the queue's growth (of a closed loop, the gain) is part of the goal; else growth can only fail a level.
+    """
+
+    name: str
+    sentence: str
+    shares: tuple[ShareLimit, ...]
+    width: Callable[[float], float]
+    closed: bool = False
+    sustain: bool = False
+
+    def claim(self, level: float) -> float:
+        """What is known when *level* passes: the answer is at least so high."""
+        return max(0.0, level - self.width(level)) if self.sustain and not self.closed else level
+
+    def judge(
+        self, level: float, runs: Sequence[Evidence], plan: Plan, lower: Mapping[float, Sequence[Evidence]]
+    ) -> Judgement:
+        """*runs*: all looks so far. *lower*: those of all lower levels, for the gain of a closed loop."""
+        found = self._decide(level, runs, plan, lower)
+        limited = [run for run in runs if run.limited]
+        if not limited or found.decision is Decision.UNDECIDED:
+            return found
+        if found.decision is Decision.PASS and all(run.offered_in_full for run in limited):
+            return found  # what the client did late can only have made the latencies worse
+        clean = [run for run in runs if not run.limited]
+        again = self._decide(level, clean, plan, lower) if clean else None
+        if again is not None and again.decision is found.decision:
+            return again
+        limits = tuple(dict.fromkeys(reason for run in limited for reason in run.limited))
+        return Judgement(decision=Decision.CLIENT, parts=found.parts, limits=limits)
+
+    def _decide(
+        self, level: float, runs: Sequence[Evidence], plan: Plan, lower: Mapping[float, Sequence[Evidence]]
+    ) -> Judgement:
+        alpha = plan.alpha_per_look / (len(self.shares) + 1)
+        parts = [limit.part(runs, alpha) for limit in self.shares]
+        if not self.closed:
+            parts.append(self._growth(level, runs, alpha))
+        elif self.sustain:
+            parts.append(gain(level, runs, lower, alpha))
+        needed = [part.decision for part in parts if not part.veto]
+        if any(part.decision is Decision.FAIL for part in parts):
+            decision = Decision.FAIL
+        else:
+            decision = Decision.PASS if all(one is Decision.PASS for one in needed) else Decision.UNDECIDED
+        return Judgement(decision=decision, parts=tuple(parts))
+
+    def _growth(self, level: float, runs: Sequence[Evidence], alpha: float) -> Part:
+        width = self.width(level)
+        decision, found = decide_growth([run.growth for run in runs], alpha, width)
+        slow = [run for run in runs if run.fast_e2e_s is not None and run.fast_e2e_s > FILLING * run.seconds]
+        note = ""
+        if slow and decision is Decision.FAIL:
+            decision, note = Decision.UNDECIDED, "requests take too long for levels of this length"
+        elif decision is Decision.UNDECIDED and found is not None and found.half > 0:
+            times = (2 * found.half / width) ** 2
+            if times > 1:
+                note = f"needs about {times * sum(run.seconds for run in runs):,.0f} s of measurement"
+        value, half = (None, 0.0) if found is None else (found.value, found.half)
+        return Part(
+            name="queue growth", decision=decision, value=value, low=None if value is None else value - half,
+            high=None if value is None else value + half, allowed=width, unit=GROWTH, veto=not self.sustain, note=note,
+        )  # fmt: skip
+
+
+def gain(level: float, runs: Sequence[Evidence], lower: Mapping[float, Sequence[Evidence]], alpha: float) -> Part:
+    """Output tokens/s over those at level / 1.25, on straight lines between the tested levels: at least 5% more."""
+    rates = {at: token_rate(found, alpha / 2) for at, found in {**lower, level: runs}.items()}
+    known = {0.0: (0.0, 0.0)} | {at: (rate.value, rate.half) for at, rate in rates.items() if rate is not None}
+    allowed = 1 + GAIN
+    if not lower or level not in known or known[level][0] <= 0:
+        decision = Decision.UNDECIDED if lower else Decision.PASS
+        note = "no tokens were received" if lower else "no lower level was tested"
+        return Part(
+            name="gain", decision=decision, value=None, low=None, high=None, allowed=allowed, unit=RATIO, note=note
+        )
+    base, error = between(level / MORE_SLOTS, known)
+    mine, half = known[level]
+    low, high = max(0.0, mine - half) / (base + error), (mine + half) / max(base - error, 1e-9)
+    decision = Decision.PASS if low >= allowed else Decision.FAIL if high < allowed else Decision.UNDECIDED
+    return Part(name="gain", decision=decision, value=mine / base, low=low, high=high, allowed=allowed, unit=RATIO)
+
+
+def token_rate(runs: Sequence[Evidence], alpha: float) -> Ratio | None:
+    """Output tokens/s over all runs of a level."""
+    return ratio([run.tokens for run in runs], [np.full(len(run.tokens), run.part_s) for run in runs], alpha)
+
+
+def between(load: float, known: Mapping[float, tuple[float, float]]) -> tuple[float, float]:
+    """Rate and half-width at *load* on the line between its neighbours in *known*, which lie on both sides of it."""
+    below = max(level for level in known if level <= load)
+    above = min(level for level in known if level >= load)
+    weight = 0.0 if above == below else (load - below) / (above - below)
+    (value, half), (value_above, half_above) = known[below], known[above]
+    return (1 - weight) * value + weight * value_above, (1 - weight) * half + weight * half_above
+
+
+def failures(allowed: float = 1 - COMPLETION) -> ShareLimit:
+    """At most 10% may fail (IETF 5.2.3.1)."""
+    return ShareLimit("failed requests", FAILED, allowed)
+
+
+def all_limits(allowed: float) -> ShareLimit:
+    """At most *allowed* of the requests may miss any of the objectives."""
+    return ShareLimit("requests that miss an objective", ALL, allowed)

@@ -1,0 +1,179 @@
+"""The search over noisy answers: each level passes, fails or stays undecided, and the answer is an interval.
+
+Bracket by doubling, then halve the widest gap that is still open. An undecided level is no wall: the gaps below and
+above it are narrowed on their own, and what stays open is the answer's width. Pure, like `seek`: it only asks the bench.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from fastllmload.procedure.seek import GRAIN, disorder, halfway, tidy
+from fastllmload.procedure.sequential import Decision, Plan
+
+RETESTS = 2  # winners that may be refuted one after the other
+
+
+class Bench(Protocol):
+    """Where levels are measured. The same questions in the same order get the same answers after a restart."""
+
+    def look(self, level: float, number: int) -> Decision:
+        """Measure *level* once more, 2^number times as long as the first time; decide by all looks at it."""
+
+    def retest(self, level: float, number: int) -> Decision:
+        """Measure *level* afresh, as long as its longest look, and decide by that run alone."""
+
+    def again(self, level: float) -> Decision:
+        """The decision by everything that was measured at *level*, without measuring."""
+
+
+@dataclass(frozen=True)
+class Interval:
+    """*best*: the highest level that passed, below all that failed; *above*: the lowest that failed above these.
+
+    *ended_by*: "bracket", "levels" (their number was used up), "bound", "minimum", "undecided" or "client".
+    *confirmed*: the winner's re-test passed by itself; False: it only did not contradict; None: there was none.
+    """
+
+    best: float | None
+    above: float | None
+    ended_by: str
+    confirmed: bool | None
+    decisions: dict[float, Decision]
+    looks: dict[float, int]
+    notes: tuple[str, ...]
+
+
+@dataclass
+class IntervalSearch:
+    """*step*: the width that a gap must keep to be left alone, by level. *shuffle*: seed of an interleaved order."""
+
+    lo: float
+    hi: float
+    step: Callable[[float], float]
+    bench: Bench
+    plan: Plan
+    shuffle: int | None = None
+    decisions: dict[float, Decision] = field(default_factory=dict)
+    looks: dict[float, int] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+    confirmed: bool | None = None
+
+    def __post_init__(self) -> None:
+        self.order = random.Random(f"{self.shuffle}/order")
+
+    def run(self) -> Interval:
+        self._bracket()
+        self._narrow()
+        self._confirm()
+        return self.interval()
+
+    # -- levels -------------------------------------------------------------------------------------------------------
+
+    @property
+    def room(self) -> bool:
+        return len(self.decisions) < self.plan.levels
+
+    def _test(self, level: float) -> Decision:
+        """Look until it is decided, or for the last time; interleaved, at its neighbours between two looks."""
+        while self._look(level) not in (Decision.PASS, Decision.FAIL) and self.looks[level] < self.plan.looks:
+            if self.shuffle is not None:
+                self._look_around()
+        return self.decisions[level]
+
+    def _look(self, level: float) -> Decision:
+        number = self.looks.get(level, 0)
+        self.looks[level] = number + 1
+        self.decisions[level] = self.bench.look(level, number)
+        return self.decisions[level]
+
+    def _look_around(self) -> None:
+        """Another look at both ends of the bracket, in a drawn order, as far as their looks go."""
+        ends = [level for level in (self.best, self.above) if level is not None]
+        self.order.shuffle(ends)
+        for level in ends:
+            if self.looks[level] < self.plan.looks:
+                before = self.decisions[level]
+                if self._look(level) is not before:
+                    self.notes.append(f"level {level:g}: {before}, after another look {self.decisions[level]}")
+
+    def _bracket(self) -> None:
+        """Double until a level fails. An undecided level does not stop the way up; the client's own limit does."""
+        x = self.lo
+        while self._test(x) in (Decision.PASS, Decision.UNDECIDED) and x < self.hi and self.room:
+            x = min(tidy(2 * x), self.hi)
+
+    def _narrow(self) -> None:
+        while self.room and (level := self._widest_gap()) is not None:
+            self._test(level)
+
+    def _widest_gap(self) -> float | None:
+        """Middle of the gap that is most too wide: below or above what is undecided between *best* and *above*."""
+        if self.above is None:
+            return None
+        inside = [level for level in self.decisions if (self.best or 0.0) < level < self.above]
+        gaps = [(max(inside, default=self.best), self.above)]
+        if self.best is not None and inside:
+            gaps.append((self.best, min(inside)))
+        open_gaps = []
+        for low, high in gaps:
+            if low is None or high - low <= self.step(low) * (1 + GRAIN):
+                continue
+            middle = halfway(low, high, self.step(low))
+            if low < middle < high:
+                open_gaps.append(((high - low) / self.step(low), middle))
+        return max(open_gaps)[1] if open_gaps else None
+
+    def _confirm(self) -> None:
+        """Measure the winner afresh; when that fails, the next lower one is the winner."""
+        for number in range(RETESTS):
+            level = self.best
+            if level is None:
+                return
+            alone = self.bench.retest(level, number)
+            if alone is not Decision.FAIL:
+                self.confirmed = alone is Decision.PASS
+                return
+            pooled = self.bench.again(level)
+            self.decisions[level] = Decision.FAIL if pooled is Decision.FAIL else Decision.UNDECIDED
+            self.notes.append(f"level {level:g} passed, but failed when it was measured afresh: it does not count")
+            self._narrow()
+        self.confirmed = None if self.best is None else False
+
+    # -- the answer ---------------------------------------------------------------------------------------------------
+
+    def _of(self, *kinds: Decision) -> list[float]:
+        return [level for level, decision in self.decisions.items() if decision in kinds]
+
+    @property
+    def best(self) -> float | None:
+        floor = min(self._of(Decision.FAIL), default=float("inf"))
+        return max((level for level in self._of(Decision.PASS) if level < floor), default=None)
+
+    @property
+    def above(self) -> float | None:
+        top = max(self._of(Decision.PASS), default=0.0)
+        return min((level for level in self._of(Decision.FAIL) if level > top), default=None)
+
+    def interval(self) -> Interval:
+        """As far as is known now; also of a search that was stopped."""
+        known = {Decision.PASS: True, Decision.FAIL: False}
+        odd = disorder({level: known.get(decision) for level, decision in self.decisions.items()})
+        return Interval(
+            self.best, self.above, self._ended_by(), self.confirmed, dict(self.decisions), dict(self.looks),
+            (*self.notes, *odd),
+        )  # fmt: skip
+
+    def _ended_by(self) -> str:
+        if self._of(Decision.CLIENT) and self.above is None:
+            return "client"
+        if self.above is None:
+            return "bound" if self.decisions.get(self.hi) is Decision.PASS else "undecided"
+        if self.best is None:
+            return "minimum" if self.decisions.get(self.lo) is Decision.FAIL else "undecided"
+        if self._widest_gap() is not None:
+            return "levels"
+        return "bracket" if not self._of(Decision.CLIENT) else "client"

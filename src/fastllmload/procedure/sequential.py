@@ -1,0 +1,220 @@
+"""Sequential tests with three outcomes over runs of one load level: pass, fail, or undecided, and then look longer.
+
+Requests of one run depend on each other: a queue that is long now is long a second later. So a run is cut into equal
+parts of time, and what varies between parts, at whatever length of part it varies most, is the error. The error rates
+are stated: `Plan.alpha` bounds the chance that a whole search contains one wrong pass or fail, added up over its looks.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import lru_cache
+
+import numpy as np
+import numpy.typing as npt
+
+from fastllmload.statistics.student import beta_quantile, t_quantile
+
+Floats = npt.NDArray[np.float64]
+
+PARTS = 30  # of the shortest look; a longer one has parts of the same length
+LEAST_PARTS = 5  # fewer have no variance worth the name
+MERGES = (1, 2, 4)  # parts taken together
+FEW = 5  # bad requests; with fewer, how they cluster is read off a lower limit
+SURROGATES = (0.9, 0.75)  # quantiles of the severity
+
+
+class Decision(StrEnum):
+    """CLIENT: not known, because the client was the limit."""
+
+    PASS = "pass"
+    FAIL = "fail"
+    UNDECIDED = "undecided"
+    CLIENT = "client limited"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """*alpha*: chance of any wrong pass or fail in a search of at most *levels*, each looked at up to *looks* times.
+
+    Look r lasts 2^r times as long as the first, and is pooled with those before it. The winner's re-test is one more.
+    """
+
+    alpha: float = 0.05
+    levels: int = 12
+    looks: int = 3
+
+    @property
+    def alpha_per_look(self) -> float:
+        """Of one test, one-sided: a level can be wrong in one direction only."""
+        return self.alpha / (self.levels * (self.looks + 1))
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """sum(a) / sum(b) over parts, with the half-width of its one-sided interval."""
+
+    value: float
+    half: float
+    deviation: float  # standard error at the scale that gave *half*
+    parts: int  # at that scale
+
+
+def merged(values: Floats, size: int) -> Floats:
+    """Sums of *size* neighbouring parts; the last may be shorter."""
+    return np.add.reduceat(values, np.arange(0, len(values), size))
+
+
+def ratio(a: Sequence[Floats], b: Sequence[Floats], alpha: float) -> Ratio | None:
+    """Ratio of sums over the parts of one or more runs; None below five parts or without any *b*.
+
+    The interval is the widest over sizes of parts that leave at least five of them.
+    """
+    total = float(sum(part.sum() for part in b))
+    if total <= 0:
+        return None
+    value = float(sum(part.sum() for part in a)) / total
+    rests = [x - value * y for x, y in zip(a, b, strict=True)]
+    deviations = []
+    for size in MERGES:
+        rest = np.concatenate([merged(one, size) for one in rests])
+        if len(rest) >= LEAST_PARTS:
+            deviations.append(math.sqrt(float(np.dot(rest, rest)) * len(rest) / (len(rest) - 1)) / total)
+    if not deviations:
+        return None
+    parts = sum(len(one) for one in rests)
+    return Ratio(value, quantile(1 - alpha, parts - 1) * max(deviations), max(deviations), parts)
+
+
+@lru_cache(maxsize=4096)
+def quantile(p: float, df: float) -> float:
+    """t_quantile, remembered: a search asks for few different ones."""
+    return t_quantile(p, df)
+
+
+def cut(at_s: Floats, chosen: npt.NDArray[np.bool_], seconds: float, parts: int) -> Floats:
+    """How many of *chosen*, which happened at *at_s* in [0, seconds), fall into each of equal parts."""
+    counts, _ = np.histogram(at_s[chosen], bins=parts, range=(0.0, seconds))
+    return counts.astype(np.float64)
+
+
+@dataclass(frozen=True)
+class Severities:
+    """Requests of one run: submitted at *at_s* within the window of *seconds*, value / limit of each; above 1 is bad.
+
+    inf: failed. *parts*: equal parts of time that the window is cut into.
+    """
+
+    at_s: Floats
+    severity: Floats
+    seconds: float
+    parts: int
+
+    def over(self, limit: float) -> tuple[Floats, Floats]:
+        """Requests above *limit* and all requests, by part."""
+        everybody = np.ones(len(self.at_s), np.bool_)
+        above = cut(self.at_s, self.severity > limit, self.seconds, self.parts)
+        return above, cut(self.at_s, everybody, self.seconds, self.parts)
+
+
+@dataclass(frozen=True)
+class Share:
+    """Share of bad requests with one-sided bounds; *effective*: so many independent requests would say as much."""
+
+    value: float
+    low: float
+    high: float
+    requests: int
+    effective: float
+
+
+def share_interval(runs: Sequence[Severities], alpha: float) -> Share | None:
+    """Bounds of the share of bad requests, each with chance *alpha* to be wrong (Korn and Graubard 1998).
+
+    Clopper-Pearson over the number of independent requests that would have this variance. With fewer than five bad (or
+    good) ones their clustering is that of the worst tenth of the requests. None without requests or below five parts.
+    """
+    n = sum(len(run.at_s) for run in runs)
+    bad = sum(int((run.severity > 1).sum()) for run in runs)
+    if n == 0 or sum(run.parts for run in runs) < LEAST_PARTS:
+        return None
+    everything = np.concatenate([run.severity for run in runs])
+    limits = [float(np.quantile(everything, q, method="lower")) for q in SURROGATES] + (
+        [1.0] if FEW <= bad <= n - FEW else []
+    )
+    effective = min(effective_size(runs, limit, n, alpha) for limit in limits)
+    p = bad / n
+    k = p * effective
+    low = beta_quantile(alpha, k, effective - k + 1) if bad else 0.0
+    high = beta_quantile(1 - alpha, k + 1, effective - k) if bad < n else 1.0
+    return Share(p, low, high, n, effective)
+
+
+def effective_size(runs: Sequence[Severities], limit: float, n: int, alpha: float) -> float:
+    """Independent requests of which a share above *limit* would be as uncertain; at most *n*, at least 1."""
+    above = [run.over(limit) for run in runs]
+    found = ratio([a for a, _ in above], [b for _, b in above], alpha)
+    if found is None or found.half == 0:
+        return float(n)
+    z = quantile(1 - alpha, math.inf)
+    size = found.value * (1 - found.value) * (z / found.half) ** 2
+    return float(min(n, max(1.0, size)))
+
+
+def decide_share(found: Share | None, allowed: float) -> Decision:
+    """Whether at most the share *allowed* of all requests is bad."""
+    if found is None:
+        return Decision.UNDECIDED
+    if found.low > allowed:
+        return Decision.FAIL
+    return Decision.PASS if found.high <= allowed else Decision.UNDECIDED
+
+
+@dataclass(frozen=True)
+class Growth:
+    """Requests in flight at the borders of equal parts of a window of *seconds*."""
+
+    at_borders: Floats
+    seconds: float
+
+    @property
+    def steps(self) -> Floats:
+        return np.diff(self.at_borders)
+
+    @property
+    def lengths(self) -> Floats:
+        return np.full(len(self.at_borders) - 1, self.seconds / (len(self.at_borders) - 1))
+
+    def later_half(self) -> float:
+        """Growth per second over the later half of the window."""
+        half = len(self.at_borders) // 2
+        return float(self.at_borders[-1] - self.at_borders[half]) / float(self.lengths[half:].sum())
+
+
+def drift(runs: Sequence[Growth], alpha: float) -> Ratio | None:
+    """Growth of the requests in flight per second, over all runs."""
+    return ratio([run.steps for run in runs], [run.lengths for run in runs], alpha)
+
+
+def decide_growth(runs: Sequence[Growth], alpha: float, tolerance: float) -> tuple[Decision, Ratio | None]:
+    """Whether the queue grows by less than *tolerance* requests/s for ever.
+
+    A queue that is only filling up grows at first and then no more: it fails only if the later half of the runs grew at
+    least half as fast as the whole.
+    """
+    found = drift(runs, alpha)
+    if found is None:
+        return Decision.UNDECIDED, None
+    weights = [run.seconds for run in runs]
+    later = float(np.average([run.later_half() for run in runs], weights=weights))
+    if found.value - found.half > 0 and later >= found.value / 2:
+        return Decision.FAIL, found
+    return (Decision.PASS if found.value + found.half < tolerance else Decision.UNDECIDED), found
+
+
+def requests_needed(allowed: float, alpha: float) -> int:
+    """Independent requests, all of them good, that prove a share of at most *allowed*."""
+    return math.ceil(math.log(alpha) / math.log1p(-allowed))

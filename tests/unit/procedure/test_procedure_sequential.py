@@ -1,0 +1,119 @@
+"""The sequential tests keep their stated error rates, on independent requests and on those of a queue."""
+
+from __future__ import annotations
+
+import os
+
+import numpy as np
+import pytest
+from simulated_bench import evidence
+from slot_server import SlotServer
+
+from fastllmload.procedure.evidence import ALL
+from fastllmload.procedure.sequential import (
+    Decision,
+    Growth,
+    Plan,
+    Severities,
+    decide_growth,
+    decide_share,
+    ratio,
+    requests_needed,
+    share_interval,
+)
+
+slow = pytest.mark.skipif(os.environ.get("FASTLLMLOAD_SLOW") != "1", reason="minutes of simulation; FASTLLMLOAD_SLOW=1")
+ALPHA = Plan().alpha_per_look
+
+
+def independent(rng: np.random.Generator, n: int, share: float) -> Severities:
+    """Requests that are bad with chance *share*, each by itself."""
+    return Severities(rng.uniform(0, 60, n), np.where(rng.random(n) < share, 2.0, rng.random(n)), 60.0, 30)
+
+
+def test_the_error_of_a_search_is_shared_out_over_its_looks() -> None:
+    """12 levels of 3 looks and a re-test at 5%."""
+    assert Plan().alpha_per_look == pytest.approx(0.05 / 48)
+    assert requests_needed(0.01, 0.001) == 688
+
+
+def test_independent_requests_are_covered_by_their_bounds() -> None:
+    """At a nominal 1% each bound is wrong at most twice in a hundred; it is a Clopper-Pearson one, so seldom."""
+    rng = np.random.default_rng(1)
+    found = [share_interval([independent(rng, 2_000, 0.02)], 0.01) for _ in range(100)]
+    assert sum(share.low > 0.02 for share in found if share) <= 4
+    assert sum(share.high < 0.02 for share in found if share) <= 4
+
+
+def test_clustered_requests_are_worth_fewer() -> None:
+    """Ten copies of each request say as much as one: the effective number falls to about a tenth."""
+    rng = np.random.default_rng(2)
+    at = np.repeat(rng.uniform(0, 60, 300), 10)
+    copies = Severities(at, np.repeat(np.where(rng.random(300) < 0.1, 2.0, 0.5), 10), 60.0, 30)
+    share = share_interval([copies], 0.01)
+    assert share is not None and share.requests == 3_000
+    assert 100 < share.effective < 600
+
+
+def test_no_bad_request_is_no_proof_when_there_are_few() -> None:
+    """100 good requests do not prove P99; 5,000 do, and a tenth of bad ones disproves it."""
+    rng = np.random.default_rng(3)
+    assert decide_share(share_interval([independent(rng, 100, 0.0)], ALPHA), 0.01) is Decision.UNDECIDED
+    assert decide_share(share_interval([independent(rng, 5_000, 0.0)], ALPHA), 0.01) is Decision.PASS
+    assert decide_share(share_interval([independent(rng, 1_000, 0.1)], ALPHA), 0.01) is Decision.FAIL
+    assert decide_share(share_interval([], ALPHA), 0.01) is Decision.UNDECIDED
+
+
+def test_every_request_failing_is_a_failure() -> None:
+    """inf is worse than any limit and breaks no arithmetic."""
+    at = np.linspace(0, 59.9, 200)
+    dead = share_interval([Severities(at, np.full(200, np.inf), 60.0, 30)], ALPHA)
+    assert dead is not None and dead.value == 1.0
+    assert decide_share(dead, 0.1) is Decision.FAIL
+
+
+def test_growth_is_told_from_filling() -> None:
+    """A steady rise fails; one that ends after a quarter is only filling up; a level queue passes."""
+    rng = np.random.default_rng(4)
+    noise = rng.normal(0, 1, 31)
+    rising = Growth(10 + 3.0 * np.arange(31) + noise, 54.0)
+    filling = Growth(10 + 3.0 * np.minimum(np.arange(31), 7) + 0.2 * noise, 54.0)
+    level = Growth(20 + noise, 54.0)
+    assert decide_growth([rising], ALPHA, 0.5)[0] is Decision.FAIL
+    assert decide_growth([filling], ALPHA, 0.1)[0] is Decision.UNDECIDED
+    assert decide_growth([level], ALPHA, 1.0)[0] is Decision.PASS
+    assert decide_growth([level], ALPHA, 0.001)[0] is Decision.UNDECIDED
+
+
+def test_a_ratio_takes_the_scale_at_which_it_varies_most() -> None:
+    """Slow waves are seen at long parts: their error is above that of the same values shuffled."""
+    wave = np.repeat(np.random.default_rng(5).normal(0, 1, 8), 4) + 5
+    ones = np.ones(32)
+    slow_one = ratio([wave], [ones], 0.05)
+    fast = ratio([np.random.default_rng(6).permutation(wave)], [ones], 0.05)
+    assert slow_one is not None and fast is not None
+    assert slow_one.value == fast.value and slow_one.deviation > 1.3 * fast.deviation
+    assert ratio([np.ones(4)], [np.ones(4)], 0.05) is None
+
+
+@slow
+@pytest.mark.parametrize(("times", "wrong"), [(0.97, Decision.FAIL), (1.03, Decision.PASS)])
+@pytest.mark.parametrize(
+    ("server", "limit_s", "allowed"),
+    [(SlotServer(32, 1.0), 0.5, 0.01), (SlotServer(32, 1.0), 0.5, 0.1), (SlotServer(4, 0.1), 0.1, 0.01)],
+)
+def test_requests_of_a_queue_keep_the_error_rate(
+    server: SlotServer, limit_s: float, allowed: float, times: float, wrong: Decision
+) -> None:
+    """3% beside the true limit, three looks of 60, 120 and 240 s: at most 3 of 100 levels are decided wrongly."""
+    rng, rate = np.random.default_rng(7), times * server.rate_where(limit_s, allowed)
+    errors = 0
+    for _ in range(100):
+        runs = []
+        for look in range(3):
+            runs.append(evidence(server.serve(rate, 60.0 * 2**look, rng), limit_s, 54.0).severities[ALL])
+            decision = decide_share(share_interval(runs, ALPHA), allowed)
+            if decision is not Decision.UNDECIDED:
+                errors += decision is wrong
+                break
+    assert errors <= 3
