@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+import numpy.typing as npt
 
 from fastllmload.report.html.markup import Markup, element, joined
 from fastllmload.report.html.scales import Floats, Scale, Ticks
@@ -217,8 +218,8 @@ def _words(chart: Chart) -> list[Markup]:
     for rule in chart.rules:
         if rule.axis == "y" and rule.label != "" and rule.at <= chart.y.high:
             y = top + float(chart.up(np.array([rule.at]))[0])
-            x = left + width - 4
-            found.append(element("text", rule.label, class_="aside", x=x, y=px(y - 4), text_anchor="end"))
+            x, beside = left + width - 4, y - 4 if y - top > 18 else y + 12  # below it where labels stand along the top
+            found.append(element("text", rule.label, class_="aside", x=x, y=px(beside), text_anchor="end"))
     return found
 
 
@@ -307,7 +308,11 @@ def _line(chart: Chart, line: Line) -> Markup:
     if "area" in line.style:
         return element("path", d=_area(chart, x, y), class_=style)
     if line.until is None or not (x > line.until).any():
-        return element("path", d=_path(chart, x, y), class_=style)
+        alone = _alone(y)
+        dots = Points(line.name, x[alone], y[alone], line.tone)
+        return joined(
+            element("path", d=_path(chart, x, y), class_=style), _points(chart, dots) if alone.any() else None
+        )
     sure = x <= line.until
     edge = int(sure.sum())
     beyond = slice(max(0, edge - 1), None)
@@ -328,6 +333,13 @@ def _path(chart: Chart, x: Floats, y: Floats) -> str:
             alone = begins and (k + 1 == len(known) or not known[k + 1])
             parts.append(f"{'M' if begins else 'L'}{px(across[k])} {px(up[k])}{'h.1' if alone else ''}")
     return "".join(parts)
+
+
+def _alone(y: Floats) -> npt.NDArray[np.bool_]:
+    """Values between two that are not known: no line leads to them."""
+    known = np.concatenate([[False], ~np.isnan(y), [False]])
+    found: npt.NDArray[np.bool_] = known[1:-1] & ~known[:-2] & ~known[2:]
+    return found
 
 
 def _area(chart: Chart, x: Floats, y: Floats) -> str:

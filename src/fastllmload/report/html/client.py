@@ -7,10 +7,11 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from fastllmload.engine.samples import SIMULATOR
-from fastllmload.report.figures import NOT_KNOWN, count, number, percent, quantity
+from fastllmload.report.figures import NOT_KNOWN, count, number, percent
 from fastllmload.report.html.chart import Chart, Columns, Layer, Line, Rule, Stems
+from fastllmload.report.html.evidence import us
 from fastllmload.report.html.figure import empty, grid, known, middles, table
-from fastllmload.report.html.markup import Markup, element, visible
+from fastllmload.report.html.markup import Markup, element
 from fastllmload.report.html.overtime import time_chart
 from fastllmload.report.html.scales import Linear, Log, Tail, duration, in_one_unit, plain, up_to
 from fastllmload.report.html.scales import percent as percent_tick
@@ -25,11 +26,9 @@ from fastllmload.report.series.host import (
     lag_over_time,
     stalls_over_time,
 )
-from fastllmload.report.summary import part
 
 TONES = ("c1", "c3", "c4", "c5", "c6", "c8")
 MOST_WORKERS = 6
-LAGS = {"p50": "P50", "p99": "P99", "p999": "P99.9", "max": "max"}
 LAG = "Release lag", "How late each request left: dispatch after its scheduled instant."
 TURN = "Turn-around", "From a freed slot to the next dispatch."
 STALL = "Host wake-up delay", "How late a thread with nothing to do was woken: the host's own stalls."
@@ -56,52 +55,10 @@ def section(scene: Scene) -> Markup:
             "What the load generator did to these figures. The verdict at the top is drawn from this.",
             class_="intro",
         ),
-        facts(scene),
         grid(_gaps(scene), *_histograms(scene), *_over_time(scene)),
         workers(scene),
         id="client",
     )
-
-
-def facts(scene: Scene) -> Markup | None:
-    """The certificate's figures in words."""
-    certificate = scene.get("certificate")
-    if not isinstance(certificate, Mapping):
-        return None
-    lag, bars_us = part(certificate, "schedule_lag_us"), part(certificate, "latency_error_bar_us")
-    shown = [
-        ("Release lag", ", ".join(f"{label} {_us(lag, key)}" for key, label in LAGS.items())),
-        ("Rate", f"planned {_rate(certificate, 'planned_rate')}, sent {_rate(certificate, 'offered_rate')}"),
-        ("Stamps", f"{visible(certificate.get('timestamp_source') or NOT_KNOWN, 20)}, "
-                   f"{percent(certificate.get('coalesced_read_share'))} of events share a read"),
-        ("Error bar, P99", f"TTFT {_us(_mapping(bars_us, 'ttft'), 'p99')}, ITL {_us(_mapping(bars_us, 'itl'), 'p99')}"),
-        ("Headroom", _headroom(certificate)),
-        ("Host", f"stolen {percent(part(certificate, 'host', 'steal_share'))}, "
-                 f"longest stall {_us(part(certificate, 'host'), 'hiccup_max_us')}"),
-    ]  # fmt: skip
-    pairs = [element("div", element("dt", name), element("dd", text)) for name, text in shown]
-    return element("dl", *pairs, class_="card pairs")
-
-
-def _rate(certificate: Mapping[str, object], key: str) -> str:
-    rate = quantity(certificate.get(key))
-    return rate if rate == NOT_KNOWN else f"{rate}/s"
-
-
-def _mapping(found: object, name: str) -> object:
-    """Error bars are given by percentile, or as one number."""
-    value = part(found, name)
-    return value if isinstance(value, Mapping) else {"p99": value}
-
-
-def _us(found: object, key: str) -> str:
-    value = number(part(found, key))
-    return NOT_KNOWN if value is None else duration(value / 1e3)
-
-
-def _headroom(certificate: Mapping[str, object]) -> str:
-    value = number(certificate.get("headroom"))
-    return "not known; `fastllmload calibrate` measures it" if value is None else f"{value:.3g} times the peak load"
 
 
 def _gaps(scene: Scene) -> Markup:
@@ -117,7 +74,7 @@ def _gaps(scene: Scene) -> Markup:
         layers.append(Line(f"asked ({found.process})", found.asked.tail, found.asked.value, "c7", "dash"))
     highest = max(float(layer.y.max()) for layer in layers)
     chart = Chart(
-        Tail(max(2.0, float(found.sent.tail[-1]))),
+        Tail(max(1.0, float(found.sent.tail[-1]))),
         in_one_unit(highest),
         layers,
         label="Gaps between arrivals by percentile: asked, planned and sent",
@@ -168,8 +125,9 @@ def _stalls(scene: Scene) -> Markup:
     x = middles(axis.edges_s)
     lag, stalls = lag_over_time(scene.run, axis), stalls_over_time(scene.run, axis)
     layers: list[Layer] = []
+    closed = scene.get("plan", "description", "load", "loop") == "closed"
     if known(lag):
-        layers.append(Line("latest release", x, lag, "c1"))
+        layers.append(Line("longest turn-around" if closed else "latest release", x, lag, "c1"))
     if stalls is not None and known(stalls):
         layers.append(Stems("host stall above 5 ms", x, stalls, "c2"))
     if not layers:
@@ -235,7 +193,7 @@ def _worker(worker: Mapping[str, object]) -> list[str | Markup]:
         percent(worker.get("cpu_share")),
         percent(worker.get("spin_share")),
         percent(worker.get("run_delay_share")),
-        _us(worker, "stall_max_us"),
+        us(worker, "stall_max_us"),
         count(worker.get("involuntary_switches")),
         count(worker.get("gc_runs")),
         NOT_KNOWN if memory is None else f"{memory / 2**20:,.0f} MiB",

@@ -51,10 +51,16 @@ def main_table(scene: Scene) -> Markup:
         if name in ("itl", "itl_b", "tbc") and name != scene.gap_name:
             continue
         head = joined(label, " ", element("code", name), element("small", meaning))
-        rows.append([head, count(part(metric, "n")), *(cell(metric, column) for column in COLUMNS)])
+        rows.append([head, size(metric), *(cell(metric, column) for column in COLUMNS)])
     body = table(["ms", "n", *COLUMNS.values()], rows, "latency")
     last = element("p", element("b", "Success rate "), success_text(scene), class_="success")
     return joined(body, last)
+
+
+def size(metric: object) -> Markup:
+    """n, and below it how many requests had no value."""
+    nulls = number(part(metric, "n_null"))
+    return joined(count(part(metric, "n")), element("small", f"{nulls:,.0f} without") if nulls else None)
 
 
 def cell(metric: object, column: str) -> Markup:
@@ -80,6 +86,8 @@ def interval(metric: object, column: str) -> str | None:
 
 
 def _footnote(scene: Scene) -> Markup:
+    if not scene.get("metrics", "ttft", "n") and not scene.get("metrics", "e2e", "n"):
+        return element("p", "No request submitted in the window succeeded: there is no latency to show.", class_="note")
     notes = ["Below each percentile: its 95 % confidence interval."]
     shown = [scene.get("metrics", name) for name in MAIN if name in ("ttft", "tpot", "e2e", scene.gap_name)]
     if any(part(metric, "n") and part(metric, "insufficient") for metric in shown):
@@ -144,13 +152,13 @@ def _single(scene: Scene, key: str, title: str, name: str, curve: Curve, why: st
 
 def _figure(scene: Scene, key: str, title: str, name: str, curve: Curve, lines: list[Line]) -> Markup:
     whiskers = _whiskers(scene.get("metrics", name), "c1")
-    high = max(2.0, float(curve.tail[-1]))
+    high = max(1.0, float(curve.tail[-1]))
     chart = Chart(
         Tail(high),
         for_durations([*(line.y for line in lines), whiskers.low, whiskers.high]),
         lines,
         label=f"{title}: {curve.n} values by percentile, from {curve.value[0]:.4g} to {curve.value[-1]:.4g} ms",
-        spans=[Span(curve.solid_until, high, "few samples" if curve.n > 10 else "", "thin-air")],
+        spans=[Span(curve.solid_until, high, "few samples", "thin-air")],
         whiskers=[whiskers],
     )
     note = "" if key != "cdf-itl" else "Read from buckets 0.8 % to 1.6 % wide; the table above is exact."

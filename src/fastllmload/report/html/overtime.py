@@ -70,7 +70,7 @@ def rates(scene: Scene, axis: TimeAxis, load: Load) -> Markup:
     layers: list[Layer] = []
     closed = number(scene.get("plan", "description", "load", "concurrency")) is not None
     if not closed:
-        layers.append(Line("planned", *_padded(axis, load.planned), "c7", "area", step=True))
+        layers.append(Line("planned", x, load.planned, "c7", "area"))
     layers.append(Line("sent", x, load.sent, "c1"))
     layers.append(Line("completed", x, load.completed, "c3"))
     if load.failed.any():
@@ -82,11 +82,6 @@ def rates(scene: Scene, axis: TimeAxis, load: Load) -> Markup:
     scale = up_to([layer.y for layer in layers])
     chart = time_chart(scene, scale, layers, "Requests per second planned, sent, completed and failed", "requests/s")
     return scene.figures.add("rate", "Request rate", chart, "n")
-
-
-def _padded(axis: TimeAxis, values: Floats) -> tuple[Floats, Floats]:
-    """For steps that reach over their whole bins."""
-    return axis.edges_s, np.append(values, values[-1:])
 
 
 def asked_rate(scene: Scene) -> float | None:
@@ -130,7 +125,8 @@ def token_rate(scene: Scene, axis: TimeAxis) -> Markup:
     assert tokens is not None
     x = middles(axis.edges_s)
     layers: list[Layer] = [Line("chunks, all requests", x, tokens.chunks_s, "c7", "dash")]
-    shown, note = [tokens.chunks_s], "The server did not say how many tokens there were: chunks are shown."
+    unsaid = "The server did not say how many tokens there were" if len(scene.latency_rows) else "No request succeeded"
+    shown, note = [tokens.chunks_s], f"{unsaid}: chunks are shown."
     if tokens.tokens_s is not None:
         layers.append(Line("tokens, successful requests", x, tokens.tokens_s, "c1"))
         shown, note = [tokens.chunks_s, tokens.tokens_s], ""

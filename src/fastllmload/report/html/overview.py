@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from fastllmload.report.figures import NOT_KNOWN, asked_rate, count, number, percent, quantity
+from fastllmload.metrics.cold_start import started_cold
+from fastllmload.report.figures import NOT_KNOWN, asked_rate, count, errors, number, percent, quantity
+from fastllmload.report.html.evidence import evidence
 from fastllmload.report.html.markup import Markup, element, joined, visible
 from fastllmload.report.html.scales import duration
 from fastllmload.report.html.scene import Scene
@@ -14,6 +16,9 @@ from fastllmload.report.html.verdict import Reason, card
 from fastllmload.report.remedies import remedy
 from fastllmload.report.summary import SEVERITIES, part, run_folder, simulated
 
+FAILED = "Latencies are those of the others: read them with the success rate, and see the failures below."
+NONE = "No request succeeded, so there are no latencies: see the failures below."
+INCOMPLETE, COLD = "INCOMPLETE", "COLD START"
 WORDS = {
     "valid": "The client kept up: what it measured is the target, within the error bars given.",
     "suspect": "Something limited the client or was not seen: read the reasons before you quote a figure.",
@@ -24,7 +29,13 @@ WORDS = {
 def title(scene: Scene) -> str:
     """Of the window: what, and the verdict."""
     where = SIMULATED if simulated(scene.document) else ", ".join(target_urls(scene)) or NOT_KNOWN
-    return f"{visible(where, 80)} · {visible(load_text(scene), 60)} · {verdict(scene).upper()} · fastllmload"
+    words = [*marks(scene), visible(where, 80), visible(load_text(scene), 60), verdict(scene).upper(), "fastllmload"]
+    return " · ".join(words)
+
+
+def marks(scene: Scene) -> list[str]:
+    """What must be known wherever a figure of the run is shown."""
+    return [INCOMPLETE] * (not scene.complete) + [COLD] * started_cold(scene.document)
 
 
 def verdict(scene: Scene) -> str:
@@ -35,16 +46,19 @@ def verdict(scene: Scene) -> str:
 def header(scene: Scene) -> Markup:
     """Verdict with its reasons, and what was run."""
     found = verdict(scene)
+    told, figures = reasons(scene), evidence(scene)
+    few = len(told) < 2  # then there is room beside the facts
     judged = card(
         found,
         WORDS.get(found, "Nobody judged the client: do not rely on these figures."),
-        reasons(scene),
+        told,
         over="Verdict on the client",
         tone=found if found in WORDS else "invalid",
         heading="h1",
-        extra=_incomplete(scene),
+        extra=joined(_incomplete(scene), _cold(scene)),
+        below=figures if few else None,
     )
-    facts_ = element("div", element("h2", "What was run"), facts(scene), class_="card facts")
+    facts_ = element("div", element("h2", "What was run"), facts(scene), None if few else figures, class_="card facts")
     return element("section", judged, facts_, id="verdict", class_="top")
 
 
@@ -52,8 +66,19 @@ def _incomplete(scene: Scene) -> Markup | None:
     if scene.complete:
         return None
     status = visible(scene.document.get("status") or "no status", 40)
-    told = "The run did not come to its planned end; shown is what was measured until then."
-    return element("p", element("strong", f"INCOMPLETE ({status}). "), told, class_="incomplete")
+    ended = "The run was killed" if status == "running" else "The run did not come to its planned end"
+    told = f"{ended}; shown is what was measured until then."
+    return element("p", element("strong", f"{INCOMPLETE} ({status}). "), told, class_="incomplete")
+
+
+def _cold(scene: Scene) -> Markup | None:
+    """procedures 0.8: the report's head says so."""
+    if not started_cold(scene.document):
+        return None
+    first = number(scene.get("metrics", "cold_start_latency", "value"))
+    took = "" if first is None else f" The first request had its first token after {duration(first)}."
+    told = f"The target had just become ready and nothing was sent before.{took}"
+    return element("p", element("strong", f"{COLD}. "), told, class_="cold")
 
 
 def reasons(scene: Scene) -> list[Reason]:
@@ -65,8 +90,35 @@ def reasons(scene: Scene) -> list[Reason]:
         severity, code, cause = (part(reason, key) for key in ("severity", "code", "cause"))
         text = part(reason, "text") if isinstance(reason, Mapping) else reason
         found.append(Reason(severity or "note", str(text), remedy(code, cause)))
-    incidents = scene.document.get("incidents")
-    return found + [Reason("incident", str(one)) for one in (incidents if isinstance(incidents, list) else ())]
+    lost = errors(_by_status(scene))
+    if lost != "":
+        found.insert(
+            0, Reason("failures", f"Requests failed: {lost}.", FAILED if scene.document.get("completed") else NONE)
+        )
+    found += [Reason("incident", text) for text in _texts(scene.document.get("incidents"))]
+    return found + [Reason("deviation", text) for text in deviations(scene)]
+
+
+def _by_status(scene: Scene) -> dict[str, int]:
+    """Failed requests by status, of the groups in `errors`."""
+    found: dict[str, int] = {}
+    for group in scene.document.get("errors") or ():
+        status, times = part(group, "status"), number(part(group, "count"))
+        if times is not None:
+            found[str(status)] = found.get(str(status), 0) + int(times)
+    return found
+
+
+def deviations(scene: Scene) -> list[str]:
+    """From the methodology, each once."""
+    warm_up = scene.get("plan", "warmup", "deviation")
+    found = [f"Warm-up: {warm_up}"] if isinstance(warm_up, str) else []
+    found += _texts(scene.document.get("deviations")) + _texts(scene.get("compliance", "deviations"))
+    return list(dict.fromkeys(found))
+
+
+def _texts(given: object) -> list[str]:
+    return [str(part(one, "text") or one) for one in given] if isinstance(given, list) else []
 
 
 def target_urls(scene: Scene) -> list[str]:
@@ -199,9 +251,11 @@ def tiles(scene: Scene) -> Markup:
 
 def _latency_tile(name: str, metric: object) -> Markup:
     p50, p99 = number(part(metric, "p50")), number(part(metric, "p99"))
-    big = NOT_KNOWN if p50 is None else duration(p50)
+    big = NOT_KNOWN if p50 is None else duration(p50, zeros=True)
     value, _, unit = big.partition(" ")
-    return _tile(name, value, f"{unit} P50".strip(), "nothing measured" if p99 is None else f"P99 {duration(p99)}")
+    return _tile(
+        name, value, f"{unit} P50".strip(), "nothing measured" if p99 is None else f"P99 {duration(p99, zeros=True)}"
+    )
 
 
 def _asked(scene: Scene) -> str:

@@ -39,6 +39,7 @@ def page(scene: Scene) -> str:
         {key: (NAMES[key], section) for key, section in found.items() if section is not None},
         scene.figures,
         tag=overview.verdict(scene),
+        marks=overview.marks(scene),
         foot=f"{which}All figures are in run.json beside this file.",
         simulated=simulated(scene.document),
     )

@@ -211,7 +211,7 @@ def scale_of(axis: Axis, values: Sequence[Floats], from_zero: bool = True) -> Sc
     found = np.concatenate([np.empty(0), *values])
     found = found[np.isfinite(found)]
     positive = found[found > 0]
-    label: Label = {"ms": duration, "share": percent}.get(axis.unit, plain)
+    label: Label = duration if axis.unit == "ms" else percent if axis.unit == "share" else plain
     if axis.log and len(positive):
         low, high = round_below(float(positive.min())), round_above(float(positive.max()))
         return Log(low, high if high > low else low * 10, label)

@@ -13,9 +13,8 @@ from fastllmload.report.html.markup import Markup, element, joined, visible
 from fastllmload.report.html.overtime import time_chart
 from fastllmload.report.html.scales import Linear, duration, up_to
 from fastllmload.report.html.scene import Scene
-from fastllmload.report.series.chosen import Reader, choose_rows, reader_of, thinned
+from fastllmload.report.series.chosen import Delivery, choose_rows, delivery_of, thinned
 from fastllmload.report.series.load import failures_over_time
-from fastllmload.report.series.tokens import READING_TOK_S
 
 STATUS_TONES = ("c2", "c5", "c4", "c6", "c1", "c3", "c8", "c7")
 
@@ -24,7 +23,7 @@ def section(scene: Scene) -> Markup:
     return element(
         "section",
         element("h2", "Requests"),
-        element("p", _intro(), class_="intro"),
+        element("p", _intro(scene), class_="intro"),
         grid(*timelines(scene)),
         element("h2", "Failures", id="failures"),
         failures(scene),
@@ -32,10 +31,12 @@ def section(scene: Scene) -> Markup:
     )
 
 
-def _intro() -> str:
+def _intro(scene: Scene) -> str:
+    first = duration(scene.reader.first_ns / 1e6)
     return (
-        f"Tokens of single requests against a reader of {READING_TOK_S:g} tokens/s, who needs token i at i/speed after "
-        "the submission. Orange: the reader has nothing to read and waits. Pauses while there is text left cost nothing."
+        f"Tokens of single requests against a reader of {scene.reader.speed:g} tokens/s, who needs the first token "
+        f"{first} after submission. Shaded: the reader has nothing to read and waits, marked on the time axis too. "
+        "A pause while there is text left to read costs nothing."
     )
 
 
@@ -47,32 +48,40 @@ def timelines(scene: Scene) -> list[Markup]:
     if not chosen:
         return [empty("timeline-0", "Token timeline", "No request delivered a token.")]
     pauses = scene.tokens.pause_ns
-    readers = [reader_of(scene.run, row, why, float(pauses[row])) for row, why in chosen.items()]
-    return [timeline(scene, f"timeline-{n}", reader) for n, reader in enumerate(readers)]
+    deliveries = [delivery_of(scene.run, row, why, float(pauses[row]), scene.reader) for row, why in chosen.items()]
+    return [timeline(scene, f"timeline-{n}", delivery) for n, delivery in enumerate(deliveries)]
 
 
-def timeline(scene: Scene, key: str, reader: Reader) -> Markup:
-    t, received = thinned(reader)
-    last = max(float(t[-1]), reader.tokens / READING_TOK_S, 0.001)
-    deadline_x = np.array([0.0, last])
-    layers: list[Layer] = [
-        Line("reader's deadline", deadline_x, deadline_x * READING_TOK_S, "c7", "dash"),
-        Line("received", np.concatenate([[0.0], t]), np.concatenate([[0.0], received]), "c1", step=True),
-    ]
+def timeline(scene: Scene, key: str, found: Delivery) -> Markup:
+    drawn = thinned(found)
+    t, received = drawn.t_s, drawn.received
+    first, each = found.reader.first_ns / 1e9, found.reader.per_token_ns / 1e9
+    due_x, due_y = np.array([first, first + (found.tokens - 1) * each]), np.array([1.0, float(found.tokens)])
+    layers: list[Layer] = [Line("deadline of each token", due_x, due_y, "c7", "dash")]
+    if len(found.waits):
+        layers.append(Line("reader, who waits", drawn.read_s, drawn.read, "c2", "thin"))
+    layers.append(Line("received", np.concatenate([[0.0], t]), np.concatenate([[0.0], received]), "c1", step=True))
+    last = max(float(t[-1]), float(due_x[-1]), float(found.read_s[-1]), 0.001)
     chart = Chart(
         Linear(0.0, last * 1.02, steps=8),
-        up_to([np.array([float(reader.tokens)])]),
+        up_to([np.array([float(found.tokens)])]),
         layers,
-        label=f"{reader.why}: {reader.tokens} tokens, the reader waits {reader.wait_s:.3g} s",
+        label=f"{found.why}: {found.tokens} tokens, the reader waits {found.wait_s:.3g} s",
         x_unit="s",
         y_unit="tokens",
-        wait_bars=reader.waits,
+        wait_bars=drawn.waits,
     )
-    waits = f"The reader waits {duration(1e3 * reader.wait_s)} in all"
-    pause = "" if reader.pause_s is None else f", longest pause {duration(1e3 * reader.pause_s)}"
-    ended = "" if reader.status == "ok" else f" Ended as {reader.status}."
-    note = f"Request {reader.request}: {count(reader.tokens)} tokens. {waits}{pause}.{ended}"
-    return scene.figures.add(key, f"{reader.why}", chart, "n", note)
+    return scene.figures.add(key, found.why, chart, "n", _told(found))
+
+
+def _told(found: Delivery) -> str:
+    if found.slack_s < 0:
+        text = f"The reader waits {duration(1e3 * found.wait_s)} in all"
+    else:
+        text = f"The reader never waits: every token came at least {duration(1e3 * found.slack_s)} before its deadline"
+    pause = "" if found.pause_s is None else f"; longest pause {duration(1e3 * found.pause_s)}"
+    ended = "" if found.status == "ok" else f" Ended as {found.status}."
+    return f"Request {found.request}, {count(found.tokens)} tokens. {text}{pause}.{ended}"
 
 
 def failures(scene: Scene) -> Markup:

@@ -46,20 +46,22 @@ def percent(share: float) -> str:
     return f"{100 * share:.4g} %"
 
 
-def duration(ms: float) -> str:
-    """In the unit that fits: 0, 250 ns, 31 µs, 48.5 ms, 3.16 s; three significant digits."""
+def duration(ms: float, zeros: bool = False) -> str:
+    """In the unit that fits: 0, 250 ns, 31 µs, 48.5 ms, 3.16 s; three significant digits, with *zeros* always."""
     size = abs(ms)
     if size == 0:
         return "0"
     for limit, factor, unit in ((1e-3, 1e6, "ns"), (1.0, 1e3, "µs"), (1e3, 1.0, "ms")):
         if size < limit * 0.9995:
-            return f"{short(ms * factor)} {unit}"
-    return f"{short(ms / 1e3)} s"
+            return f"{short(ms * factor, zeros)} {unit}"
+    return f"{short(ms / 1e3, zeros)} s"
 
 
-def short(value: float) -> str:
-    """Three significant digits without an exponent."""
-    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
+def short(value: float, zeros: bool = False) -> str:
+    """Three significant digits without an exponent; with *zeros* 18.0 in place of 18."""
+    if abs(value) >= 99.95:
+        return f"{value:,.0f}"
+    return f"{value:#.3g}" if zeros else f"{value:.3g}"
 
 
 def step_for(span: float, ticks: int) -> float:
@@ -150,11 +152,15 @@ class Names:
         return [(k + 0.5, name) for k, name in enumerate(cut)]
 
 
-def up_to(values: Sequence[Floats], label: Label = plain, least: float = 1.0) -> Linear:
-    """From 0 to a round value above the largest of *values*; NaN does not count."""
-    highest = max([least, *(float(np.nanmax(v)) for v in values if len(v) and not np.isnan(v).all())])
+def up_to(values: Sequence[Floats], label: Label = plain, least: float = 1.0, most: float = math.inf) -> Linear:
+    """From 0 to a round value above the largest of *values*, at least *least*, 1 when all are 0; NaN does not count.
+    *most*: a round value that is never exceeded unless a value is above it, such as 1 for shares.
+    """
+    highest = max([0.0, *(float(np.nanmax(v)) for v in values if len(v) and not np.isnan(v).all())])
+    highest = max(highest, least) if highest > 0 else max(least, 1.0)
     step = step_for(highest * 1.04, 5)
-    return Linear(0.0, math.ceil(highest * 1.04 / step) * step, label)
+    top = math.ceil(highest * 1.04 / step) * step
+    return Linear(0.0, most if highest <= most < top else top, label)
 
 
 def spread(values: Floats, label: Label = plain, from_zero: bool = True) -> Linear:

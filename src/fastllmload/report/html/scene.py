@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from fastllmload.metrics.idle import Reader, reader_of
 from fastllmload.metrics.window import Populations, populations, window_of
 from fastllmload.records.run import DONE, Run
 from fastllmload.report.html.figure import Figures
@@ -45,7 +46,11 @@ class Scene:
     def tokens(self) -> TokenSeries | None:
         if self.axis is None:
             return None
-        return token_series(self.run, self.axis, self.populations.latency, self.gap_name != "tbc")
+        return token_series(self.run, self.axis, self.populations.latency, self.gap_name != "tbc", self.reader)
+
+    @cached_property
+    def reader(self) -> Reader:
+        return reader_of(self.run.manifest)
 
     @cached_property
     def gap_name(self) -> str:

@@ -7,7 +7,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib.resources import files
 
 from fastllmload import __version__
@@ -25,20 +25,21 @@ def shell(
     figures: Figures,
     *,
     tag: str = "",
+    marks: Sequence[str] = (),
     foot: str = "",
     simulated: bool = False,
 ) -> str:
     """A whole document.
 
     *sections*: id of each section, its name in the bar (empty: not there) and its markup. *figures* has drawn their
-    charts. *tag* is a verdict beside our name, *foot* stands at the end.
+    charts. *tag* is a verdict beside our name, *marks* follow it, *foot* stands at the end.
     """
     script = asset("page.js")
     banner = _banner() if simulated else None
     body = element(
         "body",
         banner,
-        _bar({key: name for key, (name, _) in sections.items() if name != ""}, tag),
+        _bar({key: name for key, (name, _) in sections.items() if name != ""}, tag, marks),
         element("main", *(section for _, section in sections.values())),
         banner,
         element("footer", f"fastllmload {__version__}", f", {foot}" if foot != "" else "."),
@@ -88,13 +89,14 @@ def _banner() -> Markup:
     return element("div", element("strong", SIMULATED), element("span", UNSAID), class_="banner", role="note")
 
 
-def _bar(links: Mapping[str, str], tag: str) -> Markup:
+def _bar(links: Mapping[str, str], tag: str, marks: Sequence[str]) -> Markup:
     line = element("path", d="M2 15L6 9l4 3 4-8 4 5")
     logo = element("svg", line, class_="logo", viewBox="0 0 20 18", aria_hidden="true")
     return element(
         "header",
         element("b", logo, "fastllmload", class_="name"),
         element("span", tag, class_=f"tag {tone_of(tag)}") if tag != "" else None,
+        *(element("strong", mark, class_="tag invalid") for mark in marks),
         element("nav", *(element("a", name, href=f"#{key}") for key, name in links.items())),
         element("button", "Theme: auto", type="button", id="theme", title="light, dark, or as the system says"),
         class_="bar",

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from itertools import groupby
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -12,13 +12,41 @@ from fastllmload.report.html.chart import Layer, Line
 from fastllmload.report.html.figure import grid, known
 from fastllmload.report.html.markup import Markup, element, visible
 from fastllmload.report.html.overtime import time_chart
-from fastllmload.report.html.scales import Label, percent, plain, up_to
+from fastllmload.report.html.scales import Scale, for_durations, percent, plain, up_to
 from fastllmload.report.html.scene import Scene
-from fastllmload.report.series.axis import Floats
-from fastllmload.telemetry import Series, load
+from fastllmload.report.series.axis import Floats, TimeAxis
+from fastllmload.telemetry import Series, Telemetry, load
 
 MOST_LINES, MOST_CHARTS = 6, 24
 TONES = ("c1", "c2", "c3", "c4", "c5", "c6")
+SHARES = ("share", "ratio", "1")
+# Figures that are read together share a chart: our name -> its title.
+TOGETHER = {
+    "running": "Requests at the server",
+    "waiting": "Requests at the server",
+    "prompt_tokens": "Tokens at the server",
+    "generation_tokens": "Tokens at the server",
+    "prefix_cache_queries": "Prefix cache",
+    "prefix_cache_hits": "Prefix cache",
+    "kv_usage": "KV cache in use",
+    "power_w": "Power",
+    "host.net.rx_bytes": "Network of this host",
+    "host.net.tx_bytes": "Network of this host",
+    "host.cpu.busy": "CPU of this host",
+    "host.cpu.steal": "CPU of this host",
+}
+
+
+@dataclass(frozen=True)
+class Curve:
+    """One line: *title*, *unit* and *kind* say with which others it shares a chart. *unit* "ms" is a duration."""
+
+    title: str
+    unit: str
+    name: str
+    source_kind: str
+    x: Floats
+    y: Floats
 
 
 def section(scene: Scene) -> Markup | None:
@@ -29,68 +57,112 @@ def section(scene: Scene) -> Markup | None:
         return _section(element("p", visible(problem), class_="card"))
     if scene.axis is None or not found.series:
         return None
-    named = sorted(enumerate(found.series), key=lambda entry: first_of(found.series, entry[1]))
-    groups = [[series for _, series in group] for _, group in groupby(named, key=lambda entry: shown_as(entry[1]))]
-    charts = [chart for number, group in enumerate(groups) if (chart := _chart(scene, number, group)) is not None]
-    left = len(charts) - MOST_CHARTS
-    more = element("p", f"{left} more series are in telemetry.npy.", class_="note") if left > 0 else None
-    return _section(grid(*charts[:MOST_CHARTS]), more, _sources([source.origin for source in found.sources]))
+    curves = [curve for curve in curves_of(found.series, scene.axis) if known(curve.y)]
+    zero = [curve for curve in curves if not np.nan_to_num(curve.y).any()]
+    shown = [curve for curve in curves if np.nan_to_num(curve.y).any() or _beside(curve, curves)]
+    target = _charts(scene, "telemetry", [curve for curve in shown if curve.source_kind != "host"])
+    host = _charts(scene, "host", [curve for curve in shown if curve.source_kind == "host"])
+    folded = element(
+        "details", element("summary", element("h3", "This host")), grid(*host), class_="more telemetry-host"
+    )
+    return _section(
+        grid(*target), folded if host else None, *_notes(found, [curve for curve in zero if curve not in shown])
+    )
 
 
 def _section(*blocks: Markup | None) -> Markup:
     return element("section", element("h2", "Telemetry"), *blocks, id="telemetry")
 
 
-def _sources(origins: Sequence[str]) -> Markup:
-    return element("p", "Sampled from " + ", ".join(visible(origin, 120) for origin in origins) + ".", class_="note")
-
-
-def first_of(series: Sequence[Series], one: Series) -> int:
-    """Where the first series with the same name and unit stands."""
-    return next(number for number, other in enumerate(series) if shown_as(other) == shown_as(one))
-
-
-def shown_as(series: Series) -> tuple[str, str, str]:
-    """What shares a chart: `gpu0.power_w` and `gpu1.power_w` do."""
-    owner, dot, name = series.name.rpartition(".")
-    return (name if dot and owner[-1:].isdigit() else series.name, series.unit, series.kind)
-
-
-def _chart(scene: Scene, number: int, group: Sequence[Series]) -> Markup | None:
-    axis = scene.axis
-    assert axis is not None
-    name, unit, kind = shown_as(group[0])
-    layers: list[Layer] = []
-    for series, tone in zip(group, TONES, strict=False):
-        x, y = values(series, axis.zero_ns, axis.zero_ns + axis.bins * axis.width_ns)
-        if known(y):
-            layers.append(Line(_line_name(series, len(group)), x, y, tone))
-    if not layers:
-        return None
-    share = unit in ("share", "ratio", "1") and kind == "gauge"
-    label: Label = percent if share else plain
-    per = "share" if share else f"{unit}/s" if kind == "counter" else unit
-    chart = time_chart(
-        scene, up_to([layer.y for layer in layers], label, 1e-6), layers, f"{name} over time", visible(per, 30)
+def _beside(curve: Curve, curves: Sequence[Curve]) -> bool:
+    """Whether another line of its chart is not zero throughout."""
+    return any(
+        other.title == curve.title and other.unit == curve.unit and np.nan_to_num(other.y).any() for other in curves
     )
+
+
+def _notes(found: Telemetry, zero: Sequence[Curve]) -> Iterator[Markup]:
+    """What is not drawn, where the figures come from, and what went wrong with a source."""
+    if zero:
+        names = ", ".join(dict.fromkeys(curve.name for curve in zero))
+        yield element("p", f"Zero throughout: {names}.", class_="note")
+    yield element(
+        "p", "Sampled from " + ", ".join(visible(one.origin, 120) for one in found.sources) + ".", class_="note"
+    )
+    for what, why in found.absent.items():
+        yield element("p", f"Not sampled: {visible(what, 60)}, {visible(why, 300)}.", class_="note")
+    for source in found.sources:
+        for problem, times in list(source.problems.items())[:4]:
+            told = f"{visible(source.origin, 120)}: {visible(problem, 300)} ({times:,} of {source.n:,} times)."
+            yield element("p", told, class_="note")
+
+
+def curves_of(series: Sequence[Series], axis: TimeAxis) -> Iterator[Curve]:
+    """Gauges as they are, counters per second, pairs of a sum and a count as their mean."""
+    end_ns = axis.zero_ns + axis.bins * axis.width_ns
+    pairs = {(one.name, one.origin, one.labels): one for one in series}
+    for one in series:
+        stem, _, last = one.name.rpartition("_")
+        counted = pairs.get((f"{stem}_count", one.origin, one.labels))
+        summed = pairs.get((f"{stem}_sum", one.origin, one.labels))
+        owner = visible(" ".join(text for text in (one.labels, _one_of(series, one)) if text != ""), 60)
+        if last == "sum" and counted is not None:
+            x, y = mean_between(one, counted, axis.zero_ns, end_ns)
+            scale, unit = (1e3, "ms") if one.unit == "s" else (1.0, one.unit)
+            yield Curve(f"Mean {stem}", unit, owner or f"mean {stem}", one.source_kind, x, y * scale)
+        elif last == "count" and summed is not None:
+            continue
+        else:
+            x, y = values(one, axis.zero_ns, end_ns)
+            title, own = shown_as(one)
+            unit = f"{one.unit}/s" if one.kind == "counter" else "share" if one.unit in SHARES else one.unit
+            yield Curve(title, unit, " ".join(text for text in (own, owner) if text != ""), one.source_kind, x, y)
+
+
+def _one_of(series: Sequence[Series], one: Series) -> str:
+    """Whose it is, where several sources have a series of that name."""
+    return one.origin if len({other.origin for other in series if other.name == one.name}) > 1 else ""
+
+
+def shown_as(series: Series) -> tuple[str, str]:
+    """(title of its chart, its own name there): `gpu0.power_w` and `gpu1.power_w` share one."""
+    owner, dot, name = series.name.rpartition(".")
+    if dot and owner[-1:].isdigit():
+        return visible(f"{TOGETHER.get(name, name)} of each {owner.rstrip('0123456789')}", 60), visible(owner, 40)
+    return visible(TOGETHER.get(series.name, series.name), 60), visible(series.name, 60)
+
+
+def _charts(scene: Scene, key: str, curves: Sequence[Curve]) -> list[Markup]:
+    groups: dict[tuple[str, str], list[Curve]] = {}
+    for curve in curves:
+        groups.setdefault((curve.title, curve.unit), []).append(curve)
+    return [_chart(scene, f"{key}-{n}", group) for n, group in enumerate(list(groups.values())[:MOST_CHARTS])]
+
+
+def _chart(scene: Scene, key: str, group: Sequence[Curve]) -> Markup:
+    title, unit = group[0].title, group[0].unit
+    layers: list[Layer] = [Line(one.name, one.x, one.y, tone) for one, tone in zip(group, TONES, strict=False)]
+    chart = time_chart(scene, _scale(unit, [layer.y for layer in layers]), layers, f"{title} over time", _per(unit))
     rest = len(group) - MOST_LINES
     note = f"{rest} more in telemetry.npy." if rest > 0 else ""
-    return scene.figures.add(f"telemetry-{number}", visible(name, 60), chart, "share" if share else "n", note)
+    return scene.figures.add(key, title, chart, unit if unit in ("ms", "share") else "n", note)
 
 
-def _line_name(series: Series, of: int) -> str:
-    """Short where the chart's title says enough."""
-    owner = series.name.rpartition(".")[0]
-    told = " ".join(text for text in (owner, series.labels) if text != "")
-    return visible(told or (series.origin if of > 1 else series.name), 60)
+def _scale(unit: str, heights: Sequence[Floats]) -> Scale:
+    if unit == "ms":
+        return for_durations(heights)
+    return up_to(heights, percent, 1e-6, most=1.0) if unit == "share" else up_to(heights, plain, 1e-6)
+
+
+def _per(unit: str) -> str:
+    return "" if unit in ("ms", "share") else visible(unit, 30)
 
 
 def values(series: Series, start_ns: int, end_ns: int, most: int = 400) -> tuple[Floats, Floats]:
     """(s since *start_ns*, value); a counter as its increase per second. At most about *most* points, means of equal
     parts.
     """
-    inside = (series.t_ns >= start_ns) & (series.t_ns <= end_ns)
-    t, y = (series.t_ns[inside] - start_ns) / 1e9, series.value[inside]
+    t, y = values_at(series, start_ns, end_ns)
     if series.kind == "counter":
         passed = np.diff(t)
         rising = np.diff(y)
@@ -100,3 +172,20 @@ def values(series: Series, start_ns: int, end_ns: int, most: int = 400) -> tuple
     parts = np.arange(0, len(t), -(-len(t) // most))
     size = np.diff(np.append(parts, len(t)))
     return np.add.reduceat(t, parts) / size, np.add.reduceat(y, parts) / size
+
+
+def mean_between(summed: Series, counted: Series, start_ns: int, end_ns: int) -> tuple[Floats, Floats]:
+    """(s since *start_ns*, mean of what was added since the sample before); NaN where nothing was."""
+    t, total = values_at(summed, start_ns, end_ns)
+    at, n = values_at(counted, start_ns, end_ns)
+    if len(t) < 2 or len(at) != len(t):
+        return np.empty(0), np.empty(0)
+    added, times = np.diff(total), np.diff(n)
+    mean: Floats = np.where((times > 0) & (added >= 0), added / np.where(times > 0, times, 1.0), np.nan)
+    return t[1:], mean
+
+
+def values_at(series: Series, start_ns: int, end_ns: int) -> tuple[Floats, Floats]:
+    """(s since *start_ns*, value) as sampled."""
+    inside = (series.t_ns >= start_ns) & (series.t_ns <= end_ns)
+    return (series.t_ns[inside] - start_ns) / 1e9, series.value[inside]

@@ -16,6 +16,9 @@ ICONS = {
 }
 
 
+TAGS = {"failures": "invalid", "incident": "suspect", "deviation": "suspect"}
+
+
 class Reason(NamedTuple):
     """*severity*: invalid, suspect, or any other word for what is worth knowing. *todo*: what the reader can do."""
 
@@ -33,8 +36,10 @@ def card(
     tone: str = "note",
     heading: str = "p",
     extra: Markup | None = None,
+    below: Markup | None = None,
 ) -> Markup:
-    """*over* stands above the word, which is a *heading* element; *extra* below its meaning. The order of *reasons*
+    """*over* stands above the word, which is a *heading* element; *extra* follows its meaning, *below* the
+    reasons. The order of *reasons*
     is kept.
     """
     mark = element(
@@ -49,11 +54,13 @@ def card(
     listed = element("ul", *(_item(reason) for reason in reasons), class_="reasons") if reasons else None
     said = element("p", visible(meaning, 600), class_="meaning") if meaning != "" else None
     return element(
-        "div", element("div", mark, named, class_="word"), said, extra, listed, class_=f"card verdict {tone}"
+        "div", element("div", mark, named, class_="word"), said, extra, listed, below, class_=f"card verdict {tone}"
     )
 
 
 def _item(reason: Reason) -> Markup:
-    label = element("b", visible(reason.severity, 20), class_=f"tag {tone_of(reason.severity)}")
+    label = element(
+        "b", visible(reason.severity, 20), class_=f"tag {TAGS.get(reason.severity) or tone_of(reason.severity)}"
+    )
     todo = element("span", visible(reason.todo, 600), class_="todo") if reason.todo != "" else None
     return element("li", label, element("span", visible(reason.text, 900), " " if todo else None, todo))

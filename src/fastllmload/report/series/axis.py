@@ -17,7 +17,7 @@ Floats = npt.NDArray[np.float64]
 
 SECONDS_WIDE = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 30)
 WIDTHS_S = (*SECONDS_WIDE, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 21600, 86400)
-MOST_BINS, FEWEST_BINS = 320, 40
+MOST_BINS, FEWEST_BINS, LEAST_BINS = 320, 40, 20
 IN_A_BIN = 10  # requests that make a rate worth drawing
 
 
@@ -40,7 +40,8 @@ class TimeAxis:
     @property
     def edges_s(self) -> Floats:
         """float64[bins + 1], s since zero."""
-        return np.arange(self.bins + 1) * self.width_s
+        edges: Floats = np.arange(self.bins + 1, dtype=np.float64) * self.width_s
+        return edges
 
     @property
     def seconds(self) -> float:
@@ -92,10 +93,11 @@ def time_axis(run: Run) -> TimeAxis | None:
 
 
 def width_ns(span_ns: int, requests: int) -> int:
-    """The finest width that gives at most MOST_BINS bins, and enough requests in each while FEWEST_BINS are left."""
+    """The finest width that gives at most MOST_BINS bins, and enough requests in each unless they are few anyway."""
+    few = min(max(requests, LEAST_BINS), 2 * FEWEST_BINS)
     for width_s in WIDTHS_S:
         width = round(width_s * 1e9)
         bins = -(-(span_ns + 1) // width)
-        if bins <= MOST_BINS and (requests / bins >= IN_A_BIN or bins <= 2 * FEWEST_BINS):
+        if bins <= MOST_BINS and (requests / bins >= IN_A_BIN or bins <= few):
             return width
     return -(-(span_ns + 1) // MOST_BINS)

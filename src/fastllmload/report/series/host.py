@@ -37,8 +37,11 @@ def cpu_over_time(run: Run, axis: TimeAxis) -> dict[int, Floats]:
     """
     found: dict[int, Floats] = {}
     edges = axis.zero_ns + np.arange(axis.bins + 1) * axis.width_ns
-    for worker in () if run.samples is None else np.unique(run.samples["worker"]).tolist():
-        mine = run.samples[(run.samples["worker"] == worker) & (run.samples["cpu_ns"] > 0)]
+    samples = run.samples
+    if samples is None:
+        return found
+    for worker in np.unique(samples["worker"]).tolist():
+        mine = samples[(samples["worker"] == worker) & (samples["cpu_ns"] > 0)]
         if len(mine) < 2 or not (np.diff(mine["t_ns"]) > 0).all():
             continue
         used = np.interp(edges, mine["t_ns"], mine["cpu_ns"], left=np.nan, right=np.nan)
@@ -90,7 +93,8 @@ def hdr_values_ns() -> Floats:
     index = np.arange(histogram.COUNTS)
     octave = np.maximum((index >> 10) - 1, 0)
     sub = np.where(index < 2 * HALF, index, (index & (HALF - 1)) + HALF)
-    return (sub + 0.5) * 2.0**octave
+    middle: Floats = (sub + 0.5) * 2.0**octave
+    return middle
 
 
 def bars(words: Words) -> Bars:

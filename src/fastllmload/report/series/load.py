@@ -58,7 +58,8 @@ def elapsed(since: Times, at: Times) -> Floats:
     ordered = np.sort(since)
     total = np.concatenate([[0.0], np.cumsum(ordered, dtype=np.float64)])
     passed = np.searchsorted(ordered, at, side="right")
-    return passed * at.astype(np.float64) - total[passed]
+    found: Floats = passed * at.astype(np.float64) - total[passed]
+    return found
 
 
 def failures_over_time(run: Run, axis: TimeAxis) -> dict[str, Floats]:

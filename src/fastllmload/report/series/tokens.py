@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
+from fastllmload.metrics.idle import Reader
 from fastllmload.metrics.throughput import BEARING
 from fastllmload.records import layout
 from fastllmload.records.run import Run
@@ -21,8 +22,6 @@ from fastllmload.report.series.curves import BUCKETS, bucket_of
 Mask = npt.NDArray[np.bool_]
 
 EVENTS_AT_ONCE = 1 << 19
-READING_TOK_S = 20.0  # SG 5.1: the reader's speed
-V_NS = round(1e9 / READING_TOK_S)
 
 
 @dataclass(frozen=True)
@@ -30,19 +29,20 @@ class TokenSeries:
     """*chunks_s*: token-bearing events per second of all measured requests; *tokens_s*: output tokens per second of
     the successful ones, None when the server did not say how many there were. Both float64[bins] of the axis.
 
-    *gap_counts*: int64[bins, BUCKETS] of the coarser *gap_axis*, by the time of the gap's end. *wait_ns*, *pause_ns*:
-    per row of the run the reader's wait (idle latency, metrics.md 5.10) and the longest gap, NaN where there is none.
+    *gap_counts*: int64[bins, BUCKETS] of the coarser *gap_axis*, by the time of the gap's end. *late_ns*, *pause_ns*:
+    per row of the run `lateness` (above 0: how long the reader waits in all) and the longest gap, NaN where there is
+    none.
     """
 
     chunks_s: Floats
     tokens_s: Floats | None
     gap_axis: TimeAxis
     gap_counts: Times
-    wait_ns: Floats
+    late_ns: Floats
     pause_ns: Floats
 
 
-def token_series(run: Run, axis: TimeAxis, latency: Mask, within_chunks: bool) -> TokenSeries:
+def token_series(run: Run, axis: TimeAxis, latency: Mask, within_chunks: bool, reader: Reader) -> TokenSeries:
     """*latency*: rows whose gaps count (metrics.window.populations). *within_chunks*: the tokens of a chunk that the
     server counted are gaps of 0 apart (metrics.md 3.4, direct and B); else a gap is that between two chunks (A).
     """
@@ -52,19 +52,19 @@ def token_series(run: Run, axis: TimeAxis, latency: Mask, within_chunks: bool) -
     gap_axis = axis.coarser(int(run.rows["content_events"][latency].sum()), 200)
     chunks, tokens = np.zeros(axis.bins), np.zeros(axis.bins)
     gap_counts = np.zeros(gap_axis.bins * BUCKETS, np.int64)
-    wait, pause = np.full(len(run.rows), np.nan), np.full(len(run.rows), np.nan)
+    late, pause = np.full(len(run.rows), np.nan), np.full(len(run.rows), np.nan)
     for rows, part in slices(run):
         add_tokens(part, axis, measured[rows], ok[rows] & counted, chunks, tokens)
         line = timeline(part, measured[rows])
         number = np.arange(rows.start, rows.stop)[measured[rows]]
-        wait[number] = waits(part, line)
+        late[number] = lateness(part, line, reader)
         pause[number] = add_gaps(gap_axis, line, latency[number], within_chunks, gap_counts)
     return TokenSeries(
         chunks / axis.width_s,
         tokens / axis.width_s if counted else None,
         gap_axis,
         gap_counts.reshape(gap_axis.bins, BUCKETS),
-        wait,
+        late,
         pause,
     )
 
@@ -105,10 +105,10 @@ def add_tokens(part: Run, axis: TimeAxis, measured: Mask, ok: Mask, chunks: Floa
     tokens += np.bincount(where, weight * share[row], axis.bins)
 
 
-def waits(part: Run, line: Timeline) -> Floats:
-    """ns that a reader of each request waits from t_submit on: max(0, max(t_i - d_i)), d_i = i V; NaN without a token.
-
-    All tokens of a chunk come with it, so the first of them is the late one.
+def lateness(part: Run, line: Timeline, reader: Reader) -> Floats:
+    """ns by which the latest token of each request missed its deadline, max(t_i - d_i) from t_submit on; negative
+    when all came before; NaN without a token. All tokens of a chunk come with it, so the first of them is the late
+    one.
     """
     submitted = part.rows["t_submit"][line.rows]
     tokens = np.maximum(line.tokens, 1).astype(np.int64)
@@ -116,8 +116,9 @@ def waits(part: Run, line: Timeline) -> Floats:
     some = line.events > 0
     start = np.zeros(len(line.rows), np.int64)
     start[some] = before[line.first[:-1][some]]
-    due = np.repeat(submitted - start * V_NS, line.events) + (before + 1) * V_NS
-    return np.where(submitted > 0, np.maximum(greatest(line.t_ns - due, line.first), 0.0), np.nan)
+    first_due = submitted + reader.first_ns - start * reader.per_token_ns
+    due = np.repeat(first_due, line.events) + before * reader.per_token_ns
+    return np.where(submitted > 0, greatest(line.t_ns - due, line.first), np.nan)
 
 
 def greatest(values: Times, first: Times) -> Floats:

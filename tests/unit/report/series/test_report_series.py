@@ -10,6 +10,7 @@ import pytest
 from synthetic_run import MS, ORIGIN_NS, Request, Shape, draw_requests, duration_phase, write_manifest, write_workers
 
 from fastllmload._ext import histogram
+from fastllmload.metrics.idle import Reader
 from fastllmload.metrics.percentiles import percentile
 from fastllmload.metrics.window import populations, window_of
 from fastllmload.records import layout
@@ -20,6 +21,7 @@ from fastllmload.report.series import chosen, curves, gaps, host, tokens
 from fastllmload.report.series import load as loads
 
 SECONDS = 5.0
+READER = Reader()
 
 
 @pytest.fixture(scope="module", params=[Shape(), Shape(tokens_per_event=4, say_tokens=True)], ids=["single", "several"])
@@ -92,10 +94,12 @@ def plain_gaps(run: Run, row: int) -> tuple[list[int], list[int], list[int]]:
     return times, sizes, [b - a for a, b in zip(times, times[1:], strict=False)]
 
 
-def test_tokens_and_gaps_equal_a_walk_over_the_events(run: Run, axis: axes.TimeAxis, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tokens_and_gaps_equal_a_walk_over_the_events(
+    run: Run, axis: axes.TimeAxis, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(tokens.slices, "__defaults__", (100,))  # many slices
     latency = populations(run, window_of(run)).latency
-    found = tokens.token_series(run, axis, latency, within_chunks=True)
+    found = tokens.token_series(run, axis, latency, within_chunks=True, reader=READER)
     expected = np.zeros((found.gap_axis.bins, curves.BUCKETS), np.int64)
     for row in range(len(run.rows)):
         times, sizes, between = plain_gaps(run, row)
@@ -113,42 +117,63 @@ def test_tokens_and_gaps_equal_a_walk_over_the_events(run: Run, axis: axes.TimeA
 
 def test_chunk_gaps_leave_out_what_lies_inside_a_chunk(run: Run, axis: axes.TimeAxis) -> None:
     latency = populations(run, window_of(run)).latency
-    found = tokens.token_series(run, axis, latency, within_chunks=False)
+    found = tokens.token_series(run, axis, latency, within_chunks=False, reader=READER)
     assert found.gap_counts.sum() == sum(len(plain_gaps(run, row)[2]) for row in np.flatnonzero(latency))
 
 
 def test_the_wait_is_that_of_a_reader_who_is_followed_step_by_step(run: Run, axis: axes.TimeAxis) -> None:
     everyone = np.ones(len(run.rows), np.bool_)
-    found = tokens.token_series(run, axis, everyone, within_chunks=False)
+    found = tokens.token_series(run, axis, everyone, within_chunks=False, reader=READER)
     seen = 0
     for row in range(len(run.rows)):
         times, sizes, _ = plain_gaps(run, row)
         if not times:
-            assert math.isnan(found.wait_ns[row])
+            assert math.isnan(found.late_ns[row])
             continue
-        ready, idle = int(run.rows["t_submit"][row]) + tokens.V_NS, 0
+        ready, idle = int(run.rows["t_submit"][row]) + READER.first_ns, 0
         for t, size in zip(times, sizes, strict=True):
             for _ in range(size):
                 idle += max(0, t - ready)
-                ready = max(ready, t) + tokens.V_NS
-        assert found.wait_ns[row] == idle
-        reader = chosen.reader_of(run, row, "", float(found.pause_ns[row]))
-        assert reader.wait_s == pytest.approx(idle / 1e9, abs=1e-9)
-        assert reader.tokens == sum(sizes)
+                ready = max(ready, t) + READER.per_token_ns
+        assert max(0, found.late_ns[row]) == idle
+        one = chosen.delivery_of(run, row, "", float(found.pause_ns[row]), READER)
+        assert one.wait_s == pytest.approx(idle / 1e9, abs=1e-9)
+        assert one.slack_s == pytest.approx(-found.late_ns[row] / 1e9, abs=1e-9)
+        assert one.tokens == sum(sizes)
+        assert (np.diff(one.read_s) >= 0).all() and (one.read[0], one.read[-1]) == (1, one.tokens)
+        assert one.read_s[-1] == pytest.approx((ready - int(run.rows["t_submit"][row]) - READER.per_token_ns) / 1e9)
         seen += 1
     assert seen > 50
 
 
 def test_chosen_requests_are_those_at_the_ranks(run: Run, axis: axes.TimeAxis) -> None:
     sets = populations(run, window_of(run))
-    found = tokens.token_series(run, axis, sets.latency, within_chunks=False)
+    found = tokens.token_series(run, axis, sets.latency, within_chunks=False, reader=READER)
     picked = {why: row for row, why in chosen.choose_rows(found, sets.latency, sets.measured).items()}
-    waits = found.wait_ns[sets.latency]
-    assert found.wait_ns[picked["Worst request"]] == np.nanmax(waits)
-    assert found.wait_ns[picked["Median request"]] == sorted(waits[~np.isnan(waits)])[round((len(waits) - 1) / 2)]
+    late = found.late_ns[sets.latency]
+    assert found.late_ns[picked["Worst request"]] == np.nanmax(late)
+    assert found.late_ns[picked["Median request"]] == sorted(late[~np.isnan(late)])[round((len(late) - 1) / 2)]
     nobody = np.zeros(len(run.rows), np.bool_)
     assert chosen.choose_rows(found, nobody, sets.measured), "without a success those that failed are shown"
     assert chosen.choose_rows(found, nobody, nobody) == {}
+
+
+def test_a_long_answer_is_thinned_for_the_picture(run: Run, axis: axes.TimeAxis) -> None:
+    row = int(np.argmax(run.rows["events"]))
+    whole = chosen.delivery_of(run, row, "", math.nan, Reader(speed=1000.0))
+    drawn = chosen.thinned(whole, 5)
+    assert len(whole.t_s) > 5 >= len(drawn.t_s)
+    assert len(whole.waits) > 5 >= len(drawn.waits)
+    assert (drawn.t_s[-1], drawn.received[-1]) == (whole.t_s[-1], whole.received[-1])
+    assert (drawn.read_s[-1], drawn.read[-1]) == (whole.read_s[-1], whole.read[-1])
+    assert drawn.waits[0, 0] == whole.waits[0, 0] and drawn.waits[-1, 1] == whole.waits[-1, 1]
+    assert chosen.thinned(whole, 10_000).waits is whole.waits
+
+
+def test_intervals_that_lie_close_together_become_one() -> None:
+    given = np.array([[0.0, 1.0], [1.5, 2.0], [5.0, 6.0], [6.1, 7.0]])
+    assert chosen.joined(given, 1.0).tolist() == [[0.0, 2.0], [5.0, 7.0]]
+    assert chosen.joined(given, 0.05).tolist() == given.tolist()
 
 
 def test_curves_are_exact_percentiles() -> None:
@@ -226,7 +251,7 @@ def test_arrival_gaps_name_the_process_and_follow_it(tmp_path: Path) -> None:
     run.manifest["config"] = {"load": {"rate": 100.0, "arrival": "poisson"}}
     found = gaps.arrival_gaps(run)
     assert found is not None and found.asked is not None
-    expected = -np.log(10.0 ** -found.asked.tail) * 10
+    expected = -np.log(10.0**-found.asked.tail) * 10
     assert np.allclose(found.asked.value, expected, rtol=0.01)
     run.manifest["config"] = {"load": {"concurrency": 4}}
     found = gaps.arrival_gaps(run)

@@ -232,6 +232,5 @@
   addEventListener("beforeprint", () => {
     const timed = figures.find((f) => f.chart.group === "time");
     if (timed) zoom(timed, 0, 1);
-    for (const more of document.querySelectorAll(".more")) more.open = true;
   });
 })();

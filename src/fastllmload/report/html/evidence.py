@@ -1,0 +1,68 @@
+"""What the verdict on the client rests on: the certificate's figures in words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from fastllmload.report.figures import NOT_KNOWN, number, percent, quantity
+from fastllmload.report.html.markup import Markup, element, joined, visible
+from fastllmload.report.html.scales import duration
+from fastllmload.report.html.scene import Scene
+from fastllmload.report.summary import part
+
+LAGS = {"p50": "P50", "p99": "P99", "max": "max"}
+
+
+def evidence(scene: Scene) -> Markup | None:
+    """None when nobody judged."""
+    certificate = scene.get("certificate")
+    if not isinstance(certificate, Mapping):
+        return None
+    closed = scene.get("plan", "description", "load", "loop") == "closed"
+    lag, bar = part(certificate, "schedule_lag_us"), part(certificate, "latency_error_bar_us")
+    host, source = part(certificate, "host"), visible(certificate.get("timestamp_source") or NOT_KNOWN, 20)
+    shown: dict[str, str | Markup] = {
+        "Turn-around" if closed else "Release lag": ", ".join(f"{label} {us(lag, k)}" for k, label in LAGS.items()),
+        "Rate": f"planned {_rate(certificate, 'planned_rate')}, sent {_rate(certificate, 'offered_rate')}",
+        "Error bar, P99": f"TTFT {us(_percentiles(bar, 'ttft'), 'p99')}, ITL {us(_percentiles(bar, 'itl'), 'p99')}",
+        "Stamps": f"{source}; {percent(certificate.get('coalesced_read_share'))} of events share a read",
+        "Busiest worker": _busiest(certificate),
+        "Headroom": _headroom(certificate),
+        "Host": f"stolen {percent(part(host, 'steal_share'))}, longest stall {us(host, 'hiccup_max_us')}",
+    }
+    if closed:
+        shown["Rate"] = f"sent {_rate(certificate, 'offered_rate')}"
+    rows = (joined(element("dt", name), element("dd", text)) for name, text in shown.items())
+    return element("dl", *rows, class_="evidence")
+
+
+def us(found: object, key: str) -> str:
+    """A duration given in us."""
+    value = number(part(found, key))
+    return NOT_KNOWN if value is None else duration(value / 1e3)
+
+
+def _rate(certificate: Mapping[str, object], key: str) -> str:
+    rate = quantity(certificate.get(key))
+    return rate if rate == NOT_KNOWN else f"{rate}/s"
+
+
+def _percentiles(found: object, name: str) -> object:
+    """Error bars are given by percentile, or as one number."""
+    value = part(found, name)
+    return value if isinstance(value, Mapping) else {"p99": value}
+
+
+def _busiest(certificate: Mapping[str, object]) -> str:
+    workers = certificate.get("workers")
+    shares = [number(part(worker, "cpu_share")) for worker in workers] if isinstance(workers, list) else []
+    known = [share for share in shares if share is not None]
+    of = f" (of {len(shares)})" if len(shares) > 1 else ""
+    return f"{percent(max(known))} of its core{of}" if known else NOT_KNOWN
+
+
+def _headroom(certificate: Mapping[str, object]) -> str | Markup:
+    value = number(certificate.get("headroom"))
+    if value is None:
+        return joined("not known; ", element("code", "fastllmload calibrate"), " measures it")
+    return f"{value:.3g} times the peak load"
