@@ -2,6 +2,7 @@
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t
 
 from fastllmload._ext.exchange cimport Exchange
+from fastllmload._ext.talk cimport Talk
 from fastllmload._ext.wire cimport Address, iovec
 
 cdef enum ConnState:
@@ -23,6 +24,11 @@ cdef struct Conn:
     uint32_t request        # request of the plan that it carries
     int32_t slot            # closed loop: the slot that the request fills; -1 otherwise
     int64_t deadline
+    Talk* talk              # the conversation that the request is a turn of, and that goes on after it; NULL otherwise
+    uint32_t leave_tokens   # the user leaves after so many events with content; 0: does not
+    float read_rate         # the user reads no faster (leaving.pxd); 0: at once
+    uint8_t read_bytes
+    int64_t read_from       # slow reader: when the first bytes were there
     Conn* older             # in the in-flight list (by dispatch: also the order of deadlines) or its target's idle list
     Conn* younger
     iovec[3] pieces         # what is left to send: head, per-request lines, body
@@ -35,10 +41,12 @@ cdef struct ConnList:           # intrusive, oldest first
     Conn* youngest
     uint32_t count
 
+cdef struct Head:
+    char* text              # request head up to the per-request lines; owned
+    size_t size
+
 cdef struct TargetState:
     Address address
-    char* head              # request head up to the per-request lines; owned
-    size_t head_size
     ConnList idle           # the longest idle is used next: a server that closes after an answer has been seen to by then
     uint32_t connecting     # pre-connects under way
     uint8_t over_asyncio    # connections are made by the event loop (TLS, or --transport asyncio)

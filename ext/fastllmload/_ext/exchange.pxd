@@ -36,6 +36,10 @@ cdef struct Exchange:
     Sse sse
     Ndjson ndjson
     Template template
+    unsigned char* reply    # text of the answer, escaped as it came, while *keep*; owned
+    size_t reply_size
+    size_t reply_cap
+    uint8_t keep            # a later turn of the conversation carries it
     unsigned char* held     # partial head, or a non-streaming body; owned
     size_t held_size
     size_t held_cap
@@ -56,6 +60,8 @@ cdef class Protocol:
     cdef size_t max_body            # bytes of a non-streaming body
     cdef uint32_t reads             # running number of the read being fed
     cdef bint last_ok               # status of the request that ended last
+    cdef bint last_left             # its user left: neither ok nor a failure
+    cdef int64_t last_t             # its t_end
 
     cdef int open(self, Exchange* x) except -1                  # row is set by the caller; parsers are made ready
     cdef Verdict feed(self, Exchange* x, const unsigned char* data, size_t size, int64_t t, uint8_t stamp_class,
@@ -78,6 +84,7 @@ cdef class Protocol:
     cdef int _end(self, Exchange* x, uint8_t status, uint8_t error, int64_t t, int64_t user_t) except -1
     cdef int _finish(self, Exchange* x, int64_t t, int64_t user_t) except -1
     cdef int _hold(self, Exchange* x, const unsigned char* data, size_t size) except -1
+    cdef int _keep(self, Exchange* x, const unsigned char* text, size_t size) except -1
 
 cdef struct Pending:        # the latest event of the read being fed: its class is known when the next one comes, or none
     int64_t t

@@ -73,7 +73,8 @@ cdef void exchange_free(Exchange* x) noexcept nogil:
     ndjson_free(&x.ndjson)
     template_free(&x.template)
     free(x.held)
-    x.held = NULL
+    free(x.reply)
+    x.held = x.reply = NULL
 
 
 cdef class Protocol:
@@ -103,6 +104,8 @@ cdef class Protocol:
         x.error_events = 0
         x.refusals = 0
         x.held_size = 0
+        x.reply_size = 0
+        x.keep = 0
         x.read_t = 0
         x.event_read = 0
         x.floor_t = 0
@@ -324,6 +327,8 @@ cdef class Protocol:
         row.text_bytes += m.text_size
         if self.recorder.text_on and m.text != NULL and kind != EVENT_REASONING:
             self.recorder.write_text(x.number, m.text, m.text_size)
+        if x.keep and m.text != NULL and (kind == EVENT_CONTENT or kind == EVENT_WHITESPACE):
+            self._keep(x, m.text, m.text_size)
         if kind == EVENT_REASONING:
             row.reasoning_events += 1
         elif kind == EVENT_WHITESPACE:
@@ -429,10 +434,13 @@ cdef class Protocol:
         row.t_end = t
         row.t_end_user = user_t
         self.last_ok = status == r.STATUS_OK
+        self.last_left = error == r.ERROR_CLIENT_CANCELLED or error == r.ERROR_CLIENT_ABANDONED
+        self.last_t = t
         if status == r.STATUS_OK and row.phase == r.PHASE_MEASURE:
             hdr_record(&self.e2e, row.t_last - row.t_submit)
         self.words[k.W_ENDED] += 1
-        self.words[k.W_OK if status == r.STATUS_OK else k.W_FAILED] += 1
+        if not self.last_left:
+            self.words[k.W_OK if status == r.STATUS_OK else k.W_FAILED] += 1
         self.words[k.W_STATUS0 + status] += 1
         self.words[k.W_ERROR0 + error] += 1
         x.row = NULL
@@ -486,6 +494,22 @@ cdef class Protocol:
             x.held_cap = cap
         memcpy(x.held + x.held_size, data, size)
         x.held_size = need
+        return 0
+
+    cdef int _keep(self, Exchange* x, const unsigned char* text, size_t size) except -1:
+        """Keep the answer's text for the next turn."""
+        cdef size_t cap = x.reply_cap if x.reply_cap else 1024
+        cdef unsigned char* grown
+        if x.reply_size + size > x.reply_cap:
+            while cap < x.reply_size + size:
+                cap *= 2
+            grown = <unsigned char*>realloc(x.reply, cap)
+            if grown == NULL:
+                raise MemoryError(f"{cap} bytes for a reply")
+            x.reply = grown
+            x.reply_cap = cap
+        memcpy(x.reply + x.reply_size, text, size)
+        x.reply_size += size
         return 0
 
 

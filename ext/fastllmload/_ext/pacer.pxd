@@ -1,6 +1,8 @@
 # When the next request is due, to the microsecond: an absolute timerfd armed early, the rest spun within a budget.
 from libc.stdint cimport int64_t, uint32_t
 
+from fastllmload._ext.dues cimport Dues
+
 cdef class Pacer:
     # Instants are CLOCK_MONOTONIC ns. One per worker; the owner polls *fd* (edge-triggered) and calls due()/arm().
     cdef readonly int fd                # timerfd; owned
@@ -9,11 +11,14 @@ cdef class Pacer:
     cdef Py_ssize_t size
     cdef readonly int64_t start         # time zero
     cdef int64_t lead                   # wake this early, spin the rest
+    cdef Dues followers                 # turns that came out of replies, beside the schedule; what they are is the owner's
     cdef double budget                  # share of a core that spinning may take
     cdef int64_t spun                   # ns spent spinning since *start*
     cdef int64_t armed                  # instant the timer is set to; 0 = not armed
 
     cdef int64_t due(self) noexcept                 # instant of the next release; INT64_MAX when there is none
+    cdef bint follower_is_next(self) noexcept       # and it is a turn, not one of the schedule
+    cdef int64_t _planned(self) noexcept
     cdef int arm(self, int64_t now) except -1       # set the timer for the next release (or leave it)
     cdef int64_t spin(self, int64_t now) noexcept   # if the next release is within the lead: burn until it is due; returns the time
     cdef int stop(self) except -1                   # forget what is not released

@@ -11,6 +11,7 @@ from libc.stdint cimport INT64_MAX
 from posix.time cimport CLOCK_MONOTONIC, itimerspec
 
 from fastllmload._ext.clock cimport mono_ns
+from fastllmload._ext.dues cimport dues_first, dues_free
 
 cdef extern from "<sys/timerfd.h>" nogil:
     int timerfd_create(int clockid, int flags)
@@ -32,6 +33,7 @@ cdef class Pacer:
         self.lead = lead_ns if budget > 0 else 0
 
     def __dealloc__(self):
+        dues_free(&self.followers)
         if self.fd >= 0:
             os.close(self.fd)
 
@@ -51,10 +53,16 @@ cdef class Pacer:
     def spun_ns(self) -> int:
         return self.spun
 
-    cdef int64_t due(self) noexcept:
+    cdef int64_t _planned(self) noexcept:
         if self.next >= self.size or self.start == 0:
             return INT64_MAX
         return self.start + self.schedule[self.next]
+
+    cdef int64_t due(self) noexcept:
+        return min(self._planned(), dues_first(&self.followers))
+
+    cdef bint follower_is_next(self) noexcept:
+        return self.followers.count > 0 and dues_first(&self.followers) < self._planned()
 
     cdef int64_t spin(self, int64_t now) noexcept:
         cdef int64_t due = self.due()

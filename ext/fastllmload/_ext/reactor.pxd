@@ -1,10 +1,14 @@
 # All streams of a worker: own epoll set (sockets and the pacer's timer), connection pool, releases, time-outs.
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
-from fastllmload._ext.conn cimport Conn, ConnList, TargetState
+from fastllmload._ext.conn cimport Conn, ConnList, Head, TargetState
+from fastllmload._ext.dues cimport Dues
 from fastllmload._ext.exchange cimport Protocol, Verdict
 from fastllmload._ext.histogram cimport Hdr
+from fastllmload._ext.leaving cimport Leaving
 from fastllmload._ext.pacer cimport Beat, Pacer
+from fastllmload._ext.talk cimport Talk, Talks
+from fastllmload._ext.recorder cimport RequestRow
 from fastllmload._ext.wire cimport Address, epoll_event
 
 cdef class Reactor:
@@ -15,6 +19,8 @@ cdef class Reactor:
     cdef object connector               # called with (target, number, generation), returns the Stream that it opens
     cdef TargetState* targets           # owned
     cdef Py_ssize_t target_count
+    cdef Head* heads                    # of each class of requests and, within, each target; owned
+    cdef uint32_t head_classes          # a class that has no heads takes those of class 0
     cdef Address* sources               # owned
     cdef Py_ssize_t source_count
     cdef Py_ssize_t source_next
@@ -41,6 +47,13 @@ cdef class Reactor:
     cdef const int32_t[::1] input_tokens
     cdef const int32_t[::1] output_tokens
     cdef const uint16_t[::1] request_class
+    cdef const uint32_t[::1] numbers    # requests of this worker's releases; unused where there are no conversations
+    cdef Talks talks                    # None: every request stands alone
+    cdef const Leaving[::1] client
+    cdef bint has_client
+    cdef Dues leaves                    # when to look whether a user leaves: connection and row number; owned
+    cdef uint64_t* slow                 # generation and number of connections with a slow reader; owned
+    cdef uint32_t slow_count, slow_cap
     cdef uint8_t phase                  # recorder.Phase
     cdef int phase_number
     cdef bytes run_id
@@ -68,11 +81,21 @@ cdef class Reactor:
     cdef int _unpool(self, Conn* c) noexcept
     cdef int _release(self, int64_t now) except -1
     cdef int _refill(self, int64_t now) except -1
-    cdef int _dispatch(self, uint32_t request, int64_t t_sched, int64_t now, int32_t slot) except -1
-    cdef int _compose(self, Conn* c) except -1
+    cdef int _dispatch(self, uint32_t request, int64_t t_sched, int64_t now, int32_t slot, Talk* talk) except -1
+    cdef int _compose(self, Conn* c, Talk* talk) except -1
+    cdef uint32_t _numbered(self, uint64_t release) noexcept
+    cdef int _own_ways(self, Conn* c, RequestRow* row, int64_t now) except -1
+    cdef int _slow_reader(self, Conn* c) except -1
+    cdef int _sip_all(self, int64_t now) except -1
+    cdef int _sip(self, Conn* c, int64_t now) except -1
+    cdef int _see_who_leaves(self, int64_t now) except -1
+    cdef int _leave(self, Conn* c, uint8_t error, int64_t now) except -1
+    cdef bint _goes_on(self, Conn* c, int32_t slot) except -1
+    cdef int _end_talks(self) noexcept
     cdef int _send(self, Conn* c, int64_t now) except -1
     cdef int _submitted(self, Conn* c) except -1
     cdef int _read(self, Conn* c, uint32_t flags) except -1
+    cdef int _got(self, Conn* c, Py_ssize_t got, int64_t stamp) except -1
     cdef int _fed(self, Conn* c, Verdict verdict, bint had, int64_t user_t) except -1
     cdef int _ended(self, Conn* c, int64_t user_t) except -1
     cdef int _broken(self, Conn* c, int error_number) except -1

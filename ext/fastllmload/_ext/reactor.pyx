@@ -9,6 +9,10 @@ A connection goes C_CONNECTING -> C_IDLE -> C_SENDING -> C_WAITING -> C_IDLE. Id
 the server closes is dropped before it is used. In an open loop nothing is ever waited for: without an idle connection a
 release opens one, and the row says so. Connections that the event loop owns (TLS) run through the same states; only the
 three verbs connect, send and close differ.
+
+Conversations: the schedule releases their first turns. When a reply has ended, the turn after it is stitched and put among
+the pacer's followers, due some time to think later; so it is released like everything else, and is late like everything
+else. What users do besides waiting (leave, read slowly) is looked after by the housekeeping, every 5 ms.
 """
 
 import os
@@ -16,6 +20,7 @@ import os
 import numpy
 
 from libc.errno cimport EADDRNOTAVAIL, EAGAIN, ECONNREFUSED, EMFILE, ENFILE, ETIMEDOUT
+from libc.stdint cimport INT64_MAX
 from libc.stdio cimport snprintf
 from libc.stdlib cimport calloc, free, malloc, realloc
 from libc.string cimport memcpy, memset
@@ -33,10 +38,13 @@ from fastllmload._ext.conn cimport (
     list_add,
     list_remove,
 )
+from fastllmload._ext.dues cimport dues_first, dues_free, dues_pop, dues_push
 from fastllmload._ext.exchange cimport V_MORE, V_REUSE, exchange_free, exchange_init
 from fastllmload._ext.histogram cimport HDR_WORDS, hdr_record
+from fastllmload._ext.leaving cimport CLIENT_ABANDONS, CLIENT_CANCELS, CLIENT_SLOW
 from fastllmload._ext.pacer cimport Beat
 from fastllmload._ext.recorder cimport Chunk, FLAG_LATE_CONNECT, FLAG_REUSED, RequestRow
+from fastllmload._ext.talk cimport Talk, talk_free
 from fastllmload._ext.wire cimport (
     EPOLL_CLOEXEC,
     EPOLL_CTL_ADD,
@@ -71,6 +79,8 @@ cdef enum:
     RETRY_NS = 100_000_000      # pause after a failed pre-connect, and of a slot after ERRORS_IN_A_ROW
     ERRORS_IN_A_ROW = 10
     CONNECTS_AT_ONCE = 64       # pre-connects per housekeeping: connecting must not hold up releases
+    SIP = 256                   # bytes that a slow reader of tokens reads at once: about one event
+    SLOW_BUFFER = 4096          # bytes that the kernel may hold for a slow reader
 
 
 cdef class Reactor:
@@ -123,9 +133,14 @@ cdef class Reactor:
             if self.conns[i].fd >= 0:
                 wire_close(self.conns[i].fd, False)
             exchange_free(&self.conns[i].x)
+            if self.conns[i].talk != NULL:
+                talk_free(self.conns[i].talk)
             free(self.conns[i])
-        for i in range(<uint32_t>self.target_count):
-            free(self.targets[i].head)
+        for i in range(self.head_classes * <uint32_t>self.target_count):
+            free(self.heads[i].text)
+        free(self.heads)
+        dues_free(&self.leaves)
+        free(self.slow)
         free(self.targets)
         free(self.conns)
         free(self.sources)
@@ -140,6 +155,9 @@ cdef class Reactor:
 
     def add_target(self, str family, address, int port, bytes head, bint over_asyncio) -> None:
         """*head*: the request head from the request line to the last fixed header, each line ended by CRLF."""
+        cdef Head* grown_heads
+        if self.head_classes > 1:
+            raise ValueError("targets come before the heads of classes")
         cdef TargetState* grown = <TargetState*>realloc(self.targets, (self.target_count + 1) * sizeof(TargetState))
         if grown == NULL:
             raise MemoryError("targets")
@@ -150,12 +168,34 @@ cdef class Reactor:
         t.over_asyncio = over_asyncio
         if over_asyncio:
             self.stay = False
-        t.head_size = len(head)
-        t.head = <char*>malloc(t.head_size)
-        if t.head == NULL:
-            raise MemoryError("request head")
-        memcpy(t.head, <const char*>head, t.head_size)
+        grown_heads = <Head*>realloc(self.heads, (self.target_count + 1) * sizeof(Head))
+        if grown_heads == NULL:
+            raise MemoryError("request heads")
+        self.heads = grown_heads
+        self.heads[self.target_count].text = NULL
         self.target_count += 1
+        self.head_classes = 1
+        self._set_head(self.target_count - 1, head)
+
+    def _set_head(self, Py_ssize_t place, bytes head) -> None:
+        cdef Head* h = &self.heads[place]
+        h.size = len(head)
+        h.text = <char*>malloc(h.size)
+        if h.text == NULL:
+            raise MemoryError("request head")
+        memcpy(h.text, <const char*>head, h.size)
+
+    def add_class(self, list heads) -> None:
+        """One more class of requests, numbered from 0 (which the targets' own heads are): a head per target."""
+        cdef Py_ssize_t first = self.head_classes * self.target_count
+        cdef Head* grown = <Head*>realloc(self.heads, (first + self.target_count) * sizeof(Head))
+        if grown == NULL:
+            raise MemoryError("request heads")
+        self.heads = grown
+        memset(&self.heads[first], 0, self.target_count * sizeof(Head))
+        self.head_classes += 1
+        for i in range(self.target_count):
+            self._set_head(first + i, heads[i])
 
     def set_connector(self, connector) -> None:
         """*connector(target, number, generation)* begins a connection of the event loop and returns its Stream."""
@@ -167,12 +207,21 @@ cdef class Reactor:
 
     def load(self, *, int phase, int phase_number, schedule, const uint64_t[::1] body_offset, const uint8_t[::1] bodies,
              const int32_t[::1] input_tokens, const int32_t[::1] output_tokens, const uint16_t[::1] request_class,
-             bint closed, uint64_t limit=0, uint32_t cap=0, uint32_t reserve=MARGIN) -> None:
+             bint closed, uint64_t limit=0, uint32_t cap=0, uint32_t reserve=MARGIN, const uint32_t[::1] numbers=None,
+             Talks talks=None, const Leaving[::1] client=None) -> None:
         """Take over one phase.
 
         *schedule*: int64 ns offsets of this worker's releases (open loop), or zeros, one per slot (closed loop).
-        The other arrays cover the whole plan. *limit*: requests of this worker in a closed loop, 0 without bound.
+        The other arrays cover the whole plan. *limit*: releases of this worker in a closed loop, 0 without bound.
+        *numbers*: with *talks*, the requests that its releases are, in order; else they are worker, worker + workers ...
+        *client*: what users do besides waiting.
         """
+        self._end_talks()
+        self.numbers = numbers
+        self.talks = talks
+        self.client = client
+        self.has_client = client is not None
+        self.leaves.count = 0
         self.pacer.load(schedule)
         self.body_offset = body_offset
         self.bodies = bodies
@@ -237,6 +286,8 @@ cdef class Reactor:
             return False
         if not self.sending or self.words[k.W_DISK_FULL]:
             return True
+        if self.pacer.followers.count:
+            return False
         if not self.closed:
             return self.pacer.next >= self.pacer.size
         return self.pacer.next >= self.pacer.size and not self._may_issue(mono_ns())
@@ -244,14 +295,19 @@ cdef class Reactor:
     @property
     def sending_over(self) -> bool:
         """Nothing more will be sent."""
+        cdef int64_t now = mono_ns()
+        if self.sending and self.talks is not None and self.talks.alive and not (self.stop_at and now >= self.stop_at):
+            return False
         return not self.sending or (self.pacer.next >= self.pacer.size
-                                    and not (self.closed and self._may_issue(mono_ns())))
+                                    and not self.pacer.followers.count
+                                    and not (self.closed and self._may_issue(now)))
 
     def drain(self) -> None:
         """Send no more; what is in flight goes on."""
         self.sending = False
         self.freed = []
         self.waiting = []
+        self._end_talks()
         self.pacer.stop()
 
     def cancel_all(self) -> None:
@@ -358,6 +414,10 @@ cdef class Reactor:
         self.words[k.W_BY_SCAN] = <int64_t>self.protocol.classifier.by_scan
         self.words[k.W_BY_MSGSPEC] = <int64_t>self.protocol.classifier.by_msgspec
         self._expire(now)
+        if self.leaves.count:
+            self._see_who_leaves(now)
+        if self.slow_count:
+            self._sip_all(now)
         self._top_up(now)
         return 0
 
@@ -368,21 +428,34 @@ cdef class Reactor:
         cdef int64_t due
         cdef uint32_t request
         cdef int64_t backlog = 0
+        cdef Talk* talk
         while self.sending:
             due = self.pacer.due()
             if due > now or (self.cap and self.flight.count >= self.cap):
                 break
+            backlog += 1
+            if self.pacer.follower_is_next():
+                talk = <Talk*><size_t>dues_pop(&self.pacer.followers)
+                self._dispatch(talk.request, due, mono_ns(), talk.slot, talk)
+                continue
             if self.closed:
-                request = <uint32_t>(self.worker + self.issued * self.workers)
+                request = self._numbered(self.issued)
                 self.issued += 1
             else:
-                request = <uint32_t>(self.worker + self.pacer.next * self.workers)
+                request = self._numbered(<uint64_t>self.pacer.next)
             self.pacer.next += 1
-            backlog += 1
-            self._dispatch(request, due, mono_ns(), <int32_t>(self.pacer.next - 1) if self.closed else -1)
+            self._dispatch(request, due, mono_ns(), <int32_t>(self.pacer.next - 1) if self.closed else -1, NULL)
         if backlog > self.words[k.W_BACKLOG_MAX]:
             self.words[k.W_BACKLOG_MAX] = backlog
         return 0
+
+    cdef uint32_t _numbered(self, uint64_t release) noexcept:
+        """The request that this worker's *release*-th one is; a used-up plan starts again with higher numbers."""
+        cdef uint64_t count
+        if self.talks is None:
+            return <uint32_t>(self.worker + release * self.workers)
+        count = <uint64_t>self.numbers.shape[0]
+        return <uint32_t>(self.numbers[release % count] + release // count * self.plan_size)
 
     cdef bint _may_issue(self, int64_t now):
         if not self.sending or self.words[k.W_DISK_FULL]:
@@ -402,12 +475,13 @@ cdef class Reactor:
             slot, t_free = self.freed.pop()
             if not self._may_issue(now):
                 continue
-            request = <uint32_t>(self.worker + self.issued * self.workers)
+            request = self._numbered(self.issued)
             self.issued += 1
-            self._dispatch(request, t_free, mono_ns(), slot)
+            self._dispatch(request, t_free, mono_ns(), slot, NULL)
         return 0
 
-    cdef int _dispatch(self, uint32_t request, int64_t t_sched, int64_t now, int32_t slot) except -1:
+    cdef int _dispatch(self, uint32_t request, int64_t t_sched, int64_t now, int32_t slot, Talk* talk) except -1:
+        """Send a request. *talk*: the conversation that it goes on; the one that it begins is made here."""
         cdef uint32_t number
         cdef Chunk* chunk
         cdef RequestRow* row = self.protocol.recorder.open_row(&number, &chunk)
@@ -415,14 +489,24 @@ cdef class Reactor:
         cdef TargetState* target
         cdef uint16_t t = <uint16_t>(request % <uint32_t>self.target_count)
         cdef Conn* c
+        cdef bint slow = self.has_client and self.client[planned].read_rate > 0
         if row == NULL:
             self.words[k.W_DISK_FULL] = 1
             self.sending = False
+            if talk != NULL:
+                self.talks.end(talk)
             return 0
+        if self.talks is not None:
+            row.session = self.talks.turns[planned].session + request // self.plan_size * self.talks.sessions
+            row.turn = self.talks.turns[planned].turn
+            t = <uint16_t>(row.session % <uint32_t>self.target_count)       # a conversation stays where it began
+            if talk == NULL and self.talks.follows(planned):
+                talk = self.talks.begin(slot)
+        else:
+            row.session = request
         row.t_sched = t_sched
         row.t_dispatch = now
         row.request = request
-        row.session = request
         row.input_target = <uint32_t>self.input_tokens[planned]
         row.output_target = <uint32_t>self.output_tokens[planned]
         row.request_class = self.request_class[planned]
@@ -438,12 +522,12 @@ cdef class Reactor:
             if t_sched - now > 1000:
                 self.words[k.W_EARLY] += 1
         target = &self.targets[t]
-        if target.idle.count and not self.fresh:
+        if target.idle.count and not self.fresh and not slow:
             c = target.idle.oldest
             self._unpool(c)
         else:
             c = self._new(t)
-            if not self.fresh:
+            if not self.fresh and not slow:
                 row.flags |= FLAG_LATE_CONNECT
                 self.words[k.W_LATE_CONNECTS] += 1
         c.x.row = row
@@ -458,25 +542,47 @@ cdef class Reactor:
         list_add(&self.flight, c)
         self.words[k.W_IN_FLIGHT] = self.flight.count
         self.protocol.open(&c.x)
-        self._compose(c)
+        c.talk = NULL
+        if talk != NULL:
+            self._compose(c, talk)
+            c.x.keep = self.talks.wants_reply(planned)
+            if self.talks.follows(planned):
+                c.talk = talk
+            else:
+                talk.request = request      # the body lives in it until it is sent
+                c.talk = talk
+        else:
+            self._compose(c, NULL)
+        if self.has_client:
+            self._own_ways(c, row, now)
         if c.state == C_IDLE:
             return self._send(c, now)
         return self._connect(c)
 
-    cdef int _compose(self, Conn* c) except -1:
-        """The three pieces of a request: the target's head, the lines that are its own, its body in the plan."""
+    cdef int _compose(self, Conn* c, Talk* talk) except -1:
+        """The three pieces of a request: the target's head, the lines that are its own, its body: in the plan, or as it was
+        stitched.
+        """
         cdef uint32_t planned = c.request % self.plan_size
         cdef uint64_t at = self.body_offset[planned]
         cdef uint64_t size = self.body_offset[planned + 1] - at
+        cdef uint32_t of_class = self.request_class[planned]
+        cdef Head* head
+        cdef bint stitched = talk != NULL and talk.size > 0
+        if of_class >= self.head_classes:
+            of_class = 0
+        head = &self.heads[of_class * <uint32_t>self.target_count + c.target]
+        if stitched:
+            size = talk.size
         c.lines_size = snprintf(c.lines, sizeof(c.lines), b"X-Request-Id: %s-%d-%u\r\nContent-Length: %llu\r\n\r\n",
                                 <const char*>self.run_id, self.phase_number, c.request, <unsigned long long>size)
         if c.lines_size >= <int>sizeof(c.lines):
             raise ValueError(f"run id {self.run_id!r} is too long for a request head")
-        c.pieces[0].iov_base = self.targets[c.target].head
-        c.pieces[0].iov_len = self.targets[c.target].head_size
+        c.pieces[0].iov_base = head.text
+        c.pieces[0].iov_len = head.size
         c.pieces[1].iov_base = c.lines
         c.pieces[1].iov_len = c.lines_size
-        c.pieces[2].iov_base = <void*>(&self.bodies[0] + at)
+        c.pieces[2].iov_base = <void*>talk.body if stitched else <void*>(&self.bodies[0] + at)
         c.pieces[2].iov_len = size
         c.piece = 0
         return 0
@@ -543,6 +649,9 @@ cdef class Reactor:
         c.target = target
         c.served = 0
         c.slot = -1
+        c.talk = NULL
+        c.leave_tokens = 0
+        c.read_rate = 0
         c.x.row = NULL
         c.x.state = 0
         return c
@@ -562,7 +671,7 @@ cdef class Reactor:
         if self.source_count:
             source = &self.sources[self.source_next]
             self.source_next = (self.source_next + 1) % self.source_count
-        c.fd = wire_connect(&t.address, source, self.stamps)
+        c.fd = wire_connect(&t.address, source, self.stamps, SLOW_BUFFER if c.read_rate > 0 else 0)
         if c.fd < 0:
             return self._connect_failed(c, -c.fd, r.ERROR_NONE)
         event.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET
@@ -697,17 +806,14 @@ cdef class Reactor:
             self._send(c, 0)
             if c.generation != <uint32_t>(event.data.u64 >> 32):
                 return 0
-        if flags & (EPOLLIN | EPOLLRDHUP | EPOLLHUP | EPOLLERR):
+        if flags & (EPOLLIN | EPOLLRDHUP | EPOLLHUP | EPOLLERR) and c.read_rate == 0:
             return self._read(c, flags)
         return 0
 
     cdef int _read(self, Conn* c, uint32_t flags) except -1:
         """Read until the socket is empty: one recvmsg, unless it filled the buffer or the peer has closed."""
-        cdef int64_t stamp, user_t, t
+        cdef int64_t stamp
         cdef Py_ssize_t got
-        cdef uint8_t stamp_class
-        cdef bint had
-        cdef Verdict verdict
         cdef uint32_t generation = c.generation
         while True:
             got = wire_recv(c.fd, self.buffer, BUFFER, &stamp)
@@ -715,25 +821,33 @@ cdef class Reactor:
                 return 0
             if got <= 0:
                 return self._broken(c, <int>-got)
-            user_t = mono_ns()
-            self.words[k.W_READS] += 1
-            self.words[k.W_BYTES_IN] += got
-            if stamp:
-                t = stamp - self.offset
-                if t > user_t:
-                    t = user_t
-                stamp_class = r.STAMP_KERNEL
-                self.words[k.W_KERNEL_STAMPS] += 1
-                hdr_record(&self.socket_to_user, user_t - t)
-            else:
-                t = user_t
-                stamp_class = r.STAMP_USER
-                self.words[k.W_USER_STAMPS] += 1
-            had = c.x.row != NULL
-            verdict = self.protocol.feed(&c.x, self.buffer, <size_t>got, t, stamp_class, user_t)
-            self._fed(c, verdict, had, user_t)
+            self._got(c, got, stamp)
             if c.generation != generation or (got < BUFFER and not flags & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)):
                 return 0
+
+    cdef int _got(self, Conn* c, Py_ssize_t got, int64_t stamp) except -1:
+        """*got* bytes are in the buffer; *stamp* is the kernel's, 0 when it gave none."""
+        cdef int64_t t, user_t = mono_ns()
+        cdef uint8_t stamp_class
+        cdef bint had
+        cdef Verdict verdict
+        self.words[k.W_READS] += 1
+        self.words[k.W_BYTES_IN] += got
+        if stamp:
+            t = stamp - self.offset
+            if t > user_t:
+                t = user_t
+            stamp_class = r.STAMP_KERNEL
+            self.words[k.W_KERNEL_STAMPS] += 1
+            if c.read_rate == 0:            # how long a slow reader left it lying is no property of this process
+                hdr_record(&self.socket_to_user, user_t - t)
+        else:
+            t = user_t
+            stamp_class = r.STAMP_USER
+            self.words[k.W_USER_STAMPS] += 1
+        had = c.x.row != NULL
+        verdict = self.protocol.feed(&c.x, self.buffer, <size_t>got, t, stamp_class, user_t)
+        return self._fed(c, verdict, had, user_t)
 
     cdef int _fed(self, Conn* c, Verdict verdict, bint had, int64_t user_t) except -1:
         """What the exchange says about the connection."""
@@ -742,9 +856,11 @@ cdef class Reactor:
             if ended:
                 c.state = C_TAIL
                 self._ended(c, user_t)
+            elif had and c.leave_tokens and c.x.row.content_events >= c.leave_tokens:
+                return self._leave(c, r.ERROR_CLIENT_CANCELLED, mono_ns())
             return 0
         # A request whose response came before it was sent whole leaves the connection in an unknown state.
-        if verdict == V_REUSE and c.state != C_SENDING and not self.fresh:
+        if verdict == V_REUSE and c.state != C_SENDING and not self.fresh and c.read_rate == 0:
             c.served += 1
             c.deadline = 0
             if ended:
@@ -760,6 +876,7 @@ cdef class Reactor:
     cdef int _ended(self, Conn* c, int64_t user_t) except -1:
         """The request is over, in whatever status: its slot is free, and a capped open loop may release."""
         cdef int32_t slot = c.slot
+        cdef bint goes_on = c.talk != NULL and self._goes_on(c, slot)
         list_remove(&self.flight, c)
         self.words[k.W_IN_FLIGHT] = self.flight.count
         c.slot = -1
@@ -767,9 +884,9 @@ cdef class Reactor:
             if self.cap and self.pacer.due() <= user_t:
                 self._release(user_t)
             return 0
-        if slot < 0 or not self.sending:
+        if slot < 0 or not self.sending or goes_on:
             return 0
-        if self.protocol.last_ok:
+        if self.protocol.last_ok or self.protocol.last_left:
             self.slot_errors[slot] = 0
         else:
             self.slot_errors[slot] += 1
@@ -777,6 +894,135 @@ cdef class Reactor:
                 self.waiting.append((user_t + RETRY_NS, slot))
                 return 0
         self.freed.append((slot, user_t))
+        return 0
+
+    cdef bint _goes_on(self, Conn* c, int32_t slot) except -1:
+        """Whether another turn follows: it is stitched now, and due after some time to think (metrics: t_sched).
+
+        A turn that was not answered well ends its conversation, and so does the end of sending.
+        """
+        cdef Talk* talk = c.talk
+        cdef uint32_t planned = c.request % self.plan_size
+        cdef int64_t due
+        c.talk = NULL
+        if self.sending and self.protocol.last_ok and self.talks.follows(planned):
+            due = self.protocol.last_t + self.talks.think_ns(planned)
+            if not self.stop_at or due < self.stop_at:
+                self.talks.stitch(talk, planned, c.x.reply, c.x.reply_size)
+                talk.request = c.request + 1
+                talk.slot = slot
+                dues_push(&self.pacer.followers, due, <uint64_t><size_t>talk)
+                return True
+        self.talks.end(talk)
+        return False
+
+    cdef int _end_talks(self) noexcept:
+        """Turns that were still to come are not sent."""
+        while self.pacer.followers.count:
+            self.talks.end(<Talk*><size_t>dues_pop(&self.pacer.followers))
+        return 0
+
+    # -- what users do besides waiting --------------------------------------------------------------------------------
+
+    cdef int _own_ways(self, Conn* c, RequestRow* row, int64_t now) except -1:
+        """How the user of this request will behave, by the plan."""
+        cdef const Leaving* user = &self.client[c.request % self.plan_size]
+        cdef int64_t first = min(user.cancel_ns if user.cancel_ns else user.abandon_ns,
+                                 user.abandon_ns if user.abandon_ns else user.cancel_ns)
+        c.leave_tokens = user.cancel_tokens
+        if user.cancel_ns or user.cancel_tokens:
+            row.client |= CLIENT_CANCELS
+        if user.abandon_ns:
+            row.client |= CLIENT_ABANDONS
+        if first:
+            dues_push(&self.leaves, now + first, <uint64_t>c.number << 32 | c.x.number)
+        if user.read_rate > 0:
+            row.client |= CLIENT_SLOW
+            c.read_rate = user.read_rate
+            c.read_bytes = user.read_bytes != 0
+            c.read_from = 0
+            self._slow_reader(c)
+        return 0
+
+    cdef int _see_who_leaves(self, int64_t now) except -1:
+        """Times count from t_submit, which was not known when the instant was noted: some are looked at again."""
+        cdef uint64_t what
+        cdef int64_t since, cancel, abandon
+        cdef bint waits
+        cdef const Leaving* user
+        cdef Conn* c
+        while dues_first(&self.leaves) <= now:
+            what = dues_pop(&self.leaves)
+            c = self.conns[<uint32_t>(what >> 32)]
+            if c.x.row == NULL or c.x.number != <uint32_t>what:
+                continue                    # it has ended
+            user = &self.client[c.request % self.plan_size]
+            since = c.x.row.t_submit if c.x.row.t_submit else c.x.row.t_dispatch
+            cancel = since + user.cancel_ns if user.cancel_ns else INT64_MAX
+            waits = user.abandon_ns and (user.abandon_e2e or c.x.row.t_first == 0)
+            abandon = since + user.abandon_ns if waits else INT64_MAX
+            if cancel <= now:
+                self._leave(c, r.ERROR_CLIENT_CANCELLED, now)
+            elif abandon <= now:
+                self._leave(c, r.ERROR_CLIENT_ABANDONED, now)
+            elif min(cancel, abandon) < INT64_MAX:
+                dues_push(&self.leaves, min(cancel, abandon), what)
+        return 0
+
+    cdef int _leave(self, Conn* c, uint8_t error, int64_t now) except -1:
+        return self._cancel(c, r.STATUS_CANCELLED, error, now)
+
+    cdef int _slow_reader(self, Conn* c) except -1:
+        cdef uint64_t* grown
+        if self.slow_count == self.slow_cap:
+            grown = <uint64_t*>realloc(self.slow, (self.slow_cap * 2 + 64) * sizeof(uint64_t))
+            if grown == NULL:
+                raise MemoryError("slow readers")
+            self.slow = grown
+            self.slow_cap = self.slow_cap * 2 + 64
+        self.slow[self.slow_count] = <uint64_t>c.generation << 32 | c.number
+        self.slow_count += 1
+        return 0
+
+    cdef int _sip_all(self, int64_t now) except -1:
+        cdef uint32_t i, kept = 0, count = self.slow_count
+        cdef Conn* c
+        for i in range(count):
+            c = self.conns[<uint32_t>self.slow[i]]
+            if c.generation != <uint32_t>(self.slow[i] >> 32):
+                continue
+            if c.state == C_WAITING or c.state == C_SENDING or c.state == C_TAIL:
+                self._sip(c, now)
+            self.slow[kept] = self.slow[i]
+            kept += 1
+        self.slow_count = kept
+        return 0
+
+    cdef int _sip(self, Conn* c, int64_t now) except -1:
+        """Read as much as the rate allows since the first bytes came, and leave the rest where the server feels it."""
+        cdef uint32_t generation = c.generation
+        cdef int64_t stamp
+        cdef Py_ssize_t got
+        cdef double allowed
+        cdef size_t most
+        while c.generation == generation:
+            allowed = c.read_rate * (now - c.read_from) * 1e-9 if c.read_from else 0
+            most = SIP
+            if c.x.row != NULL and c.read_bytes:
+                allowed += SIP
+                if allowed < c.x.row.bytes_received + 1:
+                    return 0
+                most = min(<size_t>BUFFER, <size_t>allowed - c.x.row.bytes_received)
+            elif c.x.row != NULL and c.x.row.content_events > allowed:
+                return 0
+            got = wire_recv(c.fd, self.buffer, most, &stamp)
+            if got == -EAGAIN:
+                return 0
+            if got <= 0:
+                return self._broken(c, <int>-got)
+            if c.read_from == 0:
+                c.read_from = now
+            self._got(c, got, stamp)
         return 0
 
     cdef int _broken(self, Conn* c, int error_number) except -1:
@@ -837,4 +1083,5 @@ cdef class Reactor:
         user_t = mono_ns()
         if self.pacer.due() <= user_t:
             self._release(user_t)
-            self.pacer.arm(mono_ns())
+            user_t = mono_ns()
+        self.pacer.arm(user_t)

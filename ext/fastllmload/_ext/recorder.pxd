@@ -44,6 +44,8 @@ cdef enum ErrorClass:           # why, in one closed list; names in records/layo
     ERROR_DRAIN = 23                    # cancelled by the drain time-out or an interrupt
     ERROR_BODY_TOO_LARGE = 24           # non-streaming body above the limit
     ERROR_EXTRA_BYTES = 25              # bytes after the end of the response on a connection with nothing in flight
+    ERROR_CLIENT_CANCELLED = 26         # the user left by plan: no failure of anybody
+    ERROR_CLIENT_ABANDONED = 27         # the user left because a deadline had passed
 
 cdef enum RowFlag:
     FLAG_REUSED = 1             # the connection had served a request before
@@ -110,12 +112,12 @@ cdef packed struct RequestRow:  # 256 bytes; a time of 0 means that it did not h
     uint8_t flags               # RowFlag
     uint8_t phase               # Phase
     uint8_t stamps              # StampClass of t_first
-    uint32_t spare0             # zero; with spare5 12 bytes for what comes later
+    uint32_t client             # ClientFlag (leaving.pxd)
     int64_t server_total_ns     # durations that an Ollama server says of itself; 0: it said none
     int64_t server_load_ns
     int64_t server_prompt_eval_ns
     int64_t server_eval_ns
-    uint64_t spare5
+    uint64_t spare5             # zero; for what comes later
 
 cdef packed struct EventRow:    # 16 bytes
     int64_t t_ns                # CLOCK_MONOTONIC

@@ -111,7 +111,7 @@ cdef extern from *:
     int bind_ "bind"(int fd, sockaddr* address, socklen_t size) nogil
     int getsockopt(int fd, int level, int name, void* value, socklen_t* size) nogil
     int AF_INET, AF_INET6, SOCK_STREAM, SOCK_NONBLOCK, SOCK_CLOEXEC
-    int SOL_SOCKET, SO_ERROR, SO_TIMESTAMPNS, IPPROTO_IP, IPPROTO_TCP, TCP_NODELAY, IP_BIND_ADDRESS_NO_PORT
+    int SOL_SOCKET, SO_ERROR, SO_RCVBUF, SO_TIMESTAMPNS, IPPROTO_IP, IPPROTO_TCP, TCP_NODELAY, IP_BIND_ADDRESS_NO_PORT
 
 
 cdef int address_of(Address* a, str family, object address, int port) except -1:
@@ -131,11 +131,13 @@ cdef int address_of(Address* a, str family, object address, int port) except -1:
     return 0
 
 
-cdef int wire_connect(Address* peer, Address* source, bint stamps) noexcept nogil:
+cdef int wire_connect(Address* peer, Address* source, bint stamps, int receive_buffer) noexcept nogil:
     cdef int fd = socket_(peer.storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0)
     cdef int failed
     if fd < 0:
         return -errno
+    if receive_buffer:                      # before connect(): the window that it offers comes from it
+        fll_set(fd, SOL_SOCKET, SO_RCVBUF, receive_buffer)
     if not peer.is_unix:
         fll_set(fd, IPPROTO_TCP, TCP_NODELAY, 1)
         if stamps:

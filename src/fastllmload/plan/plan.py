@@ -138,6 +138,26 @@ class Plan:
         return named if any(named) else []
 
     @property
+    def deviations(self) -> list[str]:
+        """Where the workload is not the standard one of its name, one sentence each."""
+        return list(dict.fromkeys(text for one in self._workloads() for text in one.get("deviations", ())))
+
+    def _workloads(self) -> list[dict[str, Any]]:
+        """The described workload of every class that has requests; one where there are no classes."""
+        found = [one["workload"] for one in self.description.get("classes", ()) if "workload" in one]
+        return found or [self.description["workload"]]
+
+    @property
+    def counting(self) -> dict[str, Any]:
+        """How tokens are counted (IETF 4.4): option, tokenizer with its facts, special tokens."""
+        content = self._workloads()[0]
+        return {
+            "option": content.get("counting"),
+            "tokenizer": content.get("tokenizer_facts") or {"name": content["tokenizer"]},
+            "special_tokens": content.get("special_tokens"),
+        }
+
+    @property
     def concurrency(self) -> int | None:
         """Slots of a closed loop; None in an open one. A warm-up without a target rate is a closed loop of
         its own.

@@ -54,7 +54,7 @@ REQUEST = np.dtype(
         ("flags", "u1"),
         ("phase", "u1"),
         ("stamps", "u1"),
-        ("spare0", "<u4"),
+        ("client", "<u4"),
         ("server_total_ns", "<i8"),
         ("server_load_ns", "<i8"),
         ("server_prompt_eval_ns", "<i8"),
@@ -110,6 +110,8 @@ ERROR_NAMES = (
     "drain",
     "body_too_large",
     "extra_bytes",
+    "client_cancelled",
+    "client_abandoned",
 )
 FINISH_NAMES = ("none", "stop", "length", "tool_calls", "content_filter", "other", "load", "unload")
 EVENT_NAMES = (
@@ -152,6 +154,12 @@ EVENT_CONTENT = EVENT_NAMES.index("content")
 EVENT_REASONING = EVENT_NAMES.index("reasoning")
 EVENT_TOOL = EVENT_NAMES.index("tool")
 EVENT_REFUSAL = EVENT_NAMES.index("refusal")
+
+CLIENT_CANCELLED = ERROR_NAMES.index("client_cancelled")
+CLIENT_ABANDONED = ERROR_NAMES.index("client_abandoned")
+# Bits of a row's `client`: what its user was to do besides waiting.
+CLIENT_NAMES = ("cancels", "abandons", "slow_reader")
+CLIENT_CANCELS, CLIENT_ABANDONS, CLIENT_SLOW = 1, 2, 4
 
 FLAG_REUSED = 1
 FLAG_DONE = 2

@@ -1,0 +1,108 @@
+"""Conversations while they go on.
+
+A conversation's turns stand one behind the other in the plan, each with a body of its own as if it were the first. The
+body of a later turn is stitched when the reply before it has ended, not when it is due: the body so far without its tail
+(the fields behind the messages), then the reply, then the turn's own body without its head. What a server streamed is the
+inside of JSON strings already, so nothing is decoded or encoded. A body only grows, so one buffer per conversation does.
+"""
+
+from libc.stdlib cimport calloc, realloc
+from libc.string cimport memcpy
+
+import numpy as np
+
+
+def turn_dtype():
+    """numpy dtype of Turn, taken from the compiled struct itself."""
+    cdef Turn turn
+    return np.asarray(<Turn[:1]>&turn).dtype
+
+
+cdef class Talks:
+    """*turns*, *body_offset* and *bodies* are a plan's; *joint* is what stands before and behind a reply and between
+    messages.
+    """
+
+    def __init__(self, const Turn[::1] turns not None, const uint64_t[::1] body_offset not None,
+                 const uint8_t[::1] bodies not None, tuple joint not None, uint32_t sessions):
+        self.turns = turns
+        self.body_offset = body_offset
+        self.bodies = bodies
+        self.before, self.behind, self.between = joint
+        self.sessions = sessions
+
+    cdef bint follows(self, uint32_t planned) noexcept:
+        return not self.turns[planned].flags & TURN_LAST
+
+    cdef bint wants_reply(self, uint32_t planned) noexcept:
+        return self.follows(planned) and self.turns[planned + 1].flags & TURN_REPLY
+
+    cdef int64_t think_ns(self, uint32_t planned) noexcept:
+        return self.turns[planned + 1].think_ns
+
+    cdef Talk* begin(self, int32_t slot) except NULL:
+        cdef Talk* talk = <Talk*>calloc(1, sizeof(Talk))
+        if talk == NULL:
+            raise MemoryError("conversation")
+        talk.slot = slot
+        self.alive += 1
+        return talk
+
+    cdef void end(self, Talk* talk) noexcept:
+        talk_free(talk)
+        self.alive -= 1
+
+    cdef int stitch(self, Talk* talk, uint32_t planned, const unsigned char* reply, size_t size) except -1:
+        cdef const Turn* after = &self.turns[planned + 1]
+        cdef uint64_t at = self.body_offset[planned]
+        cdef uint64_t end = self.body_offset[planned + 1]
+        if not after.flags & TURN_STITCHED:
+            talk.size = 0
+            return 0
+        if talk.size:
+            talk.size -= self.turns[planned].tail
+        else:
+            self._add(talk, &self.bodies[at], end - at - self.turns[planned].tail)
+        at, end = end, self.body_offset[planned + 2]
+        if not after.flags & TURN_REPLY or after.reply_at:
+            self._add(talk, self.between, len(self.between))
+            if after.reply_at:
+                self._add(talk, &self.bodies[at + after.skip], after.reply_at - after.skip)
+                self._add(talk, reply, size)
+                return self._add(talk, &self.bodies[at + after.reply_at], end - at - after.reply_at)
+        else:
+            self._add(talk, self.before, len(self.before))
+            self._add(talk, reply, size)
+            self._add(talk, self.behind, len(self.behind))
+        return self._add(talk, &self.bodies[at + after.skip], end - at - after.skip)
+
+    cdef int _add(self, Talk* talk, const unsigned char* data, size_t size) except -1:
+        cdef size_t cap = talk.cap if talk.cap else 4096
+        cdef unsigned char* grown
+        if talk.size + size > talk.cap:
+            while cap < talk.size + size:
+                cap *= 2
+            grown = <unsigned char*>realloc(talk.body, cap)
+            if grown == NULL:
+                raise MemoryError(f"{cap} bytes for a conversation")
+            talk.body = grown
+            talk.cap = cap
+        memcpy(talk.body + talk.size, data, size)
+        talk.size += size
+        return 0
+
+    def joined(self, int first, list replies) -> list:
+        """Bodies of the turns from request *first* on, with *replies* (escaped) as the server's: for tests and previews."""
+        cdef Talk* talk = self.begin(-1)
+        cdef uint32_t planned = <uint32_t>first
+        cdef bytes reply
+        bodies = [bytes(self.bodies[self.body_offset[planned]:self.body_offset[planned + 1]])]
+        try:
+            for reply in replies:
+                self.stitch(talk, planned, reply, len(reply))
+                planned += 1
+                whole = bytes(self.bodies[self.body_offset[planned]:self.body_offset[planned + 1]])
+                bodies.append(talk.body[:talk.size] if talk.size else whole)
+        finally:
+            self.end(talk)
+        return bodies

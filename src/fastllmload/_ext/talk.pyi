@@ -1,0 +1,20 @@
+import numpy as np
+import numpy.typing as npt
+
+def turn_dtype() -> np.dtype[np.void]: ...
+
+class Talks:
+    """The conversations of a phase, from a plan's arrays; *joint*: what stands before and behind a reply, and between
+    messages.
+    """
+
+    alive: int
+    def __init__(
+        self,
+        turns: npt.NDArray[np.void],
+        body_offset: npt.NDArray[np.uint64],
+        bodies: npt.NDArray[np.uint8],
+        joint: tuple[bytes, bytes, bytes],
+        sessions: int,
+    ) -> None: ...
+    def joined(self, first: int, replies: list[bytes]) -> list[bytes]: ...
