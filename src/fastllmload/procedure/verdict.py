@@ -27,11 +27,12 @@ OFFERED = 0.98  # of the planned rate must have been offered for a pass of a lim
 
 
 class Lowest(msgspec.Struct, frozen=True):
-    """TTFT (ms) of the lowest tested level, which the latency criterion compares with."""
+    """TTFT (ms) and mean e2e (s) of the lowest tested level: what the system does without a queue."""
 
     load: float
     ttft_p50: float | None
     ttft_p99: float | None
+    e2e_mean: float | None = None
 
 
 class LevelVerdict(msgspec.Struct, frozen=True, kw_only=True):
@@ -71,7 +72,7 @@ def lowest_of(run: Run) -> Lowest:
     """Of the run at the lowest level."""
     chosen = populations(run, window_of(run))
     p50, p99 = ttft_percentiles(run, chosen)
-    return Lowest(load_of(run), p50, p99)
+    return Lowest(load_of(run), p50, p99, mean_e2e_s(run, chosen))
 
 
 def load_of(run: Run) -> float:
@@ -96,13 +97,14 @@ def judge_level(
     chosen = populations(run, window)
     q = in_flight_of(run, window) if queue is None else queue
     p50, p99 = ttft_percentiles(run, chosen)
-    compared = lowest if lowest is not None else Lowest(load_of(run), p50, p99)
+    mean_e2e = mean_e2e_s(run, chosen)
+    compared = lowest if lowest is not None else Lowest(load_of(run), p50, p99, mean_e2e)
     rates = token_rates(run, window)
     output = float(rates.mean())
     rate = None if closed else completion_of(run, window)
     asked: dict[str, bool | None] = {
         QUEUE: None if closed else rule.queue_growing(q),
-        COMPLETION: rule.incomplete(rate),
+        COMPLETION: None if answers_outlast(run, compared) else rule.incomplete(rate),
         LATENCY: None if p99 is None else rule.too_slow(p99, compared.ttft_p50, compared.ttft_p99),
         NO_GAIN: rule.no_gain(load_of(run), output, list(lower)) if closed else None,
     }
@@ -110,7 +112,6 @@ def judge_level(
     limits = client_limits(run, window)
     fired = tuple(name for name, holds in asked.items() if holds)
     applied = any(holds is not None for holds in asked.values())
-    mean_e2e = mean_e2e_s(run, chosen)
     return LevelVerdict(
         loop="closed" if closed else "open",
         saturated=None if (limits and fired) or not applied else bool(fired),
@@ -148,11 +149,29 @@ def inapplicable(
     """Name of each criterion without an answer, and why it has none."""
     why = {
         QUEUE: "a closed loop holds its queue constant" if closed else "the window is too short",
-        COMPLETION: "a closed loop schedules nothing" if closed else "nothing was scheduled in the window",
+        COMPLETION: completion_reason(closed, lowest),
         LATENCY: latency_reason(p99, lowest),
         NO_GAIN: "no level with at most 1/1.25 of the concurrency was tested" if closed else "of closed loops only",
     }
     return [(name, why[name]) for name, holds in asked.items() if holds is None]
+
+
+def completion_reason(closed: bool, lowest: Lowest) -> str:
+    if closed:
+        return "a closed loop schedules nothing"
+    if lowest.e2e_mean is None:
+        return "nothing was scheduled in the window"
+    return f"the level is shorter than {SHORT_OF} answers of {lowest.e2e_mean:.3g} s, which it cuts off at its end"
+
+
+def answers_outlast(run: Run, lowest: Lowest) -> bool:
+    """Whether answers take so long without any queue that the level ends before enough of them can: 10% are missing
+    then at every load.
+    """
+    phase = run.phase("measure")
+    if phase is None or phase.end_ns is None or lowest.e2e_mean is None:
+        return False
+    return lowest.e2e_mean > (phase.end_ns - phase.start_ns) / 1e9 / SHORT_OF
 
 
 def latency_reason(p99: float | None, lowest: Lowest) -> str:
