@@ -1,4 +1,4 @@
-"""procedure.json: what was asked, declared, done and found so far. Written after every step, whole or not at all."""
+"""procedure.json (search.json, sweep.json): what was asked, done and found so far. Written after every step, whole."""
 
 from __future__ import annotations
 
@@ -20,16 +20,18 @@ RUNNING, DONE, INTERRUPTED, FAILED = "running", "done", "interrupted", "failed"
 class Journal:
     """The document of the procedure in *folder*. One that is there already must be of the same procedure."""
 
-    def __init__(self, folder: Path, procedure: str, asked: dict[str, Any]) -> None:
-        self.path = folder / FILE
-        before = read(folder) if self.path.exists() else None
+    def __init__(self, folder: Path, procedure: str, asked: dict[str, Any], file: str = FILE) -> None:
+        self.path = folder / file
+        before = read(folder, file) if self.path.exists() else None
         if before is not None and (before["procedure"] != procedure or before["parameters"] != asked):
             raise InputError(
                 f"{folder} holds the procedure {before['procedure']!r} with other parameters "
                 f"({differences(before, asked)}); start it again as it was, or name a new folder with --output"
             )
         if before is None and folder.exists() and any(folder.iterdir()):
-            raise InputError(f"--output {str(folder)!r} exists and is no procedure's folder; name a new one")
+            raise InputError(
+                f"--output {str(folder)!r} exists and is no folder of a {Path(file).stem}; name a new one"
+            )
         self.resumed = before is not None
         self.document: dict[str, Any] = {
             "schema_version": SCHEMA_VERSION,
@@ -77,13 +79,13 @@ def differences(before: dict[str, Any], asked: dict[str, Any]) -> str:
     return ", ".join(names) or "none"
 
 
-def read(folder: Path) -> dict[str, Any]:
-    """procedure.json of *folder*; InputError when it is none or of another version."""
-    path = folder / FILE
+def read(folder: Path, file: str = FILE) -> dict[str, Any]:
+    """*file* of *folder*; InputError when it is none or of another version."""
+    path = folder / file
     try:
         found = msgspec.json.decode(path.read_bytes())
     except FileNotFoundError:
-        raise InputError(f"{folder} is no procedure's folder: it has no {FILE}") from None
+        raise InputError(f"{folder} is no procedure's folder: it has no {file}") from None
     except (OSError, msgspec.DecodeError, UnicodeDecodeError) as problem:
         raise InputError(f"{path} cannot be read: {problem}") from None
     if not isinstance(found, dict) or found.get("schema_version") != SCHEMA_VERSION:

@@ -165,8 +165,9 @@ class Lab:
         if code == STOPPED:
             raise Interrupted(f"interrupted; {folder} holds what was measured of this level, start again to go on")
         document = view.document
-        if code == REFUSED and self.gone():
-            raise TargetError(f"the target does not answer any more; {folder} holds what was measured of this level")
+        if (code == REFUSED or document.get("failed")) and self.gone():
+            kept = put_aside(folder)
+            raise TargetError(f"the target does not answer any more; {kept} holds what was measured of this level")
         if document.get("status") != "done":
             why = "; ".join(document.get("incidents", ())) or f"status {document.get('status')}"
             raise TargetError(f"{folder} could not be measured to its end: {why}")
@@ -266,15 +267,14 @@ def manifest_of(folder: Path) -> dict[str, Any] | None:
     return found if isinstance(found, dict) else None
 
 
-def put_aside(folder: Path) -> None:
-    """A run that was cut off is kept beside, as evidence; its name is free again."""
+def put_aside(folder: Path) -> Path | None:
+    """A run that was cut off is kept beside, as evidence, under the name returned; its own name is free again."""
     if not folder.exists():
-        return
-    for attempt in range(1, 1000):
-        target = folder.with_name(f"{folder.name}.cut-{attempt}")
-        if not target.exists():
-            folder.rename(target)
-            return
+        return None
+    attempt = 1
+    while (target := folder.with_name(f"{folder.name}.cut-{attempt}")).exists():
+        attempt += 1
+    return folder.rename(target)
 
 
 def told(settings: RunSettings) -> dict[str, Any]:
