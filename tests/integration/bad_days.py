@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
 import sys
 import time
@@ -13,8 +12,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from fastllmload.records.layout import OK
+from fastllmload.records.run import load
+
 KEY = "sk-canary-7f3a91c0d5e2"
-FAST = ("--isl", "16", "--osl", "8", "--warmup", "0")
+FAST = ("--isl", "16", "--osl", "8", "--warmup", "0", "--no-telemetry")
 EMBEDDED = (*FAST, "--simulate", "ttft_ms=5", "itl_ms=2")
 COMMAND = (sys.executable, "-m", "fastllmload.cli.main")
 LONGEST_S = 90.0
@@ -36,7 +38,17 @@ class Ended:
 
     @property
     def sentences(self) -> list[str]:
-        return [line.removeprefix("fastllmload: ") for line in self.err.splitlines() if line.startswith("fastllmload: ")]
+        mark = "fastllmload: "
+        return [line.removeprefix(mark) for line in self.err.splitlines() if line.startswith(mark)]
+
+    def kept(self, code: int, status: str) -> dict[str, Any]:
+        """A run.json of that status with completed requests, the rows behind it, the exit code and no trace."""
+        assert self.code == code and "Traceback" not in self.said, self.said
+        assert self.document is not None and self.document["status"] == status, self.said
+        rows = load(self.folder).rows
+        succeeded = int((rows["status"] == OK).sum())
+        assert succeeded >= self.document["completed"] > 0
+        return self.document
 
     def refused(self, code: int, *parts: str) -> None:
         """One sentence with all *parts*, the exit code, no trace, and no folder left."""
@@ -54,7 +66,6 @@ class Going:
     process: subprocess.Popen[bytes]
     folder: Path
     leaks: set[str] = field(default_factory=set)
-    seen: set[int] = field(default_factory=set)
 
     @property
     def out(self) -> Path:
@@ -76,11 +87,12 @@ class Going:
         """Notes where the key can be seen of the processes of the run, once its own command line has been blanked."""
         if not self.text():
             return
+        own = of_process(self.process.pid, "cmdline")
         for pid in [self.process.pid, *self.family()]:
-            self.seen.add(pid)
-            for name in ("cmdline",) if pid == self.process.pid else ("cmdline", "environ"):
-                if KEY in of_process(pid, name):
-                    self.leaks.add(f"{name} of {of_process(pid, 'cmdline')[:80]!r}")
+            command = of_process(pid, "cmdline")
+            shown = command if command == own else command + of_process(pid, "environ")  # of a fork before exec: ours
+            if KEY in shown:
+                self.leaks.add(command[:80])
 
     def until(self, happened: Callable[[], bool]) -> None:
         """Wait until *happened*; the run must not end before."""
@@ -90,6 +102,11 @@ class Going:
             self.look()
             time.sleep(0.01)
 
+    def child(self, word: str) -> int:
+        """The one living child whose command line contains *word*."""
+        (found,) = self.family(word)
+        return found
+
     def until_said(self, words: str) -> None:
         self.until(lambda: words in self.text())
 
@@ -98,6 +115,9 @@ class Going:
         self.until_said(f"{phase}:")
         events = [self.folder / "workers" / "0" / "tokens.npy"]
         self.until(lambda: all(path.exists() and filled(path) for path in events))
+
+    def signal(self, number: int) -> None:
+        self.process.send_signal(number)
 
     def kill(self) -> None:
         self.process.kill()
@@ -125,17 +145,23 @@ class Going:
         return Ended(self.process.returncode, out, err, document, self.folder)
 
 
-def begin(folder: Path, *options: str, wrap: Sequence[str] = (), **environment: str) -> Going:
-    """Start a run into *folder*, plain lines to files beside it. *wrap*: a command that the run is the end of."""
+def begin(
+    folder: Path, *options: str, wrap: Sequence[str] = (), program: Sequence[str] = COMMAND, **environment: str
+) -> Going:
+    """Start a run into *folder*, plain lines to files beside it. *wrap*: a command that the run is the end of;
+    *program*: what is run in place of fastllmload.
+    """
     folder.parent.mkdir(parents=True, exist_ok=True)
-    command = [*wrap, *COMMAND, *options, "-o", str(folder), "--ui", "plain", "-H", f"X-Api-Key: {KEY}"]
+    command = [*wrap, *program, "-o", str(folder), "--ui", "plain", "-H", f"X-Api-Key: {KEY}", *options]
     with open(folder.with_suffix(".out"), "wb") as out, open(folder.with_suffix(".err"), "wb") as err:
         given = {**os.environ, "OPENAI_API_KEY": KEY, **environment}
         return Going(subprocess.Popen(command, stdout=out, stderr=err, env=given), folder)
 
 
-def run(folder: Path, *options: str, wrap: Sequence[str] = (), **environment: str) -> Ended:
-    return begin(folder, *options, wrap=wrap, **environment).end()
+def run(
+    folder: Path, *options: str, wrap: Sequence[str] = (), program: Sequence[str] = COMMAND, **environment: str
+) -> Ended:
+    return begin(folder, *options, wrap=wrap, program=program, **environment).end()
 
 
 def of_process(pid: int, name: str) -> str:
@@ -169,11 +195,3 @@ def filled(events: Path) -> bool:
 def report(folder: Path) -> subprocess.CompletedProcess[str]:
     """`fastllmload report` of the folder."""
     return subprocess.run([*COMMAND, "report", str(folder)], capture_output=True, text=True, timeout=60)
-
-
-def stop(pid: int) -> None:
-    os.kill(pid, signal.SIGSTOP)
-
-
-def go_on(pid: int) -> None:
-    os.kill(pid, signal.SIGCONT)

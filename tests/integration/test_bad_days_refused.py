@@ -13,10 +13,13 @@ from pathlib import Path
 
 import pytest
 from integration.bad_days import EMBEDDED, FAST, run
+from unit.engine.canned_server import canned
 
 from fastllmload.simulator.process import SimulatorProcess
 from fastllmload.simulator.profile import SimulatorOptions
 
+PAGE = b"<!doctype html><html><body><h1>Sign in</h1></body></html>"
+MODELS = (200, "application/json", b'{"object":"list","data":[{"id":"one"}]}')
 LOAD = ("--rate", "20", "--duration", "1")
 needs_openssl = pytest.mark.skipif(shutil.which("openssl") is None, reason="the openssl command makes the certificates")
 
@@ -26,12 +29,15 @@ needs_openssl = pytest.mark.skipif(shutil.which("openssl") is None, reason="the 
     [
         (("--rate", "many"), ("--rate 'many'", "write requests per second")),
         (("--rat", "5"), ("--rat", "--rate")),
-        (("--rate", "5", "--concurrency", "4", "--duration", "1"), ("--rate", "--concurrency", "exclude")),
-        (("--rate", "5"), ("--duration", "--num-requests")),
+        (("--rate", "5", "--concurrency", "4", "--duration", "1"), ("--rate", "--concurrency", "contradict")),
+        ((), ("--rate is missing", "--rate 500 --duration 30")),
+        (("--rate", "inf"), ("--num-requests",)),
         ((*LOAD, "--simulate", "fault=explode:1"), ("'explode'", "there are", "reset")),
     ],
 )
-def test_a_wrong_option_names_itself_and_what_to_write(tmp_path: Path, options: tuple[str, ...], parts: tuple[str, ...]) -> None:
+def test_a_wrong_option_names_itself_and_what_to_write(
+    tmp_path: Path, options: tuple[str, ...], parts: tuple[str, ...]
+) -> None:
     run(tmp_path / "run", *options).refused(2, *parts)
 
 
@@ -68,6 +74,22 @@ def test_a_wrong_key_and_an_unknown_model(tmp_path: Path) -> None:
         run(tmp_path / "model", "--url", server.url, *LOAD, "-m", "gpt-none").refused(2, "'gpt-none'", "'simulated'")
 
 
+@pytest.mark.parametrize(
+    ("answers", "parts"),
+    [
+        ({"/v1/models": (200, "text/html", PAGE)}, ("does not list its models", "-m")),
+        ({"/v1/models": MODELS, "/v1/chat/completions": (200, "text/html", PAGE)}, ("a web page", "openai-chat")),
+        ({"/v1/models": MODELS, "/v1/chat/completions": (404, "text/html", PAGE)}, ("404", "endpoint type right")),
+        ({"/v1/models": MODELS, "/v1/chat/completions": (200, "application/json", None)}, ("did not answer POST",)),
+    ],
+)
+def test_a_server_of_another_kind(tmp_path: Path, answers: dict[str, object], parts: tuple[str, ...]) -> None:
+    """A portal that answers everything with a page, or nothing at all."""
+    with canned(answers) as server:
+        ended = run(tmp_path / "run", "--url", f"{server.url}/v1", *LOAD)
+    ended.refused(2 if "-m" in parts else 3, *parts)
+
+
 # -- certificates -----------------------------------------------------------------------------------------------------
 
 
@@ -75,9 +97,9 @@ def certificate(directory: Path, name: str, days: int) -> tuple[Path, Path]:
     """A self-signed certificate for the host *name*, and its key; *days* -1: expired yesterday."""
     made, key, asked, extension = (directory / f"{name}{days}.{kind}" for kind in ("pem", "key", "csr", "ext"))
     extension.write_text(f"subjectAltName=DNS:{name}\n")
-    request = ["req", "-new", "-newkey", "rsa:2048", "-nodes", "-keyout", str(key), "-out", str(asked), "-subj", f"/CN={name}"]
+    request = ["req", "-new", "-newkey", "rsa:2048", "-nodes", "-keyout", str(key), "-subj", f"/CN={name}"]
     signed = ["x509", "-req", "-in", str(asked), "-signkey", str(key), "-days", str(days), "-extfile", str(extension)]
-    for arguments in (request, [*signed, "-out", str(made)]):
+    for arguments in ([*request, "-out", str(asked)], [*signed, "-out", str(made)]):
         subprocess.run(["openssl", *arguments], check=True, capture_output=True, timeout=60)
     return made, key
 
@@ -98,11 +120,13 @@ def handshaking(made: Path, key: Path) -> Iterator[int]:
                 with one, contextlib.suppress(OSError), context.wrap_socket(one, server_side=True) as secured:
                     secured.recv(1)
 
-        thread = threading.Thread(target=serve)
+        thread = threading.Thread(target=serve, daemon=True)
         thread.start()
-        yield listener.getsockname()[1]
-        listener.shutdown(socket.SHUT_RDWR)
-    thread.join()
+        try:
+            yield listener.getsockname()[1]
+        finally:
+            listener.shutdown(socket.SHUT_RDWR)  # wakes accept(), which close() would not
+            thread.join()
 
 
 @needs_openssl
@@ -110,8 +134,8 @@ def handshaking(made: Path, key: Path) -> Iterator[int]:
     ("name", "days", "trusted", "parts"),
     [
         ("localhost", 2, False, ("is not trusted", "--cacert")),
-        ("elsewhere.example", 2, True, ("localhost", "elsewhere.example", "--server-name")),
-        ("localhost", -1, True, ("has expired",)),
+        ("elsewhere.example", 2, True, ("localhost", "--server-name")),
+        ("localhost", -1, True, ("has expired", "renew it")),
     ],
 )
 def test_a_wrong_certificate(tmp_path: Path, name: str, days: int, trusted: bool, parts: tuple[str, ...]) -> None:
@@ -159,11 +183,32 @@ def test_ports_that_do_not_suffice_are_refused_with_what_to_do(tmp_path: Path) -
 def test_ports_that_run_out_after_all_are_failures_of_their_own_class(tmp_path: Path) -> None:
     """Bursts need more connections at once than the mean says: what finds no port is `no_port`, the rest goes on."""
     bursts = ("--rate", "40", "--duration", "2", "--arrival", "gamma", "--burstiness", "0.02")
-    slow = ("--isl", "16", "--osl", "8", "--warmup", "0", "--simulate", "ttft_ms=300", "itl_ms=10")
-    ended = run(tmp_path / "run", *bursts, *slow, wrap=network("40000 40030"))
+    slow = ("--simulate", "ttft_ms=300", "itl_ms=10")
+    ended = run(tmp_path / "run", *bursts, *FAST, *slow, wrap=network("40000 40030"))
     assert ended.code == 0 and ended.document is not None, ended.said
-    errors = ended.document["errors"]
-    assert errors.get("no_port", 0) > 0 and ended.document["completed"] > 0
-    assert f"no_port {errors['no_port']}" in ended.said
-    reasons = [reason["name"] for reason in ended.document["certificate"]["reasons"]]
-    assert ended.document["certificate"]["verdict"] != "valid" and "no_port" in reasons
+    failed = {group["error"]: group["count"] for group in ended.document["errors"]}
+    assert failed.get("no_port", 0) > 0 and ended.document["completed"] > 0
+    assert f"no_port {failed['no_port']}" in ended.said
+    assert "no_port" in [reason["code"] for reason in ended.document["certificate"]["reasons"]]
+
+
+# -- where the run goes -----------------------------------------------------------------------------------------------
+
+
+def test_a_folder_that_cannot_be_made_or_is_taken(tmp_path: Path) -> None:
+    """A file in its way, a file system that takes no folders, another run: nothing is sent, nothing is touched."""
+    (tmp_path / "file").write_text("not a folder")
+    for folder in (tmp_path / "file" / "run", Path("/proc/run")):
+        ended = run(tmp_path / "in" / "the-way", *LOAD, *EMBEDDED, "-o", str(folder))
+        ended.refused(2, str(folder), "cannot be made", "--output")
+    (tmp_path / "taken").mkdir()
+    (tmp_path / "taken" / "notes.txt").write_text("mine")
+    ended = run(tmp_path / "in" / "the-way", *LOAD, *EMBEDDED, "-o", str(tmp_path / "taken"))
+    ended.refused(2, "exists and is not empty", "name a new folder")
+    assert [path.name for path in (tmp_path / "taken").iterdir()] == ["notes.txt"]
+
+
+def test_an_empty_folder_of_the_user_stays_when_the_run_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    run(tmp_path / "run", "--url", "http://host.invalid/v1", *LOAD, "-o", str(tmp_path / "mine")).refused(3, "resolved")
+    assert list((tmp_path / "mine").iterdir()) == []

@@ -24,9 +24,10 @@ BALLAST, BALLAST_BYTES = "ballast", 4 << 20
 class Folder:
     """A run's folder, owned until `clean`. *manifest* is what run.json holds until the run is measured."""
 
-    def __init__(self, path: Path, named: bool = True) -> None:
+    def __init__(self, path: Path, named: bool = True, made: bool = True) -> None:
         self.path = path
         self.named = named
+        self.made = made  # it was not there before
         self.work = path / WORK
         self.owner = own(path)  # descriptor
         self.manifest: dict[str, Any] = {}
@@ -38,9 +39,10 @@ class Folder:
         try:
             if path.exists() and any(path.iterdir()):
                 raise InputError(f"--output {str(path)!r} exists and is not empty; name a new folder")
+            made = not path.exists()
             path.mkdir(parents=True, exist_ok=True)
             (path / WORK).mkdir()
-            return cls(path, directory is not None)
+            return cls(path, directory is not None, made)
         except OSError as problem:
             raise HostLimitError(
                 f"the run folder {str(path)!r} cannot be made: {problem.strerror}; choose another with --output"
@@ -61,6 +63,8 @@ class Folder:
 
     def begin(self, settings: RunSettings, environment: dict[str, Any], **more: Any) -> None:
         """The first run.json: what is asked for, before anything is sent."""
+        with open(self.work / BALLAST, "wb") as ballast:
+            os.posix_fallocate(ballast.fileno(), 0, BALLAST_BYTES)
         self.manifest = {
             "schema_version": SCHEMA_VERSION,
             "tool": {"name": "fastllmload", "version": __version__},
@@ -72,8 +76,6 @@ class Folder:
             "phases": [],
             **more,
         }
-        with open(self.work / BALLAST, "wb") as ballast:
-            os.posix_fallocate(ballast.fileno(), 0, BALLAST_BYTES)
         self.save()
 
     def release(self, bodies: Sequence[Path]) -> None:
@@ -101,7 +103,9 @@ class Folder:
         shutil.rmtree(self.work, ignore_errors=True)
         os.close(self.owner)
         if not self.manifest:
-            with contextlib.suppress(OSError):  # it was there before, or something of the plan is in it
-                self.path.rmdir()
+            shutil.rmtree(self.path / "plan", ignore_errors=True)
+            with contextlib.suppress(OSError):  # somebody put something there meanwhile, or runs/ has other runs
+                if self.made:
+                    self.path.rmdir()
                 if not self.named:
                     self.path.parent.rmdir()

@@ -71,7 +71,8 @@ def execute(
     except OSError as problem:
         if problem.errno not in DISK_FULL:
             raise
-        raise HostLimitError(f"the disk of {folder.path} is full; what the workers wrote is still there") from problem
+        kept = "what the workers wrote is still there" if folder.manifest else "free some space, or choose another with --output"
+        raise HostLimitError(f"the disk of {folder.path} is full; {kept}") from problem
     finally:
         folder.give_up()
         folder.clean()
@@ -242,10 +243,11 @@ class Session:
             watch.start()
             watching.append(True)
 
-        def look() -> None:
-            self._look_around()
+        def look() -> bool:
+            gone = self._look_around()
             if watching:
                 watch.look()
+            return gone
 
         try:
             for spec, phase in zip(specs[0].phases, phases, strict=True):
@@ -269,7 +271,7 @@ class Session:
         spec: PhaseSpec,
         phase: RunPhase,
         ready: Callable[[], None],
-        look: Callable[[], None],
+        look: Callable[[], bool],
     ) -> Outcome | None:
         arrivals = phase.plan.description["load"]["arrivals"]
         asked_rate = None if arrivals is None else float(arrivals["rate"])

@@ -1,0 +1,198 @@
+"""What goes wrong while the clock runs: the run ends with its exit code and a clear sentence, and keeps its data."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from integration.bad_days import EMBEDDED, FAST, Going, await_end, begin, report, run
+from integration.turning_server import turning
+
+from fastllmload.records.layout import OK, STATUS_NAMES
+from fastllmload.records.run import load
+from fastllmload.simulator.process import SimulatorProcess
+from fastllmload.simulator.profile import SimulatorOptions
+
+LONG = ("--rate", "60", "--duration", "60")
+
+
+@pytest.fixture
+def going(tmp_path: Path) -> Iterator[Going]:
+    """A run of a minute against the simulated engine whose tokens come in; nobody of it outlives the test."""
+    one = begin(tmp_path / "run", *LONG, *EMBEDDED)
+    try:
+        one.until_answered()
+        family = one.family()
+        yield one
+        await_end(family)
+    finally:
+        one.kill()
+
+
+# -- signals ----------------------------------------------------------------------------------------------------------
+
+
+def test_interrupted_once_it_drains_and_marks(going: Going) -> None:
+    going.signal(signal.SIGINT)
+    ended = going.end()
+    document = ended.kept(4, "interrupted")
+    assert "no more requests are sent" in ended.out and "interrupt again" in ended.out
+    assert document["failed"] == 0, document["errors"]  # nothing in flight was cut
+    assert "INCOMPLETE" in ended.out
+
+
+@pytest.mark.parametrize("numbers", [(signal.SIGINT, signal.SIGINT), (signal.SIGTERM,)])
+def test_interrupted_twice_or_told_to_end_it_cancels_and_writes(tmp_path: Path, numbers: tuple[int, ...]) -> None:
+    """Answers of many minutes are in flight: it does not wait for them."""
+    slow = ("--isl", "16", "--osl", "uniform:1,30000", "--warmup", "0", "--simulate", "ttft_ms=5", "itl_ms=20")
+    one = begin(tmp_path / "run", *LONG, *slow)
+    try:
+        one.until_answered()
+        for number in numbers:
+            one.signal(number)
+            one.until_said("no more requests are sent")
+        ended = one.end()
+    finally:
+        one.kill()
+    assert ended.code == 4 and "Traceback" not in ended.said, ended.said
+    assert ended.document is not None and ended.document["status"] == "interrupted"
+    statuses = {STATUS_NAMES[status] for status in load(ended.folder).rows["status"]}
+    assert "cancelled" in statuses and "in_flight" not in statuses
+
+
+def test_interrupted_before_the_clock_nothing_is_left(tmp_path: Path) -> None:
+    """The plan of a million requests takes a while: the signal comes before it is ready."""
+    one = begin(tmp_path / "run", "--rate", "20000", "--duration", "50", *EMBEDDED)
+    try:
+        one.until_said("target:")
+        one.signal(signal.SIGINT)
+        one.end().refused(4, "interrupted", "nothing was measured")
+    finally:
+        one.kill()
+
+
+# -- killed -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGKILL, 2), (signal.SIGSEGV, 70)])
+def test_the_simulated_engine_dies(going: Going, number: int, code: int) -> None:
+    """Killed from outside it is the host's doing, crashed it is our own fault; either way nothing more is sent."""
+    os.kill(going.child("fastllmload.simulator"), number)
+    ended = going.end()
+    document = ended.kept(code, "partial")
+    assert any(f"the simulated engine was killed by signal {number}" in sentence for sentence in document["incidents"])
+    assert "there is no target any more" in ended.out
+    assert document["phases"][-1]["end_ns"] < document["phases"][-1]["start_ns"] + 60 * 10**9
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_worker_is_killed(tmp_path: Path, workers: int) -> None:
+    """The only one, or one of two: what it wrote stays, the others go on to the end."""
+    one = begin(tmp_path / "run", "--rate", "60", "--duration", "2", "--workers", str(workers), *EMBEDDED)
+    try:
+        one.until_answered()
+        os.kill(one.family("engine.worker")[0], signal.SIGKILL)
+        ended = one.end()
+    finally:
+        one.kill()
+    document = ended.kept(2, "partial")
+    assert any("was killed by signal 9" in sentence for sentence in document["incidents"])
+    assert document["certificate"]["verdict"] == "invalid"
+    assert [worker["died"] for worker in document["workers"]].count(True) == 1
+    assert document["counts"]["not_sent"] > 0
+
+
+def test_the_supervisor_is_killed(going: Going) -> None:
+    """Nobody is left behind; `report` shows what was measured, says what happened, and clears up."""
+    family = going.family()
+    assert len(family) == 2  # a worker and the simulated engine
+    going.kill()
+    await_end(family)
+    found = load(going.folder)
+    assert found.incomplete and (found.rows["status"] == OK).any()
+    again = report(going.folder)
+    assert again.returncode == 0 and "INCOMPLETE (killed)" in again.stdout, again.stdout + again.stderr
+    assert "the run was killed; its working files" in again.stdout
+    assert not (going.folder / ".work").exists()
+    assert json.loads((going.folder / "run.json").read_text())["status"] == "killed"
+    assert "working files" not in report(going.folder).stdout
+
+
+# -- the target -------------------------------------------------------------------------------------------------------
+
+
+def test_a_server_goes_away(tmp_path: Path) -> None:
+    """It may come back, so the run goes on; a dead address is not hammered."""
+    with SimulatorProcess(SimulatorOptions(ttft_ms=5, itl_ms=2)) as server:
+        one = begin(tmp_path / "run", "--url", server.url, "--concurrency", "4", "--duration", "2", *FAST)
+        try:
+            one.until_answered()
+            server.stop()
+            ended = one.end()
+        finally:
+            one.kill()
+    document = ended.kept(0, "done")
+    failed = {group["error"]: group["count"] for group in document["errors"]}
+    assert 0 < failed["connect_refused"] < 2_000
+    assert f"connect_refused {failed['connect_refused']}" in ended.out
+
+
+BAD = {429: "rate_limited", 500: "http_error", "page": "protocol_error", "silence": "timeout"}
+
+
+def test_servers_that_refuse_everything_after_the_first_look(tmp_path: Path) -> None:
+    """Not one answer: exit code 3, every request under its own status, and no echo of the key is shown."""
+    with contextlib.ExitStack() as servers:
+        urls = [option for bad in BAD for option in ("--url", servers.enter_context(turning(bad)))]
+        ended = run(tmp_path / "run", *urls, "--rate", "inf", "--num-requests", "40", "--timeout", "0.5", *FAST)
+    assert ended.code == 3 and "Traceback" not in ended.said, ended.said
+    assert ended.document is not None and ended.document["status"] == "done"
+    assert (ended.document["completed"], ended.document["failed"]) == (0, 40)
+    assert {status: ended.document["counts"][status] for status in BAD.values()} == dict.fromkeys(BAD.values(), 10)
+
+
+def test_a_server_that_gets_well_again_is_no_failure_of_the_run(tmp_path: Path) -> None:
+    with turning(500, good=8) as url:
+        ended = run(tmp_path / "run", "--url", url, "--rate", "40", "--duration", "0.5", *FAST)
+    document = ended.kept(0, "done")
+    assert document["completed"] == 7 and document["counts"]["http_error"] == document["failed"] > 0
+
+
+# -- this host --------------------------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def small_disk(folder: Path, size: str) -> Iterator[Path]:
+    """A file system of *size* at *folder*; skips where mounting is not allowed."""
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(folder)]
+    tried = subprocess.run(mount, capture_output=True, text=True)
+    if tried.returncode != 0:
+        pytest.skip(f"no file system can be mounted here: {tried.stderr.strip()}")
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", str(folder)], check=True)
+
+
+def test_the_disk_fills_up(tmp_path: Path) -> None:
+    """Sending stops, what is on the disk stays and is measured, and there is room for the report."""
+    flood = ("--concurrency", "32", "--duration", "60", "--warmup", "0", "--isl", "8", "--osl", "400")
+    with small_disk(tmp_path / "disk", "12m") as disk:
+        ended = run(disk / "run", *flood, "--simulate", "null=true")
+        document = ended.kept(2, "partial")
+        events = len(load(ended.folder).events)
+    assert "the disk was full: sending stopped early" in ended.out
+    assert document["disk_full"] is True and document["certificate"]["verdict"] == "invalid"
+    assert events > 100_000
+
+
+def test_a_disk_that_is_full_from_the_start(tmp_path: Path) -> None:
+    with small_disk(tmp_path / "disk", "1m") as disk:
+        run(disk / "run", "--rate", "60", "--duration", "1", *EMBEDDED).refused(2, "the disk of", "is full", "--output")

@@ -1,0 +1,83 @@
+"""The API key, a credential header and a password in the URL are nowhere to be seen: not in what is printed, written
+or thrown, and not in the process list. `bad_days` looks for the key in all of it, in each of these runs and all others.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+from integration.bad_days import EMBEDDED, FAST, KEY, begin, of_process, report, run
+from integration.turning_server import turning
+from unit.engine.canned_server import canned
+
+from fastllmload.simulator.process import SimulatorProcess
+from fastllmload.simulator.profile import SimulatorOptions
+
+SHORT = ("--rate", "20", "--duration", "0.5")
+QUICK = ("--isl", "16", "--osl", "8", "--warmup", "0")  # telemetry too: it is a process that knows headers
+MODELS = (200, "application/json", b'{"object":"list","data":[{"id":"one"}]}')
+
+
+def test_a_run_that_needs_the_key(tmp_path: Path) -> None:
+    """On the command line, where the process blanks it; the server takes no other, so the requests do carry it."""
+    with SimulatorProcess(SimulatorOptions(ttft_ms=5, itl_ms=2, api_key=KEY)) as server:
+        one = begin(tmp_path / "run", "--url", server.url, "--api-key", KEY, *SHORT, *QUICK, OPENAI_API_KEY="")
+        one.until_said("measure:")
+        assert "--api-key" in of_process(one.process.pid, "cmdline")
+        ended = one.end()
+    document = ended.kept(0, "done")
+    assert document["failed"] == 0
+    assert "X-Api-Key" in json.dumps(document["config"]), "the header's name is kept, its value is not"
+    assert KEY not in report(ended.folder).stdout
+
+
+def test_a_header_of_ones_own(tmp_path: Path) -> None:
+    """Sent to a server that says it back in every refusal."""
+    with turning(500, good=5) as url:
+        header = f"Authorization: Basic {KEY}"
+        ended = run(tmp_path / "run", "--url", url, "-H", header, *SHORT, *FAST, OPENAI_API_KEY="")
+    ended.kept(0, "done")
+
+
+def test_a_password_in_the_url(tmp_path: Path) -> None:
+    """It is refused, because a URL is shown and stored in many places; the refusal does not show it either."""
+    ended = run(tmp_path / "run", "--url", f"http://me:{KEY}@127.0.0.1:9/v1", *SHORT)
+    ended.refused(2, "me:***@127.0.0.1", "-H 'Authorization: ...'")
+
+
+def test_a_server_that_says_the_key_back(tmp_path: Path) -> None:
+    """Its sentence is quoted in the refusal, without the key."""
+    said = json.dumps({"error": {"message": f"bad token Bearer {KEY}, or {KEY.encode().hex()}"}}).encode()
+    answers = {"/v1/models": MODELS, "/v1/chat/completions": (400, "application/json", said)}
+    with canned(answers) as server:
+        ended = run(tmp_path / "run", "--url", f"{server.url}/v1", *SHORT)
+    ended.refused(3, "400", "bad token")
+
+
+def test_wrong_options_beside_the_key(tmp_path: Path) -> None:
+    run(tmp_path / "run", "--api-key", f"{KEY} with a blank", *SHORT).refused(2, "no usable key")
+    run(tmp_path / "run", "--url", f"ftp://me:{KEY}@host", *SHORT).refused(2, "ftp")
+    run(tmp_path / "run", "-H", f"Authorization Bearer {KEY}", *SHORT).refused(2, "Name: value")
+
+
+BUG = """
+import sys
+from fastllmload.cli.main import main
+from fastllmload.engine import run
+
+def preflight(settings, urls, endpoint, secret, redact):
+    held = secret.reveal()
+    raise RuntimeError(f"the server at {urls} does not like {held} ({held!r})") from ValueError(held)
+
+run.preflight = preflight
+sys.exit(main())
+"""
+
+
+def test_a_bug_of_our_own_shows_its_trace_without_the_key(tmp_path: Path) -> None:
+    ended = run(tmp_path / "run", *SHORT, *EMBEDDED, program=(sys.executable, "-c", BUG))
+    assert ended.code == 70 and ended.document is None
+    assert "Traceback" in ended.err and "ValueError: ***" in ended.err
+    assert len(ended.sentences) == 1 and "this is a bug in fastllmload" in ended.sentences[0]
