@@ -31,6 +31,8 @@ def plan_lines(settings: RunSettings, plans: Plans, workers: int) -> list[str]:
         f"load: {loop(settings, measure)}; {bounds(measure)}; {plan}",
         f"warm-up: {warm_up(plans.warmup)}; {workers} worker{'' if workers == 1 else 's'}",
     ]
+    if measure.deviations:
+        lines.append(f"note: not the standard workload: {'; '.join(measure.deviations)}")
     load, deviation = settings.load, plans.warmup_deviation
     if deviation is not None and load.warmup_requests is load.warmup_tokens is load.warmup_seconds is None:
         lines.append(f"note: cut to the run's length or a minute, {deviation}; --warmup {WARMUP_REQUESTS} for more")

@@ -15,7 +15,10 @@ from fastllmload.plan.archive import load_plan
 from fastllmload.plan.build import build_plan
 from fastllmload.plan.classes import build_classes
 from fastllmload.plan.pace import WARMUP_REQUESTS, WARMUP_TOKENS
+from fastllmload.plan.content import forget_files
+from fastllmload.plan.limits import refuse_beyond
 from fastllmload.plan.plan import Plan
+from fastllmload.plan.standard import LENGTHS, OWN_TEXT
 from fastllmload.plan.settings import Load, RunSettings, TrafficClass, Workload
 
 WARMUP, MEASURE = "plan-warmup", "plan-measure"
@@ -27,6 +30,14 @@ class Settled:
 
     settings: RunSettings
     plan: Plan | None = None
+
+    def within(self, context_limit: int | None) -> Settled:
+        """With the context that a server reports, where the command line says nothing of it."""
+        workload = self.settings.workload
+        if context_limit is None or workload.context_limit is not None:
+            return self
+        changed = msgspec.structs.replace(workload, context_limit=context_limit)
+        return Settled(msgspec.structs.replace(self.settings, workload=changed), self.plan)
 
 
 @dataclass(frozen=True)
@@ -95,16 +106,23 @@ def load_of(load: Load, described: dict[str, Any], plan: Plan) -> Load:
 
 
 def workload_of(workload: Workload, described: dict[str, Any]) -> Workload:
+    """The workload of the warm-up beside a plan. A plan does not hold the file that it was made from, so one of a data
+    set or trace is warmed up with Synthetic-Uniform.
+    """
     content = described["workload"]
+    known = {name: content[name] for name in ("prefix_share", "prefix_zipf", "prompt_form") if name in content}
+    drawn = content["name"] in LENGTHS
+    stands_in = content["name"] in OWN_TEXT and content.get("stand_in") is True
     return msgspec.structs.replace(
         workload,
-        name=content["name"],
-        isl=content["isl"],
-        osl=content["osl"],
+        name=content["name"] if drawn or stands_in else "synthetic-uniform",
+        isl=content["isl"] if drawn else None,
+        osl=content["osl"] if drawn else None,
         tokenizer=content["tokenizer"],
         prefix_len=content["prefix_len"],
         num_prefixes=content["num_prefixes"],
         streaming=described["streaming"],
+        **known,
     )
 
 
@@ -114,10 +132,12 @@ def classes_of(described: dict[str, Any]) -> tuple[TrafficClass, ...]:
 
 
 def build_plans(asked: Settled, endpoint: Endpoint, model: str, work: Path) -> Plans:
-    """Warm-up and measured plan, under *work*."""
+    """Warm-up and measured plan, under *work*. InputError for a request beyond the model's context."""
     build = build_classes if asked.settings.classes else build_plan
     measure = asked.plan
     if measure is None:
         measure = build(asked.settings, phase="measure", endpoint=endpoint, model=model, out_dir=work / MEASURE)
     warmup = build(asked.settings, phase="warmup", endpoint=endpoint, model=model, out_dir=work / WARMUP)
+    forget_files()
+    refuse_beyond(measure, asked.settings.workload.context_limit)
     return Plans(warmup, measure)

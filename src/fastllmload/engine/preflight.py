@@ -22,6 +22,7 @@ from fastllmload.endpoint import Endpoint
 from fastllmload.engine.resolve import Base, addresses, parse_base, request_head, target_spec
 from fastllmload.engine.workspec import TargetSpec
 from fastllmload.errors import InputError, TargetError
+from fastllmload.plan.classes import class_settings
 from fastllmload.plan.settings import RunSettings, Secret
 from fastllmload.report.outlet import Redact
 
@@ -44,7 +45,9 @@ class Preflight:
     model: str = ""
     usage_reported: bool | None = None
     connect_ms: list[float] = field(default_factory=list)
+    context_limit: int | None = None  # tokens of prompt and answer, the least that a server reports as max_model_len
     answer_s: float | None = None  # the probe of the first target, of PROBE_TOKENS tokens, whole
+    class_heads: list[list[str]] = field(default_factory=list)  # per class, per target; empty without classes
     notes: list[str] = field(default_factory=list)
 
 
@@ -55,12 +58,15 @@ def preflight(
     in what a server said.
     """
     key = None if secret is None else secret.reveal()
-    found = Preflight()
+    found = Preflight(class_heads=[[] for _ in settings.classes])
+    asked, settings = settings, most_general(settings)
     for number, url in enumerate(urls):
         probe = Probe(settings, parse_base(url, settings.target.unix_socket), endpoint, key, redact)
         address = probe.reach(found.connect_ms if number == 0 else [])
         model = probe.model(found.model or settings.target.model)
         found.model = found.model or model
+        if probe.context_limit is not None:
+            found.context_limit = min(found.context_limit or probe.context_limit, probe.context_limit)
         begun = time.perf_counter()
         usage = probe.answer(found.model, found.notes)
         if usage is not None:
@@ -71,7 +77,30 @@ def preflight(
                 probe.base, address, probe.path, settings.target.headers, key, settings.target.server_name
             )
         )
+        probe_classes(asked, probe, found, key, redact)
     return found
+
+
+def most_general(settings: RunSettings) -> RunSettings:
+    """The run itself, or its first class where every class names a model of its own."""
+    if not settings.classes or settings.target.model is not None:
+        return settings
+    named = all(one.model is not None for one in settings.classes)
+    return class_settings(settings, settings.classes[0]) if named else settings
+
+
+def probe_classes(settings: RunSettings, general: Probe, found: Preflight, key: str | None, redact: Redact) -> None:
+    """Each class's model and answer at the URL of *general*, once for classes that ask the same; and its request head."""
+    asked: set[tuple[Any, ...]] = set()
+    for one, heads in zip(settings.classes, found.class_heads, strict=True):
+        each = class_settings(settings, one)
+        probe = Probe(each, general.base, general.endpoint, key, redact)
+        probe.address = general.address
+        question = (probe.path, one.model, each.target.headers, one.workload.extra_body)
+        if question not in asked:
+            asked.add(question)
+            probe.answer(probe.model(one.model or found.model), found.notes)
+        heads.append(request_head(probe.base, probe.path, each.target.headers, key))
 
 
 class Probe:
@@ -87,6 +116,7 @@ class Probe:
         self.path = target.endpoint_path or endpoint.path(base.path)
         request_head(base, self.path, target.headers, key)  # wrong headers are told before anything is sent
         self.address: tuple[str, str, int] | None = None
+        self.context_limit: int | None = None
         self.context = tls_context(settings) if base.tls else None
 
     # -- sockets ------------------------------------------------------------------------------------------------------
@@ -177,6 +207,7 @@ class Probe:
         status, _, body = self._exchange("GET", path, None)
         self._refuse_unauthorised(status)
         offered = offered_models(body) if status == 200 else None
+        self.context_limit = None if offered is None else context_limit(body, wanted or offered[0])
         if offered is None:
             if wanted is None:
                 raise InputError(f"{self.base.shown} does not list its models (GET {path}: {status}); name one with -m")
@@ -251,6 +282,15 @@ def offered_models(body: bytes) -> list[str] | None:
         return None
     ids = [item[key] for item in data if isinstance(item, dict) and isinstance(item.get(key), str)]
     return ids or None
+
+
+def context_limit(body: bytes, model: str) -> int | None:
+    """`max_model_len` of *model* in an OpenAI model list, as vLLM and others report it."""
+    for item in msgspec.json.decode(body).get("data", ()):
+        limit = item.get("max_model_len") if isinstance(item, dict) and item.get("id") == model else None
+        if isinstance(limit, int) and limit > 0:
+            return limit
+    return None
 
 
 def shown_list(names: Sequence[str]) -> str:

@@ -20,7 +20,7 @@ from fastllmload.certificate.watch import Watch
 from fastllmload.endpoint import Endpoint, resolve_endpoint
 from fastllmload.engine import banner, hostlimits, hostprobe, sizing
 from fastllmload.engine.conclude import Fate, conclude, exit_code
-from fastllmload.engine.environment import environment
+from fastllmload.engine.environment import command_line, environment
 from fastllmload.engine.fleet import Fleet, Member
 from fastllmload.engine.failures import Failures
 from fastllmload.engine.folder import Folder
@@ -40,11 +40,13 @@ from fastllmload.engine.wallclock import WallClock
 from fastllmload.engine.workspec import PhaseSpec, WorkerSpec
 from fastllmload.errors import HostLimitError, InternalError, Interrupted
 from fastllmload.plan.archive import save_plan
+from fastllmload.plan.content import check_workloads
 from fastllmload.plan.plan import BODIES
 from fastllmload.plan.settings import Load, RunSettings, Secret
 from fastllmload.redact import Redactor, header_secrets, url_secrets
 from fastllmload.report.terminal import Ui
 from fastllmload.simulator.process import SimulatorProcess
+from fastllmload.workload.tokenizer import load_tokenizer
 
 if TYPE_CHECKING:
     from fastllmload.plan.plan import Plan
@@ -134,8 +136,10 @@ class Session:
     def run(self) -> int:
         settings, endpoint = self.settings, resolve_endpoint(self.settings.target.endpoint_type)
         hostlimits.raise_nofile()
+        check_workloads(settings)
         replayed = settled(settings, endpoint, self.folder.work)
         found = preflight(replayed.settings, self.urls, endpoint, self.secret, self.redact)
+        replayed = replayed.within(found.context_limit)
         asked = stampable(replayed.settings, found)
         beside = Finder(settings, found, self.secret, self.redact).find(self.urls)
         found.notes.extend(beside.notes)
@@ -196,6 +200,7 @@ class Session:
             public(settings, self.redact, self.folder.path),
             {**environment(), "engine": beside.engine},
             run_id=run_id,
+            command=blank(command_line(), self.redact),
             plan=plan_facts(plans),
             target={
                 "urls": [target.url for target in found.targets],
@@ -415,6 +420,9 @@ def plan_facts(plans: Plans) -> dict[str, Any]:
         "model": measure.description["model"],
         "requests": None if measure.cycles else measure.requests,
         "description": measure.description,
+        "classes": measure.classes,
+        "deviations": measure.deviations,
+        "counting": counting(measure),
         "warmup": {
             "digest": warmup.digest,
             "requests": warmup.requests,
@@ -422,6 +430,13 @@ def plan_facts(plans: Plans) -> dict[str, Any]:
             "deviation": plans.warmup_deviation,
         },
     }
+
+
+def counting(plan: Plan) -> dict[str, Any]:
+    """As the plan says, with the version of the library that counts here."""
+    found = plan.counting
+    tokenizer = load_tokenizer(found["tokenizer"]["name"])
+    return found if tokenizer is None else {**found, "tokenizer": tokenizer.facts()}
 
 
 def public(settings: RunSettings, redact: Redactor, folder: Path) -> RunSettings:

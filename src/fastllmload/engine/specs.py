@@ -48,6 +48,7 @@ def phase_spec(settings: RunSettings, number: int, phase: RunPhase, connections:
     """
     load, plan = settings.load, phase.plan
     closed = plan.concurrency is not None
+    bounded = closed or plan.turns is not None  # what replies bring about has no place in the plan's schedule
     grace = load.grace if load.grace is not None or phase.name == "measure" else WARMUP_GRACE_S
     return PhaseSpec(
         number=number,
@@ -57,8 +58,8 @@ def phase_spec(settings: RunSettings, number: int, phase: RunPhase, connections:
         mode="closed" if closed else "open",
         concurrency=plan.concurrency or 0,
         max_concurrency=0 if closed or load.max_concurrency is None else load.max_concurrency,
-        stop_sending_ns=round(plan.duration_s * NS) if closed and plan.duration_s is not None else 0,
-        num_requests=plan.requests if closed and not plan.cycles else 0,
+        stop_sending_ns=round(plan.duration_s * NS) if bounded and plan.duration_s is not None else 0,
+        num_requests=len(plan.starts) if closed and not plan.cycles else 0,
         drain_ns=0 if grace is None else max(1, round(grace * NS)),
         initial_connections=connections,
     )
@@ -70,7 +71,7 @@ def worker_specs(
 ) -> list[WorkerSpec]:
     """One per worker; they differ in their number, their files and their CPU."""
     client, target = settings.client, settings.target
-    text = client.record_text
+    text = "on" if settings.workload.counting == "B" else client.record_text
     return [
         WorkerSpec(
             worker=worker,
@@ -80,6 +81,7 @@ def worker_specs(
             shared_path=absolute(folder.work / f"words.{worker}"),
             rows_dir=absolute(folder.path / "workers" / str(worker)),
             targets=tuple(found.targets),
+            class_heads=tuple(tuple(heads) for heads in found.class_heads),
             phases=phases,
             timeout_ns=round(settings.load.timeout * NS),
             dialect=endpoint.dialect,

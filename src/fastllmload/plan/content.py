@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -30,7 +31,7 @@ from fastllmload.workload.synthetic import Batch, Independent, Prefixes, Quota, 
 from fastllmload.workload.tokenizer import SPECIAL_TOKENS, Tokenizer, load_tokenizer
 from fastllmload.workload.trace import TRACES, Trace, describe_trace, read_trace
 from fastllmload.workload.words import IETF_SPAN, WordTable, id_table, text_table
-from fastllmload.workload.written import DATASETS, Written, read_dataset
+from fastllmload.workload.written import DATASETS, DataSet, Written, read_dataset
 
 LONGEST_PREFIX = 1_000_000
 CHECKED, CHECKED_TOKENS = 512, 400_000  # prompts of a word table that are counted by the tokenizer itself, at most
@@ -86,6 +87,14 @@ def content_of(workload: asked.Workload, seed: int | str, prefix_seed: str) -> C
     return Drawn(workload, seed, prefix_seed)
 
 
+def check_workloads(settings: asked.RunSettings) -> None:
+    """InputError for files and settings that no plan can be made of, before anything is asked of a server."""
+    if settings.output.plan is not None:
+        return
+    for workload in [one.workload for one in settings.classes] or [settings.workload]:
+        content_of(workload, "check", "check/prefix")
+
+
 def described(workload: asked.Workload, tokenizer: Tokenizer | None, isl: str, osl: str, prompt: str) -> dict[str, Any]:
     """What all contents say of themselves."""
     return {
@@ -93,14 +102,20 @@ def described(workload: asked.Workload, tokenizer: Tokenizer | None, isl: str, o
         "isl": isl,
         "osl": osl,
         "tokenizer": workload.tokenizer,
-        "tokenizer_facts": None if tokenizer is None else tokenizer.facts(),
+        "tokenizer_facts": None if tokenizer is None else facts_of(tokenizer),
         "special_tokens": SPECIAL_TOKENS,
         "counting": workload.counting,
         "prompt": prompt,
+        "prompt_form": workload.prompt_form,
         "prefix_len": workload.prefix_len,
         "num_prefixes": workload.num_prefixes,
         "deviations": deviations(workload),
     }
+
+
+def facts_of(tokenizer: Tokenizer) -> dict[str, Any]:
+    """Its facts without the library's version: the same prompts have the same digest under the next one."""
+    return {name: fact for name, fact in tokenizer.facts().items() if name != "version"}
 
 
 def exactness(checked: int, exact: int, prompts: int) -> dict[str, Any]:
@@ -116,7 +131,7 @@ class FromFile:
     def __init__(self, workload: asked.Workload, seed: int | str) -> None:
         self.workload, self._seed = workload, seed
         self._tokenizer = load_tokenizer(workload.tokenizer)
-        dataset = read_dataset(workload.name, _file(workload), self._tokenizer)
+        dataset = dataset_of(workload.name, _file(workload), workload.tokenizer)
         osl = None if workload.osl is None else parse_lengths(workload.osl, "--osl")
         self._requests = DataSetContent(dataset, self._tokenizer, osl, Mersenne(f"{seed}/lengths"), seed)
 
@@ -142,7 +157,7 @@ class FromSource:
         self._osl = None if workload.osl is None else parse_lengths(workload.osl, "--osl")
         path = None if workload.dataset_path is None else Path(workload.dataset_path)
         chat = workload.name == "conversation"
-        self._dataset = None if path is None or not chat else read_dataset("sharegpt", path, self._tokenizer)
+        self._dataset = None if path is None or not chat else dataset_of("sharegpt", path, workload.tokenizer)
         self._samples = None if path is None or chat else Samples.read(path)
         self._source: Source = self._sourced(chat=True)
         self._checked = self._exact = self._shared = self._input = 0
@@ -298,6 +313,40 @@ def _longest(osl: Lengths) -> int:
     return getattr(osl, "tokens", 256)
 
 
+def dataset_of(name: str, path: Path, tokenizer: str) -> DataSet:
+    """The data set in *path*, read once for a check and both phases; see `forget_files`."""
+    return _read_dataset(name, path, tokenizer, *_version(path))
+
+
+def trace_of(name: str, path: Path) -> Trace:
+    return _read_trace(name, path, *_version(path))
+
+
+def forget_files() -> None:
+    """Give the memory of files back that were read: the plans are built."""
+    _read_dataset.cache_clear()
+    _read_trace.cache_clear()
+
+
+def _version(path: Path) -> tuple[int, int]:
+    """So that a file that changed is read again."""
+    try:
+        found = path.stat()
+    except OSError:
+        return 0, 0  # reading it says what is wrong
+    return found.st_mtime_ns, found.st_size
+
+
+@lru_cache(4)
+def _read_dataset(name: str, path: Path, tokenizer: str, modified_ns: int, size: int) -> DataSet:
+    return read_dataset(name, path, load_tokenizer(tokenizer))
+
+
+@lru_cache(4)
+def _read_trace(name: str, path: Path, modified_ns: int, size: int) -> Trace:
+    return read_trace(name, path)
+
+
 def _file(workload: asked.Workload) -> Path:
     if workload.dataset_path is None:
         raise InputError(f"--workload {workload.name} is read from a file; add --dataset-path FILE")
@@ -308,7 +357,7 @@ def _trace(workload: asked.Workload) -> Trace | None:
     """The part of the trace that was asked for; None for a workload that is none."""
     if workload.name not in TRACES:
         return None
-    trace = read_trace(workload.name, _file(workload))
+    trace = trace_of(workload.name, _file(workload))
     return trace.part(workload.trace_from, workload.trace_to)
 
 

@@ -158,6 +158,12 @@ class Plan:
         }
 
     @property
+    def joint(self) -> tuple[bytes, bytes, bytes]:
+        """JSON before a reply, behind it, and between messages without one, as conversations are stitched."""
+        before, behind, between = (str(text).encode() for text in self.description["joint"])
+        return before, behind, between
+
+    @property
     def concurrency(self) -> int | None:
         """Slots of a closed loop; None in an open one. A warm-up without a target rate is a closed loop of
         its own.

@@ -1,8 +1,13 @@
-"""Tokens of each request, and where each count comes from (metrics.md 3.3). Never the number of chunks."""
+"""Tokens of each request, and where each count comes from (metrics.md 3.3). Never the number of chunks.
+
+Counting option A (IETF 4.4.2) takes the server's usage where it reports one; option B counts the recorded text with the
+reference tokenizer, and takes the prompt as it was planned.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import islice
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +22,7 @@ Numbers = npt.NDArray[np.int64]
 SOURCES = ("usage", "tokenizer", "estimate", None)
 USAGE, TOKENIZER, ESTIMATE, NO_TEXT = range(len(SOURCES))
 UNKNOWN = -1
+BLOCK = 2048  # texts that are counted at once, on all cores
 BYTES_PER_TOKEN = 4  # of the estimate
 SINGLE_SHARE = 0.9  # IETF B.2.1: at least so many events with one token each let events stand for tokens
 
@@ -47,16 +53,23 @@ def tokenizer_of(run: Run) -> Tokenizer | None:
     return None if name == NONE else load_tokenizer(name)
 
 
+def by_reference(run: Run) -> bool:
+    """Counting option B was asked for."""
+    return bool(run.manifest.get("config", {}).get("workload", {}).get("counting") == "B")
+
+
 def tokenized_output(run: Run) -> Numbers:
-    """Reference-tokenizer count of each row's concatenated text, UNKNOWN without recorded text or tokenizer."""
+    """Reference-tokenizer count of each row's concatenated text, UNKNOWN without recorded text or tokenizer, and where
+    option A has the server's own count.
+    """
     counts = np.full(len(run.rows), UNKNOWN, np.int64)
-    missing = run.rows["completion_tokens"] < 0
-    tokenizer = tokenizer_of(run) if len(run.text) and missing.any() else None
+    wanted = np.full(len(run.rows), True) if by_reference(run) else run.rows["completion_tokens"] < 0
+    tokenizer = tokenizer_of(run) if len(run.text) and wanted.any() else None
     if tokenizer is None:
         return counts
-    for row, text in texts(run):
-        if missing[row]:
-            counts[row] = tokenizer.count(text)
+    found = ((row, text) for row, text in texts(run) if wanted[row])
+    while block := list(islice(found, BLOCK)):
+        counts[[row for row, _ in block]] = tokenizer.count_many([text for _, text in block])
     return counts
 
 
@@ -67,14 +80,20 @@ def count_tokens(run: Run) -> TokenCounts:
     estimate = np.where(text_bytes > 0, np.maximum(1, text_bytes // BYTES_PER_TOKEN), 0)
     tokenized = tokenized_output(run)
     usage = rows["completion_tokens"].astype(np.int64)
-    output = np.where(usage >= 0, usage, np.where(tokenized >= 0, tokenized, estimate))
-    by_guess = np.where(text_bytes > 0, ESTIMATE, NO_TEXT)
-    source = np.where(usage >= 0, USAGE, np.where(tokenized >= 0, TOKENIZER, by_guess)).astype(np.uint8)
     reasoning = np.maximum(rows["reasoning_tokens"].astype(np.int64), 0)
+    # Recorded text holds no reasoning: what the server says of it comes on top.
+    counted = np.where(tokenized >= 0, tokenized + reasoning, UNKNOWN)
+    source = np.where(text_bytes > 0, ESTIMATE, NO_TEXT)
+    output = estimate
+    preferred = ((USAGE, usage), (TOKENIZER, counted)) if by_reference(run) else ((TOKENIZER, counted), (USAGE, usage))
+    for name, numbers in preferred:  # the last one that knows wins
+        output, source = np.where(numbers >= 0, numbers, output), np.where(numbers >= 0, name, source)
+    source = source.astype(np.uint8)
     prompt = rows["prompt_tokens"].astype(np.int64)
+    reported = (prompt >= 0) & (not by_reference(run))
     return TokenCounts(
-        input=np.where(prompt >= 0, prompt, rows["input_target"]),
-        input_from_usage=prompt >= 0,
+        input=np.where(reported, prompt, rows["input_target"]),
+        input_from_usage=reported,
         output=output,
         source=source,
         reasoning=np.minimum(reasoning, output),
@@ -99,9 +118,7 @@ def timed_tokens(run: Run, output: Numbers, source: npt.NDArray[np.uint8]) -> Nu
     """
     rows = run.rows
     reasoning = rows["reasoning_tokens"].astype(np.int64)
-    # Recorded text holds no reasoning, so a tokenizer's count is visible tokens already.
-    hidden = np.where(source == TOKENIZER, 0, np.maximum(reasoning, 0))
-    timed = np.maximum(output - hidden - leading_tokens(run), 0)
+    timed = np.maximum(output - np.maximum(reasoning, 0) - leading_tokens(run), 0)
     unsaid = (source != TOKENIZER) & (reasoning < 0) & (rows["reasoning_events"] > 0)
     events = rows["content_events"].astype(np.int64) + rows["reasoning_events"] + rows["leading_events"]
     one_each = (events > SINGLE_SHARE * output) & (events <= output)

@@ -19,7 +19,7 @@ GOLDEN = {
     "requests": 199,
     "schedule": "2cd633aecbec0b7d9fff34e8a2d85142349ef57d4584da91a2490eb434601197",
     "bodies": "1f7c77e3abb1103b5cc19bd429c8af96b5246292aabf966b10f5371e6d92e1b9",
-    "digest": "b50756cff8dd1c743e250452ecf07eca3563d05a6531b486a4248d211afeeb6e",
+    "digest": "8c2ebd9a74a047f2a5cad15e9fc98ac5dc841da258b7fdda80086383fbe10f6b",
 }
 
 
