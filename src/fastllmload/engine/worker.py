@@ -30,6 +30,7 @@ from fastllmload._ext.pacer import Pacer
 from fastllmload._ext.reactor import Reactor
 from fastllmload._ext.recorder import Recorder
 from fastllmload._ext.stream import Stream
+from fastllmload._ext.talk import Talks
 from fastllmload._ext.wire import warm_up_kernel_stamps
 from fastllmload.engine.workspec import PhaseSpec, TargetSpec, WorkerSpec
 from fastllmload.plan.plan import Plan
@@ -67,11 +68,13 @@ class Worker:
             fresh_connections=spec.fresh_connections,
             sources=[("inet6" if ":" in address else "inet", address) for address in spec.source_addresses],
         )
-        for target in spec.targets:
+        own = [target.head_prefix for target in spec.targets]
+        heads = [[head.encode("latin-1") for head in each] for each in spec.class_heads or [own]]
+        for target, head in zip(spec.targets, heads[0], strict=True):
             over_asyncio = target.tls or spec.transport == "asyncio"
-            self.reactor.add_target(
-                target.family, target.address, target.port, target.head_prefix.encode("latin-1"), over_asyncio
-            )
+            self.reactor.add_target(target.family, target.address, target.port, head, over_asyncio)
+        for each in heads[1:]:
+            self.reactor.add_class(each)
         self.tls = tls_context(spec) if any(target.tls for target in spec.targets) else None
         self.reactor.set_connector(self.connect)
         self.connecting: set[asyncio.Task[None]] = set()
@@ -166,8 +169,8 @@ class Worker:
             schedule = np.zeros(slots, dtype=np.int64)
             closed = slots > 0  # without a slot there is nothing to refill: an open loop without releases ends at once
         else:
-            assert plan.t_sched is not None
-            schedule = np.ascontiguousarray(plan.t_sched[spec.worker :: spec.workers])
+            assert plan.t_start is not None
+            schedule = np.ascontiguousarray(plan.t_start[spec.worker :: spec.workers])
         self.reactor.load(
             phase=phase.phase_code,
             phase_number=phase.number,
@@ -180,6 +183,8 @@ class Worker:
             closed=closed,
             limit=limit,
             cap=max(1, share(phase.max_concurrency, spec.worker, spec.workers)) if phase.max_concurrency else 0,
+            client=plan.client,
+            **conversations(plan, spec.worker, spec.workers),
         )
 
     async def _clock(self, phase: PhaseSpec, start: int) -> bool:
@@ -229,6 +234,16 @@ class Worker:
             self.words[k.W_DISK_FULL] = 1
         with open("/proc/self/statm", "rb") as statm:
             self.words[k.W_RSS_BYTES] = int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def conversations(plan: Plan, worker: int, workers: int) -> dict[str, Any]:
+    """What the reactor needs of a plan with conversations: this worker's first turns, and how turns are stitched."""
+    if plan.turns is None:
+        return {}
+    starts = plan.starts
+    numbers = np.ascontiguousarray(starts[worker::workers], np.uint32)
+    talks = Talks(plan.turns, plan.body_offset, plan.bodies, plan.joint, len(starts))
+    return {"numbers": numbers, "talks": talks}
 
 
 def share(total: int, worker: int, workers: int) -> int:

@@ -49,6 +49,7 @@ class WorkerSpec(msgspec.Struct, frozen=True, kw_only=True):
     targets: tuple[TargetSpec, ...]
     phases: tuple[PhaseSpec, ...]
     timeout_ns: int
+    class_heads: tuple[tuple[str, ...], ...] = ()  # per class of requests, per target; empty: the targets' own
     dialect: int = 0  # delta.Dialect
     strict_decode: bool = False
     timestamps: str = "kernel"
