@@ -7,6 +7,7 @@ import platform
 import sys
 import time
 from importlib import metadata
+from pathlib import Path
 from typing import Any
 
 from fastllmload._ext.clock import realtime_offset_ns
@@ -15,6 +16,13 @@ from fastllmload.engine import hostprobe
 
 LIBRARIES = ("uvloop", "httptools", "numpy", "msgspec", "hdrhistogram")
 CONGESTION = "/proc/sys/net/ipv4/tcp_congestion_control"
+
+
+def command_line() -> list[str] | None:
+    """The words that this process was started with; None when a program of the user's called us."""
+    program = Path(sys.argv[0]) if sys.argv else Path()
+    ours = program.name == "fastllmload" or program.parts[-2:] == ("fastllmload", "__main__.py")
+    return ["fastllmload", *sys.argv[1:]] if ours else None
 
 
 def environment() -> dict[str, Any]:
