@@ -20,6 +20,7 @@ class Given:
     where: str
     texts: tuple[str, ...] = ()
     state: bool | None = None
+    tables: tuple[Mapping[str, object], ...] = ()  # of [[class]]
 
 
 Givens = dict[str, Given]  # by parameter
@@ -59,6 +60,9 @@ def from_table(table: Mapping[str, object], before: str, behind: str) -> Givens:
             raise InputError(f"{before}{key!r} is not an option of a run{near or '; see fastllmload run --help'}")
         option, opposite = names[key]
         where = f"{key}{behind}"
+        if option.name == "class" and isinstance(found, list | tuple) and found and isinstance(found[0], dict):
+            givens["class"] = Given(option, where, tables=tuple(found))
+            continue
         if option.parameter in givens:
             raise InputError(f"{where} is given twice, also as {givens[option.parameter].where}; keep one")
         givens[option.parameter] = _from_toml(option, where, found, opposite)

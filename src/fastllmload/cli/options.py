@@ -194,6 +194,28 @@ SECTIONS: dict[str, tuple[RunOption, ...]] = {
         value("--image", "workload.image", read.images, "WIDTHxHEIGHT[:COUNT]",
               "Synthetic PNG images in every chat prompt, no two alike."),
     ),
+    "Users": (
+        several("--class", None, read.text, "'NAME KEY=VALUE ...'",
+                "One class of traffic, repeatable: its own rate (or share of --rate), arrival, workload options, model, "
+                "endpoint, header, goodput and users. In a config file: [[class]]."),
+        value("--turns", "workload.turns", read.turns, "COUNT",
+              "Conversations of 4, 3-8 or normal:6,2 turns, or all that a data set has; --rate and --num-requests then "
+              "count conversations."),
+        value("--think-time", "workload.think_time", read.pause, "TIME",
+              "From a reply to the next turn: 2s, uniform:1s,5s, exponential:3s, lognormal:MEDIAN,SIGMA. Default 0."),
+        value("--history", "workload.history", read.one_of("real", "planned"), "KIND",
+              "What later turns carry of earlier answers: real (as they came, default) or planned text of their length."),
+        value("--tool-turns", "workload.tool_turns", read.part, "SHARE",
+              "Part of the later turns that bring the result of a tool call."),
+        value("--cancel-share --request-cancellation-rate", "behaviour.cancel_share", read.part, "SHARE",
+              "Part of the users who leave before the end, by plan."),
+        value("--cancel-after --request-cancellation-delay", "behaviour.cancel_after", read.cancel_after, "AMOUNT",
+              "When they leave: after 20tok or 2s."),
+        value("--slow-readers", "behaviour.slow_readers", read.slow_readers, "SHARE:RATE",
+              "Part of the users who read no faster than 20tok/s or 2kB/s: 0.05:20tok/s."),
+        value("--abandon", "behaviour.abandon", read.abandon, "METRIC:TIME",
+              "Users leave when a deadline passes: ttft:5s, e2e:30s."),
+    ),
     "Client": (
         value("--workers", "client.workers", read.workers, "COUNT", "Worker processes; auto by default."),
         value("--pin", "client.pin", read.cpus, "CPUS", "One CPU per worker: 0,2-3."),

@@ -19,14 +19,18 @@ if TYPE_CHECKING:
 SIMULATED_MODEL = "simulated"
 
 
-def build_once(**parameters: object) -> int:
+def build_once(show: bool, sequence: Path | None, verify: Path | None, **parameters: object) -> int:
     from fastllmload.cli.commands import resolve_parameters
 
+    if verify is not None:
+        if show or sequence is not None or any(value not in (None, ()) for value in parameters.values()):
+            raise InputError("--verify checks a finished plan and takes no other option")
+        return verify_file(verify)
     settings, _ = resolve_parameters(parameters)
     if settings.output.plan is not None:
         raise InputError("--plan names a finished plan; use fastllmload plan describe FILE")
     save = settings.output.save_plan
-    _build(settings, None if save is None else Path(save))
+    _build(settings, None if save is None else Path(save), Views(show, sequence))
     return 0
 
 
@@ -45,10 +49,12 @@ def _build(settings: RunSettings, file: Path | None) -> None:
     from fastllmload.endpoint import ENDPOINTS
     from fastllmload.plan.archive import save_plan
     from fastllmload.plan.build import build_plan
+    from fastllmload.plan.classes import build_classes
 
     endpoint = ENDPOINTS[settings.target.endpoint_type]
     with tempfile.TemporaryDirectory(prefix="fastllmload-plan-") as folder:
-        plan = build_plan(settings, phase="measure", endpoint=endpoint, model=model, out_dir=Path(folder))
+        build = build_classes if settings.classes else build_plan
+        plan = build(settings, phase="measure", endpoint=endpoint, model=model, out_dir=Path(folder))
         if file is not None:
             save_plan(plan, file)
         _show(plan, settings.load.ramp_share)

@@ -99,6 +99,40 @@ def part(text: str) -> float:
     return value
 
 
+def turns(text: str) -> str:
+    from fastllmload.workload.manners import read_turns
+
+    return read_turns(text) or "all"
+
+
+def pause(text: str) -> str:
+    from fastllmload.workload.manners import read_pause
+
+    read_pause(text)
+    return text
+
+
+def cancel_after(text: str) -> str:
+    from fastllmload.workload.manners import read_cancel_after
+
+    read_cancel_after(text)
+    return text
+
+
+def slow_readers(text: str) -> str:
+    from fastllmload.workload.manners import read_slow_readers
+
+    read_slow_readers(text)
+    return text
+
+
+def abandon(text: str) -> str:
+    from fastllmload.workload.manners import read_abandon
+
+    read_abandon(text)
+    return text
+
+
 def exponent(text: str) -> float:
     what = "is not an exponent; write a number from 0 to 10 such as 1.5"
     value = _scaled(text, {"": 1.0}, what)

@@ -6,17 +6,20 @@ import math
 from collections.abc import Mapping
 from pathlib import Path
 
+from fastllmload.cli.classes import with_classes
 from fastllmload.cli.given import Given, Givens, from_command_line, from_config
+from fastllmload.cli.manners import refuse_manners
 from fastllmload.cli.options import BY_PARAMETER
 from fastllmload.cli.ratecurve import spread_rate
 from fastllmload.cli.readings import DATASETS, STANDARD, TRACES
 from fastllmload.errors import InputError
-from fastllmload.plan.settings import Client, Load, Output, RunSettings, Secret, Target, Telemetry, Workload
+from fastllmload.plan.settings import Behaviour, Client, Load, Output, RunSettings, Secret, Target, Telemetry, Workload
 from fastllmload.redact import Redactor, header_secrets, url_secrets
 
 GROUPS = {
     "target": Target,
     "load": Load,
+    "behaviour": Behaviour,
     "workload": Workload,
     "client": Client,
     "output": Output,
@@ -42,6 +45,15 @@ PLANNED = (
     "trace_from",
     "trace_to",
     "trace_loop",
+    "class",
+    "turns",
+    "think_time",
+    "history",
+    "tool_turns",
+    "cancel_share",
+    "cancel_after",
+    "slow_readers",
+    "abandon",
 )
 OWN_TEXT = STANDARD[2:4]  # conversation, code-completion: with a file or without
 DEFAULT_SECONDS = 60.0
@@ -75,7 +87,14 @@ def settle(
         fields["target.urls"] = ("http://localhost",)
     if complete:
         _complete(givens, fields)
-    return _settings(fields), secret
+    return with_classes(_settings(fields), givens, fields, _read, _seconds(fields)), secret
+
+
+def _seconds(fields: Fields) -> float:
+    """Length of the run, as far as a rate that changes needs one."""
+    found = fields.get("load.duration", DEFAULT_SECONDS)
+    assert isinstance(found, float)
+    return found
 
 
 def merged(command: Givens) -> Givens:
@@ -150,7 +169,7 @@ def _read(givens: Givens) -> Fields:
     fields: Fields = {}
     setter: dict[str, Given] = {}
     for parameter, given in givens.items():
-        if parameter in ("config", "api_key", "api_key_file"):
+        if parameter in ("config", "api_key", "api_key_file", "class"):
             continue
         for field, found in _value(given).items():
             if field in fields and fields[field] != found:
@@ -198,12 +217,13 @@ def _refuse_contradictions(givens: Givens, fields: Fields, complete: bool = True
     _refuse_for_closed_loop(givens)
     _refuse_beside_plan(givens)
     replays = fields.get("workload.name") in TRACES
-    if complete and "plan" not in givens and rate is None and concurrency is None and not replays:
+    if complete and "plan" not in givens and rate is None and concurrency is None and not replays and "class" not in givens:
         raise InputError(f"--rate is missing: say how much load to offer, for example {EXAMPLE}")
     if rate == math.inf and "plan" not in givens and "num_requests" not in givens:
         raise InputError(
             "--rate inf sends everything at once and needs to know how much; add --num-requests COUNT"
         )
+    refuse_manners(givens, fields)
     _refuse_target(givens, fields)
     _refuse_client(givens, fields)
     _refuse_telemetry(givens, fields)

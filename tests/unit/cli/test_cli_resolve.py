@@ -127,6 +127,14 @@ EVERY_OPTION = {
     "save-plan": ("s", "output.save_plan", "s"),
     "plan": ("p", "output.plan", "p"),
     "ui": ("none", "output.ui", "none"),
+    "turns": ("3-8", "workload.turns", "uniform:3,8"),
+    "think-time": ("2s", "workload.think_time", "2s"),
+    "history": ("planned", "workload.history", "planned"),
+    "tool-turns": ("0.5", "workload.tool_turns", 0.5),
+    "cancel-share": ("0.1", "behaviour.cancel_share", 0.1),
+    "cancel-after": ("20tok", "behaviour.cancel_after", "20tok"),
+    "slow-readers": ("0.05:20tok/s", "behaviour.slow_readers", "0.05:20tok/s"),
+    "abandon": ("ttft:5s", "behaviour.abandon", "ttft:5s"),
     "disable-tqdm": (True, "output.ui", "plain"),
     "strict": (True, "output.strict", True),
 }
@@ -140,12 +148,16 @@ COMPANIONS = {  # what an option needs beside it to make sense
     "key": ["--rate", "1", "--cert", "c"],
     "rate": ["--num-requests", "5"],
     "prompt-form": ["--rate", "1", "--backend", "openai"],
+    **dict.fromkeys(("think-time", "history", "tool-turns"), ["--rate", "1", "--turns", "3"]),
+    "cancel-share": ["--rate", "1", "--cancel-after", "2s"],
+    "cancel-after": ["--rate", "1", "--cancel-share", "0.1"],
     **dict.fromkeys(("num-prefixes", "prefix-share", "prefix-zipf"), ["--rate", "1", "--prefix-len", "5"]),
 }
 
 
 def test_every_option_is_tried_below():
     ways = {option.name for option in OPTIONS} - {"api-key", "api-key-file", "config"}
+    ways -= {"class"}  # test_cli_classes.py
     ways -= {"rate-series", "ramp-up-strategy", "ramp-up-start-rps", "ramp-up-end-rps"}  # test_cli_ratecurve.py
     assert ways == set(EVERY_OPTION)
 

@@ -1,0 +1,170 @@
+"""Classes of traffic: `--class "chat rate=40 isl=512 goodput=ttft:200"`, and [[class]] in a config file."""
+
+from __future__ import annotations
+
+import math
+import re
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from fastllmload.cli.given import Given, Givens, from_table
+from fastllmload.cli.manners import refuse_manners
+from fastllmload.cli.options import SECTIONS
+from fastllmload.cli.ratecurve import spread_rate
+from fastllmload.errors import InputError
+from fastllmload.plan.settings import Behaviour, Load, RunSettings, TrafficClass, Workload
+from fastllmload.redact import SECRET_HEADERS
+
+Fields = dict[str, object]
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
+MOST = 1000
+EXAMPLE = '--class "chat rate=40 isl=512 goodput=ttft:200"'
+OWN = ("rate", "rate_series", "arrival", "burstiness", "model", "endpoint", "header", "goodput")
+WHOLE = ("tokenizer", "streaming", "counting", "context_limit")  # one run counts and reads all answers alike
+PLANS: tuple[tuple[str, type[Any]], ...] = (("load", Load), ("workload", Workload), ("behaviour", Behaviour))
+
+
+def allowed() -> set[str]:
+    """Parameters that a class may have of its own."""
+    own = {option.parameter for name in ("Workload", "Users") for option in SECTIONS[name]
+           if (option.field or "").partition(".")[2] not in WHOLE}  # fmt: skip
+    return own | set(OWN)
+
+
+def tables_of(given: Given) -> list[Mapping[str, object]]:
+    """One table per class, from words `NAME key=value ...` or from TOML."""
+    return [*(worded(given.where, text) for text in given.texts), *given.tables]
+
+
+def worded(where: str, text: str) -> dict[str, object]:
+    """`chat rate=40 header='X-Priority: 1'`; what is repeated becomes a list."""
+    try:
+        name, *words = shlex.split(text)
+    except ValueError as problem:
+        raise InputError(f"{where} {text!r} cannot be read ({problem}); write for example {EXAMPLE}") from None
+    table: dict[str, object] = {"name": name}
+    for word in words:
+        key, equals, value = word.partition("=")
+        if not equals:
+            raise InputError(f"{where} {text!r} has {word!r} without a value; write for example {EXAMPLE}")
+        before = table.get(key)
+        table[key] = value if before is None else [*(before if isinstance(before, list) else [before]), value]
+    return table
+
+
+def with_classes(
+    settings: RunSettings, givens: Givens, fields: Fields, read: Callable[[Givens], Fields], seconds: float
+) -> RunSettings:
+    """*settings* with the classes that *givens* has; *fields* are the run's own, *read* reads a class's."""
+    if "class" not in givens:
+        return settings
+    if fields.get("load.concurrency") is not None:
+        raise InputError("--concurrency (closed loop) does not go with --class; give each class a rate")
+    tables = tables_of(givens["class"])
+    if len(tables) > MOST:
+        raise InputError(f"--class is given {len(tables)} times; {MOST} classes are the most")
+    found: list[TrafficClass] = []
+    goodput = list(settings.output.goodput)
+    for table in tables:
+        one, objectives = one_class(table, settings, fields, read, seconds)
+        if one.name in [other.name for other in found]:
+            raise InputError(f"--class {one.name!r} is given twice; keep one")
+        found.append(one)
+        goodput += [(f"{one.name}/{name}", limit) for name, limit in objectives]
+    rates = [one.load.rate for one in found]
+    total = math.fsum(rate for rate in rates if rate is not None) or None
+    return msgspec.structs.replace(
+        settings,
+        classes=tuple(found),
+        load=msgspec.structs.replace(settings.load, rate=total, rate_curve=None),
+        output=msgspec.structs.replace(settings.output, goodput=tuple(goodput)),
+    )
+
+
+def one_class(
+    table: Mapping[str, object], settings: RunSettings, run: Fields, read: Callable[[Givens], Fields], seconds: float
+) -> tuple[TrafficClass, Sequence[tuple[str, float]]]:
+    """A class and its objectives."""
+    rest = dict(table)
+    name = rest.pop("name", None)
+    if not isinstance(name, str) or NAME.fullmatch(name) is None:
+        raise InputError(f"--class {name!r} is no name; write letters, digits, _ . - first, for example {EXAMPLE}")
+    share = rest.pop("share", None)
+    mine = from_table(rest, f"--class {name}: ", f" of class {name}")
+    for parameter, given in mine.items():
+        if parameter not in allowed():
+            raise InputError(f"{given.where} cannot differ between classes; say it for the whole run")
+    own = read(mine)
+    spread_rate(mine, own, seconds)
+    refuse_manners(mine, {field: run[field] for field in run if field.startswith(("target.", "client."))} | own)
+    if share is not None:
+        own["load.rate"] = shared_rate(name, share, mine, run)
+    load = load_of(name, settings, own)
+    headers = headers_of(name, own)
+    values = {group: values_of(group, settings, own) for group, _ in PLANS if group != "load"}
+    one = TrafficClass(
+        name=name, load=load, workload=Workload(**values["workload"]), behaviour=Behaviour(**values["behaviour"]),
+        model=text_of(own, "target.model"), endpoint_path=text_of(own, "target.endpoint_path"), headers=headers,
+    )  # fmt: skip
+    objectives: Any = own.get("output.goodput", ())
+    for objective, _ in objectives:
+        if "/" in objective:
+            raise InputError(f"goodput of class {name} names {objective!r}; leave the class out, it is {name}'s own")
+    return one, objectives
+
+
+def text_of(own: Fields, field: str) -> str | None:
+    value = own.get(field)
+    assert value is None or isinstance(value, str)
+    return value
+
+
+def values_of(group: str, settings: RunSettings, own: Fields) -> dict[str, Any]:
+    """The run's settings of *group* with the class's own on top."""
+    found: dict[str, Any] = msgspec.structs.asdict(getattr(settings, group))
+    for field, value in own.items():
+        if field.startswith(f"{group}."):
+            found[field.removeprefix(f"{group}.")] = value
+    return found
+
+
+def load_of(name: str, settings: RunSettings, own: Fields) -> Load:
+    """The run's load with the class's own rate, process and count; the length is the run's."""
+    from fastllmload.cli.readings import TRACES
+
+    nobody: Fields = {"load.rate": None, "load.rate_curve": None, "load.num_requests": None}
+    load = Load(**values_of("load", settings, nobody | own))
+    workload = own.get("workload.name", settings.workload.name)
+    if load.rate is None and workload not in TRACES:
+        raise InputError(f"class {name!r} has no rate; add rate=RATE, or share=SHARE of the run's --rate")
+    if load.rate == math.inf:
+        raise InputError(f"class {name!r} cannot send all at once; give it a rate")
+    return load
+
+
+def shared_rate(name: str, share: object, mine: Givens, run: Fields) -> float:
+    """Its part of the run's --rate: independent Poisson streams, which together are one."""
+    rate = run.get("load.rate")
+    try:
+        part = float(str(share))
+    except ValueError:
+        part = 0.0
+    if not 0 < part <= 1:
+        raise InputError(f"share of class {name} is {share!r}; write a part of the run's rate, such as 0.3")
+    if "rate" in mine or "rate_series" in mine:
+        raise InputError(f"class {name!r} has a rate and a share of the run's; give one")
+    if not isinstance(rate, float) or math.isinf(rate) or run.get("load.rate_curve") is not None:
+        raise InputError(f"share of class {name} is a part of the run's --rate; give a --rate that does not change")
+    return part * rate
+
+
+def headers_of(name: str, own: Fields) -> tuple[tuple[str, str], ...]:
+    """A plan keeps the headers of its classes, so none of them may be a secret."""
+    headers: Any = own.get("target.headers", ())
+    for header, _ in headers:
+        if header.lower() in SECRET_HEADERS:
+            raise InputError(f"header {header} of class {name} is a credential; give it to the whole run with -H")
+    return tuple(headers)

@@ -1,0 +1,149 @@
+"""What users are said to do besides waiting, and how long they think: texts of options to values.
+
+ValueErrors end a sentence that begins with the option and its text.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+from typing import Protocol
+
+SECONDS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
+BYTES = {"B": 1.0, "kB": 1e3, "KB": 1e3, "KiB": 1024.0, "MB": 1e6, "MiB": 1048576.0}
+TOKENS = ("tok", "token", "tokens")
+NUMBER = re.compile(r"(\d+(?:\.\d*)?|\.\d+)([a-zA-Z]*)")
+LONGEST_S = 1e6
+FORMS = "2s, uniform:1s,5s, exponential:3s or lognormal:MEDIAN,SIGMA"
+
+
+class Stream(Protocol):
+    def random(self) -> float: ...
+
+    def uniform(self, a: float, b: float, /) -> float: ...
+
+    def expovariate(self, lambd: float, /) -> float: ...
+
+    def lognormvariate(self, mu: float, sigma: float, /) -> float: ...
+
+
+@dataclass(frozen=True)
+class Pause:
+    """A distribution of seconds; *kind* is constant, uniform, exponential or lognormal."""
+
+    kind: str
+    a: float
+    b: float = 0.0
+
+    def draw(self, stream: Stream) -> float:
+        """Seconds, at most LONGEST_S."""
+        if self.kind == "constant":
+            return self.a
+        if self.kind == "uniform":
+            return stream.uniform(self.a, self.b)
+        if self.kind == "exponential":
+            return min(LONGEST_S, stream.expovariate(1.0 / self.a))
+        return min(LONGEST_S, stream.lognormvariate(math.log(self.a), self.b))
+
+    @property
+    def mean(self) -> float:
+        if self.kind == "uniform":
+            return (self.a + self.b) / 2
+        return self.a * math.exp(self.b * self.b / 2) if self.kind == "lognormal" else self.a
+
+
+def read_pause(text: str) -> Pause:
+    """A think time."""
+    kind, colon, rest = text.strip().partition(":")
+    parts = rest.split(",")
+    if not colon:
+        return Pause("constant", seconds(kind, above=0.0, inclusive=True))
+    if kind == "uniform" and len(parts) == 2:
+        low, high = (seconds(part, above=0.0, inclusive=True) for part in parts)
+        if low <= high:
+            return Pause(kind, low, high)
+    if kind == "exponential" and len(parts) == 1:
+        return Pause(kind, seconds(rest, above=0.0))
+    if kind == "lognormal" and len(parts) == 2 and NUMBER.fullmatch(parts[1].strip()):
+        return Pause(kind, seconds(parts[0], above=0.0), float(parts[1]))
+    raise ValueError(f"is no time to think; write {FORMS}")
+
+
+def seconds(text: str, *, above: float, inclusive: bool = False) -> float:
+    match = NUMBER.fullmatch(text.strip())
+    value = float(match[1]) * SECONDS[match[2]] if match is not None and match[2] in SECONDS else -1.0
+    if not (value > above or (inclusive and value == above)) or value > LONGEST_S:
+        raise ValueError(f"is no time to think; write {FORMS}")
+    return value
+
+
+def read_turns(text: str) -> str | None:
+    """A length spec of the number of turns (`3-8` is `uniform:3,8`); None for `all` that a data set has."""
+    from fastllmload.errors import InputError
+    from fastllmload.workload.lengths import parse_lengths
+
+    if text.strip() == "all":
+        return None
+    low, dash, high = text.strip().partition("-")
+    spec = f"uniform:{low},{high}" if dash and low.isdigit() and high.isdigit() else text.strip()
+    try:
+        parse_lengths(spec, "--turns")
+    except InputError:
+        raise ValueError("is no number of turns; write 4, 3-8, normal:6,2 or all (of a data set)") from None
+    return spec
+
+
+@dataclass(frozen=True)
+class Cancelling:
+    """The user leaves after *tokens* events with content, or *ns* after the request was submitted; one of them is 0."""
+
+    tokens: int = 0
+    ns: int = 0
+
+
+def read_cancel_after(text: str) -> Cancelling:
+    match = NUMBER.fullmatch(text.strip())
+    if match is not None and match[2] in TOKENS and float(match[1]) >= 1 and float(match[1]) == int(float(match[1])):
+        return Cancelling(tokens=int(float(match[1])))
+    if match is not None and match[2] in SECONDS and match[2] and 0 < float(match[1]) * SECONDS[match[2]] <= LONGEST_S:
+        return Cancelling(ns=max(1, round(float(match[1]) * SECONDS[match[2]] * 1e9)))
+    raise ValueError("is neither tokens nor a time; write for example 20tok or 2s")
+
+
+@dataclass(frozen=True)
+class SlowReading:
+    """*share* of the users read no faster than *rate* tokens/s, or bytes/s where *in_bytes*."""
+
+    share: float
+    rate: float
+    in_bytes: bool
+
+
+def read_slow_readers(text: str) -> SlowReading:
+    """`0.05:20tok/s`, `0.05:2kB/s`."""
+    share, _, rate = text.strip().partition(":")
+    match = NUMBER.fullmatch(rate.removesuffix("/s"))
+    known = match is not None and (match[2] in TOKENS or match[2] in BYTES) and float(match[1]) > 0
+    if match is None or not known or NUMBER.fullmatch(share) is None or not rate.endswith("/s"):
+        raise ValueError("is no share and rate; write for example 0.05:20tok/s or 0.05:2kB/s")
+    if not 0 < float(share) <= 1:
+        raise ValueError("has a share that is not above 0 and up to 1; write for example 0.05:20tok/s")
+    return SlowReading(float(share), float(match[1]) * BYTES.get(match[2], 1.0), match[2] in BYTES)
+
+
+@dataclass(frozen=True)
+class Abandoning:
+    """Every user leaves when the first token, or with *e2e* the end, has not come *ns* after the submission."""
+
+    ns: int
+    e2e: bool
+
+
+def read_abandon(text: str) -> Abandoning:
+    """`ttft:5s`, `e2e:30s`."""
+    name, _, limit = text.strip().lower().partition(":")
+    match = NUMBER.fullmatch(limit)
+    if name not in ("ttft", "e2e", "e2el") or match is None or match[2] not in SECONDS or float(match[1]) <= 0:
+        raise ValueError("is no deadline that users leave at; write for example ttft:5s or e2e:30s")
+    return Abandoning(max(1, round(float(match[1]) * SECONDS[match[2]] * 1e9)), name != "ttft")
