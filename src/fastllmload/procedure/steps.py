@@ -40,8 +40,7 @@ class Steps:
         before = self._wanted.get(step.group)
         if before is not None and before.name == step.name:
             return
-        self._wanted.pop(step.group, None)
-        self._wanted[step.group] = step
+        self._wanted[step.group] = step  # in the group's place: what was asked for behind it stays behind it
 
     def renew(self, group: str) -> None:
         """Forget that the step of *group* was done, so that it is done anew."""
