@@ -28,7 +28,12 @@ fastllmload = LazyGroup(
         "simulate": LazyCommand("fastllmload.simulator.__main__:main", "serve the simulated engine"),
         "plan": LazyCommand("fastllmload.cli.planning:plan", "build, describe, save or verify a plan"),
         "procedure": LazyCommand("fastllmload.cli.procedures:procedure", "one of the ten tests of the IETF draft"),
+        "search": LazyCommand(
+            "fastllmload.cli.searching:search", "the highest rate or concurrency at which objectives hold"
+        ),
         "report": LazyCommand("fastllmload.cli.commands:report", "show a run again"),
+        "compliance": LazyCommand("fastllmload.cli.complying:compliance", "judge a run or procedure by the IETF draft"),
+        "compare": LazyCommand("fastllmload.cli.comparing:compare", "compare runs, with tests and gates"),
         "export": LazyCommand("fastllmload.cli.commands:export", "write a run's requests as JSONL or CSV"),
         "calibrate": LazyCommand("fastllmload.cli.calibrating:calibrate", "measure this host's ceiling"),
         "doctor": LazyCommand("fastllmload.cli.commands:doctor", "check this host and say what to change"),

@@ -17,6 +17,14 @@ MUST_CLASS = ("MUST", "MUST NOT", "REQUIRED")
 SHOULD_CLASS = ("SHOULD", "RECOMMENDED")
 
 
+DATASETS = ("sharegpt", "csv", "dataset")
+CUSTOM = ("custom", "batch", "jsonl")
+TRACES = ("trace", "mooncake", "azure", "burstgpt")
+SYNTHETIC = ("synthetic-uniform", "synthetic-skewed")
+STANDARD = (*SYNTHETIC, "conversation", "code-completion", "long-context")  # IETF 4.3.2
+SKEWED = ("synthetic-skewed", "fairness", "fairness-short", "fairness-long")  # drawn from it, by class (IETF 5.6)
+
+
 class Declaration(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One key of `--declare`. *levels*: strongest first. *tests*: names of procedures, "comparison" or "every".
 
@@ -50,6 +58,13 @@ class Declaration(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         return all(known.get(key, "") in values for key, values in self.when.items())
 
 
+def workload_kind(name: str) -> str:
+    """standard (IETF 4.3.2), dataset, trace or custom: which declarations a workload needs. "" for no name."""
+    if name in STANDARD or name in SKEWED or not name:
+        return "standard" if name else ""
+    return "dataset" if name in DATASETS else "trace" if name in TRACES else "custom"
+
+
 @functools.cache
 def declarations() -> list[Declaration]:
     """All declarations, in the order in which a person would be asked."""
@@ -65,15 +80,17 @@ def by_key() -> dict[str, Declaration]:
 def missing(declared: Mapping[str, str], test: str) -> list[Declaration]:
     """Declarations that *test* needs under MUST, MUST NOT or REQUIRED and that *declared* lacks.
 
-    *declared* may hold facts beside declarations (`workload.kind`, `topology`, `clock.server_stamps`,
-    `workload.system_prompt.present`, `workload.tools`): conditions are read from it.
+    *declared* may hold facts beside declarations, and conditions are read from it: `workload.name` (a workload of the
+    command line), `topology`, `clock.server_stamps`, `workload.system_prompt.present`, `workload.tools`.
     """
+    name = declared.get("workload.name", declared.get("workload.kind", ""))
+    known = {**declared, "workload.kind": workload_kind(name), "workload.name": name}
     return [
         declaration
         for declaration in declarations()
         if declaration.levels[0] in MUST_CLASS
         and declaration.asked_by(test)
-        and declaration.asked_given(declared)
+        and declaration.asked_given(known)
         and not declared.get(declaration.key, "").strip()
     ]
 

@@ -43,6 +43,8 @@ class Fate:
 def conclude(folder: Folder, phases: Sequence[RunPhase], fate: Fate) -> dict[str, Any]:
     """The whole run.json, written. Where the disk has no room for merged files the workers' own stay, and are read."""
     from fastllmload.certificate.judge import judge
+    from fastllmload.compliance.evidence import of_run
+    from fastllmload.compliance.verdict import compliance_of
     from fastllmload.metrics.core import measure
     from fastllmload.records.merge import merge_workers
     from fastllmload.records.run import load
@@ -63,6 +65,7 @@ def conclude(folder: Folder, phases: Sequence[RunPhase], fate: Fate) -> dict[str
     folder.manifest.update(added(run, folder.manifest))
     folder.manifest["certificate"] = judge(run)
     folder.manifest["status"] = fate.status
+    folder.manifest["compliance"] = compliance_of(of_run(run))
     folder.save()
     problems = write_reports(run, folder.manifest)
     if problems:

@@ -9,6 +9,8 @@ from typing import Any
 
 import msgspec
 
+from fastllmload.compliance.evidence import read
+from fastllmload.compliance.verdict import NOT, compliance_of
 from fastllmload.errors import FastLLMLoadError, Interrupted
 from fastllmload.plan.settings import RunSettings, Secret
 from fastllmload.procedure import hooks, journal, manifest
@@ -129,8 +131,8 @@ def conclude(test: Test, lab: Lab, found: Findings, status: str, console: Consol
     for kind in ("warnings", "deviations"):
         entries[kind] = [*dict.fromkeys([*lab.journal.document[kind], *entries[kind]])]
     lab.journal.put(status=status, ended_utc=journal.utc(), title=test.title, **entries)
-    compliance: dict[str, Any] = {}
+    compliance = compliance_of(read(lab.folder))
     lab.journal.put(compliance=compliance)
     write(lab.folder, lab.journal.document)
     show(lab.journal.document, lab.folder, console)
-    return bool(compliance) and compliance["verdict"] != "not compliant"
+    return bool(compliance["verdict"] != NOT)

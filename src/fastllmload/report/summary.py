@@ -56,6 +56,7 @@ def summary_lines(document: Document, width: int = 80, folder: str | None = None
         *_throughput(document),
         *_client(document),
         *_objectives(document),
+        *_methodology(document),
     ]
     room = SCREEN - len(body) - 2 * len(loud) - 2
     # Whole in any terminal: it is there to be copied
@@ -191,6 +192,15 @@ def _cell(metric: object, column: str) -> str:
     samples = number(part(metric, "n"))
     few = samples is not None and samples < SAMPLES_NEEDED.get(column, 0)
     return f"{text}*" if few and text != NOT_KNOWN else text
+
+
+def _methodology(document: Document) -> list[Line]:
+    """How well the run followed the methodology, where that was judged."""
+    verdict, must = part(document, "compliance", "verdict"), part(document, "compliance", "must")
+    if not isinstance(verdict, str) or not isinstance(must, Mapping):
+        return []
+    text = f"{verdict} by the IETF draft: {count(must.get('hold'))} of {count(must.get('of'))} MUST hold"
+    return [Line(_labelled("compliance", text))]
 
 
 def _milliseconds(metric: object, column: str) -> float | None:

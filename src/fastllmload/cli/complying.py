@@ -1,0 +1,49 @@
+"""`compliance`: the verdict of the IETF draft on a finished run or procedure."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import click
+
+NOT_COMPLIANT = 1
+WIDEST = 120
+
+
+@click.command("compliance")
+@click.argument("folder", metavar="FOLDER", type=click.Path(path_type=Path))
+@click.option(
+    "--against",
+    metavar="FOLDER",
+    type=click.Path(path_type=Path),
+    multiple=True,
+    help="Another system's run or procedure; adds what the draft asks of comparisons. Repeatable.",
+)
+@click.option("--json", "as_json", is_flag=True, help="One JSON document.")
+@click.option("--all", "everything", is_flag=True, help="Every requirement, not only those that do not hold.")
+def compliance(folder: Path, against: tuple[Path, ...], as_json: bool, everything: bool) -> int:
+    """Judge the run or procedure in FOLDER by the requirements of the IETF draft on benchmarking LLM serving.
+
+    What holds was seen in the recorded rows and figures, or was declared, which is no proof. Exit code 1 when it is
+    not compliant.
+    """
+    from dataclasses import replace
+
+    import msgspec
+
+    from fastllmload.cli.commands import current_redactor
+    from fastllmload.compliance.evidence import read
+    from fastllmload.compliance.text import lines
+    from fastllmload.compliance.verdict import NOT, document, judge
+
+    evidence = replace(read(folder), others=tuple(read(other) for other in against))
+    judgement = judge(evidence)
+    redact = current_redactor()
+    if as_json:
+        click.echo(redact(msgspec.json.format(msgspec.json.encode(document(judgement, everything))).decode()))
+    else:
+        width = min(WIDEST, shutil.get_terminal_size((100, 24)).columns)
+        for line in lines(judgement, everything, width):
+            click.echo(redact(line))
+    return NOT_COMPLIANT if judgement.verdict == NOT else 0

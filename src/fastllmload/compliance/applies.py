@@ -1,0 +1,164 @@
+"""When a requirement counts: the words of its `applies`, each a question to the evidence.
+
+A word is followed by what it asks for ("test ttft"); all words of a requirement must hold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from fastllmload.compliance import facts
+from fastllmload.compliance.evidence import Evidence
+
+Reason = str | None  # None: it applies
+FAMILIES = {  # a figure of run.json that every run has where the family of metrics was computed
+    "blog": "req_s_makespan",
+    "asiai": "gen_tok_s",
+    "smooth-goodput": "smooth_goodput_sg_default",
+    "etalon": "fluidity_index",
+}
+
+
+def unless(holds: bool, reason: str) -> Reason:
+    return None if holds else reason
+
+
+def test(evidence: Evidence, name: str) -> Reason:
+    if evidence.test == name:
+        return None
+    return f"it belongs to the test {name}" + (f", this is {evidence.test}" if evidence.test else "")
+
+
+def comparison(evidence: Evidence, _: str) -> Reason:
+    return unless(bool(evidence.others), "nothing is compared (--against FOLDER compares)")
+
+
+def workload(evidence: Evidence, name: str) -> Reason:
+    return unless(name in facts.workload_names(evidence), f"the workload is not {name}")
+
+
+def kind(evidence: Evidence, name: str) -> Reason:
+    if name == "dataset" and any(facts.workload(run).get("dataset") for run in evidence.runs):
+        return None
+    return unless(name in facts.kinds(evidence), f"the workload is not a {name} one")
+
+
+def boundary(evidence: Evidence, name: str) -> Reason:
+    said = facts.boundary(evidence)
+    return unless(said == name, f"the boundary is {said or 'not declared'}, not {name}")
+
+
+def load(evidence: Evidence, name: str) -> Reason:
+    found = facts.loop(evidence)
+    return unless(found in (name, "mixed"), f"the load is {found} loop")
+
+
+def start(evidence: Evidence, name: str) -> Reason:
+    return unless(facts.cold_start(evidence) == (name == "cold"), f"this is no {name} start")
+
+
+def topology(evidence: Evidence, name: str) -> Reason:
+    found = facts.topology(evidence)
+    return unless(found == name, f"the topology is {found or 'not known'}")
+
+
+def clock(evidence: Evidence, name: str) -> Reason:
+    method = evidence.declared.get("clock.method", "").lower()
+    known = "chrony" in method if name == "ntp" else False
+    return unless(name in method or known, f"clocks are not declared to be synchronised by {name.upper()}")
+
+
+def accuracy(evidence: Evidence, _: str) -> Reason:
+    needed = number(evidence.declared.get("clock.required_accuracy_ms"))
+    return unless(needed is not None and needed < 1.0, "no accuracy below a millisecond is declared to be needed")
+
+
+def protocol(evidence: Evidence, name: str) -> Reason:
+    found = facts.protocol(evidence)
+    return unless(found == name, f"the protocol is {found or 'not known'}")
+
+
+def itl(evidence: Evidence, name: str) -> Reason:
+    found = facts.itl_option(evidence)
+    return unless(found == name, f"the ITL option is {found or 'not known'}")
+
+
+def counting(evidence: Evidence, name: str) -> Reason:
+    found = facts.counting_option(evidence)
+    return unless(found == name, f"tokens were counted by option {found or 'neither A nor B'}")
+
+
+def cache(evidence: Evidence, _: str) -> Reason:
+    if evidence.test == "prefix-cache":
+        return "the test of the cache itself fills it in a phase of its own"
+    warm = evidence.declared.get("prefix_cache.state") == "warm"
+    return unless(warm, "no warm prefix cache is declared to be under test")
+
+
+def stamps(evidence: Evidence, _: str) -> Reason:
+    return unless(facts.server_stamps(evidence), "no time stamp of a server is part of a client metric")
+
+
+def server_timing(evidence: Evidence, _: str) -> Reason:
+    measured = any((run.get("metrics.server_ttft.n") or 0) > 0 for run in evidence.runs)
+    return unless(measured, "the server told no durations of its own")
+
+
+def adjusted(evidence: Evidence, _: str) -> Reason:
+    found = any(run.get("metrics.ttft_net_adjusted") is not None for run in evidence.runs)
+    return unless(found, "no latency was adjusted")
+
+
+def leading(evidence: Evidence, _: str) -> Reason:
+    return unless(facts.leading_content(evidence) > 0, "nothing came before the first content")
+
+
+def percentile(evidence: Evidence, name: str) -> Reason:
+    found = any(run.get(f"metrics.ttft.{name}") is not None for run in evidence.runs)
+    return unless(found, f"no {name} of TTFT is reported")
+
+
+def report(evidence: Evidence, name: str) -> Reason:
+    from fastllmload.compliance.checks.reports import minimum, sections
+
+    there = minimum(evidence) if name == "minimum" else sections(evidence)
+    return unless(bool(there), f"the folder holds no {name} report (fastllmload report writes one)")
+
+
+def metrics(evidence: Evidence, name: str) -> Reason:
+    found = any(run.get(f"metrics.{FAMILIES[name]}") is not None for run in evidence.runs)
+    return unless(found, f"no {name} metrics were computed")
+
+
+def every(evidence: Evidence, _: str) -> Reason:
+    return None
+
+
+QUESTIONS: dict[str, Callable[[Evidence, str], Reason]] = {
+    "every": every, "test": test, "comparison": comparison, "workload": workload, "kind": kind, "boundary": boundary,
+    "load": load, "start": start, "topology": topology, "clock": clock, "accuracy": accuracy, "protocol": protocol,
+    "itl": itl, "counting": counting, "cache": cache, "stamps": stamps, "server_timing": server_timing,
+    "adjusted": adjusted, "leading": leading, "percentile": percentile, "report": report, "metrics": metrics,
+}  # fmt: skip
+
+
+def why_not(evidence: Evidence, words: Sequence[str]) -> Reason:
+    """The first reason for which a requirement does not count here; None when it does. ValueError: an unknown word."""
+    for word in words:
+        question, _, rest = word.partition(" ")
+        if question not in QUESTIONS:
+            raise ValueError(f"applies = {word!r} is no condition that is known")
+        reason = QUESTIONS[question](evidence, rest)
+        if reason is not None:
+            return reason
+    return None
+
+
+def number(text: str | None) -> float | None:
+    """The number that a declaration begins with; None where it begins with none."""
+    if text is None:
+        return None
+    try:
+        return float(text.split()[0])
+    except (ValueError, IndexError):
+        return None

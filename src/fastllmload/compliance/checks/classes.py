@@ -1,0 +1,75 @@
+"""Request classes of a mixed load: how many, how large, in which shares (IETF 5.6.2)."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from fastllmload.compliance.checks.registry import check, each
+from fastllmload.compliance.evidence import Evidence, Measured
+from fastllmload.compliance.outcome import Outcome, false, inapplicable, judged
+
+SHARES = {"short": 0.8, "long": 0.2}  # of the draft's example, which is the default mix
+ERRORS = 4.0  # standard errors that a share may be off
+
+
+def mixed(run: Measured) -> bool:
+    return len(np.unique(run.measure["request_class"])) > 1
+
+
+@check
+def classes_least(evidence: Evidence, /, least: int) -> Outcome:
+    """A level has so many classes."""
+    most = max((len(np.unique(run.measure["request_class"])) for run in evidence.levels), default=0)
+    return judged(most >= least, f"{most} classes in one level", f"measure a mix of {least} or more")
+
+
+@check
+def class_within(evidence: Evidence, /, number: int, input: list[int], output: list[int]) -> Outcome:
+    """Every request of class *number* in the mix asks for lengths inside the class's rectangle."""
+
+    def judge(run: Measured) -> Outcome:
+        if not mixed(run):
+            return inapplicable("one class alone")
+        rows = run.measure[run.measure["request_class"] == number]
+        inside = (
+            (rows["input_target"] >= input[0]) & (rows["input_target"] <= input[1])
+            & (rows["output_target"] >= output[0]) & (rows["output_target"] <= output[1])
+        )  # fmt: skip
+        return judged(bool(inside.all()), f"{int(inside.sum()):,} of {len(rows):,} requests lie inside", "use the mix")
+
+    return each(evidence, judge, levels=True)
+
+
+@check
+def class_shares(evidence: Evidence, /) -> Outcome:
+    """The shares of the mix are those that the plan states, to 4 standard errors."""
+
+    def judge(run: Measured) -> Outcome:
+        if not mixed(run):
+            return inapplicable("one class alone")
+        mix = run.get("plan.description.workload.mix")
+        stated = [float(share) for share in mix.values()] if isinstance(mix, dict) else list(SHARES.values())
+        if abs(sum(stated) - 1.0) > 1e-9:
+            return false(f"the stated shares add up to {sum(stated):g}", "state shares that add up to 1")
+        counts = np.bincount(run.measure["request_class"], minlength=len(stated))
+        n = int(counts.sum())
+        off = [abs(c / n - s) > ERRORS * math.sqrt(s * (1 - s) / n) for c, s in zip(counts, stated, strict=False)]
+        told = ", ".join(f"{c / n:.1%}" for c in counts)
+        return judged(not any(off) and len(counts) == len(stated), f"shares: {told}", "use the mix of the test")
+
+    return each(evidence, judge, levels=True)
+
+
+@check
+def requests_per_class(evidence: Evidence, /, least: int) -> Outcome:
+    """So many requests of every class, in levels that have several classes."""
+
+    def judge(run: Measured) -> Outcome:
+        if not mixed(run):
+            return inapplicable("one class alone")
+        smallest = int(np.unique(run.measure["request_class"], return_counts=True)[1].min())
+        return judged(smallest >= least, f"the smallest class has {smallest:,} requests", "run for longer")
+
+    return each(evidence, judge, levels=True)

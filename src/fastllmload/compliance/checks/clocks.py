@@ -1,0 +1,110 @@
+"""Clocks: resolution and form of stamps, synchronisation where two clocks meet (IETF 4.2.1, 4.7)."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+
+from fastllmload.compliance import facts
+from fastllmload.compliance.applies import number
+from fastllmload.compliance.checks.registry import check, each
+from fastllmload.compliance.declarations import by_key
+from fastllmload.compliance.evidence import Evidence, Measured
+from fastllmload.compliance.outcome import Outcome, false, inapplicable, judged, true, undeclared
+
+ISO = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3,}Z")
+STAMPS = ("t_dispatch", "t_submit", "t_first", "t_last", "t_end")
+ENOUGH = 100_000  # stamps that settle a resolution
+
+
+@check
+def clock_resolution(evidence: Evidence, /, at_most_ns: int) -> Outcome:
+    """The greatest unit of which all stamps are multiples is at most *at_most_ns*."""
+
+    def judge(run: Measured) -> Outcome:
+        unit = stamp_unit(run)
+        if unit is None:
+            return inapplicable("there are too few different time stamps to tell")
+        return judged(unit <= at_most_ns, f"time stamps are multiples of {unit:,} ns", "measure with a finer clock")
+
+    return each(evidence, judge)
+
+
+def stamp_unit(run: Measured) -> int | None:
+    """Greatest common divisor of the distances between stamps, in ns; None below three different stamps."""
+    rows = run.run.rows
+    stamps = np.concatenate([rows[name] for name in STAMPS])[: ENOUGH * len(STAMPS)]
+    different = np.unique(stamps[stamps > 0])[:ENOUGH]
+    return int(np.gcd.reduce(np.diff(different))) if len(different) >= 3 else None
+
+
+@check
+def iso_times(evidence: Evidence, /) -> Outcome:
+    """Wall-clock instants of phases have the form with milliseconds and Z."""
+
+    def judge(run: Measured) -> Outcome:
+        written = [phase.get("start_utc") for phase in run.get("phases") or () if phase.get("start_utc")]
+        if not written:
+            return false("no wall-clock instant of a phase is recorded", "measure with this version")
+        wrong = [text for text in written if not ISO.fullmatch(str(text))]
+        return judged(not wrong, f"phases began at {(wrong or written)[0]}", "record milliseconds and Z")
+
+    return each(evidence, judge)
+
+
+@check
+def synchronised(evidence: Evidence, /) -> Outcome:
+    """Offset of two clocks at most 10 ms, where both clocks are in one figure."""
+    if not facts.server_stamps(evidence):
+        return true("every figure is from one clock, the client's; nothing has to be synchronised")
+    offset = number(evidence.declared.get("clock.offset_ms"))
+    if offset is None:
+        return undeclared("the offset of the clocks is not declared", by_key()["clock.offset_ms"].remedy)
+    return judged(
+        abs(offset) <= facts.NTP_MS,
+        f"the declared offset is {offset:g} ms, allowed are {facts.NTP_MS:g} ms",
+        "synchronise the clocks (chronyc tracking) and measure again",
+    )
+
+
+@check
+def synchronisation_stated(evidence: Evidence, /, key: str) -> Outcome:
+    """Method or accuracy: one client clock says both by itself, else they are declared."""
+    if not facts.server_stamps(evidence):
+        return true("one client clock (CLOCK_MONOTONIC): no method is needed and nothing is added to the accuracy")
+    said = evidence.declared.get(key)
+    if said is None:
+        return undeclared(f"{key} is not declared", by_key()[key].remedy)
+    return true(f"declared: {said}")
+
+
+@check
+def inherent(evidence: Evidence, /) -> Outcome:
+    """On one machine there is one clock; a declared method of synchronisation contradicts that."""
+    said = evidence.declared.get("clock.method", "").lower()
+    return judged(
+        said in ("", "inherent", "none"),
+        f"one machine, one clock{f'; declared is {said}' if said else ''}",
+        "leave out clock.method, or declare topology=distributed",
+    )
+
+
+@check
+def offset_below(evidence: Evidence, /, ms: float) -> Outcome:
+    """The declared offset is below *ms*."""
+    offset = number(evidence.declared.get("clock.offset_ms"))
+    if offset is None:
+        return undeclared("the offset is not declared", by_key()["clock.offset_ms"].remedy)
+    return judged(abs(offset) < ms, f"the declared offset is {offset:g} ms, to be below {ms:g}", "synchronise better")
+
+
+@check
+def precise_enough(evidence: Evidence, /) -> Outcome:
+    """PTP where an accuracy below a millisecond is needed."""
+    method = evidence.declared.get("clock.method", "")
+    return judged(
+        "ptp" in method.lower(),
+        f"clocks are synchronised by {method or 'nothing declared'}",
+        "synchronise with PTP and declare clock.method=ptp",
+    )

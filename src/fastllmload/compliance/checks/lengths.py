@@ -1,0 +1,124 @@
+"""Lengths and shares of the standard workloads, as they were drawn (IETF appendix A)."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import numpy.typing as npt
+
+from fastllmload.compliance import facts
+from fastllmload.compliance.checks.registry import check, each
+from fastllmload.compliance.evidence import Evidence, Measured, dig
+from fastllmload.compliance.outcome import Outcome, false, inapplicable, judged
+
+Z_9999 = 3.719  # quantile of the normal distribution
+ERRORS = 4.0  # standard errors that a mean may be off
+
+
+@check
+def targets(
+    evidence: Evidence,
+    /,
+    side: str,
+    least: int | None = None,
+    most: int | None = None,
+    mean: float | None = None,
+    median: float | None = None,
+    within: float = 0.05,
+    enough: int = 2_000,
+) -> Outcome:
+    """Lengths asked for (*side*: input or output) lie in [least, most]; with *enough* of them mean and median fit too.
+
+    *within*: the share by which the median may differ. The mean may differ by 4 standard errors, or by *within*.
+    """
+
+    def judge(run: Measured) -> Outcome:
+        if facts.workload(run).get("isl" if side == "input" else "osl") is None:
+            return inapplicable("the plan does not say its lengths")
+        lengths = run.measure[f"{side}_target"].astype(np.float64)
+        if not len(lengths):
+            return inapplicable("no request was planned")
+        low, high = float(lengths.min()), float(lengths.max())
+        if (least is not None and low < least) or (most is not None and high > most):
+            return false(f"{side} lengths lie in {low:,.0f} to {high:,.0f}", "leave out --isl and --osl")
+        off = too_far(lengths, mean, median, within) if len(lengths) >= enough else None
+        return judged(
+            off is None, off or f"{side} lengths lie in {low:,.0f} to {high:,.0f}", "leave out --isl and --osl"
+        )
+
+    return each(evidence, judge)
+
+
+def too_far(lengths: npt.NDArray[np.float64], mean: float | None, median: float | None, within: float) -> str | None:
+    """What is off, as a sentence; None when nothing is."""
+    if median is not None and abs(float(np.median(lengths)) - median) > within * median:
+        return f"the median length is {float(np.median(lengths)):,.0f}, to be near {median:,.0f}"
+    if mean is not None:
+        error = max(ERRORS * float(lengths.std()) / math.sqrt(len(lengths)), within * mean)
+        if abs(float(lengths.mean()) - mean) > error:
+            return f"the mean length is {float(lengths.mean()):,.1f}, to be near {mean:,.1f}"
+    return None
+
+
+@check
+def fixed_output(evidence: Evidence, /, tokens: int | None = None) -> Outcome:
+    """All requests ask for the same output length, *tokens* where it is given."""
+    lengths = {int(n) for run in evidence.runs for n in np.unique(run.measure["output_target"])}
+    fits = len(lengths) == 1 and (tokens is None or lengths == {tokens})
+    shown = ", ".join(str(n) for n in sorted(lengths)[:4]) or "no"
+    return judged(fits, f"output lengths asked for: {shown}", f"give --osl {tokens or 256}")
+
+
+@check
+def shares_no_prefix(evidence: Evidence, /) -> Outcome:
+    """No shared beginnings were asked for."""
+
+    def judge(run: Measured) -> Outcome:
+        length = int(facts.workload(run).get("prefix_len") or 0)
+        return judged(not length, f"the shared prefix has {length} tokens", "leave out --prefix-len")
+
+    return each(evidence, judge)
+
+
+@check
+def share_drawn(evidence: Evidence, /, path: str, share: float) -> Outcome:
+    """A share that the plan states is the one of the standard workload."""
+
+    def judge(run: Measured) -> Outcome:
+        found = dig(facts.workload(run), path)
+        return judged(found == share, f"the share is {found}, to be {share:g}", "use the standard workload")
+
+    return each(evidence, judge)
+
+
+@check
+def choices_follow(evidence: Evidence, /, exponent: float) -> Outcome:
+    """How often each context was chosen fits Zipf's law with *exponent* (chi-square below its 99.99% point)."""
+
+    def judge(run: Measured) -> Outcome:
+        chosen = np.asarray(dig(facts.workload(run), "contexts.chosen") or [], np.float64)
+        if chosen.sum() < 100:
+            return inapplicable("fewer than 100 requests chose a context")
+        law = np.arange(1, len(chosen) + 1, dtype=np.float64) ** -exponent
+        expected = chosen.sum() * law / law.sum()
+        distance = float(((chosen - expected) ** 2 / expected).sum())
+        freedom = len(chosen) - 1
+        limit = freedom * (1 - 2 / (9 * freedom) + Z_9999 * math.sqrt(2 / (9 * freedom))) ** 3  # Wilson and Hilferty
+        return judged(
+            distance <= limit, f"chi-square {distance:.1f}, to be at most {limit:.1f}", "use the standard workload"
+        )
+
+    return each(evidence, judge)
+
+
+@check
+def contexts(evidence: Evidence, /, count: int, least: int, most: int) -> Outcome:
+    """So many repository contexts, each of a length in [least, most]."""
+
+    def judge(run: Measured) -> Outcome:
+        lengths = dig(facts.workload(run), "contexts.tokens") or []
+        inside = all(least <= int(length) <= most for length in lengths)
+        return judged(len(lengths) == count and inside, f"contexts of {lengths} tokens", "use the standard workload")
+
+    return each(evidence, judge)

@@ -1,0 +1,262 @@
+"""How requests were offered: a schedule fixed beforehand and kept, a loop that is what it is called (IETF 4.2)."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fastllmload.arrivals.choice import choose_arrivals
+from fastllmload.arrivals.schedule import draw_schedule
+from fastllmload.compliance.checks.registry import check, each
+from fastllmload.compliance.evidence import Evidence, Measured
+from fastllmload.compliance.outcome import Outcome, false, inapplicable, judged, true
+from fastllmload.plan.digest import array_hash
+
+ENOUGH = 100_000  # instants that are drawn again
+LAG_US = 1_000.0  # P99 of releases (procedures.md 0.4)
+ROUNDING_NS = 1
+
+
+@check
+def schedule_kept(evidence: Evidence, /) -> Outcome:
+    """Open loop: the instants of the rows are those of the plan, whose digest was taken before the first request."""
+
+    def judge(run: Measured) -> Outcome:
+        if run.closed:
+            return inapplicable("the load is a closed loop")
+        planned, start = run.planned, run.run.phase("measure")
+        if planned is None or start is None:
+            return false("the folder holds no schedule", "keep plan/schedule.npy")
+        known = (run.plan.get("members") or {}).get("t_sched.npy")
+        if known is None or array_hash(planned["t_sched_ns"]) != known:
+            return false("plan/schedule.npy does not have the digest that plan.json states", "keep the plan as it was")
+        rows = run.measure[run.measure["turn"] == 0]
+        rows = rows[rows["request"] < len(planned)]
+        moved = np.abs(rows["t_sched"] - start.start_ns - planned["t_sched_ns"][rows["request"]]) > ROUNDING_NS
+        return judged(
+            not moved.any(),
+            f"{int((~moved).sum()):,} of {len(rows):,} requests were due at the instant of their plan",
+            "measure again: instants of an open loop must not move",
+        )
+
+    return each(evidence, judge)
+
+
+@check
+def arrivals_redrawn(evidence: Evidence, /, names: list[str]) -> Outcome:
+    """Open loop with one of the processes *names*: drawing again from its stream gives the same instants."""
+
+    def judge(run: Measured) -> Outcome:
+        arrivals = run.get("plan.description.load.arrivals") or {}
+        name = arrivals.get("name")
+        if run.closed or name not in names:
+            return inapplicable(f"arrivals were {'a closed loop' if run.closed else name}")
+        if "changes" in arrivals:
+            return inapplicable("the rate changes with time, so the instants are those of a curve")
+        again = redrawn(arrivals, 0 if run.planned is None else len(run.planned))
+        if again is None or run.planned is None:
+            return false("the schedule cannot be drawn again from what plan.json says", "keep plan/ as it was")
+        same = np.array_equal(again, run.planned["t_sched_ns"][: len(again)])
+        return judged(
+            same,
+            f"{len(again):,} instants drawn again from {arrivals.get('stream')!r} are {'' if same else 'not '}the same",
+            "measure again: the instants are not those of the process that is named",
+        )
+
+    return each(evidence, judge)
+
+
+def redrawn(arrivals: dict[str, Any], count: int) -> npt.NDArray[np.int64] | None:
+    """The first instants of a renewal process; None where its description does not suffice or nothing is due."""
+    name, rate, stream = arrivals.get("name"), arrivals.get("rate"), arrivals.get("stream")
+    if not count or not isinstance(rate, int | float) or stream is None:
+        return None
+    words = str(name)
+    if words == "onoff":
+        words = f"onoff:{arrivals.get('on_s', 1)},{arrivals.get('off_s', 1)}"
+    shape = float(arrivals.get("burstiness", 1.0))
+    process = choose_arrivals(words, float(rate), shape)
+    return draw_schedule(process, float(rate), random.Random(str(stream)), count=min(count, ENOUGH))
+
+
+@check
+def responses_do_not_delay(evidence: Evidence, /) -> Outcome:
+    """Open loop: no cap on what is in flight, and releases at most 1 ms late at P99."""
+
+    def judge(run: Measured) -> Outcome:
+        if run.closed:
+            return inapplicable("the load is a closed loop")
+        cap = run.get("config.load.max_concurrency")
+        if cap is not None:
+            return false(f"--max-concurrency {cap} lets responses delay requests", "leave out --max-concurrency")
+        late = lag_p99_us(run)
+        if late is None:
+            return inapplicable("nothing was released in the window")
+        return judged(
+            late <= LAG_US,
+            f"P99 of the releases was {late:,.1f} us late, allowed are {LAG_US:,.0f} us",
+            "give the client more workers or a quieter host (fastllmload doctor)",
+        )
+
+    return each(evidence, judge)
+
+
+def lag_p99_us(run: Measured) -> float | None:
+    """From the rows, over the whole measure phase."""
+    rows = run.measure[run.measure["t_dispatch"] > 0]
+    if not len(rows):
+        return None
+    return float(np.percentile(rows["t_dispatch"] - rows["t_sched"], 99)) / 1e3
+
+
+@check
+def concurrent(evidence: Evidence, /) -> Outcome:
+    """Requests that were due while an earlier one was still answered went out before that one ended."""
+
+    def judge(run: Measured) -> Outcome:
+        rows = np.sort(run.measure[run.measure["t_dispatch"] > 0], order="t_sched")
+        if run.closed or len(rows) < 2:
+            return inapplicable("nothing was due while an earlier request was answered")
+        ends = np.maximum.accumulate(rows["t_end"])[:-1]
+        due = rows["t_sched"][1:] < ends
+        together = int(np.count_nonzero(due & (rows["t_dispatch"][1:] < ends)))
+        if not due.any():
+            return inapplicable("nothing was due while an earlier request was answered")
+        return judged(
+            together > 0,
+            f"{together:,} of {int(due.sum()):,} requests that were due during another one went out during it",
+            "requests wait for each other: measure with this tool's own engine",
+        )
+
+    return each(evidence, judge)
+
+
+@check
+def turn_around(evidence: Evidence, /) -> Outcome:
+    """Closed loop: the next request of a slot went out at most 1 ms after the last one ended, at P99."""
+
+    def judge(run: Measured) -> Outcome:
+        if not run.closed:
+            return inapplicable("the load is an open loop")
+        late = lag_p99_us(run)
+        if late is None:
+            return inapplicable("nothing was released")
+        return judged(late <= LAG_US, f"P99 of the turn-around was {late:,.1f} us", "give the client a quieter host")
+
+    return each(evidence, judge)
+
+
+@check
+def concurrency_kept(evidence: Evidence, /) -> Outcome:
+    """Closed loop: as many in flight as asked for, never more, and all of them at some time."""
+
+    def judge(run: Measured) -> Outcome:
+        if not run.closed:
+            return inapplicable("the load is an open loop")
+        asked = int(run.get("config.load.concurrency"))
+        most = most_in_flight(run)
+        wanted = min(asked, len(run.measure))
+        return judged(
+            most == wanted, f"at most {most:,} requests were in flight, asked were {asked:,}", "measure again"
+        )
+
+    return each(evidence, judge)
+
+
+def most_in_flight(run: Measured) -> int:
+    """Greatest number of requests between their dispatch and their end; an end at the same instant comes first."""
+    rows = run.measure[run.measure["t_dispatch"] > 0]
+    if not len(rows):
+        return 0
+    times = np.concatenate([rows["t_dispatch"], np.where(rows["t_end"] > 0, rows["t_end"], np.iinfo(np.int64).max)])
+    steps = np.concatenate([np.ones(len(rows), np.int64), -np.ones(len(rows), np.int64)])
+    return int(np.cumsum(steps[np.lexsort((steps, times))]).max())
+
+
+@check
+def rate_given(evidence: Evidence, /) -> Outcome:
+    """Open loop: a rate above 0 is stated."""
+
+    def judge(run: Measured) -> Outcome:
+        if run.closed:
+            return inapplicable("the load is a closed loop")
+        rate = (run.get("plan.description.load.arrivals") or {}).get("rate")
+        given = rate == "inf" or (isinstance(rate, int | float) and rate > 0)
+        return judged(given, f"the rate is {rate} requests/s", "give --rate")
+
+    return each(evidence, judge)
+
+
+@check
+def concurrency_given(evidence: Evidence, /) -> Outcome:
+    """Closed loop: the number of slots is stated."""
+
+    def judge(run: Measured) -> Outcome:
+        slots = run.get("plan.description.load.concurrency")
+        if not run.closed:
+            return inapplicable("the load is an open loop")
+        return judged(isinstance(slots, int) and slots >= 1, f"the concurrency is {slots}", "give --concurrency")
+
+    return each(evidence, judge)
+
+
+@check
+def loop_is(evidence: Evidence, /, names: list[str], refused: str = "") -> Outcome:
+    """The load model of every run is one of *names*."""
+
+    def judge(run: Measured) -> Outcome:
+        found = run.get("plan.description.load.loop")
+        return judged(found in names, f"the load model is {found} loop", refused or "give --rate or --concurrency")
+
+    return each(evidence, judge)
+
+
+@check
+def poisson_arrivals(evidence: Evidence, /) -> Outcome:
+    """Open loop: arrivals are those of a Poisson process."""
+
+    def judge(run: Measured) -> Outcome:
+        name = (run.get("plan.description.load.arrivals") or {}).get("name")
+        return judged(name == "poisson", f"arrivals are {name}", "leave out --arrival, --burstiness and rate curves")
+
+    return each(evidence, judge)
+
+
+@check
+def arrivals_known(evidence: Evidence, /, names: list[str]) -> Outcome:
+    """Open loop: the arrival process is one of *names*."""
+
+    def judge(run: Measured) -> Outcome:
+        name = (run.get("plan.description.load.arrivals") or {}).get("name")
+        return judged(name in names, f"arrivals are {name}", f"choose --arrival of {', '.join(names)}")
+
+    return each(evidence, judge)
+
+
+@check
+def not_limited_by_client(evidence: Evidence, /) -> Outcome:
+    """The certificate says of no run that the client was the limit."""
+
+    def judge(run: Measured) -> Outcome:
+        limited = run.get("certificate.generator_limited")
+        if limited is None:
+            return false("the run was not judged", "measure again")
+        return judged(not limited, f"the certificate's verdict is {run.get('certificate.verdict')}", "see its reasons")
+
+    return each(evidence, judge)
+
+
+@check
+def waited_for(evidence: Evidence, /) -> Outcome:
+    """Every request of the measure phase was sent: the count that was asked for was reached."""
+
+    def judge(run: Measured) -> Outcome:
+        asked, sent = run.get("config.load.num_requests"), int(run.get("counts.dispatched") or 0)
+        if asked is None:
+            return true(f"bounded by time; {sent:,} requests were sent")
+        return judged(sent >= int(asked), f"{sent:,} of {int(asked):,} requests were sent", "let it run to its end")
+
+    return each(evidence, judge)

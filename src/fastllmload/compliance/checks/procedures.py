@@ -1,0 +1,353 @@
+"""What a test did: levels, durations, loads, phases, hooks (IETF 5.1 to 5.10)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from fastllmload.compliance.checks.registry import check, each
+from fastllmload.compliance.evidence import Evidence, Measured
+from fastllmload.compliance.outcome import DECLARED, Outcome, false, inapplicable, judged, true
+
+NEAR = 0.02  # of a fraction of the load
+FILL_US = 50_000.0  # between the first and last request that fill a closed loop
+PER_SLOT = 100
+
+
+@check
+def lasted(evidence: Evidence, /, seconds: float, state: str = "") -> Outcome:
+    """Every level (of a *state*, where given) sent requests for at least *seconds*, the ramp included."""
+
+    def judge(run: Measured) -> Outcome:
+        if state and state not in f"{run.name} {(run.entry or {}).get('state')}":
+            return inapplicable(f"no level is called {state}")
+        length = run.seconds
+        if length is None:
+            return false("it is not known how long it lasted", "let it run to its end")
+        return judged(
+            length >= seconds - 0.5, f"it lasted {length:,.1f} s, asked are {seconds:g} s", f"--duration {seconds:g}"
+        )
+
+    return each(evidence, judge, levels=True)
+
+
+@check
+def window_after_ramp(evidence: Evidence, /, share: float) -> Outcome:
+    """The window of a level that time bounds begins behind the first *share* of it."""
+
+    def judge(run: Measured) -> Outcome:
+        phase = run.run.phase("measure")
+        if phase is None or phase.bound != "duration":
+            return inapplicable("the level is bounded by a count")
+        return judged(
+            phase.ramp_share >= share, f"the first {phase.ramp_share:.0%} are left out", f"--ramp-share {share:g}"
+        )
+
+    return each(evidence, judge, levels=True)
+
+
+@check
+def level_count(evidence: Evidence, /, least: int) -> Outcome:
+    """So many different loads were measured."""
+    loads = {(run.entry or {}).get("load") for run in evidence.levels}
+    return judged(len(loads) >= least, f"{len(loads)} loads were measured", f"measure at least {least}")
+
+
+@check
+def ascending(evidence: Evidence, /, by: str = "load") -> Outcome:
+    """Levels were measured in the order of their load, or of their prompts' length."""
+    if by == "load":
+        values = [float((run.entry or {}).get("load") or 0.0) for run in evidence.levels]
+    else:
+        values = [float(np.median(run.measure["input_target"])) if len(run.measure) else 0.0 for run in evidence.levels]
+    return judged(values == sorted(values), f"order: {', '.join(f'{value:g}' for value in values)}", "run it again")
+
+
+@check
+def parameter(evidence: Evidence, /, names: list[str], words: str = "") -> Outcome:
+    """One of *names* stands in the parameters of the procedure, at any depth, with a value."""
+    value = find(evidence.asked("parameters"), names)
+    if value is None:
+        value = find(evidence.asked("findings"), names)
+    told = f"{names[0]} is {value}" if value is not None else f"{' or '.join(names)} is not among the parameters"
+    return judged(value is not None, told, words or f"give it as an option of `fastllmload procedure {evidence.test}`")
+
+
+def find(document: Any, names: list[str]) -> Any:
+    """The first value with one of *names* that is not None, depth first."""
+    if isinstance(document, list):
+        return next((value for part in document if (value := find(part, names)) is not None), None)
+    if not isinstance(document, dict):
+        return None
+    for name in names:
+        if document.get(name) is not None:
+            return document[name]
+    return find(list(document.values()), names)
+
+
+@check
+def range_given(evidence: Evidence, /, loop: str) -> Outcome:
+    """A search has a least and a greatest load, the first below the second."""
+    kind = "rate" if loop == "open" else "concurrency"
+    low = find(evidence.asked("parameters"), [f"{kind}_min", f"min_{kind}", "least", "lo", "minimum", "initial"])
+    high = find(evidence.asked("parameters"), [f"{kind}_max", f"max_{kind}", "most", "hi", "maximum"])
+    given = isinstance(low, int | float) and isinstance(high, int | float) and low < high
+    return judged(given, f"the {kind} was searched from {low} to {high}", f"--{kind}-min and --{kind}-max")
+
+
+@check
+def step_given(evidence: Evidence, /, loop: str) -> Outcome:
+    """A search has a resolution above 0."""
+    kind = "rate" if loop == "open" else "concurrency"
+    step = find(evidence.asked("parameters"), [f"{kind}_step", f"step_{kind}", "step", "increment"])
+    return judged(isinstance(step, int | float) and step > 0, f"the step is {step}", f"--{kind}-step")
+
+
+def capacity(evidence: Evidence) -> float | None:
+    """Requests/s that shares of a load refer to; None where none was found or declared."""
+    found = evidence.asked("findings.capacity.req_s")
+    return float(found) if isinstance(found, int | float) and found > 0 else None
+
+
+def fraction_of(evidence: Evidence, run: Measured) -> float | None:
+    """Share of the reference load at which a level went."""
+    entry, reference = run.entry or {}, capacity(evidence)
+    said = entry.get("share_of_capacity")
+    if isinstance(said, int | float):
+        return float(said)
+    load = entry.get("load")
+    return float(load) / reference if reference is not None and isinstance(load, int | float) else None
+
+
+@check
+def fractions(evidence: Evidence, /, wanted: list[float]) -> Outcome:
+    """Levels at exactly these shares of the reference load."""
+    found = sorted({round(f, 3) for run in evidence.levels if (f := fraction_of(evidence, run)) is not None})
+    same = len(found) >= len(wanted) and all(any(abs(f - want) <= NEAR for f in found) for want in wanted)
+    told = ", ".join(f"{f:g}" for f in found) or "not recorded"
+    return judged(same, f"shares of the reference load: {told}", f"measure at {', '.join(f'{f:g}' for f in wanted)}")
+
+
+@check
+def fraction_within(evidence: Evidence, /, least: float, most: float) -> Outcome:
+    """The mixed level's share of the reference load lies in [least, most]."""
+    mixed = [run for run in evidence.levels if "isolated" not in run.name]
+    found = [f for run in mixed if (f := fraction_of(evidence, run)) is not None]
+    inside = bool(found) and all(least - NEAR <= f <= most + NEAR for f in found)
+    told = ", ".join(f"{f:.3g}" for f in found) or "not recorded"
+    return judged(inside, f"the load is {told} of the saturation load", f"measure at {least:g} to {most:g} of it")
+
+
+@check
+def spans_to_saturation(evidence: Evidence, /) -> Outcome:
+    """The lowest load is at most a tenth of the capacity, and a level was saturated."""
+    found = sorted(f for run in evidence.levels if (f := fraction_of(evidence, run)) is not None)
+    saturated = any((run.entry or {}).get("saturated") for run in evidence.levels)
+    told = f"from {found[0]:.3g} of the capacity" if found else "of no known share of a capacity"
+    return judged(
+        bool(found) and found[0] <= 0.1 * (1 + NEAR) and saturated,
+        f"loads {told}; {'a' if saturated else 'no'} level was saturated",
+        "measure from 10% of the capacity up to saturation",
+    )
+
+
+@check
+def states(evidence: Evidence, /, wanted: list[str]) -> Outcome:
+    """Levels were measured in each of these states of the system: words in their name or state."""
+    seen = [f"{run.name} {' '.join((run.entry or {}).get('state') or ())}".casefold() for run in evidence.levels]
+    gone = [word for word in wanted if not any(word in text for text in seen)]
+    return judged(not gone, f"states: {'; '.join(dict.fromkeys(seen)) or 'none'}", f"measure {', '.join(gone)} too")
+
+
+@check
+def step_done(evidence: Evidence, /, words: list[str]) -> Outcome:
+    """A hook or an operator changed the system so, and it is recorded with its time and status."""
+    for step in evidence.asked("steps") or ():
+        if any(word in str(step.get("name", "")) for word in words):
+            how = str(step.get("how", ""))
+            said = f"{step.get('name')} by {how} at {step.get('at_utc')}, status {step.get('status')}"
+            if step.get("status"):
+                return false(said, "let the hook succeed")
+            return Outcome(DECLARED, said) if how == "operator" else true(said)
+    return false(f"no step {' or '.join(words)} is recorded", f"--hook {words[0]}=COMMAND")
+
+
+@check
+def same_sequence(evidence: Evidence, /) -> Outcome:
+    """Runs at the same load had the same requests at the same instants, in every state of the system."""
+    digests: dict[Any, set[Any]] = {}
+    for run in evidence.levels:
+        digests.setdefault((run.entry or {}).get("load"), set()).add(run.get("plan.digest"))
+    unequal = [load for load, found in digests.items() if len(found) > 1]
+    return judged(
+        not unequal, f"plans of equal loads are {'different' if unequal else 'equal'}", "use one seed for all"
+    )
+
+
+@check
+def requests_per_level(evidence: Evidence, /, least: int) -> Outcome:
+    """So many successful requests in every level."""
+
+    def judge(run: Measured) -> Outcome:
+        return judged(len(run.ok) >= least, f"{len(run.ok):,} requests succeeded, asked are {least:,}", f"-n {least}")
+
+    return each(evidence, judge, levels=True)
+
+
+@check
+def gaps_enough(evidence: Evidence, /, requests: int, gaps: int) -> Outcome:
+    """So many requests and so many gaps at every level."""
+
+    def judge(run: Measured) -> Outcome:
+        name = run.get("metrics.share_single.pooled_as")
+        n, ok = int(run.get(f"metrics.{name}.n") or 0), len(run.ok)
+        return judged(n >= gaps and ok >= requests, f"{ok:,} requests with {n:,} gaps", f"-n {requests} or more")
+
+    return each(evidence, judge, levels=True)
+
+
+@check
+def long_enough_outputs(evidence: Evidence, /, tokens: int) -> Outcome:
+    """Requests whose gaps count generated at least *tokens*; shorter ones are left out by the procedure and counted."""
+    left_out = find(evidence.asked("findings"), ["short"])
+
+    def judge(run: Measured) -> Outcome:
+        ok = run.ok
+        received = np.where(ok["completion_tokens"] >= 0, ok["completion_tokens"], ok["content_events"])
+        short = int(np.count_nonzero(received < tokens))
+        asked = int(run.measure["output_target"].min(initial=2**31 - 1))
+        stated = left_out is not None
+        return judged(
+            asked > tokens and (short == 0 or stated),
+            f"{short:,} of {len(ok):,} requests generated fewer than {tokens} tokens; the least asked for is {asked:,}",
+            f"--osl {tokens + 1} or more, with --ignore-eos",
+        )
+
+    return each(evidence, judge, levels=True)
+
+
+@check
+def filled_at_once(evidence: Evidence, /) -> Outcome:
+    """The requests that fill a closed loop went out together."""
+
+    def judge(run: Measured) -> Outcome:
+        spread = run.get("certificate.schedule_lag_us.first_fill_us")
+        spread = run.get("certificate.first_fill_us") if spread is None else spread
+        if spread is None:
+            return inapplicable("the load is an open loop")
+        return judged(
+            float(spread) <= FILL_US, f"the first requests went out within {float(spread):,.0f} us", "more workers"
+        )
+
+    return each(evidence, judge, levels=True)
+
+
+@check
+def slots_used(evidence: Evidence, /) -> Outcome:
+    """60 s and 100 completions per slot, whichever is longer."""
+
+    def judge(run: Measured) -> Outcome:
+        slots = int(run.get("config.load.concurrency") or 0)
+        length = run.seconds or 0.0
+        done = len(run.ok)
+        return judged(
+            length >= 59.5 and done >= PER_SLOT * slots,
+            f"{done:,} completions of {slots:,} slots in {length:,.1f} s",
+            "let each level last 60 s and 100 completions per slot",
+        )
+
+    return each(evidence, judge, levels=True)
+
+
+@check
+def closed_at_most(evidence: Evidence, /, slots: int) -> Outcome:
+    """A closed loop with at most so many slots."""
+
+    def judge(run: Measured) -> Outcome:
+        found = run.get("config.load.concurrency")
+        return judged(found is not None and 1 <= int(found) <= slots, f"the concurrency is {found}", f"-c 1 to {slots}")
+
+    return each(evidence, judge, levels=True)
+
+
+@check
+def lengths_hit(evidence: Evidence, /) -> Outcome:
+    """Every prompt of a level has the level's length, to 1% or 8 tokens."""
+
+    def judge(run: Measured) -> Outcome:
+        lengths = run.measure["input_target"].astype(np.int64)
+        if not len(lengths):
+            return inapplicable("no request was planned")
+        middle = float(np.median(lengths))
+        off = float(np.abs(lengths - middle).max())
+        return judged(
+            off <= max(8.0, 0.01 * middle), f"prompts of {middle:,.0f} tokens, off by {off:,.0f}", "run it again"
+        )
+
+    return each(evidence, judge, levels=True)
+
+
+@check
+def oversubscribed(evidence: Evidence, /, least: float) -> Outcome:
+    """The base level and levels above the capacity, none below it."""
+    found = [f for run in evidence.levels if (f := fraction_of(evidence, run)) is not None]
+    above = [f for f in found if f > 1.0]
+    return judged(
+        bool(above) and min(found) >= least,
+        f"levels: {', '.join(f'{f:g}' for f in found) or 'none'}",
+        "add levels above 1",
+    )
+
+
+@check
+def failures_counted(evidence: Evidence, /) -> Outcome:
+    """Failed requests are counted by their class at every level."""
+
+    def judge(run: Measured) -> Outcome:
+        failed, classes = run.get("counts.failed"), run.get("errors")
+        return judged(failed is not None and classes is not None, f"{failed} requests failed", "measure again")
+
+    return each(evidence, judge, levels=True)
+
+
+@check
+def watched_for_cascades(evidence: Evidence, /) -> Outcome:
+    """Sending stops when most of the last requests fail."""
+
+    def judge(run: Measured) -> Outcome:
+        limit = run.get("config.load.stop_on_failures")
+        return judged(limit is not None, f"sending stops at a share of failures of {limit}", "run it as a procedure")
+
+    return each(evidence, judge, levels=True)
+
+
+@check
+def starts_at(evidence: Evidence, /, name: str) -> Outcome:
+    """The first level has the load that parameter *name* gives."""
+    asked = find(evidence.asked("parameters"), [name])
+    first = (evidence.levels[0].entry or {}).get("load") if evidence.levels else None
+    return judged(
+        asked is not None and first == asked, f"the first level was at {first}, {name} is {asked}", "run it again"
+    )
+
+
+@check
+def entries(evidence: Evidence, /, names: list[str]) -> Outcome:
+    """Every level's entry in procedure.json has one of *names*."""
+    gone = [run.name for run in evidence.levels if not any(name in (run.entry or {}) for name in names)]
+    there = bool(evidence.levels) and not gone
+    return judged(
+        there, f"{names[0]} is {'there' if there else 'missing at ' + ', '.join(gone[:3])}", "run it to its end"
+    )
+
+
+@check
+def is_test(evidence: Evidence, /, name: str) -> Outcome:
+    """The procedure is this test, it came to its end, and no level of it is gone."""
+    status = evidence.asked("status")
+    whole = evidence.test == name and status == "done" and not evidence.absent
+    told = f"the test {evidence.test} ended as {status}" + (
+        f"; {', '.join(evidence.absent)} is gone" if evidence.absent else ""
+    )
+    return judged(whole, told, "start it again: it goes on where it stopped")

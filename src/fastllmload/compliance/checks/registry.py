@@ -1,0 +1,44 @@
+"""Checks by name: a check is a function of the evidence and of the parameters that a requirement's `with` gives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol, TypeVar
+
+from fastllmload.compliance.evidence import Evidence, Measured
+from fastllmload.compliance.outcome import INAPPLICABLE, Outcome, false
+
+
+class Check(Protocol):
+    def __call__(self, evidence: Evidence, /, **params: Any) -> Outcome: ...
+
+
+F = TypeVar("F", bound=Callable[..., Outcome])
+CHECKS: dict[str, Check] = {}
+
+
+def check(function: F) -> F:
+    """Register *function* under its own name."""
+    if function.__name__ in CHECKS:
+        raise ValueError(f"two checks are called {function.__name__}")
+    CHECKS[function.__name__] = function
+    return function
+
+
+def each(evidence: Evidence, judge: Callable[[Measured], Outcome], levels: bool = False) -> Outcome:
+    """The same question to every run: the first that does not hold, else the first that applied.
+
+    *levels*: only to those that the test itself is about.
+    """
+    if not (evidence.levels if levels else evidence.runs):
+        return false("no level was measured", "run it to its end")
+    held: Outcome | None = None
+    for run in evidence.levels if levels else evidence.runs:
+        found = judge(run)
+        if not found.holds:
+            where = "" if len(evidence.runs) == 1 and run.entry is None else f"{run.name}: "
+            return Outcome(found.state, f"{where}{found.reason}", found.remedy)
+        if held is None or (held.state == INAPPLICABLE and found.state != INAPPLICABLE):
+            held = found
+    assert held is not None
+    return held

@@ -1,0 +1,183 @@
+"""What every row must hold: times of submission and tokens, counts, a status of the closed enumeration (IETF 4.2.6)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fastllmload.compliance.checks.registry import check, each
+from fastllmload.compliance.evidence import Evidence, Measured, Rows
+from fastllmload.compliance.outcome import Outcome, false, inapplicable, judged
+from fastllmload.metrics.window import Mask, populations, window_of
+from fastllmload.records import layout
+
+AGAIN = "measure again; the recording is not whole"
+MOST = 3  # rows that a message names
+CLOSE = 1e-6  # of two sums of the same times
+
+
+@check
+def streamed(evidence: Evidence, /) -> Outcome:
+    """Answers came as streams of events."""
+
+    def judge(run: Measured) -> Outcome:
+        answered = run.ok
+        if not len(answered):
+            return inapplicable("no request succeeded")
+        share = float(np.mean((answered["flags"] & layout.FLAG_STREAM) != 0))
+        return judged(
+            share == 1.0, f"{share:.1%} of the answers were streamed", "ask for streams: leave out --no-stream"
+        )
+
+    return each(evidence, judge)
+
+
+@check
+def submission_times(evidence: Evidence, /) -> Outcome:
+    """t_submit in every row that got an answer, not before the dispatch."""
+
+    def judge(run: Measured) -> Outcome:
+        rows = run.measure
+        sent = rows[(rows["t_headers"] > 0) | (rows["status"] == layout.OK)]
+        wrong = sent[(sent["t_submit"] == 0) | (sent["t_submit"] < sent["t_dispatch"])]
+        return told(wrong, len(sent), "answered requests have the instant of their submission")
+
+    return each(evidence, judge)
+
+
+@check
+def first_token_times(evidence: Evidence, /) -> Outcome:
+    """t_first in every row with content, and it is the time of the first content event."""
+
+    def judge(run: Measured) -> Outcome:
+        rows, chosen = run.run.rows, content_rows(run)
+        wrong = chosen & ((rows["t_first"] == 0) | (rows["t_first"] != run.content.first))
+        return told(rows[wrong], int(chosen.sum()), "requests with content have the instant of their first token")
+
+    return each(evidence, judge)
+
+
+@check
+def token_times(evidence: Evidence, /) -> Outcome:
+    """One event per piece of content, in the order of time."""
+
+    def judge(run: Measured) -> Outcome:
+        rows, chosen = run.run.rows, content_rows(run)
+        if not run.content.ascending:
+            return false("events of a request are not in the order of time", AGAIN)
+        wrong = chosen & (run.content.count != rows["content_events"])
+        return told(rows[wrong], int(chosen.sum()), "requests have one time stamp for every piece of their content")
+
+    return each(evidence, judge)
+
+
+@check
+def last_token_times(evidence: Evidence, /) -> Outcome:
+    """t_last is the time of the last content event."""
+
+    def judge(run: Measured) -> Outcome:
+        rows, chosen = run.run.rows, content_rows(run)
+        wrong = chosen & ((rows["t_last"] == 0) | (rows["t_last"] != run.content.last))
+        return told(rows[wrong], int(chosen.sum()), "requests with content have the instant of their last token")
+
+    return each(evidence, judge)
+
+
+def content_rows(run: Measured) -> Mask:
+    """Rows of the measure phase that got content."""
+    rows = run.run.rows
+    chosen: Mask = (rows["phase"] == layout.MEASURE) & (rows["content_events"] > 0)
+    return chosen
+
+
+@check
+def input_counts(evidence: Evidence, /) -> Outcome:
+    """A prompt length in every row: the server's, or that of the plan."""
+
+    def judge(run: Measured) -> Outcome:
+        rows = run.measure
+        wrong = rows[(rows["prompt_tokens"] < 0) & (rows["input_target"] == 0)]
+        return told(
+            wrong, len(rows), "requests have a count of their input tokens", "name a tokenizer with --tokenizer"
+        )
+
+    return each(evidence, judge)
+
+
+@check
+def output_counts(evidence: Evidence, /) -> Outcome:
+    """A count of output tokens with its source for every successful request."""
+
+    def judge(run: Measured) -> Outcome:
+        sources = run.get("counts.output_tokens_source")
+        if not isinstance(sources, dict):
+            return false("run.json has no counts of output tokens", AGAIN)
+        nothing = int(sources.get("none", 0))
+        reason = ", ".join(f"{number:,} from {name}" for name, number in sources.items() if number) or "no request"
+        return judged(not nothing, f"output tokens: {reason}", "use --record-text on with a --tokenizer")
+
+    return each(evidence, judge)
+
+
+@check
+def statuses(evidence: Evidence, /) -> Outcome:
+    """Every planned request ended, in a status of the closed enumeration."""
+
+    def judge(run: Measured) -> Outcome:
+        rows = run.measure
+        known = rows["status"] < len(layout.STATUS_NAMES)
+        ended = rows["status"] != layout.IN_FLIGHT
+        wrong = rows[~(known & ended)]
+        if len(rows) != int(run.get("counts.planned") or 0):
+            return false(f"{len(rows):,} rows stand for {run.get('counts.planned')} planned requests", AGAIN)
+        return told(wrong, len(rows), "requests have the status in which they ended")
+
+    return each(evidence, judge)
+
+
+@check
+def additive(evidence: Evidence, /) -> Outcome:
+    """t_submit <= t_first <= t_last <= t_end in every successful row: the parts of a latency add up."""
+
+    def judge(run: Measured) -> Outcome:
+        rows = run.ok[run.ok["t_first"] > 0]
+        wrong = (
+            (rows["t_submit"] > rows["t_first"]) | (rows["t_first"] > rows["t_last"]) | (rows["t_last"] > rows["t_end"])
+        )
+        return told(rows[wrong], len(rows), "successful requests have their instants in order")
+
+    return each(evidence, judge)
+
+
+@check
+def gaps_without_ttft(evidence: Evidence, /) -> Outcome:
+    """Gaps lie between content alone: over the latency population they add up to the last less the first token.
+
+    Had one of them begun at the submission, the pooled figures of run.json would add up to more.
+    """
+
+    def judge(run: Measured) -> Outcome:
+        chosen = content_rows(run)
+        rows = run.run.rows
+        wrong = chosen & (run.content.last - run.content.first != rows["t_last"] - rows["t_first"])
+        if wrong.any():
+            return told(rows[wrong], int(chosen.sum()), "requests have gaps that add up to last less first token")
+        pooled = run.get(f"metrics.{run.get('metrics.share_single.pooled_as')}") or {}
+        if not pooled.get("n"):
+            return inapplicable("no gap was measured")
+        found = float(pooled["mean"]) * int(pooled["n"])
+        wanted = float((rows["t_last"] - rows["t_first"])[populations(run.run, window_of(run.run)).latency].sum()) / 1e6
+        return judged(
+            abs(found - wanted) <= CLOSE * max(wanted, 1.0),
+            f"{int(pooled['n']):,} gaps add up to {found:,.1f} ms, first to last tokens to {wanted:,.1f} ms",
+            AGAIN,
+        )
+
+    return each(evidence, judge)
+
+
+def told(wrong: Rows, total: int, what: str, remedy: str = AGAIN) -> Outcome:
+    """How many of *total* rows are right, and which are not."""
+    if not len(wrong):
+        return judged(True, f"all {total:,} {what}")
+    named = ", ".join(str(int(number)) for number in wrong["request"][:MOST])
+    return false(f"only {total - len(wrong):,} of {total:,} {what}; not request {named}", remedy)

@@ -1,0 +1,138 @@
+"""How answers were delivered, and what that means for times between tokens (IETF 4.6, B.1, B.2)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fastllmload.compliance import facts
+from fastllmload.compliance.checks.registry import check, each
+from fastllmload.compliance.evidence import Evidence, Measured
+from fastllmload.compliance.outcome import Outcome, false, inapplicable, judged, true
+from fastllmload.records import layout
+
+DIRECT_ABOVE = 0.90  # IETF B.2.1
+AGAIN = "measure with this version"
+
+
+@check
+def protocol_reported(evidence: Evidence, /) -> Outcome:
+    found = facts.protocol(evidence)
+    return judged(found is not None, f"the protocol is {found}", "name a known --endpoint-type")
+
+
+@check
+def protocol_is(evidence: Evidence, /, name: str) -> Outcome:
+    found = facts.protocol(evidence)
+    return judged(found == name, f"the protocol is {found}, recommended is {name}", "note it as a deviation")
+
+
+@check
+def chunks_reported(evidence: Evidence, /) -> Outcome:
+    """The share of chunks that carry exactly one token is stated."""
+
+    def judge(run: Measured) -> Outcome:
+        stated = run.get("metrics.share_single")
+        if not isinstance(stated, dict):
+            return false("the share of single-token chunks is not stated", AGAIN)
+        share = stated.get("value")
+        if share is None:
+            return true("how many tokens a chunk carries cannot be told from counts, and that is stated")
+        return true(f"{share:.1%} of the chunks carry one token")
+
+    return each(evidence, judge)
+
+
+@check
+def option_declared(evidence: Evidence, /) -> Outcome:
+    """Every run names its ITL option."""
+
+    def judge(run: Measured) -> Outcome:
+        option = run.get("metrics.share_single.itl_option")
+        return judged(option in ("direct", "A", "B", "C"), f"the ITL option is {option}", AGAIN)
+
+    return each(evidence, judge)
+
+
+@check
+def option_follows(evidence: Evidence, /, option: str) -> Outcome:
+    """The option is what the delivery pattern leads to, unless the tester asked for another."""
+
+    def judge(run: Measured) -> Outcome:
+        share, found = run.get("metrics.share_single.value"), run.get("metrics.share_single.itl_option")
+        asked = run.get("config.output.itl_option")
+        single = share is not None and share > DIRECT_ABOVE
+        if single != (option == "direct"):
+            return inapplicable(f"the share of single-token chunks is {share}")
+        return judged(found == option or asked not in (None, "auto"), f"option {found} at a share of {share}", AGAIN)
+
+    return each(evidence, judge)
+
+
+@check
+def named_tbc(evidence: Evidence, /) -> Outcome:
+    """Option A: gaps are times between chunks, and nothing is called ITL."""
+
+    def judge(run: Measured) -> Outcome:
+        chunks, tokens = run.get("metrics.tbc.n") or 0, run.get("metrics.itl.n") or 0
+        return judged(chunks > 0 and not tokens, f"{chunks:,} gaps are reported as tbc, {tokens:,} as itl", AGAIN)
+
+    return each(evidence, judge)
+
+
+@check
+def spread_named(evidence: Evidence, /) -> Outcome:
+    """Option B: gaps have a name of their own and carry their caveat."""
+
+    def judge(run: Measured) -> Outcome:
+        n, caveat = run.get("metrics.itl_b.n") or 0, run.get("metrics.itl_b.caveat")
+        return judged(n > 0 and bool(caveat), f"{n:,} gaps as itl_b: {caveat}", AGAIN)
+
+    return each(evidence, judge)
+
+
+@check
+def first_content_counts(evidence: Evidence, /) -> Outcome:
+    """t_first is a content event, never one of role, whitespace, usage or comments."""
+
+    def judge(run: Measured) -> Outcome:
+        rows = run.run.rows
+        chosen = (rows["phase"] == layout.MEASURE) & (rows["content_events"] > 0)
+        same = rows["t_first"][chosen] == run.content.first[chosen]
+        return judged(bool(same.all()), f"{int(same.sum()):,} first tokens are content", AGAIN)
+
+    return each(evidence, judge)
+
+
+@check
+def leading_noted(evidence: Evidence, /) -> Outcome:
+    """What came before content is counted, in rows and in the difference of ttft and ttft_any."""
+
+    def judge(run: Measured) -> Outcome:
+        early = int(np.count_nonzero((run.ok["leading_events"] > 0) | (run.ok["reasoning_events"] > 0)))
+        stated = run.get("metrics.ttft_any.n")
+        return judged(bool(stated), f"{early:,} requests had other tokens before content; ttft_any has {stated}", AGAIN)
+
+    return each(evidence, judge)
+
+
+@check
+def first_token_defined(evidence: Evidence, /) -> Outcome:
+    """Both readings of TTFT are there under names of their own."""
+
+    def judge(run: Measured) -> Outcome:
+        both = run.get("metrics.ttft.n") is not None and run.get("metrics.ttft_any.n") is not None
+        return judged(both, "ttft is to the first content, ttft_any to any token", AGAIN)
+
+    return each(evidence, judge)
+
+
+@check
+def events_and_reads(evidence: Evidence, /) -> Outcome:
+    """Tokens per event, and events that shared a read, are both recorded."""
+
+    def judge(run: Measured) -> Outcome:
+        coalesced = run.get("certificate.coalesced_read_share")
+        both = coalesced is not None and run.get("metrics.share_single") is not None
+        return judged(both, f"{coalesced or 0:.1%} of the events shared a read", AGAIN)
+
+    return each(evidence, judge)

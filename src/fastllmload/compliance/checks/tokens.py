@@ -1,0 +1,114 @@
+"""Which tokenizer counted, and what it counted (IETF 4.4)."""
+
+from __future__ import annotations
+
+from fastllmload.compliance import facts
+from fastllmload.compliance.checks.registry import check, each
+from fastllmload.compliance.declarations import SYNTHETIC, by_key
+from fastllmload.compliance.evidence import Evidence, Measured
+from fastllmload.compliance.outcome import DECLARED, Outcome, false, judged, true, undeclared
+from fastllmload.workload.tokenizer import NONE
+
+
+@check
+def tokenizer_known(evidence: Evidence, /, fact: str) -> Outcome:
+    """*fact*: name, vocabulary or source of the tokenizer that counted the output."""
+    reference = [str(facts.workload(run).get("tokenizer") or NONE) for run in evidence.runs]
+    if not reference or NONE in reference:
+        return false("prompts were made without a tokenizer", "leave out --tokenizer none")
+    key = f"tokenizer.{fact}"
+    if facts.counting_option(evidence) == "B":
+        return reference_known(evidence, reference[0], fact)
+    said = evidence.declared.get(key)
+    if said is None:
+        return undeclared(
+            f"the server counted the answers, and the {fact} of its tokenizer is not known", by_key()[key].remedy
+        )
+    return Outcome(DECLARED, f"{said}; prompts were made with {reference[0]}")
+
+
+def reference_known(evidence: Evidence, name: str, fact: str) -> Outcome:
+    """The tool's own tokenizer, as its plan describes it."""
+    known = evidence.first(f"plan.description.workload.tokenizer_facts.{fact}")
+    if known is None:
+        return false(f"the {fact} of {name} is not recorded", "measure with this version")
+    return true(f"{name}: {fact} {known}, counted by the tool")
+
+
+@check
+def counting_stated(evidence: Evidence, /) -> Outcome:
+    """One counting option throughout, and the declared one where one is declared."""
+    found, said = facts.counting_option(evidence), evidence.declared.get("token_counting.option")
+    sources = ", ".join(f"{n:,} {name}" for name, n in facts.token_sources(evidence).items() if n) or "none"
+    if found is None:
+        return false(
+            f"output counts are mixed or estimated ({sources})",
+            "ask the server for usage, or --record-text on with --tokenizer",
+        )
+    if said is not None and said != found:
+        return false(f"declared is option {said}, counted was by option {found} ({sources})", "correct the declaration")
+    return true(f"option {found}: {sources}")
+
+
+@check
+def special_tokens(evidence: Evidence, /) -> Outcome:
+    """Whether marks of beginning and end are in the counts."""
+    if facts.counting_option(evidence) == "B":
+        return true("excluded: the tool counts plain text")
+    said = evidence.declared.get("token_counting.bos_eos")
+    if said is None:
+        return undeclared("only the server's documentation says it", by_key()["token_counting.bos_eos"].remedy)
+    return Outcome(DECLARED, said)
+
+
+@check
+def system_prompt_counted(evidence: Evidence, /) -> Outcome:
+    """How a system prompt is counted; there is nothing to say where none is sent."""
+    said = evidence.declared.get("token_counting.system_prompt")
+    if said is not None:
+        return Outcome(DECLARED, said)
+    rule = evidence.first("plan.description.workload.special_tokens")
+    if rule is not None:
+        return true(str(rule))
+    if facts.workload_names(evidence) <= set(SYNTHETIC):
+        return true("no system prompt is sent")
+    return undeclared(
+        "requests may carry a system prompt, and how it is counted is not known",
+        by_key()["token_counting.system_prompt"].remedy,
+    )
+
+
+@check
+def tools_counted(evidence: Evidence, /) -> Outcome:
+    """How tokens that format tool calls are counted; there is nothing to say where there are no tools."""
+    said = evidence.declared.get("token_counting.tool_formatting")
+    if said is not None:
+        return Outcome(DECLARED, said)
+    if not facts.sends_tools(evidence):
+        return true("no tools are sent and none were called")
+    return undeclared("tools are used", by_key()["token_counting.tool_formatting"].remedy)
+
+
+@check
+def reference_tokenizer(evidence: Evidence, /) -> Outcome:
+    """Compared systems are counted by option B with cl100k_base."""
+    together = (evidence, *evidence.others)
+    by_reference = all(facts.counting_option(each_) == "B" for each_ in together)
+    names = {str(facts.workload(run).get("tokenizer")) for each_ in together for run in each_.runs}
+    options = sorted({str(facts.counting_option(each_)) for each_ in together})
+    return judged(
+        by_reference and names == {"cl100k_base"},
+        f"option {', '.join(options)} with {', '.join(sorted(names))}",
+        "measure all systems with --record-text on and --tokenizer cl100k_base",
+    )
+
+
+@check
+def one_tokenizer_each(evidence: Evidence, /) -> Outcome:
+    """Token counts of one run come from one source."""
+
+    def judge(run: Measured) -> Outcome:
+        sources = {name for name, n in (run.get("counts.output_tokens_source") or {}).items() if n}
+        return judged(len(sources) == 1, f"output counts come from {', '.join(sorted(sources))}", "record the text")
+
+    return each(evidence, judge)

@@ -1,0 +1,193 @@
+"""Warm-up, its verification, and its absence before a cold start (IETF 4.5)."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from fastllmload.compliance.checks.registry import check, each
+from fastllmload.compliance.declarations import SYNTHETIC
+from fastllmload.compliance.evidence import Evidence, Measured, Rows, dig, rows_of
+from fastllmload.compliance.outcome import Outcome, false, inapplicable, judged
+from fastllmload.records import layout
+
+REQUESTS, TOKENS = 100, 10_000
+PAIRS, VARIATION = 3, 0.10
+LONGER = "leave out --warmup, which is 100 requests and 10,000 output tokens by default"
+
+
+@check
+def loaded(evidence: Evidence, /) -> Outcome:
+    """A request was answered before anything was measured, so the model was there."""
+
+    def judge(run: Measured) -> Outcome:
+        probe = run.get("target.probe_s")
+        warm = bool(len(run.warmup)) and bool((run.warmup["status"] == layout.OK).any())
+        seen = f"a request was answered in {probe:.3g} s before the run" if probe is not None else "warm-up succeeded"
+        return judged(probe is not None or warm, seen if probe is not None or warm else "nothing was answered before")
+
+    return each(evidence, judge)
+
+
+@check
+def enough(evidence: Evidence, /) -> Outcome:
+    """100 successful requests and 10,000 output tokens before the first measured one."""
+    if evidence.procedure is not None:
+        done = evidence.asked("warmup") or {}
+        return amount(int(done.get("requests") or 0), int(done.get("tokens") or 0))
+
+    def judge(run: Measured) -> Outcome:
+        ok = run.warmup[run.warmup["status"] == layout.OK]
+        received = np.where(ok["completion_tokens"] >= 0, ok["completion_tokens"], ok["content_events"])
+        return amount(len(ok), int(received.sum()))
+
+    return each(evidence, judge)
+
+
+def amount(requests: int, tokens: int) -> Outcome:
+    return judged(
+        requests >= REQUESTS and tokens >= TOKENS,
+        f"the warm-up had {requests:,} successful requests and {tokens:,} output tokens",
+        LONGER,
+    )
+
+
+@check
+def drained(evidence: Evidence, /) -> Outcome:
+    """Nothing of a warm-up was in flight when measuring began."""
+    spans = [span(rows_of(run, layout.MEASURE)) for run in evidence.warmups]
+
+    def judge(run: Measured) -> Outcome:
+        began = span(run.measure)[0]
+        before = [begin_end for begin_end in (*spans, span(run.warmup)) if begin_end[0] and begin_end[0] < began]
+        if not before or not began:
+            return inapplicable("there was no warm-up")
+        left = (began - max(end for _, end in before)) / 1e6
+        return judged(
+            left >= 0, f"the warm-up was over {left:,.1f} ms before the first measured request", "measure again"
+        )
+
+    return each(evidence, judge)
+
+
+def span(rows: Rows) -> tuple[int, int]:
+    """First dispatch and last end in ns; zeros where nothing was sent."""
+    sent = rows[rows["t_dispatch"] > 0]
+    return (int(sent["t_dispatch"].min()), int(sent["t_end"].max())) if len(sent) else (0, 0)
+
+
+@check
+def prefixes_sent(evidence: Evidence, /) -> Outcome:
+    """A warm prefix cache: the warm-up held as many requests as there are shared prefixes, or filled them by hand."""
+    filled = any("fill" in str(step.get("name", "")) for step in evidence.asked("steps") or ())
+
+    def judge(run: Measured) -> Outcome:
+        prefixes = int(run.get("plan.description.workload.num_prefixes") or 0)
+        ok = int(np.count_nonzero(run.warmup["status"] == layout.OK))
+        same = run.get("plan.warmup.description.workload.prefix_len") == run.get("plan.description.workload.prefix_len")
+        return judged(
+            filled or (same and ok >= prefixes),
+            f"{ok:,} warm-up requests for {prefixes:,} shared prefixes",
+            "measure with `fastllmload procedure prefix-cache`, which sends every prefix",
+        )
+
+    return each(evidence, judge)
+
+
+@check
+def probed(evidence: Evidence, /) -> Outcome:
+    """Probes before and after the warm-up."""
+    before, after = evidence.asked("warmup.probe_before"), evidence.asked("warmup.probes") or []
+    return judged(
+        before is not None and len(after) > 0,
+        f"{1 if before is not None else 0} probe before and {len(after)} after the warm-up",
+        "run it as `fastllmload procedure`, which sends probes",
+    )
+
+
+@check
+def stable(evidence: Evidence, /) -> Outcome:
+    """The last probes differ by less than 10% from one to the next, three times in a row."""
+    probes = evidence.asked("warmup.probes") or []
+    if len(probes) <= PAIRS:
+        return false(f"{len(probes)} probes after the warm-up are too few", "run it as `fastllmload procedure`")
+    worst = min(max(change(probes[k + j], probes[k + j + 1]) for j in range(PAIRS)) for k in range(len(probes) - PAIRS))
+    return judged(
+        worst < VARIATION,
+        f"the steadiest {PAIRS + 1} probes in a row differ by at most {worst:.1%}",
+        "warm up for longer, on an idle system",
+    )
+
+
+def change(a: dict[str, Any], b: dict[str, Any]) -> float:
+    """The larger relative change of TTFT and end-to-end latency from one probe to the next."""
+    pairs = [(float(a.get(name) or 0.0), float(b.get(name) or 0.0)) for name in ("ttft_ms", "e2e_ms")]
+    return max(abs(after - before) / before if before > 0 else math.inf for before, after in pairs)
+
+
+@check
+def skipped(evidence: Evidence, /) -> Outcome:
+    """A cold start has no warm-up and no probe."""
+    probes = len(evidence.asked("warmup.probes") or []) + (evidence.asked("warmup.probe_before") is not None)
+
+    def judge(run: Measured) -> Outcome:
+        sent = len(run.warmup) + probes + sum(len(warm.rows) for warm in evidence.warmups)
+        return judged(not sent, f"{sent:,} requests came before the measured ones", "give --warmup 0")
+
+    return each(evidence, judge)
+
+
+@check
+def cold_marked(evidence: Evidence, /) -> Outcome:
+    """The document says that the start was cold."""
+    by_tester = evidence.declared.get("cold_start") == "yes"
+    return judged(
+        (by_tester and evidence.first("declarations.cold_start") == "yes") or bool(evidence.asked("cold_start")),
+        "run.json marks the start as cold",
+        "--declare cold_start=yes with the run",
+    )
+
+
+@check
+def kept_apart(evidence: Evidence, /) -> Outcome:
+    """Warm-up requests are recorded as such and are in no count of the measured phase."""
+
+    def judge(run: Measured) -> Outcome:
+        planned = int(run.get("counts.planned") or 0)
+        return judged(planned == len(run.measure), f"{len(run.warmup):,} warm-up rows are in no count", "measure again")
+
+    return each(evidence, judge)
+
+
+@check
+def warmup_reported(evidence: Evidence, /) -> Outcome:
+    """What the warm-up was is in the document: how many requests and tokens, and its probes."""
+    if evidence.procedure is None:
+        return judged(bool(evidence.first("plan.warmup")), "run.json describes the warm-up", "measure again")
+    done = evidence.asked("warmup")
+    there = isinstance(done, dict) and {"requests", "tokens", "probes"} <= set(done)
+    return judged(there, f"the warm-up is {'' if there else 'not '}described", "let the procedure warm up")
+
+
+@check
+def warmup_shares_nothing(evidence: Evidence, /) -> Outcome:
+    """The warm-up's prompts have no shared beginning, so that they fill no cache for the measured ones."""
+    if not evidence.warmups:
+        return inapplicable("no folder of a warm-up is there")
+    lengths = {int(dig(run.manifest, "plan.description.workload.prefix_len") or 0) for run in evidence.warmups}
+    names = {str(dig(run.manifest, "plan.description.workload.name")) for run in evidence.warmups}
+    return judged(
+        lengths == {0} and names <= set(SYNTHETIC), f"warm-up with {', '.join(sorted(names))}", "run it again"
+    )
+
+
+@check
+def warmup_short(evidence: Evidence, /) -> Outcome:
+    """The warm-up's prompts are as long as those of the shortest level, or shorter."""
+    warm = [int(rows["input_target"].max()) for run in evidence.warmups if len(rows := rows_of(run, layout.MEASURE))]
+    levels = [int(run.measure["input_target"].max()) for run in evidence.levels if len(run.measure)]
+    if not warm or not levels:
+        return inapplicable("no folder of a warm-up is there")
+    return judged(max(warm) <= min(levels), f"warm-up with up to {max(warm):,} tokens", "let the procedure warm up")

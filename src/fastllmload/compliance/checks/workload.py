@@ -1,0 +1,282 @@
+"""What was sent: a workload fully specified, drawn from a seed, with the lengths it claims (IETF 4.3, appendix A)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fastllmload.compliance import facts
+from fastllmload.compliance.checks.registry import check, each
+from fastllmload.compliance.declarations import SKEWED, SYNTHETIC, by_key, workload_kind
+from fastllmload.compliance.evidence import Evidence, Measured, dig
+from fastllmload.compliance.outcome import DECLARED, Outcome, false, inapplicable, judged, true, undeclared
+from fastllmload.plan.digest import array_hash
+
+# Common fields (IETF 4.3.1) of the workloads that the tool itself defines.
+STANDARD_FIELDS: dict[str, dict[str, str]] = {
+    "synthetic-uniform": {"domain": "general", "language": "random words of the tokenizer", "system_prompt": "none"},
+    "synthetic-skewed": {"domain": "general", "language": "random words of the tokenizer", "system_prompt": "none"},
+    "conversation": {"domain": "conversation", "language": "English", "system_prompt": "200 tokens for half"},
+    "code-completion": {"domain": "code", "language": "Python, JavaScript, TypeScript", "system_prompt": "none"},
+    "long-context": {"domain": "general", "language": "random words of the tokenizer", "system_prompt": "none"},
+}
+STANDARD_FIELDS |= dict.fromkeys(SKEWED, STANDARD_FIELDS["synthetic-skewed"])
+OWN_TEST = ("fairness", "prefix-cache", "memory-pressure", "long-context", "guardrail")  # name a workload of their own
+
+
+@check
+def sequence_kept(evidence: Evidence, /) -> Outcome:
+    """The rows have the lengths of the plan, whose digest is that of the seed: one seed gives the same requests."""
+
+    def judge(run: Measured) -> Outcome:
+        planned, members = run.planned, run.plan.get("members") or {}
+        if planned is None or not members:
+            return false("the folder holds no plan", "keep plan/ in the run's folder")
+        for side in ("input_tokens", "output_tokens"):
+            if array_hash(np.ascontiguousarray(planned[side])) != members.get(f"{side}.npy"):
+                return false(f"{side} of plan/schedule.npy do not have the digest of plan.json", "keep plan/ as it was")
+        if dig(run.plan, "description.seed") != run.get("plan.description.seed"):
+            return false("plan.json and run.json name different seeds", "keep plan/ as it was")
+        return kept(run, planned)
+
+    return each(evidence, judge)
+
+
+def kept(run: Measured, planned: npt.NDArray[Any]) -> Outcome:
+    """A closed loop that time ends starts its plan again; further turns of a conversation are longer than planned."""
+    rows = run.measure[run.measure["turn"] == 0]
+    at = rows["request"] % max(1, len(planned))
+    same = (rows["input_target"] == planned["input_tokens"][at]) & (
+        rows["output_target"] == planned["output_tokens"][at]
+    )
+    return judged(
+        bool(same.all()) and isinstance(run.get("plan.description.seed"), int),
+        f"{int(same.sum()):,} of {len(rows):,} requests were those of seed {run.get('plan.description.seed')}",
+        "measure again: what was sent is not what the seed gives",
+    )
+
+
+@check
+def seed_reported(evidence: Evidence, /) -> Outcome:
+    """The seed is in run.json, for the workload and, through it, for the arrivals."""
+
+    def judge(run: Measured) -> Outcome:
+        seed = run.get("plan.description.seed")
+        return judged(isinstance(seed, int), f"the seed is {seed}", "measure with --seed")
+
+    return each(evidence, judge)
+
+
+@check
+def sequence_published(evidence: Evidence, /) -> Outcome:
+    """Seed, digest and the version of the generator: who has them can make every request again."""
+
+    def judge(run: Measured) -> Outcome:
+        digest, version = run.get("plan.digest"), run.get("tool.version")
+        stated = bool(digest) and bool(version) and isinstance(run.get("plan.description.seed"), int)
+        return judged(stated, f"fastllmload {version}, plan {str(digest)[:12]}", "keep run.json, or --save-plan FILE")
+
+    return each(evidence, judge)
+
+
+@check
+def workload_named(evidence: Evidence, /) -> Outcome:
+    """A standard workload, or one of which every common field is known."""
+
+    def judge(run: Measured) -> Outcome:
+        described = facts.workload(run)
+        name = str(described.get("name", ""))
+        if workload_kind(name) == "standard":
+            return true(f"the workload is {name}")
+        lacking = [field for field in FIELDS if value_of(evidence, described, field) is None]
+        if not name or lacking:
+            return undeclared(f"{', '.join(lacking) or 'the name'} of the workload is not known", remedy_of(lacking))
+        return true(f"the workload {name} is specified in full")
+
+    return each(evidence, judge)
+
+
+@check
+def workload_field(evidence: Evidence, /, name: str) -> Outcome:
+    """One of the common fields of IETF 4.3.1 is known, by the plan or by declaration."""
+
+    def judge(run: Measured) -> Outcome:
+        described = facts.workload(run)
+        value = value_of(evidence, described, name)
+        if value is None:
+            return undeclared(f"{name} of the workload {described.get('name')} is not known", remedy_of([name]))
+        by_tester = FIELDS[name] is not None and evidence.declared.get(str(FIELDS[name])) == value
+        return Outcome(DECLARED, value) if by_tester else true(f"{name}: {value}")
+
+    return each(evidence, judge)
+
+
+# Common field → the declaration that gives it where the tool does not define the workload.
+FIELDS: dict[str, str | None] = {
+    "isl": None, "osl": None, "tokenizer": None, "domain": "workload.domain", "language": "workload.language",
+    "system_prompt": "workload.system_prompt", "prefix_share": "workload.prefix_share",
+    "prefix_length": "workload.prefix_length",
+}  # fmt: skip
+
+
+def value_of(evidence: Evidence, described: dict[str, Any], name: str) -> str | None:
+    """What is known of one field, as text."""
+    if name in ("isl", "osl", "tokenizer"):
+        found = described.get(name)
+        return str(found) if found else None
+    if name.startswith("prefix_"):
+        known = shared(described, name)
+        if known is not None:
+            return known
+    own = STANDARD_FIELDS.get(str(described.get("name")), {}).get(name)
+    return own if own is not None else evidence.declared.get(str(FIELDS[name]))
+
+
+def shared(described: dict[str, Any], name: str) -> str | None:
+    """Share of requests with a shared beginning, or its length; None where the tool did not make the text."""
+    length = int(described.get("prefix_len") or 0)
+    system, contexts = described.get("system_prompt"), described.get("contexts")
+    if length:
+        share, size = described.get("prefix_share", 1), f"{length} tokens, {described.get('num_prefixes')} different"
+    elif isinstance(system, dict):
+        share, size = system.get("share"), f"{system.get('tokens')} tokens"
+    elif isinstance(contexts, dict):
+        share, size = contexts.get("share"), f"contexts of {contexts.get('tokens')} tokens"
+    elif workload_kind(str(described.get("name", ""))) == "standard":
+        share, size = 0, "none"
+    else:
+        return None
+    return str(share if name == "prefix_share" else size)
+
+
+def remedy_of(lacking: list[str]) -> str:
+    keys = [key for field in lacking if (key := FIELDS[field]) is not None]
+    return "; ".join(by_key()[key].remedy for key in keys) or "choose a --workload that says its lengths and tokenizer"
+
+
+@check
+def output_control(evidence: Evidence, /) -> Outcome:
+    """How output lengths are controlled: a limit of tokens in every body."""
+
+    def judge(run: Measured) -> Outcome:
+        targets = run.measure["output_target"]
+        limited = bool((targets > 0).all()) and len(targets) > 0
+        more = " and ignore_eos" if run.get("config.workload.ignore_eos") else ""
+        return judged(limited, f"a limit of tokens{more}", "give --osl, so that every request has a limit")
+
+    return each(evidence, judge)
+
+
+@check
+def dataset_field(evidence: Evidence, /, name: str) -> Outcome:
+    """Version, subset or preprocessing of a data set, by the plan or by declaration."""
+    key = f"workload.dataset.{name}"
+    said = evidence.declared.get(key)
+    if said is not None:
+        return Outcome(DECLARED, said)
+    known = [dig(facts.workload(run), f"dataset.{name}") for run in evidence.runs]
+    if known and all(known):
+        return true(f"{name}: {known[0]}")
+    return undeclared(f"{name} of the data set is not known", by_key()[key].remedy)
+
+
+@check
+def uniform_used(evidence: Evidence, /) -> Outcome:
+    """An engine by itself is measured with synthetic-uniform, unless the test names another workload."""
+    if evidence.test in OWN_TEST:
+        return inapplicable(f"the test {evidence.test} names a workload of its own")
+    if "synthetic-uniform" in facts.workload_names(evidence):
+        return true("the workload is synthetic-uniform")
+    said = evidence.declared.get("workload.uniform_result")
+    if said is not None:
+        return Outcome(DECLARED, said)
+    return false(
+        f"the workload is {', '.join(sorted(facts.workload_names(evidence)))}",
+        f"use --workload synthetic-uniform, or {by_key()['workload.uniform_result'].remedy}",
+    )
+
+
+@check
+def workload_is(evidence: Evidence, /, names: list[str], own_tests: bool = True) -> Outcome:
+    """Every run has one of the workloads *names*; not *own_tests*: tests that name another are left out."""
+    if not own_tests and evidence.test in (*OWN_TEST, "itl", "capacity"):
+        return inapplicable(f"the test {evidence.test} names a workload of its own")
+    found = facts.workload_names(evidence)
+    return judged(
+        bool(found) and found <= set(names),
+        f"the workload is {', '.join(sorted(found)) or 'not known'}",
+        f"use --workload {names[0]}",
+    )
+
+
+@check
+def random_content(evidence: Evidence, /, asked: bool = True) -> Outcome:
+    """Prompts are random tokens: words or ids drawn from the tokenizer. Not *asked*: others have nothing to say."""
+
+    def judge(run: Measured) -> Outcome:
+        form = facts.workload(run).get("prompt")
+        if not asked and form not in ("text", "words", "ids"):
+            return inapplicable(f"prompts are {form}")
+        return judged(form in ("text", "words", "ids"), f"prompts are random {form}", f"use --workload {SYNTHETIC[0]}")
+
+    return each(evidence, judge)
+
+
+@check
+def setting(evidence: Evidence, /, path: str, value: Any, remedy: str = "") -> Outcome:
+    """A setting of every run has *value*."""
+
+    def judge(run: Measured) -> Outcome:
+        found = run.get(f"config.{path}")
+        return judged(found == value, f"{path} is {found}", remedy)
+
+    return each(evidence, judge)
+
+
+@check
+def no_stop(evidence: Evidence, /) -> Outcome:
+    """No stop sequence is in the bodies."""
+
+    def judge(run: Measured) -> Outcome:
+        extra = str(run.get("config.workload.extra_body") or "")
+        return judged('"stop"' not in extra, "bodies have no stop sequence", "take stop out of --extra-body")
+
+    return each(evidence, judge)
+
+
+@check
+def described(evidence: Evidence, /, path: str, value: Any = None) -> Outcome:
+    """The plan's description of the workload has *path*, with *value* where one is given."""
+
+    def judge(run: Measured) -> Outcome:
+        found = dig(facts.workload(run), path)
+        fits = found is not None if value is None else found == value
+        return judged(fits, f"{path} is {str(found)[:60]}", "use the standard workload without options that change it")
+
+    return each(evidence, judge)
+
+
+@check
+def from_dataset(evidence: Evidence, /, name: str) -> Outcome:
+    """The workload has the data set that the draft names, not a stand-in."""
+
+    def judge(run: Measured) -> Outcome:
+        known = isinstance(facts.workload(run).get("dataset"), dict)
+        return judged(
+            known, f"{'a file of' if known else 'a stand-in for'} {name}", "give its file with --dataset-path"
+        )
+
+    return each(evidence, judge)
+
+
+@check
+def special_rule(evidence: Evidence, /) -> Outcome:
+    """The plan says that marks of beginning and end and chat templates are in no count of the tool."""
+
+    def judge(run: Measured) -> Outcome:
+        rule = facts.workload(run).get("special_tokens")
+        return judged(bool(rule), str(rule), "measure with this version")
+
+    return each(evidence, judge)

@@ -1,0 +1,41 @@
+"""Deviations that a report names even where no key word is broken (procedures.md 5)."""
+
+from __future__ import annotations
+
+from fastllmload.compliance import facts
+from fastllmload.compliance.evidence import Evidence, Measured
+
+
+def deviations(evidence: Evidence) -> list[str]:
+    """Sentences, each once, in the order in which they were met."""
+    found: list[str] = []
+    if evidence.simulated:
+        found.append("the target was the tool's own simulated engine, not a system")
+    if evidence.declared.get("sut.deployment") in ("edge", "on-device"):
+        found.append(f"the system runs {evidence.declared['sut.deployment']}, which the methodology does not cover")
+    for run in evidence.runs:
+        found += of_run(run)
+    found += [str(text) for text in evidence.asked("deviations") or ()]
+    return list(dict.fromkeys(found))
+
+
+def of_run(run: Measured) -> list[str]:
+    """Of one run."""
+    where = "" if run.entry is None else f" (level {run.name})"
+    found = []
+    if run.get("plan.description.streaming") is False:
+        found.append(f"answers were not streamed{where}: there is no time to first token")
+    estimated = int(run.get("counts.output_tokens_source.estimate") or 0)
+    if estimated:
+        found.append(f"{estimated:,} output counts are estimated from bytes{where}")
+    warmup = run.get("plan.warmup.deviation")
+    if warmup is not None and run.entry is None:
+        found.append(str(warmup))
+    if run.get("certificate.generator_limited"):
+        found.append(f"the client was the limit{where}: nothing here tells of the system's saturation")
+    if run.get("config.load.max_concurrency") is not None:
+        found.append(f"--max-concurrency {run.get('config.load.max_concurrency')} makes the loop not open{where}")
+    found += [str(text) for text in facts.workload(run).get("deviations") or ()]
+    if run.run.incomplete:
+        found.append(f"the run ended as {run.get('status')}{where}")
+    return found

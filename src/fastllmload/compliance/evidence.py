@@ -1,0 +1,235 @@
+"""What a verdict rests on: the run folders of a run or procedure, read; never what was merely intended."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from fastllmload.compliance.declarations import of_simulated_engine
+from fastllmload.errors import InputError
+from fastllmload.records import layout
+from fastllmload.records.run import Run, load
+
+PROCEDURE = "procedure.json"
+AUXILIARY = re.compile(r"(^|, )(capacity, |throughput, )")
+Rows = npt.NDArray[np.void]
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One measured run: a plain run, or a level of a procedure with its *entry* there (None: a plain run)."""
+
+    run: Run
+    name: str = "run"
+    entry: dict[str, Any] | None = None
+
+    def get(self, path: str) -> Any:
+        """Value of run.json at a dotted *path*; None where there is none."""
+        return dig(self.run.manifest, path)
+
+    @cached_property
+    def measure(self) -> Rows:
+        """Rows of the measure phase."""
+        return rows_of(self.run, layout.MEASURE)
+
+    @cached_property
+    def warmup(self) -> Rows:
+        """Rows of the warm-up."""
+        return rows_of(self.run, layout.WARMUP)
+
+    @cached_property
+    def ok(self) -> Rows:
+        """Successful rows of the measure phase."""
+        chosen: Rows = self.measure[self.measure["status"] == layout.OK]
+        return chosen
+
+    @cached_property
+    def content(self) -> ContentEvents:
+        return content_events(self.run)
+
+    @cached_property
+    def planned(self) -> npt.NDArray[Any] | None:
+        """plan/schedule.npy: instants (-1 in a closed loop) and lengths; None where the folder has none."""
+        path = self.run.directory / "plan" / "schedule.npy"
+        return np.load(path) if path.is_file() else None
+
+    @cached_property
+    def plan(self) -> dict[str, Any]:
+        """plan/plan.json; empty where the folder has none that can be read."""
+        try:
+            found = msgspec.json.decode((self.run.directory / "plan" / "plan.json").read_bytes())
+        except (OSError, msgspec.DecodeError):
+            return {}
+        return found if isinstance(found, dict) else {}
+
+    @property
+    def auxiliary(self) -> bool:
+        """A level that only finds the capacity or the throughput that others refer to."""
+        return self.entry is not None and AUXILIARY.search(self.name) is not None
+
+    @property
+    def closed(self) -> bool:
+        """A closed loop."""
+        return self.get("config.load.concurrency") is not None
+
+    @property
+    def seconds(self) -> float | None:
+        """How long requests were sent in the measure phase, the ramp included; None where it is not known."""
+        phase = self.run.phase("measure")
+        if phase is None or phase.end_ns is None:
+            return None
+        return (phase.end_ns - phase.start_ns) / 1e9
+
+
+def rows_of(run: Run, phase: int) -> Rows:
+    """Rows of one phase."""
+    chosen: Rows = run.rows[run.rows["phase"] == phase]
+    return chosen
+
+
+@dataclass(frozen=True)
+class ContentEvents:
+    """Of the events that carry content: their count, first and last time, per row; 0 where a row has none."""
+
+    count: npt.NDArray[np.int64]
+    first: npt.NDArray[np.int64]
+    last: npt.NDArray[np.int64]
+    ascending: bool
+
+
+TIMED = np.isin(np.arange(len(layout.EVENT_NAMES)), (layout.EVENT_CONTENT, layout.EVENT_TOOL))
+BLANK = np.arange(len(layout.EVENT_NAMES)) == layout.EVENT_WHITESPACE
+
+
+def content_events(run: Run) -> ContentEvents:
+    """Content and tool-call events; whitespace counts once content has begun."""
+    n, t, row = len(run.rows), run.event_t, run.events["row"]
+    begun = run.rows["t_first"][row]
+    chosen = TIMED[run.event_kind] | (BLANK[run.event_kind] & (begun > 0) & (t > begun))
+    row, t = row[chosen], t[chosen]
+    count = np.bincount(row, minlength=n).astype(np.int64)
+    first, last = np.zeros(n, np.int64), np.zeros(n, np.int64)
+    first[row[::-1]] = t[::-1]  # the last write wins: the first event of each row
+    last[row] = t
+    same = row[1:] == row[:-1]
+    return ContentEvents(count, first, last, bool((np.diff(t)[same] >= 0).all()))
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """*runs*: measured runs in order; *procedure*: procedure.json, None for a plain run; *warmups*: its preparation
+    runs; *others*: what it is compared with; *absent*: folders of levels that are gone.
+    """
+
+    folder: Path
+    runs: tuple[Measured, ...]
+    procedure: dict[str, Any] | None = None
+    warmups: tuple[Run, ...] = ()
+    others: tuple[Evidence, ...] = ()
+    absent: tuple[str, ...] = field(default=())
+
+    @property
+    def levels(self) -> tuple[Measured, ...]:
+        """Runs that the test itself is about: without those that find a capacity for it."""
+        return tuple(run for run in self.runs if not run.auxiliary)
+
+    @property
+    def test(self) -> str:
+        """Name of the procedure; "" for a plain run."""
+        return "" if self.procedure is None else str(self.procedure.get("procedure", ""))
+
+    def asked(self, path: str) -> Any:
+        """Value of procedure.json at a dotted *path*; None where there is none."""
+        return dig(self.procedure or {}, path)
+
+    def first(self, path: str) -> Any:
+        """Value at *path* in the run.json of the first run that has it."""
+        return next((value for run in self.runs if (value := run.get(path)) is not None), None)
+
+    def every(self, path: str) -> list[Any]:
+        """Different values at *path* over all runs, None included."""
+        found: list[Any] = []
+        for run in self.runs:
+            value = run.get(path)
+            if value not in found:
+                found.append(value)
+        return found
+
+    @cached_property
+    def simulated(self) -> bool:
+        """The target was the tool's own simulated engine."""
+        return bool(self.first("target.simulated"))
+
+    @cached_property
+    def declared(self) -> dict[str, str]:
+        """What the tool says of its own engine, then the run's declarations, then the procedure's."""
+        found = of_simulated_engine() if self.simulated else {}
+        gpus = self.first("config.output.gpus")
+        if gpus is not None:
+            found["sut.hardware.count"] = str(gpus)
+        for run in self.runs:
+            found |= strings(run.get("declarations"))
+        return found | strings(self.asked("manifest.declarations"))
+
+
+def dig(document: Any, path: str) -> Any:
+    """The value behind *path*, whose parts are joined by dots; None as soon as one is not there."""
+    for part in path.split("."):
+        if not isinstance(document, dict):
+            return None
+        document = document.get(part)
+    return document
+
+
+def strings(found: Any) -> dict[str, str]:
+    """A table of declarations with blank ones left out."""
+    if not isinstance(found, dict):
+        return {}
+    return {str(key): str(value) for key, value in found.items() if str(value).strip()}
+
+
+def of_run(run: Run) -> Evidence:
+    """A plain run."""
+    return Evidence(run.directory, (Measured(run),))
+
+
+def read(folder: Path) -> Evidence:
+    """The run or procedure in *folder*. InputError when it is neither."""
+    if not folder.is_dir():
+        raise InputError(f"{folder} does not exist or is no folder; give the folder of a run or of a procedure")
+    if (folder / PROCEDURE).is_file():
+        return read_procedure(folder)
+    return of_run(load(folder))
+
+
+def read_procedure(folder: Path) -> Evidence:
+    """procedure.json and the runs that it names; a level's folder that is gone is listed, not an error."""
+    path = folder / PROCEDURE
+    try:
+        document = msgspec.json.decode(path.read_bytes())
+    except (msgspec.DecodeError, UnicodeDecodeError) as problem:
+        raise InputError(f"{path} is not JSON: {problem}; it may have been cut short") from problem
+    if not isinstance(document, dict):
+        raise InputError(f"{path} is not a JSON object")
+    runs, absent = [], []
+    for entry in document.get("levels") or ():
+        place = str(entry.get("folder", ""))
+        if (folder / place / "run.json").is_file():
+            runs.append(Measured(load(folder / place), str(entry.get("name", place)), entry))
+        else:
+            absent.append(place)
+    prepared = sorted((folder / "preparation").glob("*/run.json"))
+    return Evidence(
+        folder,
+        tuple(runs),
+        document,
+        tuple(load(found.parent) for found in prepared if "warm-up" in found.parent.name),
+        absent=tuple(absent),
+    )

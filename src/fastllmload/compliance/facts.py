@@ -1,0 +1,121 @@
+"""Facts that conditions and checks ask for: read from what happened, or from a declaration where nothing shows them."""
+
+from __future__ import annotations
+
+import ipaddress
+from typing import Any
+
+import numpy as np
+
+from fastllmload.compliance.declarations import workload_kind
+from fastllmload.compliance.evidence import Evidence, Measured
+from fastllmload.records import layout
+
+PROTOCOLS = {"openai-chat": "sse", "openai-completions": "sse", "ollama-chat": "ndjson", "ollama-generate": "ndjson"}
+NTP_MS = 10.0
+
+
+def boundary(evidence: Evidence) -> str | None:
+    return evidence.declared.get("sut.boundary")
+
+
+def loop(evidence: Evidence) -> str:
+    """open, closed, or mixed where levels differ."""
+    kinds = {"closed" if run.closed else "open" for run in evidence.levels}
+    return kinds.pop() if len(kinds) == 1 else "mixed"
+
+
+def workload(run: Measured) -> dict[str, Any]:
+    """The plan's description of what was sent."""
+    found = run.get("plan.description.workload")
+    return found if isinstance(found, dict) else {}
+
+
+def workload_names(evidence: Evidence) -> set[str]:
+    return {str(workload(run).get("name", "")) for run in evidence.runs}
+
+
+def kinds(evidence: Evidence) -> set[str]:
+    """builtin, custom, dataset or trace, of each workload."""
+    return {workload_kind(name) for name in workload_names(evidence)}
+
+
+def protocol(evidence: Evidence) -> str | None:
+    """sse or ndjson for streamed answers, "whole" where they were not streamed."""
+    if evidence.first("plan.description.streaming") is False:
+        return "whole"
+    return PROTOCOLS.get(str(evidence.first("target.endpoint_type") or evidence.first("plan.description.endpoint")))
+
+
+def topology(evidence: Evidence) -> str | None:
+    """single-machine when every address is a loopback one or a local socket; a declaration says it where given."""
+    said = evidence.declared.get("topology")
+    if said and not evidence.simulated:
+        return said
+    if evidence.first("config.target.unix_socket") is not None:
+        return "single-machine"
+    addresses = [address for run in evidence.runs for address in run.get("target.addresses") or ()]
+    if not addresses:
+        return None
+    return "single-machine" if all(is_loopback(str(address)) for address in addresses) else "distributed"
+
+
+def is_loopback(address: str) -> bool:
+    try:
+        return ipaddress.ip_address(address.strip("[]").partition("%")[0]).is_loopback
+    except ValueError:
+        return address == "localhost"
+
+
+def cold_start(evidence: Evidence) -> bool:
+    """Declared, by the tester or by the procedure."""
+    return evidence.declared.get("cold_start") == "yes" or bool(evidence.asked("cold_start"))
+
+
+def itl_option(evidence: Evidence) -> str | None:
+    """direct, A, B or C where all levels agree; None where none is stated; the names joined by a comma else."""
+    found = {str(run.get("metrics.share_single.itl_option") or "") for run in evidence.runs}
+    return ", ".join(sorted(found)) or None
+
+
+def server_stamps(evidence: Evidence) -> bool:
+    """Whether a server's own time stamps were combined with the client's."""
+    return "C" in str(itl_option(evidence)) or evidence.declared.get("clock.server_stamps") == "yes"
+
+
+def token_sources(evidence: Evidence) -> dict[str, int]:
+    """Successful requests by where their output count comes from: usage, tokenizer, estimate, none."""
+    total = {"usage": 0, "tokenizer": 0, "estimate": 0, "none": 0}
+    for run in evidence.runs:
+        for name, number in (run.get("counts.output_tokens_source") or {}).items():
+            total[name] = total.get(name, 0) + int(number)
+    return total
+
+
+def counting_option(evidence: Evidence) -> str | None:
+    """A: by each server's own usage; B: by the reference tokenizer; None where neither holds throughout."""
+    sources = token_sources(evidence)
+    if sources["usage"] and not (sources["tokenizer"] or sources["estimate"] or sources["none"]):
+        return "A"
+    if sources["tokenizer"] and not (sources["usage"] or sources["estimate"] or sources["none"]):
+        return "B"
+    return None
+
+
+def leading_content(evidence: Evidence) -> int:
+    """Requests whose first content came behind whitespace or reasoning."""
+    return sum(
+        int(np.count_nonzero((rows["leading_events"] > 0) | (rows["reasoning_events"] > 0)))
+        for rows in (run.ok for run in evidence.runs)
+    )
+
+
+def sends_tools(evidence: Evidence) -> bool:
+    """Tool definitions in the bodies, or tool calls in the answers."""
+    bodies = any("tools" in str(run.get("config.workload.extra_body") or "") for run in evidence.runs)
+    return bodies or any(bool((run.measure["flags"] & layout.FLAG_TOOL).any()) for run in evidence.runs)
+
+
+def request_count(run: Measured) -> int:
+    """Requests of the measure phase that were to be sent."""
+    return len(run.measure)

@@ -1,0 +1,228 @@
+"""The verdict on a run or procedure: every requirement that applies, judged; the three words of the draft (IETF 2).
+
+A test is not compliant when any MUST, MUST NOT or REQUIRED of it is false or undeclared; unconditionally compliant when
+those and all of SHOULD and RECOMMENDED hold; conditionally compliant between. Only key words of the draft count, as
+procedures.md 5 has it; the other statements are judged and reported beside.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from fastllmload.compliance.applies import why_not
+from fastllmload.compliance.checks import CHECKS
+from fastllmload.compliance.declarations import by_key
+from fastllmload.compliance.deviations import deviations
+from fastllmload.compliance.evidence import Evidence
+from fastllmload.compliance.outcome import (
+    DECLARED,
+    FALSE,
+    INAPPLICABLE,
+    SHOWN,
+    STATES,
+    TRUE,
+    UNCHECKED,
+    UNDECLARED,
+    Outcome,
+    inapplicable,
+    undeclared,
+)
+from fastllmload.compliance.requirement import Requirement, requirements
+
+UNCONDITIONAL, CONDITIONAL, NOT = "unconditionally compliant", "conditionally compliant", "not compliant"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One requirement and what became of it."""
+
+    requirement: Requirement
+    outcome: Outcome
+
+    def entry(self) -> dict[str, Any]:
+        """As plain values."""
+        asked, found = self.requirement, self.outcome
+        return {
+            "id": asked.id,
+            "level": asked.level,
+            "basis": asked.basis,
+            "state": found.state,
+            "statement": asked.statement,
+            "reason": found.reason,
+            "remedy": found.remedy,
+        }
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """*findings*: all requirements, in the order of their sources. *deviations*: sentences."""
+
+    evidence: Evidence
+    findings: tuple[Finding, ...]
+    deviations: tuple[str, ...]
+
+    def of(self, chosen: Callable[[Requirement], bool]) -> list[Finding]:
+        """Findings of the requirements that enter the verdict and that *chosen* takes."""
+        return [found for found in self.findings if found.requirement.in_verdict and chosen(found.requirement)]
+
+    @property
+    def unmet(self) -> list[Finding]:
+        """What enters the verdict and does not hold, MUST-class first."""
+        broken = [found for found in self.of(lambda _: True) if not found.outcome.holds]
+        return sorted(broken, key=lambda found: not found.requirement.must)
+
+    @property
+    def unfinished(self) -> str | None:
+        """Why there can be no compliance whatever the requirements say: cut short, or scaled down on purpose."""
+        if self.evidence.procedure is None:
+            return "the run did not come to its end" if any(run.run.incomplete for run in self.evidence.runs) else None
+        if self.evidence.asked("quick"):
+            return "--quick scales the test down, which makes its report non-conforming"
+        status = self.evidence.asked("status")
+        if status != "done":
+            return f"the procedure ended as {status}; start it again to go on"
+        return f"the level {self.evidence.absent[0]} is gone from its folder" if self.evidence.absent else None
+
+    @property
+    def verdict(self) -> str:
+        """One of the draft's three."""
+        if self.unfinished or any(found.requirement.must for found in self.unmet):
+            return NOT
+        return CONDITIONAL if self.unmet else UNCONDITIONAL
+
+
+def judge(evidence: Evidence) -> Judgement:
+    """Every requirement on *evidence*."""
+    found: dict[str, Outcome] = {}
+    for requirement in requirements():
+        outcome_of(evidence, requirement, found, ())
+    findings = tuple(Finding(requirement, found[requirement.id]) for requirement in requirements())
+    return Judgement(evidence, findings, tuple(deviations(evidence)))
+
+
+def outcome_of(
+    evidence: Evidence, requirement: Requirement, found: dict[str, Outcome], asked: Sequence[str]
+) -> Outcome:
+    """Of one requirement, kept in *found*; *asked*: the requirements that wait for it. ValueError for a circle."""
+    if requirement.id in found:
+        return found[requirement.id]
+    if requirement.id in asked:
+        raise ValueError(f"{' -> '.join((*asked, requirement.id))}: a requirement rests on itself")
+    reason = why_not(evidence, requirement.applies)
+    if reason is not None:
+        outcome = inapplicable(reason)
+    elif requirement.all_of:
+        known = by_id()
+        parts = {
+            name: outcome_of(evidence, known[name], found, (*asked, requirement.id)) for name in requirement.all_of
+        }
+        outcome = joined(parts)
+    else:
+        outcome = bound(evidence, requirement)
+    found[requirement.id] = fallen_back(outcome, requirement)
+    return found[requirement.id]
+
+
+def by_id() -> dict[str, Requirement]:
+    return {requirement.id: requirement for requirement in requirements()}
+
+
+def joined(parts: dict[str, Outcome]) -> Outcome:
+    """The first of *parts* that does not hold, false before undeclared; else the weakest that holds."""
+    for state in (FALSE, UNDECLARED, UNCHECKED):
+        broken = {name: part for name, part in parts.items() if part.state == state}
+        if broken:
+            name, part = next(iter(broken.items()))
+            more = f" (and {len(broken) - 1} more)" if len(broken) > 1 else ""
+            return Outcome(state, f"{name}: {part.reason}{more}", part.remedy)
+    for state in (DECLARED, TRUE, SHOWN):
+        if any(part.state == state for part in parts.values()):
+            return Outcome(state, f"{', '.join(parts)} hold")
+    return inapplicable("none of its parts applies")
+
+
+def bound(evidence: Evidence, requirement: Requirement) -> Outcome:
+    """What the check, the metric or the declaration says; unchecked where there is none."""
+    if requirement.check is not None:
+        return CHECKS[requirement.check](evidence, **requirement.params)
+    if requirement.metric is not None:
+        return CHECKS["figures"](evidence, names=[requirement.metric], statistics=list(requirement.statistics))
+    if requirement.declare:
+        return declared(evidence, requirement.declare)
+    if requirement.shown_by is not None:
+        return inapplicable("this evidence does not exercise it")
+    return Outcome(UNCHECKED, "nothing covers it", "judge it yourself")
+
+
+def declared(evidence: Evidence, keys: Sequence[str]) -> Outcome:
+    """All of *keys* are declared; the remedies of those that are not."""
+    said = evidence.declared
+    lacking = [key for key in keys if key not in said]
+    if lacking:
+        remedy = "; ".join(by_key()[key].remedy for key in lacking)
+        return undeclared(f"{', '.join(lacking)} {'are' if len(lacking) > 1 else 'is'} not declared", remedy)
+    return Outcome(DECLARED, ", ".join(f"{key}={said[key]}" for key in keys))
+
+
+def fallen_back(outcome: Outcome, requirement: Requirement) -> Outcome:
+    """A capability that the evidence did not exercise is shown by a test of the project; a remedy of the data wins."""
+    if outcome.state == INAPPLICABLE and requirement.shown_by is not None:
+        return Outcome(SHOWN, f"by {requirement.shown_by}; {outcome.reason}")
+    if requirement.remedy and not outcome.holds:
+        return Outcome(outcome.state, outcome.reason, requirement.remedy)
+    return outcome
+
+
+def summary(judgement: Judgement) -> dict[str, Any]:
+    """The `compliance` of run.json and procedure.json: verdict, counts, ids of what does not hold."""
+    counts = Counter(found.outcome.state for found in judgement.findings)
+    evidence = judgement.evidence
+    return {
+        "verdict": judgement.verdict,
+        "test": evidence.test or None,
+        "scope": scope(evidence),
+        "counts": {state: counts.get(state, 0) for state in STATES},
+        "must": tally(judgement.of(lambda one: one.must)),
+        "should": tally(judgement.of(lambda one: one.should)),
+        "deviations": [*([judgement.unfinished] if judgement.unfinished else []), *judgement.deviations],
+    }
+
+
+def scope(evidence: Evidence) -> str:
+    """What was judged, in half a sentence."""
+    if evidence.test:
+        return f"the test {evidence.test} of the IETF draft, with what it asks of every test"
+    return "what the IETF draft asks of every test; a single run is no complete test of the draft"
+
+
+def tally(findings: Sequence[Finding]) -> dict[str, Any]:
+    """How many hold, and the ids of those that do not."""
+    return {
+        "hold": sum(found.outcome.holds and found.outcome.state != INAPPLICABLE for found in findings),
+        "of": sum(found.outcome.state != INAPPLICABLE for found in findings),
+        **{
+            state: [found.requirement.id for found in findings if found.outcome.state == state]
+            for state in (FALSE, UNDECLARED, UNCHECKED)
+        },
+    }
+
+
+def document(judgement: Judgement, everything: bool = False) -> dict[str, Any]:
+    """The summary with what to do about each unmet requirement; *everything*: with all 653."""
+    whole = summary(judgement) | {"unmet": [found.entry() for found in judgement.unmet]}
+    if everything:
+        whole["requirements"] = [found.entry() for found in judgement.findings]
+    return whole
+
+
+def compliance_of(evidence: Evidence) -> dict[str, Any]:
+    """The `compliance` entry for a document that is being written.
+
+    A level of a procedure by itself is judged by nobody: what it lacks (a warm-up of its own) the procedure has.
+    """
+    if evidence.procedure is None and evidence.first("metadata.level") is not None:
+        return {"verdict": None, "scope": "a level of a procedure, judged with it"}
+    return document(judge(evidence))
