@@ -33,7 +33,8 @@ ALL = "all"  # key of the worst severity over all objectives
 @dataclass(frozen=True)
 class Evidence:
     """One run. *severities*: by name of the objective, and FAILED, ALL. *tokens*, *benefit*: sums of equal parts of the
-    window, whose *part_s* is the same for all looks at a level. *limited*: why the client was the limit.
+    window, whose *part_s* is the same for all looks at a level. *limited*: why the client was the limit. *cascading*:
+    more than half of 100 requests in a row failed.
     """
 
     severities: Mapping[str, Severities]
@@ -43,6 +44,7 @@ class Evidence:
     part_s: float
     limited: tuple[str, ...] = ()
     offered_in_full: bool = True
+    cascading: bool = False
     fast_e2e_s: float | None = None
     figures: Mapping[str, float | None] = field(default_factory=dict)
 
@@ -81,12 +83,13 @@ def evidence_of(
     benefit, _ = np.histogram(at_s, bins=parts, range=(0.0, window.seconds), weights=benefits)
     return Evidence(
         severities=told,
-        growth=Growth(borders(run, window, parts), window.seconds),
+        growth=growth_of(run, window, parts),
         tokens=verdict.token_rates(run, window, parts) * (window.seconds / parts),
         benefit=benefit,
         part_s=window.seconds / parts,
         limited=verdict.client_limits(run, window),
         offered_in_full=verdict.offered_in_full(run),
+        cascading=verdict.was_cascading(run),
         fast_e2e_s=fast_e2e_s(judged),
         figures=figures_of(run),
     )
@@ -101,14 +104,30 @@ def severity(judged: Judged, asked: Objective, result: Outcome) -> Floats:
     return np.where(unknown, np.inf, value)
 
 
-def borders(run: Run, window: Window, parts: int) -> Floats:
-    """Requests in flight at the borders of equal *parts*."""
+def growth_of(run: Run, window: Window, parts: int) -> Growth:
+    """Of the requests of the measure phase."""
     rows = run.rows[run.rows["phase"] == layout.MEASURE]
     begin = committed(rows)
-    looks = np.linspace(window.w0_ns, window.w1_ns, parts + 1)
-    begun = np.searchsorted(np.sort(begin[begin > 0]), looks, side="right")
-    ended = np.searchsorted(np.sort(rows["t_end"][(begin > 0) & (rows["t_end"] > 0)]), looks, side="right")
-    return (begun - ended).astype(np.float64)
+    end = rows["t_end"][(begin > 0) & (rows["t_end"] > 0)]
+    begin = begin[begin > 0]
+    return growth(begin - window.w0_ns, end - window.w0_ns, window.w1_ns - window.w0_ns, parts)
+
+
+def growth(begin_ns: npt.NDArray[np.int64], end_ns: npt.NDArray[np.int64], length_ns: int, parts: int) -> Growth:
+    """From instants since the start of the window; requests that have not ended are only in *begin_ns*."""
+    looks = np.linspace(0, length_ns, parts + 1)
+    instants = np.concatenate([begin_ns, end_ns])
+    order = np.lexsort((np.repeat([1, 0], [len(begin_ns), len(end_ns)]), instants))
+    level = np.cumsum(np.repeat([1, -1], [len(begin_ns), len(end_ns)])[order])
+    inside = level[(instants[order] >= 0) & (instants[order] < length_ns)]
+    before = np.searchsorted(instants[order], looks, side="right") - 1
+    at_borders = np.where(before >= 0, level[before], 0).astype(np.float64) if len(level) else np.zeros(parts + 1)
+    highest, lowest = max(inside.max(initial=0), at_borders[0]), inside.min(initial=int(at_borders[0]))
+    arrived, _ = np.histogram(begin_ns, bins=looks)
+    seconds = length_ns / 1e9
+    rate = float(arrived.sum()) / seconds
+    variance = float(arrived.var(ddof=1)) * parts / seconds if parts > 1 else 0.0
+    return Growth(at_borders, seconds, float(highest - lowest), min(rate, variance))
 
 
 def fast_e2e_s(judged: Judged) -> float | None:

@@ -50,7 +50,8 @@ class Judgement(msgspec.Struct, frozen=True, kw_only=True):
     def reason(self) -> str:
         """The parts that decided, in words."""
         if self.decision is Decision.CLIENT:
-            return "the client was the limit: " + "; ".join(self.limits)
+            more = f" (and {len(self.limits) - 1} more)" if len(self.limits) > 1 else ""
+            return f"the client was the limit: {self.limits[-1]}{more}"
         chosen = [part for part in self.parts if part.decision is self.decision] or list(self.parts)
         return "; ".join(part_words(part) for part in chosen if not (part.veto and self.decision is Decision.PASS))
 
@@ -64,6 +65,12 @@ def part_words(part: Part) -> str:
         return f"{part.name}: {text} {100 * part.allowed:.3g}%" + (f"; {part.note}" if part.note else "")
     text = f"{part.value:+.3g} {part.unit} ({part.low or 0:+.3g} to {part.high or 0:+.3g}), allowed {part.allowed:.3g}"
     return f"{part.name}: {text}" + (f"; {part.note}" if part.note else "")
+
+
+CASCADE = Part(
+    name="cascading failure", decision=Decision.FAIL, value=None, low=None, high=None, allowed=0.5, unit=SHARE,
+    veto=True, note="more than half of 100 requests in a row failed",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -137,6 +144,8 @@ class Goal:
             parts.append(self._growth(level, runs, alpha))
         elif self.sustain:
             parts.append(gain(level, runs, lower, alpha))
+        if any(run.cascading for run in runs):
+            parts.append(CASCADE)
         needed = [part.decision for part in parts if not part.veto]
         if any(part.decision is Decision.FAIL for part in parts):
             decision = Decision.FAIL

@@ -1,7 +1,7 @@
 """The search over noisy answers: each level passes, fails or stays undecided, and the answer is an interval.
 
-Bracket by doubling, then halve the widest gap that is still open. An undecided level is no wall: the gaps below and
-above it are narrowed on their own, and what stays open is the answer's width. Pure, like `seek`: it only asks the bench.
+Bracket by doubling, then halve the widest gap that is open. An undecided level is no wall: the gaps below and
+above it are narrowed on their own; what stays open is the answer's width. Pure, like `seek`: it only asks the bench.
 """
 
 from __future__ import annotations

@@ -175,10 +175,16 @@ def decide_share(found: Share | None, allowed: float) -> Decision:
 
 @dataclass(frozen=True)
 class Growth:
-    """Requests in flight at the borders of equal parts of a window of *seconds*."""
+    """Requests in flight at the borders of equal parts of a window of *seconds*.
+
+    *spread*: highest less lowest at any instant of the window, inf where it is not known. *jolt*: variance of the
+    number of arrivals per second, at most their rate; 0 where it is not known.
+    """
 
     at_borders: Floats
     seconds: float
+    spread: float = math.inf
+    jolt: float = 0.0
 
     @property
     def steps(self) -> Floats:
@@ -199,12 +205,24 @@ def drift(runs: Sequence[Growth], alpha: float) -> Ratio | None:
     return ratio([run.steps for run in runs], [run.lengths for run in runs], alpha)
 
 
+def stays_in_band(runs: Sequence[Growth]) -> float:
+    """Chance that the queue of a server that cannot keep up would have stayed as narrow as it did, or less.
+
+    Such a server ends requests at its own pace, so arrivals alone already make its queue a random walk. One with a
+    floor stays within R of it for T seconds with a chance of (4 / pi) exp(-pi^2 var T / (8 R^2)); a rise makes that
+    smaller.
+    """
+    exponent = sum(math.pi**2 * run.jolt * run.seconds / (8 * (run.spread + 1) ** 2) for run in runs)
+    return min(1.0, (4 / math.pi) ** len(runs) * math.exp(-exponent))
+
+
 def decide_growth(runs: Sequence[Growth], alpha: float, tolerance: float) -> tuple[Decision, Ratio | None]:
-    """Whether the queue grows by less than *tolerance* requests/s for ever.
+    """Whether the queue grows by less than *tolerance* requests/s for ever: by its slope, or by the band that it keeps.
 
     A queue that is only filling up grows at first and then no more: it fails only if the later half of the runs grew at
     least half as fast as the whole.
     """
+    alpha /= 2  # of two ways to pass
     found = drift(runs, alpha)
     if found is None:
         return Decision.UNDECIDED, None
@@ -212,7 +230,8 @@ def decide_growth(runs: Sequence[Growth], alpha: float, tolerance: float) -> tup
     later = float(np.average([run.later_half() for run in runs], weights=weights))
     if found.value - found.half > 0 and later >= found.value / 2:
         return Decision.FAIL, found
-    return (Decision.PASS if found.value + found.half < tolerance else Decision.UNDECIDED), found
+    flat = found.value + found.half < tolerance or stays_in_band(runs) <= alpha
+    return (Decision.PASS if flat else Decision.UNDECIDED), found
 
 
 def requests_needed(allowed: float, alpha: float) -> int:

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 import numpy as np
 from slot_server import Served, SlotServer
 
-from fastllmload.procedure.evidence import ALL, FAILED, Evidence, parts_of
+from fastllmload.procedure.evidence import ALL, FAILED, Evidence, growth, parts_of
 from fastllmload.procedure.goals import Goal
-from fastllmload.procedure.sequential import Decision, Growth, Plan, Severities
+from fastllmload.procedure.sequential import Decision, Plan, Severities
 
 TOKENS = 100  # of every answer
 
@@ -22,16 +22,14 @@ def evidence(served: Served, limit_s: float, first_look_s: float, ramp: float = 
     parts = parts_of(seconds, first_look_s)
     at, wait = served.arrive[inside] - w0, served.wait[inside]
     looks = np.linspace(w0, served.seconds, parts + 1)
-    flight = np.searchsorted(served.arrive, looks, side="right") - np.searchsorted(
-        np.sort(served.end), looks, side="right"
-    )
+    begin, end = (((instants - w0) * 1e9).astype(np.int64) for instants in (served.arrive, served.end))
     done, _ = np.histogram(served.end, bins=looks)
     return Evidence(
         severities={
             FAILED: Severities(at, np.zeros(len(at)), seconds, parts),
             ALL: Severities(at, wait / limit_s, seconds, parts),
         },
-        growth=Growth(flight.astype(np.float64), seconds),
+        growth=growth(begin, end, round(seconds * 1e9), parts),
         tokens=done * float(TOKENS),
         benefit=done * float(TOKENS),
         part_s=seconds / parts,

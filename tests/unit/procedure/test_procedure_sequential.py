@@ -20,6 +20,7 @@ from fastllmload.procedure.sequential import (
     ratio,
     requests_needed,
     share_interval,
+    stays_in_band,
 )
 
 slow = pytest.mark.skipif(os.environ.get("FASTLLMLOAD_SLOW") != "1", reason="minutes of simulation; FASTLLMLOAD_SLOW=1")
@@ -83,6 +84,18 @@ def test_growth_is_told_from_filling() -> None:
     assert decide_growth([filling], ALPHA, 0.1)[0] is Decision.UNDECIDED
     assert decide_growth([level], ALPHA, 1.0)[0] is Decision.PASS
     assert decide_growth([level], ALPHA, 0.001)[0] is Decision.UNDECIDED
+
+
+def test_a_narrow_queue_proves_that_the_server_keeps_up() -> None:
+    """A server that cannot keep up makes its queue a random walk; one that stays within 5 for a minute is none."""
+    idle = Growth(np.zeros(31), 54.0, spread=5.0, jolt=20.0)
+    assert stays_in_band([idle]) < 1e-10
+    assert decide_growth([idle], ALPHA, 1e-9)[0] is Decision.PASS
+    rng, overloaded = np.random.default_rng(8), SlotServer(1, 0.05)
+    for _ in range(50):
+        walk = evidence(overloaded.serve(1.01 * overloaded.capacity, 60.0, rng), 1.0, 54.0).growth
+        assert stays_in_band([walk]) > 1e-3
+    assert stays_in_band([Growth(np.zeros(31), 54.0)]) == 1.0  # nothing known of it
 
 
 def test_a_ratio_takes_the_scale_at_which_it_varies_most() -> None:

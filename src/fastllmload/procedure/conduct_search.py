@@ -1,0 +1,119 @@
+"""One search from its options to its report; what was found so far is kept, however it ends."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from fastllmload.errors import FastLLMLoadError, Interrupted
+from fastllmload.plan.settings import RunSettings, Secret
+from fastllmload.procedure import journal, search_report
+from fastllmload.procedure.change import changed
+from fastllmload.procedure.console import Console
+from fastllmload.procedure.interval_search import IntervalSearch
+from fastllmload.procedure.journal import Journal
+from fastllmload.procedure.lab import SETTLE_S, Lab, told
+from fastllmload.procedure.manifest import entry
+from fastllmload.procedure.objective_text import Asked, read_goal
+from fastllmload.procedure.peak_search import PeakSearch
+from fastllmload.procedure.searching import LabBench, PeakLabBench, SearchParameters
+from fastllmload.procedure.warmup import warm_up
+
+NOT_MET = 1
+
+
+@dataclass(frozen=True)
+class SearchTerms:
+    """Where, and how gently. *warm*: bring the system to its working state before the first level (IETF 4.5)."""
+
+    folder: Path
+    settle_s: float = SETTLE_S
+    warm: bool = True
+    strict: bool = False
+
+
+def conduct_search(
+    settings: RunSettings, secret: Secret | None, parameters: SearchParameters, terms: SearchTerms, console: Console
+) -> int:
+    """Exit code: 1 when no level holds or (*strict*) the answer has no two ends. What cuts it short is raised again."""
+    parameters.refuse()
+    asked = read_goal(parameters.objective, settings.output.goodput, parameters.width, parameters.closed)
+    simulated = not settings.target.urls and settings.target.unix_socket is None
+    request = {"search": msgspec.to_builtins(parameters), "run": told(settings)}
+    book = Journal(terms.folder, "search", request, search_report.JSON)
+    book.put(manifest=entry(settings, dict(settings.output.declare), simulated), objective=asked.name,
+             sentence=asked.sentence)  # fmt: skip
+    if terms.warm:  # once, before the first level
+        settings = changed(settings, load={"warmup_requests": 0})
+    lab = Lab(terms.folder, settings, secret, book, console, settle_s=terms.settle_s)
+    announce(console, book, asked, parameters, simulated)
+    found = Search(lab, parameters, asked)
+    try:
+        with lab:
+            if terms.warm:
+                warm_up(lab, settings)
+            found.run()
+    except (Interrupted, KeyboardInterrupt):
+        found.conclude(journal.INTERRUPTED)
+        raise
+    except FastLLMLoadError as problem:
+        book.note("warnings", f"the search was cut short: {problem}")
+        found.conclude(journal.FAILED)
+        raise
+    answer = found.conclude(journal.DONE)
+    complete = answer["low"] is not None and answer["high"] is not None
+    return NOT_MET if answer["level"] is None or (terms.strict and not complete) else 0
+
+
+def announce(console: Console, book: Journal, asked: Asked, parameters: SearchParameters, simulated: bool) -> None:
+    if simulated:
+        console.say("SIMULATED ENGINE: the target is fastllmload's own simulator, not a server")
+    console.say(f"search in {book.path.parent}: the highest {parameters.what} at which {asked.sentence}")
+    longest = parameters.level_s * (2**parameters.looks - 1)
+    console.say(
+        f"at most {parameters.levels} levels of {parameters.level_s:g} s, where noise asks for it {longest:g} s"
+    )
+    if book.resumed:
+        console.say("started again: finished levels are taken from the folder")
+
+
+class Search:
+    """The search for a threshold or a peak, whichever was asked for."""
+
+    def __init__(self, lab: Lab, parameters: SearchParameters, asked: Asked) -> None:
+        self.lab = lab
+        self.bench = LabBench(lab, lab.base, parameters, asked)
+        lo, hi = parameters.minimum, parameters.maximum
+        shuffle = lab.base.client.seed if parameters.interleave else None
+        plan, width = parameters.plan, parameters.width
+        self.peak = PeakSearch(lo, hi, width, PeakLabBench(self.bench), plan, shuffle) if asked.goal is None else None
+        self.threshold = IntervalSearch(lo, hi, width, self.bench, plan, shuffle)
+
+    def run(self) -> None:
+        if self.peak is not None:
+            self.peak.run()
+        else:
+            self.threshold.run()
+
+    def found(self) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+        """Answer and levels, as far as they are known."""
+        if self.peak is not None:
+            peak = self.peak.peak()
+            return search_report.peak_answer(peak, self.bench), search_report.peak_rows(peak, self.bench)
+        interval = self.threshold.interval()
+        return search_report.interval_answer(interval, self.bench), search_report.interval_rows(interval, self.bench)
+
+    def conclude(self, status: str) -> dict[str, Any]:
+        """Write search.json and the reports, and say what was found."""
+        answer, rows = self.found()
+        if not rows:
+            answer["ended_by"] = "nothing"
+        self.lab.journal.put(status=status, ended_utc=journal.utc(), answer=answer, decisions=rows)
+        names = search_report.write(self.lab.folder, self.lab.journal.document)
+        for line in search_report.lines(self.lab.journal.document):
+            self.lab.console.say(line)
+        self.lab.console.say(f"files      {self.lab.folder}/{search_report.JSON}, {', '.join(names)}, levels/")
+        return answer

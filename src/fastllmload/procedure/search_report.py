@@ -1,0 +1,278 @@
+"""What a search found, as plain values, sentences and tables: search.json, search.md, search.html, the terminal."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from fastllmload.procedure.goals import part_words
+from fastllmload.procedure.interval_search import Interval
+from fastllmload.procedure.outcome import NOT_DONE, aligned, escaped, pipes
+from fastllmload.procedure.peak_search import Peak
+from fastllmload.procedure.searching import LabBench
+from fastllmload.procedure.sequential import Decision
+
+Document = Mapping[str, Any]
+
+JSON, MARKDOWN, PAGE = "search.json", "search.md", "search.html"
+UNITS = {"rate": "requests/s", "concurrency": "in flight"}
+FIGURES = {
+    "req_s": "req/s",
+    "output_tok_s": "tok/s",
+    "ttft_p50_ms": "TTFT P50 (ms)",
+    "ttft_p99_ms": "TTFT P99 (ms)",
+    "tpot_p99_ms": "TPOT P99 (ms)",
+    "success_rate": "Success",
+}
+
+
+def interval_answer(found: Interval, bench: LabBench) -> dict[str, Any]:
+    """`answer` of search.json for a threshold."""
+    goal = bench.asked.goal
+    assert goal is not None  # of a threshold
+    limit = None if found.above is None else bench.judgements.get(found.above)
+    return {
+        "level": found.best,
+        "low": None if found.best is None else goal.claim(found.best),
+        "high": found.above,
+        "ended_by": found.ended_by,
+        "confirmed": found.confirmed,
+        "limited_by": None if limit is None else limit.reason,
+        "at_level": None if found.best is None else figures_at(bench, found.best),
+        "best_output_tok_s": most_tokens(found, bench),
+        "looks": sum(found.looks.values()),
+        "levels": len(found.decisions),
+        "notes": list(found.notes),
+    }
+
+
+def most_tokens(found: Interval, bench: LabBench) -> float | None:
+    """Highest output tokens/s among the levels that passed: with `fluid`, the fluid token generation rate."""
+    passed = [level for level, decision in found.decisions.items() if decision is Decision.PASS]
+    rates = [rate for level in passed if (rate := figures_at(bench, level).get("output_tok_s")) is not None]
+    return max(rates, default=None)
+
+
+def figures_at(bench: LabBench, level: float) -> dict[str, float | None]:
+    """Of the longest run at *level*."""
+    runs = bench.runs.get(level) or ()
+    return dict(max(runs, key=lambda run: run.seconds).figures) if runs else {}
+
+
+def peak_answer(found: Peak, bench: LabBench) -> dict[str, Any]:
+    """`answer` of search.json for a peak."""
+    best = None if found.best is None else found.heights[found.best]
+    return {
+        "level": found.best,
+        "low": found.low,
+        "high": found.high,
+        "ended_by": found.ended_by,
+        "smooth_goodput": None if best is None else best.value,
+        "smooth_goodput_half_width": None if best is None else best.half,
+        "contenders": list(found.contenders),
+        "at_level": None if found.best is None else figures_at(bench, found.best),
+        "looks": sum(found.looks.values()),
+        "levels": len(found.heights),
+        "notes": [],
+    }
+
+
+def interval_rows(found: Interval, bench: LabBench) -> list[dict[str, Any]]:
+    """One entry per level, ascending."""
+    return [
+        {
+            "level": level,
+            "decision": str(decision),
+            "reason": bench.judgements[level].reason,
+            "tests": [
+                {**msgspec.to_builtins(part), "words": part_words(part)} for part in bench.judgements[level].parts
+            ],
+            "looks": found.looks[level],
+            "seconds": sum(run.seconds for run in bench.runs.get(level, ())),
+            "figures": figures_at(bench, level),
+        }
+        for level, decision in sorted(found.decisions.items())
+    ]
+
+
+def peak_rows(found: Peak, bench: LabBench) -> list[dict[str, Any]]:
+    return [
+        {
+            "level": level,
+            "decision": "contender" if level in found.contenders else "below" if height.known else "client limited",
+            "reason": f"{height.value:,.5g} +/- {height.half:,.3g} tokens/s",
+            "smooth_goodput": height.value,
+            "half_width": height.half,
+            "looks": found.looks[level],
+            "seconds": sum(run.seconds for run in bench.runs.get(level, ())),
+            "figures": figures_at(bench, level),
+        }
+        for level, height in sorted(found.heights.items())
+    ]
+
+
+# -- words ------------------------------------------------------------------------------------------------------------
+
+
+def answer_lines(document: Document) -> Iterator[str]:
+    """The answer in sentences, the most important first."""
+    answer, parameters = document["answer"], document["parameters"]["search"]
+    what, unit = parameters["what"], UNITS[parameters["what"]]
+    sure = f"{100 * parameters['confidence']:g}%"
+    yield f"objective: {document['sentence']}"
+    level, low, high = answer["level"], answer["low"], answer["high"]
+    if level is None:
+        yield f"no {what} was found to hold"
+        yield from bound_lines(low, high, unit, sure)
+    elif "smooth_goodput" in answer:
+        yield f"highest smooth goodput: {answer['smooth_goodput']:,.5g} tokens/s at {what} {level:g}"
+        yield from bound_lines(low, high, unit, sure)
+    else:
+        yield f"highest {what} that holds: {level:g} {unit}"
+        yield from bound_lines(low, high, unit, sure)
+    if answer.get("limited_by"):
+        yield f"limited by: {answer['limited_by']}"
+    yield from (text for text in (ENDED[answer["ended_by"]], CONFIRMED.get(answer.get("confirmed"), "")) if text)
+    if document["objective"] == "fluid" and answer["best_output_tok_s"] is not None:
+        yield f"fluid token generation rate: {answer['best_output_tok_s']:,.5g} output tokens/s"
+    yield from answer["notes"]
+
+
+def bound_lines(low: float | None, high: float | None, unit: str, sure: str) -> Iterator[str]:
+    """The interval, as far as it is known."""
+    if low is not None and high is not None:
+        yield f"with {sure} confidence the answer is between {low:g} and {high:g} {unit}"
+    elif low is not None:
+        yield f"with {sure} confidence the answer is at least {low:g} {unit}"
+    elif high is not None:
+        yield f"with {sure} confidence the answer is below {high:g} {unit}"
+
+
+ENDED = {
+    "bracket": "",
+    "levels": "the number of levels was used up before the step was reached: more --max-levels narrow the interval",
+    "bound": "the upper bound --max was reached without a failure: the true answer may be higher",
+    "minimum": "the lowest level --min is already too much: start lower",
+    "undecided": "not every level could be decided: longer levels (--level-duration) or more --runs decide more",
+    "client": "the client was the limit at some level: of the system nothing is known there (see fastllmload doctor)",
+    "nothing": "nothing was measured",
+}
+CONFIRMED = {
+    True: "confirmed: measured afresh, the level passed again",
+    False: "measured afresh, the level was not contradicted, but that run alone does not prove it",
+}
+
+
+def table_of(document: Document) -> dict[str, Any]:
+    """All levels."""
+    name = f"{document['parameters']['search']['what']} ({UNITS[document['parameters']['search']['what']]})"
+    columns = [name.capitalize(), "Decision", "Looks", "Measured (s)", *FIGURES.values(), "Why"]
+    rows = [
+        [
+            f"{entry['level']:g}", entry["decision"], entry["looks"], entry["seconds"],
+            *(entry["figures"].get(key) for key in FIGURES), entry["reason"],
+        ]
+        for entry in document["decisions"]
+    ]  # fmt: skip
+    return {"title": "Levels", "columns": columns, "rows": rows, "notes": []}
+
+
+def run_table(document: Document) -> dict[str, Any]:
+    """All runs in the order in which they were measured, with the draft's own criteria."""
+    columns = [
+        "Run",
+        "Level",
+        "Look",
+        "tok/s",
+        "TTFT P99 (ms)",
+        "Client",
+        "Criteria of IETF 5.2.3.1 that fired",
+        "Folder",
+    ]
+    rows = [
+        [
+            str(run["number"]), f"{run['level_value']:g}", run["look"], run["output_tok_s"], run["ttft_p99_ms"],
+            run["certificate"], ", ".join(run["criteria"]["fired"]) or "none", run["folder"],
+        ]
+        for run in document["levels"]
+        if "criteria" in run
+    ]  # fmt: skip
+    return {"title": "Runs in the order measured", "columns": columns, "rows": rows, "notes": []}
+
+
+def headline(document: Document) -> str:
+    state = NOT_DONE.get(document["status"], "")
+    return f"Search: {document['objective']}" + (f": {state}" if state else "")
+
+
+def lines(document: Document) -> Iterator[str]:
+    """For a terminal: the table without its long last column, which each level has said already."""
+    yield ""
+    yield headline(document)
+    table = table_of(document)
+    yield from aligned({"columns": table["columns"][:-1], "rows": [row[:-1] for row in table["rows"]]})
+    yield ""
+    yield from answer_lines(document)
+    yield from (f"warning    {text}" for text in document["warnings"])
+
+
+def markdown(document: Document) -> str:
+    return "\n".join(_markdown(document)) + "\n"
+
+
+def _markdown(document: Document) -> Iterator[str]:
+    yield f"# {escaped(headline(document))}"
+    yield ""
+    if document["manifest"].get("simulated"):
+        yield "**SIMULATED ENGINE: the target was fastllmload's own simulator, not a server.**"
+        yield ""
+    yield from (f"* {escaped(line)}" for line in answer_lines(document))
+    yield from (f"* warning: {escaped(text)}" for text in document["warnings"])
+    for table in (table_of(document), run_table(document)):
+        yield ""
+        yield f"## {table['title']}"
+        yield ""
+        yield from pipes(table)
+
+
+def page(document: Document) -> str:
+    from fastllmload.report.html.sheet import Axis, Head, Plot, Rule, Section, Series, Table, sheet
+
+    answer, levels = document["answer"], document["decisions"]
+    known = [entry for entry in levels if entry["figures"]]
+    x = [entry["level"] for entry in known]
+    unit = UNITS[document["parameters"]["search"]["what"]]
+    marks = [Rule("x", answer[end], end) for end in ("low", "high") if answer[end] is not None]
+
+    def column(name: str) -> list[float]:
+        return [math.nan if (value := entry["figures"].get(name)) is None else value for entry in known]
+
+    ttft = [Series("P50", y=column("ttft_p50_ms"), x=x), Series("P99", y=column("ttft_p99_ms"), x=x)]
+    output = [Series("output", y=column("output_tok_s"), x=x)]
+    plots = [
+        Plot("line", "Output tokens/s by level", output, Axis("level", unit), Axis("output", "tokens/s"), marks=marks),
+        Plot("line", "TTFT by level", ttft, Axis("level", unit), Axis("TTFT", "ms"), marks=marks),
+    ]
+    tables = [Table(table["columns"], table["rows"]) for table in (table_of(document), run_table(document))]
+    sections = [
+        Section("Answer", [*answer_lines(document), *document["warnings"]]),
+        Section("Levels", [*(plots if known else ()), tables[0]]),
+        Section("Runs in the order measured", [tables[1]]),
+    ]
+    facts = {"Started": document["started_utc"], "Command": " ".join(document["command"])}
+    facts["Target"] = ", ".join(document["manifest"]["urls"]) or "the simulated engine"
+    head = Head(headline(document), facts=facts, simulated=bool(document["manifest"]["simulated"]))
+    return sheet(head, sections)
+
+
+def write(folder: Path, document: Document) -> Sequence[str]:
+    """search.md and search.html, each whole or not at all; their names."""
+    for name, text in ((MARKDOWN, markdown(document)), (PAGE, page(document))):
+        part = folder / f"{name}.part"
+        part.write_text(text, encoding="utf-8")
+        part.replace(folder / name)
+    return MARKDOWN, PAGE

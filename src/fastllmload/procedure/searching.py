@@ -1,0 +1,187 @@
+"""`fastllmload search`: levels measured in the lab, each decided by its evidence, until the answer is an interval."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import msgspec
+import numpy as np
+
+from fastllmload.errors import HostLimitError, InputError
+from fastllmload.metrics.benefit import PRESETS
+from fastllmload.plan.settings import RunSettings
+from fastllmload.procedure.change import at_load
+from fastllmload.procedure.evidence import Evidence, evidence_of
+from fastllmload.procedure.goals import Judgement
+from fastllmload.procedure.lab import LEVELS, Lab
+from fastllmload.procedure.level import Level
+from fastllmload.procedure.objective_text import Asked
+from fastllmload.procedure.peak_search import Height
+from fastllmload.procedure.sequential import Decision, Plan, ratio
+from fastllmload.procedure.verdict import Lowest, judge_level, lowest_of
+
+RATE, CONCURRENCY = "rate", "concurrency"
+
+
+class SearchParameters(msgspec.Struct, frozen=True, kw_only=True):
+    """*step* in levels, or as a share of the level when *step_share*. *level_s*: of the first look at a level."""
+
+    objective: str | None = None
+    what: str = RATE
+    minimum: float = 1.0
+    maximum: float = 1024.0
+    step: float = 0.05
+    step_share: bool = True
+    level_s: float = 60.0
+    looks: int = 3
+    levels: int = 12
+    confidence: float = 0.95
+    interleave: bool = False
+    preset: str = "sg-default"
+
+    @property
+    def closed(self) -> bool:
+        return self.what == CONCURRENCY
+
+    @property
+    def plan(self) -> Plan:
+        return Plan(1 - self.confidence, self.levels, self.looks)
+
+    def width(self, level: float) -> float:
+        """The step at *level*; slots are whole."""
+        step = self.step * level if self.step_share else self.step
+        return max(1.0, round(step)) if self.closed else step
+
+    def refuse(self) -> None:
+        """InputError for what makes no sense together."""
+        if self.minimum > self.maximum:
+            raise InputError(
+                f"--min {self.minimum:g} is above --max {self.maximum:g}; give a range with something in it"
+            )
+        if self.closed and (self.minimum % 1 or self.maximum % 1):
+            raise InputError(f"--min {self.minimum:g} and --max {self.maximum:g} are slots and must be whole numbers")
+        if self.preset not in PRESETS:
+            raise InputError(f"--preset {self.preset!r} does not exist; presets are {', '.join(PRESETS)}")
+
+
+@dataclass
+class LabBench:
+    """Measures levels in *lab* and decides. *settings*: what all levels share.
+
+    Every run has requests and instants of its own (a stream of the seed), so that runs are independent of each other
+    and a prefix cache finds nothing of one level in another.
+    """
+
+    lab: Lab
+    settings: RunSettings
+    parameters: SearchParameters
+    asked: Asked
+    runs: dict[float, list[Evidence]] = field(default_factory=dict)
+    judgements: dict[float, Judgement] = field(default_factory=dict)
+    refused: dict[float, str] = field(default_factory=dict)
+    taken: dict[float, int] = field(default_factory=dict)
+    lowest: Lowest | None = None
+
+    # -- the questions of IntervalSearch ------------------------------------------------------------------------------
+
+    def look(self, level: float, number: int) -> Decision:
+        self.measure(level, 2**number, "" if number == 0 else f", look {number + 1}")
+        return self.again(level)
+
+    def retest(self, level: float, number: int) -> Decision:
+        longest = max((run.seconds for run in self.runs[level]), default=0.0)
+        times = max(1, round(longest / self._window_s))
+        found = self.measure(level, times, ", re-test")
+        return Decision.CLIENT if found is None else self._judge(level, [found]).decision
+
+    def again(self, level: float) -> Decision:
+        if level in self.refused:
+            self.judgements[level] = Judgement(decision=Decision.CLIENT, parts=(), limits=(self.refused[level],))
+        else:
+            self.judgements[level] = self._judge(level, self.runs[level])
+        judgement = self.judgements[level]
+        self.lab.console.say(f"  {self.parameters.what} {level:g}: {judgement.decision.upper()}, {judgement.reason}")
+        return judgement.decision
+
+    # -- measuring ----------------------------------------------------------------------------------------------------
+
+    @property
+    def _window_s(self) -> float:
+        """Of a first look."""
+        return self.parameters.level_s * (1 - self.settings.load.ramp_share)
+
+    def _judge(self, level: float, runs: list[Evidence]) -> Judgement:
+        assert self.asked.goal is not None  # a peak has heights instead
+        if not runs:
+            return Judgement(decision=Decision.UNDECIDED, parts=())
+        lower = {at: found for at, found in self.runs.items() if at < level and found}
+        return self.asked.goal.judge(level, runs, self.parameters.plan, lower)
+
+    def measure(self, level: float, times: int, words: str) -> Evidence | None:
+        """One run of *level*; None where this host cannot offer it, or nothing came back."""
+        runs, repetition = self.runs.setdefault(level, []), self.taken.get(level, 0)
+        self.taken[level] = repetition + 1
+        settings = at_load(
+            self.settings, level, self.parameters.closed, duration=self.parameters.level_s * times, num_requests=None
+        )
+        stream = f"search/{level:.9g}/{repetition}"
+        settings = msgspec.structs.replace(settings, workload=msgspec.structs.replace(settings.workload, stream=stream))
+        before = self._folders()
+        try:
+            measured = self.lab.level(f"{self.parameters.what} {level:.9g}{words}", settings)
+        except HostLimitError as problem:
+            if self._folders() != before:
+                raise  # it began: the host gave out on the way
+            self.refused[level] = str(problem)
+            return None
+        found = evidence_of(measured.run, self.asked.wanted, self._window_s, self.parameters.preset)
+        self._record(measured, level, words)
+        if found is not None:
+            runs.append(found)
+        return found
+
+    def _folders(self) -> set[str]:
+        folder = self.lab.folder / LEVELS
+        return {path.name for path in folder.iterdir()} if folder.exists() else set()
+
+    def _record(self, measured: Level, level: float, words: str) -> None:
+        """The draft's own verdict on this run, beside ours."""
+        verdict = judge_level(measured.run, self.lowest if self.lowest and level > self.lowest.load else None)
+        if self.lowest is None or level < self.lowest.load:
+            self.lowest = lowest_of(measured.run)
+        self.lab.record(
+            measured,
+            look=words.removeprefix(", ") or "first look",
+            level_value=level,
+            criteria=msgspec.to_builtins(verdict),
+            cascading=measured.cascading,
+        )
+
+
+@dataclass
+class PeakLabBench:
+    """The same for a peak: the height is smooth goodput, in tokens/s."""
+
+    bench: LabBench
+
+    def look(self, level: float, number: int) -> Height:
+        bench = self.bench
+        bench.measure(level, 2**number, "" if number == 0 else f", look {number + 1}")
+        runs = bench.runs[level]
+        found = ratio(
+            [run.benefit for run in runs],
+            [np.full(len(run.benefit), run.part_s) for run in runs],
+            bench.parameters.plan.alpha_per_look,
+        )
+        known = level not in bench.refused and not any(run.limited for run in runs)
+        if found is None:  # too short to say how far off: most requests failed, or nothing could be sent
+            height = Height(0.0, 0.0, known and any(run.cascading for run in runs))
+        else:
+            height = Height(found.value, found.half, known)
+        bench.lab.console.say(f"  {bench.parameters.what} {level:g}: smooth goodput {height_words(height)}")
+        return height
+
+
+def height_words(height: Height) -> str:
+    known = "" if height.known else "; the client was the limit"
+    return f"{height.value:,.5g} +/- {height.half:,.3g} tokens/s{known}"
