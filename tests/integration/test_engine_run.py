@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fastllmload.engine import wallclock
 from fastllmload.engine.run import execute
+from fastllmload.host import wallclock
 from fastllmload.plan.settings import Client, Load, Output, RunSettings, Secret, Target, Workload
 from fastllmload.records.run import load
 from fastllmload.report.snapshot import Snapshot

@@ -17,7 +17,7 @@ from fastllmload._ext import counters
 from fastllmload._ext.hiccup import HiccupMeter
 from fastllmload._ext.histogram import COUNTS
 from fastllmload.certificate.ceiling import stored_ceiling
-from fastllmload.engine.hostlimits import file_limit, port_range, reserved_ports
+from fastllmload.host.limits import file_limit, port_range, reserved_ports
 from fastllmload.records.sharedmem import SharedWords
 
 HICCUP, STALLS, HISTOGRAMS = "hiccup.npy", "stalls.npy", "histograms.npy"

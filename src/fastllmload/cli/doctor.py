@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
 
-from fastllmload.engine import hostlimits, hostprobe
+from fastllmload.host import limits, probe
 
 GOOD, WARN, BAD, UNKNOWN = "ok", "warn", "bad", "unknown"
 # Read without a system call
@@ -62,7 +62,7 @@ def print_findings(findings: list[Finding], stream: TextIO) -> int:
 
 
 def open_files() -> Finding:
-    limit = hostlimits.file_limit()
+    limit = limits.file_limit()
     hard = "unlimited" if limit.hard is None else f"{limit.hard:,}"
     text = f"soft {limit.soft:,}, hard {hard}; a run raises the soft limit by itself"
     if limit.hard is not None and limit.hard < ENOUGH_FILES:
@@ -73,8 +73,8 @@ def open_files() -> Finding:
 
 
 def ports() -> Finding:
-    low, high = hostlimits.port_range()
-    free = hostlimits.port_capacity(1)
+    low, high = limits.port_range()
+    free = limits.port_capacity(1)
     text = f"{low} to {high}: {free:,} connections per source address and target"
     if free < ENOUGH_PORTS:
         return Finding(
@@ -93,14 +93,14 @@ def backlog() -> Finding:
 
 
 def _at_least(name: str, path: str, least: int, fix: str) -> Finding:
-    value = hostprobe.setting(path)
+    value = probe.setting(path)
     if value is None or not value.isdecimal():
         return Finding(name, UNKNOWN, f"{path} cannot be read")
     return Finding(name, GOOD, value) if int(value) >= least else Finding(name, WARN, value, fix)
 
 
 def congestion_control() -> Finding:
-    name = hostprobe.setting("/proc/sys/net/ipv4/tcp_congestion_control")
+    name = probe.setting("/proc/sys/net/ipv4/tcp_congestion_control")
     if name is None:
         return Finding("congestion control", UNKNOWN, "cannot be read")
     if name.startswith("bbr"):
@@ -110,13 +110,13 @@ def congestion_control() -> Finding:
 
 
 def ip_versions() -> Finding:
-    if hostprobe.ipv6():
+    if probe.ipv6():
         return Finding("IPv6", GOOD, "available")
     return Finding("IPv6", UNKNOWN, "not available; targets need an IPv4 address")
 
 
 def clock_source() -> Finding:
-    name = hostprobe.setting("/sys/devices/system/clocksource/clocksource0/current_clocksource")
+    name = probe.setting("/sys/devices/system/clocksource/clocksource0/current_clocksource")
     if name is None:
         return Finding("clock source", UNKNOWN, "cannot be read")
     if name in FAST_CLOCKS:
@@ -127,7 +127,7 @@ def clock_source() -> Finding:
 
 
 def governor() -> Finding:
-    name = hostprobe.setting("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")
+    name = probe.setting("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")
     if name is None:
         return Finding("CPU governor", UNKNOWN, "not visible, as in most virtual machines")
     if name == "performance":
@@ -138,7 +138,7 @@ def governor() -> Finding:
 
 
 def cores() -> Finding:
-    usable = hostprobe.cores()
+    usable = probe.cores()
     if usable < 2:
         fix = "give this process two cores: with one, a local target and the client take time from each other"
         return Finding("cores", WARN, f"{usable:g}", fix)
@@ -146,7 +146,7 @@ def cores() -> Finding:
 
 
 def steal() -> Finding:
-    share = hostprobe.steal_share()
+    share = probe.steal_share()
     if share is None:
         return Finding("hypervisor steal", UNKNOWN, "/proc/stat does not tell")
     text = f"{100 * share:.2f} % of CPU time since boot"
@@ -161,7 +161,7 @@ def steal() -> Finding:
 
 
 def memory() -> Finding:
-    free = hostprobe.available_memory()
+    free = probe.available_memory()
     if free is None:
         return Finding("memory", UNKNOWN, "/proc/meminfo does not tell")
     text = f"{free / 1e9:.1f} GB available"
@@ -171,7 +171,7 @@ def memory() -> Finding:
 
 
 def kernel_stamps() -> Finding:
-    if hostprobe.kernel_stamps():
+    if probe.kernel_stamps():
         return Finding("kernel stamps", GOOD, "SO_TIMESTAMPNS works on TCP")
     fix = "leave the sandbox, or use a Linux kernel with SO_TIMESTAMPNS"
     return Finding("kernel stamps", WARN, "none given: stamps are taken in user space", fix)
@@ -184,11 +184,11 @@ def modules() -> Finding:
 
 
 def compiled() -> Finding:
-    return _importable("compiled modules", hostprobe.compiled_names())
+    return _importable("compiled modules", probe.compiled_names())
 
 
 def _importable(name: str, wanted: list[str]) -> Finding:
-    wrong = hostprobe.not_importable(wanted)
+    wrong = probe.not_importable(wanted)
     if wrong:
         first, why = next(iter(wrong.items()))
         text = f"{len(wrong)} of {len(wanted)} cannot be imported: {', '.join(wrong)}"
@@ -197,9 +197,9 @@ def _importable(name: str, wanted: list[str]) -> Finding:
 
 
 def disk(runs: Path) -> Finding:
-    free = hostprobe.free_disk(runs)
+    free = probe.free_disk(runs)
     try:
-        speed = hostprobe.disk_speed(runs)
+        speed = probe.disk_speed(runs)
     except OSError as error:
         return Finding(
             "disk of runs", BAD, f"{runs}: {error.strerror}", "choose another folder with --output"
@@ -215,7 +215,7 @@ def disk(runs: Path) -> Finding:
 
 
 def timers() -> Finding:
-    late = hostprobe.timer_lateness_us()
+    late = probe.timer_lateness_us()
     p50, p99 = late[len(late) // 2], late[int(0.99 * (len(late) - 1))]
     text = f"sleeps of 1 ms end late by p50 {p50:,.0f} us, p99 {p99:,.0f} us, max {late[-1]:,.0f} us"
     if p99 > VERY_LATE_US:

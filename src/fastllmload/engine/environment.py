@@ -12,7 +12,7 @@ from typing import Any
 
 from fastllmload._ext.clock import realtime_offset_ns
 from fastllmload.certificate.ceiling import cpu_model
-from fastllmload.engine import hostprobe
+from fastllmload.host import probe
 
 LIBRARIES = ("uvloop", "httptools", "numpy", "msgspec", "hdrhistogram")
 CONGESTION = "/proc/sys/net/ipv4/tcp_congestion_control"
@@ -34,10 +34,10 @@ def environment() -> dict[str, Any]:
         "kernel": platform.release(),
         "machine": platform.machine(),
         "cpu": cpu_model(),
-        "cores": hostprobe.cores(),
+        "cores": probe.cores(),
         "cpus": sorted(os.sched_getaffinity(0)),
         "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
-        "tcp_congestion_control": hostprobe.setting(CONGESTION),
+        "tcp_congestion_control": probe.setting(CONGESTION),
         "python": sys.version.split()[0],
         "libraries": {name: metadata.version(name) for name in LIBRARIES},
     }

@@ -9,8 +9,9 @@ import numpy as np
 from fastllmload._ext import counters as k
 from fastllmload._ext import histogram
 from fastllmload.engine.fleet import Fleet
-from fastllmload.engine.samples import SIMULATOR, SampleLog, process_figures, sample
+from fastllmload.host.process import process_figures
 from fastllmload.records.layout import ERROR_NAMES
+from fastllmload.records.samples import SIMULATOR, SampleLog, sample
 from fastllmload.report.snapshot import Snapshot
 
 

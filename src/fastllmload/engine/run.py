@@ -18,11 +18,11 @@ from fastllmload._ext import counters as k
 from fastllmload.certificate.ceiling import stored_ceiling
 from fastllmload.certificate.watch import Watch
 from fastllmload.endpoint import Endpoint, resolve_endpoint
-from fastllmload.engine import banner, hostlimits, hostprobe, sizing
+from fastllmload.engine import banner, sizing
 from fastllmload.engine.conclude import Fate, conclude, exit_code
 from fastllmload.engine.environment import command_line, environment
-from fastllmload.engine.fleet import Fleet, Member
 from fastllmload.engine.failures import Failures
+from fastllmload.engine.fleet import Fleet, Member
 from fastllmload.engine.folder import Folder
 from fastllmload.engine.interrupts import STOP, Interrupts
 from fastllmload.engine.live import Live
@@ -31,18 +31,19 @@ from fastllmload.engine.planned import Plans, build_plans, settled
 from fastllmload.engine.preflight import Preflight, preflight
 from fastllmload.engine.prometheus import serving
 from fastllmload.engine.resolve import parse_base
-from fastllmload.engine.samples import DISK_FULL, SampleLog
 from fastllmload.engine.simtarget import options_of
 from fastllmload.engine.specs import RunPhase, phase_specs, run_phases, worker_specs
 from fastllmload.engine.telemetry import Finder, Found, TelemetryProcess
 from fastllmload.engine.totals import Totals
-from fastllmload.engine.wallclock import WallClock
 from fastllmload.engine.workspec import PhaseSpec, WorkerSpec
 from fastllmload.errors import HostLimitError, InternalError, Interrupted
+from fastllmload.host import limits, probe
+from fastllmload.host.wallclock import WallClock
 from fastllmload.plan.archive import save_plan
 from fastllmload.plan.content import check_workloads
 from fastllmload.plan.plan import BODIES
 from fastllmload.plan.settings import Load, RunSettings, Secret
+from fastllmload.records.samples import DISK_FULL, SampleLog
 from fastllmload.redact import Redactor, header_secrets, url_secrets
 from fastllmload.report.terminal import Ui
 from fastllmload.simulator.process import SimulatorProcess
@@ -135,7 +136,7 @@ class Session:
 
     def run(self) -> int:
         settings, endpoint = self.settings, resolve_endpoint(self.settings.target.endpoint_type)
-        hostlimits.raise_nofile()
+        limits.raise_nofile()
         check_workloads(settings)
         replayed = settled(settings, endpoint, self.folder.work)
         found = preflight(replayed.settings, self.urls, endpoint, self.secret, self.redact)
@@ -174,7 +175,7 @@ class Session:
     ) -> tuple[list[WorkerSpec], list[RunPhase]]:
         """Sizes, refusals, and the run folder's first run.json."""
         wanted = sizing.demand(settings, plans.measure, found.answer_s)
-        cores = max(1, int(hostprobe.cores()))
+        cores = max(1, int(probe.cores()))
         workers = sizing.worker_count(
             settings, plans.measure, wanted, stored_ceiling(), cores, simulated=self.simulator is not None
         )

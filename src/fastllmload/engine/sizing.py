@@ -9,9 +9,9 @@ import numpy as np
 
 from fastllmload.arrivals.curve import described_curve
 from fastllmload.certificate.ceiling import Ceiling
-from fastllmload.engine.hostlimits import check_capacity
 from fastllmload.engine.preflight import PROBE_TOKENS
 from fastllmload.errors import HostLimitError
+from fastllmload.host.limits import check_capacity
 from fastllmload.plan.plan import Plan
 from fastllmload.plan.settings import RunSettings
 

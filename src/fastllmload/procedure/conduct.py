@@ -15,10 +15,11 @@ from fastllmload.errors import FastLLMLoadError, Interrupted
 from fastllmload.plan.settings import RunSettings, Secret
 from fastllmload.procedure import hooks, journal, manifest
 from fastllmload.procedure.console import Console
+from fastllmload.procedure.files import write
 from fastllmload.procedure.findings import Findings
 from fastllmload.procedure.journal import Journal
 from fastllmload.procedure.lab import SETTLE_S, Lab, told
-from fastllmload.procedure.outcome import show, write
+from fastllmload.procedure.outcome import show
 
 QUICK_SETTLE_S = 0.5
 NOT_MET = 1

@@ -17,16 +17,6 @@ NOT_DONE = {
 }
 
 
-def write(folder: Path, document: Mapping[str, Any]) -> None:
-    """Both files, each whole or not at all."""
-    from fastllmload.procedure.page import page
-
-    for name, text in ((MARKDOWN, markdown(document)), (PAGE, page(document))):
-        part = folder / f"{name}.part"
-        part.write_text(text, encoding="utf-8")
-        part.replace(folder / name)
-
-
 def show(document: Mapping[str, Any], folder: Path, console: Console) -> None:
     """The tables and sentences for a terminal."""
     for line in lines(document):

@@ -114,7 +114,7 @@ def load_tokenizer(name: str) -> Tokenizer | None:
         return _from_file(path)
     from fastllmload.workload.tokenizer_tiktoken import load_tiktoken
 
-    return load_tiktoken(name)
+    return load_tiktoken(name, (*ENCODINGS, NONE))
 
 
 @lru_cache(4)

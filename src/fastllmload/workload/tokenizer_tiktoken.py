@@ -49,15 +49,16 @@ class TiktokenTokenizer:
 
 
 @lru_cache(2)
-def load_tiktoken(name: str) -> TiktokenTokenizer:
-    """The encoding called *name*, or that of the model called so. InputError when there is none or it cannot be had."""
+def load_tiktoken(name: str, offline: tuple[str, ...]) -> TiktokenTokenizer:
+    """The encoding called *name*, or that of the model called so. InputError when there is none or it cannot be had.
+
+    *offline*: names that need no tiktoken, for whoever does not have it.
+    """
     try:
         import tiktoken  # type: ignore[import-not-found,unused-ignore]
     except ImportError:
-        from fastllmload.workload.tokenizer import ENCODINGS, NONE
-
         raise InputError(
-            f"--tokenizer {name!r} is not an encoding that is here offline ({', '.join(ENCODINGS)}, {NONE}); for other "
+            f"--tokenizer {name!r} is not an encoding that is here offline ({', '.join(offline)}); for other "
             "tiktoken names pip install 'fastllmload[tiktoken]', or give a tokenizer.json"
         ) from None
     try:

@@ -12,10 +12,10 @@ from fastllmload._ext.recorder import Recorder
 from fastllmload.certificate import watch
 from fastllmload.certificate.judge import judge
 from fastllmload.certificate.run_evidence import from_run
-from fastllmload.engine.samples import SAMPLE
 from fastllmload.errors import RunFolderError
 from fastllmload.records import layout
 from fastllmload.records.run import load
+from fastllmload.records.samples import SAMPLE
 
 KIND = {name: number for number, name in enumerate(layout.EVENT_NAMES)}
 KERNEL, COALESCED = layout.STAMP_NAMES.index("kernel"), layout.STAMP_NAMES.index("coalesced")

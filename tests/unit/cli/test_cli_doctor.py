@@ -8,14 +8,14 @@ import pytest
 
 from fastllmload.cli import doctor
 from fastllmload.cli.doctor import BAD, GOOD, UNKNOWN, WARN, Finding
-from fastllmload.engine import hostlimits, hostprobe
-from fastllmload.engine.hostlimits import FileLimit
+from fastllmload.host import limits, probe
+from fastllmload.host.limits import FileLimit
 
 
 def test_this_host_is_examined_whole(tmp_path, monkeypatch):
     """Only shape and order: what a host is like is not ours to expect."""
-    monkeypatch.setattr(hostprobe, "timer_lateness_us", lambda: [1.0, 2.0])
-    monkeypatch.setattr(hostprobe, "not_importable", lambda names: {})
+    monkeypatch.setattr(probe, "timer_lateness_us", lambda: [1.0, 2.0])
+    monkeypatch.setattr(probe, "not_importable", lambda names: {})
     findings = doctor.examine(tmp_path / "runs")
     assert len({finding.name for finding in findings}) == len(findings) == 15
     for finding in findings:
@@ -56,12 +56,12 @@ SETTINGS = [
 
 @pytest.mark.parametrize(("check", "value", "verdict"), SETTINGS)
 def test_settings_of_the_kernel(monkeypatch, check, value, verdict):
-    monkeypatch.setattr(hostprobe, "setting", lambda path: value)
+    monkeypatch.setattr(probe, "setting", lambda path: value)
     assert getattr(doctor, check)().verdict == verdict
 
 
 @pytest.mark.parametrize(
-    ("check", "probe", "value", "verdict"),
+    ("check", "name", "value", "verdict"),
     [
         ("ip_versions", "ipv6", True, GOOD),
         ("ip_versions", "ipv6", False, UNKNOWN),
@@ -80,20 +80,20 @@ def test_settings_of_the_kernel(monkeypatch, check, value, verdict):
         ("timers", "timer_lateness_us", [9000.0] * 100, BAD),
     ],
 )
-def test_probes(monkeypatch, check, probe, value, verdict):
-    monkeypatch.setattr(hostprobe, probe, lambda: value)
+def test_probes(monkeypatch, check, name, value, verdict):
+    monkeypatch.setattr(probe, name, lambda: value)
     assert getattr(doctor, check)().verdict == verdict
 
 
 @pytest.mark.parametrize(("hard", "verdict"), [(1024, BAD), (65_536, GOOD), (None, GOOD)])
 def test_open_files(monkeypatch, hard, verdict):
-    monkeypatch.setattr(hostlimits, "file_limit", lambda: FileLimit(1024, hard))
+    monkeypatch.setattr(limits, "file_limit", lambda: FileLimit(1024, hard))
     assert doctor.open_files().verdict == verdict
 
 
 @pytest.mark.parametrize(("ports", "verdict"), [(28_232, GOOD), (1_000, WARN)])
 def test_ports(monkeypatch, ports, verdict):
-    monkeypatch.setattr(hostlimits, "port_capacity", lambda n_sources: ports)
+    monkeypatch.setattr(limits, "port_capacity", lambda n_sources: ports)
     assert doctor.ports().verdict == verdict
 
 
@@ -108,8 +108,8 @@ def test_modules_that_are_missing_are_named():
     ("speed", "free", "verdict"), [(300e6, 9 << 30, GOOD), (1e6, 9 << 30, WARN), (300e6, 1 << 20, WARN)]
 )
 def test_disk(monkeypatch, tmp_path, speed, free, verdict):
-    monkeypatch.setattr(hostprobe, "disk_speed", lambda folder: speed)
-    monkeypatch.setattr(hostprobe, "free_disk", lambda folder: free)
+    monkeypatch.setattr(probe, "disk_speed", lambda folder: speed)
+    monkeypatch.setattr(probe, "free_disk", lambda folder: free)
     assert doctor.disk(tmp_path).verdict == verdict
 
 
@@ -117,6 +117,6 @@ def test_a_disk_that_cannot_be_written(monkeypatch, tmp_path):
     def refuse(folder):
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(hostprobe, "disk_speed", refuse)
+    monkeypatch.setattr(probe, "disk_speed", refuse)
     finding = doctor.disk(tmp_path)
     assert (finding.verdict, "Permission denied" in finding.text) == (BAD, True)

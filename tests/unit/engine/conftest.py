@@ -12,8 +12,8 @@ from fastllmload.engine import phases
 from fastllmload.engine.fleet import Fleet
 from fastllmload.engine.interrupts import NOTHING
 from fastllmload.engine.live import Live
-from fastllmload.engine.samples import SampleLog
 from fastllmload.engine.workspec import PhaseSpec, WorkerSpec
+from fastllmload.records.samples import SampleLog
 
 
 class RememberingUi:

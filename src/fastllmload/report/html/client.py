@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from fastllmload.engine.samples import SIMULATOR
+from fastllmload.records.samples import SIMULATOR
 from fastllmload.report.figures import NOT_KNOWN, count, number, percent
 from fastllmload.report.html.chart import Chart, Columns, Layer, Line, Rule, Stems
 from fastllmload.report.html.evidence import us

@@ -10,10 +10,10 @@ import numpy.typing as npt
 
 from fastllmload._ext import histogram
 from fastllmload.certificate.watch import HICCUP, HISTOGRAMS, STALLS, WATCHED
-from fastllmload.engine.samples import SIMULATOR
 from fastllmload.records import layout
 from fastllmload.records.npy import read_array
 from fastllmload.records.run import Run
+from fastllmload.records.samples import SIMULATOR
 from fastllmload.report.series.axis import Floats, TimeAxis, Times
 
 INT64 = np.dtype(np.int64)

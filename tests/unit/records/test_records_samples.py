@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from fastllmload._ext import counters as k
-from fastllmload.engine.samples import COUNTERS, SAMPLE, SIMULATOR, SampleLog, process_figures, sample
+from fastllmload.host.process import process_figures
+from fastllmload.records.samples import COUNTERS, SAMPLE, SIMULATOR, SampleLog, sample
 
 
 def test_the_file_is_readable_before_and_after_every_row(tmp_path):

@@ -8,8 +8,8 @@ import sys
 
 import pytest
 
-from fastllmload.engine import hostlimits, hostprobe
-from fastllmload.engine.hostlimits import FileLimit, check_capacity
+from fastllmload.host import limits, probe
+from fastllmload.host.limits import FileLimit, check_capacity
 
 
 @pytest.fixture
@@ -21,28 +21,28 @@ def proc(tmp_path, monkeypatch):
             path = tmp_path / name
             if text is not None:
                 path.write_text(text)
-            monkeypatch.setattr(hostlimits, name, path)
+            monkeypatch.setattr(limits, name, path)
 
     return write
 
 
 def test_ports_per_source_and_target(proc):
     proc()
-    assert hostlimits.port_capacity(1) == 28_232
-    assert hostlimits.port_capacity(3) == 3 * 28_232
-    assert hostlimits.port_capacity(2, 2) == 4 * 28_232
+    assert limits.port_capacity(1) == 28_232
+    assert limits.port_capacity(3) == 3 * 28_232
+    assert limits.port_capacity(2, 2) == 4 * 28_232
 
 
 def test_reserved_ports_do_not_count(proc):
     proc(ports="1000 1999", reserved="1000,1500-1509,1990-2500,9000")
-    assert hostlimits.reserved_ports() == 1 + 10 + 10
-    assert hostlimits.port_capacity(1) == 1000 - 21
+    assert limits.reserved_ports() == 1 + 10 + 10
+    assert limits.port_capacity(1) == 1000 - 21
 
 
 def test_without_proc_the_kernels_defaults_hold(proc):
     proc(ports=None, reserved=None, reuse=None)
-    assert hostlimits.port_capacity(1) == 28_232
-    assert hostlimits.time_wait_s() == 60.0
+    assert limits.port_capacity(1) == 28_232
+    assert limits.time_wait_s() == 60.0
 
 
 @pytest.mark.parametrize(
@@ -51,7 +51,7 @@ def test_without_proc_the_kernels_defaults_hold(proc):
 )
 def test_how_long_a_closed_port_is_held(proc, reuse, loopback, seconds):
     proc(reuse=reuse)
-    assert hostlimits.time_wait_s(loopback) == seconds
+    assert limits.time_wait_s(loopback) == seconds
 
 
 def test_what_fits_is_no_problem(proc):
@@ -71,9 +71,7 @@ def test_too_few_ports_is_one_sentence(proc):
     proc()
     plenty = FileLimit(1 << 20, 1 << 20)
     (problem,) = check_capacity(30_000, 0.0, 1, limit=plenty)
-    assert problem.startswith(
-        "the run needs 30,000 local ports, and 1 source address has 28,232; add --source-address"
-    )
+    assert problem.startswith("the run needs 30,000 local ports, and 1 source address has 28,232; add --source-address")
     assert check_capacity(30_000, 0.0, 2, limit=plenty) == []
     assert check_capacity(30_000, 0.0, 1, n_targets=2, limit=plenty) == []
 
@@ -94,23 +92,21 @@ def test_the_same_is_no_problem_where_loopback_reuses_ports(proc):
 
 RAISES = """
 import resource
-from fastllmload.engine.hostlimits import file_limit, raise_nofile
+from fastllmload.host.limits import file_limit, raise_nofile
 resource.setrlimit(resource.RLIMIT_NOFILE, (256, 1024))
 print(raise_nofile(512), raise_nofile(100), raise_nofile(), raise_nofile(99999), file_limit())
 """
 
 
 def test_the_soft_limit_rises_as_far_as_the_hard_one_and_never_falls():
-    ended = subprocess.run(
-        [sys.executable, "-c", RAISES], capture_output=True, text=True, timeout=20, check=True
-    )
+    ended = subprocess.run([sys.executable, "-c", RAISES], capture_output=True, text=True, timeout=20, check=True)
     expected = [FileLimit(512, 1024), FileLimit(512, 1024), *[FileLimit(1024, 1024)] * 3]
     assert ended.stdout.strip() == " ".join(map(str, expected))
 
 
 def test_the_limit_that_holds_here():
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    found = hostlimits.file_limit()
+    found = limits.file_limit()
     if resource.RLIM_INFINITY not in (soft, hard):
         assert found == FileLimit(soft, hard)
 
@@ -119,36 +115,36 @@ def test_the_limit_that_holds_here():
 
 
 def test_steal_is_the_eighth_of_the_times(monkeypatch):
-    monkeypatch.setattr(hostprobe, "setting", lambda path: "cpu  10 0 20 60 0 0 0 10 5 5\ncpu0 1")
-    assert hostprobe.steal_share() == pytest.approx(0.1)
-    monkeypatch.setattr(hostprobe, "setting", lambda path: None)
-    assert hostprobe.steal_share() is None
+    monkeypatch.setattr(probe, "setting", lambda path: "cpu  10 0 20 60 0 0 0 10 5 5\ncpu0 1")
+    assert probe.steal_share() == pytest.approx(0.1)
+    monkeypatch.setattr(probe, "setting", lambda path: None)
+    assert probe.steal_share() is None
 
 
 def test_available_memory(monkeypatch):
-    monkeypatch.setattr(hostprobe, "setting", lambda path: "MemTotal: 9 kB\nMemAvailable:   2048 kB\n")
-    assert hostprobe.available_memory() == 2048 * 1024
+    monkeypatch.setattr(probe, "setting", lambda path: "MemTotal: 9 kB\nMemAvailable:   2048 kB\n")
+    assert probe.available_memory() == 2048 * 1024
 
 
 @pytest.mark.parametrize(
     ("quota", "cores"), [("max 100000", 4.0), ("150000 100000", 1.5), (None, 4.0), ("900000 100000", 4.0)]
 )
 def test_cores_are_bounded_by_the_cgroup(monkeypatch, quota, cores):
-    monkeypatch.setattr(hostprobe, "setting", lambda path: quota)
-    monkeypatch.setattr(hostprobe.os, "sched_getaffinity", lambda pid: {0, 1, 2, 3})
-    assert hostprobe.cores() == cores
+    monkeypatch.setattr(probe, "setting", lambda path: quota)
+    monkeypatch.setattr(probe.os, "sched_getaffinity", lambda pid: {0, 1, 2, 3})
+    assert probe.cores() == cores
 
 
 def test_kernel_stamps_are_found_on_linux_or_not_at_all():
-    assert hostprobe.kernel_stamps() in (True, False)
+    assert probe.kernel_stamps() in (True, False)
 
 
 def test_disk_speed_leaves_nothing_behind(tmp_path):
-    assert hostprobe.disk_speed(tmp_path / "not" / "there", size=1 << 20) > 0
+    assert probe.disk_speed(tmp_path / "not" / "there", size=1 << 20) > 0
     assert list(tmp_path.iterdir()) == []
 
 
 def test_timer_lateness_is_ascending_and_never_early():
-    late = hostprobe.timer_lateness_us(5)
+    late = probe.timer_lateness_us(5)
     assert late == sorted(late)
     assert late[0] >= 0

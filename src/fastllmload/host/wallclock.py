@@ -1,4 +1,4 @@
-"""Whether somebody set the wall clock while the run went on. No interval is taken from it, but people read its times."""
+"""Whether somebody set the wall clock while the run went on. No interval is taken from it; people read it."""
 
 from __future__ import annotations
 

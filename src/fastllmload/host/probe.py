@@ -122,9 +122,7 @@ def compiled_names() -> list[str]:
     import fastllmload._ext as package
 
     folder = Path(package.__path__[0])
-    return [
-        f"fastllmload._ext.{stub.stem}" for stub in sorted(folder.glob("*.pyi")) if stub.stem != "__init__"
-    ]
+    return [f"fastllmload._ext.{stub.stem}" for stub in sorted(folder.glob("*.pyi")) if stub.stem != "__init__"]
 
 
 def not_importable(names: Sequence[str]) -> dict[str, str]:

@@ -1,10 +1,9 @@
-"""samples.npy: what the supervisor saw of each worker, four times a second. Grows by appending; readable at every moment."""
+"""samples.npy: what the supervisor saw of each worker, four times a second. Readable at every moment."""
 
 from __future__ import annotations
 
 import errno
 import os
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +11,7 @@ import numpy.typing as npt
 
 from fastllmload._ext import counters as k
 from fastllmload._ext.recorder import npy_header
+from fastllmload.host.process import ProcessFigures
 
 COUNTERS: dict[str, int] = {  # column: word of the worker's shared memory
     "released": k.W_RELEASED,
@@ -47,38 +47,7 @@ SAMPLE = np.dtype(
     [("t_ns", "<i8"), ("worker", "<i4"), ("phase", "<i4"), *((name, "<i8") for name in (*COUNTERS, *PROCESS))]
 )
 SIMULATOR = -1  # *worker* of the embedded engine's own rows: only PROCESS columns mean something
-TICKS_NS = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-PAGE = os.sysconf("SC_PAGE_SIZE")
-
-
-@dataclass(frozen=True)
-class ProcessFigures:
-    """From /proc: CPU of all threads (10 ms grain), resident memory, switches and run-queue delay of the main thread."""
-
-    cpu_ns: int
-    rss_bytes: int
-    voluntary_switches: int
-    involuntary_switches: int
-    run_delay_ns: int
-
-
-def process_figures(pid: int) -> ProcessFigures | None:
-    """None when the process is gone."""
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        status = Path(f"/proc/{pid}/status").read_text()
-        schedule = Path(f"/proc/{pid}/schedstat").read_text().split()
-    except (FileNotFoundError, ProcessLookupError):
-        return None
-    switches = {line.split(":")[0]: int(line.split()[1]) for line in status.splitlines() if "ctxt_switches" in line}
-    return ProcessFigures(
-        cpu_ns=(int(stat[11]) + int(stat[12])) * TICKS_NS,
-        rss_bytes=int(stat[21]) * PAGE,
-        voluntary_switches=switches.get("voluntary_ctxt_switches", 0),
-        involuntary_switches=switches.get("nonvoluntary_ctxt_switches", 0),
-        run_delay_ns=int(schedule[1]),
-    )
 
 
 def sample(
@@ -98,7 +67,7 @@ def sample(
 
 
 class SampleLog:
-    """Appends rows to samples.npy and keeps its header true. A full disk sets *full* and ends the appending, not the run."""
+    """Appends rows to samples.npy and keeps its header true. A full disk sets *full* and ends the appending only."""
 
     def __init__(self, path: Path) -> None:
         self._file = open(path, "w+b", buffering=0)  # noqa: SIM115 - lives as long as the run
@@ -110,7 +79,9 @@ class SampleLog:
     def append(self, rows: npt.NDArray[np.void]) -> None:
         data = rows.tobytes()
         try:
-            written = 0 if self.full else os.pwrite(self._file.fileno(), data, self._header + self.rows * SAMPLE.itemsize)
+            written = (
+                0 if self.full else os.pwrite(self._file.fileno(), data, self._header + self.rows * SAMPLE.itemsize)
+            )
         except OSError as problem:
             if problem.errno not in DISK_FULL:
                 raise

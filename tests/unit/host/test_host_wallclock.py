@@ -6,8 +6,8 @@ import itertools
 
 import pytest
 
-from fastllmload.engine import wallclock
-from fastllmload.engine.wallclock import WallClock, offset_ns
+from fastllmload.host import wallclock
+from fastllmload.host.wallclock import WallClock, offset_ns
 
 SECOND = 1_000_000_000
 
