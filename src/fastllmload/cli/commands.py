@@ -11,6 +11,7 @@ from pathlib import Path
 import click
 
 from fastllmload.cli.exporting import FORMATS
+from fastllmload.cli.reporting import FORMS
 from fastllmload.cli.resolve import resolve
 from fastllmload.cli.runcommand import RunCommand
 from fastllmload.plan.settings import RunSettings, Secret
@@ -44,15 +45,25 @@ run = RunCommand("run", run_once, help="One run: offer the load, measure, judge 
 
 @click.command("report")
 @click.argument("run_folder", metavar="RUN", type=click.Path(path_type=Path))
-def report(run_folder: Path) -> int:
-    """Show the closing summary of the run in folder RUN again, also of an incomplete one."""
-    from fastllmload.records.owner import tidy
-    from fastllmload.report.again import show_again
+@click.option(
+    "--as",
+    "form",
+    type=click.Choice(FORMS),
+    default="terminal",
+    show_default=True,
+    help="minimum, full: the methodology's reports (IETF C.1, C.2); blog, asiai: the tables of these documents.",
+)
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="File to write; standard output when absent.")
+@click.option(
+    "--redact",
+    is_flag=True,
+    help="For publication (IETF 7.1): without capacity limits, knees, memory thresholds, host names, URLs and paths.",
+)
+def report(run_folder: Path, form: str, output: Path | None, redact: bool) -> int:
+    """Report again on the run, or the procedure, in folder RUN; also on one that did not come to its end."""
+    from fastllmload.cli.reporting import report_on
 
-    tidied = tidy(run_folder)
-    show_again(run_folder, sys.stdout, current_redactor())
-    if tidied is not None:
-        click.echo(f"note       {tidied}")
+    report_on(run_folder, form, output, redact, current_redactor())
     return 0
 
 

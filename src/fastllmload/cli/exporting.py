@@ -50,7 +50,7 @@ def _parquet(run: Run, output: Path | None) -> list[Path]:
     from fastllmload.records.parquet import export_parquet
 
     if output is None:
-        raise InputError("--format parquet writes requests.parquet and events.parquet: name the folder for them with -o")
+        raise InputError("--format parquet writes requests.parquet and events.parquet: name a folder for them with -o")
     if output.exists() and not output.is_dir():
         raise InputError(f"--output {output} is a file, and --format parquet writes into a folder; name another one")
     with _writing(output):

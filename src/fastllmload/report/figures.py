@@ -24,15 +24,15 @@ def quantity(value: object) -> str:
         return "inf" if known > 0 else "-inf"
     if known == 0:
         return "0"
-    digits = next(
-        (digits for limit, digits in ((1, 4), (10, 3), (100, 2), (1000, 1)) if abs(known) < limit), 0
-    )
+    digits = next((digits for limit, digits in ((1, 4), (10, 3), (100, 2), (1000, 1)) if abs(known) < limit), 0)
     return f"{known:,.{digits}f}"
 
 
 def count(value: object) -> str:
     known = number(value)
-    return NOT_KNOWN if known is None else f"{known:,.0f}"
+    if known is None:
+        return WITHHELD if value == WITHHELD else NOT_KNOWN
+    return f"{known:,.0f}"
 
 
 def percent(share: object) -> str:
@@ -55,9 +55,7 @@ def errors(classes: object, most: int = 4) -> str:
     if not isinstance(classes, dict):
         return ""
     counted = [(name, number(times)) for name, times in classes.items()]
-    there = sorted(
-        ((name, times) for name, times in counted if times), key=lambda entry: (-entry[1], entry[0])
-    )
+    there = sorted(((name, times) for name, times in counted if times), key=lambda entry: (-entry[1], entry[0]))
     shown = [f"{name} {times:,.0f}" for name, times in there[:most]]
     return ", ".join(shown + ([f"and {len(there) - most} more classes"] if len(there) > most else []))
 

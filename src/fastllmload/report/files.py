@@ -10,6 +10,7 @@ from fastllmload.records.run import Run
 # Module of this package -> what it writes; each has `write(run, document) -> None` and writes into run.directory.
 WRITERS: dict[str, str] = {
     "html": "report.html",
+    "markdown": "report.md",
     "hlog": "latency.hlog",
 }
 

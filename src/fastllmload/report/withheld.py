@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
+from fastllmload.records.layout import STATUS_NAMES
 from fastllmload.report.figures import WITHHELD
 
 CAPACITY_TESTS = ("throughput", "tradeoff", "capacity", "memory-pressure")
@@ -29,6 +30,12 @@ THROUGHPUTS = (
 )  # fmt: skip
 FLAT_THROUGHPUTS = ("request_throughput", "output_throughput", "total_token_throughput", "request_goodput")
 GOODPUTS = ("request_goodput", "token_goodput", "smooth_goodput")
+COUNTS = (
+    "n", "n_null", "count", "ok", "failed", "met", "missed", "submitted", "released", "planned", "dispatched", "not_sent",
+    "latency_population", "submitted_in_window", "events", "completed", "requests", "input_tokens", "output_tokens",
+    "total_input_tokens", "total_output_tokens", "explicit_errors", "usage", "tokenizer", "estimate", "checked", "exact",
+    "prompts", "in_flight", "requests_needed", "generated", "rate_per_s", "cut_requests", *STATUS_NAMES,
+)  # fmt: skip
 URL = re.compile(r"\b[a-z][a-z0-9+]*://[^\s\"'<>)\],;]+", re.IGNORECASE)
 PATH = re.compile(r"(?<![\w.:/])(?:~|\.{1,2})?/(?:[\w.@+%=-]+/)*[\w.@+%=-]+")
 EMPTIED = ("headers", "source_addresses", "server_name")
@@ -37,8 +44,8 @@ PATH_KEYS = frozenset(
 )
 
 
-def withheld(document: Mapping[str, Any]) -> dict[str, Any]:
-    """A copy of a run.json or procedure.json that may be published."""
+def withheld(document: Mapping[str, Any], limit: bool = False) -> dict[str, Any]:
+    """A copy of a run.json or procedure.json that may be published. *limit*: its load is the answer of a search."""
     found: dict[str, Any] = without_names(document)
     if "procedure" in found:
         return _procedure(found)
@@ -51,7 +58,9 @@ def withheld(document: Mapping[str, Any]) -> dict[str, Any]:
     for series in telemetry.get("series") or () if isinstance(telemetry, dict) else ():
         if series.get("name") in SERVER_MEMORY:
             _withhold(series, [name for name in series if isinstance(series[name], float)])
-    if tells_capacity(found):
+    if limit:
+        _withhold_load(found)
+    if limit or tells_capacity(found):
         for name in THROUGHPUTS:
             _withhold_metric(found, name)
         _withhold(found, FLAT_THROUGHPUTS)
@@ -63,6 +72,27 @@ def tells_capacity(document: Mapping[str, Any]) -> bool:
     """Whether the throughput of a run is what the system could do: a closed loop, everything at once, or a cap."""
     asked = (document.get("config") or {}).get("load") or {}
     return asked.get("rate") in (None, "inf", float("inf")) or asked.get("max_concurrency") is not None
+
+
+def _withhold_load(found: dict[str, Any]) -> None:
+    """The load that was asked, and every number of requests or tokens: over the known duration it is that load."""
+    _withhold_counts(found)
+    _withhold(found.get("certificate"), ("planned_rate", "offered_rate", "peak_events_per_s", "peak_requests_per_s"))
+    _withhold((found.get("config") or {}).get("load"), ("rate", "concurrency", "max_concurrency", "num_requests"))
+    load = ((found.get("plan") or {}).get("description") or {}).get("load") or {}
+    _withhold(load, ("concurrency",))
+    _withhold(load.get("arrivals"), ("rate", "changes"))
+    _withhold(found, ("command", "telemetry", "incidents"))
+    for figure in (found.get("server") or {}).values():
+        _withhold(figure, ("value",))
+
+
+def _withhold_counts(found: Any) -> None:
+    for value in found.values() if isinstance(found, dict) else found if isinstance(found, list) else ():
+        _withhold_counts(value)
+    if isinstance(found, dict):
+        counts = [name for name in COUNTS if isinstance(found.get(name), (int, float)) and found[name]]
+        _withhold(found, counts)
 
 
 def _withhold(found: object, names: Any) -> None:
@@ -91,6 +121,7 @@ def _procedure(found: dict[str, Any]) -> dict[str, Any]:
         "sentences": sentences,
         "warnings": [text for text in found.get("warnings") or () if not CAPACITY_WORDS.search(text)],
         "findings": {**(found.get("findings") or {}), **names},
+        **({"command": WITHHELD} if limits and found.get("command") else {}),
         "withheld": True,
     }
 

@@ -1,0 +1,75 @@
+"""`report`: a run or a procedure, shown again in any of its forms."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from fastllmload.errors import InputError
+from fastllmload.redact import Redactor
+
+if TYPE_CHECKING:
+    from fastllmload.report.subject import Subject
+
+FORMS = ("terminal", "markdown", "minimum", "full", "blog", "asiai", "html", "json")
+
+
+def report_on(folder: Path, form: str, output: Path | None, redact: bool, secrets: Redactor) -> None:
+    """Write *form* of the report to *output*, None is standard output, whose reader may leave early."""
+    from fastllmload.records.owner import tidy
+    from fastllmload.report.subject import subject_of
+
+    tidied = tidy(folder)
+    subject = subject_of(folder, redact)
+    if form == "terminal" and output is None:
+        show(subject, secrets)
+    else:
+        write(secrets(text_of(subject, form)), output)
+    if tidied is not None:
+        click.echo(f"note       {tidied}", err=form != "terminal")
+
+
+def show(subject: Subject, secrets: Redactor) -> None:
+    """The closing summary, as wide and as coloured as the terminal allows."""
+    from fastllmload.report.outlet import Outlet
+    from fastllmload.report.screen import write_summary
+
+    if subject.is_procedure:
+        write(secrets(text_of(subject, "terminal")), None)
+        return
+    folder = "[path]" if subject.redacted else str(subject.folder)
+    write_summary(Outlet(sys.stdout, secrets), subject.document, secrets, folder)
+
+
+def text_of(subject: Subject, form: str) -> str:
+    from fastllmload.report import forms
+    from fastllmload.report.screen import WIDTH
+    from fastllmload.report.summary import summary_lines
+
+    if form != "terminal":
+        return forms.text_of(subject, form)
+    if subject.is_procedure:
+        from fastllmload.procedure.outcome import lines
+
+        return "\n".join(lines(subject.document)) + "\n"
+    folder = "[path]" if subject.redacted else str(subject.folder)
+    return "".join(f"{line.text}\n" for line in summary_lines(subject.document, WIDTH, folder))
+
+
+def write(text: str, output: Path | None) -> None:
+    if output is not None:
+        try:
+            output.write_text(text, encoding="utf-8", newline="\n")
+        except OSError as error:
+            raise InputError(f"--output {output} cannot be written: {error.strerror}; choose another file") from None
+        return
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # `| head` has seen enough. Python flushes standard output once more at exit: let that go nowhere.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,0 +1,139 @@
+"""asiai's block (ASIAI-M1 to M8): median tok/s first, then mean and pooled spread, power, throttling, metadata.
+
+Prompt types are the run's request classes. Figures are the client's, counted from t_submit; the server's stand apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from fastllmload.metrics.asiai import from_rows, protocol
+from fastllmload.metrics.window import populations, window_of
+from fastllmload.records.columns import RowNames
+from fastllmload.records.token_counts import count_tokens
+from fastllmload.report import identity
+from fastllmload.report.deviations import SIMULATED
+from fastllmload.report.figures import NOT_KNOWN, count, number, quantity
+from fastllmload.report.results import metric
+from fastllmload.report.subject import Subject
+from fastllmload.report.summary import part
+from fastllmload.report.tables import Table, text
+
+LEAST_RUNS = 3  # per prompt type, by its protocol
+
+
+def render(subject: Subject) -> str:
+    """The whole block."""
+    return "\n".join(lines(subject)) + "\n"
+
+
+def lines(subject: Subject) -> Iterator[str]:
+    document = identity.run_document(subject)
+    found = block(subject)
+    if identity.simulated(subject):
+        yield SIMULATED
+    yield f"asiai bench: {identity.model(subject)}, engine {identity.software(subject)}"
+    yield from rate_lines(found)
+    for name, label in (
+        ("ttft_ms", "TTFT"),
+        ("gen_duration_ms", "Generation"),
+        ("total_duration_ms", "Total duration"),
+    ):
+        yield f"{label:<16}{quantity(found[name]['median'])} ms median, {quantity(found[name]['mean'])} ms mean"
+    yield f"{'Tokens':<16}{count(found['tokens'])} in {count(found['n_runs'])} runs, {count(found['n_failed'])} failed"
+    yield f"{'Power':<16}{_power(found)}"
+    yield f"{'Thermal':<16}{_thermal(found)}"
+    yield from server_lines(document)
+    yield from metadata(subject)
+    yield ""
+    yield from text(by_type(found))
+
+
+def block(subject: Subject) -> dict[str, Any]:
+    """The numbers, from the run's rows."""
+    run, document = subject.run, identity.run_document(subject)
+    chosen = populations(run, window_of(run)).submitted
+    rows, output, names = run.rows[chosen], count_tokens(run).output[chosen], RowNames(run.manifest)
+    classes = rows["request_class"]
+    labels = names.class_names(int(classes.max(initial=0)))
+    several = len(np.unique(classes)) > 1
+    groups = {
+        str(labels[number_]) if several else "all": from_rows(rows[classes == number_], output[classes == number_])
+        for number_ in np.unique(classes).tolist()
+    }
+    power = metric(document, "power_w").get("value")
+    return protocol(groups, power_w=number(power))
+
+
+def rate_lines(found: Mapping[str, Any]) -> Iterator[str]:
+    rate = found["gen_tok_s"]
+    label = rate["stability"] or "no spread: fewer than 2 runs of each prompt type"
+    yield f"{'tok/s':<16}{quantity(rate['median'])} median"
+    spread = f"\N{PLUS-MINUS SIGN} {quantity(rate['pooled_std'])} (pooled), CV {_cv(rate)}, {label}"
+    yield f"{'':<16}{quantity(rate['mean'])} mean {spread}"
+    if rate["n_degenerate"]:
+        yield f"{'':<16}{count(rate['n_degenerate'])} runs below 10 ms of generation are left out"
+    fewest = min((len(each["runs_tok_s"]) for each in found["by_prompt_type"].values()), default=0)
+    if fewest < LEAST_RUNS:
+        yield f"{'':<16}a prompt type has {fewest} runs, the protocol asks for {LEAST_RUNS}"
+
+
+def _cv(rate: Mapping[str, Any]) -> str:
+    value = number(rate["cv_percent"])
+    return NOT_KNOWN if value is None else f"{value:.1f} %"
+
+
+def _power(found: Mapping[str, Any]) -> str:
+    if number(found["power_w"]) is None:
+        return "not measured (no sensor)"
+    return f"{quantity(found['power_w'])} W, {quantity(found['tok_s_per_w'])} tok/s per W"
+
+
+def _thermal(found: Mapping[str, Any]) -> str:
+    throttled = found["throttled"]
+    if throttled is None:
+        return "not measured"
+    return "WARNING: throttled during the runs" if throttled else "not throttled"
+
+
+def server_lines(document: Mapping[str, Any]) -> Iterator[str]:
+    """What an Ollama server says of itself; never pooled with the client's figures."""
+    rate, first = metric(document, "server_gen_tok_s"), metric(document, "server_ttft")
+    if number(rate.get("n")):
+        prompt = f"prompt evaluated in {quantity(first.get('p50'))} ms"
+        yield f"{'Server says':<16}{quantity(rate.get('p50'))} tok/s median, {prompt}"
+
+
+def metadata(subject: Subject) -> Iterator[str]:
+    said, environment = identity.declared(subject), part(identity.run_document(subject), "environment") or {}
+    pairs = {
+        "engine_version": identity.software(subject),
+        "model_format": said.get("sut.model.format", identity.UNDECLARED),
+        "model_quantization": said.get("sut.model.quantization", identity.UNDECLARED),
+        "hw_chip": said.get("sut.hardware.accelerator") or str(environment.get("cpu") or NOT_KNOWN),
+        "os_version": said.get("software.os") or str(environment.get("kernel") or NOT_KNOWN),
+    }
+    yield from (f"{name:<20}{value}" for name, value in pairs.items())
+
+
+def by_type(found: Mapping[str, Any]) -> Table:
+    rows = []
+    for name, each in found["by_prompt_type"].items():
+        rate = each["gen_tok_s"]
+        failed = sum(run is None for run in each["runs_tok_s"])
+        rows.append(
+            [
+                name,
+                len(each["runs_tok_s"]),
+                failed,
+                rate["median"],
+                rate["mean"],
+                rate["pooled_std"],
+                each["ttft_ms"]["median"],
+            ]
+        )
+    columns = ["Prompt type", "Runs", "Failed", "tok/s median", "Mean", "Std dev", "TTFT median (ms)"]
+    return Table("", columns, rows)

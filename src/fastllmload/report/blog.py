@@ -1,0 +1,72 @@
+"""The table of the blog "LLM Inference Performance Benchmarking from Scratch": Mean, Min, Max, P99, P90, P75.
+
+Its definitions, under our names (docs/seeds.md): latencies count from just before the request, rates over the makespan.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from fastllmload.metrics.distribution import distribution
+from fastllmload.metrics.window import populations, window_of
+from fastllmload.records.token_counts import count_tokens
+from fastllmload.report import identity
+from fastllmload.report.deviations import SIMULATED
+from fastllmload.report.figures import NOT_KNOWN, WITHHELD, number
+from fastllmload.report.results import metric, success_note
+from fastllmload.report.subject import Subject
+from fastllmload.report.tables import Table, text
+
+TITLE = "Benchmark Statistics"
+STATISTICS = {"mean": "Mean", "min": "Min", "max": "Max", "p99": "P99", "p90": "P90", "p75": "P75"}
+ROWS = {
+    "ttft_dispatch": "Time to First Token (ms)",
+    "e2e_dispatch": "Request Latency (ms)",
+    "tpot": "Inter-Token Latency (ms)",
+    "request_tok_s_dispatch": "Per-Request Output Token Throughput (tokens/s)",
+    "input_tokens": "Input Sequence Length (tokens)",
+    "output_tokens": "Output Sequence Length (tokens)",
+    "output_tok_s_makespan": "Output Token Throughput (tokens/s)",
+    "req_s_makespan": "Request Throughput (req/s)",
+}
+NOTES = (
+    "Inter-Token Latency is one mean per request here (our tpot); throughputs are one number each, over the makespan",
+    "input and output lengths are the server's counts where it gives them",
+)
+
+
+def render(subject: Subject) -> str:
+    """The table and what it is about."""
+    document = identity.run_document(subject)
+    rows = [[label, *(shown(found.get(key)) for key in STATISTICS)] for label, found in figures(subject, document)]
+    table = Table(TITLE, ["Metric", *STATISTICS.values()], rows, [*success_note(document), *NOTES])
+    loud = [SIMULATED] if identity.simulated(subject) else []
+    return "\n".join([*loud, *text(table)]) + "\n"
+
+
+def figures(subject: Subject, document: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """(label, distribution) of each row; a single number stands in every column."""
+    lengths = token_lengths(subject)
+    for name, label in ROWS.items():
+        found = lengths.get(name) or metric(document, name)
+        yield label, dict.fromkeys(STATISTICS, found["value"]) if "value" in found else found
+
+
+def token_lengths(subject: Subject) -> dict[str, dict[str, Any]]:
+    """Input and output tokens of the requests whose latencies are reported."""
+    run = subject.run
+    mine = populations(run, window_of(run)).latency
+    tokens = count_tokens(run)
+    return {
+        "input_tokens": distribution(tokens.input[mine].astype(np.float64), "tokens"),
+        "output_tokens": distribution(tokens.output[mine].astype(np.float64), "tokens"),
+    }
+
+
+def shown(value: object) -> str:
+    """Two digits, as the blog prints them."""
+    found = number(value)
+    return (WITHHELD if value == WITHHELD else NOT_KNOWN) if found is None else f"{found:.2f}"

@@ -1,0 +1,117 @@
+"""report.md: a run on one page of Markdown, to be pasted into a pull request. Verdict first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from fastllmload.records.run import DONE, Run
+from fastllmload.report import full, identity, results
+from fastllmload.report.deviations import SIMULATED
+from fastllmload.report.figures import NOT_KNOWN, count, percent, quantity
+from fastllmload.report.reasons import reason_lines
+from fastllmload.report.reproduction import reproduction
+from fastllmload.report.subject import Subject
+from fastllmload.report.summary import part
+from fastllmload.report.tables import Table, escaped, markdown
+
+NAME = "report.md"
+MEANING = {
+    "valid": "the client was not the limit: these are the target's numbers",
+    "suspect": "the client may have been part of what was measured",
+    "invalid": "the client was the limit: these numbers do not describe the target",
+}
+
+
+def write(run: Run, document: dict[str, Any]) -> None:
+    """Write report.md into the run folder."""
+    subject = Subject(run.directory, document)
+    (run.directory / NAME).write_text(render(subject), encoding="utf-8", newline="\n")
+
+
+def render(subject: Subject) -> str:
+    """The whole page."""
+    return "\n".join(lines(subject)) + "\n"
+
+
+def lines(subject: Subject) -> Iterator[str]:
+    if subject.is_procedure:
+        yield from full.lines(subject)
+        return
+    document = subject.document
+    yield f"# {title(subject)}"
+    if identity.simulated(subject):
+        yield from ("", f"> **{SIMULATED}.**")
+    yield from verdict_lines(document)
+    yield from markdown(Table("", ["Run", " "], overview(subject)))
+    yield from ("", "## Latency")
+    yield from markdown(results.latency_table(document))
+    intervals = results.interval_table(document)
+    if intervals is not None:
+        yield from markdown(intervals)
+    for heading, table in sections(document):
+        if table is not None:
+            yield from ("", f"## {heading}")
+            yield from markdown(table)
+    yield from incident_lines(document)
+    yield from folded("Setup", setup(subject))
+
+
+def title(subject: Subject) -> str:
+    document = subject.document
+    verdict = str(part(document, "certificate", "verdict") or "not judged")
+    return f"{escaped(identity.model(subject))}, {escaped(identity.load_model(document))}: {verdict.upper()}"
+
+
+def verdict_lines(document: Mapping[str, Any]) -> Iterator[str]:
+    status = document.get("status")
+    if status != DONE:
+        yield from ("", f"> **INCOMPLETE ({escaped(status or 'no status')})**: what was measured before the run ended.")
+    verdict = part(document, "certificate", "verdict")
+    meaning = MEANING.get(str(verdict), "nothing is known about the client")
+    yield from ("", f"**{escaped(verdict or 'not judged')}**: {meaning}.")
+    yield from reason_lines(document)
+
+
+def overview(subject: Subject) -> list[list[str]]:
+    document = subject.document
+    ok, failed = count(document.get("completed")), count(document.get("failed"))
+    rate = percent(results.metric(document, "success_rate").get("value"))
+    rows = [
+        ["Target", ", ".join(map(str, part(document, "target", "urls") or ())) or NOT_KNOWN],
+        ["Load", f"{identity.load_model(document)}; window {quantity(part(document, 'window', 'seconds'))} s"],
+        ["Workload", identity.workload(subject)],
+        ["Requests", f"{ok} ok, {failed} failed; success rate in the window {rate}"],
+        ["Throughput", f"{quantity(document.get('output_throughput'))} output tok/s, "
+                       f"{quantity(document.get('request_throughput'))} requests/s completed"],
+    ]  # fmt: skip
+    compliance = part(document, "compliance", "verdict")
+    return [*rows, ["Methodology", str(compliance)]] if compliance else rows
+
+
+def sections(document: Mapping[str, Any]) -> Iterator[tuple[str, Table | None]]:
+    yield "Objectives", results.objective_table(document)
+    yield "Failures", results.failure_table(document)
+    yield "Request classes", results.class_table(document)
+    yield "Throughput", results.throughput_table(document)
+    yield "Client", results.client_table(document)
+
+
+def incident_lines(document: Mapping[str, Any]) -> Iterator[str]:
+    found = document.get("incidents") or ()
+    if found:
+        yield from ("", "## Incidents", "")
+        yield from (f"* {escaped(text)}" for text in found)
+
+
+def folded(summary: str, body: Iterator[str]) -> Iterator[str]:
+    """A part that a reader opens."""
+    yield from ("", "<details>", f"<summary>{summary}</summary>")
+    yield from body
+    yield from ("", "</details>")
+
+
+def setup(subject: Subject) -> Iterator[str]:
+    yield from markdown(Table("", ["Item", "Value"], identity.system_pairs(subject)))
+    yield from markdown(Table("", ["Item", "Value"], identity.configuration_pairs(subject)))
+    yield from reproduction(subject)

@@ -1,0 +1,287 @@
+"""The tables of one run, out of run.json: latency, throughput, success, failures, objectives, classes, the client."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from fastllmload.report.figures import NOT_KNOWN, WITHHELD, count, number, percent, quantity
+from fastllmload.report.summary import SAMPLES_NEEDED, part
+from fastllmload.report.tables import Cell, Table
+
+Document = Mapping[str, Any]
+
+LATENCIES = {  # metric: label
+    "ttft": "TTFT",
+    "ttft_sched": "TTFT from t_sched",
+    "tpot": "TPOT",
+    "itl": "ITL",
+    "tbc": "Time Between Chunks",
+    "itl_b": "ITL (B)",
+    "e2e": "End-to-End",
+    "e2e_sched": "End-to-End from t_sched",
+    "norm_latency": "Normalized latency",
+    "jitter": "Jitter",
+    "max_pause": "Longest pause",
+}
+STATISTICS = {
+    "mean": "Mean", "min": "Min", "p50": "P50", "p75": "P75", "p90": "P90", "p95": "P95", "p99": "P99", "p999": "P99.9",
+    "max": "Max", "std": "Std dev",
+}  # fmt: skip
+SUMMARY = ("mean", "p50", "p90", "p95", "p99", "p999", "max")
+MARK = "*"
+SCALES = {"s": 1e3, "us": 1e-3, "ns": 1e-6}
+
+
+def metric(document: Document, name: str) -> Mapping[str, Any]:
+    """`metrics.NAME`, empty when it is not there."""
+    found = part(document, "metrics", name)
+    return found if isinstance(found, Mapping) else {}
+
+
+def milliseconds(found: Mapping[str, Any], statistic: str) -> float | None:
+    value = number(found.get(statistic))
+    return None if value is None else value * SCALES.get(str(found.get("unit")), 1.0)
+
+
+def latency_table(
+    document: Document, names: Sequence[str] = tuple(LATENCIES), statistics: Sequence[str] = SUMMARY, title: str = ""
+) -> Table:
+    """One row per latency that has values, in ms; a percentile that rests on too few samples is marked."""
+    there = [name for name in names if metric(document, name).get("n") not in (None, 0)] or list(names[:1])
+    rows = [latency_row(name, metric(document, name), statistics) for name in there]
+    marked = any(str(cell).endswith(MARK) for row in rows for cell in row)
+    columns = ["ms", "n", "null", *(STATISTICS[name] for name in statistics)]
+    return Table(title, columns, rows, [*success_note(document), *few_samples_note(marked)])
+
+
+def latency_row(name: str, found: Mapping[str, Any], statistics: Sequence[str]) -> list[Cell]:
+    cells = [_cell(found, statistic) for statistic in statistics]
+    return [LATENCIES.get(name, name), count(found.get("n")), count(found.get("n_null")), *cells]
+
+
+def _cell(found: Mapping[str, Any], statistic: str) -> str:
+    text = quantity(milliseconds(found, statistic))
+    samples = number(found.get("n"))
+    few = samples is not None and samples < SAMPLES_NEEDED.get(statistic, 0)
+    few = few or (found.get("n") == WITHHELD and statistic in (found.get("insufficient") or ()))
+    return f"{text}{MARK}" if few and text != NOT_KNOWN else text
+
+
+def success_note(document: Document) -> list[str]:
+    """Stands under every latency table: which requests it is about, and how many failed (procedures 4.3)."""
+    rate = percent(metric(document, "success_rate").get("value"))
+    n = count(part(document, "counts", "latency_population"))
+    sent = count(part(document, "counts", "submitted_in_window"))
+    return [f"n: {n} ok of {sent} requests submitted in the window; success rate {rate}"]
+
+
+def few_samples_note(marked: bool) -> list[str]:
+    return [f"{MARK} from fewer samples than it needs (P99: 1,000; P99.9: 10,000)"] if marked else []
+
+
+def interval_table(document: Document, names: Sequence[str] = ("ttft", "tpot", "e2e")) -> Table | None:
+    """95 % intervals of P50 and P99 where the run has them; an open end is n/a."""
+    rows: list[list[Cell]] = []
+    for name in names:
+        found = metric(document, name)
+        pairs = [interval(found, statistic) or not_estimable(found, statistic) for statistic in ("p50", "p99")]
+        if any(pair is not None for pair in pairs):
+            rows.append([LATENCIES.get(name, name), *(NOT_KNOWN if pair is None else pair for pair in pairs)])
+    columns = ["ms", "P50, 95 % interval", "P99, 95 % interval"]
+    return Table("", columns, rows, ()) if rows else None
+
+
+def not_estimable(found: Mapping[str, Any], statistic: str) -> str | None:
+    """`not estimable (needs about 27,796 requests)`; None where the run does not say so."""
+    said = part(found, "not_estimable", statistic)
+    if not isinstance(said, Mapping):
+        return None
+    needed = said.get("requests_needed")
+    return "not estimable" if number(needed) is None else f"not estimable (needs about {count(needed)} requests)"
+
+
+def interval(found: Mapping[str, Any], statistic: str) -> str | None:
+    """`36.43 to 37.10`; None where there is none."""
+    ends = (found.get("ci95") or {}).get(statistic) if isinstance(found.get("ci95"), Mapping) else None
+    if isinstance(ends, Mapping):
+        ends = [ends.get("low"), ends.get("high")]
+    if isinstance(ends, str):
+        return ends
+    if not isinstance(ends, Sequence) or len(ends) != 2 or (ends[0] is None and ends[1] is None):
+        return None
+    low, high = (quantity(milliseconds({**found, "end": end}, "end")) for end in ends)
+    return (
+        f"{low} to {high}"
+        if NOT_KNOWN not in (low, high)
+        else f"{low} to (open)"
+        if low != NOT_KNOWN
+        else f"(open) to {high}"
+    )
+
+
+THROUGHPUTS = {
+    "output_tok_s": "Output (tok/s)",
+    "req_s": "Requests (req/s)",
+    "input_tok_s": "Input (tok/s)",
+    "tok_per_gpu_s": "Output per GPU (tok/s/GPU)",
+    "output_tok_s_makespan": "Output over the makespan (tok/s)",
+    "req_s_makespan": "Requests over the makespan (req/s)",
+    "failed_output_tok_s": "Output of failed requests (tok/s)",
+    "tokens_in_flight": "Tokens in flight (mean)",
+    "tok_s_per_dollar_hour": "Output per price of an hour (tok/s)",
+    "tokens_per_dollar": "Tokens per unit of money",
+    "power_w": "Power (W)",
+    "tok_s_per_w": "Output per watt (tok/s/W)",
+}
+ALWAYS = ("output_tok_s", "req_s", "input_tok_s")
+
+
+def throughput_table(document: Document, title: str = "") -> Table:
+    """What was asked, sent and completed, and what the target delivered."""
+    planned, offered = (part(document, "certificate", f"{name}_rate") for name in ("planned", "offered"))
+    rows: list[list[Cell]] = [
+        ["Offered, planned (req/s)", quantity(planned)],
+        ["Offered, sent (req/s)", quantity(offered)],
+    ]
+    for name, label in THROUGHPUTS.items():
+        value = metric(document, name).get("value")
+        if name in ALWAYS or number(value) is not None or value == WITHHELD:
+            rows.append([label, quantity(value)])
+    return Table(title, ["Throughput", "Value"], rows)
+
+
+NOT_OK = (
+    "empty", "refused", "http_error", "rate_limited", "truncated", "timeout", "connection_error", "protocol_error",
+    "cancelled", "stream_error", "not_sent", "in_flight",
+)  # fmt: skip
+
+
+def success_table(document: Document, title: str = "") -> Table:
+    """Submitted, ok, and every way to fail that occurred."""
+    counts = part(document, "counts") or {}
+    ended: list[list[Cell]] = [[name, count(counts[name])] for name in NOT_OK if number(counts.get(name))]
+    rows: list[list[Cell]] = [
+        ["Planned", count(counts.get("planned"))],
+        ["Dispatched", count(counts.get("dispatched"))],
+        ["ok", count(counts.get("ok"))],
+        *ended,
+        ["Failed", count(document.get("failed"))],
+        ["Success rate in the window", percent(metric(document, "success_rate").get("value"))],
+        ["Refusals", count(metric(document, "refusals").get("value"))],
+    ]
+    return Table(title, ["Requests", "Number"], rows)
+
+
+def failure_table(document: Document, title: str = "") -> Table | None:
+    """Failures by status, class and HTTP status, the most frequent first; None when nothing failed."""
+    groups = document.get("errors")
+    found = [group for group in groups if part(group, "count")] if isinstance(groups, list) else []
+    rows = [
+        [shown_or_dash(part(group, "status")), shown_or_dash(part(group, "error")), shown_or_dash(part(group, "http_status")),
+         count(part(group, "count"))]
+        for group in sorted(found, key=lambda group: -(number(part(group, "count")) or 0))
+    ]  # fmt: skip
+    return Table(title, ["Status", "Error", "HTTP", "Requests"], rows) if rows else None
+
+
+def shown_or_dash(value: object) -> str:
+    return "-" if value is None else str(value)
+
+
+def objective_table(document: Document, title: str = "") -> Table | None:
+    """Per objective: how many met it and by how much the others missed it; None without objectives."""
+    slo = part(document, "slo")
+    rows = [_objective_row(each) for each in part(slo, "objectives") or ()]
+    if not rows:
+        return None
+    attainment = percent(part(slo, "slo_attainment"))
+    note = (
+        f"all of them: {count(part(slo, 'met'))} of {count(part(slo, 'submitted'))} requests ({attainment}); "
+        f"request goodput {quantity(part(slo, 'request_goodput'))} requests/s, "
+        f"token goodput {quantity(part(slo, 'token_goodput'))} tokens/s"
+    )
+    return Table(
+        title,
+        ["Objective", "Limit", "Met", "Missed", "Failed", "Attainment", "Median excess", "Worst excess"],
+        rows,
+        [note],
+    )
+
+
+def _objective_row(each: Mapping[str, Any]) -> list[Cell]:
+    unit = "" if each.get("unit") in (None, "share") else f" {each['unit']}"
+    excess = each.get("excess") or {}
+    over = [f"{quantity(excess.get(name))}{unit}" if number(excess.get("n")) else "-" for name in ("p50", "max")]
+    limit = f"{quantity(each.get('limit'))}{unit}"
+    numbers = [count(each.get(name)) for name in ("met", "missed", "failed")]
+    return [shown_or_dash(each.get("objective")), limit, *numbers, percent(each.get("attainment")), *over]
+
+
+def class_table(document: Document, title: str = "") -> Table | None:
+    """One row per request class, when the run had several."""
+    classes = part(document, "fairness", "classes")
+    if not isinstance(classes, Mapping) or not classes:
+        return None
+    rows = [_class_row(str(name), each) for name, each in classes.items() if each]
+    columns = [
+        "Class",
+        "Submitted",
+        "ok",
+        "TTFT P50 (ms)",
+        "TTFT P99 (ms)",
+        "TPOT P50 (ms)",
+        "TPOT P99 (ms)",
+        "Starved",
+    ]
+    marked = any(cell.endswith(MARK) for row in rows for cell in row)
+    return Table(title, columns, rows, [*_jain(document), *few_samples_note(marked)])
+
+
+def _class_row(name: str, each: Mapping[str, Any]) -> list[str]:
+    figures = [_cell(each.get(key) or {}, q) for key in ("ttft", "tpot") for q in ("p50", "p99")]
+    return [name, count(each.get("submitted")), count(each.get("ok")), *figures, percent(each.get("starvation_rate"))]
+
+
+def _jain(document: Document) -> list[str]:
+    found = [
+        f"Jain's index {quantity(index['value'])} of {index.get('normalisation') or 'requests'}"
+        for name in ("jain_index", "jain_norm_latency")
+        if isinstance(index := part(document, "fairness", name), Mapping) and number(index.get("value")) is not None
+    ]
+    return ["; ".join(found)] if found else []
+
+
+def client_table(document: Document, title: str = "") -> Table:
+    """Whether the client was what was measured."""
+    certificate = part(document, "certificate") or {}
+    lag, read = part(certificate, "schedule_lag_us") or {}, part(certificate, "socket_to_user_us") or {}
+    bars = part(certificate, "latency_error_bar_us") or {}
+    workers = part(certificate, "workers") or ()
+    busiest = max((n for each in workers if (n := number(part(each, "cpu_share"))) is not None), default=None)
+    rows: list[list[Cell]] = [
+        ["Verdict", str(certificate.get("verdict") or "not judged")],
+        ["Schedule lag P50, P99, max (us)", ", ".join(quantity(lag.get(q)) for q in ("p50", "p99", "max"))],
+        ["Socket-to-user delay P50, P99 (us)", ", ".join(quantity(read.get(q)) for q in ("p50", "p99"))],
+        ["Error bar on TTFT, P99 (us)", quantity(part(bars, "ttft", "p99"))],
+        ["Error bar on ITL, P99 (us)", quantity(part(bars, "itl", "p99"))],
+        ["Time stamps", str(certificate.get("timestamp_source") or NOT_KNOWN)],
+        ["Coalesced reads", percent(certificate.get("coalesced_read_share"))],
+        ["Busiest worker (of a core)", percent(busiest)],
+        ["Headroom", _headroom(certificate)],
+    ]
+    return Table(title, ["Client", "Figure"], rows)
+
+
+def _headroom(certificate: Mapping[str, Any]) -> str:
+    found = certificate.get("headroom")
+    factor = number(part(found, "headroom") if isinstance(found, Mapping) else found)
+    return "n/a (run fastllmload calibrate)" if factor is None else f"{quantity(factor)} x this load"
+
+
+def reasons(document: Document) -> Iterator[tuple[str, str]]:
+    """(severity, sentence) of each reason of the certificate, the gravest first."""
+    ranks = {"invalid": 0, "suspect": 1}
+    found = part(document, "certificate", "reasons") or ()
+    for reason in sorted(found, key=lambda reason: ranks.get(str(part(reason, "severity")), 2)):
+        yield str(part(reason, "severity") or "note"), str(part(reason, "text") or reason)

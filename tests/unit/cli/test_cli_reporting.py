@@ -1,0 +1,97 @@
+"""`report` and `export` from the command line: forms, files, pipes, and one sentence for what cannot be done."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+from golden_file import GOLDEN
+from synthetic_run import Shape, draw_requests, write_workers
+
+from fastllmload.cli import main as entry
+from fastllmload.cli.exporting import FORMATS
+from fastllmload.cli.reporting import FORMS
+from fastllmload.report import forms
+
+
+@pytest.fixture(autouse=True)
+def _own_hooks(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module, name in ((sys, "excepthook"), (sys, "unraisablehook"), (entry.threading, "excepthook")):
+        monkeypatch.setattr(module, name, getattr(module, name))
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A measured run whose target and output have names."""
+    found = tmp_path / "run"
+    write_workers(found, draw_requests(3, Shape(requests=30)))
+    (found / "run.json").write_text((GOLDEN / "report" / "run.json").read_text())
+    return found
+
+
+def test_the_forms_are_those_of_the_report() -> None:
+    assert FORMS == forms.FORMS
+
+
+@pytest.mark.parametrize("form", [form for form in FORMS if form != "html"])
+@pytest.mark.parametrize("redact", [False, True])
+def test_every_form_to_a_file_and_to_standard_output(
+    folder: Path, capsys: pytest.CaptureFixture[str], form: str, redact: bool
+) -> None:
+    options = ["--as", form, *(["--redact"] if redact else [])]
+    assert entry.main(["report", str(folder), *options]) == 0
+    said = capsys.readouterr()
+    assert entry.main(["report", str(folder), *options, "-o", str(folder / "out")]) == 0
+    assert (folder / "out").read_text() == said.out != ""
+    assert said.err == ""
+    assert not (redact and "gpu-17" in said.out)
+
+
+def test_redacted_rows_name_no_target(folder: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    assert entry.main(["export", str(folder), "--redact"]) == 0
+    rows = [json.loads(line) for line in capfdbinary.readouterr().out.splitlines()]
+    assert {row["url"] for row in rows} == {"target-0"}
+    assert entry.main(["export", str(folder), "--format", "hlog", "--redact"]) == 0
+    assert b"example.test" not in capfdbinary.readouterr().out
+
+
+def test_parquet_goes_into_a_folder(folder: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    pytest.importorskip("duckdb")
+    assert entry.main(["export", str(folder), "--format", "parquet", "-o", str(tmp_path / "tables")]) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        str(tmp_path / "tables" / name) for name in ("requests.parquet", "events.parquet")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["report", "RUN", "--as", "pdf"], "'pdf' is not one of"),
+        (["report", "RUN", "--as", "html", "--redact"], "use --as full"),
+        (["report", "RUN", "-o", "RUN/no/out"], "--output RUN/no/out cannot be written: No such file or directory"),
+        (["report", "RUN/nowhere"], "is no run folder: it has no run.json"),
+        (["export", "RUN", "--format", "parquet"], "name a folder for them with -o"),
+        (["export", "RUN", "--format", "parquet", "-o", "RUN/run.json"], "is a file, and --format parquet writes into"),
+        (["export", "RUN", "-o", "RUN/no/out"], "cannot be written: No such file or directory"),
+        (["export", "RUN", "--format", "xlsx"], "'xlsx' is not one of"),
+    ],
+)
+def test_what_cannot_be_done_is_one_sentence(
+    folder: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], words: str
+) -> None:
+    given = [word.replace("RUN", str(folder)) for word in arguments]
+    assert entry.main(given) == 2
+    said = capsys.readouterr()
+    assert words.replace("RUN", str(folder)) in said.err
+    assert said.err.startswith("fastllmload: ")
+    assert said.err.count("\n") == 1
+    assert said.out == ""
+
+
+def test_help_says_every_form_and_format(capsys: pytest.CaptureFixture[str]) -> None:
+    assert entry.main(["report", "--help"]) == 0
+    assert entry.main(["export", "--help"]) == 0
+    said = capsys.readouterr().out
+    assert [word for word in (*FORMS, *FORMATS) if word not in said] == []

@@ -1,0 +1,282 @@
+"""Every form of the report of a fixed run and a fixed procedure, byte for byte; whatever is missing is said, never a trace.
+
+After an intended change: FLL_GOLDEN=write python -m pytest tests/unit/report, then read the difference.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from golden_file import GOLDEN, same_as_golden
+from synthetic_run import ORIGIN_NS, Shape, draw_requests, duration_phase, write_manifest, write_workers
+
+from fastllmload.errors import InputError, RunFolderError
+from fastllmload.metrics.core import measure
+from fastllmload.records.run import load
+from fastllmload.report import asiai, blog, forms, full, markdown, minimum
+from fastllmload.report.subject import Subject, subject_of
+from fastllmload.report.tables import Table, escaped
+from fastllmload.report.tables import markdown as table_markdown
+from fastllmload.report.tables import text as table_text
+from fastllmload.report.withheld import withheld
+
+FOLDER = Path("runs/20261122-005638-83940c01")
+TEXTS = ("markdown", "minimum", "full")
+TEMPLATE = """=== LLM Benchmark Report (Minimum) ===
+System Identification:
+- Model:
+- Hardware:
+- Software:
+- SUT Boundary:
+Test Configuration:
+- Workload:
+- Load Model:
+- Request Count:
+- Test Duration:
+Key Results:
+- TTFT P50:
+- TTFT P99:
+- TPOT P50:
+- TPOT P99:
+- Max Throughput:
+- Throughput at P99 TTFT < 500ms:
+Notes:
+=== End Report ===""".splitlines()
+
+
+def document(name: str = "run") -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((GOLDEN / "report" / f"{name}.json").read_text())
+    return found
+
+
+def of_run(redacted: bool = False, **changes: Any) -> Subject:
+    found = {**document(), **changes}
+    return Subject(FOLDER, withheld(found) if redacted else found, redacted)
+
+
+@pytest.fixture
+def procedure(tmp_path: Path) -> Path:
+    """A folder with procedure.json and the run.json of its levels."""
+    found = document("procedure")
+    (tmp_path / "procedure.json").write_text(json.dumps(found))
+    for level in found["levels"]:
+        folder = tmp_path / level["folder"]
+        folder.mkdir(parents=True)
+        (folder / "run.json").write_text(json.dumps(document()))
+    return tmp_path
+
+
+# -- a run ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("redacted", [False, True])
+@pytest.mark.parametrize("form", TEXTS)
+def test_a_run(form: str, redacted: bool) -> None:
+    same_as_golden(f"report/{form}{'-redacted' if redacted else ''}.md", forms.text_of(of_run(redacted), form))
+
+
+def test_the_minimum_report_has_the_template_s_lines_in_its_order() -> None:
+    lines = minimum.render(of_run()).splitlines()
+    places = [next(k for k, line in enumerate(lines) if line.startswith(head)) for head in TEMPLATE]
+    assert places == sorted(places)
+    assert places[: TEMPLATE.index("Notes:") + 1] == list(range(TEMPLATE.index("Notes:") + 1))
+    assert lines[0] == TEMPLATE[0]
+    assert lines[-1] == TEMPLATE[-1]
+    assert all(line.startswith("- ") for line in lines[lines.index("Notes:") + 1 : -1])
+
+
+def test_the_full_report_has_the_six_sections_in_order() -> None:
+    heads = [line for line in full.render(of_run()).splitlines() if line.startswith("## ")]
+    assert heads == [f"## {number}. {name}" for number, name in enumerate(full.SECTIONS, 1)]
+
+
+@pytest.mark.parametrize("form", ["markdown", "full"])
+def test_no_latency_table_without_its_sample_and_success_rate(form: str) -> None:
+    """procedures.md 4.3: n, n_null and success rate stand in or under every latency table."""
+    lines = forms.text_of(of_run(), form).splitlines()
+    tables = [k for k, line in enumerate(lines) if line.startswith("| ms | n | null |")]
+    assert tables
+    for start in tables:
+        end = next(k for k in range(start, len(lines)) if lines[k] == "")
+        assert "success rate 93.8 %" in lines[end + 1]
+
+
+def paths(found: Any, before: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    for key, value in found.items():
+        yield (*before, key)
+        if isinstance(value, dict):
+            yield from paths(value, (*before, key))
+
+
+@pytest.mark.parametrize("form", TEXTS)
+def test_any_part_may_be_null(form: str) -> None:
+    whole = document()
+    whole["metrics"] = {name: whole["metrics"][name] for name in ("ttft", "share_single", "success_rate")}
+    for path in paths(whole):
+        inner = whole
+        for key in path[:-1]:
+            inner = inner[key]
+        kept = inner[path[-1]]
+        inner[path[-1]] = None
+        shown = forms.text_of(Subject(FOLDER, whole), form)
+        inner[path[-1]] = kept
+        assert "None" not in shown.replace("None is known", ""), path
+
+
+@pytest.mark.parametrize("form", TEXTS)
+def test_a_run_that_knows_nothing(form: str) -> None:
+    shown = forms.text_of(Subject(FOLDER, {"schema_version": 1, "status": "killed"}), form)
+    assert "INCOMPLETE (killed)" in shown
+    assert "None" not in shown.replace("None is known", "")
+
+
+def test_an_incomplete_run_says_so_first() -> None:
+    lines = markdown.render(of_run(status="interrupted")).splitlines()
+    assert lines[2].startswith("> **INCOMPLETE (interrupted)**")
+
+
+def test_a_closed_loop() -> None:
+    found = document()
+    found["plan"]["description"]["load"] = {"loop": "closed", "arrivals": None, "concurrency": 64}
+    found["config"]["load"].update(rate=None, concurrency=64)
+    assert "- Load Model: closed-loop 64 in flight" in minimum.render(Subject(FOLDER, found))
+    assert "| Output (tok/s) | withheld |" in full.render(Subject(FOLDER, withheld(found), True))
+
+
+def test_report_md_is_what_the_form_prints(tmp_path: Path) -> None:
+    write_workers(tmp_path, draw_requests(3, Shape(requests=20)))
+    (tmp_path / "run.json").write_text(json.dumps(document()))
+    run = load(tmp_path)
+    markdown.write(run, run.manifest)
+    assert (tmp_path / markdown.NAME).read_text() == markdown.render(subject_of(tmp_path))
+
+
+# -- forms that read the rows -----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def rows(tmp_path: Path) -> Subject:
+    """A folder of made-up requests in three classes, measured."""
+    write_workers(tmp_path, draw_requests(3, Shape(requests=120)))
+    write_manifest(tmp_path, phases=[duration_phase(ORIGIN_NS, 2.0)])
+    run = load(tmp_path)
+    found = {**run.manifest, "plan": {"classes": ["short", "long", "code"]}, "declarations": {"sut.model.name": "m"}}
+    measured = {**found, **measure(run)}
+    (tmp_path / "run.json").write_text(json.dumps(measured))
+    return subject_of(tmp_path)
+
+
+def test_the_blog_s_table(rows: Subject) -> None:
+    same_as_golden("report/blog.txt", blog.render(rows))
+
+
+def test_asiai_s_block(rows: Subject) -> None:
+    same_as_golden("report/asiai.txt", asiai.render(rows))
+
+
+def test_json_is_the_document(rows: Subject) -> None:
+    assert json.loads(forms.text_of(rows, "json")) == rows.document
+
+
+def test_html_is_a_page_of_a_run_alone(rows: Subject, procedure: Path) -> None:
+    assert forms.text_of(rows, "html").startswith("<!doctype html>")
+    with pytest.raises(InputError, match="use --as full"):
+        forms.text_of(Subject(rows.folder, rows.document, True), "html")
+
+
+# -- a procedure ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("redacted", [False, True])
+@pytest.mark.parametrize("form", TEXTS)
+def test_a_procedure(procedure: Path, form: str, redacted: bool) -> None:
+    shown = forms.text_of(subject_of(procedure, redacted), form).replace(str(procedure), "FOLDER")
+    same_as_golden(f"report/procedure-{form}{'-redacted' if redacted else ''}.md", shown)
+
+
+def test_latencies_are_those_of_the_level_that_holds(procedure: Path) -> None:
+    """Not of the level with more throughput on which the client was the limit, nor of one beyond the answer."""
+    level = subject_of(procedure).level
+    assert level is not None
+    assert level.folder.name == "02"
+
+
+def test_a_procedure_without_a_level(tmp_path: Path) -> None:
+    found = {**document("procedure"), "levels": [], "findings": {}, "tables": [], "status": "interrupted"}
+    (tmp_path / "procedure.json").write_text(json.dumps(found))
+    for form in TEXTS:
+        shown = forms.text_of(subject_of(tmp_path), form)
+        assert "INCOMPLETE (interrupted)" in shown
+    with pytest.raises(RunFolderError, match="no finished level"):
+        blog.render(subject_of(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"{", "procedure.json is not JSON, it may be truncated"),
+        (b"[]", "schema_version None"),
+        (b'{"schema_version": 99, "procedure": "ttft"}', "schema_version 99, this version reads 1"),
+    ],
+)
+def test_a_broken_procedure_is_one_sentence(tmp_path: Path, content: bytes, words: str) -> None:
+    (tmp_path / "procedure.json").write_bytes(content)
+    with pytest.raises(RunFolderError, match=words):
+        subject_of(tmp_path)
+
+
+# -- what is withheld -------------------------------------------------------------------------------------------------
+
+NAMES = ("gpu-17", "example.test", "10.1.2.3", "bench-07", "alice", "/home")
+
+
+@pytest.mark.parametrize("form", [*TEXTS, "json"])
+def test_no_name_is_left_in_a_redacted_report(form: str, procedure: Path) -> None:
+    for subject in (of_run(True), subject_of(procedure, True)):
+        shown = forms.text_of(subject, form).replace(str(procedure), "")
+        assert [name for name in NAMES if name in shown] == []
+
+
+def test_names_are_there_without_it() -> None:
+    shown = forms.text_of(of_run(), "json")
+    assert [name for name in NAMES if name not in shown] == []
+
+
+@pytest.mark.parametrize("form", [*TEXTS, "json"])
+def test_no_capacity_is_left_of_a_test_of_capacity(form: str, procedure: Path) -> None:
+    figures = ("2,847", "2847", "14.25", "4,670", "31.4")
+    plain_text = forms.text_of(subject_of(procedure), form)
+    assert any(figure in plain_text for figure in figures)
+    assert [figure for figure in figures if figure in forms.text_of(subject_of(procedure, True), form)] == []
+
+
+def test_another_test_keeps_its_tables_but_those_of_capacity() -> None:
+    found = {**document("procedure"), "procedure": "itl"}
+    found["tables"] = [{"id": "itl", "title": "ITL Results"}, {"id": "capacity", "title": "Capacity"}]
+    found["sentences"] = ["gaps are pooled with option direct", "Knee point: 14 requests/s"]
+    kept = withheld(found)
+    assert [table["id"] for table in kept["tables"]] == ["itl"]
+    assert kept["sentences"] == ["gaps are pooled with option direct"]
+    assert kept["findings"]["sustainable_load"] == "withheld"
+
+
+# -- tables -----------------------------------------------------------------------------------------------------------
+
+
+def test_nothing_in_a_cell_breaks_the_table_or_becomes_markup() -> None:
+    evil = "a|b\n<script>alert(1)</script> *x* `y` [z](http://h) _u_ t_sched"
+    lines = list(table_markdown(Table("", ["n"], [[evil]])))
+    assert len(lines) == 4
+    assert "<script>" not in lines[-1]
+    assert escaped("t_sched") == "t_sched"
+    assert escaped("_u_") == "\\_u\\_"
+
+
+def test_numbers_stand_to_the_right() -> None:
+    table = Table("T", ["name", "n", "text"], [["a", 1, "x"], ["bb", 1234.5, None]], ["note"])
+    assert list(table_text(table)) == ["T", "name      n  text", "a         1  x", "bb    1,234  n/a", "note"]
+    assert list(table_markdown(table))[4] == "| --- | ---: | --- |"
