@@ -16,7 +16,7 @@ def element(name: str, /, *children: str | Markup | None, **attributes: str | fl
     the others are dashes.
     """
     given = "".join(
-        f' {key.rstrip("_").replace("_", "-")}="{escape(str(value))}"'
+        f' {key.rstrip("_").replace("_", "-")}="{safe(str(value))}"'
         for key, value in attributes.items()
         if value is not None
     )
@@ -26,16 +26,25 @@ def element(name: str, /, *children: str | Markup | None, **attributes: str | fl
 
 
 def joined(*children: str | Markup | None) -> Markup:
-    """All of *children*, escaped where they are plain text."""
+    """All of *children*, made safe where they are plain text."""
     return Markup(
-        "".join(child if isinstance(child, Markup) else escape(child) for child in children if child is not None)
+        "".join(child if isinstance(child, Markup) else safe(child) for child in children if child is not None)
     )
 
 
+def safe(text: str) -> str:
+    """Escaped, and without characters that control terminals or the direction of text."""
+    return escape(printable(text))
+
+
+def printable(text: str) -> str:
+    """Control and direction characters become a replacement mark."""
+    if text.isprintable():
+        return text
+    return "".join(char if char.isprintable() or char == "\n" else "\N{REPLACEMENT CHARACTER}" for char in text)
+
+
 def visible(text: object, most: int = 400) -> str:
-    """Foreign text as one line of at most *most* characters; control and direction characters become a replacement
-    mark.
-    """
-    line = " ".join(str(text).split())
-    shown = "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in line)
+    """Foreign text as one printable line of at most *most* characters."""
+    shown = printable(" ".join(str(text).split()))
     return shown if len(shown) <= most else shown[: most - 1] + "…"

@@ -40,7 +40,7 @@ def marks(scene: Scene) -> list[str]:
 
 def verdict(scene: Scene) -> str:
     found = scene.get("certificate", "verdict")
-    return found if isinstance(found, str) else "not judged"
+    return visible(found, 40) if isinstance(found, str) else "not judged"
 
 
 def header(scene: Scene) -> Markup:
@@ -113,6 +113,10 @@ def deviations(scene: Scene) -> list[str]:
     """From the methodology, each once."""
     warm_up = scene.get("plan", "warmup", "deviation")
     found = [f"Warm-up: {warm_up}"] if isinstance(warm_up, str) else []
+    if scene.get("plan", "description", "streaming") is False:
+        found.append("The answers were not streamed: what counts as first token is the whole answer.")
+    if scene.get("certificate", "generator_limited") is True:
+        found.append("The client may have been the limit: this run cannot stand for saturation of the target.")
     found += _texts(scene.document.get("deviations")) + _texts(scene.get("compliance", "deviations"))
     return list(dict.fromkeys(found))
 
@@ -143,6 +147,8 @@ def load_text(scene: Scene) -> str:
     rate = part(load, "arrivals", "rate") or part(settings, "rate")
     name = part(load, "arrivals", "name") or part(settings, "arrival") or ""
     shown = asked_rate(float("inf") if rate == "inf" else rate)
+    if name == "trace":
+        return f"a trace, {quantity(rate)}/s on average"
     return "all at once" if name == "inf" else f"{shown} {name}".strip()
 
 
@@ -201,7 +207,9 @@ def _workload(scene: Scene) -> str | None:
         return None
     parts = [visible(work.get("name") or NOT_KNOWN, 80)]
     for key, label in (("isl", "prompt"), ("osl", "output")):
-        if work.get(key) is not None:
+        if work.get(key) == "trace":
+            parts.append(f"{label} lengths of the trace")
+        elif work.get(key) is not None:
             parts.append(f"{label} {visible(work[key], 80)} tokens")
     if number(work.get("prefix_len")):
         parts.append(f"{count(work.get('num_prefixes'))} shared prefix of {count(work['prefix_len'])} tokens")
@@ -254,7 +262,10 @@ def _latency_tile(name: str, metric: object) -> Markup:
     big = NOT_KNOWN if p50 is None else duration(p50, zeros=True)
     value, _, unit = big.partition(" ")
     return _tile(
-        name, value, f"{unit} P50".strip(), "nothing measured" if p99 is None else f"P99 {duration(p99, zeros=True)}"
+        name,
+        value,
+        f"{unit or 'ms'} P50".strip() if p50 is not None else "",
+        "nothing measured" if p99 is None else f"P99 {duration(p99, zeros=True)}",
     )
 
 

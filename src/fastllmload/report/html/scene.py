@@ -35,7 +35,7 @@ class Scene:
 
     @cached_property
     def populations(self) -> Populations:
-        return populations(self.run, window_of(self.run))
+        return populations(self.run, window_of(self.run) if self.axis is None else self.axis.window)
 
     @cached_property
     def latency_rows(self) -> npt.NDArray[Any]:

@@ -1,0 +1,68 @@
+"""Run folders for tests of the page, made up through the real recorder, and their run.json."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from synthetic_run import ORIGIN_NS, Shape, draw_requests, duration_phase, write_manifest, write_workers
+
+from fastllmload.certificate.judge import judge
+from fastllmload.certificate.watch import STALLS
+from fastllmload.metrics.core import measure
+from fastllmload.records.run import Run, load
+from fastllmload.report import html
+
+SECONDS = 5.0
+LOAD = {"loop": "open", "arrivals": {"name": "poisson", "rate": 50.0}, "concurrency": None, "duration_s": SECONDS}
+# What every chart of a run's page is called, drawn or not.
+CHARTS = (
+    *("cdf-ttft", "cdf-itl", "cdf-e2e", "cdf-pause", "rate", "flight", "tokens", "time-ttft", "time-itl", "time-e2e"),
+    *("timeline-0", "gaps", "hist-lag", "hist-socket_to_user", "hist-hiccup", "stalls", "cpu"),
+)
+
+
+@dataclass(frozen=True)
+class Written:
+    """A run folder with its report.html."""
+
+    run: Run
+    document: dict[str, Any]
+
+    @property
+    def file(self) -> Path:
+        return self.run.directory / html.NAME
+
+    @property
+    def source(self) -> str:
+        return self.file.read_text(encoding="utf-8")
+
+
+def manifest(**more: Any) -> dict[str, Any]:
+    """run.json as a run leaves it before anything is measured."""
+    description = {"load": LOAD, "streaming": True, "seed": 7, "workload": {"name": "synthetic-uniform", "isl": "256"}}
+    found: dict[str, Any] = {
+        "config": {"target": {"urls": ["http://127.0.0.1:8000"]}, "load": {"rate": 50.0, "duration": SECONDS}},
+        "plan": {"digest": "0123456789abcdef" * 4, "requests": 200, "description": description},
+        "target": {"urls": ["http://127.0.0.1:8000"], "endpoint_type": "openai-chat", "model": "m", "simulated": False},
+        "run_id": "test",
+    }
+    return {**found, **more}
+
+
+def write(folder: Path, shape: Shape | None = None, status: str = "done", **more: Any) -> Written:
+    """A run of requests of *shape* (none at all for None) with *more* in its manifest; its page is written."""
+    folder.mkdir()
+    requests = [] if shape is None else draw_requests(11, shape)
+    write_workers(folder, requests, workers=2)
+    write_manifest(folder, status, [duration_phase(ORIGIN_NS, SECONDS)])
+    path = folder / "run.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **manifest(**more)}))
+    np.save(folder / STALLS, np.array([[ORIGIN_NS + 1_000_000_000, 9_000_000]], np.int64))
+    run = load(folder)
+    document = {**run.manifest, **measure(run), "certificate": judge(run)}
+    html.write(run, document)
+    return Written(run, document)

@@ -1,0 +1,248 @@
+"""report.html says what run.json says, marks what cannot be relied on, lets no text become markup, and stays small."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from html_runs import CHARTS, Written, write
+from page_reader import Page
+from synthetic_run import Shape
+
+from fastllmload.metrics.percentiles import percentile
+from fastllmload.records import layout
+from fastllmload.report import html
+from fastllmload.report.figures import quantity
+
+EVIL = "</script></style><script>alert(1)</script><img src=x onerror=alert(2)>\"'\u202e"
+LIMIT_BYTES = 2_000_000
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Written:
+    return write(tmp_path_factory.mktemp("page") / "run", Shape(requests=400))
+
+
+@pytest.fixture(scope="module")
+def page(run: Written) -> Page:
+    return Page(run.source)
+
+
+def rendered(run: Written, **more: Any) -> Page:
+    """The page with other things in run.json."""
+    return Page(html.render(run.run, {**run.document, **more}))
+
+
+def test_it_is_one_document_that_fetches_nothing(page: Page) -> None:
+    assert page.unbalanced == []
+    assert page.addresses() == []
+    policy = next(found["content"] for tag, found in page.elements if "http-equiv" in found)
+    assert policy.startswith("default-src 'none';")
+    assert re.search(r"url\(|@import|https?://(?!127\.0\.0\.1)", page.source) is None
+
+
+def test_every_chart_has_its_place_and_every_link_leads_somewhere(page: Page) -> None:
+    assert set(CHARTS) <= set(page.ids("figure"))
+    links = {found["href"].removeprefix("#") for tag, found in page.elements if tag == "a"}
+    assert links and links <= set(page.ids())
+    ids = page.ids()
+    assert len(ids) == len(set(ids))
+
+
+def test_the_latency_table_has_the_values_and_intervals_of_run_json(run: Written, page: Page) -> None:
+    text = page.text("latency")
+    for name in ("ttft", "ttft_sched", "tpot", "e2e", "e2e_sched"):
+        metric = run.document["metrics"][name]
+        for column in ("mean", "p50", "p90", "p95", "p99", "p999", "max"):
+            assert quantity(metric[column]) in text, (name, column)
+
+
+@pytest.mark.parametrize(
+    ("ends", "shown"),
+    [
+        ([26.97, 29.38], "26.97\N{EN DASH}29.38"),
+        ([26.97, None], "≥ 26.97"),
+        ([None, 29.38], "≤ 29.38"),
+        ([None, None], "not estimable"),
+        (None, "not estimable"),
+    ],
+)
+def test_an_interval_is_shown_as_far_as_it_is_known(run: Written, ends: Any, shown: str) -> None:
+    ttft = {**run.document["metrics"]["ttft"], "ci95": {"p50": ends}}
+    page = rendered(run, metrics={"ttft": ttft})
+    assert shown in page.text("latency")
+
+
+def test_curves_are_the_percentiles_of_the_latency_population(run: Written, page: Page) -> None:
+    rows = run.run.rows[(run.run.rows["status"] == layout.OK) & (run.run.rows["phase"] == layout.MEASURE)]
+    window = run.document["window"]
+    rows = rows[(rows["t_submit"] >= window["w0_ns"]) & (rows["t_submit"] < window["w1_ns"])]
+    ordered = np.sort((rows["t_first"] - rows["t_submit"]) / 1e6)
+    tail, value = page.column("cdf-ttft", "from submission", "x"), page.column("cdf-ttft", "from submission")
+    for at, shown in list(zip(tail, value, strict=True))[:-1]:
+        assert at is not None and shown == pytest.approx(percentile(ordered, 1 - 10**-at), rel=2e-3)
+    assert value[-1] == pytest.approx(ordered[-1], rel=1e-4)
+
+
+def test_rates_add_up_to_the_requests(run: Written, page: Page) -> None:
+    x = page.column("rate", "sent", "x")
+    width = (x[1] or 0) - (x[0] or 0)
+    status = run.run.rows["status"]
+    expected = {"sent": len(status), "completed": (status == layout.OK).sum(), "failed": (status > layout.OK).sum()}
+    for name, requests in expected.items():
+        assert sum(v or 0 for v in page.column("rate", name)) * width == pytest.approx(requests, rel=1e-3), name
+
+
+def test_the_verdict_comes_before_any_figure_with_reasons_and_what_to_do(run: Written) -> None:
+    reason = {"code": "cpu", "severity": "invalid", "text": "a worker used 99 % of its core", "cause": "generator"}
+    page = rendered(run, certificate={"verdict": "invalid", "reasons": [reason], "generator_limited": True})
+    text = page.text()
+    order = [text.index(part) for part in ("INVALID", "a worker used 99 %", "Add workers", "Time to first token")]
+    assert order == sorted(order)
+    assert "INVALID" in page.title
+    assert "cannot stand for saturation" in text
+
+
+def test_failures_are_told_at_the_top_and_by_class(run: Written, page: Page) -> None:
+    groups = run.document["errors"]
+    assert len(groups) > 2
+    assert "Requests failed:" in page.text("verdict")
+    for group in groups:
+        assert group["status"] in page.text("requests")
+        assert f"{group['count']:,}" in page.text("requests")
+    shown = page.numbers["charts"]["failures-time"]["series"]
+    assert {one["name"] for one in shown} == {group["status"] for group in groups}
+
+
+def test_a_simulated_engine_is_said_in_the_title_and_twice_on_the_page(run: Written, page: Page) -> None:
+    assert "SIMULATED" not in page.text() + page.title
+    simulated = rendered(run, target={**run.document["target"], "simulated": True})
+    assert simulated.title.startswith("SIMULATED ENGINE")
+    assert simulated.text().count("SIMULATED ENGINE") == 2
+
+
+@pytest.mark.parametrize(
+    ("more", "mark", "said"),
+    [
+        ({"status": "running"}, "INCOMPLETE", "The run was killed"),
+        ({"status": "interrupted"}, "INCOMPLETE", "did not come to its planned end"),
+        ({"declarations": {"cold_start": "yes"}}, "COLD START", "had just become ready"),
+    ],
+)
+def test_what_must_be_known_first_is_said_first(run: Written, more: dict[str, Any], mark: str, said: str) -> None:
+    page = rendered(run, **more)
+    assert page.title.startswith(mark)
+    assert mark in page.text("verdict") and said in page.text("verdict")
+
+
+def test_deviations_are_listed(run: Written) -> None:
+    plan = {**run.document["plan"], "warmup": {"deviation": "there is no warm-up"}}
+    compliance = {"deviations": ["lengths are a stand-in"]}
+    text = rendered(run, plan=plan, compliance=compliance).text("verdict")
+    assert "deviation Warm-up: there is no warm-up" in text
+    assert "lengths are a stand-in" in text
+
+
+def test_no_text_of_the_outside_becomes_markup(run: Written) -> None:
+    evil: dict[str, Any] = poisoned(run.document)
+    evil["run_id"], evil["metadata"], evil["incidents"] = EVIL, {EVIL: EVIL}, [EVIL]
+    evil["certificate"]["reasons"] = [{"severity": EVIL, "text": EVIL, "code": EVIL}]
+    source = html.render(run.run, evil)
+    page = Page(source)
+    assert page.unbalanced == []
+    assert [tag for tag, _ in page.elements].count("script") == 2
+    assert "img" not in {tag for tag, _ in page.elements}
+    assert "<script>alert" not in source and "\u202e" not in source
+    assert "alert(1)" in page.text()
+
+
+def poisoned(found: Any) -> Any:
+    """Every text in a document replaced by an attack; keys and numbers stay, so that the page still finds them."""
+    if isinstance(found, dict):
+        return {key: poisoned(value) if key != "status" else value for key, value in found.items()}
+    if isinstance(found, list):
+        return [poisoned(value) for value in found]
+    return EVIL if isinstance(found, str) else found
+
+
+def test_secrets_are_not_shown(run: Written) -> None:
+    urls = ["https://user:hunter2@example.org/v1"]
+    target = {"urls": urls, "headers": [["Authorization", "Bearer sk-secret"], ["X-Team", "blue"]]}
+    page = rendered(run, config={"target": target}, target={**run.document["target"], "urls": urls})
+    assert "hunter2" not in page.source and "sk-secret" not in page.source
+    assert "https://user:***@example.org/v1" in page.text() and "blue" in page.text()
+
+
+def test_whatever_is_missing_the_rest_is_shown(tmp_path: Path) -> None:
+    run = write(tmp_path / "run", Shape(requests=20))
+    for key in run.document:
+        assert Page(html.render(run.run, {**run.document, key: None})).unbalanced == [], key
+    assert "NOT JUDGED" in Page(html.render(run.run, {})).text().upper()
+
+
+@pytest.mark.parametrize(
+    ("shape", "said"),
+    [
+        (None, "No request of the measured phase was sent"),
+        (Shape(requests=40, failures=1.0), "No request succeeded, so there are no latencies"),
+        (Shape(requests=3, failures=0.0), "None of 3 requests failed"),
+    ],
+    ids=["nothing", "failures", "three"],
+)
+def test_runs_with_little_to_show(tmp_path: Path, shape: Shape | None, said: str) -> None:
+    page = Page(write(tmp_path / "run", shape).source)
+    assert page.unbalanced == []
+    assert said in page.text()
+    assert set(CHARTS) <= set(page.ids("figure")) or shape is None
+
+
+def test_a_damaged_file_beside_the_run_is_named(tmp_path: Path) -> None:
+    found = write(tmp_path / "run", Shape(requests=20))
+    (found.run.directory / "telemetry.json").write_text("{")
+    page = Page(html.render(found.run, found.document))
+    assert "is no telemetry index" in page.text("telemetry")
+
+
+def test_the_file_is_whole_or_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = write(tmp_path / "run", Shape(requests=20))
+    before = found.source
+
+    def full(*_: object, **__: object) -> int:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_text", full)
+    with pytest.raises(OSError, match="No space"):
+        html.write(found.run, found.document)
+    assert found.source == before
+    assert not list(found.run.directory.glob("*.part"))
+
+
+def test_the_page_hardly_grows_with_the_run(run: Written) -> None:
+    """Thirty times the requests, one run after the other, and the page is what it was."""
+    large = repeated(run, 30)
+    assert len(large.rows) == 30 * len(run.run.rows)
+    source = html.render(large, {**run.document, "phases": large.manifest["phases"]})
+    assert len(source.encode()) < LIMIT_BYTES / 4
+    assert Page(source).unbalanced == []
+
+
+def repeated(run: Written, times: int) -> Any:
+    """The run *times* over, each after the one before."""
+    one = run.run
+    span = int(one.rows["t_end"].max() - one.rows["t_sched"].min()) + 1
+    rows, events = np.tile(one.rows, times), np.tile(one.events, times)
+    copy = np.repeat(np.arange(times), len(one.rows))
+    for name in (field for field in layout.REQUEST.fields or () if field.startswith("t_")):
+        rows[name] += np.where(rows[name] > 0, copy * span, 0)
+    of_event = np.repeat(np.arange(times), len(one.events))
+    events["t_ns"] += of_event * span
+    events["row"] += (of_event * len(one.rows)).astype(np.uint32)
+    first = np.append(np.tile(one.first_event[:-1], times) + copy * len(one.events), len(events))
+    manifest = json.loads(json.dumps(one.manifest))
+    manifest["phases"][0]["end_ns"] = manifest["phases"][0]["start_ns"] + times * span
+    return dataclasses.replace(one, rows=rows, events=events, first_event=first, manifest=manifest)
