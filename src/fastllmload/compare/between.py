@@ -1,0 +1,75 @@
+"""Several runs a side: the run is the unit (procedures 3.4). Requests of one run depend on each other; runs do not."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from fastllmload.compare.change import Change, plain, scaled, undecided
+from fastllmload.compare.side import Side
+from fastllmload.compare.workload import same_plan
+from fastllmload.errors import InputError
+from fastllmload.statistics.student import t_quantile, t_two_sided
+from fastllmload.statistics.two_samples import Difference, hedges_g, mann_whitney, paired_t, welch
+
+TESTS = ("auto", "welch", "paired", "mann-whitney")
+LEAST_RUNS = 3  # below it the spread between runs is hardly known (procedures 3)
+
+
+def pairs_of(base: Side, new: Side) -> list[int] | None:
+    """Position in *new* of the partner of each run of *base*, by plan; None unless plans pair up one to one."""
+    if len(base.runs) != len(new.runs) or len(base.runs) < 2:
+        return None
+    partners = [[k for k, y in enumerate(new.runs) if same_plan(x, y)] for x in base.runs]
+    if any(len(found) != 1 for found in partners) or len({found[0] for found in partners}) != len(partners):
+        return None
+    return [found[0] for found in partners]
+
+
+def chosen_test(asked: str, base: Side, new: Side) -> str:
+    """What "auto" means here: one run against several, pairs by arrival seed, else Welch."""
+    if 1 in (len(base.runs), len(new.runs)):
+        return "one against several"
+    pairs = pairs_of(base, new)
+    if asked == "paired" and pairs is None:
+        raise InputError(
+            f"--test paired needs each run of {base.name} to have one run of {new.name} with the same plan; "
+            "give both sides the same seeds and repetitions, or use --test welch"
+        )
+    return asked if asked != "auto" else "paired" if pairs is not None else "welch"
+
+
+def change_between(base: Sequence[float], new: Sequence[float], test: str, pairs: Sequence[int] | None) -> Change:
+    """From one value per run; *test* as `chosen_test` gave it."""
+    middle = float(np.mean(base)), float(np.mean(new))
+    if test == "one against several":
+        return _one_against_several(base, new, middle)
+    if test == "paired" and pairs is not None:
+        found, p = paired_t(base, [new[k] for k in pairs]), None
+    else:
+        found = welch(base, new)
+        p = mann_whitney(base, new).p if test == "mann-whitney" else None
+    return _change(found, middle, p, hedges_g(base, new), "Mann-Whitney" if p is not None else found.test)
+
+
+def _change(found: Difference, middle: tuple[float, float], p: float | None, effect: float | None, test: str) -> Change:
+    ends = (found.low, found.high)
+    p = found.p if p is None else p
+    return Change(*plain(*middle), ends, scaled(ends, middle[0]), test, p, None, effect, "hedges_g")
+
+
+def _one_against_several(base: Sequence[float], new: Sequence[float], middle: tuple[float, float]) -> Change:
+    """A single run among runs like those of the other side would lie this far off (Crawford and Howell 1998)."""
+    several = np.asarray(new if len(base) == 1 else base, np.float64)
+    if len(several) < LEAST_RUNS:
+        return undecided(*middle, f"one run against {len(several)}: give at least {LEAST_RUNS} runs on one side")
+    df, spread = len(several) - 1, float(several.std(ddof=1))
+    error, difference = spread * math.sqrt(1 + 1 / len(several)), middle[1] - middle[0]
+    half = t_quantile(0.975, df) * error
+    p = t_two_sided(difference / error, df) if error > 0 else float(difference == 0)
+    ends = (difference - half, difference + half)
+    effect = difference / spread if spread > 0 else None
+    test = "one run against several"
+    return Change(*plain(*middle), ends, scaled(ends, middle[0]), test, p, None, effect, "standard_deviations")

@@ -1,0 +1,169 @@
+"""Two sides compared: the same workload or a refusal, then one row per figure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from fastllmload.compare.between import LEAST_RUNS, change_between, chosen_test, pairs_of
+from fastllmload.compare.change import Change, undecided
+from fastllmload.compare.figure import Figure, figure_of, standard_figures
+from fastllmload.compare.manifest import Differs, manifest_diff
+from fastllmload.compare.series import RunSeries
+from fastllmload.compare.side import Side
+from fastllmload.compare.within import WITHIN, change_within
+from fastllmload.compare.workload import differences, same_plan
+from fastllmload.errors import InputError
+from fastllmload.records.run import load
+from fastllmload.statistics.student import t_interval
+from fastllmload.statistics.two_samples import holm
+
+Interval = tuple[float, float]
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A figure on one side: the mean over its runs, with its 95 % interval (within the run when there is one)."""
+
+    value: float | None
+    interval: Interval | None
+    runs: tuple[float | None, ...]
+
+
+@dataclass(frozen=True)
+class Row:
+    """One figure on both sides, and its change."""
+
+    figure: Figure
+    base: Measured
+    new: Measured
+    change: Change
+
+    @property
+    def result(self) -> str:
+        """In one word or two, by the claim rule."""
+        if self.change.difference is None:
+            return "no value"
+        if self.change.interval is None:
+            return "not estimable"
+        if not self.change.shown:
+            return "no difference shown"
+        better = (self.change.difference > 0) == self.figure.higher_is_better
+        return "better" if better else "worse"
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """*workload*: in what the workloads differ, empty when they are the same; *notes*: what a reader must know."""
+
+    base: Side
+    new: Side
+    test: str
+    rows: list[Row]
+    workload: list[str]
+    manifest: list[Differs]
+    notes: list[str] = field(default_factory=list)
+
+
+def refuse_unless_same(sides: list[Side], allowed: bool) -> list[str]:
+    """In what the workloads differ. InputError when they do and that was not *allowed*."""
+    found = differences(sides)
+    if found and not allowed:
+        listed = "".join(f"\n  {line}" for line in found)
+        raise InputError(
+            f"the runs were not given the same workload, so they cannot be compared:{listed}\n"
+            "Repeat one side with the other's settings, or give --different-workload to compare all the same"
+        )
+    return found
+
+
+def compare(
+    base: Side,
+    new: Side,
+    names: Sequence[str] = (),
+    test: str = "auto",
+    different_workload: bool = False,
+    also: Sequence[str] = (),
+) -> Comparison:
+    """*names* of figures, the standard ones by default, and *also* others. InputError for unequal workloads and unknown
+    figures.
+    """
+    workload = refuse_unless_same([base, new], different_workload)
+    documents = [*base.documents, *new.documents]
+    figures = [figure_of(name, documents[0]) for name in names] or standard_figures(documents)
+    figures += [figure for name in also if (figure := figure_of(name, documents[0])) not in figures]
+    if not figures:
+        raise InputError(f"{base.first.folder} has no figure that the other runs have too: did a request succeed?")
+    if len(base.runs) == len(new.runs) == 1:
+        used, rows = WITHIN, _within(figures, base, new)
+    else:
+        used = chosen_test(test, base, new)
+        rows = [_between(figure, base, new, used) for figure in figures]
+    return Comparison(base, new, used, with_holm(rows), workload, manifest_diff([base, new]), _notes(base, new, used))
+
+
+def measured(figure: Figure, side: Side) -> Measured:
+    """The interval over runs; of a single run, the one within it."""
+    values = tuple(figure.value(document) for document in side.documents)
+    known = [value for value in values if value is not None]
+    if len(known) < len(values):
+        return Measured(None, None, values)
+    interval = figure.interval(side.first.document) if len(known) == 1 else t_interval(known)
+    return Measured(sum(known) / len(known), interval, values)
+
+
+def _within(figures: Sequence[Figure], base: Side, new: Side) -> list[Row]:
+    series = [RunSeries(load(side.first.folder), side.name) for side in (base, new)]
+    paired = same_plan(base.first, new.first)
+    rows = []
+    for figure in figures:
+        a, b = measured(figure, base), measured(figure, new)
+        if a.value is None or b.value is None:
+            change = undecided(a.value, b.value, "not measured on both sides")
+        else:
+            change = change_within(figure, series[0], series[1], (a.value, b.value), paired)
+        rows.append(Row(figure, a, b, change))
+    return rows
+
+
+def _between(figure: Figure, base: Side, new: Side, test: str) -> Row:
+    a, b = measured(figure, base), measured(figure, new)
+    x, y = [v for v in a.runs if v is not None], [v for v in b.runs if v is not None]
+    if a.value is None or b.value is None:
+        missing = undecided(a.value, b.value, "some run has no such value")
+        return Row(figure, a, b, missing)
+    return Row(figure, a, b, change_between(x, y, test, pairs_of(base, new) if test == "paired" else None))
+
+
+def with_holm(rows: list[Row]) -> list[Row]:
+    """Every p adjusted for all the figures that have one."""
+    tested = [row for row in rows if row.change.p is not None]
+    adjusted = holm([row.change.p for row in tested if row.change.p is not None])
+    by_row = {id(row): p for row, p in zip(tested, adjusted, strict=True)}
+    return [
+        Row(row.figure, row.base, row.new, row.change.adjusted(by_row[id(row)])) if id(row) in by_row else row
+        for row in rows
+    ]
+
+
+def _notes(base: Side, new: Side, test: str) -> list[str]:
+    runs = (*base.runs, *new.runs)
+    notes = [f"{run.folder} is incomplete ({run.document.get('status')})" for run in runs if not run.complete]
+    notes += [f"{run.folder}: the client's certificate is {run.verdict}" for run in runs if run.verdict != "valid"]
+    fewest = min(len(base.runs), len(new.runs))
+    if test == WITHIN:
+        notes.append("one run a side: how runs differ from each other is not known; 3 or more a side would show it")
+    elif fewest < LEAST_RUNS:
+        notes.append(f"{fewest} runs on a side: the spread between runs is hardly known; give at least {LEAST_RUNS}")
+    if test == "mann-whitney":
+        notes += _too_few_ranks(len(base.runs), len(new.runs))
+    return notes
+
+
+def _too_few_ranks(n: int, m: int) -> list[str]:
+    from math import comb
+
+    smallest = 2 / comb(n + m, n)
+    if smallest < 0.05:
+        return []
+    return [f"Mann-Whitney of {n} against {m} runs gives p = {smallest:.2g} at least: nothing can ever be significant"]

@@ -1,0 +1,123 @@
+"""The figures that can be compared: names such as `p99_ttft_ms`, `output_tok_s`, `success_rate`."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from fastllmload.errors import InputError
+
+STATISTICS = {"mean": "mean", "median": "p50", **{name: name for name in ("p50", "p75", "p90", "p95", "p99", "p999")}}
+LEVELS = {"p50": 0.5, "p75": 0.75, "p90": 0.9, "p95": 0.95, "p99": 0.99, "p999": 0.999}
+OTHER_NAMES = {
+    "e2el": "e2e",
+    "output_throughput": "output_tok_s",
+    "request_throughput": "req_s",
+    "total_input_tok_s": "input_tok_s",
+}
+GAPS = ("itl", "itl_b", "tbc")  # one of them has values, by how the server delivered
+HIGHER_IS_BETTER = re.compile(r"tok_s|req_s|goodput|per_gpu|per_dollar|success|completion|fluidity|attainment|benefit")
+STANDARD = (
+    *(f"{statistic}_{metric}_ms" for metric in ("ttft", "tpot", "itl", "e2e") for statistic in ("p50", "p99")),
+    "output_tok_s",
+    "req_s",
+    "success_rate",
+)
+
+
+@dataclass(frozen=True)
+class Figure:
+    """*name* as shown; *metric* is its entry of `metrics`, *statistic* None where that is a single number.
+
+    *scale*: of the entry's unit to the name's (a metric in s asked for in ms: 1000).
+    """
+
+    name: str
+    metric: str
+    statistic: str | None
+    unit: str
+    scale: float = 1.0
+
+    @property
+    def higher_is_better(self) -> bool:
+        return HIGHER_IS_BETTER.search(self.metric) is not None
+
+    @property
+    def is_share(self) -> bool:
+        """Differences of shares are given in points: a relative change of a failure rate misleads."""
+        return self.unit == "share"
+
+    def value(self, document: Mapping[str, Any]) -> float | None:
+        """From a run.json; None where the run has none."""
+        entry = entry_of(document, self.metric)
+        if entry is None:
+            return None
+        found = entry.get(self.statistic or "value")
+        return None if found is None else float(found) * self.scale
+
+    def interval(self, document: Mapping[str, Any]) -> tuple[float, float] | None:
+        """Its 95 % interval within that run."""
+        found = (entry_of(document, self.metric) or {}).get("ci95")
+        ends = found.get(self.statistic) if isinstance(found, Mapping) else found
+        return None if ends is None or None in ends else (float(ends[0]) * self.scale, float(ends[1]) * self.scale)
+
+
+def entry_of(document: Mapping[str, Any], metric: str) -> Mapping[str, Any] | None:
+    """`itl` stands for the gaps under whatever option was chosen, as in the flat keys."""
+    metrics = document.get("metrics") or {}
+    if metric == "request_goodput":
+        return {"value": document.get("request_goodput"), "unit": "requests/s"}
+    if metric == "itl":
+        metric = (metrics.get("share_single") or {}).get("pooled_as") or "itl"
+    found: Mapping[str, Any] | None = metrics.get(metric)
+    return found
+
+
+def figure_of(name: str, document: Mapping[str, Any]) -> Figure:
+    """The figure called *name*, as the run of *document* has it. InputError names what is near."""
+    metrics = document.get("metrics") or {}
+    scalar = OTHER_NAMES.get(name, name)
+    entry = entry_of(document, scalar)
+    if entry is not None and "value" in entry:
+        return Figure(scalar, scalar, None, str(entry.get("unit", "")))
+    statistic, metric, unit = parsed(name)
+    found = entry_of(document, metric) if metric is not None else None
+    if statistic is None or metric is None or found is None or "p50" not in found:
+        near = difflib.get_close_matches(name, known_names(metrics), 3)
+        hint = f"did you mean {' or '.join(near)}?" if near else f"such as {', '.join(STANDARD[:3])}, output_tok_s"
+        raise InputError(f"{name!r} is no figure of these runs; {hint}")
+    has = str(found.get("unit", ""))
+    scale = {("s", "ms"): 1e3, ("ms", "s"): 1e-3}.get((has, unit or has), 1.0)
+    return Figure(name, metric, STATISTICS[statistic], unit or has, scale)
+
+
+def parsed(name: str) -> tuple[str | None, str | None, str | None]:
+    """(statistic, metric, unit) of `p99_ttft_ms`."""
+    match = re.fullmatch(r"(mean|median|p50|p75|p90|p95|p99|p999)_(.+?)(?:_(ms|s))?", name)
+    if match is None:
+        return None, None, None
+    statistic, metric, unit = match.groups()
+    if unit == "s" and metric.endswith(("_tok", "_per")):  # p50_decode_tok_s is in tokens/s
+        metric, unit = f"{metric}_s", None
+    return statistic, OTHER_NAMES.get(metric, metric), unit
+
+
+def known_names(metrics: Mapping[str, Any]) -> list[str]:
+    """Every name that `figure_of` takes for these *metrics*."""
+    names = ["request_goodput", *OTHER_NAMES]
+    for metric, entry in metrics.items():
+        if "value" in entry:
+            names.append(metric)
+        elif "p50" in entry:
+            end = "_ms" if entry.get("unit") == "ms" else ""
+            names += [f"{statistic}_{metric}{end}" for statistic in STATISTICS]
+    return names
+
+
+def standard_figures(documents: list[Mapping[str, Any]]) -> list[Figure]:
+    """STANDARD, as far as every run has a value, and goodput where objectives were set."""
+    figures = [figure_of(name, documents[0]) for name in (*STANDARD, "request_goodput")]
+    return [figure for figure in figures if all(figure.value(document) is not None for document in documents)]

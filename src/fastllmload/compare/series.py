@@ -1,0 +1,99 @@
+"""The values behind a figure, request by request in order of time, of one run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fastllmload.compare.figure import GAPS, Figure
+from fastllmload.metrics.distribution import SCALES, without_nulls
+from fastllmload.metrics.itl import pooled
+from fastllmload.metrics.latencies import durations, in_time, per_token_times, starts
+from fastllmload.metrics.throughput import BEARING, amounts_by_stretch, mean_time_s, stretches
+from fastllmload.metrics.window import Mask, Window, populations, window_of
+from fastllmload.records import layout
+from fastllmload.records.run import Run
+from fastllmload.records.token_counts import count_tokens
+from fastllmload.records.token_times import token_times
+from fastllmload.statistics.interval import Sample
+
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Stretches:
+    """Amounts of equal stretches of a window of *seconds*; requests last *lasting_s* on average."""
+
+    amounts: Floats
+    seconds: float
+    lasting_s: float
+
+
+class RunSeries:
+    """Of one run, computed when asked for and kept."""
+
+    def __init__(self, run: Run, name: str) -> None:
+        self.run, self.name = run, name
+        self.window = window_of(run)
+        self.chosen = populations(run, self.window)
+        self.tokens = count_tokens(run)
+
+    @cached_property
+    def latencies(self) -> dict[str, npt.NDArray[Any]]:
+        """By metric: ns, or null, of each request of the latency population."""
+        mine = in_time(self.run.rows, self.chosen.latency)
+        rows, output, timed = self.run.rows[mine], self.tokens.output[mine], self.tokens.timed[mine]
+        return {**starts(rows), **durations(rows), **per_token_times(rows, output, timed)}
+
+    @cached_property
+    def gaps(self) -> Sample:
+        """ns between tokens, or chunks, as pooled in run.json."""
+        times = token_times(self.run, self.chosen.submitted, self.tokens)
+        found = pooled(self.run, self.chosen.latency, self.tokens, times).gaps
+        return Sample(found.ns, np.sort(found.ns), found.first)
+
+    def sample(self, figure: Figure) -> Sample | None:
+        """None where the figure is not made of values of requests."""
+        if figure.metric in GAPS:
+            return self.gaps if len(self.gaps.values) else None
+        if figure.metric not in self.latencies:
+            return None
+        values = without_nulls(self.latencies[figure.metric])
+        return Sample(values, np.sort(values)) if len(values) else None
+
+    def successes(self) -> npt.NDArray[np.bool_]:
+        """Of the requests submitted in the window, in order of time: which were ok."""
+        rows = self.run.rows[in_time(self.run.rows, self.chosen.submitted)]
+        ok: npt.NDArray[np.bool_] = rows["status"] == layout.OK
+        return ok
+
+    def rates(self, figure: Figure) -> Stretches | None:
+        """None where the figure is no rate of requests or tokens."""
+        if self.window is None or self.window.seconds <= 0:
+            return None
+        rows = self.run.rows
+        ok = self.chosen.measured & (rows["status"] == layout.OK)
+        missed = self.tokens.input - np.maximum(rows["cached_tokens"], 0)
+        found = stretches(self.run, self.window, ok, self.chosen.measured & ~ok, self.tokens, missed)
+        if figure.metric not in found:
+            return None
+        exact = self.tokens_by_event(self.window, ok) if figure.metric == "output_tok_s" else found[figure.metric]
+        return Stretches(exact, self.window.seconds, mean_time_s(rows[ok]))
+
+    def tokens_by_event(self, window: Window, ok: Mask) -> Floats:
+        """float64[BATCHES]: every token at the time of its event. Two runs of one plan differ by little else."""
+        events = self.run.events
+        kept = np.flatnonzero(BEARING[events["kind"]] & ok[events["row"]])
+        row, weight = events["row"][kept], np.maximum(events["tokens"][kept], 1).astype(np.float64)
+        whole = np.bincount(row, weight, len(ok))
+        each = np.maximum(self.tokens.output, 0) / np.maximum(whole, 1)
+        return amounts_by_stretch(events["t_ns"][kept], weight * each[row], window)
+
+
+def in_unit(figure: Figure, ns: float, unit: str) -> float:
+    """A value of the series in the unit of the figure; *unit* is that of run.json."""
+    return ns / SCALES.get(unit, 1.0) * figure.scale

@@ -1,0 +1,97 @@
+"""The runs of each side: folders of runs, or folders that hold such folders."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fastllmload.errors import InputError, RunFolderError
+from fastllmload.metrics.core import measure
+from fastllmload.records.run import DONE, load, read_manifest
+
+
+@dataclass(frozen=True)
+class RunRecord:
+    """A finished run: its folder and its run.json."""
+
+    folder: Path
+    document: Mapping[str, Any]
+
+    @property
+    def complete(self) -> bool:
+        return bool(self.document.get("status") == DONE)
+
+    @property
+    def verdict(self) -> str:
+        """The client's certificate: valid, suspect, invalid, or "not judged"."""
+        return str((self.document.get("certificate") or {}).get("verdict") or "not judged")
+
+    @property
+    def digest(self) -> str | None:
+        """SHA-256 of the plan that was sent."""
+        found: str | None = (self.document.get("plan") or {}).get("digest")
+        return found
+
+
+@dataclass(frozen=True)
+class Side:
+    """One side of a comparison: a configuration, a version, a system."""
+
+    name: str
+    runs: tuple[RunRecord, ...]
+
+    @property
+    def first(self) -> RunRecord:
+        return self.runs[0]
+
+    @property
+    def documents(self) -> list[Mapping[str, Any]]:
+        return [run.document for run in self.runs]
+
+
+def read_side(paths: list[str]) -> Side:
+    """A side of the runs at *paths*; `NAME=FOLDER` names it. RunFolderError for a folder without any run."""
+    name, folders = "", []
+    for path in paths:
+        label, split, rest = path.partition("=")
+        named = split == "=" and not Path(path).exists()
+        name = name or (label if named else "")
+        folders += runs_in(Path(rest if named else path))
+    twice = {folder for folder in folders if folders.count(folder) > 1}
+    if twice:
+        raise InputError(f"{sorted(twice)[0]} is given twice on one side; give each run once")
+    return Side(name or _shown(paths), tuple(read_run(folder) for folder in folders))
+
+
+def _shown(paths: list[str]) -> str:
+    return Path(paths[0]).name or str(Path(paths[0]).resolve().name)
+
+
+def runs_in(folder: Path) -> list[Path]:
+    """*folder* itself if it is a run's, else the run folders in it, by name."""
+    if not folder.is_dir():
+        raise RunFolderError(f"{folder} does not exist or is no folder; give a run folder, or one that holds runs")
+    if (folder / "run.json").exists():
+        return [folder]
+    found = sorted(each.parent for each in folder.glob("*/run.json"))
+    if not found:
+        raise RunFolderError(f"{folder} is no run folder and holds none: there is no run.json in it or one level below")
+    return found
+
+
+def read_run(folder: Path) -> RunRecord:
+    """Its run.json; the numbers of a run that ended before they were written are computed."""
+    document = read_manifest(folder)
+    if not document.get("metrics"):
+        document = {**document, **measure(load(folder))}
+    return RunRecord(folder, document)
+
+
+def distinct_names(sides: list[Side]) -> list[Side]:
+    """Sides whose names are all different: those that are not get their number."""
+    names = [side.name for side in sides]
+    return [
+        Side(f"{side.name}#{k + 1}", side.runs) if names.count(side.name) > 1 else side for k, side in enumerate(sides)
+    ]

@@ -1,0 +1,187 @@
+"""A comparison as lines for a terminal, and as Markdown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from textwrap import wrap
+
+from fastllmload.compare.comparison import Comparison, Measured, Row
+from fastllmload.compare.gate import FAILED, PASSED, UNDECIDED, GateResult
+from fastllmload.compare.manifest import Differs
+from fastllmload.compare.side import Side
+from fastllmload.report.figures import NOT_KNOWN, quantity
+
+WIDE = 110  # columns from which intervals of both sides fit
+MOST_DIFFERENCES = 20
+WORD = {"superiority": "P(new > base)", "hedges_g": "Hedges' g", "standard_deviations": "std. deviations"}
+
+
+def lines(comparison: Comparison, gates: Sequence[GateResult], width: int) -> list[str]:
+    """For a terminal of *width* columns, 80 at least."""
+    return [
+        *_sides(comparison),
+        "",
+        *aligned(_cells(comparison, width >= WIDE)),
+        "",
+        *_explained(comparison, width),
+        *_reasons(comparison, width),
+        *(line for each in gates for line in wrap(gate_text(each), width, subsequent_indent="      ")),
+    ]
+
+
+def gate_text(result: GateResult) -> str:
+    return f"gate {result.outcome}: {result.gate.text}: {result.why}"
+
+
+def _sides(comparison: Comparison) -> Iterator[str]:
+    for label, side in (("base", comparison.base), ("new", comparison.new)):
+        yield f"{label:<9}{side_text(side)}"
+    if comparison.workload:
+        yield "DIFFERENT WORKLOADS: what follows compares unlike things"
+        yield from (f"         {line}" for line in comparison.workload)
+    else:
+        yield "workload the same on both sides"
+    yield f"test     {comparison.test}"
+    yield from differences_text(comparison.manifest, [comparison.base, comparison.new])
+
+
+def side_text(side: Side) -> str:
+    """`new-build: 3 runs, runs/x and 2 more`, or the folder alone."""
+    if len(side.runs) == 1:
+        return str(side.first.folder) if side.first.folder.name == side.name else f"{side.name}: {side.first.folder}"
+    return f"{side.name}: {len(side.runs)} runs, {side.first.folder} and {len(side.runs) - 1} more"
+
+
+def differences_text(found: list[Differs], sides: list[Side]) -> Iterator[str]:
+    if not found:
+        yield "set-up   no other difference in settings, target and host"
+        return
+    yield f"set-up   differs in {len(found)} entr{'y' if len(found) == 1 else 'ies'}:"
+    for differs in found[:MOST_DIFFERENCES]:
+        yield f"         {differs.key}: " + " | ".join(_short(value) for value in differs.values)
+    if len(found) > MOST_DIFFERENCES:
+        yield f"         and {len(found) - MOST_DIFFERENCES} more, see --json"
+
+
+def _short(value: str, most: int = 48) -> str:
+    return value if len(value) <= most else value[: most - 3] + "..."
+
+
+def _cells(comparison: Comparison, wide: bool) -> list[list[str]]:
+    head = ["figure", "base", "new", "change", "95 % interval", "p Holm", "result"]
+    table = [[*head[:6], "effect", head[6]] if wide else head]
+    for row in comparison.rows:
+        base, new = _value(row, row.base, wide), _value(row, row.new, wide)
+        cells = [row.figure.name, base, new, change_text(row), interval_text(row), p_text(row)]
+        table.append([*cells, quantity(row.change.effect), row.result] if wide else [*cells, row.result])
+    return table
+
+
+def _value(row: Row, side: Measured, wide: bool) -> str:
+    text = quantity(side.value)
+    if not wide or side.interval is None or side.value is None:
+        return text
+    return f"{text} ({quantity(side.interval[0])}..{quantity(side.interval[1])})"
+
+
+def change_text(row: Row) -> str:
+    if row.figure.is_share:
+        return NOT_KNOWN if row.change.difference is None else f"{100 * row.change.difference:+.2f} pt"
+    return NOT_KNOWN if row.change.relative is None else relative_text(row.change.relative)
+
+
+def relative_text(relative: float) -> str:
+    """`+8.1 %`, and `x 2,432` from tenfold on."""
+    return f"{100 * relative:+.1f} %" if relative < 9 else f"x {1 + relative:,.0f}"
+
+
+def interval_text(row: Row) -> str:
+    ends = row.change.interval if row.figure.is_share else row.change.relative_interval
+    if ends is None:
+        return NOT_KNOWN
+    digits = 2 if row.figure.is_share else 1
+    return f"{100 * ends[0]:+.{digits}f}..{100 * ends[1]:+.{digits}f}"
+
+
+def p_text(row: Row) -> str:
+    p = row.change.p_holm
+    return NOT_KNOWN if p is None else "<0.001" if p < 0.001 else f"{p:.3f}"
+
+
+def aligned(table: list[list[str]]) -> list[str]:
+    """Columns apart by two spaces; the first and the last to the left, the others to the right."""
+    widths = [max(len(row[k]) for row in table) for k in range(len(table[0]))]
+    last = len(widths) - 1
+    return [
+        "  ".join(
+            cell.ljust(widths[k]) if k in (0, last) else cell.rjust(widths[k]) for k, cell in enumerate(row)
+        ).rstrip()
+        for row in table
+    ]
+
+
+def _explained(comparison: Comparison, width: int) -> Iterator[str]:
+    shown = [row for row in comparison.rows if row.change.shown]
+    tested = sum(row.change.p is not None for row in comparison.rows)
+    if shown:
+        names = ", ".join(f"{row.figure.name} {change_text(row)} ({row.result})" for row in shown)
+        text = f"Shown with p < 0.05 after Holm over {tested} figures: {names}."
+    else:
+        text = f"No difference is shown at p < 0.05 after Holm over {tested} figures."
+    yield from wrap(text, width)
+    for note in comparison.notes:
+        yield from wrap(f"note: {note}", width, subsequent_indent="      ")
+
+
+def _reasons(comparison: Comparison, width: int) -> Iterator[str]:
+    missing: dict[str, list[str]] = {}
+    for row in comparison.rows:
+        if row.change.why_not is not None:
+            missing.setdefault(row.change.why_not, []).append(row.figure.name)
+    for why, names in missing.items():
+        yield from wrap(f"not estimable: {', '.join(names)}: {why}", width, subsequent_indent="      ")
+
+
+def markdown(comparison: Comparison, gates: Sequence[GateResult]) -> str:
+    """For a pull request: the table, what differs, the gates."""
+    head = [f"## {comparison.new.name} against {comparison.base.name}", ""]
+    if gates:
+        outcomes = [each.outcome for each in gates]
+        counts = [f"{outcomes.count(name)} {name.lower()}" for name in (FAILED, UNDECIDED, PASSED)]
+        head += [f"**Gates: {', '.join(counts)}.**", ""]
+    body = [*head, *bulleted(comparison), "", *table_of(_cells(comparison, True)), ""]
+    body += [f"- {text}" for text in (*_explained(comparison, 10_000), *_reasons(comparison, 10_000))]
+    body += [f"- gate {each.outcome}: `{each.gate.text}`: {each.why}" for each in gates]
+    if comparison.manifest:
+        body += ["", "### Differences in set-up", "", *manifest_table(comparison.manifest, ["base", "new"])]
+    return "\n".join(body) + "\n"
+
+
+def bulleted(comparison: Comparison) -> list[str]:
+    same = "the same on both sides" if not comparison.workload else "**different**: " + "; ".join(comparison.workload)
+    return [
+        f"- base: {side_text(comparison.base)}",
+        f"- new: {side_text(comparison.new)}",
+        f"- workload: {same}",
+        f"- test: {comparison.test}; effect: {_effects(comparison.rows)}",
+    ]
+
+
+def _effects(rows: list[Row]) -> str:
+    kinds = {row.change.effect_kind for row in rows if row.change.effect_kind is not None}
+    return ", ".join(sorted(WORD[kind] for kind in kinds)) or "none"
+
+
+def manifest_table(found: list[Differs], names: list[str]) -> list[str]:
+    return table_of([["entry", *names], *([each.key, *each.values] for each in found)])
+
+
+def table_of(cells: list[list[str]]) -> list[str]:
+    """A Markdown table; the first row is its head."""
+    safe = [[cell.replace("|", "\\|") for cell in row] for row in cells]
+    rule = "|" + "---|" + "---:|" * (len(safe[0]) - 2) + "---|"
+    return [_row(safe[0]), rule, *(_row(row) for row in safe[1:])]
+
+
+def _row(cells: list[str]) -> str:
+    return "| " + " | ".join(cells) + " |"

@@ -1,0 +1,144 @@
+"""One run a side: what varies within the runs says how far the difference may be chance.
+
+Blocks of requests in order of time are resampled. When both sides were sent the same plan, blocks of the same requests
+are drawn together: what a burst of arrivals did to both is then no difference. What changes from run to run (placement,
+caches, clocks, neighbours) is not in a single run: such a comparison never says more than "these two runs differ".
+"""
+
+from __future__ import annotations
+
+import math
+from statistics import NormalDist
+
+import numpy as np
+import numpy.typing as npt
+
+from fastllmload.compare.change import Change, plain, scaled, undecided
+from fastllmload.compare.figure import LEVELS, Figure
+from fastllmload.compare.series import RunSeries
+from fastllmload.statistics.batches import BATCHES, LongRun, batch_edges, long_run
+from fastllmload.statistics.bootstrap import block_weights, resampled_means, resampled_percentiles
+from fastllmload.statistics.interval import NotEstimable, Sample, intervals, rate_interval
+from fastllmload.statistics.student import t_quantile, t_two_sided
+
+Floats = npt.NDArray[np.float64]
+
+RESAMPLES = 4000
+WITHIN = "block bootstrap within one run a side"
+FEW_BLOCKS = math.sqrt(BATCHES / (BATCHES - 1))
+MOST_PAIRS = 2_000_000  # values looked at for the effect size
+
+
+def change_within(figure: Figure, base: RunSeries, new: RunSeries, values: tuple[float, float], paired: bool) -> Change:
+    """*values*: the figure of base and new, as in their run.json; *paired*: both were sent the same plan."""
+    a, b = base.sample(figure), new.sample(figure)
+    if a is not None and b is not None and figure.statistic is not None:
+        why = next((f"{series.name}: {why}" for series in (base, new) if (why := _lacking(figure, series))), None)
+        return _of_samples(figure, a, b, values, paired) if why is None else undecided(*values, why)
+    if figure.metric in ("success_rate", "completion_rate", "fail_rate"):
+        return _of_shares(figure, base, new, values, paired)
+    return _of_rates(figure, base, new, values, paired)
+
+
+def _lacking(figure: Figure, series: RunSeries) -> str | None:
+    """Why the run has no interval of the figure; None when it has one."""
+    sample, statistic = series.sample(figure), figure.statistic or "mean"
+    if sample is None:
+        return "not measured"
+    found = intervals(sample, {} if statistic == "mean" else {statistic: LEVELS[statistic]})[statistic]
+    return found.reason if isinstance(found, NotEstimable) else None
+
+
+def _of_samples(figure: Figure, a: Sample, b: Sample, values: tuple[float, float], paired: bool) -> Change:
+    weights = _weights(paired)
+    drawn = [_resampled(figure, sample, each) for sample, each in zip((a, b), weights, strict=True)]
+    if min(float(each.min()) for each in drawn) <= 0 or min(values) <= 0:
+        return _absolute(values, drawn[1] - drawn[0], _unit_of(a, figure, values[0]), superiority(a, b))
+    logs = np.log(drawn[1]) - np.log(drawn[0])
+    low, high, p = expanded(logs, math.log(values[1] / values[0]))
+    relative = (math.expm1(low), math.expm1(high))
+    ends = (relative[0] * values[0], relative[1] * values[0])
+    return Change(*plain(*values), ends, relative, WITHIN, p, None, superiority(a, b), "superiority")
+
+
+def _weights(paired: bool) -> tuple[Floats, Floats]:
+    first = block_weights(BATCHES, RESAMPLES, seed=1)
+    return first, first if paired else block_weights(BATCHES, RESAMPLES, seed=2)
+
+
+def _resampled(figure: Figure, sample: Sample, weights: Floats) -> Floats:
+    if figure.statistic == "mean":
+        return resampled_means(sample.values, sample.edges(), weights)
+    return resampled_percentiles(sample.values, sample.edges(), LEVELS[figure.statistic or ""], weights)
+
+
+def _absolute(values: tuple[float, float], drawn: Floats, unit: float, effect: float) -> Change:
+    """Where a logarithm does not exist."""
+    low, high, p = expanded(drawn / unit, values[1] - values[0])
+    return Change(*plain(*values), (low, high), scaled((low, high), values[0]), WITHIN, p, None, effect, "superiority")
+
+
+def _unit_of(sample: Sample, figure: Figure, value: float) -> float:
+    """How many of the series' own units one of the figure's is."""
+    q = LEVELS.get(figure.statistic or "")
+    own = float(sample.values.mean()) if q is None else sample.at(q)
+    return own / value if value else 1.0
+
+
+def expanded(drawn: Floats, observed: float) -> tuple[float, float, float]:
+    """(low, high, p): the expanded percentile interval (Hesterberg 2015), and the p of the same reading.
+
+    Deviations are widened for n - 1 of n blocks, and the percentiles go out to where Student's t would.
+    """
+    deviations = np.sort(drawn - drawn.mean()) * FEW_BLOCKS
+    normal = NormalDist()
+    reach = normal.cdf(t_quantile(0.975, BATCHES - 1))
+    low, high = np.quantile(deviations, [1 - reach, reach])
+    beyond = float((deviations <= -observed).mean() if observed > 0 else (deviations >= -observed).mean())
+    z = -normal.inv_cdf(min(max(beyond, 0.5 / len(drawn)), 0.5))
+    return observed + float(low), observed + float(high), t_two_sided(z, BATCHES - 1)
+
+
+def superiority(a: Sample, b: Sample) -> float:
+    """P(b > a) + P(b = a) / 2 over values drawn from each; every k-th of very long samples."""
+    x, y = (each.ordered[:: max(1, len(each.ordered) // MOST_PAIRS)] for each in (a, b))
+    below = np.searchsorted(x, y, "left").astype(np.float64) + np.searchsorted(x, y, "right")
+    return float(below.mean()) / (2 * len(x))
+
+
+def _of_shares(figure: Figure, base: RunSeries, new: RunSeries, values: tuple[float, float], paired: bool) -> Change:
+    outcomes = [series.successes() for series in (base, new)]
+    if min(len(each) for each in outcomes) < 4 * BATCHES:
+        return undecided(*values, "too few requests to see how their failures depend on each other")
+    if all(each.all() for each in outcomes) or not any(each.any() for each in outcomes):
+        return Change(0.0, 0.0, (0.0, 0.0), None, "all alike", 1.0)
+    drawn = [
+        resampled_means(each, batch_edges(len(each)), weights)
+        for each, weights in zip(outcomes, _weights(paired), strict=True)
+    ]
+    sign = -1 if figure.metric == "fail_rate" else 1
+    low, high, p = expanded(sign * (drawn[1] - drawn[0]), values[1] - values[0])
+    return Change(*plain(*values), (low, high), scaled((low, high), values[0]), WITHIN, p)
+
+
+def _of_rates(figure: Figure, base: RunSeries, new: RunSeries, values: tuple[float, float], paired: bool) -> Change:
+    rates = []
+    for series in (base, new):
+        found = series.rates(figure)
+        if found is None:
+            return undecided(*values, "one run a side says nothing of how this figure varies; compare several runs")
+        estimate = rate_interval(found.amounts, found.seconds, found.lasting_s)
+        if isinstance(estimate, NotEstimable):
+            return undecided(*values, f"{series.name}: {estimate.reason}")
+        rates.append(found.amounts / (found.seconds / BATCHES))
+    spread = long_run(rates[1] - rates[0]) if paired else _sum(long_run(rates[0]), long_run(rates[1]))
+    df = BATCHES - 1 if paired else 2 * (BATCHES - 1)
+    error, difference = math.sqrt(spread.variance), values[1] - values[0]
+    half = t_quantile(0.975, df) * error
+    p = t_two_sided(difference / error, df) if error > 0 else float(difference == 0)
+    ends = (difference - half, difference + half)
+    return Change(*plain(*values), ends, scaled(ends, values[0]), "t of twentieths within one run a side", p)
+
+
+def _sum(a: LongRun, b: LongRun) -> LongRun:
+    return LongRun(a.variance + b.variance, 0.0, max(a.correlation, b.correlation), a.batches)
