@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -40,24 +41,47 @@ def save_once(file: Path, **parameters: object) -> int:
     settings, _ = resolve_parameters(parameters)
     if settings.output.plan is not None or settings.output.save_plan is not None:
         raise InputError("--plan and --save-plan do not go with fastllmload plan save FILE; leave them out")
-    _build(settings, file)
+    _build(settings, file, Views())
     return 0
 
 
-def _build(settings: RunSettings, file: Path | None) -> None:
+@dataclass(frozen=True)
+class Views:
+    """What is made of a plan besides its description: pictures, and the sequence of its requests in a file."""
+
+    show: bool = False
+    sequence: Path | None = None
+
+    def of(self, plan: Plan) -> None:
+        if self.show:
+            from fastllmload.plan.show import show
+
+            click.echo("\n" + show(plan), nl=False)
+        if self.sequence is not None:
+            from fastllmload.endpoint import ENDPOINTS
+            from fastllmload.plan.sequence import write_sequence
+
+            sha256 = write_sequence(plan, ENDPOINTS[plan.description["endpoint"]], self.sequence)
+            click.echo(f"{'sequence':<14} {self.sequence}, SHA-256 {sha256}")
+
+
+def _build(settings: RunSettings, file: Path | None, views: Views) -> None:
     model = _model(settings)
     from fastllmload.endpoint import ENDPOINTS
     from fastllmload.plan.archive import save_plan
     from fastllmload.plan.build import build_plan
     from fastllmload.plan.classes import build_classes
+    from fastllmload.plan.limits import refuse_beyond
 
     endpoint = ENDPOINTS[settings.target.endpoint_type]
     with tempfile.TemporaryDirectory(prefix="fastllmload-plan-") as folder:
         build = build_classes if settings.classes else build_plan
         plan = build(settings, phase="measure", endpoint=endpoint, model=model, out_dir=Path(folder))
+        refuse_beyond(plan, settings.workload.context_limit)
         if file is not None:
             save_plan(plan, file)
         _show(plan, settings.load.ramp_share)
+        views.of(plan)
     if file is not None:
         click.echo(f"{'saved':<14} {file}")
 
@@ -83,14 +107,27 @@ def _show(plan: Plan, ramp_share: float = 0.1) -> None:
 FILE = click.argument("file", type=click.Path(path_type=Path))
 
 
-@click.command("describe")
-@FILE
-def describe_saved(file: Path) -> int:
+SHOW = click.Option(["--show"], is_flag=True, help="Draws rate over time, gaps and lengths.")
+SEQUENCE = click.Option(
+    ["--sequence"],
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Writes the requests as JSON lines, which --workload custom reads.",
+)
+VERIFY = click.Option(
+    ["--verify"], type=click.Path(path_type=Path), metavar="FILE", help="Checks a saved plan against its digest."
+)
+
+
+@click.command("describe", params=[click.Argument(["file"], type=click.Path(path_type=Path)), SHOW, SEQUENCE])
+def describe_saved(file: Path, show: bool, sequence: Path | None) -> int:
     """Describe the plan in FILE."""
     from fastllmload.plan.archive import load_plan
 
     with tempfile.TemporaryDirectory(prefix="fastllmload-plan-") as folder:
-        _show(load_plan(file, Path(folder)))
+        plan = load_plan(file, Path(folder))
+        _show(plan)
+        Views(show, sequence).of(plan)
     return 0
 
 
@@ -98,6 +135,11 @@ def describe_saved(file: Path) -> int:
 @FILE
 def verify(file: Path) -> int:
     """Hash every member of the plan in FILE again and compare with its digest."""
+    return verify_file(file)
+
+
+def verify_file(file: Path) -> int:
+    """What `verify` does."""
     from fastllmload.plan.archive import load_plan
 
     with tempfile.TemporaryDirectory(prefix="fastllmload-plan-") as folder:
@@ -107,7 +149,10 @@ def verify(file: Path) -> int:
 
 
 build = RunCommand(
-    "build", build_once, help="Build the plan that these options of a run ask for, and describe it."
+    "build",
+    build_once,
+    help="Build the plan that these options of a run ask for, and describe it.",
+    params=[SHOW, SEQUENCE, VERIFY],
 )
 save = RunCommand(
     "save",

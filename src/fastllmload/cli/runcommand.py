@@ -17,11 +17,12 @@ class RunCommand(click.Command):
     def __init__(
         self, name: str, callback: Callable[..., int], *, help: str, params: Iterable[click.Parameter] = ()
     ) -> None:
+        self.own = list(params)
         super().__init__(
             name,
             callback=callback,
             help=help,
-            params=[*params, *(click_option(option) for option in OPTIONS)],
+            params=[*self.own, *(click_option(option) for option in OPTIONS)],
             context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
         )
 
@@ -29,6 +30,10 @@ class RunCommand(click.Command):
         return super().parse_args(ctx, one_flag_per_word(args))
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        own = [record for parameter in self.own if (record := parameter.get_help_record(ctx)) is not None]
+        if own:
+            with formatter.section((self.name or "").capitalize()):
+                formatter.write_dl(own)
         for section, options in SECTIONS.items():
             with formatter.section(section):
                 formatter.write_dl([(_left(option), _right(option)) for option in options])

@@ -14,12 +14,12 @@ from fastllmload.errors import InputError
 from fastllmload.plan.archive import load_plan
 from fastllmload.plan.build import build_plan
 from fastllmload.plan.classes import build_classes
-from fastllmload.plan.pace import WARMUP_REQUESTS, WARMUP_TOKENS
 from fastllmload.plan.content import forget_files
 from fastllmload.plan.limits import refuse_beyond
+from fastllmload.plan.pace import WARMUP_REQUESTS, WARMUP_TOKENS
 from fastllmload.plan.plan import Plan
-from fastllmload.plan.standard import LENGTHS, OWN_TEXT
 from fastllmload.plan.settings import Load, RunSettings, TrafficClass, Workload
+from fastllmload.plan.standard import LENGTHS, OWN_TEXT
 
 WARMUP, MEASURE = "plan-warmup", "plan-measure"
 

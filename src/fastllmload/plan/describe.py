@@ -46,6 +46,7 @@ def describe(plan: Plan, *, ramp_share: float = 0.1) -> dict[str, Any]:
         "digest": plan.digest,
         "schedule_sha256": plan.schedule_hash,
         "samples": _samples(plan, ramp_share),
+        "deviations": plan.deviations,
     }
 
 
@@ -66,12 +67,26 @@ def _lengths(tokens: npt.NDArray[np.int32]) -> dict[str, float] | None:
 
 
 def _samples(plan: Plan, ramp_share: float) -> dict[str, dict[str, Any]] | None:
-    """Per percentile: samples in the window if every request succeeds, samples needed, and whether they
-    suffice.
+    """Per percentile: samples in the window if every request succeeds, samples needed, whether they suffice; if not,
+    how many requests more, and how many seconds more where a rate tells (None: it does not).
     """
     if plan.cycles or not plan.requests:
         return None
-    samples = plan.requests
+    samples, share = plan.requests, 1.0
     if plan.duration_s is not None and plan.t_sched is not None:
+        share = 1.0 - ramp_share
         samples = int(np.count_nonzero(plan.t_sched >= ramp_share * plan.duration_s * 1e9))
-    return {name: {"samples": samples, "needs": n, "enough": samples >= n} for name, n in NEEDED.items()}
+    rate = _rate(plan)
+    found: dict[str, dict[str, Any]] = {}
+    for name, needs in NEEDED.items():
+        found[name] = {"samples": samples, "needs": needs, "enough": samples >= needs}
+        if samples < needs:
+            more = math.ceil((needs - samples) / share)
+            found[name] |= {"more_requests": more, "more_s": None if rate is None else more / rate}
+    return found
+
+
+def _rate(plan: Plan) -> float | None:
+    """Requests per second of the whole open loop; None in a closed one and where all go at once."""
+    seconds = _duration(plan)
+    return plan.requests / seconds if plan.t_sched is not None and seconds else None

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from fastllmload.plan.show import spell
+
 PARAMETERS = ("burstiness", "on_s", "off_s")
 
 
@@ -16,6 +18,8 @@ def describe_as_text(described: dict[str, Any]) -> str:
         ("duration", _duration(described)),
         ("workload", _workload(described["workload"])),
         ("sent to", f"{described['endpoint']}, model {described['model']}"),
+        *(("", f"not standard: {text}") for text in described["deviations"]),
+        ("exact", _exact(described["workload"])),
         ("input length", _lengths(described["input_length"])),
         ("output length", _lengths(described["output_length"])),
         ("expected", _expected(described)),
@@ -74,9 +78,29 @@ def _expected(described: dict[str, Any]) -> str:
     return f"{described['input_tokens']:,} input and {described['output_tokens']:,} output tokens"
 
 
+SPELLED = {"p50": "P50", "p90": "P90", "p95": "P95", "p99": "P99", "p999": "P99.9"}
+
+
 def _samples(samples: dict[str, dict[str, Any]] | None) -> str:
     if samples is None:
         return "decided by the target"
     have = samples["p50"]["samples"]
-    short = [f"{name} needs {row['needs']:,}" for name, row in samples.items() if not row["enough"]]
-    return f"{have:,}: " + (", ".join(short) if short else "enough for every percentile up to P99.9")
+    short = [_short(SPELLED.get(name, name), row) for name, row in samples.items() if not row["enough"]]
+    return f"{have:,}: " + ("; ".join(short) if short else "enough for every percentile up to P99.9")
+
+
+def _short(name: str, row: dict[str, Any]) -> str:
+    """`P99.9 needs 10,000 requests: 20 s more at this rate`."""
+    needs = f"{name} needs {row['needs']:,} requests"
+    if row["more_s"] is None:
+        return f"{needs}: {row['more_requests']:,} more"
+    return f"{needs}: {spell(row['more_s'])} more at this rate"
+
+
+def _exact(workload: dict[str, Any]) -> str:
+    exact = workload.get("exact")
+    if exact is None or exact["share"] is None:
+        return "not counted" if exact is not None else "as written"
+    of = "" if exact["checked"] == exact["prompts"] else f" of {exact['prompts']:,}"
+    counted = f"{exact['checked']:,}{of} counted"
+    return f"{exact['share']:.2%} of prompts have the length that was drawn, to the token ({counted})"

@@ -97,7 +97,7 @@ def read_dataset(name: str, path: Path, tokenizer: Tokenizer | None) -> DataSet:
     elif name == "csv":
         requests = _table(path, raw)
     else:
-        requests = [_batch(entry, where) if name == "batch" else _custom(entry, where) for entry, where in _lines(path, raw)]
+        requests = [_batch(entry, where) if name == "batch" else written_custom(entry, where) for entry, where in json_lines(path, raw)]
     if not requests:
         raise InputError(f"--dataset-path {path} holds no request")
     return DataSet(name, sha256, requests, left_out, shuffled=name == "sharegpt")
@@ -116,10 +116,10 @@ def read_bytes(path: Path) -> bytes:
 def read_lines(path: Path) -> tuple[bytes, Iterator[tuple[dict[str, Any], str]]]:
     """The bytes of *path*, and its JSON objects with where each stands. InputError names line and column."""
     raw = read_bytes(path)
-    return raw, _lines(path, raw)
+    return raw, json_lines(path, raw)
 
 
-def _lines(path: Path, raw: bytes) -> Iterator[tuple[dict[str, Any], str]]:
+def json_lines(path: Path, raw: bytes) -> Iterator[tuple[dict[str, Any], str]]:
     for number, line in enumerate(raw.removeprefix(b"\xef\xbb\xbf").split(b"\n"), 1):
         if not line.strip():
             continue
@@ -152,18 +152,21 @@ def why(problem: Exception) -> str:
     return "it ends too early" if "truncated" in text else text
 
 
-KNOWN = ("prompt", "messages", "output_tokens", "class", "body")
+OF_CONVERSATIONS = ("session", "delay", "reply")
+KNOWN = ("prompt", "messages", "input_tokens", "output_tokens", "class", "timestamp", "body")
 DECIDED = ("model", "messages", "prompt", "stream", "stream_options", "max_tokens", "max_completion_tokens")
 
 
-def _custom(entry: dict[str, Any], where: str) -> Written:
+def written_custom(entry: dict[str, Any], where: str) -> Written:
     unknown = [name for name in entry if name not in KNOWN]
+    if unknown and unknown[0] in OF_CONVERSATIONS:
+        raise InputError(f"{where}: {unknown[0]!r} belongs to conversations; add --turns all to have them")
     if unknown:
         raise InputError(f"{where}: {unknown[0]!r} is not a field; write {', '.join(KNOWN)}")
     extra = entry.get("body", {})
     if not isinstance(extra, dict):
         raise InputError(f"{where}: body is {shown(extra)}, not a JSON object")
-    taken = [name for name in extra if name in DECIDED]
+    taken = [name for name in extra if name in DECIDED and extra[name] != "{output_tokens}"]
     if taken:
         raise InputError(f"{where}: body sets {taken[0]!r}, which the run decides; leave it out")
     name = entry.get("class")
@@ -241,14 +244,19 @@ class Conversation(msgspec.Struct):
     conversations: list[Turn]
 
 
-def _sharegpt(path: Path, raw: bytes, tokenizer: Tokenizer | None) -> tuple[list[Written], int]:
-    """Conversations with a first human turn and an answer to it; the others are left out and counted."""
+def sharegpt_entries(path: Path, raw: bytes) -> list[Conversation]:
+    """All entries. InputError when it is no such file."""
     try:
-        entries = msgspec.json.decode(raw, type=list[Conversation])
+        return msgspec.json.decode(raw, type=list[Conversation])
     except (msgspec.DecodeError, UnicodeError) as problem:
         raise InputError(
             f"{path}{_place(raw, problem)} is not a ShareGPT file, a JSON array of conversations: {why(problem)}"
         ) from None
+
+
+def _sharegpt(path: Path, raw: bytes, tokenizer: Tokenizer | None) -> tuple[list[Written], int]:
+    """Conversations with a first human turn and an answer to it; the others are left out and counted."""
+    entries = sharegpt_entries(path, raw)
     found = []
     for number, entry in enumerate(entries):
         turns = entry.conversations

@@ -1,0 +1,107 @@
+"""The request sequence of a plan as JSON lines, for other tools and for `--workload custom` (IETF 4.3.3).
+
+One object per request, in the order of sending:
+
+| field | what |
+|---|---|
+| `timestamp` | seconds from the start of the phase; absent in a closed loop |
+| `prompt` or `messages` | as they are sent |
+| `input_tokens`, `output_tokens` | as planned; the latter is asked for as the answer's length |
+| `class` | name of the request's class; absent where there is one |
+| `body` | fields that differ from those of a run with default options; null: it has none of that name |
+
+Model, `stream` and `stream_options` are the replaying run's own.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import Any, Protocol
+
+import msgspec
+
+from fastllmload.errors import InputError
+from fastllmload.plan.bodies import BUFFER, disk_errors
+from fastllmload.plan.plan import Plan
+from fastllmload.plan.settings import Workload
+
+OUTPUT_TOKENS = "{output_tokens}"  # in a body: the request's own output length
+LENGTHS = ("max_tokens", "max_completion_tokens")
+OWN = ("model", "stream", "stream_options", "prompt", "messages")  # of the replaying run, or fields of their own
+
+
+class Endpoint(Protocol):
+    """A wire protocol, as far as a sequence needs it."""
+
+    @property
+    def name(self) -> str: ...
+
+    def encode_body(self, model: str, workload: Workload, prompt: Any, tokens: int) -> bytes: ...
+
+
+def write_sequence(plan: Plan, endpoint: Endpoint, path: Path) -> str:
+    """Write *plan*'s requests to *path*; the SHA-256 of what was written. InputError for a plan whose later bodies hold
+    what a server is going to reply, HostLimitError for a full disk.
+    """
+    if plan.turns is not None:
+        raise InputError(
+            "the sequence of a plan with conversations cannot be written: its later turns hold real replies"
+        )
+    hasher = hashlib.sha256()
+    encoder = msgspec.json.Encoder()
+    defaults = Defaults(endpoint, plan)
+    with disk_errors(path), open(path, "wb", buffering=BUFFER) as file:
+        for number in range(plan.requests):
+            line = encoder.encode(entry(plan, number, defaults)) + b"\n"
+            hasher.update(line)
+            file.write(line)
+    return hasher.hexdigest()
+
+
+class Defaults:
+    """The fields that a run with default options sends for so many output tokens."""
+
+    def __init__(self, endpoint: Endpoint, plan: Plan) -> None:
+        self._endpoint = endpoint
+        self._workload = Workload(streaming=bool(plan.description["streaming"]))
+
+    def fields(self, tokens: int) -> dict[str, Any]:
+        body: dict[str, Any] = msgspec.json.decode(self._endpoint.encode_body("", self._workload, "", tokens))
+        return body
+
+
+def entry(plan: Plan, number: int, defaults: Defaults) -> dict[str, Any]:
+    """One line."""
+    body: dict[str, Any] = msgspec.json.decode(plan.body(number))
+    tokens = int(plan.output_tokens[number])
+    found: dict[str, Any] = {} if plan.t_sched is None else {"timestamp": int(plan.t_sched[number]) / 1e9}
+    found |= content(body)
+    found |= {"input_tokens": int(plan.input_tokens[number]), "output_tokens": tokens}
+    if plan.classes:
+        found["class"] = plan.classes[int(plan.request_class[number])]
+    extra = difference(body, defaults.fields(tokens), tokens)
+    return {**found, "body": extra} if extra else found
+
+
+def content(body: dict[str, Any]) -> dict[str, Any]:
+    """Prompt or messages; one message of a user that is plain text is the prompt itself."""
+    if "messages" not in body:
+        return {"prompt": body["prompt"]}
+    messages = body["messages"]
+    if len(messages) == 1 and messages[0].keys() == {"role", "content"} and messages[0]["role"] == "user":
+        text = messages[0]["content"]
+        if isinstance(text, str) and text:
+            return {"prompt": text}
+    return {"messages": messages}
+
+
+def difference(body: dict[str, Any], default: dict[str, Any], tokens: int) -> dict[str, Any]:
+    """Fields of *body* that *default* has not, or otherwise, in the order of the body; None for those it lacks."""
+    found: dict[str, Any] = {}
+    for name, value in body.items():
+        if name in OWN or (name in default and default[name] == value):
+            continue
+        found[name] = OUTPUT_TOKENS if name in LENGTHS and value == tokens else value
+    lacking = [name for name in default if name not in body and name not in OWN and name not in LENGTHS]
+    return found | dict.fromkeys(lacking)
