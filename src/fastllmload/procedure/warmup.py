@@ -21,13 +21,15 @@ from fastllmload.records import layout
 from fastllmload.records.run import load
 
 REQUESTS, TOKENS = 100, 10_000
+QUICK_REQUESTS, QUICK_TOKENS = 16, 400
 SLOTS = 8  # closed loop of the warm-up where the target load is no smaller
 PAIRS, VARIATION = 3, 0.10
 BATCH, MOST_PROBES, ROUNDS = 5, 20, 3
 PROBE_TOKENS = 64
 PROBE_WORDS = (
     "Write one plain paragraph that explains to a new colleague how a queue forms in front of a busy counter, what "
-    "makes it grow, what makes it shrink again, and why the people at its end wait so much longer than those at its head."
+    "makes it grow, what makes it shrink again, and why the people at its end wait so much longer than those at its "
+    "head."
 )
 
 
@@ -74,18 +76,18 @@ def warmed(lab: Lab, settings: RunSettings, quick: bool) -> WarmUp:
     found.probe_before = next(iter(probes(lab, settings, 1)), None)
     for _ in range(1 if quick else ROUNDS):
         found.rounds += 1
-        run_workload(lab, settings, found)
+        run_workload(lab, settings, found, *((QUICK_REQUESTS, QUICK_TOKENS) if quick else (REQUESTS, TOKENS)))
         verify(lab, settings, found, quick)
         if found.verified:
             break
     return found
 
 
-def run_workload(lab: Lab, settings: RunSettings, found: WarmUp) -> None:
-    """Until both thresholds hold; each further run has requests of its own."""
+def run_workload(lab: Lab, settings: RunSettings, found: WarmUp, least: int, least_tokens: int) -> None:
+    """Until *least* requests and *least_tokens* came back; each further run has requests of its own."""
     ok = tokens = 0
-    while ok < REQUESTS or tokens < TOKENS:
-        missing = REQUESTS - ok if ok < REQUESTS else max(10, -(-(TOKENS - tokens) * ok // max(1, tokens)))
+    while ok < least or tokens < least_tokens:
+        missing = least - ok if ok < least else max(10, -(-(least_tokens - tokens) * ok // max(1, tokens)))
         stream = f"warmup/{found.rounds}/{ok}"
         slots = min(SLOTS, settings.load.concurrency or SLOTS)
         asked = changed(
