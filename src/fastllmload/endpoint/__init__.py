@@ -14,6 +14,7 @@ from fastllmload.endpoint.openai_chat import OpenAIChat
 from fastllmload.endpoint.openai_completions import OpenAICompletions
 from fastllmload.endpoint.pieces import BodyPieces
 from fastllmload.errors import InputError
+from fastllmload.plan.joint import Joint
 from fastllmload.plan.settings import Workload
 
 __all__ = ["ALIASES", "ENDPOINTS", "BodyPieces", "Endpoint", "resolve_endpoint"]
@@ -28,6 +29,10 @@ class Endpoint(Protocol):
     @property
     def dialect(self) -> int:
         """Dialect of delta.pxd."""
+
+    @property
+    def joint(self) -> Joint:
+        """How conversations are put together."""
 
     def path(self, base_path: str) -> str:
         """Path of a request, from the path of the base URL."""

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from fastllmload.endpoint.ollama_fields import NO_IGNORE_EOS, beside, refuse_ids, sampling_fields, under_api
 from fastllmload.endpoint.pieces import PROMPT, BodyPieces, cut
 from fastllmload.errors import InputError
+from fastllmload.plan.joint import TEXT
 from fastllmload.plan.settings import Workload
 
 
@@ -15,6 +16,7 @@ class OllamaGenerate:
 
     name = "ollama-generate"
     dialect = 3  # DIALECT_OLLAMA_GENERATE of delta.pxd
+    joint = TEXT
 
     def path(self, base_path: str) -> str:
         return under_api(base_path, "generate")

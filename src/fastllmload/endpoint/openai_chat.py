@@ -8,6 +8,7 @@ from fastllmload.endpoint.fields import sampling_fields
 from fastllmload.endpoint.path import root, under
 from fastllmload.endpoint.pieces import PROMPT, BodyPieces, cut
 from fastllmload.errors import InputError
+from fastllmload.plan.joint import MESSAGES
 from fastllmload.plan.settings import Workload
 
 RESOURCE = "chat/completions"
@@ -18,6 +19,7 @@ class OpenAIChat:
 
     name = "openai-chat"
     dialect = 0  # DIALECT_CHAT of delta.pxd
+    joint = MESSAGES
 
     def path(self, base_path: str) -> str:
         return under(base_path, RESOURCE)

@@ -8,6 +8,7 @@ from fastllmload.endpoint.fields import sampling_fields
 from fastllmload.endpoint.path import root, under
 from fastllmload.endpoint.pieces import PROMPT, BodyPieces, cut
 from fastllmload.errors import InputError
+from fastllmload.plan.joint import TEXT
 from fastllmload.plan.settings import PROMPT_FORMS, Workload
 
 RESOURCE = "completions"
@@ -18,6 +19,7 @@ class OpenAICompletions:
 
     name = "openai-completions"
     dialect = 1  # DIALECT_COMPLETIONS of delta.pxd
+    joint = TEXT
 
     def path(self, base_path: str) -> str:
         return under(base_path, RESOURCE)

@@ -25,10 +25,25 @@ from fastllmload.arrivals.process import Recorded
 from fastllmload.plan import settings as asked
 from fastllmload.plan.bodies import Bodies, disk_errors
 from fastllmload.plan.content import Content, Endpoint, content_of
+from fastllmload.plan.conversations import instants
 from fastllmload.plan.digest import array_hash, digest_of
 from fastllmload.plan.pace import Pace, measured_pace, recorded_pace, warmup_pace
-from fastllmload.plan.plan import ARRAYS, BODIES, DOCUMENT, SCHEDULE, SCHEMA_VERSION, Plan, write_document
+from fastllmload.plan.plan import (
+    ARRAYS,
+    BODIES,
+    CLIENT,
+    DOCUMENT,
+    SCHEDULE,
+    SCHEMA_VERSION,
+    TURNS,
+    Plan,
+    write_document,
+)
+from fastllmload.plan.synthesized import Synthesized
+from fastllmload.plan.told import Told
+from fastllmload.plan.users import described_users, drawn_users
 from fastllmload.workload.trace import rounds
+from fastllmload.workload.written import DATASETS
 
 __all__ = ["Endpoint", "arrivals_stream", "build_plan", "clear", "finish"]
 
@@ -42,13 +57,22 @@ def build_plan(
     settings that make no plan, HostLimitError for a disk that is full.
     """
     origin = origin_of(settings, phase)
-    content = content_of(settings.workload, origin, f"{origin}/prefix")
+    content: Content = conversing(settings.workload, origin, phase)
     if phase == "measure":
         pace = measured_pace_of(settings, content, arrivals_stream(settings))
     else:
         pace = warmup_pace(settings.load, f"{origin}/arrivals", recorded=content.trace is not None, share=share)
+    if isinstance(content, Synthesized | Told):
+        content.by_starts = phase == "measure" and not pace.cycles
     clear(out_dir)
     bodies, classes = content.write(out_dir / BODIES, pace.quota, endpoint, model)
+    arrays: dict[str, npt.NDArray[Any] | None] = {}
+    if isinstance(content, Synthesized | Told):
+        arrays[TURNS] = content.turns
+        arrays[SCHEDULE] = instants(pace.schedule(int((content.turns["turn"] == 0).sum())), content.turns)
+    else:
+        arrays[SCHEDULE] = pace.schedule(len(bodies.input_tokens))
+    arrays[CLIENT] = drawn_users(settings.behaviour, f"{origin}/users", len(bodies.input_tokens))
     description = {
         "phase": phase,
         "seed": settings.client.seed,
@@ -59,7 +83,20 @@ def build_plan(
         "streaming": settings.workload.streaming,
         "requests": len(bodies.input_tokens),
     }
-    return finish(out_dir, description, bodies, classes, {SCHEDULE: pace.schedule(len(bodies.input_tokens))})
+    if isinstance(content, Synthesized | Told):
+        description["conversations"] = content.conversations()
+        description["joint"] = endpoint.joint.described()
+    if arrays[CLIENT] is not None:
+        description["behaviour"] = described_users(settings.behaviour, arrays[CLIENT])
+    return finish(out_dir, description, bodies, classes, arrays)
+
+
+def conversing(workload: asked.Workload, origin: int | str, phase: str) -> Content:
+    """What *workload* names: requests that stand alone, or conversations, which in a warm-up take no time to think."""
+    if workload.turns is None:
+        return content_of(workload, origin, f"{origin}/prefix")
+    made = Told if workload.name in DATASETS else Synthesized
+    return made(workload, origin, warmup=phase == "warmup")
 
 
 def origin_of(settings: asked.RunSettings, phase: str) -> int | str:

@@ -15,6 +15,7 @@ from fastllmload._ext.mersenne import Mersenne
 from fastllmload.errors import InputError
 from fastllmload.plan import settings as asked
 from fastllmload.plan.bodies import Bodies, BodyFile, stitcher, write_bodies
+from fastllmload.plan.joint import Joint
 from fastllmload.plan.pictured import write_pictured
 from fastllmload.plan.spelled import Spelled
 from fastllmload.plan.standard import LENGTHS, OWN_TEXT, QUESTION_TOKENS, deviations
@@ -58,6 +59,9 @@ class Endpoint(Protocol):
 
     @property
     def name(self) -> str: ...
+
+    @property
+    def joint(self) -> Joint: ...
 
     def body_pieces(self, model: str, workload: asked.Workload) -> BodyPieces: ...
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from fastllmload.errors import InputError
 from fastllmload.plan.bodies import Bodies, disk_errors
+from fastllmload.plan.joint import Pieces
 from fastllmload.plan.settings import Workload
 from fastllmload.workload.image import Images
 from fastllmload.workload.lengths import Lengths, Stream
@@ -21,12 +22,6 @@ from fastllmload.workload.tokenizer import Tokenizer
 from fastllmload.workload.written import DataSet, Written
 
 BUFFER = 1 << 20
-
-
-class Pieces(Protocol):
-    """The fixed bytes around one request's prompt or messages."""
-
-    def encode(self, prompt: Any, tokens: int) -> bytes: ...
 
 
 class Endpoint(Protocol):
@@ -51,17 +46,21 @@ class Encoder:
 
     def encode(self, one: Written, tokens: int) -> bytes:
         """InputError for content that the protocol cannot carry, naming the line."""
-        kind = "text" if isinstance(one.content, str) else "ids" if isinstance(one.content[0], int) else "messages"
-        extra = msgspec.json.encode(one.extra)
+        pieces = self.pieces(one)
+        if kind_of(one) == "messages" and self._images is not None:
+            return pieces.encode(self._images.filled(cast("list[dict[str, Any]]", one.content)), tokens)
+        return pieces.encode(one.content, tokens)
+
+    def pieces(self, one: Written) -> Pieces:
+        """The fixed bytes of its body."""
+        kind, extra = kind_of(one), msgspec.json.encode(one.extra)
         pieces = self._pieces.get((kind, extra))
         if pieces is None:
             try:
                 pieces = self._pieces[kind, extra] = self._cut(kind, one.extra)
             except InputError as problem:
                 raise InputError(f"{one.where}: {problem}") from None
-        if kind == "messages" and self._images is not None:
-            return pieces.encode(self._images.filled(cast("list[dict[str, Any]]", one.content)), tokens)
-        return pieces.encode(one.content, tokens)
+        return pieces
 
     def _cut(self, kind: str, extra: dict[str, Any]) -> Pieces:
         """A request's own fields stand above those of --extra-body."""
@@ -73,6 +72,10 @@ class Encoder:
             return self._endpoint.messages_pieces(self._model, workload)
         form = "ids" if kind == "ids" else "words"
         return self._endpoint.body_pieces(self._model, msgspec.structs.replace(workload, prompt_form=form))
+
+
+def kind_of(one: Written) -> str:
+    return "text" if isinstance(one.content, str) else "ids" if isinstance(one.content[0], int) else "messages"
 
 
 class DataSetContent:
