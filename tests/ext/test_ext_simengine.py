@@ -221,3 +221,27 @@ def test_every_request_gets_all_its_tokens_once_and_no_block_is_lost(
     assert runs[0] == runs[1]
     assert cadence.counters()["kv_usage"] == 0 and cadence.blocks.anonymous == 0
     assert cadence.blocks.shared == cadence.blocks.idle <= blocks
+
+
+def test_the_shortest_prompt_runs_first() -> None:
+    trial = Trial(engine(max_running=1, scheduler="shortest"))
+    for prompt in (16, 64, 32):
+        trial.arrive(MS, prompt, 1)
+    assert [serial for _, serial, _ in trial.run()] == [0, 2, 1]
+
+
+@pytest.mark.parametrize("step_tokens", [4096, 100])
+def test_prefill_grows_with_its_exponent_in_however_many_chunks(step_tokens: int) -> None:
+    trial = Trial(engine(per_prefill_token_us=1.0, prefill_exponent=1.5, step_tokens=step_tokens))
+    trial.arrive(MS, 400, 1)
+    steps = -(-400 // step_tokens)
+    # 400 ^ 1.5 = 8,000 us, beside 10 ms for each step.
+    assert instants(trial.run(), 0) == pytest.approx([1 + 10 * steps + 8], abs=1e-4)
+
+
+def test_every_so_many_steps_take_longer() -> None:
+    trial = Trial(engine(pause_every=3, pause_ms=50.0))
+    trial.arrive(MS, 16, 7)
+    found = instants(trial.run(), 0)
+    gaps = [b - a for a, b in zip([1.0, *found], found, strict=False)]
+    assert gaps == [60, 10, 10, 60, 10, 10, 60]

@@ -10,8 +10,10 @@ cdef class Batching(Cadence):
     cdef readonly Blocks blocks
     cdef uint64_t seed
     cdef double step_ns, per_sequence_ns, per_prefill_token_ns, per_context_token_ns, jitter
+    cdef double prefill_exponent, pause_ns
     cdef int64_t step_tokens, max_running, delay_in_ns, delay_out_ns
-    cdef bint by_priority
+    cdef bint by_priority, by_length
+    cdef uint64_t pause_every       # steps; 0 = no pauses
     cdef Timers arrivals            # due to enter the queue; key: instant
     cdef Timers queue               # key: priority, then arrival
     cdef Timers outgoing            # tokens behind the output guardrail; key: instant
@@ -33,6 +35,7 @@ cdef class Batching(Cadence):
     cdef Sequence* youngest(self) noexcept
     cdef int preempt(self, Sequence* s) except -1
     cdef bint admit(self, Sequence* s, int64_t budget) except -1
+    cdef double prefill_cost(self, Sequence* s) noexcept
     cdef int64_t step_time(self) noexcept
     cdef int token(self, Sequence* s) except -1
     cdef int let_go(self, Sequence* s, int32_t upto, int64_t at) except -1

@@ -10,6 +10,7 @@ finds no block, the youngest one (of the lowest priority) gives up all of its ow
 prompt and what it had produced anew, and repeats no token.
 """
 
+from libc.math cimport pow
 from libc.stdint cimport int32_t, uint32_t
 
 from fastllmload._ext.simcadence cimport places_add, places_free, places_pack, places_remove
@@ -51,12 +52,16 @@ cdef class Batching(Cadence):
         self.per_sequence_ns = profile.per_sequence_us * 1e3
         self.per_prefill_token_ns = profile.per_prefill_token_us * 1e3
         self.per_context_token_ns = profile.per_kilo_context_us
+        self.prefill_exponent = profile.prefill_exponent
         self.jitter = profile.jitter
+        self.pause_every = profile.pause_every
+        self.pause_ns = profile.pause_ms * 1e6
         self.step_tokens = profile.step_tokens
         self.max_running = profile.max_running
         self.delay_in_ns = int((profile.ttft_floor_ms + profile.guard_in_ms) * 1e6)
         self.delay_out_ns = int(profile.guard_out_ms * 1e6)
         self.by_priority = profile.scheduler == "priority"
+        self.by_length = profile.scheduler == "shortest"
 
     def __dealloc__(self):
         timers_free(&self.arrivals)
@@ -78,7 +83,9 @@ cdef class Batching(Cadence):
     cdef int submit(self, Sequence* s, int64_t now) except -1:
         s.generation += 1
         s.state = SEQUENCE_DELAYED
-        if not self.by_priority:
+        if self.by_length:
+            s.priority = s.prompt_tokens
+        elif not self.by_priority:
             s.priority = 0
         return timers_push(&self.arrivals, now + self.delay_in_ns, s, s.generation, 0)
 
@@ -215,6 +222,12 @@ cdef class Batching(Cadence):
                 self.prefix_hits += <uint64_t>found
         return True
 
+    cdef double prefill_cost(self, Sequence* s) noexcept:
+        # In tokens of an engine whose prefill is linear; chunks of one prompt add up to its length to the exponent.
+        if self.prefill_exponent == 1.0:
+            return s.scheduled
+        return pow(s.computed + s.scheduled, self.prefill_exponent) - pow(s.computed, self.prefill_exponent)
+
     cdef int64_t step_time(self) noexcept:
         cdef double time = self.step_ns
         cdef double context = 0.0, prefill = 0.0
@@ -224,11 +237,13 @@ cdef class Batching(Cadence):
             s = self.batch.items[at]
             context += s.computed
             if s.scheduled > 1 or s.made == 0:
-                prefill += s.scheduled
+                prefill += self.prefill_cost(s)
         time += self.per_sequence_ns * self.batch.live
         time += self.per_prefill_token_ns * prefill + self.per_context_token_ns * context
         if self.jitter > 0.0:
             time *= 1.0 + self.jitter * (2.0 * uniform(draw(self.seed, self.steps, DRAW_STEP)) - 1.0)
+        if self.pause_every and self.steps % self.pause_every == 0:
+            time += self.pause_ns
         return max(<int64_t>time, <int64_t>1000)
 
     cdef int finish_step(self) except -1:

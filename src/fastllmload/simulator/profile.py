@@ -33,13 +33,16 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     per_sequence_us: float = 0.0
     per_prefill_token_us: float = 0.0
     per_kilo_context_us: float = 0.0
+    prefill_exponent: float = 1.0  # of the prompt's length, for what its prefill costs
+    pause_every: int = 0  # steps; every so many take pause_ms longer (another engine's turn, a collection)
+    pause_ms: float = 0.0
     jitter: float = 0.0  # share of a step's time that is drawn, uniform, plus or minus
     max_running: int = 256
     step_tokens: int = 8192  # tokens that one step computes at most (chunked prefill)
     kv_blocks: int = 16384
     block_size: int = 16
     prefix_cache: bool = True
-    scheduler: str = "fcfs"  # or priority: the lowest `priority` of the body or X-Priority first
+    scheduler: str = "fcfs"  # priority: the lowest `priority` of the body or X-Priority first; shortest: shortest prompt
     ttft_floor_ms: float = 0.0  # before a request may enter the waiting queue
     guard_in_ms: float = 0.0  # input guardrail: further delay before the queue
     guard_out_ms: float = 0.0  # output guardrail: each token leaves so much later
@@ -69,6 +72,8 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
             "guard_out_ms",
             "ttft_floor_ms",
             "eos_mean_tokens",
+            "pause_ms",
+            "pause_every",
         ):
             if not 0 <= getattr(self, name) <= 3_600_000:
                 raise ValueError(f"{name}={getattr(self, name)} must lie from 0 to 3600000")
@@ -76,8 +81,10 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
             raise ValueError(f"jitter={self.jitter} must lie from 0 to below 1")
         if self.cadence not in ("batching", "spread", "lockstep", "flood"):
             raise ValueError(f"cadence={self.cadence!r} must be batching, spread, lockstep or flood")
-        if self.scheduler not in ("fcfs", "priority"):
-            raise ValueError(f"scheduler={self.scheduler!r} must be fcfs or priority")
+        if not 0.5 <= self.prefill_exponent <= 3:
+            raise ValueError(f"prefill_exponent={self.prefill_exponent} must lie from 0.5 to 3")
+        if self.scheduler not in ("fcfs", "priority", "shortest"):
+            raise ValueError(f"scheduler={self.scheduler!r} must be fcfs, priority or shortest")
         if self.cadence == "batching" and self.kv_blocks * self.block_size < self.max_model_len:
             raise ValueError(
                 f"kv_blocks x block_size = {self.kv_blocks * self.block_size} tokens hold no request of"
