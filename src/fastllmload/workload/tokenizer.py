@@ -3,6 +3,7 @@
 | name | comes from |
 |---|---|
 | `cl100k_base` (default), `o200k_base`, `o200k_harmony`, `llama3`, `qwen3` | quicktok, offline on a fresh machine |
+| a model's name, such as `gpt-4` | the encoding of that model, where it is one of these |
 | a `tokenizer.json`, or a folder that holds one (Hugging Face) | extra `tokenizers` |
 | any other tiktoken name | extra `tiktoken`, which may fetch the vocabulary once |
 | `none` | nothing: only the server's own counts |
@@ -112,9 +113,20 @@ def load_tokenizer(name: str) -> Tokenizer | None:
     path = Path(name)
     if path.exists() or path.suffix == ".json" or "/" in name:
         return _from_file(path)
+    encoding = _of_model(name)
+    if encoding is not None:
+        return _bundled(encoding)
     from fastllmload.workload.tokenizer_tiktoken import load_tiktoken
 
     return load_tiktoken(name, (*ENCODINGS, NONE))
+
+
+def _of_model(name: str) -> str | None:
+    """The encoding of a model that quicktok knows by name: gpt-4 has cl100k_base."""
+    import quicktok
+
+    found = quicktok.MODEL_TO_ENCODING.get(name)
+    return found if found in ENCODINGS else None
 
 
 @lru_cache(4)

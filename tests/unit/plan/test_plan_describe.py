@@ -30,7 +30,8 @@ def test_open_loop(tmp_path):
     }
     assert (described["digest"], described["schedule_sha256"]) == (plan.digest, plan.schedule_hash)
     assert described["bytes"] == len(plan.bodies)
-    assert described["samples"]["p99"] == {"samples": 180, "needs": 1000, "enough": False}
+    more = {"more_requests": 912, "more_s": pytest.approx(45.6)}  # of which a tenth is ramp: 820 / 0.9, at 20/s
+    assert described["samples"]["p99"] == {"samples": 180, "needs": 1000, "enough": False, **more}
     assert described["samples"]["p95"]["enough"] is True
 
 
@@ -66,7 +67,15 @@ def test_text(tmp_path):
     """Every line of the plain form, digests aside."""
     plan = build(tmp_path, asked(**FIXED, workload__prefix_len=4, workload__num_prefixes=2))
     lines = describe_as_text(describe(plan)).splitlines()
-    assert lines[:11] == [
+    deviations = [line.strip() for line in lines[6:10]]
+    assert deviations == [
+        "not standard: input lengths 12 instead of uniform:128,512",
+        "not standard: output lengths 3 instead of uniform:64,256",
+        "not standard: no tokenizer: lengths are words, not tokens",
+        "not standard: prefixes of 4 tokens, where the workload shares none",
+    ]
+    del lines[6:10]
+    assert lines[:12] == [
         "phase          measure, seed 42",
         "load           open loop, constant, 20/s",
         "requests       200",
@@ -74,13 +83,15 @@ def test_text(tmp_path):
         "workload       synthetic-uniform, input 12, output 3, syllables of none,"
         " 2 shared prefixes of 4 tokens",
         "sent to        openai-chat, model m",
+        "exact          not counted",
         "input length   mean 16.0  min 16  p50 16  p95 16  p99 16  max 16 tokens",
         "output length  mean 3.0  min 3  p50 3  p95 3  p99 3  max 3 tokens",
         "expected       3,200 input and 600 output tokens",
         f"bodies         {len(plan.bodies):,} bytes",
-        "samples        180: p99 needs 1,000, p999 needs 10,000",
+        "samples        180: P99 needs 1,000 requests: 45.6 s more at this rate;"
+        " P99.9 needs 10,000 requests: 9.09 min more at this rate",
     ]
-    assert lines[11:] == [f"schedule       {plan.schedule_hash}", f"digest         {plan.digest}"]
+    assert lines[12:] == [f"schedule       {plan.schedule_hash}", f"digest         {plan.digest}"]
 
 
 @pytest.mark.parametrize(
