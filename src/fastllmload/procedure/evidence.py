@@ -45,7 +45,7 @@ class Evidence:
     limited: tuple[str, ...] = ()
     offered_in_full: bool = True
     cascading: bool = False
-    fast_e2e_s: float | None = None
+    service_s: float | None = None
     figures: Mapping[str, float | None] = field(default_factory=dict)
 
     @property
@@ -90,7 +90,7 @@ def evidence_of(
         limited=verdict.client_limits(run, window),
         offered_in_full=verdict.offered_in_full(run),
         cascading=verdict.was_cascading(run),
-        fast_e2e_s=fast_e2e_s(judged),
+        service_s=service_s(judged),
         figures=figures_of(run),
     )
 
@@ -130,10 +130,10 @@ def growth(begin_ns: npt.NDArray[np.int64], end_ns: npt.NDArray[np.int64], lengt
     return Growth(at_borders, seconds, float(highest - lowest), min(rate, variance))
 
 
-def fast_e2e_s(judged: Judged) -> float | None:
-    """P10 of the e2e latency: about what a request takes where nothing waits."""
-    rows = judged.rows[judged.ok]
-    return float(np.quantile(rows["t_end"] - committed(rows), 0.1)) / 1e9 if len(rows) else None
+def service_s(judged: Judged) -> float | None:
+    """Median time from the first token to the end: about what a request takes once it no longer waits."""
+    rows = judged.rows[judged.ok & (judged.rows["t_first"] > 0)]
+    return float(np.median(rows["t_end"] - rows["t_first"])) / 1e9 if len(rows) else None
 
 
 def figures_of(run: Run) -> dict[str, float | None]:

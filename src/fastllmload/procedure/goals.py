@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -63,6 +64,9 @@ def part_words(part: Part) -> str:
     if part.unit == SHARE:
         text = f"{100 * part.value:.3g}% ({100 * (part.low or 0):.3g} to {100 * (part.high or 0):.3g}%), allowed"
         return f"{part.name}: {text} {100 * part.allowed:.3g}%" + (f"; {part.note}" if part.note else "")
+    if part.unit == RATIO:
+        value, low, high = (100 * (end or 0.0) - 100 for end in (part.value, part.low, part.high))
+        return f"{part.name}: {value:+.3g}% ({low:+.3g} to {high:+.3g}%), needed {100 * part.allowed - 100:+.3g}%"
     text = f"{part.value:+.3g} {part.unit} ({part.low or 0:+.3g} to {part.high or 0:+.3g}), allowed {part.allowed:.3g}"
     return f"{part.name}: {text}" + (f"; {part.note}" if part.note else "")
 
@@ -156,7 +160,7 @@ class Goal:
     def _growth(self, level: float, runs: Sequence[Evidence], alpha: float) -> Part:
         width = self.width(level)
         decision, found = decide_growth([run.growth for run in runs], alpha, width)
-        slow = [run for run in runs if run.fast_e2e_s is not None and run.fast_e2e_s > FILLING * run.seconds]
+        slow = [run for run in runs if run.service_s is not None and run.service_s > FILLING * run.seconds]
         note = ""
         if slow and decision is Decision.FAIL:
             decision, note = Decision.UNDECIDED, "requests take too long for levels of this length"
@@ -173,7 +177,7 @@ class Goal:
 
 def gain(level: float, runs: Sequence[Evidence], lower: Mapping[float, Sequence[Evidence]], alpha: float) -> Part:
     """Output tokens/s over those at level / 1.25, on straight lines between the tested levels: at least 5% more."""
-    rates = {at: token_rate(found, alpha / 2) for at, found in {**lower, level: runs}.items()}
+    rates = {at: token_rate(found, alpha) for at, found in {**lower, level: runs}.items()}
     known = {0.0: (0.0, 0.0)} | {at: (rate.value, rate.half) for at, rate in rates.items() if rate is not None}
     allowed = 1 + GAIN
     if not lower or level not in known or known[level][0] <= 0:
@@ -182,11 +186,11 @@ def gain(level: float, runs: Sequence[Evidence], lower: Mapping[float, Sequence[
         return Part(
             name="gain", decision=decision, value=None, low=None, high=None, allowed=allowed, unit=RATIO, note=note
         )
-    base, error = between(level / MORE_SLOTS, known)
-    mine, half = known[level]
-    low, high = max(0.0, mine - half) / (base + error), (mine + half) / max(base - error, 1e-9)
+    share, half = share_below(level, known)
+    low, value = 1 / (share + half), 1 / share
+    high = 1 / (share - half) if share > half else math.inf
     decision = Decision.PASS if low >= allowed else Decision.FAIL if high < allowed else Decision.UNDECIDED
-    return Part(name="gain", decision=decision, value=mine / base, low=low, high=high, allowed=allowed, unit=RATIO)
+    return Part(name="gain", decision=decision, value=value, low=low, high=high, allowed=allowed, unit=RATIO)
 
 
 def token_rate(runs: Sequence[Evidence], alpha: float) -> Ratio | None:
@@ -194,13 +198,21 @@ def token_rate(runs: Sequence[Evidence], alpha: float) -> Ratio | None:
     return ratio([run.tokens for run in runs], [np.full(len(run.tokens), run.part_s) for run in runs], alpha)
 
 
-def between(load: float, known: Mapping[float, tuple[float, float]]) -> tuple[float, float]:
-    """Rate and half-width at *load* on the line between its neighbours in *known*, which lie on both sides of it."""
-    below = max(level for level in known if level <= load)
-    above = min(level for level in known if level >= load)
+def share_below(level: float, known: Mapping[float, tuple[float, float]]) -> tuple[float, float]:
+    """Rate at level / 1.25 over that at *level*, with its half-width; *known*: rate and half-width by level.
+
+    Where *level* itself is the upper neighbour, its own part of the line has no error.
+    """
+    load = level / MORE_SLOTS
+    below, above = max(at for at in known if at <= load), min(at for at in known if at >= load)
     weight = 0.0 if above == below else (load - below) / (above - below)
-    (value, half), (value_above, half_above) = known[below], known[above]
-    return (1 - weight) * value + weight * value_above, (1 - weight) * half + weight * half_above
+    mine, half = known[level]
+    own = weight if above == level else 0.0
+    others = [((1 - weight), known[below])] + ([(weight, known[above])] if above != level else [])
+    rate = sum(part * value for part, (value, _) in others)
+    error = math.hypot(*(part * width for part, (_, width) in others))
+    relative = math.hypot(error / rate if rate > 0 else 0.0, half / mine)
+    return own + rate / mine, rate / mine * relative
 
 
 def failures(allowed: float = 1 - COMPLETION) -> ShareLimit:

@@ -22,6 +22,7 @@ class Journal:
 
     def __init__(self, folder: Path, procedure: str, asked: dict[str, Any], file: str = FILE) -> None:
         self.path = folder / file
+        asked = msgspec.json.decode(msgspec.json.encode(asked))  # as it is read again: tuples are lists
         before = read(folder, file) if self.path.exists() else None
         if before is not None and (before["procedure"] != procedure or before["parameters"] != asked):
             raise InputError(

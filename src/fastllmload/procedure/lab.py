@@ -20,7 +20,7 @@ from typing import Any, Self
 
 import msgspec
 
-from fastllmload.engine.run import execute
+from fastllmload.engine.run import blank, execute, redactor
 from fastllmload.engine.simtarget import options_of
 from fastllmload.errors import InputError, Interrupted, TargetError
 from fastllmload.plan.settings import RunSettings, Secret
@@ -278,8 +278,8 @@ def put_aside(folder: Path) -> Path | None:
 
 
 def told(settings: RunSettings) -> dict[str, Any]:
-    """What the procedure was asked, as plain values, without where its files go."""
-    found: dict[str, Any] = msgspec.to_builtins(settings)
+    """What the procedure was asked, as plain values, without secrets and without where its files go."""
+    found: dict[str, Any] = blank(msgspec.to_builtins(settings), redactor(settings, None))
     for name in ("directory", "ui", "save_plan"):
         found["output"].pop(name)
     return found

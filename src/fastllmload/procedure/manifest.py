@@ -8,6 +8,7 @@ from typing import Any
 from fastllmload.compliance.declarations import Declaration, complaints, missing, of_simulated_engine
 from fastllmload.errors import InputError
 from fastllmload.plan.settings import RunSettings
+from fastllmload.redact import Redactor, url_secrets
 
 
 def declared(settings: RunSettings, simulated: bool) -> dict[str, str]:
@@ -71,6 +72,6 @@ def entry(settings: RunSettings, declarations: Mapping[str, str], simulated: boo
         "tokenizer": settings.workload.tokenizer,
         "streaming": settings.workload.streaming,
         "endpoint_type": settings.target.endpoint_type,
-        "urls": list(settings.target.urls),
+        "urls": [Redactor(url_secrets(url))(url) for url in settings.target.urls],
         "goodput": [list(pair) for pair in settings.output.goodput],
     }

@@ -33,7 +33,7 @@ def evidence(served: Served, limit_s: float, first_look_s: float, ramp: float = 
         tokens=done * float(TOKENS),
         benefit=done * float(TOKENS),
         part_s=seconds / parts,
-        fast_e2e_s=float(np.quantile(served.end - served.arrive, 0.1)) if len(served.arrive) else None,
+        service_s=float(np.median(served.end - served.begin)) if len(served.arrive) else None,
     )
 
 

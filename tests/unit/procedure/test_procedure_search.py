@@ -1,0 +1,211 @@
+"""Whole searches through the lab, over a slot server whose run folders are written in simulated time."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from slot_runs import Killed, SlotTarget, without_target
+from slot_server import SlotServer
+
+from fastllmload.errors import InputError, TargetError
+from fastllmload.plan.settings import Output, RunSettings, Target
+from fastllmload.procedure import lab
+from fastllmload.procedure.conduct_search import SearchTerms, conduct_search
+from fastllmload.procedure.console import Console
+from fastllmload.procedure.objective_text import read_goal
+from fastllmload.procedure.searching import SearchParameters
+
+RATE = SearchParameters(minimum=8, maximum=128, level_s=60, step=0.1)
+SLOTS = SearchParameters(what="concurrency", minimum=2, maximum=64, level_s=30, step=1, step_share=False, levels=14)
+
+
+def run(
+    monkeypatch: pytest.MonkeyPatch,
+    folder: Path,
+    target: SlotTarget,
+    parameters: SearchParameters = RATE,
+    goodput: tuple[tuple[str, float], ...] = (),
+) -> tuple[int, dict[str, Any]]:
+    """Exit code and search.json."""
+    monkeypatch.setattr(lab, "execute", target.execute)
+    monkeypatch.setattr(lab.Lab, "gone", lambda self: False)
+    settings = without_target(RunSettings(output=Output(goodput=goodput)))
+    terms = SearchTerms(folder, settle_s=0, warm=False)
+    code = conduct_search(settings, None, parameters, terms, Console(str, quiet=True))
+    return code, json.loads((folder / "search.json").read_text())
+
+
+def held(document: dict[str, Any], truth: float) -> bool:
+    answer = document["answer"]
+    return bool(answer["low"] <= truth <= answer["high"])
+
+
+def test_sustained_rate_of_a_slot_server_is_found(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """32 slots of 1 s: 32 requests/s, within the interval and within 12 levels; all three files are written."""
+    code, document = run(monkeypatch, tmp_path / "s", SlotTarget(SlotServer(32, 1.0)))
+    assert code == 0 and document["status"] == "done"
+    assert held(document, 32.0) and document["answer"]["levels"] <= 12
+    assert document["answer"]["limited_by"].startswith("queue growth")
+    assert "<svg" in (tmp_path / "s/search.html").read_text()
+    text = (tmp_path / "s/search.md").read_text()
+    assert "highest rate that holds" in text and "with 95% confidence the answer is between" in text
+    assert all(run["criteria"]["loop"] == "open" for run in document["levels"])
+
+
+def test_limits_are_searched_by_percentile_and_by_attainment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """TTFT of 505 ms is a wait of 500 ms: Erlang's rates for 1% and for 10% lie within the intervals."""
+    server = SlotServer(32, 1.0)
+    _, p99 = run(monkeypatch, tmp_path / "a", SlotTarget(server), goodput=(("ttft", 505.0),))
+    assert p99["objective"] == "p99" and held(p99, server.rate_where(0.5, 0.01))
+    parameters = SearchParameters(objective="attainment:90%", minimum=8, maximum=128, level_s=30, step=0.1)
+    _, share = run(monkeypatch, tmp_path / "b", SlotTarget(server), parameters, goodput=(("ttft", 505.0),))
+    assert held(share, server.rate_where(0.5, 0.1))
+
+
+def test_a_fluid_rate_is_searched(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Half a second for 20 tokens is fluid; the rate is found, and the tokens/s there."""
+    parameters = SearchParameters(objective="fluid", minimum=4, maximum=64, level_s=30, step=0.1)
+    _, document = run(monkeypatch, tmp_path / "s", SlotTarget(SlotServer(32, 0.5, fixed=True)), parameters)
+    assert document["objective"] == "fluid" and document["answer"]["level"] is not None
+    assert document["answer"]["best_output_tok_s"] > 4 * 20 * 0.8
+    assert "fluid token generation rate" in (tmp_path / "s/search.md").read_text()
+
+
+def test_closed_loop_gain_ends_where_slots_end(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """min(C, 16) are served at once: C / 1.25 gives 5% less until C = 16 x 1.25 / 1.05 = 19.05."""
+    _, document = run(monkeypatch, tmp_path / "s", SlotTarget(SlotServer(16, 0.5)), SLOTS)
+    assert document["answer"]["level"] <= 19.05 < document["answer"]["high"] <= 64
+    assert document["answer"]["level"] >= 12
+    assert document["answer"]["limited_by"].startswith("gain")
+
+
+def test_the_peak_of_smooth_goodput_is_found(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Users idle once requests wait: the peak lies at or below the capacity, its interval around it."""
+    parameters = SearchParameters(objective="smooth-goodput", minimum=4, maximum=128, level_s=30, step=0.2)
+    _, document = run(monkeypatch, tmp_path / "s", SlotTarget(SlotServer(32, 1.0)), parameters)
+    answer = document["answer"]
+    assert 16 <= answer["level"] <= 40 and answer["low"] < 32 < answer["high"] * 1.3
+    assert "highest smooth goodput" in (tmp_path / "s/search.md").read_text()
+
+
+@pytest.mark.parametrize("kill_at", [0, 1, 3, 6])
+def test_a_killed_search_goes_on_and_finds_the_same(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, kill_at: int
+) -> None:
+    """Killed in any level: started again it repeats no finished level, and the answer is the uninterrupted one."""
+    server = SlotServer(8, 0.2)
+    whole = SlotTarget(server)
+    _, expected = run(monkeypatch, tmp_path / "whole", whole)
+    killed = SlotTarget(server, kill_at=kill_at)
+    with pytest.raises(Killed):
+        run(monkeypatch, tmp_path / "cut", killed)
+    again = SlotTarget(server)
+    _, document = run(monkeypatch, tmp_path / "cut", again)
+    assert document["answer"] == expected["answer"]
+    assert killed.measured + again.measured == whole.measured
+    assert document["starts"] == 2
+
+
+def test_a_finished_search_started_again_measures_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Other parameters in the same folder are refused, with what differs."""
+    _, first = run(monkeypatch, tmp_path / "s", SlotTarget(SlotServer(8, 0.2)))
+    again = SlotTarget(SlotServer(8, 0.2))
+    _, second = run(monkeypatch, tmp_path / "s", again)
+    assert again.measured == [] and second["answer"] == first["answer"]
+    with pytest.raises(InputError, match="other parameters"):
+        run(monkeypatch, tmp_path / "s", again, SearchParameters(minimum=4, maximum=128, level_s=30, step=0.1))
+
+
+def test_a_level_at_which_the_client_was_late_is_no_saturation(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """From 20/s on releases are 20 ms late: the overload at 64/s proves nothing, and the answer says why."""
+    code, document = run(monkeypatch, tmp_path / "s", SlotTarget(SlotServer(32, 1.0), late_above=33))
+    answer = document["answer"]
+    assert answer["high"] is None and answer["ended_by"] == "client" and answer["level"] is not None
+    limited = next(entry for entry in document["decisions"] if entry["decision"] == "client limited")
+    assert limited["level"] == 64 and "dispatch lag is 20 ms" in limited["reason"]
+    assert code == 0
+    assert "the client was the limit at some level" in (tmp_path / "s/search.md").read_text()
+
+
+def test_no_level_holds_when_everything_fails(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Exit code 1, and the cascading failure is named."""
+    code, document = run(monkeypatch, tmp_path / "s", SlotTarget(SlotServer(32, 1.0), broken_above=0))
+    assert code == 1 and document["answer"]["level"] is None
+    assert "cascading failure" in document["decisions"][0]["reason"]
+    assert "no rate was found to hold" in (tmp_path / "s/search.md").read_text()
+
+
+def test_a_server_that_dies_leaves_a_partial_report(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """What is known by then is in search.json, and started again the search goes on."""
+    target = SlotTarget(SlotServer(8, 0.2))
+    alive = target.execute
+
+    def dies(*arguments: Any) -> int:
+        if len(target.measured) == 3:
+            raise TargetError("the target does not answer any more")
+        return alive(*arguments)
+
+    monkeypatch.setattr(target, "execute", dies)
+    with pytest.raises(TargetError):
+        run(monkeypatch, tmp_path / "s", target)
+    document = json.loads((tmp_path / "s/search.json").read_text())
+    assert document["status"] == "failed" and document["decisions"]
+    assert any("cut short" in text for text in document["warnings"])
+    assert "INCOMPLETE (cut short)" in (tmp_path / "s/search.md").read_text()
+    again = SlotTarget(SlotServer(8, 0.2))
+    run(monkeypatch, tmp_path / "s", again)
+    assert not set(again.measured) & set(target.measured)
+
+
+@pytest.mark.parametrize(
+    ("text", "limits", "why"),
+    [
+        ("p99", (), "needs limits"),
+        ("attainment", (), "needs limits"),
+        ("attainment:1.5", (("ttft", 200.0),), "share out of range"),
+        ("sustained", (("ttft", 200.0),), "has no limits"),
+        ("p5", (("ttft", 200.0),), "is no percentile"),
+        ("fastest", (), "is not known"),
+        ("smooth-goodput:3", (), "takes no share"),
+    ],
+)
+def test_what_is_no_objective_is_refused(text: str, limits: tuple[tuple[str, float], ...], why: str) -> None:
+    """One sentence with the value."""
+    with pytest.raises(InputError, match=why):
+        read_goal(text, limits, lambda level: 1.0, False)
+
+
+def test_secrets_of_headers_are_not_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """What the search was asked is in search.json, but no credential."""
+    target = SlotTarget(SlotServer(8, 0.2))
+    monkeypatch.setattr(lab, "execute", target.execute)
+    headers = (("Authorization", "Bearer sk-very-secret"),)
+    settings = RunSettings(target=Target(urls=("http://user:pa55word@127.0.0.1:9/v1",), headers=headers))
+    once = SearchParameters(minimum=8, maximum=8, level_s=30, looks=1)
+    conduct_search(settings, None, once, SearchTerms(tmp_path / "s", settle_s=0, warm=False), Console(str, quiet=True))
+    for name in ("search.json", "search.md", "search.html"):
+        text = (tmp_path / "s" / name).read_text()
+        assert "very-secret" not in text and "pa55word" not in text
+
+
+def test_the_default_objective_depends_on_the_limits() -> None:
+    """P99 of what was given; else what can be sustained."""
+    assert read_goal(None, (("ttft", 200.0), ("tpot", 50.0)), lambda level: 1.0, False).name == "p99"
+    assert read_goal(None, (), lambda level: 1.0, False).name == "sustained"
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        SearchParameters(minimum=9, maximum=3),
+        SearchParameters(what="concurrency", minimum=1.5),
+        SearchParameters(preset="x"),
+    ],
+)
+def test_an_impossible_search_is_refused(parameters: SearchParameters) -> None:
+    """Before anything is made."""
+    with pytest.raises(InputError):
+        parameters.refuse()
