@@ -73,7 +73,12 @@ def conduct(
     settings = with_declarations(settings, declarations)
     settle_s = terms.settle_s if terms.settle_s is not None else QUICK_SETTLE_S if terms.quick else SETTLE_S
     found = Findings()
-    lab = Lab(terms.folder, settings, secret, book, console, terms.commands, terms.ask is not None, settle_s)
+    asked_none = settings.load.warmup_requests == 0 and not (
+        settings.load.warmup_tokens or settings.load.warmup_seconds
+    )
+    lab = Lab(
+        terms.folder, settings, secret, book, console, terms.commands, terms.ask is not None, settle_s, not asked_none
+    )
     try:
         with lab:
             test.run(lab, parameters, found)

@@ -55,6 +55,7 @@ class Lab:
     commands: dict[str, str] = field(default_factory=dict)
     operator: bool = False
     settle_s: float = SETTLE_S
+    warm: bool = True  # False: no warm-up is done before a level
     steps: Steps = field(default_factory=Steps)
     levels: list[Level] = field(default_factory=list)
     last_preparation: Path = Path()
