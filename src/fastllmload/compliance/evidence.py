@@ -76,8 +76,8 @@ class Measured:
 
     @property
     def closed(self) -> bool:
-        """A closed loop."""
-        return self.get("config.load.concurrency") is not None
+        """A closed loop, by the settings or by what the plan says of itself."""
+        return self.get("config.load.concurrency") is not None or self.get("plan.description.load.loop") == "closed"
 
     @property
     def seconds(self) -> float | None:

@@ -18,8 +18,8 @@ NO_PROOF = "what is declared was said by the tester and is no proof"
 def lines(judgement: Judgement, everything: bool = False, width: int = 100) -> Iterator[str]:
     """The report; *everything*: every requirement in one line each, behind it."""
     yield labelled("verdict", judgement.verdict.upper())
-    yield labelled("of", scope(judgement.evidence))
-    yield from counted(judgement)
+    yield from paragraph("of", scope(judgement.evidence), width)
+    yield from counted(judgement, width)
     for finding in judgement.unmet:
         yield ""
         yield from unmet(finding, width)
@@ -38,15 +38,16 @@ def labelled(label: str, text: str) -> str:
     return f"{label:<{LABEL}}{text}"
 
 
-def counted(judgement: Judgement) -> Iterator[str]:
+def counted(judgement: Judgement, width: int) -> Iterator[str]:
     """How many hold, by what, of those that enter the verdict and of all."""
     told = summary(judgement)
     for label, key in LEVELS:
         tally = told[key]
         open_ = [f"{len(tally[state])} {state}" for state in STATES if tally.get(state)]
-        yield labelled(label, f"{tally['hold']} of {tally['of']} hold" + (f"; {', '.join(open_)}" if open_ else ""))
+        told_open = f"; {', '.join(open_)}" if open_ else ""
+        yield from paragraph(label, f"{tally['hold']} of {tally['of']} hold{told_open}", width)
     parts = [f"{number} {state}" for state, number in told["counts"].items() if number]
-    yield labelled("all", f"{sum(told['counts'].values())} statements: {', '.join(parts)}")
+    yield from paragraph("all", f"{sum(told['counts'].values())} statements: {', '.join(parts)}", width)
     if told["counts"][DECLARED]:
         yield labelled("", NO_PROOF)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fastllmload.compliance import facts
 from fastllmload.compliance.checks.registry import check, each
 from fastllmload.compliance.declarations import by_key
-from fastllmload.compliance.evidence import Evidence, Measured, strings
+from fastllmload.compliance.evidence import Evidence, Measured
 from fastllmload.compliance.outcome import DECLARED, Outcome, false, inapplicable, judged, undeclared
 
 FILTERS = ("guardrails.input_filter", "guardrails.output_filter")
@@ -44,15 +44,15 @@ def refusals_counted(evidence: Evidence, /) -> Outcome:
 
 @check
 def disabled_noted(evidence: Evidence, /) -> Outcome:
-    """Safety systems that are off are noted, with the run or with the procedure."""
+    """Safety systems that are off are named: that the configuration is "disabled" does not say which."""
     off = [key for key in FILTERS if evidence.declared.get(key) == "disabled"]
-    if not off:
+    configuration = evidence.declared.get("guardrails.configuration")
+    if not off and configuration != "disabled":
         return inapplicable("no safety system is declared to be disabled")
-    kept = strings(evidence.asked("manifest.declarations"))
-    for run in evidence.runs:
-        kept |= strings(run.get("declarations"))
-    noted = all(key in kept for key in off) or evidence.simulated
-    return judged(noted, f"{', '.join(off)}: disabled is among the declarations", "declare it with the run")
+    told = ", ".join(f"{key}={evidence.declared.get(key, 'not declared')}" for key in FILTERS)
+    if not off:
+        return false(f"the configuration is disabled, but {told}", by_key()[FILTERS[0]].remedy)
+    return Outcome(DECLARED, told)
 
 
 @check

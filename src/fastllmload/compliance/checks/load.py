@@ -89,6 +89,8 @@ def responses_do_not_delay(evidence: Evidence, /) -> Outcome:
     def judge(run: Measured) -> Outcome:
         if run.closed:
             return inapplicable("the load is a closed loop")
+        if run.get("config.load") is None:
+            return false("what load was asked for is not recorded", "keep run.json as it was")
         cap = run.get("config.load.max_concurrency")
         if cap is not None:
             return false(f"--max-concurrency {cap} lets responses delay requests", "leave out --max-concurrency")
@@ -156,7 +158,7 @@ def concurrency_kept(evidence: Evidence, /) -> Outcome:
     def judge(run: Measured) -> Outcome:
         if not run.closed:
             return inapplicable("the load is an open loop")
-        asked = int(run.get("config.load.concurrency"))
+        asked = int(run.get("config.load.concurrency") or run.get("plan.description.load.concurrency") or 0)
         most = most_in_flight(run)
         wanted = min(asked, len(run.measure))
         return judged(

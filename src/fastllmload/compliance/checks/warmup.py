@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from fastllmload.compliance.checks.registry import check, each
-from fastllmload.compliance.declarations import SYNTHETIC
+from fastllmload.compliance.declarations import SYNTHETIC, by_key
 from fastllmload.compliance.evidence import Evidence, Measured, Rows, dig, rows_of
-from fastllmload.compliance.outcome import Outcome, false, inapplicable, judged
+from fastllmload.compliance.outcome import Outcome, false, inapplicable, judged, true, undeclared
 from fastllmload.records import layout
 
 REQUESTS, TOKENS = 100, 10_000
@@ -24,9 +24,11 @@ def loaded(evidence: Evidence, /) -> Outcome:
 
     def judge(run: Measured) -> Outcome:
         probe = run.get("target.probe_s")
-        warm = bool(len(run.warmup)) and bool((run.warmup["status"] == layout.OK).any())
-        seen = f"a request was answered in {probe:.3g} s before the run" if probe is not None else "warm-up succeeded"
-        return judged(probe is not None or warm, seen if probe is not None or warm else "nothing was answered before")
+        if probe is not None:
+            return true(f"a request was answered in {probe:.3g} s before the run")
+        warm = bool((run.warmup["status"] == layout.OK).any())
+        told = "the warm-up succeeded" if warm else "nothing was answered before the measured requests"
+        return judged(warm, told, "wait until the server answers, and leave the warm-up in")
 
     return each(evidence, judge)
 
@@ -148,6 +150,21 @@ def cold_marked(evidence: Evidence, /) -> Outcome:
         "run.json marks the start as cold",
         "--declare cold_start=yes with the run",
     )
+
+
+@check
+def cold_start_measured(evidence: Evidence, /) -> Outcome:
+    """Both metrics of a cold start: the load time of the model, and the TTFT of the first request."""
+    latency, loading = (
+        evidence.first("metrics.cold_start_latency.value"),
+        evidence.first("server.model_load_time_s.value"),
+    )
+    told = evidence.declared.get("sut.load_time_s")
+    if latency is None:
+        return false("the latency of a cold start was not measured", "give --warmup 0 to a run right after a restart")
+    if loading is None and told is None:
+        return undeclared("how long the model took to load is not known", by_key()["sut.load_time_s"].remedy)
+    return true(f"first token after {latency:,.1f} ms, model loaded in {loading if loading is not None else told} s")
 
 
 @check

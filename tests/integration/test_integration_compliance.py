@@ -1,0 +1,36 @@
+"""A real short run: what its rows show is judged true, and what it lacks is named. Nothing here depends on speed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from fastllmload.cli.main import main
+from fastllmload.compliance.evidence import read
+from fastllmload.compliance.outcome import TRUE
+from fastllmload.compliance.verdict import judge
+from fastllmload.records.run import read_manifest
+
+# What the recorder, the plan and the document show of any run of ours, on a host however slow.
+SEEN = (
+    "IETF-4.2.1-a", "IETF-4.2.1-b", "IETF-4.2.2-a", "IETF-4.2.2-b", "IETF-4.2.6-a", "IETF-4.2.6-b", "IETF-4.2.6-c",
+    "IETF-4.2.6-d", "IETF-4.2.6-e", "IETF-4.2.6-f", "IETF-4.2.6-g", "IETF-4.3.1-a", "IETF-4.3.1-f", "IETF-4.3.2.1-b",
+    "IETF-4.3.2.1-c", "IETF-4.3.3-a", "IETF-4.3.3-b", "IETF-4.3.3-c", "IETF-4.5-a", "IETF-4.5.1-c", "IETF-4.6.2-a",
+    "IETF-4.6.2-b", "IETF-4.6.3-f", "IETF-4.7.4-b", "IETF-1-c", "ASIAI-M3-b", "ASIAI-M4-d", "SG-2.3-d",
+)  # fmt: skip
+OPEN, CLOSED = ("IETF-4.2.3-a", "IETF-4.2.3-b"), ("IETF-4.2.4-a",)
+
+
+@pytest.mark.parametrize(("load", "more"), [(("--rate", "30"), OPEN), (("--concurrency", "4"), CLOSED)])
+def test_a_run_shows_what_it_does(load: tuple[str, str], more: tuple[str, ...], tmp_path: Path) -> None:
+    """Rows, schedule, lengths and seed agree; the verdict in run.json is that of the command."""
+    folder = tmp_path / "run"
+    assert main([*load, "-n", "40", "--warmup", "5", "-o", str(folder), "--ui", "none"]) == 0
+    judgement = judge(read(folder))
+    states = {found.requirement.id: found.outcome for found in judgement.findings}
+    assert {name: states[name] for name in (*SEEN, *more) if states[name].state != TRUE} == {}
+    told = read_manifest(folder)["compliance"]
+    assert told["verdict"] == judgement.verdict == "not compliant"
+    assert "IETF-4.5.1-b" in told["must"]["false"]
+    assert main(["compliance", str(folder)]) == 1

@@ -1,0 +1,62 @@
+"""Each MUST by itself: on evidence that keeps all of them, breaking that one makes the verdict "not compliant"."""
+
+from __future__ import annotations
+
+import functools
+from pathlib import Path
+
+import pytest
+from breakages import BREAKAGES, INFORMAL
+from case_builder import SCENES, Cases
+
+from fastllmload.compliance.outcome import FALSE, UNDECLARED
+from fastllmload.compliance.requirement import requirements
+from fastllmload.compliance.verdict import NOT, Judgement, judge
+
+
+@functools.cache
+def kept(scene: str) -> Cases:
+    return SCENES[scene]()
+
+
+def state_of(judgement: Judgement, name: str) -> str:
+    return next(found.outcome.state for found in judgement.findings if found.requirement.id == name)
+
+
+@pytest.mark.parametrize("scene", SCENES)
+def test_the_evidence_is_compliant_before_it_is_broken(scene: str, tmp_path: Path) -> None:
+    """Else a verdict of "not compliant" behind a change would mean nothing."""
+    judgement = judge(kept(scene).copy().evidence(tmp_path))
+    assert [found.requirement.id for found in judgement.unmet if found.requirement.must] == []
+    assert judgement.verdict != NOT
+
+
+@pytest.mark.parametrize("name", BREAKAGES)
+def test_breaking_it_flips_the_verdict(name: str, tmp_path: Path) -> None:
+    """The requirement is among those that do not hold, and the verdict is the worst."""
+    scene, change = BREAKAGES[name]
+    cases = kept(scene).copy()
+    change(cases)
+    judgement = judge(cases.evidence(tmp_path))
+    assert state_of(judgement, name) in (FALSE, UNDECLARED)
+    assert judgement.verdict == NOT
+    found = next(one for one in judgement.unmet if one.requirement.id == name)
+    assert found.outcome.reason and found.outcome.remedy
+
+
+def test_every_must_has_something_that_breaks_it() -> None:
+    """A MUST without an entry here is a MUST of which nobody knows whether its check can say no."""
+    wanted = {one.id for one in requirements() if one.must and one.in_verdict}
+    assert wanted == set(BREAKAGES)
+
+
+@pytest.mark.parametrize("name", INFORMAL)
+def test_a_must_in_plain_words_breaks_without_a_verdict(name: str, tmp_path: Path) -> None:
+    """Sources that are no standard have no key words: what they ask for is reported, and decides nothing."""
+    scene, change = INFORMAL[name]
+    cases = kept(scene).copy()
+    assert state_of(judge(cases.evidence(tmp_path / "kept")), name) not in (FALSE, UNDECLARED)
+    change(cases)
+    judgement = judge(cases.evidence(tmp_path / "broken"))
+    assert state_of(judgement, name) == FALSE
+    assert name not in {found.requirement.id for found in judgement.unmet}

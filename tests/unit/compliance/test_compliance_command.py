@@ -1,0 +1,101 @@
+"""`fastllmload compliance` on folders: exit code, texts, JSON, comparisons, folders that are none."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from case_builder import Case, Cases, plain, throughput
+
+from fastllmload.cli.main import main
+
+
+def written(case: Case, folder: Path) -> Path:
+    """A run folder of *case*."""
+    case.run(folder)
+    np.save(folder / "requests.npy", case.rows)
+    np.save(folder / "tokens.npy", case.events)
+    (folder / "run.json").write_text(json.dumps(case.manifest))
+    return folder
+
+
+def written_procedure(cases: Cases, folder: Path) -> Path:
+    document = dict(cases.procedure or {})
+    document["levels"] = []
+    for number, level in enumerate(cases.levels):
+        written(level, folder / "levels" / f"{number:03d}")
+        document["levels"].append({**(level.entry or {}), "name": level.name, "folder": f"levels/{number:03d}"})
+    (folder / "procedure.json").write_text(json.dumps(document))
+    return folder
+
+
+def test_a_compliant_run_is_0(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The verdict comes first, then what was judged."""
+    assert main(["compliance", str(written(plain().run, tmp_path / "run"))]) == 0
+    told = capsys.readouterr().out.splitlines()
+    assert told[0].split(maxsplit=1) == ["verdict", "CONDITIONALLY COMPLIANT"]
+
+
+def test_a_run_that_is_not_compliant_is_1(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """With what to do about it."""
+    cases = plain()
+    cases.undeclare("sut.boundary")
+    assert main(["compliance", str(written(cases.run, tmp_path / "run"))]) == 1
+    assert "do: --declare sut.boundary=model_engine" in capsys.readouterr().out
+
+
+def test_json_has_everything_that_is_asked_for(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """One document; --all adds every requirement."""
+    folder = str(written(plain().run, tmp_path / "run"))
+    assert main(["compliance", folder, "--json"]) == 0
+    short = json.loads(capsys.readouterr().out)
+    assert main(["compliance", folder, "--json", "--all"]) == 0
+    long = json.loads(capsys.readouterr().out)
+    assert "requirements" not in short and len(long["requirements"]) == 653
+    assert short["verdict"] == long["verdict"] == "conditionally compliant"
+
+
+def test_all_lists_every_requirement_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """In a line each, with its state."""
+    assert main(["compliance", str(written(plain().run, tmp_path / "run")), "--all"]) == 0
+    told = capsys.readouterr().out.splitlines()
+    assert sum(line.startswith(("IETF-", "BLOG-", "ASIAI-", "SG-", "ETALON-")) for line in told) == 653
+
+
+def test_a_procedure_is_judged_with_its_levels(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The folder of procedure.json, its levels beside it."""
+    folder = written_procedure(throughput(), tmp_path / "procedure")
+    assert main(["compliance", str(folder)]) == 0
+    assert "UNCONDITIONALLY COMPLIANT" in capsys.readouterr().out
+    for file in (folder / "levels" / "001").iterdir():
+        if file.is_file():
+            file.unlink()
+    assert main(["compliance", str(folder)]) == 1
+    assert "levels/001 is gone" in capsys.readouterr().out
+
+
+def test_two_systems_are_compared(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """--against adds what the draft asks of comparisons."""
+    ours = str(written(plain().run, tmp_path / "a"))
+    other = plain().declare(sut__boundary="application_gateway", guardrails__configuration="default")
+    theirs = str(written(other.run, tmp_path / "b"))
+    assert main(["compliance", ours, "--against", theirs]) == 1
+    assert "IETF-6.1-b: false" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[1]", b"\xff\xfe"])
+def test_a_broken_document_is_one_sentence(content: bytes, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Exit code 2, naming the file."""
+    (tmp_path / "procedure.json").write_bytes(content)
+    assert main(["compliance", str(tmp_path)]) == 2
+    told = capsys.readouterr().err
+    assert "procedure.json" in told and told.count("\n") == 1
+
+
+@pytest.mark.parametrize("name", ["", "gone"])
+def test_a_folder_that_is_none(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Exit code 2 and one sentence."""
+    assert main(["compliance", str(tmp_path / name)]) == 2
+    assert capsys.readouterr().err.count("\n") == 1
