@@ -195,7 +195,7 @@ class FromSource:
         checked = 0 if self._tokenizer is None else self._checked
         return {
             **facts,
-            **self._source.describe(),
+            **self._source.describe(self._checked),
             "deviations": [*self._source.deviations(), *facts["deviations"]],
             "shared_token_share": self._shared / self._input if self._input else 0.0,
             "exact": exactness(checked, min(checked, self._exact), self._checked),

@@ -22,6 +22,7 @@ from fastllmload.workload.tokenizer import Tokenizer
 from fastllmload.workload.written import DataSet, Written
 
 BUFFER = 1 << 20
+SUBSETS = {"sharegpt": "conversations with a question and an answer to it: their first question"}  # of the file
 
 
 class Endpoint(Protocol):
@@ -133,6 +134,8 @@ class DataSetContent:
             "sha256": self.dataset.sha256,
             "requests": len(self.dataset.requests),
             "left_out": self.dataset.left_out,
+            "subset": SUBSETS.get(self.dataset.name, "every entry"),
+            "used": min(self._requests, len(self.dataset.requests)),
             "order": "drawn without replacement by the seed" if self.dataset.shuffled else "as in the file",
             "rounds": self._requests / len(self.dataset.requests),
             "classes": self.classes,

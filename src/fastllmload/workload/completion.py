@@ -83,8 +83,7 @@ class Completion:
         self.lengths = [self._prefix.randint(*CONTEXT_TOKENS) for _ in range(CONTEXTS)]
         shared = Code(f"{prefix_seed}/text")
         self._contexts = [self._context(shared, length) for length in self.lengths]
-        self._chosen = [0] * CONTEXTS
-        self._requests = 0
+        self._chosen: list[int] = []  # context of each request, CONTEXTS for one of its own
 
     def _context(self, code: Code, tokens: int) -> tuple[str, str]:
         """A context of *tokens* and its language. It ends with a line, so that what follows starts one."""
@@ -114,8 +113,9 @@ class Completion:
         if shared:
             number = chosen(self._cumulative, self._prefix.random())
             (context, language), size = self._contexts[number], self.lengths[number]
-            self._chosen[number] += 1
+            self._chosen.append(number)
         else:
+            self._chosen.append(CONTEXTS)
             size = self._prefix.randint(*CONTEXT_TOKENS)
             context, language = self._context(self._own, size)
         tokens, answer = FUNCTION.draw(self._stream), self._osl.draw(self._stream)
@@ -123,7 +123,6 @@ class Completion:
             function = next(order)
         else:
             function = self._functions.functions(language, tokens * CHARACTERS)
-        self._requests += 1
         return Parts(context, size, function, tokens, answer, shared)
 
     def _order(self) -> Iterator[str]:
@@ -134,9 +133,11 @@ class Completion:
             draw.shuffle(texts)
             yield from texts or [""]
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self, requests: int) -> dict[str, Any]:
+        taken = self._chosen[:requests]
+        counts = [taken.count(number) for number in range(CONTEXTS)]
         facts: dict[str, Any] = {
-            "contexts": {"tokens": self.lengths, "share": SHARE, "exponent": EXPONENT, "chosen": list(self._chosen)},
+            "contexts": {"tokens": self.lengths, "share": SHARE, "exponent": EXPONENT, "chosen": counts},
             "function_tokens": str(FUNCTION),
             "stand_in": self._samples is None,
         }
@@ -146,7 +147,7 @@ class Completion:
             subset = "every entry of the file, cut to the length that is drawn"
             facts["dataset"] = {
                 "sha256": self._samples.sha256, "requests": n, "left_out": 0, "subset": subset, "order": order,
-                "rounds": self._requests / n,
+                "rounds": requests / n,
             }  # fmt: skip
         return facts
 

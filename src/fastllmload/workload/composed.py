@@ -29,8 +29,8 @@ class Source(Protocol):
 
     def batches(self) -> Iterator[list[Composed]]: ...
 
-    def describe(self) -> dict[str, Any]:
-        """Facts for plan.json: distribution, stand-in or file."""
+    def describe(self, requests: int) -> dict[str, Any]:
+        """Facts for plan.json of the first *requests*: distribution, stand-in or file."""
 
     def deviations(self) -> list[str]:
         """Where this is not the standard workload, one sentence each."""

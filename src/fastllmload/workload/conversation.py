@@ -124,15 +124,16 @@ class Conversation:
                 answer = self._osl.draw(lengths) if self._osl is not None else answered(one)
                 yield text, count, count, answer
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self, requests: int) -> dict[str, Any]:
+        own, answers = self._own[:requests], self._answers[:requests]
         facts: dict[str, Any] = {
             "system_prompt": {"tokens": SYSTEM_TOKENS, "share": SYSTEM_SHARE},
-            "without_system_prompt": {"input": quantiles(self._own), "output": quantiles(self._answers)},
+            "without_system_prompt": {"input": quantiles(own), "output": quantiles(answers)},
             "reference": {name: list(values) for name, values in REFERENCE.items()},
         }
         if self._dataset is None:
             return {**facts, "stand_in": True, "independent": "input and output lengths are drawn independently"}
-        rounds = len(self._own) / len(self._dataset.requests)
+        rounds = requests / len(self._dataset.requests)
         return {**facts, "stand_in": False, "dataset": {**dataset_facts(self._dataset), "rounds": rounds}}
 
     def deviations(self) -> list[str]:

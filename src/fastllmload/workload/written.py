@@ -42,14 +42,16 @@ class Written:
     output_tokens: int | None = None
     name: str | None = None
     extra: dict[str, Any] = field(default_factory=dict)
+    input_tokens: int | None = None  # as the file says; what a tokenizer counts stands above it
 
     def tokens(self, tokenizer: Tokenizer | None) -> int:
-        """Tokens of the prompt or of the messages' texts under *tokenizer*; 0 without one."""
-        if isinstance(self.content, str):
-            return 0 if tokenizer is None else tokenizer.count(self.content)
-        if all(isinstance(one, int) for one in self.content):
+        """Tokens of the prompt or of the messages' texts under *tokenizer*; without one what the file says, else 0."""
+        if not isinstance(self.content, str) and all(isinstance(one, int) for one in self.content):
             return len(self.content)
-        return 0 if tokenizer is None else sum(tokenizer.count(text) for text in texts(self.content))
+        if tokenizer is None:
+            return self.input_tokens or 0
+        spoken = [self.content] if isinstance(self.content, str) else texts(self.content)
+        return sum(tokenizer.count(text) for text in spoken)
 
 
 @dataclass(frozen=True)
@@ -172,7 +174,9 @@ def written_custom(entry: dict[str, Any], where: str) -> Written:
     name = entry.get("class")
     if name is not None and not isinstance(name, str):
         raise InputError(f"{where}: class is {shown(name)}, not a text")
-    return Written(where, _content(entry, where), _length(entry.get("output_tokens"), where), name, extra)
+    tokens = _length(entry.get("input_tokens"), where, "input")
+    output = _length(entry.get("output_tokens"), where)
+    return Written(where, _content(entry, where), output, name, extra, tokens)
 
 
 def _batch(entry: dict[str, Any], where: str) -> Written:
@@ -214,11 +218,11 @@ def _is_message(one: object) -> bool:
     return isinstance(one, dict) and isinstance(one.get("role"), str) and ("content" in one or "tool_calls" in one)
 
 
-def _length(value: object, where: str) -> int | None:
+def _length(value: object, where: str, which: str = "output") -> int | None:
     if value is None:
         return None
     if type(value) is not int or not 1 <= value <= MOST_TOKENS:
-        raise InputError(f"{where}: its output length {shown(value)} is not a number of tokens from 1 to {MOST_TOKENS}")
+        raise InputError(f"{where}: its {which} length {shown(value)} is not a number of tokens from 1 to {MOST_TOKENS}")
     return value
 
 

@@ -110,7 +110,7 @@ def test_code_completion(cl100k):
     assert [k is not None for k in begun] == [bool(one.shared) for one in requests]
     sharing = [k for k in begun if k is not None]
     assert abs(len(sharing) - 0.8 * 768) < 4 * np.sqrt(768 * 0.16)
-    assert source.describe()["contexts"]["chosen"] == np.bincount(sharing, minlength=10).tolist()
+    assert source.describe(768)["contexts"]["chosen"] == np.bincount(sharing, minlength=10).tolist()
     assert abs(sharing.count(0) / len(sharing) - 0.501) < 0.09
     for (text, _), tokens in zip(source._contexts, source.lengths, strict=True):
         assert abs(cl100k.count(text) - tokens) <= 1

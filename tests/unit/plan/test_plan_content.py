@@ -1,0 +1,235 @@
+"""What each workload and each form of prompt puts into a plan, and what the plan says of it."""
+
+from __future__ import annotations
+
+import base64
+import json
+
+import pytest
+
+from fastllmload.endpoint import ENDPOINTS
+from fastllmload.errors import InputError
+from fastllmload.plan.build import build_plan
+from fastllmload.plan.limits import refuse_beyond
+from fastllmload.plan.settings import Client, Load, RunSettings, Target, Workload
+from fastllmload.workload.tokenizer import load_tokenizer
+
+SHAREGPT = [
+    {"conversations": [{"from": "human", "value": f"question {n}"}, {"from": "gpt", "value": "answer" + " answer" * n}]}
+    for n in range(30)
+]
+
+
+def planned(directory, count=60, endpoint="openai-chat", **workload):
+    settings = RunSettings(
+        target=Target(endpoint_type=endpoint),
+        load=Load(rate=10.0, num_requests=count),
+        workload=Workload(**workload),
+        client=Client(seed=42),
+    )
+    return build_plan(settings, phase="measure", endpoint=ENDPOINTS[endpoint], model="m", out_dir=directory)
+
+
+def said(plan):
+    return plan.description["workload"]
+
+
+def sent(plan):
+    return [json.loads(plan.body(number)) for number in range(plan.requests)]
+
+
+def prompts(plan):
+    """The text of each request's last message or prompt."""
+    return [body["prompt"] if "prompt" in body else body["messages"][-1]["content"] for body in sent(plan)]
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "workload", "form"),
+    [
+        ("openai-chat", {}, "words"),
+        ("openai-chat", {"tokenizer": "o200k_base"}, "words"),
+        ("openai-chat", {"prompt_form": "text"}, "text"),
+        ("openai-chat", {"prompt_form": "native", "tokenizer": "o200k_base"}, "text"),
+        ("openai-completions", {"prompt_form": "text"}, "text"),
+    ],
+)
+def test_every_prompt_has_the_length_that_was_drawn(tmp_path, endpoint, workload, form):
+    """In all forms of text, the tokenizer counts what the plan says; the plan says how many it counted."""
+    plan = planned(tmp_path, 200, endpoint, **workload)
+    tokenizer = load_tokenizer(workload.get("tokenizer", "cl100k_base"))
+    assert tokenizer.count_many(prompts(plan)) == plan.input_tokens.tolist()
+    assert said(plan)["prompt"] == form
+    assert said(plan)["exact"] == {"prompts": 200, "checked": 200, "exact": 200, "share": 1.0}
+    if form == "words" or workload == {"prompt_form": "text"}:
+        assert plan.input_tokens[:3].tolist() == [455, 454, 171]
+
+
+def test_text_is_the_drafts_own_ids(tmp_path):
+    """Form text begins with the bytes of the ids of IETF A.1.4: those of request 3 stand in it."""
+    plan = planned(tmp_path, 5, prompt_form="text")
+    tokenizer = load_tokenizer("cl100k_base")
+    assert prompts(plan)[3].startswith(tokenizer.decode([7816, 21747, 40319]))
+
+
+def test_native_ids_go_as_ids_where_they_can(tmp_path):
+    plan = planned(tmp_path, 50, "openai-completions", prompt_form="native", tokenizer="o200k_base")
+    drawn = [number for prompt in prompts(plan) for number in prompt]
+    assert [len(prompt) for prompt in prompts(plan)] == plan.input_tokens.tolist()
+    assert 150_000 < max(drawn) < load_tokenizer("o200k_base").ordinary
+    assert said(plan)["prompt"] == "ids"
+
+
+@pytest.mark.parametrize(
+    ("workload", "sentence"),
+    [
+        ({"prompt_form": "text", "tokenizer": "o200k_base"}, "use --prompt-form native"),
+        ({"prompt_form": "native", "tokenizer": "none"}, "--tokenizer none has no ids"),
+        ({"prompt_form": "text", "name": "long-context"}, "does not go with long-context"),
+        ({"name": "long-context", "isl": "list:9000,8192", "context_limit": 500}, "length of list:9000,8192 fits"),
+        ({"name": "long-context", "isl": "choice:"}, "--isl 'choice:' is not a length"),
+        ({"prefix_len": 5, "prefix_share": 1.5}, "--prefix-share must be 0 to 1"),
+    ],
+)  # fmt: skip
+def test_refusals(tmp_path, workload, sentence):
+    with pytest.raises(InputError) as caught:
+        planned(tmp_path, **workload)
+    assert sentence in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_long_context(tmp_path):
+    """Documents that differ from their first word on, one question of 100 tokens, 256 tokens of answer."""
+    plan = planned(tmp_path, 12, name="long-context")
+    texts = prompts(plan)
+    assert load_tokenizer("cl100k_base").count_many(texts) == plan.input_tokens.tolist()
+    assert plan.input_tokens.min() >= 8192 and plan.input_tokens.max() <= 32768
+    assert set(plan.output_tokens.tolist()) == {256}
+    documents, questions = zip(*(text.split("\n\n") for text in texts), strict=True)
+    assert len(set(questions)) == 1 and len({text[:60] for text in documents}) == 12
+    assert said(plan)["deviations"] == []
+
+
+def test_long_context_beyond_the_model(tmp_path):
+    """Targets that do not fit are left out, listed, and said to be a deviation."""
+    plan = planned(tmp_path, 40, name="long-context", isl="target_lengths", context_limit=20_000)
+    assert set(plan.input_tokens.tolist()) == {8192, 16384}
+    assert said(plan)["skipped"] == {"most_input": 19_744, "lengths": [32768, 65536, 131072], "redrawn": 0}
+    assert "lengths above 19744 tokens are skipped (32768, 65536, 131072)" in plan.deviations[0]
+    one_by_one = planned(tmp_path / "b", 5, name="long-context", isl="list:8192,9000,99000", context_limit=20_000)
+    assert one_by_one.input_tokens.tolist() == [8192, 9000, 8192, 9000, 8192]
+
+
+def test_a_range_beyond_the_model_is_drawn_again(tmp_path):
+    plan = planned(tmp_path, 30, name="long-context", context_limit=16_000)
+    assert plan.input_tokens.max() <= 15_744 and said(plan)["skipped"]["redrawn"] > 10
+
+
+def test_lengths_beyond_the_context(tmp_path):
+    """The longest request is named; an equal length fits; without a limit or a tokenizer nothing is refused."""
+    plan = planned(tmp_path, 20)
+    whole = plan.input_tokens.astype(int) + plan.output_tokens
+    refuse_beyond(plan, int(whole.max()))
+    refuse_beyond(plan, None)
+    with pytest.raises(InputError, match=rf"context of {whole.max() - 1} tokens; request {whole.argmax()} has "):
+        refuse_beyond(plan, int(whole.max()) - 1)
+    refuse_beyond(planned(tmp_path / "b", 20, tokenizer="none"), 5)
+
+
+@pytest.mark.parametrize(
+    ("workload", "deviations"),
+    [
+        ({"prompt_form": "text"}, []),
+        ({}, ["prompts of random words"]),
+        ({"prompt_form": "text", "isl": "9"}, ["input lengths 9 instead of uniform:128,512"]),
+        ({"prompt_form": "text", "temperature": None}, ["temperature not sent instead of 0"]),
+        ({"prompt_form": "text", "prefix_len": 3}, ["prefixes of 3 tokens"]),
+        ({"name": "conversation"}, ["conversation without ShareGPT"]),
+        ({"name": "conversation", "osl": "5"}, ["conversation without ShareGPT", "output lengths 5"]),
+        ({"name": "code-completion"}, ["code-completion without The Stack"]),
+        ({"image": (9, 9, 2)}, ["prompts of random words", "2 images of 9x9 in every prompt"]),
+    ],
+)
+def test_deviations_from_the_standard(tmp_path, workload, deviations):
+    """What is not as the workload's definition is said in the plan, in this order."""
+    found = planned(tmp_path, 3, **workload).deviations
+    assert len(found) == len(deviations)
+    assert all(text in sentence for text, sentence in zip(deviations, found, strict=True))
+
+
+def test_conversation_of_the_real_data(tmp_path):
+    """With the file there is no deviation; its hash, subset and quantiles are recorded."""
+    file = tmp_path / "s.json"
+    file.write_text(json.dumps(SHAREGPT))
+    plan = planned(tmp_path / "a", 60, name="conversation", dataset_path=str(file))
+    questions = {one["conversations"][0]["value"] for one in SHAREGPT}
+    assert set(prompts(plan)) == questions
+    assert plan.deviations == []
+    facts = said(plan)["dataset"]
+    assert (facts["rounds"], facts["left_out"], len(facts["sha256"])) == (2.0, 0, 64)
+    assert said(plan)["without_system_prompt"]["output"] == [16, 29, 30]  # of 1 to 30, each twice
+    assert {len(body["messages"]) for body in sent(plan)} == {1, 2}
+
+
+def test_code_of_the_real_data(tmp_path):
+    """Functions of the file stand behind the contexts, cut to the drawn length."""
+    file = tmp_path / "stack.jsonl"
+    file.write_text(
+        "".join(json.dumps({"content": f"def real_{n}():\n" + "    pass\n" * 3000}) + "\n" for n in range(9))
+    )
+    plan = planned(tmp_path / "a", 40, name="code-completion", dataset_path=str(file))
+    assert plan.deviations == [] and said(plan)["dataset"]["requests"] == 9
+    assert all("def real_" in text for text in prompts(plan))
+    assert said(plan)["exact"]["share"] == 1.0
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("", "holds no code"),
+        ('{"x": 1}\n', "line 1: there is no code in it"),
+        ('{"content": 5', "line 1 column 14 is not JSON"),
+    ],
+)
+def test_code_that_is_none(tmp_path, text, sentence):
+    file = tmp_path / "x"
+    file.write_text(text)
+    with pytest.raises(InputError, match=sentence):
+        planned(tmp_path / "a", 3, name="code-completion", dataset_path=str(file))
+
+
+def test_classes_of_fairness(tmp_path):
+    """Rows know their class, the plan its name."""
+    plan = planned(tmp_path, 300, name="fairness")
+    assert plan.classes == ["short", "long"]
+    long = plan.request_class == 1
+    assert 30 < long.sum() < 90
+    assert plan.input_tokens[long].min() >= 1024 > 256 >= plan.input_tokens[~long].max()
+
+
+def test_images_in_every_prompt(tmp_path):
+    """Text first, then as many different images as were asked for; text tokens are counted, images are not."""
+    plan = planned(tmp_path, 4, image=(20, 10, 2))
+    urls = []
+    for body, tokens in zip(sent(plan), plan.input_tokens.tolist(), strict=True):
+        text, *images = body["messages"][0]["content"]
+        assert load_tokenizer("cl100k_base").count(text["text"]) == tokens
+        urls += [one["image_url"]["url"] for one in images]
+    assert len(set(urls)) == 8
+    assert all(base64.b64decode(url.partition(",")[2]).startswith(b"\x89PNG") for url in urls)
+
+
+def test_synthetic_images_of_a_data_set(tmp_path):
+    """A data set asks for images by size; each request gets its own."""
+    message = {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "synthetic:16x16"}}]}
+    file = tmp_path / "x.jsonl"
+    file.write_text(json.dumps({"messages": [message], "output_tokens": 1}) + "\n")
+    plan = planned(tmp_path / "a", 3, name="custom", dataset_path=str(file))
+    urls = {body["messages"][0]["content"][0]["image_url"]["url"] for body in sent(plan)}
+    assert len(urls) == 3 and all(url.startswith("data:image/png;base64,") for url in urls)
+
+
+def test_how_tokens_are_counted_is_declared(tmp_path):
+    """IETF 4.4: option, tokenizer with the size of its vocabulary, special tokens."""
+    found = planned(tmp_path, 2, counting="B").counting
+    assert found["option"] == "B"
+    assert found["tokenizer"] == {"name": "cl100k_base", "source": "quicktok", "vocabulary": 100_277}
+    assert "BOS, EOS" in found["special_tokens"]
