@@ -31,6 +31,7 @@ fastllmload = LazyGroup(
         "search": LazyCommand(
             "fastllmload.cli.searching:search", "the highest rate or concurrency at which objectives hold"
         ),
+        "sweep": LazyCommand("fastllmload.cli.sweeping:sweep", "one run for each combination of options"),
         "report": LazyCommand("fastllmload.cli.commands:report", "show a run again"),
         "compliance": LazyCommand("fastllmload.cli.complying:compliance", "judge a run or procedure by the IETF draft"),
         "compare": LazyCommand("fastllmload.cli.comparing:compare", "compare runs, with tests and gates"),

@@ -114,6 +114,17 @@ class Lab:
         self.record(level)
         return level
 
+    def aim(self, settings: RunSettings) -> None:
+        """Levels to come are for the target of *settings*; a simulated engine of another kind is started anew."""
+        if settings.target.simulate != self.base.target.simulate and self._engine is not None:
+            self._engine.stop()
+            self._engine = None
+        self.base = settings
+
+    def began(self, name: str) -> bool:
+        """Whether anything of the level asked for last, *name*, was sent."""
+        return (self.folder / LEVELS / f"{self._number - 1:03d}-{slug(name)}").exists()
+
     def record(self, level: Level, **facts: Any) -> None:
         """The level's entry in procedure.json; *facts* are added to it (criteria, verdict …)."""
         entries = self.journal.document["levels"]

@@ -13,7 +13,7 @@ from fastllmload.plan.settings import RunSettings
 from fastllmload.procedure.change import at_load
 from fastllmload.procedure.evidence import Evidence, evidence_of
 from fastllmload.procedure.goals import Judgement
-from fastllmload.procedure.lab import LEVELS, Lab
+from fastllmload.procedure.lab import Lab
 from fastllmload.procedure.level import Level
 from fastllmload.procedure.objective_text import Asked
 from fastllmload.procedure.peak_search import Height
@@ -126,11 +126,11 @@ class LabBench:
         )
         stream = f"search/{level:.9g}/{repetition}"
         settings = msgspec.structs.replace(settings, workload=msgspec.structs.replace(settings.workload, stream=stream))
-        before = self._folders()
+        name = f"{self.parameters.what} {level:.9g}{words}"
         try:
-            measured = self.lab.level(f"{self.parameters.what} {level:.9g}{words}", settings)
+            measured = self.lab.level(name, settings)
         except HostLimitError as problem:
-            if self._folders() != before:
+            if self.lab.began(name):
                 raise  # it began: the host gave out on the way
             self.refused[level] = str(problem)
             return None
@@ -139,10 +139,6 @@ class LabBench:
         if found is not None:
             runs.append(found)
         return found
-
-    def _folders(self) -> set[str]:
-        folder = self.lab.folder / LEVELS
-        return {path.name for path in folder.iterdir()} if folder.exists() else set()
 
     def _record(self, measured: Level, level: float, words: str) -> None:
         """The draft's own verdict on this run, beside ours."""

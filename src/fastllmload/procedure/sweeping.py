@@ -1,0 +1,145 @@
+"""`fastllmload sweep`: one run for every combination of some options, in one folder, with one table."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from fastllmload.errors import FastLLMLoadError, HostLimitError, InputError, Interrupted
+from fastllmload.plan.settings import RunSettings, Secret
+from fastllmload.procedure import journal, sweep_report
+from fastllmload.procedure.change import changed
+from fastllmload.procedure.console import Console
+from fastllmload.procedure.journal import Journal
+from fastllmload.procedure.lab import SETTLE_S, Lab, told
+from fastllmload.procedure.level import Level
+from fastllmload.procedure.manifest import entry
+
+NOT_MET = 1
+GRID, INTERLEAVED, SHUFFLED = "grid", "interleaved", "shuffled"
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One combination: *values* of the varied options as they were given, and the run that they make."""
+
+    values: tuple[tuple[str, str], ...]
+    settings: RunSettings
+
+    @property
+    def label(self) -> str:
+        return ", ".join(f"{name} {value}" for name, value in self.values)
+
+
+@dataclass(frozen=True)
+class SweepTerms:
+    """*runs* of every cell, in the order "grid" (cell by cell), "interleaved" (round by round) or "shuffled".
+
+    Every run has requests of its own, so that a prefix cache finds nothing of one run in another; *same_requests*: all
+    have the same, as far as the varied options let them.
+    """
+
+    folder: Path
+    runs: int = 1
+    order: str = GRID
+    settle_s: float = SETTLE_S
+    strict: bool = False
+    same_requests: bool = False
+
+
+@dataclass
+class Sweep:
+    """*measured*: cell number → its runs so far; *refused*: cell number → why it could not be measured."""
+
+    lab: Lab
+    cells: Sequence[Cell]
+    terms: SweepTerms
+    measured: dict[int, list[Level]] = field(default_factory=dict)
+    refused: dict[int, str] = field(default_factory=dict)
+
+    def run(self) -> None:
+        for number, repetition in schedule(len(self.cells), self.terms, self.lab.base.client.seed):
+            if number not in self.refused:
+                self._measure(number, repetition)
+
+    def _measure(self, number: int, repetition: int) -> None:
+        cell = self.cells[number]
+        settings = changed(cell.settings, load={"repetition": repetition})
+        if not self.terms.same_requests and settings.output.plan is None:
+            settings = changed(settings, workload={"stream": f"sweep/{number}/{repetition}"})
+        name = cell.label + (f", run {repetition + 1}" if repetition else "")
+        self.lab.aim(settings)
+        try:
+            level = self.lab.level(name, settings)
+        except HostLimitError as problem:
+            if self.lab.began(name):
+                raise  # the host gave out on the way
+            self.refused[number] = str(problem)
+            self.lab.console.warn(f"{cell.label}: not measured: {problem}")
+            return
+        self.measured.setdefault(number, []).append(level)
+        self.lab.record(level, cell=dict(cell.values), repetition=repetition)
+
+    def conclude(self, status: str) -> bool:
+        """Write sweep.json and the reports and show the table; whether every run's certificate is valid."""
+        rows = [sweep_report.cell_entry(cell.values, self.measured.get(number, ()), self.refused.get(number))
+                for number, cell in enumerate(self.cells)]  # fmt: skip
+        self.lab.journal.put(status=status, ended_utc=journal.utc(), cells=rows)
+        names = sweep_report.write(self.lab.folder, self.lab.journal.document)
+        for line in sweep_report.lines(self.lab.journal.document):
+            self.lab.console.say(line)
+        self.lab.console.say(f"files      {self.lab.folder}/{sweep_report.JSON}, {', '.join(names)}, levels/")
+        return all(verdict == "valid" for row in rows for verdict in row["verdicts"]) and not self.refused
+
+
+def schedule(cells: int, terms: SweepTerms, seed: int) -> list[tuple[int, int]]:
+    """(cell, repetition) in the order of the runs; the same for the same seed, so that a sweep can go on."""
+    if terms.order == GRID:
+        return [(cell, repetition) for cell in range(cells) for repetition in range(terms.runs)]
+    rounds = [(cell, repetition) for repetition in range(terms.runs) for cell in range(cells)]
+    if terms.order == SHUFFLED:
+        random.Random(f"{seed}/sweep").shuffle(rounds)
+        drawn = [cell for cell, _ in rounds]
+        return [(cell, drawn[:position].count(cell)) for position, cell in enumerate(drawn)]
+    return rounds
+
+
+def conduct_sweep(cells: Sequence[Cell], secret: Secret | None, terms: SweepTerms, console: Console) -> int:
+    """Exit code: 1 with *strict* and a run that is not valid. What cuts the sweep short is raised, after its report."""
+    if len({cell.values for cell in cells}) < len(cells):
+        raise InputError("--vary names the same value twice; every combination is measured once")
+    base = cells[0].settings
+    simulated = not base.target.urls and base.target.unix_socket is None
+    asked: dict[str, Any] = {
+        "runs": terms.runs,
+        "order": terms.order,
+        "same_requests": terms.same_requests,
+        "cells": [dict(cell.values) for cell in cells],
+        "run": told(base),
+    }
+    book = Journal(terms.folder, "sweep", asked, sweep_report.JSON)
+    book.put(manifest=entry(base, dict(base.output.declare), simulated))
+    lab = Lab(terms.folder, base, secret, book, console, settle_s=terms.settle_s)
+    if simulated:
+        console.say("SIMULATED ENGINE: the target is fastllmload's own simulator, not a server")
+    console.say(
+        f"sweep in {terms.folder}: {len(cells)} combinations, {len(cells) * terms.runs} runs, {terms.order} order"
+    )
+    if book.resumed:
+        console.say("started again: finished runs are taken from the folder")
+    sweep = Sweep(lab, cells, terms)
+    try:
+        with lab:
+            sweep.run()
+    except (Interrupted, KeyboardInterrupt):
+        sweep.conclude(journal.INTERRUPTED)
+        raise
+    except FastLLMLoadError as problem:
+        book.note("warnings", f"the sweep was cut short: {problem}")
+        sweep.conclude(journal.FAILED)
+        raise
+    valid = sweep.conclude(journal.DONE)
+    return NOT_MET if terms.strict and not valid else 0

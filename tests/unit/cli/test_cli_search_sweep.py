@@ -1,0 +1,100 @@
+"""The options of searches and sweeps: read, contradictions refused in one sentence, before anything is sent."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from fastllmload.cli.main import main
+from fastllmload.cli.searching import confidence, levels, looks, width
+from fastllmload.cli.sweeping import axes_of, cell_givens
+from fastllmload.errors import InputError
+
+
+def test_steps_are_numbers_or_shares() -> None:
+    """`5%` of the level, or so many levels."""
+    assert width("5%") == (0.05, True)
+    assert width("2.5") == (2.5, False)
+    with pytest.raises(ValueError, match="below 100%"):
+        width("150%")
+
+
+@pytest.mark.parametrize(
+    ("reading", "good", "value", "bad"),
+    [(looks, "3", 3, "9"), (levels, "12", 12, "1"), (confidence, "95%", 0.95, "0.2"), (confidence, "0.9", 0.9, "1")],
+)
+def test_counts_and_shares_have_ranges(reading: object, good: str, value: float, bad: str) -> None:
+    """Out of range is a sentence that says the range."""
+    assert callable(reading) and reading(good) == value
+    with pytest.raises(ValueError, match="out of range"):
+        reading(bad)
+
+
+def test_values_of_a_sweep_are_split_at_commas_or_semicolons() -> None:
+    """Names are those of a run's options, aliases and with or without their dashes."""
+    assert axes_of((("rate", "10,20"), ("input-len", "uniform:1,5; 7"))) == {
+        "rate": ["10", "20"],
+        "input-len": ["uniform:1,5", "7"],
+    }
+    assert axes_of((("--osl", "4"),)) == {"osl": ["4"]}
+
+
+@pytest.mark.parametrize(
+    ("pairs", "why"),
+    [
+        ((), "missing"),
+        ((("rate", "1,,2"),), "empty value"),
+        ((("rate", "1"), ("request-rate", "2")), "twice"),
+        ((("output", "a,b"),), "cannot be varied"),
+        ((("rate", ",".join(map(str, range(1, 50)))), ("osl", ",".join(map(str, range(1, 50))))), "combinations"),
+    ],
+)
+def test_what_cannot_be_varied_is_refused(pairs: tuple[tuple[str, str], ...], why: str) -> None:
+    """Each with its own sentence."""
+    with pytest.raises(InputError, match=why):
+        axes_of(pairs)
+
+
+def test_switches_are_varied_by_true_and_false() -> None:
+    """As in a config file; what is given beside --vary contradicts it."""
+    found = cell_givens({}, {"ignore-eos": "false", "rate": "5"})
+    assert found["ignore_eos"].state is False and found["rate"].texts == ("5",)
+    with pytest.raises(InputError, match="contradict"):
+        cell_givens(found, {"rate": "7"})
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        (["search", "--rate", "5"], "a search looks for it"),
+        (["search", "--what", "concurrency", "--arrival", "constant"], "belongs to an open loop"),
+        (["search", "--min", "9", "--max", "3"], "--min 9 is above --max 3"),
+        (["search", "--objective", "p99"], "needs limits"),
+        (["search", "--objective", "best"], "is not known"),
+        (["sweep", "--duration", "1"], "--vary is missing"),
+        (["sweep", "--vary", "rat=5"], "did you mean"),
+        (["sweep", "--vary", "rate=5", "--concurrency", "3"], "contradict"),
+    ],
+)
+def test_bad_input_is_one_sentence_and_exit_code_2(
+    arguments: list[str],
+    why: str,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Nothing is written."""
+    monkeypatch.chdir(tmp_path)
+    assert main(arguments) == 2
+    said = capsys.readouterr().err
+    assert why in said and said.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("command", ["search", "sweep"])
+def test_help_names_its_own_options_first(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """The section of the command stands before those of a run."""
+    assert main([command, "--help"]) == 0
+    said = capsys.readouterr().out
+    assert said.index(f"\n{command.capitalize()}:") < said.index("Target:")

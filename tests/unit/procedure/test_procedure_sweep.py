@@ -1,0 +1,145 @@
+"""Sweeps through the lab: a run per combination, one table, started again without repeating anything."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from slot_runs import Killed, SlotTarget, without_target
+from slot_server import SlotServer
+
+from fastllmload.errors import HostLimitError, InputError, TargetError
+from fastllmload.plan.settings import Load, Output, RunSettings, Workload
+from fastllmload.procedure import lab
+from fastllmload.procedure.console import Console
+from fastllmload.procedure.sweeping import GRID, INTERLEAVED, SHUFFLED, Cell, SweepTerms, conduct_sweep, schedule
+
+
+def cells(rates: tuple[int, ...] = (5, 10), lengths: tuple[int, ...] = (16, 32)) -> list[Cell]:
+    return [
+        Cell(
+            (("rate", str(rate)), ("osl", str(osl))),
+            without_target(
+                RunSettings(
+                    load=Load(rate=float(rate), duration=10.0),
+                    workload=Workload(osl=str(osl)),
+                    output=Output(goodput=(("ttft", 500.0),)),
+                )
+            ),
+        )
+        for rate, osl in itertools.product(rates, lengths)
+    ]
+
+
+def sweep(monkeypatch: pytest.MonkeyPatch, target: SlotTarget, given: list[Cell], terms: SweepTerms) -> int:
+    monkeypatch.setattr(lab, "execute", target.execute)
+    monkeypatch.setattr(lab.Lab, "gone", lambda self: False)
+    return conduct_sweep(given, None, terms, Console(str, quiet=True))
+
+
+def terms(folder: Path, **more: Any) -> SweepTerms:
+    return SweepTerms(folder, settle_s=0, **more)
+
+
+def test_every_combination_has_its_row(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Four cells of two runs: means, intervals, objectives, folders; and a page with plots over the rate."""
+    target = SlotTarget(SlotServer(8, 0.2))
+    assert sweep(monkeypatch, target, cells(), terms(tmp_path / "s", runs=2)) == 0
+    document = json.loads((tmp_path / "s/sweep.json").read_text())
+    assert [cell["values"] for cell in document["cells"]] == [dict(cell.values) for cell in cells()]
+    first = document["cells"][0]["figures"]["req_s"]
+    assert first["mean"] == pytest.approx(sum(first["runs"]) / 2) and first["ci95"][0] < first["mean"]
+    assert document["cells"][0]["figures"]["slo_attainment"]["mean"] == 1.0
+    assert len({run["folder"] for run in document["levels"]}) == 8
+    text = (tmp_path / "s/sweep.md").read_text()
+    assert text.count("\n| 5 |") == 2 and "SLO attainment" in text and "+/-" in text
+    assert (tmp_path / "s/sweep.html").read_text().count("<svg") >= 3
+
+
+def test_runs_do_not_share_requests_unless_asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Each run has a stream of its own; with --same-requests all have the first one's."""
+    sweep(monkeypatch, SlotTarget(SlotServer(8, 0.2)), cells(), terms(tmp_path / "own", runs=2))
+    assert len(streams(tmp_path / "own")) == 8
+    sweep(monkeypatch, SlotTarget(SlotServer(8, 0.2)), cells(), terms(tmp_path / "same", runs=2, same_requests=True))
+    assert streams(tmp_path / "same") == {""}
+
+
+def streams(folder: Path) -> set[str]:
+    runs = [json.loads(path.read_text()) for path in folder.glob("levels/*/run.json")]
+    return {run["config"]["workload"]["stream"] for run in runs}
+
+
+@pytest.mark.parametrize("order", [GRID, INTERLEAVED, SHUFFLED])
+@pytest.mark.parametrize("kill_at", [0, 2, 5])
+def test_a_killed_sweep_goes_on(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, order: str, kill_at: int) -> None:
+    """In any order: no finished run again, and the same table in the end."""
+    how: dict[str, Any] = {"runs": 2, "order": order}
+    whole = SlotTarget(SlotServer(8, 0.2))
+    sweep(monkeypatch, whole, cells(), terms(tmp_path / "whole", **how))
+    cut, again = SlotTarget(SlotServer(8, 0.2), kill_at=kill_at), SlotTarget(SlotServer(8, 0.2))
+    with pytest.raises(Killed):
+        sweep(monkeypatch, cut, cells(), terms(tmp_path / "cut", **how))
+    sweep(monkeypatch, again, cells(), terms(tmp_path / "cut", **how))
+    assert cut.measured + again.measured == whole.measured
+    tables = [json.loads((tmp_path / name / "sweep.json").read_text())["cells"] for name in ("whole", "cut")]
+    assert tables[0] == tables[1]
+
+
+def test_orders_hold_every_run_once() -> None:
+    """Cell by cell, round by round, or drawn from the seed; the runs of a cell are counted as they come."""
+    orders = {
+        order: schedule(3, SweepTerms(Path(), runs=2, order=order), 42) for order in (GRID, INTERLEAVED, SHUFFLED)
+    }
+    assert orders[GRID] == [(0, 0), (0, 1), (1, 0), (1, 1), (2, 0), (2, 1)]
+    assert orders[INTERLEAVED] == [(0, 0), (1, 0), (2, 0), (0, 1), (1, 1), (2, 1)]
+    assert sorted(orders[SHUFFLED]) == orders[GRID] and orders[SHUFFLED] not in (orders[GRID], orders[INTERLEAVED])
+    assert schedule(3, SweepTerms(Path(), runs=2, order=SHUFFLED), 42) == orders[SHUFFLED]
+    for cell in range(3):
+        assert [run for at, run in orders[SHUFFLED] if at == cell] == [0, 1]
+
+
+def test_what_this_host_cannot_offer_is_told_and_the_rest_measured(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The cell stands in the table as not measured; --strict makes that exit code 1."""
+    target = SlotTarget(SlotServer(8, 0.2))
+    real = target.execute
+
+    def refusing(settings: RunSettings, *others: Any) -> int:
+        if settings.load.rate == 10:
+            raise HostLimitError("100,000 open files are needed, 1,024 are allowed")
+        return real(settings, *others)
+
+    monkeypatch.setattr(target, "execute", refusing)
+    assert sweep(monkeypatch, target, cells(), terms(tmp_path / "s", runs=2)) == 0
+    document = json.loads((tmp_path / "s/sweep.json").read_text())
+    assert [cell["refused"] is None for cell in document["cells"]] == [True, True, False, False]
+    assert "not measured" in (tmp_path / "s/sweep.md").read_text()
+    assert sweep(monkeypatch, target, cells(), terms(tmp_path / "t", strict=True)) == 1
+
+
+def test_a_dead_target_leaves_a_partial_table(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The error goes on to the exit code; what was measured is in the table, which says that it is incomplete."""
+    target = SlotTarget(SlotServer(8, 0.2))
+    real = target.execute
+
+    def dying(*arguments: Any) -> int:
+        if len(target.measured) == 2:
+            raise TargetError("the target does not answer any more")
+        return real(*arguments)
+
+    monkeypatch.setattr(target, "execute", dying)
+    with pytest.raises(TargetError):
+        sweep(monkeypatch, target, cells(), terms(tmp_path / "s"))
+    document = json.loads((tmp_path / "s/sweep.json").read_text())
+    assert document["status"] == "failed" and [cell["runs"] for cell in document["cells"]] == [1, 1, 0, 0]
+    assert "INCOMPLETE" in (tmp_path / "s/sweep.md").read_text()
+
+
+def test_the_same_combination_twice_is_refused(tmp_path: Path) -> None:
+    """It would be measured twice under one name."""
+    with pytest.raises(InputError, match="same value twice"):
+        conduct_sweep([*cells((5,)), *cells((5,))], None, terms(tmp_path / "s"), Console(str, quiet=True))
