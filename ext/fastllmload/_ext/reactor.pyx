@@ -833,14 +833,13 @@ cdef class Reactor:
         cdef Verdict verdict
         self.words[k.W_READS] += 1
         self.words[k.W_BYTES_IN] += got
-        if stamp:
+        if stamp and c.read_rate == 0:      # a slow reader has it when it reads it, however long it lay in the kernel
             t = stamp - self.offset
             if t > user_t:
                 t = user_t
             stamp_class = r.STAMP_KERNEL
             self.words[k.W_KERNEL_STAMPS] += 1
-            if c.read_rate == 0:            # how long a slow reader left it lying is no property of this process
-                hdr_record(&self.socket_to_user, user_t - t)
+            hdr_record(&self.socket_to_user, user_t - t)
         else:
             t = user_t
             stamp_class = r.STAMP_USER

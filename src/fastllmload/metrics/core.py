@@ -13,6 +13,7 @@ from fastllmload.metrics.benefit import benefit_metrics, received, smooth_by_pre
 from fastllmload.metrics.cold_start import cold_start_metrics
 from fastllmload.metrics.consistency import consistency_metrics
 from fastllmload.metrics.cost import cost_metrics
+from fastllmload.metrics.conversations import conversations_block
 from fastllmload.metrics.counts import counts_of
 from fastllmload.metrics.fairness import fairness_block
 from fastllmload.metrics.flat import flat_keys
@@ -22,6 +23,7 @@ from fastllmload.metrics.idle import idle_metrics
 from fastllmload.metrics.in_flight import in_flight_metrics
 from fastllmload.metrics.itl import gap_metrics, pooled
 from fastllmload.metrics.latencies import latency_metrics
+from fastllmload.metrics.per_class import classes_block
 from fastllmload.metrics.prefix_cache import cache_metrics
 from fastllmload.metrics.network import network_metrics
 from fastllmload.metrics.server_side import server_side_metrics
@@ -29,6 +31,7 @@ from fastllmload.metrics.shape import shape_metrics
 from fastllmload.metrics.steadiness import steadiness
 from fastllmload.metrics.throughput import throughput_metrics, time_base
 from fastllmload.metrics.unfinished import with_unfinished
+from fastllmload.metrics.users import users_block
 from fastllmload.metrics.window import Window, populations, window_of
 from fastllmload.records.run import Run
 from fastllmload.records.token_counts import count_tokens
@@ -75,6 +78,9 @@ def measure(run: Run) -> dict[str, Any]:
         "errors": success.error_groups(run.rows[chosen.measured]),
         "slo": slo,
         "fairness": fairness_block(run, chosen, tokens),
+        "classes": classes_block(run, window, chosen, tokens, times),
+        "conversations": conversations_block(run, chosen),
+        "users": users_block(run.rows[chosen.measured]),
         "steadiness": steadiness(run, window),
         **flat_keys(metrics, counts, slo, window),
     }

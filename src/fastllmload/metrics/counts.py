@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from fastllmload.metrics import success
+from fastllmload.metrics.users import gave_up, left_by_plan
 from fastllmload.metrics.window import Populations
 from fastllmload.records.layout import OK
 from fastllmload.records.run import Run
@@ -17,13 +18,15 @@ def counts_of(run: Run, chosen: Populations, tokens: TokenCounts) -> dict[str, A
     """`counts` of run.json: requests by status, tokens of those that are ok, and where the token counts come from."""
     rows = run.rows[chosen.measured]
     statuses = success.by_status(rows)
+    left = int((left_by_plan(rows) | gave_up(rows)).sum())
     ok = chosen.measured & (run.rows["status"] == OK)
     sources = np.bincount(tokens.source[ok], minlength=len(SOURCES))
     return {
         "planned": len(rows),
         "dispatched": len(rows) - statuses["not_sent"],
         **statuses,
-        "failed": len(rows) - statuses["ok"] - statuses["not_sent"] - statuses["in_flight"],
+        "failed": len(rows) - statuses["ok"] - statuses["not_sent"] - statuses["in_flight"] - left,
+        "left": left,
         "explicit_errors": success.explicit_errors(rows),
         "submitted_in_window": int(chosen.submitted.sum()),
         "latency_population": int(chosen.latency.sum()),

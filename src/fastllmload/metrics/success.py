@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastllmload.metrics.distribution import estimated, scalar
+from fastllmload.metrics.users import gave_up, left_by_plan
 from fastllmload.records import layout
 from fastllmload.statistics.interval import Estimate, Interval, share_interval
 
@@ -49,9 +50,21 @@ def success_metrics(rows: Rows) -> dict[str, Any]:
     return {
         "success_rate": estimated(rate, "share", sure),
         "completion_rate": estimated(rate, "share", sure),
-        "fail_rate": estimated(None if rate is None else 1 - rate, "share", turned(sure)),
+        **fail_rates(rows, rate, sure),
         "errors": scalar(float(explicit_errors(rows)), "requests"),
         "refusals": scalar(refused, "requests"),
+    }
+
+
+def fail_rates(rows: Rows, rate: float | None, sure: Estimate | None) -> dict[str, Any]:
+    """With success_rate they make 1. abandon_rate only where users could give up."""
+    gone = int(gave_up(rows).sum())
+    if not gone and not (rows["client"] & layout.CLIENT_ABANDONS).any():
+        return {"fail_rate": estimated(None if rate is None else 1 - rate, "share", turned(sure))}
+    failed = len(rows) - int(np.count_nonzero(rows["status"] == layout.OK)) - gone
+    return {
+        "fail_rate": scalar(failed / len(rows) if len(rows) else None, "share"),
+        "abandon_rate": scalar(gone / len(rows) if len(rows) else None, "share"),
     }
 
 
@@ -63,6 +76,7 @@ def turned(estimate: Estimate | None) -> Estimate | None:
 def error_groups(rows: Rows) -> list[dict[str, Any]]:
     """Failed requests by (status, error class, HTTP status, errno), the most frequent first."""
     names = ["status", "error", "http_status", "error_number"]
+    rows = rows[~left_by_plan(rows) & ~gave_up(rows)]
     failed = rows[(rows["status"] > layout.OK) & (rows["status"] < len(layout.STATUS_NAMES))]
     groups, counts = np.unique(np.stack([failed[name].astype(np.int64) for name in names], axis=1), axis=0, return_counts=True)
     found = [

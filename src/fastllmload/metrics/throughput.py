@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastllmload.metrics.distribution import estimated, scalar
+from fastllmload.metrics.users import gave_up, left_by_plan
 from fastllmload.metrics.window import Populations, Window
 from fastllmload.records import layout
 from fastllmload.records.run import Run
@@ -171,7 +172,7 @@ def per_second(amount: float, seconds: float | None) -> float | None:
 def throughput_metrics(run: Run, window: Window | None, chosen: Populations, tokens: TokenCounts) -> dict[str, Any]:
     """Window form (primary) and makespan form (BLOG), over the measure phase."""
     ok = chosen.measured & (run.rows["status"] == layout.OK)
-    failed = chosen.measured & ~ok
+    failed = chosen.measured & ~ok & ~left_by_plan(run.rows) & ~gave_up(run.rows)
     span = makespan_s(run.rows["t_dispatch"][ok], run.rows["t_last"][ok])
     generated = float(np.maximum(tokens.output[ok], 0).sum())
     cached = ok & (run.rows["cached_tokens"] >= 0)

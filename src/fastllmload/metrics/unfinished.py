@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastllmload.metrics.percentiles import NAMED
+from fastllmload.metrics.users import apart
 from fastllmload.metrics.window import Mask, Window
 from fastllmload.records import layout
 from fastllmload.records.run import Run
@@ -32,7 +33,7 @@ def with_unfinished(run: Run, window: Window | None, measured: Mask) -> dict[str
     if window is None:
         return {}
     rows = run.rows[measured & window.holds(run.rows["t_submit"])]
-    rows = rows[np.isin(rows["status"], (layout.OK, *CUT_OFF))]
+    rows = rows[np.isin(rows["status"], (layout.OK, *CUT_OFF)) & ~apart(rows)]
     if not np.isin(rows["status"], CUT_OFF).any():
         return {}
     last_seen = max(window.w1_ns, int(run.event_t.max()) if len(run.events) else 0)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from fastllmload.metrics.users import apart
 from fastllmload.records import layout
 from fastllmload.records.run import PhaseTimes, Run
 
@@ -72,7 +73,8 @@ class Populations:
 
     *measured*: rows of the measure phase; *submitted*: those sent, or tried, in the window and ended since (attainment
     population); *latency*: those of *submitted* that are ok. A request whose last byte never left is placed by
-    t_dispatch. Requests in flight when a run was killed are in neither.
+    t_dispatch. Requests in flight when a run was killed are in neither, nor are those of users who left by plan or read
+    slowly (`metrics.users`).
     """
 
     measured: Mask
@@ -91,5 +93,5 @@ def populations(run: Run, window: Window | None) -> Populations:
     ended = (rows["status"] != layout.NOT_SENT) & (rows["status"] != layout.IN_FLIGHT)
     # Before the first t_submit of a count-bounded run there may be a request that failed to connect.
     inside = window.holds(np.maximum(instant, window.w0_ns) if window.closed else instant) & (instant > 0)
-    submitted = measured & ended & inside
+    submitted = measured & ended & inside & ~apart(rows)
     return Populations(measured, submitted, submitted & (rows["status"] == layout.OK))

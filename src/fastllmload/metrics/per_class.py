@@ -1,0 +1,76 @@
+"""The main figures of each class of requests by itself, over the same window and populations as those of the run."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from fastllmload.metrics import e2e as ends
+from fastllmload.metrics import success
+from fastllmload.metrics import ttft as starts
+from fastllmload.metrics.distribution import distribution
+from fastllmload.metrics.itl import gap_metrics, pooled
+from fastllmload.metrics.latencies import in_time
+from fastllmload.metrics.throughput import output_tok_s, req_s
+from fastllmload.metrics.tpot import tpot
+from fastllmload.metrics.users import gave_up, left_by_plan
+from fastllmload.metrics.window import Populations, Window
+from fastllmload.records import layout
+from fastllmload.records.run import Run
+from fastllmload.records.token_counts import TokenCounts
+from fastllmload.records.token_times import TokenTimes
+from fastllmload.slo.classes import class_name
+
+GAPS = ("itl", "tbc")
+
+
+def classes_block(
+    run: Run, window: Window | None, chosen: Populations, tokens: TokenCounts, times: TokenTimes
+) -> dict[str, Any] | None:
+    """`classes` of run.json, by name; None with fewer than two classes."""
+    numbers = np.unique(run.rows["request_class"][chosen.measured]).tolist()
+    if len(numbers) < 2:
+        return None
+    return {class_name(n, run.manifest): one_class(run, window, chosen, tokens, times, n) for n in numbers}
+
+
+def one_class(
+    run: Run, window: Window | None, chosen: Populations, tokens: TokenCounts, times: TokenTimes, number: int
+) -> dict[str, Any]:
+    """Counts over the whole phase; latencies over those that are ok in the window; rates per second of the window."""
+    mine = run.rows["request_class"] == number
+    kept = in_time(run.rows, chosen.latency & mine)
+    rows, submitted, measured = run.rows[kept], run.rows[chosen.submitted & mine], run.rows[chosen.measured & mine]
+    ok = chosen.measured & mine & (run.rows["status"] == layout.OK)
+    gaps = gap_metrics(times, pooled(run, chosen.latency & mine, tokens, times))
+    in_ns = {
+        "ttft": starts.ttft(rows),
+        "ttft_sched": starts.ttft_sched(rows),
+        "tpot": tpot(rows, tokens.timed[kept]),
+        "e2e": ends.e2e(rows),
+        "e2e_sched": ends.e2e_sched(rows),
+    }
+    return {
+        "planned": len(measured),
+        "ok": int(np.count_nonzero(measured["status"] == layout.OK)),
+        "failed": failures(measured),
+        "left": int((left_by_plan(measured) | gave_up(measured)).sum()),
+        "success_rate": success.success_rate(submitted),
+        "req_s": None if window is None else req_s(run, window, ok),
+        "output_tok_s": None if window is None else output_tok_s(run, window, tokens, ok),
+        "input_tokens_mean": mean(tokens.input[kept]),
+        "output_tokens_mean": mean(tokens.output[kept]),
+        **{name: distribution(values, "ms") for name, values in in_ns.items()},
+        **{name: gaps[name] for name in GAPS if name in gaps},
+    }
+
+
+def failures(rows: Any) -> int:
+    """Neither ok, nor unsent, nor left by their users, nor still in flight."""
+    ended = rows[~np.isin(rows["status"], (layout.OK, layout.NOT_SENT, layout.IN_FLIGHT))]
+    return int((~left_by_plan(ended) & ~gave_up(ended)).sum())
+
+
+def mean(values: Any) -> float | None:
+    return float(values.mean()) if len(values) else None

@@ -1,0 +1,59 @@
+"""Requests whose users did more than wait: left by plan, gave up, or read slowly. What they are is no failure of a server.
+
+Denominators: who left by plan (whatever the server did) and who read slowly (whose times are the reader's own) are in
+neither the latency nor the attainment population. Who gave up because a deadline had passed was not served: such a request
+stays in the attainment population, misses every objective, and is no failure in `fail_rate`; `abandon_rate` is its share.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fastllmload.records import layout
+
+Rows = npt.NDArray[Any]
+Mask = npt.NDArray[np.bool_]
+
+
+def left_by_plan(rows: Rows) -> Mask:
+    found: Mask = rows["error"] == layout.CLIENT_CANCELLED
+    return found
+
+
+def gave_up(rows: Rows) -> Mask:
+    found: Mask = rows["error"] == layout.CLIENT_ABANDONED
+    return found
+
+
+def read_slowly(rows: Rows) -> Mask:
+    found: Mask = (rows["client"] & layout.CLIENT_SLOW) != 0
+    return found
+
+
+def apart(rows: Rows) -> Mask:
+    """Who is in no population: how they fared says nothing about the server."""
+    return left_by_plan(rows) | read_slowly(rows)
+
+
+def users_block(rows: Rows) -> dict[str, Any] | None:
+    """`users` of run.json, over the *rows* of the measure phase; None when all of them waited for the end."""
+    if not rows["client"].any():
+        return None
+    left, gone, slow = left_by_plan(rows), gave_up(rows), read_slowly(rows)
+    chosen = (rows["client"] & layout.CLIENT_CANCELS) != 0
+    heard = left & (rows["content_events"] > 0)
+    return {
+        "chosen_to_leave": int(chosen.sum()),
+        "left_by_plan": int(left.sum()),
+        "ended_before_leaving": int((chosen & (rows["status"] == layout.OK)).sum()),
+        "events_until_they_left": float(rows["content_events"][heard].mean()) if heard.any() else None,
+        "gave_up": int(gone.sum()),
+        "slow_readers": int(slow.sum()),
+        "denominators": (
+            "who left by plan or read slowly is in no latency, rate of success or attainment; who gave up is in "
+            "success_rate, fail_rate and attainment as neither ok nor failed"
+        ),
+    }
