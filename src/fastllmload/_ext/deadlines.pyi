@@ -1,21 +1,21 @@
 import numpy as np
 import numpy.typing as npt
 
-Numbers = npt.NDArray[np.int64]
+_Numbers = npt.NDArray[np.int64]
 
 NEVER: int
 MISS_SHARE: int
 
 def fluidity(
-    t_ns: Numbers, first: Numbers, origin: Numbers, d_p: Numbers, d_d: int, tallies: Numbers
+    t_ns: _Numbers, first: _Numbers, origin: _Numbers, d_p: _Numbers, d_d: int, tallies: _Numbers
 ) -> None: ...
-def least_deadline(t_ns: Numbers, first: Numbers, step: int, into: Numbers) -> None: ...
+def least_deadline(t_ns: _Numbers, first: _Numbers, step: int, into: _Numbers) -> None: ...
 def lateness(
-    t_ns: Numbers,
-    first: Numbers,
-    origin: Numbers,
-    waited_until: Numbers,
+    t_ns: _Numbers,
+    first: _Numbers,
+    origin: _Numbers,
+    waited_until: _Numbers,
     d_1: int,
     per_token: int,
-    into: Numbers,
+    into: _Numbers,
 ) -> None: ...

@@ -1,6 +1,12 @@
 import numpy as np
 import numpy.typing as npt
 
+class Beat:
+    """A timerfd that the reactor sets anew after each beat."""
+
+    @property
+    def fd(self) -> int: ...
+
 class Pacer:
     """Walks one phase's schedule: an absolute timerfd armed early, the rest spun within *budget* (share of a core)."""
 

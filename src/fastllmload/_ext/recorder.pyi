@@ -1,5 +1,5 @@
 from os import PathLike
-from typing import Any
+from typing import Any, final
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +14,7 @@ def text_index(
     data: Any,
 ) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.int64], npt.NDArray[np.uint32]]: ...
 
+@final
 class RowFile:
     path: str
     count: int
@@ -25,6 +26,7 @@ class RowFile:
     def mapped(self) -> int: ...
     def close(self) -> None: ...
 
+@final
 class ByteFile:
     path: str
     used: int
@@ -34,6 +36,7 @@ class ByteFile:
     def __init__(self, path: str | PathLike[str]) -> None: ...
     def close(self) -> None: ...
 
+@final
 class Recorder:
     requests: RowFile
     events: RowFile

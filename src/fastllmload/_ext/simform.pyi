@@ -1,3 +1,5 @@
+ERROR_JSON: bytes
+
 def words() -> list[str]: ...
 
 class Form:

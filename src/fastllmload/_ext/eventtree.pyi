@@ -1,0 +1,2 @@
+class EventTree:
+    """What one event says, by way of a msgspec tree; for compiled callers."""
