@@ -37,21 +37,39 @@ def rates(sends: Sends, window: Window) -> Figures:
 
 
 def arrival_tests(sends: Sends) -> dict[str, Any]:
-    """Figures for `schedule` and `sends`, and their distance; {} outside an open loop or below 100 gaps."""
-    if not sends.arrivals.open_loop or len(sends.t_sched) <= FEWEST:
+    """Figures for `schedule` and `sends`, and their distance; {} outside an open loop or below 100 gaps.
+
+    Only releases whose instants were drawn are an arrival process; turns that follow replies are left out.
+    """
+    drawn = sends.starts()
+    if not sends.arrivals.open_loop or int(drawn.sum()) <= FEWEST:
         return {}
-    t_sched, dispatch = even(sends.t_sched, sends.arrivals), even(np.sort(sends.t_dispatch), sends.arrivals)
+    arrivals, released = sends.arrivals, np.sort(sends.t_dispatch[drawn])
+    t_sched, dispatch = even(sends.t_sched[drawn], arrivals), even(released, arrivals)
     planned_gaps, actual_gaps = np.diff(t_sched), np.diff(dispatch)
     short = float(np.mean(actual_gaps < SHORT_GAP_NS)), float(np.mean(planned_gaps < SHORT_GAP_NS))
     return {
-        "schedule": describe(t_sched, sends.arrivals),
-        "sends": describe(dispatch, sends.arrivals),
+        "tested": len(t_sched),
+        "follow_replies": int((~drawn).sum()),
+        "schedule": mixed(sends) if sends.classes else describe(t_sched, arrivals),
+        "sends": describe(dispatch, arrivals),
         "gap_distance": fit.two_sample_distance(
             planned_gaps.astype(np.float64), actual_gaps.astype(np.float64)
         ),
         "clumped": short[0] - short[1],
         "dispersion_ratio": dispersion_ratio(dispatch, t_sched),
     }
+
+
+def mixed(sends: Sends) -> dict[str, Any]:
+    """`classes`: figures of each class against its own process; those with too few arrivals are left out."""
+    assert sends.request_class is not None
+    found = {}
+    for name, number, arrivals in sends.classes:
+        mine = sends.t_sched[sends.starts() & (sends.request_class == number)]
+        if arrivals.open_loop and len(mine) > FEWEST:
+            found[name] = describe(even(mine, arrivals), arrivals)
+    return {"classes": found}
 
 
 def even(instants: Times, arrivals: Arrivals) -> Times:
@@ -90,7 +108,7 @@ def uniform_gaps(instants: Times, arrivals: Arrivals) -> fit.Sample | None:
     (fixed) random place in it.
     """
     rate = arrivals.rate
-    if rate is None or arrivals.process in ("constant", "trace"):
+    if rate is None or arrivals.process in ("constant", "trace", "classes"):
         return None
     if arrivals.process == "onoff":
         assert arrivals.on_s is not None and arrivals.off_s is not None

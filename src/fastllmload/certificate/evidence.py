@@ -37,7 +37,7 @@ class Window:
 
 @dataclass(frozen=True)
 class Arrivals:
-    """The asked process; *process* "closed" is a closed loop, "inf" everything at once.
+    """The asked process; *process* "closed" is a closed loop, "inf" everything at once, "classes" several together.
 
     *shape* is the gamma shape; *on_s*, *off_s* belong to "onoff"; *zero_ns* is the phase's time zero. With a *curve* the
     rate changes with time, and *rate* is its mean.
@@ -63,6 +63,8 @@ class Sends:
 
     *not_sent*: planned in the window and never dispatched. *all_dispatch*: every dispatch of the phase, for the rate.
     *cap*: --max-concurrency of an open loop. *first_fill*: a closed loop's first C dispatches, judged by spread only.
+    *follows*: turns whose instant came out of a reply (None: none): late or not like all others, but no part of the
+    arrival process. *classes*: of each class its name, number and process, where the plan mixes several.
     """
 
     arrivals: Arrivals
@@ -73,6 +75,13 @@ class Sends:
     cap: int | None = None
     first_fill: Times = field(default_factory=lambda: NO_TIMES)
     late_connects: int = 0
+    follows: npt.NDArray[np.bool_] | None = None
+    request_class: npt.NDArray[np.uint16] | None = None
+    classes: tuple[tuple[str, int, Arrivals], ...] = ()
+
+    def starts(self) -> npt.NDArray[np.bool_]:
+        """Releases whose instants were drawn before time zero."""
+        return np.ones(len(self.t_sched), np.bool_) if self.follows is None else ~self.follows
 
 
 @dataclass(frozen=True)

@@ -124,7 +124,13 @@ def arrival_figures(sends: Sends, sections: dict[str, Any]) -> Figures:
 
 
 def schedule_surprise(found: dict[str, Any]) -> float | None:
-    """-log10 of the smallest p among KS, AD, autocorrelation and (Poisson) dispersion; None when none applies."""
+    """-log10 of the smallest p among KS, AD, autocorrelation and (Poisson) dispersion; None when none applies.
+
+    Of several classes the most surprising one, less what the number of looks explains (Bonferroni).
+    """
+    if "classes" in found:
+        each = [value for one in found["classes"].values() if (value := schedule_surprise(one)) is not None]
+        return max(0.0, max(each) - math.log10(len(each))) if each else None
     p = [found[name] for name in ("ks_p", "ad_p") if found[name] is not None]
     p += [
         math.erfc(abs(found[z]) / math.sqrt(2))

@@ -30,6 +30,7 @@ from fastllmload.certificate.evidence import (
 )
 from fastllmload.certificate.lag import LATE_NS
 from fastllmload.certificate.workers import merged, percentiles_us
+from fastllmload.metrics.users import read_slowly
 from fastllmload.metrics.window import window_of
 from fastllmload.plan.plan import DOCUMENT, read_document
 from fastllmload.records import layout
@@ -97,15 +98,32 @@ def arrivals_of(run: Run) -> Arrivals:
     zero = 0 if phase is None else phase.start_ns
     if (run.directory / "plan" / DOCUMENT).exists():
         load = read_document(run.directory / "plan")["description"]["load"]
-        if load["arrivals"] is None:
-            return Arrivals("closed", zero_ns=zero)
-        found = load["arrivals"]
-        rate = math.inf if found["rate"] == "inf" else float(found["rate"])
-        return Arrivals(
-            found["name"], rate, found.get("burstiness"), found.get("on_s"), found.get("off_s"), zero,
-            described_curve(found["curve"]) if "curve" in found else None,
-        )
+        return described_arrivals(load, zero)
     return arrivals_of_settings(run.manifest.get("config", {}).get("load", {}), zero)
+
+
+def described_arrivals(load: dict[str, Any], zero_ns: int) -> Arrivals:
+    """From what a plan says of its load."""
+    if load["arrivals"] is None:
+        return Arrivals("closed", zero_ns=zero_ns)
+    found = load["arrivals"]
+    rate = math.inf if found["rate"] == "inf" else float(found["rate"])
+    return Arrivals(
+        found["name"], rate, found.get("burstiness"), found.get("on_s"), found.get("off_s"), zero_ns,
+        described_curve(found["curve"]) if "curve" in found else None,
+    )
+
+
+def class_arrivals(run: Run, zero_ns: int) -> tuple[tuple[str, int, Arrivals], ...]:
+    """Name, number and process of each class that was planned by itself; () for one kind of traffic."""
+    if not (run.directory / "plan" / DOCUMENT).exists():
+        return ()
+    classes = read_document(run.directory / "plan")["description"].get("classes", ())
+    return tuple(
+        (one["name"], number, described_arrivals(one["load"], zero_ns))
+        for number, one in enumerate(classes)
+        if one["requests"]
+    )
 
 
 def arrivals_of_settings(load: dict[str, Any], zero_ns: int) -> Arrivals:
@@ -138,6 +156,9 @@ def sends(run: Run, rows: npt.NDArray[Any], window: Window) -> Sends:
         cap=cap,
         first_fill=dispatched["t_dispatch"][fill].astype(np.int64),
         late_connects=int(np.count_nonzero(judged["flags"] & layout.FLAG_LATE_CONNECT)),
+        follows=judged["turn"] > 0 if (judged["turn"] > 0).any() else None,
+        request_class=judged["request_class"],
+        classes=class_arrivals(run, arrivals.zero_ns),
     )
 
 
@@ -147,7 +168,8 @@ def sends(run: Run, rows: npt.NDArray[Any], window: Window) -> Sends:
 def stamps(run: Run, window: Window, facts: dict[str, Any]) -> Stamps:
     """Classes of the events of requests submitted in the window, and the error that each stamp allows."""
     rows = run.rows
-    mine = np.flatnonzero((rows["phase"] == layout.MEASURE) & window.holds(rows["t_submit"]))
+    timely = (rows["phase"] == layout.MEASURE) & ~read_slowly(rows)  # a slow reader's stamps are its own doing
+    mine = np.flatnonzero(timely & window.holds(rows["t_submit"]))
     chosen = rows[mine]
     classes = stamp_classes(run, mine)
     late = chosen[(chosen["t_end"] > 0) & (chosen["t_end_user"] - chosen["t_end"] > LATE_NS)]
