@@ -47,7 +47,7 @@ class Row:
         if self.change.interval is None:
             return "not estimable"
         if not self.change.shown:
-            return "no difference shown"
+            return "not shown"
         better = (self.change.difference > 0) == self.figure.higher_is_better
         return "better" if better else "worse"
 

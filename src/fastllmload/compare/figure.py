@@ -107,17 +107,20 @@ def parsed(name: str) -> tuple[str | None, str | None, str | None]:
 
 def known_names(metrics: Mapping[str, Any]) -> list[str]:
     """Every name that `figure_of` takes for these *metrics*."""
-    names = ["request_goodput", *OTHER_NAMES]
+    names = ["request_goodput", *(name for name, ours in OTHER_NAMES.items() if "value" in metrics.get(ours, {}))]
     for metric, entry in metrics.items():
         if "value" in entry:
             names.append(metric)
         elif "p50" in entry:
             end = "_ms" if entry.get("unit") == "ms" else ""
             names += [f"{statistic}_{metric}{end}" for statistic in STATISTICS]
+    if any(gaps in metrics for gaps in GAPS):
+        names += [f"{statistic}_itl_ms" for statistic in STATISTICS]
     return names
 
 
 def standard_figures(documents: list[Mapping[str, Any]]) -> list[Figure]:
     """STANDARD, as far as every run has a value, and goodput where objectives were set."""
-    figures = [figure_of(name, documents[0]) for name in (*STANDARD, "request_goodput")]
+    known = known_names(documents[0].get("metrics") or {})
+    figures = [figure_of(name, documents[0]) for name in (*STANDARD, "request_goodput") if name in known]
     return [figure for figure in figures if all(figure.value(document) is not None for document in documents)]

@@ -8,6 +8,7 @@ caches, clocks, neighbours) is not in a single run: such a comparison never says
 from __future__ import annotations
 
 import math
+from functools import cache
 from statistics import NormalDist
 
 import numpy as np
@@ -23,7 +24,7 @@ from fastllmload.statistics.student import t_quantile, t_two_sided
 
 Floats = npt.NDArray[np.float64]
 
-RESAMPLES = 4000
+RESAMPLES = 2000
 WITHIN = "block bootstrap within one run a side"
 FEW_BLOCKS = math.sqrt(BATCHES / (BATCHES - 1))
 MOST_PAIRS = 2_000_000  # values looked at for the effect size
@@ -61,6 +62,7 @@ def _of_samples(figure: Figure, a: Sample, b: Sample, values: tuple[float, float
     return Change(*plain(*values), ends, relative, WITHIN, p, None, superiority(a, b), "superiority")
 
 
+@cache
 def _weights(paired: bool) -> tuple[Floats, Floats]:
     first = block_weights(BATCHES, RESAMPLES, seed=1)
     return first, first if paired else block_weights(BATCHES, RESAMPLES, seed=2)

@@ -1,0 +1,177 @@
+"""Differences, their intervals and tests: what is there is found, what is not alarms at the stated rate."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from made_runs import plan, side, write_run
+from scipy import stats
+
+from fastllmload.compare.between import change_between
+from fastllmload.compare.comparison import Comparison, Row, compare
+from fastllmload.compare.figure import figure_of, known_names
+from fastllmload.compare.side import Side, read_side
+from fastllmload.compare.within import expanded, superiority
+from fastllmload.errors import InputError
+from fastllmload.statistics.interval import Sample
+
+
+def row(comparison: Comparison, name: str) -> Row:
+    return next(each for each in comparison.rows if each.figure.name == name)
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Side]:
+    """Runs a and b of one speed, c slower by a tenth, and one with failures."""
+    base = tmp_path_factory.mktemp("runs")
+    made = {"a": (1, 1.0, 0.0), "b": (2, 1.0, 0.0), "c": (3, 1.1, 0.0), "broken": (4, 1.0, 0.3)}
+    return {
+        name: read_side([str(write_run(base / name, seed, 1200, factor, failures))])
+        for name, (seed, factor, failures) in made.items()
+    }
+
+
+def test_one_run_a_side_finds_a_slower_server(folders: dict[str, Side]) -> None:
+    found = compare(folders["a"], folders["c"], ["p50_ttft_ms", "mean_e2e_ms", "p50_itl_ms"])
+    for name in ("p50_ttft_ms", "mean_e2e_ms"):
+        change = row(found, name).change
+        assert change.relative_interval is not None
+        assert change.relative_interval[0] < 0.1 < change.relative_interval[1]
+    assert row(found, "p50_ttft_ms").result == "worse"
+    assert found.test.startswith("block bootstrap")
+    assert any("one run a side" in note for note in found.notes)
+
+
+def test_nothing_is_found_between_runs_of_one_speed(folders: dict[str, Side]) -> None:
+    found = compare(folders["a"], folders["b"])
+    assert [each.figure.name for each in found.rows if each.change.shown] == []
+    assert row(found, "p50_ttft_ms").result == "not shown"
+    assert row(found, "p50_ttft_ms").change.effect == pytest.approx(0.5, abs=0.06)
+
+
+def test_lost_requests_are_a_difference(folders: dict[str, Side]) -> None:
+    found = row(compare(folders["a"], folders["broken"], ["success_rate"]), "success_rate")
+    assert found.result == "worse"
+    assert found.change.interval is not None and found.change.interval[1] < -0.2
+
+
+def test_what_is_not_estimable_says_why(folders: dict[str, Side]) -> None:
+    found = row(compare(folders["a"], folders["b"], ["p999_ttft_ms"]), "p999_ttft_ms")
+    assert found.result == "not estimable" and found.change.p is None
+    assert "requests like these" in (found.change.why_not or "")
+    assert found.change.difference is not None
+
+
+def test_three_runs_against_three_are_welch_on_run_values() -> None:
+    a, b = [100.0, 103.0, 98.0], [120.0, 123.0, 119.0]
+    found = row(compare(side("a", a), side("b", b)), "p99_ttft_ms")
+    expected = stats.ttest_ind(b, a, equal_var=False)
+    assert found.change.test == "welch" and found.change.p == pytest.approx(expected.pvalue)
+    assert found.change.relative == pytest.approx(np.mean(b) / np.mean(a) - 1)
+    assert found.base.interval == pytest.approx(stats.t.interval(0.95, 2, np.mean(a), stats.sem(a)))
+    assert found.change.p_holm == pytest.approx(min(1.0, 4 * expected.pvalue), rel=0.8)
+    assert found.result == "worse"
+
+
+def test_runs_pair_up_by_arrival_seed() -> None:
+    """b is always 5 above a, whatever the seed did to both."""
+    plans = [plan(letter * 64, schedule=letter * 64) for letter in "pqr"]
+    a = Side("a", tuple(side("a", [v], plan=p).first for v, p in zip([100.0, 150.0, 120.0], plans, strict=True)))
+    b = Side(
+        "b",
+        tuple(side("b", [v], plan=p).first for v, p in zip([126.0, 104.9, 155.2], plans[2:] + plans[:2], strict=True)),
+    )
+    found = row(compare(a, b, ["p99_ttft_ms"]), "p99_ttft_ms")
+    assert found.change.test == "paired t" and found.change.p is not None and found.change.p < 0.01
+    unpaired = row(compare(a, b, ["p99_ttft_ms"], test="welch"), "p99_ttft_ms")
+    assert unpaired.change.p is not None and unpaired.change.p > 0.5
+
+
+def test_pairs_that_are_none_are_refused() -> None:
+    with pytest.raises(InputError, match="--test paired needs"):
+        compare(side("a", [1.0, 2.0, 3.0]), side("b", [1.0, 2.0, 3.0]), test="paired")
+
+
+def test_mann_whitney_of_three_and_three_is_warned_of() -> None:
+    found = compare(side("a", [1.0, 2.0, 3.0]), side("b", [11.0, 12.0, 13.0]), test="mann-whitney")
+    assert not any(each.change.shown for each in found.rows)
+    assert any("nothing can ever be significant" in note for note in found.notes)
+
+
+def test_one_run_against_several() -> None:
+    """A candidate far outside the history is found, one inside is not; two of history are too few."""
+    history = [100.0, 103.0, 98.0, 101.0, 99.0]
+    assert row(compare(side("a", history), side("b", [130.0]), ["p99_ttft_ms"]), "p99_ttft_ms").result == "worse"
+    near = row(compare(side("a", history), side("b", [102.0]), ["p99_ttft_ms"]), "p99_ttft_ms")
+    assert near.result == "not shown"
+    few = row(compare(side("a", history[:2]), side("b", [130.0]), ["p99_ttft_ms"]), "p99_ttft_ms")
+    assert few.result == "not estimable"
+
+
+def test_several_runs_raise_false_alarms_at_the_stated_rate() -> None:
+    """1,500 comparisons of 3 runs with 3 like them, and of 5 with 1: 5 %, three standard errors are 1.7 %."""
+    rng = np.random.default_rng(1)
+    alarms = {"welch": 0, "one against several": 0}
+    for _ in range(1500):
+        a, b = rng.normal(100, 3, 3).tolist(), rng.normal(100, 3, 3).tolist()
+        alarms["welch"] += change_between(a, b, "welch", None).shown
+        several, one = rng.normal(100, 3, 5).tolist(), rng.normal(100, 3, 1).tolist()
+        alarms["one against several"] += change_between(several, one, "one against several", None).shown
+    assert 0.02 <= alarms["welch"] / 1500 <= 0.067
+    assert 0.033 <= alarms["one against several"] / 1500 <= 0.067
+
+
+def test_holm_keeps_the_alarms_of_a_whole_table_at_5_percent() -> None:
+    """300 tables of 4 figures of 5 runs a side that do not differ."""
+    rng = np.random.default_rng(2)
+    alarms = 0
+    for _ in range(300):
+        found = compare(side("a", rng.normal(100, 3, 5).tolist()), side("b", rng.normal(100, 3, 5).tolist()))
+        alarms += any(each.change.shown for each in found.rows)
+    assert alarms / 300 <= 0.05 + 0.038
+
+
+def test_folders_of_one_speed_raise_false_alarms_at_the_stated_rate(tmp_path: Path) -> None:
+    """40 pairs of made-up run folders, two figures each: three standard errors of 5 % are 7.3 %."""
+    compared: list[float] = []
+    for pair in range(40):
+        sides = [read_side([str(write_run(tmp_path / f"{pair}{s}", 2 * pair + k, 200))]) for k, s in enumerate("ab")]
+        rows = compare(sides[0], sides[1], ["p50_ttft_ms", "mean_e2e_ms"]).rows
+        compared += [row.change.p for row in rows if row.change.p is not None]
+    assert len(compared) > 60
+    assert sum(p < 0.05 for p in compared) / len(compared) <= 0.05 + 0.073
+
+
+def test_the_interval_and_its_p_say_the_same() -> None:
+    rng = np.random.default_rng(3)
+    for observed in np.linspace(-0.5, 0.5, 41):
+        low, high, p = expanded(rng.gumbel(0, 0.1, 4000), float(observed))
+        if abs(p - 0.05) > 0.01:
+            assert (p < 0.05) == (low > 0 or high < 0)
+
+
+def test_superiority_is_the_share_of_pairs() -> None:
+    a, b = np.array([1.0, 2.0, 2.0]), np.array([2.0, 3.0])
+    assert superiority(Sample(a, a), Sample(b, b)) == pytest.approx(stats.mannwhitneyu(b, a).statistic / 6)
+
+
+def test_every_known_name_is_a_figure(folders: dict[str, Side]) -> None:
+    document = folders["a"].first.document
+    for name in known_names(document["metrics"]):
+        figure = figure_of(name, document)
+        figure.value(document)
+    assert figure_of("p99_ttft_ms", document).value(document) == document["p99_ttft_ms"]
+    assert figure_of("median_e2el_ms", document).value(document) == document["median_e2el_ms"]
+    assert figure_of("output_throughput", document).value(document) == document["output_throughput"]
+    assert figure_of("p50_decode_tok_s", document).value(document) == document["metrics"]["decode_tok_s"]["p50"]
+    assert figure_of("p99_ttft_s", document).value(document) == pytest.approx(document["p99_ttft_ms"] / 1000)
+    assert figure_of(
+        "decode_tok_s" if "value" in document["metrics"]["decode_tok_s"] else "req_s", document
+    ).higher_is_better
+
+
+def test_an_unknown_figure_names_what_is_near(folders: dict[str, Side]) -> None:
+    with pytest.raises(InputError, match="did you mean p99_ttft_ms"):
+        compare(folders["a"], folders["b"], ["p99_tfft_ms"])

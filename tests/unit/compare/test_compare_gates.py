@@ -1,0 +1,195 @@
+"""Gates: how they are written, when they fail, and the command's exit codes and files."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from made_runs import config, plan, side, write_run
+
+from fastllmload.cli.main import main
+from fastllmload.compare.comparison import compare
+from fastllmload.compare.gate import FAILED, MODES, PASSED, UNDECIDED, GateResult, judge_gates, parse_gate
+from fastllmload.compare.side import Side
+from fastllmload.errors import InputError
+
+QUIET, NOISY = [100.0, 101.0, 99.0, 100.0], [70.0, 130.0, 95.0, 105.0]
+
+
+def judged(rule: str, base: Side, new: Side, mode: str = "significant") -> GateResult:
+    gate = parse_gate(rule)
+    return judge_gates([gate], compare(base, new, [gate.figure]), mode)[0]
+
+
+def raised(values: list[float], by: float) -> list[float]:
+    return [value * by for value in values]
+
+
+def test_gates_are_read() -> None:
+    relative = parse_gate("p99_ttft_ms > +5%")
+    assert (relative.figure, relative.above, relative.limit, relative.about) == ("p99_ttft_ms", True, 0.05, "relative")
+    drop = parse_gate("output_tok_s<-3 %")
+    assert (drop.above, drop.limit, drop.about) == (False, -0.03, "relative")
+    assert parse_gate("p99_ttft_ms > +20ms").limit == 20.0
+    assert parse_gate("p99_e2e_ms > +1.5 s").limit == 1500.0
+    assert parse_gate("success_rate < -1 points").limit == pytest.approx(-0.01)
+    level = parse_gate("p99_ttft_ms >= 200")
+    assert (level.limit, level.about) == (200.0, "value")
+
+
+@pytest.mark.parametrize("text", ["", "p99_ttft_ms", "p99_ttft_ms > fast", "p99_ttft_ms = 5", "> 5%", "a > +5% b"])
+def test_what_is_no_gate_is_refused_with_an_example(text: str) -> None:
+    with pytest.raises(InputError, match="such as"):
+        parse_gate(text)
+
+
+def test_a_level_in_percent_is_refused() -> None:
+    with pytest.raises(InputError, match=r"write > \+5%"):
+        parse_gate("p99_ttft_ms > 5%")
+
+
+def test_a_clear_rise_fails_in_every_mode() -> None:
+    for mode in MODES:
+        found = judged("p99_ttft_ms > +5%", side("a", QUIET), side("b", raised(QUIET, 1.3)), mode)
+        assert found.outcome == FAILED and "+30.0 %" in found.why
+
+
+def test_a_rise_below_the_limit_passes_in_every_mode() -> None:
+    for mode in MODES:
+        assert judged("p99_ttft_ms > +5%", side("a", QUIET), side("b", raised(QUIET, 1.03)), mode).outcome == PASSED
+
+
+def test_a_noisy_rise_fails_only_when_asked_to_take_it_as_measured() -> None:
+    outcomes = {
+        mode: judged("p99_ttft_ms > +5%", side("a", NOISY), side("b", raised(NOISY, 1.1)), mode).outcome
+        for mode in MODES
+    }
+    assert outcomes == {"significant": PASSED, "proven": PASSED, "measured": FAILED}
+
+
+def test_a_rise_that_is_real_but_may_be_within_the_limit() -> None:
+    """6 % for certain above 0, but perhaps only 4.5 %: significant fails, proven does not."""
+    base, new = side("a", QUIET), side("b", raised(QUIET, 1.06))
+    assert judged("p99_ttft_ms > +5%", base, new, "significant").outcome == FAILED
+    assert judged("p99_ttft_ms > +5%", base, new, "proven").outcome == PASSED
+
+
+def test_a_fall_of_throughput_fails() -> None:
+    runs = [
+        side("b", [100.0]).first.document | {"metrics": {"output_tok_s": {"unit": "tokens/s", "value": v}}}
+        for v in (800.0, 805.0, 795.0)
+    ]
+    new = Side("b", tuple(type(side("b", [1.0]).first)(Path(str(k)), each) for k, each in enumerate(runs)))
+    base = side("a", [100.0, 101.0, 102.0])
+    for k, run in enumerate(base.runs):
+        run.document["metrics"]["output_tok_s"]["value"] = 1000.0 + k
+    assert judged("output_tok_s < -3%", base, new).outcome == FAILED
+    assert judged("output_tok_s > +3%", base, new).outcome == PASSED
+
+
+def test_a_level_is_that_of_the_new_side() -> None:
+    assert judged("p99_ttft_ms > 90", side("a", [50.0, 51.0, 52.0]), side("b", QUIET)).outcome == FAILED
+    assert judged("p99_ttft_ms > 99.9", side("a", QUIET), side("b", QUIET)).outcome == PASSED
+    assert judged("p99_ttft_ms > 99.9", side("a", QUIET), side("b", QUIET), "measured").outcome == FAILED
+
+
+def test_gates_that_cannot_be_judged_are_undecided() -> None:
+    found = judged("p99_ttft_ms > +5%", side("a", [100.0, 101.0]), side("b", [150.0]))
+    assert found.outcome == UNDECIDED and "at least 3 runs" in found.why
+
+
+def test_alarms_of_several_gates_are_allowed_for() -> None:
+    """p of 0.03 alone fails; among five gates, Holm makes it 0.15."""
+    base, new = side("a", [100.0, 102.0, 98.0]), side("b", [106.0, 108.5, 104.0])
+    rules = [parse_gate("p99_ttft_ms > +2%"), parse_gate("output_tok_s < -3%")]
+    p = compare(base, new, ["p99_ttft_ms"]).rows[0].change.p
+    assert p is not None and 0.01 < p < 0.05
+    assert judge_gates(rules[:1], compare(base, new, ["p99_ttft_ms"]), "significant")[0].outcome == FAILED
+    many = [
+        parse_gate(f"{name} > +2%")
+        for name in ("p99_ttft_ms", "p50_ttft_ms", "mean_ttft_ms", "p99_ttft_ms", "p50_ttft_ms")
+    ]
+    found = judge_gates(many, compare(base, new, ["p99_ttft_ms", "p50_ttft_ms", "mean_ttft_ms"]), "significant")
+    assert {each.outcome for each in found} == {PASSED}
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    base = tmp_path_factory.mktemp("runs")
+    write_run(base / "a", 1)
+    write_run(base / "b", 2)
+    write_run(base / "slow", 3, factor=1.5)
+    write_run(
+        base / "other", 4, n=100, plan=plan("e" * 64, seed=9, schedule="t" * 64), config=config(load__timeout=5.0)
+    )
+    for k in range(3):
+        write_run(base / "old" / str(k), 10 + k, n=150)
+        write_run(base / "new" / str(k), 20 + k, n=150, factor=1.4)
+    return base
+
+
+def test_the_command_compares_two_folders(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["compare", str(runs / "a"), str(runs / "b")]) == 0
+    shown = capsys.readouterr().out
+    assert "workload the same on both sides" in shown and "No difference is shown" in shown
+    assert max(len(line) for line in shown.splitlines() if not line.startswith(("base", "new"))) <= 80
+
+
+def test_a_gate_decides_the_exit_code(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["compare", str(runs / "a"), str(runs / "slow"), "--fail-if"]
+    assert main([*arguments, "p50_ttft_ms > +5%"]) == 1
+    assert "gate FAILED: p50_ttft_ms > +5%" in capsys.readouterr().out
+    assert main([*arguments, "p50_ttft_ms > +80%"]) == 0
+    assert main([*arguments, "p999_ttft_ms > +5%"]) == 1
+    assert main([*arguments, "p999_ttft_ms > +5%", "--undecided", "pass"]) == 0
+
+
+def test_several_runs_a_side_and_folders_of_runs_are_one(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    old, new = [[str(runs / name / str(k)) for k in range(3)] for name in ("old", "new")]
+    assert main(["compare", *old, "--against", *new, "--fail-if", "mean_ttft_ms > +5%"]) == 1
+    one = capsys.readouterr().out.split("\n\n")[1]
+    assert (
+        main(["compare", f"was={runs / 'old'}", "--fail-if", "mean_ttft_ms > +5%", "--against", f"is={runs / 'new'}"])
+        == 1
+    )
+    other = capsys.readouterr().out
+    assert one in other and "was: 3 runs" in other
+
+
+def test_files_are_written(runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    files = ["--json", str(tmp_path / "c.json"), "--markdown", str(tmp_path / "c.md"), "--fail-if", "p50_ttft_ms > +5%"]
+    assert main(["compare", str(runs / "a"), str(runs / "slow"), *files]) == 1
+    found = json.loads((tmp_path / "c.json").read_text())
+    assert found["schema_version"] == 1 and found["same_workload"] is True
+    assert found["figures"]["p50_ttft_ms"]["result"] == "worse"
+    assert found["gates"][0]["outcome"] == FAILED
+    page = (tmp_path / "c.md").read_text()
+    assert "**Gates: 1 failed, 0 undecided, 0 passed.**" in page and "| p50_ttft_ms |" in page
+
+
+def test_unequal_workloads_are_refused_unless_allowed(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["compare", str(runs / "a"), str(runs / "other")]
+    assert main(arguments) == 2
+    assert "load.timeout: 600.0 in a, 5.0 in other" in capsys.readouterr().err
+    assert main([*arguments, "--different-workload"]) == 0
+    assert "DIFFERENT WORKLOADS" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("arguments", [["a"], ["a", "b", "slow"], ["a", "--against"]])
+def test_two_sides_are_needed(runs: Path, arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    given = [argument if argument.startswith("-") else str(runs / argument) for argument in arguments]
+    assert main(["compare", *given]) == 2
+    assert "two sides" in capsys.readouterr().err
+
+
+def test_strict_asks_for_certificates(runs: Path, tmp_path: Path) -> None:
+    doubtful = write_run(tmp_path / "d", 5, n=100, certificate={"verdict": "suspect", "reasons": []})
+    arguments = ["compare", str(runs / "a"), str(doubtful)]
+    assert main(arguments) == 0
+    assert main([*arguments, "--strict"]) == 1
+
+
+def test_a_file_that_cannot_be_written(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["compare", str(runs / "a"), str(runs / "b"), "--json", "/nowhere/x.json"]) == 2
+    assert "--json /nowhere/x.json cannot be written" in capsys.readouterr().err

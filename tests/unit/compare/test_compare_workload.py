@@ -1,0 +1,101 @@
+"""Which runs may be compared, and what is said of those that may not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from made_runs import config, document, plan, side, write_run
+
+from fastllmload.compare.comparison import compare
+from fastllmload.compare.manifest import manifest_diff
+from fastllmload.compare.side import RunRecord, Side, distinct_names, read_side
+from fastllmload.compare.workload import differences, same_plan
+from fastllmload.errors import InputError, RunFolderError
+
+
+def run(**parts: object) -> RunRecord:
+    return RunRecord(Path("x"), document(50.0, **parts))
+
+
+def test_runs_of_one_plan_are_of_one_workload() -> None:
+    assert differences([side("a", [1.0, 2.0]), side("b", [3.0])]) == []
+
+
+def test_another_plan_is_refused_and_what_differs_is_said() -> None:
+    other = side("b", [3.0], plan=plan("e" * 64, seed=7, schedule="t" * 64))
+    with pytest.raises(InputError) as refused:
+        compare(side("a", [1.0]), other)
+    assert "seed: 42 in a, 7 in b" in str(refused.value)
+    assert "--different-workload" in str(refused.value)
+
+
+def test_a_plan_that_differs_in_nothing_that_is_described_names_its_digests() -> None:
+    found = differences([side("a", [1.0]), side("b", [1.0], plan=plan("e" * 64, schedule="t" * 64))])
+    assert found == [f"requests: plan {'d' * 12} in a, {'e' * 12} in b"]
+
+
+def test_only_the_name_of_the_model_may_differ() -> None:
+    """It stands in every body, so digests differ; the schedule and the description tell that the requests do not."""
+    one, other = run(plan=plan("a" * 64, "llama")), run(plan=plan("b" * 64, "qwen"))
+    assert same_plan(one, other)
+    assert not same_plan(one, run(plan=plan("b" * 64, "qwen", schedule="t" * 64)))
+    assert not same_plan(one, run(plan=plan("b" * 64, "llama")))
+
+
+def test_rules_outside_the_plan_count_too() -> None:
+    found = differences([side("a", [1.0]), side("b", [1.0], config=config(load__timeout=30.0))])
+    assert found == ["load.timeout: 600.0 in a, 30.0 in b"]
+
+
+def test_repetitions_with_seeds_of_their_own_match_pairwise() -> None:
+    plans = [plan(letter * 64, schedule=letter * 64) for letter in "pqr"]
+    sides = [
+        Side(name, tuple(RunRecord(Path(f"{name}{k}"), document(1.0, plan=each)) for k, each in enumerate(plans)))
+        for name in "ab"
+    ]
+    assert differences(sides) == []
+    shorter = Side("b", sides[1].runs[:2])
+    assert differences([sides[0], shorter]) != []
+
+
+def test_the_manifest_diff_leaves_out_what_every_run_has_of_its_own() -> None:
+    environment = {"host": "two", "time_utc": "2026-02-02T00:00:00Z"}
+    found = manifest_diff([side("a", [1.0]), side("b", [1.0], environment=environment)])
+    assert [(each.key, each.values) for each in found] == [("environment.host", ("one", "two"))]
+
+
+def test_folders_of_runs_are_sides(tmp_path: Path) -> None:
+    for name in ("r1", "r2"):
+        write_run(tmp_path / "old" / name, 1, n=20)
+    found = read_side([f"base={tmp_path / 'old'}"])
+    assert found.name == "base" and [each.folder.name for each in found.runs] == ["r1", "r2"]
+    assert read_side([str(tmp_path / "old" / "r1")]).name == "r1"
+
+
+def test_the_numbers_of_a_run_without_any_are_computed(tmp_path: Path) -> None:
+    """As of a run that was killed before it wrote them."""
+    folder = write_run(tmp_path / "r", 1, n=50)
+    whole = read_side([str(folder)]).first.document
+    import json
+
+    bare = {key: value for key, value in whole.items() if key in ("schema_version", "status", "phases", "config")}
+    (folder / "run.json").write_text(json.dumps({**bare, "status": "running"}))
+    again = read_side([str(folder)]).first
+    assert not again.complete
+    assert again.document["metrics"]["ttft"]["n"] > 0
+
+
+def test_bad_folders(tmp_path: Path) -> None:
+    with pytest.raises(RunFolderError, match="does not exist"):
+        read_side([str(tmp_path / "none")])
+    with pytest.raises(RunFolderError, match="holds none"):
+        read_side([str(tmp_path)])
+    folder = str(write_run(tmp_path / "r", 1, n=5))
+    with pytest.raises(InputError, match="given twice"):
+        read_side([folder, folder])
+
+
+def test_sides_of_one_name_get_numbers() -> None:
+    names = [each.name for each in distinct_names([side("x", [1.0]), side("y", [1.0]), side("x", [1.0])])]
+    assert names == ["x#1", "y", "x#3"]
