@@ -22,7 +22,8 @@ def conversations_block(run: Run, chosen: Populations) -> dict[str, Any] | None:
     planned = run.manifest.get("plan", {}).get("description", {}).get("conversations") or mixed(run)
     if not planned:
         return None
-    rows = run.rows[chosen.measured & (run.rows["t_dispatch"] > 0)]
+    sent = chosen.measured & (run.rows["t_dispatch"] > 0) & conversing(run)
+    rows = run.rows[sent]
     last = last_turns(rows)
     ended_badly = last[last["status"] != layout.OK]
     return {
@@ -32,8 +33,15 @@ def conversations_block(run: Run, chosen: Populations) -> dict[str, Any] | None:
         "turns_planned": planned["requests"],
         "ended_by_failure": int(np.count_nonzero(ended_badly["status"] != layout.CANCELLED)),
         "ended_by_leaving": int(np.count_nonzero(ended_badly["status"] == layout.CANCELLED)),
-        "turns": by_turn(run.rows[chosen.latency]),
+        "turns": by_turn(run.rows[chosen.latency & conversing(run)]),
     }
+
+
+def conversing(run: Run) -> npt.NDArray[np.bool_]:
+    """Rows of classes that have conversations; of all classes where none is planned by itself."""
+    classes = run.manifest.get("plan", {}).get("description", {}).get("classes") or ()
+    numbers = [number for number, one in enumerate(classes) if "conversations" in one]
+    return np.isin(run.rows["request_class"], numbers) if classes else np.ones(len(run.rows), np.bool_)
 
 
 def mixed(run: Run) -> dict[str, Any]:

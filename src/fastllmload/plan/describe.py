@@ -47,6 +47,9 @@ def describe(plan: Plan, *, ramp_share: float = 0.1) -> dict[str, Any]:
         "schedule_sha256": plan.schedule_hash,
         "samples": _samples(plan, ramp_share),
         "deviations": plan.deviations,
+        "conversations": plan.description.get("conversations"),
+        "behaviour": plan.description.get("behaviour"),
+        "classes": plan.description.get("classes", []),
     }
 
 

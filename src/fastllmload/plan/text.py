@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from fastllmload.plan.manners_text import class_line, conversation_lines, user_lines
 from fastllmload.plan.show import spell
 
 PARAMETERS = ("burstiness", "on_s", "off_s")
@@ -19,6 +20,9 @@ def describe_as_text(described: dict[str, Any]) -> str:
         ("workload", _workload(described["workload"])),
         ("sent to", f"{described['endpoint']}, model {described['model']}"),
         *(("", f"not standard: {text}") for text in described["deviations"]),
+        *((f"class {one['name']}", class_line(one)) for one in described["classes"]),
+        *(("conversations", text) for text in conversation_lines(described["conversations"])),
+        *(("users", text) for text in user_lines(described["behaviour"])),
         ("exact", _exact(described["workload"])),
         ("input length", _lengths(described["input_length"])),
         ("output length", _lengths(described["output_length"])),

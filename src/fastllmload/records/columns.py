@@ -49,8 +49,8 @@ class RowNames:
         found = (manifest.get("config") or {}).get("target") or {}
         self.urls = found.get("urls") or (manifest.get("target") or {}).get("urls") or []
         self.classes = (manifest.get("plan") or {}).get("classes") or []
-        phases = manifest.get("phases") or ()
-        self.numbers = {layout.PHASE_NAMES.index(phase["name"]): phase["number"] for phase in phases}
+        phases = {phase["name"]: phase["number"] for phase in manifest.get("phases") or ()}
+        self.numbers = {code: phases[name] for code, name in enumerate(layout.PHASE_NAMES) if name in phases}
 
     def request_id(self, row: np.void) -> str:
         """What the server saw as X-Request-Id, when the run has an id: run, phase, request."""
@@ -121,6 +121,13 @@ def _stamp_source(rows: Rows, source: Source, part: slice) -> Column:
     return Column(rows["stamps"], rows["t_first"] == 0, layout.STAMP_NAMES)
 
 
+def _client(rows: Rows, source: Source, part: slice) -> Column:
+    """What the user was to do besides waiting: names joined by +; null for one who waits."""
+    bits = range(1 << len(layout.CLIENT_NAMES))
+    names = ["+".join(name for at, name in enumerate(layout.CLIENT_NAMES) if bit >> at & 1) for bit in bits]
+    return Column(rows["client"], rows["client"] == 0, names)
+
+
 REQUEST_COLUMNS: dict[str, Make] = {  # in the contract's order
     "request_id": _request_id,
     "session_id": plain("session"),
@@ -144,6 +151,7 @@ REQUEST_COLUMNS: dict[str, Make] = {  # in the contract's order
     "timestamp_source": _stamp_source,
     **{f"server_{name}_ns": unless(f"server_{name}_ns", 0) for name in SERVER_SAID},
     "phase": named("phase", layout.PHASE_NAMES),
+    "client": _client,
 }
 
 

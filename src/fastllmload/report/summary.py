@@ -9,6 +9,7 @@ from textwrap import wrap
 from typing import Any
 
 from fastllmload.report.figures import NOT_KNOWN, asked_rate, count, errors, number, percent, quantity
+from fastllmload.report.traffic import traffic_texts
 
 SCREEN = 23  # lines: the shell's next prompt needs the 24th
 LABEL = 11
@@ -61,8 +62,13 @@ def summary_lines(document: Document, width: int = 80, folder: str | None = None
     room = SCREEN - len(body) - 2 * len(loud) - 2
     # Whole in any terminal: it is there to be copied
     where = Line(_labelled("run", run_folder(document, folder)))
-    above = [_cut(line, width) for line in (*loud, *_verdict(document, room, width), *body)]
+    more = traffic_lines(document)  # what only some runs have stands below the one screen of all
+    above = [_cut(line, width) for line in (*loud, *_verdict(document, room, width), *body, *more)]
     return [*above, where, *(_cut(line, width) for line in loud)]
+
+
+def traffic_lines(document: Document) -> list[Line]:
+    return [Line(text) for text in traffic_texts(document)]
 
 
 def simulated(document: Document) -> bool:

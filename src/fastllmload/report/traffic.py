@@ -1,0 +1,53 @@
+"""Lines of the closing summary that only some runs have: classes, conversations, users who did more than wait."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from fastllmload.report.figures import count, number, percent, quantity
+
+LABEL = 11
+MOST = 12  # classes that are shown
+
+
+def traffic_texts(document: Mapping[str, Any]) -> list[str]:
+    """One text per line; none for a run of one kind of requests whose users wait."""
+    return [*_classes(document), *_conversations(document.get("conversations")), *_users(document.get("users"))]
+
+
+def _classes(document: Mapping[str, Any]) -> list[str]:
+    found = document.get("classes") or {}
+    met = (document.get("slo") or {}).get("classes") or {}
+    lines = [_class(name, one, met.get(name)) for name, one in list(found.items())[:MOST]]
+    return lines + [f"{'':<{LABEL}}{len(found) - MOST} more classes in run.json"] * (len(found) > MOST)
+
+
+def _class(name: str, one: Mapping[str, Any], met: Mapping[str, Any] | None) -> str:
+    ttft, tpot = one["ttft"], one["tpot"]
+    left = f", {count(one['left'])} left" if one["left"] else ""
+    goal = "" if met is None or met["slo_attainment"] is None else f"; {percent(met['slo_attainment'])} meet"
+    return (
+        f"{name[: LABEL - 1]:<{LABEL}}{count(one['ok'])} ok, {count(one['failed'])} failed{left}; "
+        f"ttft {quantity(ttft['p50'])}, p99 {quantity(ttft['p99'])}; tpot {quantity(tpot['p50'])} ms{goal}"
+    )
+
+
+def _conversations(found: Mapping[str, Any] | None) -> list[str]:
+    if not found:
+        return []
+    stopped = found["ended_by_failure"] + found["ended_by_leaving"]
+    cached = [turn["cached_share"] for turn in found["turns"][1:] if number(turn["cached_share"]) is not None]
+    share = f"; later turns {percent(sum(cached) / len(cached))} cached" if cached else ""
+    return [
+        f"{'turns':<{LABEL}}{count(found['turns_sent'])} in {count(found['begun'])} conversations, "
+        f"{count(stopped)} stopped early{share}"
+    ]
+
+
+def _users(found: Mapping[str, Any] | None) -> list[str]:
+    if not found:
+        return []
+    parts = ((found["left_by_plan"], "left by plan"), (found["gave_up"], "gave up"), (found["slow_readers"], "read slowly"))
+    shown = ", ".join(f"{count(many)} {what}" for many, what in parts if many)
+    return [f"{'users':<{LABEL}}{shown or 'all waited for the end'} (no failures; see users in run.json)"]
