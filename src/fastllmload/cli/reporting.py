@@ -27,10 +27,21 @@ def report_on(folder: Path, form: str, output: Path | None, redact: bool, secret
     subject = subject_of(folder, redact)
     if form == "terminal" and output is None:
         show(subject, secrets)
+        refresh(subject, secrets)
     else:
         write(secrets(text_of(subject, form)), output)
     if tidied is not None:
         click.echo(f"note       {tidied}", err=form != "terminal")
+
+
+def refresh(subject: Subject, secrets: Redactor) -> None:
+    """Write the report files of a run's folder again: of a killed run for the first time."""
+    if subject.is_procedure or subject.redacted:
+        return
+    from fastllmload.report.files import write_again
+
+    for problem in write_again(lambda: subject.run, subject.document):
+        click.echo(secrets(f"note       {problem}"), err=True)
 
 
 def show(subject: Subject, secrets: Redactor) -> None:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import importlib
+import os
+from collections.abc import Callable, Mapping
 from typing import Any
 
+from fastllmload.errors import RunFolderError
 from fastllmload.records.run import Run
 
 # Module of this package -> what it writes; each has `write(run, document) -> None` and writes into run.directory.
@@ -15,7 +18,7 @@ WRITERS: dict[str, str] = {
 }
 
 
-def write_reports(run: Run, document: dict[str, Any]) -> list[str]:
+def write_reports(run: Run, document: Mapping[str, Any]) -> list[str]:
     """Write all report files of a measured run; *document* is its run.json.
 
     Returns a sentence for each file that could not be written; what was measured is in run.json already.
@@ -26,4 +29,17 @@ def write_reports(run: Run, document: dict[str, Any]) -> list[str]:
             importlib.import_module(f"fastllmload.report.{module}").write(run, document)
         except OSError as problem:
             problems.append(f"{what} could not be written: {problem.strerror}; make room and run `fastllmload report`")
+        except RunFolderError as problem:
+            problems.append(f"{what} could not be written: {problem}")
     return problems
+
+
+def write_again(load: Callable[[], Run], document: Mapping[str, Any]) -> list[str]:
+    """The same for a folder from before, whose rows *load* reads: they may be damaged, and the folder closed to us."""
+    try:
+        run = load()
+    except RunFolderError as problem:
+        return [f"{' and '.join(WRITERS.values())} could not be written: {problem}"]
+    if not os.access(run.directory, os.W_OK):
+        return [f"{' and '.join(WRITERS.values())} were left as they are: {run.directory} cannot be written to"]
+    return write_reports(run, document)

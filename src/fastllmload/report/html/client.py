@@ -6,12 +6,13 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from fastllmload.errors import RunFolderError
 from fastllmload.records.samples import SIMULATOR
 from fastllmload.report.figures import NOT_KNOWN, count, number, percent
 from fastllmload.report.html.chart import Chart, Columns, Layer, Line, Rule, Stems
 from fastllmload.report.html.evidence import us
 from fastllmload.report.html.figure import empty, grid, known, middles, table
-from fastllmload.report.html.markup import Markup, element
+from fastllmload.report.html.markup import Markup, element, visible
 from fastllmload.report.html.overtime import time_chart
 from fastllmload.report.html.scales import Linear, Log, Tail, duration, in_one_unit, plain, up_to
 from fastllmload.report.html.scales import percent as percent_tick
@@ -84,9 +85,12 @@ def _gaps(scene: Scene) -> Markup:
 
 
 def _histograms(scene: Scene) -> list[Markup]:
-    words = histograms(scene.run)
-    closed = scene.get("plan", "description", "load", "loop") == "closed"
     missing = "The run ended before it was written."
+    try:
+        words = histograms(scene.run)
+    except RunFolderError as problem:
+        words, missing = {}, visible(problem)
+    closed = scene.get("plan", "description", "load", "loop") == "closed"
     shown = []
     for key, (title, note) in {"lag": TURN if closed else LAG, "socket_to_user": SOCKET, "hiccup": STALL}.items():
         if key in words:
@@ -123,7 +127,11 @@ def _stalls(scene: Scene) -> Markup:
     axis = scene.axis
     assert axis is not None
     x = middles(axis.edges_s)
-    lag, stalls = lag_over_time(scene.run, axis), stalls_over_time(scene.run, axis)
+    lag, unread = lag_over_time(scene.run, axis), "The host was not watched."
+    try:
+        stalls = stalls_over_time(scene.run, axis)
+    except RunFolderError as problem:
+        stalls, unread = None, visible(problem)
     layers: list[Layer] = []
     closed = scene.get("plan", "description", "load", "loop") == "closed"
     if known(lag):
@@ -137,7 +145,7 @@ def _stalls(scene: Scene) -> Markup:
         scene, in_one_unit(max(highest, 0.01)), layers, "Longest stall of the host and latest release over time"
     )
     quiet = "The host did not stall for more than 5 ms." if stalls is not None and not known(stalls) else ""
-    note = quiet if stalls is not None else "The host was not watched."
+    note = quiet if stalls is not None else unread
     return scene.figures.add("stalls", "Stalls and late releases", chart, "ms", note)
 
 

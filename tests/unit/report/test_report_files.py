@@ -1,0 +1,80 @@
+"""Report files are written again from a folder; what cannot be written is told in a sentence and costs nothing else."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from synthetic_run import ORIGIN_NS, Shape, draw_requests, duration_phase, write_manifest, write_workers
+
+from fastllmload.cli import main as entry
+from fastllmload.errors import RunFolderError
+from fastllmload.records.run import load
+from fastllmload.report import files, html
+from fastllmload.report.again import document_of
+
+
+@pytest.fixture
+def killed(tmp_path: Path) -> Path:
+    folder = tmp_path / "run"
+    write_workers(folder, draw_requests(5, Shape(requests=40)), workers=2)
+    write_manifest(folder, "running", [duration_phase(ORIGIN_NS, 5.0)])
+    return folder
+
+
+def test_a_killed_run_gets_its_report_files_when_it_is_shown(killed: Path) -> None:
+    assert not (killed / "report.html").exists()
+    assert entry.main(["report", str(killed)]) == 0
+    assert "INCOMPLETE" in (killed / "report.html").read_text(encoding="utf-8")
+    assert (killed / "report.md").exists()
+
+
+def test_a_damaged_file_costs_only_the_chart_that_needs_it(killed: Path) -> None:
+    run, document = load(killed), document_of(killed)
+    for name in ("stalls.npy", "histograms.npy"):
+        (killed / name).write_bytes(b"not an array")
+    assert files.write_again(lambda: run, document) == []
+    page = (killed / "report.html").read_text(encoding="utf-8")
+    assert page.count("stalls.npy cannot be read as a .npy file") == 1
+    assert page.count("histograms.npy cannot be read as a .npy file") == 3
+
+
+def test_one_report_that_cannot_be_made_costs_no_other(killed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def damaged(*_: object) -> None:
+        raise RunFolderError("x.npy is truncated")
+
+    monkeypatch.setattr(html, "write", damaged)
+    run = load(killed)
+    problems = files.write_again(lambda: run, document_of(killed))
+    assert problems == ["report.html could not be written: x.npy is truncated"]
+    assert (killed / "report.md").exists()
+
+
+def test_rows_that_cannot_be_read_are_a_sentence(killed: Path) -> None:
+    document = document_of(killed)
+    rows = killed / "workers" / "0" / "requests.npy"
+    rows.write_bytes(rows.read_bytes()[:20])
+    (problem,) = files.write_again(lambda: load(killed), document)
+    assert problem.startswith("report.html and ") and "requests.npy" in problem
+
+
+def test_a_folder_that_is_closed_to_us_is_left_as_it_is(killed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = load(killed)
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    (problem,) = files.write_again(lambda: run, document_of(killed))
+    assert "were left as they are" in problem
+    assert not (killed / "report.html").exists()
+
+
+def test_a_full_disk_is_told_for_each_file(killed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run, document = load(killed), document_of(killed)
+
+    def full(*_: object, **__: object) -> int:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_text", full)
+    problems = files.write_reports(run, document)
+    assert (
+        "report.html could not be written: No space left on device; make room and run `fastllmload report`" in problems
+    )
