@@ -25,14 +25,26 @@ def loop(evidence: Evidence) -> str:
     return kinds.pop() if len(kinds) == 1 else "mixed"
 
 
+def workloads(run: Measured) -> list[dict[str, Any]]:
+    """The plan's description of what was sent, one for each class of traffic; at least one, which may be empty."""
+    classes = run.get("plan.description.classes") or ()
+    found = [one.get("workload") for one in classes if isinstance(one, dict)] or [run.get("plan.description.workload")]
+    return [one if isinstance(one, dict) else {} for one in found]
+
+
 def workload(run: Measured) -> dict[str, Any]:
-    """The plan's description of what was sent."""
-    found = run.get("plan.description.workload")
-    return found if isinstance(found, dict) else {}
+    """The same as one table: of classes, what they agree on, and their different words joined."""
+    first, *others = workloads(run)
+    merged = dict(first)
+    for other in others:
+        for key in [*merged]:
+            if merged[key] != other.get(key):
+                merged[key] = f"{merged[key]}, {other.get(key)}"
+    return merged
 
 
 def workload_names(evidence: Evidence) -> set[str]:
-    return {str(workload(run).get("name", "")) for run in evidence.runs}
+    return {str(one.get("name", "")) for run in evidence.runs for one in workloads(run)}
 
 
 def kinds(evidence: Evidence) -> set[str]:

@@ -65,6 +65,7 @@ def conclude(folder: Folder, phases: Sequence[RunPhase], fate: Fate) -> dict[str
     folder.manifest.update(added(run, folder.manifest))
     folder.manifest["certificate"] = judge(run)
     folder.manifest["status"] = fate.status
+    folder.save()  # what was measured is safe before anybody judges how
     folder.manifest["compliance"] = compliance_of(of_run(run))
     folder.save()
     problems = write_reports(run, folder.manifest)

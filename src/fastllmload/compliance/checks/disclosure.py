@@ -111,7 +111,7 @@ def cached_without_sharing(evidence: Evidence, /) -> Outcome:
     def judge(run: Measured) -> Outcome:
         described = facts.workload(run)
         sharing = any(described.get(part) for part in ("prefix_len", "system_prompt", "contexts"))
-        if sharing or facts.kinds(evidence) != {"standard"}:
+        if sharing or run.get("plan.description.conversations") or facts.kinds(evidence) != {"standard"}:
             return inapplicable("the workload shares beginnings, or its text is not the tool's")
         cached = int(run.ok["cached_tokens"].clip(min=0).sum())
         return judged(

@@ -36,7 +36,7 @@ def targets(
     def judge(run: Measured) -> Outcome:
         if facts.workload(run).get("isl" if side == "input" else "osl") is None:
             return inapplicable("the plan does not say its lengths")
-        lengths = run.measure[f"{side}_target"].astype(np.float64)
+        lengths = run.measure[f"{side}_target"][run.measure["turn"] == 0].astype(np.float64)
         if not len(lengths):
             return inapplicable("no request was planned")
         low, high = float(lengths.min()), float(lengths.max())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fastllmload.compliance import facts
 from fastllmload.compliance.checks.registry import check, each
 from fastllmload.compliance.declarations import SYNTHETIC, by_key
-from fastllmload.compliance.evidence import Evidence, Measured
+from fastllmload.compliance.evidence import Evidence, Measured, dig
 from fastllmload.compliance.outcome import DECLARED, Outcome, false, judged, true, undeclared
 from fastllmload.workload.tokenizer import NONE
 
@@ -13,7 +13,7 @@ from fastllmload.workload.tokenizer import NONE
 @check
 def tokenizer_known(evidence: Evidence, /, fact: str) -> Outcome:
     """*fact*: name, vocabulary or source of the tokenizer that counted the output."""
-    reference = [str(facts.workload(run).get("tokenizer") or NONE) for run in evidence.runs]
+    reference = [str(one.get("tokenizer") or NONE) for run in evidence.runs for one in facts.workloads(run)]
     if not reference or NONE in reference:
         return false("prompts were made without a tokenizer", "leave out --tokenizer none")
     key = f"tokenizer.{fact}"
@@ -29,7 +29,7 @@ def tokenizer_known(evidence: Evidence, /, fact: str) -> Outcome:
 
 def reference_known(evidence: Evidence, name: str, fact: str) -> Outcome:
     """The tool's own tokenizer, as its plan describes it."""
-    known = evidence.first(f"plan.description.workload.tokenizer_facts.{fact}")
+    known = next((dig(facts.workload(run), f"tokenizer_facts.{fact}") for run in evidence.runs), None)
     if known is None:
         return false(f"the {fact} of {name} is not recorded", "measure with this version")
     return true(f"{name}: {fact} {known}, counted by the tool")
@@ -67,7 +67,7 @@ def system_prompt_counted(evidence: Evidence, /) -> Outcome:
     said = evidence.declared.get("token_counting.system_prompt")
     if said is not None:
         return Outcome(DECLARED, said)
-    rule = evidence.first("plan.description.workload.special_tokens")
+    rule = next((facts.workload(run).get("special_tokens") for run in evidence.runs), None)
     if rule is not None:
         return true(str(rule))
     if facts.workload_names(evidence) <= set(SYNTHETIC):

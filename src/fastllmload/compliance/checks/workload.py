@@ -86,14 +86,14 @@ def workload_named(evidence: Evidence, /) -> Outcome:
     """A standard workload, or one of which every common field is known."""
 
     def judge(run: Measured) -> Outcome:
-        described = facts.workload(run)
-        name = str(described.get("name", ""))
-        if workload_kind(name) == "standard":
-            return true(f"the workload is {name}")
-        lacking = [field for field in FIELDS if value_of(evidence, described, field) is None]
-        if not name or lacking:
-            return undeclared(f"{', '.join(lacking) or 'the name'} of the workload is not known", remedy_of(lacking))
-        return true(f"the workload {name} is specified in full")
+        for described in facts.workloads(run):
+            name = str(described.get("name", ""))
+            lacking = [field for field in FIELDS if value_of(evidence, described, field) is None]
+            if not name or (workload_kind(name) != "standard" and lacking):
+                return undeclared(
+                    f"{', '.join(lacking) or 'the name'} of the workload is not known", remedy_of(lacking)
+                )
+        return true(f"the workload {', '.join(sorted(facts.workload_names(evidence)))} is specified in full")
 
     return each(evidence, judge)
 
@@ -103,12 +103,14 @@ def workload_field(evidence: Evidence, /, name: str) -> Outcome:
     """One of the common fields of IETF 4.3.1 is known, by the plan or by declaration."""
 
     def judge(run: Measured) -> Outcome:
-        described = facts.workload(run)
-        value = value_of(evidence, described, name)
-        if value is None:
-            return undeclared(f"{name} of the workload {described.get('name')} is not known", remedy_of([name]))
-        by_tester = FIELDS[name] is not None and evidence.declared.get(str(FIELDS[name])) == value
-        return Outcome(DECLARED, value) if by_tester else true(f"{name}: {value}")
+        parts = facts.workloads(run)
+        values = [value_of(evidence, described, name) for described in parts]
+        if None in values:
+            which = parts[values.index(None)].get("name")
+            return undeclared(f"{name} of the workload {which} is not known", remedy_of([name]))
+        told = ", ".join(dict.fromkeys(str(value) for value in values))
+        by_tester = FIELDS[name] is not None and evidence.declared.get(str(FIELDS[name])) == told
+        return Outcome(DECLARED, told) if by_tester else true(f"{name}: {told}")
 
     return each(evidence, judge)
 
