@@ -35,7 +35,7 @@ def change_within(figure: Figure, base: RunSeries, new: RunSeries, values: tuple
     a, b = base.sample(figure), new.sample(figure)
     if a is not None and b is not None and figure.statistic is not None:
         why = next((f"{series.name}: {why}" for series in (base, new) if (why := _lacking(figure, series))), None)
-        return _of_samples(figure, a, b, values, paired) if why is None else undecided(*values, why)
+        return change_of_samples(figure, a, b, values, paired) if why is None else undecided(*values, why)
     if figure.metric in ("success_rate", "completion_rate", "fail_rate"):
         return _of_shares(figure, base, new, values, paired)
     return _of_rates(figure, base, new, values, paired)
@@ -50,7 +50,7 @@ def _lacking(figure: Figure, series: RunSeries) -> str | None:
     return found.reason if isinstance(found, NotEstimable) else None
 
 
-def _of_samples(figure: Figure, a: Sample, b: Sample, values: tuple[float, float], paired: bool) -> Change:
+def change_of_samples(figure: Figure, a: Sample, b: Sample, values: tuple[float, float], paired: bool) -> Change:
     weights = _weights(paired)
     drawn = [_resampled(figure, sample, each) for sample, each in zip((a, b), weights, strict=True)]
     if min(float(each.min()) for each in drawn) <= 0 or min(values) <= 0:

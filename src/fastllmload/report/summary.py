@@ -15,6 +15,7 @@ SCREEN = 23  # lines: the shell's next prompt needs the 24th
 LABEL = 11
 SIMULATED = "SIMULATED ENGINE: the target was fastllmload's own simulator, not a server"
 LATENCIES = ("ttft", "ttft_sched", "tpot", "itl", "e2e", "e2e_sched")
+CERTAIN = ("ttft", "itl", "e2e")  # those whose interval fits on a line
 COLUMNS = ("mean", "p50", "p90", "p95", "p99", "p999", "max")
 DROPPED_FIRST = ("p95", "p90", "mean", "p999", "max")  # in a narrow terminal
 CELL = 9
@@ -60,6 +61,10 @@ def summary_lines(document: Document, width: int = 80, folder: str | None = None
         *_methodology(document),
     ]
     room = SCREEN - len(body) - 2 * len(loud) - 2
+    if len(_wrapped(part(document, "certificate", "reasons") or (), width)) < room:
+        below = next(k for k, line in enumerate(body) if line.text.startswith("throughput"))
+        body[below:below] = _certainty(document)
+        room = SCREEN - len(body) - 2 * len(loud) - 2
     # Whole in any terminal: it is there to be copied
     where = Line(_labelled("run", run_folder(document, folder)))
     more = traffic_lines(document)  # what only some runs have stands below the one screen of all
@@ -185,6 +190,21 @@ def _latencies(document: Document, width: int) -> list[Line]:
     if short:
         lines.append(Line("* from fewer samples than it needs: P99 1,000, P99.9 10,000"))
     return lines
+
+
+def _certainty(document: Document) -> list[Line]:
+    """The 95 % interval of P99 of each latency, or that the run is too short for one."""
+    parts = []
+    for name in CERTAIN:
+        name = _timed_by_chunk(document, name)
+        metric = part(document, "metrics", name)
+        ends = part(metric, "ci95", "p99")
+        needed = number(part(metric, "not_estimable", "p99", "requests_needed"))
+        if isinstance(ends, Sequence) and len(ends) == 2:
+            parts.append(f"{name} {quantity(number(ends[0]))}-{quantity(number(ends[1]))}")
+        elif part(metric, "not_estimable", "p99") is not None:
+            parts.append(f"{name} n/a" + ("" if needed is None else f" (needs {count(needed)})"))
+    return [Line(_labelled("p99 95 %", ", ".join(parts)))] if parts else []
 
 
 def _timed_by_chunk(document: Document, name: str) -> str:

@@ -151,3 +151,21 @@ def test_colour_wraps_the_redacted_text():
     assert line.style == "suspect"
     assert line.render(str.lower, colour=True) == "\x1b[33;1mverdict    suspect\x1b[0m"
     assert line.render(str, colour=False) == "verdict    SUSPECT"
+
+
+def with_intervals(reasons):
+    found = document()
+    found["metrics"]["ttft"]["ci95"] = {"p99": [118.2, 125.9]}
+    found["metrics"]["e2e"] = {**found["metrics"]["e2e"], "ci95": {"p99": None}}
+    found["metrics"]["e2e"]["not_estimable"] = {"p99": {"reason": "too few", "requests_needed": 30_000}}
+    found["certificate"]["reasons"] = reasons
+    return text_of(found)
+
+
+def test_the_interval_of_p99_is_shown_where_there_is_room():
+    assert "p99 95 %   ttft 118.2-125.9, e2e n/a (needs 30,000)\n" in with_intervals([])
+
+
+def test_reasons_against_the_run_come_before_intervals():
+    shown = with_intervals([f"reason {k}" for k in range(30)])
+    assert "p99 95 %" not in shown and len(shown.splitlines()) <= SCREEN
