@@ -16,6 +16,7 @@ from fastllmload.errors import RunFolderError
 from fastllmload.records import layout
 from fastllmload.records.merge import Merged, merge_in_memory
 from fastllmload.records.npy import read_array
+from fastllmload.records.shape import misshapen
 from fastllmload.records.worker_files import Bytes, Rows, as_bytes, open_rows, open_text
 
 SCHEMA_VERSION = 1
@@ -117,6 +118,9 @@ def read_manifest(directory: Path) -> dict[str, Any]:
             f"{path} has schema_version {version!r}, this version reads {SCHEMA_VERSION}: read the folder with the "
             "version that wrote it"
         )
+    wrong = misshapen(manifest)
+    if wrong is not None:
+        raise RunFolderError(f"{path} is damaged: {wrong}; it was changed since fastllmload wrote it")
     return manifest
 
 

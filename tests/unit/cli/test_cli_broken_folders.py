@@ -1,0 +1,122 @@
+"""Whatever happened to a run folder: one clear sentence and exit code 2, or what can still be read; never a trace."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from real_run import real_run
+
+from fastllmload.cli import main as entry
+
+COMMANDS = ("report", "report --as full", "report --as blog", "report --as html", "export", "export --format hlog")
+MAIN = ("run.json", "requests.npy", "tokens.npy")  # what every command reads; the others fill in a part
+MEASURED = ("metrics", "certificate", "counts", "telemetry", "server", "completed", "failed", "slo", "errors", "window")
+
+
+@pytest.fixture(autouse=True)
+def _own_hooks(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module, name in ((sys, "excepthook"), (sys, "unraisablehook"), (entry.threading, "excepthook")):
+        monkeypatch.setattr(module, name, getattr(module, name))
+
+
+def saved(array: np.ndarray) -> bytes:
+    stream = io.BytesIO()
+    np.save(stream, array)
+    return stream.getvalue()
+
+
+def damages(path: Path) -> Iterator[tuple[str, bytes | None]]:
+    """Ways to break the file; None removes it."""
+    data = path.read_bytes()
+    yield "missing", None
+    yield "empty", b""
+    yield "half", data[: len(data) // 2]
+    yield "tail cut", data[:-3]
+    yield "garbage", b"\x00\xff" * 50
+    if path.suffix == ".npy":
+        yield "other dtype", saved(np.zeros((3, 2), "<f4"))
+        yield "scalar", saved(np.array(3))
+    if path.suffix == ".json":
+        yield "list", b"[]"
+        yield "newer", json.dumps({**json.loads(data), "schema_version": 99, "version": 99}).encode()
+
+
+def said_by(command: str, folder: Path) -> tuple[int, str, str]:
+    name, *options = command.split()
+    out, err = io.TextIOWrapper(io.BytesIO(), encoding="utf-8"), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        code = entry.main([name, str(folder), *options])
+        out.flush()
+    return code, out.buffer.getvalue().decode("utf-8"), err.getvalue()  # type: ignore[attr-defined]
+
+
+def unmeasured(folder: Path) -> None:
+    """As a run looks that was killed: its rows are there, but nobody measured them."""
+    manifest = json.loads((folder / "run.json").read_text())
+    kept = {name: value for name, value in manifest.items() if name not in MEASURED}
+    (folder / "run.json").write_text(json.dumps({**kept, "status": "killed"}))
+
+
+@pytest.mark.parametrize("killed", [False, True])
+def test_every_file_in_every_way(tmp_path: Path, killed: bool) -> None:
+    whole, tried = tmp_path / "whole", 0
+    shutil.copytree(real_run(), whole)
+    if killed:
+        unmeasured(whole)
+    for path in sorted(path for path in whole.rglob("*") if path.is_file()):
+        kept = path.read_bytes()
+        for how, content in list(damages(path)):
+            if content is None:
+                path.unlink()
+            else:
+                path.write_bytes(content)
+            for command in COMMANDS if path.name in MAIN else COMMANDS[3:]:
+                code, out, err = said_by(command, whole)
+                what = (path.name, how, command, err)
+                assert code in (0, 2), what
+                told = [line for line in err.splitlines() if not line.startswith("note ")]
+                assert len(told) == (1 if code == 2 else 0), what
+                assert "Traceback" not in out + err, what
+                assert code == 2 or out, what
+                tried += 1
+            path.write_bytes(kept)
+    assert tried > 150
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "words"),
+    [
+        ("run.json", b'{"schema_version": 1, "status": "do', "run.json is not JSON, it may be truncated"),
+        ("run.json", b'{"schema_version": 2}', "has schema_version 2, this version reads 1"),
+        ("run.json", b'{"schema_version": 1, "phases": {}}', "run.json is damaged: `phases` is not a list"),
+        ("run.json", b'{"schema_version": 1, "config": {"load": 3}}', "`config.load` is not a table"),
+        ("requests.npy", b"", "requests.npy cannot be read as a .npy file, it may be truncated"),
+        ("requests.npy", saved(np.zeros(3)), "requests.npy has records of another layout"),
+        ("tokens.npy", None, "tokens.npy is missing"),
+    ],
+)
+def test_the_sentence_says_what_is_wrong(tmp_path: Path, name: str, content: bytes | None, words: str) -> None:
+    shutil.copytree(real_run(), tmp_path / "run")
+    if content is None:
+        (tmp_path / "run" / name).unlink()
+    else:
+        (tmp_path / "run" / name).write_bytes(content)
+    code, _, err = said_by("export", tmp_path / "run")
+    assert (code, words in err) == (2, True), err
+
+
+def test_a_killed_run_is_measured_and_marked(tmp_path: Path) -> None:
+    shutil.copytree(real_run(), tmp_path / "run")
+    unmeasured(tmp_path / "run")
+    for command in ("report", "report --as markdown", "report --as minimum"):
+        code, out, _ = said_by(command, tmp_path / "run")
+        assert code == 0
+        assert "INCOMPLETE (killed)" in out
