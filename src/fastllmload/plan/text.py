@@ -24,6 +24,7 @@ def describe_as_text(described: dict[str, Any]) -> str:
         *(("conversations", text) for text in conversation_lines(described["conversations"])),
         *(("users", text) for text in user_lines(described["behaviour"])),
         ("exact", _exact(described["workload"])),
+        *_against_reference(described["workload"]),
         ("input length", _lengths(described["input_length"])),
         ("output length", _lengths(described["output_length"])),
         ("expected", _expected(described)),
@@ -80,6 +81,20 @@ def _expected(described: dict[str, Any]) -> str:
     if described["input_tokens"] is None:
         return "decided by the target"
     return f"{described['input_tokens']:,} input and {described['output_tokens']:,} output tokens"
+
+
+def _against_reference(workload: dict[str, Any]) -> list[tuple[str, str]]:
+    """Quantiles of a conversation's questions and answers beside those that the draft publishes."""
+    reference, found = workload.get("reference"), workload.get("without_system_prompt")
+    if reference is None or found is None:
+        return []
+    named = {"input": "questions", "output": "answers"}
+    parts = [f"{named[side]} {_three(found[side])} (A.3.2: {_three(reference[side])})" for side in named]
+    return [("P50/P95/P99", ", ".join(parts))]
+
+
+def _three(values: list[int]) -> str:
+    return "/".join(map(str, values)) or "none"
 
 
 SPELLED = {"p50": "P50", "p90": "P90", "p95": "P95", "p99": "P99", "p999": "P99.9"}
