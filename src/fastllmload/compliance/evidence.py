@@ -18,6 +18,7 @@ from fastllmload.records import layout
 from fastllmload.records.run import Run, load
 
 PROCEDURE = "procedure.json"
+OF_SEVERAL_RUNS = ("search.json", "sweep.json")
 AUXILIARY = re.compile(r"(^|, )(capacity, |throughput, )")
 Rows = npt.NDArray[np.void]
 
@@ -206,6 +207,12 @@ def read(folder: Path) -> Evidence:
         raise InputError(f"{folder} does not exist or is no folder; give the folder of a run or of a procedure")
     if (folder / PROCEDURE).is_file():
         return read_procedure(folder)
+    for name in OF_SEVERAL_RUNS:
+        if (folder / name).is_file():
+            raise InputError(
+                f"{folder} holds a {name.removesuffix('.json')}, which is no test of the draft; judge one of its runs in "
+                f"{folder / 'levels'}"
+            )
     return of_run(load(folder))
 
 

@@ -65,6 +65,12 @@ def verdict_lines(compliance: Mapping[str, Any] | None) -> Iterator[str]:
         yield "compliance not evaluated"
         return
     yield f"compliance {compliance['verdict']}"
+    for key, words in (("must", "MUST, REQUIRED"), ("should", "SHOULD, RECOMMENDED")):
+        tally = compliance.get(key) or {}
+        open_ = [name for state in ("false", "undeclared", "unchecked") for name in tally.get(state) or ()]
+        listed = f"; not: {', '.join(open_)}" if open_ else ""
+        yield f"           {tally.get('hold', 0)} of {tally.get('of', 0)} {words} hold{listed}"
+    yield "           what to do about each: fastllmload compliance FOLDER"
 
 
 def markdown(document: Mapping[str, Any]) -> str:
