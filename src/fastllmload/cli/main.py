@@ -25,6 +25,7 @@ fastllmload = LazyGroup(
     "fastllmload",
     {
         "run": LazyCommand("fastllmload.cli.commands:run", "one run (the default)"),
+        "quick": LazyCommand("fastllmload.cli.quick:quick", "asiai's short benchmark, one request at a time"),
         "simulate": LazyCommand("fastllmload.simulator.__main__:main", "serve the simulated engine"),
         "plan": LazyCommand("fastllmload.cli.planning:plan", "build, describe, save or verify a plan"),
         "procedure": LazyCommand("fastllmload.cli.procedures:procedure", "one of the ten tests of the IETF draft"),

@@ -220,6 +220,22 @@ class Probe:
             raise InputError(f"-m {wanted!r} is not offered by {self.base.shown}; it offers {shown_list(offered)}")
         return wanted
 
+    def card(self, model: str) -> dict[str, Any]:
+        """What the server's list says of *model*; empty when it has no list, or not that model."""
+        status, _, body = self._exchange("GET", self.endpoint.models_path(self.base.path), None)
+        listed = listing(body) if status == 200 else None
+        names = (model, f"{model}:latest")
+        return next((one for one in listed[1] if one.get(listed[0]) in names), {}) if listed is not None else {}
+
+    def say(self, model: str, prompt: str, tokens: int) -> None:
+        """One request outside of any run. TargetError when it is refused."""
+        body = self.endpoint.encode_body(model, self.settings.workload, prompt, tokens)
+        status, _, content = self._exchange("POST", self.path, body)
+        self._refuse_unauthorised(status)
+        if status != 200:
+            said = excerpt(content, self.redact)
+            raise TargetError(f"{self.base.shown} answers POST {self.path} with {status}: {said}")
+
     def _refuse_unauthorised(self, status: int) -> None:
         if status in (401, 403):
             given = "the API key was refused" if self.key is not None else "it asks for an API key; set OPENAI_API_KEY"
@@ -271,6 +287,13 @@ def meanings(content: bytes, content_type: str, dialect: int) -> tuple[list[int]
 
 def offered_models(body: bytes) -> list[str] | None:
     """Ids of an OpenAI model list, or names of Ollama's; None when *body* is neither."""
+    listed = listing(body)
+    ids = [] if listed is None else [one[listed[0]] for one in listed[1] if isinstance(one.get(listed[0]), str)]
+    return ids or None
+
+
+def listing(body: bytes) -> tuple[str, list[dict[str, Any]]] | None:
+    """(key of a model's name, the models) of an OpenAI or Ollama list."""
     try:
         decoded: Any = msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -278,10 +301,7 @@ def offered_models(body: bytes) -> list[str] | None:
     if not isinstance(decoded, dict):
         return None
     key, data = ("id", decoded["data"]) if "data" in decoded else ("name", decoded.get("models"))
-    if not isinstance(data, list):
-        return None
-    ids = [item[key] for item in data if isinstance(item, dict) and isinstance(item.get(key), str)]
-    return ids or None
+    return (key, [one for one in data if isinstance(one, dict)]) if isinstance(data, list) else None
 
 
 def context_limit(body: bytes, model: str) -> int | None:

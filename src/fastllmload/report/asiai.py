@@ -65,7 +65,16 @@ def block(subject: Subject) -> dict[str, Any]:
         for number_ in np.unique(classes).tolist()
     }
     power = metric(document, "power_w").get("value")
-    return protocol(groups, power_w=number(power))
+    return {**protocol(groups, power_w=number(power)), "throttled": throttled(document)}
+
+
+def throttled(document: Mapping[str, Any]) -> bool | None:
+    """Whether a sensor saw the GPUs or this host slowed down in the window; None without such a sensor."""
+    seen = part(document, "telemetry") or {}
+    names = [str(series.get("name", "")) for series in seen.get("series") or ()]
+    if not any(name.endswith((".throttle_reasons", ".thermal_throttles")) for name in names):
+        return None
+    return any("throttled" in warning or "slowed down" in warning for warning in seen.get("warnings") or ())
 
 
 def rate_lines(found: Mapping[str, Any]) -> Iterator[str]:

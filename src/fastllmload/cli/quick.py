@@ -1,0 +1,67 @@
+"""`fastllmload quick`: asiai's short benchmark, with the options of a run that say who is asked, and how."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import click
+
+from fastllmload.cli.options import value
+from fastllmload.cli.readings import count
+from fastllmload.cli.resolve import PLANNED, merged, settle
+from fastllmload.cli.runcommand import RunCommand, click_option
+from fastllmload.errors import InputError
+
+OWN = (value("--runs --repeats", "runs", count, "COUNT", "Measured requests of each prompt type. Default 3."),)
+DECIDED = frozenset(PLANNED) - {"osl"} | {
+    "classes", "ignore_eos", "image", "max_concurrency", "num_prefixes", "plan", "prefix_len", "prefix_share",
+    "prefix_zipf", "prompt_form", "save_plan", "temperature", "think_time", "turns", "warmup", "workers",
+}  # fmt: skip
+
+
+class QuickCommand(RunCommand):
+    """Its one option of its own before those of a run."""
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("This benchmark"):
+            formatter.write_dl([(f"{option.flag} {option.metavar}", option.help) for option in OWN])
+        super().format_options(ctx, formatter)
+
+
+def start(**parameters: object) -> int:
+    from fastllmload.cli.commands import current_redactor
+    from fastllmload.cli.given import from_command_line
+
+    runs = read_runs(parameters.pop("runs"))
+    givens = merged(from_command_line(parameters))
+    for parameter, given in givens.items():
+        if parameter in DECIDED:
+            raise InputError(
+                f"{given.where} does not go with quick, whose protocol decides what is sent and when; leave it out, "
+                "or use fastllmload run"
+            )
+    redact = current_redactor()
+    settings, secret = settle(givens, os.environ, redact, complete=False)
+    from fastllmload.quick.bench import bench
+    from fastllmload.quick.protocol import RUNS
+
+    return bench(settings, secret, RUNS if runs is None else runs, sys.stdout, redact)
+
+
+def read_runs(text: object) -> int | None:
+    if text is None:
+        return None
+    try:
+        return int(count(str(text)))
+    except ValueError as problem:
+        raise InputError(f"--runs {text!r} {problem}") from None
+
+
+quick = QuickCommand(
+    "quick",
+    start,
+    help="asiai's short benchmark: one warm-up request, a few requests of each prompt type, one at a time, at "
+    "temperature 0; median tokens/s first, power beside it. Several --url are measured one after another.",
+    params=[click_option(option) for option in OWN],
+)

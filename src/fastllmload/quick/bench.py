@@ -1,0 +1,133 @@
+"""`fastllmload quick`: one short run per engine, its block of numbers, and a table when there are several engines."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from fastllmload.engine.run import execute
+from fastllmload.engine.simtarget import options_of
+from fastllmload.errors import TargetError
+from fastllmload.plan.settings import RunSettings, Secret
+from fastllmload.quick.protocol import WARMUP_PROMPT, WARMUP_TOKENS, as_run, engines
+from fastllmload.quick.warmup import warmed_up
+from fastllmload.report import asiai
+from fastllmload.report.outlet import Outlet, Redact, Writable
+from fastllmload.report.snapshot import Snapshot
+from fastllmload.report.subject import subject_of
+from fastllmload.report.tables import Table, text
+from fastllmload.report.terminal import Ui, make_ui
+from fastllmload.simulator.process import SimulatorProcess
+
+INTERRUPTED = 4
+WARMED_UP = f"warm-up: one request {WARMUP_PROMPT!r} with max_tokens {WARMUP_TOKENS}, sent"
+
+
+@dataclass
+class BlockView:
+    """Passes everything on to *view* but the closing summary, in whose place the block stands."""
+
+    view: Ui
+    folder: Path | None = None
+    document: Mapping[str, Any] = field(default_factory=dict)
+
+    def banner(self, lines: Sequence[str]) -> None:
+        """The run itself has no warm-up: the protocol's was sent before."""
+        kept = [line for line in lines if not line.startswith("warm-up:")]
+        self.view.banner(kept if len(kept) == len(lines) else [*kept, WARMED_UP])
+
+    def phase(self, name: str, planned: int | None, seconds: float | None) -> None:
+        self.view.phase(name, planned, seconds)
+
+    def update(self, snapshot: Snapshot) -> None:
+        self.view.update(snapshot)
+
+    def message(self, text: str) -> None:
+        self.view.message(text)
+
+    def finish(self, document: Mapping[str, Any], folder: str | None = None) -> None:
+        self.document, self.folder = document, None if folder is None else Path(folder)
+
+    def close(self) -> None:
+        self.view.close()
+
+
+def bench(asked: RunSettings, secret: Secret | None, runs: int, stream: Writable, redact: Redact) -> int:
+    """Exit code: the worst of the engines' runs. One that cannot be reached is left out and said."""
+    outlet, codes, measured = Outlet(stream, redact), [0], []
+    each = engines(asked)
+    for settings in each:
+        try:
+            code, view = one_engine(settings, secret, runs, stream, redact)
+        except TargetError as problem:
+            if len(each) == 1:
+                raise
+            outlet.write(f"left out: {problem}\n")
+            codes.append(problem.exit_code)
+            continue
+        codes.append(code)
+        if view.folder is not None:
+            measured.append((settings, asiai.block(subject_of(view.folder))))
+            outlet.write("".join(f"{line}\n" for line in closing(view)))
+            outlet.flush()
+        if code == INTERRUPTED:
+            break
+    if len(measured) > 1:
+        outlet.write("\n" + "".join(f"{line}\n" for line in text(side_by_side(measured))))
+        outlet.flush()
+    return max(codes)
+
+
+def one_engine(
+    settings: RunSettings, secret: Secret | None, runs: int, stream: Writable, redact: Redact
+) -> tuple[int, BlockView]:
+    """Warm up and run; (exit code, what the run left)."""
+    view = BlockView(make_ui(settings.output.ui, stream, redact))
+    with embedded(settings) as simulator:
+        url = simulator.url if simulator is not None else (settings.target.urls or ("http://localhost",))[0]
+        ready = warmed_up(as_run(settings, runs), url, secret, redact)
+        return execute(ready, secret, view, simulator), view
+
+
+@contextlib.contextmanager
+def embedded(settings: RunSettings) -> Iterator[SimulatorProcess | None]:
+    """The simulated engine, where no target is given."""
+    if settings.target.urls or settings.target.unix_socket is not None:
+        yield None
+        return
+    with SimulatorProcess(options_of(settings.target.simulate)) as simulator:
+        yield simulator
+
+
+def closing(view: BlockView) -> Iterator[str]:
+    """The block, the verdict on the client, and where the run is."""
+    assert view.folder is not None
+    yield ""
+    yield from asiai.lines(subject_of(view.folder))
+    yield ""
+    certificate = view.document["certificate"]
+    yield f"{'Client':<16}{certificate['verdict']}; one request at a time says nothing about load"
+    yield from (f"{'':<16}- {reason['text']}" for reason in certificate["reasons"])
+    yield f"{'Run':<16}{view.folder}"
+
+
+def side_by_side(measured: Sequence[tuple[RunSettings, Mapping[str, Any]]]) -> Table:
+    """One row per engine; each with its own power."""
+    columns = ["Engine", "tok/s median", "Mean", "Std dev", "TTFT median (ms)", "Power (W)", "tok/s per W", "Failed"]
+    rows = [
+        [
+            settings.target.urls[0],
+            found["gen_tok_s"]["median"],
+            found["gen_tok_s"]["mean"],
+            found["gen_tok_s"]["pooled_std"],
+            found["ttft_ms"]["median"],
+            found["power_w"],
+            found["tok_s_per_w"],
+            found["n_failed"],
+        ]
+        for settings, found in measured
+    ]
+    return Table("Engines", columns, rows)

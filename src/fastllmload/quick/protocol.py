@@ -1,0 +1,60 @@
+"""asiai's benchmark protocol as a run: few requests of each prompt type, one at a time, at temperature 0.
+
+It is quick to run and to read and says nothing about load: the methodology's tests are `fastllmload procedure`. Prompts
+repeat, as in its document: where the engine caches prefixes, the TTFT of the later runs is that of a cached prompt.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+from fastllmload.plan.settings import Load, RunSettings
+from fastllmload.workload.written import read_dataset
+
+PROMPTS = Path(__file__).with_name("prompts.jsonl")
+RUNS = 3
+WARMUP_PROMPT, WARMUP_TOKENS = "Hello", 1
+
+
+def prompt_types() -> list[str]:
+    """The classes of the prompts, in the order in which they are sent."""
+    return read_dataset("custom", PROMPTS, None).classes()
+
+
+def as_run(asked: RunSettings, runs: int) -> RunSettings:
+    """One engine's run: every prompt type in turn, *runs* times. Target, client and output are as *asked*."""
+    load = Load(
+        concurrency=1,
+        num_requests=runs * len(prompt_types()),
+        warmup_requests=0,  # its own is sent before: `warmup`
+        timeout=asked.load.timeout,
+        grace=asked.load.grace,
+    )
+    workload = msgspec.structs.replace(
+        asked.workload, name="custom", dataset_path=str(PROMPTS), temperature=0.0, ignore_eos=False
+    )
+    client = msgspec.structs.replace(asked.client, workers=1)
+    labels = (("profile", "quick"), *(pair for pair in asked.output.metadata if pair[0] != "profile"))
+    output = msgspec.structs.replace(asked.output, metadata=labels)
+    return msgspec.structs.replace(asked, load=load, workload=workload, client=client, output=output)
+
+
+def engines(asked: RunSettings) -> list[RunSettings]:
+    """One run's settings per URL, each with a folder of its own; a run without URL is that of the simulated engine."""
+    urls = asked.target.urls
+    if len(urls) < 2:
+        return [asked]
+    return [
+        msgspec.structs.replace(
+            asked,
+            target=msgspec.structs.replace(asked.target, urls=(url,)),
+            output=msgspec.structs.replace(asked.output, directory=folder_of(asked.output.directory, number)),
+        )
+        for number, url in enumerate(urls, 1)
+    ]
+
+
+def folder_of(directory: str | None, number: int) -> str | None:
+    return None if directory is None else str(Path(directory) / f"engine-{number}")

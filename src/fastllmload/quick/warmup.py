@@ -1,0 +1,42 @@
+"""What asiai's protocol does before it measures: one request that primes the caches, and a look at the model's card."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from fastllmload.endpoint import resolve_endpoint
+from fastllmload.engine.preflight import Probe
+from fastllmload.engine.resolve import parse_base
+from fastllmload.plan.settings import RunSettings, Secret
+from fastllmload.quick.protocol import WARMUP_PROMPT, WARMUP_TOKENS
+from fastllmload.report.outlet import Redact
+
+CARD = {"sut.model.format": "format", "sut.model.quantization": "quantization_level"}  # declaration: Ollama's word
+
+
+def warmed_up(settings: RunSettings, url: str, secret: Secret | None, redact: Redact) -> RunSettings:
+    """Send the one request. The settings with the model's name, and with what its server says of format and
+    quantization where the user has declared nothing. TargetError when it cannot be reached or does not answer.
+    """
+    endpoint = resolve_endpoint(settings.target.endpoint_type)
+    key = None if secret is None else secret.reveal()
+    probe = Probe(settings, parse_base(url, settings.target.unix_socket), endpoint, key, redact)
+    probe.reach([])
+    model = probe.model(settings.target.model)
+    probe.say(model, WARMUP_PROMPT, WARMUP_TOKENS)
+    target = msgspec.structs.replace(settings.target, model=model)
+    declared = (*settings.output.declare, *said(probe.card(model), dict(settings.output.declare)))
+    output = msgspec.structs.replace(settings.output, declare=declared)
+    return msgspec.structs.replace(settings, target=target, output=output)
+
+
+def said(card: Mapping[str, Any], declared: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Declarations that the model's card answers and nobody has made."""
+    details = card.get("details")
+    if not isinstance(details, Mapping):
+        return []
+    found = {name: details.get(word) for name, word in CARD.items() if name not in declared}
+    return [(name, value) for name, value in found.items() if isinstance(value, str) and value]

@@ -1,0 +1,77 @@
+"""asiai's protocol as settings of a run: what it decides, and what stays as the user asked."""
+
+from __future__ import annotations
+
+import pytest
+
+from fastllmload.cli import main as entry
+from fastllmload.plan.settings import Client, Load, Output, RunSettings, Target, Workload
+from fastllmload.quick.protocol import PROMPTS, as_run, engines, prompt_types
+from fastllmload.quick.warmup import said
+from fastllmload.workload.written import read_dataset
+
+
+def test_every_prompt_type_is_sent_so_often_one_at_a_time_at_temperature_0() -> None:
+    found = as_run(RunSettings(), 3)
+    assert (found.load.concurrency, found.load.num_requests, found.load.rate) == (1, 3 * len(prompt_types()), None)
+    assert (found.workload.temperature, found.workload.ignore_eos, found.load.warmup_requests) == (0.0, False, 0)
+    assert (found.client.workers, found.workload.dataset_path) == (1, str(PROMPTS))
+
+
+def test_the_prompts_are_of_one_kind_each_and_bounded() -> None:
+    requests = read_dataset("custom", PROMPTS, None).requests
+    assert [one.name for one in requests] == prompt_types() == ["code", "reasoning", "tool_call", "long"]
+    assert all(one.output_tokens and isinstance(one.content, str) for one in requests)
+
+
+def test_target_client_and_output_stay_as_asked() -> None:
+    asked = RunSettings(
+        target=Target(urls=("http://a",), headers=(("X", "y"),)),
+        load=Load(timeout=5.0),
+        workload=Workload(osl="16", tokenizer="none"),
+        client=Client(decode="strict"),
+        output=Output(metadata=(("who", "me"),), strict=True),
+    )
+    found = as_run(asked, 1)
+    assert (found.target, found.load.timeout, found.client.decode) == (asked.target, 5.0, "strict")
+    assert (found.workload.osl, found.workload.tokenizer, found.output.strict) == ("16", "none", True)
+    assert dict(found.output.metadata) == {"profile": "quick", "who": "me"}
+
+
+def test_several_engines_have_a_run_and_a_folder_each() -> None:
+    both = RunSettings(target=Target(urls=("http://a", "http://b")), output=Output(directory="out"))
+    found = engines(both)
+    assert [one.target.urls for one in found] == [("http://a",), ("http://b",)]
+    assert [one.output.directory for one in found] == ["out/engine-1", "out/engine-2"]
+    assert engines(RunSettings()) == [RunSettings()]
+
+
+@pytest.mark.parametrize(
+    ("card", "declared", "found"),
+    [
+        ({"details": {"format": "gguf", "quantization_level": "Q4_K_M"}}, {}, ["gguf", "Q4_K_M"]),
+        ({"details": {"format": "gguf", "quantization_level": "Q4_K_M"}}, {"sut.model.format": "mlx"}, ["Q4_K_M"]),
+        ({"details": {"format": 7, "quantization_level": ""}}, {}, []),
+        ({"id": "one"}, {}, []),
+        ({"details": None}, {}, []),
+    ],
+)
+def test_the_card_of_the_model_answers_what_nobody_declared(card, declared, found) -> None:
+    assert [value for _, value in said(card, declared)] == found
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--rate", "5"], "--rate does not go with quick"),
+        (["--concurrency", "5"], "--concurrency does not go with quick"),
+        (["--temperature", "1"], "--temperature does not go with quick"),
+        (["--workload", "sharegpt"], "--workload does not go with quick"),
+        (["--runs", "0"], "--runs '0' is not a whole number above 0"),
+        (["--runs", "many"], "--runs 'many'"),
+    ],
+)
+def test_what_the_protocol_decides_cannot_be_asked_for(capsys, arguments, words) -> None:
+    assert entry.main(["quick", *arguments]) == 2
+    said_, error = capsys.readouterr()
+    assert said_ == "" and words in error and error.count("\n") == 1
