@@ -24,7 +24,7 @@ KEYS = """request_id session_id turn class worker url
     status
     http_status error input_tokens output_tokens reasoning_tokens cached_tokens output_tokens_source
     bytes_sent bytes_received connection_reused finish_reason timestamp_source
-    server_total_ns server_load_ns server_prompt_eval_ns server_eval_ns phase
+    server_total_ns server_load_ns server_prompt_eval_ns server_eval_ns phase client
     token_ns token_counts read_ids""".split()
 
 
