@@ -86,6 +86,8 @@ def _write(run: Run, form: str, file: BinaryIO) -> None:
 
 def _as_text(file: BinaryIO, write: Callable[[io.TextIOWrapper], None]) -> None:
     text = io.TextIOWrapper(file, encoding="utf-8", newline="", write_through=False)
-    write(text)
-    text.flush()
-    text.detach()
+    try:
+        write(text)
+        text.flush()
+    finally:
+        text.detach()  # or its end would close *file*

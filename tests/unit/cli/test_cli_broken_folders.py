@@ -18,6 +18,7 @@ from fastllmload.cli import main as entry
 
 COMMANDS = ("report", "report --as full", "report --as blog", "report --as html", "export", "export --format hlog")
 MAIN = ("run.json", "requests.npy", "tokens.npy")  # what every command reads; the others fill in a part
+READERS = {"hiccup_intervals.npy": ("export --format hlog",)}
 MEASURED = ("metrics", "certificate", "counts", "telemetry", "server", "completed", "failed", "slo", "errors", "window")
 
 
@@ -78,7 +79,7 @@ def test_every_file_in_every_way(tmp_path: Path, killed: bool) -> None:
                 path.unlink()
             else:
                 path.write_bytes(content)
-            for command in COMMANDS if path.name in MAIN else COMMANDS[3:]:
+            for command in COMMANDS if path.name in MAIN else READERS.get(path.name, COMMANDS[3:4]):
                 code, out, err = said_by(command, whole)
                 what = (path.name, how, command, err)
                 assert code in (0, 2), what
@@ -88,7 +89,7 @@ def test_every_file_in_every_way(tmp_path: Path, killed: bool) -> None:
                 assert code == 2 or out, what
                 tried += 1
             path.write_bytes(kept)
-    assert tried > 150
+    assert tried > 100
 
 
 @pytest.mark.parametrize(
