@@ -40,7 +40,7 @@ from fastllmload.errors import HostLimitError, InternalError, Interrupted
 from fastllmload.host import limits, probe
 from fastllmload.host.wallclock import WallClock
 from fastllmload.plan.archive import save_plan
-from fastllmload.plan.content import check_workloads
+from fastllmload.plan.build import check_workloads
 from fastllmload.plan.plan import BODIES
 from fastllmload.plan.settings import Load, RunSettings, Secret
 from fastllmload.records.samples import DISK_FULL, SampleLog

@@ -99,6 +99,14 @@ def conversing(workload: asked.Workload, origin: int | str, phase: str) -> Conte
     return made(workload, origin, warmup=phase == "warmup")
 
 
+def check_workloads(settings: asked.RunSettings) -> None:
+    """InputError for files and settings that no plan can be made of, before anything is asked of a server."""
+    if settings.output.plan is not None:
+        return
+    for workload in [one.workload for one in settings.classes] or [settings.workload]:
+        conversing(workload, "check", "warmup")
+
+
 def origin_of(settings: asked.RunSettings, phase: str) -> int | str:
     """Seed of a phase's content. The measured one is that of the number itself (IETF A.1.4), which is not the stream of
     its decimal digits.

@@ -91,14 +91,6 @@ def content_of(workload: asked.Workload, seed: int | str, prefix_seed: str) -> C
     return Drawn(workload, seed, prefix_seed)
 
 
-def check_workloads(settings: asked.RunSettings) -> None:
-    """InputError for files and settings that no plan can be made of, before anything is asked of a server."""
-    if settings.output.plan is not None:
-        return
-    for workload in [one.workload for one in settings.classes] or [settings.workload]:
-        content_of(workload, "check", "check/prefix")
-
-
 def described(workload: asked.Workload, tokenizer: Tokenizer | None, isl: str, osl: str, prompt: str) -> dict[str, Any]:
     """What all contents say of themselves."""
     return {
