@@ -136,7 +136,8 @@ def answer_lines(document: Document) -> Iterator[str]:
         yield from bound_lines(low, high, unit, sure)
     if answer.get("limited_by"):
         yield f"limited by: {answer['limited_by']}"
-    yield from (text for text in (ENDED[answer["ended_by"]], CONFIRMED.get(answer.get("confirmed"), "")) if text)
+    why = ENDED[answer["ended_by"]] if document["status"] == "done" else ""  # cut short: the warnings say by what
+    yield from (text for text in (why, CONFIRMED.get(answer.get("confirmed"), "")) if text)
     if document["objective"] == "fluid" and answer["best_output_tok_s"] is not None:
         yield f"fluid token generation rate: {answer['best_output_tok_s']:,.5g} output tokens/s"
     yield from answer["notes"]
