@@ -90,6 +90,17 @@ def test_a_wrong_file_is_told_before_a_server_is_asked(tmp_path: Path, name: str
         assert server.asked == []
 
 
+def test_a_file_of_conversations_is_checked_as_one(tmp_path: Path) -> None:
+    """What only conversations have is no mistake when they are asked for."""
+    file = tmp_path / "talk.jsonl"
+    turn = {"session": "a", "prompt": "hello", "output_tokens": 2}
+    file.write_text("".join(json.dumps(turn) + "\n" for _ in range(3)))
+    options = ("--workload", "custom", "--dataset-path", str(file), "--rate", "20", "--num-requests", "1")
+    run(tmp_path / "alone", *options).refused(2, "'session' belongs to conversations; add --turns all")
+    talk = run(tmp_path / "talk", *options, "--turns", "all", "--warmup", "0", "--ui", "none")
+    assert talk.kept(0, "done")["completed"] == 3
+
+
 def test_a_file_that_is_no_tokenizer(tmp_path: Path) -> None:
     file = tmp_path / "tokenizer.json"
     file.write_text("[1, 2]")
