@@ -66,7 +66,7 @@ def measure(run: Run) -> dict[str, Any]:
     metrics |= in_flight_metrics(run, window, tokens, chosen.measured)
     metrics |= shape_metrics(gaps.gaps.ns, gaps.name, metrics[gaps.name])
     metrics |= cost_metrics(run.manifest, metrics["output_tok_s"]["value"])
-    metrics |= cache_metrics(run.manifest, run.rows[chosen.latency])
+    metrics |= cache_metrics(run, run.rows[chosen.latency])
     for name, found in with_unfinished(run, window, chosen.measured).items():
         metrics[name]["with_unfinished"] = found
     counts = counts_of(run, chosen, tokens)

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastllmload.metrics.distribution import scalar
+from fastllmload.records.run import Run
 
 Numbers = npt.NDArray[np.int64]
 
@@ -47,16 +48,28 @@ def cache_hit_rate(cached_tokens: Numbers, prefix_tokens: Numbers) -> float | No
     return float(np.minimum(cached_tokens, prefix_tokens)[said].sum() / shared) if shared else None
 
 
-def prefix_tokens(manifest: Mapping[str, Any], requests: int) -> Numbers:
-    """Shared prefix of each of *requests* rows, from the plan that was sent; 0 where nothing is shared."""
-    planned = manifest.get("plan", {}).get("description", {}).get("workload")
-    asked = planned if planned is not None else manifest.get("config", {}).get("workload", {})
-    return np.full(requests, asked.get("prefix_len") or 0, np.int64)
+def prefix_tokens(run: Run, rows: npt.NDArray[Any]) -> Numbers:
+    """Tokens of each of *rows* that are a part which other prompts have too, from the plan; 0 where nothing is shared.
+
+    All of the measure phase. Where only some of the requests share a drawn prefix, nobody knows which: 0 for all.
+    """
+    described = run.manifest.get("plan", {}).get("description", {}).get("workload")
+    asked = described if described is not None else run.manifest.get("config", {}).get("workload", {})
+    if asked.get("prefix_len") and asked.get("prefix_share", 1.0) == 1.0:
+        return np.full(len(rows), asked["prefix_len"], np.int64)
+    planned = run.directory / "plan" / "schedule.npy"
+    if not planned.exists():
+        return np.zeros(len(rows), np.int64)
+    schedule = np.load(planned)
+    if "prefix_tokens" not in (schedule.dtype.names or ()) or not len(schedule):
+        return np.zeros(len(rows), np.int64)
+    found: Numbers = schedule["prefix_tokens"][rows["request"] % len(schedule)].astype(np.int64)
+    return found
 
 
-def cache_metrics(manifest: Mapping[str, Any], rows: npt.NDArray[Any]) -> dict[str, Any]:
+def cache_metrics(run: Run, rows: npt.NDArray[Any]) -> dict[str, Any]:
     """`cache_hit_rate` over *rows*, which are ok: null when prompts share no prefix or the server says nothing."""
-    shared, cached = prefix_tokens(manifest, len(rows)), rows["cached_tokens"].astype(np.int64)
+    shared, cached = prefix_tokens(run, rows), rows["cached_tokens"].astype(np.int64)
     sharing = shared > 0
     return {
         "cache_hit_rate": scalar(

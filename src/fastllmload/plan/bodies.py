@@ -26,13 +26,16 @@ BUFFER = 1 << 20
 
 @dataclass(frozen=True)
 class Bodies:
-    """What was written: int32 lengths per request, uint64 offsets (one more), SHA-256 of the file, uint16 classes."""
+    """What was written: int32 lengths per request, uint64 offsets (one more), SHA-256 of the file, uint16 classes;
+    *shared*: int32 tokens of each prompt that are a part others have too, empty where that is not known.
+    """
 
     input_tokens: npt.NDArray[np.int32]
     output_tokens: npt.NDArray[np.int32]
     offsets: npt.NDArray[np.uint64]
     sha256: str
     kinds: npt.NDArray[np.uint16] = field(default_factory=lambda: np.empty(0, np.uint16))
+    shared: npt.NDArray[np.int32] = field(default_factory=lambda: np.empty(0, np.int32))
 
 
 def stitcher(table: WordTable, before: bytes, pieces: Sequence[bytes]) -> Stitcher:
@@ -78,6 +81,7 @@ class BodyFile:
         self._inputs: list[int] = []
         self._outputs: list[int] = []
         self._kinds: list[int] = []
+        self._shared: list[int] = []
         self._ends = [0]
         self.output_tokens = self.input_tokens = 0
 
@@ -94,13 +98,14 @@ class BodyFile:
     def requests(self) -> int:
         return len(self._inputs)
 
-    def add(self, body: bytes, input_tokens: int, output_tokens: int, kind: int = 0) -> None:
+    def add(self, body: bytes, input_tokens: int, output_tokens: int, kind: int = 0, shared: int = 0) -> None:
         self._hasher.update(body)
         with disk_errors(self._path):
             self._file.write(body)
         self._inputs.append(input_tokens)
         self._outputs.append(output_tokens)
         self._kinds.append(kind)
+        self._shared.append(shared)
         self._ends.append(self._ends[-1] + len(body))
         self.input_tokens += input_tokens
         self.output_tokens += output_tokens
@@ -108,7 +113,7 @@ class BodyFile:
     def bodies(self) -> Bodies:
         return Bodies(
             np.array(self._inputs, np.int32), np.array(self._outputs, np.int32), np.array(self._ends, np.uint64),
-            self._hasher.hexdigest(), np.array(self._kinds, np.uint16),
+            self._hasher.hexdigest(), np.array(self._kinds, np.uint16), np.array(self._shared, np.int32),
         )  # fmt: skip
 
 

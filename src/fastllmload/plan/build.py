@@ -33,6 +33,7 @@ from fastllmload.plan.plan import (
     BODIES,
     CLIENT,
     DOCUMENT,
+    PREFIX,
     SCHEDULE,
     SCHEMA_VERSION,
     TURNS,
@@ -72,6 +73,7 @@ def build_plan(
         arrays[SCHEDULE] = instants(pace.schedule(int((content.turns["turn"] == 0).sum())), content.turns)
     else:
         arrays[SCHEDULE] = pace.schedule(len(bodies.input_tokens))
+    arrays[PREFIX] = bodies.shared if bodies.shared.any() else None
     arrays[CLIENT] = drawn_users(settings.behaviour, f"{origin}/users", len(bodies.input_tokens))
     description = {
         "phase": phase,

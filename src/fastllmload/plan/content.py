@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Protocol
@@ -129,7 +130,8 @@ class FromFile:
         self._tokenizer = load_tokenizer(workload.tokenizer)
         dataset = dataset_of(workload.name, _file(workload), workload.tokenizer)
         osl = None if workload.osl is None else parse_lengths(workload.osl, "--osl")
-        self._requests = DataSetContent(dataset, self._tokenizer, osl, Mersenne(f"{seed}/lengths"), seed)
+        lengths = Mersenne(f"{seed}/lengths")
+        self._requests = DataSetContent(dataset, self._tokenizer, osl, lengths, seed, workload.least_output)
 
     def write(self, path: Path, quota: Quota, endpoint: Endpoint, model: str) -> tuple[Bodies, Kinds]:
         encoder = Encoder(endpoint, model, self.workload, Images(f"{self._seed}/image"))
@@ -172,8 +174,9 @@ class FromSource:
         with BodyFile(path) as file:
             while not quota.met(file.requests, file.output_tokens, file.input_tokens):
                 one = next(requests)
-                body = encoder.encode(Written(self.workload.name, one.content), one.output_tokens)
-                file.add(body, one.input_tokens, one.output_tokens)
+                answer = max(one.output_tokens, self.workload.least_output)
+                body = encoder.encode(Written(self.workload.name, one.content), answer)
+                file.add(body, one.input_tokens, answer, shared=one.shared)
                 self._exact += one.input_tokens == one.target
                 self._shared += one.shared
             self._checked, self._input = file.requests, file.input_tokens
@@ -192,6 +195,13 @@ class FromSource:
             "shared_token_share": self._shared / self._input if self._input else 0.0,
             "exact": exactness(checked, min(checked, self._exact), self._checked),
         }
+
+
+def raised(batches: Iterator[Batch], least: int) -> Iterator[Batch]:
+    """*batches* whose answers have *least* tokens or more."""
+    if not least:
+        return batches
+    return (replace(batch, output=np.maximum(batch.output, np.int32(least))) for batch in batches)
 
 
 class Drawn:
@@ -224,9 +234,10 @@ class Drawn:
 
     def _batches(self, quota: Quota, span: int) -> Iterator[Batch]:
         if self.trace is not None:
-            return Replay(self.trace, span, self._seed).batches(quota)
+            return raised(Replay(self.trace, span, self._seed).batches(quota), self.workload.least_output)
         assert self._shape is not None
-        return Synthetic(self._shape, span, self._seed, self._prefixes, self._kept).batches(quota)
+        drawn = Synthetic(self._shape, span, self._seed, self._prefixes, self._kept)
+        return raised(drawn.batches(quota), self.workload.least_output)
 
     def write(self, path: Path, quota: Quota, endpoint: Endpoint, model: str) -> tuple[Bodies, Kinds]:
         workload = self.workload

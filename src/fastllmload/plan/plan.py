@@ -4,7 +4,7 @@ encoded bodies.
 Folder: `t_sched.npy` (int64 ns from the phase's time zero, ascending; FOLLOWS for a turn that waits for a reply;
 absent in a closed loop), `input_tokens.npy`, `output_tokens.npy` (int32), `request_class.npy` (uint16),
 `body_offset.npy` (uint64, one more than requests), `bodies.bin`, `plan.json`; where it has conversations `turns.npy`
-(TURN) and where users do more than wait `client.npy` (CLIENT). The turns of a conversation stand one behind the other.
+(TURN), where users do more than wait `client.npy` (CLIENT), and where prompts share parts `prefix_tokens.npy` (int32). The turns of a conversation stand one behind the other.
 Nothing in it depends on the number of workers, the target's address or the API key.
 """
 
@@ -25,7 +25,7 @@ SCHEMA_VERSION = 1
 DOCUMENT = "plan.json"
 BODIES = "bodies.bin"
 SCHEDULE = "t_sched.npy"
-TURNS, CLIENT = "turns.npy", "client.npy"
+TURNS, CLIENT, PREFIX = "turns.npy", "client.npy", "prefix_tokens.npy"
 FOLLOWS = -1  # t_sched of a turn whose instant is the end of a reply and some time to think
 LAST_TURN, STITCHED, REAL_REPLY = 1, 2, 4  # flags of a turn
 # The layouts are `Turn` of ext/fastllmload/_ext/talk.pxd, which says what the fields mean, and `Leaving` of leaving.pxd.
@@ -45,12 +45,14 @@ ARRAYS: dict[str, np.dtype[Any]] = {
     "body_offset.npy": np.dtype(np.uint64),
     TURNS: TURN,
     CLIENT: CLIENT_ROW,
+    PREFIX: np.dtype(np.int32),
 }
-OPTIONAL = {SCHEDULE, TURNS, CLIENT}  # a closed loop has no schedule
+OPTIONAL = {SCHEDULE, TURNS, CLIENT, PREFIX}  # a closed loop has no schedule
 REQUIRED = {BODIES, *ARRAYS} - OPTIONAL
 RECORD = np.dtype(
-    [("t_sched_ns", "<i8"), ("input_tokens", "<i4"), ("output_tokens", "<i4"), ("request_class", "<u2")]
-)
+    [("t_sched_ns", "<i8"), ("input_tokens", "<i4"), ("output_tokens", "<i4"), ("request_class", "<u2"),
+     ("prefix_tokens", "<i4")]
+)  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,6 +71,7 @@ class Plan:
     bodies: npt.NDArray[np.uint8]
     turns: npt.NDArray[np.void] | None = None  # TURN; None: every request stands alone
     client: npt.NDArray[np.void] | None = None  # CLIENT_ROW; None: every user waits for the end
+    prefix_tokens: npt.NDArray[np.int32] | None = None  # of a part that other prompts have too; None: not known, or none
 
     @classmethod
     def open(cls, directory: Path) -> Plan:
@@ -90,6 +93,7 @@ class Plan:
             bodies=_mapped_bytes(directory / BODIES),
             turns=named.get(TURNS),
             client=named.get(CLIENT),
+            prefix_tokens=named.get(PREFIX),
         )
         plan._check_fit()
         return plan
@@ -195,8 +199,8 @@ class Plan:
                 )
 
     def write_record(self, directory: Path) -> None:
-        """What a run folder keeps of a plan: `plan.json`, and `schedule.npy` with instants (-1: closed loop)
-        and lengths.
+        """What a run folder keeps of a plan: `plan.json`, and `schedule.npy` with instants (-1: closed loop),
+        lengths and shared parts.
         """
         directory.mkdir(parents=True, exist_ok=True)
         rows = np.empty(self.requests, dtype=RECORD)
@@ -204,6 +208,7 @@ class Plan:
         rows["input_tokens"] = self.input_tokens
         rows["output_tokens"] = self.output_tokens
         rows["request_class"] = self.request_class
+        rows["prefix_tokens"] = 0 if self.prefix_tokens is None else self.prefix_tokens
         np.save(directory / "schedule.npy", rows)
         write_document(directory, self.document)
 
@@ -214,7 +219,7 @@ class Plan:
     def _check_fit(self) -> None:
         n = self.requests
         arrays: list[npt.NDArray[Any]] = [self.output_tokens, self.request_class, self.body_offset[1:]]
-        arrays += [array for array in (self.t_sched, self.turns, self.client) if array is not None]
+        arrays += [array for array in (self.t_sched, self.turns, self.client, self.prefix_tokens) if array is not None]
         ends = self.body_offset
         fits = len(ends) == n + 1 and ends[0] == 0 and int(ends[-1]) == len(self.bodies)
         if not (fits and all(len(a) == n for a in arrays) and bool(np.all(ends[1:] >= ends[:-1]))):

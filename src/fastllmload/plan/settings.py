@@ -78,6 +78,7 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
     think_time: str = "0"  # seconds between a reply and the next turn: "2", "uniform:1,5", "exponential:3"
     history: str = "real"  # what later turns carry of earlier answers: real (as they came) or planned
     tool_turns: float = 0.0  # share of later turns that bring a tool's result
+    least_output: int = 0  # shorter answers are asked for with so many tokens (IETF 5.4.2 needs 50 gaps)
     stream: str = ""  # another stream of the seed, whose requests share nothing with the run's own
 
 

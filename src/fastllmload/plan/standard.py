@@ -36,6 +36,8 @@ def _lengths(workload: Workload) -> list[str]:
         found.append(f"input lengths {workload.isl} instead of {isl}")
     if workload.osl is not None and workload.osl != osl:
         found.append(f"output lengths {workload.osl} instead of {osl or 'those of the workload'}")
+    if workload.least_output:
+        found.append(f"answers of fewer than {workload.least_output} tokens were raised to that")
     return found
 
 

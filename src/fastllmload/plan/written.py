@@ -83,11 +83,13 @@ class DataSetContent:
     """The endless sequence of a data set's requests, and what a plan says of it. *osl* fills or replaces output lengths."""
 
     def __init__(
-        self, dataset: DataSet, tokenizer: Tokenizer | None, osl: Lengths | None, lengths: Stream, seed: int | str
-    ) -> None:
+        self, dataset: DataSet, tokenizer: Tokenizer | None, osl: Lengths | None, lengths: Stream, seed: int | str,
+        least: int = 0,
+    ) -> None:  # fmt: skip
         self.dataset = dataset
         self.classes = dataset.classes()
         self._tokenizer, self._osl, self._lengths, self._seed = tokenizer, osl, lengths, seed
+        self._least = least
         self._requests = 0
         self._by_class: Counter[str] = Counter()
 
@@ -96,7 +98,7 @@ class DataSetContent:
             tokens = one.output_tokens if self._osl is None else self._osl.draw(self._lengths)
             if tokens is None:
                 raise InputError(f"{one.where} does not say how long the answer is; add --osl")
-            yield one, tokens
+            yield one, max(tokens, self._least)
 
     def write(self, path: Path, quota: Quota, encoder: Encoder) -> tuple[Bodies, Any]:
         """Bodies until *quota* is met, and uint16 numbers into `classes`."""

@@ -9,7 +9,7 @@ import numpy as np
 
 from fastllmload.errors import InputError
 from fastllmload.metrics.percentiles import percentile
-from fastllmload.metrics.prefix_cache import throughput_improvement, ttft_reductions
+from fastllmload.metrics.prefix_cache import prefix_tokens, throughput_improvement, ttft_reductions
 from fastllmload.plan.settings import RunSettings
 from fastllmload.procedure.change import at_concurrency, changed
 from fastllmload.procedure.conduct import Test
@@ -165,8 +165,8 @@ def split(levels: dict[str, Level]) -> list[tuple[Any, ...]]:
         for level in levels.values():
             found = level.run.rows
             found = found[(found["phase"] == layout.MEASURE) & (found["status"] == layout.OK) & (found["t_first"] > 0)]
-            shared = found["prefix_tokens"] > 0 if "prefix_tokens" in (found.dtype.names or ()) else None
-            if shared is None or shared.all() or not shared.any():
+            shared = prefix_tokens(level.run, found) > 0
+            if shared.all() or not shared.any():
                 return []
             part = found[shared == wanted]
             row.append(percentile(np.sort((part["t_first"] - part["t_submit"]) / 1e6), 0.5))

@@ -1,0 +1,198 @@
+"""Procedures against simulated engines whose right answer is known by construction: cases, and how one is tried."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fastllmload.cli.main import main
+from fastllmload.metrics.percentiles import percentile
+from fastllmload.records import layout
+from fastllmload.records.run import load
+
+Findings = dict[str, Any]
+TRIES = 3  # a noisy host may disturb one; every try has a seed of its own
+
+
+@dataclass(frozen=True)
+class Case:
+    """*test* with *options* on an engine with *engine* fields; *misses* says what of its findings is not the truth."""
+
+    name: str
+    test: str
+    options: str
+    engine: str
+    misses: Callable[[Findings, Path], list[str]]
+
+    def command(self, folder: Path, seed: int) -> list[str]:
+        words = [
+            "procedure",
+            self.test,
+            *self.options.split(),
+            "--seed",
+            str(seed),
+            "--output",
+            str(folder),
+            "--ui",
+            "none",
+        ]
+        for field in self.engine.split():
+            words += ["--simulate", field]
+        return words
+
+
+def recovered(case: Case, folder: Path, seeds: list[int]) -> tuple[bool, list[list[str]]]:
+    """Whether one of *seeds* gives the truth, and what each of them missed."""
+    tried = []
+    for seed in seeds:
+        shutil.rmtree(folder, ignore_errors=True)
+        code = main(case.command(folder, seed))
+        found = json.loads((folder / "procedure.json").read_text())
+        missed = [f"exit code {code}"] if code != 0 else case.misses(found["findings"], folder)
+        tried.append(missed)
+        if not missed:
+            return True, tried
+    return False, tried
+
+
+def near(name: str, value: float | None, truth: float, tolerance: float) -> list[str]:
+    if value is not None and abs(value - truth) <= tolerance:
+        return []
+    return [f"{name} is {value}, not {truth:g} within {tolerance:g}"]
+
+
+def between(name: str, value: float | None, low: float, high: float) -> list[str]:
+    return [] if value is not None and low <= value <= high else [f"{name} is {value}, not from {low:g} to {high:g}"]
+
+
+def same(name: str, value: Any, truth: Any) -> list[str]:
+    return [] if value == truth else [f"{name} is {value!r}, not {truth!r}"]
+
+
+# -- what is known ----------------------------------------------------------------------------------------------------
+
+SLOTS = "set.step_ms=10 set.max_running=8"  # 20 tokens a request: 8 slots / 0.2 s = 40 requests/s
+PREFILL_MS = 0.05  # per token, of the engine whose prefix cache is tested
+
+
+def ttft(found: Findings, folder: Path) -> list[str]:
+    """40 ms and a phase of its own below 1 ms for each stream."""
+    return [
+        *near("TTFT P50", found["ttft_p50_ms"], 40.5, 1.5),
+        *between("TTFT mean", found["ttft_mean_ms"], 40, 42.5),
+        *same("requests", found["requests"], 60),
+    ]
+
+
+def throughput(found: Findings, folder: Path) -> list[str]:
+    """20 holds, 60 cannot: the slots serve 40."""
+    low, high = found["bracket"]
+    return [*between("sustainable load", low, 20, 40), *between("upper end", high, 21, 60)]
+
+
+def tradeoff(found: Findings, folder: Path) -> list[str]:
+    levels = json.loads((folder / "procedure.json").read_text())["levels"]
+    most = max(level["output_tok_s"] for level in levels)
+    return [
+        *same("first saturated", found["first_saturated"], 60.0),
+        *near("highest throughput", most, 800, 60),
+        *between("knee", found["knee_point"], 40, 60),
+    ]
+
+
+def itl(found: Findings, folder: Path) -> list[str]:
+    """Every tenth step takes 40 ms more: nine gaps of 10 ms, one of 50."""
+    level = found["levels"][0]
+    return [
+        *near("ITL P50", level["p50"], 10, 0.5),
+        *near("ITL P99", level["p99"], 50, 1.5),
+        *near("ITL mean", level["mean"], 14, 0.6),
+        *same("modality", level["modality"], "multimodal"),
+        *between("samples", level["samples"], 5000, 1e9),
+    ]
+
+
+def capacity(found: Findings, folder: Path) -> list[str]:
+    """Eight slots: the ninth request waits for another's end, 200 ms or more."""
+    return same("capacity", found["max_concurrency"], 8)
+
+
+def unfair(found: Findings, folder: Path) -> list[str]:
+    """The shortest prompt goes first: whoever is long waits for all short ones, never the other way round."""
+    long, short = found["inflation"]["long"]["mean"], found["inflation"]["short"]["mean"]
+    ratio = None if not short or long is None else long / short
+    return [
+        *between("inflation of long over short", ratio, 1.5, 1e9),
+        *same("unfair", found["significantly_unfair"], True),
+    ]
+
+
+def prefix_cache(found: Findings, folder: Path) -> list[str]:
+    """What a cached token saves is known: its prefill. One request at a time, so nothing else changes."""
+    runs = [load(path) for path in sorted((folder / "levels").iterdir())]
+    off, warm = (run.rows[run.rows["phase"] == layout.MEASURE] for run in (runs[0], runs[2]))
+    saved = (off["t_first"] - off["t_submit"] - (warm["t_first"] - warm["t_submit"])) / 1e6
+    expected = PREFILL_MS * warm["cached_tokens"]
+    shares = warm["cached_tokens"] > 0
+    error = percentile(np.sort(np.abs(saved - expected)[shares]), 0.5)
+    return [
+        *near("error of the saving", error, 0, 2.0),
+        *between("share of requests with hits", float(shares.mean()), 0.6, 1.0),
+        *between("TTFT reduction, warm", found["ttft_reduction_percent"]["warm"]["p50"], 20, 100),
+    ]
+
+
+def memory_pressure(found: Findings, folder: Path) -> list[str]:
+    """16 requests of 38 blocks fill the memory; at 20 some must give theirs up."""
+    base, over = found["levels"]
+    return [
+        *same("preemptions at the capacity", base["preemptions"], 0),
+        *between("preemptions beyond", over["preemptions"], 1, 1e9),
+        *same("completion", base["completion"], 1.0),
+    ]
+
+
+def exponent(truth: float) -> Callable[[Findings, Path], list[str]]:
+    return lambda found, folder: near("exponent", found["exponent"], truth, 0.04)
+
+
+def guardrail(found: Findings, folder: Path) -> list[str]:
+    """30 ms before the queue, 12 ms behind every token."""
+    added = found["overheads"]["0.25"]
+    return [
+        *near("input filter", added["input_filter_ttft_ms"]["mean"], 30, 3),
+        *near("output filter", added["output_filter_e2e_ms"]["mean"], 12, 3),
+        *near("both", added["total_e2e_ms"]["mean"], 42, 3),
+    ]
+
+
+NO_WARM_UP = "--quick --warmup 0 --settle 0"
+CASES = (
+    Case("ttft", "ttft", f"{NO_WARM_UP} --rate 20 -n 3000 --osl 10", "ttft_ms=40 itl_ms=1", ttft),
+    Case("throughput", "throughput", f"{NO_WARM_UP} --min 20 --max 60 --step 20 --isl 32 --osl 20", SLOTS, throughput),
+    Case("tradeoff", "tradeoff", f"{NO_WARM_UP} --capacity 40 --capacity-source known --levels 0.4,0.8,1.5 --isl 32 "
+         "--osl 20", SLOTS, tradeoff),
+    Case("itl", "itl", f"{NO_WARM_UP} --capacity 60 --capacity-source known --levels 0.5 --isl 32 --osl 64",
+         "set.step_ms=10 set.pause_every=10 set.pause_ms=40", itl),
+    Case("capacity", "capacity", f"{NO_WARM_UP} --slo-ttft-p99 100 --initial 4 --max 16 --duration 20 --isl 32 "
+         "--osl 20", SLOTS, capacity),
+    Case("fairness", "fairness", f"{NO_WARM_UP} --capacity 9 --capacity-source known --load 0.9",
+         "set.step_ms=5 set.max_running=4 set.scheduler=shortest", unfair),
+    Case("prefix-cache", "prefix-cache", f"{NO_WARM_UP} --concurrency 1 -n 1200 --osl 2 --throughput none",
+         f"set.step_ms=2 set.per_prefill_token_us={PREFILL_MS * 1000:g}", prefix_cache),
+    Case("memory-pressure", "memory-pressure", f"{NO_WARM_UP} --capacity 16 --capacity-source known --levels 1.25 "
+         "--workload synthetic-uniform --isl 512 --osl 64", "set.step_ms=5 set.kv_blocks=608 set.max_model_len=8192",
+         memory_pressure),
+    Case("long-context 1.0", "long-context", f"{NO_WARM_UP} --lengths 4096,8192,16384 --osl 2",
+         "set.step_ms=0.05 set.per_prefill_token_us=20 set.step_tokens=32768", exponent(1.0)),
+    Case("long-context 1.3", "long-context", f"{NO_WARM_UP} --lengths 4096,8192,16384 --osl 2",
+         "set.step_ms=0.05 set.per_prefill_token_us=2 set.prefill_exponent=1.3 set.step_tokens=32768", exponent(1.3)),
+    Case("guardrail", "guardrail", f"{NO_WARM_UP} --capacity 40 --capacity-source known --levels 0.25 --no-throughput "
+         "--workload synthetic-skewed --osl 8", "set.step_ms=5 set.guard_in_ms=30 set.guard_out_ms=12", guardrail),
+)  # fmt: skip
