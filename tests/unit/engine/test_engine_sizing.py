@@ -88,3 +88,19 @@ def test_a_run_that_needs_more_ports_than_there_are_is_refused():
     with pytest.raises(HostLimitError, match="local ports"):
         sizing.refuse_what_does_not_fit(settings, planned(rate=5000.0, seconds=60.0), Demand(5000.0, 1.0, 10), 1, False)
     sizing.refuse_what_does_not_fit(settings, planned(rate=5000.0, seconds=1.0), Demand(5000.0, 1.0, 10), 1, False)
+
+
+@pytest.mark.parametrize(
+    ("arrivals", "rate"),
+    [
+        ({"name": "poisson", "rate": 55.0, "curve": {"kind": "linear", "t_s": [0, 10], "rate": [10.0, 100.0]}}, 100.0),
+        ({"name": "onoff", "rate": 20.0, "on_s": 2.0, "off_s": 8.0}, 100.0),
+        ({"name": "gamma", "rate": 20.0}, 20.0),
+    ],
+)
+def test_a_rate_that_changes_is_sized_at_its_highest(arrivals, rate):
+    """Workers, connections and in-flight requests follow the peak of a curve and the busy periods of on-off."""
+    plan = planned(rate=20.0)
+    plan.description["load"]["arrivals"] = arrivals
+    assert sizing.planned_rate(plan) == rate
+    assert demand(asked(rate=20.0), plan, answer_s=0.1).events_per_s == pytest.approx(rate * 103)
