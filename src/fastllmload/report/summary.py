@@ -17,6 +17,7 @@ SIMULATED = "SIMULATED ENGINE: the target was fastllmload's own simulator, not a
 LATENCIES = ("ttft", "ttft_sched", "tpot", "itl", "e2e", "e2e_sched")
 CERTAIN = ("ttft", "itl", "e2e")  # those whose interval fits on a line
 COLUMNS = ("mean", "p50", "p90", "p95", "p99", "p999", "max")
+GIVEN_UP = ("e2e_sched", "stamps")  # rows that make room for the gravest reason
 DROPPED_FIRST = ("p95", "p90", "mean", "p999", "max")  # in a narrow terminal
 CELL = 9
 SAMPLES_NEEDED = {"p99": 1_000, "p999": 10_000}  # IETF 5.1.2.1
@@ -53,13 +54,16 @@ def summary_lines(document: Document, width: int = 80, folder: str | None = None
     body = [
         *_target(document),
         *_requests(document),
-        *_rate(document),
+        *_rate(document, width),
         *_latencies(document, width),
-        *_throughput(document),
-        *_client(document),
-        *_objectives(document),
-        *_methodology(document),
+        *_throughput(document, width),
+        *_client(document, width),
+        *_objectives(document, width),
+        *_methodology(document, width),
     ]
+    for label in GIVEN_UP:
+        if SCREEN - len(body) - 2 * len(loud) - 2 < _gravest_lines(document, width):
+            body = [line for line in body if not line.text.startswith(f"{label} ")]
     room = SCREEN - len(body) - 2 * len(loud) - 2
     if len(_wrapped(part(document, "certificate", "reasons") or (), width)) < room:
         below = next(k for k, line in enumerate(body) if line.text.startswith("throughput"))
@@ -109,11 +113,20 @@ def _verdict(document: Document, room: int, width: int) -> list[Line]:
     return [Line(_labelled("verdict", text), style), *(Line(" " * LABEL + reason) for reason in reasons)]
 
 
+def _gravest_lines(document: Document, width: int) -> int:
+    """Lines that the gravest reason takes, with one to say that there are more; 0 where nothing is grave."""
+    grave = [each for each in part(document, "certificate", "reasons") or () if part(each, "severity") in SEVERITIES]
+    return len(_wrapped([_gravest_first(grave)[0]], width)) + (len(grave) > 1) if grave else 0
+
+
+def _gravest_first(reasons: Sequence[object]) -> list[object]:
+    return sorted(reasons, key=lambda reason: SEVERITIES.get(part(reason, "severity"), 0))
+
+
 def _wrapped(reasons: Sequence[object], width: int) -> list[str]:
     """The gravest first; what is only a note says so."""
-    ranked = sorted(reasons, key=lambda reason: SEVERITIES.get(part(reason, "severity"), 0))
     lines: list[str] = []
-    for reason in ranked:
+    for reason in _gravest_first(reasons):
         mark = "note: " if part(reason, "severity") == "note" else ""
         text = part(reason, "text") if isinstance(reason, Mapping) else reason
         lines += wrap(f"{mark}{text}", width - LABEL, initial_indent="- ", subsequent_indent="  ")
@@ -130,7 +143,9 @@ def _target(document: Document) -> list[Line]:
 
 def _requests(document: Document) -> list[Line]:
     ok, failed = document.get("completed"), document.get("failed")
-    lines = [Line(_labelled("requests", f"{count(ok)} ok, {count(failed)} failed"))]
+    sent, lost = number(ok), number(failed)
+    share = f" ({quantity(100 * lost / (sent + lost))} %)" if sent is not None and lost else ""
+    lines = [Line(_labelled("requests", f"{count(ok)} ok, {count(failed)} failed{share}"))]
     wrong = errors(_error_classes(document.get("errors")))
     if wrong != "" or number(failed):
         lines.append(Line(_labelled("errors", wrong or "see run.json"), "bad"))
@@ -148,15 +163,23 @@ def _error_classes(groups: object) -> dict[str, float]:
     return classes
 
 
-def _rate(document: Document) -> list[Line]:
+def _rate(document: Document, width: int) -> list[Line]:
     offered = part(document, "certificate", "offered_rate")
     planned = part(document, "certificate", "planned_rate")
-    parts = [_asked(document)]
+    parts = [(0, _asked(document))]
     if number(planned) is not None:
-        parts.append(f"planned {quantity(planned)}/s")
-    parts.append(f"sent {quantity(offered)}/s")
-    parts.append(f"completed {quantity(document.get('request_throughput'))}/s")
-    return [Line(_labelled("rate", ", ".join(parts)))]
+        parts.append((3, f"planned {quantity(planned)}/s"))
+    parts.append((2, f"sent {quantity(offered)}/s"))
+    parts.append((1, f"completed {quantity(document.get('request_throughput'))}/s"))
+    return [_fitted("rate", parts, width)]
+
+
+def _fitted(label: str, parts: Sequence[tuple[int, str]], width: int) -> Line:
+    """*parts* in their order; in a narrow terminal without those of the highest numbers."""
+    kept = list(parts)
+    while len(kept) > 1 and LABEL + len(", ".join(text for _, text in kept)) > width:
+        kept.remove(max(kept, key=lambda each: each[0]))
+    return Line(_labelled(label, ", ".join(text for _, text in kept)))
 
 
 def _asked(document: Document) -> str:
@@ -188,7 +211,8 @@ def _latencies(document: Document, width: int) -> list[Line]:
         short = short or any(cell.endswith("*") for cell in cells)
         lines.append(Line(f"{name:<{LABEL}}" + "".join(f"{cell:>{CELL}}" for cell in cells)))
     if short:
-        lines.append(Line("* from fewer samples than it needs: P99 1,000, P99.9 10,000"))
+        text = "* from fewer samples than it needs: P99 1,000, P99.9 10,000"
+        lines.append(Line(text if len(text) <= width else "* from too few samples"))
     return lines
 
 
@@ -220,13 +244,16 @@ def _cell(metric: object, column: str) -> str:
     return f"{text}*" if few and text != NOT_KNOWN else text
 
 
-def _methodology(document: Document) -> list[Line]:
+def _methodology(document: Document, width: int) -> list[Line]:
     """How well the run followed the methodology, where that was judged."""
     verdict, must = part(document, "compliance", "verdict"), part(document, "compliance", "must")
     if not isinstance(verdict, str) or not isinstance(must, Mapping):
         return []
-    text = f"{verdict} by the IETF draft: {count(must.get('hold'))} of {count(must.get('of'))} MUST hold"
-    return [Line(_labelled("compliance", text))]
+    parts = [
+        (0, f"{verdict} by the IETF draft"),
+        (1, f"{count(must.get('hold'))} of {count(must.get('of'))} MUST hold"),
+    ]
+    return [_fitted("compliance", parts, width)]
 
 
 def _milliseconds(metric: object, column: str) -> float | None:
@@ -235,31 +262,31 @@ def _milliseconds(metric: object, column: str) -> float | None:
     return None if value is None else value * scale
 
 
-def _throughput(document: Document) -> list[Line]:
-    text = (
-        f"{quantity(document.get('output_throughput'))} output tok/s, "
-        f"{quantity(document.get('total_token_throughput'))} tok/s with input"
-    )
-    return [Line(_labelled("throughput", text))]
+def _throughput(document: Document, width: int) -> list[Line]:
+    parts = [
+        (0, f"{quantity(document.get('output_throughput'))} output tok/s"),
+        (1, f"{quantity(document.get('total_token_throughput'))} tok/s with input"),
+    ]
+    return [_fitted("throughput", parts, width)]
 
 
-def _client(document: Document) -> list[Line]:
+def _client(document: Document, width: int) -> list[Line]:
     certificate = document.get("certificate")
     lag = part(certificate, "schedule_lag_us")
-    shown = ", ".join(
-        f"{label} {quantity(part(lag, key))}"
-        for label, key in (("p50", "p50"), ("p99", "p99"), ("p99.9", "p999"), ("max", "max"))
-    )
+    shown = [
+        (rank, f"{label} {quantity(part(lag, key))}")
+        for rank, label, key in ((2, "p50", "p50"), (0, "p99", "p99"), (3, "p99.9", "p999"), (1, "max", "max"))
+    ]
     bars = part(certificate, "latency_error_bar_us")
     source = part(certificate, "timestamp_source") or NOT_KNOWN
     coalesced = percent(part(certificate, "coalesced_read_share"))
     busiest, collections = percent(_highest(certificate, "cpu_share")), count(_total(certificate, "gc_runs"))
-    headroom = f"{_headroom(certificate)}; busiest worker {busiest} of a core; GC {collections}"
+    headroom = [(0, _headroom(certificate)), (1, f"busiest worker {busiest} of a core"), (2, f"GC {collections}")]
     accuracy = f"error bar p99 us: ttft {_bar(bars, 'ttft')}, itl {_bar(bars, 'itl')}"
     return [
-        Line(_labelled("lag us", shown)),
-        Line(_labelled("headroom", headroom)),
-        Line(_labelled("stamps", f"{source}, coalesced {coalesced}; {accuracy}")),
+        _fitted("lag us", shown, width),
+        _fitted("headroom", headroom, width),
+        _fitted("stamps", [(1, source), (2, f"coalesced {coalesced}"), (0, accuracy)], width),
     ]
 
 
@@ -290,10 +317,24 @@ def _total(certificate: object, name: str) -> float | None:
     return sum(values) if values else None
 
 
-def _objectives(document: Document) -> list[Line]:
+def _objectives(document: Document, width: int) -> list[Line]:
     asked = part(document, "config", "output", "goodput") or ()
     if not asked:
         return []
-    names = ", ".join(f"{name} {quantity(limit)}" for name, limit in asked)
-    met = quantity(document.get("request_goodput"))
-    return [Line(_labelled("goodput", f"{met} requests/s meet {names}"))]
+    names = ", ".join(_limit(document, name, limit) for name, limit in asked)
+    rate, attainment = document.get("request_goodput"), part(document, "slo", "slo_attainment")
+    met = (
+        f"{quantity(rate)} requests/s"
+        if attainment is None
+        else f"{percent(attainment)} of requests ({quantity(rate)}/s)"
+    )
+    whole = f"{met} meet {names}"
+    return [Line(_labelled("goodput", whole if LABEL + len(whole) <= width else met))]
+
+
+def _limit(document: Document, name: str, limit: object) -> str:
+    """`ttft 200 ms`: as it was asked, in the unit that it is judged by."""
+    units = {part(each, "objective"): part(each, "unit") for each in part(document, "slo", "objectives") or ()}
+    known, unit = number(limit), units.get(name)
+    shown = NOT_KNOWN if known is None else f"{known:,.10g}"
+    return f"{name} {shown} {unit}" if unit not in (None, "share") else f"{name} {shown}"

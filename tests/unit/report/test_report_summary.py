@@ -92,8 +92,41 @@ def test_it_fits_one_screen_with_any_number_of_reasons(width, reasons):
     if reasons:
         assert "reason 0" in "".join(line.text for line in lines)
     assert any("more reasons" in line.text for line in lines) == (
-        reasons >= 5 or (reasons >= 1 and width < 80)
+        reasons >= 5 or (reasons >= 1 and width < 60)
     )
+
+
+@pytest.mark.parametrize("width", [40, 60, 80])
+def test_the_gravest_reason_is_there_however_much_else_there_is_to_say(width):
+    found = document()
+    for name in ("ttft", "tpot", "e2e"):
+        found["metrics"][name]["n"] = 200
+    found["compliance"] = {"verdict": "not compliant", "must": {"hold": 49, "of": 52}}
+    lines = [line.text for line in summary_lines(found, width, "r")]
+    assert len(lines) <= SCREEN
+    assert "releases were late" in "".join(lines[:4])
+    assert any(line.startswith("compliance not compliant") for line in lines)
+
+
+def test_a_narrow_terminal_loses_whole_figures_and_none_in_the_middle():
+    wide, narrow = (text_of(document(), width).splitlines() for width in (120, 60))
+    for line in narrow:
+        label = line.split()[0]
+        if label in ("rate", "lag", "headroom", "throughput"):
+            parts = next(other for other in wide if other.startswith(label))[11:].split(", ")
+            assert set(line[11:].split(", ")) <= set(parts)
+
+
+def test_objectives_say_how_many_met_them_and_in_which_unit():
+    found = document()
+    found["slo"] = {"slo_attainment": 0.586, "objectives": [{"objective": "ttft", "unit": "ms"}]}
+    assert "goodput    58.6 % of requests (497.9/s) meet ttft 200 ms, tpot 50" in text_of(found)
+
+
+def test_failures_have_their_share():
+    assert "requests   14,962 ok, 7 failed (0.0468 %)" in text_of(document())
+    found = document() | {"failed": 0, "errors": []}
+    assert "requests   14,962 ok, 0 failed\n" in text_of(found)
 
 
 def test_the_simulated_engine_is_the_first_and_the_last_line():
