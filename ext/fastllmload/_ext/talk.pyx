@@ -7,7 +7,10 @@ inside of JSON strings already, so nothing is decoded or encoded. A body only gr
 """
 
 from libc.stdlib cimport calloc, realloc
-from libc.string cimport memcpy
+from libc.string cimport memcpy, memset
+
+from fastllmload._ext.dues cimport Dues, dues_first, dues_free, dues_pop, dues_push
+from fastllmload._ext.leaving cimport Leaving
 
 import numpy as np
 
@@ -16,6 +19,25 @@ def turn_dtype():
     """numpy dtype of Turn, taken from the compiled struct itself."""
     cdef Turn turn
     return np.asarray(<Turn[:1]>&turn).dtype
+
+
+def leaving_dtype():
+    """numpy dtype of Leaving, taken from the compiled struct itself."""
+    cdef Leaving user
+    return np.asarray(<Leaving[:1]>&user).dtype
+
+
+def in_order(list instants) -> list:
+    """*instants* as the heap of dues gives them back: for tests."""
+    cdef Dues dues
+    memset(&dues, 0, sizeof(Dues))
+    for number, instant in enumerate(instants):
+        dues_push(&dues, instant, number)
+    found = []
+    while dues.count:
+        found.append((dues_first(&dues), dues_pop(&dues)))
+    dues_free(&dues)
+    return found
 
 
 cdef class Talks:

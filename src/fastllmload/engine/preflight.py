@@ -99,7 +99,10 @@ def probe_classes(settings: RunSettings, general: Probe, found: Preflight, key: 
         question = (probe.path, one.model, each.target.headers, one.workload.extra_body)
         if question not in asked:
             asked.add(question)
-            probe.answer(probe.model(one.model or found.model), found.notes)
+            try:
+                probe.answer(probe.model(one.model or found.model), found.notes)
+            except (InputError, TargetError) as problem:
+                raise type(problem)(f"class {one.name!r}: {problem}") from None
         heads.append(request_head(probe.base, probe.path, each.target.headers, key))
 
 

@@ -1,0 +1,79 @@
+"""Stitched bodies of conversations, and the heap of instants."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fastllmload._ext.talk import Talks, in_order, leaving_dtype, turn_dtype
+from fastllmload.endpoint import ENDPOINTS
+from fastllmload.plan.conversations import Part, escaped, joined, write_conversations
+from fastllmload.plan.joint import skip_of, tail_of
+from fastllmload.plan.plan import CLIENT_ROW, TURN
+from fastllmload.plan.settings import Workload
+from fastllmload.plan.synthesized import tool_turn
+
+TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
+TURNS = st.lists(st.tuples(TEXT, TEXT, st.integers(1, 2000), st.booleans()), min_size=1, max_size=6)
+
+
+def test_layouts_are_those_of_the_plan():
+    assert turn_dtype() == TURN
+    assert leaving_dtype() == CLIENT_ROW
+
+
+@given(st.lists(st.integers(0, 1 << 62), max_size=200))
+def test_dues_come_in_order(instants):
+    """All of them, each with its own number, the earliest first."""
+    found = in_order(instants)
+    assert [instant for instant, _ in found] == sorted(instants)
+    assert sorted(number for _, number in found) == list(range(len(instants)))
+    assert all(instants[number] == instant for instant, number in found)
+
+
+def parts_of(endpoint, turns):
+    """Turns that stand alone, as a plan has them."""
+    chat = endpoint.joint.messages
+    pieces = (endpoint.messages_pieces if chat else endpoint.body_pieces)("m", Workload())
+    found = []
+    for number, (text, reply, tokens, tool) in enumerate(turns):
+        body = pieces.encode([{"role": "user", "content": text}] if chat else text, tokens)
+        skip, tail, reply_at = skip_of(pieces), tail_of(pieces, tokens), 0
+        if tool and number and chat:
+            body, reply_at = tool_turn(body, skip, tail, escaped(text), number)
+        found.append(Part(body, skip, tail, 1, tokens, escaped(reply), reply_at))
+    return found
+
+
+@given(TURNS, st.sampled_from(sorted(ENDPOINTS)))
+def test_a_stitched_body_is_the_planned_one(tmp_path_factory, turns, name):
+    """With the same replies, what the worker stitches is what a plan with planned history holds, and it is JSON."""
+    endpoint = ENDPOINTS[name]
+    parts = parts_of(endpoint, turns)
+    path = Path(tmp_path_factory.mktemp("talk")) / "bodies"
+    whole, _, _ = write_conversations(path, [parts], endpoint.joint, real=False)
+    planned = path.read_bytes()
+    real, table, _ = write_conversations(path, [parts], endpoint.joint, real=True)
+    alone = np.frombuffer(path.read_bytes(), np.uint8)
+    joint = tuple(text.encode() for text in endpoint.joint.described())
+    talks = Talks(table, real.offsets, alone, joint, 1)
+    found = talks.joined(0, [escaped(reply) for _, reply, _, _ in turns[:-1]])
+    assert talks.alive == 0
+    assert found == [planned[begin:end] for begin, end in zip(whole.offsets[:-1], whole.offsets[1:], strict=True)]
+    last = json.loads(found[-1])
+    if endpoint.joint.messages:
+        said = [message["content"] for message in last["messages"]]
+        expected = [text for asks, answers, _, _ in turns for text in (asks, answers)][:-1]
+        assert said == expected
+    else:
+        assert last["prompt"] == "\n".join(text for asks, answers, _, _ in turns for text in (asks, answers))[: -len(turns[-1][1]) - 1]
+    assert turns[-1][2] in (last.get("max_tokens"), last.get("options", {}).get("num_predict"))
+
+
+def test_a_message_of_the_assistants_own_takes_no_reply():
+    part = Part(b'{"messages":[{"role":"assistant"}]}', 13, 2, 1, 1, takes_reply=False)
+    assert joined(b"X", b"never", part, ENDPOINTS["openai-chat"].joint) == b'X,{"role":"assistant"}]}'
