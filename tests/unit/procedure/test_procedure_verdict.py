@@ -1,0 +1,221 @@
+"""Verdicts on whole runs: what fires on an overloaded slot server, what does not apply, when the client is to blame."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from slot_runs import SlotTarget, closed_loop, write_rows
+from slot_server import SlotServer
+from synthetic_run import ORIGIN_NS, Shape, draw_requests, duration_phase, write_manifest, write_workers
+
+from fastllmload.metrics.window import window_of
+from fastllmload.plan.settings import Load, Output, RunSettings
+from fastllmload.procedure.evidence import ALL, FAILED, evidence_of, growth
+from fastllmload.procedure.verdict import Lowest, in_flight_of, judge_level, lowest_of
+from fastllmload.records import layout
+from fastllmload.records.run import Run, load
+from fastllmload.slo.objective import Objective
+from fastllmload.slo.report import slo_ok
+
+SERVER = SlotServer(32, 1.0)
+
+
+class Silent:
+    def finish(self, document: Any, folder: str) -> None:
+        """Nothing to show."""
+
+
+def measured(folder: Path, rate: float, seconds: float = 100.0, **target: Any) -> Run:
+    """A level of the slot server in simulated time."""
+    settings = RunSettings(load=Load(rate=rate, duration=seconds), output=Output(directory=str(folder)))
+    SlotTarget(SERVER, **target).execute(settings, None, Silent(), None)
+    return load(folder)
+
+
+def closed(folder: Path, slots: int) -> Run:
+    settings = RunSettings(load=Load(concurrency=slots, duration=100.0), output=Output(directory=str(folder)))
+    SlotTarget(SERVER).execute(settings, None, Silent(), None)
+    return load(folder)
+
+
+def test_an_overload_fires_all_three_criteria(tmp_path: Path) -> None:
+    """1.5 times the capacity: the queue grows, two thirds are completed, P99 TTFT is far above that of the lowest."""
+    low = measured(tmp_path / "low", 8)
+    verdict = judge_level(measured(tmp_path / "high", 48), lowest_of(low))
+    assert verdict.saturated is True and verdict.holds is False
+    assert verdict.fired == ("queue growing", "completion", "latency")
+    assert dict(verdict.inapplicable) == {"no gain": "of closed loops only"}
+    assert verdict.figures["completion_rate"] == pytest.approx(2 / 3, abs=0.05)
+    assert verdict.figures["in_flight_last"] > 1_000
+    assert not verdict.cascading and verdict.limits == ()
+
+
+def test_a_level_below_the_capacity_holds(tmp_path: Path) -> None:
+    """Half of the capacity: nothing fires, throughput is steady, all arrivals are completed."""
+    verdict = judge_level(measured(tmp_path / "run", 16))
+    assert verdict.saturated is False and verdict.steady is True and verdict.holds is True
+    assert verdict.fired == () and verdict.loop == "open"
+    assert verdict.figures["completion_rate"] == pytest.approx(1, abs=0.03)
+    assert verdict.figures["output_tok_s"] == pytest.approx(16 * 20, rel=0.15)
+    assert verdict.figures["in_flight_mean"] == pytest.approx(16, rel=0.25)  # Little's law
+
+
+def test_a_late_client_never_makes_a_saturated_system(tmp_path: Path) -> None:
+    """The same overload with releases 20 ms late: not known. Below the capacity it still holds."""
+    low = lowest_of(measured(tmp_path / "low", 8))
+    verdict = judge_level(measured(tmp_path / "high", 48, late_above=1), low)
+    assert verdict.generator_limited and verdict.saturated is None and verdict.holds is None
+    assert verdict.fired and "dispatch lag is 20 ms, above 1 ms" in verdict.limits[0]
+    assert judge_level(measured(tmp_path / "half", 16, late_above=1)).holds is True
+
+
+def test_a_limited_client_that_did_not_offer_the_load_passes_nothing(tmp_path: Path) -> None:
+    """A pass below the planned rate is no pass at the planned rate."""
+    run = measured(tmp_path / "run", 16, late_above=1)
+    slow = {"offered_rate": 12.0, "planned_rate": 16.0}
+    verdict = judge_level(replace(run, manifest={**run.manifest, "certificate": slow}))
+    assert verdict.saturated is False and not verdict.offered_in_full and verdict.holds is None
+
+
+def test_want_of_ports_and_the_certificate_limit_the_client(tmp_path: Path) -> None:
+    """Both by their own words, each once."""
+    run = measured(tmp_path / "run", 16)
+    rows = np.array(run.rows)
+    rows["error"][:3] = layout.ERROR_NAMES.index("no_port")
+    reasons = [
+        {"code": "cpu", "severity": "suspect", "limits_generator": True, "text": "a worker used 93 % of its core"},
+        {"code": "gc", "severity": "suspect", "limits_generator": False, "text": "the garbage collector ran"},
+        {"code": "headroom", "severity": "note", "limits_generator": True, "text": "headroom of 1.9x"},
+    ]
+    certificate = {"generator_limited": True, "reasons": reasons}
+    verdict = judge_level(replace(run, rows=rows, manifest={**run.manifest, "certificate": certificate}))
+    assert verdict.limits == (
+        "3 requests failed for want of file descriptors or ports",
+        "a worker used 93 % of its core",
+    )
+
+
+def test_the_latency_criterion_does_not_apply_where_lengths_do_it(tmp_path: Path) -> None:
+    """The lowest level's own P99 is above ten times its P50: said, and not counted."""
+    verdict = judge_level(measured(tmp_path / "run", 16), Lowest(1.0, 5.0, 60.0))
+    assert dict(verdict.inapplicable)["latency"].startswith(
+        "at the lowest level (1) P99 TTFT is already 12 times its P50"
+    )
+
+
+def test_a_closed_loop_is_saturated_when_more_slots_gain_nothing(tmp_path: Path) -> None:
+    """32 places: 16 to 32 doubles the tokens, 32 to 64 adds none; queue and completions do not apply."""
+    at = {slots: closed(tmp_path / str(slots), slots) for slots in (16, 32, 64)}
+    rates = {slots: judge_level(run).figures["output_tok_s"] for slots, run in at.items()}
+    assert rates[32] == pytest.approx(2 * rates[16], rel=0.1)
+    assert judge_level(at[32], None, [(16, rates[16])]).saturated is False
+    verdict = judge_level(at[64], None, [(16, rates[16]), (32, rates[32])])
+    assert verdict.saturated is True and verdict.fired == ("no gain",) and verdict.loop == "closed"
+    assert set(dict(verdict.inapplicable)) == {"queue growing", "completion"}
+
+
+def test_a_drift_of_the_throughput_is_not_steady(tmp_path: Path) -> None:
+    """A run whose tokens rise from part to part, without a growing queue, is unsteady: to be run again, longer."""
+    folder = tmp_path / "run"
+    measured(folder, 16)
+    served = SERVER.serve(16, 100.0, np.random.default_rng(1))
+    kept = np.random.default_rng(2).random(len(served.arrive)) < 0.2 + 0.008 * served.arrive
+    thin = replace(served, arrive=served.arrive[kept], begin=served.begin[kept], end=served.end[kept])
+    write_rows(folder, thin, late=False, broken=False)
+    verdict = judge_level(load(folder), queue=np.full(100, 16.0))
+    assert verdict.steady is False and verdict.saturated is False and verdict.unsteady and verdict.holds is False
+
+
+def test_a_level_shorter_than_ten_requests_is_warned_about(tmp_path: Path) -> None:
+    """Mean e2e of 1 s in a level of 8 s."""
+    verdict = judge_level(measured(tmp_path / "run", 16, seconds=8.0))
+    assert any("too short for the completion criterion" in text for text in verdict.warnings)
+
+
+def test_a_broken_server_cascades(tmp_path: Path) -> None:
+    """Every request fails: no completion, no token, nothing steady."""
+    verdict = judge_level(measured(tmp_path / "run", 16, broken_above=1))
+    assert verdict.cascading and verdict.saturated is True and "completion" in verdict.fired and verdict.steady is None
+
+
+def test_a_gauge_of_the_server_is_used_in_place_of_the_requests_in_flight(tmp_path: Path) -> None:
+    """A growing gauge makes a level saturated whose requests in flight do not grow."""
+    run = measured(tmp_path / "run", 16)
+    assert judge_level(run, queue=np.linspace(0, 50, 100)).fired == ("queue growing",)
+    window = window_of(run)
+    assert window is not None and len(in_flight_of(run, window)) == 180
+
+
+def test_an_empty_run_says_nothing(tmp_path: Path) -> None:
+    """No window: neither saturated nor steady."""
+    folder = tmp_path / "run"
+    folder.mkdir()
+    np.save(folder / "requests.npy", np.zeros(0, layout.REQUEST))
+    np.save(folder / "tokens.npy", np.zeros(0, layout.EVENT))
+    write_manifest(folder)
+    verdict = judge_level(load(folder))
+    assert verdict.saturated is None and verdict.steady is None and verdict.warnings == ("nothing was measured",)
+    assert evidence_of(load(folder), (), 54.0) is None
+
+
+# -- evidence ---------------------------------------------------------------------------------------------------------
+
+
+def test_severities_are_above_one_exactly_where_an_objective_is_missed(tmp_path: Path) -> None:
+    """Over made-up requests of every kind and every objective: the same requests as `slo` counts, failed ones inf."""
+    folder = tmp_path / "run"
+    folder.mkdir()
+    write_workers(folder, draw_requests(4, Shape(requests=300)))
+    write_manifest(folder, phases=[duration_phase(ORIGIN_NS, 6.0)])
+    run = load(folder)
+    asked = (
+        Objective("ttft", 80.0), Objective("tpot", 15.0), Objective("itl", 40.0), Objective("e2el", 400.0),
+        Objective("reading", 20.0), Objective("fluidity", 0.9), Objective("idle", 200.0), Objective("ttft", 60.0, "1"),
+    )  # fmt: skip
+    found = evidence_of(run, asked, 5.4)
+    assert found is not None
+    submitted = len(found.severities[ALL].at_s)
+    for wanted in (one for one in asked if one.name != "ttft"):
+        chosen = chosen_of(run)
+        met = slo_ok(run, chosen, {wanted.name: wanted.limit})
+        severe = found.severities[wanted.name].severity > 1
+        if wanted.request_class is None:
+            assert submitted == len(met) == len(severe)
+            np.testing.assert_array_equal(severe, ~met, wanted.name)
+    everything = slo_ok(run, chosen_of(run), {one.name: one.limit for one in asked})
+    np.testing.assert_array_equal(found.severities[ALL].severity > 1, ~everything)
+    failed = found.severities[FAILED].severity
+    assert 0 < np.isinf(failed).sum() < submitted and set(failed[np.isfinite(failed)]) == {0.0}
+    assert len(found.severities["1/ttft"].at_s) + len(found.severities["ttft"].at_s) == submitted
+
+
+def chosen_of(run: Run) -> Any:
+    from fastllmload.metrics.window import populations
+
+    return populations(run, window_of(run)).submitted
+
+
+def test_growth_counts_what_was_in_flight_at_the_borders() -> None:
+    """By hand: borders at 0, 1, 2 s; the spread sees what happens between them; what began before counts."""
+    s = 1_000_000_000
+    begin = np.array([-s, s // 4, s // 4, s // 4, 3 * s // 2])
+    end = np.array([s // 2, s // 2, s // 2])
+    found = growth(begin, end, 2 * s, 2)
+    assert found.at_borders.tolist() == [1, 1, 2]
+    assert found.spread == 3 and found.seconds == 2
+    assert found.jolt == min(2.0, np.var([3, 1], ddof=1) * 2 / 2)
+    empty = growth(np.empty(0, np.int64), np.empty(0, np.int64), s, 4)
+    assert empty.at_borders.tolist() == [0] * 5 and empty.spread == 0 and empty.jolt == 0
+
+
+def test_a_closed_slot_server_keeps_its_slots_full() -> None:
+    """The yardstick of the closed loop: C in flight all the time, at most N served."""
+    served = closed_loop(SlotServer(4, 0.5), 10, 50.0, np.random.default_rng(1))
+    looks = np.linspace(5, 45, 50)
+    flight = [np.count_nonzero((served.arrive <= t) & (served.end > t)) for t in looks]
+    assert set(flight) == {10}
+    assert max(np.count_nonzero((served.begin <= t) & (served.end > t)) for t in looks) == 4
