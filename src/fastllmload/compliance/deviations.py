@@ -9,7 +9,7 @@ from fastllmload.compliance.evidence import Evidence, Measured
 def deviations(evidence: Evidence) -> list[str]:
     """Sentences, each once, in the order in which they were met."""
     found: list[str] = []
-    if evidence.simulated:
+    if evidence.simulated and evidence.procedure is None:
         found.append("the target was the tool's own simulated engine, not a system")
     if evidence.declared.get("sut.deployment") in ("edge", "on-device"):
         found.append(f"the system runs {evidence.declared['sut.deployment']}, which the methodology does not cover")

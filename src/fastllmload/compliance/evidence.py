@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from fastllmload.compliance.declarations import of_simulated_engine
 from fastllmload.errors import InputError
+from fastllmload.plan.plan import RECORD
 from fastllmload.records import layout
 from fastllmload.records.run import Run, load
 
@@ -57,9 +58,12 @@ class Measured:
 
     @cached_property
     def planned(self) -> npt.NDArray[Any] | None:
-        """plan/schedule.npy: instants (-1 in a closed loop) and lengths; None where the folder has none."""
-        path = self.run.directory / "plan" / "schedule.npy"
-        return np.load(path) if path.is_file() else None
+        """plan/schedule.npy: instants (-1 in a closed loop) and lengths; None where there is none that can be read."""
+        try:
+            found = np.load(self.run.directory / "plan" / "schedule.npy")
+        except (OSError, ValueError, EOFError):
+            return None
+        return found if found.dtype == RECORD else None
 
     @cached_property
     def plan(self) -> dict[str, Any]:
@@ -209,9 +213,9 @@ def read(folder: Path) -> Evidence:
         return read_procedure(folder)
     for name in OF_SEVERAL_RUNS:
         if (folder / name).is_file():
+            what = name.removesuffix(".json")
             raise InputError(
-                f"{folder} holds a {name.removesuffix('.json')}, which is no test of the draft; judge one of its runs in "
-                f"{folder / 'levels'}"
+                f"{folder} holds a {what}, which is no test of the draft; judge one of the runs in {folder / 'levels'}"
             )
     return of_run(load(folder))
 

@@ -99,3 +99,34 @@ def test_a_folder_that_is_none(name: str, tmp_path: Path, capsys: pytest.Capture
     """Exit code 2 and one sentence."""
     assert main(["compliance", str(tmp_path / name)]) == 2
     assert capsys.readouterr().err.count("\n") == 1
+
+
+def damages(data: bytes) -> dict[str, bytes | None]:
+    return {"gone": None, "empty": b"", "half": data[: len(data) // 2], "garbage": b"\x00\xff" * 50, "list": b"[]"}
+
+
+@pytest.mark.parametrize("name", ["run.json", "requests.npy", "tokens.npy", "plan/plan.json", "plan/schedule.npy"])
+def test_a_damaged_file_is_a_sentence_or_not_compliant(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Never a trace, never compliance that rests on what cannot be read."""
+    folder = written(plain().run, tmp_path / "run")
+    whole = (folder / name).read_bytes()
+    for how, content in damages(whole).items():
+        if content is None:
+            (folder / name).unlink()
+        else:
+            (folder / name).write_bytes(content)
+        code = main(["compliance", str(folder)])
+        told = capsys.readouterr()
+        assert code in (1, 2), f"{name} {how}: {told.err}"
+        assert "Traceback" not in told.err
+        (folder / name).write_bytes(whole)
+
+
+@pytest.mark.parametrize("name", ["search", "sweep"])
+def test_a_search_is_no_test_of_the_draft(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The sentence says what can be judged instead."""
+    (tmp_path / f"{name}.json").write_text("{}")
+    assert main(["compliance", str(tmp_path)]) == 2
+    assert "levels" in capsys.readouterr().err

@@ -101,9 +101,11 @@ def responses_do_not_delay(evidence: Evidence, /) -> Outcome:
         late = lag_p99_us(run)
         if late is None:
             return inapplicable("nothing was released")
+        host = run.get("certificate.host.hiccup_p99_us")
+        own = f"; the host's own stalls had a P99 of {host:,.0f} us" if host is not None and late > LAG_US else ""
         return judged(
             late <= LAG_US,
-            f"P99 of the releases was {late:,.1f} us late, allowed are {LAG_US:,.0f} us",
+            f"P99 of the releases was {late:,.1f} us late, allowed are {LAG_US:,.0f} us{own}",
             "give the client more workers or a quieter host (fastllmload doctor)",
         )
 

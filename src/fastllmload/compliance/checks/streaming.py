@@ -23,7 +23,8 @@ def protocol_reported(evidence: Evidence, /) -> Outcome:
 @check
 def protocol_is(evidence: Evidence, /, name: str) -> Outcome:
     found = facts.protocol(evidence)
-    return judged(found == name, f"the protocol is {found}, recommended is {name}", "note it as a deviation")
+    remedy = "this version does not speak it: note it as a deviation" if name == "grpc" else "stream the answers"
+    return judged(found == name, f"the protocol is {found}, recommended is {name}", remedy)
 
 
 @check
