@@ -66,7 +66,7 @@ class CompareCommand(click.Command):
     help="What a gate does whose limit is broken by runs too short to say whether by chance.",
 )
 @click.option("--different-workload", is_flag=True, help="Compare although the requests differ.")
-@click.option("--systems", is_flag=True, help="Multi-system comparison by the methodology, also for two sides.")
+@click.option("--systems", is_flag=True, help="Compare as systems (IETF 6), also two: checklist, claims.")
 @click.option("--strict", is_flag=True, help="Exit code 1 also when a client's certificate is not valid.")
 @click.option("--json", "json_file", type=click.Path(path_type=Path), metavar="FILE", help="Write all of it as JSON.")
 @click.option(
@@ -79,10 +79,13 @@ def compare(runs: tuple[str, ...], against: str | None, **options: Any) -> int:
     fastllmload compare A B                          one run a side
     fastllmload compare A1 A2 A3 --against B1 B2 B3  several runs a side: the run is the unit
     fastllmload compare old=DIR --against new=DIR    folders that hold runs, with names
+    fastllmload compare x=DIR --against y=DIR --against z=DIR    three systems
 
     Refuses runs of different workloads. Exit code 1 when a --fail-if rule holds.
     """
     sides = read_sides(list(runs), click.get_current_context().meta[AGAINST])
+    if options.pop("systems") or len(sides) > 2:
+        return compare_many(sides, **options)
     return compare_two(sides[0], sides[1], **options)
 
 
@@ -109,7 +112,6 @@ def compare_two(
     strict: bool,
     json_file: Path | None,
     markdown_file: Path | None,
-    systems: bool,
 ) -> int:
     from fastllmload.compare.comparison import compare as compared
     from fastllmload.compare.document import document
@@ -119,13 +121,39 @@ def compare_two(
     rules = [parse_gate(gate) for gate in gates]
     found = compared(base, new, list(figures), test, different_workload, [rule.figure for rule in rules])
     results = judge_gates(rules, found, mode)
-    width = max(NARROWEST, shutil.get_terminal_size((NARROWEST, 24)).columns)
-    click.echo("\n".join(lines(found, results, width)))
+    click.echo("\n".join(lines(found, results, width_of_terminal())))
     write(json_file, "--json", lambda: json_text(document(found, results)))
     write(markdown_file, "--markdown", lambda: markdown(found, results))
     outcomes = {result.outcome for result in results}
     doubtful = any(run.verdict != "valid" for side in (base, new) for run in side.runs)
     return int(FAILED in outcomes or (UNDECIDED in outcomes and undecided == "fail") or (strict and doubtful))
+
+
+def compare_many(
+    sides: list[Side],
+    figures: Sequence[str],
+    test: str,
+    gates: Sequence[str],
+    different_workload: bool,
+    strict: bool,
+    json_file: Path | None,
+    markdown_file: Path | None,
+    **_: Any,
+) -> int:
+    from fastllmload.compare.systems import compare_systems
+    from fastllmload.compare.systems_text import document, lines, markdown
+
+    if gates:
+        raise InputError("--fail-if compares two sides; leave it out, or compare one system with one other")
+    found = compare_systems(sides, list(figures), test, different_workload)
+    click.echo("\n".join(lines(found, width_of_terminal())))
+    write(json_file, "--json", lambda: json_text(document(found)))
+    write(markdown_file, "--markdown", lambda: markdown(found))
+    return int(strict and any(run.verdict != "valid" for side in sides for run in side.runs))
+
+
+def width_of_terminal() -> int:
+    return max(NARROWEST, shutil.get_terminal_size((NARROWEST, 24)).columns)
 
 
 def json_text(found: dict[str, Any]) -> str:

@@ -109,6 +109,8 @@ def measured(figure: Figure, side: Side) -> Measured:
     if len(known) < len(values):
         return Measured(None, None, values)
     interval = figure.interval(side.first.document) if len(known) == 1 else t_interval(known)
+    if figure.is_share and interval is not None:
+        interval = max(0.0, interval[0]), min(1.0, interval[1])
     return Measured(sum(known) / len(known), interval, values)
 
 

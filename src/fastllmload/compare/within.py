@@ -17,7 +17,7 @@ import numpy.typing as npt
 from fastllmload.compare.change import Change, plain, scaled, undecided
 from fastllmload.compare.figure import LEVELS, Figure
 from fastllmload.compare.series import RunSeries
-from fastllmload.statistics.batches import BATCHES, LongRun, batch_edges, long_run
+from fastllmload.statistics.batches import BATCHES, MOST_CORRELATED, LongRun, batch_edges, long_run
 from fastllmload.statistics.bootstrap import block_weights, resampled_means, resampled_percentiles
 from fastllmload.statistics.interval import NotEstimable, Sample, intervals, rate_interval
 from fastllmload.statistics.student import t_quantile, t_two_sided
@@ -54,9 +54,10 @@ def change_of_samples(figure: Figure, a: Sample, b: Sample, values: tuple[float,
     weights = _weights(paired)
     drawn = [_resampled(figure, sample, each) for sample, each in zip((a, b), weights, strict=True)]
     if min(float(each.min()) for each in drawn) <= 0 or min(values) <= 0:
-        return _absolute(values, drawn[1] - drawn[0], _unit_of(a, figure, values[0]), superiority(a, b))
+        differences = (drawn[1] - drawn[0]) / _unit_of(a, figure, values[0])
+        return _absolute(values, differences, superiority(a, b))
     logs = np.log(drawn[1]) - np.log(drawn[0])
-    low, high, p = expanded(logs, math.log(values[1] / values[0]))
+    low, high, p = expanded(logs, math.log(values[1] / values[0]), carried_over(figure, a, b))
     relative = (math.expm1(low), math.expm1(high))
     ends = (relative[0] * values[0], relative[1] * values[0])
     return Change(*plain(*values), ends, relative, WITHIN, p, None, superiority(a, b), "superiority")
@@ -74,9 +75,28 @@ def _resampled(figure: Figure, sample: Sample, weights: Floats) -> Floats:
     return resampled_percentiles(sample.values, sample.edges(), LEVELS[figure.statistic or ""], weights)
 
 
-def _absolute(values: tuple[float, float], drawn: Floats, unit: float, effect: float) -> Change:
+def carried_over(figure: Figure, a: Sample, b: Sample) -> float:
+    """How much wider for what neighbouring blocks share: (1 + r) / (1 - r) of the variance, r of the difference."""
+    blocks = [_by_block(figure, each) for each in (a, b)]
+    apart = blocks[1] - blocks[0]
+    apart -= apart.mean()
+    squares = float(np.dot(apart, apart))
+    r = min(max(float(np.dot(apart[1:], apart[:-1])) / squares, 0.0), MOST_CORRELATED) if squares > 0 else 0.0
+    return math.sqrt((1 + r) / (1 - r))
+
+
+def _by_block(figure: Figure, sample: Sample) -> Floats:
+    """What each block does to the figure: its share of values above it, or its mean, relative to the whole."""
+    edges, q = sample.edges(), LEVELS.get(figure.statistic or "")
+    values = sample.values if q is None else sample.values > sample.at(q)
+    means = np.add.reduceat(values.astype(np.float64), edges[:-1]) / np.diff(edges)
+    relative: Floats = means / means.mean() if means.any() else means
+    return relative
+
+
+def _absolute(values: tuple[float, float], drawn: Floats, effect: float) -> Change:
     """Where a logarithm does not exist."""
-    low, high, p = expanded(drawn / unit, values[1] - values[0])
+    low, high, p = expanded(drawn, values[1] - values[0])
     return Change(*plain(*values), (low, high), scaled((low, high), values[0]), WITHIN, p, None, effect, "superiority")
 
 
@@ -87,12 +107,12 @@ def _unit_of(sample: Sample, figure: Figure, value: float) -> float:
     return own / value if value else 1.0
 
 
-def expanded(drawn: Floats, observed: float) -> tuple[float, float, float]:
+def expanded(drawn: Floats, observed: float, wider: float = 1.0) -> tuple[float, float, float]:
     """(low, high, p): the expanded percentile interval (Hesterberg 2015), and the p of the same reading.
 
-    Deviations are widened for n - 1 of n blocks, and the percentiles go out to where Student's t would.
+    Deviations are widened for n - 1 of n blocks and by *wider*, and the percentiles go out to where Student's t would.
     """
-    deviations = np.sort(drawn - drawn.mean()) * FEW_BLOCKS
+    deviations = np.sort(drawn - drawn.mean()) * (FEW_BLOCKS * wider)
     normal = NormalDist()
     reach = normal.cdf(t_quantile(0.975, BATCHES - 1))
     low, high = np.quantile(deviations, [1 - reach, reach])

@@ -134,14 +134,14 @@ def test_holm_keeps_the_alarms_of_a_whole_table_at_5_percent() -> None:
 
 
 def test_folders_of_one_speed_raise_false_alarms_at_the_stated_rate(tmp_path: Path) -> None:
-    """40 pairs of made-up run folders, two figures each: three standard errors of 5 % are 7.3 %."""
+    """24 pairs of made-up run folders, two figures each: three standard errors of 5 % are 9.4 %."""
     compared: list[float] = []
-    for pair in range(40):
-        sides = [read_side([str(write_run(tmp_path / f"{pair}{s}", 2 * pair + k, 200))]) for k, s in enumerate("ab")]
+    for pair in range(24):
+        sides = [read_side([str(write_run(tmp_path / f"{pair}{s}", 2 * pair + k, 180))]) for k, s in enumerate("ab")]
         rows = compare(sides[0], sides[1], ["p50_ttft_ms", "mean_e2e_ms"]).rows
         compared += [row.change.p for row in rows if row.change.p is not None]
-    assert len(compared) > 60
-    assert sum(p < 0.05 for p in compared) / len(compared) <= 0.05 + 0.073
+    assert len(compared) > 36
+    assert sum(p < 0.05 for p in compared) / len(compared) <= 0.05 + 0.094
 
 
 def test_the_interval_and_its_p_say_the_same() -> None:

@@ -1,0 +1,113 @@
+"""The methodology's checklist of a fair comparison (IETF 6.4): each item computed from the runs, or declared."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from fastllmload.compare.manifest import manifest_diff
+from fastllmload.compare.side import Side
+from fastllmload.compare.workload import differences
+
+BOUNDARY = "sut.boundary"
+HARDWARE = ("sut.hardware.accelerator", "sut.hardware.count", "sut.hardware.memory_gib")
+APART_S = 3600.0  # between runs that count as made at the same time
+YES, NO, DECLARED, NOT_DECLARED = "yes", "NO", "declared", "not declared"
+SUCCESS = ("goodput", "prefill_deadline", "decode_deadline", "reading_speed")
+WARM_UP = ("warmup_requests", "warmup_tokens", "warmup_seconds", "ramp_share")
+
+
+@dataclass(frozen=True)
+class Item:
+    """*state*: YES, NO, DECLARED or NOT_DECLARED, with its *evidence*."""
+
+    name: str
+    state: str
+    evidence: str
+
+
+def stated(side: Side, key: str) -> str | None:
+    """What the tester declared of a system: the same in all its runs, or None."""
+    said = {str((document.get("declarations") or {}).get(key)) for document in side.documents}
+    return None if said == {"None"} or len(said) > 1 else said.pop()
+
+
+def hardware(side: Side) -> tuple[str | None, ...]:
+    """As declared, and the number of GPUs that the figures were normalised by."""
+    asked = {str(_setting(document, "output", "gpus")) for document in side.documents}
+    return (*(stated(side, key) for key in HARDWARE), " or ".join(sorted(asked)))
+
+
+def _setting(document: Any, section: str, key: str) -> Any:
+    return ((document.get("config") or {}).get(section) or {}).get(key)
+
+
+def checklist(sides: list[Side]) -> list[Item]:
+    """All items of IETF 6.4, and the boundary and hardware of 6.1."""
+    return list(_items(sides))
+
+
+def _items(sides: list[Side]) -> Iterator[Item]:
+    unequal = differences(sides)
+    yield _judged("same workload", not unequal, "; ".join(unequal) or "requests, order, arrivals and seeds are equal")
+    yield _same("same test duration", sides, "load", ("duration", "num_requests"))
+    yield _same("same warm-up", sides, "load", WARM_UP)
+    yield _same("same success criteria", sides, "output", SUCCESS)
+    yield _same("same time limits", sides, "load", ("timeout", "grace"))
+    yield _at_the_same_time(sides)
+    yield _declared("production-representative", sides, "comparison.production_representative")
+    yield _declared("boundary of the system", sides, BOUNDARY)
+    yield _hardware(sides)
+    count = len(manifest_diff(sides))
+    yield Item("differences noted", YES, f"{count} entries of the manifests differ" if count else "no entry differs")
+
+
+def _judged(name: str, holds: bool, evidence: str) -> Item:
+    return Item(name, YES if holds else NO, evidence)
+
+
+def _same(name: str, sides: list[Side], section: str, keys: tuple[str, ...]) -> Item:
+    found = [{key: _setting(document, section, key) for key in keys} for side in sides for document in side.documents]
+    unequal = [key for key in keys if any(each[key] != found[0][key] for each in found)]
+    shown = ", ".join(f"{key} {found[0][key]}" for key in keys if found[0][key] not in (None, [], 0))
+    return _judged(name, not unequal, f"{', '.join(unequal)} differ" if unequal else shown or "none set")
+
+
+def _declared(name: str, sides: list[Side], key: str) -> Item:
+    said = {side.name: stated(side, key) for side in sides}
+    if None in said.values():
+        gone = ", ".join(side for side, value in said.items() if value is None)
+        return Item(name, NOT_DECLARED, f"declare {key} for {gone}")
+    return Item(name, DECLARED, ", ".join(f"{side}: {value}" for side, value in said.items()))
+
+
+def _hardware(sides: list[Side]) -> Item:
+    found = [hardware(side) for side in sides]
+    if len(set(found)) == 1:
+        return Item("comparable hardware", YES if None not in found[0] else NOT_DECLARED, _hardware_text(found[0]))
+    return _judged("comparable hardware", False, " | ".join(_hardware_text(each) for each in found))
+
+
+def _hardware_text(found: tuple[str | None, ...]) -> str:
+    known = [
+        f"{key.rpartition('.')[2]} {value}" for key, value in zip((*HARDWARE, "gpus"), found, strict=True) if value
+    ]
+    return ", ".join(each for each in known if not each.endswith(" None")) or "nothing declared"
+
+
+def _at_the_same_time(sides: list[Side]) -> Item:
+    shared = {stated(side, "comparison.shared_resources") for side in sides}
+    begun = [str((document.get("environment") or {}).get("time_utc")) for side in sides for document in side.documents]
+    try:
+        times = [datetime.datetime.fromisoformat(each) for each in begun]
+    except ValueError:
+        return Item("same time", NOT_DECLARED, "a run does not say when it began")
+    apart = (max(times) - min(times)).total_seconds()
+    told = f"all runs began within {apart / 60:,.0f} minutes"
+    if shared == {"no"}:
+        return Item("same time", DECLARED, f"no resources are shared; {told}")
+    if None in shared:
+        return Item("same time", NOT_DECLARED, f"declare comparison.shared_resources; {told}")
+    return _judged("same time", apart <= APART_S, f"resources are shared; {told}")

@@ -1,0 +1,156 @@
+"""Two systems or more, by the methodology's rules (IETF 6, procedures 3): equal set-ups, three runs each, no claim
+without a test that carries it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from statistics import median
+from typing import Any
+
+from fastllmload.compare.between import LEAST_RUNS
+from fastllmload.compare.checklist import BOUNDARY, Item, checklist, hardware, stated
+from fastllmload.compare.comparison import Comparison, Measured, Row, compare, measured, with_holm
+from fastllmload.compare.figure import Figure, figure_of
+from fastllmload.compare.manifest import Differs, manifest_diff
+from fastllmload.compare.side import Side
+from fastllmload.compare.workload import differences
+from fastllmload.errors import InputError
+
+NORMALISED = {"tok_per_gpu_s": "gpus", "tok_s_per_dollar_hour": "price_per_hour"}  # figure: what it is divided by
+
+
+@dataclass(frozen=True)
+class Systems:
+    """*pairs* in the order of the sides; p adjusted over all of them. *normalised*: figures per GPU and per price."""
+
+    sides: list[Side]
+    figures: list[Figure]
+    pairs: list[Comparison]
+    normalised: list[Figure]
+    same_hardware: bool
+    checklist: list[Item]
+    manifest: list[Differs]
+    notes: list[str]
+
+    def measured(self, figure: Figure) -> list[Measured]:
+        """One per system."""
+        return [measured(figure, side) for side in self.sides]
+
+    def claims(self) -> list[str]:
+        """The sentences that the tests carry; none for systems with fewer than 3 runs."""
+        return [
+            claim(row, pair)
+            for pair in self.pairs
+            if min(len(pair.base.runs), len(pair.new.runs)) >= LEAST_RUNS
+            for row in pair.rows
+            if row.change.shown
+        ]
+
+
+def compare_systems(
+    sides: list[Side], names: Sequence[str] = (), test: str = "auto", different_workload: bool = False
+) -> Systems:
+    """InputError lists everything in which the set-ups are unequal where the methodology says MUST."""
+    unequal = [] if different_workload else differences(sides)
+    unequal += unequal_boundary(sides)
+    same_hardware = len({hardware(side) for side in sides}) == 1
+    normalised = normalised_figures(sides)
+    if not same_hardware and not normalised:
+        unequal.append(
+            "hardware: it differs and nothing is normalised; measure every system with --gpus or --price-per-hour"
+        )
+    if unequal:
+        listed = "".join(f"\n  {line}" for line in unequal)
+        raise InputError(f"these systems were not measured alike (IETF 6.1), so they cannot be compared:{listed}")
+    chosen = list(names) + [figure.name for figure in normalised if figure.name not in names] if names else []
+    pairs = [compare(a, b, chosen, test, different_workload, [figure.name for figure in normalised])
+             for a, b in combinations(sides, 2)]  # fmt: skip
+    pairs = together(pairs)
+    return Systems(
+        sides, [row.figure for row in pairs[0].rows], pairs, normalised, same_hardware, checklist(sides),
+        manifest_diff(sides), notes_of(sides, pairs),
+    )  # fmt: skip
+
+
+def unequal_boundary(sides: list[Side]) -> list[str]:
+    """Declared boundaries that differ. One that is not declared is in the checklist."""
+    said = {side.name: stated(side, BOUNDARY) for side in sides}
+    known = {value for value in said.values() if value is not None}
+    if len(known) < 2:
+        return []
+    return [f"{BOUNDARY}: " + ", ".join(f"{value or 'not declared'} for {name}" for name, value in said.items())]
+
+
+def normalised_figures(sides: list[Side]) -> list[Figure]:
+    """Those that every run of every system has; what is divided by the same everywhere would say nothing new."""
+    documents = [document for side in sides for document in side.documents]
+    unlike = [name for name, by in NORMALISED.items() if len({divisor(each, by) for each in documents}) > 1]
+    figures = [figure_of(name, documents[0]) for name in unlike if name in (documents[0].get("metrics") or {})]
+    return [figure for figure in figures if all(figure.value(document) is not None for document in documents)]
+
+
+def divisor(document: Mapping[str, Any], name: str) -> Any:
+    return ((document.get("config") or {}).get("output") or {}).get(name)
+
+
+def together(pairs: list[Comparison]) -> list[Comparison]:
+    """Holm over the figures of all pairs."""
+    rows = with_holm([row for pair in pairs for row in pair.rows])
+    found, taken = [], 0
+    for pair in pairs:
+        found.append(
+            Comparison(pair.base, pair.new, pair.test, rows[taken : taken + len(pair.rows)], pair.workload,
+                       pair.manifest, pair.notes)
+        )  # fmt: skip
+        taken += len(pair.rows)
+    return found
+
+
+def notes_of(sides: list[Side], pairs: list[Comparison]) -> list[str]:
+    notes = list(dict.fromkeys(note for pair in pairs for note in pair.notes)) + token_notes(sides)
+    few = [f"{side.name} has {len(side.runs)}" for side in sides if len(side.runs) < LEAST_RUNS]
+    if few:
+        notes.append(
+            f"no claim is made: IETF 6.3 asks for {LEAST_RUNS} independent runs of each system; {', '.join(few)}"
+        )
+    if len({identical(side) for side in sides}) == 1 and identical(sides[0]):
+        notes.append("every run was sent the same arrivals: they say nothing of other arrival seeds")
+    return notes
+
+
+def token_notes(sides: list[Side]) -> list[str]:
+    """Tokens that each system's own tokenizer counted are no common unit."""
+    documents = [document for side in sides for document in side.documents]
+    models = {str((document.get("target") or {}).get("model")) for document in documents}
+    options = {str(((document.get("config") or {}).get("workload") or {}).get("counting")) for document in documents}
+    if options == {"B"} or len(models) == 1:
+        return []
+    return ["tokens are counted by each system itself (option A): figures per token have units of each system's own"]
+
+
+def identical(side: Side) -> str | None:
+    """The one plan of all its runs; None where there are several."""
+    digests = {run.digest for run in side.runs}
+    return next(iter(digests)) if len(digests) == 1 and len(side.runs) > 1 else None
+
+
+def middle(found: Measured) -> float | None:
+    """Median over runs (procedures 3.4)."""
+    known = [value for value in found.runs if value is not None]
+    return median(known) if known and len(known) == len(found.runs) else None
+
+
+def claim(row: Row, pair: Comparison) -> str:
+    """One sentence with everything that it rests on."""
+    better, worse = (pair.new, pair.base) if row.result == "better" else (pair.base, pair.new)
+    values = {pair.base.name: row.base.value, pair.new.name: row.new.value}
+    ends, p = row.change.interval or (0.0, 0.0), row.change.p_holm or 0.0
+    return (
+        f"{better.name} is better than {worse.name} in {row.figure.name}: {values[better.name]:,.4g} against "
+        f"{values[worse.name]:,.4g} {row.figure.unit}; {pair.new.name} less {pair.base.name} {ends[0]:+,.4g} to "
+        f"{ends[1]:+,.4g} (95 %), {row.change.test}, p {p:.2g} after Holm, "
+        f"{len(pair.base.runs)} and {len(pair.new.runs)} runs"
+    )

@@ -1,0 +1,146 @@
+"""Comparison of systems: refusals, the checklist, normalisation, and claims only where a test carries them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from made_runs import config, document, plan, write_run
+
+from fastllmload.cli.main import main
+from fastllmload.compare.checklist import DECLARED, NO, NOT_DECLARED, YES, checklist
+from fastllmload.compare.side import RunRecord, Side
+from fastllmload.compare.systems import compare_systems
+from fastllmload.errors import InputError
+
+DECLARED_ALL = {
+    "sut.boundary": "model_engine",
+    "sut.hardware.accelerator": "H100",
+    "sut.hardware.count": "4",
+    "sut.hardware.memory_gib": "80",
+    "comparison.shared_resources": "no",
+    "comparison.production_representative": "yes",
+}
+
+
+def system(name: str, p99: list[float], tok_s: float = 1000.0, gpus: int | None = None, **parts: Any) -> Side:
+    """Runs of a system with these P99 of TTFT; *gpus* normalise."""
+    made = []
+    for k, value in enumerate(p99):
+        asked = {"config": config(output__gpus=gpus), "plan": plan(f"{name}{k}", name), "declarations": DECLARED_ALL}
+        target = {"urls": [f"http://{name}"], "model": name, "simulated": False}
+        found = document(value, tok_s + k, **{**asked, "target": target, **parts})
+        per_gpu = None if gpus is None else (tok_s + k) / gpus
+        found["metrics"]["tok_per_gpu_s"] = {"unit": "tokens/s/GPU", "value": per_gpu, "ci95": None}
+        made.append(RunRecord(Path(f"{name}/{k}"), found))
+    return Side(name, tuple(made))
+
+
+FAST, SLOW = [100.0, 101.0, 99.0], [150.0, 152.0, 149.0]
+
+
+def test_a_claim_rests_on_its_test_and_says_so() -> None:
+    found = compare_systems([system("a", FAST), system("b", SLOW)], ["p99_ttft_ms"])
+    assert len(found.claims()) == 1
+    claim = found.claims()[0]
+    assert claim.startswith("a is better than b in p99_ttft_ms: 100 against 150.3 ms; b less a +")
+    assert "welch, p " in claim and "after Holm, 3 and 3 runs" in claim
+
+
+def test_systems_that_do_not_differ_are_not_said_to() -> None:
+    assert compare_systems([system("a", FAST), system("b", [100.5, 99.5, 101.0])], ["p99_ttft_ms"]).claims() == []
+
+
+def test_two_runs_carry_no_claim_however_far_apart() -> None:
+    found = compare_systems([system("a", FAST[:2]), system("b", SLOW[:2])], ["p99_ttft_ms"])
+    assert found.claims() == []
+    assert any("3 independent runs of each system; a has 2, b has 2" in note for note in found.notes)
+
+
+def test_three_systems_are_compared_in_pairs_and_holm_covers_all() -> None:
+    found = compare_systems([system("a", FAST), system("b", SLOW), system("c", [100.2, 99.0, 102.0])], ["p99_ttft_ms"])
+    assert [(pair.base.name, pair.new.name) for pair in found.pairs] == [("a", "b"), ("a", "c"), ("b", "c")]
+    worst = max(found.pairs, key=lambda pair: pair.rows[0].change.p or 0).rows[0].change
+    best = min(found.pairs, key=lambda pair: pair.rows[0].change.p or 1).rows[0].change
+    assert worst.p_holm is not None and worst.p_holm >= (worst.p or 0)
+    assert best.p_holm == pytest.approx(3 * (best.p or 0))
+
+
+@pytest.mark.parametrize(
+    ("parts", "said"),
+    [
+        ({"plan": plan("z" * 64, "b", seed=9, schedule="t" * 64)}, "seed: 42 in a, 9 in b"),
+        ({"declarations": {**DECLARED_ALL, "sut.boundary": "compound_system"}}, "sut.boundary: model_engine for a"),
+        (
+            {"declarations": {**DECLARED_ALL, "sut.hardware.count": "8"}},
+            "hardware: it differs and nothing is normalised",
+        ),
+    ],
+)
+def test_unequal_set_ups_are_refused(parts: dict[str, Any], said: str) -> None:
+    with pytest.raises(InputError, match="were not measured alike") as refused:
+        compare_systems([system("a", FAST), system("b", SLOW, **parts)])
+    assert said in str(refused.value)
+
+
+def test_unequal_hardware_is_normalised_by_gpus() -> None:
+    found = compare_systems([system("a", FAST, 1000.0, 4), system("b", FAST, 1500.0, 8)])
+    assert [figure.name for figure in found.normalised] == ["tok_per_gpu_s"] and not found.same_hardware
+    values = {figure.name: found.measured(figure) for figure in found.figures}["tok_per_gpu_s"]
+    assert [each.value for each in values] == pytest.approx([1001 / 4, 1501 / 8])
+    assert any("in tok_per_gpu_s" in claim and claim.startswith("a is better") for claim in found.claims())
+    assert any("in output_tok_s" in claim and claim.startswith("b is better") for claim in found.claims())
+
+
+def test_the_checklist_is_computed_or_declared() -> None:
+    states = {item.name: item.state for item in checklist([system("a", FAST), system("b", SLOW)])}
+    assert states["same workload"] == states["same warm-up"] == states["comparable hardware"] == YES
+    assert states["same time"] == states["production-representative"] == states["boundary of the system"] == DECLARED
+    silent = {item.name: item.state for item in checklist([system("a", FAST), system("b", SLOW, declarations={})])}
+    assert silent["production-representative"] == silent["same time"] == NOT_DECLARED
+    late = system(
+        "b",
+        SLOW,
+        environment={"time_utc": "2026-01-01T09:00:00Z"},
+        declarations={**DECLARED_ALL, "comparison.shared_resources": "yes"},
+    )
+    early = system(
+        "a",
+        FAST,
+        environment={"time_utc": "2026-01-01T00:00:00Z"},
+        declarations={**DECLARED_ALL, "comparison.shared_resources": "yes"},
+    )
+    apart = {item.name: item for item in checklist([early, late])}["same time"]
+    assert apart.state == NO and "540 minutes" in apart.evidence
+    unlike = {
+        item.name: item.state
+        for item in checklist([system("a", FAST), system("b", SLOW, config=config(load__warmup_requests=5))])
+    }
+    assert unlike["same warm-up"] == unlike["same workload"] == NO
+
+
+def test_tokens_of_unlike_tokenizers_are_labelled() -> None:
+    found = compare_systems([system("a", FAST), system("b", SLOW)], ["p99_ttft_ms"])
+    assert any("units of each system's own" in note for note in found.notes)
+
+
+def test_the_command_prints_and_writes_all_of_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name, factor in (("x", 1.0), ("y", 1.5)):
+        for k in range(3):
+            target = {"urls": [f"http://{name}"], "model": name, "simulated": False}
+            parts = {"plan": plan(name * 64, name), "declarations": DECLARED_ALL, "target": target}
+            write_run(tmp_path / name / str(k), ord(name) + 10 * k, 150, factor, **parts)
+    files = ["--json", str(tmp_path / "s.json"), "--markdown", str(tmp_path / "s.md")]
+    sides = [f"x={tmp_path / 'x'}", "--systems", "--against", f"y={tmp_path / 'y'}"]
+    assert main(["compare", *sides, *files]) == 0
+    shown = capsys.readouterr().out
+    assert "checklist of a fair comparison (IETF 6.4)" in shown and "claim: x is better than y in p50_ttft_ms" in shown
+    found = json.loads((tmp_path / "s.json").read_text())
+    assert [each["name"] for each in found["systems"]] == ["x", "y"] and len(found["claims"]) >= 1
+    assert found["systems"][0]["figures"]["p50_ttft_ms"]["ci95"] is not None
+    page = (tmp_path / "s.md").read_text()
+    assert "### Checklist (IETF 6.4)" in page and "### Differences in configuration" in page
+    assert main(["compare", *sides, "--fail-if", "p99_ttft_ms > +5%"]) == 2
+    assert "--fail-if compares two sides" in capsys.readouterr().err
