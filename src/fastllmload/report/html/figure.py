@@ -117,7 +117,7 @@ def empty(key: str, title: str, why: str) -> Markup:
                    class_="card chart-card none", id=key)  # fmt: skip
 
 
-def table(head: Sequence[str], rows: Sequence[Sequence[str | Markup]], class_: str = "") -> Markup:
+def table(head: Sequence[str | Markup], rows: Sequence[Sequence[str | Markup]], class_: str = "") -> Markup:
     """The first column names its row."""
     return element(
         "div",

@@ -73,12 +73,13 @@ def cell(metric: object, column: str) -> Markup:
 
 def interval(metric: object, column: str) -> str | None:
     """None where this column has no interval or there is no value."""
-    given = part(metric, "ci95")
-    if column not in PLACES or part(metric, column) is None:
+    given, missing = part(metric, "ci95"), part(metric, "not_estimable", column)
+    if part(metric, column) is None or (column not in PLACES and part(given, column) is None and missing is None):
         return None
     ends = part(given, column)
     if not isinstance(ends, list | tuple) or len(ends) != 2 or (ends[0] is None and ends[1] is None):
-        return "not estimable"
+        needed = number(part(missing, "requests_needed"))
+        return "not estimable" if needed is None else f"needs {needed:,.0f}"
     low, high = (None if end is None else quantity(end) for end in ends)
     if low is None or high is None:
         return f"≥ {low}" if high is None else f"≤ {high}"
@@ -88,8 +89,10 @@ def interval(metric: object, column: str) -> str | None:
 def _footnote(scene: Scene) -> Markup:
     if not scene.get("metrics", "ttft", "n") and not scene.get("metrics", "e2e", "n"):
         return element("p", "No request submitted in the window succeeded: there is no latency to show.", class_="note")
-    notes = ["Below each percentile: its 95 % confidence interval."]
+    notes = ["Below each value: its 95 % confidence interval"]
     shown = [scene.get("metrics", name) for name in MAIN if name in ("ttft", "tpot", "e2e", scene.gap_name)]
+    needs = any(part(metric, "not_estimable") for metric in shown)
+    notes[0] += ", or how many requests like these one needs." if needs else "."
     if any(part(metric, "n") and part(metric, "insufficient") for metric in shown):
         notes.append("* from fewer samples than the percentile needs (P99: 1,000, P99.9: 10,000).")
     if scene.gap_name == "tbc":

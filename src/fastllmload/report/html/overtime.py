@@ -75,6 +75,8 @@ def rates(scene: Scene, axis: TimeAxis, load: Load) -> Markup:
     layers.append(Line("completed", x, load.completed, "c3"))
     if load.failed.any():
         layers.append(Line("failed", x, load.failed, "c2"))
+    if load.left.any():
+        layers.append(Line("left", x, load.left, "c4"))
     asked = asked_rate(scene)
     if asked is not None and axis.sent_ns is not None:
         until = np.array([0.0, axis.since_zero(axis.sent_ns)])
@@ -85,7 +87,7 @@ def rates(scene: Scene, axis: TimeAxis, load: Load) -> Markup:
 
 
 def asked_rate(scene: Scene) -> float | None:
-    """requests/s where one number says it: not for ramps, periods, series or a closed loop."""
+    """requests/s where one number says it: not for ramps, periods, series, a closed loop, or conversations."""
     arrivals = scene.get("plan", "description", "load", "arrivals")
     steady = isinstance(arrivals, dict) and arrivals.get("name") in (
         "poisson",
@@ -94,7 +96,7 @@ def asked_rate(scene: Scene) -> float | None:
         "bursty",
         "uniform",
     )
-    if not steady or "curve" in arrivals:
+    if not steady or "curve" in arrivals or scene.get("plan", "description", "conversations"):
         return None
     return number(arrivals.get("rate"))
 

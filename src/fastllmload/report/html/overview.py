@@ -18,6 +18,8 @@ from fastllmload.report.summary import SEVERITIES, part, run_folder, simulated
 
 FAILED = "Latencies are those of the others: read them with the success rate, and see the failures below."
 NONE = "No request succeeded, so there are no latencies: see the failures below."
+SETTLE = "Run longer, or leave more out at the start (--ramp-share)."
+LOST = "Requests in flight, their rate and their time do not fit together: the window was not steady."
 INCOMPLETE, COLD = "INCOMPLETE", "COLD START"
 WORDS = {
     "valid": "The client kept up: what it measured is the target, within the error bars given.",
@@ -47,7 +49,7 @@ def header(scene: Scene) -> Markup:
     """Verdict with its reasons, and what was run."""
     found = verdict(scene)
     told, figures = reasons(scene), evidence(scene)
-    few = len(told) < 2  # then there is room beside the facts
+    few = len(told) + len(deviations(scene)) < 2  # then there is room beside the facts
     judged = card(
         found,
         WORDS.get(found, "Nobody judged the client: do not rely on these figures."),
@@ -56,7 +58,7 @@ def header(scene: Scene) -> Markup:
         tone=found if found in WORDS else "invalid",
         heading="h1",
         extra=joined(_incomplete(scene), _cold(scene)),
-        below=figures if few else None,
+        below=joined(_listed(scene), figures if few else None),
     )
     facts_ = element("div", element("h2", "What was run"), facts(scene), None if few else figures, class_="card facts")
     return element("section", judged, facts_, id="verdict", class_="top")
@@ -95,8 +97,20 @@ def reasons(scene: Scene) -> list[Reason]:
         found.insert(
             0, Reason("failures", f"Requests failed: {lost}.", FAILED if scene.document.get("completed") else NONE)
         )
-    found += [Reason("incident", text) for text in _texts(scene.document.get("incidents"))]
-    return found + [Reason("deviation", text) for text in deviations(scene)]
+    return found + _unsteady(scene) + [Reason("incident", text) for text in _texts(scene.document.get("incidents"))]
+
+
+def _unsteady(scene: Scene) -> list[Reason]:
+    """What speaks against one figure standing for the whole window."""
+    found = []
+    transient = scene.get("steadiness", "transient")
+    for name, one in transient.items() if isinstance(transient, Mapping) else ():
+        if part(one, "steady") is False:
+            found.append(Reason("unsteady", f"{str(name).upper()} did not settle within the run (MSER-5).", SETTLE))
+    if scene.get("steadiness", "littles_law", "holds") is False:
+        residual = percent(scene.get("steadiness", "littles_law", "residual"))
+        found.append(Reason("unsteady", f"Little's law does not hold: {residual} are missing.", LOST))
+    return found
 
 
 def _by_status(scene: Scene) -> dict[str, int]:
@@ -111,14 +125,25 @@ def _by_status(scene: Scene) -> dict[str, int]:
 
 def deviations(scene: Scene) -> list[str]:
     """From the methodology, each once."""
+    judged = _texts(scene.get("compliance", "deviations"))
+    found = [*judged, *_texts(scene.document.get("deviations")), *_texts(scene.get("plan", "deviations"))]
     warm_up = scene.get("plan", "warmup", "deviation")
-    found = [f"Warm-up: {warm_up}"] if isinstance(warm_up, str) else []
-    if scene.get("plan", "description", "streaming") is False:
-        found.append("The answers were not streamed: what counts as first token is the whole answer.")
-    if scene.get("certificate", "generator_limited") is True:
-        found.append("The client may have been the limit: this run cannot stand for saturation of the target.")
-    found += _texts(scene.document.get("deviations")) + _texts(scene.get("compliance", "deviations"))
+    if isinstance(warm_up, str):
+        found.append(warm_up)
+    if not judged and scene.get("plan", "description", "streaming") is False:
+        found.append("the answers were not streamed: what counts as first token is the whole answer")
+    if not judged and scene.get("certificate", "generator_limited") is True:
+        found.append("the client may have been the limit: this run cannot stand for saturation of the target")
     return list(dict.fromkeys(found))
+
+
+def _listed(scene: Scene) -> Markup | None:
+    """The deviations below the reasons."""
+    found = deviations(scene)
+    if not found:
+        return None
+    items = (element("li", visible(text)) for text in found)
+    return element("div", element("h3", "Deviations from the methodology"), element("ul", *items), class_="deviations")
 
 
 def _texts(given: object) -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fastllmload.report.html import client, latency, overtime, overview, requests, setup, telemetry
+from fastllmload.report.html import client, compliance, latency, overtime, overview, requests, setup, telemetry, traffic
 from fastllmload.report.html.markup import joined
 from fastllmload.report.html.scene import Scene
 from fastllmload.report.html.shell import shell
@@ -12,10 +12,12 @@ NAMES = {
     "verdict": "Verdict",
     "latency": "Latency",
     "objectives": "Objectives",
+    "traffic": "Traffic",
     "time": "Over time",
     "requests": "Requests",
     "client": "Client",
     "telemetry": "Telemetry",
+    "methodology": "Methodology",
     "setup": "Setup",
 }
 
@@ -26,10 +28,12 @@ def page(scene: Scene) -> str:
         "verdict": joined(overview.header(scene), overview.tiles(scene)),
         "latency": latency.section(scene),
         "objectives": setup.objectives(scene),
+        "traffic": traffic.section(scene),
         "time": overtime.section(scene),
         "requests": requests.section(scene),
         "client": client.section(scene),
         "telemetry": telemetry.section(scene),
+        "methodology": compliance.section(scene),
         "setup": setup.section(scene),
     }
     run_id = scene.get("run_id")

@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from fastllmload.redact import PLACEHOLDER, SECRET_HEADERS
-from fastllmload.report.figures import count, number, percent, quantity
-from fastllmload.report.html.figure import table
 from fastllmload.report.html.markup import Markup, element, joined, visible
 from fastllmload.report.html.overview import without_password
 from fastllmload.report.html.scene import Scene
+from fastllmload.report.html.tables import drawn
+from fastllmload.report.results import objective_table
 
 DEFINITIONS = {
     "t_submit": "The last byte of the request was handed to the kernel. Latencies without a suffix count from here.",
@@ -45,7 +45,6 @@ def _blocks(scene: Scene) -> Iterator[Markup | None]:
     yield _block("Environment", dict(_flat(environment)))
     yield _block("Target", dict(_flat({**_mapping(document.get("target")), "urls": None})))
     yield _block("Declarations", dict(_flat(_mapping(document.get("declarations")))))
-    yield _block("Compliance", dict(_flat(_mapping(document.get("compliance")))))
 
 
 def _tool(tool: object) -> str:
@@ -109,42 +108,8 @@ def _definitions() -> Markup:
 
 
 def objectives(scene: Scene) -> Markup | None:
-    """What --goodput asked for, and how much of it was met; None when nothing was asked."""
-    slo = scene.document.get("slo")
-    if not isinstance(slo, Mapping) or not slo:
-        return None
-    submitted = number(slo.get("submitted"))
-    limits, each = _mapping(slo.get("objectives_ms")), _mapping(slo.get("each"))
-    rows = [_objective(name, limit, each.get(name), submitted) for name, limit in limits.items()]
-    met = number(slo.get("met"))
-    rows.append(
-        [
-            element("b", "all of them"),
-            "",
-            count(met),
-            percent(met / submitted if met is not None and submitted else None),
-        ]
-    )
-    rates = (
-        f"{quantity(slo.get('request_goodput'))} requests/s and {quantity(slo.get('token_goodput'))} tokens/s met "
-        f"every objective; attainment {percent(slo.get('slo_attainment'))} of {count(submitted)} requests submitted "
-        "in the window."
-    )
-    return element(
-        "section",
-        element("h2", "Objectives"),
-        element(
-            "div",
-            table(["objective", "limit", "met by", "share"], rows, "narrow"),
-            element("p", rates, class_="note"),
-            class_="card",
-        ),
-        id="objectives",
-    )
-
-
-def _objective(name: str, limit: object, met: object, submitted: float | None) -> list[str | Markup]:
-    times = number(met)
-    share = times / submitted if times is not None and submitted else None
-    shown = quantity(limit) if number(limit) is not None else visible(limit, 60)
-    return [element("code", visible(name, 60)), f"{shown} ms", count(times), percent(share)]
+    """What --goodput asked for, how much of it was met, and by how much the rest missed it; None when nothing was
+    asked.
+    """
+    found = objective_table(scene.document)
+    return None if found is None else element("section", element("h2", "Objectives"), drawn(found), id="objectives")

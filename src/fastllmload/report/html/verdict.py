@@ -16,7 +16,7 @@ ICONS = {
 }
 
 
-TAGS = {"failures": "invalid", "incident": "suspect", "deviation": "suspect"}
+TAGS = {"failures": "invalid", "incident": "suspect", "unsteady": "suspect"}
 
 
 class Reason(NamedTuple):

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from fastllmload.metrics.users import gave_up, left_by_plan
 from fastllmload.records import layout
 from fastllmload.records.run import Run
 from fastllmload.report.series.axis import Floats, TimeAxis, Times
@@ -17,12 +18,14 @@ Rows = npt.NDArray[Any]
 
 @dataclass(frozen=True)
 class Load:
-    """float64[bins] each. Rates in requests/s; *in_flight*, *waiting* (for a first token): means over each bin."""
+    """float64[bins] each. Rates in requests/s; *left*: users who went, by plan or at a deadline.
+    *in_flight*, *waiting* (for a first token): means over each bin."""
 
     planned: Floats
     sent: Floats
     completed: Floats
     failed: Floats
+    left: Floats
     in_flight: Floats
     waiting: Floats
 
@@ -31,16 +34,24 @@ def load_over_time(run: Run, axis: TimeAxis) -> Load:
     """Of the measured phase. A request completes with its last token (metrics.md 6.2) and fails when it ends."""
     rows = run.rows[run.rows["phase"] == layout.MEASURE]
     ok = rows["status"] == layout.OK
-    failed = rows["status"] > layout.OK
+    left = gone(rows)
+    failed = (rows["status"] > layout.OK) & ~left
+    ended = np.where(rows["t_end"] > 0, rows["t_end"], rows["t_dispatch"])
     begun, answered = rows["t_submit"], rows["t_first"]
     return Load(
         planned=axis.per_second(rows["t_sched"]),
         sent=axis.per_second(rows["t_dispatch"]),
         completed=axis.per_second(rows["t_last"][ok]),
-        failed=axis.per_second(np.where(rows["t_end"] > 0, rows["t_end"], rows["t_dispatch"])[failed]),
+        failed=axis.per_second(ended[failed]),
+        left=axis.per_second(ended[left]),
         in_flight=mean_open(axis, rows["t_dispatch"], rows["t_end"]),
         waiting=mean_open(axis, begun, np.where(answered > 0, answered, rows["t_end"])),
     )
+
+
+def gone(rows: Rows) -> npt.NDArray[np.bool_]:
+    """Users who went before the end: no failures of the target (metrics.users)."""
+    return left_by_plan(rows) | gave_up(rows)
 
 
 def mean_open(axis: TimeAxis, start_ns: Times, end_ns: Times) -> Floats:
@@ -66,7 +77,7 @@ def failures_over_time(run: Run, axis: TimeAxis) -> dict[str, Floats]:
     """Failed requests of each bin by status name, the most frequent status first; statuses that did not occur are
     left out.
     """
-    rows = run.rows[(run.rows["phase"] == layout.MEASURE) & (run.rows["status"] > layout.OK)]
+    rows = run.rows[(run.rows["phase"] == layout.MEASURE) & (run.rows["status"] > layout.OK) & ~gone(run.rows)]
     at = np.where(rows["t_end"] > 0, rows["t_end"], rows["t_dispatch"])
     found = {
         layout.STATUS_NAMES[status]: axis.count(at[rows["status"] == status]).astype(np.float64)

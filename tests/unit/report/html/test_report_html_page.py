@@ -144,8 +144,78 @@ def test_deviations_are_listed(run: Written) -> None:
     plan = {**run.document["plan"], "warmup": {"deviation": "there is no warm-up"}}
     compliance = {"deviations": ["lengths are a stand-in"]}
     text = rendered(run, plan=plan, compliance=compliance).text("verdict")
-    assert "deviation Warm-up: there is no warm-up" in text
-    assert "lengths are a stand-in" in text
+    assert "Deviations from the methodology lengths are a stand-in there is no warm-up" in text
+    again = {"deviations": ["there is no warm-up", "lengths are a stand-in"]}
+    assert rendered(run, plan=plan, compliance=again).text("verdict").count("there is no warm-up") == 1
+
+
+def test_what_does_not_hold_of_the_methodology_is_told_with_what_to_do(run: Written) -> None:
+    unmet = {
+        "id": "IETF-4.5.1-b",
+        "level": "MUST",
+        "state": "false",
+        "reason": "5 requests",
+        "remedy": "leave out --warmup",
+    }
+    must = {"hold": 49, "of": 52, "false": ["a", "b", "c"], "undeclared": [], "unchecked": []}
+    given = {"verdict": "not compliant", "scope": "every test", "must": must, "unmet": [unmet]}
+    text = rendered(run, compliance=given).text("methodology")
+    assert "not compliant" in text and "every test." in text
+    assert "MUST, MUST NOT, REQUIRED 49 52 3 0 0" in text
+    assert "IETF-4.5.1-b MUST false 5 requests leave out --warmup" in text
+    assert "methodology" not in rendered(run, compliance=None).ids()
+
+
+def test_a_run_that_did_not_settle_says_so(run: Written) -> None:
+    little = {"holds": False, "residual": 0.12}
+    text = rendered(
+        run, steadiness={"transient": {"ttft": {"steady": False}, "e2e": None}, "littles_law": little}
+    ).text("verdict")
+    assert "unsteady TTFT did not settle within the run" in text and "12.0 % are missing" in text
+    assert "E2E did not settle" not in text
+
+
+def test_a_value_without_interval_says_how_many_requests_it_needs(run: Written) -> None:
+    missing = {"p99": {"reason": "P99 needs about 1,736 requests", "requests_needed": 1736}}
+    ttft = {**run.document["metrics"]["ttft"], "ci95": {"p99": None, "mean": [60.0, 70.0]}, "not_estimable": missing}
+    text = rendered(run, metrics={"ttft": ttft}).text("latency")
+    assert "needs 1,736" in text and "60.00\N{EN DASH}70.00" in text
+    assert "how many requests like these one needs" in text
+
+
+def test_classes_conversations_and_users_have_their_tables(run: Written) -> None:
+    ttft = {"p50": 27.5, "p99": 92.25}
+    one = {
+        "ok": 196,
+        "failed": 3,
+        "left": 2,
+        "success_rate": 0.985,
+        "req_s": 20.5,
+        "output_tok_s": 1635.0,
+        "ttft": ttft,
+    }
+    turn = {"turn": 1, "requests": 18, "ttft": ttft, "prompt_tokens_mean": 802.0, "cached_share": 0.427}
+    talks = {"planned": 40, "begun": 39, "turns_sent": 64, "turns_planned": 117, "ended_by_failure": 1, "turns": [turn]}
+    left = {"left_by_plan": 7, "gave_up": 0, "denominators": "who left is in no latency"}
+    page = rendered(
+        run, classes={"chat": one}, conversations=talks, users=left, slo={"classes": {"chat": {"slo_attainment": 0.5}}}
+    )
+    text = page.text("traffic")
+    assert "chat 196 3 2 98.5 % 20.50 1,635 27.50 92.25" in text and "50.0 %" in text
+    assert "2 18 27.50 92.25 802.0 42.7 %" in text and "39 of 40 conversations begun" in text
+    assert "Of the users 7 left by plan." in text
+    assert "traffic" not in rendered(run, classes=None, fairness=None).ids()
+
+
+def test_users_who_left_are_no_failures(tmp_path: Path) -> None:
+    found = write(tmp_path / "run", Shape(requests=60, failures=0.0))
+    rows = found.run.rows.copy()
+    left = (rows["status"] > layout.OK) | (np.arange(len(rows)) < 20)
+    rows["status"][left], rows["error"][left] = layout.CANCELLED, layout.CLIENT_CANCELLED
+    page = Page(html.render(dataclasses.replace(found.run, rows=rows), {**found.document, "errors": []}))
+    assert "failures-time" not in page.ids()
+    assert sum(v or 0 for v in page.column("rate", "left")) > 0
+    assert "failed" not in {one["name"] for one in page.numbers["charts"]["rate"]["series"]}
 
 
 def test_no_text_of_the_outside_becomes_markup(run: Written) -> None:

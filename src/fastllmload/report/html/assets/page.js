@@ -232,5 +232,6 @@
   addEventListener("beforeprint", () => {
     const timed = figures.find((f) => f.chart.group === "time");
     if (timed) zoom(timed, 0, 1);
+    for (const folded of document.querySelectorAll(".on-paper")) folded.open = true;
   });
 })();

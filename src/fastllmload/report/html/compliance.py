@@ -1,0 +1,55 @@
+"""How far the run followed the methodology: verdict, what does not hold and what to do, as run.json has it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from fastllmload.report.figures import count
+from fastllmload.report.html.markup import Markup, element, joined, visible
+from fastllmload.report.html.scene import Scene
+from fastllmload.report.html.tables import drawn
+from fastllmload.report.summary import part
+from fastllmload.report.tables import Table
+
+CLASSES = {"must": "MUST, MUST NOT, REQUIRED", "should": "SHOULD, RECOMMENDED"}
+STATES = ("false", "undeclared", "unchecked")
+COLUMNS = {"id": "requirement", "level": "level", "state": "state", "reason": "why", "remedy": "what to do"}
+
+
+def section(scene: Scene) -> Markup | None:
+    """None when nobody judged."""
+    found = scene.get("compliance")
+    if not isinstance(found, Mapping) or not isinstance(found.get("verdict"), str):
+        return None
+    scope = found.get("scope")
+    said = joined(element("b", visible(found["verdict"], 60)), f"; {visible(scope, 300)}." if scope else ".")
+    rows = [_tally(label, found[key]) for key, label in CLASSES.items() if isinstance(found.get(key), Mapping)]
+    tally = Table("", ["key words", "hold", "of", *STATES], rows)
+    return element(
+        "section",
+        element("h2", "Methodology"),
+        element("p", said, class_="intro"),
+        drawn(tally, "narrow") if rows else None,
+        _unmet(found.get("unmet")),
+        id="methodology",
+        class_="blocks-below",
+    )
+
+
+def _tally(label: str, found: Any) -> list[str]:
+    return [
+        label,
+        count(part(found, "hold")),
+        count(part(found, "of")),
+        *(count(len(found.get(s) or ())) for s in STATES),
+    ]
+
+
+def _unmet(given: object) -> Markup | None:
+    """What does not hold, the key words of MUST first as the document has them."""
+    if not isinstance(given, list) or not given:
+        return None
+    rows = [[str(part(one, key) or "-") for key in COLUMNS] for one in given]
+    heading = element("summary", element("h3", "What does not hold"), element("span", f"{len(rows)}", class_="quiet"))
+    return element("details", heading, drawn(Table("", list(COLUMNS.values()), rows), "told"), class_="more on-paper")
