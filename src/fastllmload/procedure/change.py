@@ -35,6 +35,15 @@ def at_load(settings: RunSettings, value: float, closed: bool, **load: Any) -> R
     return at_concurrency(settings, round(value), **load) if closed else at_rate(settings, value, **load)
 
 
+def own_requests(settings: RunSettings, load: float, repetition: int = 0) -> RunSettings:
+    """Requests from a stream of the seed that only this load and repetition have: a prefix cache that saw the prompts of
+    an earlier level cannot answer these. The same load in another state of the system gets the same requests.
+    """
+    loop = "slots" if settings.load.concurrency is not None else "rate"
+    stream = "/".join(filter(None, (settings.workload.stream, f"{loop}/{load:.9g}/{repetition}")))
+    return changed(settings, workload={"stream": stream})
+
+
 def digest(settings: RunSettings, state: tuple[str, ...] = ()) -> str:
     """Of what a level measures: all settings but where its files go, and the *state* that the system was put in."""
     told: dict[str, Any] = msgspec.to_builtins(settings)

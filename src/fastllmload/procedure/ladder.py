@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from fastllmload.plan.settings import RunSettings
-from fastllmload.procedure.change import at_load
+from fastllmload.procedure.change import at_load, own_requests
 from fastllmload.procedure.lab import Lab
 from fastllmload.procedure.level import Level
 from fastllmload.procedure.verdict import LevelVerdict, Lowest, judge_level, lowest_of
@@ -49,6 +49,7 @@ class Ladder:
         length = {} if duration is None else {"duration": duration * times}
         again = {"repetition": repetition} if repetition else {}
         settings = at_load(self.settings, load, self.closed, **{"warmup_requests": 0, **length, **again, **fields})
+        settings = own_requests(settings, load, repetition * 2 + times - 1)
         unit = "slots" if self.closed else "per second"
         name = f"{self.prefix}{load:.9g} {unit}" + (f", run {repetition + 1}" if repetition else "")
         level = self.lab.level(name + (", longer" if times > 1 else ""), settings)

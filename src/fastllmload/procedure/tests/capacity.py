@@ -11,7 +11,7 @@ import msgspec
 
 from fastllmload.errors import InputError
 from fastllmload.plan.settings import RunSettings
-from fastllmload.procedure.change import at_concurrency, changed
+from fastllmload.procedure.change import at_concurrency, changed, own_requests
 from fastllmload.procedure.conduct import Test
 from fastllmload.procedure.findings import Findings, Plot, Series
 from fastllmload.procedure.hooks import run_hook
@@ -73,7 +73,7 @@ class Levels:
             settings = at_concurrency(
                 self.settings, slots, duration=seconds, num_requests=None, warmup_requests=0, ramp_share=0.0, **again
             )
-            level = self.lab.level(name, settings)
+            level = self.lab.level(name, own_requests(settings, slots, repetition * 4 + attempt))
             ended = int(level.document.get("completed") or 0) + int(level.document.get("failed") or 0)
             wanted = self.parameters.per_slot * slots
             if ended >= wanted or level.cascading or not ended:

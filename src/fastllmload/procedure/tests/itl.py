@@ -9,7 +9,7 @@ import numpy as np
 
 from fastllmload.errors import InputError
 from fastllmload.plan.settings import RunSettings
-from fastllmload.procedure.change import at_rate, changed
+from fastllmload.procedure.change import at_rate, changed, own_requests
 from fastllmload.procedure.conduct import Test
 from fastllmload.procedure.findings import Findings, Plot, Series
 from fastllmload.procedure.gaps import Gaps, gaps_of
@@ -59,6 +59,7 @@ def enough(lab: Lab, rate: float, parameters: Parameters, found: Findings) -> tu
     for _ in range(TRIES):
         settings = at_rate(lab.base, rate, num_requests=requests, duration=None, warmup_requests=0, ramp_share=0.0)
         settings = changed(settings, workload={"least_output": OUTPUT_AT_LEAST, "ignore_eos": True})
+        settings = own_requests(settings, rate, requests)
         level = lab.level(f"{rate:g} per second, {requests} requests", settings)
         gaps = gaps_of(level.run, LEAST_TOKENS)
         if (gaps.requests >= LEAST_REQUESTS and len(gaps.ns) >= LEAST_GAPS) or level.cascading:

@@ -8,7 +8,7 @@ import numpy as np
 from fastllmload.errors import InputError
 from fastllmload.metrics.scaling import Scaling, scaling
 from fastllmload.plan.settings import RunSettings
-from fastllmload.procedure.change import at_concurrency, changed
+from fastllmload.procedure.change import at_concurrency, changed, own_requests
 from fastllmload.procedure.conduct import Test
 from fastllmload.procedure.findings import Findings, Plot, Series
 from fastllmload.procedure.lab import Lab
@@ -48,7 +48,7 @@ def run(lab: Lab, parameters: Parameters, found: Findings) -> None:
             changed(settings, workload={"isl": str(length)}), parameters.slots, num_requests=parameters.requests,
             duration=None, warmup_requests=0,
         )  # fmt: skip
-        done.append(lab.level(f"{length} tokens", asked))
+        done.append(lab.level(f"{length} tokens", own_requests(asked, length)))
         report(done, lengths, parameters, found)
     if skipped:
         found.say(f"left out, beyond the model's context of {limit:,} tokens: {', '.join(map(str, skipped))}")

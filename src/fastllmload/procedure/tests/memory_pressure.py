@@ -9,7 +9,7 @@ import msgspec
 
 from fastllmload.errors import InputError, TargetError
 from fastllmload.plan.settings import RunSettings
-from fastllmload.procedure.change import at_concurrency, changed
+from fastllmload.procedure.change import at_concurrency, changed, own_requests
 from fastllmload.procedure.conduct import Test
 from fastllmload.procedure.findings import Findings, Plot, Series
 from fastllmload.procedure.lab import Lab
@@ -73,7 +73,7 @@ def capacity_slots(lab: Lab, settings: RunSettings, parameters: Parameters, foun
 def pressed(lab: Lab, settings: RunSettings, share: float, slots: int, done: list[tuple[float, Level, bool]]) -> bool:
     """One level; whether it was aborted because most requests failed or the server was gone."""
     asked = at_concurrency(settings, math.ceil(share * slots), warmup_requests=0, ramp_share=0.0)
-    level = lab.level(f"{share:.0%} of the capacity", asked)
+    level = lab.level(f"{share:.0%} of the capacity", own_requests(asked, asked.load.concurrency or 0))
     aborted = level.cascading
     lab.record(level, share_of_capacity=share, aborted=aborted)
     done.append((share, level, aborted))
