@@ -61,15 +61,17 @@ class Told:
         encoder = Encoder(endpoint, model, self.workload)
         for said in self._dialogues.ordered(self._origin):
             most = len(said) if self._most is None else length(self._most, self._counts)
-            yield [self._part(encoder, endpoint, each, number) for number, each in enumerate(said[:most])]
+            chosen = said[:most]
+            yield [self._part(encoder, endpoint, each, number, len(chosen)) for number, each in enumerate(chosen)]
 
-    def _part(self, encoder: Encoder, endpoint: Endpoint, said: Said, number: int) -> Part:
+    def _part(self, encoder: Encoder, endpoint: Endpoint, said: Said, number: int, many: int) -> Part:
         one = as_turn(said.one, endpoint)
         output = self._output(said)
         body, pieces = encoder.encode(one, output), encoder.pieces(one)
         own = one.tokens(self._tokenizer)
         think = 0 if not number else self._think_ns(said)
-        planned = b"" if self.workload.history == "real" else self._planned(said)
+        carried = self.workload.history == "planned" and number + 1 < many
+        planned = self._planned(said) if carried else b""
         skip, tail = skip_of(pieces), tail_of(pieces, output)
         reply_at, takes = 0, True
         if number and isinstance(one.content, list):

@@ -1,0 +1,103 @@
+"""Classes of traffic on the command line and in a config file."""
+
+from __future__ import annotations
+
+import pytest
+
+from fastllmload.cli.given import from_command_line, from_table
+from fastllmload.cli.options import BY_PARAMETER
+from fastllmload.cli.resolve import merged, settle
+from fastllmload.errors import InputError
+from fastllmload.redact import Redactor
+
+
+def words(*classes, **options):
+    given = {"class": classes, **options}
+    parameters = {name: found for name, found in given.items() if name in BY_PARAMETER}
+    return settle(merged(from_command_line(parameters)), {}, Redactor([]))[0]
+
+
+def table(**options):
+    return settle(from_table(options, "", ""), {}, Redactor([]))[0]
+
+
+def test_both_ways_say_the_same():
+    """Words and a TOML table of the same names give the same settings; what is not said is the run's."""
+    one = words(
+        "chat rate=40 isl=512 goodput=ttft:200,tpot:50 header='X-Priority: 1' header='X-Team: a b'",
+        "bulk rate=ramp:1,9 model=adapter endpoint=/v2/chat turns=2-3 cancel-share=0.1 cancel-after=20tok",
+        osl="64", duration="20", arrival="constant", goodput=("e2el:3000",),
+    )  # fmt: skip
+    chat = {"name": "chat", "rate": 40, "isl": 512, "goodput": {"ttft": 200, "tpot": 50},
+            "header": ["X-Priority: 1", "X-Team: a b"]}  # fmt: skip
+    bulk = {"name": "bulk", "rate": "ramp:1,9", "model": "adapter", "endpoint": "/v2/chat", "turns": "2-3",
+            "cancel-share": 0.1, "cancel-after": "20tok"}  # fmt: skip
+    two = table(**{"class": [chat, bulk]}, osl=64, duration=20, arrival="constant", goodput={"e2el": 3000})
+    assert one == two
+    first, second = one.classes
+    assert (first.name, first.load.rate, first.load.arrival, first.load.duration) == ("chat", 40.0, "constant", 20.0)
+    assert (first.workload.isl, first.workload.osl, second.workload.isl) == ("512", "64", None)
+    assert first.headers == (("X-Priority", "1"), ("X-Team", "a b")) and second.endpoint_path == "/v2/chat"
+    assert second.load.rate == 5.0 and second.load.rate_curve == "ramp:1,9" and first.load.rate_curve is None
+    assert second.behaviour.cancel_after == "20tok" and second.workload.turns == "uniform:2,3"
+    assert one.output.goodput == (("e2el", 3000.0), ("chat/ttft", 200.0), ("chat/tpot", 50.0))
+    assert one.load.rate == 45.0
+
+
+def test_shares_of_the_rate():
+    found = words("a share=0.75", "b share=0.25", rate="80")
+    assert [one.load.rate for one in found.classes] == [60.0, 20.0] and found.load.rate == 80.0
+
+
+@pytest.mark.parametrize(
+    ("classes", "options", "said"),
+    [
+        (["chat"], {}, "class 'chat' has no rate; add rate=RATE"),
+        (["chat rate=1", "chat rate=2"], {}, "'chat' is given twice"),
+        (["rate=1 isl=5"], {}, "is no name"),
+        (["chat rate"], {}, "has 'rate' without a value"),
+        (["chat 'rate=1"], {}, "cannot be read"),
+        (["chat rate=1 speed=3"], {}, "--class chat: 'speed' is not an option"),
+        (["chat rate=1 workers=3"], {}, "workers of class chat cannot differ between classes"),
+        (["chat rate=1 tokenizer=none"], {}, "tokenizer of class chat cannot differ"),
+        (["chat rate=fast"], {}, "rate of class chat 'fast' is not a rate"),
+        (["chat rate=inf"], {}, "cannot send all at once"),
+        (["chat rate=1"], {"concurrency": "4"}, "does not go with --class"),
+        (["chat rate=1 header='Authorization: Bearer K'"], {}, "is a credential"),
+        (["chat rate=1 goodput=other/ttft:3"], {}, "leave the class out"),
+        (["chat share=0.5"], {}, "give a --rate that does not change"),
+        (["chat share=2"], {"rate": "10"}, "write a part of the run's rate"),
+        (["chat share=0.5 rate=3"], {"rate": "10"}, "has a rate and a share"),
+        (["chat rate=1 think-time=2s"], {}, "add --turns COUNT"),
+        (["chat rate=1"], {"plan": "file"}, "is part of the plan that --plan replays"),
+    ],
+)  # fmt: skip
+def test_what_is_refused(classes, options, said):
+    with pytest.raises(InputError) as error:
+        words(*classes, **options)
+    assert said in str(error.value)
+    assert "\n" not in str(error.value) and "Bearer K" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"cancel-share": "0.1"}, "--cancel-share needs --cancel-after"),
+        ({"cancel-after": "2s"}, "--cancel-after needs --cancel-share"),
+        ({"slow-readers": "0.1:20tok/s", "transport": "asyncio"}, "not --transport asyncio"),
+        ({"slow-readers": "0.1:20tok/s", "url": "https://h"}, "--url is https"),
+        ({"slow-readers": "0.1:20"}, "write for example 0.05:20tok/s"),
+        ({"abandon": "5s"}, "write for example ttft:5s"),
+        ({"turns": "all"}, "takes what a data set has"),
+        ({"turns": "3", "workload": "csv", "dataset-path": "f"}, "whose requests stand alone"),
+        ({"turns": "x"}, "is no number of turns"),
+        ({"turns": "3", "think-time": "-1"}, "is no time to think"),
+        ({"turns": "3", "tool-turns": "0.5", "endpoint-type": "completions"}, "needs messages"),
+        ({"tool-turns": "0.5"}, "add --turns COUNT"),
+        ({"turns": "3", "prompt-form": "ids", "endpoint-type": "completions"}, "needs prompts of text"),
+    ],
+)
+def test_what_users_cannot_do(options, said):
+    with pytest.raises(InputError) as error:
+        table(rate=1, **options)
+    assert said in str(error.value)

@@ -1,0 +1,129 @@
+"""Classes of traffic: each its own, whatever stands beside it; together one sequence."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fastllmload.endpoint import ENDPOINTS
+from fastllmload.engine.planned import classes_of
+from fastllmload.engine.worker import conversations
+from fastllmload.errors import InputError
+from fastllmload.plan.archive import load_plan, save_plan
+from fastllmload.plan.classes import build_classes, class_settings
+from fastllmload.plan.build import build_plan
+from fastllmload.plan.plan import FOLLOWS
+from fastllmload.plan.settings import Behaviour, Load, RunSettings, TrafficClass, Workload
+
+CHAT = ENDPOINTS["openai-chat"]
+
+
+def traffic(name, rate, seconds=3.0, turns=None, arrival="poisson", behaviour=None, isl="4", **load):
+    return TrafficClass(
+        name=name,
+        load=Load(rate=rate, duration=seconds, arrival=arrival, **load),
+        workload=Workload(isl=isl, osl="uniform:1,9", tokenizer="none", turns=turns, think_time="0.5"),
+        behaviour=behaviour or Behaviour(),
+    )
+
+
+def run_of(*classes, seconds=3.0, **load):
+    return RunSettings(load=Load(rate=1.0, duration=seconds, **load), workload=Workload(tokenizer="none"), classes=classes)
+
+
+def build(settings, folder, phase="measure"):
+    return build_classes(settings, phase=phase, endpoint=CHAT, model="m", out_dir=folder)
+
+
+def sent(plan, number):
+    """(instant, body) of class *number*, as often as it is sent."""
+    return Counter(
+        (int(plan.t_sched[i]), plan.body(i)) for i in np.flatnonzero(np.asarray(plan.request_class) == number)
+    )
+
+
+ANY = st.lists(
+    st.tuples(st.floats(0.5, 30), st.sampled_from([None, "1", "uniform:1,4"]), st.sampled_from(["poisson", "constant"])),
+    min_size=1, max_size=4,
+)  # fmt: skip
+
+
+@given(ANY)
+@settings(max_examples=25)
+def test_a_class_is_what_it_would_be_alone(tmp_path_factory, kinds):
+    """Same instants, same bytes, turns together and in order; the whole is ascending in its starts."""
+    folder = tmp_path_factory.mktemp("classes")
+    classes = [traffic(f"c{n}", max(rate, 1.0), turns=turns, arrival=arrival) for n, (rate, turns, arrival) in enumerate(kinds)]
+    run = run_of(*classes)
+    plan = build(run, folder / "all")
+    for number, one in enumerate(classes):
+        alone = build_plan(class_settings(run, one), phase="measure", endpoint=CHAT, model="m", out_dir=folder / f"{number}")
+        assert sent(plan, number) == Counter((int(t), alone.body(i)) for i, t in enumerate(alone.t_sched))
+    starts = plan.starts
+    assert (np.diff(plan.t_sched[starts]) >= 0).all()
+    if plan.turns is None:
+        assert all(turns is None for _, turns, _ in kinds)
+        return
+    assert (plan.t_sched[plan.turns["turn"] > 0] == FOLLOWS).all() and (plan.t_sched[starts] >= 0).all()
+    assert (np.diff(plan.turns["session"].astype(int)) == (plan.turns["turn"][1:] == 0)).all()
+    last = plan.turns["flags"] & 1
+    assert (last[:-1] == (plan.turns["turn"][1:] == 0)).all() and last[-1] == 1
+
+
+@pytest.mark.parametrize("workers", [1, 2, 7, 64])
+def test_dealt_to_workers_it_is_the_same(tmp_path, workers):
+    """Every start goes to one worker, and the digest knows nothing of workers."""
+    plan = build(run_of(traffic("a", 9, turns="uniform:1,3"), traffic("b", 20)), tmp_path)
+    dealt = [conversations(plan, worker, workers)["numbers"] for worker in range(workers)]
+    assert sorted(np.concatenate(dealt).tolist()) == plan.starts.tolist()
+    again = build(run_of(traffic("a", 9, turns="uniform:1,3"), traffic("b", 20)), tmp_path / "again")
+    assert again.digest == plan.digest
+
+
+def test_one_class_does_not_change_another(tmp_path):
+    with_one = build(run_of(traffic("a", 10)), tmp_path / "1")
+    with_two = build(run_of(traffic("x", 33, isl="50"), traffic("a", 10)), tmp_path / "2")
+    assert sent(with_one, 0) == sent(with_two, 1)
+
+
+def test_a_count_bounds_all_together(tmp_path):
+    """The first n arrivals of the mixture: those that the longer run begins with."""
+    classes = [traffic("a", 10, seconds=None), traffic("b", 25, seconds=None)]
+    cut = build(run_of(*classes, seconds=None, num_requests=40), tmp_path / "n")
+    whole = build(run_of(*[traffic("a", 10), traffic("b", 25)]), tmp_path / "d")
+    assert len(cut.starts) == 40
+    assert cut.t_sched.tolist() == whole.t_sched[:40].tolist()
+    assert [cut.body(i) for i in range(40)] == [whole.body(i) for i in range(40)]
+
+
+def test_the_plan_says_what_it_is_made_of_and_survives_a_file(tmp_path):
+    classes = (traffic("a", 10, turns="2", behaviour=Behaviour(abandon="ttft:1s")), traffic("b", 5))
+    plan = build(run_of(*classes), tmp_path / "plan")
+    save_plan(plan, tmp_path / "file")
+    found = load_plan(tmp_path / "file", tmp_path / "back")
+    assert found.digest == plan.digest and found.classes == ["a", "b"]
+    assert classes_of(found.description) == classes
+    assert found.description["load"]["arrivals"] == {"name": "classes", "rate": 15.0, "stream": "42/class"}
+    one = found.description["classes"][0]
+    assert one["requests"] == 2 * one["starts"] and one["conversations"]["turns_max"] == 2
+    assert (found.client["abandon_ns"][found.request_class == 0] == 1_000_000_000).all()
+    assert not found.client["abandon_ns"][found.request_class == 1].any()
+    assert msgspec.json.encode(found.description["classes"])
+
+
+def test_the_warm_up_has_all_classes_by_their_rates(tmp_path):
+    plan = build(run_of(traffic("a", 30), traffic("b", 10)), tmp_path, "warmup")
+    counts = Counter(plan.request_class.tolist())
+    assert counts[0] >= 75 and counts[1] >= 25 and counts[0] > 2 * counts[1]
+    assert plan.description["classes"][0]["requests"] == counts[0]
+
+
+def test_recorded_instants_do_not_go_with_a_count(tmp_path):
+    trace = TrafficClass(name="t", load=Load(), workload=Workload(name="trace", dataset_path="f", tokenizer="none"))
+    with pytest.raises(InputError, match="class 't' replays its own instants"):
+        build(run_of(trace, seconds=None, num_requests=4), tmp_path)

@@ -1,0 +1,165 @@
+"""Conversations of a plan: lengths, instants, what each turn brings."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from plan_builder import asked
+
+from fastllmload.endpoint import ENDPOINTS
+from fastllmload.errors import InputError
+from fastllmload.plan.build import build_plan
+from fastllmload.plan.describe import describe
+from fastllmload.plan.plan import FOLLOWS, LAST_TURN, REAL_REPLY, STITCHED
+from fastllmload.plan.text import describe_as_text
+
+SHAREGPT = [
+    {"conversations": [{"from": "gpt", "value": "Hello"}, {"from": "human", "value": "one"}, {"from": "gpt", "value": "1"},
+                       {"from": "human", "value": "two"}, {"from": "gpt", "value": "2 \"and\" ü"}, {"from": "human", "value": "?"}]},
+    {"conversations": [{"from": "human", "value": "only"}, {"from": "gpt", "value": "answer"}]},
+    {"conversations": [{"from": "gpt", "value": "nothing"}]},
+]  # fmt: skip
+CUSTOM = [
+    {"session": "a", "prompt": "first", "output_tokens": 3, "reply": "r1"},
+    {"prompt": "alone", "output_tokens": 1},
+    {"session": "a", "delay": 1.5, "output_tokens": 4, "reply": "r2",
+     "messages": [{"role": "assistant", "content": None, "tool_calls": [{"id": "x", "type": "function",
+                   "function": {"name": "f", "arguments": "{}"}}]}, {"role": "tool", "tool_call_id": "x", "content": "42"}]},
+    {"session": "a", "messages": [{"role": "assistant", "content": "so"}, {"role": "user", "content": "third"}], "output_tokens": 2,
+     "reply": "r3", "body": {"top_k": 3}},
+]  # fmt: skip
+
+
+def planned(folder, endpoint="openai-chat", phase="measure", **changes):
+    settings = asked(**changes)
+    return build_plan(settings, phase=phase, endpoint=ENDPOINTS[endpoint], model="m", out_dir=folder)
+
+
+def synthetic(folder, **changes):
+    given = {"workload__turns": "uniform:1,5", "workload__isl": "uniform:3,9", "workload__osl": "uniform:2,6",
+             "workload__tokenizer": "none", "load__duration": None, "load__num_requests": 40}  # fmt: skip
+    return planned(folder, **(given | changes))
+
+
+def test_starts_are_scheduled_and_turns_follow(tmp_path):
+    """--num-requests counts conversations; only their first turns have instants; expected lengths grow by the turns."""
+    plan = synthetic(tmp_path, workload__think_time="uniform:1,2")
+    turns = plan.turns
+    assert len(plan.starts) == 40 == plan.description["conversations"]["conversations"]
+    assert (plan.t_sched[turns["turn"] > 0] == FOLLOWS).all()
+    assert ((turns["think_ns"] > 0) == (turns["turn"] > 0)).all()
+    later = turns["turn"] > 0
+    assert ((turns["think_ns"][later] >= 1e9) & (turns["think_ns"][later] <= 2e9)).all()
+    assert (turns["flags"][later] & (STITCHED | REAL_REPLY) == STITCHED | REAL_REPLY).all()
+    assert not (turns["flags"][~later] & (STITCHED | REAL_REPLY)).any()
+    for number in np.flatnonzero(later):
+        least = int(plan.input_tokens[number - 1]) + int(plan.output_tokens[number - 1]) + 3
+        assert least <= plan.input_tokens[number] <= least + 6
+    assert set(np.bincount(turns["session"])) == {1, 2, 3, 4, 5}
+
+
+def test_the_first_turns_do_not_depend_on_what_follows(tmp_path):
+    """Instants of starts, times to think and prompts come from streams of their own."""
+    quick = synthetic(tmp_path / "a", workload__think_time="0")
+    slow = synthetic(tmp_path / "b", workload__think_time="exponential:5")
+    assert quick.t_sched.tolist() == slow.t_sched.tolist()
+    assert quick.bodies.tobytes() == slow.bodies.tobytes()
+    assert quick.digest != slow.digest
+
+
+def test_a_warm_up_does_not_think(tmp_path):
+    plan = synthetic(tmp_path, phase="warmup", workload__think_time="600", load__warmup_requests=20)
+    assert not plan.turns["think_ns"].any() and plan.requests == 20
+    assert plan.turns["flags"][-1] & LAST_TURN
+
+
+def test_a_shared_prefix_stands_in_front_of_the_first_turn_only(tmp_path):
+    plan = synthetic(tmp_path, workload__prefix_len=7, workload__turns="3")
+    said = [json.loads(plan.body(n))["messages"][0]["content"].split() for n in range(plan.requests)]
+    sizes = np.array([len(words) for words in said])
+    assert {tuple(words[:7]) for words in said[::3]} == {tuple(said[0][:7])}
+    assert (sizes[::3] >= 10).all() and (np.delete(sizes, np.s_[::3]) <= 9).all()
+
+
+def test_planned_history_is_whole_in_the_plan(tmp_path):
+    """Every body has all messages so far, with replies of the planned lengths."""
+    plan = synthetic(tmp_path, workload__history="planned", workload__turns="3", workload__tool_turns=0.5)
+    for number in range(plan.requests):
+        messages = json.loads(plan.body(number))["messages"]
+        turn = int(plan.turns["turn"][number])
+        replies = [message for message in messages if message["role"] == "assistant"]
+        assert len(replies) == turn
+        for reply, tokens in zip(replies, plan.output_tokens[number - turn : number], strict=True):
+            assert len(reply["content"].split()) == tokens
+    tools = sum("tool_calls" in json.dumps(json.loads(plan.body(n))["messages"]) for n in range(plan.requests))
+    assert 0 < tools < plan.requests
+
+
+def test_whole_conversations_of_sharegpt(tmp_path):
+    """From the first question to the last that was answered; answers give the lengths, or the planned history."""
+    file = tmp_path / "s.json"
+    file.write_text(json.dumps(SHAREGPT))
+    common = {"workload__name": "sharegpt", "workload__dataset_path": str(file), "workload__turns": "all",
+              "load__duration": None, "load__num_requests": 2, "workload__history": "planned"}  # fmt: skip
+    plan = planned(tmp_path / "plan", **common)
+    told = [[m["content"] for m in json.loads(plan.body(n))["messages"]] for n in range(plan.requests)]
+    assert sorted(told) == sorted([["one"], ["one", "1", "two"], ["only"]])
+    assert plan.description["workload"]["dataset"]["left_out"] == 1
+    assert plan.output_tokens.sum() == 1 + 1 + 5
+    short = planned(tmp_path / "short", **{**common, "workload__turns": "1"})
+    assert short.requests == 2
+
+
+def test_lines_that_share_a_session(tmp_path):
+    """Turns in their order with their own delays; an assistant's message that calls a tool takes the reply."""
+    file = tmp_path / "c.jsonl"
+    file.write_text("".join(json.dumps(line) + "\n" for line in CUSTOM))
+    common = {"workload__name": "custom", "workload__dataset_path": str(file), "workload__turns": "all",
+              "workload__think_time": "9", "load__duration": None, "load__num_requests": 2}  # fmt: skip
+    plan = planned(tmp_path / "planned", **common, workload__history="planned")
+    bodies = [json.loads(plan.body(n)) for n in range(4)]
+    assert [m["content"] for m in bodies[2]["messages"]] == ["first", "r1", "42", "so", "third"]
+    assert bodies[2]["messages"][1]["tool_calls"][0]["id"] == "x" and bodies[2]["top_k"] == 3
+    assert "top_k" not in bodies[1] and [m["content"] for m in bodies[3]["messages"]] == ["alone"]
+    assert plan.turns["think_ns"].tolist() == [0, 1_500_000_000, 9_000_000_000, 0]
+    real = planned(tmp_path / "real", **common)
+    assert [int(flags) & (STITCHED | REAL_REPLY) for flags in real.turns["flags"]] == [0, STITCHED | REAL_REPLY, STITCHED, 0]
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ({"session": ["a"], "prompt": "x"}, "line 1: session is"),
+        ({"session": 1, "delay": "soon", "prompt": "x"}, "line 1: delay is 'soon'"),
+        ({"session": 1, "delay": -1, "prompt": "x"}, "write seconds from 0"),
+        ({"session": 1, "prompt": [1, 2]}, "token ids cannot be turns"),
+        ({"session": 1, "prompt": "x"}, "does not say how long the answer is"),
+    ],
+)
+def test_wrong_lines_are_named(tmp_path, line, said):
+    file = tmp_path / "c.jsonl"
+    file.write_text(json.dumps(line))
+    with pytest.raises(InputError, match=said):
+        planned(tmp_path / "plan", workload__name="custom", workload__dataset_path=str(file), workload__turns="all")
+
+
+def test_a_data_set_with_sessions_asks_for_turns(tmp_path):
+    file = tmp_path / "c.jsonl"
+    file.write_text(json.dumps(CUSTOM[0]))
+    with pytest.raises(InputError, match="add --turns all"):
+        planned(tmp_path / "plan", workload__name="custom", workload__dataset_path=str(file))
+
+
+@pytest.mark.parametrize("changes", [{"workload__name": "conversation"}, {"workload__prompt_form": "ids"}, {"workload__image": (64, 64, 1)}])
+def test_what_no_conversation_is_made_of(tmp_path, changes):
+    with pytest.raises(InputError, match="--turns"):
+        synthetic(tmp_path, **changes)
+
+
+def test_a_plan_shows_its_conversations(tmp_path):
+    plan = synthetic(tmp_path, workload__think_time="2s", behaviour__abandon="ttft:5s")
+    text = describe_as_text(describe(plan))
+    assert "conversations  40 of " in text and "2 s to think on average (2s); history real" in text
+    assert "users          all give up at ttft:5s" in text

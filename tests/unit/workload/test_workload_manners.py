@@ -1,0 +1,84 @@
+"""Times to think, turns and what users do: texts to values."""
+
+from __future__ import annotations
+
+import random
+import statistics
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fastllmload.workload.manners import (
+    Abandoning,
+    Cancelling,
+    Pause,
+    SlowReading,
+    read_abandon,
+    read_cancel_after,
+    read_pause,
+    read_slow_readers,
+    read_turns,
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("0", Pause("constant", 0.0)),
+        ("250ms", Pause("constant", 0.25)),
+        ("uniform:1s,5s", Pause("uniform", 1.0, 5.0)),
+        ("uniform:0,2m", Pause("uniform", 0.0, 120.0)),
+        ("exponential:3s", Pause("exponential", 3.0)),
+        ("lognormal:2s,0.5", Pause("lognormal", 2.0, 0.5)),
+    ],
+)
+def test_times_to_think(text, found):
+    """A mean of 4,000 draws is within 10 % of what `mean` says."""
+    pause = read_pause(text)
+    assert pause == found
+    stream = random.Random(1)
+    drawn = [pause.draw(stream) for _ in range(4000)]
+    assert min(drawn) >= 0
+    assert statistics.fmean(drawn) == pytest.approx(pause.mean, rel=0.1, abs=1e-12)
+
+
+@pytest.mark.parametrize("text", ["", "soon", "-1", "uniform:5,1", "uniform:1", "exponential:0", "lognormal:1s", "2parsecs", "nan"])
+def test_what_is_no_time_to_think(text):
+    with pytest.raises(ValueError, match="is no time to think; write 2s"):
+        read_pause(text)
+
+
+@given(st.text(max_size=12))
+def test_any_text_is_read_or_refused(text):
+    for reading in (read_pause, read_turns, read_cancel_after, read_slow_readers, read_abandon):
+        try:
+            reading(text)
+        except ValueError as problem:
+            assert "write" in str(problem)
+
+
+def test_turns():
+    assert [read_turns(text) for text in ("4", "3-8", "normal:6,2", "all")] == ["4", "uniform:3,8", "normal:6,2", None]
+    for text in ("0", "8-3", "-", "many"):
+        with pytest.raises(ValueError, match="is no number of turns"):
+            read_turns(text)
+
+
+def test_leaving_reading_and_giving_up():
+    assert read_cancel_after("20tok") == Cancelling(tokens=20)
+    assert read_cancel_after("1.5s") == Cancelling(ns=1_500_000_000)
+    assert read_slow_readers("0.05:20tok/s") == SlowReading(0.05, 20.0, False)
+    assert read_slow_readers("1:2kB/s") == SlowReading(1.0, 2000.0, True)
+    assert read_abandon("ttft:5s") == Abandoning(5_000_000_000, False)
+    assert read_abandon("e2e:500ms") == Abandoning(500_000_000, True)
+
+
+@pytest.mark.parametrize(
+    ("reading", "text"),
+    [(read_cancel_after, "20"), (read_cancel_after, "0tok"), (read_cancel_after, "1.5tok"), (read_slow_readers, "20tok/s"),
+     (read_slow_readers, "2:20tok/s"), (read_slow_readers, "0.1:0tok/s"), (read_abandon, "tpot:5s"), (read_abandon, "ttft:0")],
+)  # fmt: skip
+def test_what_users_cannot_be_told(reading, text):
+    with pytest.raises(ValueError, match="write for example"):
+        reading(text)
