@@ -14,12 +14,12 @@ import numpy.typing as npt
 
 from fastllmload.compliance.declarations import of_simulated_engine
 from fastllmload.errors import InputError
-from fastllmload.plan.plan import RECORD
 from fastllmload.records import layout
 from fastllmload.records.run import Run, load
 
 PROCEDURE = "procedure.json"
 OF_SEVERAL_RUNS = ("search.json", "sweep.json")
+PLANNED = ("t_sched_ns", "input_tokens", "output_tokens")  # of a plan's record, which may have more
 AUXILIARY = re.compile(r"(^|, )(capacity, |throughput, )")
 Rows = npt.NDArray[np.void]
 
@@ -63,7 +63,7 @@ class Measured:
             found = np.load(self.run.directory / "plan" / "schedule.npy")
         except (OSError, ValueError, EOFError):
             return None
-        return found if found.dtype == RECORD else None
+        return found if set(PLANNED) <= set(found.dtype.names or ()) else None
 
     @cached_property
     def plan(self) -> dict[str, Any]:
