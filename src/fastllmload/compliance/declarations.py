@@ -13,6 +13,8 @@ from importlib import resources
 
 import msgspec
 
+from fastllmload.plan.settings import RunSettings
+
 MUST_CLASS = ("MUST", "MUST NOT", "REQUIRED")
 SHOULD_CLASS = ("SHOULD", "RECOMMENDED")
 
@@ -80,11 +82,12 @@ def by_key() -> dict[str, Declaration]:
 def missing(declared: Mapping[str, str], test: str) -> list[Declaration]:
     """Declarations that *test* needs under MUST, MUST NOT or REQUIRED and that *declared* lacks.
 
-    *declared* may hold facts beside declarations, and conditions are read from it: `workload.name` (a workload of the
-    command line), `topology`, `clock.server_stamps`, `workload.system_prompt.present`, `workload.tools`.
+    *declared* may hold the facts of `facts_of` beside declarations: conditions are read from both.
     """
     name = declared.get("workload.name", declared.get("workload.kind", ""))
-    known = {**declared, "workload.kind": workload_kind(name), "workload.name": name}
+    kind = workload_kind(name)
+    file = declared.get("workload.file", "yes" if kind in ("dataset", "custom") else "no")
+    known = {**declared, "workload.kind": kind, "workload.file": "no" if kind == "trace" else file}
     return [
         declaration
         for declaration in declarations()
@@ -93,6 +96,18 @@ def missing(declared: Mapping[str, str], test: str) -> list[Declaration]:
         and declaration.asked_given(known)
         and not declared.get(declaration.key, "").strip()
     ]
+
+
+def facts_of(settings: RunSettings) -> dict[str, str]:
+    """What settings show by themselves and conditions of declarations are read from."""
+    workload = settings.workload
+    facts = {
+        "workload.name": workload.name,
+        "workload.file": "no" if workload.dataset_path is None else "yes",
+        "workload.uniform": "yes" if workload.name == "synthetic-uniform" else "no",
+        "workload.tools": "yes" if '"tools"' in (workload.extra_body or "") else "no",
+    }
+    return facts | ({"token_counting.option": "B"} if workload.counting == "B" else {})
 
 
 def complaints(declared: Mapping[str, str]) -> list[str]:

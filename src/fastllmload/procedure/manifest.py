@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from fastllmload.compliance.declarations import Declaration, complaints, missing, of_simulated_engine
+from fastllmload.compliance.declarations import Declaration, complaints, facts_of, missing, of_simulated_engine
 from fastllmload.errors import InputError
 from fastllmload.plan.settings import RunSettings
 from fastllmload.redact import Redactor, url_secrets
@@ -21,7 +21,7 @@ def declared(settings: RunSettings, simulated: bool) -> dict[str, str]:
 
 def facts(settings: RunSettings) -> dict[str, str]:
     """What the run shows by itself and conditions of declarations are read from."""
-    return {"workload.kind": settings.workload.name}
+    return facts_of(settings)
 
 
 def complete(

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from fastllmload.compliance import Declaration, complaints, declarations, missing, of_simulated_engine
+from fastllmload.compliance import Declaration, complaints, declarations, facts_of, missing, of_simulated_engine
 from fastllmload.compliance.declarations import MUST_CLASS, SHOULD_CLASS, by_key
+from fastllmload.plan.settings import RunSettings, Workload
 
 TESTS = (
     "ttft", "throughput", "tradeoff", "itl", "capacity", "fairness", "prefix-cache", "memory-pressure", "long-context",
@@ -72,3 +73,20 @@ def test_remedy_can_be_typed() -> None:
     """The first word after the option is one argument for a shell."""
     assert by_key()["sut.boundary"].remedy.startswith("--declare sut.boundary=model_engine (or ")
     assert '--declare "sut.hardware.accelerator=H100 SXM"' in by_key()["sut.hardware.accelerator"].remedy
+
+
+def test_facts_of_settings_decide_what_is_asked() -> None:
+    """A file needs its version, a reference tokenizer none of the server's, an engine its uniform result."""
+
+    def asked(**workload: object) -> set[str]:
+        settings = RunSettings(workload=Workload(**workload))  # type: ignore[arg-type]
+        return keys(missing({**facts_of(settings), "sut.boundary": "model_engine"}, "ttft"))
+
+    assert "workload.dataset.version" not in asked(name="conversation")
+    assert "workload.dataset.version" in asked(name="conversation", dataset_path="f.json")
+    assert "workload.domain" not in asked(name="conversation", dataset_path="f.json")
+    assert "workload.dataset.version" not in asked(name="mooncake", dataset_path="f.jsonl")
+    assert "workload.domain" in asked(name="mooncake", dataset_path="f.jsonl")
+    assert "tokenizer.name" in asked() and "tokenizer.name" not in asked(counting="B")
+    assert "workload.uniform_result" in asked(name="conversation") and "workload.uniform_result" not in asked()
+    assert "token_counting.tool_formatting" in asked(extra_body='{"tools": []}')

@@ -47,11 +47,13 @@ def line(evidence: Evidence, /, label: str) -> Outcome:
 
 @check
 def note(evidence: Evidence, /, words: list[str]) -> Outcome:
-    """Behind "Notes:" the minimum report speaks of one of *words*."""
+    """Behind "Notes:" the minimum report speaks of one of *words*, or of anything where there are none."""
     lines = minimum(evidence)
     begin = next((k for k, text in enumerate(lines) if text.startswith("Notes:")), len(lines))
-    said = " ".join(lines[begin + 1 :]).casefold()
-    return judged(any(word in said for word in words), "the notes say it", "write it again with `fastllmload report`")
+    said = " ".join(line for line in lines[begin + 1 :] if not line.startswith("===")).casefold()
+    there = any(word in said for word in words) if words else bool(said.strip())
+    told = f"the notes {'say' if there else 'do not say'} it"
+    return judged(there, told, "write it again with `fastllmload report`")
 
 
 @check
