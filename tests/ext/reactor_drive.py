@@ -137,8 +137,15 @@ def drive(
     head: bytes = HEAD,
     max_event: int = 1 << 20,
     dialect: int = 0,
+    class_heads: list[bytes] | None = None,
+    client: np.ndarray | None = None,
+    conversations: dict[str, Any] | None = None,
 ) -> Outcome:
-    """Open loop with *gaps_ms* between releases, or a closed loop of *slots* for *limit* requests."""
+    """Open loop with *gaps_ms* between releases, or a closed loop of *slots* for *limit* requests.
+
+    *class_heads*: of classes 1 and up, which the requests are dealt to in turn. *conversations*: a plan's arrays instead
+    of *body*, with `numbers` and `talks`.
+    """
     shared = SharedWords.create(directory / "shared.bin")
     recorder = Recorder(directory)
     protocol = Protocol(recorder, Classifier(dialect), shared.words, max_event, 4 * max_event)
@@ -148,13 +155,21 @@ def drive(
     )
     path_or_host, port = (address, 0) if family == "unix" else address[:2]
     reactor.add_target(family, path_or_host, port, head, over_asyncio)
+    for own in class_heads or ():
+        reactor.add_class([own])
     count = max(len(gaps_ms), limit, 1)
     schedule = np.zeros(slots, np.int64) if slots else np.cumsum(np.array(gaps_ms) * 1e6).astype(np.int64)
+    plan: dict[str, Any] = {
+        "body_offset": np.arange(count + 1, dtype=np.uint64) * len(body),
+        "bodies": np.frombuffer(body * count, np.uint8),
+        **(conversations or {}),
+    }
+    count = len(plan["body_offset"]) - 1
     reactor.load(
-        phase=1, phase_number=0, schedule=schedule, body_offset=np.arange(count + 1, dtype=np.uint64) * len(body),
-        bodies=np.frombuffer(body * count, np.uint8), input_tokens=np.ones(count, np.int32),
-        output_tokens=np.ones(count, np.int32), request_class=np.zeros(count, np.uint16),
-        closed=slots > 0, limit=limit, cap=cap, reserve=1,
+        phase=1, phase_number=0, schedule=schedule, input_tokens=np.ones(count, np.int32),
+        output_tokens=np.ones(count, np.int32),
+        request_class=(np.arange(count) % (1 + len(class_heads or ()))).astype(np.uint16),
+        closed=slots > 0, limit=limit, cap=cap, reserve=1, client=client, **plan,
     )
     loop = uvloop.new_event_loop()
     tasks: set[asyncio.Task[None]] = set()
