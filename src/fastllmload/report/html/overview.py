@@ -86,12 +86,14 @@ def _cold(scene: Scene) -> Markup | None:
 def reasons(scene: Scene) -> list[Reason]:
     """Of the certificate, the gravest first and each with what to do; then what befell the run."""
     given = scene.get("certificate", "reasons")
-    ranked = sorted(given if isinstance(given, list) else [], key=lambda one: SEVERITIES.get(part(one, "severity"), 0))
+    ranked = sorted(
+        given if isinstance(given, list) else [], key=lambda one: SEVERITIES.get(str(part(one, "severity")), 0)
+    )
     found = []
     for reason in ranked:
         severity, code, cause = (part(reason, key) for key in ("severity", "code", "cause"))
         text = part(reason, "text") if isinstance(reason, Mapping) else reason
-        found.append(Reason(severity or "note", str(text), remedy(code, cause)))
+        found.append(Reason(str(severity or "note"), str(text), remedy(code, cause)))
     lost = errors(_by_status(scene))
     if lost != "":
         found.insert(

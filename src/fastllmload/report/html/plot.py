@@ -110,7 +110,7 @@ def _of_percentiles(plot: Plot, series: Sequence[Series]) -> Chart:
         layers.append(Line(visible(one.name, 80), curve.tail, curve.value, tone, "", curve.solid_until))
     high = max(2.0, *(float(layer.x[-1]) for layer in layers))
     y = scale_of(plot.y, [layer.y for layer in layers])
-    return Chart(Tail(high), y, layers, _described(plot), y_unit=_heading(plot.y), rules=plot.marks)
+    return Chart(Tail(high), y, layers, _described(plot), y_unit=_above(plot), rules=plot.marks)
 
 
 def _of_points(plot: Plot, series: Sequence[Series]) -> Chart:
@@ -133,7 +133,7 @@ def _of_points(plot: Plot, series: Sequence[Series]) -> Chart:
         layers,
         _described(plot),
         x_unit="",
-        y_unit=_heading(plot.y),
+        y_unit=_above(plot),
         spans=plot.spans,
         rules=plot.marks,
         whiskers=whiskers,
@@ -199,6 +199,12 @@ def _heading(axis: Axis) -> str:
     """`offered rate, requests/s`; a duration says its unit at each tick."""
     unit = "" if axis.unit in ("ms", "share") or axis.label.endswith(axis.unit) else axis.unit
     return visible(", ".join(text for text in (axis.label, unit) if text != ""), 120)
+
+
+def _above(plot: Plot) -> str:
+    """What stands beside the title, where it says more than that."""
+    told = _heading(plot.y)
+    return "" if told == plot.title else told
 
 
 def _described(plot: Plot) -> str:

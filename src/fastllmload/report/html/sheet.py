@@ -19,13 +19,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from fastllmload.report import tables
 from fastllmload.report.figures import NOT_KNOWN, quantity
 from fastllmload.report.html.chart import Rule, Span
 from fastllmload.report.html.figure import Figures, grid
-from fastllmload.report.html.figure import table as drawn_table
 from fastllmload.report.html.markup import Markup, element, joined, visible
 from fastllmload.report.html.plot import Axis, Plot, Series, cdf, figure_of
 from fastllmload.report.html.shell import shell, tone_of
+from fastllmload.report.html.tables import drawn
 from fastllmload.report.html.verdict import Reason, card
 
 __all__ = [
@@ -43,6 +44,7 @@ __all__ = [
     "write_sheet",
 ]
 
+NARROW = 3  # columns up to which a table is not stretched over the page
 Cell = str | int | float | bool | None
 
 
@@ -95,7 +97,9 @@ def sheet(head: Head, sections: Sequence[Section]) -> str:
         named[f"s{number}"] = (visible(section.title, 40), _section(figures, f"s{number}", section))
     where = "SIMULATED ENGINE · " if head.simulated else ""
     title = f"{where}{visible(head.title, 120)} · fastllmload"
-    return shell(title, named, figures, tag=visible(head.verdict, 30), foot=head.foot, simulated=head.simulated)
+    return shell(
+        title, named, figures, tag=visible(head.verdict, 30), tone=head.tone, foot=head.foot, simulated=head.simulated
+    )
 
 
 def write_sheet(path: Path, head: Head, sections: Sequence[Section]) -> None:
@@ -151,11 +155,8 @@ def _table(given: Table) -> Markup:
                 f"{given.title or given.columns}: a row of {len(row)} cells for {len(given.columns)} columns"
             )
     rows = [[_cell(cell) for cell in row] for row in given.rows]
-    notes = [element("p", visible(note, 2000), class_="note") for note in given.notes]
-    heading = element("h3", visible(given.title, 200)) if given.title != "" else None
-    return element(
-        "div", heading, drawn_table([visible(name, 200) for name in given.columns], rows), *notes, class_="card"
-    )
+    narrow = "narrow" if len(given.columns) <= NARROW else ""
+    return drawn(tables.Table(given.title, [visible(name, 200) for name in given.columns], rows, given.notes), narrow)
 
 
 def _cell(cell: Cell) -> str:

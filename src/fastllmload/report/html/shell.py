@@ -25,6 +25,7 @@ def shell(
     figures: Figures,
     *,
     tag: str = "",
+    tone: str = "",
     marks: Sequence[str] = (),
     foot: str = "",
     simulated: bool = False,
@@ -32,14 +33,14 @@ def shell(
     """A whole document.
 
     *sections*: id of each section, its name in the bar (empty: not there) and its markup. *figures* has drawn their
-    charts. *tag* is a verdict beside our name, *marks* follow it, *foot* stands at the end.
+    charts. *tag* is a verdict beside our name in the colour of *tone*, *marks* follow it, *foot* stands at the end.
     """
     script = asset("page.js")
     banner = _banner() if simulated else None
     body = element(
         "body",
         banner,
-        _bar({key: name for key, (name, _) in sections.items() if name != ""}, tag, marks),
+        _bar({key: name for key, (name, _) in sections.items() if name != ""}, tag, tone or tone_of(tag), marks),
         element("main", *(section for _, section in sections.values())),
         banner,
         element("footer", f"fastllmload {__version__}", f", {foot}" if foot != "" else "."),
@@ -89,13 +90,13 @@ def _banner() -> Markup:
     return element("div", element("strong", SIMULATED), element("span", UNSAID), class_="banner", role="note")
 
 
-def _bar(links: Mapping[str, str], tag: str, marks: Sequence[str]) -> Markup:
+def _bar(links: Mapping[str, str], tag: str, tone: str, marks: Sequence[str]) -> Markup:
     line = element("path", d="M2 15L6 9l4 3 4-8 4 5")
     logo = element("svg", line, class_="logo", viewBox="0 0 20 18", aria_hidden="true")
     return element(
         "header",
         element("b", logo, "fastllmload", class_="name"),
-        element("span", tag, class_=f"tag {tone_of(tag)}") if tag != "" else None,
+        element("span", tag, class_=f"tag {tone}") if tag != "" else None,
         *(element("strong", mark, class_="tag invalid") for mark in marks),
         element("nav", *(element("a", name, href=f"#{key}") for key, name in links.items())),
         element("button", "Theme: auto", type="button", id="theme", title="light, dark, or as the system says"),
