@@ -145,6 +145,15 @@ def other_process(cases: Cases) -> None:
     run.plan["members"]["t_sched.npy"] = array_hash(np.ascontiguousarray(run.planned["t_sched_ns"]))
 
 
+def shifted_plan(cases: Cases) -> None:
+    """Instants that are not those of the process that is named; digest and plan agree with each other."""
+    from fastllmload.plan.digest import array_hash
+
+    run = cases.run
+    run.planned["t_sched_ns"] += np.arange(len(run.planned)) * 1_000
+    run.plan["members"]["t_sched.npy"] = array_hash(np.ascontiguousarray(run.planned["t_sched_ns"]))
+
+
 def one_after_the_other(cases: Cases) -> None:
     """Nothing is sent before the last answer is over, though it is due."""
     rows = cases.run.rows
@@ -342,6 +351,57 @@ BREAKAGES: dict[str, tuple[str, Break]] = {
     "IETF-6.1-c": ("compared", other_hardware),
     "IETF-6.1-d": ("compared", other_load),
 }  # fmt: skip
+
+
+def uneven_probes(cases: Cases) -> None:
+    assert cases.procedure is not None
+    probes = [{"ttft_ms": 20.0 * (1 + k % 2), "e2e_ms": 200.0} for k in range(8)]
+    cases.procedure["warmup"] = {**cases.procedure["warmup"], "probes": probes}
+
+
+def table_gone(cases: Cases) -> None:
+    assert cases.procedure is not None
+    cases.procedure["tables"] = []
+
+
+# For every SHOULD and RECOMMENDED: evidence that keeps it, what breaks it, and what makes the evidence keep it first.
+SHOULDS: dict[str, tuple[str, Break]] = {
+    "IETF-Abstract-a": ("ttft", undeclared("terminology")),
+    "IETF-1-a": ("ttft", undeclared("terminology")),
+    "IETF-4.2.1-b": ("plain", coarse_clock),
+    "IETF-4.2.3-c": ("spaced", shifted_plan),
+    "IETF-4.2.3-d": ("bursts", shifted_plan),
+    "IETF-4.3.2.3-f": ("gateway", described("name", "synthetic-skewed")),
+    "IETF-4.3.3-c": ("plain", drop("plan.digest")),
+    "IETF-4.4.2-d": ("compared_by_reference", put("counts.output_tokens_source", {"usage": 400})),
+    "IETF-4.5.2-a": ("ttft", asked("warmup.probe_before", None)),
+    "IETF-4.5.2-b": ("ttft", uneven_probes),
+    "IETF-4.6.1-b": ("gateway", put("target.endpoint_type", "ollama-chat")),
+    "IETF-4.6.3-g": ("stamped", put("metrics.share_single.itl_option", "A")),
+    "IETF-4.7.1-b": ("engine", all_of(undeclared("topology"), put("target.addresses", ["192.0.2.7"]))),
+    "IETF-4.7.2-b": ("precise", lambda cases: cases.declare(clock__method="ntp") and None),
+    "IETF-4.7.3-a": ("gateway", put("target.connect_ms", [])),
+    "IETF-4.7.4-b": ("plain", lambda cases: cases.run.manifest["phases"][0].__setitem__("start_utc", "3 pm")),
+    "IETF-4.8.2-a": ("gateway", lambda cases: cases.declare(guardrails__configuration="changed") and None),
+    "IETF-4.8.2-c": ("gateway", undeclared("guardrails.overhead_result")),
+    "IETF-5.1.4.2-b": ("ttft", table_gone),
+    "IETF-5.1.5.2-a": ("ttft", table_gone),
+    "IETF-5.1.5.4-a": ("ttft", asked("plots", [])),
+    "IETF-5.2.2.1-c": ("throughput", brief),
+    "IETF-5.4.2-a": ("itl", described("name", "synthetic-skewed")),
+    "IETF-5.4.2-e": ("itl", lambda cases: cases.levels.pop() and None),
+    "IETF-5.5.2-a": ("capacity", described("name", "synthetic-skewed")),
+    "IETF-5.6.2-f": ("fairness", asked("findings", {"capacity": {"req_s": 2.0}})),
+    "IETF-5.7.2-a": ("prefix_cache", described("name", "synthetic-uniform")),
+    "IETF-5.8.2-a": ("memory_pressure", described("name", "synthetic-uniform")),
+    "IETF-5.10.2-a": ("guardrail", described("name", "synthetic-uniform")),
+    "IETF-7.1-d": ("ttft", lambda cases: cases.declare(publication__reviewed="no") and None),
+    "IETF-7.2-d": ("ttft", undeclared("workload.varied")),
+    "IETF-7.4-a": ("memory_pressure", undeclared("sut.isolated")),
+    "IETF-7.4-b": ("memory_pressure", undeclared("sut.recovery")),
+    "IETF-7.4-c": ("memory_pressure", put("config.load.stop_on_failures", None)),
+}  # fmt: skip
+NEVER = {"IETF-4.6.1-e"}  # gRPC, which this tool does not speak: always broken for an engine
 
 # Statements with "must" in plain words, of sources that are no standard: they break, and no verdict follows.
 INFORMAL: dict[str, tuple[str, Break]] = {

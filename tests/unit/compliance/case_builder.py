@@ -113,6 +113,8 @@ class Cases:
         for key, value in words.items():
             for level in self.levels:
                 level.manifest["declarations"][key.replace("__", ".")] = value
+            if self.procedure is not None:
+                self.procedure["manifest"]["declarations"][key.replace("__", ".")] = value
         return self
 
 
@@ -357,6 +359,56 @@ def long_context() -> Cases:
     return procedure("long-context", [level("1024 tokens", base, load=1.0)])
 
 
+def capacity() -> Cases:
+    base = made(400, None, 4, 3, "synthetic-uniform", None)
+    return procedure("capacity", [level("4 slots", base, load=4.0, passes=True)])
+
+
+def memory_pressure() -> Cases:
+    base = made(200, None, 4, 3, "long-context", None)
+    return procedure("memory-pressure", [level("100% of the capacity", base, load=4.0, share_of_capacity=1.0)])
+
+
+def guardrail() -> Cases:
+    base = made(200, 2.0, None, 3, "conversation", None)
+    return procedure(
+        "guardrail", [level("baseline, 2 per second", base, load=2.0, state=["guardrail=guardrail-baseline"])]
+    )
+
+
+def spaced() -> Cases:
+    """An open loop of equal distances."""
+    return other_arrivals("constant", None)
+
+
+def bursts() -> Cases:
+    """An open loop of gamma gaps."""
+    return other_arrivals("gamma", 0.25)
+
+
+def other_arrivals(name: str, shape: float | None) -> Cases:
+    found = plain()
+    run = found.run
+    instants = draw_schedule(choose_arrivals(name, 50.0, shape or 1.0), 50.0, random.Random("42/arrivals"), count=400)
+    moved = BEGAN + instants - run.rows["t_sched"][run.rows["phase"] == layout.MEASURE]
+    chosen = run.rows["phase"] == layout.MEASURE
+    for column in ("t_sched", "t_dispatch", "t_submit_start", "t_submit", "t_headers", "t_any", "t_first", "t_last",
+                   "t_end", "t_end_user"):  # fmt: skip
+        run.rows[column][chosen] += moved
+    run.events = events_of(run.rows, 3)
+    run.planned["t_sched_ns"] = instants
+    run.plan["members"]["t_sched.npy"] = array_hash(np.ascontiguousarray(run.planned["t_sched_ns"]))
+    arrivals = {"name": name, "rate": 50.0, "stream": "42/arrivals"} | ({} if shape is None else {"burstiness": shape})
+    run.manifest["plan"]["description"]["load"]["arrivals"] = arrivals
+    return found
+
+
+def precise() -> Cases:
+    """Two clocks that must agree to less than a millisecond, kept together by PTP."""
+    found = distributed()
+    return found.declare(clock__method="ptp", clock__required_accuracy_ms="0.1", clock__offset_ms="0.0001")
+
+
 def compared() -> Cases:
     """Two systems, measured alike."""
     found = plain()
@@ -443,7 +495,26 @@ SCENES: dict[str, Callable[[], Cases]] = {
     scene.__name__: scene
     for scene in (
         plain, closed, ttft, ttft_closed, throughput, tradeoff, itl, fairness, prefix_cache, long_context, compared,
-        gateway, engine, distributed, adjusted, warm_cache, cold, dataset, custom, reasoning,
+        gateway, engine, distributed, adjusted, warm_cache, cold, dataset, custom, reasoning, capacity,
+        memory_pressure, guardrail, spaced, bursts, precise,
     )
 }  # fmt: skip
+
+
+def compared_by_reference() -> Cases:
+    """Both counted by one tokenizer, as is recommended for comparisons."""
+    found = compared()
+    for each in (found, *found.others):
+        each.run.manifest["counts"]["output_tokens_source"] = {"usage": 0, "tokenizer": 400, "estimate": 0, "none": 0}
+    return found
+
+
+def stamped() -> Cases:
+    """The server's own time stamps of tokens are there, and used."""
+    found = distributed()
+    found.run.manifest["metrics"]["share_single"] |= {"itl_option": "C", "value": 0.5}
+    return found
+
+
+SCENES |= {"compared_by_reference": compared_by_reference, "stamped": stamped}
 SCENES["throughput_closed"] = lambda: throughput("closed")

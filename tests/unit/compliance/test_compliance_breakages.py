@@ -6,12 +6,12 @@ import functools
 from pathlib import Path
 
 import pytest
-from breakages import BREAKAGES, INFORMAL
+from breakages import BREAKAGES, INFORMAL, NEVER, SHOULDS
 from case_builder import SCENES, Cases
 
-from fastllmload.compliance.outcome import FALSE, UNDECLARED
+from fastllmload.compliance.outcome import DECLARED, FALSE, TRUE, UNDECLARED
 from fastllmload.compliance.requirement import requirements
-from fastllmload.compliance.verdict import NOT, Judgement, judge
+from fastllmload.compliance.verdict import NOT, UNCONDITIONAL, Judgement, judge
 
 
 @functools.cache
@@ -48,6 +48,26 @@ def test_every_must_has_something_that_breaks_it() -> None:
     """A MUST without an entry here is a MUST of which nobody knows whether its check can say no."""
     wanted = {one.id for one in requirements() if one.must and one.in_verdict}
     assert wanted == set(BREAKAGES)
+
+
+@pytest.mark.parametrize("name", SHOULDS)
+def test_breaking_a_should_ends_unconditional_compliance(name: str, tmp_path: Path) -> None:
+    """It held before, it does not hold after, and it is listed with a remedy."""
+    scene, change = SHOULDS[name]
+    assert state_of(judge(kept(scene).copy().evidence(tmp_path / "kept")), name) in (TRUE, DECLARED)
+    cases = kept(scene).copy()
+    change(cases)
+    judgement = judge(cases.evidence(tmp_path / "broken"))
+    assert state_of(judgement, name) in (FALSE, UNDECLARED)
+    assert judgement.verdict != UNCONDITIONAL
+    found = next(one for one in judgement.unmet if one.requirement.id == name)
+    assert found.outcome.reason and found.outcome.remedy
+
+
+def test_every_should_has_something_that_breaks_it() -> None:
+    """But the one that this tool can never keep."""
+    wanted = {one.id for one in requirements() if one.should and one.in_verdict}
+    assert wanted == set(SHOULDS) | NEVER
 
 
 @pytest.mark.parametrize("name", INFORMAL)
