@@ -36,8 +36,8 @@ def at_load(settings: RunSettings, value: float, closed: bool, **load: Any) -> R
 
 
 def own_requests(settings: RunSettings, load: float, repetition: int = 0) -> RunSettings:
-    """Requests from a stream of the seed that only this load and repetition have: a prefix cache that saw the prompts of
-    an earlier level cannot answer these. The same load in another state of the system gets the same requests.
+    """Requests from a stream of the seed that only this load and repetition have: a prefix cache that saw the prompts
+    of an earlier level cannot answer these. The same load in another state of the system gets the same requests.
     """
     loop = "slots" if settings.load.concurrency is not None else "rate"
     stream = "/".join(filter(None, (settings.workload.stream, f"{loop}/{load:.9g}/{repetition}")))

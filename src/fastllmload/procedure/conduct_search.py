@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from fastllmload.procedure.manifest import entry
 from fastllmload.procedure.objective_text import Asked, read_goal
 from fastllmload.procedure.peak_search import PeakSearch
 from fastllmload.procedure.searching import LabBench, PeakLabBench, SearchParameters
+from fastllmload.procedure.sequential import requests_needed
 from fastllmload.procedure.warmup import warm_up
 
 NOT_MET = 1
@@ -50,6 +52,10 @@ def conduct_search(
         settings = changed(settings, load={"warmup_requests": 0})
     lab = Lab(terms.folder, settings, secret, book, console, settle_s=terms.settle_s)
     announce(console, book, asked, parameters, simulated)
+    too_little = too_few_requests(asked, parameters, settings.load.ramp_share)
+    if too_little is not None:
+        book.note("warnings", too_little)
+        console.warn(too_little)
     found = Search(lab, parameters, asked)
     try:
         with lab:
@@ -78,6 +84,22 @@ def announce(console: Console, book: Journal, asked: Asked, parameters: SearchPa
     )
     if book.resumed:
         console.say("started again: finished levels are taken from the folder")
+
+
+def too_few_requests(asked: Asked, parameters: SearchParameters, ramp_share: float) -> str | None:
+    """Where even a faultless lowest level could not pass: not enough requests for what is to be proven."""
+    if asked.goal is None or parameters.closed:
+        return None
+    alpha = parameters.plan.alpha_per_look / (len(asked.goal.shares) + 1)
+    needed = max(requests_needed(limit.allowed, alpha) for limit in asked.goal.shares)
+    looks = (2**parameters.looks - 1) * (1 - ramp_share)
+    coming = parameters.minimum * parameters.level_s * looks
+    if coming >= needed:
+        return None
+    return (
+        f"level {parameters.minimum:g} has about {coming:,.0f} requests in all its looks, and {needed:,} are needed to prove anything of it: take --level-duration "
+        f"{math.ceil(needed / parameters.minimum / looks)}s or a higher --min"
+    )
 
 
 class Search:

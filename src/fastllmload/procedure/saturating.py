@@ -1,7 +1,7 @@
 """What the system can do at all, measured in a closed loop: slots are doubled until throughput rises no more.
 
-Ours (procedures.md 5.3): the request rate of the best level is the capacity that shares of a load refer to. A closed loop
-cannot overload what it measures, so this is the gentle way to learn it.
+Ours (procedures.md 5.3): the request rate of the best level is the capacity that shares of a load refer to. A closed
+loop cannot overload what it measures, so this is the gentle way to learn it.
 """
 
 from __future__ import annotations

@@ -171,15 +171,21 @@ CONFIRMED = {
 def table_of(document: Document) -> dict[str, Any]:
     """All levels."""
     name = f"{document['parameters']['search']['what']} ({UNITS[document['parameters']['search']['what']]})"
-    columns = [name.capitalize(), "Decision", "Looks", "Measured (s)", *FIGURES.values(), "Why"]
+    columns = [name.capitalize(), "Decision", "Looks", "Measured (s)", *FIGURES.values()]
     rows = [
         [
             f"{entry['level']:g}", entry["decision"], entry["looks"], entry["seconds"],
-            *(entry["figures"].get(key) for key in FIGURES), entry["reason"],
+            *(entry["figures"].get(key) for key in FIGURES),
         ]
         for entry in document["decisions"]
     ]  # fmt: skip
-    return {"title": "Levels", "columns": columns, "rows": rows, "notes": []}
+    return {"title": "Levels", "columns": columns, "rows": rows, "notes": ["Figures are those of the longest look."]}
+
+
+def reason_table(document: Document) -> dict[str, Any]:
+    """Why each level was decided as it was."""
+    rows = [[f"{entry['level']:g}", entry["decision"], entry["reason"]] for entry in document["decisions"]]
+    return {"title": "Decisions", "columns": ["Level", "Decision", "Why"], "rows": rows, "notes": []}
 
 
 def run_table(document: Document) -> dict[str, Any]:
@@ -211,11 +217,10 @@ def headline(document: Document) -> str:
 
 
 def lines(document: Document) -> Iterator[str]:
-    """For a terminal: the table without its long last column, which each level has said already."""
+    """For a terminal; each level has said already why it was decided as it was."""
     yield ""
     yield headline(document)
-    table = table_of(document)
-    yield from aligned({"columns": table["columns"][:-1], "rows": [row[:-1] for row in table["rows"]]})
+    yield from aligned(table_of(document))
     yield ""
     yield from answer_lines(document)
     yield from (f"warning    {text}" for text in document["warnings"])
@@ -233,7 +238,7 @@ def _markdown(document: Document) -> Iterator[str]:
         yield ""
     yield from (f"* {escaped(line)}" for line in answer_lines(document))
     yield from (f"* warning: {escaped(text)}" for text in document["warnings"])
-    for table in (table_of(document), run_table(document)):
+    for table in (table_of(document), reason_table(document), run_table(document)):
         yield ""
         yield f"## {table['title']}"
         yield ""
@@ -258,15 +263,25 @@ def page(document: Document) -> str:
         Plot("line", "Output tokens/s by level", output, Axis("level", unit), Axis("output", "tokens/s"), marks=marks),
         Plot("line", "TTFT by level", ttft, Axis("level", unit), Axis("TTFT", "ms"), marks=marks),
     ]
-    tables = [Table(table["columns"], table["rows"]) for table in (table_of(document), run_table(document))]
-    sections = [
-        Section("Answer", [*answer_lines(document), *document["warnings"]]),
-        Section("Levels", [*(plots if known else ()), tables[0]]),
-        Section("Runs in the order measured", [tables[1]]),
+    tables = [
+        Table(table["columns"], table["rows"], notes=table["notes"])
+        for table in (table_of(document), reason_table(document), run_table(document))
     ]
+    first, *others = list(answer_lines(document))[1:]
+    sections = [
+        Section("Answer", [*others, *document["warnings"]]),
+        Section("Levels", [*(plots if known else ()), tables[0]]),
+        Section("Why each level was decided so", [tables[1]]),
+        Section("Runs in the order measured", [tables[2]]),
+    ]
+    closed = answer["low"] is not None and answer["high"] is not None
+    word, tone = ("found", "valid") if closed else ("open", "suspect") if answer["level"] else ("none", "invalid")
     facts = {"Started": document["started_utc"], "Command": " ".join(document["command"])}
     facts["Target"] = ", ".join(document["manifest"]["urls"]) or "the simulated engine"
-    head = Head(headline(document), facts=facts, simulated=bool(document["manifest"]["simulated"]))
+    head = Head(
+        headline(document), lead=document["sentence"], verdict=word, meaning=first, tone=tone, facts=facts,
+        simulated=bool(document["manifest"]["simulated"]),
+    )  # fmt: skip
     return sheet(head, sections)
 
 

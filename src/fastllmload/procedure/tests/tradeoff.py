@@ -49,7 +49,7 @@ def run(lab: Lab, parameters: Parameters, found: Findings) -> None:
         return
     ladder = Ladder(lab, settings)
     for share in (*sorted(parameters.levels), *FURTHER):
-        if share in FURTHER and (share <= max(parameters.levels) or saturated(ladder)):
+        if share in FURTHER and (lab.quick or share <= max(parameters.levels) or saturated(ladder)):
             continue
         rung = ladder.at(float(f"{share * capacity.req_s:.6g}"))
         report(ladder, capacity, parameters, found)
