@@ -112,9 +112,9 @@ def responses_do_not_delay(evidence: Evidence, /) -> Outcome:
     return each(evidence, judge)
 
 
-def lag_p99_us(run: Measured) -> float | None:
-    """From the rows, over the whole measure phase."""
-    rows = run.measure[run.measure["t_dispatch"] > 0]
+def lag_p99_us(run: Measured, after_ns: int = 0) -> float | None:
+    """From the rows of the whole measure phase that were due after *after_ns*."""
+    rows = run.measure[(run.measure["t_dispatch"] > 0) & (run.measure["t_sched"] > after_ns)]
     if not len(rows):
         return None
     return float(np.percentile(rows["t_dispatch"] - rows["t_sched"], 99)) / 1e3
@@ -144,14 +144,18 @@ def concurrent(evidence: Evidence, /) -> Outcome:
 
 @check
 def turn_around(evidence: Evidence, /) -> Outcome:
-    """Closed loop: the next request of a slot went out at most 1 ms after the last one ended, at P99."""
+    """Closed loop: the next request of a slot went out at most 1 ms after the last one ended, at P99.
+
+    The requests that fill the slots replace nothing, and are left out.
+    """
 
     def judge(run: Measured) -> Outcome:
         if not run.closed:
             return inapplicable("the load is an open loop")
-        late = lag_p99_us(run)
+        start = run.run.phase("measure")
+        late = lag_p99_us(run, 0 if start is None else start.start_ns)
         if late is None:
-            return inapplicable("nothing was released")
+            return inapplicable("nothing was replaced")
         return judged(late <= LAG_US, f"P99 of the turn-around was {late:,.1f} us", "give the client a quieter host")
 
     return each(evidence, judge)
