@@ -27,6 +27,7 @@ from fastllmload.compliance.verdict import (
     judge,
     outcome_of,
 )
+from fastllmload.records import layout
 
 
 def judged(cases: Cases, folder: Path) -> Judgement:
@@ -228,3 +229,26 @@ def test_a_run_that_was_killed_has_rows_in_flight(tmp_path: Path) -> None:
     judgement = judge(Evidence(tmp_path, (Measured(cut),)))
     assert judgement.verdict == NOT
     assert np.count_nonzero(cut.rows["t_end"] == 0) == 5
+
+
+@pytest.mark.parametrize("scene", ["plain", "closed", "ttft", "itl", "fairness", "cold"])
+def test_a_run_that_sent_nothing(scene: str, tmp_path: Path) -> None:
+    """No rows, no figures: judged without a trace, and not compliant."""
+    cases = SCENES[scene]()
+    for level in cases.levels:
+        level.rows, level.events = level.rows[:0], level.events[:0]
+        level.remeasured()
+    assert judged(cases, tmp_path).verdict == NOT
+
+
+@pytest.mark.parametrize("scene", ["plain", "closed", "throughput"])
+def test_a_run_of_which_everything_failed(scene: str, tmp_path: Path) -> None:
+    """Refused at the connection: no time of a token, and not compliant."""
+    cases = SCENES[scene]()
+    for level in cases.levels:
+        rows, level.events = level.rows, level.events[:0]
+        for name in ("t_submit", "t_headers", "t_first", "t_last", "t_any", "content_events", "events", "flags"):
+            rows[name] = 0
+        rows["status"], rows["completion_tokens"], rows["prompt_tokens"] = layout.CONNECTION_ERROR, -1, -1
+        level.remeasured()
+    assert judged(cases, tmp_path).verdict == NOT

@@ -231,6 +231,8 @@ def poisson_arrivals(evidence: Evidence, /) -> Outcome:
     """Open loop: arrivals are those of a Poisson process."""
 
     def judge(run: Measured) -> Outcome:
+        if run.closed:
+            return inapplicable("the load is a closed loop")
         name = (run.get("plan.description.load.arrivals") or {}).get("name")
         return judged(name == "poisson", f"arrivals are {name}", "leave out --arrival, --burstiness and rate curves")
 
@@ -242,6 +244,8 @@ def arrivals_known(evidence: Evidence, /, names: list[str]) -> Outcome:
     """Open loop: the arrival process is one of *names*."""
 
     def judge(run: Measured) -> Outcome:
+        if run.closed:
+            return inapplicable("the load is a closed loop")
         name = (run.get("plan.description.load.arrivals") or {}).get("name")
         return judged(name in names, f"arrivals are {name}", f"choose --arrival of {', '.join(names)}")
 
