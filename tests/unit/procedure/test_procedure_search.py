@@ -13,7 +13,7 @@ from slot_server import SlotServer
 from fastllmload.errors import InputError, TargetError
 from fastllmload.plan.settings import Output, RunSettings, Target
 from fastllmload.procedure import lab
-from fastllmload.procedure.conduct_search import SearchTerms, conduct_search
+from fastllmload.procedure.conduct_search import SearchTerms, conduct_search, too_few_requests
 from fastllmload.procedure.console import Console
 from fastllmload.procedure.objective_text import read_goal
 from fastllmload.procedure.searching import SearchParameters
@@ -176,6 +176,17 @@ def test_what_is_no_objective_is_refused(text: str, limits: tuple[tuple[str, flo
     """One sentence with the value."""
     with pytest.raises(InputError, match=why):
         read_goal(text, limits, lambda level: 1.0, False)
+
+
+def test_too_few_requests_to_prove_anything_are_told_first(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """At 2 requests/s three looks of 10 s have 126 requests and P99 needs hundreds: the length needed is said."""
+    few = SearchParameters(minimum=2, maximum=2, level_s=10)
+    _, document = run(monkeypatch, tmp_path / "s", SlotTarget(SlotServer(32, 0.1)), few, goodput=(("ttft", 500.0),))
+    assert "has about 126 requests in all its looks, and 753 are needed" in document["warnings"][0]
+    assert document["decisions"][0]["decision"] == "undecided"
+    assert too_few_requests(read_goal(None, (("ttft", 500.0),), few.width, False), few, 0.1) is not None
+    enough = SearchParameters(minimum=2, maximum=2, level_s=60)
+    assert too_few_requests(read_goal(None, (("ttft", 500.0),), few.width, False), enough, 0.1) is None
 
 
 def test_secrets_of_headers_are_not_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
