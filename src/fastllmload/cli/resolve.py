@@ -87,6 +87,8 @@ def settle(
         fields["target.urls"] = ("http://localhost",)
     if complete:
         _complete(givens, fields)
+    elif "class" in givens:
+        raise InputError("--class belongs to a run; a procedure has its own traffic")
     return with_classes(_settings(fields), givens, fields, _read, _seconds(fields)), secret
 
 

@@ -56,7 +56,8 @@ def loop(settings: RunSettings, plan: Plan) -> str:
         return f"closed loop, {plan.concurrency:,} in flight"
     arrivals = plan.description["load"]["arrivals"]
     rate = arrivals["rate"]
-    shown = "all at once" if rate == "inf" or math.isinf(rate) else f"{rate:g} requests/s"
+    what = "conversations" if "conversations" in plan.description else "requests"
+    shown = "all at once" if rate == "inf" or math.isinf(rate) else f"{rate:g} {what}/s"
     if "changes" in arrivals:
         shown = f"{arrivals['changes']} (mean {shown})"
     cap = settings.load.max_concurrency

@@ -280,7 +280,7 @@ class Session:
         look: Callable[[], bool],
     ) -> Outcome | None:
         arrivals = phase.plan.description["load"]["arrivals"]
-        asked_rate = None if arrivals is None else float(arrivals["rate"])
+        asked_rate = None if arrivals is None else float(arrivals["rate"]) * sizing.requests_per_start(phase.plan)
         self.totals.begin(spec.name, asked_rate)
         run = PhaseRun(
             fleet=fleet,
@@ -326,7 +326,7 @@ class Session:
     def _count_comes_first(self, plan: Plan) -> bool:
         """An open loop with both bounds: the plan was cut at --num-requests."""
         asked = self.settings.load.num_requests
-        return plan.t_sched is not None and asked is not None and plan.requests >= asked
+        return plan.t_sched is not None and asked is not None and len(plan.starts) >= asked
 
     def _ended(self, phase: RunPhase, outcome: Outcome) -> None:
         entry = self.folder.manifest["phases"][-1]

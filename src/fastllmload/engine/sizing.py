@@ -43,7 +43,7 @@ def demand(settings: RunSettings, plan: Plan, answer_s: float | None) -> Demand:
     if plan.concurrency is not None:
         rate = plan.concurrency / max(e2e_s, 1e-3)
         return Demand(rate, rate * events, plan.concurrency)
-    rate = planned_rate(plan)
+    rate = planned_rate(plan) * requests_per_start(plan)
     if math.isinf(rate):
         return Demand(rate, math.inf, capped(settings, plan.requests))
     return Demand(rate, rate * events, capped(settings, min(plan.requests, max(1, math.ceil(rate * e2e_s)))))
@@ -52,6 +52,11 @@ def demand(settings: RunSettings, plan: Plan, answer_s: float | None) -> Demand:
 def capped(settings: RunSettings, in_flight: int) -> int:
     cap = settings.load.max_concurrency
     return in_flight if cap is None else min(in_flight, cap)
+
+
+def requests_per_start(plan: Plan) -> float:
+    """Requests that an arrival brings with it: the turns of a conversation, on average."""
+    return plan.requests / len(plan.starts) if plan.turns is not None and plan.requests else 1.0
 
 
 def busiest_second(plan: Plan) -> float:

@@ -74,7 +74,8 @@ def build_plan(
     else:
         arrays[SCHEDULE] = pace.schedule(len(bodies.input_tokens))
     arrays[PREFIX] = bodies.shared if bodies.shared.any() else None
-    arrays[CLIENT] = drawn_users(settings.behaviour, f"{origin}/users", len(bodies.input_tokens))
+    if phase == "measure":  # users of a warm-up wait: it is there for the server
+        arrays[CLIENT] = drawn_users(settings.behaviour, f"{origin}/users", len(bodies.input_tokens))
     description = {
         "phase": phase,
         "seed": settings.client.seed,
@@ -88,7 +89,7 @@ def build_plan(
     if isinstance(content, Synthesized | Told):
         description["conversations"] = content.conversations()
         description["joint"] = endpoint.joint.described()
-    if arrays[CLIENT] is not None:
+    if arrays.get(CLIENT) is not None:
         description["behaviour"] = described_users(settings.behaviour, arrays[CLIENT])
     return finish(out_dir, description, bodies, classes, arrays)
 

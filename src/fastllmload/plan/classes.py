@@ -56,7 +56,8 @@ def build_classes(settings: RunSettings, *, phase: str, endpoint: Endpoint, mode
 def class_settings(settings: RunSettings, one: TrafficClass, count: int | None = None) -> RunSettings:
     """The run as if class *one* were all of it; *count* bounds its arrivals."""
     stream = f"class/{one.name}" if not settings.workload.stream else f"{settings.workload.stream}/class/{one.name}"
-    load = one.load if count is None else msgspec.structs.replace(one.load, num_requests=count)
+    load = msgspec.structs.replace(one.load, repetition=settings.load.repetition)
+    load = load if count is None else msgspec.structs.replace(load, num_requests=count)
     path = one.endpoint_path or settings.target.endpoint_path
     return msgspec.structs.replace(
         settings,

@@ -192,7 +192,8 @@ def _asked(document: Document) -> str:
     changes = part(load, "arrivals", "changes")
     if changes is not None:
         shown = f"{changes} (mean {shown})"
-    return f"asked {shown} {name or ''}".rstrip()
+    talks = " conversations" if part(document, "plan", "description", "conversations") else ""
+    return f"asked {shown} {name or ''}{talks}".rstrip()
 
 
 def _latencies(document: Document, width: int) -> list[Line]:
