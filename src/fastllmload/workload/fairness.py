@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
-from fastllmload.workload.lengths import Lengths, Stream
+from fastllmload.errors import InputError
+from fastllmload.workload.lengths import MOST_TRIES, Lengths, Stream
 from fastllmload.workload.synthetic import chosen
 
 
@@ -52,7 +53,10 @@ class Classes:
     def draw(self, stream: Stream) -> tuple[int, int, int]:
         kind = chosen(self._cumulative, self._choice.random())
         rectangle = self._rectangles[kind]
-        while True:
+        for _ in range(MOST_TRIES):
             size, answer = self._isl.draw(stream), self._osl.draw(stream)
             if rectangle.holds(size, answer):
                 return size, answer, kind
+        raise InputError(
+            f"no lengths of --isl {self._isl} and --osl {self._osl} lie in the class {rectangle}; leave both out"
+        )

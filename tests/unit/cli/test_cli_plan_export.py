@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import subprocess
 import sys
 
@@ -42,6 +43,48 @@ def test_the_same_options_give_the_same_plan_by_every_way(capsys, tmp_path):
     assert verified.splitlines()[-1] == digest
     assert by_option.endswith(f"{tmp_path / 'a'}\n")
     assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
+
+
+def test_a_plan_is_shown_before_anything_is_sent(capsys, tmp_path):
+    """Pictures behind the description, of a plan that is built and of a saved one; the wait for P99.9 is named."""
+    built = said(capsys, "plan", *SMALL, "--show", "--save-plan", str(tmp_path / "a")).out
+    described = said(capsys, "plan", "describe", str(tmp_path / "a"), "--show").out
+    for text in (built, described):
+        assert "P99.9 needs 10,000 requests: " in text and "more at this rate" in text
+        assert [line.split("  ")[0] for line in text.splitlines() if "mean" in line][-4:] == [
+            "rate", "gaps", "input length", "output length",
+        ]  # fmt: skip
+
+
+def test_verify_as_an_option(capsys, tmp_path):
+    """`plan --verify FILE` is `plan verify FILE`, and takes nothing else."""
+    said(capsys, "plan", "save", str(tmp_path / "a"), *SMALL)
+    by_command = said(capsys, "plan", "verify", str(tmp_path / "a")).out
+    assert said(capsys, "plan", "--verify", str(tmp_path / "a")).out == by_command
+    err = said(capsys, "plan", "--verify", str(tmp_path / "a"), "--rate", "5", code=2).err
+    assert "--verify checks a finished plan and takes no other option" in err
+
+
+def test_a_sequence_from_the_command_line(capsys, tmp_path):
+    """Of a plan that is built and of a saved one: the same file, and its hash."""
+    file = tmp_path / "a.jsonl"
+    said(capsys, "plan", "save", str(tmp_path / "a"), *SMALL)
+    out = said(capsys, "plan", *SMALL, "--sequence", str(file)).out
+    assert hashlib.sha256(file.read_bytes()).hexdigest() in out
+    said(capsys, "plan", "describe", str(tmp_path / "a"), "--sequence", str(tmp_path / "b.jsonl"))
+    assert (tmp_path / "b.jsonl").read_bytes() == file.read_bytes()
+
+
+def test_lengths_beyond_the_context_make_no_plan(capsys, tmp_path):
+    file = tmp_path / "a"
+    err = said(capsys, "plan", "save", str(file), *SMALL, "--context-limit", "11", code=2).err
+    assert "do not fit into the model's context of 11 tokens" in err
+    assert not file.exists()
+
+
+def test_the_plans_own_options_are_in_its_help(capsys):
+    text = said(capsys, "plan", "--help").out
+    assert all(flag in text for flag in ("--show", "--sequence", "--verify", "--prefix-share"))
 
 
 def test_another_seed_is_another_plan(capsys):

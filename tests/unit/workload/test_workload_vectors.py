@@ -7,10 +7,11 @@ import random
 import numpy as np
 import pytest
 
+from fastllmload.errors import InputError
 from fastllmload.workload.completion import CONTEXT_TOKENS, FUNCTION, OUTPUT, Completion
 from fastllmload.workload.conversation import ANSWER, QUESTION, REFERENCE, SYSTEM_TOKENS, Conversation
 from fastllmload.workload.fairness import LONG, MIXES, SHORT, Classes
-from fastllmload.workload.lengths import LogNormal, Uniform
+from fastllmload.workload.lengths import Fixed, LogNormal, Uniform
 from fastllmload.workload.synthetic import Independent, Prefixes, Quota, Synthetic, chosen, zipf
 from fastllmload.workload.tokenizer import load_tokenizer
 
@@ -158,6 +159,13 @@ def test_fairness_of_one_class(name, rectangle):
     found = drawn(MIXES[name], 100)
     assert {kind for _, _, kind in found} == {0}
     assert all(rectangle.holds(size, answer) for size, answer, _ in found)
+
+
+def test_lengths_that_no_class_has():
+    """Answers of one token lie in no class: a sentence, not an endless search."""
+    shape = Classes(ISL, Fixed(1), MIXES["fairness"], 1)
+    with pytest.raises(InputError, match="no lengths of --isl lognormal:.* and --osl 1 lie in the class "):
+        shape.draw(random.Random(1))
 
 
 def test_prefix_share_and_zipf():
