@@ -19,11 +19,13 @@ def asked(**fields):
     return RunSettings(load=Load(**fields), client=Client(**client), workload=Workload(streaming=streaming))
 
 
-def planned(rate=None, requests=1000, tokens=100, concurrency=None, seconds=None):
+def planned(rate=None, requests=1000, tokens=100, concurrency=None, seconds=None, talks=None):
+    """*talks*: so many conversations share the requests."""
     arrivals = None if rate is None else {"name": "poisson", "rate": "inf" if math.isinf(rate) else rate}
     return SimpleNamespace(
         requests=requests, output_tokens=np.full(requests, tokens, np.int32), concurrency=concurrency, duration_s=seconds,
         description={"load": {"arrivals": arrivals}}, t_sched=None if rate is None else np.arange(requests) * 1_000_000,
+        turns=None if talks is None else object(), starts=range(requests if talks is None else talks),
     )  # fmt: skip
 
 
@@ -32,6 +34,12 @@ def test_littles_law_with_the_probes_speed():
     found = demand(asked(rate=40.0), planned(rate=40.0), answer_s=0.1)
     assert (found.rate, found.in_flight) == (40.0, 100)
     assert found.events_per_s == pytest.approx(40 * 103)
+
+
+def test_conversations_are_sized_by_their_turns():
+    """10 conversations/s of 4 turns are 40 requests/s."""
+    found = demand(asked(rate=10.0), planned(rate=10.0, talks=250), answer_s=0.1)
+    assert (found.rate, found.in_flight) == (40.0, 100)
 
 
 def test_a_time_out_a_cap_and_the_plan_bound_what_is_in_flight():
