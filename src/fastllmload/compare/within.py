@@ -14,6 +14,7 @@ from statistics import NormalDist
 import numpy as np
 import numpy.typing as npt
 
+from fastllmload.compare.apart import all_apart, figure_unit
 from fastllmload.compare.change import Change, plain, scaled, undecided
 from fastllmload.compare.figure import LEVELS, Figure
 from fastllmload.compare.series import RunSeries
@@ -35,7 +36,9 @@ def change_within(figure: Figure, base: RunSeries, new: RunSeries, values: tuple
     a, b = base.sample(figure), new.sample(figure)
     if a is not None and b is not None and figure.statistic is not None:
         why = next((f"{series.name}: {why}" for series in (base, new) if (why := _lacking(figure, series))), None)
-        return change_of_samples(figure, a, b, values, paired) if why is None else undecided(*values, why)
+        if why is None:
+            return change_of_samples(figure, a, b, values, paired)
+        return all_apart(figure, a, b, values) or undecided(*values, why)
     if figure.metric in ("success_rate", "completion_rate", "fail_rate"):
         return _of_shares(figure, base, new, values, paired)
     return _of_rates(figure, base, new, values, paired)
@@ -54,7 +57,7 @@ def change_of_samples(figure: Figure, a: Sample, b: Sample, values: tuple[float,
     weights = _weights(paired)
     drawn = [_resampled(figure, sample, each) for sample, each in zip((a, b), weights, strict=True)]
     if min(float(each.min()) for each in drawn) <= 0 or min(values) <= 0:
-        differences = (drawn[1] - drawn[0]) / _unit_of(a, figure, values[0])
+        differences = (drawn[1] - drawn[0]) / figure_unit(figure, a, values[0])
         return _absolute(values, differences, superiority(a, b))
     logs = np.log(drawn[1]) - np.log(drawn[0])
     low, high, p = expanded(logs, math.log(values[1] / values[0]), carried_over(figure, a, b))
@@ -98,13 +101,6 @@ def _absolute(values: tuple[float, float], drawn: Floats, effect: float) -> Chan
     """Where a logarithm does not exist."""
     low, high, p = expanded(drawn, values[1] - values[0])
     return Change(*plain(*values), (low, high), scaled((low, high), values[0]), WITHIN, p, None, effect, "superiority")
-
-
-def _unit_of(sample: Sample, figure: Figure, value: float) -> float:
-    """How many of the series' own units one of the figure's is."""
-    q = LEVELS.get(figure.statistic or "")
-    own = float(sample.values.mean()) if q is None else sample.at(q)
-    return own / value if value else 1.0
 
 
 def expanded(drawn: Floats, observed: float, wider: float = 1.0) -> tuple[float, float, float]:
