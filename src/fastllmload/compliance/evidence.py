@@ -18,6 +18,7 @@ from fastllmload.records import layout
 from fastllmload.records.run import Run, load
 
 PROCEDURE = "procedure.json"
+ATTEMPT = re.compile(r", (\d+ requests|try \d+|longer)$")  # a level that was measured again for longer
 OF_SEVERAL_RUNS = ("search.json", "sweep.json")
 PLANNED = ("t_sched_ns", "input_tokens", "output_tokens")  # of a plan's record, which may have more
 AUXILIARY = re.compile(r"(^|, )(capacity, |throughput, )")
@@ -140,10 +141,13 @@ class Evidence:
     others: tuple[Evidence, ...] = ()
     absent: tuple[str, ...] = field(default=())
 
-    @property
+    @cached_property
     def levels(self) -> tuple[Measured, ...]:
-        """Runs that the test itself is about: without those that find a capacity for it."""
-        return tuple(run for run in self.runs if not run.auxiliary)
+        """Runs that the test itself is about: without those that find a capacity for it, and without those that were
+        too short and measured again for longer.
+        """
+        last = {ATTEMPT.sub("", run.name): run for run in self.runs if not run.auxiliary}
+        return tuple(last.values())
 
     @property
     def test(self) -> str:

@@ -252,3 +252,16 @@ def test_a_run_of_which_everything_failed(scene: str, tmp_path: Path) -> None:
         rows["status"], rows["completion_tokens"], rows["prompt_tokens"] = layout.CONNECTION_ERROR, -1, -1
         level.remeasured()
     assert judged(cases, tmp_path).verdict == NOT
+
+
+def test_a_level_that_was_measured_again_stands_for_its_first_try(tmp_path: Path) -> None:
+    """The first try was too short: what the test asks of a level, it asks of the last."""
+    cases = SCENES["itl"]()
+    first, *others = cases.levels
+    again = first.copy()
+    first.name, again.name = "0.25 per second, 10 requests", "0.25 per second, 100 requests"
+    first.rows["output_target"] = 20
+    cases.levels = [first, again, *others]
+    evidence = cases.evidence(tmp_path)
+    assert evidence.levels[0].name == again.name and len(evidence.levels) == len(others) + 1
+    assert state(judge(evidence), "IETF-5.4.2-b") == TRUE
