@@ -98,7 +98,8 @@ def too_few_requests(asked: Asked, parameters: SearchParameters, ramp_share: flo
         return None
     return (
         f"level {parameters.minimum:g} has about {coming:,.0f} requests in all its looks, and {needed:,} are "
-        f"needed to prove anything of it: take --level-duration {math.ceil(needed / parameters.minimum / looks)}s or a higher --min"
+        f"needed to prove anything of it: take --level-duration {math.ceil(needed / parameters.minimum / looks)}s "
+        "or a higher --min"
     )
 
 
