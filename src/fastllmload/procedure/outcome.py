@@ -10,6 +10,7 @@ from fastllmload.procedure.console import Console
 from fastllmload.procedure.findings import shown
 
 MARKDOWN, PAGE = "procedure.md", "procedure.html"
+LISTED = 6  # ids in a line; all of them are in procedure.json and in `fastllmload compliance`
 NOT_DONE = {
     "running": "INCOMPLETE (killed)",
     "interrupted": "INCOMPLETE (interrupted)",
@@ -68,7 +69,8 @@ def verdict_lines(compliance: Mapping[str, Any] | None) -> Iterator[str]:
     for key, words in (("must", "MUST, REQUIRED"), ("should", "SHOULD, RECOMMENDED")):
         tally = compliance.get(key) or {}
         open_ = [name for state in ("false", "undeclared", "unchecked") for name in tally.get(state) or ()]
-        listed = f"; not: {', '.join(open_)}" if open_ else ""
+        more = f" and {len(open_) - LISTED} more" if len(open_) > LISTED else ""
+        listed = f"; not: {', '.join(open_[:LISTED])}{more}" if open_ else ""
         yield f"           {tally.get('hold', 0)} of {tally.get('of', 0)} {words} hold{listed}"
     yield "           what to do about each: fastllmload compliance FOLDER"
 
