@@ -49,8 +49,7 @@ def class_shares(evidence: Evidence, /) -> Outcome:
     def judge(run: Measured) -> Outcome:
         if not mixed(run):
             return inapplicable("one class alone")
-        mix = run.get("plan.description.workload.mix")
-        stated = [float(share) for share in mix.values()] if isinstance(mix, dict) else list(SHARES.values())
+        stated = shares_of(run)
         if abs(sum(stated) - 1.0) > 1e-9:
             return false(f"the stated shares add up to {sum(stated):g}", "state shares that add up to 1")
         counts = np.bincount(run.measure["request_class"], minlength=len(stated))
@@ -60,6 +59,13 @@ def class_shares(evidence: Evidence, /) -> Outcome:
         return judged(not any(off) and len(counts) == len(stated), f"shares: {told}", "use the mix of the test")
 
     return each(evidence, judge, levels=True)
+
+
+def shares_of(run: Measured) -> list[float]:
+    """The plan's share of each class, in the order of their numbers; the draft's where the plan states none."""
+    names, mix = run.get("plan.description.workload.classes") or [], run.get("plan.description.workload.mix") or {}
+    found = [float(share) for name in names for key, share in mix.items() if str(key).split()[0] == name]
+    return found if len(found) == len(names) > 0 else list(SHARES.values())
 
 
 @check
