@@ -172,7 +172,7 @@ def spread(values: Floats, label: Label = plain, from_zero: bool = True) -> Line
     least, most = float(values.min()), float(values.max())
     if least >= 0 and (from_zero or least <= most / 2):
         return up_to([values], label, least=1e-9 if most > 0 else 1.0)
-    step = step_for(max(most - least, abs(most) * 0.01), 5)
+    step = step_for(max(most - least, abs(most) * 0.05), 5)
     return Linear(math.floor(least / step) * step, math.ceil(most / step + 1e-9) * step, label)
 
 
