@@ -34,7 +34,7 @@ class ProcedureCommand(RunCommand):
     """A run's options behind those of the test, under headings of their own."""
 
     def __init__(self, name: str, own: tuple[RunOption, ...]) -> None:
-        self.own = own
+        self.of_test = own
         super().__init__(
             name,
             lambda **parameters: start(name, parameters),
@@ -43,12 +43,12 @@ class ProcedureCommand(RunCommand):
             params=[click_option(option) for option in (*own, *COMMON)],
         )
 
-    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        for title, options in (("This test", self.own), ("Any procedure", COMMON)):
+    def format_own(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        sections: tuple[tuple[str, tuple[RunOption, ...]], ...] = (("This test", self.of_test), ("Any procedure", COMMON))
+        for title, options in sections:
             if options:
                 with formatter.section(title):
                     formatter.write_dl([(f"{option.flag} {option.metavar}".strip(), option.help) for option in options])
-        super().format_options(ctx, formatter)
 
 
 class Procedures(click.Group):

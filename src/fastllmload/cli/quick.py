@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import sys
 
-import click
-
 from fastllmload.cli.options import value
 from fastllmload.cli.readings import count
 from fastllmload.cli.resolve import PLANNED, merged, settle
@@ -18,15 +16,6 @@ DECIDED = frozenset(PLANNED) - {"osl"} | {
     "classes", "ignore_eos", "image", "max_concurrency", "num_prefixes", "plan", "prefix_len", "prefix_share",
     "prefix_zipf", "prompt_form", "save_plan", "temperature", "think_time", "turns", "warmup", "workers",
 }  # fmt: skip
-
-
-class QuickCommand(RunCommand):
-    """Its one option of its own before those of a run."""
-
-    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("This benchmark"):
-            formatter.write_dl([(f"{option.flag} {option.metavar}", option.help) for option in OWN])
-        super().format_options(ctx, formatter)
 
 
 def start(**parameters: object) -> int:
@@ -58,7 +47,7 @@ def read_runs(text: object) -> int | None:
         raise InputError(f"--runs {text!r} {problem}") from None
 
 
-quick = QuickCommand(
+quick = RunCommand(
     "quick",
     start,
     help="asiai's short benchmark: one warm-up request, a few requests of each prompt type, one at a time, at "

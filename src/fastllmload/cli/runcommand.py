@@ -30,13 +30,17 @@ class RunCommand(click.Command):
         return super().parse_args(ctx, one_flag_per_word(args))
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        self.format_own(ctx, formatter)
+        for section, options in SECTIONS.items():
+            with formatter.section(section):
+                formatter.write_dl([(_left(option), _right(option)) for option in options])
+
+    def format_own(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """What this command has besides the options of a run, under its name."""
         own = [record for parameter in self.own if (record := parameter.get_help_record(ctx)) is not None]
         if own:
             with formatter.section((self.name or "").capitalize()):
                 formatter.write_dl(own)
-        for section, options in SECTIONS.items():
-            with formatter.section(section):
-                formatter.write_dl([(_left(option), _right(option)) for option in options])
 
 
 def click_option(option: RunOption) -> click.Option:

@@ -76,7 +76,7 @@ def planned_rate(plan: Plan) -> float:
     if arrivals is not None and "curve" in arrivals:
         return described_curve(arrivals["curve"]).peak
     if arrivals is not None and arrivals["name"] == "onoff":
-        return float(arrivals["rate"]) * (arrivals["on_s"] + arrivals["off_s"]) / float(arrivals["on_s"])
+        return float(arrivals["rate"] * (arrivals["on_s"] + arrivals["off_s"]) / arrivals["on_s"])
     if arrivals is not None and isinstance(arrivals["rate"], (int, float)):
         return float(arrivals["rate"])
     seconds = float(plan.t_sched.max()) / 1e9

@@ -17,7 +17,8 @@ SCALES = {"ms": 1e6, "s": 1e9}  # ns per unit; other units are taken as they are
 
 def without_nulls(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """Values that are neither NULL (integers) nor NaN (floats)."""
-    return values[values != NULL] if values.dtype == np.int64 else values[~np.isnan(values)]
+    known: npt.NDArray[Any] = values[values != NULL] if values.dtype == np.int64 else values[~np.isnan(values)]
+    return known
 
 
 def distribution(
