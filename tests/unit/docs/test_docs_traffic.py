@@ -1,0 +1,41 @@
+"""The commands in docs/traffic.md are commands: each is read, and its plan is built."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from fastllmload.cli.commands import run
+from fastllmload.cli.given import from_command_line, from_table
+from fastllmload.cli.resolve import merged, settle
+from fastllmload.endpoint import ENDPOINTS
+from fastllmload.plan.build import build_plan
+from fastllmload.plan.classes import build_classes
+from fastllmload.redact import Redactor
+
+PAGE = (Path(__file__).parents[3] / "docs" / "traffic.md").read_text(encoding="utf-8")
+COMMANDS = re.findall(r"```sh\nfastllmload (.*?)```", PAGE, re.DOTALL)
+TABLES = re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)
+
+
+def test_the_page_has_one_for_each_subject():
+    assert len(COMMANDS) == 3 and len(TABLES) == 1
+
+
+@pytest.mark.parametrize("text", COMMANDS)
+def test_a_command_makes_a_plan(text, tmp_path):
+    context = run.make_context("run", shlex.split(text.replace("\\\n", " ")))
+    settings, _ = settle(merged(from_command_line(context.params)), {}, Redactor([]))
+    build = build_classes if settings.classes else build_plan
+    plan = build(settings, phase="measure", endpoint=ENDPOINTS["openai-chat"], model="m", out_dir=tmp_path)
+    assert plan.requests > 100
+    assert bool(settings.classes) + (plan.turns is not None) + (plan.client is not None) == 1
+
+
+def test_the_table_is_read():
+    settings, _ = settle(from_table({"rate": 50, **tomllib.loads(TABLES[0])}, "", ""), {}, Redactor([]))
+    assert [(one.name, one.load.rate) for one in settings.classes] == [("chat", 40.0), ("batch", 5.0)]
