@@ -94,7 +94,7 @@ def test_the_simulated_engine_dies(going: Going, number: int, code: int) -> None
 @pytest.mark.parametrize("workers", [1, 2])
 def test_a_worker_is_killed(tmp_path: Path, workers: int) -> None:
     """The only one, or one of two: what it wrote stays, the others go on to the end."""
-    one = begin(tmp_path / "run", "--rate", "60", "--duration", "2", "--workers", str(workers), *EMBEDDED)
+    one = begin(tmp_path / "run", "--rate", "60", "--duration", "3", "--workers", str(workers), *EMBEDDED)
     try:
         one.until_answered()
         os.kill(one.family("engine.worker")[0], signal.SIGKILL)
@@ -130,7 +130,7 @@ def test_the_supervisor_is_killed(going: Going) -> None:
 def test_a_server_goes_away(tmp_path: Path) -> None:
     """It may come back, so the run goes on; a dead address is not hammered."""
     with SimulatorProcess(SimulatorOptions(ttft_ms=5, itl_ms=2)) as server:
-        one = begin(tmp_path / "run", "--url", server.url, "--concurrency", "4", "--duration", "2", *FAST)
+        one = begin(tmp_path / "run", "--url", server.url, "--concurrency", "4", "--duration", "3", *FAST)
         try:
             one.until_answered()
             server.stop()

@@ -154,7 +154,7 @@ def test_a_refused_value_does_not_show_the_key(engine, capsys):
         (["--goodput", "--rate", "5"], "'--goodput' requires an argument"),
         (["--rate", "5", "extra"], "unexpected extra argument (extra); see fastllmload run --help"),
         (["srch"], "'srch' is not a command of fastllmload; did you mean search?"),
-        (["nothing-such"], "'nothing-such' is not a command of fastllmload; commands are run, simulate"),
+        (["nothing-such"], "'nothing-such' is not a command of fastllmload; commands are run, quick, simulate"),
         (["simulat"], "did you mean simulate?"),
         (["export", "runs/none", "--format", "xml"], "'xml' is not one of 'jsonl', 'csv'"),
         (["report"], "Missing argument 'RUN'"),
