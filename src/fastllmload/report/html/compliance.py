@@ -38,12 +38,9 @@ def section(scene: Scene) -> Markup | None:
 
 
 def _tally(label: str, found: Any) -> list[str]:
-    return [
-        label,
-        count(part(found, "hold")),
-        count(part(found, "of")),
-        *(count(len(found.get(s) or ())) for s in STATES),
-    ]
+    open_ = [found.get(state) for state in STATES]
+    numbers = [len(ids) if isinstance(ids, list) else None for ids in open_]
+    return [label, count(part(found, "hold")), count(part(found, "of")), *map(count, numbers)]
 
 
 def _unmet(given: object) -> Markup | None:

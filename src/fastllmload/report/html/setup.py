@@ -56,13 +56,17 @@ def _mapping(found: object) -> dict[str, Any]:
     return dict(found) if isinstance(found, Mapping) else {}
 
 
+def _items(found: object) -> list[Any]:
+    return list(found) if isinstance(found, list | tuple) else []
+
+
 def _clean(config: object) -> dict[str, Any]:
     """Settings without what should not be shown: values of secret headers, passwords in URLs."""
     found = _mapping(config)
     target = _mapping(found.get("target"))
     if target:
-        target["urls"] = [without_password(str(url)) for url in target.get("urls") or ()]
-        target["headers"] = [_header(header) for header in target.get("headers") or ()]
+        target["urls"] = [without_password(str(url)) for url in _items(target.get("urls"))]
+        target["headers"] = [_header(header) for header in _items(target.get("headers"))]
         found["target"] = target
     return found
 
