@@ -106,11 +106,18 @@ def tokens_by_stretch(rows: npt.NDArray[Any], amount: Numbers, window: Window) -
 
     Good enough for how the rate varies: the rate itself takes every token at its time.
     """
-    begun, known = rows["t_any"].astype(np.float64), rows["t_any"] > 0
-    length = np.maximum(np.where(rows["t_last"] > 0, rows["t_last"], rows["t_end"]) - begun, 1.0)
-    tokens = np.where(known, np.maximum(amount, 0), 0).astype(np.float64)
-    reached = [float(np.dot(tokens, np.clip((edge - begun) / length, 0, 1))) for edge in stretch_edges(window)]
-    return np.diff(reached)
+    t_any = rows["t_any"]
+    begun = t_any.astype(np.float64)
+    ended = np.maximum(np.where(rows["t_last"] > 0, rows["t_last"], rows["t_end"]), t_any + 1).astype(np.float64)
+    tokens = np.where(t_any > 0, np.maximum(amount, 0), 0).astype(np.float64)
+    edges = stretch_edges(window)
+    first, last = (np.searchsorted(edges, t_ns, "right") for t_ns in (begun, ended))
+    inside = (first == last) & (first > 0) & (first <= BATCHES)
+    whole = np.bincount(first[inside] - 1, tokens[inside], BATCHES)
+    crossing = first != last  # the few that a border cuts
+    part, start, length = tokens[crossing], begun[crossing], (ended - begun)[crossing]
+    reached = [float(np.dot(part, np.clip((edge - start) / length, 0, 1))) for edge in edges]
+    return whole + np.diff(reached)
 
 
 def stretches(

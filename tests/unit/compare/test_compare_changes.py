@@ -141,7 +141,7 @@ def test_holm_keeps_the_alarms_of_a_whole_table_at_5_percent() -> None:
 
 @pytest.mark.parametrize("one_plan", [True, False])
 def test_single_runs_raise_false_alarms_at_the_stated_rate(one_plan: bool) -> None:
-    """80 pairs of runs of one half-loaded queue, with the same arrivals and with others: 5 %, three errors are 7.3 %."""
+    """80 pairs of runs of one half-loaded queue, the same arrivals or others: 5 %, three standard errors are 7.3 %."""
     rng, tally = np.random.default_rng(4), Alarms()
     for _ in range(80):
         tally.count(within(pair(rng, 2000, 0.5, 0.0, one_plan), "p50", one_plan))
