@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,8 @@ from synthetic_run import ORIGIN_NS, Shape, draw_requests, duration_phase, write
 
 from fastllmload.metrics.core import measure
 from fastllmload.metrics.distribution import distribution
+from fastllmload.metrics.steadiness import little
+from fastllmload.metrics.window import window_of
 from fastllmload.records import layout
 from fastllmload.records.run import load
 
@@ -108,3 +111,30 @@ def test_requests_cut_off_are_not_forgotten(tmp_path: Path) -> None:
 
 def test_without_unfinished_requests_nothing_is_said_of_them(document: dict[str, Any]) -> None:
     assert "with_unfinished" not in document["metrics"]["ttft"]
+
+
+def counted(t_ns: np.ndarray, in_flight: np.ndarray) -> np.ndarray:
+    """Samples of two workers, each with half of the requests in flight, the second one looked at 5 us later."""
+    columns = np.dtype([("t_ns", "<i8"), ("worker", "<i4"), ("in_flight", "<i8")])
+    samples = np.zeros(2 * len(t_ns), columns)
+    samples["t_ns"] = np.repeat(t_ns, 2) + np.tile([0, 5_000], len(t_ns))
+    samples["worker"] = np.tile([0, 1], len(t_ns))
+    samples["in_flight"][::2], samples["in_flight"][1::2] = in_flight // 2, in_flight - in_flight // 2
+    return samples
+
+
+def test_littles_law_over_what_the_workers_counted(tmp_path: Path) -> None:
+    """Right counts hold; counts that miss a tenth of the requests do not."""
+    requests = draw_requests(6, Shape(requests=900, failures=0.0))
+    measured(tmp_path / "run", requests, 18.0)
+    run = load(tmp_path / "run")
+    at = ORIGIN_NS + np.arange(4 * S, 17 * S, S // 4)
+    begun, ended = run.rows["t_dispatch"], run.rows["t_end"]
+    there = np.array([np.count_nonzero((begun <= t) & (ended > t)) for t in at])
+    right = replace(run, samples=counted(at, there))
+    found = little(right, window_of(right))
+    assert found is not None and found["holds"] and found["residual"] == 0.0
+    assert found["in_flight"] == pytest.approx(found["rate_per_s"] * found["time_s"], rel=0.1)
+    lossy = replace(run, samples=counted(at, np.round(there * 0.9).astype(int)))
+    found = little(lossy, window_of(lossy))
+    assert found is not None and not found["holds"]
