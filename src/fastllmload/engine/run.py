@@ -32,7 +32,7 @@ from fastllmload.engine.preflight import Preflight, preflight
 from fastllmload.engine.prometheus import serving
 from fastllmload.engine.resolve import parse_base
 from fastllmload.engine.simtarget import options_of
-from fastllmload.engine.specs import RunPhase, phase_specs, run_phases, worker_specs
+from fastllmload.engine.specs import RunPhase, phase_specs, refuse_slow_readers, run_phases, worker_specs
 from fastllmload.engine.telemetry import Finder, Found, TelemetryProcess
 from fastllmload.engine.totals import Totals
 from fastllmload.engine.workspec import PhaseSpec, WorkerSpec
@@ -174,6 +174,7 @@ class Session:
         self, settings: RunSettings, endpoint: Endpoint, found: Preflight, plans: Plans, beside: Found
     ) -> tuple[list[WorkerSpec], list[RunPhase]]:
         """Sizes, refusals, and the run folder's first run.json."""
+        refuse_slow_readers(settings, plans.measure, found)
         wanted = sizing.demand(settings, plans.measure, found.answer_s)
         cores = max(1, int(probe.cores()))
         workers = sizing.worker_count(

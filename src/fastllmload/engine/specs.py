@@ -12,6 +12,7 @@ from fastllmload.engine.folder import Folder
 from fastllmload.engine.preflight import Preflight
 from fastllmload.engine.sizing import Demand, initial_connections
 from fastllmload.engine.workspec import PhaseSpec, WorkerSpec
+from fastllmload.errors import InputError
 from fastllmload.plan.plan import Plan
 from fastllmload.plan.settings import RunSettings
 from fastllmload.records import layout
@@ -100,6 +101,14 @@ def worker_specs(
         )
         for worker in range(workers)
     ]
+
+
+def refuse_slow_readers(settings: RunSettings, plan: Plan, found: Preflight) -> None:
+    """InputError where users are to read slowly on connections that the event loop reads for us."""
+    if plan.client is None or not plan.client["read_rate"].any():
+        return
+    if settings.client.transport == "asyncio" or any(target.tls for target in found.targets):
+        raise InputError("slow readers need plain connections of the reactor: no https and no --transport asyncio")
 
 
 def absolute(path: Path) -> str:
