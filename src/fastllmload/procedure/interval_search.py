@@ -111,11 +111,16 @@ class IntervalSearch:
             self._test(level)
 
     def _widest_gap(self) -> float | None:
-        """Middle of the gap that is most too wide: below or above what is undecided between *best* and *above*."""
-        if self.above is None:
+        """Middle of the gap that is most too wide: below or above what is undecided between *best* and *above*.
+
+        Where nothing failed, below the lowest level at which the client was the limit: a lighter load may be none too
+        heavy for it, and too heavy for the system.
+        """
+        top = self.above if self.above is not None else self._client_limit()
+        if top is None:
             return None
-        inside = [level for level in self.decisions if (self.best or 0.0) < level < self.above]
-        gaps = [(max(inside, default=self.best), self.above)]
+        inside = [level for level in self.decisions if (self.best or 0.0) < level < top]
+        gaps = [(max(inside, default=self.best), top)]
         if self.best is not None and inside:
             gaps.append((self.best, min(inside)))
         open_gaps = []
@@ -126,6 +131,10 @@ class IntervalSearch:
             if low < middle < high:
                 open_gaps.append(((high - low) / self.step(low), middle))
         return max(open_gaps)[1] if open_gaps else None
+
+    def _client_limit(self) -> float | None:
+        """The lowest level above *best* at which the client was the limit."""
+        return min((level for level in self._of(Decision.CLIENT) if level > (self.best or 0.0)), default=None)
 
     def _confirm(self) -> None:
         """Measure the winner afresh; when that fails, the next lower one is the winner."""

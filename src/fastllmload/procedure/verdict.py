@@ -10,6 +10,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from fastllmload.certificate.criteria import shown
 from fastllmload.metrics.between import committed
 from fastllmload.metrics.percentiles import percentile
 from fastllmload.metrics.throughput import BEARING
@@ -254,7 +255,7 @@ def client_limits(run: Run, window: Window) -> tuple[str, ...]:
     found = []
     lag = rule.late_p99_ns(dispatch_lags(run, rows, window))
     if lag is not None and lag > rule.LAG_NS:
-        found.append(f"P99 of the dispatch lag is {lag / 1e6:.3g} ms, above 1 ms")
+        found.append(f"P99 of the dispatch lag is {shown(lag / 1e3, 'us')}, above 1 ms")
     own = int(np.isin(rows["error"], OWN_ERRORS).sum())
     if own:
         found.append(f"{own} requests failed for want of file descriptors or ports")

@@ -177,14 +177,20 @@ def test_a_winner_that_fails_its_retest_gives_way() -> None:
         (Oracle(500, 500), "bound", 100, None),
         (Oracle(0.5, 0.6), "minimum", None, 1),
         (Oracle(0.5, 500), "undecided", None, None),
-        (Oracle(500, 500, limited=20), "client", 16, None),
+        (Oracle(500, 500, limited=20), "client", 19, None),
         (Oracle(0, 0, limited=0.5), "client", None, None),
     ],
 )
 def test_what_ended_the_search_is_told(bench: Oracle, ended_by: str, best: float | None, above: float | None) -> None:
-    """A level where the client was the limit is never the upper end: of the system nothing is known there."""
+    """A level where the client was the limit is never the upper end; lighter ones below it are tried."""
     found = IntervalSearch(1, 100, one, bench, Plan()).run()
     assert (found.ended_by, found.best, found.above) == (ended_by, best, above)
+
+
+def test_below_the_clients_limit_the_systems_own_is_still_found() -> None:
+    """The client gives out at 64, the system at 40: the answer has both its ends."""
+    found = IntervalSearch(1, 100, one, Oracle(40, 40, limited=60), Plan(levels=20)).run()
+    assert found.best == 40 and found.above == 41
 
 
 def test_a_gap_to_a_client_limited_level_is_not_called_a_bracket() -> None:

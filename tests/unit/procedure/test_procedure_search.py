@@ -120,12 +120,13 @@ def test_a_finished_search_started_again_measures_nothing(monkeypatch: pytest.Mo
 
 
 def test_a_level_at_which_the_client_was_late_is_no_saturation(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """From 20/s on releases are 20 ms late: the overload at 64/s proves nothing, and the answer says why."""
+    """From 33/s on releases are 20 ms late: overloads prove nothing, and the answer says why."""
     code, document = run(monkeypatch, tmp_path / "s", SlotTarget(SlotServer(32, 1.0), late_above=33))
     answer = document["answer"]
     assert answer["high"] is None and answer["ended_by"] == "client" and answer["level"] is not None
-    limited = next(entry for entry in document["decisions"] if entry["decision"] == "client limited")
-    assert limited["level"] == 64 and "dispatch lag is 20 ms" in limited["reason"]
+    beyond = [entry for entry in document["decisions"] if entry["level"] > 33]
+    assert {entry["decision"] for entry in beyond} == {"client limited"}
+    assert all("dispatch lag is 20 ms" in entry["reason"] for entry in beyond)
     assert code == 0
     assert "the client was the limit at some level" in (tmp_path / "s/search.md").read_text()
 
