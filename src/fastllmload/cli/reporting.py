@@ -61,14 +61,22 @@ def text_of(subject: Subject, form: str) -> str:
     from fastllmload.report.screen import WIDTH
     from fastllmload.report.summary import summary_lines
 
+    if subject.is_procedure and form in ("terminal", "html"):
+        return of_procedure(subject, form)
     if form != "terminal":
         return forms.text_of(subject, form)
-    if subject.is_procedure:
-        from fastllmload.procedure.outcome import lines
-
-        return "\n".join(lines(subject.document)) + "\n"
     folder = "[path]" if subject.redacted else str(subject.folder)
     return "".join(f"{line.text}\n" for line in summary_lines(subject.document, WIDTH, folder))
+
+
+def of_procedure(subject: Subject, form: str) -> str:
+    """The procedure's own views; one that was stopped early has not yet said its section and title."""
+    from fastllmload.procedure.outcome import lines
+    from fastllmload.procedure.page import page
+
+    document = {"section": "5", "title": subject.document.get("procedure"), **subject.document}
+    document["manifest"] = {"declarations": {}, **(document.get("manifest") or {})}
+    return page(document) if form == "html" else "\n".join(lines(document)) + "\n"
 
 
 def write(text: str, output: Path | None) -> None:

@@ -17,20 +17,33 @@ SIMULATED = "SIMULATED ENGINE: the target was fastllmload's own simulator, not a
 def deviations(subject: Subject) -> list[str]:
     """Each once: those that compliance names, those of the document, and what the run itself shows."""
     document = subject.document
-    found = [SIMULATED] if simulated(subject) else []
-    found += [str(text) for text in part(document, "compliance", "deviations") or ()]
+    found = [str(text) for text in part(document, "compliance", "deviations") or ()]
     if subject.is_procedure:
         found += _of_procedure(document)
+    else:
+        found += _of_warmup(document)
     found += list(_of_run(run_document(subject)))
-    return list(dict.fromkeys(found))
+    if not simulated(subject):
+        return list(dict.fromkeys(found))
+    return [SIMULATED, *dict.fromkeys(text for text in found if "simulated engine" not in text)]
 
 
 def _of_procedure(document: Mapping[str, Any]) -> Iterator[str]:
     if document.get("status") != "done":
         yield f"INCOMPLETE ({document.get('status') or 'no status'}): what was found before the procedure ended"
-    if document.get("quick"):
+    named = [str(text) for text in document.get("deviations") or ()]
+    if document.get("quick") and not any("quick" in text for text in named):
         yield "quick: durations are scaled down, so the report does not conform"
-    yield from (str(text) for text in document.get("deviations") or ())
+    yield from named
+
+
+def _of_warmup(document: Mapping[str, Any]) -> Iterator[str]:
+    """Of a run; a procedure warms up before its levels, and says so itself."""
+    said = part(document, "plan", "warmup", "deviation")
+    if said is not None:
+        yield str(said)
+    elif not any(phase.get("name") == "warmup" for phase in document.get("phases") or ()):
+        yield "no warm-up phase (IETF 4.5)"
 
 
 def _of_run(document: Mapping[str, Any]) -> Iterator[str]:
@@ -38,12 +51,7 @@ def _of_run(document: Mapping[str, Any]) -> Iterator[str]:
         return
     if document.get("status") != "done":
         yield f"INCOMPLETE ({document.get('status') or 'no status'}): what was measured before the run ended"
-    warmup = part(document, "plan", "warmup", "deviation")
-    if warmup is not None:
-        yield str(warmup)
     yield from (str(text) for text in part(document, "plan", "deviations") or ())
-    if not any(phase.get("name") == "warmup" for phase in document.get("phases") or ()):
-        yield "no warm-up phase (IETF 4.5)"
     verdict = part(document, "certificate", "verdict")
     if verdict is not None and verdict != "valid":
         yield f"the client's own measurement is {verdict}: see the reasons of its certificate"

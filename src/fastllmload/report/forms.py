@@ -25,9 +25,7 @@ def text_of(subject: Subject, form: str) -> str:
 
 
 def html(subject: Subject) -> str:
-    """The page of a run; that of a procedure lies in its folder."""
-    if subject.is_procedure:
-        raise InputError(f"{subject.folder} is a procedure's folder: its page is {subject.folder / 'procedure.html'}")
+    """The page of a run; a procedure's is its own affair."""
     if subject.redacted:
         raise InputError("--redact leaves out what the plots of --as html show; use --as full, markdown or minimum")
     from fastllmload.report.html import render

@@ -9,9 +9,10 @@ from fastllmload.report import identity
 from fastllmload.report.deviations import deviations
 from fastllmload.report.figures import NOT_KNOWN, WITHHELD, count, number, quantity
 from fastllmload.report.results import metric, milliseconds
-from fastllmload.report.subject import Subject
+from fastllmload.report.subject import Subject, client_limited
 
 NOT_MEASURED = "not measured"
+SWEEPS = ("throughput", "tradeoff", "capacity")  # tests whose levels differ in nothing but their load
 LIMIT_MS = 500.0  # of "Throughput at P99 TTFT < 500ms"
 
 
@@ -48,8 +49,8 @@ def request_count(subject: Subject) -> str:
         return plain((subject.document.get("counts") or {}).get("dispatched"))
     if subject.redacted:
         return WITHHELD
-    found = [number(level.get("requests")) for level in subject.document.get("levels") or ()]
-    known = [n for n in found if n is not None]
+    ended = [level.get(name) for level in subject.document.get("levels") or () for name in ("completed", "failed")]
+    known = [n for value in ended if (n := number(value)) is not None]
     one = (identity.run_document(subject).get("counts") or {}).get("dispatched")
     return plain(sum(known) if known else one)
 
@@ -63,7 +64,7 @@ def duration(subject: Subject) -> str:
     document = identity.run_document(subject)
     asked = ((document.get("config") or {}).get("load") or {}).get("duration")
     found = number(asked) if number(asked) is not None else number(document.get("duration"))
-    return NOT_KNOWN if found is None else f"{found:g} seconds"
+    return NOT_KNOWN if found is None else f"{found:.4g} seconds"
 
 
 def latencies(subject: Subject) -> Iterator[str]:
@@ -95,7 +96,7 @@ def constrained(subject: Subject) -> str:
     limits = subject.finding("limits")
     if isinstance(limits, Mapping) and number(limits.get("ttft")) == LIMIT_MS and len(limits) == 1:
         return with_unit(subject.finding("max_output_tok_s"), "tok/s")
-    levels = subject.document.get("levels") or () if subject.is_procedure else ()
+    levels = subject.document.get("levels") or () if subject.document.get("procedure") in SWEEPS else ()
     met = [throughput for each in levels if (throughput := _meeting(each)) is not None]
     return f"{with_unit(max(met), 'tok/s')} (from sweep)" if met and len(levels) > 1 else NOT_MEASURED
 
@@ -103,7 +104,7 @@ def constrained(subject: Subject) -> str:
 def _meeting(level: Mapping[str, Any]) -> float | None:
     """Output tokens/s of a level below the limit on which the client was no limit."""
     p99 = number(level.get("ttft_p99_ms"))
-    sound = p99 is not None and p99 < LIMIT_MS and not level.get("generator_limited")
+    sound = p99 is not None and p99 < LIMIT_MS and not client_limited(level)
     return number(level.get("output_tok_s")) if sound else None
 
 

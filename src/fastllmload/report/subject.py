@@ -17,6 +17,7 @@ from fastllmload.report.withheld import withheld
 
 PROCEDURE = "procedure.json"
 PROCEDURE_VERSION = 1
+ANSWERS = ("sustainable_load", "max_concurrency", "optimal_point", "peak_level")  # findings that name a level's load
 Document = Mapping[str, Any]
 
 
@@ -66,16 +67,22 @@ def subject_of(folder: Path, redacted: bool = False) -> Subject:
 
 
 def best_level(folder: Path, document: Document) -> Path | None:
-    """Of the levels on which the client was no limit the one with the highest output throughput; where a search has an
-    answer, one at that load.
+    """Of the levels on which the client was no limit (of all, where it always was) the one with the highest output
+    throughput; where a search has an answer, one at that load.
     """
     levels = [each for each in document.get("levels") or () if each.get("folder")]
-    sound = [each for each in levels if not each.get("generator_limited")]
-    answer = (document.get("findings") or {}).get("sustainable_load")
+    sound = [each for each in levels if not client_limited(each)] or levels
+    findings = document.get("findings") or {}
+    answer = next((findings[name] for name in ANSWERS if findings.get(name) is not None), None)
     sustained = [each for each in sound if answer is not None and each.get("load") == answer]
     ordered = sorted(sustained or sound, key=lambda each: -(each.get("output_tok_s") or 0.0))
     found = (folder / str(each["folder"]) for each in ordered)
     return next((path for path in found if (path / "run.json").exists()), None)
+
+
+def client_limited(level: Mapping[str, Any]) -> bool:
+    """Whether an entry of "levels" says nothing about the system's limit."""
+    return level.get("certificate") == "invalid"
 
 
 def procedure_document(folder: Path) -> dict[str, Any]:

@@ -31,10 +31,10 @@ THROUGHPUTS = (
 FLAT_THROUGHPUTS = ("request_throughput", "output_throughput", "total_token_throughput", "request_goodput")
 GOODPUTS = ("request_goodput", "token_goodput", "smooth_goodput")
 COUNTS = (
-    "n", "n_null", "count", "ok", "failed", "met", "missed", "submitted", "released", "planned", "dispatched", "not_sent",
+    "n", "n_null", "count", "ok", "failed", "met", "missed", "submitted", "released", "planned", "dispatched",
     "latency_population", "submitted_in_window", "events", "completed", "requests", "input_tokens", "output_tokens",
-    "total_input_tokens", "total_output_tokens", "explicit_errors", "usage", "tokenizer", "estimate", "checked", "exact",
-    "prompts", "in_flight", "requests_needed", "generated", "rate_per_s", "cut_requests", *STATUS_NAMES,
+    "total_input_tokens", "total_output_tokens", "explicit_errors", "usage", "tokenizer", "estimate", "checked",
+    "exact", "prompts", "in_flight", "requests_needed", "generated", "rate_per_s", "cut_requests", *STATUS_NAMES,
 )  # fmt: skip
 URL = re.compile(r"\b[a-z][a-z0-9+]*://[^\s\"'<>)\],;]+", re.IGNORECASE)
 PATH = re.compile(r"(?<![\w.:/])(?:~|\.{1,2})?/(?:[\w.@+%=-]+/)*[\w.@+%=-]+")
@@ -82,7 +82,8 @@ def _withhold_load(found: dict[str, Any]) -> None:
     load = ((found.get("plan") or {}).get("description") or {}).get("load") or {}
     _withhold(load, ("concurrency",))
     _withhold(load.get("arrivals"), ("rate", "changes"))
-    _withhold(found, ("command", "telemetry", "incidents"))
+    _withhold(found, ("command",))
+    found.update(telemetry=None, incidents=[])
     for figure in (found.get("server") or {}).values():
         _withhold(figure, ("value",))
 

@@ -49,6 +49,24 @@ def test_every_form_to_a_file_and_to_standard_output(
     assert not (redact and "gpu-17" in said.out)
 
 
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("status", ["done", "running"])
+def test_a_procedure_has_the_same_forms(
+    folder: Path, capsys: pytest.CaptureFixture[str], form: str, status: str
+) -> None:
+    """One that was killed early has neither title nor section yet."""
+    found = json.loads((GOLDEN / "report" / "procedure.json").read_text()) | {"status": status}
+    early = {name: value for name, value in found.items() if status == "done" or name not in ("title", "section")}
+    for level in early["levels"]:
+        (folder.parent / "levels").mkdir(exist_ok=True)
+        (folder.parent / level["folder"]).symlink_to(folder)
+    (folder.parent / "procedure.json").write_text(json.dumps(early))
+    assert entry.main(["report", str(folder.parent), "--as", form]) == 0
+    said = capsys.readouterr()
+    assert said.err == ""
+    assert form in ("blog", "asiai", "json") or ("INCOMPLETE" in said.out) == (status == "running")
+
+
 def test_redacted_rows_name_no_target(folder: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
     assert entry.main(["export", str(folder), "--redact"]) == 0
     rows = [json.loads(line) for line in capfdbinary.readouterr().out.splitlines()]
