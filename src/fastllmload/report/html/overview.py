@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from typing import Any
 
@@ -49,7 +50,7 @@ def header(scene: Scene) -> Markup:
     """Verdict with its reasons, and what was run."""
     found = verdict(scene)
     told, figures = reasons(scene), evidence(scene)
-    few = len(told) + len(deviations(scene)) < 2  # then there is room beside the facts
+    few = 3 * len(told) + len(deviations(scene)) <= 9  # lines; then the figures fit below, else beside
     judged = card(
         found,
         WORDS.get(found, "Nobody judged the client: do not rely on these figures."),
@@ -188,6 +189,7 @@ def facts(scene: Scene) -> Markup:
         ("Window", _window(scene)),
         ("Began", _began(scene)),
         ("Plan", _plan(scene)),
+        ("Command", _command(scene)),
         ("Folder", element("code", visible(run_folder(scene.document, str(scene.run.directory))))),
     ]
     labels = scene.document.get("metadata")
@@ -259,6 +261,13 @@ def _began(scene: Scene) -> str | None:
     begun = next((phase.get("start_utc") for phase in phases if phase.get("name") == "measure"), None)
     stamp = begun or scene.get("environment", "time_utc")
     return None if stamp is None else visible(str(stamp).replace("T", " ").replace("Z", " UTC"), 40)
+
+
+def _command(scene: Scene) -> Markup | None:
+    """As it was typed, secrets blanked before it was stored."""
+    given = scene.document.get("command")
+    words = [without_password(str(word)) for word in given] if isinstance(given, list) else []
+    return element("code", visible(shlex.join(words), 1000)) if words else None
 
 
 def _plan(scene: Scene) -> Markup | None:

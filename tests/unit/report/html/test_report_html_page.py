@@ -243,9 +243,11 @@ def poisoned(found: Any) -> Any:
 def test_secrets_are_not_shown(run: Written) -> None:
     urls = ["https://user:hunter2@example.org/v1"]
     target = {"urls": urls, "headers": [["Authorization", "Bearer sk-secret"], ["X-Team", "blue"]]}
-    page = rendered(run, config={"target": target}, target={**run.document["target"], "urls": urls})
+    command = ["fastllmload", "--url", urls[0], "--api-key", "***"]
+    page = rendered(run, config={"target": target}, target={**run.document["target"], "urls": urls}, command=command)
     assert "hunter2" not in page.source and "sk-secret" not in page.source
     assert "https://user:***@example.org/v1" in page.text() and "blue" in page.text()
+    assert "fastllmload --url 'https://user:***@example.org/v1' --api-key '***'" in page.text("verdict")
 
 
 def test_whatever_is_missing_the_rest_is_shown(tmp_path: Path) -> None:
