@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastllmload.compliance.declarations import of_simulated_engine
+from fastllmload.compliance.outcome import Outcome
 from fastllmload.errors import InputError
 from fastllmload.records import layout
 from fastllmload.records.run import Run, load
@@ -22,7 +23,31 @@ ATTEMPT = re.compile(r", (\d+ requests|try \d+|longer)$")  # a level that was me
 OF_SEVERAL_RUNS = ("search.json", "sweep.json")
 PLANNED = ("t_sched_ns", "input_tokens", "output_tokens")  # of a plan's record, which may have more
 AUXILIARY = re.compile(r"(^|, )(capacity, |throughput, )")
-Rows = npt.NDArray[np.void]
+Mask = npt.NDArray[np.bool_]
+Column = npt.NDArray[Any]
+
+
+class Rows:
+    """Some rows of a run, column by column: a column is copied when it is asked for, whole rows never are."""
+
+    def __init__(self, rows: npt.NDArray[Any], at: npt.NDArray[np.intp]) -> None:
+        self._rows, self._at = rows, at
+        self._columns: dict[str, Column] = {}
+
+    def __len__(self) -> int:
+        return len(self._at)
+
+    def __getitem__(self, name: str) -> Column:
+        """One column, read-only."""
+        if name not in self._columns:
+            column = self._rows[name][self._at]
+            column.setflags(write=False)
+            self._columns[name] = column
+        return self._columns[name]
+
+    def where(self, chosen: Mask) -> Rows:
+        """Those of them for which *chosen* is true."""
+        return Rows(self._rows, self._at[chosen])
 
 
 @dataclass(frozen=True)
@@ -38,6 +63,11 @@ class Measured:
         return dig(self.run.manifest, path)
 
     @cached_property
+    def rows(self) -> Rows:
+        """All rows, in the order of the folder."""
+        return Rows(self.run.rows, np.arange(len(self.run.rows)))
+
+    @cached_property
     def measure(self) -> Rows:
         """Rows of the measure phase."""
         return rows_of(self.run, layout.MEASURE)
@@ -50,8 +80,7 @@ class Measured:
     @cached_property
     def ok(self) -> Rows:
         """Successful rows of the measure phase."""
-        chosen: Rows = self.measure[self.measure["status"] == layout.OK]
-        return chosen
+        return self.measure.where(self.measure["status"] == layout.OK)
 
     @cached_property
     def content(self) -> ContentEvents:
@@ -96,36 +125,57 @@ class Measured:
 
 def rows_of(run: Run, phase: int) -> Rows:
     """Rows of one phase."""
-    chosen: Rows = run.rows[run.rows["phase"] == phase]
-    return chosen
+    return Rows(run.rows, np.flatnonzero(run.rows["phase"] == phase))
 
 
-@dataclass(frozen=True)
+@dataclass
 class ContentEvents:
     """Of the events that carry content: their count, first and last time, per row; 0 where a row has none."""
 
     count: npt.NDArray[np.int64]
     first: npt.NDArray[np.int64]
     last: npt.NDArray[np.int64]
-    ascending: bool
+    ascending: bool = True
+
+    def add(self, row: Column, t: Column) -> None:
+        """The next events, grouped by row as in the file."""
+        low, before = int(row[0]), int(self.last[row[0]])
+        known = int(self.first[low])
+        counts = np.bincount(row - row[0])
+        self.count[low : low + len(counts)] += counts
+        self.first[row[::-1]] = t[::-1]  # the last write wins: the first event of each row
+        self.last[row] = t
+        same = row[1:] == row[:-1]
+        self.ascending &= bool((np.diff(t)[same] >= 0).all()) and before <= int(t[0])
+        if known:
+            self.first[low] = known
 
 
+PIECE = 1 << 22  # events
 TIMED = np.isin(np.arange(len(layout.EVENT_NAMES)), (layout.EVENT_CONTENT, layout.EVENT_TOOL))
 BLANK = np.arange(len(layout.EVENT_NAMES)) == layout.EVENT_WHITESPACE
 
 
 def content_events(run: Run) -> ContentEvents:
-    """Content and tool-call events; whitespace counts once content has begun."""
-    n, t, row = len(run.rows), run.event_t, run.events["row"]
-    begun = run.rows["t_first"][row]
-    chosen = TIMED[run.event_kind] | (BLANK[run.event_kind] & (begun > 0) & (t > begun))
-    row, t = row[chosen], t[chosen]
-    count = np.bincount(row, minlength=n).astype(np.int64)
-    first, last = np.zeros(n, np.int64), np.zeros(n, np.int64)
-    first[row[::-1]] = t[::-1]  # the last write wins: the first event of each row
-    last[row] = t
-    same = row[1:] == row[:-1]
-    return ContentEvents(count, first, last, bool((np.diff(t)[same] >= 0).all()))
+    """Content and tool-call events; whitespace counts once content has begun. In pieces: a run may have 10^8 events."""
+    n = len(run.rows)
+    found = ContentEvents(np.zeros(n, np.int64), np.zeros(n, np.int64), np.zeros(n, np.int64))
+    begun = np.ascontiguousarray(run.rows["t_first"])
+    for start in range(0, len(run.events), PIECE):
+        piece = run.events[start : start + PIECE]
+        row, t = content_of(piece, begun)
+        if len(row):
+            found.add(row, t)
+    return found
+
+
+def content_of(events: npt.NDArray[Any], begun: Column) -> tuple[Column, Column]:
+    """(row, ns) of the events that carry content; *begun*: first content of each row."""
+    kind, row, t = events["kind"], events["row"], events["t_ns"]
+    chosen = TIMED[kind]
+    blank = np.flatnonzero(BLANK[kind])
+    chosen[blank] = (begun[row[blank]] > 0) & (t[blank] > begun[row[blank]])
+    return row[chosen], t[chosen]
 
 
 @dataclass(frozen=True)
@@ -139,7 +189,8 @@ class Evidence:
     procedure: dict[str, Any] | None = None
     warmups: tuple[Run, ...] = ()
     others: tuple[Evidence, ...] = ()
-    absent: tuple[str, ...] = field(default=())
+    absent: tuple[str, ...] = ()
+    said: dict[str, Outcome] = field(default_factory=dict, compare=False, repr=False)  # by check and parameters
 
     @cached_property
     def levels(self) -> tuple[Measured, ...]:

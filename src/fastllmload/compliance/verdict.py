@@ -147,14 +147,23 @@ def joined(parts: dict[str, Outcome]) -> Outcome:
 def bound(evidence: Evidence, requirement: Requirement) -> Outcome:
     """What the check, the metric or the declaration says; unchecked where there is none."""
     if requirement.check is not None:
-        return CHECKS[requirement.check](evidence, **requirement.params)
+        return checked(evidence, requirement.check, requirement.params)
     if requirement.metric is not None:
-        return CHECKS["figures"](evidence, names=[requirement.metric], statistics=list(requirement.statistics))
+        asked = {"names": [requirement.metric], "statistics": list(requirement.statistics)}
+        return checked(evidence, "figures", asked)
     if requirement.declare:
         return declared(evidence, requirement.declare)
     if requirement.shown_by is not None:
         return inapplicable("this evidence does not exercise it")
     return Outcome(UNCHECKED, "nothing covers it", "judge it yourself")
+
+
+def checked(evidence: Evidence, name: str, params: dict[str, Any]) -> Outcome:
+    """Several statements ask for the same thing: it is looked at once."""
+    key = f"{name} {params}"
+    if key not in evidence.said:
+        evidence.said[key] = CHECKS[name](evidence, **params)
+    return evidence.said[key]
 
 
 def declared(evidence: Evidence, keys: Sequence[str]) -> Outcome:

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fastllmload.compliance.applies import why_not
-from fastllmload.compliance.evidence import Evidence, Measured
+from fastllmload.compliance.evidence import Evidence, Measured, content_events
 from fastllmload.compliance.outcome import DECLARED, INAPPLICABLE, SHOWN, TRUE, UNCHECKED, Outcome
 from fastllmload.compliance.requirement import Requirement
 from fastllmload.compliance.text import lines
@@ -265,3 +265,17 @@ def test_a_level_that_was_measured_again_stands_for_its_first_try(tmp_path: Path
     evidence = cases.evidence(tmp_path)
     assert evidence.levels[0].name == again.name and len(evidence.levels) == len(others) + 1
     assert state(judge(evidence), "IETF-5.4.2-b") == TRUE
+
+
+@pytest.mark.parametrize("piece", [1, 2, 7, 1000])
+def test_events_in_pieces_are_the_whole(piece: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Counts, first and last times do not depend on where a piece ends; an event out of order is seen across it."""
+    run = plain(40).run.run(tmp_path)
+    whole = content_events(run)
+    monkeypatch.setattr("fastllmload.compliance.evidence.PIECE", piece)
+    parts = content_events(run)
+    for name in ("count", "first", "last"):
+        assert (getattr(parts, name) == getattr(whole, name)).all()
+    assert whole.ascending and parts.ascending
+    run.events["t_ns"][7] -= 10**9
+    assert not content_events(run).ascending

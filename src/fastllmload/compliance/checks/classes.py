@@ -32,7 +32,7 @@ def class_within(evidence: Evidence, /, number: int, input: list[int], output: l
     def judge(run: Measured) -> Outcome:
         if not mixed(run):
             return inapplicable("one class alone")
-        rows = run.measure[run.measure["request_class"] == number]
+        rows = run.measure.where(run.measure["request_class"] == number)
         inside = (
             (rows["input_target"] >= input[0]) & (rows["input_target"] <= input[1])
             & (rows["output_target"] >= output[0]) & (rows["output_target"] <= output[1])

@@ -33,8 +33,7 @@ def schedule_kept(evidence: Evidence, /) -> Outcome:
         known = (run.plan.get("members") or {}).get("t_sched.npy")
         if known is None or array_hash(planned["t_sched_ns"]) != known:
             return false("plan/schedule.npy does not have the digest that plan.json states", "keep the plan as it was")
-        rows = run.measure[run.measure["turn"] == 0]
-        rows = rows[rows["request"] < len(planned)]
+        rows = run.measure.where((run.measure["turn"] == 0) & (run.measure["request"] < len(planned)))
         moved = np.abs(rows["t_sched"] - start.start_ns - planned["t_sched_ns"][rows["request"]]) > ROUNDING_NS
         return judged(
             not moved.any(),
@@ -114,7 +113,7 @@ def responses_do_not_delay(evidence: Evidence, /) -> Outcome:
 
 def lag_p99_us(run: Measured, after_ns: int = 0) -> float | None:
     """From the rows of the whole measure phase that were due after *after_ns*."""
-    rows = run.measure[(run.measure["t_dispatch"] > 0) & (run.measure["t_sched"] > after_ns)]
+    rows = run.measure.where((run.measure["t_dispatch"] > 0) & (run.measure["t_sched"] > after_ns))
     if not len(rows):
         return None
     return float(np.percentile(rows["t_dispatch"] - rows["t_sched"], 99)) / 1e3
@@ -125,12 +124,13 @@ def concurrent(evidence: Evidence, /) -> Outcome:
     """Requests that were due while an earlier one was still answered went out before that one ended."""
 
     def judge(run: Measured) -> Outcome:
-        rows = np.sort(run.measure[run.measure["t_dispatch"] > 0], order="t_sched")
+        rows = run.measure.where(run.measure["t_dispatch"] > 0)
         if run.closed or len(rows) < 2:
             return inapplicable("nothing was due while an earlier request was answered")
-        ends = np.maximum.accumulate(rows["t_end"])[:-1]
-        due = rows["t_sched"][1:] < ends
-        together = int(np.count_nonzero(due & (rows["t_dispatch"][1:] < ends)))
+        order = np.argsort(rows["t_sched"], kind="stable")
+        ends = np.maximum.accumulate(rows["t_end"][order])[:-1]
+        due = rows["t_sched"][order][1:] < ends
+        together = int(np.count_nonzero(due & (rows["t_dispatch"][order][1:] < ends)))
         if not due.any():
             return inapplicable("nothing was due while an earlier request was answered")
         return judged(
@@ -180,7 +180,7 @@ def concurrency_kept(evidence: Evidence, /) -> Outcome:
 
 def most_in_flight(run: Measured) -> int:
     """Greatest number of requests between their dispatch and their end; an end at the same instant comes first."""
-    rows = run.measure[run.measure["t_dispatch"] > 0]
+    rows = run.measure.where(run.measure["t_dispatch"] > 0)
     if not len(rows):
         return 0
     times = np.concatenate([rows["t_dispatch"], np.where(rows["t_end"] > 0, rows["t_end"], np.iinfo(np.int64).max)])

@@ -37,8 +37,8 @@ def submission_times(evidence: Evidence, /) -> Outcome:
 
     def judge(run: Measured) -> Outcome:
         rows = run.measure
-        sent = rows[(rows["t_headers"] > 0) | (rows["status"] == layout.OK)]
-        wrong = sent[(sent["t_submit"] == 0) | (sent["t_submit"] < sent["t_dispatch"])]
+        sent = rows.where((rows["t_headers"] > 0) | (rows["status"] == layout.OK))
+        wrong = sent.where((sent["t_submit"] == 0) | (sent["t_submit"] < sent["t_dispatch"]))
         return told(wrong, len(sent), "answered requests have the instant of their submission")
 
     return each(evidence, judge)
@@ -49,9 +49,9 @@ def first_token_times(evidence: Evidence, /) -> Outcome:
     """t_first in every row with content, and it is the time of the first content event."""
 
     def judge(run: Measured) -> Outcome:
-        rows, chosen = run.run.rows, content_rows(run)
+        rows, chosen = run.rows, content_rows(run)
         wrong = chosen & ((rows["t_first"] == 0) | (rows["t_first"] != run.content.first))
-        return told(rows[wrong], int(chosen.sum()), "requests with content have the instant of their first token")
+        return told(rows.where(wrong), int(chosen.sum()), "requests with content have the instant of their first token")
 
     return each(evidence, judge)
 
@@ -61,11 +61,13 @@ def token_times(evidence: Evidence, /) -> Outcome:
     """One event per piece of content, in the order of time."""
 
     def judge(run: Measured) -> Outcome:
-        rows, chosen = run.run.rows, content_rows(run)
+        rows, chosen = run.rows, content_rows(run)
         if not run.content.ascending:
             return false("events of a request are not in the order of time", AGAIN)
         wrong = chosen & (run.content.count != rows["content_events"])
-        return told(rows[wrong], int(chosen.sum()), "requests have one time stamp for every piece of their content")
+        return told(
+            rows.where(wrong), int(chosen.sum()), "requests have one time stamp for every piece of their content"
+        )
 
     return each(evidence, judge)
 
@@ -75,16 +77,16 @@ def last_token_times(evidence: Evidence, /) -> Outcome:
     """t_last is the time of the last content event."""
 
     def judge(run: Measured) -> Outcome:
-        rows, chosen = run.run.rows, content_rows(run)
+        rows, chosen = run.rows, content_rows(run)
         wrong = chosen & ((rows["t_last"] == 0) | (rows["t_last"] != run.content.last))
-        return told(rows[wrong], int(chosen.sum()), "requests with content have the instant of their last token")
+        return told(rows.where(wrong), int(chosen.sum()), "requests with content have the instant of their last token")
 
     return each(evidence, judge)
 
 
 def content_rows(run: Measured) -> Mask:
     """Rows of the measure phase that got content."""
-    rows = run.run.rows
+    rows = run.rows
     chosen: Mask = (rows["phase"] == layout.MEASURE) & (rows["content_events"] > 0)
     return chosen
 
@@ -95,7 +97,7 @@ def input_counts(evidence: Evidence, /) -> Outcome:
 
     def judge(run: Measured) -> Outcome:
         rows = run.measure
-        wrong = rows[(rows["prompt_tokens"] < 0) & (rows["input_target"] == 0)]
+        wrong = rows.where((rows["prompt_tokens"] < 0) & (rows["input_target"] == 0))
         return told(
             wrong, len(rows), "requests have a count of their input tokens", "name a tokenizer with --tokenizer"
         )
@@ -126,7 +128,7 @@ def statuses(evidence: Evidence, /) -> Outcome:
         rows = run.measure
         known = rows["status"] < len(layout.STATUS_NAMES)
         ended = rows["status"] != layout.IN_FLIGHT
-        wrong = rows[~(known & ended)]
+        wrong = rows.where(~(known & ended))
         if len(rows) != int(run.get("counts.planned") or 0):
             return false(f"{len(rows):,} rows stand for {run.get('counts.planned')} planned requests", AGAIN)
         return told(wrong, len(rows), "requests have the status in which they ended")
@@ -139,11 +141,11 @@ def additive(evidence: Evidence, /) -> Outcome:
     """t_submit <= t_first <= t_last <= t_end in every successful row: the parts of a latency add up."""
 
     def judge(run: Measured) -> Outcome:
-        rows = run.ok[run.ok["t_first"] > 0]
+        rows = run.ok.where(run.ok["t_first"] > 0)
         wrong = (
             (rows["t_submit"] > rows["t_first"]) | (rows["t_first"] > rows["t_last"]) | (rows["t_last"] > rows["t_end"])
         )
-        return told(rows[wrong], len(rows), "successful requests have their instants in order")
+        return told(rows.where(wrong), len(rows), "successful requests have their instants in order")
 
     return each(evidence, judge)
 
@@ -157,10 +159,10 @@ def gaps_without_ttft(evidence: Evidence, /) -> Outcome:
 
     def judge(run: Measured) -> Outcome:
         chosen = content_rows(run)
-        rows = run.run.rows
+        rows = run.rows
         wrong = chosen & (run.content.last - run.content.first != rows["t_last"] - rows["t_first"])
         if wrong.any():
-            return told(rows[wrong], int(chosen.sum()), "requests have gaps that add up to last less first token")
+            return told(rows.where(wrong), int(chosen.sum()), "requests have gaps that add up to last less first token")
         pooled = run.get(f"metrics.{run.get('metrics.share_single.pooled_as')}") or {}
         if not pooled.get("n"):
             return inapplicable("no gap was measured")

@@ -96,7 +96,7 @@ def first_content_counts(evidence: Evidence, /) -> Outcome:
     """t_first is a content event, never one of role, whitespace, usage or comments."""
 
     def judge(run: Measured) -> Outcome:
-        rows = run.run.rows
+        rows = run.rows
         chosen = (rows["phase"] == layout.MEASURE) & (rows["content_events"] > 0)
         same = rows["t_first"][chosen] == run.content.first[chosen]
         return judged(bool(same.all()), f"{int(same.sum()):,} first tokens are content", AGAIN)

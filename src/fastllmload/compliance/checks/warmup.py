@@ -41,7 +41,7 @@ def enough(evidence: Evidence, /) -> Outcome:
         return amount(int(done.get("requests") or 0), int(done.get("tokens") or 0))
 
     def judge(run: Measured) -> Outcome:
-        ok = run.warmup[run.warmup["status"] == layout.OK]
+        ok = run.warmup.where(run.warmup["status"] == layout.OK)
         received = np.where(ok["completion_tokens"] >= 0, ok["completion_tokens"], ok["content_events"])
         return amount(len(ok), int(received.sum()))
 
@@ -76,7 +76,7 @@ def drained(evidence: Evidence, /) -> Outcome:
 
 def span(rows: Rows) -> tuple[int, int]:
     """First dispatch and last end in ns; zeros where nothing was sent."""
-    sent = rows[rows["t_dispatch"] > 0]
+    sent = rows.where(rows["t_dispatch"] > 0)
     return (int(sent["t_dispatch"].min()), int(sent["t_end"].max())) if len(sent) else (0, 0)
 
 

@@ -46,7 +46,7 @@ def sequence_kept(evidence: Evidence, /) -> Outcome:
 
 def kept(run: Measured, planned: npt.NDArray[Any]) -> Outcome:
     """A closed loop that time ends starts its plan again; further turns of a conversation are longer than planned."""
-    rows = run.measure[run.measure["turn"] == 0]
+    rows = run.measure.where(run.measure["turn"] == 0)
     at = rows["request"] % max(1, len(planned))
     same = (rows["input_target"] == planned["input_tokens"][at]) & (
         rows["output_target"] == planned["output_tokens"][at]
