@@ -1,4 +1,4 @@
-"""run.json has, at its top level, every key that dashboards of vLLM's benchmark read, with the numbers of our metrics."""
+"""run.json has, at its top level, every key that dashboards of vLLM's benchmark read, with our metrics' numbers."""
 
 from __future__ import annotations
 
