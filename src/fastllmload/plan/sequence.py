@@ -4,8 +4,9 @@ One object per request, in the order of sending:
 
 | field | what |
 |---|---|
-| `timestamp` | seconds from the start of the phase; absent in a closed loop |
-| `prompt` or `messages` | as they are sent |
+| `timestamp` | seconds from the start of the phase; absent in a closed loop and of later turns |
+| `prompt` or `messages` | as they are sent; of a later turn its own alone |
+| `session`, `delay` | of conversations: which one, and seconds to think before a later turn (read back with `--turns all`) |
 | `input_tokens`, `output_tokens` | as planned; the latter is asked for as the answer's length |
 | `class` | name of the request's class; absent where there is one |
 | `body` | fields that differ from those of a run with default options; null: it has none of that name |
@@ -23,7 +24,7 @@ import msgspec
 
 from fastllmload.errors import InputError
 from fastllmload.plan.bodies import BUFFER, disk_errors
-from fastllmload.plan.plan import Plan
+from fastllmload.plan.plan import STITCHED, Plan
 from fastllmload.plan.settings import Workload
 
 OUTPUT_TOKENS = "{output_tokens}"  # in a body: the request's own output length
@@ -41,12 +42,13 @@ class Endpoint(Protocol):
 
 
 def write_sequence(plan: Plan, endpoint: Endpoint, path: Path) -> str:
-    """Write *plan*'s requests to *path*; the SHA-256 of what was written. InputError for a plan whose later bodies hold
-    what a server is going to reply, HostLimitError for a full disk.
+    """Write *plan*'s requests to *path*; the SHA-256 of what was written. InputError for conversations whose turns hold
+    all that was said before, HostLimitError for a full disk.
     """
-    if plan.turns is not None:
+    if plan.turns is not None and ((plan.turns["turn"] > 0) & (plan.turns["flags"] & STITCHED == 0)).any():
         raise InputError(
-            "the sequence of a plan with conversations cannot be written: its later turns hold real replies"
+            "the sequence of a plan with --history planned cannot be written: its turns repeat what was said before; "
+            "use --history real"
         )
     hasher = hashlib.sha256()
     encoder = msgspec.json.Encoder()
@@ -75,7 +77,11 @@ def entry(plan: Plan, number: int, defaults: Defaults) -> dict[str, Any]:
     """One line."""
     body: dict[str, Any] = msgspec.json.decode(plan.body(number))
     tokens = int(plan.output_tokens[number])
-    found: dict[str, Any] = {} if plan.t_sched is None else {"timestamp": int(plan.t_sched[number]) / 1e9}
+    starts = plan.t_sched is not None and plan.t_sched[number] >= 0
+    found: dict[str, Any] = {"timestamp": int(plan.t_sched[number]) / 1e9} if starts and plan.t_sched is not None else {}
+    if plan.turns is not None:
+        turn = plan.turns[number]
+        found |= {"session": int(turn["session"])} | ({"delay": int(turn["think_ns"]) / 1e9} if turn["turn"] else {})
     found |= content(body)
     found |= {"input_tokens": int(plan.input_tokens[number]), "output_tokens": tokens}
     if plan.classes:

@@ -13,6 +13,7 @@ from fastllmload.errors import InputError
 from fastllmload.plan.build import build_plan
 from fastllmload.plan.describe import describe
 from fastllmload.plan.plan import FOLLOWS, LAST_TURN, REAL_REPLY, STITCHED
+from fastllmload.plan.sequence import write_sequence
 from fastllmload.plan.text import describe_as_text
 
 SHAREGPT = [
@@ -163,3 +164,24 @@ def test_a_plan_shows_its_conversations(tmp_path):
     text = describe_as_text(describe(plan))
     assert "conversations  40 of " in text and "2 s to think on average (2s); history real" in text
     assert "users          all give up at ttft:5s" in text
+
+
+@pytest.mark.parametrize("tools", [0.0, 0.6])
+def test_a_written_sequence_is_the_same_conversations(tmp_path, tools):
+    """Read back as a data set it has the same bodies, turns and times to think; only who waits how long first differs."""
+    changes = {"workload__think_time": "uniform:0,3", "workload__tool_turns": tools}
+    plan = synthetic(tmp_path / "plan", **changes)
+    write_sequence(plan, ENDPOINTS["openai-chat"], tmp_path / "s.jsonl")
+    again = planned(
+        tmp_path / "again", workload__name="custom", workload__dataset_path=str(tmp_path / "s.jsonl"),
+        workload__turns="all", workload__tokenizer="none", load__duration=None, load__num_requests=40,
+    )  # fmt: skip
+    assert again.bodies.tobytes() == plan.bodies.tobytes()
+    assert (again.turns == plan.turns).all()
+    assert again.t_sched.tolist() == plan.t_sched.tolist()
+
+
+def test_a_planned_history_has_no_sequence(tmp_path):
+    plan = synthetic(tmp_path / "plan", workload__history="planned")
+    with pytest.raises(InputError, match="use --history real"):
+        write_sequence(plan, ENDPOINTS["openai-chat"], tmp_path / "s.jsonl")
