@@ -19,21 +19,22 @@ def fit_many(
     tokenizer: Tokenizer, texts: Sequence[str], wanted: Sequence[int], filler: Filler = words_more
 ) -> tuple[list[str], list[int]]:
     """*texts* with *wanted* tokens each, as far as ROUNDS allow, and the tokens that each has."""
-    fitted, counts = list(texts), [0] * len(texts)
-    open_ones = list(range(len(texts)))
-    for attempt in range(ROUNDS + 1):
-        encoded = tokenizer.encode_many([fitted[at] for at in open_ones])
-        left = []
-        for at, ids in zip(open_ones, encoded, strict=True):
-            counts[at] = len(ids)
-            if len(ids) == wanted[at] or attempt == ROUNDS:
-                continue
-            left.append(at)
-            more = wanted[at] - len(ids)
-            fitted[at] = fitted[at] + filler(more) if more > 0 else tokenizer.decode(ids[: wanted[at]])
-        if not left:
+    fitted = list(texts)
+    encoded = tokenizer.encode_many(fitted)
+    counts = [len(ids) for ids in encoded]
+    wrong = [at for at, count in enumerate(counts) if count != wanted[at]]
+    for _ in range(ROUNDS):
+        if not wrong:
             break
-        open_ones = left
+        for at in wrong:
+            more = wanted[at] - counts[at]
+            fitted[at] = fitted[at] + filler(more) if more > 0 else tokenizer.decode(encoded[at][: wanted[at]])
+        changed = [fitted[at] for at in wrong]
+        for at, count in zip(wrong, tokenizer.count_many(changed), strict=True):
+            counts[at] = count
+        wrong = [at for at in wrong if counts[at] != wanted[at]]
+        for at, ids in zip(wrong, tokenizer.encode_many([fitted[at] for at in wrong]), strict=True):
+            encoded[at] = ids
     return fitted, counts
 
 
