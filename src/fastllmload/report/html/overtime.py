@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from fastllmload.arrivals.curve import described_curve
 from fastllmload.report.figures import number
 from fastllmload.report.html.chart import Chart, Layer, Line, Rule, Span
 from fastllmload.report.html.figure import empty, grid, known, middles
@@ -16,6 +17,8 @@ from fastllmload.report.series.load import Load, load_over_time
 
 TONES = {"max": ("c7", "thin"), "p99": ("c2", ""), "p90": ("c3", ""), "p50": ("c1", "")}
 NAMES = {"p50": "P50", "p90": "P90", "p99": "P99", "max": "max"}
+STEADY = ("poisson", "constant", "gamma", "bursty", "uniform")  # processes with one rate, or one curve of it
+CURVE_POINTS = 600
 SAMPLES = 100  # in a bin of percentiles over time, where the run is long enough
 
 
@@ -77,28 +80,28 @@ def rates(scene: Scene, axis: TimeAxis, load: Load) -> Markup:
         layers.append(Line("failed", x, load.failed, "c2"))
     if load.left.any():
         layers.append(Line("left", x, load.left, "c4"))
-    asked = asked_rate(scene)
-    if asked is not None and axis.sent_ns is not None:
-        until = np.array([0.0, axis.since_zero(axis.sent_ns)])
-        layers.append(Line(f"asked {asked:g}/s", until, np.full(2, asked), "c7", "dash"))
+    asked = asked_line(scene, axis)
+    if asked is not None:
+        layers.append(asked)
     scale = up_to([layer.y for layer in layers])
     chart = time_chart(scene, scale, layers, "Requests per second planned, sent, completed and failed", "requests/s")
     return scene.figures.add("rate", "Request rate", chart, "n")
 
 
-def asked_rate(scene: Scene) -> float | None:
-    """requests/s where one number says it: not for ramps, periods, series, a closed loop, or conversations."""
+def asked_line(scene: Scene, axis: TimeAxis) -> Line | None:
+    """requests/s as asked, also where it changes; None for a closed loop, a trace, and conversations, whose turns come
+    when they come.
+    """
     arrivals = scene.get("plan", "description", "load", "arrivals")
-    steady = isinstance(arrivals, dict) and arrivals.get("name") in (
-        "poisson",
-        "constant",
-        "gamma",
-        "bursty",
-        "uniform",
-    )
-    if not steady or "curve" in arrivals or scene.get("plan", "description", "conversations"):
+    steady = isinstance(arrivals, dict) and arrivals.get("name") in STEADY
+    if not steady or axis.sent_ns is None or scene.get("plan", "description", "conversations"):
         return None
-    return number(arrivals.get("rate"))
+    end = axis.since_zero(axis.sent_ns)
+    curve, rate = arrivals.get("curve"), number(arrivals.get("rate"))
+    if isinstance(curve, dict):
+        t = np.linspace(0.0, end, CURVE_POINTS)
+        return Line("asked", t, described_curve(curve).rate(t), "c7", "dash")
+    return None if rate is None else Line(f"asked {rate:g}/s", np.array([0.0, end]), np.full(2, rate), "c7", "dash")
 
 
 def in_flight(scene: Scene, axis: TimeAxis, load: Load) -> Markup:

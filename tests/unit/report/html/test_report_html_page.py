@@ -98,6 +98,18 @@ def test_rates_add_up_to_the_requests(run: Written, page: Page) -> None:
         assert sum(v or 0 for v in page.column("rate", name)) * width == pytest.approx(requests, rel=1e-3), name
 
 
+def test_a_rate_that_changes_is_shown_as_asked(run: Written) -> None:
+    curve = {"kind": "linear", "t_s": [0.0, 2.0, 2.0, 5.0], "rate": [10.0, 10.0, 40.0, 80.0]}
+    arrivals = {"name": "poisson", "rate": 40.0, "curve": curve}
+    plan = {**run.document["plan"], "description": {"load": {"loop": "open", "arrivals": arrivals}}}
+    page = rendered(run, plan=plan)
+    t, rate = page.column("rate", "asked", "x"), page.column("rate", "asked")
+    assert np.interp([1.0, 3.5, 5.0], np.array(t), np.array(rate)) == pytest.approx([10.0, 60.0, 80.0], rel=1e-2)
+    talking = {**plan, "description": {**plan["description"], "conversations": {"conversations": 3}}}
+    shown = rendered(run, plan=talking).numbers["charts"]["rate"]["series"]
+    assert not [one for one in shown if one["name"].startswith("asked")]
+
+
 def test_the_verdict_comes_before_any_figure_with_reasons_and_what_to_do(run: Written) -> None:
     reason = {"code": "cpu", "severity": "invalid", "text": "a worker used 99 % of its core", "cause": "generator"}
     page = rendered(run, certificate={"verdict": "invalid", "reasons": [reason], "generator_limited": True})
