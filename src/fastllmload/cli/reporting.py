@@ -20,9 +20,14 @@ FORMS = ("terminal", "markdown", "minimum", "full", "blog", "asiai", "html", "js
 
 def report_on(folder: Path, form: str, output: Path | None, redact: bool, secrets: Redactor) -> None:
     """Write *form* of the report to *output*, None is standard output, whose reader may leave early."""
+    from fastllmload.procedure.shown_again import shown_again
     from fastllmload.records.owner import tidy
     from fastllmload.report.subject import subject_of
 
+    found = shown_again(folder, form, redact)
+    if found is not None:
+        write(secrets(found), output)
+        return
     tidied = tidy(folder)
     subject = subject_of(folder, redact)
     if form == "terminal" and output is None:

@@ -114,6 +114,7 @@ class Search:
         plan, width = parameters.plan, parameters.width
         self.peak = PeakSearch(lo, hi, width, PeakLabBench(self.bench), plan, shuffle) if asked.goal is None else None
         self.threshold = IntervalSearch(lo, hi, width, self.bench, plan, shuffle)
+        self.bench.before = self.keep
 
     def run(self) -> None:
         if self.peak is not None:
@@ -129,12 +130,18 @@ class Search:
         interval = self.threshold.interval()
         return search_report.interval_answer(interval, self.bench), search_report.interval_rows(interval, self.bench)
 
-    def conclude(self, status: str) -> dict[str, Any]:
-        """Write search.json and the reports, and say what was found."""
+    def keep(self) -> dict[str, Any]:
+        """Put into search.json what is known by now; the answer."""
         answer, rows = self.found()
         if not rows:
             answer["ended_by"] = "nothing"
-        self.lab.journal.put(status=status, ended_utc=journal.utc(), answer=answer, decisions=rows)
+        self.lab.journal.put(answer=answer, decisions=rows)
+        return answer
+
+    def conclude(self, status: str) -> dict[str, Any]:
+        """Write search.json and the reports, and say what was found."""
+        self.lab.journal.put(status=status, ended_utc=journal.utc())
+        answer = self.keep()
         names = search_report.write(self.lab.folder, self.lab.journal.document)
         for line in search_report.lines(self.lab.journal.document):
             self.lab.console.say(line)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import msgspec
@@ -81,6 +82,7 @@ class LabBench:
     refused: dict[float, str] = field(default_factory=dict)
     taken: dict[float, int] = field(default_factory=dict)
     lowest: Lowest | None = None
+    before: Callable[[], object] = lambda: None  # each level: keeps what is known by then, should this be the last
 
     # -- the questions of IntervalSearch ------------------------------------------------------------------------------
 
@@ -119,6 +121,7 @@ class LabBench:
 
     def measure(self, level: float, times: int, words: str) -> Evidence | None:
         """One run of *level*; None where this host cannot offer it, or nothing came back."""
+        self.before()
         runs, repetition = self.runs.setdefault(level, []), self.taken.get(level, 0)
         self.taken[level] = repetition + 1
         settings = at_load(

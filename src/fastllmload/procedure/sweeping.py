@@ -66,6 +66,7 @@ class Sweep:
                 self._measure(number, repetition)
 
     def _measure(self, number: int, repetition: int) -> None:
+        self.keep()
         cell = self.cells[number]
         settings = changed(cell.settings, load={"repetition": repetition})
         if not self.terms.same_requests and settings.output.plan is None:
@@ -83,11 +84,19 @@ class Sweep:
         self.measured.setdefault(number, []).append(level)
         self.lab.record(level, cell=dict(cell.values), repetition=repetition)
 
+    def keep(self) -> list[dict[str, Any]]:
+        """Put into sweep.json what is known by now; its rows."""
+        rows = [
+            sweep_report.cell_entry(cell.values, self.measured.get(number, ()), self.refused.get(number))
+            for number, cell in enumerate(self.cells)
+        ]
+        self.lab.journal.put(cells=rows)
+        return rows
+
     def conclude(self, status: str) -> bool:
         """Write sweep.json and the reports and show the table; whether every run's certificate is valid."""
-        rows = [sweep_report.cell_entry(cell.values, self.measured.get(number, ()), self.refused.get(number))
-                for number, cell in enumerate(self.cells)]  # fmt: skip
-        self.lab.journal.put(status=status, ended_utc=journal.utc(), cells=rows)
+        self.lab.journal.put(status=status, ended_utc=journal.utc())
+        rows = self.keep()
         names = sweep_report.write(self.lab.folder, self.lab.journal.document)
         for line in sweep_report.lines(self.lab.journal.document):
             self.lab.console.say(line)

@@ -17,6 +17,7 @@ from fastllmload.procedure.conduct_search import SearchTerms, conduct_search, to
 from fastllmload.procedure.console import Console
 from fastllmload.procedure.objective_text import read_goal
 from fastllmload.procedure.searching import SearchParameters
+from fastllmload.procedure.shown_again import shown_again
 
 RATE = SearchParameters(minimum=8, maximum=128, level_s=60, step=0.1)
 SLOTS = SearchParameters(what="concurrency", minimum=2, maximum=64, level_s=30, step=1, step_share=False, levels=14)
@@ -91,6 +92,19 @@ def test_the_peak_of_smooth_goodput_is_found(monkeypatch: pytest.MonkeyPatch, tm
     assert "highest smooth goodput" in (tmp_path / "s/search.md").read_text()
 
 
+def test_a_search_is_shown_again_in_its_forms(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """As the files say it; a form of runs, and a redaction that would leave nothing, are refused."""
+    once = SearchParameters(minimum=8, maximum=8, level_s=60)
+    run(monkeypatch, tmp_path / "s", SlotTarget(SlotServer(32, 0.1)), once)
+    assert shown_again(tmp_path / "s", "markdown") == (tmp_path / "s/search.md").read_text()
+    assert shown_again(tmp_path / "s", "html") == (tmp_path / "s/search.html").read_text()
+    assert json.loads(shown_again(tmp_path / "s", "json") or "")["procedure"] == "search"
+    assert shown_again(tmp_path, "markdown") is None
+    for how in ({"form": "minimum"}, {"form": "terminal", "redact": True}):
+        with pytest.raises(InputError):
+            shown_again(tmp_path / "s", **how)  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize("kill_at", [0, 1, 3, 6])
 def test_a_killed_search_goes_on_and_finds_the_same(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, kill_at: int
@@ -102,9 +116,12 @@ def test_a_killed_search_goes_on_and_finds_the_same(
     killed = SlotTarget(server, kill_at=kill_at)
     with pytest.raises(Killed):
         run(monkeypatch, tmp_path / "cut", killed)
+    said = shown_again(tmp_path / "cut", "terminal")
+    assert said is not None and "INCOMPLETE (killed)" in said
     again = SlotTarget(server)
     _, document = run(monkeypatch, tmp_path / "cut", again)
     assert document["answer"] == expected["answer"]
+    assert shown_again(tmp_path / "cut", "terminal") == shown_again(tmp_path / "whole", "terminal")
     assert killed.measured + again.measured == whole.measured
     assert document["starts"] == 2
 

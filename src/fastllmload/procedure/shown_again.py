@@ -1,0 +1,50 @@
+"""Reports of searches and sweeps, shown again from their folders; also of killed ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from fastllmload.errors import InputError
+from fastllmload.procedure import journal, search_report, sweep_report
+
+FORMS = ("terminal", "markdown", "html", "json")
+
+
+@dataclass(frozen=True)
+class Kind:
+    """*needed*: the entry of *file* that is there once anything was measured."""
+
+    file: str
+    needed: str
+    lines: Callable[[search_report.Document], Iterator[str]]
+    markdown: Callable[[search_report.Document], str]
+    page: Callable[[search_report.Document], str]
+
+
+KINDS = (
+    Kind(search_report.JSON, "answer", search_report.lines, search_report.markdown, search_report.page),
+    Kind(sweep_report.JSON, "cells", sweep_report.lines, sweep_report.markdown, sweep_report.page),
+)
+
+
+def shown_again(folder: Path, form: str, redact: bool = False) -> str | None:
+    """The report as one of FORMS; None when *folder* holds neither. InputError for other forms, or nothing measured."""
+    kind = next((kind for kind in KINDS if (folder / kind.file).exists()), None)
+    if kind is None:
+        return None
+    if redact:
+        raise InputError(
+            f"--redact leaves out capacities (IETF 7.1), and {kind.file} holds little else; redact the runs in levels/"
+        )
+    if form not in FORMS:
+        raise InputError(f"--as {form} is a form of runs; {folder} holds {kind.file}, which has {', '.join(FORMS)}")
+    document = journal.read(folder, kind.file)
+    if kind.needed not in document:
+        raise InputError(f"{folder} holds a {kind.file} that was stopped before its first level")
+    if form == "json":
+        return (folder / kind.file).read_text(encoding="utf-8")
+    if form == "terminal":
+        return "\n".join(kind.lines(document)) + "\n"
+    return kind.markdown(document) if form == "markdown" else kind.page(document)
