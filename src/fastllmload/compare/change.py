@@ -13,7 +13,7 @@ class Change:
 
     *p* is two-sided, *p_holm* allows for all the figures that were compared. *effect*: Hedges' g over runs, or the
     chance that a request of the new side takes longer than one of the base (*effect_kind*). *why_not* says why there is
-    no interval; the differences stand even then.
+    no interval, *lacking* which side needs how many requests for one; the differences stand even then.
     """
 
     difference: float | None
@@ -26,6 +26,7 @@ class Change:
     effect: float | None = None
     effect_kind: str | None = None
     why_not: str | None = None
+    lacking: tuple[str, int] | None = None
 
     @property
     def shown(self) -> bool:
@@ -42,9 +43,9 @@ class Change:
         return replace(self, p_holm=p_holm)
 
 
-def undecided(base: float | None, new: float | None, why_not: str) -> Change:
+def undecided(base: float | None, new: float | None, why_not: str, lacking: tuple[str, int] | None = None) -> Change:
     """A difference without an interval."""
-    return Change(*plain(base, new), why_not=why_not)
+    return Change(*plain(base, new), why_not=why_not, lacking=lacking)
 
 
 def plain(base: float | None, new: float | None) -> tuple[float | None, float | None]:

@@ -159,7 +159,7 @@ def _notes(base: Side, new: Side, test: str) -> list[str]:
         notes.append(f"{fewest} runs on a side: the spread between runs is hardly known; give at least {LEAST_RUNS}")
     if test == "mann-whitney":
         notes += _too_few_ranks(len(base.runs), len(new.runs))
-    return notes
+    return list(dict.fromkeys(notes))
 
 
 def _too_few_ranks(n: int, m: int) -> list[str]:

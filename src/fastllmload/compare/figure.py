@@ -123,4 +123,11 @@ def standard_figures(documents: list[Mapping[str, Any]]) -> list[Figure]:
     """STANDARD, as far as every run has a value, and goodput where objectives were set."""
     known = known_names(documents[0].get("metrics") or {})
     figures = [figure_of(name, documents[0]) for name in (*STANDARD, "request_goodput") if name in known]
+    if len({str(objectives(document)) for document in documents}) > 1:  # goodput of other objectives is another figure
+        figures = [figure for figure in figures if figure.metric != "request_goodput"]
     return [figure for figure in figures if all(figure.value(document) is not None for document in documents)]
+
+
+def objectives(document: Mapping[str, Any]) -> Any:
+    """What `--goodput` asked for."""
+    return ((document.get("config") or {}).get("output") or {}).get("goodput")

@@ -126,6 +126,8 @@ def _explained(comparison: Comparison, width: int) -> Iterator[str]:
     if shown:
         names = ", ".join(f"{row.figure.name} {change_text(row)} ({row.result})" for row in shown)
         text = f"Shown with p < 0.05 after Holm over {tested} figures: {names}."
+    elif tested == 0:
+        text = "No figure could be tested."
     else:
         text = f"No difference is shown at p < 0.05 after Holm over {tested} figures."
     yield from wrap(text, width)
@@ -134,12 +136,18 @@ def _explained(comparison: Comparison, width: int) -> Iterator[str]:
 
 
 def _reasons(comparison: Comparison, width: int) -> Iterator[str]:
+    needing: dict[str, list[str]] = {}
     missing: dict[str, list[str]] = {}
     for row in comparison.rows:
-        if row.change.why_not is not None:
+        if row.change.lacking is not None:
+            side, needed = row.change.lacking
+            needing.setdefault(side, []).append(f"{row.figure.name} {needed:,}")
+        elif row.change.why_not is not None:
             missing.setdefault(row.change.why_not, []).append(row.figure.name)
-    for why, names in missing.items():
-        yield from wrap(f"not estimable: {', '.join(names)}: {why}", width, subsequent_indent="      ")
+    texts = [f"requests that {side} would need: about {', '.join(each)}" for side, each in needing.items()]
+    texts += [f"{', '.join(names)}: {why}" for why, names in missing.items()]
+    for text in texts:
+        yield from wrap(f"not estimable: {text}", width, subsequent_indent="      ")
 
 
 def markdown(comparison: Comparison, gates: Sequence[GateResult]) -> str:

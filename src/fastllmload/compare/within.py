@@ -35,22 +35,24 @@ def change_within(figure: Figure, base: RunSeries, new: RunSeries, values: tuple
     """*values*: the figure of base and new, as in their run.json; *paired*: both were sent the same plan."""
     a, b = base.sample(figure), new.sample(figure)
     if a is not None and b is not None and figure.statistic is not None:
-        why = next((f"{series.name}: {why}" for series in (base, new) if (why := _lacking(figure, series))), None)
-        if why is None:
+        lacking = next(((series.name, why) for series in (base, new) if (why := _lacking(figure, series))), None)
+        if lacking is None:
             return change_of_samples(figure, a, b, values, paired)
-        return all_apart(figure, a, b, values) or undecided(*values, why)
+        name, why = lacking
+        needs = None if why.needed is None else (name, why.needed)
+        return all_apart(figure, a, b, values) or undecided(*values, f"{name}: {why.reason}", needs)
     if figure.metric in ("success_rate", "completion_rate", "fail_rate"):
         return _of_shares(figure, base, new, values, paired)
     return _of_rates(figure, base, new, values, paired)
 
 
-def _lacking(figure: Figure, series: RunSeries) -> str | None:
+def _lacking(figure: Figure, series: RunSeries) -> NotEstimable | None:
     """Why the run has no interval of the figure; None when it has one."""
     sample, statistic = series.sample(figure), figure.statistic or "mean"
     if sample is None:
-        return "not measured"
+        return NotEstimable("not measured", None)
     found = intervals(sample, {} if statistic == "mean" else {statistic: LEVELS[statistic]})[statistic]
-    return found.reason if isinstance(found, NotEstimable) else None
+    return found if isinstance(found, NotEstimable) else None
 
 
 def change_of_samples(figure: Figure, a: Sample, b: Sample, values: tuple[float, float], paired: bool) -> Change:

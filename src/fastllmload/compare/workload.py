@@ -13,7 +13,7 @@ RULES = {  # settings outside the plan that change what is asked or what counts;
     "workload": ("counting", "turns", "think_time", "history", "tool_turns"),
     "behaviour": None,
     "client": ("fresh_connections", "timestamps"),
-    "output": ("goodput", "itl_option", "prefill_deadline", "decode_deadline", "reading_speed", "ttft_net_adjusted"),
+    "output": ("itl_option", "ttft_net_adjusted"),
 }  # fmt: skip
 
 

@@ -96,10 +96,9 @@ def t_of(confidence: float, batches: int = BATCHES) -> float:
 def intervals(sample: Sample, levels: Mapping[str, float], confidence: float = 0.95) -> dict[str, Estimate]:
     """Of the percentiles *levels* (name: share below), and of the mean under the name "mean"."""
     if sample.units < LEAST_INDEPENDENT:
-        few = NotEstimable(
-            f"{sample.units} requests are too few to see how they depend on each other", LEAST_INDEPENDENT
-        )
-        return dict.fromkeys([*levels, "mean"], few)
+        reason = f"{sample.units} requests are too few to see how they depend on each other"
+        least = {name: max(LEAST_INDEPENDENT, math.ceil(BEYOND / min(q, 1 - q) - 1e-9)) for name, q in levels.items()}
+        return {name: NotEstimable(reason, needed) for name, needed in {**least, "mean": LEAST_INDEPENDENT}.items()}
     edges = sample.edges()
     shares = {q: above_share(sample, edges, q) for q in {*BULK, *levels.values()}}
     bulk = max(1.0, *(inflation(shares[q], len(sample.values), q) for q in BULK))

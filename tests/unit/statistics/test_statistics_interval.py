@@ -90,6 +90,8 @@ def test_few_requests_carry_no_interval_and_say_how_many_would() -> None:
     found = of(np.random.default_rng(1).exponential(1, 50))["p50"]
     assert isinstance(found, NotEstimable)
     assert found.needed == LEAST_INDEPENDENT and "50 requests are too few" in found.reason
+    tail = of(np.random.default_rng(1).exponential(1, 50))["p99"]
+    assert isinstance(tail, NotEstimable) and tail.needed == 400
 
 
 def test_what_is_said_to_be_needed_is_needed() -> None:
