@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 from breakages import BREAKAGES, INFORMAL, NEVER, SHOULDS
-from case_builder import SCENES, Cases
+from case_builder import Cases
+from compliance_scenes import SCENES
 
 from fastllmload.compliance.outcome import DECLARED, FALSE, TRUE, UNDECLARED
 from fastllmload.compliance.requirement import requirements

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from case_builder import Case, Cases, plain, throughput
+from case_builder import Case, Cases
+from compliance_scenes import plain, throughput
 
 from fastllmload.cli.main import main
 

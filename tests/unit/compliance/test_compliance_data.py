@@ -9,7 +9,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from case_builder import plain
+from compliance_scenes import plain
 
 from fastllmload.compliance.applies import QUESTIONS
 from fastllmload.compliance.checks import CHECKS

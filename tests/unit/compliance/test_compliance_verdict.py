@@ -7,7 +7,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from case_builder import SCENES, Cases, cold, plain, ttft
+from case_builder import Cases
+from compliance_scenes import SCENES, cold, plain, ttft
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
