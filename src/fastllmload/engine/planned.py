@@ -14,7 +14,7 @@ from fastllmload.errors import InputError
 from fastllmload.plan.archive import load_plan
 from fastllmload.plan.build import build_plan
 from fastllmload.plan.classes import build_classes
-from fastllmload.plan.content import forget_files
+from fastllmload.plan.files import forget_files
 from fastllmload.plan.limits import refuse_beyond
 from fastllmload.plan.pace import WARMUP_REQUESTS, WARMUP_TOKENS
 from fastllmload.plan.plan import Plan

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from functools import lru_cache
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -16,6 +15,7 @@ from fastllmload._ext.mersenne import Mersenne
 from fastllmload.errors import InputError
 from fastllmload.plan import settings as asked
 from fastllmload.plan.bodies import Bodies, BodyFile, stitcher, write_bodies
+from fastllmload.plan.files import dataset_of, trace_of
 from fastllmload.plan.joint import Joint
 from fastllmload.plan.pictured import write_pictured
 from fastllmload.plan.spelled import Spelled
@@ -31,9 +31,9 @@ from fastllmload.workload.lengths import Lengths, Limited, parse_lengths
 from fastllmload.workload.replay import Replay
 from fastllmload.workload.synthetic import Batch, Independent, Prefixes, Quota, Shape, Synthetic
 from fastllmload.workload.tokenizer import SPECIAL_TOKENS, Tokenizer, load_tokenizer
-from fastllmload.workload.trace import TRACES, Trace, describe_trace, read_trace
+from fastllmload.workload.trace import TRACES, Trace, describe_trace
 from fastllmload.workload.words import IETF_SPAN, WordTable, id_table, text_table
-from fastllmload.workload.written import DATASETS, DataSet, Written, read_dataset
+from fastllmload.workload.written import DATASETS, Written
 
 LONGEST_PREFIX = 1_000_000
 CHECKED, CHECKED_TOKENS = 512, 400_000  # prompts of a word table that are counted by the tokenizer itself, at most
@@ -318,40 +318,6 @@ def _replaced(workload: asked.Workload, form: str) -> asked.Workload:
 def _longest(osl: Lengths) -> int:
     """Tokens that the answer of long-context may take; 256 where that is drawn."""
     return getattr(osl, "tokens", 256)
-
-
-def dataset_of(name: str, path: Path, tokenizer: str) -> DataSet:
-    """The data set in *path*, read once for a check and both phases; see `forget_files`."""
-    return _read_dataset(name, path, tokenizer, *_version(path))
-
-
-def trace_of(name: str, path: Path) -> Trace:
-    return _read_trace(name, path, *_version(path))
-
-
-def forget_files() -> None:
-    """Give the memory of files back that were read: the plans are built."""
-    _read_dataset.cache_clear()
-    _read_trace.cache_clear()
-
-
-def _version(path: Path) -> tuple[int, int]:
-    """So that a file that changed is read again."""
-    try:
-        found = path.stat()
-    except OSError:
-        return 0, 0  # reading it says what is wrong
-    return found.st_mtime_ns, found.st_size
-
-
-@lru_cache(4)
-def _read_dataset(name: str, path: Path, tokenizer: str, modified_ns: int, size: int) -> DataSet:
-    return read_dataset(name, path, load_tokenizer(tokenizer))
-
-
-@lru_cache(4)
-def _read_trace(name: str, path: Path, modified_ns: int, size: int) -> Trace:
-    return read_trace(name, path)
 
 
 def _file(workload: asked.Workload) -> Path:

@@ -21,7 +21,7 @@ def refuse_beyond(plan: Plan, limit: int | None) -> None:
         return
     worst = int(beyond[np.argmax(whole[beyond])])
     raise InputError(
-        f"{len(beyond):,} of {plan.requests:,} requests do not fit into the model's context of {limit:,} tokens; request "
-        f"{worst:,} has {plan.input_tokens[worst]:,} for the prompt and {plan.output_tokens[worst]:,} for the answer: use "
-        "shorter ones with --isl and --osl, or say with --context-limit what the model takes"
+        f"{len(beyond):,} of {plan.requests:,} requests do not fit into the model's context of {limit:,} tokens; "
+        f"request {worst:,} has {plan.input_tokens[worst]:,} for the prompt and {plan.output_tokens[worst]:,} for the "
+        "answer: use shorter ones with --isl and --osl, or say with --context-limit what the model takes"
     )

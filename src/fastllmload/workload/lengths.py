@@ -164,8 +164,8 @@ class Limited:
 
     def _nothing(self) -> InputError:
         return InputError(
-            f"no input length of {self._lengths} fits: with the answer the model takes {self.most} prompt tokens at most; "
-            "use shorter ones with --isl"
+            f"no input length of {self._lengths} fits: with the answer the model takes {self.most} prompt tokens at "
+            "most; use shorter ones with --isl"
         )
 
     def __str__(self) -> str:
