@@ -85,12 +85,11 @@ OPEN_LOOP = ("arrival", "burstiness", "max_concurrency")
 class SearchCommand(RunCommand):
     """The search's own options before those of a run."""
 
-    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+    def format_own(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Search"):
             formatter.write_dl(
                 [(f"{option.flag} {option.metavar}".strip(), option.help) for option in (*OWN, *ABOUT_IT)]
             )
-        super().format_options(ctx, formatter)
 
 
 def start(**parameters: object) -> int:

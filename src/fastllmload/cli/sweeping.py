@@ -46,10 +46,9 @@ OWN: tuple[RunOption, ...] = (
 class SweepCommand(RunCommand):
     """The sweep's own options before those of a run."""
 
-    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+    def format_own(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Sweep"):
             formatter.write_dl([(f"{option.flag} {option.metavar}".strip(), option.help) for option in OWN])
-        super().format_options(ctx, formatter)
 
 
 def values_of(name: str, text: str) -> list[str]:

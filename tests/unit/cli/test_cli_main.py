@@ -208,6 +208,8 @@ sys.exit(code)
         ([], 2),
         (["report", "--help"], 0),
         (["doctor", "--help"], 0),
+        (["search", "--help"], 0),
+        (["sweep", "--help"], 0),
     ],
 )
 def test_help_and_refusals_import_nothing_heavy(arguments, code):

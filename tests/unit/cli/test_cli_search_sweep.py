@@ -98,3 +98,4 @@ def test_help_names_its_own_options_first(command: str, capsys: pytest.CaptureFi
     assert main([command, "--help"]) == 0
     said = capsys.readouterr().out
     assert said.index(f"\n{command.capitalize()}:") < said.index("Target:")
+    assert said.count(" --settle TIME ") == 1 and "  --interleave  " in said
