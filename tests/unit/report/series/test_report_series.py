@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -91,7 +92,7 @@ def plain_gaps(run: Run, row: int) -> tuple[list[int], list[int], list[int]]:
     timed = on_timeline(run)[own]
     times = run.event_t[own][timed].tolist()
     sizes = [max(1, size) for size in run.event_tokens[own][timed].tolist()]
-    return times, sizes, [b - a for a, b in zip(times, times[1:], strict=False)]
+    return times, sizes, [b - a for a, b in pairwise(times)]
 
 
 def test_tokens_and_gaps_equal_a_walk_over_the_events(
