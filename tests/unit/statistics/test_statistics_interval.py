@@ -22,7 +22,7 @@ from fastllmload.statistics.interval import (
 )
 
 sys.path.insert(0, str(Path(__file__).parents[3] / "bench"))
-from coverage import Process, processes, simulate
+from interval_coverage import Process, processes, simulate
 
 LEVELS = {"p50": 0.5, "p90": 0.9, "p99": 0.99}
 NAMES = {process.name: process for process in processes()}

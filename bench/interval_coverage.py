@@ -4,7 +4,7 @@ M/M/1 sojourn times (load 0.3 to 0.9), AR(1) (Gaussian, and its exponential), an
 process, size and figure: share of runs that got an interval, share of those that cover, and of all runs the share that
 was misled (got an interval that does not cover). Beside it the textbook interval: it takes requests for independent.
 
-    python bench/coverage.py [--runs 500] [--sizes 1000,5000,20000] [--only mm1]
+    python bench/interval_coverage.py [--runs 500] [--sizes 1000,5000,20000] [--only mm1]
 """
 
 from __future__ import annotations
