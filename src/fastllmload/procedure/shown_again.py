@@ -45,6 +45,13 @@ def shown_again(folder: Path, form: str, redact: bool = False) -> str | None:
         raise InputError(f"{folder} holds a {kind.file} that was stopped before its first level")
     if form == "json":
         return (folder / kind.file).read_text(encoding="utf-8")
+    try:
+        return rendered(kind, document, form)
+    except (KeyError, TypeError, AttributeError, IndexError) as problem:
+        raise InputError(f"{folder / kind.file} was changed and cannot be shown: {problem!r}") from problem
+
+
+def rendered(kind: Kind, document: search_report.Document, form: str) -> str:
     if form == "terminal":
         return "\n".join(kind.lines(document)) + "\n"
     return kind.markdown(document) if form == "markdown" else kind.page(document)

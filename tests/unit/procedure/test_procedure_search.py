@@ -103,6 +103,10 @@ def test_a_search_is_shown_again_in_its_forms(monkeypatch: pytest.MonkeyPatch, t
     for how in ({"form": "minimum"}, {"form": "terminal", "redact": True}):
         with pytest.raises(InputError):
             shown_again(tmp_path / "s", **how)  # type: ignore[arg-type]
+    document = json.loads((tmp_path / "s/search.json").read_text())
+    (tmp_path / "s/search.json").write_text(json.dumps({**document, "decisions": [{"level": 1}]}))
+    with pytest.raises(InputError, match="was changed and cannot be shown"):
+        shown_again(tmp_path / "s", "terminal")
 
 
 @pytest.mark.parametrize("kill_at", [0, 1, 3, 6])
