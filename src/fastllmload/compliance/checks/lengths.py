@@ -10,7 +10,7 @@ import numpy.typing as npt
 from fastllmload.compliance import facts
 from fastllmload.compliance.checks.registry import check, each
 from fastllmload.compliance.evidence import Evidence, Measured, dig
-from fastllmload.compliance.outcome import Outcome, false, inapplicable, judged
+from fastllmload.compliance.outcome import Outcome, false, inapplicable, judged, true
 
 Z_9999 = 3.719  # quantile of the normal distribution
 ERRORS = 4.0  # standard errors that a mean may be off
@@ -83,11 +83,19 @@ def shares_no_prefix(evidence: Evidence, /) -> Outcome:
 
 @check
 def share_drawn(evidence: Evidence, /, path: str, share: float) -> Outcome:
-    """A share that the plan states is the one of the standard workload."""
+    """The plan states *share* of requests with a shared beginning, and so many have one, to 4 standard errors."""
 
     def judge(run: Measured) -> Outcome:
-        found = dig(facts.workload(run), path)
-        return judged(found == share, f"the share is {found}, to be {share:g}", "use the standard workload")
+        stated = dig(facts.workload(run), path)
+        if stated != share:
+            return false(f"the share is stated as {stated}, to be {share:g}", "use the standard workload")
+        planned = run.planned
+        if planned is None or "prefix_tokens" not in (planned.dtype.names or ()) or not len(planned):
+            return true(f"the plan states a share of {share:g}")
+        drawn = float(np.mean(planned["prefix_tokens"] > 0))
+        off = ERRORS * math.sqrt(share * (1 - share) / len(planned))
+        told = f"{drawn:.1%} of {len(planned):,} requests share a beginning, to be {share:.0%}"
+        return judged(abs(drawn - share) <= off, told, "use the standard workload")
 
     return each(evidence, judge)
 
