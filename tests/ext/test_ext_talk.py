@@ -70,7 +70,10 @@ def test_a_stitched_body_is_the_planned_one(tmp_path_factory, turns, name):
         expected = [text for asks, answers, _, _ in turns for text in (asks, answers)][:-1]
         assert said == expected
     else:
-        assert last["prompt"] == "\n".join(text for asks, answers, _, _ in turns for text in (asks, answers))[: -len(turns[-1][1]) - 1]
+        assert (
+            last["prompt"]
+            == "\n".join(text for asks, answers, _, _ in turns for text in (asks, answers))[: -len(turns[-1][1]) - 1]
+        )
     assert turns[-1][2] in (last.get("max_tokens"), last.get("options", {}).get("num_predict"))
 
 

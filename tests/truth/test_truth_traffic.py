@@ -58,7 +58,9 @@ def test_the_prefix_cache_finds_what_was_said_before(tmp_path: Path, endpoint: s
     else:
         assert np.isin(before["prompt_tokens"] // BLOCK - after["cached_tokens"] // BLOCK, (0, 1)).all()
     grown = after["prompt_tokens"] - before["prompt_tokens"]
-    said = before["completion_tokens"] + (after["input_target"].astype(int) - before["input_target"] - before["output_target"])
+    said = before["completion_tokens"] + (
+        after["input_target"].astype(int) - before["input_target"] - before["output_target"]
+    )
     assert (np.abs(grown - said) <= 8).all(), "a turn adds the reply and its own prompt, and the template's few tokens"
     shares = [turn["cached_share"] for turn in run.manifest["conversations"]["turns"]]
     assert shares[0] == 0 and shares[1] > 0.3 and shares[-1] > shares[1]
@@ -119,7 +121,15 @@ def test_a_turn_that_fails_ends_its_conversation(tmp_path: Path) -> None:
 def test_tool_results_come_back_as_messages(tmp_path: Path) -> None:
     """Every later turn brings a call and its result; the engine takes them and still finds the history."""
     run = fastllmload.run(
-        rate=40, num_requests=8, turns=3, tool_turns=1, isl=40, osl=4, warmup=0, output=str(tmp_path / "run"), simulate=QUICK
+        rate=40,
+        num_requests=8,
+        turns=3,
+        tool_turns=1,
+        isl=40,
+        osl=4,
+        warmup=0,
+        output=str(tmp_path / "run"),
+        simulate=QUICK,
     )
     rows = measured_rows(run)
     before, after = pairs(rows)
@@ -229,7 +239,15 @@ def test_slow_readers_hold_the_server_up(tmp_path: Path) -> None:
 
 def test_a_saved_plan_carries_all_of_it(tmp_path: Path) -> None:
     """Classes, conversations and users of a saved plan are sent again, in the same bytes and to the same schedule."""
-    table = {"name": "talk", "rate": 20, "isl": 16, "osl": 3, "turns": "2-3", "think-time": "5ms", "abandon": "ttft:30s"}
+    table = {
+        "name": "talk",
+        "rate": 20,
+        "isl": 16,
+        "osl": 3,
+        "turns": "2-3",
+        "think-time": "5ms",
+        "abandon": "ttft:30s",
+    }
     other = {"name": "bulk", "rate": 10, "isl": 40, "osl": 2, "cancel-share": 0.2, "cancel-after": "1tok",
              "header": "X-Priority: 3"}  # fmt: skip
     options: dict[str, Any] = {"class": [table, other], "duration": 1, "warmup": 2, "simulate": QUICK}

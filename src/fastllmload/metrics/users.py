@@ -1,8 +1,9 @@
-"""Requests whose users did more than wait: left by plan, gave up, or read slowly. What they are is no failure of a server.
+"""Requests whose users did more than wait: left by plan, gave up, or read slowly. None of it is a server's failure.
 
 Denominators: who left by plan (whatever the server did) and who read slowly (whose times are the reader's own) are in
-neither the latency nor the attainment population. Who gave up because a deadline had passed was not served: such a request
-stays in the attainment population, misses every objective, and is no failure in `fail_rate`; `abandon_rate` is its share.
+neither the latency nor the attainment population. Who gave up because a deadline had passed was not served: such a
+request stays in the attainment population, misses every objective, and is no failure in `fail_rate`; `abandon_rate` is
+its share.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Several kinds of traffic in one plan: each class drawn by itself from its own streams, then all in order of time.
 
 Class NAME of seed S has the streams S/class/NAME (content), S/class/NAME/arrivals and S/class/NAME/prefix, so that a
-class sends the same requests at the same instants whatever else the run holds. Instants that are equal go by class, then
-by their order in it: one sequence, dealt to any number of workers.
+class sends the same requests at the same instants whatever else the run holds. Instants that are equal go by class,
+then by their order in it: one sequence, dealt to any number of workers.
 """
 
 from __future__ import annotations
@@ -142,9 +142,7 @@ def merge(
     arrays: dict[str, npt.NDArray[Any] | None] = {
         SCHEDULE: gathered(plans, order, "t_sched", np.dtype(np.int64), FOLLOWS),
         TURNS: merged_turns(plans, order),
-        CLIENT: None
-        if all(plan.client is None for plan in plans)
-        else gathered(plans, order, "client", CLIENT_ROW, 0),
+        CLIENT: None if all(plan.client is None for plan in plans) else gathered(plans, order, "client", CLIENT_ROW, 0),
     }
     return finish(out_dir, described(settings, phase, model, parts), bodies, classes, arrays)
 

@@ -1,7 +1,7 @@
 """Conversations: turns that stand one behind the other in a plan, and how each later one is put together.
 
-A turn is written as if it were the first, with its own messages alone; where the history is real, the worker stitches it
-behind what was said so far (`ext/fastllmload/_ext/talk.pyx`). With planned history every body is whole.
+A turn is written as if it were the first, with its own messages alone; where the history is real, the worker stitches
+it behind what was said so far (`ext/fastllmload/_ext/talk.pyx`). With planned history every body is whole.
 """
 
 from __future__ import annotations
@@ -40,8 +40,9 @@ class Endpoint(Protocol):
 class Part:
     """One turn alone. *body*, of which *skip* bytes at the start and *tail* at the end are no part of the conversation.
 
-    *reply_at*: where in *body* the reply before it goes, 0: in front. *takes_reply*: it carries that reply at all. *own*:
-    tokens of its own messages. *planned*: the text that stands for its reply where the history is planned, JSON-escaped.
+    *reply_at*: where in *body* the reply before it goes, 0: in front. *takes_reply*: it carries that reply at all.
+    *own*: tokens of its own messages. *planned*: the text that stands for its reply where the history is planned,
+    JSON-escaped.
     """
 
     body: bytes

@@ -16,7 +16,7 @@ def class_line(one: dict[str, Any]) -> str:
     path = one["settings"]["endpoint_path"]
     own += [path] if path is not None else []
     own += [": ".join(header) for header in one["settings"]["headers"]]
-    own += [text for text in user_lines(one.get("behaviour"))]
+    own += list(user_lines(one.get("behaviour")))
     content = one["workload"]
     parts = [
         f"{arrivals['rate']:g}/s {arrivals['name']}",

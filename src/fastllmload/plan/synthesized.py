@@ -1,6 +1,6 @@
 """Conversations of synthetic prompts: as many turns as are drawn, each with a prompt and an answer of drawn lengths.
 
-Streams of origin O (seed and phase): O/turns, O/think, O/tools, O/replies. The prompts are those of the workload itself.
+Streams of origin O (seed and phase): O/turns, O/think, O/tools, O/replies. The prompts are those of the workload.
 """
 
 from __future__ import annotations
@@ -149,9 +149,11 @@ def tool_turn(body: bytes, skip: int, tail: int, text: bytes, number: int) -> tu
     """A turn that brings *text* as a tool's result, and where the reply before goes: the assistant's message that calls
     the tool.
     """
-    call = {"id": f"call_{number:05d}", "type": "function", "function": {"name": TOOL, "arguments": "{}"}}
+    name = f"call_{number:05d}"
+    call = {"id": name, "type": "function", "function": {"name": TOOL, "arguments": "{}"}}
     asks = b'{"role":"assistant","content":"'
-    calls = b'","tool_calls":' + msgspec.json.encode([call]) + b'},{"role":"tool","tool_call_id":"' + call["id"].encode()  # type: ignore[attr-defined]
+    answers = b'},{"role":"tool","tool_call_id":"' + name.encode()
+    calls = b'","tool_calls":' + msgspec.json.encode([call]) + answers
     inside = asks + calls + b'","content":"' + text + b'"}'
     return body[:skip] + inside + body[len(body) - tail :], skip + len(asks)
 
@@ -160,8 +162,8 @@ def refuse(workload: asked.Workload) -> None:
     """InputError for what no conversation is made of."""
     if workload.name not in LENGTHS or workload.name in MIXES or workload.name == "long-context":
         raise InputError(
-            f"--turns does not go with --workload {workload.name}; use synthetic-uniform, synthetic-skewed, or a data set "
-            "(sharegpt, custom)"
+            f"--turns does not go with --workload {workload.name}; use synthetic-uniform, synthetic-skewed, "
+            "or a data set (sharegpt, custom)"
         )
     if workload.prompt_form != "words":
         raise InputError(f"--turns needs prompts of words, not --prompt-form {workload.prompt_form}; leave it out")

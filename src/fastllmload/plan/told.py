@@ -149,8 +149,8 @@ def as_turn(one: Written, endpoint: Endpoint) -> Written:
 
 
 def placed(body: bytes, skip: int, one: Written) -> tuple[bytes, int, bool]:
-    """A later turn that begins with the assistant's own message brings the answer with it: none is put in front, and the
-    reply goes into that message where it says nothing itself (it calls a tool).
+    """A later turn that begins with the assistant's own message brings the answer with it: none is put in front, and
+    the reply goes into that message where it says nothing itself (it calls a tool).
     """
     content = one.content
     assert isinstance(content, list)

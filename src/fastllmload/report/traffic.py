@@ -48,6 +48,10 @@ def _conversations(found: Mapping[str, Any] | None) -> list[str]:
 def _users(found: Mapping[str, Any] | None) -> list[str]:
     if not found:
         return []
-    parts = ((found["left_by_plan"], "left by plan"), (found["gave_up"], "gave up"), (found["slow_readers"], "read slowly"))
+    parts = (
+        (found["left_by_plan"], "left by plan"),
+        (found["gave_up"], "gave up"),
+        (found["slow_readers"], "read slowly"),
+    )
     shown = ", ".join(f"{count(many)} {what}" for many, what in parts if many)
     return [f"{'users':<{LABEL}}{shown or 'all waited for the end'} (no failures; see users in run.json)"]

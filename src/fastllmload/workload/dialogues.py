@@ -1,7 +1,8 @@
 """Whole conversations of data sets: ShareGPT entries turn by turn, and JSON lines that share a `session`.
 
-A JSON line of a conversation has `session` (a text or number that its turns share) and as wanted `delay` (seconds from the
-reply before to this turn) and `reply` (the answer that a planned history carries), besides the fields of a single request.
+A JSON line of a conversation has `session` (a text or number that its turns share) and as wanted `delay` (seconds from
+the reply before to this turn) and `reply` (the answer that a planned history carries), besides the fields of a single
+request.
 Lines without a session are conversations of one turn.
 """
 
@@ -24,7 +25,7 @@ LONGEST_DELAY_S = 1e6
 
 @dataclass(frozen=True)
 class Said:
-    """One turn: what the user sends, *delay_s* after the reply before (None: not said), and the answer that was given."""
+    """One turn: what the user sends, *delay_s* after the reply before (None: not said), and the answer it was given."""
 
     one: Written
     delay_s: float | None = None
@@ -56,10 +57,9 @@ def read_dialogues(name: str, path: Path) -> Dialogues:
     raw = read_bytes(path)
     sha256 = hashlib.sha256(raw).hexdigest()
     if name == "sharegpt":
-        whole = [turns for number, entry in enumerate(sharegpt_entries(path, raw))
-                 if (turns := _sharegpt(f"{path} entry {number}", entry))]  # fmt: skip
-        found, left_out = Dialogues(sha256, whole, 0, True), len(sharegpt_entries(path, raw)) - len(whole)
-        found = Dialogues(sha256, whole, left_out, True)
+        read = [_sharegpt(f"{path} entry {number}", entry) for number, entry in enumerate(sharegpt_entries(path, raw))]
+        whole = [turns for turns in read if turns]
+        found = Dialogues(sha256, whole, len(read) - len(whole), True)
     else:
         found = Dialogues(sha256, _custom(path, raw), 0, False)
     if not found.entries:
@@ -75,7 +75,11 @@ def _sharegpt(where: str, entry: Any) -> tuple[Said, ...]:
     found = []
     for at in range(0, len(turns) - 1, 2):
         asks, answers = turns[at], turns[at + 1]
-        if asks.speaker not in ("human", "user") or answers.speaker not in ("gpt", "assistant") or not asks.value.strip():
+        if (
+            asks.speaker not in ("human", "user")
+            or answers.speaker not in ("gpt", "assistant")
+            or not asks.value.strip()
+        ):
             break
         found.append(Said(Written(f"{where} turn {at // 2 + 1}", asks.value), None, answers.value))
     return tuple(found)

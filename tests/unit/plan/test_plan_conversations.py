@@ -16,21 +16,29 @@ from fastllmload.plan.plan import FOLLOWS, LAST_TURN, REAL_REPLY, STITCHED
 from fastllmload.plan.sequence import write_sequence
 from fastllmload.plan.text import describe_as_text
 
+
+def spoken(*turns):
+    """An entry of a ShareGPT file from (speaker, text)."""
+    return {"conversations": [{"from": speaker, "value": text} for speaker, text in turns]}
+
+
 SHAREGPT = [
-    {"conversations": [{"from": "gpt", "value": "Hello"}, {"from": "human", "value": "one"}, {"from": "gpt", "value": "1"},
-                       {"from": "human", "value": "two"}, {"from": "gpt", "value": "2 \"and\" ü"}, {"from": "human", "value": "?"}]},
-    {"conversations": [{"from": "human", "value": "only"}, {"from": "gpt", "value": "answer"}]},
-    {"conversations": [{"from": "gpt", "value": "nothing"}]},
-]  # fmt: skip
+    spoken(("gpt", "Hello"), ("human", "one"), ("gpt", "1"), ("human", "two"), ("gpt", '2 "and" ü'), ("human", "?")),
+    spoken(("human", "only"), ("gpt", "answer")),
+    spoken(("gpt", "nothing")),
+]
+CALL = {"id": "x", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+RESULT = [
+    {"role": "assistant", "content": None, "tool_calls": [CALL]},
+    {"role": "tool", "tool_call_id": "x", "content": "42"},
+]
+THIRD = [{"role": "assistant", "content": "so"}, {"role": "user", "content": "third"}]
 CUSTOM = [
     {"session": "a", "prompt": "first", "output_tokens": 3, "reply": "r1"},
     {"prompt": "alone", "output_tokens": 1},
-    {"session": "a", "delay": 1.5, "output_tokens": 4, "reply": "r2",
-     "messages": [{"role": "assistant", "content": None, "tool_calls": [{"id": "x", "type": "function",
-                   "function": {"name": "f", "arguments": "{}"}}]}, {"role": "tool", "tool_call_id": "x", "content": "42"}]},
-    {"session": "a", "messages": [{"role": "assistant", "content": "so"}, {"role": "user", "content": "third"}], "output_tokens": 2,
-     "reply": "r3", "body": {"top_k": 3}},
-]  # fmt: skip
+    {"session": "a", "delay": 1.5, "output_tokens": 4, "reply": "r2", "messages": RESULT},
+    {"session": "a", "messages": THIRD, "output_tokens": 2, "reply": "r3", "body": {"top_k": 3}},
+]
 
 
 def planned(folder, endpoint="openai-chat", phase="measure", **changes):
@@ -126,7 +134,12 @@ def test_lines_that_share_a_session(tmp_path):
     assert "top_k" not in bodies[1] and [m["content"] for m in bodies[3]["messages"]] == ["alone"]
     assert plan.turns["think_ns"].tolist() == [0, 1_500_000_000, 9_000_000_000, 0]
     real = planned(tmp_path / "real", **common)
-    assert [int(flags) & (STITCHED | REAL_REPLY) for flags in real.turns["flags"]] == [0, STITCHED | REAL_REPLY, STITCHED, 0]
+    assert [int(flags) & (STITCHED | REAL_REPLY) for flags in real.turns["flags"]] == [
+        0,
+        STITCHED | REAL_REPLY,
+        STITCHED,
+        0,
+    ]
 
 
 @pytest.mark.parametrize(
@@ -153,7 +166,9 @@ def test_a_data_set_with_sessions_asks_for_turns(tmp_path):
         planned(tmp_path / "plan", workload__name="custom", workload__dataset_path=str(file))
 
 
-@pytest.mark.parametrize("changes", [{"workload__name": "conversation"}, {"workload__prompt_form": "ids"}, {"workload__image": (64, 64, 1)}])
+@pytest.mark.parametrize(
+    "changes", [{"workload__name": "conversation"}, {"workload__prompt_form": "ids"}, {"workload__image": (64, 64, 1)}]
+)
 def test_what_no_conversation_is_made_of(tmp_path, changes):
     with pytest.raises(InputError, match="--turns"):
         synthetic(tmp_path, **changes)
@@ -168,7 +183,7 @@ def test_a_plan_shows_its_conversations(tmp_path):
 
 @pytest.mark.parametrize("tools", [0.0, 0.6])
 def test_a_written_sequence_is_the_same_conversations(tmp_path, tools):
-    """Read back as a data set it has the same bodies, turns and times to think; only who waits how long first differs."""
+    """Read back as a data set it has the same bodies, turns, instants and times to think."""
     changes = {"workload__think_time": "uniform:0,3", "workload__tool_turns": tools}
     plan = synthetic(tmp_path / "plan", **changes)
     write_sequence(plan, ENDPOINTS["openai-chat"], tmp_path / "s.jsonl")
