@@ -1,0 +1,161 @@
+"""Checks that decide no verdict by themselves: what a test's tables, levels, steps and reports must show."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from case_builder import Cases
+from compliance_scenes import SCENES, fairness, gateway, guardrail, itl, plain, prefix_cache, tradeoff, ttft
+
+from fastllmload.compliance.checks import CHECKS
+from fastllmload.compliance.outcome import DECLARED, FALSE, INAPPLICABLE, TRUE, Outcome
+
+
+def said(cases: Cases, folder: Path, name: str, **params: Any) -> Outcome:
+    return CHECKS[name](cases.evidence(folder), **params)
+
+
+def document(cases: Cases) -> dict[str, Any]:
+    assert cases.procedure is not None
+    return cases.procedure
+
+
+def test_a_table_is_known_by_its_columns_and_rows(tmp_path: Path) -> None:
+    """Others may stand between; order counts; a row that is missing is named."""
+    cases = ttft(1_000)
+    wanted = {"columns": ["Metric", "Value"], "rows": ["TTFT P50", "TTFT P99", "TTFT P99.9"]}
+    assert said(cases, tmp_path, "table", **wanted).state == TRUE
+    assert said(cases, tmp_path, "table", columns=["Value", "Metric"]).state == FALSE
+    assert "TPOT" in said(cases, tmp_path, "table", columns=["Metric"], rows=["TPOT"]).reason
+
+
+def test_a_finding_may_be_a_value_a_row_or_a_sentence(tmp_path: Path) -> None:
+    """Wherever a test says it, it is said."""
+    cases = ttft(1_000)
+    assert said(cases, tmp_path, "finding", names=["requests"]).state == TRUE
+    assert said(cases, tmp_path, "finding", names=["ttft_p50"]).state == TRUE
+    assert said(cases, tmp_path, "finding", names=["knee_point"]).state == FALSE
+    document(cases)["sentences"] = ["Knee point: 14 requests/s"]
+    assert said(cases, tmp_path, "finding", names=["knee_point"], words=["knee point"]).state == TRUE
+
+
+@pytest.mark.parametrize(("label", "state"), [("256-511", TRUE), ("300-511", FALSE)])
+def test_buckets_begin_where_they_should(label: str, state: str, tmp_path: Path) -> None:
+    """Edges are those of the recommendation, where lengths vary."""
+    cases = ttft(1_000)
+    document(cases)["tables"][1]["rows"][1][0] = label
+    assert said(cases, tmp_path, "buckets", edges=[0, 256, 512, 1024, 2048, 4096]).state == state
+
+
+def test_levels_cover_the_range(tmp_path: Path) -> None:
+    """From a tenth of the capacity to a saturated level."""
+    cases = tradeoff()
+    assert said(cases, tmp_path, "spans_to_saturation").state == FALSE
+    document(cases)["findings"] = {"capacity": {"req_s": 20.0}}
+    assert said(cases, tmp_path, "spans_to_saturation").state == TRUE
+    cases.run.entry["saturated"] = False  # type: ignore[index]
+    assert said(cases, tmp_path, "spans_to_saturation").state == FALSE
+
+
+def test_shares_of_the_capacity_are_those_asked_for(tmp_path: Path) -> None:
+    """Loads over the capacity that was found; each of the shares is there."""
+    assert said(itl(), tmp_path, "fractions", wanted=[0.25, 0.5, 0.75, 0.9]).state == TRUE
+    assert said(itl(), tmp_path, "fractions", wanted=[0.25, 0.6]).state == FALSE
+
+
+def test_levels_go_up(tmp_path: Path) -> None:
+    """In the order in which they were measured."""
+    cases = itl()
+    assert said(cases, tmp_path, "ascending").state == TRUE
+    cases.levels.reverse()
+    assert said(cases, tmp_path, "ascending").state == FALSE
+
+
+def test_the_same_requests_in_every_state(tmp_path: Path) -> None:
+    """Equal loads have equal plans, or states cannot be compared."""
+    cases = prefix_cache()
+    assert said(cases, tmp_path, "same_sequence").state == TRUE
+    cases.levels[1].manifest["plan"]["digest"] = "d2"
+    assert said(cases, tmp_path, "same_sequence").state == FALSE
+
+
+@pytest.mark.parametrize(
+    ("step", "state"),
+    [({"name": "guardrail-input", "how": "command", "status": 0}, TRUE),
+     ({"name": "guardrail-input", "how": "operator", "status": 0}, DECLARED),
+     ({"name": "guardrail-input", "how": "command", "status": 1}, FALSE),
+     ({"name": "restart", "how": "command", "status": 0}, FALSE)],
+)  # fmt: skip
+def test_a_step_is_recorded(step: dict[str, Any], state: str, tmp_path: Path) -> None:
+    """A hook that ended well was done; what an operator confirmed is declared."""
+    cases = guardrail()
+    document(cases)["steps"] = [step]
+    assert said(cases, tmp_path, "step_done", words=["guardrail-input"]).state == state
+
+
+def test_classes_lie_in_their_rectangles_and_shares(tmp_path: Path) -> None:
+    """Lengths and shares of a mix, by the numbers of the classes."""
+    cases = fairness()
+    rows = cases.run.rows
+    rows["request_class"][120:] = [1] * 40 + [0] * 160
+    rows["input_target"][120:], rows["output_target"][120:] = [2000] * 40 + [100] * 160, [500] * 40 + [64] * 160
+    assert said(cases, tmp_path, "classes_least", least=2).state == TRUE
+    assert said(cases, tmp_path, "class_shares").state == TRUE
+    long = {"number": 1, "input": [1024, 4096], "output": [256, 1024]}
+    assert said(cases, tmp_path, "class_within", **long).state == TRUE
+    assert said(cases, tmp_path, "requests_per_class", least=500).state == FALSE
+    rows["input_target"][125] = 1023
+    assert said(cases, tmp_path, "class_within", **long).state == FALSE
+    rows["request_class"][170:250] = 1
+    assert said(cases, tmp_path, "class_shares").state == FALSE
+
+
+def test_a_round_trip_is_reported_and_near(tmp_path: Path) -> None:
+    """Connect times of the checks before the run, where no connection of a request was timed."""
+    cases = gateway()
+    assert said(cases, tmp_path, "rtt_reported").state == TRUE
+    assert said(cases, tmp_path, "near").state == TRUE
+    cases.run.manifest["target"]["connect_ms"] = [30.0, 31.0, 32.0]
+    assert said(cases, tmp_path, "near").state == FALSE
+    cases.run.manifest["target"]["connect_ms"] = []
+    assert said(cases, tmp_path, "near").state == INAPPLICABLE
+
+
+def test_a_minimum_report_is_read_line_by_line(tmp_path: Path) -> None:
+    """A label without a value is no line; notes must say something."""
+    lines = (
+        "=== LLM Benchmark Report (Minimum) ===",
+        "- Model: m",
+        "- Hardware:",
+        "Notes:",
+        "- Guardrails: none",
+        "=== End",
+    )
+    (tmp_path / "minimum.md").write_text("\n".join(lines))
+    cases = plain()
+    assert said(cases, tmp_path, "line", label="Model").state == TRUE
+    assert said(cases, tmp_path, "line", label="Hardware").state == FALSE
+    assert said(cases, tmp_path, "note", words=["guardrail"]).state == TRUE
+    assert said(cases, tmp_path, "note", words=["deviation"]).state == FALSE
+
+
+def test_a_full_report_is_read_by_its_sections(tmp_path: Path) -> None:
+    """Six numbered headings of the template."""
+    titles = ("System Identification", "Test Configuration", "Results")
+    (tmp_path / "report.md").write_text("".join(f"## {k}. {title}\n\ntext\n" for k, title in enumerate(titles, 1)))
+    assert said(plain(), tmp_path, "section", number=3).state == TRUE
+    assert said(plain(), tmp_path, "section", number=4).state == FALSE
+
+
+@pytest.mark.parametrize("name", sorted(SCENES))
+def test_every_check_that_needs_nothing_answers_on_every_scene(name: str, tmp_path: Path) -> None:
+    """No check fails on evidence of another kind than it was made for."""
+    import inspect
+
+    evidence = SCENES[name]().evidence(tmp_path)
+    for function in CHECKS.values():
+        given = [p for p in inspect.signature(function).parameters.values() if p.name != "evidence"]
+        if all(parameter.default is not inspect.Parameter.empty for parameter in given):
+            assert function(evidence).reason or function(evidence).state != FALSE
