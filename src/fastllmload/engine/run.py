@@ -281,7 +281,8 @@ class Session:
         look: Callable[[], bool],
     ) -> Outcome | None:
         arrivals = phase.plan.description["load"]["arrivals"]
-        asked_rate = None if arrivals is None else float(arrivals["rate"]) * sizing.requests_per_start(phase.plan)
+        brings = sizing.requests_per_start(phase.plan)
+        asked_rate = None if arrivals is None else float(f"{float(arrivals['rate']) * brings:.4g}")
         self.totals.begin(spec.name, asked_rate)
         run = PhaseRun(
             fleet=fleet,

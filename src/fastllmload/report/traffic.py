@@ -54,4 +54,4 @@ def _users(found: Mapping[str, Any] | None) -> list[str]:
         (found["slow_readers"], "read slowly"),
     )
     shown = ", ".join(f"{count(many)} {what}" for many, what in parts if many)
-    return [f"{'users':<{LABEL}}{shown or 'all waited for the end'} (no failures; see users in run.json)"]
+    return [f"{'users':<{LABEL}}{shown or 'all waited for the end'} (no failures)"]
