@@ -6,6 +6,7 @@ a declaration; a caller that knows such facts may put them into the mapping it a
 
 from __future__ import annotations
 
+import difflib
 import functools
 import tomllib
 from collections.abc import Mapping
@@ -15,6 +16,7 @@ import msgspec
 
 from fastllmload.plan.settings import RunSettings
 
+NEAR = 0.85  # of a key's name, for a slip of the hand
 MUST_CLASS = ("MUST", "MUST NOT", "REQUIRED")
 SHOULD_CLASS = ("SHOULD", "RECOMMENDED")
 
@@ -111,13 +113,16 @@ def facts_of(settings: RunSettings) -> dict[str, str]:
 
 
 def complaints(declared: Mapping[str, str]) -> list[str]:
-    """One sentence for every declared value that is none of the words allowed."""
+    """One sentence for every declared value that is none of the words allowed, and for every key that is nearly one."""
     known = by_key()
-    return [
-        f"--declare {key}={value!r} is none of {', '.join(known[key].values)}"
-        for key, value in declared.items()
-        if key in known and known[key].values and value not in known[key].values
-    ]
+    found = []
+    for key, value in declared.items():
+        near = difflib.get_close_matches(key, known, 1, NEAR)
+        if key in known and known[key].values and value not in known[key].values:
+            found.append(f"--declare {key}={value!r} is none of {', '.join(known[key].values)}")
+        elif key not in known and near:
+            found.append(f"--declare {key}={value!r} declares nothing; did you mean {near[0]}?")
+    return found
 
 
 def of_simulated_engine() -> dict[str, str]:

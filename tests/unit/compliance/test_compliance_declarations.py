@@ -90,3 +90,9 @@ def test_facts_of_settings_decide_what_is_asked() -> None:
     assert "tokenizer.name" in asked() and "tokenizer.name" not in asked(counting="B")
     assert "workload.uniform_result" in asked(name="conversation") and "workload.uniform_result" not in asked()
     assert "token_counting.tool_formatting" in asked(extra_body='{"tools": []}')
+
+
+def test_a_key_that_is_nearly_one_is_asked_about() -> None:
+    """A slip would declare nothing; a label of one's own is no slip."""
+    (sentence,) = complaints({"sut.bundary": "model_engine", "team": "serving", "sut.rack": "12"})
+    assert "sut.bundary" in sentence and "sut.boundary" in sentence
