@@ -14,6 +14,9 @@ from fastllmload.plan.settings import RunSettings
 from fastllmload.report.summary import SIMULATED
 
 
+EXACT_SHARE = 0.999  # of the prompts should have exactly their length
+
+
 def opening(simulated: bool) -> list[str]:
     """The first lines, before the preflight."""
     return [SIMULATED] * simulated + [f"fastllmload {__version__}"]
@@ -33,6 +36,9 @@ def plan_lines(settings: RunSettings, plans: Plans, workers: int) -> list[str]:
     ]
     if measure.deviations:
         lines.append(f"note: not the standard workload: {'; '.join(measure.deviations)}")
+    exact = measure.description["workload"].get("exact") or {}
+    if exact.get("share") is not None and exact["share"] < EXACT_SHARE:
+        lines.append(f"note: only {exact['share']:.2%} of the prompts have the length that was drawn for them")
     load, deviation = settings.load, plans.warmup_deviation
     if deviation is not None and load.warmup_requests is load.warmup_tokens is load.warmup_seconds is None:
         lines.append(f"note: cut to the run's length or a minute, {deviation}; --warmup {WARMUP_REQUESTS} for more")

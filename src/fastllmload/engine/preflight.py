@@ -247,7 +247,8 @@ class Probe:
     def answer(self, model: str, notes: list[str]) -> bool | None:
         """Send one short real request. True when usage came with it; remarks go to *notes*."""
         workload = self.settings.workload
-        prompt = PROBE_IDS if workload.prompt_form == "ids" else "Say hello."
+        ids = workload.prompt_form in ("ids", "native") and self.endpoint.name == "openai-completions"
+        prompt = PROBE_IDS if ids else "Say hello."
         body = self.endpoint.encode_body(model, workload, prompt, PROBE_TOKENS)
         status, content_type, content = self._exchange("POST", self.path, body)
         self._refuse_unauthorised(status)

@@ -129,10 +129,11 @@ def test_a_strange_answer_that_lets_the_run_go_on_leaves_a_note(answer, note):
         assert any(note in line for line in check([server.url]).notes)
 
 
-def test_token_id_prompts_are_probed_as_such():
+@pytest.mark.parametrize("form", ["ids", "native"])
+def test_token_id_prompts_are_probed_as_such(form):
     completion = b'{"object":"text_completion","choices":[{"index":0,"text":"hi","finish_reason":null}]}'
     with canned({MODELS: models("m"), "/v1/completions": stream(completion, b"[DONE]")}) as server:
-        check([server.url], endpoint="openai-completions", workload=Workload(prompt_form="ids"))
+        check([server.url], endpoint="openai-completions", workload=Workload(prompt_form=form))
     assert json.loads(server.asked[-1][3])["prompt"] == [1, 2, 3, 4]
 
 
@@ -189,3 +190,28 @@ def test_a_trusted_or_unchecked_certificate_lets_the_run_go_on(tls_server):
 def test_a_certificate_file_that_cannot_be_used_is_the_users_mistake(target):
     with pytest.raises(InputError, match=r"/no/such"):
         check(["https://127.0.0.1:1"], **target)
+
+
+@pytest.mark.parametrize(
+    ("entries", "limit"),
+    [
+        ([{"id": "m", "max_model_len": 4096}], 4096),
+        ([{"id": "m"}], None),
+        ([{"id": "m", "max_model_len": "many"}], None),
+        ([{"id": "m", "max_model_len": 0}], None),
+    ],
+)
+def test_the_models_context_is_taken_from_its_list(entries, limit):
+    """As vLLM reports it; what is no number of tokens says nothing."""
+    page = (200, "application/json", json.dumps({"object": "list", "data": entries}).encode())
+    with canned({**GOOD, MODELS: page}) as server:
+        assert check([server.url]).context_limit == limit
+
+
+def test_the_least_context_of_several_targets_holds():
+    def page(tokens):
+        entry = {"id": "m", "max_model_len": tokens}
+        return 200, "application/json", json.dumps({"object": "list", "data": [entry]}).encode()
+
+    with canned({**GOOD, MODELS: page(8000)}) as one, canned({**GOOD, MODELS: page(2000)}) as other:
+        assert check([one.url, other.url]).context_limit == 2000

@@ -1,0 +1,42 @@
+"""What is said of a plan before it is sent: where it is not the standard, and where prompts miss their length."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from fastllmload.endpoint import ENDPOINTS
+from fastllmload.engine.banner import plan_lines
+from fastllmload.engine.planned import Plans
+from fastllmload.plan.build import build_plan
+from fastllmload.plan.settings import Load, RunSettings, Workload
+
+
+def said(tmp_path: Path, share: float | None = None, **workload: str) -> list[str]:
+    """The lines of a small plan; *share* replaces the share of prompts that have their length."""
+    settings = RunSettings(load=Load(rate=10.0, num_requests=3, warmup_requests=1), workload=Workload(**workload))
+    chat = ENDPOINTS["openai-chat"]
+    built = [
+        build_plan(settings, phase=phase, endpoint=chat, model="m", out_dir=tmp_path / phase)
+        for phase in ("warmup", "measure")
+    ]
+    plans = Plans(*built)
+    if share is not None:
+        plans.measure.description["workload"]["exact"]["share"] = share
+    return plan_lines(settings, plans, 1)
+
+
+def test_a_standard_workload_needs_no_note(tmp_path: Path) -> None:
+    assert not any("note: not the standard" in line for line in said(tmp_path, prompt_form="text"))
+
+
+def test_deviations_are_one_line(tmp_path: Path) -> None:
+    (line,) = [line for line in said(tmp_path, isl="9") if "not the standard" in line]
+    assert line.startswith("note: not the standard workload: input lengths 9 instead of uniform:128,512; prompts of")
+
+
+@pytest.mark.parametrize(("share", "noted"), [(0.9989, True), (0.999, False), (1.0, False)])
+def test_prompts_that_miss_their_length(tmp_path: Path, share: float, noted: bool) -> None:
+    """99.9 % are enough (procedures 1.1); fewer are said."""
+    assert any("of the prompts have the length that was drawn" in line for line in said(tmp_path, share)) is noted
