@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastllmload.metrics.distribution import scalar
+from fastllmload.records.npy import read_array
 from fastllmload.records.run import Run
 
 Numbers = npt.NDArray[np.int64]
@@ -57,11 +58,8 @@ def prefix_tokens(run: Run, rows: npt.NDArray[Any]) -> Numbers:
     asked = described if described is not None else run.manifest.get("config", {}).get("workload", {})
     if asked.get("prefix_len") and asked.get("prefix_share", 1.0) == 1.0:
         return np.full(len(rows), asked["prefix_len"], np.int64)
-    planned = run.directory / "plan" / "schedule.npy"
-    if not planned.exists():
-        return np.zeros(len(rows), np.int64)
-    schedule = np.load(planned)
-    if "prefix_tokens" not in (schedule.dtype.names or ()) or not len(schedule):
+    schedule = read_array(run.directory / "plan" / "schedule.npy", shape=(None,))
+    if schedule is None or "prefix_tokens" not in (schedule.dtype.names or ()) or not len(schedule):
         return np.zeros(len(rows), np.int64)
     found: Numbers = schedule["prefix_tokens"][rows["request"] % len(schedule)].astype(np.int64)
     return found

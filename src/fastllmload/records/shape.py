@@ -21,9 +21,11 @@ fairness.jain_norm_latency steadiness server server.* telemetry telemetry.absent
 certificate certificate.schedule_lag_us certificate.reasons.* certificate.workers.* certificate.socket_to_user_us
 certificate.latency_error_bar_us certificate.host certificate.ports
 compliance compliance.must compliance.should compliance.counts compliance.unmet.*
+classes classes.* classes.*.ttft classes.*.tpot conversations conversations.turns.* users
 """
 LISTS = """
-phases workers incidents errors command plan.deviations plan.classes target.urls target.addresses target.notes
+phases workers incidents errors command conversations.turns plan.deviations plan.classes target.urls
+target.addresses target.notes
 target.connect_ms config.target.urls config.target.headers config.target.source_addresses config.output.goodput
 config.output.goodput.* config.output.prefill_deadline config.output.prefill_deadline.*
 slo.objectives telemetry.series telemetry.sources certificate.reasons certificate.workers
@@ -36,19 +38,28 @@ certificate.reasons.*.severity certificate.reasons.*.text errors.*.status errors
 """
 NUMBERS = """
 config.output.gpus config.output.price_per_hour config.output.reading_speed config.output.decode_deadline
-config.output.goodput.*.1 plan.description.workload.prefix_len watch.steal_share watch.ports watch.fd_limit
+config.output.goodput.*.1 conversations.ended_by_failure conversations.ended_by_leaving
+plan.description.workload.prefix_len watch.steal_share watch.ports watch.fd_limit
 phases.*.ramp_share
 """
 NEEDED = {
     "phases.*": ("name", "number", "start_ns", "end_ns", "bound", "ramp_share"),
     "workers.*": ("worker", "died"),
     "watch.ceiling": ("events_per_s",),
+    "classes.*": ("ok", "failed", "left", "ttft", "tpot"),
+    "classes.*.ttft": ("p50", "p99"),
+    "classes.*.tpot": ("p50",),
+    "slo.classes.*": ("slo_attainment",),
+    "conversations": ("turns_sent", "begun", "ended_by_failure", "ended_by_leaving", "turns"),
+    "conversations.turns.*": ("cached_share",),
+    "users": ("left_by_plan", "gave_up", "slow_readers"),
 }
 NEVER_NULL = """
 config config.target config.load config.workload config.client config.output config.output.goodput
 config.output.goodput.* config.output.goodput.*.0 config.output.goodput.*.1 config.target.urls
 config.target.source_addresses declarations phases phases.* phases.*.start_ns phases.*.ramp_share workers workers.*
-plan plan.description watch watch.ports watch.fd_limit metrics certificate
+plan plan.description watch watch.ports watch.fd_limit metrics certificate classes.* classes.*.ttft classes.*.tpot
+slo.classes.* conversations.turns conversations.turns.* conversations.ended_by_failure conversations.ended_by_leaving
 """
 KINDS: dict[str, tuple[str, type | tuple[type, ...]]] = {
     **dict.fromkeys(TABLES.split(), ("a table", dict)),

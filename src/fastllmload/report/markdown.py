@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from fastllmload.records.run import DONE, Run
@@ -53,7 +53,8 @@ def lines(subject: Subject) -> Iterator[str]:
         if table is not None:
             yield from ("", f"## {heading}")
             yield from markdown(table)
-    yield from incident_lines(document)
+    yield from listed("Traffic", results.traffic_lines(document))
+    yield from listed("Incidents", document.get("incidents") or ())
     yield from folded("Setup", setup(subject))
 
 
@@ -97,11 +98,11 @@ def sections(document: Mapping[str, Any]) -> Iterator[tuple[str, Table | None]]:
     yield "Client", results.client_table(document)
 
 
-def incident_lines(document: Mapping[str, Any]) -> Iterator[str]:
-    found = document.get("incidents") or ()
-    if found:
-        yield from ("", "## Incidents", "")
-        yield from (f"* {escaped(text)}" for text in found)
+def listed(heading: str, texts: Sequence[object]) -> Iterator[str]:
+    """A heading and its items; nothing without any."""
+    if texts:
+        yield from ("", f"## {heading}", "")
+        yield from (f"* {escaped(text)}" for text in texts)
 
 
 def folded(summary: str, body: Iterator[str]) -> Iterator[str]:

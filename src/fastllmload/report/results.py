@@ -8,6 +8,7 @@ from typing import Any
 from fastllmload.report.figures import NOT_KNOWN, WITHHELD, count, number, percent, quantity
 from fastllmload.report.summary import SAMPLES_NEEDED, part
 from fastllmload.report.tables import Cell, Table
+from fastllmload.report.traffic import traffic_texts
 
 Document = Mapping[str, Any]
 
@@ -178,8 +179,7 @@ def failure_table(document: Document, title: str = "") -> Table | None:
     groups = document.get("errors")
     found = [group for group in groups if part(group, "count")] if isinstance(groups, list) else []
     rows = [
-        [shown_or_dash(part(group, "status")), shown_or_dash(part(group, "error")), shown_or_dash(part(group, "http_status")),
-         count(part(group, "count"))]
+        [*(shown_or_dash(part(group, key)) for key in ("status", "error", "http_status")), count(part(group, "count"))]
         for group in sorted(found, key=lambda group: -(number(part(group, "count")) or 0))
     ]  # fmt: skip
     return Table(title, ["Status", "Error", "HTTP", "Requests"], rows) if rows else None
@@ -250,6 +250,11 @@ def _jain(document: Document) -> list[str]:
         if isinstance(index := part(document, "fairness", name), Mapping) and number(index.get("value")) is not None
     ]
     return ["; ".join(found)] if found else []
+
+
+def traffic_lines(document: Document) -> list[str]:
+    """What only some runs have: classes, conversations, users who left. One sentence each."""
+    return [" ".join(text.split()) for text in traffic_texts(document)]
 
 
 def client_table(document: Document, title: str = "") -> Table:

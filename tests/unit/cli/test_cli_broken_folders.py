@@ -16,7 +16,7 @@ from real_run import real_run
 
 from fastllmload.cli import main as entry
 
-COMMANDS = ("report", "report --as full", "report --as blog", "report --as html", "export", "export --format hlog")
+COMMANDS = ("report --as full", "report --as blog", "export", "report --as html", "export --format hlog")
 MAIN = ("run.json", "requests.npy", "tokens.npy")  # what every command reads; the others fill in a part
 READERS = {"hiccup_intervals.npy": ("export --format hlog",)}
 MEASURED = ("metrics", "certificate", "counts", "telemetry", "server", "completed", "failed", "slo", "errors", "window")

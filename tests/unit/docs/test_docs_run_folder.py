@@ -20,10 +20,11 @@ PAGE = (Path(__file__).parents[3] / "docs" / "run-folder.md").read_text(encoding
 # Tables whose names are free: classes, objectives, libraries, sensors.
 FREE = (
     "slo.objectives_ms", "slo.each", "slo.smooth_goodput", "environment.libraries", "telemetry.absent",
-    "compliance.counts", "telemetry.sources[].problems", "declarations", "metadata",
+    "compliance.counts", "telemetry.sources[].problems", "declarations", "metadata", "users.denominators", "config.classes",
+    "plan.description.classes", "plan.classes",
     "certificate.arrival_tests", "watch.ceiling",
 )  # fmt: skip
-NAMED_BY_DATA = ("slo.classes", "server", "steadiness.transient", "certificate.latency_error_bar_us")
+NAMED_BY_DATA = ("slo.classes", "fairness.classes", "classes", "server", "steadiness.transient", "certificate.latency_error_bar_us")
 DISTRIBUTION = ["unit", "n", "n_null", "mean", "std", "min", "max", *NAMED, "ci95", "not_estimable", "insufficient"]
 
 
