@@ -13,10 +13,12 @@ from compliance_scenes import plain
 
 from fastllmload.compliance.applies import QUESTIONS
 from fastllmload.compliance.checks import CHECKS
-from fastllmload.compliance.declarations import STANDARD, by_key
+from fastllmload.compliance.declarations import STANDARD, by_key, workload_kind
 from fastllmload.compliance.requirement import Requirement, requirements
 from fastllmload.plan.content import OWN_TEXT
 from fastllmload.plan.standard import LENGTHS
+from fastllmload.workload.trace import TRACES
+from fastllmload.workload.written import DATASETS
 
 ROOT = Path(__file__).parents[3]
 LEVELS = {"MUST": 103, "MUST NOT": 3, "REQUIRED": 7, "SHOULD": 19, "RECOMMENDED": 19, "MAY": 2, "DEFINITION": 500}
@@ -111,3 +113,12 @@ def test_the_standard_workloads_are_those_of_the_command_line() -> None:
     """Five by name, and the tool has each of them (IETF 4.3.2)."""
     assert len(STANDARD) == 5
     assert set(STANDARD) <= {*LENGTHS, *OWN_TEXT}
+
+
+def test_every_workload_of_the_command_line_has_a_kind() -> None:
+    """What a workload must declare hangs on it; a new one must not become a custom one unseen."""
+    assert {workload_kind(name) for name in (*LENGTHS, *OWN_TEXT)} == {"standard"}
+    assert {workload_kind(name) for name in TRACES} == {"trace"}
+    assert {name: workload_kind(name) for name in DATASETS} == {
+        "sharegpt": "dataset", "csv": "dataset", "custom": "custom", "batch": "custom",
+    }  # fmt: skip
