@@ -151,7 +151,11 @@ def with_holm(rows: list[Row]) -> list[Row]:
 def _notes(base: Side, new: Side, test: str) -> list[str]:
     runs = (*base.runs, *new.runs)
     notes = [f"{run.folder} is incomplete ({run.document.get('status')})" for run in runs if not run.complete]
-    notes += [f"{run.folder}: the client's certificate is {run.verdict}" for run in runs if run.verdict != "valid"]
+    doubtful: dict[str, list[str]] = {}
+    for run in runs:
+        if run.verdict != "valid":
+            doubtful.setdefault(run.verdict, []).append(str(run.folder))
+    notes += [f"the client's certificate is {verdict}: {', '.join(names)}" for verdict, names in doubtful.items()]
     fewest = min(len(base.runs), len(new.runs))
     if test == WITHIN:
         notes.append("one run a side: how runs differ from each other is not known; 3 or more a side would show it")

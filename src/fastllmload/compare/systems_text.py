@@ -20,6 +20,7 @@ from fastllmload.compare.text import (
     p_text,
     side_text,
     table_of,
+    test_text,
 )
 from fastllmload.report.figures import NOT_KNOWN, quantity
 
@@ -32,7 +33,12 @@ def lines(found: Systems, width: int) -> list[str]:
     text += [*differences_text(found.manifest, found.sides), "", "median over runs, and 95 % interval of the mean:", ""]
     text += [*aligned(system_cells(found)), ""]
     for pair in found.pairs:
-        text += [f"{pair.new.name} against {pair.base.name} ({pair.test}):", "", *aligned(pair_cells(pair)), ""]
+        text += [
+            f"{pair.new.name} against {pair.base.name} ({test_text(pair.test)}):",
+            "",
+            *aligned(pair_cells(pair)),
+            "",
+        ]
     text += ["checklist of a fair comparison (IETF 6.4)", *_checklist(found, width), ""]
     for line in _said(found):
         text += wrap(line, width, subsequent_indent="      ")
@@ -93,7 +99,7 @@ def markdown(found: Systems) -> str:
         body += [
             f"### {pair.new.name} against {pair.base.name}",
             "",
-            f"Test: {pair.test}.",
+            f"Test: {test_text(pair.test)}.",
             "",
             *table_of(pair_cells(pair)),
             "",

@@ -13,6 +13,12 @@ from fastllmload.report.figures import NOT_KNOWN, quantity
 
 WIDE = 110  # columns from which intervals of both sides fit
 MOST_DIFFERENCES = 20
+TESTS = {
+    "welch": "Welch's t, one value a run",
+    "paired": "paired t, one value a run, runs paired by their arrivals",
+    "mann-whitney": "Mann-Whitney, one value a run; intervals by Welch's t",
+    "one against several": "t of one new run among several",
+}
 WORD = {"superiority": "P(new > base)", "hedges_g": "Hedges' g", "standard_deviations": "std. deviations"}
 
 
@@ -41,8 +47,12 @@ def _sides(comparison: Comparison) -> Iterator[str]:
         yield from (f"         {line}" for line in comparison.workload)
     else:
         yield "workload the same on both sides"
-    yield f"test     {comparison.test}"
+    yield f"test     {test_text(comparison.test)}"
     yield from differences_text(comparison.manifest, [comparison.base, comparison.new])
+
+
+def test_text(test: str) -> str:
+    return TESTS.get(test, test)
 
 
 def side_text(side: Side) -> str:
@@ -171,7 +181,7 @@ def bulleted(comparison: Comparison) -> list[str]:
         f"- base: {side_text(comparison.base)}",
         f"- new: {side_text(comparison.new)}",
         f"- workload: {same}",
-        f"- test: {comparison.test}; effect: {_effects(comparison.rows)}",
+        f"- test: {test_text(comparison.test)}; effect: {_effects(comparison.rows)}",
     ]
 
 
