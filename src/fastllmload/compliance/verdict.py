@@ -75,16 +75,18 @@ class Judgement:
         return sorted(broken, key=lambda found: not found.requirement.must)
 
     @property
-    def unfinished(self) -> str | None:
+    def unfinished(self) -> tuple[str, ...]:
         """Why there can be no compliance whatever the requirements say: cut short, or scaled down on purpose."""
-        if self.evidence.procedure is None:
-            return "the run did not come to its end" if any(run.run.incomplete for run in self.evidence.runs) else None
-        if self.evidence.asked("quick"):
-            return "--quick scales the test down, which makes its report non-conforming"
-        status = self.evidence.asked("status")
-        if status != "done":
-            return f"the procedure ended as {status}; start it again to go on"
-        return f"the level {self.evidence.absent[0]} is gone from its folder" if self.evidence.absent else None
+        evidence = self.evidence
+        if evidence.procedure is None:
+            cut = any(run.run.incomplete for run in evidence.runs)
+            return ("the run did not come to its end",) if cut else ()
+        status = evidence.asked("status")
+        found = [] if status == "done" else [f"the procedure ended as {status}; start it again to go on"]
+        found += [f"the level {folder} is gone from its folder" for folder in evidence.absent]
+        if evidence.asked("quick"):
+            found.append("--quick scales the test down, which makes its report non-conforming")
+        return tuple(found)
 
     @property
     def verdict(self) -> str:
@@ -196,7 +198,7 @@ def summary(judgement: Judgement) -> dict[str, Any]:
         "counts": {state: counts.get(state, 0) for state in STATES},
         "must": tally(judgement.of(lambda one: one.must)),
         "should": tally(judgement.of(lambda one: one.should)),
-        "deviations": [*([judgement.unfinished] if judgement.unfinished else []), *judgement.deviations],
+        "deviations": [*judgement.unfinished, *judgement.deviations],
     }
 
 
