@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from fastllmload.compliance.declarations import of_simulated_engine
 from fastllmload.compliance.outcome import Outcome
-from fastllmload.errors import InputError
+from fastllmload.errors import InputError, RunFolderError
 from fastllmload.records import layout
 from fastllmload.records.run import Run, load
 
@@ -287,15 +287,19 @@ def read_procedure(folder: Path) -> Evidence:
     runs, absent = [], []
     for entry in document.get("levels") or ():
         place = str(entry.get("folder", ""))
-        if (folder / place / "run.json").is_file():
-            runs.append(Measured(load(folder / place), str(entry.get("name", place)), entry))
-        else:
+        run = readable(folder / place)
+        if run is None:
             absent.append(place)
-    prepared = sorted((folder / "preparation").glob("*/run.json"))
-    return Evidence(
-        folder,
-        tuple(runs),
-        document,
-        tuple(load(found.parent) for found in prepared if "warm-up" in found.parent.name),
-        absent=tuple(absent),
-    )
+        else:
+            runs.append(Measured(run, str(entry.get("name", place)), entry))
+    prepared = [readable(place) for place in sorted((folder / "preparation").glob("*warm-up*"))]
+    warmups = tuple(run for run in prepared if run is not None)
+    return Evidence(folder, tuple(runs), document, warmups, absent=tuple(absent))
+
+
+def readable(folder: Path) -> Run | None:
+    """The run in *folder*; None where none can be read: a level that was lost is told, not raised."""
+    try:
+        return load(folder)
+    except RunFolderError:
+        return None

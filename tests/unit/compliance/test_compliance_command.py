@@ -131,3 +131,14 @@ def test_a_search_is_no_test_of_the_draft(name: str, tmp_path: Path, capsys: pyt
     (tmp_path / f"{name}.json").write_text("{}")
     assert main(["compliance", str(tmp_path)]) == 2
     assert "levels" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["run.json", "requests.npy", "tokens.npy"])
+def test_a_level_that_cannot_be_read_is_told(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A procedure is judged without it, says so, and does not comply; a warm-up that was cut off is no evidence."""
+    folder = written_procedure(throughput(), tmp_path / "procedure")
+    (folder / "levels" / "001" / name).write_bytes(b"{")
+    (folder / "preparation" / "01-001-warm-up").mkdir(parents=True)
+    assert main(["compliance", str(folder)]) == 1
+    told = capsys.readouterr()
+    assert "levels/001 is gone" in told.out and told.err == ""
