@@ -22,7 +22,7 @@ Floats = npt.NDArray[np.float64]
 
 PARTS = 30  # of the shortest look; a longer one has parts of the same length
 LEAST_PARTS = 5  # fewer have no variance worth the name
-MERGES = (1, 2, 4)  # parts taken together
+MERGES = (1, 2, 4, 8, 16)  # parts taken together: a queue remembers for longer than one part
 FEW = 5  # bad requests; with fewer, how they cluster is read off a lower limit
 SURROGATES = (0.9, 0.75)  # quantiles of the severity
 
