@@ -195,7 +195,7 @@ SECTIONS: dict[str, tuple[RunOption, ...]] = {
               "Synthetic PNG images in every chat prompt, no two alike."),
     ),
     "Users": (
-        several("--class", None, read.text, "'NAME KEY=VALUE ...'",
+        several("--class --classes", None, read.text, "'NAME KEY=VALUE ...'",
                 "One class of traffic, repeatable: its own rate (or share of --rate), arrival, workload options, model, "
                 "endpoint, header, goodput and users. In a config file: [[class]]."),
         value("--turns", "workload.turns", read.turns, "COUNT",

@@ -44,6 +44,11 @@ def test_both_ways_say_the_same():
     assert one.load.rate == 45.0
 
 
+def test_python_has_a_name_that_it_can_write():
+    one = {"name": "a", "rate": 3}
+    assert table(classes=[one], duration=5) == table(**{"class": [one]}, duration=5)
+
+
 def test_shares_of_the_rate():
     found = words("a share=0.75", "b share=0.25", rate="80")
     assert [one.load.rate for one in found.classes] == [60.0, 20.0] and found.load.rate == 80.0
