@@ -79,11 +79,11 @@ CASES = {
 @slow
 @pytest.mark.parametrize("name", CASES)
 def test_the_interval_holds_the_truth_in_38_of_40_searches(name: str) -> None:
-    """And it is worth something: half of them lie within 0.65 to 1.15 of the truth."""
+    """And it is worth something: the median one lies within 0.6 to 1.15 of the truth."""
     held, widths = CASES[name].held(range(40))
     assert held >= 38
     low, high = np.median(np.array(widths), axis=0)
-    assert low > 0.65 and high < 1.15
+    assert low > 0.6 and high < 1.15
 
 
 @pytest.mark.parametrize("name", ["sustained, exponential, 60 s", "sustained, fixed, 30 s", "P99 of 0.5 s, 60 s"])
