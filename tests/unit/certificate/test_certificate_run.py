@@ -46,7 +46,8 @@ def write_run(
             recorder.add_event(at, row, KIND["content"], COALESCED if same else KERNEL, 1)
     recorder.close()
     phase = {
-        "name": "measure", "start_ns": START_NS, "end_ns": START_NS + int(SECONDS * 1e9) if bound == "duration" else None,
+        "number": 0, "name": "measure", "mode": "open", "start_ns": START_NS,
+        "end_ns": START_NS + int(SECONDS * 1e9) if bound == "duration" else None,
         "bound": bound, "ramp_share": 0.1 if bound == "duration" else 0.0,
     }  # fmt: skip
     load_config = {"rate": RATE, "arrival": "poisson", **config}
