@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import sys
 from pathlib import Path
 
 import click
+
+from fastllmload.errors import HostLimitError
 
 NOT_COMPLIANT = 1
 WIDEST = 120
@@ -41,9 +45,19 @@ def compliance(folder: Path, against: tuple[Path, ...], as_json: bool, everythin
     judgement = judge(evidence)
     redact = current_redactor()
     if as_json:
-        click.echo(redact(msgspec.json.format(msgspec.json.encode(document(judgement, everything))).decode()))
+        text = msgspec.json.format(msgspec.json.encode(document(judgement, everything))).decode()
     else:
-        width = min(WIDEST, shutil.get_terminal_size((100, 24)).columns)
-        for line in lines(judgement, everything, width):
-            click.echo(redact(line))
+        text = "\n".join(lines(judgement, everything, min(WIDEST, shutil.get_terminal_size((100, 24)).columns)))
+    show(redact(text))
     return NOT_COMPLIANT if judgement.verdict == NOT else 0
+
+
+def show(text: str) -> None:
+    """On standard output, whose reader may leave early (`| head`)."""
+    try:
+        print(text, flush=True)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes once more at exit
+    except OSError as problem:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise HostLimitError(f"the verdict cannot be written: {problem.strerror}; send it elsewhere") from None

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -142,3 +144,14 @@ def test_a_level_that_cannot_be_read_is_told(name: str, tmp_path: Path, capsys: 
     assert main(["compliance", str(folder)]) == 1
     told = capsys.readouterr()
     assert "levels/001 is gone" in told.out and told.err == ""
+
+
+def test_a_reader_may_leave_early(tmp_path: Path) -> None:
+    """`| head` has seen enough: no trace, and the verdict's exit code."""
+    folder = written(plain().run, tmp_path / "run")
+    program = [sys.executable, "-m", "fastllmload", "compliance", str(folder), "--all"]
+    with subprocess.Popen(program, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None and process.stderr is not None
+        process.stdout.close()
+        assert process.stderr.read() == b""
+        assert process.wait() == 0
