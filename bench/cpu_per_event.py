@@ -18,9 +18,7 @@ def main() -> None:
     with server(**options) as engine:
         a, b = alternate(
             asked.rounds,
-            lambda: ours(
-                engine.url, "-c", str(asked.streams), "-n", str(asked.streams), "--osl", str(asked.tokens)
-            ),
+            lambda: ours(engine.url, "-c", str(asked.streams), "-n", str(asked.streams), "--osl", str(asked.tokens)),
             lambda: limit("streams", engine.port, streams=asked.streams, tokens=asked.tokens),
         )
     ratio = paired_ratio(a, b, "us_per_token")

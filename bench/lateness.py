@@ -1,7 +1,8 @@
-"""Release lateness: Poisson 1,000/s, with 200 streams of 50 tokens/s always open (each request brings 10 tokens, 20 ms apart).
+"""Release lateness: Poisson 1,000/s, with 200 streams of 50 tokens/s always open (each request brings 10 tokens, 20 ms
+apart).
 
-Targets, in runs whose hiccup probe has P99 below 100 us: p50 <= 20 us, p99 <= 300 us, none more than 1 us early, spinning
-at most 15 % of a core. Noisy runs are shown and repeated.
+Targets, in runs whose hiccup probe has P99 below 100 us: p50 <= 20 us, p99 <= 300 us, none more than 1 us early,
+spinning at most 15 % of a core. Noisy runs are shown and repeated.
 """
 
 import statistics
@@ -44,12 +45,7 @@ def main() -> None:
         if name.startswith(("lag", "spin"))
     }
     on_time = found["lag_p50_us"] <= 20 and found["lag_p99_us"] <= 300
-    met = (
-        bool(quiet)
-        and on_time
-        and min(c.more["lag_min_us"] for c in quiet) >= -1
-        and found["spin_share"] <= 0.15
-    )
+    met = bool(quiet) and on_time and min(c.more["lag_min_us"] for c in quiet) >= -1 and found["spin_share"] <= 0.15
     finish("lateness", {**vars(asked), **found, "quiet_runs": len(quiet), "noisy_runs": len(noisy)}, met)
 
 

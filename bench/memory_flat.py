@@ -1,7 +1,7 @@
 """Memory of the client at 50,000 events/s for ten minutes. Target: RSS of the worker flat after the first minute.
 
-Flat: the line through it rises by at most 0.1 MiB a minute. (Its rows and stamps come and go in mapped windows of 1 MiB, so
-two single readings differ by a few MiB; what is written in ten minutes is 500 MiB.)
+Flat: the line through it rises by at most 0.1 MiB a minute. (Its rows and stamps come and go in mapped windows of 1
+MiB, so two single readings differ by a few MiB; what is written in ten minutes is 500 MiB.)
 """
 
 from typing import Any
@@ -40,7 +40,11 @@ def main() -> None:
     show(mine)
     growth = mine.more["rss_max_mib"] / mine.more["rss_begin_mib"] - 1
     figures = {"events_per_s": mine.tokens / mine.wall_s, "growth": growth, "failures": mine.failures}
-    finish("memory_flat", {**vars(asked), **figures, **mine.more, "target_mib_per_min": TARGET}, abs(mine.more["mib_per_min"]) <= TARGET and mine.failures == 0)
+    finish(
+        "memory_flat",
+        {**vars(asked), **figures, **mine.more, "target_mib_per_min": TARGET},
+        abs(mine.more["mib_per_min"]) <= TARGET and mine.failures == 0,
+    )
 
 
 if __name__ == "__main__":

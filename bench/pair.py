@@ -35,7 +35,9 @@ TIMEOUT_S = 1_000
 
 @dataclass
 class Cost:
-    """What one client did and took. *tokens* are those asked for, so that every client is divided by the same number."""
+    """What one client did and took. *tokens* are those asked for, so that every client is divided by the same
+    number.
+    """
 
     client: str
     tokens: int
@@ -140,9 +142,7 @@ def cost_of(run: Run, more: dict[str, Any]) -> Cost:
     )
 
 
-def alternate(
-    rounds: int, first: Callable[[], Cost], second: Callable[[], Cost]
-) -> tuple[list[Cost], list[Cost]]:
+def alternate(rounds: int, first: Callable[[], Cost], second: Callable[[], Cost]) -> tuple[list[Cost], list[Cost]]:
     """A B, B A, A B ...: drift of the machine falls on both."""
     a: list[Cost] = []
     b: list[Cost] = []
@@ -170,9 +170,7 @@ def median(costs: list[Cost], figure: str) -> float:
 
 def paired_ratio(a: list[Cost], b: list[Cost], figure: str) -> float:
     """Median of the ratios of the runs that stood next to each other."""
-    return float(
-        statistics.median(getattr(x, figure) / getattr(y, figure) for x, y in zip(a, b, strict=True))
-    )
+    return float(statistics.median(getattr(x, figure) / getattr(y, figure) for x, y in zip(a, b, strict=True)))
 
 
 def finish(name: str, figures: dict[str, Any], met: bool) -> None:

@@ -22,9 +22,7 @@ def main() -> None:
         "share_of_limit": mine / theirs,
         "target": TARGET,
     }
-    finish(
-        "plain_requests", {**vars(asked), **figures, "failures": failures}, mine >= TARGET and failures == 0
-    )
+    finish("plain_requests", {**vars(asked), **figures, "failures": failures}, mine >= TARGET and failures == 0)
 
 
 if __name__ == "__main__":

@@ -29,9 +29,7 @@ def plan_one(form: str, requests: int) -> None:
 
     settings = RunSettings(load=Load(rate=500.0, num_requests=requests), workload=Workload(prompt_form=form))
     with tempfile.TemporaryDirectory() as folder:
-        plan = build_plan(
-            settings, phase="measure", endpoint=ENDPOINTS[FORMS[form]], model="m", out_dir=Path(folder)
-        )
+        plan = build_plan(settings, phase="measure", endpoint=ENDPOINTS[FORMS[form]], model="m", out_dir=Path(folder))
         usage = resource.getrusage(resource.RUSAGE_SELF)
         figures = {
             "form": form,

@@ -1,7 +1,7 @@
 """Receive error: 512 streams in lock-step every 20 ms, our stamps against the server's truth log.
 
-Target with kernel stamps: p99 of (our time - the instant before the server's send) <= 20 us, and at least 99.9 % of the events
-kernel-stamped or bounded. --timestamps user shows what stamping in the process would have given.
+Target with kernel stamps: p99 of (our time - the instant before the server's send) <= 20 us, and at least 99.9 % of the
+events kernel-stamped or bounded. --timestamps user shows what stamping in the process would have given.
 """
 
 import tempfile
@@ -26,9 +26,7 @@ def events_of(run: Run) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any], np.
     return request[text], run.event_t[text], run.event_stamp[text] & layout.STAMP_CLASS_MASK
 
 
-def against(
-    known: truth.Truth, request: np.ndarray[Any, Any], t_ns: np.ndarray[Any, Any]
-) -> np.ndarray[Any, Any]:
+def against(known: truth.Truth, request: np.ndarray[Any, Any], t_ns: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """Our time less the server's, event by event; both sides by request, then in order."""
     written = known.content()
     written = written[written["key"] != truth.NO_KEY]  # the preflight's own request

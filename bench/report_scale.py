@@ -1,8 +1,8 @@
 """How long the numbers and the report of a large run take, and how much memory: measure(), run.json, every report file.
 
-Run folders of three sizes are made up (the certificate's evidence, the plan and the samples are those of a real run of two
-seconds), each is measured in a process of its own on one CPU. Targets for 150,000 requests x 160 tokens: at most 20 s and
-3 GB, mapped files included; and time in proportion to the size.
+Run folders of three sizes are made up (the certificate's evidence, the plan and the samples are those of a real run of
+two seconds), each is measured in a process of its own on one CPU. Targets for 150,000 requests x 160 tokens: at most 20
+s and 3 GB, mapped files included; and time in proportion to the size.
 
     python bench/report_scale.py [--requests 150000] [--tokens 160] [--step 2]
 """

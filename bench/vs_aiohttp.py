@@ -1,8 +1,8 @@
 """CPU per token, ours against a plain aiohttp client that parses with json and stamps in Python. Target: at most 1/5.
 
 Both at the same load; then aiohttp at the most streams that it holds on one core (--held), because beyond that it reads
-late, gets several events a read, and each costs it less. The bare C client runs beside them: its ratio is what any client
-could reach at that load.
+late, gets several events a read, and each costs it less. The bare C client runs beside them: its ratio is what any
+client could reach at that load.
 """
 
 from pair import aiohttp, alternate, arguments, finish, limit, median, ours, paired_ratio, server, show
@@ -15,9 +15,7 @@ def main() -> None:
     with server(itl_ms=asked.itl_ms, ttft_ms=2 * asked.itl_ms, phase="spread") as engine:
         a, b = alternate(
             asked.rounds,
-            lambda: ours(
-                engine.url, "-c", str(asked.streams), "-n", str(asked.streams), "--osl", str(asked.tokens)
-            ),
+            lambda: ours(engine.url, "-c", str(asked.streams), "-n", str(asked.streams), "--osl", str(asked.tokens)),
             lambda: aiohttp(engine.port, asked.streams, asked.tokens),
         )
         bare = limit("streams", engine.port, streams=asked.streams, tokens=asked.tokens)

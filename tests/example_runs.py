@@ -38,7 +38,11 @@ def run_of(requests: list[dict[str, Any]], manifest: dict[str, Any] | None = Non
         row["phase"], row["status"], row["request"] = layout.MEASURE, asked.get("status", layout.OK), number
         row["request_class"] = asked.get("class", 0)
         row["t_sched"], row["t_dispatch"] = ns(asked["t_sched"]), ns(asked["t_dispatch"])
-        row["t_submit"], row["t_headers"], row["t_end"] = ns(asked["t_submit"]), ns(asked["headers"]), ns(asked["t_end"])
+        row["t_submit"], row["t_headers"], row["t_end"] = (
+            ns(asked["t_submit"]),
+            ns(asked["headers"]),
+            ns(asked["t_end"]),
+        )
         row["completion_tokens"] = asked["output_tokens"]
         if "hidden_reasoning_tokens" in asked:
             row["reasoning_tokens"] = asked["hidden_reasoning_tokens"]
@@ -70,7 +74,8 @@ def streamed(token_ms: list[float], ok: bool = True, ended: float | None = None,
     """One request that was sent at 0 and got one token at each of *token_ms*; not *ok*: it broke at *ended*."""
     end = ended if ended is not None else (token_ms[-1] if token_ms else 0.0)
     return {"t_sched": 0, "t_dispatch": 0, "t_submit": 0, "headers": 0, "chunks": [[t, 1, "text"] for t in token_ms],
-            "t_end": end, "output_tokens": len(token_ms), "status": layout.OK if ok else layout.TRUNCATED, **more}  # fmt: skip
+            "t_end": end, "output_tokens": len(token_ms),
+            "status": layout.OK if ok else layout.TRUNCATED, **more}  # fmt: skip
 
 
 def timed(run: Run) -> tuple[TokenCounts, TokenTimes]:

@@ -43,7 +43,7 @@ class Shape:
 
 
 def ns(ms: float) -> int:
-    return int(round(ms * MS))
+    return round(ms * MS)
 
 
 def draw_request(rng: np.random.Generator, shape: Shape, number: int, t_sched: int, phase: int) -> Request:

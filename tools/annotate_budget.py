@@ -111,16 +111,12 @@ def breaches(source: Path, functions: tuple[str, ...]) -> list[str]:
     for function in functions:
         span = extent(lines, function)
         if span is None:
-            found.append(
-                f"{source.name}: {function} is listed as hot but is not there; correct HOT in this tool"
-            )
+            found.append(f"{source.name}: {function} is listed as hot but is not there; correct HOT in this tool")
             continue
         for number in span:
             score = by_line.get(number, 0)
             if score > 0:
-                found.append(
-                    f"{source.name}:{number}: {function} scores {score}: {lines[number - 1].strip()}"
-                )
+                found.append(f"{source.name}:{number}: {function} scores {score}: {lines[number - 1].strip()}")
     return found
 
 

@@ -47,9 +47,7 @@ async def load(port: int, streams: int, tokens: int) -> dict[str, Any]:
     async with aiohttp.ClientSession(connector=connector, timeout=timeout) as session:
         url = f"http://127.0.0.1:{port}/v1/chat/completions"
         before, begin = resource.getrusage(resource.RUSAGE_SELF), time.perf_counter()
-        counts = await asyncio.gather(
-            *(stream(session, url, body, mine) for mine in stamps), return_exceptions=True
-        )
+        counts = await asyncio.gather(*(stream(session, url, body, mine) for mine in stamps), return_exceptions=True)
         wall, after = time.perf_counter() - begin, resource.getrusage(resource.RUSAGE_SELF)
     cpu = after.ru_utime - before.ru_utime, after.ru_stime - before.ru_stime
     events = sum(len(mine) for mine in stamps)

@@ -22,8 +22,8 @@ def run(**options: object) -> Run:
     labels and objectives a dict, switches True or False. Nothing is printed unless *ui* is given ("plain", "live").
     Without a target the simulated engine is driven. May be called where an event loop runs (a notebook).
 
-    InputError: a wrong option, a limit of this host; TargetError: nothing reached the target; Interrupted: Ctrl-C before
-    the first request. A run that was interrupted later is returned, with `incomplete` set.
+    InputError: a wrong option, a limit of this host; TargetError: nothing reached the target; Interrupted: Ctrl-C
+    before the first request. A run that was interrupted later is returned, with `incomplete` set.
     """
     from fastllmload.cli.given import from_table
     from fastllmload.cli.resolve import settle
@@ -39,7 +39,8 @@ def run(**options: object) -> Run:
 
 
 def load(directory: str | os.PathLike[str]) -> Run:
-    """The run in folder *directory*: `rows` (one per request) and `events` (one per token event) are mapped, not copied.
+    """The run in folder *directory*: `rows` (one per request) and `events` (one per token event) are mapped, not
+    copied.
 
     `metrics`, `certificate` and the rest of run.json are in `manifest`; of a run that was killed they are computed now.
     RunFolderError when the folder is no run, is truncated, or is of another schema version.

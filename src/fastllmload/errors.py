@@ -1,4 +1,6 @@
-"""The drawn tree of errors: the user's, the peer's and our own branch, each with its exit code (contract, "Exit codes")."""
+"""The drawn tree of errors: the user's, the peer's and our own branch, each with its exit code (contract, "Exit
+codes").
+"""
 
 
 class FastLLMLoadError(Exception):

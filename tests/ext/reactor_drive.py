@@ -87,7 +87,9 @@ def read_request(connection: socket.socket) -> bytes:
             return b""
         data += more
     head, _, body = data.partition(b"\r\n\r\n")
-    length = next(int(line.split(b":")[1]) for line in head.split(b"\r\n") if line.lower().startswith(b"content-length"))
+    length = next(
+        int(line.split(b":")[1]) for line in head.split(b"\r\n") if line.lower().startswith(b"content-length")
+    )
     while len(body) < length:
         body += connection.recv(1 << 20)
     return head + b"\r\n\r\n" + body
@@ -143,15 +145,22 @@ def drive(
 ) -> Outcome:
     """Open loop with *gaps_ms* between releases, or a closed loop of *slots* for *limit* requests.
 
-    *class_heads*: of classes 1 and up, which the requests are dealt to in turn. *conversations*: a plan's arrays instead
-    of *body*, with `numbers` and `talks`.
+    *class_heads*: of classes 1 and up, which the requests are dealt to in turn. *conversations*: a plan's arrays
+    instead of *body*, with `numbers` and `talks`.
     """
     shared = SharedWords.create(directory / "shared.bin")
     recorder = Recorder(directory)
     protocol = Protocol(recorder, Classifier(dialect), shared.words, max_event, 4 * max_event)
     reactor = Reactor(
-        protocol, Pacer(), run_id=b"test", worker=0, workers=1, timeout_ns=int(timeout_s * 1e9),
-        kernel_stamps=stamps, fresh_connections=fresh, sources=sources or [],
+        protocol,
+        Pacer(),
+        run_id=b"test",
+        worker=0,
+        workers=1,
+        timeout_ns=int(timeout_s * 1e9),
+        kernel_stamps=stamps,
+        fresh_connections=fresh,
+        sources=sources or [],
     )
     path_or_host, port = (address, 0) if family == "unix" else address[:2]
     reactor.add_target(family, path_or_host, port, head, over_asyncio)
@@ -166,10 +175,18 @@ def drive(
     }
     count = len(plan["body_offset"]) - 1
     reactor.load(
-        phase=1, phase_number=0, schedule=schedule, input_tokens=np.ones(count, np.int32),
+        phase=1,
+        phase_number=0,
+        schedule=schedule,
+        input_tokens=np.ones(count, np.int32),
         output_tokens=np.ones(count, np.int32),
         request_class=(np.arange(count) % (1 + len(class_heads or ()))).astype(np.uint16),
-        closed=slots > 0, limit=limit, cap=cap, reserve=1, client=client, **plan,
+        closed=slots > 0,
+        limit=limit,
+        cap=cap,
+        reserve=1,
+        client=client,
+        **plan,
     )
     loop = uvloop.new_event_loop()
     tasks: set[asyncio.Task[None]] = set()

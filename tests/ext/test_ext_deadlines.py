@@ -69,7 +69,9 @@ def test_below_two_tokens_there_is_no_least_deadline() -> None:
 
 
 def idle_of_a_reader(times: list[int], d_1: int, per_token: int, ended: int | None) -> int:
-    """A reader who needs token 1 at d_1 and takes *per_token* for each: how long it stands idle, until *ended* at most."""
+    """A reader who needs token 1 at d_1 and takes *per_token* for each: how long it stands idle, until *ended* at
+    most.
+    """
     ready, idle = d_1, 0
     for t in times:
         idle += max(0, t - ready)

@@ -20,8 +20,7 @@ from fastllmload.records.layout import EVENT_NAMES, FINISH_NAMES
 CHAT, COMPLETIONS = 0, 1
 TEMPLATE, SCAN, MSGSPEC = 0, 1, 2
 CORPUS = (
-    Path(os.environ.get("FASTLLMLOAD_CORPORA", Path(__file__).parents[2] / "../shared/corpora"))
-    / "json/test_parsing"
+    Path(os.environ.get("FASTLLMLOAD_CORPORA", Path(__file__).parents[2] / "../shared/corpora")) / "json/test_parsing"
 )
 NO_CORPUS = f"JSON corpus not found at {CORPUS}; set FASTLLMLOAD_CORPORA to the folder that holds json/"
 PLAIN = b'{"id":"x","choices":[{"index":0,"delta":{"content":"%s"},"finish_reason":null}]}'
@@ -75,9 +74,7 @@ SEEN = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("protocol", "expected", "text"), [case[1:] for case in SEEN], ids=[case[0] for case in SEEN]
-)
+@pytest.mark.parametrize(("protocol", "expected", "text"), [case[1:] for case in SEEN], ids=[case[0] for case in SEEN])
 def test_events_of_real_servers(protocol: str, expected: str, text: str) -> None:
     """Each is understood by the scan, without msgspec, and means what its server meant."""
     dialect = ("chat", "completions").index(protocol)

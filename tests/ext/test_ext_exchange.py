@@ -1,7 +1,10 @@
-"""One exchange, fed by hand: rows, stamps and statuses are what metrics.md 3.1 to 3.5 say, for any split of the bytes."""
+"""One exchange, fed by hand: rows, stamps and statuses are what metrics.md 3.1 to 3.5 say, for any split of the
+bytes.
+"""
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 
 import numpy as np
@@ -108,7 +111,7 @@ def test_any_split_gives_the_same_row(tmp_path_factory: pytest.TempPathFactory, 
     bench.conversation.open(1)
     edges = [0, *sorted(cuts), len(STREAM)]
     verdicts = [
-        bench.conversation.feed(STREAM[a:b], 1000 * (i + 1)) for i, (a, b) in enumerate(zip(edges, edges[1:], strict=False))
+        bench.conversation.feed(STREAM[a:b], 1000 * (i + 1)) for i, (a, b) in enumerate(itertools.pairwise(edges))
     ]
     assert verdicts[-1] == REUSE and set(verdicts[:-1]) <= {MORE}
     rows, events = bench.rows()
@@ -123,7 +126,9 @@ def test_any_split_gives_the_same_row(tmp_path_factory: pytest.TempPathFactory, 
 def test_whitespace_before_the_first_token_is_not_content(bench: Bench) -> None:
     """Leading whitespace sets t_any, not t_first, and is counted apart."""
     bench.conversation.open(1 * MS)
-    for i, piece in enumerate([HEAD, chunk(delta("\\n")), chunk(delta("a")), chunk(delta("", "stop")), chunk(DONE), b"0\r\n\r\n"]):
+    for i, piece in enumerate(
+        [HEAD, chunk(delta("\\n")), chunk(delta("a")), chunk(delta("", "stop")), chunk(DONE), b"0\r\n\r\n"]
+    ):
         bench.conversation.feed(piece, (10 + i) * MS)
     rows, events = bench.rows()
     row = rows[0]
@@ -143,7 +148,11 @@ def test_done_ends_the_request_and_the_message_end_frees_the_connection(bench: B
 
 def plain(status_line: bytes, body: bytes, content_type: bytes = b"application/json", extra: bytes = b"") -> bytes:
     return b"HTTP/1.1 %s\r\nContent-Type: %s\r\n%sContent-Length: %d\r\n\r\n%s" % (
-        status_line, content_type, extra, len(body), body,
+        status_line,
+        content_type,
+        extra,
+        len(body),
+        body,
     )
 
 
@@ -171,7 +180,11 @@ ERROR_BODY = b'{"error":{"message":"no","type":"x","code":500}}'
         (b"HTTP/1.1 200 OK\r\nX: " + b"y" * 70_000, ("protocol_error", "head_too_large"), CLOSE),
         (HEAD + b"zz\r\n", ("protocol_error", "bad_chunk"), CLOSE),
         (HEAD + chunk(b"data: {nope\n\n") + chunk(DONE) + b"0\r\n\r\n", ("protocol_error", "bad_event"), REUSE),
-        (HEAD + chunk(delta("a")) + chunk(b'data: {"error":{"message":"x"}}\n\n') + b"0\r\n\r\n", ("stream_error", "event"), REUSE),
+        (
+            HEAD + chunk(delta("a")) + chunk(b'data: {"error":{"message":"x"}}\n\n') + b"0\r\n\r\n",
+            ("stream_error", "event"),
+            REUSE,
+        ),
         (HEAD + chunk(delta("a")) + b"0\r\n\r\n", ("truncated", "no_done"), REUSE),
         (HEAD + chunk(delta("", "stop")) + chunk(DONE) + b"0\r\n\r\n", ("empty", "none"), REUSE),
         (HEAD + chunk(delta("a", "content_filter")) + chunk(DONE) + b"0\r\n\r\n", ("refused", "none"), REUSE),
@@ -211,8 +224,18 @@ def test_an_event_above_the_limit_fails_and_memory_stays(tmp_path: Path) -> None
         (HEAD + chunk(delta("a")), False, 0, ("truncated", "closed_in_body")),
         (HEAD + chunk(delta("a", "stop")), False, 0, ("ok", "none")),
         (HEAD[:20], False, 0, ("connection_error", "closed_in_body")),
-        (b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n" + delta("a", "stop") + DONE[:-1], False, 0, ("ok", "none")),
-        (b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n" + delta("a"), False, 0, ("truncated", "no_done")),
+        (
+            b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n" + delta("a", "stop") + DONE[:-1],
+            False,
+            0,
+            ("ok", "none"),
+        ),
+        (
+            b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n" + delta("a"),
+            False,
+            0,
+            ("truncated", "no_done"),
+        ),
     ],
 )
 def test_each_lost_connection_has_its_class(
@@ -231,7 +254,7 @@ def test_a_stamp_before_the_submission_is_moved_up_and_counted(bench: Bench) -> 
     """On loopback the answer can be stamped before send() has returned: never a negative TTFT."""
     bench.conversation.open(100)
     bench.conversation.feed(STREAM, 40)
-    rows, events = bench.rows()
+    rows, _ = bench.rows()
     assert rows[0]["t_first"] == 100 and rows[0]["flags"] & 32
     assert bench.words[k.W_CLAMPED] == 1
 

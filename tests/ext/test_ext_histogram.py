@@ -30,9 +30,9 @@ def random_values(n: int) -> np.ndarray:
 
 def test_constants_are_those_of_the_package() -> None:
     expected = HdrHistogram(1, HOUR_NS, 3)
-    assert histogram.COUNTS == expected.counts_len
-    assert histogram.HIGHEST == expected.highest_trackable_value
-    assert histogram.DIGITS == expected.significant_figures
+    assert expected.counts_len == histogram.COUNTS
+    assert expected.highest_trackable_value == histogram.HIGHEST
+    assert expected.significant_figures == histogram.DIGITS
 
 
 def test_every_count_equals_record_value_for_200000_values() -> None:

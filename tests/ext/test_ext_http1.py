@@ -70,9 +70,7 @@ def test_what_a_head_says(fields: list[bytes], expected: dict[str, object]) -> N
         (b"HTTP/1.1 503", [b"Content-Length: 1"], True, "length"),
     ],
 )
-def test_status_and_version_decide_framing(
-    line: bytes, fields: list[bytes], keep_alive: bool, framing: str
-) -> None:
+def test_status_and_version_decide_framing(line: bytes, fields: list[bytes], keep_alive: bool, framing: str) -> None:
     """1xx, 204 and 304 have no body whatever the fields say; HTTP/1.0 persists only when it says so."""
     said = parse_head(head(*fields, line=line))
     assert (said["error"], said["keep_alive"], said["framing"]) == ("ok", keep_alive, framing)
@@ -205,9 +203,7 @@ def test_no_bytes_make_the_reader_raise(noise: bytes, prefixed: bool) -> None:
 
 
 @settings(max_examples=300, deadline=None)
-@given(
-    st.lists(st.sampled_from([b"a", b"\r", b"\n", b"\r\n", b"\r\n\r\n", b"bc"]), max_size=14).map(b"".join)
-)
+@given(st.lists(st.sampled_from([b"a", b"\r", b"\n", b"\r\n", b"\r\n\r\n", b"bc"]), max_size=14).map(b"".join))
 def test_head_end_is_found_under_one_byte_reads(data: bytes) -> None:
     """Growing data searched with *seen* gives what one search gives: the first empty line's end."""
     match = re.search(rb"\n\r?\n", data)

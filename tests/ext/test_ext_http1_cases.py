@@ -19,15 +19,11 @@ def unescape(text: str) -> bytes:
     """The corpus's notation: a last backslash joins lines, line ends are CR LF, \\r \\n \\t \\f \\xHH."""
     text = text.removesuffix("\n").replace("\\\n", "").replace("\n", "\r\n")
     names = {"r": "\r", "n": "\n", "t": "\t", "f": "\f"}
-    text = re.sub(
-        r"\\(?:x([0-9a-fA-F]{2})|([rntf]))", lambda m: chr(int(m[1], 16)) if m[1] else names[m[2]], text
-    )
+    text = re.sub(r"\\(?:x([0-9a-fA-F]{2})|([rntf]))", lambda m: chr(int(m[1], 16)) if m[1] else names[m[2]], text)
     return text.encode("latin-1")
 
 
-CASE = re.compile(
-    r"^#+ ([^\n]*)\n(?:(?!^#).)*?<!-- meta=(\{[^\n]*\}) -->\n```http\n(.*?)```", re.DOTALL | re.MULTILINE
-)
+CASE = re.compile(r"^#+ ([^\n]*)\n(?:(?!^#).)*?<!-- meta=(\{[^\n]*\}) -->\n```http\n(.*?)```", re.DOTALL | re.MULTILINE)
 
 
 def strict_cases() -> list[tuple[str, bytes]]:
@@ -65,9 +61,7 @@ def test_llhttps_response_cases() -> None:
     The client is stricter in two points: it refuses codings other than chunked, and all but HTTP/1.
     """
     if not CASES.is_dir():
-        pytest.skip(
-            f"llhttp's cases are not at {CASES}: set FASTLLMLOAD_CORPORA to the corpora to run this test"
-        )
+        pytest.skip(f"llhttp's cases are not at {CASES}: set FASTLLMLOAD_CORPORA to the corpora to run this test")
     cases = strict_cases()
     assert len(cases) >= 50, "the corpus is there but its cases were not recognised"
     for title, data in cases:

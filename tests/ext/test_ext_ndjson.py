@@ -13,9 +13,9 @@ from fastllmload._ext.ndjson import NdjsonParser
 
 Line = tuple[None, bytes, int, int]
 both = pytest.mark.parametrize("parser_type", [NdjsonParser, ReferenceNdjson])
-streams = st.lists(
-    st.sampled_from([b"{}", b"\n", b"\r", b"\r\n", b'{"a":1}', b" ", b"\0", b"\n\n"]), max_size=30
-).map(b"".join)
+streams = st.lists(st.sampled_from([b"{}", b"\n", b"\r", b"\r\n", b'{"a":1}', b" ", b"\0", b"\n\n"]), max_size=30).map(
+    b"".join
+)
 
 
 def run(parser: NdjsonParser | ReferenceNdjson, reads: list[bytes]) -> list[Line]:
@@ -39,9 +39,7 @@ def run(parser: NdjsonParser | ReferenceNdjson, reads: list[bytes]) -> list[Line
         (b"{\r}\n", [b"{\r}"]),
     ],
 )
-def test_lines_whole_and_byte_by_byte(
-    parser_type: type[NdjsonParser], stream: bytes, expected: list[bytes]
-) -> None:
+def test_lines_whole_and_byte_by_byte(parser_type: type[NdjsonParser], stream: bytes, expected: list[bytes]) -> None:
     """CR before LF is dropped, empty lines are skipped, the last line needs no newline."""
     assert [line[1] for line in run(parser_type(), [stream])] == expected
     assert [line[1] for line in run(parser_type(), [bytes([byte]) for byte in stream])] == expected

@@ -89,9 +89,7 @@ def test_any_line_means_the_same_on_every_path(data: bytes, dialect: int) -> Non
     byte=st.integers(0, 255),
     cut=st.integers(0, 3),
 )
-def test_a_damaged_line_means_the_same_on_every_path(
-    data: bytes, dialect: int, at: int, byte: int, cut: int
-) -> None:
+def test_a_damaged_line_means_the_same_on_every_path(data: bytes, dialect: int, at: int, byte: int, cut: int) -> None:
     agreed(data[:at] + bytes([byte]) + data[at + cut :], dialect)
 
 
@@ -200,9 +198,7 @@ def test_whole_answers(tmp_path: Path, dialect: int, answer: bytes, expected: tu
 
 @settings(max_examples=60, deadline=None)
 @given(cuts=st.lists(st.integers(1, 600), max_size=5))
-def test_any_split_of_a_response_leaves_the_same_row(
-    tmp_path_factory: pytest.TempPathFactory, cuts: list[int]
-) -> None:
+def test_any_split_of_a_response_leaves_the_same_row(tmp_path_factory: pytest.TempPathFactory, cuts: list[int]) -> None:
     data = HEAD + chunk(TEXT) + chunk(TEXT + DONE[:40]) + chunk(DONE[40:] + b"\n") + b"0\r\n\r\n"
     places = sorted({0, len(data), *(cut for cut in cuts if cut < len(data))})
     row = Bench(tmp_path_factory.mktemp("split")).answer([data[a:b] for a, b in itertools.pairwise(places)])

@@ -1,4 +1,6 @@
-"""The reactor against scripted servers: every way a connection can behave has its row, and every socket is given back."""
+"""The reactor against scripted servers: every way a connection can behave has its row, and every socket is given
+back.
+"""
 
 from __future__ import annotations
 
@@ -26,8 +28,13 @@ def test_open_loop_reuses_connections(tmp_path: Path, over_asyncio: bool) -> Non
     rows = outcome.rows
     assert (outcome.lags_us > -1).all()
     for earlier, later in [
-        ("t_sched", "t_dispatch"), ("t_dispatch", "t_submit_start"), ("t_submit_start", "t_submit"),
-        ("t_submit", "t_headers"), ("t_headers", "t_first"), ("t_first", "t_last"), ("t_last", "t_end"),
+        ("t_sched", "t_dispatch"),
+        ("t_dispatch", "t_submit_start"),
+        ("t_submit_start", "t_submit"),
+        ("t_submit", "t_headers"),
+        ("t_headers", "t_first"),
+        ("t_first", "t_last"),
+        ("t_last", "t_end"),
     ]:
         late = rows[earlier] - rows[later]
         assert (late <= (1000 if earlier == "t_sched" else 0)).all(), (earlier, later)

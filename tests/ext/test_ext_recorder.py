@@ -1,4 +1,6 @@
-"""Files of a recorder can be loaded at every moment, hold exactly what was recorded, and survive a kill and a full disk."""
+"""Files of a recorder can be loaded at every moment, hold exactly what was recorded, and survive a kill and a full
+disk.
+"""
 
 import os
 import signal
@@ -198,9 +200,9 @@ def test_counter_names_are_those_of_the_layout() -> None:
         name, equals, value = line.split("#")[0].partition("=")
         if equals and name.strip().isupper():
             declared[name.strip()] = int(value)
-    assert counters.NUMBERS == declared
-    assert counters.W_RELEASED == declared["W_RELEASED"]
-    assert counters.TOTAL_WORDS == declared["WORDS"] + declared["HISTOGRAMS"] * 33800
+    assert declared == counters.NUMBERS
+    assert declared["W_RELEASED"] == counters.W_RELEASED
+    assert declared["WORDS"] + declared["HISTOGRAMS"] * 33800 == counters.TOTAL_WORDS
     assert counters.histogram_start(counters.H_LAG) == 256 + 3 * 33800
     with pytest.raises(IndexError):
         counters.histogram_start(6)

@@ -176,9 +176,7 @@ def test_an_aborted_sequence_gives_back_its_blocks_and_its_place() -> None:
 
 @given(
     arrivals=st.lists(
-        st.tuples(
-            st.integers(0, 50), st.integers(1, 300), st.integers(1, 60), st.integers(-3, 3), st.integers(0, 3)
-        ),
+        st.tuples(st.integers(0, 50), st.integers(1, 300), st.integers(1, 60), st.integers(-3, 3), st.integers(0, 3)),
         min_size=1,
         max_size=40,
     ),

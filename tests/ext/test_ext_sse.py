@@ -196,9 +196,7 @@ def test_every_short_stream_in_every_split() -> None:
         (b"data:1234\ndata:1234\ndata:\n\n", False),
     ],
 )
-def test_limit_bounds_a_line_and_the_joined_data(
-    parser_type: type[SseParser], stream: bytes, fits: bool
-) -> None:
+def test_limit_bounds_a_line_and_the_joined_data(parser_type: type[SseParser], stream: bytes, fits: bool) -> None:
     """A limit of 9 bytes, to the byte; the same under one-byte reads."""
     for reads in ([stream], [bytes([byte]) for byte in stream]):
         parser = parser_type(limit=9)

@@ -1,4 +1,6 @@
-"""Every fault of the simulated engine against the real reactor: what is recorded is what was done, and memory stays bounded."""
+"""Every fault of the simulated engine against the real reactor: what is recorded is what was done, and memory stays
+bounded.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,7 @@ from fastllmload.simulator.process import SimulatorProcess
 from fastllmload.simulator.profile import SimulatorOptions
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "ext"))
-from reactor_drive import HEAD, Outcome, drive  # noqa: E402
+from reactor_drive import HEAD, Outcome, drive
 
 OK = ("ok", "none")
 TOKENS = 10
@@ -123,7 +125,10 @@ def test_nothing_is_ever_sent_twice(tmp_path: Path) -> None:
     """The server counts as many requests as were dispatched, whatever went wrong."""
     truth = tmp_path / "truth.bin"
     options = SimulatorOptions(
-        ttft_ms=3.0, itl_ms=1.0, truth=str(truth), faults=("reset:0.2", "close_before_response:0.2", "status:0.2", "close:0.2")
+        ttft_ms=3.0,
+        itl_ms=1.0,
+        truth=str(truth),
+        faults=("reset:0.2", "close_before_response:0.2", "status:0.2", "close:0.2"),
     )
     with SimulatorProcess(options) as server:
         outcome = drive(tmp_path, ("127.0.0.1", server.port), gaps_ms=[5.0] * 100, body=BODY, preconnect=4)

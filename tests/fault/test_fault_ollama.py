@@ -13,7 +13,7 @@ from fastllmload.simulator.process import SimulatorProcess
 from fastllmload.simulator.profile import SimulatorOptions
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "ext"))
-from reactor_drive import HEAD, Outcome, drive  # noqa: E402
+from reactor_drive import HEAD, Outcome, drive
 
 TOKENS = 10
 REQUESTS = 2
@@ -30,9 +30,7 @@ def port() -> Iterator[int]:
         yield server.port
 
 
-def faulty(
-    directory: Path, port: int, fault: str, resource: str = "/api/chat", timeout_s: float = 10.0
-) -> Outcome:
+def faulty(directory: Path, port: int, fault: str, resource: str = "/api/chat", timeout_s: float = 10.0) -> Outcome:
     dialect, body = RESOURCES[resource]
     head = HEAD.replace(b"/v1/chat/completions", resource.encode())
     assert resource.encode() in head

@@ -112,9 +112,7 @@ def main() -> None:
     arguments.add_argument("--runs", type=int, default=2000)
     arguments.add_argument("--seed", type=int, default=1)
     arguments.add_argument("--target", action="append", choices=sorted(TARGETS))
-    arguments.add_argument(
-        "--overread", action="store_true", help="commit one defect on purpose and do nothing else"
-    )
+    arguments.add_argument("--overread", action="store_true", help="commit one defect on purpose and do nothing else")
     asked = arguments.parse_args()
     if asked.overread:
         overread()

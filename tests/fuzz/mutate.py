@@ -12,14 +12,8 @@ SEEDS = {
     ],
     "ndjson": [b'{"a":1}\r\n\n{"b":"\\n"}\n[]', b"\r\n\r\r\n1\n"],
     "head": [
-        (
-            b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream; charset=utf-8\r\n"
-            b"Transfer-Encoding: chunked\r\n\r\n"
-        ),
-        (
-            b"HTTP/1.0 429 Too Many\r\nRetry-After: 15\r\nConnection: keep-alive, close\r\n"
-            b"Content-Length: 42\r\n\r\n"
-        ),
+        (b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream; charset=utf-8\r\nTransfer-Encoding: chunked\r\n\r\n"),
+        (b"HTTP/1.0 429 Too Many\r\nRetry-After: 15\r\nConnection: keep-alive, close\r\nContent-Length: 42\r\n\r\n"),
         b"HTTP/1.1 101 Switching\r\nUpgrade: h2c\r\nConnection: upgrade\r\n\r\n",
         b"HTTP/1.1 204\n\n",
     ],
@@ -33,10 +27,7 @@ SEEDS = {
             b'{"id":"c","object":"chat.completion.chunk","choices":[{"index":0,"delta":'
             b'{"content":" \\u00e9\\ud83d\\ude00\\n"},"finish_reason":null}]}'
         ),
-        (
-            b'{"choices":[{"index":0,"delta":'
-            b'{"role":"assistant","content":""},"logprobs":null,"finish_reason":"stop"}]}'
-        ),
+        (b'{"choices":[{"index":0,"delta":{"role":"assistant","content":""},"logprobs":null,"finish_reason":"stop"}]}'),
         (
             b'{"choices":[],"usage":{"prompt_tokens":3,"completion_tokens":5,'
             b'"total_tokens":8,"prompt_tokens_details":{"cached_tokens":1}}}'
@@ -44,19 +35,13 @@ SEEDS = {
         b'{"choices":[{"index":0,"text":"hello","finish_reason":"length"}]}',
         b'{"error":{"message":"no","code":500}}',
         b"[DONE]",
-        (
-            b'{"choices":[{"delta":{"tool_calls":[{"index":0,"function":'
-            b'{"name":"f","arguments":"{\\"a\\":"}}]}}]}'
-        ),
+        (b'{"choices":[{"delta":{"tool_calls":[{"index":0,"function":{"name":"f","arguments":"{\\"a\\":"}}]}}]}'),
         b'{"model":"m","message":{"role":"assistant","content":" a","thinking":"b"},"done":false}',
         (
             b'{"model":"m","response":"","done":true,"done_reason":"stop","context":[1,2],"eval_count":5,'
             b'"total_duration":48835834581334875,"eval_duration":4535599000,"prompt_eval_duration":0}'
         ),
-        (
-            b'{"message":{"tool_calls":[{"function":{"name":"f","arguments":{"a":1}}}]},'
-            b'"prompt_eval_cached_count":7}'
-        ),
+        (b'{"message":{"tool_calls":[{"function":{"name":"f","arguments":{"a":1}}}]},"prompt_eval_cached_count":7}'),
     ],
 }
 WORDS = [

@@ -1,4 +1,6 @@
-"""llama.cpp's own HTTP server on a model file: `python llama_server.py MODEL.gguf PORT`. Prints `ready`, serves until killed."""
+"""llama.cpp's own HTTP server on a model file: `python llama_server.py MODEL.gguf PORT`. Prints `ready`, serves
+until killed.
+"""
 
 from __future__ import annotations
 

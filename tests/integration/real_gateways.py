@@ -13,6 +13,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from fastllmload.records import layout
+
 NGINX = """
 daemon off; user root; worker_processes 1; pid {folder}/nginx.pid; error_log {folder}/error.log;
 events {{ worker_connections 4096; }}
@@ -72,7 +74,9 @@ def running(command: list[str], port: int, folder: Path) -> Iterator[int]:
                 break
             except OSError:
                 assert process.poll() is None, f"{command[0]} ended: {(folder / 'output.txt').read_text()[-2000:]}"
-                assert time.monotonic() < give_up, f"{command[0]} does not listen: {(folder / 'output.txt').read_text()[-2000:]}"
+                assert time.monotonic() < give_up, (
+                    f"{command[0]} does not listen: {(folder / 'output.txt').read_text()[-2000:]}"
+                )
                 time.sleep(0.05)
         yield port
     finally:
@@ -90,7 +94,9 @@ def nginx(folder: Path, upstream: int, idle: str = "60s") -> Iterator[int]:
     port = free_port()
     (folder / "nginx.conf").write_text(NGINX.format(folder=folder, upstream=upstream, port=port, idle=idle))
     program = shutil.which("nginx") or "/usr/sbin/nginx"
-    with running([program, "-p", str(folder), "-e", str(folder / "start.log"), "-c", str(folder / "nginx.conf")], port, folder):
+    with running(
+        [program, "-p", str(folder), "-e", str(folder / "start.log"), "-c", str(folder / "nginx.conf")], port, folder
+    ):
         yield port
 
 
@@ -168,6 +174,5 @@ def run(url: str, folder: Path, *options: str) -> tuple[int, str, dict[str, Any]
 def conserved(document: dict[str, Any]) -> bool:
     """Every planned request is in exactly one status."""
     counts = document["counts"]
-    statuses = ("not_sent in_flight ok empty refused http_error rate_limited truncated timeout connection_error "
-                "protocol_error cancelled stream_error").split()  # fmt: skip
+    statuses = set(layout.STATUS_NAMES)
     return bool(counts["planned"] == sum(counts[status] for status in statuses))

@@ -20,7 +20,7 @@ from fastllmload.simulator.profile import SimulatorOptions
 from fastllmload.simulator.truth import load as load_truth
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "truth"))
-from truth_bench import until_quiet, wait_for_phase  # noqa: E402
+from truth_bench import until_quiet, wait_for_phase
 
 LOAD = ["--rate", "50", "--duration", "3", "--isl", "32", "--osl", "20", "--warmup", "5"]
 
@@ -72,7 +72,9 @@ def test_a_streaming_gateway_passes_tokens_on(tmp_path: Path, real_servers: Path
     until_quiet(tmp_path, check)
 
 
-def test_coalescing_by_a_gateway_is_said_not_called_fast(tmp_path: Path, real_servers: Path, engine: SimulatorProcess) -> None:
+def test_coalescing_by_a_gateway_is_said_not_called_fast(
+    tmp_path: Path, real_servers: Path, engine: SimulatorProcess
+) -> None:
     """HAProxy without http-no-delay holds tokens back and sends bursts: the share of coalesced events tells."""
     shares = {}
     for no_delay in (True, False):
@@ -88,7 +90,9 @@ def test_coalescing_by_a_gateway_is_said_not_called_fast(tmp_path: Path, real_se
 
 
 def test_idle_connections_that_a_gateway_closes(tmp_path: Path, real_servers: Path, engine: SimulatorProcess) -> None:
-    """nginx closes after 1 s of idleness: idle connections are dropped before use; what dies anyway has its own class."""
+    """nginx closes after 1 s of idleness: idle connections are dropped before use; what dies anyway has its own
+    class.
+    """
     with nginx(tmp_path / "nginx", engine.port, idle="1s") as port:
         code, said, document = run(
             f"http://127.0.0.1:{port}/v1", tmp_path / "run", "--rate", "3", "--duration", "6", "--arrival", "constant",
@@ -104,10 +108,16 @@ def test_idle_connections_that_a_gateway_closes(tmp_path: Path, real_servers: Pa
 
 def test_an_upstream_that_dies_is_a_failure_with_its_status(tmp_path: Path, real_servers: Path) -> None:
     """The engine behind nginx is killed half way: 502 pages and broken streams are counted, nothing before is lost."""
-    with SimulatorProcess(SimulatorOptions(ttft_ms=30.0, itl_ms=10.0)) as server, nginx(tmp_path / "nginx", server.port) as port:
+    with (
+        SimulatorProcess(SimulatorOptions(ttft_ms=30.0, itl_ms=10.0)) as server,
+        nginx(tmp_path / "nginx", server.port) as port,
+    ):
         folder = tmp_path / "run"
         process = subprocess.Popen(
-            command_line(f"http://127.0.0.1:{port}/v1", folder, *LOAD), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+            command_line(f"http://127.0.0.1:{port}/v1", folder, *LOAD),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
         )
         wait_for_phase(folder, after_s=1.5)
         server.stop()

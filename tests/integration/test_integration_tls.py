@@ -47,7 +47,10 @@ def front(directory: Path, upstream: int, client_ca: Path | None = None) -> Fron
     ca, key = certificate(directory, "server")
     command = [sys.executable, str(Path(__file__).with_name("tls_relay.py")), str(upstream), str(ca), str(key)]
     process = subprocess.Popen(
-        command + ([] if client_ca is None else [str(client_ca)]), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+        command + ([] if client_ca is None else [str(client_ca)]),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
     )
     assert process.stdout is not None
     port = process.stdout.readline().split()[1]

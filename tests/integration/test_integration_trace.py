@@ -20,7 +20,9 @@ LINES = "".join(
 
 
 def replayed(file: Path, tmp_path: Path, seconds: float) -> tuple[float, float]:
-    """(hit rate the engine reports, hit rate of the trace); one at a time, so that every block is there when asked for."""
+    """(hit rate the engine reports, hit rate of the trace); one at a time, so that every block is there when asked
+    for.
+    """
     trace = read_trace("mooncake", file).part(0.0, seconds)
     run = fastllmload.run(
         workload="mooncake", dataset_path=str(file), trace_to=seconds, concurrency=1, num_requests=len(trace), warmup=0,
@@ -52,7 +54,9 @@ def test_open_loop_replay_keeps_the_recorded_instants(tmp_path: Path) -> None:
     """Twice as fast as recorded; without --rate the trace's own instants are the schedule."""
     file = tmp_path / "trace.csv"
     file.write_text("timestamp,input,output\n" + "".join(f"{100 + 0.1 * n:.1f},{20 + n},2\n" for n in range(20)))
-    run = fastllmload.run(workload="trace", dataset_path=str(file), trace_speed=2, warmup=2, output=str(tmp_path / "run"))
+    run = fastllmload.run(
+        workload="trace", dataset_path=str(file), trace_speed=2, warmup=2, output=str(tmp_path / "run")
+    )
     rows = run.rows[run.rows["phase"] == MEASURE]
     assert rows["input_target"].tolist() == [20 + n for n in range(20)]
     assert ((rows["t_sched"] - rows["t_sched"][0]) / 1e6).round(3).tolist() == [50.0 * n for n in range(20)]

@@ -1,7 +1,7 @@
 """Make a llama model of 7 MB with random weights, for llama.cpp's server: `python tiny_model.py OUT.gguf`.
 
-The vocabulary is a byte-level BPE trained on the standard library, so that prompts of code and prose tokenise like real ones.
-Runs in the environment that tools/integration-setup makes (gguf, tokenizers, numpy).
+The vocabulary is a byte-level BPE trained on the standard library, so that prompts of code and prose tokenise like real
+ones. Runs in the environment that tools/integration-setup makes (gguf, tokenizers, numpy).
 """
 
 from __future__ import annotations
@@ -31,7 +31,10 @@ def tokenizer() -> dict[str, Any]:
     library = Path(sysconfig.get_paths()["stdlib"])
     files = sorted(str(path) for path in library.glob("[a-m]*.py"))
     trainer = trainers.BpeTrainer(
-        vocab_size=VOCABULARY, special_tokens=SPECIAL, initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), show_progress=False
+        vocab_size=VOCABULARY,
+        special_tokens=SPECIAL,
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
     )
     made.train(files, trainer)
     return json.loads(made.to_str())["model"]

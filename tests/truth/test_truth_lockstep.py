@@ -13,7 +13,9 @@ KERNEL = 1
 
 
 def test_kernel_stamps_hold_in_lock_step(tmp_path: Path) -> None:
-    """p99 within 20 us of the server's send; at least 99.9 % of events kernel-stamped or bounded, bounds always true."""
+    """p99 within 20 us of the server's send; at least 99.9 % of events kernel-stamped or bounded, bounds always
+    true.
+    """
 
     def check(directory: Path) -> tuple[bool, str]:
         measured = measure(

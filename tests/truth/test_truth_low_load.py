@@ -62,7 +62,9 @@ def test_reported_percentiles_come_from_the_stamps(tmp_path: Path) -> None:
         assert measured.exit_code == 0, measured.said
         itl = measured.document["metrics"]["itl"]
         ttft = measured.document["metrics"]["ttft"]
-        passed = abs(itl["p50"] - 8.0) < 0.08 and abs(itl["mean"] - 8.0) < 0.08 and 25.0 <= ttft["p50"] < 25.0 + 8.0 + 1.0
+        passed = (
+            abs(itl["p50"] - 8.0) < 0.08 and abs(itl["mean"] - 8.0) < 0.08 and 25.0 <= ttft["p50"] < 25.0 + 8.0 + 1.0
+        )
         return passed, f"itl {itl}, ttft {ttft}"
 
     until_quiet(tmp_path, check)

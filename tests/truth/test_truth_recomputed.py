@@ -42,7 +42,9 @@ def test_the_same_numbers_from_the_export(tmp_path: Path) -> None:
     lines = [json.loads(line) for line in stream.getvalue().splitlines()]
     window = measured.document["window"]
     phase = next(entry for entry in measured.document["phases"] if entry["name"] == "measure")
-    measure_lines = [line for line in lines if line["t_sched_ns"] is not None and line["t_sched_ns"] >= phase["start_ns"]]
+    measure_lines = [
+        line for line in lines if line["t_sched_ns"] is not None and line["t_sched_ns"] >= phase["start_ns"]
+    ]
     ok = [
         line for line in measure_lines
         if line["status"] == "ok" and window["w0_ns"] <= line["t_submit_ns"] < window["w1_ns"]
@@ -54,7 +56,9 @@ def test_the_same_numbers_from_the_export(tmp_path: Path) -> None:
         "ttft_sched": [(line["t_first_ns"] - line["t_sched_ns"]) / ms for line in ok],
         "e2e": [(line["t_last_ns"] - line["t_submit_ns"]) / ms for line in ok],
         "tpot": [
-            (line["t_last_ns"] - line["t_first_ns"]) / (line["output_tokens"] - 1) / ms for line in ok if line["output_tokens"] > 1
+            (line["t_last_ns"] - line["t_first_ns"]) / (line["output_tokens"] - 1) / ms
+            for line in ok
+            if line["output_tokens"] > 1
         ],
         "itl": [(b - a) / ms for line in ok for a, b in zip(line["token_ns"], line["token_ns"][1:], strict=False)],
     }  # fmt: skip

@@ -16,9 +16,11 @@ from fastllmload.simulator.profile import SimulatorOptions
 from fastllmload.simulator.truth import load as load_truth
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "ext"))
-from reactor_drive import drive  # noqa: E402
+from reactor_drive import drive
 
-BODY = b'{"model":"simulated","messages":[{"role":"user","content":"x"}],"stream":true,"ignore_eos":true,"max_tokens":40}'
+BODY = (
+    b'{"model":"simulated","messages":[{"role":"user","content":"x"}],"stream":true,"ignore_eos":true,"max_tokens":40}'
+)
 STALL_S = 0.03
 HOSTS = ("host_hiccups", "host_steal", "run_queue")  # what other work on this machine does to any run
 
@@ -34,7 +36,13 @@ def test_kernel_stamps_do_not_see_a_stalled_loop(tmp_path: Path, stamps: bool) -
 
     with SimulatorProcess(options) as server:
         outcome = drive(
-            tmp_path, ("127.0.0.1", server.port), gaps_ms=[3.0] * 20, body=BODY, preconnect=20, during=stall, stamps=stamps
+            tmp_path,
+            ("127.0.0.1", server.port),
+            gaps_ms=[3.0] * 20,
+            body=BODY,
+            preconnect=20,
+            during=stall,
+            stamps=stamps,
         )
     assert outcome.statuses() == {("ok", "none"): 20}
     true = load_truth(truth).content()

@@ -46,7 +46,7 @@ class Measured:
         return ours, theirs
 
     def content_errors_ns(self) -> tuple[np.ndarray, np.ndarray]:
-        """(stated time − true time, stamp class) of every content event of the measured phase."""
+        """(stated time - true time, stamp class) of every content event of the measured phase."""
         number = next(phase["number"] for phase in self.run.manifest["phases"] if phase["name"] == MEASURE)
         errors, classes = [], []
         truth = self.truth.content()
@@ -90,7 +90,9 @@ def measure(
 
 
 def until_quiet(directory: Path, check: Callable[[Path], tuple[bool, str]]) -> None:
-    """Call *check* until it passes; a failure counts only if it came TRIES times: other work on this host disturbs it."""
+    """Call *check* until it passes; a failure counts only if it came TRIES times: other work on this host disturbs
+    it.
+    """
     problems = []
     for attempt in range(TRIES):
         passed, problem = check(directory / str(attempt))

@@ -13,9 +13,7 @@ from hypothesis import strategies as st
 from fastllmload.redact import Redactor, header_secrets, url_secrets
 
 
-@given(
-    st.text(st.characters(min_codepoint=33, max_codepoint=126), min_size=8, max_size=60), st.text(max_size=20)
-)
+@given(st.text(st.characters(min_codepoint=33, max_codepoint=126), min_size=8, max_size=60), st.text(max_size=20))
 def test_no_form_of_a_secret_is_left(secret, around):
     raw = secret.encode()
     redact = Redactor([secret])

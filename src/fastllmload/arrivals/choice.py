@@ -19,7 +19,9 @@ LOWEST_RATE, HIGHEST_RATE = 1e-6, 1e7
 def choose_varying(arrival: str, curve: Curve, written: str, burstiness: float = 1.0) -> Arrivals:
     """The process that `--arrival` and `--burstiness` name, with a rate that follows *curve*, *written* so."""
     if arrival.partition(":")[0] == "onoff":
-        raise InputError(f"--arrival {arrival} does not go with a rate that changes; write the bursts as --rate spikes:...")
+        raise InputError(
+            f"--arrival {arrival} does not go with a rate that changes; write the bursts as --rate spikes:..."
+        )
     return Varying(choose_arrivals(arrival, 1.0, burstiness), curve, written)
 
 
@@ -33,18 +35,14 @@ def choose_arrivals(arrival: str, rate: float, burstiness: float = 1.0) -> Arriv
     """
     _check_rate(rate)
     if not (math.isfinite(burstiness) and burstiness > 0):
-        raise InputError(
-            f"--burstiness {burstiness:g} is not a gamma shape; give a number above 0 (1 is Poisson)"
-        )
+        raise InputError(f"--burstiness {burstiness:g} is not a gamma shape; give a number above 0 (1 is Poisson)")
     name, _, rest = arrival.partition(":")
     if name not in NAMES or (rest and name != "onoff"):
         raise InputError(f"--arrival {arrival!r} is not an arrival process; choose one of {', '.join(NAMES)}")
     if math.isinf(rate):
         return AllAtOnce()
     if name in ("constant", "uniform", "onoff") and burstiness != 1.0:
-        raise InputError(
-            f"--burstiness {burstiness:g} does not go with --arrival {name}; use gamma or bursty"
-        )
+        raise InputError(f"--burstiness {burstiness:g} does not go with --arrival {name}; use gamma or bursty")
     if name == "onoff":
         return OnOff(Renewal(Exponential()), *_periods(arrival, rest))
     return Renewal(_gaps(name, burstiness))
@@ -67,8 +65,7 @@ def _check_rate(rate: float) -> None:
         return
     if not LOWEST_RATE <= rate <= HIGHEST_RATE:
         raise InputError(
-            f"--rate {rate:g} is not a rate; give requests per second from {LOWEST_RATE:g} to"
-            f" {HIGHEST_RATE:g}, or inf"
+            f"--rate {rate:g} is not a rate; give requests per second from {LOWEST_RATE:g} to {HIGHEST_RATE:g}, or inf"
         )
 
 
@@ -78,7 +75,5 @@ def _periods(arrival: str, rest: str) -> tuple[float, float]:
     except ValueError:
         on, off = 0.0, 0.0
     if not (math.isfinite(on) and math.isfinite(off) and on > 0 and off >= 0):
-        raise InputError(
-            f"--arrival {arrival!r} needs the on and off periods in seconds, for example onoff:2,8"
-        )
+        raise InputError(f"--arrival {arrival!r} needs the on and off periods in seconds, for example onoff:2,8")
     return on, off

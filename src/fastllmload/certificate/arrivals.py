@@ -21,7 +21,9 @@ EDGE = 2  # requests that may fall on the other side of the window's two edges
 
 
 def rates(sends: Sends, window: Window) -> Figures:
-    """planned_rate, offered_rate (1/s), rate_error (share, None without a plan); a release belongs to its own instant."""
+    """planned_rate, offered_rate (1/s), rate_error (share, None without a plan); a release belongs to its own
+    instant.
+    """
     offered = int(window.holds(sends.all_dispatch).sum())
     seconds = window.seconds
     if seconds <= 0:
@@ -53,9 +55,7 @@ def arrival_tests(sends: Sends) -> dict[str, Any]:
         "follow_replies": int((~drawn).sum()),
         "schedule": mixed(sends) if sends.classes else describe(t_sched, arrivals),
         "sends": describe(dispatch, arrivals),
-        "gap_distance": fit.two_sample_distance(
-            planned_gaps.astype(np.float64), actual_gaps.astype(np.float64)
-        ),
+        "gap_distance": fit.two_sample_distance(planned_gaps.astype(np.float64), actual_gaps.astype(np.float64)),
         "clumped": short[0] - short[1],
         "dispersion_ratio": dispersion_ratio(dispatch, t_sched),
     }
@@ -145,7 +145,9 @@ def constant_error_us(gaps: fit.Sample, arrivals: Arrivals) -> float | None:
 
 
 def autocorrelation(gaps: fit.Sample) -> tuple[float | None, float | None]:
-    """(r, z) of neighbouring gaps; z = r sqrt(n) is standard normal when gaps are independent. None without variance."""
+    """(r, z) of neighbouring gaps; z = r sqrt(n) is standard normal when gaps are independent. None without
+    variance.
+    """
     centred = gaps - gaps.mean()
     power = float(centred @ centred)
     if power <= 1.0 * len(gaps):  # gaps that differ by rounding to a nanosecond only
@@ -155,7 +157,9 @@ def autocorrelation(gaps: fit.Sample) -> tuple[float | None, float | None]:
 
 
 def dispersion(instants: Times, width_ns: int) -> float | None:
-    """Variance over mean of the counts in windows of *width_ns*: 1 for Poisson, 0 for constant. None below 100 windows."""
+    """Variance over mean of the counts in windows of *width_ns*: 1 for Poisson, 0 for constant. None below 100
+    windows.
+    """
     counts = window_counts(instants, width_ns)
     return float(counts.var() / counts.mean()) if len(counts) >= FEWEST else None
 
@@ -169,7 +173,9 @@ def window_counts(instants: Times, width_ns: int) -> Times:
 
 
 def poisson_dispersion_z(instants: Times) -> float | None:
-    """The largest |z| over the windows that hold at least 5 arrivals on average: (n - 1) D is then close to chi-square."""
+    """The largest |z| over the windows that hold at least 5 arrivals on average: (n - 1) D is then close to
+    chi-square.
+    """
     found = []
     for width in DISPERSION_WINDOWS_NS:
         counts = window_counts(instants, width)

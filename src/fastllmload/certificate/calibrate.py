@@ -1,8 +1,10 @@
-"""`fastllmload calibrate`: what one worker on this host can do, measured with the real worker against the bundled engine.
+"""`fastllmload calibrate`: what one worker on this host can do, measured with the real worker against the bundled
+engine.
 
-Two closed loops, client and server each on a core of its own: streams at reading speed for the events, one-token streams
-against the null server for new requests. What was done is divided by the share of the core that the worker used: a load
-below the ceiling makes each event dearer (the process sleeps and wakes more often), so the result is rather too low.
+Two closed loops, client and server each on a core of its own: streams at reading speed for the events, one-token
+streams against the null server for new requests. What was done is divided by the share of the core that the worker
+used: a load below the ceiling makes each event dearer (the process sleeps and wakes more often), so the result is
+rather too low.
 """
 
 from __future__ import annotations
@@ -82,9 +84,7 @@ def drive(options: SimulatorOptions, client_cpu: int | None, load_options: list[
             command += ["--pin", str(client_cpu)]
         done = subprocess.run(command, capture_output=True, text=True, timeout=RUN_TIMEOUT_S, check=False)
         if done.returncode != 0:
-            raise InternalError(
-                f"a calibrating run ended with exit code {done.returncode}: {done.stderr.strip()}"
-            )
+            raise InternalError(f"a calibrating run ended with exit code {done.returncode}: {done.stderr.strip()}")
         return measured(folder)
 
 

@@ -16,8 +16,9 @@ SEVERITY = (NOTE, SUSPECT, INVALID)
 class Criterion:
     """*figure* above a level (below it when *below*) is a reason of that severity.
 
-    *text* may use {value} and {limit}, both with the unit. *host_may_explain*: the same thing happens when the whole host
-    stalls. *limits_generator*: the run then cannot stand for saturation of the system under test (procedures 0.4.4).
+    *text* may use {value} and {limit}, both with the unit. *host_may_explain*: the same thing happens when the whole
+    host stalls. *limits_generator*: the run then cannot stand for saturation of the system under test (procedures
+    0.4.4).
     """
 
     code: str
@@ -181,7 +182,8 @@ CRITERIA: tuple[Criterion, ...] = (
         "stall_max_us",
         "us",
         "a worker did not look at its sockets for {value}, allowed is {limit}",
-        "a stop of 50 ms is caught by the tick alone, a shorter one by the reads and releases that fell into it; releases that all fall on one instant are a burst, not a stop",
+        "a stop of 50 ms is caught by the tick alone, a shorter one by the reads and releases that fell into it; releases "
+        "that all fall on one instant are a burst, not a stop",
         suspect=30_000,
         invalid=1_000_000,
         host_may_explain=True,
@@ -330,7 +332,9 @@ class Reason:
 
 
 def reasons(figures: Mapping[str, float | int | None], host_explains: bool) -> list[Reason]:
-    """Every criterion that a known figure breaks, worst first. *host_explains*: the host's stalls cover what was late."""
+    """Every criterion that a known figure breaks, worst first. *host_explains*: the host's stalls cover what was
+    late.
+    """
     found = []
     for criterion in CRITERIA:
         value = figures[criterion.figure]

@@ -8,7 +8,8 @@ import numpy.typing as npt
 from fastllmload.certificate.evidence import NO_TIMES, Evidence, Figures, Times
 from fastllmload.records import layout
 
-# A kernel stamp is taken in the softirq that queues the segment, and mapped from CLOCK_REALTIME by an offset that is read
+# A kernel stamp is taken in the softirq that queues the segment, and mapped from CLOCK_REALTIME by an offset that is
+# read
 # once per batch: against a sender's own clock on the same host this was 2 us at p50 and 5 us at p99.
 KERNEL_STAMP_NS = 5_000
 BLOCK = 1_000_000
@@ -36,9 +37,7 @@ def ttft_error_ns(rows: npt.NDArray[np.void], user_ns: int) -> Times:
     *user_ns* bounds the lateness of a stamp taken in the process.
     """
     rows = rows[rows["t_first"] > 0]
-    received = np.where(rows["stamps"] == layout.STAMP_NAMES.index("user"), user_ns, KERNEL_STAMP_NS).astype(
-        np.int64
-    )
+    received = np.where(rows["stamps"] == layout.STAMP_NAMES.index("user"), user_ns, KERNEL_STAMP_NS).astype(np.int64)
     coalesced = (rows["flags"] & layout.FLAG_FIRST_COALESCED) != 0
     floor = np.maximum(rows["t_first_floor"], rows["t_submit"])
     received[coalesced] = np.maximum(rows["t_first"] - floor, 0)[coalesced] + KERNEL_STAMP_NS
@@ -47,9 +46,7 @@ def ttft_error_ns(rows: npt.NDArray[np.void], user_ns: int) -> Times:
     return errors
 
 
-def itl_error_ns(
-    events: npt.NDArray[np.void], first_event: Times, rows: npt.NDArray[np.intp], user_ns: int
-) -> Times:
+def itl_error_ns(events: npt.NDArray[np.void], first_event: Times, rows: npt.NDArray[np.intp], user_ns: int) -> Times:
     """One per gap between two content events of the same row; *rows* are the row numbers to look at, ascending."""
     blocks = []
     at = 0
@@ -60,18 +57,16 @@ def itl_error_ns(
         wanted = np.zeros(int(rows[until - 1] - rows[at]) + 1, np.bool_)
         wanted[rows[at:until] - rows[at]] = True
         blocks.append(
-            _block_errors(
-                events[begin:end], first_event[rows[at] : rows[until - 1] + 2] - begin, wanted, user_ns
-            )
+            _block_errors(events[begin:end], first_event[rows[at] : rows[until - 1] + 2] - begin, wanted, user_ns)
         )
         at = until
     return np.concatenate(blocks) if blocks else NO_TIMES
 
 
-def _block_errors(
-    events: npt.NDArray[np.void], first: Times, wanted: npt.NDArray[np.bool_], user_ns: int
-) -> Times:
-    """The larger error of a gap's two ends. A coalesced event came after the read before its own, and not after its stamp."""
+def _block_errors(events: npt.NDArray[np.void], first: Times, wanted: npt.NDArray[np.bool_], user_ns: int) -> Times:
+    """The larger error of a gap's two ends. A coalesced event came after the read before its own, and not after its
+    stamp.
+    """
     lengths = np.diff(first)
     row = np.repeat(np.arange(len(lengths)), lengths)
     t, stamp = events["t_ns"], events["stamp"] & layout.STAMP_CLASS_MASK
@@ -79,10 +74,7 @@ def _block_errors(
     coalesced = stamp == layout.STAMP_NAMES.index("coalesced")
     follows = np.concatenate([[False], row[1:] == row[:-1]])[: len(t)]
     error[coalesced] += (t - _read_before(t, follows))[coalesced]
-    timed = (
-        np.isin(events["kind"], (layout.EVENT_CONTENT, layout.EVENT_WHITESPACE, layout.EVENT_TOOL))
-        & wanted[row]
-    )
+    timed = np.isin(events["kind"], (layout.EVENT_CONTENT, layout.EVENT_WHITESPACE, layout.EVENT_TOOL)) & wanted[row]
     error, row = error[timed], row[timed]
     gaps: Times = np.maximum(error[1:], error[:-1])[row[1:] == row[:-1]]
     return gaps

@@ -39,8 +39,8 @@ class Window:
 class Arrivals:
     """The asked process; *process* "closed" is a closed loop, "inf" everything at once, "classes" several together.
 
-    *shape* is the gamma shape; *on_s*, *off_s* belong to "onoff"; *zero_ns* is the phase's time zero. With a *curve* the
-    rate changes with time, and *rate* is its mean.
+    *shape* is the gamma shape; *on_s*, *off_s* belong to "onoff"; *zero_ns* is the phase's time zero. With a *curve*
+    the rate changes with time, and *rate* is its mean.
     """
 
     process: str
@@ -124,8 +124,8 @@ class HostRecord:
 class Stamps:
     """Events of the window by stamp class, and what the error bars need.
 
-    *ttft_error_ns* one per request, *itl_error_ns* one per gap: how far the true value may lie from the stated one, from
-    stamp classes alone. *late_user*: rows (kernel stamp, user time) of ends seen more than 5 ms late.
+    *ttft_error_ns* one per request, *itl_error_ns* one per gap: how far the true value may lie from the stated one,
+    from stamp classes alone. *late_user*: rows (kernel stamp, user time) of ends seen more than 5 ms late.
     """
 
     asked: str = "kernel"

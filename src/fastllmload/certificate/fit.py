@@ -16,7 +16,9 @@ SMALLEST = 1e-300  # keeps log() finite; a u of 0 or 1 is then overwhelming evid
 
 
 def kolmogorov_smirnov(u: Sample) -> tuple[float, float]:
-    """(D, p) of *u* against the uniform distribution. p by Kolmogorov's limit with Stephens' correction for finite n."""
+    """(D, p) of *u* against the uniform distribution. p by Kolmogorov's limit with Stephens' correction for finite
+    n.
+    """
     n = len(u)
     ordered = np.sort(u)
     above = np.arange(1, n + 1) / n - ordered
@@ -55,7 +57,8 @@ def anderson_darling(u: Sample) -> tuple[float, float]:
 
 
 def anderson_darling_tail(z: float) -> float:
-    """P(A2 > z) in the limit: Marsaglia and Marsaglia, Evaluating the Anderson-Darling Distribution (2004), error < 2e-6.
+    """P(A2 > z) in the limit: Marsaglia and Marsaglia, Evaluating the Anderson-Darling Distribution (2004), error <
+    2e-6.
 
     Critical values: 1.933 (10 %), 2.492 (5 %), 3.857 (1 %). A2 is the sum of Z_j^2 / (j (j + 1)) over independent
     standard normals, so far out it behaves like Z_1^2 / 2 times the product of (1 - 2 / (j (j + 1)))^-1/2 = sqrt(3).
@@ -72,7 +75,9 @@ def anderson_darling_tail(z: float) -> float:
 
 
 def gamma_cdf(x: Sample, shape: float) -> Sample:
-    """P(X <= x) of a gamma distribution with that *shape* and scale 1: series below shape + 1, continued fraction above."""
+    """P(X <= x) of a gamma distribution with that *shape* and scale 1: series below shape + 1, continued fraction
+    above.
+    """
     x = np.maximum(x, SMALLEST)
     front = np.exp(shape * np.log(x) - x - math.lgamma(shape))
     low = x < shape + 1

@@ -13,7 +13,8 @@ SECOND = 1_000_000_000
 def headroom(workers: tuple[WorkerRecord, ...], ceiling: Ceiling | None) -> Figures:
     """headroom (None without a calibration), by the busiest worker's busiest second, and the two rates it rests on.
 
-    Events and new requests both cost CPU, so their shares of the ceiling add up: 1 / (events/ceiling + requests/ceiling).
+    Events and new requests both cost CPU, so their shares of the ceiling add up: 1 / (events/ceiling +
+    requests/ceiling).
     """
     busiest: tuple[float, float, float] | None = None
     for worker in workers:

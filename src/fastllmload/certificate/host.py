@@ -39,7 +39,8 @@ def stalls_in(record: HostRecord, window: Window) -> Times:
 def explained(late: Times, stalls: Times) -> int:
     """How many of the intervals *late* (begin, end) the host's stalls (instant, lateness) account for.
 
-    A late interval is explained when stalls cover at least half of its time: a short hiccup does not excuse a long stop.
+    A late interval is explained when stalls cover at least half of its time: a short hiccup does not excuse a long
+    stop.
     """
     if not len(late) or not len(stalls):
         return 0

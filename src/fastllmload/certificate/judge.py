@@ -108,7 +108,9 @@ def capped_share(sends: Sends) -> float | None:
 
 
 def arrival_figures(sends: Sends, sections: dict[str, Any]) -> Figures:
-    """Effects on the sends count only where lags spread enough for a server to notice; a tested schedule always does."""
+    """Effects on the sends count only where lags spread enough for a server to notice; a tested schedule always
+    does.
+    """
     tests, lags = sections["arrival_tests"], sends.t_dispatch - sends.t_sched
     names = ("schedule_surprise", "quantised", "clumped", "dispersion_ratio")
     if not tests:
@@ -133,9 +135,7 @@ def schedule_surprise(found: dict[str, Any]) -> float | None:
         return max(0.0, max(each) - math.log10(len(each))) if each else None
     p = [found[name] for name in ("ks_p", "ad_p") if found[name] is not None]
     p += [
-        math.erfc(abs(found[z]) / math.sqrt(2))
-        for z in ("autocorrelation_z", "dispersion_z")
-        if found[z] is not None
+        math.erfc(abs(found[z]) / math.sqrt(2)) for z in ("autocorrelation_z", "dispersion_z") if found[z] is not None
     ]
     return -math.log10(max(min(p), SMALLEST_P)) if p else None
 
@@ -156,9 +156,7 @@ def user_delay_p99_us(evidence: Evidence, sections: dict[str, Any]) -> float | N
         return None
     measured: float | None = sections["socket_to_user_us"]["p99"]
     return (
-        measured
-        if measured is not None
-        else workers.percentiles_us(workers.merged(evidence.workers, "stall"))["p99"]
+        measured if measured is not None else workers.percentiles_us(workers.merged(evidence.workers, "stall"))["p99"]
     )
 
 

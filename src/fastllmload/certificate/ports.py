@@ -6,11 +6,11 @@ from fastllmload.certificate.evidence import Evidence, Figures
 
 
 def ports(evidence: Evidence) -> Figures:
-    """fd_limit, connections_max, fd_headroom (limit over used, tightest worker); ports, port_headroom; no_fd, no_port."""
+    """fd_limit, connections_max, fd_headroom (limit over used, tightest worker); ports, port_headroom; no_fd,
+    no_port.
+    """
     available = evidence.host.ports
-    open_at_once = [
-        worker.connections_max for worker in evidence.workers if worker.connections_max is not None
-    ]
+    open_at_once = [worker.connections_max for worker in evidence.workers if worker.connections_max is not None]
     used = sum(open_at_once)
     tightest = [
         worker.fd_limit / worker.connections_max

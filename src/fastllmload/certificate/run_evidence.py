@@ -109,7 +109,12 @@ def described_arrivals(load: dict[str, Any], zero_ns: int) -> Arrivals:
     found = load["arrivals"]
     rate = math.inf if found["rate"] == "inf" else float(found["rate"])
     return Arrivals(
-        found["name"], rate, found.get("burstiness"), found.get("on_s"), found.get("off_s"), zero_ns,
+        found["name"],
+        rate,
+        found.get("burstiness"),
+        found.get("on_s"),
+        found.get("off_s"),
+        zero_ns,
         described_curve(found["curve"]) if "curve" in found else None,
     )
 
@@ -174,9 +179,7 @@ def stamps(run: Run, window: Window, facts: dict[str, Any]) -> Stamps:
     classes = stamp_classes(run, mine)
     late = chosen[(chosen["t_end"] > 0) & (chosen["t_end_user"] - chosen["t_end"] > LATE_NS)]
     user_ns = user_bound_ns(run)
-    bounded = (
-        user_ns is not None or not classes[0]
-    )  # stamps of the process are worth nothing without their bound
+    bounded = user_ns is not None or not classes[0]  # stamps of the process are worth nothing without their bound
     return Stamps(
         asked=run.manifest.get("config", {}).get("client", {}).get("timestamps", "kernel"),
         user=int(classes[0]),
@@ -207,9 +210,7 @@ def stamp_classes(run: Run, mine: npt.NDArray[np.intp]) -> npt.NDArray[np.int64]
 
 def user_bound_ns(run: Run) -> int | None:
     """How late the process may have stamped what it stamped itself: P99 of its read delay, else of its ticks."""
-    records = tuple(
-        WorkerRecord(number, words=words) for number, words in enumerate(histograms(run.directory))
-    )
+    records = tuple(WorkerRecord(number, words=words) for number, words in enumerate(histograms(run.directory)))
     for name in ("socket_to_user", "stall"):
         p99 = percentiles_us(merged(records, name))["p99"]
         if p99 is not None:
@@ -226,13 +227,9 @@ def worker_records(
     """One per worker that the samples know, or that the manifest says has died."""
     samples = run.samples
     dead = {int(worker["worker"]) for worker in run.manifest.get("workers", ()) if worker["died"]}
-    known = (
-        set() if samples is None else {int(number) for number in np.unique(samples["worker"]) if number >= 0}
-    )
+    known = set() if samples is None else {int(number) for number in np.unique(samples["worker"]) if number >= 0}
     return tuple(
-        worker_record(
-            number, samples, window, windows[number] if number < len(windows) else {}, number in dead, facts
-        )
+        worker_record(number, samples, window, windows[number] if number < len(windows) else {}, number in dead, facts)
         for number in sorted(known | dead)
     )
 
@@ -247,9 +244,7 @@ def worker_record(
 ) -> WorkerRecord:
     if samples is None:
         return WorkerRecord(number, died=died, words=words)
-    mine = in_window(
-        samples[(samples["worker"] == number) & (samples["rss_bytes"] > 0)], window
-    )  # 0: it was gone
+    mine = in_window(samples[(samples["worker"] == number) & (samples["rss_bytes"] > 0)], window)  # 0: it was gone
     if not len(mine):
         return WorkerRecord(number, died=died, words=words)
     grew = {name: int(mine[name][-1] - mine[name][0]) for name in TALLIED}

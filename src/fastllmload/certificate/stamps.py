@@ -6,7 +6,8 @@ from fastllmload.certificate.evidence import Stamps
 
 
 def stamp_figures(stamps: Stamps) -> dict[str, float | int | str | None]:
-    """timestamp_source (kernel, user, mixed, none) and the shares of the classes among the window's events that carry text.
+    """timestamp_source (kernel, user, mixed, none) and the shares of the classes among the window's events that carry
+    text.
 
     `kernel_share` is of the events that are not coalesced; `bounded_share` is of all events: an exact kernel stamp or
     an interval that holds the truth.

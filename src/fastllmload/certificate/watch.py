@@ -1,5 +1,5 @@
-"""What the supervisor watches while the measure phase runs, for the certificate: the host's stalls, stolen time, and the
-workers' histograms over that phase alone.
+"""What the supervisor watches while the measure phase runs, for the certificate: the host's stalls, stolen time, and
+the workers' histograms over that phase alone.
 """
 
 from __future__ import annotations
@@ -86,9 +86,7 @@ class Watch:
         self._intervals = Intervals(self._meter.words, 0)
 
     def _read(self) -> npt.NDArray[np.int64]:
-        return np.array(
-            [[worker.histogram(number) for number in WATCHED.values()] for worker in self._workers]
-        )
+        return np.array([[worker.histogram(number) for number in WATCHED.values()] for worker in self._workers])
 
     def start(self) -> None:
         self._words = self._read()

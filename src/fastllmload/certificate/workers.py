@@ -1,4 +1,6 @@
-"""Each worker's own figures in the window: CPU, memory, collections, stalls, spinning, and what the kernel made it wait."""
+"""Each worker's own figures in the window: CPU, memory, collections, stalls, spinning, and what the kernel made it
+wait.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,9 @@ from fastllmload.certificate.evidence import Times, WorkerRecord
 
 
 def worker(record: WorkerRecord) -> dict[str, Any]:
-    """One entry of `certificate.workers`. Shares are of one core, between the first and the last sample; None: not known."""
+    """One entry of `certificate.workers`. Shares are of one core, between the first and the last sample; None: not
+    known.
+    """
     seconds = span(record.t_ns, 1e9)
     return {
         "worker": record.number,

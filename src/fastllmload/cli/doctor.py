@@ -66,9 +66,7 @@ def open_files() -> Finding:
     hard = "unlimited" if limit.hard is None else f"{limit.hard:,}"
     text = f"soft {limit.soft:,}, hard {hard}; a run raises the soft limit by itself"
     if limit.hard is not None and limit.hard < ENOUGH_FILES:
-        return Finding(
-            "open files", BAD, text, "set 'nofile' to 65536 in /etc/security/limits.conf and log in again"
-        )
+        return Finding("open files", BAD, text, "set 'nofile' to 65536 in /etc/security/limits.conf and log in again")
     return Finding("open files", GOOD, text)
 
 
@@ -121,9 +119,7 @@ def clock_source() -> Finding:
         return Finding("clock source", UNKNOWN, "cannot be read")
     if name in FAST_CLOCKS:
         return Finding("clock source", GOOD, name)
-    return Finding(
-        "clock source", BAD, name, "boot with clocksource=tsc: reading this clock takes a system call"
-    )
+    return Finding("clock source", BAD, name, "boot with clocksource=tsc: reading this clock takes a system call")
 
 
 def governor() -> Finding:
@@ -132,9 +128,7 @@ def governor() -> Finding:
         return Finding("CPU governor", UNKNOWN, "not visible, as in most virtual machines")
     if name == "performance":
         return Finding("CPU governor", GOOD, name)
-    return Finding(
-        "CPU governor", WARN, name, "cpupower frequency-set -g performance: clock changes look like latency"
-    )
+    return Finding("CPU governor", WARN, name, "cpupower frequency-set -g performance: clock changes look like latency")
 
 
 def cores() -> Finding:
@@ -178,9 +172,7 @@ def kernel_stamps() -> Finding:
 
 
 def modules() -> Finding:
-    return _importable(
-        "libraries", ["uvloop", "httptools", "msgspec", "numpy", "hdrh.histogram", "rich", "quicktok"]
-    )
+    return _importable("libraries", ["uvloop", "httptools", "msgspec", "numpy", "hdrh.histogram", "rich", "quicktok"])
 
 
 def compiled() -> Finding:
@@ -201,14 +193,10 @@ def disk(runs: Path) -> Finding:
     try:
         speed = probe.disk_speed(runs)
     except OSError as error:
-        return Finding(
-            "disk of runs", BAD, f"{runs}: {error.strerror}", "choose another folder with --output"
-        )
+        return Finding("disk of runs", BAD, f"{runs}: {error.strerror}", "choose another folder with --output")
     text = f"{speed / 1e6:,.0f} MB/s, {free / 1e9:,.1f} GB free"
     if free < ENOUGH_DISK:
-        return Finding(
-            "disk of runs", WARN, text, "free at least 2 GB, or write runs elsewhere with --output"
-        )
+        return Finding("disk of runs", WARN, text, "free at least 2 GB, or write runs elsewhere with --output")
     if speed < ENOUGH_SPEED:
         return Finding("disk of runs", WARN, text, "write runs to a faster disk with --output")
     return Finding("disk of runs", GOOD, text)
@@ -219,9 +207,7 @@ def timers() -> Finding:
     p50, p99 = late[len(late) // 2], late[int(0.99 * (len(late) - 1))]
     text = f"sleeps of 1 ms end late by p50 {p50:,.0f} us, p99 {p99:,.0f} us, max {late[-1]:,.0f} us"
     if p99 > VERY_LATE_US:
-        return Finding(
-            "timers", BAD, text, "find what keeps the cores busy: this host cannot pace requests now"
-        )
+        return Finding("timers", BAD, text, "find what keeps the cores busy: this host cannot pace requests now")
     if p99 > LATE_US:
         return Finding("timers", WARN, text, "a quieter host, or --workers below the number of cores")
     return Finding("timers", GOOD, text)

@@ -61,9 +61,7 @@ class LazyGroup(click.Group):
         self.format_commands(ctx, formatter)
         self.table[self.default].load().format_options(ctx, formatter)
         records = [
-            record
-            for parameter in self.get_params(ctx)
-            if (record := parameter.get_help_record(ctx)) is not None
+            record for parameter in self.get_params(ctx) if (record := parameter.get_help_record(ctx)) is not None
         ]
         with formatter.section("Other"):
             formatter.write_dl(records)

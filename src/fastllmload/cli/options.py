@@ -10,9 +10,7 @@ from fastllmload.cli import readings as read
 CHAT, COMPLETIONS = "openai-chat", "openai-completions"
 # vLLM's and the other tools' words for the same two protocols
 BACKENDS = {"chat": CHAT, "openai-chat-completions": CHAT, "chat_completions": CHAT, "vllm-chat": CHAT}
-BACKENDS |= dict.fromkeys(
-    ("completions", "openai", "vllm", "lmdeploy", "scalellm", "text_completions"), COMPLETIONS
-)
+BACKENDS |= dict.fromkeys(("completions", "openai", "vllm", "lmdeploy", "scalellm", "text_completions"), COMPLETIONS)
 BACKENDS |= dict.fromkeys(("sglang", "llama.cpp"), COMPLETIONS)
 OLLAMA = ("ollama-chat", "ollama-generate")
 BACKENDS |= {"ollama": OLLAMA[0], "ollama-completions": OLLAMA[1]}
@@ -56,27 +54,19 @@ class RunOption:
         return tuple(flag for flag in self.flags if flag.startswith("--") and flag != self.flag)
 
 
-def value(
-    flags: str, field: str | None, reading: Callable[[str], object], metavar: str, help: str
-) -> RunOption:
+def value(flags: str, field: str | None, reading: Callable[[str], object], metavar: str, help: str) -> RunOption:
     return RunOption(tuple(flags.split()), "", field, help, reading, metavar)
 
 
-def several(
-    flags: str, field: str | None, reading: Callable[[str], object], metavar: str, help: str
-) -> RunOption:
+def several(flags: str, field: str | None, reading: Callable[[str], object], metavar: str, help: str) -> RunOption:
     return RunOption(tuple(flags.split()), "", field, help, reading, metavar, multiple=True)
 
 
-def words(
-    flags: str, field: str | None, reading: Callable[[str], object], metavar: str, help: str
-) -> RunOption:
+def words(flags: str, field: str | None, reading: Callable[[str], object], metavar: str, help: str) -> RunOption:
     return RunOption(tuple(flags.split()), "", field, help, reading, metavar, multiple=True, words=True)
 
 
-def switch(
-    flags: str, field: str, help: str, *, on: object = True, off: object = False, no: str = ""
-) -> RunOption:
+def switch(flags: str, field: str, help: str, *, on: object = True, off: object = False, no: str = "") -> RunOption:
     return RunOption(tuple(flags.split()), "", field, help, on=on, off=off, off_flag=no or None)
 
 

@@ -92,9 +92,7 @@ def _model(settings: RunSettings) -> str:
         return settings.target.model
     if settings.target.urls == ():
         return dict(settings.target.simulate).get("model", SIMULATED_MODEL)
-    raise InputError(
-        "--model is missing: every body of a plan names it, and planning asks no server; add --model NAME"
-    )
+    raise InputError("--model is missing: every body of a plan names it, and planning asks no server; add --model NAME")
 
 
 def _show(plan: Plan, ramp_share: float = 0.1) -> None:

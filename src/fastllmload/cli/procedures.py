@@ -44,7 +44,10 @@ class ProcedureCommand(RunCommand):
         )
 
     def format_own(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        sections: tuple[tuple[str, tuple[RunOption, ...]], ...] = (("This test", self.of_test), ("Any procedure", COMMON))
+        sections: tuple[tuple[str, tuple[RunOption, ...]], ...] = (
+            ("This test", self.of_test),
+            ("Any procedure", COMMON),
+        )
         for title, options in sections:
             if options:
                 with formatter.section(title):

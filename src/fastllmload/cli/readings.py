@@ -146,7 +146,9 @@ def images(text: str) -> tuple[int, int, int]:
     found = re.fullmatch(r"(\d{1,5})x(\d{1,5})(?::(\d{1,3}))?", text.strip())
     width, height, count = (int(one or 1) for one in found.groups()) if found is not None else (0, 0, 0)
     if not (1 <= width <= 16384 and 1 <= height <= 16384 and count >= 1):
-        raise ValueError("is no size of images; write WIDTHxHEIGHT or WIDTHxHEIGHT:COUNT such as 512x512:2, sides up to 16384")
+        raise ValueError(
+            "is no size of images; write WIDTHxHEIGHT or WIDTHxHEIGHT:COUNT such as 512x512:2, sides up to 16384"
+        )
     return width, height, count
 
 
@@ -190,9 +192,7 @@ def lengths(text: str) -> str:
         parse_lengths(text, "")
     except InputError as error:
         why = str(error).partition("in tokens: ")[2]
-        raise ValueError(
-            f"is not a length; give {FORMS} in tokens" + (f": {why}" if why != "" else "")
-        ) from None
+        raise ValueError(f"is not a length; give {FORMS} in tokens" + (f": {why}" if why != "" else "")) from None
     return text
 
 
@@ -285,7 +285,9 @@ def prefill_deadline(text: str) -> tuple[tuple[float, float], ...]:
         try:
             pairs.append((float(count_from_zero(tokens)), milliseconds(limit)))
         except ValueError:
-            raise ValueError("is no deadline; write milliseconds (100) or INPUT_TOKENS:MS pairs (256:80,4096:400)") from None
+            raise ValueError(
+                "is no deadline; write milliseconds (100) or INPUT_TOKENS:MS pairs (256:80,4096:400)"
+            ) from None
     if len({tokens for tokens, _ in pairs}) != len(pairs):
         raise ValueError("names a length twice; write INPUT_TOKENS:MS pairs such as 256:80,4096:400")
     return tuple(sorted(pairs))
@@ -381,6 +383,8 @@ def nearest(value: str, names: list[str]) -> str:
 
 
 def arrival(text: str) -> str:
-    """A process's name; `onoff` may carry its periods, which the process itself checks. `ramp`: Poisson whose rate rises."""
+    """A process's name; `onoff` may carry its periods, which the process itself checks. `ramp`: Poisson whose rate
+    rises.
+    """
     one_of("poisson", "constant", "uniform", "gamma", "bursty", "onoff", "ramp")(text.partition(":")[0])
     return text

@@ -152,9 +152,7 @@ def _api_key(givens: Givens, redactor: Redactor) -> Secret | None:
     if key is None:
         return None
     if key == "" or any(not 33 <= ord(letter) <= 126 for letter in key):
-        raise InputError(
-            f"{where} holds no usable key: it is empty or has characters that no header may carry"
-        )
+        raise InputError(f"{where} holds no usable key: it is empty or has characters that no header may carry")
     return Secret(key)
 
 
@@ -219,12 +217,17 @@ def _refuse_contradictions(givens: Givens, fields: Fields, complete: bool = True
     _refuse_for_closed_loop(givens)
     _refuse_beside_plan(givens)
     replays = fields.get("workload.name") in TRACES
-    if complete and "plan" not in givens and rate is None and concurrency is None and not replays and "class" not in givens:
+    if (
+        complete
+        and "plan" not in givens
+        and rate is None
+        and concurrency is None
+        and not replays
+        and "class" not in givens
+    ):
         raise InputError(f"--rate is missing: say how much load to offer, for example {EXAMPLE}")
     if rate == math.inf and "plan" not in givens and "num_requests" not in givens:
-        raise InputError(
-            "--rate inf sends everything at once and needs to know how much; add --num-requests COUNT"
-        )
+        raise InputError("--rate inf sends everything at once and needs to know how much; add --num-requests COUNT")
     refuse_manners(givens, fields)
     _refuse_target(givens, fields)
     _refuse_client(givens, fields)
@@ -248,16 +251,12 @@ def _refuse_beside_plan(givens: Givens) -> None:
         return
     for parameter in (*PLANNED, "seed", "save_plan"):
         if parameter in givens:
-            raise InputError(
-                f"{givens[parameter].where} is part of the plan that --plan replays; leave it out"
-            )
+            raise InputError(f"{givens[parameter].where} is part of the plan that --plan replays; leave it out")
 
 
 def _refuse_target(givens: Givens, fields: Fields) -> None:
     if "url" in givens and "simulate" in givens:
-        raise InputError(
-            f"--simulate sets up the simulated engine, but {givens['url'].where} names a target; give one"
-        )
+        raise InputError(f"--simulate sets up the simulated engine, but {givens['url'].where} names a target; give one")
     if ("cert" in givens) != ("key" in givens):
         missing, there = ("--key", "--cert") if "cert" in givens else ("--cert", "--key")
         raise InputError(f"{there} is given without {missing}; a client certificate needs both")
@@ -272,15 +271,15 @@ def _refuse_target(givens: Givens, fields: Fields) -> None:
     if "image" in givens and fields.get("workload.prompt_form", "words") != "words":
         raise InputError(f"--image goes with --prompt-form words, not {fields['workload.prompt_form']}")
     if fields.get("workload.counting") == "B" and fields.get("workload.tokenizer") == "none":
-        raise InputError("--counting B counts with the reference tokenizer, and --tokenizer none says that there is none")
+        raise InputError(
+            "--counting B counts with the reference tokenizer, and --tokenizer none says that there is none"
+        )
 
 
 def _refuse_client(givens: Givens, fields: Fields) -> None:
     workers, pin = fields.get("client.workers"), fields.get("client.pin")
     if isinstance(workers, int) and isinstance(pin, tuple) and workers != len(pin):
-        raise InputError(
-            f"--workers {workers} and --pin with {len(pin)} CPUs contradict each other; name one CPU each"
-        )
+        raise InputError(f"--workers {workers} and --pin with {len(pin)} CPUs contradict each other; name one CPU each")
     _refuse_trace(givens, fields)
     for parameter in ("num_prefixes", "prefix_share", "prefix_zipf"):
         if parameter in givens and fields.get("workload.prefix_len", 0) == 0:
@@ -313,7 +312,9 @@ def _refuse_trace(givens: Givens, fields: Fields) -> None:
             raise InputError(f"--workload {name} is read from a file; add --dataset-path FILE")
         for parameter in ("isl", "osl", "prefix_len", "num_prefixes", "prefix_share", "prefix_zipf", "image"):
             if parameter in givens:
-                raise InputError(f"{givens[parameter].where} does not go with --workload {name}, which brings its own lengths")
+                raise InputError(
+                    f"{givens[parameter].where} does not go with --workload {name}, which brings its own lengths"
+                )
         return
     if name in DATASETS:
         _refuse_dataset(givens, str(name))
@@ -336,7 +337,9 @@ def _refuse_dataset(givens: Givens, name: str) -> None:
 def _refuse_own_text(givens: Givens, name: str) -> None:
     for parameter in ("isl", "prefix_len", "num_prefixes", "prefix_share", "prefix_zipf", "prompt_form", "image"):
         if parameter in givens:
-            raise InputError(f"{givens[parameter].where} does not go with --workload {name}, which brings its own prompts")
+            raise InputError(
+                f"{givens[parameter].where} does not go with --workload {name}, which brings its own prompts"
+            )
 
 
 def _refuse_twice(fields: Fields) -> None:

@@ -53,8 +53,7 @@ class Endpoint(Protocol):
 
 
 ENDPOINTS: dict[str, Endpoint] = {
-    endpoint.name: endpoint
-    for endpoint in (OpenAIChat(), OpenAICompletions(), OllamaChat(), OllamaGenerate())
+    endpoint.name: endpoint for endpoint in (OpenAIChat(), OpenAICompletions(), OllamaChat(), OllamaGenerate())
 }
 
 # vLLM's values of --backend, and other tools' words for the same protocols.

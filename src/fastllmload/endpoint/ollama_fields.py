@@ -10,9 +10,7 @@ from fastllmload.endpoint.pieces import NUMBER
 from fastllmload.errors import InputError
 from fastllmload.plan.settings import Workload
 
-NO_IGNORE_EOS = (
-    "Ollama has no ignore_eos: a model may stop before the output length that was asked for (num_predict)"
-)
+NO_IGNORE_EOS = "Ollama has no ignore_eos: a model may stop before the output length that was asked for (num_predict)"
 
 
 def under_api(base_path: str, resource: str) -> str:

@@ -13,7 +13,6 @@ from fastllmload.plan.plan import Plan
 from fastllmload.plan.settings import RunSettings
 from fastllmload.report.summary import SIMULATED
 
-
 EXACT_SHARE = 0.999  # of the prompts should have exactly their length
 
 

@@ -8,10 +8,11 @@ LAST = 100  # requests
 
 
 class Failures:
-    """Told again and again how many requests ended and failed so far; knows when more than *share* of the last LAST did.
+    """Told again and again how many requests ended and failed so far; knows when more than *share* of the last LAST
+    did.
 
-    Without a *share* it never says so. The look that is LAST requests old is the nearest one before them, so a slow looker
-    judges some more than LAST.
+    Without a *share* it never says so. The look that is LAST requests old is the nearest one before them, so a slow
+    looker judges some more than LAST.
     """
 
     def __init__(self, share: float | None = None) -> None:

@@ -53,7 +53,13 @@ class Live:
         return max(shares, default=None)
 
     def snapshot(
-        self, name: str, start_ns: int, sent_ns: int, cpu: float | None, rate: float | None, concurrency: int | None,
+        self,
+        name: str,
+        start_ns: int,
+        sent_ns: int,
+        cpu: float | None,
+        rate: float | None,
+        concurrency: int | None,
         end_s: float | None,
     ) -> Snapshot:
         """*sent_ns*: when sending was over, 0 while it goes on; the achieved rate is over the time before."""
@@ -64,9 +70,7 @@ class Live:
         per_s = (events - self._events[1]) / max(1e-9, (now - since) / 1e9)
         self._events = (now, events)
         released = self.since(k.W_RELEASED)
-        errors = {
-            name: count for n, name in enumerate(ERROR_NAMES) if n and (count := self.since(k.W_ERROR0 + n))
-        }
+        errors = {name: count for n, name in enumerate(ERROR_NAMES) if n and (count := self.since(k.W_ERROR0 + n))}
         ttft, itl, e2e, lag = (self.fleet.histogram(n) for n in (k.H_TTFT, k.H_ITL, k.H_E2E, k.H_LAG))
         return Snapshot(
             t=t, phase=name, asked_rate=rate, concurrency=concurrency,

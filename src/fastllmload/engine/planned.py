@@ -75,11 +75,14 @@ def settled(settings: RunSettings, endpoint: Endpoint, work: Path) -> Settled:
     described = plan.description
     if described["endpoint"] != endpoint.name:
         raise InputError(
-            f"--plan {settings.output.plan} was made for {described['endpoint']}; add --endpoint-type {described['endpoint']}"
+            f"--plan {settings.output.plan} was made for {described['endpoint']}; "
+            f"add --endpoint-type {described['endpoint']}"
         )
     model = settings.target.model
     if model is not None and model != described["model"]:
-        raise InputError(f"--plan {settings.output.plan} names model {described['model']!r} in every body, not {model!r}")
+        raise InputError(
+            f"--plan {settings.output.plan} names model {described['model']!r} in every body, not {model!r}"
+        )
     return Settled(
         msgspec.structs.replace(
             settings,

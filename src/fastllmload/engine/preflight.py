@@ -1,5 +1,5 @@
-"""Before the clock: is the target there, does it know the model, does it answer with tokens? A clear refusal now is better
-than a mess during the run. Blocking sockets, one request at a time.
+"""Before the clock: is the target there, does it know the model, does it answer with tokens? A clear refusal now is
+better than a mess during the run. Blocking sockets, one request at a time.
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ class Preflight:
 def preflight(
     settings: RunSettings, urls: Sequence[str], endpoint: Endpoint, secret: Secret | None, redact: Redact
 ) -> Preflight:
-    """Check every URL of the run. InputError (exit 2) or TargetError (exit 3), one sentence each; *redact* blanks secrets
-    in what a server said.
+    """Check every URL of the run. InputError (exit 2) or TargetError (exit 3), one sentence each; *redact* blanks
+    secrets in what a server said.
     """
     key = None if secret is None else secret.reveal()
     found = Preflight(class_heads=[[] for _ in settings.classes])
@@ -73,9 +73,7 @@ def preflight(
             found.answer_s = found.answer_s or time.perf_counter() - begun
             found.usage_reported = usage if found.usage_reported is None else found.usage_reported and usage
         found.targets.append(
-            target_spec(
-                probe.base, address, probe.path, settings.target.headers, key, settings.target.server_name
-            )
+            target_spec(probe.base, address, probe.path, settings.target.headers, key, settings.target.server_name)
         )
         probe_classes(asked, probe, found, key, redact)
     return found
@@ -90,7 +88,9 @@ def most_general(settings: RunSettings) -> RunSettings:
 
 
 def probe_classes(settings: RunSettings, general: Probe, found: Preflight, key: str | None, redact: Redact) -> None:
-    """Each class's model and answer at the URL of *general*, once for classes that ask the same; and its request head."""
+    """Each class's model and answer at the URL of *general*, once for classes that ask the same; and its request
+    head.
+    """
     asked: set[tuple[Any, ...]] = set()
     for one, heads in zip(settings.classes, found.class_heads, strict=True):
         each = class_settings(settings, one)
@@ -196,16 +196,16 @@ class Probe:
                 content = response.read(LARGEST_ANSWER)
                 return response.status, response.headers.get("Content-Type", ""), content
         except (OSError, http.client.HTTPException, ValueError) as problem:
-            raise TargetError(
-                f"{self.base.shown} did not answer {method} {path} properly: {reason(problem)}"
-            ) from None
+            raise TargetError(f"{self.base.shown} did not answer {method} {path} properly: {reason(problem)}") from None
         finally:
             connection.close()
 
     # -- questions ----------------------------------------------------------------------------------------------------
 
     def model(self, wanted: str | None) -> str:
-        """The model to name: *wanted* if the server offers it or offers no list, the only one offered if none is wanted."""
+        """The model to name: *wanted* if the server offers it or offers no list, the only one offered if none is
+        wanted.
+        """
         path = self.endpoint.models_path(self.base.path)
         status, _, body = self._exchange("GET", path, None)
         self._refuse_unauthorised(status)
@@ -270,7 +270,9 @@ class Probe:
             raise TargetError(f"{self.base.shown} answers with an error inside a 200: {excerpt(content, self.redact)}")
         notes += [remark for remark in self.endpoint.remarks(workload) if remark not in notes]
         if workload.streaming and not any(stream in content_type for stream in STREAMS):
-            notes.append(f"{self.base.shown} answers a streaming request with {content_type or 'no content type'}, not a stream")
+            notes.append(
+                f"{self.base.shown} answers a streaming request with {content_type or 'no content type'}, not a stream"
+            )
         if not any(kind in CONTENT_KINDS for kind in kinds):
             notes.append(f"the probe of {self.base.shown} got an answer without a token")
         return usage

@@ -119,9 +119,7 @@ def rates(phases: Sequence[Phase]) -> Iterator[Metric]:
     """Asked and achieved; a rate that does not exist (a closed loop asks none, inf is none) has no sample."""
     from prometheus_client.core import GaugeMetricFamily
 
-    asked = GaugeMetricFamily(
-        "fastllmload_asked_requests_per_second", "Rate that the load asks for.", labels=["phase"]
-    )
+    asked = GaugeMetricFamily("fastllmload_asked_requests_per_second", "Rate that the load asks for.", labels=["phase"])
     achieved = GaugeMetricFamily(
         "fastllmload_achieved_requests_per_second", "Requests sent per second of sending.", labels=["phase"]
     )
@@ -185,9 +183,7 @@ def serving(where: str | None, totals: Totals) -> Iterator[None]:
         server, thread = start_http_server(int(port), host.strip("[]"), registry)
     except OSError as problem:
         why = (problem.strerror or str(problem)).lower()
-        raise InputError(
-            f"--prometheus {where} cannot be served: {why}; choose another port or host"
-        ) from None
+        raise InputError(f"--prometheus {where} cannot be served: {why}; choose another port or host") from None
     try:
         yield
     finally:

@@ -37,7 +37,11 @@ class Base:
     @property
     def shown(self) -> str:
         """The URL without credentials."""
-        where = f"unix:{self.socket_path}" if self.socket_path else f"{'https' if self.tls else 'http'}://{self.host_header}"
+        where = (
+            f"unix:{self.socket_path}"
+            if self.socket_path
+            else f"{'https' if self.tls else 'http'}://{self.host_header}"
+        )
         return where + self.path
 
 
@@ -114,7 +118,11 @@ def request_head(
 
 
 def target_spec(
-    base: Base, address: tuple[str, str, int], path: str, headers: Sequence[tuple[str, str]], api_key: str | None,
+    base: Base,
+    address: tuple[str, str, int],
+    path: str,
+    headers: Sequence[tuple[str, str]],
+    api_key: str | None,
     server_name: str | None,
 ) -> TargetSpec:
     """What a worker needs to reach one address of *base*."""

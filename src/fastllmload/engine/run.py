@@ -1,5 +1,5 @@
-"""The supervisor: preflight, plan, workers, phases, then merge, measure, judge and report. Light by design: while the clock
-runs it looks four times a second, and nothing crosses between it and the workers but shared words.
+"""The supervisor: preflight, plan, workers, phases, then merge, measure, judge and report. Light by design: while the
+clock runs it looks four times a second, and nothing crosses between it and the workers but shared words.
 """
 
 from __future__ import annotations
@@ -53,9 +53,7 @@ if TYPE_CHECKING:
     from fastllmload.plan.plan import Plan
 
 
-def execute(
-    settings: RunSettings, secret: Secret | None, ui: Ui, simulator: SimulatorProcess | None = None
-) -> int:
+def execute(settings: RunSettings, secret: Secret | None, ui: Ui, simulator: SimulatorProcess | None = None) -> int:
     """Do one run and return its exit code. What is refused before anything is sent raises a FastLLMLoadError.
 
     *simulator*: a simulated engine that is running already and goes on running; without it a run that has no target
@@ -74,7 +72,11 @@ def execute(
     except OSError as problem:
         if problem.errno not in DISK_FULL:
             raise
-        kept = "what the workers wrote is still there" if folder.manifest else "free some space, or choose another with --output"
+        kept = (
+            "what the workers wrote is still there"
+            if folder.manifest
+            else "free some space, or choose another with --output"
+        )
         raise HostLimitError(f"the disk of {folder.path} is full; {kept}") from problem
     finally:
         folder.give_up()
@@ -166,7 +168,9 @@ class Session:
             self.folder.manifest["status"] = self.fate.status
             self.folder.save()
             raise Interrupted("interrupted before the first request; nothing was measured")
-        raise InternalError("; ".join(self.folder.manifest["incidents"]) or "the workers ended before the first request")
+        raise InternalError(
+            "; ".join(self.folder.manifest["incidents"]) or "the workers ended before the first request"
+        )
 
     # -- before the clock ---------------------------------------------------------------------------------------------
 
@@ -395,7 +399,9 @@ class Session:
 def stampable(settings: RunSettings, found: Preflight) -> RunSettings:
     """With user stamps where the kernel gives none: TLS, Unix sockets, connections of the event loop."""
     over_loop = settings.client.transport == "asyncio"
-    if settings.client.timestamps != "kernel" or not all(over_loop or t.tls or t.family == "unix" for t in found.targets):
+    if settings.client.timestamps != "kernel" or not all(
+        over_loop or t.tls or t.family == "unix" for t in found.targets
+    ):
         return settings
     found.notes.append("no kernel receive stamps on these connections: user-space stamps are used")
     return msgspec.structs.replace(settings, client=msgspec.structs.replace(settings.client, timestamps="user"))

@@ -27,8 +27,12 @@ def options_of(pairs: Sequence[tuple[str, str]]) -> SimulatorOptions:
         elif field in SimulatorOptions.__struct_fields__ and field not in ("host", "port", "unix_socket", "api_key"):
             values[field] = text if text not in ("true", "false") else text == "true"
         else:
-            known = ", ".join(sorted(set(SimulatorOptions.__struct_fields__) - {"host", "port", "unix_socket", "api_key"}))
-            raise InputError(f"--simulate {name}={text}: the simulated engine has no option {name!r}; it has {known}, fault, set.FIELD")
+            known = ", ".join(
+                sorted(set(SimulatorOptions.__struct_fields__) - {"host", "port", "unix_socket", "api_key"})
+            )
+            raise InputError(
+                f"--simulate {name}={text}: the simulated engine has no option {name!r}; it has {known}, fault, set.FIELD"
+            )
     if faults:
         values["faults"] = tuple(faults)
     if overrides:

@@ -86,7 +86,9 @@ def planned_rate(plan: Plan) -> float:
 def worker_count(
     settings: RunSettings, plan: Plan, wanted: Demand, ceiling: Ceiling | None, cores: int, simulated: bool
 ) -> int:
-    """As asked, or as many as the demand needs at COMFORT; never more than cores (less one that the simulator needs)."""
+    """As asked, or as many as the demand needs at COMFORT; never more than cores (less one that the simulator
+    needs).
+    """
     if settings.client.workers is not None:
         return settings.client.workers
     if settings.client.pin:

@@ -36,7 +36,9 @@ def run_phases(warmup: Plan, measure: Plan) -> list[RunPhase]:
     return [phase for phase in phases if phase.plan.requests]
 
 
-def phase_specs(settings: RunSettings, phases: Sequence[RunPhase], wanted: Demand, workers: int) -> tuple[PhaseSpec, ...]:
+def phase_specs(
+    settings: RunSettings, phases: Sequence[RunPhase], wanted: Demand, workers: int
+) -> tuple[PhaseSpec, ...]:
     return tuple(
         phase_spec(settings, number, phase, initial_connections(settings, phase.plan, wanted, workers))
         for number, phase in enumerate(phases)
@@ -44,8 +46,8 @@ def phase_specs(settings: RunSettings, phases: Sequence[RunPhase], wanted: Deman
 
 
 def phase_spec(settings: RunSettings, number: int, phase: RunPhase, connections: int) -> PhaseSpec:
-    """A closed loop is bounded by the workers, an open one by its plan. Without a declared drain time-out the supervisor
-    ends the drain of the measured phase.
+    """A closed loop is bounded by the workers, an open one by its plan. Without a declared drain time-out the
+    supervisor ends the drain of the measured phase.
     """
     load, plan = settings.load, phase.plan
     closed = plan.concurrency is not None
@@ -67,8 +69,13 @@ def phase_spec(settings: RunSettings, number: int, phase: RunPhase, connections:
 
 
 def worker_specs(
-    settings: RunSettings, endpoint: Endpoint, found: Preflight, folder: Folder, phases: tuple[PhaseSpec, ...],
-    workers: int, run_id: str,
+    settings: RunSettings,
+    endpoint: Endpoint,
+    found: Preflight,
+    folder: Folder,
+    phases: tuple[PhaseSpec, ...],
+    workers: int,
+    run_id: str,
 ) -> list[WorkerSpec]:
     """One per worker; they differ in their number, their files and their CPU."""
     client, target = settings.client, settings.target
@@ -113,5 +120,3 @@ def refuse_slow_readers(settings: RunSettings, plan: Plan, found: Preflight) -> 
 
 def absolute(path: Path) -> str:
     return str(path.absolute())
-
-

@@ -55,9 +55,7 @@ class Finder:
     must be there.
     """
 
-    def __init__(
-        self, settings: RunSettings, found: Preflight, secret: Secret | None, redact: Redactor
-    ) -> None:
+    def __init__(self, settings: RunSettings, found: Preflight, secret: Secret | None, redact: Redactor) -> None:
         self._settings = settings
         self._targets = found.targets
         self._key = None if secret is None else secret.reveal()
@@ -98,9 +96,7 @@ class Finder:
                 why = why or "it answers, but not with metrics in Prometheus text"
         except TargetError:
             why = f"the host name {base.host!r} cannot be resolved"
-        raise InputError(
-            f"--telemetry-url {base.shown} cannot be used: {self._redact(why)}; correct or leave it out"
-        )
+        raise InputError(f"--telemetry-url {base.shown} cannot be used: {self._redact(why)}; correct or leave it out")
 
     def _own(self, base: Base, address: tuple[str, str, int], found: Found) -> None:
         """The page that a target is likely to have; a target without one is no error."""
@@ -234,9 +230,7 @@ def interface_to(family: str, address: str) -> str | None:
     if family == "unix":
         return None
     try:
-        with socket.socket(
-            socket.AF_INET6 if family == "inet6" else socket.AF_INET, socket.SOCK_DGRAM
-        ) as probe:
+        with socket.socket(socket.AF_INET6 if family == "inet6" else socket.AF_INET, socket.SOCK_DGRAM) as probe:
             probe.connect((address, 9))
             own = probe.getsockname()[0]
         return owner_of(own) if family == "inet" else owner_of_6(own)
@@ -271,9 +265,7 @@ class TelemetryProcess:
     supervisor.
     """
 
-    def __init__(
-        self, settings: RunSettings, found: Found, folder: Path, work: Path, redact: Redactor
-    ) -> None:
+    def __init__(self, settings: RunSettings, found: Found, folder: Path, work: Path, redact: Redactor) -> None:
         asked = settings.telemetry
         self._stderr = work / "telemetry.txt"
         self._child: subprocess.Popen[bytes] | None = None

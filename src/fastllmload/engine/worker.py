@@ -1,9 +1,9 @@
 """A worker process: one event loop, one reactor, the phases of its spec.
 
-Started as `python -m fastllmload.engine.worker` with a WorkerSpec as one line of JSON on stdin (the spec carries headers
-with the API key, so it is never in argv, the environment or a file). From then on it talks to the supervisor through its
-shared memory only (`ext/fastllmload/_ext/counters.pxd`). Ends by itself after the last phase, on ABORT, and when its
-parent is gone.
+Started as `python -m fastllmload.engine.worker` with a WorkerSpec as one line of JSON on stdin (the spec carries
+headers with the API key, so it is never in argv, the environment or a file). From then on it talks to the supervisor
+through its shared memory only (`ext/fastllmload/_ext/counters.pxd`). Ends by itself after the last phase, on ABORT, and
+when its parent is gone.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ class Worker:
         """An exception here is a bug: the event loop would only log it, so it is kept and ends the run."""
         try:
             self.reactor.on_ready()
-        except BaseException as error:
+        except BaseException as error:  # noqa: BLE001 - nobody above this call would see it
             self.failure = error
             self.loop.remove_reader(self.reactor.fileno())
 

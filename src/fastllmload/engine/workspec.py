@@ -1,5 +1,5 @@
-"""What a worker is told: one JSON line on its stdin. It carries the API key in the request heads, so it is never in argv,
-the environment or a file.
+"""What a worker is told: one JSON line on its stdin. It carries the API key in the request heads, so it is never in
+argv, the environment or a file.
 """
 
 from __future__ import annotations

@@ -38,8 +38,8 @@ PRESETS = {"sg-default": Preset(5.0, Reader(20.0)), "sg-fig6": Preset(10.0, Read
 def received(tokens: TokenCounts, times: TokenTimes, one_each: bool) -> Numbers:
     """n_r: content tokens that each request of *times* got, by its declared count.
 
-    Where the count is only an estimate, because a stream broke before its usage came, the tokens that were seen arriving
-    are nearer: as far as chunks are known to be tokens, of this request or (*one_each*) of the whole run.
+    Where the count is only an estimate, because a stream broke before its usage came, the tokens that were seen
+    arriving are nearer: as far as chunks are known to be tokens, of this request or (*one_each*) of the whole run.
     """
     timed, source = tokens.timed[times.rows], tokens.source[times.rows]
     declared = (timed >= 0) & ((source == USAGE) | (source == TOKENIZER))

@@ -21,7 +21,9 @@ def started_cold(manifest: Mapping[str, Any]) -> bool:
 
 
 def cold_start_metrics(run: Run) -> dict[str, Any]:
-    """`cold_start_latency`: ttft of the very first request, warm-up included; null in any other run or without a token."""
+    """`cold_start_latency`: ttft of the very first request, warm-up included; null in any other run or without a
+    token.
+    """
     sent = np.flatnonzero(run.rows["t_submit"] > 0)
     if not started_cold(run.manifest) or len(sent) == 0:
         return {"cold_start_latency": scalar(None, "ms")}

@@ -1,7 +1,7 @@
 """All numbers of a run that run.json holds: metrics, counts, errors, objectives, and vLLM's flat keys.
 
-A pure function of rows and stamps: the same on a run of this minute and on a folder of last month. Each block is a function
-of what it needs and gives some of the names in `metrics`.
+A pure function of rows and stamps: the same on a run of this minute and on a folder of last month. Each block is a
+function of what it needs and gives some of the names in `metrics`.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from fastllmload.metrics import success
 from fastllmload.metrics.benefit import benefit_metrics, received, smooth_by_preset
 from fastllmload.metrics.cold_start import cold_start_metrics
 from fastllmload.metrics.consistency import consistency_metrics
-from fastllmload.metrics.cost import cost_metrics
 from fastllmload.metrics.conversations import conversations_block
+from fastllmload.metrics.cost import cost_metrics
 from fastllmload.metrics.counts import counts_of
 from fastllmload.metrics.fairness import fairness_block
 from fastllmload.metrics.flat import flat_keys
@@ -23,9 +23,9 @@ from fastllmload.metrics.idle import idle_metrics
 from fastllmload.metrics.in_flight import in_flight_metrics
 from fastllmload.metrics.itl import gap_metrics, pooled
 from fastllmload.metrics.latencies import latency_metrics
+from fastllmload.metrics.network import network_metrics
 from fastllmload.metrics.per_class import classes_block
 from fastllmload.metrics.prefix_cache import cache_metrics
-from fastllmload.metrics.network import network_metrics
 from fastllmload.metrics.server_side import server_side_metrics
 from fastllmload.metrics.shape import shape_metrics
 from fastllmload.metrics.steadiness import steadiness

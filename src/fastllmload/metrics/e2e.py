@@ -1,4 +1,6 @@
-"""End-to-end latency of each request, and the durations beside it (metrics.md 5.2). ns per row, NULL where undefined."""
+"""End-to-end latency of each request, and the durations beside it (metrics.md 5.2). ns per row, NULL where
+undefined.
+"""
 
 from __future__ import annotations
 

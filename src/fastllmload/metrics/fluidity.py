@@ -109,7 +109,9 @@ def fluid_share(found: Fluidity, ok: Mask) -> float | None:
 
 
 def fluidity_metrics(run: Run, population: Mask, times: TokenTimes, found: Fluidity) -> dict[str, Any]:
-    """The three indices and the miss rate over the latency *population*; the share of fluid requests over all submitted."""
+    """The three indices and the miss rate over the latency *population*; the share of fluid requests over all
+    submitted.
+    """
     kept = population[times.rows]
     by = targets_of(run.manifest).described()
     values = {

@@ -63,7 +63,8 @@ def unfinished(rows: Rows) -> Mask:
 
 
 def max_lateness(rows: Rows, times: TokenTimes, reader: Reader, origin: Nanoseconds) -> Nanoseconds:
-    """max over tokens of t_i - d_i in ns after *origin*, for the requests of *times* with these *rows*; may be negative.
+    """max over tokens of t_i - d_i in ns after *origin*, for the requests of *times* with these *rows*; may be
+    negative.
 
     For a request that ended at T without being finished, T - d_(k+1) too: the reader was waiting for the next token.
     """

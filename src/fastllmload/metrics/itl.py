@@ -1,4 +1,6 @@
-"""Gaps between tokens (ITL), or between chunks where tokens cannot be told apart (TBC) (metrics.md 3.4, 5.3, 5.7, 5.8)."""
+"""Gaps between tokens (ITL), or between chunks where tokens cannot be told apart (TBC) (metrics.md 3.4, 5.3, 5.7,
+5.8).
+"""
 
 from __future__ import annotations
 
@@ -50,7 +52,9 @@ class Pooled:
 
 
 def pooled(run: Run, population: Mask, tokens: TokenCounts, times: TokenTimes) -> Pooled:
-    """Gaps of the rows in *population*, all of which have *times*; the option is the run's wish or its delivery pattern."""
+    """Gaps of the rows in *population*, all of which have *times*; the option is the run's wish or its delivery
+    pattern.
+    """
     kept = population[times.rows]
     single = share_single(times, tokens, kept)
     asked = run.manifest.get("config", {}).get("output", {}).get("itl_option", "auto")
@@ -120,7 +124,9 @@ def figures(gaps: Gaps) -> tuple[Floats, Floats]:
 
 
 def gap_metrics(times: TokenTimes, found: Pooled) -> dict[str, Any]:
-    """Pooled gaps under the name of their option; the other names are null. Jitter and pauses are one value per request."""
+    """Pooled gaps under the name of their option; the other names are null. Jitter and pauses are one value per
+    request.
+    """
     nothing, borders = np.empty(0, np.int64), {found.name: found.gaps.first}
     deviation, longest = figures(found.gaps)
     taken = np.bincount(times.source, minlength=len(TIMES_SOURCES))

@@ -78,7 +78,9 @@ def error_groups(rows: Rows) -> list[dict[str, Any]]:
     names = ["status", "error", "http_status", "error_number"]
     rows = rows[~left_by_plan(rows) & ~gave_up(rows)]
     failed = rows[(rows["status"] > layout.OK) & (rows["status"] < len(layout.STATUS_NAMES))]
-    groups, counts = np.unique(np.stack([failed[name].astype(np.int64) for name in names], axis=1), axis=0, return_counts=True)
+    groups, counts = np.unique(
+        np.stack([failed[name].astype(np.int64) for name in names], axis=1), axis=0, return_counts=True
+    )
     found = [
         {
             "status": layout.STATUS_NAMES[status],

@@ -70,9 +70,7 @@ def _check_entries(file: Path, archive: zipfile.ZipFile) -> None:
     names = [entry.filename for entry in archive.infolist()]
     required = REQUIRED | {DOCUMENT}
     if len(set(names)) != len(names) or not required <= set(names) <= required | OPTIONAL:
-        raise RunFolderError(
-            f"{file} is not a plan file: its members are {', '.join(sorted(names)) or 'none'}"
-        )
+        raise RunFolderError(f"{file} is not a plan file: its members are {', '.join(sorted(names)) or 'none'}")
     if any(entry.compress_type != zipfile.ZIP_STORED for entry in archive.infolist()):
         raise RunFolderError(f"{file} is not a plan file of this program: its members are compressed")
 

@@ -125,6 +125,4 @@ def disk_errors(path: Path) -> Iterator[None]:
     except OSError as error:
         full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
         what = "free some space or plan fewer requests" if full else "choose another folder with --output"
-        raise HostLimitError(
-            f"the plan cannot be written to {path.parent}: {error.strerror}; {what}"
-        ) from error
+        raise HostLimitError(f"the plan cannot be written to {path.parent}: {error.strerror}; {what}") from error

@@ -112,8 +112,8 @@ def warmup_pace(load: Load, seed: str, recorded: bool = False, share: float = 1.
 
     `warmup_requests`, `warmup_tokens` and `warmup_seconds` replace the methodology's 100 requests and 10,000
     tokens; what is given must all hold, and only zeros mean no warm-up. `--rate inf` warms up in a closed
-    loop, and so does a load that is *recorded* in a trace. *share* of the requests and tokens is enough. What nobody asked
-    for lasts no longer than the measured phase (or WARMUP_LEAST_S).
+    loop, and so does a load that is *recorded* in a trace. *share* of the requests and tokens is enough. What nobody
+    asked for lasts no longer than the measured phase (or WARMUP_LEAST_S).
     """
     if not recorded:
         _check_load(load)

@@ -4,8 +4,9 @@ encoded bodies.
 Folder: `t_sched.npy` (int64 ns from the phase's time zero, ascending; FOLLOWS for a turn that waits for a reply;
 absent in a closed loop), `input_tokens.npy`, `output_tokens.npy` (int32), `request_class.npy` (uint16),
 `body_offset.npy` (uint64, one more than requests), `bodies.bin`, `plan.json`; where it has conversations `turns.npy`
-(TURN), where users do more than wait `client.npy` (CLIENT), and where prompts share parts `prefix_tokens.npy` (int32). The turns of a conversation stand one behind the other.
-Nothing in it depends on the number of workers, the target's address or the API key.
+(TURN), where users do more than wait `client.npy` (CLIENT), and where prompts share parts `prefix_tokens.npy` (int32).
+The turns of a conversation stand one behind the other. Nothing in it depends on the number of workers, the target's
+address or the API key.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ SCHEDULE = "t_sched.npy"
 TURNS, CLIENT, PREFIX = "turns.npy", "client.npy", "prefix_tokens.npy"
 FOLLOWS = -1  # t_sched of a turn whose instant is the end of a reply and some time to think
 LAST_TURN, STITCHED, REAL_REPLY = 1, 2, 4  # flags of a turn
-# The layouts are `Turn` of ext/fastllmload/_ext/talk.pxd, which says what the fields mean, and `Leaving` of leaving.pxd.
+# The layouts are `Turn` of ext/fastllmload/_ext/talk.pxd, which says what the fields mean, and `Leaving` of
+# leaving.pxd.
 TURN = np.dtype(
     [("think_ns", "<i8"), ("skip", "<u4"), ("reply_at", "<u4"), ("tail", "<u4"), ("session", "<u4"),
      ("turn", "<u2"), ("flags", "<u2"), ("spare", "<u4")]
@@ -71,16 +73,16 @@ class Plan:
     bodies: npt.NDArray[np.uint8]
     turns: npt.NDArray[np.void] | None = None  # TURN; None: every request stands alone
     client: npt.NDArray[np.void] | None = None  # CLIENT_ROW; None: every user waits for the end
-    prefix_tokens: npt.NDArray[np.int32] | None = None  # of a part that other prompts have too; None: not known, or none
+    prefix_tokens: npt.NDArray[np.int32] | None = (
+        None  # of a part that other prompts have too; None: not known, or none
+    )
 
     @classmethod
     def open(cls, directory: Path) -> Plan:
         """Map the plan in *directory*. RunFolderError when it is none, is cut short or does not fit."""
         document = read_document(directory)
         named = {
-            name: _mapped(directory, name)
-            for name in ARRAYS
-            if name not in OPTIONAL or document["members"].get(name)
+            name: _mapped(directory, name) for name in ARRAYS if name not in OPTIONAL or document["members"].get(name)
         }
         plan = cls(
             directory=directory,
@@ -240,9 +242,7 @@ def read_document(directory: Path) -> dict[str, Any]:
             f"the plan in {directory} has schema version {version}, this program reads {SCHEMA_VERSION}"
         )
     if document.get("digest") != digest_of(document):
-        raise RunFolderError(
-            f"the plan in {directory} was changed: {DOCUMENT} does not have the digest that it states"
-        )
+        raise RunFolderError(f"the plan in {directory} was changed: {DOCUMENT} does not have the digest that it states")
     if not REQUIRED <= set(document["members"]) <= REQUIRED | OPTIONAL:
         raise RunFolderError(f"the plan in {directory} lists members that are no plan's: {DOCUMENT}")
     return dict(document)
@@ -259,9 +259,7 @@ def _mapped(directory: Path, name: str) -> Any:
     except (OSError, ValueError, EOFError) as error:
         raise RunFolderError(f"the plan in {directory} cannot be read: {name}: {error}") from error
     if array.dtype != ARRAYS[name] or array.ndim != 1:
-        raise RunFolderError(
-            f"the plan in {directory} cannot be read: {name} is no array of {ARRAYS[name]}"
-        )
+        raise RunFolderError(f"the plan in {directory} cannot be read: {name} is no array of {ARRAYS[name]}")
     return array
 
 
@@ -269,9 +267,7 @@ def _has_rows(path: Path) -> bool:
     """An empty array cannot be mapped."""
     with open(path, "rb") as file:
         version = np.lib.format.read_magic(file)
-        read = (
-            np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-        )
+        read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
         shape, _, _ = read(file)
     return 0 not in shape
 

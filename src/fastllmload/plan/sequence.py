@@ -78,7 +78,9 @@ def entry(plan: Plan, number: int, defaults: Defaults) -> dict[str, Any]:
     body: dict[str, Any] = msgspec.json.decode(plan.body(number))
     tokens = int(plan.output_tokens[number])
     starts = plan.t_sched is not None and plan.t_sched[number] >= 0
-    found: dict[str, Any] = {"timestamp": int(plan.t_sched[number]) / 1e9} if starts and plan.t_sched is not None else {}
+    found: dict[str, Any] = (
+        {"timestamp": int(plan.t_sched[number]) / 1e9} if starts and plan.t_sched is not None else {}
+    )
     if plan.turns is not None:
         turn = plan.turns[number]
         found |= {"session": int(turn["session"])} | ({"delay": int(turn["think_ns"]) / 1e9} if turn["turn"] else {})

@@ -33,7 +33,9 @@ class Load(msgspec.Struct, frozen=True, kw_only=True):
     """When requests go: open loop (*rate*) or closed loop (*concurrency*), with its bounds."""
 
     rate: float | None = None  # requests/s; math.inf sends all at once; the mean where rate_curve is given
-    rate_curve: str | None = None  # a rate that changes with time: "ramp:10,100", "steps:10x60,20x60", "series:FILE" ...
+    rate_curve: str | None = (
+        None  # a rate that changes with time: "ramp:10,100", "steps:10x60,20x60", "series:FILE" ...
+    )
     arrival: str = "poisson"  # poisson, constant, uniform, gamma, bursty
     burstiness: float = 1.0  # gamma shape, 1 = Poisson
     concurrency: int | None = None

@@ -80,7 +80,9 @@ def kind_of(one: Written) -> str:
 
 
 class DataSetContent:
-    """The endless sequence of a data set's requests, and what a plan says of it. *osl* fills or replaces output lengths."""
+    """The endless sequence of a data set's requests, and what a plan says of it. *osl* fills or replaces output
+    lengths.
+    """
 
     def __init__(
         self, dataset: DataSet, tokenizer: Tokenizer | None, osl: Lengths | None, lengths: Stream, seed: int | str,

@@ -30,9 +30,7 @@ class Journal:
                 f"({differences(before, asked)}); start it again as it was, or name a new folder with --output"
             )
         if before is None and folder.exists() and any(folder.iterdir()):
-            raise InputError(
-                f"--output {str(folder)!r} exists and is no folder of a {Path(file).stem}; name a new one"
-            )
+            raise InputError(f"--output {str(folder)!r} exists and is no folder of a {Path(file).stem}; name a new one")
         self.resumed = before is not None
         self.document: dict[str, Any] = {
             "schema_version": SCHEMA_VERSION,

@@ -63,9 +63,7 @@ REQUEST = np.dtype(
     ]
 )
 
-EVENT = np.dtype(
-    [("t_ns", "<i8"), ("row", "<u4"), ("kind", "u1"), ("stamp", "u1"), ("tokens", "<u2")]
-)
+EVENT = np.dtype([("t_ns", "<i8"), ("row", "<u4"), ("kind", "u1"), ("stamp", "u1"), ("tokens", "<u2")])
 
 # Position = number in the file.
 STATUS_NAMES = (

@@ -1,7 +1,7 @@
 """Files of the workers → one requests.npy, tokens.npy (and text.bin): rows by (phase, request), events by row and time.
 
-Memory: arrays of 8 bytes per request; rows and events are mapped and copied once. The worker files stay until the merged
-ones are complete, so a full disk or a kill in between loses nothing.
+Memory: arrays of 8 bytes per request; rows and events are mapped and copied once. The worker files stay until the
+merged ones are complete, so a full disk or a kill in between loses nothing.
 """
 
 from __future__ import annotations
@@ -163,9 +163,7 @@ def merge_workers(
     files stay. RunFolderError for files that cannot be read, HostLimitError for a full disk.
     """
     folder = Path(directory)
-    merged = merge_parts(
-        read_workers(folder), planned, lambda name, size: mapped_file(folder, name, size)
-    )
+    merged = merge_parts(read_workers(folder), planned, lambda name, size: mapped_file(folder, name, size))
     counts = len(merged.rows), len(merged.events)
     with_text = len(merged.text) > 0
     del merged

@@ -21,7 +21,9 @@ RUNNING, KILLED = "running", "killed"  # run.json "status"
 
 
 def own(folder: Path) -> int:
-    """Take *folder*, whose `.work` exists. The descriptor is the ownership: it ends with close(), or with the process."""
+    """Take *folder*, whose `.work` exists. The descriptor is the ownership: it ends with close(), or with the
+    process.
+    """
     descriptor = os.open(folder / WORK / OWNER, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     with contextlib.suppress(OSError):  # a file system without locks: then what a killed run leaves stays there
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -44,7 +46,8 @@ def abandoned(folder: Path) -> bool:
 
 
 def tidy(folder: Path) -> str | None:
-    """Mark an abandoned run as killed and remove its working files. One sentence about it, None when there is nothing to do.
+    """Mark an abandoned run as killed and remove its working files. One sentence about it, None when there is nothing
+    to do.
 
     RunFolderError when the run was killed before there was anything to measure.
     """

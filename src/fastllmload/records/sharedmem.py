@@ -23,7 +23,9 @@ class SharedWords:
 
     @classmethod
     def create(cls, path: str | os.PathLike[str]) -> SharedWords:
-        """Make the file *path*, all zero. FileExistsError if it is there, HostLimitError if it does not fit the disk."""
+        """Make the file *path*, all zero. FileExistsError if it is there, HostLimitError if it does not fit the
+        disk.
+        """
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         try:
             os.posix_fallocate(descriptor, 0, SIZE)

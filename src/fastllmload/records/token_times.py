@@ -22,7 +22,8 @@ from fastllmload.records.timeline import Mask, Numbers, Timeline, timeline
 from fastllmload.records.token_counts import ESTIMATE, TokenCounts, tokenizer_of
 from fastllmload.workload.tokenizer import Tokenizer
 
-# Where the number of tokens of each chunk comes from: said by the server; counted in the recorded text; as many chunks as
+# Where the number of tokens of each chunk comes from: said by the server; counted in the recorded text; as many chunks
+# as
 # tokens, so one each; unknown, so a chunk stands for one token.
 TIMES_SOURCES = ("server", "text", "single", "chunk")
 SERVER, TEXT, SINGLE, CHUNK = range(len(TIMES_SOURCES))
@@ -37,9 +38,9 @@ CUT = re.compile(r"(?<=[^\W\d_]) (?=[^\W\d_])")
 class TokenTimes:
     """Token times of chosen requests: request k has `t_ns[first[k]:first[k + 1]]`, CLOCK_MONOTONIC ns.
 
-    *rows*: row numbers of the requests; *source*: position in TIMES_SOURCES, per request; *sizes*: tokens per chunk, None
-    when every chunk carries one; *chunks*: the timeline that the times come from; *single*: chunks of exactly one token,
-    and *bearing*: chunks of one token or more, per request.
+    *rows*: row numbers of the requests; *source*: position in TIMES_SOURCES, per request; *sizes*: tokens per chunk,
+    None when every chunk carries one; *chunks*: the timeline that the times come from; *single*: chunks of exactly one
+    token, and *bearing*: chunks of one token or more, per request.
     """
 
     rows: Numbers

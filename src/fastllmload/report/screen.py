@@ -29,9 +29,7 @@ def width_of(stream: Writable) -> int:
     return max(NARROWEST, shutil.get_terminal_size((WIDTH, HEIGHT)).columns)
 
 
-def write_summary(
-    outlet: Outlet, document: Mapping[str, Any], redact: Redact, folder: str | None = None
-) -> None:
+def write_summary(outlet: Outlet, document: Mapping[str, Any], redact: Redact, folder: str | None = None) -> None:
     """The closing summary, in colour where that helps."""
     colour = in_colour(outlet)
     for line in summary_lines(document, width_of(outlet), folder):

@@ -40,9 +40,7 @@ def list_faults(context: click.Context, _: click.Parameter, asked: bool) -> None
     type=click.IntRange(1, 256),
     help="share the port (SO_REUSEPORT)",
 )
-@click.option(
-    "--profile", default="default", show_default=True, help=f"{', '.join(profile_names())}, or a .toml file"
-)
+@click.option("--profile", default="default", show_default=True, help=f"{', '.join(profile_names())}, or a .toml file")
 @click.option(
     "--set",
     "overrides",
@@ -53,16 +51,12 @@ def list_faults(context: click.Context, _: click.Parameter, asked: bool) -> None
 )
 @click.option("--ttft-ms", type=float, help="constant time to first token; no engine model")
 @click.option("--itl-ms", type=float, help="constant time between tokens; no engine model")
-@click.option(
-    "--phase", type=click.Choice(["spread", "lockstep"]), help="each stream at its own time, or all at once"
-)
+@click.option("--phase", type=click.Choice(["spread", "lockstep"]), help="each stream at its own time, or all at once")
 @click.option("--null", is_flag=True, help="answer as fast as possible")
 @click.option("--model", default="simulated", show_default=True)
 @click.option("--any-model", is_flag=True, help="accept every model name")
 @click.option("--api-key", envvar="FASTLLMLOAD_SIMULATOR_KEY", help="ask for this key")
-@click.option(
-    "--coalesce", default=1, show_default=True, type=click.IntRange(1, 256), help="events per write"
-)
+@click.option("--coalesce", default=1, show_default=True, type=click.IntRange(1, 256), help="events per write")
 @click.option(
     "--chunk-bytes",
     default=250,
@@ -73,9 +67,7 @@ def list_faults(context: click.Context, _: click.Parameter, asked: bool) -> None
 @click.option("--early-head", is_flag=True, help="send the response head before the first token")
 @click.option("--truth", metavar="FILE", help="log what was written when")
 @click.option("--fault", "faults", multiple=True, metavar="NAME:P[:ARG]", help=FAULT_HELP)
-@click.option(
-    "--list-faults", is_flag=True, is_eager=True, expose_value=False, callback=list_faults, help="and exit"
-)
+@click.option("--list-faults", is_flag=True, is_eager=True, expose_value=False, callback=list_faults, help="and exit")
 @click.option("--seed", default=42, show_default=True, type=click.IntRange(0, 2**63 - 1))
 @click.option("--cpu", type=click.IntRange(0, 4095), help="run on this CPU only")
 @click.option("--die-with-parent", type=int, hidden=True)

@@ -44,17 +44,12 @@ def render_metrics(model: str, figures: dict[str, float]) -> bytes:
     label = 'model_name="' + model.replace("\\", "\\\\").replace('"', '\\"') + '"'
     lines = []
     for name, kind, key, text in METRICS:
-        value = (
-            f"{figures.get(key, 0):.9g}"
-            if isinstance(figures.get(key, 0), float)
-            else str(figures.get(key, 0))
-        )
+        value = f"{figures.get(key, 0):.9g}" if isinstance(figures.get(key, 0), float) else str(figures.get(key, 0))
         lines += [f"# HELP {name} {text}", f"# TYPE {name} {kind}", f"{name}{{{label}}} {value}"]
     name = "vllm:request_success_total"
     lines += [f"# HELP {name} Requests that ended, by reason.", f"# TYPE {name} counter"]
     lines += [
-        f'{name}{{finished_reason="{why}",{label}}} {figures[why]}'
-        for why in ("stop", "length", "abort", "error")
+        f'{name}{{finished_reason="{why}",{label}}} {figures[why]}' for why in ("stop", "length", "abort", "error")
     ]
     return ("\n".join(lines) + "\n").encode()
 

@@ -21,8 +21,8 @@ KILLED = (signal.SIGHUP, signal.SIGINT, signal.SIGKILL, signal.SIGTERM)  # these
 class SimulatorProcess:
     """A context manager: `with SimulatorProcess(SimulatorOptions(null=True)) as simulator: simulator.url`.
 
-    The child gets SIGTERM when the thread that started it ends, so start it from a thread that lives as long. The API key
-    travels in the environment, never in the process list.
+    The child gets SIGTERM when the thread that started it ends, so start it from a thread that lives as long. The API
+    key travels in the environment, never in the process list.
     """
 
     def __init__(self, options: SimulatorOptions | None = None) -> None:
@@ -92,7 +92,9 @@ class SimulatorProcess:
         return self._child
 
     def ending(self) -> str | None:
-        """How it ended by itself or by somebody else, as the end of a sentence; None while it runs or when it was stopped."""
+        """How it ended by itself or by somebody else, as the end of a sentence; None while it runs or when it was
+        stopped.
+        """
         child = self._child
         if child is None or child.poll() is None:
             return None
@@ -120,9 +122,7 @@ class SimulatorProcess:
             child.communicate()
             raise InternalError(f"the simulated engine did not stop within {STOP_TIMEOUT_S:g} s") from None
         if child.returncode not in (0, -signal.SIGTERM):
-            raise InternalError(
-                f"the simulated engine ended with exit code {child.returncode}: {said.strip()}"
-            )
+            raise InternalError(f"the simulated engine ended with exit code {child.returncode}: {said.strip()}")
         return child.returncode
 
 

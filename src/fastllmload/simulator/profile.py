@@ -1,7 +1,7 @@
 """What the simulated engine is: `SimulatorOptions` (how it serves) and `Profile` (how its engine behaves).
 
-Times are milliseconds or microseconds as their names say, lengths tokens. This module imports neither numpy nor anything
-compiled, so that `--help` stays instant.
+Times are milliseconds or microseconds as their names say, lengths tokens. This module imports neither numpy nor
+anything compiled, so that `--help` stays instant.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """One engine. *cadence* "batching" is the engine model; "spread" and "lockstep" have constant TTFT and ITL.
 
     A step of the batching engine takes
-    step_ms + per_sequence_us * sequences + per_prefill_token_us * prefill tokens + per_kilo_context_us * context / 1000.
+    step_ms + per_sequence_us * sequences + per_prefill_token_us * prefill tokens + per_kilo_context_us * context /
+    1000.
     """
 
     description: str = ""
@@ -42,16 +43,16 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     kv_blocks: int = 16384
     block_size: int = 16
     prefix_cache: bool = True
-    scheduler: str = "fcfs"  # priority: the lowest `priority` of the body or X-Priority first; shortest: shortest prompt
+    scheduler: str = (
+        "fcfs"  # priority: the lowest `priority` of the body or X-Priority first; shortest: shortest prompt
+    )
     ttft_floor_ms: float = 0.0  # before a request may enter the waiting queue
     guard_in_ms: float = 0.0  # input guardrail: further delay before the queue
     guard_out_ms: float = 0.0  # output guardrail: each token leaves so much later
     # Lengths
     max_model_len: int = 131072
     default_max_tokens: int = 256  # for requests that do not say
-    eos_mean_tokens: float = (
-        0.0  # mean of the drawn length of requests without ignore_eos; 0 = always max_tokens
-    )
+    eos_mean_tokens: float = 0.0  # mean of the drawn length of requests without ignore_eos; 0 = always max_tokens
 
     def __post_init__(self) -> None:
         for name in (

@@ -105,7 +105,7 @@ def cadence_of(options: SimulatorOptions, profile: Profile) -> Cadence:
     if profile.cadence == "batching":
         return Batching(profile, options.seed)
     ttft, itl = int(profile.ttft_ms * MS), int(profile.itl_ms * MS)
-    if profile.cadence == "flood" or profile.cadence != "batching" and itl == 0 and ttft == 0:
+    if profile.cadence == "flood" or (profile.cadence != "batching" and itl == 0 and ttft == 0):
         return Flood(options.coalesce)
     if profile.cadence == "lockstep":
         if itl == 0:
@@ -117,9 +117,7 @@ def cadence_of(options: SimulatorOptions, profile: Profile) -> Cadence:
 def listen(options: SimulatorOptions, port: int | None = None) -> socket.socket:
     """A listening socket. Accepted sockets inherit TCP_NODELAY and the congestion control that are set here."""
     try:
-        return (
-            listen_unix(options.unix_socket) if options.unix_socket is not None else listen_tcp(options, port)
-        )
+        return listen_unix(options.unix_socket) if options.unix_socket is not None else listen_tcp(options, port)
     except OSError as error:
         where = options.unix_socket or f"{options.host}:{options.port if port is None else port}"
         raise InputError(f"the simulator cannot listen on {where}: {error.strerror or error}") from None
@@ -192,9 +190,7 @@ def die_with(parent: int) -> None:
         raise SystemExit(0)
 
 
-def fork_server(
-    options: SimulatorOptions, profile: Profile, sockets: list[socket.socket], number: int
-) -> int:
+def fork_server(options: SimulatorOptions, profile: Profile, sockets: list[socket.socket], number: int) -> int:
     """A process of its own that serves *sockets[number]*; returns its process id."""
     parent = os.getpid()
     child = os.fork()

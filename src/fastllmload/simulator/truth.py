@@ -1,7 +1,7 @@
 """Reads the truth log: what the server wrote and when, as numpy arrays.
 
-Format, version 2, little-endian: `FLLTRUTH`, uint32 version, uint32 0; then blocks of uint32 kind (1 events, 2 requests),
-uint32 count, count records. A log cut off by a kill is read up to its last complete record.
+Format, version 2, little-endian: `FLLTRUTH`, uint32 version, uint32 0; then blocks of uint32 kind (1 events, 2
+requests), uint32 count, count records. A log cut off by a kill is read up to its last complete record.
 """
 
 from __future__ import annotations
@@ -81,10 +81,7 @@ def load(path: str | Path) -> Truth:
         some_events["serial"] += offset
         requests.append(some_requests)
         events.append(some_events)
-        offset = (
-            int(max(some_requests["serial"].max(initial=offset), some_events["serial"].max(initial=offset)))
-            + 1
-        )
+        offset = int(max(some_requests["serial"].max(initial=offset), some_events["serial"].max(initial=offset))) + 1
     return _join(np.concatenate(requests), np.concatenate(events))
 
 

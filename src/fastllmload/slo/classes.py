@@ -14,7 +14,9 @@ Mask = npt.NDArray[np.bool_]
 
 
 def class_number(name: str, manifest: Mapping[str, Any]) -> int | None:
-    """Number of a class in rows, from its name in the plan or from the number itself; None when there is no such class."""
+    """Number of a class in rows, from its name in the plan or from the number itself; None when there is no such
+    class.
+    """
     names = list(manifest.get("plan", {}).get("classes") or ())
     if name in names:
         return names.index(name)

@@ -37,8 +37,8 @@ EVALUATORS = {
 class Judged:
     """The requests that objectives are about, one item per request of *times*.
 
-    *rows*: their rows; *timed*: their content tokens, -1 where unknown; *fluid*: by the run's targets; *reader*: by whose
-    speed `idle` is taken.
+    *rows*: their rows; *timed*: their content tokens, -1 where unknown; *fluid*: by the run's targets; *reader*: by
+    whose speed `idle` is taken.
     """
 
     rows: npt.NDArray[Any]
@@ -55,8 +55,8 @@ class Judged:
 
 @dataclass(frozen=True)
 class Outcome:
-    """*met*: requests that are ok and within the limit. *excess*: by how much the value is beyond the limit, in ns or as a
-    share, below 0 within it; NaN without a value."""
+    """*met*: requests that are ok and within the limit. *excess*: by how much the value is beyond the limit, in ns or
+    as a share, below 0 within it; NaN without a value."""
 
     met: Mask
     excess: Floats

@@ -55,7 +55,9 @@ class Objective:
 
 
 def objective(name: str, limit: float) -> Objective:
-    """From `[CLASS/]NAME` and a limit in the unit of the metric. ValueError, to follow what was given, says what is wrong."""
+    """From `[CLASS/]NAME` and a limit in the unit of the metric. ValueError, to follow what was given, says what is
+    wrong.
+    """
     head, slash, last = name.strip().rpartition("/")
     metric = ALIASES.get(last.strip().lower(), last.strip().lower())
     if metric not in UNITS:

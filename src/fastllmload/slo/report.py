@@ -1,4 +1,6 @@
-"""`slo` of run.json: per objective how many requests met it, which missed it and by how much; goodput and attainment."""
+"""`slo` of run.json: per objective how many requests met it, which missed it and by how much; goodput and
+attainment.
+"""
 
 from __future__ import annotations
 
@@ -64,7 +66,8 @@ def objectives(
 ) -> dict[str, Any] | None:
     """Judge the submitted requests, which all have *times*, by what --goodput asked for; None when nothing was.
 
-    *n_r*: content tokens that each received; *smooth*: smooth goodput by preset. An objective that this version does not know leaves all figures null.
+    *n_r*: content tokens that each received; *smooth*: smooth goodput by preset. An objective that this version does
+    not know leaves all figures null.
     """
     asked = asked_of(run.manifest)
     if not asked:
@@ -85,9 +88,7 @@ def objectives(
 FIGURES = ("met", "submitted", "slo_attainment", "request_goodput", "token_goodput", "each", "objectives", "classes")
 
 
-def judge(
-    run: Run, wanted: Sequence[Objective], judged: Judged, n_r: Numbers, seconds: float | None
-) -> dict[str, Any]:
+def judge(run: Run, wanted: Sequence[Objective], judged: Judged, n_r: Numbers, seconds: float | None) -> dict[str, Any]:
     """FIGURES. A request for whose class nothing was asked meets its objectives when it is ok."""
     results = [outcome(judged, asked) for asked in wanted]
     ok = meeting(run, wanted, judged, results)
@@ -130,7 +131,8 @@ def one_objective(run: Run, asked: Objective, judged: Judged, result: Outcome, w
         "failed": int(failed.sum()),
         "excess": distribution(np.where(late, result.excess, np.nan)[late], unit),
         "worst": [
-            {"request_id": names.request_id(judged.rows[k]), "excess": float(result.excess[k]) / scale} for k in by_excess
+            {"request_id": names.request_id(judged.rows[k]), "excess": float(result.excess[k]) / scale}
+            for k in by_excess
         ],
         "failed_requests": [names.request_id(judged.rows[k]) for k in np.flatnonzero(failed)[:WORST]],
         **settings_of(run, asked),

@@ -82,9 +82,7 @@ class Command:
                 env=environment, start_new_session=True,
             )  # fmt: skip
         except OSError as problem:
-            raise SensorError(
-                f"{self._arguments[0]} cannot be started: {(problem.strerror or '').lower()}"
-            ) from None
+            raise SensorError(f"{self._arguments[0]} cannot be started: {(problem.strerror or '').lower()}") from None
         self._news.clear()
         self._last_ns = time.monotonic_ns()
         self._reader = threading.Thread(target=self._collect, args=(self._child,), daemon=True)
@@ -107,9 +105,7 @@ class Command:
         while self._lines:
             t_ns, line = self._lines.popleft()
             try:
-                readings += [
-                    Reading(key, value, t_ns) for key, value in self._parse(line.decode(errors="replace"))
-                ]
+                readings += [Reading(key, value, t_ns) for key, value in self._parse(line.decode(errors="replace"))]
             except SensorError as wrong:
                 problem = wrong
         return readings, problem

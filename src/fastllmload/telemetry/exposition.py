@@ -76,6 +76,4 @@ def looks_like_metrics(page: bytes) -> bool:
     return SAMPLE.search(b"\n" + page) is not None
 
 
-SAMPLE = re.compile(
-    rb"\n[a-zA-Z_:][a-zA-Z0-9_:]*+(?:[ \t]*+" + LABELS + rb")?+[ \t]++" + VALUE + rb"(?=[ \t\r\n]|\Z)"
-)
+SAMPLE = re.compile(rb"\n[a-zA-Z_:][a-zA-Z0-9_:]*+(?:[ \t]*+" + LABELS + rb")?+[ \t]++" + VALUE + rb"(?=[ \t\r\n]|\Z)")

@@ -63,9 +63,4 @@ class Index(msgspec.Struct):
 def header(rows: int) -> bytes:
     """The head of a .npy file (format 1.0) with *rows* rows, always HEADER_BYTES long."""
     text = f"{{'descr': {DESCR!r}, 'fortran_order': False, 'shape': ({rows},), }}"
-    return (
-        b"\x93NUMPY\x01\x00"
-        + struct.pack("<H", HEADER_BYTES - 10)
-        + text.ljust(HEADER_BYTES - 11).encode()
-        + b"\n"
-    )
+    return b"\x93NUMPY\x01\x00" + struct.pack("<H", HEADER_BYTES - 10) + text.ljust(HEADER_BYTES - 11).encode() + b"\n"

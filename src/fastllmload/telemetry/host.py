@@ -59,20 +59,14 @@ class Host:
             if before is None or total <= 0:
                 continue
             idle = now[IDLE] - before[IDLE] + now[IOWAIT] - before[IOWAIT]
-            yield Reading(
-                Key(f"host.{name}.busy", "/proc/stat", "share"), min(1.0, max(0.0, 1 - idle / total))
-            )
+            yield Reading(Key(f"host.{name}.busy", "/proc/stat", "share"), min(1.0, max(0.0, 1 - idle / total)))
             if name == "cpu" and len(now) > STEAL:
-                yield Reading(
-                    Key("host.cpu.steal", "/proc/stat", "share"), (now[STEAL] - before[STEAL]) / total
-                )
+                yield Reading(Key("host.cpu.steal", "/proc/stat", "share"), (now[STEAL] - before[STEAL]) / total)
 
     def _memory(self) -> Iterator[Reading]:
         for line in (self._root / "proc/meminfo").read_text().splitlines():
             if line.startswith("MemAvailable:"):
-                yield Reading(
-                    Key("host.memory_available_bytes", "MemAvailable", "bytes"), int(line.split()[1]) * 1024
-                )
+                yield Reading(Key("host.memory_available_bytes", "MemAvailable", "bytes"), int(line.split()[1]) * 1024)
         load = (self._root / "proc/loadavg").read_text().split()[0]
         yield Reading(Key("host.load1", "/proc/loadavg", "processes"), float(load))
 
@@ -88,9 +82,7 @@ class Host:
         paths = (self._root / "sys/devices/system/cpu").glob("cpu[0-9]*/thermal_throttle/core_throttle_count")
         counts = [int(path.read_text()) for path in paths]
         if counts:
-            yield Reading(
-                Key("host.cpu.thermal_throttles", "core_throttle_count", "events", COUNTER), sum(counts)
-            )
+            yield Reading(Key("host.cpu.thermal_throttles", "core_throttle_count", "events", COUNTER), sum(counts))
 
     def _network(self) -> Iterator[Reading]:
         if self.interface is None:

@@ -50,9 +50,7 @@ class Log:
             self._count(source, before_ns, after_ns)
             self._write(source, before_ns, after_ns, readings)
 
-    def fail(
-        self, source: int, before_ns: int, after_ns: int, sentence: str, readings: Sequence[Reading] = ()
-    ) -> None:
+    def fail(self, source: int, before_ns: int, after_ns: int, sentence: str, readings: Sequence[Reading] = ()) -> None:
         """A read that went wrong: every series of the source that it did not give has a gap here."""
         with self._lock:
             entry = self._count(source, before_ns, after_ns)
@@ -60,9 +58,7 @@ class Log:
             if sentence in entry.problems or len(entry.problems) < MOST_PROBLEMS:
                 entry.problems[sentence] = entry.problems.get(sentence, 0) + 1
             given = {reading.key for reading in readings}
-            gaps = [
-                Reading(key, MISSING) for owner, key in self._numbers if owner == source and key not in given
-            ]
+            gaps = [Reading(key, MISSING) for owner, key in self._numbers if owner == source and key not in given]
             self._write(source, before_ns, after_ns, [*readings, *gaps])
             if entry.n_failed == 1:
                 self._save()
@@ -104,9 +100,7 @@ class Log:
                 self.index.series_refused += 1
                 return None
             self._numbers[source, key] = number
-            self.index.series.append(
-                SeriesEntry(key.name, key.source, source, key.unit, key.kind, key.labels)
-            )
+            self.index.series.append(SeriesEntry(key.name, key.source, source, key.unit, key.kind, key.labels))
         return number
 
     def _append(self, data: bytes) -> None:

@@ -90,9 +90,7 @@ class Nvml:
                 value = float(figure.ask(self._nvml, gpu))
             except self._nvml.NVMLError_NotSupported:
                 self._silent.add((index, figure.name))
-            except (
-                self._nvml.NVMLError
-            ):  # this time; the next read asks again, and the gap shows in the series
+            except self._nvml.NVMLError:  # this time; the next read asks again, and the gap shows in the series
                 continue
             else:
                 key = Key(f"gpu{index}.{figure.name}", figure.source, figure.unit, figure.kind)
@@ -103,9 +101,7 @@ class Nvml:
         """Model, memory, driver and power limit of each GPU, for `environment`."""
         nvml = self._nvml
         driver = self._told(nvml.nvmlSystemGetDriverVersion)
-        limit_mw = {
-            index: self._told(nvml.nvmlDeviceGetEnforcedPowerLimit, gpu) for index, gpu in self._gpus.items()
-        }
+        limit_mw = {index: self._told(nvml.nvmlDeviceGetEnforcedPowerLimit, gpu) for index, gpu in self._gpus.items()}
         memory = {index: self._told(nvml.nvmlDeviceGetMemoryInfo, gpu) for index, gpu in self._gpus.items()}
         return [
             {

@@ -193,9 +193,7 @@ def reason(problem: BaseException, timeout_s: float) -> str:
         return "the connection was closed without an answer"
     if isinstance(problem, ssl.SSLError):
         return f"TLS failed: {problem.reason or 'unknown'}"
-    return (
-        (problem.strerror or type(problem).__name__).lower() if isinstance(problem, OSError) else str(problem)
-    )
+    return (problem.strerror or type(problem).__name__).lower() if isinstance(problem, OSError) else str(problem)
 
 
 def tls_context(spec: PageSpec) -> ssl.SSLContext:

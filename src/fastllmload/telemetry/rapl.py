@@ -57,18 +57,12 @@ class Rapl:
             try:
                 value = zone.watts()
             except (OSError, ValueError) as problem:
-                raise SensorError(
-                    f"the energy counter of {zone.name} cannot be read: {words(problem)}"
-                ) from None
+                raise SensorError(f"the energy counter of {zone.name} cannot be read: {words(problem)}") from None
             if value is not None:
                 watts[zone.name] = value
-        readings = [
-            Reading(Key(f"rapl.{name}.power_w", "energy_uj", "W"), value) for name, value in watts.items()
-        ]
+        readings = [Reading(Key(f"rapl.{name}.power_w", "energy_uj", "W"), value) for name, value in watts.items()]
         if self._summed and self._summed <= watts.keys():
-            readings.append(
-                Reading(Key("power_w", "energy_uj", "W"), sum(watts[name] for name in self._summed))
-            )
+            readings.append(Reading(Key("power_w", "energy_uj", "W"), sum(watts[name] for name in self._summed)))
         return readings
 
     def close(self) -> None:
@@ -81,9 +75,7 @@ def words(problem: BaseException) -> str:
 
 def open_rapl(root: Path = POWERCAP) -> Rapl | Absent:
     """All zones that can be read; Absent says why there is none."""
-    found = (
-        sorted(path for path in root.glob("*-rapl:*") if ZONE.fullmatch(path.name)) if root.is_dir() else []
-    )
+    found = sorted(path for path in root.glob("*-rapl:*") if ZONE.fullmatch(path.name)) if root.is_dir() else []
     if not found:
         return Absent("rapl", f"there is no RAPL energy counter under {root}")
     zones = []
@@ -91,15 +83,11 @@ def open_rapl(root: Path = POWERCAP) -> Rapl | Absent:
         for path in found:
             int((path / "energy_uj").read_text())
             name = (path / "name").read_text().strip()
-            if (
-                path.name.count(":") == 2
-            ):  # a part of a package: its name alone would be there once per package
+            if path.name.count(":") == 2:  # a part of a package: its name alone would be there once per package
                 name = f"{(path.parent / path.name.rpartition(':')[0] / 'name').read_text().strip()}/{name}"
             zones.append(Zone(name, path / "energy_uj", int((path / "max_energy_range_uj").read_text())))
     except PermissionError:
-        return Absent(
-            "rapl", f"the RAPL energy counters under {root} are only for root; give read access to energy_uj"
-        )
+        return Absent("rapl", f"the RAPL energy counters under {root} are only for root; give read access to energy_uj")
     except (OSError, ValueError) as problem:
         return Absent("rapl", f"the RAPL energy counters under {root} cannot be read: {words(problem)}")
     return Rapl(zones)

@@ -127,11 +127,7 @@ def read_rows(path: Path) -> npt.NDArray[np.void]:
         data = path.read_bytes()
     except FileNotFoundError:
         raise RunFolderError(f"{path} is missing although there is a telemetry index") from None
-    if (
-        data[:6] != b"\x93NUMPY"
-        or len(data) < HEADER_BYTES
-        or repr(DESCR).encode() not in data[:HEADER_BYTES]
-    ):
+    if data[:6] != b"\x93NUMPY" or len(data) < HEADER_BYTES or repr(DESCR).encode() not in data[:HEADER_BYTES]:
         raise RunFolderError(f"{path} is no telemetry file of this version, or it is truncated")
     whole = (len(data) - HEADER_BYTES) // DTYPE.itemsize
     return np.frombuffer(data, DTYPE, whole, HEADER_BYTES)

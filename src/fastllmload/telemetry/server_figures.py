@@ -140,9 +140,7 @@ def ratio(spans: Spans, over: str, under: str, unit: str, scale: float = 1.0) ->
     top, bottom = spans.increment(over), spans.increment(under)
     if top is None or bottom is None or bottom[0] <= 0:
         return figure(None, unit, None)
-    return figure(
-        scale * top[0] / bottom[0], unit, top[1] if top[1] == bottom[1] else f"{top[1]} / {bottom[1]}"
-    )
+    return figure(scale * top[0] / bottom[0], unit, top[1] if top[1] == bottom[1] else f"{top[1]} / {bottom[1]}")
 
 
 def total(spans: Spans, name: str) -> dict[str, Any]:
@@ -152,9 +150,7 @@ def total(spans: Spans, name: str) -> dict[str, Any]:
 
 def average(spans: Spans, name: str, unit: str) -> dict[str, Any]:
     found = spans.mean(name)
-    return (
-        figure(None, unit, None) if found is None else figure(sum(found[0]) / len(found[0]), unit, found[1])
-    )
+    return figure(None, unit, None) if found is None else figure(sum(found[0]) / len(found[0]), unit, found[1])
 
 
 def batch_utilization(spans: Spans, largest: tuple[int, str] | None) -> dict[str, Any]:

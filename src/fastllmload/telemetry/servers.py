@@ -83,16 +83,12 @@ class Engine:
     batch_key: str | None = None
 
 
-def engine(
-    name: str, prefix: str, *pages: str, version_key: str = "version", batch_key: str | None = None
-) -> Engine:
+def engine(name: str, prefix: str, *pages: str, version_key: str = "version", batch_key: str | None = None) -> Engine:
     return Engine(name, re.compile(b"\n" + prefix.encode()), pages, version_key, batch_key)
 
 
 ENGINES: tuple[Engine, ...] = (
-    engine(
-        "fastllmload simulator", "fastllmload_simulator:"
-    ),  # it speaks vLLM's names too, so it comes first
+    engine("fastllmload simulator", "fastllmload_simulator:"),  # it speaks vLLM's names too, so it comes first
     engine("vllm", "vllm:", "/version"),
     engine("sglang", "sglang:", "/server_info", "/get_server_info", batch_key="max_running_requests"),
     engine("tgi", "tgi_", "/info", batch_key="max_batch_size"),

@@ -26,9 +26,7 @@ from fastllmload.telemetry.series import Series, Telemetry, load
 from fastllmload.telemetry.server_figures import Spans, server_figures
 from fastllmload.telemetry.spec import POWER
 
-PER_CORE = re.compile(
-    r"host\.cpu\d+\.busy"
-)  # in telemetry.npy; as one line per core they would drown the rest
+PER_CORE = re.compile(r"host\.cpu\d+\.busy")  # in telemetry.npy; as one line per core they would drown the rest
 
 
 def added(run: Run, measured: Mapping[str, Any]) -> dict[str, Any]:
@@ -76,9 +74,7 @@ def described(found: Telemetry, window: Window | None, spans: Spans) -> dict[str
         "absent": found.absent,
         "cpu_share": None if cpu is None else share_of_a_core(cpu),
         "warnings": throttling(found, window),
-        "series": [
-            spans.summary(series) for series in found.series if PER_CORE.fullmatch(series.name) is None
-        ],
+        "series": [spans.summary(series) for series in found.series if PER_CORE.fullmatch(series.name) is None],
     }
 
 
@@ -106,9 +102,7 @@ def throttling(found: Telemetry, window: Window | None) -> list[str]:
         elif series.name == "host.cpu.thermal_throttles":
             inside = series.value[window.holds(series.t_ns) & ~np.isnan(series.value)]
             if len(inside) > 1 and inside[-1] > inside[0]:
-                warnings.append(
-                    f"cores of this host were slowed down for heat {inside[-1] - inside[0]:.0f} times"
-                )
+                warnings.append(f"cores of this host were slowed down for heat {inside[-1] - inside[0]:.0f} times")
     return warnings
 
 

@@ -26,7 +26,9 @@ class Replay:
         self._trace = trace
         self._span = span
         self._stream = Mersenne(seed)
-        self._block = lru_cache(BLOCKS_KEPT)(lambda name: self._draw(Mersenne(f"{seed}/block/{name}"), trace.block_tokens))
+        self._block = lru_cache(BLOCKS_KEPT)(
+            lambda name: self._draw(Mersenne(f"{seed}/block/{name}"), trace.block_tokens)
+        )
 
     def batches(self, quota: Quota) -> Iterator[Batch]:
         """The first requests until *quota* is met; a batch has at least one."""

@@ -21,9 +21,7 @@ import numpy.typing as npt
 from fastllmload._ext.mersenne import Mersenne
 from fastllmload.workload.lengths import Lengths, Stream
 
-BATCH_TOKENS = (
-    1 << 17
-)  # drawn numbers of one batch: what is drawn, stitched and hashed while it is in the cache
+BATCH_TOKENS = 1 << 17  # drawn numbers of one batch: what is drawn, stitched and hashed while it is in the cache
 
 
 @dataclass(frozen=True)
@@ -46,9 +44,7 @@ class Quota:
             return True
         if requests >= self.requests and output_tokens >= self.output_tokens:
             return True
-        return (
-            self.input_tokens is not None and requests >= self.at_least and input_tokens >= self.input_tokens
-        )
+        return self.input_tokens is not None and requests >= self.at_least and input_tokens >= self.input_tokens
 
 
 @dataclass(frozen=True)

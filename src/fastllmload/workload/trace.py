@@ -34,7 +34,8 @@ Numbers = npt.NDArray[np.int64]
 class Trace:
     """Requests in the order of their instants. *t_ns* int64 from the first one; *input*, *output* int64 tokens.
 
-    *block* int64 ids of shared blocks of *block_tokens*, request i has `block[first[i]:first[i + 1]]`; None without any.
+    *block* int64 ids of shared blocks of *block_tokens*, request i has `block[first[i]:first[i + 1]]`; None without
+    any.
     """
 
     name: str
@@ -141,14 +142,18 @@ def _read_table(name: str, path: Path, sha256: str, lines: list[str]) -> Trace:
             at, taken, given = (cells[column].strip() for column in where)
             row = columns.ns(at), _tokens(taken), _tokens(given)
         except IndexError:
-            raise InputError(f"{path} line {table.line_num}: {len(cells)} values, the header has {len(header)}") from None
+            raise InputError(
+                f"{path} line {table.line_num}: {len(cells)} values, the header has {len(header)}"
+            ) from None
         except ValueError as problem:
             raise InputError(f"{path} line {table.line_num}: {problem}") from None
         if row[1] < 1 or row[2] < 1:
             left_out += 1
             continue
         if rows and row[0] < rows[-1][0]:
-            raise InputError(f"{path} line {table.line_num}: time {at!r} goes back behind the line before; sort the file")
+            raise InputError(
+                f"{path} line {table.line_num}: time {at!r} goes back behind the line before; sort the file"
+            )
         rows.append(row)
     return _trace(name, path, sha256, rows, left_out)
 
@@ -219,7 +224,8 @@ def _read_mooncake(path: Path, sha256: str, lines: list[str]) -> Trace:
 
 
 def prefix_hit_rate(trace: Trace) -> float | None:
-    """Share of all prompt tokens in full blocks that an endless prefix cache has seen before, in the order of the trace.
+    """Share of all prompt tokens in full blocks that an endless prefix cache has seen before, in the order of the
+    trace.
 
     A block counts only behind blocks that were all found, as a prefix cache works. None for a trace without blocks.
     """

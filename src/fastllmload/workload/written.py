@@ -2,10 +2,12 @@
 
 | name | file |
 |---|---|
-| sharegpt | JSON array of `{"conversations": [{"from": "human" | "gpt", "value": TEXT}, ...]}`: the first human turn is the prompt, the first answer gives the output length |
+| sharegpt | JSON array of `{"conversations": [{"from": "human" or "gpt", "value": TEXT}, ...]}` (below) |
 | custom | JSON lines: `prompt` (text or token ids) or `messages`; `output_tokens`, `class`, `body` as wanted |
 | batch | JSON lines of the OpenAI batch format: `body` with `messages` or `prompt` |
 | csv | columns `prompt` and, as wanted, `output_tokens`, `class` |
+
+Of a ShareGPT conversation the first human turn is the prompt, and the first answer gives the output length.
 """
 
 from __future__ import annotations
@@ -86,7 +88,9 @@ def texts(messages: Sequence[Any]) -> Iterator[str]:
         if isinstance(content, str):
             yield content
         elif isinstance(content, list):
-            yield from (part["text"] for part in content if isinstance(part, dict) and isinstance(part.get("text"), str))
+            yield from (
+                part["text"] for part in content if isinstance(part, dict) and isinstance(part.get("text"), str)
+            )
 
 
 def read_dataset(name: str, path: Path, tokenizer: Tokenizer | None) -> DataSet:
@@ -99,7 +103,10 @@ def read_dataset(name: str, path: Path, tokenizer: Tokenizer | None) -> DataSet:
     elif name == "csv":
         requests = _table(path, raw)
     else:
-        requests = [_batch(entry, where) if name == "batch" else written_custom(entry, where) for entry, where in json_lines(path, raw)]
+        requests = [
+            _batch(entry, where) if name == "batch" else written_custom(entry, where)
+            for entry, where in json_lines(path, raw)
+        ]
     if not requests:
         raise InputError(f"--dataset-path {path} holds no request")
     return DataSet(name, sha256, requests, left_out, shuffled=name == "sharegpt")
@@ -222,7 +229,9 @@ def _length(value: object, where: str, which: str = "output") -> int | None:
     if value is None:
         return None
     if type(value) is not int or not 1 <= value <= MOST_TOKENS:
-        raise InputError(f"{where}: its {which} length {shown(value)} is not a number of tokens from 1 to {MOST_TOKENS}")
+        raise InputError(
+            f"{where}: its {which} length {shown(value)} is not a number of tokens from 1 to {MOST_TOKENS}"
+        )
     return value
 
 
@@ -265,7 +274,11 @@ def _sharegpt(path: Path, raw: bytes, tokenizer: Tokenizer | None) -> tuple[list
     for number, entry in enumerate(entries):
         turns = entry.conversations
         start = next((at for at, turn in enumerate(turns) if turn.speaker in ("human", "user")), len(turns))
-        if start + 1 >= len(turns) or not turns[start].value.strip() or turns[start + 1].speaker not in ("gpt", "assistant"):
+        if (
+            start + 1 >= len(turns)
+            or not turns[start].value.strip()
+            or turns[start + 1].speaker not in ("gpt", "assistant")
+        ):
             continue
         answer = turns[start + 1].value
         length = None if tokenizer is None else max(1, tokenizer.count(answer))

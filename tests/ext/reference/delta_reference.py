@@ -133,11 +133,7 @@ def of_event(event: dict[str, Any], dialect: int, whole: bool) -> dict[str, Any]
     if not event.keys() & {"choices", "usage", "error", "object", "id"}:
         return meaning("bad")
     choice = timed_choice(event)
-    delta = (
-        {"content": choice.get("text")}
-        if dialect
-        else is_a(dict, choice.get("message" if whole else "delta"))
-    )
+    delta = {"content": choice.get("text")} if dialect else is_a(dict, choice.get("message" if whole else "delta"))
     role = is_a(str, delta.get("role"))
     reason = is_a(str, choice.get("finish_reason"))
     finish = FINISHES.get(reason, "other") if reason else "none"

@@ -43,9 +43,7 @@ def spell(value: Any, how: random.Random) -> str:
         return str(value)
     if isinstance(value, str):
         return spell_string(value, how)
-    if isinstance(value, dict) or (
-        isinstance(value, list) and value and all(type(item) is tuple for item in value)
-    ):
+    if isinstance(value, dict) or (isinstance(value, list) and value and all(type(item) is tuple for item in value)):
         pairs = list(value.items()) if isinstance(value, dict) else value
         inside = ",".join(
             f"{gap()}{spell_string(k, how) if escaped_keys else json.dumps(k)}{gap()}:{gap()}{spell(v, how)}"
@@ -59,9 +57,7 @@ def spell(value: Any, how: random.Random) -> str:
 
 numbers = st.one_of(
     st.integers(-5, 2**40).map(str),
-    st.sampled_from(
-        ["0", "-0", "1.5", "1e3", "1E-2", "0.0", "2147483647", "2147483648", "1e400", "7.0", "9" * 301]
-    ),
+    st.sampled_from(["0", "-0", "1.5", "1e3", "1E-2", "0.0", "2147483647", "2147483648", "1e400", "7.0", "9" * 301]),
 ).map(Number)
 texts = st.one_of(
     st.sampled_from(
@@ -99,9 +95,9 @@ anything = nest(nest(scalars))
 
 def weighted(*branches: tuple[int, st.SearchStrategy[Any]]) -> st.SearchStrategy[Any]:
     """One of the strategies, as often as its weight says; `one_of` would count all their branches alike."""
-    return st.sampled_from(
-        [number for number, (weight, _) in enumerate(branches) for _ in range(weight)]
-    ).flatmap(lambda number: branches[number][1])
+    return st.sampled_from([number for number, (weight, _) in enumerate(branches) for _ in range(weight)]).flatmap(
+        lambda number: branches[number][1]
+    )
 
 
 def mostly(strategy: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
@@ -134,9 +130,7 @@ carriers = members(
         "function_call": mostly(functions),
     },
 )
-reasons = st.sampled_from(
-    ["stop", "length", "tool_calls", "content_filter", "eos_token", "abort", "", "st\u00f6p"]
-)
+reasons = st.sampled_from(["stop", "length", "tool_calls", "content_filter", "eos_token", "abort", "", "st\u00f6p"])
 indices = weighted(
     (30, st.just(Number("0"))),
     (3, st.sampled_from([Number("1"), Number("2"), Number("-1"), Number("0.0"), Number("9" * 12)])),
@@ -161,11 +155,7 @@ usages = members(
     },
 )
 events = members(
-    {
-        "choices": mostly(
-            weighted((12, st.tuples(choices).map(list)), (1, st.lists(mostly(choices), max_size=2)))
-        )
-    },
+    {"choices": mostly(weighted((12, st.tuples(choices).map(list)), (1, st.lists(mostly(choices), max_size=2))))},
     {
         "id": texts,
         "object": weighted((30, st.just("chat.completion.chunk")), (1, st.just("error")), (1, anything)),

@@ -61,7 +61,7 @@ def chat(message: str, rest: str = '"done":false}') -> str:
 
 
 CALL = '[{"function":{"index":0,"name":"weather","arguments":{"city":"Paris"}}}]'
-STOP, LENGTH = ('"done_reason":"%s","done":true,' % reason + TIMES for reason in ("stop", "length"))
+STOP, LENGTH = (f'"done_reason":"{reason}","done":true,' + TIMES for reason in ("stop", "length"))
 # (dialect, kind, finish, text, done, durations, line)
 SEEN = [
     (2, "content", "none", " The", False, None, chat('"content":" The","images":null')),

@@ -73,9 +73,13 @@ def test_any_piecewise_rate_is_inverted(pieces: list[tuple[float, float]], wante
         assert curve.expected(instant)[0] == pytest.approx(wanted, rel=1e-7, abs=1e-6)
 
 
-@pytest.mark.parametrize("text", ["ramp:20,180", "steps:20,180,60,140", "day:20,180", "exponential:20,180", "spikes:50,500,20,2"])
+@pytest.mark.parametrize(
+    "text", ["ramp:20,180", "steps:20,180,60,140", "day:20,180", "exponential:20,180", "spikes:50,500,20,2"]
+)
 def test_poisson_arrivals_follow_the_curve(text: str) -> None:
-    """Counts in 20 slices of 40 schedules have the curve's mean and a Poisson variance: chi-square of all within 5 sigma."""
+    """Counts in 20 slices of 40 schedules have the curve's mean and a Poisson variance: chi-square of all within 5
+    sigma.
+    """
     curve = read_curve(text, 100.0)
     process = choose_varying("poisson", curve, "")
     edges = np.linspace(0.0, 100.0, 21)

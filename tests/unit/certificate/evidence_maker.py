@@ -89,9 +89,7 @@ def clean(
             itl_error_ns=np.full(n * 15, 5_000),
         ),
         workers=(worker_record(rng, t_sched, seconds),),
-        host=HostRecord(
-            words=words(rng.exponential(40_000, 20_000).astype(np.int64)), steal_share=0.0, ports=28_232
-        ),
+        host=HostRecord(words=words(rng.exponential(40_000, 20_000).astype(np.int64)), steal_share=0.0, ports=28_232),
         ceiling=Ceiling(events_per_s=200_000, requests_per_s=10_000),
     )
 

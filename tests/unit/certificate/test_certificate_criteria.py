@@ -38,9 +38,7 @@ def test_the_documentation_has_no_other_row() -> None:
 def test_levels_rise_and_codes_are_unique() -> None:
     assert len({criterion.code for criterion in CRITERIA}) == len(CRITERIA)
     for criterion in CRITERIA:
-        levels = [
-            level for level in (criterion.note, criterion.suspect, criterion.invalid) if level is not None
-        ]
+        levels = [level for level in (criterion.note, criterion.suspect, criterion.invalid) if level is not None]
         assert levels and levels == sorted(levels, reverse=criterion.below)
 
 
@@ -65,7 +63,15 @@ def test_the_limit_itself_is_allowed(criterion: Criterion) -> None:
 
 @pytest.mark.parametrize(
     ("value", "unit", "text"),
-    [(12.34, "us", "12.3 us"), (1_234, "us", "1.23 ms"), (0.005, "share", "0.5 %"), (1.5, "x", "1.5x"), (1, "runs", "1 run"), (3, "workers", "3 workers"), (7, "decades", "7")],
+    [
+        (12.34, "us", "12.3 us"),
+        (1_234, "us", "1.23 ms"),
+        (0.005, "share", "0.5 %"),
+        (1.5, "x", "1.5x"),
+        (1, "runs", "1 run"),
+        (3, "workers", "3 workers"),
+        (7, "decades", "7"),
+    ],
 )  # fmt: skip
 def test_values_for_people(value: float, unit: str, text: str) -> None:
     assert shown(value, unit) == text

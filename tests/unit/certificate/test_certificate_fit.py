@@ -1,4 +1,6 @@
-"""The distribution tests of the certificate agree with scipy, and their p-values are uniform where the answer is yes."""
+"""The distribution tests of the certificate agree with scipy, and their p-values are uniform where the answer is
+yes.
+"""
 
 import itertools
 
@@ -64,9 +66,7 @@ def test_anderson_darling_statistic_is_scipys() -> None:
 def test_p_values_are_uniform_under_the_null() -> None:
     """2,000 samples of 200: the p-values of both tests are themselves uniform (KS of the p above 10^-3)."""
     rng = np.random.default_rng(11)
-    p = np.array(
-        [(fit.kolmogorov_smirnov(u)[1], fit.anderson_darling(u)[1]) for u in rng.random((2_000, 200))]
-    )
+    p = np.array([(fit.kolmogorov_smirnov(u)[1], fit.anderson_darling(u)[1]) for u in rng.random((2_000, 200))])
     assert stats.kstest(p[:, 0], "uniform").pvalue > 1e-3
     assert stats.kstest(p[:, 1], "uniform").pvalue > 1e-3
 

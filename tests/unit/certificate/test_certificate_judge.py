@@ -1,4 +1,6 @@
-"""The verdict: clean runs are valid, each injected fault is found and named, and the host's faults are told from ours."""
+"""The verdict: clean runs are valid, each injected fault is found and named, and the host's faults are told from
+ours.
+"""
 
 from dataclasses import replace
 
@@ -233,9 +235,7 @@ def test_a_closed_loop_has_no_plan_but_a_turn_around() -> None:
     rng = np.random.default_rng(0)
     freed = np.sort(START_NS + rng.integers(0, 20_000 * MS, 5_000))
     fill = START_NS + np.arange(128) * 9_000
-    sends = Sends(
-        Arrivals("closed"), freed, freed + 15_000, np.concatenate([fill, freed + 15_000]), first_fill=fill
-    )
+    sends = Sends(Arrivals("closed"), freed, freed + 15_000, np.concatenate([fill, freed + 15_000]), first_fill=fill)
     found = judge_evidence(replace(evidence, sends=sends))
     assert found["verdict"] == "valid"
     assert found["planned_rate"] is None and found["arrival_tests"] == {}
@@ -245,7 +245,9 @@ def test_a_closed_loop_has_no_plan_but_a_turn_around() -> None:
 
 
 def test_the_asked_burst_is_no_stall() -> None:
-    """A closed loop of thousands is filled in one go, in which nothing is read; a longer stop than that is still seen."""
+    """A closed loop of thousands is filled in one go, in which nothing is read; a longer stop than that is still
+    seen.
+    """
     evidence = clean()
     fill = START_NS + np.arange(8_000) * 17_000
     freed = np.sort(START_NS + np.random.default_rng(0).integers(200 * MS, 20_000 * MS, 5_000))
@@ -259,9 +261,7 @@ def test_everything_at_once_is_not_late() -> None:
     """rate inf has one instant; its spread is no lag."""
     evidence = clean()
     t = np.full(2_000, START_NS)
-    sends = Sends(
-        Arrivals("inf", float("inf")), t, t + np.arange(2_000) * 20_000, t + np.arange(2_000) * 20_000
-    )
+    sends = Sends(Arrivals("inf", float("inf")), t, t + np.arange(2_000) * 20_000, t + np.arange(2_000) * 20_000)
     assert judge_evidence(replace(evidence, sends=sends))["verdict"] == "valid"
 
 

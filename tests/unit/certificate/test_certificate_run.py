@@ -23,9 +23,7 @@ LAG_NS, TTFT_NS, ITL_NS, EVENTS = 30_000, 5 * MS, 10 * MS, 4
 RATE, SECONDS = 200.0, 4.0
 
 
-def write_run(
-    folder: Path, *, coalesced: bool = False, bound: str = "duration", **config: object
-) -> np.ndarray:
+def write_run(folder: Path, *, coalesced: bool = False, bound: str = "duration", **config: object) -> np.ndarray:
     """RATE requests/s with exact times; returns the planned instants."""
     t_sched = schedule(np.random.default_rng(3), RATE, SECONDS)
     rows = folder / "workers" / "0"
@@ -36,8 +34,9 @@ def write_run(
         first = submitted + TTFT_NS
         last = first + (EVENTS - 1) * ITL_NS
         row = recorder.add_row(
-            request=number, phase=layout.MEASURE, t_sched=int(t), t_dispatch=int(t) + LAG_NS, t_submit_start=submitted - 8_000,
-            t_submit=submitted, t_headers=first, t_any=first, t_first=first, t_last=last, t_end=last, t_end_user=last + 20_000,
+            request=number, phase=layout.MEASURE, t_sched=int(t), t_dispatch=int(t) + LAG_NS,
+            t_submit_start=submitted - 8_000, t_submit=submitted, t_headers=first, t_any=first, t_first=first,
+            t_last=last, t_end=last, t_end_user=last + 20_000,
             status=layout.OK, stamps=KERNEL, flags=layout.FLAG_STREAM,
         )  # fmt: skip
         for i in range(EVENTS):
@@ -52,9 +51,7 @@ def write_run(
     }  # fmt: skip
     load_config = {"rate": RATE, "arrival": "poisson", **config}
     (folder / "run.json").write_text(
-        json.dumps(
-            {"schema_version": 1, "status": "done", "phases": [phase], "config": {"load": load_config}}
-        )
+        json.dumps({"schema_version": 1, "status": "done", "phases": [phase], "config": {"load": load_config}})
     )
     return t_sched
 
@@ -83,13 +80,9 @@ def test_a_clean_folder_is_valid(tmp_path: Path) -> None:
     assert found["offered_rate"] == pytest.approx(found["planned_rate"], rel=0.01)
     submitted = t_sched + LAG_NS + 10_000 - START_NS
     assert found["kernel_share"] == 1.0
-    assert found["events"] == EVENTS * int(
-        ((submitted >= 0.1 * SECONDS * 1e9) & (submitted < SECONDS * 1e9)).sum()
-    )
+    assert found["events"] == EVENTS * int(((submitted >= 0.1 * SECONDS * 1e9) & (submitted < SECONDS * 1e9)).sum())
     assert found["workers"][0]["cpu_share"] == pytest.approx(0.2)
-    assert (
-        found["latency_error_bar_us"]["ttft"]["p99"] == 8
-    )  # the write took longer than a kernel stamp is unsure
+    assert found["latency_error_bar_us"]["ttft"]["p99"] == 8  # the write took longer than a kernel stamp is unsure
     assert found["latency_error_bar_us"]["itl"]["max"] == 5
     assert found["headroom"] is None
 
@@ -101,9 +94,7 @@ def test_coalesced_events_widen_the_error_bar(tmp_path: Path) -> None:
     found = judge(load(tmp_path))
     assert found["coalesced_read_share"] == pytest.approx(1 / EVENTS)
     assert found["latency_error_bar_us"]["itl"]["max"] == (2 * ITL_NS + 5_000) / 1e3
-    assert (
-        found["latency_error_bar_us"]["itl"]["p50"] == (2 * ITL_NS + 5_000) / 1e3
-    )  # two of three gaps touch it
+    assert found["latency_error_bar_us"]["itl"]["p50"] == (2 * ITL_NS + 5_000) / 1e3  # two of three gaps touch it
     assert {r["code"] for r in found["reasons"]} == {"coalesced"}
 
 

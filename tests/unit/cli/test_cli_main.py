@@ -146,7 +146,10 @@ def test_a_refused_value_does_not_show_the_key(engine, capsys):
         (["--bogus"], "No such option '--bogus'"),
         (["--ramp-up-strategy", "linear"], "--ramp-up-strategy needs both --ramp-up-start-rps and --ramp-up-end-rps"),
         (["--rate-series", "absent.csv"], "absent.csv cannot be read (No such file or directory)"),
-        (["--rate", "1", "--dataset-path", "f"], "--dataset-path is the file of a workload; add --workload azure or burstgpt"),
+        (
+            ["--rate", "1", "--dataset-path", "f"],
+            "--dataset-path is the file of a workload; add --workload azure or burstgpt",
+        ),
         (["--workload", "azure"], "--workload azure is read from a file; add --dataset-path FILE"),
         (["--workload", "azure", "--dataset-path", "f", "--isl", "5"], "--isl does not go with --workload azure"),
         (["--prefix-shore", "1"], "No such option '--prefix-shore'"),
@@ -240,9 +243,7 @@ def test_stray_tracebacks_are_redacted(capsys, monkeypatch):
         types.SimpleNamespace(exc_type=ValueError, exc_value=error, exc_traceback=None, thread=None)
     )
     sys.unraisablehook(
-        types.SimpleNamespace(
-            exc_type=ValueError, exc_value=error, exc_traceback=None, err_msg=None, object="sk-stray"
-        )
+        types.SimpleNamespace(exc_type=ValueError, exc_value=error, exc_traceback=None, err_msg=None, object="sk-stray")
     )
     assert capsys.readouterr().err.count("ValueError: lost ***") == 3
 
@@ -255,9 +256,7 @@ def test_the_view_is_closed_whatever_happens(engine, monkeypatch):
         def close(self):
             closed.append(True)
 
-    monkeypatch.setattr(
-        terminal, "make_ui", lambda mode, stream, redact: View(terminal.Outlet(io.StringIO(), redact))
-    )
+    monkeypatch.setattr(terminal, "make_ui", lambda mode, stream, redact: View(terminal.Outlet(io.StringIO(), redact)))
     ends_with(engine, RuntimeError("x"))
     assert entry.main(["--rate", "5"]) == 70
     assert closed == [True]

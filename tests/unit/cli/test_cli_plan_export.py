@@ -128,15 +128,11 @@ def test_what_is_no_plan_is_one_sentence(capsys, arguments, words):
 @pytest.fixture
 def rows(monkeypatch):
     monkeypatch.setattr(run, "load", lambda folder: f"run in {folder}")
-    monkeypatch.setattr(
-        export, "export_jsonl", lambda found, file: file.write(f"jsonl of {found}\n".encode())
-    )
+    monkeypatch.setattr(export, "export_jsonl", lambda found, file: file.write(f"jsonl of {found}\n".encode()))
     monkeypatch.setattr(export, "export_csv", lambda found, file: file.write(f"csv of {found}, \u00e9\n"))
 
 
-@pytest.mark.parametrize(
-    ("form", "text"), [("jsonl", "jsonl of run in r\n"), ("csv", "csv of run in r, \u00e9\n")]
-)
+@pytest.mark.parametrize(("form", "text"), [("jsonl", "jsonl of run in r\n"), ("csv", "csv of run in r, \u00e9\n")])
 def test_export_to_a_file(rows, tmp_path, form, text):
     file = tmp_path / "out"
     assert entry.main(["export", "r", "--format", form, "-o", str(file)]) == 0

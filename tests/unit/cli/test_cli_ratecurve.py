@@ -20,7 +20,16 @@ from test_cli_resolve import refused, settings_of
         (["--ramp-up-start-rps", "10", "--ramp-up-end-rps", "30", "--duration", "9"], "ramp:10,30", 20.0),
         (["--arrival", "ramp", "--ramp-up-start-rps", "0.5", "--ramp-up-end-rps", "1.5"], "ramp:0.5,1.5", 1.0),
         (
-            ["--ramp-up-strategy", "exponential", "--ramp-up-start-rps", "1", "--ramp-up-end-rps", "2", "--duration", "1"],
+            [
+                "--ramp-up-strategy",
+                "exponential",
+                "--ramp-up-start-rps",
+                "1",
+                "--ramp-up-end-rps",
+                "2",
+                "--duration",
+                "1",
+            ],
             "exponential:1,2",
             1 / 0.6931471805599453,
         ),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-
 import re
 
 import pytest
@@ -19,9 +18,7 @@ def test_counts_take_suffixes(text, value):
     assert read.count(text) == value
 
 
-@pytest.mark.parametrize(
-    "text", ["0", "-1", "1.5", "2.0005k", "", "k", "ten", "1 000", "1kk", "inf", "nan", "0x10"]
-)
+@pytest.mark.parametrize("text", ["0", "-1", "1.5", "2.0005k", "", "k", "ten", "1 000", "1kk", "inf", "nan", "0x10"])
 def test_counts_are_whole_and_above_zero(text):
     with pytest.raises(ValueError, match="whole number above 0"):
         read.count(text)

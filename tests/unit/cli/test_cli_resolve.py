@@ -148,10 +148,10 @@ COMPANIONS = {  # what an option needs beside it to make sense
     "key": ["--rate", "1", "--cert", "c"],
     "rate": ["--num-requests", "5"],
     "prompt-form": ["--rate", "1", "--backend", "openai"],
-    **dict.fromkeys(("think-time", "history", "tool-turns"), ["--rate", "1", "--turns", "3"]),
+    **{name: ["--rate", "1", "--turns", "3"] for name in ("think-time", "history", "tool-turns")},
     "cancel-share": ["--rate", "1", "--cancel-after", "2s"],
     "cancel-after": ["--rate", "1", "--cancel-share", "0.1"],
-    **dict.fromkeys(("num-prefixes", "prefix-share", "prefix-zipf"), ["--rate", "1", "--prefix-len", "5"]),
+    **{name: ["--rate", "1", "--prefix-len", "5"] for name in ("num-prefixes", "prefix-share", "prefix-zipf")},
 }
 
 
@@ -237,9 +237,7 @@ def test_a_wrong_config_is_one_sentence(tmp_path, text, words):
     config = tmp_path / "run.toml"
     config.write_text(text)
     sentence = (
-        refused("--config", str(config), "--rate", "5")
-        if "rate" not in text
-        else refused("--config", str(config))
+        refused("--config", str(config), "--rate", "5") if "rate" not in text else refused("--config", str(config))
     )
     assert words in sentence
     assert str(config) in sentence
@@ -254,9 +252,7 @@ def test_the_environment_gives_target_and_key():
     settings, secret = settings_of("--rate", "1", environment=environment)
     assert settings.target.urls == ("http://e:1/v1",)
     assert secret.reveal() == "sk-env"
-    settings, secret = settings_of(
-        "--rate", "1", "-u", "http://c:2", "--api-key", "sk-line", environment=environment
-    )
+    settings, secret = settings_of("--rate", "1", "-u", "http://c:2", "--api-key", "sk-line", environment=environment)
     assert settings.target.urls == ("http://c:2",)
     assert secret.reveal() == "sk-line"
 
@@ -283,9 +279,7 @@ def test_the_key_is_nowhere_in_the_settings():
 
 def test_a_key_that_no_header_can_carry():
     assert "--api-key holds no usable key" in refused("--rate", "1", "--api-key", "a\nb")
-    assert "OPENAI_API_KEY holds no usable key" in refused(
-        "--rate", "1", environment={"OPENAI_API_KEY": "k\u00e9"}
-    )
+    assert "OPENAI_API_KEY holds no usable key" in refused("--rate", "1", environment={"OPENAI_API_KEY": "k\u00e9"})
     assert "give one" in refused("--rate", "1", "--api-key", "a", "--api-key-file", "b")
     assert "cannot be read" in refused("--rate", "1", "--api-key-file", "/nowhere/key")
 

@@ -22,9 +22,17 @@ FREE = (
     "slo.objectives_ms", "slo.each", "slo.smooth_goodput", "environment.libraries", "telemetry.absent",
     "compliance.counts", "telemetry.sources[].problems", "declarations", "metadata", "users.denominators", "config.classes",
     "plan.description.classes", "plan.classes",
-    "certificate.arrival_tests", "watch.ceiling",
+    "certificate.arrival_tests",
+    "watch.ceiling",
 )  # fmt: skip
-NAMED_BY_DATA = ("slo.classes", "fairness.classes", "classes", "server", "steadiness.transient", "certificate.latency_error_bar_us")
+NAMED_BY_DATA = (
+    "slo.classes",
+    "fairness.classes",
+    "classes",
+    "server",
+    "steadiness.transient",
+    "certificate.latency_error_bar_us",
+)
 DISTRIBUTION = ["unit", "n", "n_null", "mean", "std", "min", "max", *NAMED, "ci95", "not_estimable", "insufficient"]
 
 

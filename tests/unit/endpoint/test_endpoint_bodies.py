@@ -107,9 +107,7 @@ def test_a_wrong_extra_body_is_refused_in_one_sentence(name: str, extra: str, se
 
 
 def test_ids_do_not_go_with_chat() -> None:
-    with pytest.raises(
-        InputError, match="--prompt-form ids does not go with openai-chat.*openai-completions"
-    ):
+    with pytest.raises(InputError, match="--prompt-form ids does not go with openai-chat.*openai-completions"):
         ENDPOINTS["openai-chat"].body_pieces("m", Workload(prompt_form="ids"))
     with pytest.raises(InputError, match="choose words, text, ids, native"):
         ENDPOINTS["openai-completions"].body_pieces("m", Workload(prompt_form="audio"))
@@ -137,10 +135,7 @@ def test_pieces_and_single_bodies_are_the_same_bytes(
     written = json.dumps(prompt, ensure_ascii=False).encode()
     pieces = endpoint.body_pieces(model, workload)
     assert json.loads(assembled(pieces, written, tokens)) == json.loads(whole)
-    assert (
-        assembled(pieces, b"X", tokens)
-        == pieces.before + b"X" + whole[len(whole) - tail_size(pieces, tokens) :]
-    )
+    assert assembled(pieces, b"X", tokens) == pieces.before + b"X" + whole[len(whole) - tail_size(pieces, tokens) :]
     found = json.loads(whole)
     assert found["model"] == model and found["max_tokens"] == tokens
     for key, value in extra.items():
@@ -162,18 +157,12 @@ def test_a_plan_holds_what_encode_body_gives(tmp_path: Path, name: str, form: st
         workload=workload,
         client=Client(seed=0),
     )
-    plan = build_plan(
-        asked, phase="measure", endpoint=ENDPOINTS[name], model="m/é", out_dir=tmp_path / "plan"
-    )
+    plan = build_plan(asked, phase="measure", endpoint=ENDPOINTS[name], model="m/é", out_dir=tmp_path / "plan")
     bodies = (tmp_path / "plan" / "bodies.bin").read_bytes()
     cuts = [int(offset) for offset in plan.body_offset]
     assert len(cuts) == 21
     for (start, end), tokens in zip(pairwise(cuts), plan.output_tokens.tolist(), strict=True):
         found = json.loads(bodies[start:end])
-        assert (
-            found["model"] == "m/é"
-            and found["max_tokens"] == found["min_tokens"] == tokens
-            and found["n"] == 1
-        )
+        assert found["model"] == "m/é" and found["max_tokens"] == found["min_tokens"] == tokens and found["n"] == 1
         prompt = found["prompt"] if form == "ids" or "chat" not in name else found["messages"][0]["content"]
         assert ENDPOINTS[name].encode_body("m/é", workload, prompt, tokens) == bodies[start:end]

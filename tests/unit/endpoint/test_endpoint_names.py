@@ -87,7 +87,5 @@ def test_importing_endpoints_loads_nothing_heavy() -> None:
         "print([name for name in sys.modules if name.partition('.')[0] in ('numpy', 'quicktok', 'rich')"
         " or name.startswith('fastllmload._ext.')])"
     )
-    run = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True
-    )
+    run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)
     assert run.stdout.strip() == "[]"

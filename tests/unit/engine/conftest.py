@@ -111,7 +111,8 @@ def phase(tmp_path, ui, signals, monkeypatch):
         given = {
             "fleet": workers, "spec": workers.members[0].spec.phases[number], "plan": plan or nothing,
             "live": Live(workers, logs[-1], None), "ui": ui, "interrupts": signals, "asked_rate": 5.0,
-            "own_grace": False, "died": lambda member: None, "ready": lambda: None, "look": lambda: False, "started": lambda start: None,
+            "own_grace": False, "died": lambda member: None, "ready": lambda: None, "look": lambda: False,
+            "started": lambda start: None,
         }  # fmt: skip
         return phases.PhaseRun(**{**given, **fields})
 

@@ -92,7 +92,12 @@ def test_exit_codes(document, fate, strict, code):
 
 @pytest.mark.parametrize(
     ("fate", "status"),
-    [(Fate(), "done"), (Fate(killed=1), "partial"), (Fate(disk_full=True), "partial"), (Fate(interrupted=True, killed=1), "interrupted")],
+    [
+        (Fate(), "done"),
+        (Fate(killed=1), "partial"),
+        (Fate(disk_full=True), "partial"),
+        (Fate(interrupted=True, killed=1), "interrupted"),
+    ],
 )
 def test_status(fate, status):
     assert fate.status == status

@@ -20,7 +20,9 @@ def saved(tmp_path):
     """`saved(load)` gives the path of a saved plan and its digest."""
 
     def save(load):
-        plans = build_plans(settled(RunSettings(load=load, workload=ASKED), CHAT, tmp_path), CHAT, "m", tmp_path / "made")
+        plans = build_plans(
+            settled(RunSettings(load=load, workload=ASKED), CHAT, tmp_path), CHAT, "m", tmp_path / "made"
+        )
         save_plan(plans.measure, tmp_path / "p.plan")
         return str(tmp_path / "p.plan"), plans.measure.digest
 
@@ -50,7 +52,10 @@ def test_the_load_of_a_plan_comes_back(tmp_path, saved, load, rate, concurrency,
 
 @pytest.mark.parametrize(
     ("target", "endpoint", "said"),
-    [(Target(model="other"), "openai-chat", "names model 'm'"), (Target(), "openai-completions", "--endpoint-type openai-chat")],
+    [
+        (Target(model="other"), "openai-chat", "names model 'm'"),
+        (Target(), "openai-completions", "--endpoint-type openai-chat"),
+    ],
 )
 def test_a_plan_that_does_not_fit_the_command_line_is_refused(tmp_path, saved, target, endpoint, said):
     file, _ = saved(Load(rate=50.0, num_requests=3))

@@ -27,6 +27,10 @@ def stream(*events):
 
 
 TOKEN = b'{"object":"chat.completion.chunk","choices":[{"index":0,"delta":{"content":"hello"},"finish_reason":null}]}'
+WHOLE = (
+    b'{"object":"chat.completion","choices":[{"index":0,"message":{"role":"assistant","content":"hi"},'
+    b'"finish_reason":"stop"}]}'
+)
 USAGE = b'{"object":"chat.completion.chunk","choices":[],"usage":{"prompt_tokens":3,"completion_tokens":4,"total_tokens":7}}'
 GOOD = {MODELS: models("m"), CHAT: stream(TOKEN, USAGE, b"[DONE]")}
 
@@ -78,7 +82,9 @@ def test_a_model_that_is_not_offered_names_those_that_are():
     assert "-m 'x' is not offered" in refused(InputError, GOOD, model="x")
 
 
-@pytest.mark.parametrize("answer", [(404, "application/json", b"{}"), models(), (200, "text/html", b"<html>"), (200, "a/b", b"[" * 9999)])
+@pytest.mark.parametrize(
+    "answer", [(404, "application/json", b"{}"), models(), (200, "text/html", b"<html>"), (200, "a/b", b"[" * 9999)]
+)
 def test_without_a_list_the_model_must_be_named(answer):
     assert "name one with -m" in refused(InputError, {**GOOD, MODELS: answer})
     with canned({**GOOD, MODELS: answer}) as server:
@@ -120,7 +126,7 @@ def test_an_error_text_that_repeats_the_key_is_not_passed_on():
     ("answer", "note"),
     [
         ((429, "application/json", b"{}"), "429"),
-        ((200, "application/json", b'{"object":"chat.completion","choices":[{"index":0,"message":{"role":"assistant","content":"hi"},"finish_reason":"stop"}]}'), "not a stream"),
+        ((200, "application/json", WHOLE), "not a stream"),
         (stream(b"[DONE]"), "without a token"),
     ],
 )  # fmt: skip
@@ -185,7 +191,8 @@ def test_a_trusted_or_unchecked_certificate_lets_the_run_go_on(tls_server):
 
 
 @pytest.mark.parametrize(
-    "target", [{"cacert": "/no/such/file.pem"}, {"client_cert": "/no/such.pem", "client_key": "/no/such.key", "insecure": True}]
+    "target",
+    [{"cacert": "/no/such/file.pem"}, {"client_cert": "/no/such.pem", "client_key": "/no/such.key", "insecure": True}],
 )
 def test_a_certificate_file_that_cannot_be_used_is_the_users_mistake(target):
     with pytest.raises(InputError, match=r"/no/such"):

@@ -69,7 +69,15 @@ def test_the_key_is_a_bearer_token():
 
 
 @pytest.mark.parametrize(
-    "header", [("X-A", "1\r\nX-B: 2"), ("X A", "1"), ("", "1"), ("Content-Length", "3"), ("X-Request-ID", "1"), ("X-A", "\N{SNOWMAN}")]
+    "header",
+    [
+        ("X-A", "1\r\nX-B: 2"),
+        ("X A", "1"),
+        ("", "1"),
+        ("Content-Length", "3"),
+        ("X-Request-ID", "1"),
+        ("X-A", "\N{SNOWMAN}"),
+    ],
 )
 def test_headers_that_break_the_head_are_refused(header):
     with pytest.raises(InputError):

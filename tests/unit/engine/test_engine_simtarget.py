@@ -8,7 +8,14 @@ from fastllmload.errors import InputError
 
 def test_options_are_read_by_their_names_and_kinds():
     found = options_of(
-        [("ttft-ms", "5"), ("null", "true"), ("seed", "7"), ("fault", "reset:0.1"), ("fault", "stall:0.2"), ("set.step_ms", "9")]
+        [
+            ("ttft-ms", "5"),
+            ("null", "true"),
+            ("seed", "7"),
+            ("fault", "reset:0.1"),
+            ("fault", "stall:0.2"),
+            ("set.step_ms", "9"),
+        ]
     )
     assert (found.ttft_ms, found.null, found.seed) == (5.0, True, 7)
     assert (found.faults, found.overrides) == (("reset:0.1", "stall:0.2"), (("step_ms", "9"),))

@@ -88,7 +88,10 @@ def test_connections_before_time_zero():
     assert initial_connections(asked(concurrency=50), planned(concurrency=50), wanted, 4) == 13
     assert initial_connections(asked(rate=40.0), planned(rate=40.0), wanted, 2) == 50 + sizing.SLACK
     assert initial_connections(asked(rate=40.0, max_concurrency=8), planned(rate=40.0), Demand(40.0, 1.0, 8), 2) == 4
-    assert initial_connections(asked(rate=40.0), planned(rate=40.0, requests=10**5), Demand(1e5, 1e6, 10**5), 1) == sizing.MOST_AHEAD
+    assert (
+        initial_connections(asked(rate=40.0), planned(rate=40.0, requests=10**5), Demand(1e5, 1e6, 10**5), 1)
+        == sizing.MOST_AHEAD
+    )
 
 
 def test_a_run_that_needs_more_ports_than_there_are_is_refused():

@@ -73,7 +73,9 @@ def same(found: Any, expected: Any, tolerance: float = 1e-6) -> bool:
 def check(found: dict[str, Any], example: dict[str, Any]) -> None:
     tolerance = example.get("tol", 1e-6)
     wrong = {
-        name: (found[name], value) for name, value in example["expect"].items() if not same(found[name], value, tolerance)
+        name: (found[name], value)
+        for name, value in example["expect"].items()
+        if not same(found[name], value, tolerance)
     }
     assert not wrong, wrong
 
@@ -158,7 +160,12 @@ def test_smooth(example: dict[str, Any]) -> None:
 @of_kind("goodput")
 def test_goodput(example: dict[str, Any]) -> None:
     given = example["in"]
-    limits = {"ttft": given.get("ttft"), "tbt": given.get("tbt"), "e2el": given.get("e2e"), "reading": given.get("speed")}
+    limits = {
+        "ttft": given.get("ttft"),
+        "tbt": given.get("tbt"),
+        "e2el": given.get("e2e"),
+        "reading": given.get("speed"),
+    }
     wanted = [objective(name, limits[name]) for name in EVALUATORS[given["evaluator"]]]
     assert evaluator({each.metric for each in wanted}) == given["evaluator"]
     run = run_of([streamed(**asked) for asked in given["requests"]])

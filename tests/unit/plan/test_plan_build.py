@@ -161,9 +161,7 @@ def test_pool_of_a_timed_closed_loop(tmp_path):
 
 def test_shared_prefixes(tmp_path):
     """Prefixes come on top of --isl, prompts stay exact, and every prompt starts with one of them."""
-    plan = build(
-        tmp_path, asked(rate=50.0, workload__prefix_len=40, workload__num_prefixes=3, workload__isl="10")
-    )
+    plan = build(tmp_path, asked(rate=50.0, workload__prefix_len=40, workload__num_prefixes=3, workload__isl="10"))
     tokenizer = load_tokenizer("cl100k_base")
     prompts = [json.loads(body)["prompt"] for body in bodies(plan)]
     assert {tokenizer.count(prompt) for prompt in prompts} == {50} == set(plan.input_tokens.tolist())

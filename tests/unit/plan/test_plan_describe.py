@@ -35,9 +35,7 @@ def test_open_loop(tmp_path):
     assert described["samples"]["p95"]["enough"] is True
 
 
-@pytest.mark.parametrize(
-    ("count", "p99", "p999"), [(999, False, False), (1000, True, False), (10_000, True, True)]
-)
+@pytest.mark.parametrize(("count", "p99", "p999"), [(999, False, False), (1000, True, False), (10_000, True, True)])
 def test_sufficiency(tmp_path, count, p99, p999):
     """P99 asks for 1,000 samples and P99.9 for 10,000; a count-bounded phase has no ramp."""
     plan = build(tmp_path, asked(**FIXED, duration=None, load__num_requests=count))
@@ -80,8 +78,7 @@ def test_text(tmp_path):
         "load           open loop, constant, 20/s",
         "requests       200",
         "duration       10.000 s",
-        "workload       synthetic-uniform, input 12, output 3, syllables of none,"
-        " 2 shared prefixes of 4 tokens",
+        "workload       synthetic-uniform, input 12, output 3, syllables of none, 2 shared prefixes of 4 tokens",
         "sent to        openai-chat, model m",
         "exact          not counted",
         "input length   mean 16.0  min 16  p50 16  p95 16  p99 16  max 16 tokens",

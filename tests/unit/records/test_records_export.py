@@ -19,13 +19,44 @@ from fastllmload.records.run import Run, load
 from fastllmload.records.text import unescape
 from fastllmload.records.token_counts import SOURCES, UNKNOWN, count_tokens
 
-KEYS = """request_id session_id turn class worker url
-    t_sched_ns t_dispatch_ns t_submit_ns t_headers_ns t_any_ns t_first_ns t_last_ns t_end_ns
-    status
-    http_status error input_tokens output_tokens reasoning_tokens cached_tokens output_tokens_source
-    bytes_sent bytes_received connection_reused finish_reason timestamp_source
-    server_total_ns server_load_ns server_prompt_eval_ns server_eval_ns phase client
-    token_ns token_counts read_ids""".split()
+KEYS = [
+    "request_id",
+    "session_id",
+    "turn",
+    "class",
+    "worker",
+    "url",
+    "t_sched_ns",
+    "t_dispatch_ns",
+    "t_submit_ns",
+    "t_headers_ns",
+    "t_any_ns",
+    "t_first_ns",
+    "t_last_ns",
+    "t_end_ns",
+    "status",
+    "http_status",
+    "error",
+    "input_tokens",
+    "output_tokens",
+    "reasoning_tokens",
+    "cached_tokens",
+    "output_tokens_source",
+    "bytes_sent",
+    "bytes_received",
+    "connection_reused",
+    "finish_reason",
+    "timestamp_source",
+    "server_total_ns",
+    "server_load_ns",
+    "server_prompt_eval_ns",
+    "server_eval_ns",
+    "phase",
+    "client",
+    "token_ns",
+    "token_counts",
+    "read_ids",
+]
 
 
 def exported(run: Run) -> list[dict[str, Any]]:
@@ -149,7 +180,7 @@ def test_durations_that_a_server_said_are_its_own_keys(tmp_path: Path) -> None:
 
 
 def test_recorded_text_is_counted_as_one_whole(tmp_path: Path) -> None:
-    """"internationalization" cut in four would be more tokens than the word has."""
+    """ "internationalization" cut in four would be more tokens than the word has."""
     run = write_one(tmp_path, (b"inter", b"nation", b"aliz", b"ation \\u00fc\\n"))
     tokens = count_tokens(run)
     assert unescape(b"internationalization \\u00fc\\n") == "internationalization ü\n"
@@ -167,8 +198,12 @@ def test_usage_goes_before_recorded_text(tmp_path: Path) -> None:
     assert (tokens.output[0], SOURCES[tokens.source[0]]) == (99, "usage")
 
 
-@pytest.mark.parametrize(("size", "expected", "source"), [(0, 0, None), (1, 1, "estimate"), (3, 1, "estimate"), (41, 10, "estimate")])
-def test_without_usage_and_text_the_count_is_an_estimate(tmp_path: Path, size: int, expected: int, source: str | None) -> None:
+@pytest.mark.parametrize(
+    ("size", "expected", "source"), [(0, 0, None), (1, 1, "estimate"), (3, 1, "estimate"), (41, 10, "estimate")]
+)
+def test_without_usage_and_text_the_count_is_an_estimate(
+    tmp_path: Path, size: int, expected: int, source: str | None
+) -> None:
     run = write_one(tmp_path, (b"x" * size,), record_text=False)
     tokens = count_tokens(run)
     assert (tokens.output[0], SOURCES[tokens.source[0]]) == (expected, source)

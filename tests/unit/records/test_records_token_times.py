@@ -74,7 +74,9 @@ def test_leading_whitespace_and_reasoning_have_no_token_times(tmp_path: Path) ->
 
 
 TOKENIZERS = [load_tokenizer("cl100k_base"), load_tokenizer("qwen3")]
-words = st.sampled_from(["Hello", " world", " 12", "3", "'s", " don", "'t", "\n\n", "  ", " x", "é", " 你好", "\ud83d", "\ude00", "."])
+words = st.sampled_from(
+    ["Hello", " world", " 12", "3", "'s", " don", "'t", "\n\n", "  ", " x", "é", " 你好", "\ud83d", "\ude00", "."]
+)
 
 
 @settings(deadline=None)

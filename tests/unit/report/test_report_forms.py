@@ -1,4 +1,5 @@
-"""Every form of the report of a fixed run and a fixed procedure, byte for byte; whatever is missing is said, never a trace.
+"""Every form of the report of a fixed run and a fixed procedure, byte for byte; whatever is missing is said, never a
+trace.
 
 After an intended change: FLL_GOLDEN=write python -m pytest tests/unit/report, then read the difference.
 """

@@ -91,9 +91,7 @@ def test_it_fits_one_screen_with_any_number_of_reasons(width, reasons):
     assert max(len(line.text) for line in lines) <= width
     if reasons:
         assert "reason 0" in "".join(line.text for line in lines)
-    assert any("more reasons" in line.text for line in lines) == (
-        reasons >= 5 or (reasons >= 1 and width < 60)
-    )
+    assert any("more reasons" in line.text for line in lines) == (reasons >= 5 or (reasons >= 1 and width < 60))
 
 
 @pytest.mark.parametrize("width", [40, 60, 80])

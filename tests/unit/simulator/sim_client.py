@@ -1,4 +1,6 @@
-"""A plain blocking HTTP/1.1 client for tests: bytes out, bytes in, each read stamped. Shares no code with the package."""
+"""A plain blocking HTTP/1.1 client for tests: bytes out, bytes in, each read stamped. Shares no code with the
+package.
+"""
 
 from __future__ import annotations
 
@@ -50,9 +52,7 @@ def request(
     """One POST. *fields* are added to a small streamed chat request unless *body* is given."""
     if body is None:
         prompt = (
-            {"prompt": [1, 2, 3]}
-            if path == "/v1/completions"
-            else {"messages": [{"role": "user", "content": "hi"}]}
+            {"prompt": [1, 2, 3]} if path == "/v1/completions" else {"messages": [{"role": "user", "content": "hi"}]}
         )
         body = {
             "model": "simulated",

@@ -88,9 +88,7 @@ def test_priority_by_body_and_by_header(simulator: Callable[..., SimulatorProces
     assert order.tolist() == [0, 2, 3, 1]
 
 
-def test_preempted_streams_are_whole_and_marked(
-    simulator: Callable[..., SimulatorProcess], tmp_path: Path
-) -> None:
+def test_preempted_streams_are_whole_and_marked(simulator: Callable[..., SimulatorProcess], tmp_path: Path) -> None:
     path = str(tmp_path / "t.truth")
     overrides = (("kv_blocks", "12"), ("max_model_len", "190"), ("step_ms", "1"), ("prefix_cache", "false"))
     process = simulator(overrides=overrides, truth=path)

@@ -72,9 +72,7 @@ def test_pauses(simulator: Callable[..., SimulatorProcess], tmp_path: Path, name
     assert gap >= 30_000_000  # the pause is between two reads, not before the first
 
 
-def test_events_behind_a_pause_are_marked_as_queued(
-    simulator: Callable[..., SimulatorProcess], tmp_path: Path
-) -> None:
+def test_events_behind_a_pause_are_marked_as_queued(simulator: Callable[..., SimulatorProcess], tmp_path: Path) -> None:
     path = str(tmp_path / "t.truth")
     process = simulator(ttft_ms=0.0, itl_ms=1.0, truth=path)
     ask(process.port, fault("stall:100"))
@@ -157,19 +155,13 @@ def test_html(quick: int) -> None:
 
 def test_gzip(quick: int) -> None:
     reply = ask(quick, fault("gzip"))
-    assert reply.headers["content-encoding"] == "gzip" and gzip.decompress(reply.body).endswith(
-        b"data: [DONE]\n\n"
-    )
+    assert reply.headers["content-encoding"] == "gzip" and gzip.decompress(reply.body).endswith(b"data: [DONE]\n\n")
 
 
 def test_endless_head(quick: int) -> None:
     """Fields and fields, each line well formed, up to the argument; then the end."""
     raw, _ = cut_off(quick, fault("endless_head:1000000"))
-    assert (
-        raw.startswith(b"HTTP/1.1 200 OK\r\n")
-        and 1_000_000 <= len(raw) < 1_001_000
-        and b"\r\n\r\n" not in raw
-    )
+    assert raw.startswith(b"HTTP/1.1 200 OK\r\n") and 1_000_000 <= len(raw) < 1_001_000 and b"\r\n\r\n" not in raw
     assert set(raw.split(b"\r\n")[4:-1]) == {b"x-filler: " + b"a" * 52}
 
 
@@ -239,9 +231,7 @@ def test_whitespace_first(quick: int) -> None:
 
 
 def test_reasoning(quick: int) -> None:
-    deltas = [
-        one["choices"][0]["delta"] for one in ask(quick, fault("reasoning:3", stream_options=None)).chunks
-    ]
+    deltas = [one["choices"][0]["delta"] for one in ask(quick, fault("reasoning:3", stream_options=None)).chunks]
     assert [list(one) for one in deltas[1:-1]] == [["reasoning_content"]] * 3 + [["content"]] * 5
 
 

@@ -21,11 +21,7 @@ def test_every_bundled_profile_loads_and_says_what_it_is() -> None:
 def test_the_default_profile_carries_the_default_run() -> None:
     """500 requests/s x 160 tokens: what runs at once, by Little's law, fits its places and its blocks."""
     profile = load_profile("default")
-    step = (
-        profile.step_ms / 1e3
-        + 1700 * profile.per_sequence_us / 1e6
-        + 10 * 320 * profile.per_prefill_token_us / 1e6
-    )
+    step = profile.step_ms / 1e3 + 1700 * profile.per_sequence_us / 1e6 + 10 * 320 * profile.per_prefill_token_us / 1e6
     running = 500 * 161 * step
     assert 1000 < running < 2000 < profile.max_running
     assert running * (320 + 160) / profile.block_size < profile.kv_blocks
@@ -101,6 +97,9 @@ def test_options_become_a_command_line_without_the_key() -> None:
 
 
 def test_options_and_profiles_need_no_heavy_import() -> None:
-    code = "import sys, fastllmload.simulator.process; print([m for m in sys.modules if m in ('numpy', 'uvloop') or '._ext.' in m])"
+    code = (
+        "import sys, fastllmload.simulator.process; "
+        "print([m for m in sys.modules if m in ('numpy', 'uvloop') or '._ext.' in m])"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

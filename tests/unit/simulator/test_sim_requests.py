@@ -94,9 +94,7 @@ def corpus() -> Iterator[tuple[str, bytes, bool]]:
     """(name, bytes, the corpus calls it an error) of every request block of llhttp's Markdown tests."""
     for path in sorted(REQUESTS.glob("*.md")):
         text = path.read_text()
-        for number, block in enumerate(
-            re.finditer(r"```http\n(.*?)\n?```\s*\n+```log\n(.*?)```", text, re.DOTALL)
-        ):
+        for number, block in enumerate(re.finditer(r"```http\n(.*?)\n?```\s*\n+```log\n(.*?)```", text, re.DOTALL)):
             raw = block[1].replace("\\\n", "")
             raw = raw.replace("\n", "\r\n") if "\\r" not in raw else raw.replace("\n", "")
             data = raw.replace("\\r", "\r").replace("\\n", "\n").replace("\\t", "\t").replace("\\f", "\f")
@@ -128,9 +126,7 @@ def test_what_the_corpus_calls_an_error_is_never_served(quick: int) -> None:
     """A request that llhttp refuses in its head gets no 2xx from us."""
     if not REQUESTS.is_dir():
         pytest.skip(f"the HTTP corpus is not at {REQUESTS}; FASTLLMLOAD_CORPORA names another place")
-    served = {
-        name for name, data, error in corpus() if error for status in outcome(quick, data) if status < 300
-    }
+    served = {name for name, data, error in corpus() if error for status in outcome(quick, data) if status < 300}
     assert served == set()
 
 

@@ -38,9 +38,7 @@ def wait_for(condition: Callable[[], bool]) -> None:
         time.sleep(0.01)
 
 
-def test_the_log_agrees_with_a_plain_client(
-    simulator: Callable[..., SimulatorProcess], tmp_path: Path
-) -> None:
+def test_the_log_agrees_with_a_plain_client(simulator: Callable[..., SimulatorProcess], tmp_path: Path) -> None:
     """Every event is in the log once, in order, stamped between the request and the client's own read of it."""
     path = str(tmp_path / "t.truth")
     process = simulator(ttft_ms=15.0, itl_ms=5.0, truth=path)
@@ -75,9 +73,7 @@ def test_the_log_agrees_with_a_plain_client(
     assert not truth.events["queued"].any()
 
 
-def test_kernel_stamps_lie_before_user_stamps(
-    simulator: Callable[..., SimulatorProcess], tmp_path: Path
-) -> None:
+def test_kernel_stamps_lie_before_user_stamps(simulator: Callable[..., SimulatorProcess], tmp_path: Path) -> None:
     path = str(tmp_path / "t.truth")
     process = simulator(null=True, truth=path)
     data = request(max_tokens=1)
@@ -99,9 +95,7 @@ def test_kernel_stamps_lie_before_user_stamps(
     assert second["t_recv_last_kernel"] >= middle - 50_000
 
 
-def test_requests_without_an_id_have_no_key(
-    simulator: Callable[..., SimulatorProcess], tmp_path: Path
-) -> None:
+def test_requests_without_an_id_have_no_key(simulator: Callable[..., SimulatorProcess], tmp_path: Path) -> None:
     path = str(tmp_path / "t.truth")
     process = simulator(null=True, truth=path)
     with Client(process.port) as client:
@@ -167,9 +161,7 @@ def test_documents_have_one_content_event(simulator: Callable[..., SimulatorProc
     assert truth.requests["flags"][0] & FLAGS["stream"] == 0 and truth.requests["output_tokens"][0] == 3
 
 
-def test_the_log_is_written_at_idle_and_on_a_signal(
-    simulator: Callable[..., SimulatorProcess], tmp_path: Path
-) -> None:
+def test_the_log_is_written_at_idle_and_on_a_signal(simulator: Callable[..., SimulatorProcess], tmp_path: Path) -> None:
     path = tmp_path / "t.truth"
     process = simulator(null=True, truth=str(path))
     with Client(process.port) as client:
@@ -248,9 +240,7 @@ def test_what_is_no_truth_log_is_named(tmp_path: Path) -> None:
         load(tmp_path / "other")
 
 
-def test_logs_of_several_processes_are_joined(
-    simulator: Callable[..., SimulatorProcess], tmp_path: Path
-) -> None:
+def test_logs_of_several_processes_are_joined(simulator: Callable[..., SimulatorProcess], tmp_path: Path) -> None:
     path = str(tmp_path / "t.truth")
     process = simulator(null=True, processes=3, truth=path)
     for index in range(30):

@@ -27,9 +27,7 @@ def test_a_chat_stream_has_role_tokens_finish_usage_and_done(quick: int) -> None
     assert finish["choices"][0] == {"index": 0, "delta": {}, "logprobs": None, "finish_reason": "length"}
     assert usage["choices"] == [] and usage["usage"]["completion_tokens"] == 5
     assert usage["usage"]["total_tokens"] == 5 + usage["usage"]["prompt_tokens"]
-    assert {one["id"] for one in reply.chunks} == {role["id"]} and re.fullmatch(
-        "chatcmpl-[0-9a-f]{16}", role["id"]
-    )
+    assert {one["id"] for one in reply.chunks} == {role["id"]} and re.fullmatch("chatcmpl-[0-9a-f]{16}", role["id"])
     assert {one["object"] for one in reply.chunks} == {"chat.completion.chunk"}
 
 
@@ -68,10 +66,7 @@ def test_text_is_words_of_the_vocabulary_and_the_same_streamed_or_whole(
     text = ask(one.port, request(max_tokens=30)).text
     assert set(text.split()) <= vocabulary and len(text.split()) == 30 and text[0] != " "
     assert (
-        json.loads(ask(two.port, request(max_tokens=30, stream=False)).body)["choices"][0]["message"][
-            "content"
-        ]
-        == text
+        json.loads(ask(two.port, request(max_tokens=30, stream=False)).body)["choices"][0]["message"]["content"] == text
     )
     assert ask(one.port, request(max_tokens=30)).text != text
 
@@ -128,9 +123,7 @@ def test_a_connection_serves_many_requests_and_pages_between_them(quick: int) ->
 
 def test_pipelined_requests_are_answered_in_order(quick: int) -> None:
     with Client(quick) as client:
-        client.send(
-            b"".join(request(max_tokens=n) for n in (3, 1, 2)) + get("/health") + request(stream=False)
-        )
+        client.send(b"".join(request(max_tokens=n) for n in (3, 1, 2)) + get("/health") + request(stream=False))
         assert [client.response().usage["completion_tokens"] for _ in range(3)] == [3, 1, 2]
         assert client.response().body == b'{"status":"ok"}'
         assert json.loads(client.response().body)["usage"]["completion_tokens"] == 4
@@ -231,10 +224,7 @@ def test_an_unknown_model_is_refused_unless_any_is_allowed(
     simulator: Callable[..., SimulatorProcess], quick: int
 ) -> None:
     reply = ask(simulator(model="mine").port, request(model="other"))
-    assert (
-        reply.status == 404
-        and json.loads(reply.body)["error"]["message"] == "The model `other` does not exist."
-    )
+    assert reply.status == 404 and json.loads(reply.body)["error"]["message"] == "The model `other` does not exist."
     assert ask(quick, request(model='a "name"')).chunks[0]["model"] == 'a "name"'
 
 
@@ -298,10 +288,7 @@ def test_null_mode_answers_both_forms(simulator: Callable[..., SimulatorProcess]
     with Client(simulator(null=True).port) as client:
         for _ in range(3):
             assert client.ask(request(max_tokens=50)).usage["completion_tokens"] == 50
-            assert (
-                json.loads(client.ask(request(stream=False, max_tokens=9)).body)["usage"]["completion_tokens"]
-                == 9
-            )
+            assert json.loads(client.ask(request(stream=False, max_tokens=9)).body)["usage"]["completion_tokens"] == 9
 
 
 def test_null_mode_waits_for_a_client_that_does_not_read(simulator: Callable[..., SimulatorProcess]) -> None:

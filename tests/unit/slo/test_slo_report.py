@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from example_runs import run_of, streamed
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -15,7 +16,6 @@ from fastllmload.records import layout
 from fastllmload.slo.evaluators import evaluator
 from fastllmload.slo.objective import UNITS, objective, objectives_of, read_objective
 from fastllmload.slo.report import WORST, slo_ok
-from example_runs import run_of, streamed
 
 
 def slo(requests: list[dict[str, Any]], goodput: list[tuple[str, float]], **manifest: Any) -> dict[str, Any]:
@@ -54,7 +54,9 @@ def test_each_metric(name: str, limit: float, met: int, excess: list[float]) -> 
     found = slo(STREAMS, [(name, limit)])
     entry = found["objectives"][0]
     assert (entry["met"], entry["missed"], entry["failed"], entry["submitted"]) == (met, len(excess), 2, 5), entry
-    assert sorted((each["excess"] for each in entry["worst"]), reverse=True) == pytest.approx(sorted(excess, reverse=True))
+    assert sorted((each["excess"] for each in entry["worst"]), reverse=True) == pytest.approx(
+        sorted(excess, reverse=True)
+    )
     assert entry["excess"]["max"] == pytest.approx(max(excess)) and entry["excess"]["n"] == len(excess)
     assert found["each"] == {name: met} and found["met"] == met and found["slo_attainment"] == met / 5
     assert entry["failed_requests"] == ["r-1-3", "r-1-4"]
@@ -124,7 +126,9 @@ def test_python_objectives_out_of_range_are_one_sentence() -> None:
             objectives_of([("ttft", limit)])
 
 
-@given(st.sampled_from(sorted(UNITS)), st.integers(1, 99), st.none() | st.from_regex(r"[a-z0-9 _-]{1,8}", fullmatch=True))
+@given(
+    st.sampled_from(sorted(UNITS)), st.integers(1, 99), st.none() | st.from_regex(r"[a-z0-9 _-]{1,8}", fullmatch=True)
+)
 def test_reading_an_objective_gives_back_its_name(metric: str, limit: int, name: str | None) -> None:
     asked = metric if name is None or not name.strip() else f"{name}/{metric}"
     text, wanted = (f"{asked}:{limit}%", limit * 0.01) if UNITS[metric] == "share" else (f"{asked}:{limit}", limit)

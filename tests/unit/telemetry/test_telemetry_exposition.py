@@ -112,8 +112,7 @@ def test_it_reads_what_the_reference_reader_reads(series):
     lines = ["# TYPE m gauge"]
     for names, value in series:
         escaped = {
-            name: text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
-            for name, text in names.items()
+            name: text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") for name, text in names.items()
         }
         block = ",".join(f'{name}="{text}"' for name, text in escaped.items())
         number = {float("inf"): "+Inf", float("-inf"): "-Inf"}.get(value, repr(value))

@@ -26,9 +26,7 @@ TOKENS = Key("generation_tokens", "vllm:generation_tokens_total", "tokens", COUN
 
 
 def new_log(folder, sources=1):
-    return Log(
-        folder, Index(sources=[SourceEntry(f"source {number}", "server") for number in range(sources)])
-    )
+    return Log(folder, Index(sources=[SourceEntry(f"source {number}", "server") for number in range(sources)]))
 
 
 def test_rows_come_back_as_series(tmp_path):
@@ -121,9 +119,7 @@ def test_a_full_disk_ends_the_writing_and_nothing_else(tmp_path):
         log.close(True)
         print(log.index.disk_full)
     """)
-    done = subprocess.run(
-        [sys.executable, "-c", program, tmp_path], capture_output=True, text=True, timeout=60
-    )
+    done = subprocess.run([sys.executable, "-c", program, tmp_path], capture_output=True, text=True, timeout=60)
     assert (done.stdout, done.returncode) == ("True\n", 0), done.stderr
     values = telemetry.load(tmp_path).first("a").value
     assert 0 < len(values) < 200 and values.tolist() == list(range(len(values)))

@@ -52,9 +52,7 @@ def test_rapl_adds_packages_and_memory_but_not_their_parts(tmp_path, ticking):
         "intel-rapl:1": ("package-1", 20_000_000),
         "intel-rapl:2": ("psys", 99_000_000),
     }
-    paths = {
-        directory: write_zone(tmp_path, directory, name, 1000) for directory, (name, _) in energies.items()
-    }
+    paths = {directory: write_zone(tmp_path, directory, name, 1000) for directory, (name, _) in energies.items()}
     sensor = open_rapl(tmp_path)
     assert sensor.read() == []  # one look at a counter is no power
     for path in paths.values():
@@ -271,10 +269,7 @@ def test_powermetrics_blocks_are_read():
 
 
 def test_powermetrics_is_absent_elsewhere():
-    assert (
-        open_powermetrics(1.0, platform="linux").why
-        == "powermetrics is a tool of macOS, and this is not macOS"
-    )
+    assert open_powermetrics(1.0, platform="linux").why == "powermetrics is a tool of macOS, and this is not macOS"
 
 
 # -- a command --------------------------------------------------------------------------------------------------------
@@ -315,9 +310,7 @@ def test_a_command_that_ends_is_run_again(shell, tmp_path):
 
 def test_a_command_that_keeps_printing_is_left_to_run(shell, tmp_path):
     count = tmp_path / "count"
-    sensor = shell(
-        f"echo x >> {count}; echo 5; while read line < {tmp_path}/next; do echo $line; done; sleep 100"
-    )
+    sensor = shell(f"echo x >> {count}; echo 5; while read line < {tmp_path}/next; do echo $line; done; sleep 100")
     os.mkfifo(tmp_path / "next")
     before = time.monotonic_ns()
     (first,) = sensor.read()

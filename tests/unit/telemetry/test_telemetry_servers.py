@@ -81,10 +81,7 @@ def test_a_page_gives_its_server_away(page, name):
 
 def test_the_server_s_own_name_stays_with_the_value():
     sources = {reading.key.name: reading.key.source for reading in scraped(VLLM)}
-    assert (
-        sources["kv_usage"] == "vllm:kv_cache_usage_perc"
-        and sources["running"] == "vllm:num_requests_running"
-    )
+    assert sources["kv_usage"] == "vllm:kv_cache_usage_perc" and sources["running"] == "vllm:num_requests_running"
 
 
 def test_a_name_once_chosen_is_kept():

@@ -53,9 +53,7 @@ def test_refusals(spec):
     assert "\n" not in message
 
 
-@pytest.mark.parametrize(
-    "lengths", [Fixed(9), Uniform(128, 512), Normal(20.0, 15.0), LogNormal(5.5, 1.0, 32, 4096)]
-)
+@pytest.mark.parametrize("lengths", [Fixed(9), Uniform(128, 512), Normal(20.0, 15.0), LogNormal(5.5, 1.0, 32, 4096)])
 def test_compiled_stream_gives_the_same_lengths(lengths):
     """Drawn from Mersenne or from random.Random: the same lengths, at least 1."""
     ours, python = Mersenne("9/x"), random.Random("9/x")

@@ -14,7 +14,10 @@ from fastllmload.workload.synthetic import Quota
 from fastllmload.workload.trace import Trace, prefix_hit_rate, read_trace, rounds
 
 CORPORA = Path(os.environ.get("FASTLLMLOAD_CORPORA", Path(__file__).parents[4] / "shared" / "corpora")) / "traces"
-AZURE_2024 = "TIMESTAMP,ContextTokens,GeneratedTokens\n2024-05-10 00:00:00.009930+00:00,2162,5\n2024-05-10 00:00:01.5+00:00,9,7\n"
+AZURE_2024 = (
+    "TIMESTAMP,ContextTokens,GeneratedTokens\n"
+    "2024-05-10 00:00:00.009930+00:00,2162,5\n2024-05-10 00:00:01.5+00:00,9,7\n"
+)
 BURST = (
     "Timestamp,Model,Request tokens,Response tokens,Total tokens,Log Type\n"
     "5,ChatGPT,472,18,490,Conversation log\n45,GPT-4,1087,0,1087,Conversation log\n118.25,ChatGPT,417,276,693,API log\n"
@@ -34,7 +37,10 @@ def written(tmp_path: Path, text: str) -> Path:
 
 def test_azure(tmp_path: Path) -> None:
     """Seven digits of a second and CRLF in 2023, a zone in 2024; the first request is time zero."""
-    text = "TIMESTAMP,ContextTokens,GeneratedTokens\r\n2023-11-16 18:17:03.9799600,4808,10\r\n2023-11-16 18:17:04.0319600,3180,8\r\n"
+    text = (
+        "TIMESTAMP,ContextTokens,GeneratedTokens\r\n"
+        "2023-11-16 18:17:03.9799600,4808,10\r\n2023-11-16 18:17:04.0319600,3180,8\r\n"
+    )
     trace = read_trace("azure", written(tmp_path, text))
     assert trace.t_ns.tolist() == [0, 52_000_000] and trace.input.tolist() == [4808, 3180]
     later = read_trace("azure", written(tmp_path, AZURE_2024))
@@ -71,7 +77,11 @@ def test_mooncake(tmp_path: Path) -> None:
         ("trace", "timestamp,input,output\n1,-4,6\n", "line 2: '-4' is not a number of tokens"),
         ("mooncake", "{", "line 1: "),
         ("mooncake", MOON.replace("250", "-5", 1), "line 2: its timestamp -5 goes back"),
-        ("mooncake", MOON.replace("[7, 8, 9]", "[7]"), "line 1: 1 hash_ids of 512 tokens do not cover input_length 1100"),
+        (
+            "mooncake",
+            MOON.replace("[7, 8, 9]", "[7]"),
+            "line 1: 1 hash_ids of 512 tokens do not cover input_length 1100",
+        ),
         ("mooncake", '{"timestamp": 0, "input_length": 1}\n', "line 1: Object missing required field"),
     ],
 )

@@ -19,7 +19,14 @@ from fastllmload.workload.written import read_dataset
 SHAREGPT = [
     {"id": "a", "conversations": [{"from": "human", "value": "one two three"}, {"from": "gpt", "value": "four five"}]},
     {"id": "b", "conversations": [{"from": "gpt", "value": "hello"}]},
-    {"id": "c", "conversations": [{"from": "system", "value": "s"}, {"from": "human", "value": "six"}, {"from": "gpt", "value": "seven"}]},
+    {
+        "id": "c",
+        "conversations": [
+            {"from": "system", "value": "s"},
+            {"from": "human", "value": "six"},
+            {"from": "gpt", "value": "seven"},
+        ],
+    },
     {"id": "d", "conversations": []},
 ]
 CUSTOM = [
@@ -55,7 +62,9 @@ def test_sharegpt_first_turn_and_first_answer(tmp_path: Path) -> None:
 
 
 def test_sampling_is_seeded_and_without_replacement(tmp_path: Path) -> None:
-    entries = [{"conversations": [{"from": "human", "value": f"p{n}"}, {"from": "gpt", "value": "a"}]} for n in range(20)]
+    entries = [
+        {"conversations": [{"from": "human", "value": f"p{n}"}, {"from": "gpt", "value": "a"}]} for n in range(20)
+    ]
     file = tmp_path / "s.json"
     file.write_text(json.dumps(entries))
     found = read_dataset("sharegpt", file, load_tokenizer("cl100k_base"))
@@ -66,7 +75,9 @@ def test_sampling_is_seeded_and_without_replacement(tmp_path: Path) -> None:
 
 
 def test_custom_bodies(tmp_path: Path) -> None:
-    """Messages are sent as they stand; a request's own fields stand above those of --extra-body; classes are numbered."""
+    """Messages are sent as they stand; a request's own fields stand above those of --extra-body; classes are
+    numbered.
+    """
     plan = planned(tmp_path, "custom", lines(tmp_path, CUSTOM), 3, extra_body='{"stop": ["y"], "seed": 5}')
     bodies = [json.loads(plan.body(n)) for n in range(3)]
     assert bodies[0]["messages"] == [{"role": "user", "content": "one two"}] and bodies[0]["stop"] == ["y"]
@@ -89,11 +100,18 @@ def test_token_ids_need_completions(tmp_path: Path) -> None:
 
 def test_batch(tmp_path: Path) -> None:
     """The body's own model, stream and length fields give way to the run's; the length is kept as the request's."""
-    body = {"model": "x", "messages": [{"role": "user", "content": "hi"}], "max_tokens": 4, "tools": [{"type": "function"}]}
+    body = {
+        "model": "x",
+        "messages": [{"role": "user", "content": "hi"}],
+        "max_tokens": 4,
+        "tools": [{"type": "function"}],
+    }
     entry = {"custom_id": "1", "method": "POST", "url": "/v1/chat/completions", "body": body}
     plan = planned(tmp_path, "batch", lines(tmp_path, [entry]), 1)
     sent = json.loads(plan.body(0))
-    assert sent["model"] == "m" and sent["max_tokens"] == 4 and sent["stream"] is True and sent["tools"] == body["tools"]
+    assert (
+        sent["model"] == "m" and sent["max_tokens"] == 4 and sent["stream"] is True and sent["tools"] == body["tools"]
+    )
 
 
 def test_csv_and_osl(tmp_path: Path) -> None:
