@@ -79,6 +79,7 @@ cdef class Reactor:
     cdef int _drop(self, Conn* c, bint reset) except -1
     cdef int _pool(self, Conn* c) except -1
     cdef int _unpool(self, Conn* c) noexcept
+    cdef int _arm(self, int64_t now) except -1
     cdef int _release(self, int64_t now) except -1
     cdef int _refill(self, int64_t now) except -1
     cdef int _dispatch(self, uint32_t request, int64_t t_sched, int64_t now, int32_t slot, Talk* talk) except -1

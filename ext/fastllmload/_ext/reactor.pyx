@@ -354,7 +354,7 @@ cdef class Reactor:
         now = mono_ns()
         if now >= self.house_at:
             self._house(now)
-        self.pacer.arm(now)
+        self._arm(now)
 
     cdef int64_t _batch(self, int n) except -1:
         """One batch: read every socket that is ready, and between two reads send what is due. Returns the time."""
@@ -382,7 +382,7 @@ cdef class Reactor:
             self.words[k.W_BATCH_MAX_NS] = now - begun
         if now >= self.house_at:
             self._house(now)
-        self.pacer.arm(now)
+        self._arm(now)
         return now
 
     def tick(self) -> None:
@@ -397,7 +397,7 @@ cdef class Reactor:
         if now >= self.house_at:
             self._house(now)
         self._refill(now)
-        self.pacer.arm(mono_ns())
+        self._arm(mono_ns())
 
     cdef int _clock(self) except -1:
         cdef int64_t offset = real_minus_mono()
@@ -422,6 +422,12 @@ cdef class Reactor:
         return 0
 
     # -- releases -----------------------------------------------------------------------------------------------------
+
+    cdef int _arm(self, int64_t now) except -1:
+        """Wake when the next release is due; a loop that is at its cap is woken by the end of a request alone."""
+        if self.cap and self.flight.count >= self.cap:
+            return 0
+        return self.pacer.arm(now)
 
     cdef int _release(self, int64_t now) except -1:
         """Send everything that is due: never wait, never skip, never re-anchor."""
@@ -1083,4 +1089,4 @@ cdef class Reactor:
         if self.pacer.due() <= user_t:
             self._release(user_t)
             user_t = mono_ns()
-        self.pacer.arm(user_t)
+        self._arm(user_t)
