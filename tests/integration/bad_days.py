@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from fastllmload.records.layout import OK
 from fastllmload.records.run import load
 
@@ -115,6 +117,12 @@ class Going:
         self.until_said(f"{phase}:")
         events = [self.folder / "workers" / "0" / "tokens.npy"]
         self.until(lambda: all(path.exists() and filled(path) for path in events))
+
+    def until_ok(self) -> None:
+        """A request of worker 0 came to its end."""
+        self.until_answered()
+        rows = self.folder / "workers" / "0" / "requests.npy"
+        self.until(lambda: bool((np.load(rows, mmap_mode="r")["status"] == OK).any()))
 
     def signal(self, number: int) -> None:
         self.process.send_signal(number)

@@ -132,7 +132,7 @@ def test_a_server_goes_away(tmp_path: Path) -> None:
     with SimulatorProcess(SimulatorOptions(ttft_ms=5, itl_ms=2)) as server:
         one = begin(tmp_path / "run", "--url", server.url, "--concurrency", "4", "--duration", "3", *FAST)
         try:
-            one.until_answered()
+            one.until_ok()
             server.stop()
             ended = one.end()
         finally:
