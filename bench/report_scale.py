@@ -2,7 +2,8 @@
 
 Run folders of three sizes are made up (the certificate's evidence, the plan and the samples are those of a real run of
 two seconds), each is measured in a process of its own on one CPU. Targets for 150,000 requests x 160 tokens: at most 20
-s and 3 GB, mapped files included; and time in proportion to the size.
+s and 3 GB, mapped files included; and time in proportion to the size. Beside the time that passed stands the user
+CPU time, which other work on the machine does not lengthen as much.
 
     python bench/report_scale.py [--requests 150000] [--tokens 160] [--step 2]
 """
@@ -100,6 +101,7 @@ def report(folder: Path) -> dict[str, Any]:
     from fastllmload.report.files import write_reports
 
     clock, steps = time.perf_counter, {}
+    spent_before = resource.getrusage(resource.RUSAGE_SELF).ru_utime
     begun = clock()
     run = load(folder)
     steps["load"] = clock()
@@ -114,9 +116,10 @@ def report(folder: Path) -> dict[str, Any]:
     if problems:
         raise SystemExit("\n".join(problems))
     ends = [begun, *steps.values()]
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e9
+    used = resource.getrusage(resource.RUSAGE_SELF)
     seconds = {name: ends[k + 1] - ends[k] for k, name in enumerate(steps)}
-    return {"events": len(run.events), **seconds, "total": ends[-1] - begun, "peak_gb": peak}
+    spent = {"user": used.ru_utime - spent_before, "peak_gb": used.ru_maxrss * 1024 / 1e9}
+    return {"events": len(run.events), **seconds, "total": ends[-1] - begun, **spent}
 
 
 def measured(folder: Path) -> dict[str, Any]:
@@ -130,11 +133,12 @@ def measured(folder: Path) -> dict[str, Any]:
 
 def show(found: list[dict[str, Any]]) -> None:
     """One line per size, with the time per million events: equal numbers are linear scaling."""
-    steps = [name for name in found[0] if name not in ("events", "total", "peak_gb")]
-    print(f"{'events':>12} " + " ".join(f"{name:>11}" for name in (*steps, "total s", "s / M", "peak GB")))
+    steps = [name for name in found[0] if name not in ("events", "total", "user", "peak_gb")]
+    heads = (*steps, "total s", "s / M", "user s", "peak GB")
+    print(f"{'events':>12} " + " ".join(f"{name:>11}" for name in heads))
     for each in found:
         times = [each[name] for name in steps]
-        figures = [*times, each["total"], each["total"] / each["events"] * 1e6, each["peak_gb"]]
+        figures = [*times, each["total"], each["total"] / each["events"] * 1e6, each["user"], each["peak_gb"]]
         print(f"{each['events']:>12,} " + " ".join(f"{figure:>11.3f}" for figure in figures))
 
 

@@ -30,8 +30,12 @@ class Redactor:
             self.add(secret)
 
     def add(self, secret: str) -> None:
-        """From now on *secret* is blanked; an empty one is no secret."""
-        known = {*self._forms, *_forms(secret)}
+        """From now on *secret* is blanked, also without the white space around it, which no header carries; an empty
+        one is no secret.
+        """
+        if secret.strip() == "":
+            return
+        known = {*self._forms, *_forms(secret), *_forms(secret.strip())}
         # Longest first: a form that contains another must go before its part leaves a recognisable rest.
         self._forms = tuple(sorted(known, key=lambda form: (-len(form), form)))
 

@@ -17,8 +17,8 @@ import uvloop
 
 from fastllmload._ext import counters as k
 from fastllmload._ext.delta import Classifier
-from fastllmload._ext.exchange import Protocol
 from fastllmload._ext.pacer import Pacer
+from fastllmload._ext.protocol import Protocol
 from fastllmload._ext.reactor import Reactor
 from fastllmload._ext.recorder import Recorder
 from fastllmload._ext.stream import Stream

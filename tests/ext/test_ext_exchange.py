@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from fastllmload._ext import counters as k
 from fastllmload._ext.delta import Classifier
-from fastllmload._ext.exchange import Conversation, Protocol
+from fastllmload._ext.protocol import Conversation, Protocol
 from fastllmload._ext.recorder import Recorder
 from fastllmload.records.layout import ERROR_NAMES, STATUS_NAMES
 from fastllmload.records.sharedmem import SharedWords
@@ -181,6 +181,12 @@ ERROR_BODY = b'{"error":{"message":"no","type":"x","code":500}}'
         (HEAD + b"zz\r\n", ("protocol_error", "bad_chunk"), CLOSE),
         (HEAD + chunk(b"data: {nope\n\n") + chunk(DONE) + b"0\r\n\r\n", ("protocol_error", "bad_event"), REUSE),
         (
+            HEAD + chunk(b"data:\n\n") + chunk(delta("a", "stop")) + chunk(b"data: \n\n" + DONE) + b"0\r\n\r\n",
+            ("ok", "none"),
+            REUSE,
+        ),
+        (HEAD + chunk(b"data:\n\n") + b"0\r\n\r\n", ("truncated", "no_done"), REUSE),
+        (
             HEAD + chunk(delta("a")) + chunk(b'data: {"error":{"message":"x"}}\n\n') + b"0\r\n\r\n",
             ("stream_error", "event"),
             REUSE,
@@ -224,6 +230,10 @@ def test_an_event_above_the_limit_fails_and_memory_stays(tmp_path: Path) -> None
         (HEAD + chunk(delta("a")), False, 0, ("truncated", "closed_in_body")),
         (HEAD + chunk(delta("a", "stop")), False, 0, ("ok", "none")),
         (HEAD[:20], False, 0, ("connection_error", "closed_in_body")),
+        (HEAD[:3], False, 0, ("connection_error", "closed_in_body")),
+        (b"SSH-2.0-server\r\n", False, 0, ("protocol_error", "bad_head")),
+        (b"\0", False, 0, ("protocol_error", "bad_head")),
+        (b"HTTP/1.1 100 Continue\r\n\r\n", False, 0, ("connection_error", "closed_in_body")),
         (
             b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n" + delta("a", "stop") + DONE[:-1],
             False,

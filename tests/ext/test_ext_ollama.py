@@ -16,9 +16,9 @@ from reference.ollama_text import NS, SEEN, TIMES, spelled
 
 from fastllmload._ext import counters, recorder
 from fastllmload._ext.delta import Classifier, expand_text
-from fastllmload._ext.exchange import Conversation, Protocol
 from fastllmload._ext.histogram import WORDS as HDR_WORDS
 from fastllmload._ext.ndjson import NdjsonParser
+from fastllmload._ext.protocol import Conversation, Protocol
 from fastllmload.records.layout import ERROR_NAMES, EVENT_NAMES, FINISH_NAMES, REQUEST, STATUS_NAMES
 
 CHAT, GENERATE = 2, 3

@@ -160,3 +160,16 @@ def test_a_slow_reader_is_not_pooled_and_reads_all(tmp_path: Path) -> None:
     assert (found.rows["content_events"] == 10).all() and (found.rows["client"] == 4).all()
     assert ((found.rows["t_last"] - found.rows["t_first"]) >= 70_000_000).all()
     assert not (found.rows["flags"] & 1).any(), "no connection was used again"
+
+
+def test_a_slow_reader_released_by_the_end_of_another_is_read(tmp_path: Path) -> None:
+    """At a cap of one each request is released inside the reading of the one before it: none is forgotten."""
+
+    def script(connection: socket.socket, number: int) -> None:
+        while read_request(connection):
+            body = event("x") + event("y") + LAST
+            connection.sendall(STREAM.replace(b"\r\n\r\n", b"\r\nContent-Length: %d\r\n\r\n" % len(body)) + body)
+
+    with scripted(script) as address:
+        found = drive(tmp_path, address, gaps_ms=[5.0, 0.0, 0.0, 0.0], cap=1, client=users(4, read_rate=200.0))
+    assert found.statuses() == {("ok", "none"): 4}

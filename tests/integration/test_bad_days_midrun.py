@@ -196,3 +196,15 @@ def test_the_disk_fills_up(tmp_path: Path) -> None:
 def test_a_disk_that_is_full_from_the_start(tmp_path: Path) -> None:
     with small_disk(tmp_path / "disk", "1m") as disk:
         run(disk / "run", "--rate", "60", "--duration", "1", *EMBEDDED).refused(2, "the disk of", "is full", "--output")
+
+
+def test_open_files_run_out_while_the_clock_runs(tmp_path: Path) -> None:
+    """The probe found a quick server, the load makes it slow: each request that gets no socket says so, nobody dies."""
+    slow = ("--simulate", "set.max_running=1", "set.step_ms=20", "--grace", "0.5")
+    limited = ("bash", "-c", 'ulimit -n 100 && exec "$@"', "limited")
+    one = ("--rate", "40", "--duration", "4", "--workers", "1", "--isl", "8", "--osl", "10", "--warmup", "0")
+    document = run(tmp_path / "run", *one, "--no-telemetry", *slow, wrap=limited).kept(0, "done")
+    failed = {group["error"]: group["count"] for group in document["errors"]}
+    assert failed["no_fd"] > 0
+    assert [worker["died"] for worker in document["workers"]] == [False]
+    assert document["certificate"]["verdict"] == "invalid"

@@ -130,3 +130,22 @@ def test_answers_counted_by_the_reference_tokenizer(tmp_path: Path) -> None:
     counts = count_tokens(done)
     assert {SOURCES[number] for number in counts.source.tolist()} == {SOURCES[TOKENIZER]}
     assert not counts.input_from_usage.any() and set(counts.input.tolist()) == {20}
+
+
+@pytest.mark.parametrize("transport", ["reactor", "asyncio"])
+def test_every_source_address_is_used(tmp_path: Path, transport: str) -> None:
+    """By the connections of the event loop too (TLS takes these): their ports would run short without."""
+    sources = ("--source-address", "127.0.0.7", "--source-address", "127.0.0.8")
+    asked = ("--rate", "100", "--num-requests", "8", "--warmup", "0", "--isl", "4", "--osl", "2", "--no-telemetry")
+    peers: list[str] = []
+    with canned(answers()) as server:
+        accepted = server.server.process_request
+
+        def noted(request: object, client: tuple[str, int]) -> None:
+            peers.append(client[0])
+            accepted(request, client)
+
+        server.server.process_request = noted
+        ended = run(tmp_path / "run", "--url", server.url, "--transport", transport, *asked, *sources)
+    assert ended.code == 0, ended.said
+    assert set(peers) == {"127.0.0.7", "127.0.0.8"} and peers.count("127.0.0.8") >= 4

@@ -20,11 +20,9 @@ def test_a_test_finds_what_is_known(case: Case, tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not SLOW, reason="twenty seeds of each test take an hour; FASTLLMLOAD_SLOW=1 runs them")
+@pytest.mark.parametrize("seed", range(SEEDS if SLOW else 1))
 @pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
-def test_on_every_seed(case: Case, tmp_path: Path) -> None:
-    missed = {
-        seed: tried
-        for seed in range(SEEDS)
-        if not (found := recovered(case, tmp_path / str(seed), [seed, 1000 + seed]))[0] and (tried := found[1])
-    }
-    assert not missed
+def test_on_every_seed(case: Case, seed: int, tmp_path: Path) -> None:
+    """The second try, for a host that was busy with something else, has a seed of its own too."""
+    found, tried = recovered(case, tmp_path / "procedure", [seed, 1000 + seed])
+    assert found, tried

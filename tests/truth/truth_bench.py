@@ -24,7 +24,7 @@ from fastllmload.simulator.truth import load as load_truth
 
 MEASURE = "measure"
 CONTENT = EVENT_NAMES.index("content")
-TRIES = 5
+PAUSES_S = (0, 1, 2, 4, 8, 15, 15, 15)  # before each try
 
 
 @dataclass
@@ -90,16 +90,17 @@ def measure(
 
 
 def until_quiet(directory: Path, check: Callable[[Path], tuple[bool, str]]) -> None:
-    """Call *check* until it passes; a failure counts only if it came TRIES times: other work on this host disturbs
-    it.
+    """Call *check* until it passes; a failure counts only if it came at every try of a minute: other work on this host
+    disturbs it.
     """
     problems = []
-    for attempt in range(TRIES):
+    for attempt, pause_s in enumerate(PAUSES_S):
+        time.sleep(pause_s)
         passed, problem = check(directory / str(attempt))
         if passed:
             return
         problems.append(problem)
-    raise AssertionError(f"failed {TRIES} times: " + " | ".join(problems))
+    raise AssertionError(f"failed {len(PAUSES_S)} times: " + " | ".join(problems))
 
 
 def wait_for_phase(folder: Path, name: str = MEASURE, after_s: float = 0.0) -> dict[str, Any]:

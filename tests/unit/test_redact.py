@@ -59,3 +59,10 @@ def test_header_secrets(name, value, secrets):
 def test_url_secrets():
     assert url_secrets("http://u:p%40@h/v1") == ["p%40"]
     assert url_secrets("http://h/v1") == url_secrets("http://u@h") == url_secrets("http://[") == []
+
+
+def test_the_white_space_around_a_secret_is_no_part_of_it():
+    """A key from `$(cat file)` or a config may end with a line; what is sent, and echoed, does not."""
+    redact = Redactor(["sk-abc12345\n", "   "])
+    assert redact("a sk-abc12345 b") == "a *** b"
+    assert redact("two   words") == "two   words"

@@ -13,6 +13,7 @@ What is said is judged in one place, `judge`, by this table (metrics.md 3.2). Th
 gives the kind.
 
     [DONE], blanks around it allowed                                      DONE
+    nothing, or blanks alone: a `data:` line without data                 OTHER
     not JSON, not an object, or one without choices, usage, error,
       object and id                                                       BAD
     error: an object, or anything that is not null, false, 0 or empty     ERROR; nothing else is looked at
@@ -83,7 +84,7 @@ cdef bint template_read(Template* t, const unsigned char* data, size_t size, Mea
     over(&c, data + t.prefix, size - t.prefix)
     if not json_string(&c, &text) or text.size == 0 or left(&c) + 1 != t.suffix:
         return False
-    if memcmp(c.at - 1, t.bytes + PREFIX_LONGEST, t.suffix) != 0:
+    if memcmp(c.at - 1, t.bytes + t.prefix, t.suffix) != 0:
         return False
     say(m, t.kind, DECODED_BY_TEMPLATE)
     if t.kind == EVENT_CONTENT and blank_text(text.at, text.size):
@@ -106,7 +107,7 @@ cdef void template_learn(Template* t, const unsigned char* data, size_t size, Me
         if t.bytes == NULL:
             return                  # without a template the stream is scanned
     memcpy(t.bytes, data, prefix)
-    memcpy(t.bytes + PREFIX_LONGEST, m.text + m.text_size, suffix)
+    memcpy(t.bytes + prefix, m.text + m.text_size, suffix)
     t.prefix = <uint16_t>prefix
     t.suffix = <uint16_t>suffix
     t.kind = EVENT_REASONING if m.kind == EVENT_REASONING else EVENT_CONTENT
@@ -126,6 +127,13 @@ cdef inline void say(Meaning* m, uint8_t kind, uint8_t decoder) noexcept nogil:
     m.kind = kind
     m.decoder = decoder
     m.prompt_tokens = m.completion_tokens = m.reasoning_tokens = m.cached_tokens = -1
+
+
+cdef bint is_blank(const unsigned char* data, size_t size) noexcept nogil:
+    cdef Cursor c
+    over(&c, data, size)
+    json_blanks(&c)
+    return c.at == c.end
 
 
 cdef bint is_done(const unsigned char* data, size_t size) noexcept nogil:
@@ -219,6 +227,10 @@ cdef class Classifier:
         if is_done(data, size):
             self.by_scan += 1
             say(m, EVENT_DONE, DECODED_BY_SCAN)
+            return 0
+        if is_blank(data, size):
+            self.by_scan += 1
+            say(m, EVENT_OTHER, DECODED_BY_SCAN)
             return 0
         if self._scan(data, size, self._carrier(False), &f, m):
             if one_text(&f, m):

@@ -18,6 +18,8 @@ cdef class Pacer:
 
     cdef int64_t due(self) noexcept                 # instant of the next release; INT64_MAX when there is none
     cdef bint follower_is_next(self) noexcept       # and it is a turn, not one of the schedule
+    # Releases of the schedule that are due before *until*; more than *most* are not counted.
+    cdef Py_ssize_t near(self, int64_t until, Py_ssize_t most) noexcept
     cdef int64_t _planned(self) noexcept
     cdef int arm(self, int64_t now) except -1       # set the timer for the next release (or leave it)
     cdef int64_t spin(self, int64_t now) noexcept   # if the next release is within the lead: burn until it is due; returns the time

@@ -64,6 +64,14 @@ cdef class Pacer:
     cdef bint follower_is_next(self) noexcept:
         return self.followers.count > 0 and dues_first(&self.followers) < self._planned()
 
+    cdef Py_ssize_t near(self, int64_t until, Py_ssize_t most) noexcept:
+        cdef Py_ssize_t found = 0
+        if self.start == 0:
+            return 0
+        while found < most and self.next + found < self.size and self.start + self.schedule[self.next + found] <= until:
+            found += 1
+        return found
+
     cdef int64_t spin(self, int64_t now) noexcept:
         cdef int64_t due = self.due()
         cdef int64_t begun = now

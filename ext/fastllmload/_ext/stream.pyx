@@ -1,52 +1,85 @@
 """The event loop's side of a connection that it owns (TLS, or `--transport asyncio`): a buffered protocol that hands
-everything to the reactor. Reads land in the reactor's one shared buffer.
+everything to the reactor. Reads land in the reactor's one shared buffer, and their stamps are those of user space.
+
+What the loop tells of a connection can come after the reactor has dropped it: the generation tells.
 """
 
 import errno
 
-from libc.stdint cimport uint32_t
+from libc.stdint cimport int64_t, uint32_t, uint64_t
+
+cimport fastllmload._ext.counters as k
+cimport fastllmload._ext.recorder as r
+from fastllmload._ext.clock cimport mono_ns
+from fastllmload._ext.conn cimport C_CONNECTING, C_FREE, C_SENDING, Conn
+from fastllmload._ext.reactor cimport Reactor
+from fastllmload._ext.transport cimport BUFFER
 
 
 cdef class Stream:
     """asyncio.BufferedProtocol of one connection; *number* and *generation* name it in the reactor."""
 
-    cdef object reactor
-    cdef uint32_t number
-    cdef uint32_t generation
+    cdef Reactor reactor
+    cdef uint64_t tag
     cdef object transport
     cdef object view
     cdef Py_ssize_t sending         # bytes of the request that the transport has not let go of
     cdef bint paused
 
-    def __init__(self, reactor, uint32_t number, uint32_t generation):
+    def __init__(self, Reactor reactor not None, uint32_t number, uint32_t generation):
         self.reactor = reactor
-        self.number = number
-        self.generation = generation
-        self.view = reactor.read_buffer()
+        self.tag = <uint64_t>generation << 32 | number
+        self.view = memoryview(<unsigned char[:BUFFER]>reactor.buffer)
+
+    cdef Conn* _conn(self) noexcept:
+        """NULL: the connection is no longer wanted."""
+        cdef Conn* c = self.reactor.pool.find(self.tag)
+        return c if c != NULL and c.state != C_FREE else NULL
 
     def connection_made(self, transport) -> None:
+        cdef Conn* c = self._conn()
         self.transport = transport
         # With a high mark of 0 the loop's TLS transport pauses at every write, also when nothing is left in its buffer.
         transport.set_write_buffer_limits(high=1, low=0)
-        if not self.reactor.stream_connected(self.number, self.generation):
+        if c == NULL or c.state != C_CONNECTING:
             transport.abort()
+            return
+        self.reactor.connected(c)
+        self.reactor.refill(mono_ns())
 
     def connect_failed(self, int error_number, bint tls) -> None:
         """From the connector: no connection came about. *error_number* is an errno, 0 when there is none."""
-        self.reactor.stream_connect_failed(self.number, self.generation, error_number, tls)
+        cdef Conn* c = self._conn()
+        if c != NULL and c.state == C_CONNECTING:
+            self.reactor.connect_failed(c, error_number, tls)
+            self.reactor.refill(mono_ns())
 
     def get_buffer(self, sizehint):
         return self.view
 
     def buffer_updated(self, Py_ssize_t size) -> None:
-        self.reactor.stream_data(self.number, self.generation, size)
+        cdef Conn* c = self._conn()
+        cdef int64_t user_t = mono_ns()
+        cdef bint had
+        if c == NULL:
+            return
+        had = c.x.row != NULL
+        self.reactor.words[k.W_READS] += 1
+        self.reactor.words[k.W_BYTES_IN] += size
+        self.reactor.words[k.W_USER_STAMPS] += 1
+        self.reactor.fed(c, self.reactor.protocol.feed(&c.x, self.reactor.buffer, <size_t>size, user_t, r.STAMP_USER,
+                                                       user_t), had, user_t)
+        self.reactor.loop_read(user_t)
 
     def eof_received(self) -> bool:
         return False
 
     def connection_lost(self, error) -> None:
+        cdef Conn* c = self._conn()
         number = 0 if error is None else getattr(error, "errno", None) or errno.ECONNRESET
-        self.reactor.stream_lost(self.number, self.generation, number)
+        if c != NULL:
+            self.reactor.broken(c, number)
+            self.reactor.refill(mono_ns())
 
     def pause_writing(self) -> None:
         self.paused = True
@@ -55,7 +88,7 @@ cdef class Stream:
         self.paused = False
         if self.sending:
             size, self.sending = self.sending, 0
-            self.reactor.stream_sent(self.number, self.generation, size)
+            self._sent(size)
 
     def send(self, bytes request) -> None:
         """Hand over a whole request; the reactor hears when the last byte has left the transport's buffer."""
@@ -63,7 +96,15 @@ cdef class Stream:
         self.transport.write(request)
         if not self.paused and self.sending:
             self.sending = 0
-            self.reactor.stream_sent(self.number, self.generation, len(request))
+            self._sent(len(request))
+
+    cdef int _sent(self, Py_ssize_t size) except -1:
+        cdef Conn* c = self._conn()
+        if c != NULL and c.state == C_SENDING and c.x.row != NULL:
+            c.x.row.bytes_sent += size
+            self.reactor.words[k.W_BYTES_OUT] += size
+            self.reactor.submitted(c)
+        return 0
 
     def close(self, bint reset) -> None:
         if self.transport is None:

@@ -9,6 +9,8 @@ from posix.unistd cimport close
 cdef extern from *:
     """
     #include <sys/socket.h>
+    #include <sys/syscall.h>
+    #include <unistd.h>
     #include <sys/un.h>
     #include <netinet/in.h>
     #include <netinet/tcp.h>
@@ -68,7 +70,8 @@ cdef extern from *:
         message.msg_control = control.bytes;
         message.msg_controllen = sizeof(control.bytes);
         *stamp = 0;
-        n = recvmsg(fd, &message, MSG_DONTWAIT);
+        /* The library's recvmsg is a cancellation point: in a process with threads two locked instructions a call. */
+        n = syscall(SYS_recvmsg, fd, &message, MSG_DONTWAIT);
         if (n <= 0) return n < 0 ? -errno : 0;
         for (c = CMSG_FIRSTHDR(&message); c; c = CMSG_NXTHDR(&message, c)) {
             if (c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_TIMESTAMPNS) {

@@ -3,16 +3,15 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from fastllmload._ext.exchange import Protocol
 from fastllmload._ext.pacer import Pacer
+from fastllmload._ext.protocol import Protocol
+from fastllmload._ext.releases import Releases
 from fastllmload._ext.stream import Stream
 from fastllmload._ext.talk import Talks
 
-class Reactor:
+class Reactor(Releases):
     """Drives one worker's load: add_target, load, preconnect, start_at, then on_ready and tick until finished."""
 
-    protocol: Protocol
-    pacer: Pacer
     def __init__(
         self,
         protocol: Protocol,
@@ -30,7 +29,6 @@ class Reactor:
     def add_target(self, family: str, address: str, port: int, head: bytes, over_asyncio: bool) -> None: ...
     def add_class(self, heads: list[bytes]) -> None: ...
     def set_connector(self, connector: Callable[[int, int, int], Stream]) -> None: ...
-    def read_buffer(self) -> memoryview: ...
     def load(
         self,
         *,
@@ -70,10 +68,3 @@ class Reactor:
     def finished(self) -> bool: ...
     @property
     def sending_over(self) -> bool: ...
-
-    # What a Stream tells of its connection: *number*, and *generation*, which tells it from earlier ones of that number.
-    def stream_connected(self, number: int, generation: int) -> bool: ...
-    def stream_connect_failed(self, number: int, generation: int, error_number: int, tls: bool) -> None: ...
-    def stream_sent(self, number: int, generation: int, size: int) -> None: ...
-    def stream_lost(self, number: int, generation: int, error_number: int) -> None: ...
-    def stream_data(self, number: int, generation: int, size: int) -> None: ...

@@ -26,7 +26,7 @@ def rates(sends: Sends, window: Window) -> Figures:
     """
     offered = int(window.holds(sends.all_dispatch).sum())
     seconds = window.seconds
-    if seconds <= 0:
+    if seconds <= 0 or (window.counted and offered < 2):  # one request alone has no rate
         return {"planned_rate": None, "offered_rate": None, "rate_error": None}
     planned = len(sends.t_sched) + sends.not_sent
     known = sends.arrivals.open_loop and planned > 0

@@ -22,10 +22,11 @@ NO_TIMES: Times = np.empty(0, np.int64)
 
 @dataclass(frozen=True)
 class Window:
-    """The measurement window [start_ns, end_ns)."""
+    """The measurement window [start_ns, end_ns). *counted*: it goes from the first to the last of so many requests."""
 
     start_ns: int
     end_ns: int
+    counted: bool = False
 
     @property
     def seconds(self) -> float:

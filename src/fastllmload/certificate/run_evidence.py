@@ -52,7 +52,9 @@ TIMED = (
 def from_run(run: Run) -> Evidence:
     """The evidence of the measure phase. RunFolderError when a file of the run is damaged."""
     measured = window_of(run)
-    window = Window(0, 0) if measured is None else Window(measured.w0_ns, measured.w1_ns + measured.closed)
+    window = (
+        Window(0, 0) if measured is None else Window(measured.w0_ns, measured.w1_ns + measured.closed, measured.closed)
+    )
     rows = run.rows[run.rows["phase"] == layout.MEASURE]
     facts = run.manifest.get("watch") or {}
     windows = histograms(run.directory)

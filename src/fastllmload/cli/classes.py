@@ -21,9 +21,17 @@ from fastllmload.redact import SECRET_HEADERS
 Fields = dict[str, object]
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 MOST = 1000
+ROUNDED = 1e-6  # of shares that are written with a few digits
 EXAMPLE = '--class "chat rate=40 isl=512 goodput=ttft:200"'
 OWN = ("rate", "rate_series", "arrival", "burstiness", "model", "endpoint", "header", "goodput")
 WHOLE = ("tokenizer", "streaming", "counting", "context_limit")  # one run counts and reads all answers alike
+CLOSED = "classes are open loops, so that what one sends never depends on how fast another is answered"
+REFUSED = {  # parameter: why a class cannot have its own, and what to do
+    "concurrency": f"{CLOSED}; give it a rate, or run a closed loop by itself with --concurrency",
+    "max_concurrency": "one run has one cap on what is in flight; say --max-concurrency for the whole run",
+    "endpoint_type": "one run speaks one protocol; say --endpoint-type for the whole run, or make two runs at once",
+    "url": "all classes go to the targets of the run; a class may have its own endpoint=/PATH, model and header",
+}
 PLANS: tuple[tuple[str, type[Any]], ...] = (("load", Load), ("workload", Workload), ("behaviour", Behaviour))
 
 
@@ -42,7 +50,7 @@ def tables_of(given: Given) -> list[Mapping[str, object]]:
 def worded(where: str, text: str) -> dict[str, object]:
     """`chat rate=40 header='X-Priority: 1'`; what is repeated becomes a list."""
     try:
-        name, *words = shlex.split(text)
+        name, *words = shlex.split(text) or [""]
     except ValueError as problem:
         raise InputError(f"{where} {text!r} cannot be read ({problem}); write for example {EXAMPLE}") from None
     table: dict[str, object] = {"name": name}
@@ -62,7 +70,7 @@ def with_classes(
     if "class" not in givens:
         return settings
     if fields.get("load.concurrency") is not None:
-        raise InputError("--concurrency (closed loop) does not go with --class; give each class a rate")
+        raise InputError(f"--concurrency does not go with --class: {CLOSED}; give each class a rate")
     tables = tables_of(givens["class"])
     if len(tables) > MOST:
         raise InputError(f"--class is given {len(tables)} times; {MOST} classes are the most")
@@ -74,6 +82,7 @@ def with_classes(
             raise InputError(f"--class {one.name!r} is given twice; keep one")
         found.append(one)
         goodput += [(f"{one.name}/{name}", limit) for name, limit in objectives]
+    _refuse_shares(tables)
     rates = [one.load.rate for one in found]
     total = math.fsum(rate for rate in rates if rate is not None) or None
     return msgspec.structs.replace(
@@ -82,6 +91,14 @@ def with_classes(
         load=msgspec.structs.replace(settings.load, rate=total, rate_curve=None),
         output=msgspec.structs.replace(settings.output, goodput=tuple(goodput)),
     )
+
+
+def _refuse_shares(tables: Sequence[Mapping[str, object]]) -> None:
+    """Shares are parts of one whole: more than it cannot be sent, and less is another rate than the one that was said."""
+    parts = [float(str(table["share"])) for table in tables if "share" in table]
+    whole = math.fsum(parts)
+    if parts and (whole > 1 + ROUNDED or (len(parts) == len(tables) and whole < 1 - ROUNDED)):
+        raise InputError(f"the shares of the classes are {whole:.6g} of the run's --rate; let them make 1")
 
 
 def one_class(
@@ -95,6 +112,8 @@ def one_class(
     share = rest.pop("share", None)
     mine = from_table(rest, f"--class {name}: ", f" of class {name}")
     for parameter, given in mine.items():
+        if parameter in REFUSED:
+            raise InputError(f"{given.where} is refused: {REFUSED[parameter]}")
         if parameter not in allowed():
             raise InputError(f"{given.where} cannot differ between classes; say it for the whole run")
     own = read(mine)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -70,8 +71,10 @@ def from_table(table: Mapping[str, object], before: str, behind: str) -> Givens:
 
 
 def _toml(path: str) -> dict[str, object]:
+    """`-` is the standard input."""
     try:
-        return tomllib.loads(Path(path).read_text(encoding="utf-8"))
+        text = sys.stdin.buffer.read().decode() if path == "-" else Path(path).read_text(encoding="utf-8")
+        return tomllib.loads(text)
     except OSError as error:
         raise InputError(f"--config {path} cannot be read: {error.strerror}; give a TOML file") from None
     except ValueError as error:  # TOMLDecodeError, UnicodeDecodeError

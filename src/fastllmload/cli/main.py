@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import threading
@@ -16,6 +17,7 @@ import click
 from fastllmload import __version__
 from fastllmload.cli import argv
 from fastllmload.cli.group import LazyCommand, LazyGroup
+from fastllmload.cli.stdout import be_patient
 from fastllmload.errors import FastLLMLoadError
 from fastllmload.redact import Redactor
 
@@ -65,6 +67,8 @@ def _show_version(context: click.Context, asked: bool) -> None:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command in *arguments* (by default those of the process) and return its exit code."""
     given = list(sys.argv[1:] if arguments is None else arguments)
+    if arguments is None:
+        be_patient()
     secrets = argv.secrets_of(given)
     redact = Redactor([*secrets, *_environment_secrets()])
     if secrets:
@@ -84,6 +88,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _say(redact, "interrupted", INTERRUPTED)
     except Exception as error:  # noqa: BLE001 - whatever it is, it ends as a sentence and exit code 70
         return _bug(redact, error)
+    finally:
+        if arguments is None:
+            with contextlib.suppress(OSError):  # a full disk: Python's own last flush says so
+                sys.stdout.flush()  # a reader that has gone is met here
 
 
 def _environment_secrets() -> list[str]:

@@ -39,11 +39,12 @@ def _refuse_conversations(givens: Givens, fields: Fields) -> None:
         raise InputError(f"--turns does not go with --workload {name}, whose requests stand alone")
     if fields.get("workload.prompt_form") in ("ids", "native"):
         raise InputError("--turns needs prompts of text: no reply can be put behind token ids; leave --prompt-form out")
-    if fields["workload.turns"] == "all" and name not in CONVERSING:
+    told = name in CONVERSING or (name == "conversation" and fields.get("workload.dataset_path") is not None)
+    if fields["workload.turns"] == "all" and not told:
         known = " or ".join(CONVERSING)
         raise InputError(f"--turns all takes what a data set has; add --workload {known}, or give a number")
-    if fields.get("workload.tool_turns") and name in CONVERSING:
-        raise InputError("--tool-turns makes synthetic ones; a data set brings its own")
+    if fields.get("workload.tool_turns") and (told or name == "conversation"):
+        raise InputError("--tool-turns makes synthetic ones, of synthetic-uniform and synthetic-skewed; leave it out")
     completions = str(fields.get("target.endpoint_type", "openai-chat"))
     if fields.get("workload.tool_turns") and completions in ("openai-completions", "ollama-generate"):
         raise InputError(f"--tool-turns needs messages, which {completions} does not have; use a chat endpoint")

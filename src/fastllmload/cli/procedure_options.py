@@ -9,6 +9,7 @@ from __future__ import annotations
 from fastllmload.cli import readings as read
 from fastllmload.cli.options import RunOption, several, switch, value
 
+MOST_RUNS = 100
 LOOP = read.one_of("open", "closed")
 SLO = (
     value("--slo-ttft-p99", "slo_ttft_p99_ms", read.milliseconds, "MS", "Objective: P99 of TTFT at most this."),
@@ -27,6 +28,13 @@ CAPACITY_SOURCE = value("--capacity-source", "capacity_source", read.text, "TEXT
 
 def pause(text: str) -> float:
     return 0.0 if text.strip() in ("0", "0s", "none") else read.seconds(text)
+
+
+def count_of_runs(text: str) -> int:
+    found = read.count(text)
+    if found > MOST_RUNS:
+        raise ValueError(f"is out of range; write 1 to {MOST_RUNS}")
+    return found
 
 
 def numbers(text: str) -> tuple[float, ...]:
@@ -89,6 +97,8 @@ TESTS: dict[str, tuple[RunOption, ...]] = {
 COMMON = (
     switch("--quick", "quick", "Scales durations and counts down, for trying out; the result does not conform."),
     several("--hook", "hooks", read.pair, "NAME=COMMAND", "Shell command for a change of the server between phases."),
+    value("--runs", "runs", count_of_runs, "COUNT",
+          "The whole test so many times, each at arrival instants of its own: median, mean and interval over runs."),
     value("--settle", "settle_s", pause, "TIME", "Pause between two levels. Default 5s."),
     switch("--allow-nonconforming", "allow_nonconforming", "Goes on without declarations that the draft demands."),
 )  # fmt: skip

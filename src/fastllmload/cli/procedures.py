@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,9 @@ ABOUT = {
     "long-context": "How TTFT grows with the context (IETF 5.9).",
     "guardrail": "What guardrails cost (IETF 5.10).",
 }
+
+
+SHAPES = {"workload", "dataset_path", "isl", "prefix_len", "turns", "plan", "classes"}  # say what is sent
 
 
 class ProcedureCommand(RunCommand):
@@ -88,16 +92,21 @@ def start(name: str, parameters: dict[str, object]) -> int:
     from fastllmload.cli.commands import current_redactor
     from fastllmload.cli.given import from_command_line
     from fastllmload.cli.resolve import merged, settle
+    from fastllmload.procedure.change import changed
     from fastllmload.procedure.conduct import Terms, conduct
     from fastllmload.procedure.console import Console
     from fastllmload.procedure.hooks import terminal
+    from fastllmload.procedure.repeat import conduct_runs
     from fastllmload.procedure.tests import test_named
 
     common = {option.parameter: parameters.pop(option.parameter) for option in COMMON}
     own = {option.parameter: parameters.pop(option.parameter) for option in TESTS[name]}
     redact = current_redactor()
-    settings, secret = settle(merged(from_command_line(parameters)), os.environ, redact, complete=False)
+    given = merged(from_command_line(parameters))
+    settings, secret = settle(given, os.environ, redact, complete=False)
     test = test_named(name)
+    if test.workload is not None and not SHAPES & given.keys():
+        settings = changed(settings, workload={"name": test.workload})
     fields = read(TESTS[name], own)
     for field, value in (
         ("duration_s", settings.load.duration),
@@ -110,7 +119,9 @@ def start(name: str, parameters: dict[str, object]) -> int:
     terms = read(COMMON, common)
     commands = hooks_of(terms.get("hooks", ()))
     folder = settings.output.directory
-    return conduct(
+    runs = terms.get("runs")
+    conducted = conduct if runs is None else partial(conduct_runs, runs=runs)
+    return conducted(
         test,
         settings,
         secret,

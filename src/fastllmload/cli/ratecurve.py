@@ -42,7 +42,8 @@ def _join_ramp(givens: Givens, fields: Fields) -> None:
     if not given:
         return
     if start is None or end is None:
-        raise InputError(f"{givens[given[0]].where} needs both --ramp-up-start-rps and --ramp-up-end-rps")
+        asked = "--arrival ramp" if given == ["arrival"] else givens[given[0]].where
+        raise InputError(f"{asked} needs both --ramp-up-start-rps and --ramp-up-end-rps")
     if "rate" in givens or "rate_series" in givens:
         raise InputError("--rate and a ramp from --ramp-up-start-rps are both given; give one")
     fields["load.rate_curve"] = f"{'exponential' if strategy == 'exponential' else 'ramp'}:{start:g},{end:g}"

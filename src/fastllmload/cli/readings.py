@@ -202,8 +202,12 @@ def url(text: str) -> str:
         port = parts.port
     except ValueError as error:
         raise ValueError(f"is not a URL ({error}); write for example http://localhost:8000") from None
-    if parts.scheme not in ("http", "https"):
+    if parts.scheme == "unix":
+        raise ValueError(f"is a socket, not a port; write --unix-socket {parts.path or 'PATH'}")
+    if "://" not in text:
         raise ValueError("has no scheme; write for example http://localhost:8000")
+    if parts.scheme not in ("http", "https"):
+        raise ValueError(f"has the scheme {parts.scheme!r}, and only http and https are spoken here")
     if parts.hostname is None or parts.hostname == "" or port == 0:
         raise ValueError("names no host and port; write for example http://localhost:8000")
     if "@" in parts.netloc:
@@ -300,6 +304,8 @@ def cpus(text: str) -> tuple[int, ...]:
         low, dash, high = part.partition("-")
         if not low.isdecimal() or (dash != "" and not high.isdecimal()):
             raise ValueError("is not a list of CPUs; write for example 0,2-3")
+        if len(high or low) > 4:  # nobody has ten thousand; a slip must not fill the memory
+            raise ValueError(f"names {high or low}, which is beyond any machine; write for example 0,2-3")
         chosen += range(int(low), int(high if dash != "" else low) + 1)
     if len(set(chosen)) != len(chosen) or not chosen:
         raise ValueError("names a CPU twice or none; write for example 0,2-3")
@@ -384,7 +390,7 @@ def nearest(value: str, names: list[str]) -> str:
 
 def arrival(text: str) -> str:
     """A process's name; `onoff` may carry its periods, which the process itself checks. `ramp`: Poisson whose rate
-    rises.
+    rises; `trace`: the instants of the trace that is replayed.
     """
-    one_of("poisson", "constant", "uniform", "gamma", "bursty", "onoff", "ramp")(text.partition(":")[0])
+    one_of("poisson", "constant", "uniform", "gamma", "bursty", "onoff", "ramp", "trace")(text.partition(":")[0])
     return text

@@ -45,7 +45,8 @@ def refresh(subject: Subject, secrets: Redactor) -> None:
         return
     from fastllmload.report.files import write_again
 
-    for problem in write_again(lambda: subject.run, subject.document):
+    problems = write_again(lambda: subject.run, subject.document)
+    for problem in [*problems, *(() if problems else subject.run.damage)]:
         click.echo(secrets(f"note       {problem}"), err=True)
 
 

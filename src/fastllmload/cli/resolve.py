@@ -228,11 +228,17 @@ def _refuse_contradictions(givens: Givens, fields: Fields, complete: bool = True
         raise InputError(f"--rate is missing: say how much load to offer, for example {EXAMPLE}")
     if rate == math.inf and "plan" not in givens and "num_requests" not in givens:
         raise InputError("--rate inf sends everything at once and needs to know how much; add --num-requests COUNT")
+    if rate == math.inf and "arrival" in givens:
+        raise InputError(
+            f"{givens['arrival'].where} says how arrivals are spread, and --rate inf sends everything at once; "
+            "leave one of them out"
+        )
     refuse_manners(givens, fields)
     _refuse_target(givens, fields)
     _refuse_client(givens, fields)
     _refuse_telemetry(givens, fields)
     _refuse_twice(fields)
+    _refuse_declarations(fields)
 
 
 def _refuse_for_closed_loop(givens: Givens) -> None:
@@ -307,6 +313,7 @@ def _refuse_telemetry(givens: Givens, fields: Fields) -> None:
 def _refuse_trace(givens: Givens, fields: Fields) -> None:
     """A trace brings lengths and instants; what would change them silently is refused."""
     name = fields.get("workload.name")
+    _refuse_own_instants(givens, fields)
     if name in TRACES:
         if "dataset_path" not in givens:
             raise InputError(f"--workload {name} is read from a file; add --dataset-path FILE")
@@ -326,6 +333,19 @@ def _refuse_trace(givens: Givens, fields: Fields) -> None:
     for parameter in ("trace_speed", "trace_from", "trace_to", "trace_loop"):
         if parameter in givens:
             raise InputError(f"{givens[parameter].where} goes with a trace; add --workload {' or '.join(TRACES)}")
+
+
+def _refuse_own_instants(givens: Givens, fields: Fields) -> None:
+    """`--arrival trace` asks for what a trace does anyway; it is no process that a rate could have."""
+    if fields.get("load.arrival") != "trace":
+        return
+    if fields.get("workload.name") not in TRACES:
+        raise InputError(
+            f"--arrival trace replays recorded instants; add --workload {' or '.join(TRACES)} and --dataset-path FILE"
+        )
+    if "rate" in givens:
+        raise InputError("--arrival trace has the trace's own instants and no --rate; leave one out (or --trace-speed)")
+    del fields["load.arrival"]
 
 
 def _refuse_dataset(givens: Givens, name: str) -> None:
@@ -355,6 +375,18 @@ def _refuse_twice(fields: Fields) -> None:
         for name in names:
             if names.count(name) > 1 and (flag, name) != ("--simulate", "fault"):
                 raise InputError(f"{flag} names {name!r} twice; keep one")
+
+
+def _refuse_declarations(fields: Fields) -> None:
+    """A declaration with a slip of the hand declares nothing: it is told before the run, not found in its report."""
+    declared = fields.get("output.declare", ())
+    assert isinstance(declared, tuple)
+    if declared:
+        from fastllmload.compliance.declarations import complaints  # reads a table: only for runs that declare
+
+        wrong = complaints(dict(declared))
+        if wrong:
+            raise InputError("; ".join(wrong))
 
 
 def _complete(givens: Givens, fields: Fields) -> None:

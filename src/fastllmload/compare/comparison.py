@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from fastllmload.compare.between import LEAST_RUNS, change_between, chosen_test, pairs_of
 from fastllmload.compare.change import Change, undecided
-from fastllmload.compare.figure import Figure, figure_of, standard_figures
+from fastllmload.compare.figure import Figure, figure_of, gaps_of, standard_figures
 from fastllmload.compare.manifest import Differs, manifest_diff
 from fastllmload.compare.series import RunSeries
 from fastllmload.compare.side import Side
@@ -156,6 +156,10 @@ def _notes(base: Side, new: Side, test: str) -> list[str]:
         if run.verdict != "valid":
             doubtful.setdefault(run.verdict, []).append(str(run.folder))
     notes += [f"the client's certificate is {verdict}: {', '.join(names)}" for verdict, names in doubtful.items()]
+    kinds = [sorted({gaps_of(run.document) for run in side.runs}) for side in (base, new)]
+    if kinds[0] != kinds[1]:
+        told = " and ".join(f"{', '.join(kind)} of {side.name}" for kind, side in zip(kinds, (base, new), strict=True))
+        notes.append(f"gaps of unlike kinds: {told} (metrics 3.4), so what is called itl compares unlike things")
     fewest = min(len(base.runs), len(new.runs))
     if test == WITHIN:
         notes.append("one run a side: how runs differ from each other is not known; 3 or more a side would show it")

@@ -71,9 +71,14 @@ def entry_of(document: Mapping[str, Any], metric: str) -> Mapping[str, Any] | No
     if metric == "request_goodput":
         return {"value": document.get("request_goodput"), "unit": "requests/s"}
     if metric == "itl":
-        metric = (metrics.get("share_single") or {}).get("pooled_as") or "itl"
+        metric = gaps_of(document)
     found: Mapping[str, Any] | None = metrics.get(metric)
     return found
+
+
+def gaps_of(document: Mapping[str, Any]) -> str:
+    """`itl`, `tbc` or `itl_b`: what the gaps of that run are, by how the server delivered."""
+    return str(((document.get("metrics") or {}).get("share_single") or {}).get("pooled_as") or "itl")
 
 
 def figure_of(name: str, document: Mapping[str, Any]) -> Figure:

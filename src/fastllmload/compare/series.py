@@ -13,10 +13,11 @@ from fastllmload.compare.figure import GAPS, Figure
 from fastllmload.metrics.distribution import SCALES, without_nulls
 from fastllmload.metrics.itl import pooled
 from fastllmload.metrics.latencies import durations, in_time, per_token_times, starts
-from fastllmload.metrics.throughput import BEARING, amounts_by_stretch, mean_time_s, stretches
+from fastllmload.metrics.throughput import amounts_by_stretch, mean_time_s, stretches
 from fastllmload.metrics.window import Mask, Window, populations, window_of
 from fastllmload.records import layout
 from fastllmload.records.run import Run
+from fastllmload.records.timeline import BEARING
 from fastllmload.records.token_counts import count_tokens
 from fastllmload.records.token_times import token_times
 from fastllmload.statistics.interval import Sample

@@ -35,7 +35,8 @@ def of_run(run: Measured) -> list[str]:
         found.append(f"the client was the limit{where}: nothing here tells of the system's saturation")
     if run.get("config.load.max_concurrency") is not None:
         found.append(f"--max-concurrency {run.get('config.load.max_concurrency')} makes the loop not open{where}")
-    found += [str(text) for one in facts.workloads(run) for text in one.get("deviations") or ()]
+    by_workload = [text for one in facts.workloads(run) for text in one.get("deviations") or ()]
+    found += [str(text) for text in run.get("plan.deviations") or by_workload]  # the former name the class
     if run.run.incomplete:
         found.append(f"the run ended as {run.get('status')}{where}")
     return found

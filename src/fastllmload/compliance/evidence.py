@@ -21,6 +21,7 @@ from fastllmload.records.run import Run, load
 PROCEDURE = "procedure.json"
 ATTEMPT = re.compile(r", (\d+ requests|try \d+|longer)$")  # a level that was measured again for longer
 OF_SEVERAL_RUNS = ("search.json", "sweep.json")
+REPEATED = "runs.json"  # a test that was repeated: a procedure in each of its folders
 PLANNED = ("t_sched_ns", "input_tokens", "output_tokens")  # of a plan's record, which may have more
 AUXILIARY = re.compile(r"(^|, )(capacity, |throughput, )")
 Mask = npt.NDArray[np.bool_]
@@ -266,6 +267,8 @@ def read(folder: Path) -> Evidence:
         raise InputError(f"{folder} does not exist or is no folder; give the folder of a run or of a procedure")
     if (folder / PROCEDURE).is_file():
         return read_procedure(folder)
+    if (folder / REPEATED).is_file():
+        raise InputError(f"{folder} holds several runs of one test; judge each, beginning with {folder / 'run-1'}")
     for name in OF_SEVERAL_RUNS:
         if (folder / name).is_file():
             what = name.removesuffix(".json")

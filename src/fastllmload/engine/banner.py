@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 from fastllmload import __version__
 from fastllmload.engine.planned import Plans
@@ -51,8 +52,21 @@ def warm_up(plan: Plan) -> str:
     seconds = plan.duration_s
     if seconds is None and plan.t_sched is not None:
         seconds = float(plan.t_sched.max()) / 1e9
-    count = "" if plan.cycles else f"{plan.requests:,} request{'' if plan.requests == 1 else 's'}"
+    count = "" if plan.cycles else requests(plan)
     return " in ".join(part for part in (count, "" if seconds is None else f"{seconds:.3g} s") if part)
+
+
+def requests(plan: Plan) -> str:
+    return f"{plan.requests:,} request{'' if plan.requests == 1 else 's'}"
+
+
+def arriving(described: dict[str, Any]) -> str:
+    """What comes at the rate that is asked for: `requests`, `conversations`, or both."""
+    one = "conversations" in described
+    several = ["conversations" in each for each in described.get("classes", ()) if each["requests"]]
+    if one or (several and all(several)):
+        return "conversations"
+    return "requests and conversations" if any(several) else "requests"
 
 
 def loop(settings: RunSettings, plan: Plan) -> str:
@@ -61,7 +75,7 @@ def loop(settings: RunSettings, plan: Plan) -> str:
         return f"closed loop, {plan.concurrency:,} in flight"
     arrivals = plan.description["load"]["arrivals"]
     rate = arrivals["rate"]
-    what = "conversations" if "conversations" in plan.description else "requests"
+    what = arriving(plan.description)
     shown = "all at once" if rate == "inf" or math.isinf(rate) else f"{rate:g} {what}/s"
     if "changes" in arrivals:
         shown = f"{arrivals['changes']} (mean {shown})"
@@ -70,6 +84,6 @@ def loop(settings: RunSettings, plan: Plan) -> str:
 
 
 def bounds(plan: Plan) -> str:
-    parts = [] if plan.cycles else [f"{plan.requests:,} requests"]
+    parts = [] if plan.cycles else [requests(plan)]
     parts += [] if plan.duration_s is None else [f"{plan.duration_s:g} s"]
     return " in ".join(parts)

@@ -46,12 +46,14 @@ def conclude(folder: Folder, phases: Sequence[RunPhase], fate: Fate) -> dict[str
     from fastllmload.compliance.evidence import of_run
     from fastllmload.compliance.verdict import compliance_of
     from fastllmload.metrics.core import measure
+    from fastllmload.records.error_texts import read_texts
     from fastllmload.records.merge import merge_workers
     from fastllmload.records.run import load
     from fastllmload.report.files import write_reports
     from fastllmload.telemetry.summary import added
 
     drop_empty(folder)
+    folder.manifest["error_texts"] = read_texts(folder.path)
     try:
         merge_workers(folder.path, planned_phases(folder, phases))
     except HostLimitError as problem:

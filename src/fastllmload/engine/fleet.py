@@ -157,10 +157,10 @@ class Fleet:
                     os.kill(member.pid, strike)
             self._await(3.0)
 
-    def join(self, patience_s: float = 60.0) -> None:
-        """Wait for workers that are closing their files after their last phase."""
+    def join(self, patience_s: float = 60.0) -> list[Member]:
+        """Wait for workers that are closing their files after their last phase. Those that died on the way."""
         self._await(patience_s)
-        self.watch()
+        return self.watch()
 
     def _await(self, patience_s: float) -> None:
         until = time.monotonic() + patience_s

@@ -19,6 +19,8 @@ from fastllmload._ext.delta import Classifier
 from fastllmload._ext.ndjson import NdjsonParser
 from fastllmload._ext.sse import SseParser
 from fastllmload.endpoint import Endpoint
+from fastllmload.engine.deadline import Deadline
+from fastllmload.engine.places import reachable_from, refuse_sources
 from fastllmload.engine.resolve import Base, addresses, parse_base, request_head, target_spec
 from fastllmload.engine.workspec import TargetSpec
 from fastllmload.errors import InputError, TargetError
@@ -58,6 +60,7 @@ def preflight(
     secrets in what a server said.
     """
     key = None if secret is None else secret.reveal()
+    refuse_sources(settings.target.source_addresses)
     found = Preflight(class_heads=[[] for _ in settings.classes])
     asked, settings = settings, most_general(settings)
     for number, url in enumerate(urls):
@@ -127,7 +130,8 @@ class Probe:
     def reach(self, connect_ms: list[float]) -> tuple[str, str, int]:
         """The first address that accepts a connection (and, with TLS, whose certificate holds)."""
         failures: list[str] = []
-        for address in addresses(self.base):
+        sources = self.settings.target.source_addresses
+        for address in reachable_from(addresses(self.base), sources, self.base.shown):
             try:
                 started = time.perf_counter()
                 connection = self._connect(address)
@@ -183,21 +187,31 @@ class Probe:
     def _exchange(self, method: str, path: str, body: bytes | None) -> tuple[int, str, bytes]:
         """(status, content type, body) of one request on a connection of its own."""
         assert self.address is not None
-        connection = self._connect(self.address)
+        try:
+            connection = self._connect(self.address)
+        except OSError as problem:
+            raise TargetError(f"{self.base.shown} does not take connections any more: {reason(problem)}") from None
         if self.context is not None:
             connection = self._secure(connection)
-        connection.settimeout(min(ANSWER_TIMEOUT_S, self.settings.load.timeout))
+        patience_s = min(ANSWER_TIMEOUT_S, self.settings.load.timeout)
+        connection.settimeout(patience_s)
+        end = Deadline(connection, patience_s)
         head = request_head(self.base, path, self.settings.target.headers, self.key, method=method)
         length = "" if body is None else f"Content-Length: {len(body)}\r\n"
         try:
+            end.start()
             connection.sendall((head + length + "Connection: close\r\n\r\n").encode("latin-1") + (body or b""))
             with contextlib.closing(http.client.HTTPResponse(connection, method=method)) as response:
                 response.begin()
                 content = response.read(LARGEST_ANSWER)
+                if end.passed:  # of a body that ends with the connection
+                    raise TimeoutError
                 return response.status, response.headers.get("Content-Type", ""), content
         except (OSError, http.client.HTTPException, ValueError) as problem:
-            raise TargetError(f"{self.base.shown} did not answer {method} {path} properly: {reason(problem)}") from None
+            what = f"no end after {patience_s:g} s" if end.passed else reason(problem)
+            raise TargetError(f"{self.base.shown} did not answer {method} {path} properly: {what}") from None
         finally:
+            end.cancel()
             connection.close()
 
     # -- questions ----------------------------------------------------------------------------------------------------
@@ -335,6 +349,8 @@ def reason(problem: BaseException) -> str:
         return "it timed out"
     if isinstance(problem, OSError) and problem.strerror:
         return problem.strerror.lower()
+    if isinstance(problem, http.client.IncompleteRead):
+        return "the connection ended within the body"
     return str(problem) or type(problem).__name__
 
 

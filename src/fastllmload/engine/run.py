@@ -27,6 +27,7 @@ from fastllmload.engine.folder import Folder
 from fastllmload.engine.interrupts import STOP, Interrupts
 from fastllmload.engine.live import Live
 from fastllmload.engine.phases import Outcome, PhaseRun
+from fastllmload.engine.places import refuse_cpus
 from fastllmload.engine.planned import Plans, build_plans, settled
 from fastllmload.engine.preflight import Preflight, preflight
 from fastllmload.engine.prometheus import serving
@@ -47,6 +48,7 @@ from fastllmload.records.samples import DISK_FULL, SampleLog
 from fastllmload.redact import Redactor, header_secrets, url_secrets
 from fastllmload.report.terminal import Ui
 from fastllmload.simulator.process import SimulatorProcess
+from fastllmload.slo.classes import refuse_unknown
 from fastllmload.workload.tokenizer import load_tokenizer
 
 if TYPE_CHECKING:
@@ -59,6 +61,7 @@ def execute(settings: RunSettings, secret: Secret | None, ui: Ui, simulator: Sim
     *simulator*: a simulated engine that is running already and goes on running; without it a run that has no target
     starts one of its own.
     """
+    refuse_cpus(settings.client.pin)
     folder = Folder.create(settings.output.directory)
     try:
         totals = Totals()
@@ -148,6 +151,7 @@ class Session:
         found.notes.extend(beside.notes)
         self.ui.banner(banner.target_lines(settings, [target.url for target in found.targets], found))
         plans = build_plans(replayed, endpoint, found.model, self.folder.work)
+        refuse_unknown(settings.output.goodput, plans.measure.classes, set(plans.measure.request_class.tolist()))
         if settings.output.save_plan is not None:
             save_plan(plans.measure, Path(settings.output.save_plan))
         specs, phases = self._prepare(asked, endpoint, found, plans, beside)
@@ -191,9 +195,8 @@ class Session:
         plans = plans.moved(self.folder.work)
         phases = run_phases(plans.warmup, plans.measure)
         run_id = secrets.token_hex(4)
-        specs = worker_specs(
-            settings, endpoint, found, self.folder, phase_specs(settings, phases, wanted, workers), workers, run_id
-        )
+        told = phase_specs(settings, phases, wanted, workers)
+        specs = worker_specs(settings, endpoint, found, self.folder, told, workers, run_id, self.redact.known)
         self._begin(settings, found, plans, run_id, workers, beside)
         self.ui.banner(banner.plan_lines(settings, plans, workers))
         return specs, phases
@@ -266,7 +269,8 @@ class Session:
                 if outcome is None or outcome.cut or not fleet.alive:
                     break
             if not self.interrupts.level:
-                fleet.join()
+                for member in fleet.join():
+                    self._died(fleet, member)
         finally:
             fleet.stop(PATIENCE_S if self.interrupts.level < STOP else HURRY_S)
             log.close()

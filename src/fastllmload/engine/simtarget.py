@@ -9,6 +9,9 @@ import msgspec
 from fastllmload.errors import InputError
 from fastllmload.simulator.profile import SimulatorOptions
 
+OWN = {"host", "port", "unix_socket", "api_key", "die_with_parent", "faults", "overrides"}  # not for the user to set
+FIELDS = sorted(set(SimulatorOptions.__struct_fields__) - OWN)
+
 
 def options_of(pairs: Sequence[tuple[str, str]]) -> SimulatorOptions:
     """Options from texts; names as on the command line of `simulate`. A field of the profile is `set.FIELD`.
@@ -24,14 +27,12 @@ def options_of(pairs: Sequence[tuple[str, str]]) -> SimulatorOptions:
             faults.append(text)
         elif name.startswith("set."):
             overrides.append((name.removeprefix("set."), text))
-        elif field in SimulatorOptions.__struct_fields__ and field not in ("host", "port", "unix_socket", "api_key"):
+        elif field in FIELDS:
             values[field] = text if text not in ("true", "false") else text == "true"
         else:
-            known = ", ".join(
-                sorted(set(SimulatorOptions.__struct_fields__) - {"host", "port", "unix_socket", "api_key"})
-            )
             raise InputError(
-                f"--simulate {name}={text}: the simulated engine has no option {name!r}; it has {known}, fault, set.FIELD"
+                f"--simulate {name}={text}: the simulated engine has no option {name!r}; it has {', '.join(FIELDS)}, "
+                "fault, and set.FIELD for a field of its profile"
             )
     if faults:
         values["faults"] = tuple(faults)

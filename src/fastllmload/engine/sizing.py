@@ -87,14 +87,14 @@ def worker_count(
     settings: RunSettings, plan: Plan, wanted: Demand, ceiling: Ceiling | None, cores: int, simulated: bool
 ) -> int:
     """As asked, or as many as the demand needs at COMFORT; never more than cores (less one that the simulator
-    needs).
+    needs), nor more than there are slots or requests: a worker without any has nothing to show for itself.
     """
+    slots = min(plan.concurrency or len(plan.starts), len(plan.starts))
     if settings.client.workers is not None:
-        return settings.client.workers
+        return max(1, min(settings.client.workers, slots))
     if settings.client.pin:
-        return len(settings.client.pin)
+        return max(1, min(len(settings.client.pin), slots))
     most = max(1, cores - 1 if simulated else cores)
-    slots = plan.concurrency if plan.concurrency is not None else plan.requests
     if math.isinf(wanted.rate):
         return max(1, min(most, slots))
     held = UNCALIBRATED if ceiling is None else ceiling

@@ -76,6 +76,7 @@ def worker_specs(
     phases: tuple[PhaseSpec, ...],
     workers: int,
     run_id: str,
+    secrets: tuple[str, ...] = (),
 ) -> list[WorkerSpec]:
     """One per worker; they differ in their number, their files and their CPU."""
     client, target = settings.client, settings.target
@@ -105,6 +106,7 @@ def worker_specs(
             cert=target.client_cert,
             key=target.client_key,
             insecure=target.insecure,
+            secrets=secrets,
         )
         for worker in range(workers)
     ]

@@ -9,8 +9,10 @@ when its parent is gone.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import ctypes
 import gc
+import itertools
 import os
 import signal
 import ssl
@@ -25,8 +27,8 @@ import uvloop
 
 from fastllmload._ext import counters as k
 from fastllmload._ext.delta import Classifier
-from fastllmload._ext.exchange import Protocol
 from fastllmload._ext.pacer import Pacer
+from fastllmload._ext.protocol import Protocol
 from fastllmload._ext.reactor import Reactor
 from fastllmload._ext.recorder import Recorder
 from fastllmload._ext.stream import Stream
@@ -34,7 +36,9 @@ from fastllmload._ext.talk import Talks
 from fastllmload._ext.wire import warm_up_kernel_stamps
 from fastllmload.engine.workspec import PhaseSpec, TargetSpec, WorkerSpec
 from fastllmload.plan.plan import Plan
+from fastllmload.records.error_texts import write_texts
 from fastllmload.records.sharedmem import SharedWords
+from fastllmload.redact import Redactor
 
 TICK_S = 0.005  # how soon a stop of this process is seen
 POLL_S = 0.002  # while no clock runs
@@ -54,6 +58,9 @@ class Worker:
         self.recorder = Recorder(rows, text=spec.record_text)
         classifier = Classifier(spec.dialect, strict=spec.strict_decode)
         protocol = Protocol(self.recorder, classifier, self.words, spec.max_event_bytes, 4 * spec.max_event_bytes)
+        self.error_texts = protocol.error_texts
+        self.texts_written = 0
+        self.redact = Redactor(spec.secrets)
         self.pacer = Pacer(budget=spec.spin_budget)
         kernel = spec.timestamps == "kernel"
         self.stamp_keeper = warm_up_kernel_stamps() if kernel else None
@@ -78,8 +85,12 @@ class Worker:
         self.tls = tls_context(spec) if any(target.tls for target in spec.targets) else None
         self.reactor.set_connector(self.connect)
         self.connecting: set[asyncio.Task[None]] = set()
+        self.sources = itertools.cycle(spec.source_addresses) if spec.source_addresses else None
         self.gc_runs = 0
         self.failure: BaseException | None = None
+        # What the clock needs is opened before it: a load that takes the last file descriptor must not end its worker.
+        self.statm = os.open("/proc/self/statm", os.O_RDONLY)
+        self.plans = {phase.number: Plan.open(Path(phase.plan_dir)) for phase in spec.phases}
         gc.callbacks.append(self._count_collection)
 
     def _count_collection(self, phase: str, info: dict[str, int]) -> None:
@@ -104,6 +115,8 @@ class Worker:
             if target.family == "unix":
                 await self.loop.create_unix_connection(lambda: protocol, target.address, **secured)
             else:
+                if self.sources is not None:
+                    secured["local_addr"] = (next(self.sources), 0)
                 await self.loop.create_connection(lambda: protocol, target.address, target.port, **secured)
         except ssl.SSLError:
             stream.connect_failed(0, True)
@@ -131,6 +144,7 @@ class Worker:
             self.reactor.close_connections()
             self.loop.remove_reader(self.reactor.fileno())
             self.recorder.close()
+            os.close(self.statm)
         self.words[k.W_STATE] = k.FINISHED
         return 0
 
@@ -140,8 +154,7 @@ class Worker:
             if self.words[k.W_COMMAND] == k.ABORT:
                 return False
             await asyncio.sleep(POLL_S)
-        plan = Plan.open(Path(phase.plan_dir))
-        self._load(phase, plan)
+        self._load(phase, self.plans[phase.number])
         self.reactor.preconnect(phase.initial_connections)
         while self.reactor.connecting:
             if self.words[k.W_COMMAND] == k.ABORT:
@@ -207,6 +220,8 @@ class Worker:
             ticks += 1
             if ticks % SAMPLE_TICKS == 0:
                 self._sample(before)
+                if self.error_texts.versions != self.texts_written:
+                    self._write_texts()
             if self.recorder.full and not reactor.sending_over:
                 reactor.drain()  # what cannot be recorded must not be sent
             command = words[k.W_COMMAND]
@@ -222,9 +237,17 @@ class Worker:
                 reactor.cancel_all()
         reactor.rest()
         self._sample(before)
+        if self.error_texts.versions:
+            self._write_texts()
         gc.enable()
         gc.unfreeze()
         return going_on
+
+    def _write_texts(self) -> None:
+        """A disk that is full costs the words of failures, not the run."""
+        self.texts_written = self.error_texts.versions
+        with contextlib.suppress(OSError):
+            write_texts(Path(self.spec.rows_dir), self.error_texts.taken(), self.error_texts.left_out, self.redact)
 
     def _sample(self, gc_before: int) -> None:
         used = time.process_time_ns()
@@ -232,8 +255,8 @@ class Worker:
         self.words[k.W_GC_RUNS] = self.gc_runs - gc_before
         if self.recorder.full:
             self.words[k.W_DISK_FULL] = 1
-        with open("/proc/self/statm", "rb") as statm:
-            self.words[k.W_RSS_BYTES] = int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+        resident = int(os.pread(self.statm, 128, 0).split()[1])
+        self.words[k.W_RSS_BYTES] = resident * os.sysconf("SC_PAGE_SIZE")
 
 
 def conversations(plan: Plan, worker: int, workers: int) -> dict[str, Any]:

@@ -64,3 +64,4 @@ class WorkerSpec(msgspec.Struct, frozen=True, kw_only=True):
     cert: str | None = None
     key: str | None = None
     insecure: bool = False
+    secrets: tuple[str, ...] = ()  # what must not be in any text that is kept

@@ -17,7 +17,7 @@ YES = ("yes", "true", "1")
 
 def started_cold(manifest: Mapping[str, Any]) -> bool:
     """Whether the tester declared that the target had just become ready."""
-    return str(manifest.get("declarations", {}).get(DECLARED, "")).lower() in YES
+    return str((manifest.get("declarations") or {}).get(DECLARED, "")).lower() in YES
 
 
 def cold_start_metrics(run: Run) -> dict[str, Any]:

@@ -9,8 +9,7 @@ import numpy as np
 from fastllmload.metrics.between import NULL, Mask, Nanoseconds
 from fastllmload.metrics.distribution import distribution
 from fastllmload.records.run import Run
-from fastllmload.records.text import texts
-from fastllmload.records.token_counts import tokenizer_of
+from fastllmload.records.text import texts, tokenizer_of
 
 
 def usage_less_tokenizer(run: Run, population: Mask) -> Nanoseconds:

@@ -35,7 +35,7 @@ from fastllmload.metrics.users import users_block
 from fastllmload.metrics.window import Window, populations, window_of
 from fastllmload.records.run import Run
 from fastllmload.records.token_counts import count_tokens
-from fastllmload.records.token_times import token_times
+from fastllmload.records.token_times import count_chunks, token_times
 from fastllmload.slo.report import objectives
 
 
@@ -44,6 +44,7 @@ def measure(run: Run) -> dict[str, Any]:
     window = window_of(run)
     chosen = populations(run, window)
     tokens = count_tokens(run)
+    count_chunks(run, chosen.measured, tokens)
     times = token_times(run, chosen.submitted, tokens)
     gaps = pooled(run, chosen.latency, tokens, times)
     fluid = fluidity_of(run, tokens, times)

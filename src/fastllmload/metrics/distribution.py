@@ -16,9 +16,10 @@ SCALES = {"ms": 1e6, "s": 1e9}  # ns per unit; other units are taken as they are
 
 
 def without_nulls(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Values that are neither NULL (integers) nor NaN (floats)."""
-    known: npt.NDArray[Any] = values[values != NULL] if values.dtype == np.int64 else values[~np.isnan(values)]
-    return known
+    """Values that are neither NULL (integers) nor NaN (floats); *values* itself where all are."""
+    known = values != NULL if values.dtype == np.int64 else ~np.isnan(values)
+    kept: npt.NDArray[Any] = values if known.all() else values[known]
+    return kept
 
 
 def distribution(

@@ -13,6 +13,7 @@ from fastllmload.metrics.users import gave_up, left_by_plan
 from fastllmload.metrics.window import Populations, Window
 from fastllmload.records import layout
 from fastllmload.records.run import Run
+from fastllmload.records.timeline import BEARING
 from fastllmload.records.token_counts import TokenCounts
 from fastllmload.statistics.batches import BATCHES
 from fastllmload.statistics.interval import Estimate, rate_interval
@@ -34,24 +35,12 @@ COUNTING = {
     "input_tok_s_cache_misses": {"input_counting": "cache_misses_only"},
 }
 
-# Events that carry generated tokens of any kind.
-BEARING = np.zeros(256, np.bool_)
-BEARING[
-    [
-        layout.EVENT_WHITESPACE,
-        layout.EVENT_CONTENT,
-        layout.EVENT_REASONING,
-        layout.EVENT_TOOL,
-        layout.EVENT_REFUSAL,
-    ]
-] = True
 
-
-def share_in_window(run: Run, window: Window, chosen: Mask) -> Floats:
+def share_in_window(run: Run, window: Window, tokens: TokenCounts, chosen: Mask) -> Floats:
     """For each row the share of its tokens that came in the window; 0 where *chosen* is false.
 
-    A request's tokens are spread over its token-bearing events: as the server said, else evenly. Only requests that
-    cross a border of the window need a look at their events.
+    A request's tokens are spread over its token-bearing events: as the server said or its text was counted, else
+    evenly. Only requests that cross a border of the window need a look at their events.
     """
     rows = run.rows
     begun = chosen & (rows["t_any"] > 0)
@@ -62,8 +51,8 @@ def share_in_window(run: Run, window: Window, chosen: Mask) -> Floats:
     for row in np.flatnonzero(begun & ~whole & ~after & (last >= window.w0_ns)):
         part = slice(int(run.first_event[row]), int(run.first_event[row + 1]))
         bearing = BEARING[run.event_kind[part]]
-        weight = np.maximum(run.event_tokens[part][bearing].astype(np.int64), 1)
-        if len(weight):
+        weight = tokens.chunks.weights(int(row), int(row) + 1)[bearing]
+        if weight.any():
             share[row] = weight[window.holds(run.event_t[part][bearing])].sum() / weight.sum()
     return share
 
@@ -72,7 +61,7 @@ def output_tok_s(run: Run, window: Window, tokens: TokenCounts, chosen: Mask) ->
     """Output tokens of the *chosen* requests that came in the window, per second; whatever their submission time."""
     if window.seconds <= 0:
         return None
-    return float(np.dot(share_in_window(run, window, chosen), tokens.output)) / window.seconds
+    return float(np.dot(share_in_window(run, window, tokens, chosen), tokens.output)) / window.seconds
 
 
 def req_s(run: Run, window: Window, ok: Mask) -> float | None:

@@ -14,6 +14,7 @@ from fastllmload.plan.bodies import disk_errors
 from fastllmload.plan.plan import ARRAYS, BODIES, DOCUMENT, OPTIONAL, REQUIRED, Plan
 
 BLOCK = 1 << 20
+SAVE = "--save-plan"
 EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest date that zip knows: no time of day in a plan file
 
 
@@ -23,7 +24,7 @@ def save_plan(plan: Plan, file: Path) -> None:
     """
     part = file.with_name(f"{file.name}.{os.getpid()}.part")
     try:
-        with disk_errors(file), zipfile.ZipFile(part, "w", zipfile.ZIP_STORED) as archive:
+        with disk_errors(file, SAVE), zipfile.ZipFile(part, "w", zipfile.ZIP_STORED) as archive:
             for name in _members(plan):
                 entry = zipfile.ZipInfo(name, EPOCH)
                 with (
@@ -31,7 +32,7 @@ def save_plan(plan: Plan, file: Path) -> None:
                     archive.open(entry, "w", force_zip64=True) as target,
                 ):
                     shutil.copyfileobj(source, target, BLOCK)
-        with disk_errors(file):
+        with disk_errors(file, SAVE):
             os.replace(part, file)
     finally:
         part.unlink(missing_ok=True)

@@ -50,7 +50,7 @@ def write_bodies(path: Path, batches: Iterable[Batch], stitch: Stitcher, after: 
     """
     hasher = hashlib.sha256()
     inputs, outputs = [np.empty(0, dtype=np.int32)], [np.empty(0, dtype=np.int32)]
-    kinds = [np.empty(0, dtype=np.uint16)]
+    kinds, shared = [np.empty(0, dtype=np.uint16)], [np.empty(0, dtype=np.int32)]
     ends = [np.zeros(1, dtype=np.uint64)]
     buffer = np.empty(0, dtype=np.uint8)
     with disk_errors(path), open(path, "wb") as file:
@@ -65,11 +65,13 @@ def write_bodies(path: Path, batches: Iterable[Batch], stitch: Stitcher, after: 
             file.write(written)
             inputs.append(batch.prompt + np.int32(after))
             kinds.append(np.zeros(len(batch.prompt), np.uint16) if batch.kind is None else batch.kind)
+            shared.append(np.zeros(len(batch.prompt), np.int32) if batch.shared is None else batch.shared)
             outputs.append(batch.output)
             ends.append(behind + ends[-1][-1])
     return Bodies(
-        np.concatenate(inputs), np.concatenate(outputs), np.concatenate(ends), hasher.hexdigest(), np.concatenate(kinds)
-    )
+        np.concatenate(inputs), np.concatenate(outputs), np.concatenate(ends), hasher.hexdigest(),
+        np.concatenate(kinds), np.concatenate(shared),
+    )  # fmt: skip
 
 
 class BodyFile:
@@ -118,11 +120,11 @@ class BodyFile:
 
 
 @contextmanager
-def disk_errors(path: Path) -> Iterator[None]:
-    """A full disk or a folder that cannot be written becomes one sentence."""
+def disk_errors(path: Path, option: str = "--output") -> Iterator[None]:
+    """A full disk or a folder that cannot be written becomes one sentence. *option* said where to write."""
     try:
         yield
     except OSError as error:
         full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-        what = "free some space or plan fewer requests" if full else "choose another folder with --output"
+        what = "free some space or plan fewer requests" if full else f"choose another folder with {option}"
         raise HostLimitError(f"the plan cannot be written to {path.parent}: {error.strerror}; {what}") from error

@@ -24,9 +24,12 @@ import numpy.typing as npt
 from fastllmload.arrivals.process import Recorded
 from fastllmload.plan import settings as asked
 from fastllmload.plan.bodies import Bodies, disk_errors
-from fastllmload.plan.content import Content, Endpoint, content_of
+from fastllmload.plan.composed import FromSource
+from fastllmload.plan.content import Content, Endpoint
 from fastllmload.plan.conversations import instants
 from fastllmload.plan.digest import array_hash, digest_of
+from fastllmload.plan.drawn import Drawn
+from fastllmload.plan.filed import FromFile
 from fastllmload.plan.pace import Pace, measured_pace, recorded_pace, warmup_pace
 from fastllmload.plan.plan import (
     ARRAYS,
@@ -40,8 +43,9 @@ from fastllmload.plan.plan import (
     Plan,
     write_document,
 )
+from fastllmload.plan.standard import OWN_TEXT
 from fastllmload.plan.synthesized import Synthesized
-from fastllmload.plan.told import Told
+from fastllmload.plan.told import CONVERSATION, Told
 from fastllmload.plan.users import described_users, drawn_users
 from fastllmload.workload.trace import rounds
 from fastllmload.workload.written import DATASETS
@@ -97,9 +101,26 @@ def build_plan(
 def conversing(workload: asked.Workload, origin: int | str, phase: str) -> Content:
     """What *workload* names: requests that stand alone, or conversations, which in a warm-up take no time to think."""
     if workload.turns is None:
-        return content_of(workload, origin, f"{origin}/prefix")
-    made = Told if workload.name in DATASETS else Synthesized
+        return alone(workload, origin)
+    made = Told if workload.name in (*DATASETS, CONVERSATION) else Synthesized
     return made(workload, origin, warmup=phase == "warmup")
+
+
+def alone(workload: asked.Workload, origin: int | str) -> Content:
+    """Requests that stand alone. InputError for settings and files that name nothing; nothing is drawn yet."""
+    if workload.name in DATASETS:
+        return FromFile(workload, origin)
+    if workload.name in OWN_TEXT:
+        return FromSource(workload, origin, prefixes_stream(workload, origin))
+    return Drawn(workload, origin, prefixes_stream(workload, origin))
+
+
+def prefixes_stream(workload: asked.Workload, origin: int | str) -> str:
+    """Stream of the shared prefixes; with `prefix_stream` those that requests of that stream have."""
+    if workload.prefix_stream is not None:
+        seed = str(origin).removesuffix(f"/{workload.stream}") if workload.stream else str(origin)
+        origin = f"{seed}/{workload.prefix_stream}" if workload.prefix_stream else seed
+    return f"{origin}/prefix"
 
 
 def check_workloads(settings: asked.RunSettings) -> None:

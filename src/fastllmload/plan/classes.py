@@ -22,8 +22,9 @@ import numpy.typing as npt
 from fastllmload.errors import InputError
 from fastllmload.plan.bodies import Bodies, disk_errors
 from fastllmload.plan.build import Endpoint, arrivals_stream, build_plan, clear, finish
+from fastllmload.plan.content import exactness
 from fastllmload.plan.pace import measured_pace
-from fastllmload.plan.plan import BODIES, CLIENT, CLIENT_ROW, FOLLOWS, SCHEDULE, TURN, TURNS, Plan
+from fastllmload.plan.plan import BODIES, CLIENT, CLIENT_ROW, FOLLOWS, PREFIX, SCHEDULE, TURN, TURNS, Plan
 from fastllmload.plan.settings import RunSettings, TrafficClass
 from fastllmload.workload.trace import TRACES
 
@@ -142,7 +143,8 @@ def merge(
     arrays: dict[str, npt.NDArray[Any] | None] = {
         SCHEDULE: gathered(plans, order, "t_sched", np.dtype(np.int64), FOLLOWS),
         TURNS: merged_turns(plans, order),
-        CLIENT: None if all(plan.client is None for plan in plans) else gathered(plans, order, "client", CLIENT_ROW, 0),
+        PREFIX: optional(plans, order, "prefix_tokens", np.dtype(np.int32)),
+        CLIENT: optional(plans, order, "client", CLIENT_ROW),
     }
     return finish(out_dir, described(settings, phase, model, parts), bodies, classes, arrays)
 
@@ -158,6 +160,11 @@ def gathered(plans: Sequence[Plan], order: Order, name: str, dtype: np.dtype[Any
             mine = order.part == number
             found[mine] = array[order.local[mine]]
     return found
+
+
+def optional(plans: Sequence[Plan], order: Order, name: str, dtype: np.dtype[Any]) -> npt.NDArray[Any] | None:
+    """As `gathered`, of zeros where a part has none; None when no part has any."""
+    return None if all(getattr(plan, name) is None for plan in plans) else gathered(plans, order, name, dtype, 0)
 
 
 def merged_turns(plans: Sequence[Plan], order: Order) -> npt.NDArray[Any] | None:
@@ -220,7 +227,7 @@ def described(
         },
         "workload": {
             "name": MIXED, "isl": "by class", "osl": "by class", "tokenizer": settings.workload.tokenizer,
-            "prompt": "by class", "prefix_len": 0, "num_prefixes": 1,
+            "prompt": "by class", "prefix_len": 0, "num_prefixes": 1, **exact_of(plans),
         },
         "endpoint": settings.target.endpoint_type,
         "model": model,
@@ -229,6 +236,13 @@ def described(
         "classes": [described_class(one, by_name.get(one.name)) for one in settings.classes],
         **joint_of(plans),
     }  # fmt: skip
+
+
+def exact_of(plans: Sequence[Plan]) -> dict[str, Any]:
+    """How many prompts of all classes have the length that was drawn; nothing where no class draws any."""
+    found = [one for plan in plans if (one := plan.description["workload"].get("exact")) is not None]
+    prompts, checked, exact = (sum(int(one[name]) for one in found) for name in ("prompts", "checked", "exact"))
+    return {"exact": exactness(checked, exact, prompts)} if found else {}
 
 
 def joint_of(plans: Sequence[Plan]) -> dict[str, Any]:

@@ -78,7 +78,7 @@ def _samples(plan: Plan, ramp_share: float) -> dict[str, dict[str, Any]] | None:
     samples, share = plan.requests, 1.0
     if plan.duration_s is not None and plan.t_sched is not None:
         share = 1.0 - ramp_share
-        samples = int(np.count_nonzero(plan.t_sched >= ramp_share * plan.duration_s * 1e9))
+        samples = _begun_from(plan, ramp_share * plan.duration_s * 1e9)
     rate = _rate(plan)
     found: dict[str, dict[str, Any]] = {}
     for name, needs in NEEDED.items():
@@ -87,6 +87,14 @@ def _samples(plan: Plan, ramp_share: float) -> dict[str, dict[str, Any]] | None:
             more = math.ceil((needs - samples) / share)
             found[name] |= {"more_requests": more, "more_s": None if rate is None else more / rate}
     return found
+
+
+def _begun_from(plan: Plan, t_ns: float) -> int:
+    """Requests that are due from *t_ns* on; those of a conversation with its first turn, as nobody knows when they are."""
+    assert plan.t_sched is not None
+    starts = plan.starts
+    sizes = np.diff(np.append(starts, plan.requests))
+    return int(sizes[plan.t_sched[starts] >= t_ns].sum())
 
 
 def _rate(plan: Plan) -> float | None:

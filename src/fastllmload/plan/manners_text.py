@@ -17,6 +17,7 @@ def class_line(one: dict[str, Any]) -> str:
     own += [path] if path is not None else []
     own += [": ".join(header) for header in one["settings"]["headers"]]
     own += list(user_lines(one.get("behaviour")))
+    own += own_classes(one["workload"])
     content = one["workload"]
     parts = [
         f"{arrivals['rate']:g}/s {arrivals['name']}",
@@ -26,6 +27,12 @@ def class_line(one: dict[str, Any]) -> str:
         *own,
     ]
     return ", ".join(parts)
+
+
+def own_classes(content: dict[str, Any]) -> list[str]:
+    """What is not told apart inside of a class: the classes that its workload or its data set names."""
+    named = content.get("classes") or [name for name in content.get("dataset", {}).get("classes", []) if name]
+    return [f"its own classes ({', '.join(named)}) not told apart"] if named else []
 
 
 def conversation_lines(found: dict[str, Any] | None) -> list[str]:

@@ -38,11 +38,10 @@ def write_pictured(
     images, pieces = Images(seed), endpoint.messages_pieces(model, workload)
     with BodyFile(path) as file:
         for batch in batches:
-            kinds = [0] * len(batch.prompt) if batch.kind is None else batch.kind.tolist()
-            sizes, answers = batch.prompt.tolist(), batch.output.tolist()
-            for text, size, answer, kind in zip(table.texts(batch), sizes, answers, kinds, strict=True):
+            facts = zip(batch.prompt.tolist(), batch.output.tolist(), *batch.marks(), strict=True)
+            for text, (size, answer, kind, shared) in zip(table.texts(batch), facts, strict=True):
                 parts = [{"type": "text", "text": text + table.ending}]
                 parts += [images.part(width, height) for _ in range(count)]
                 body = pieces.encode([{"role": "user", "content": parts}], answer)
-                file.add(body, size + table.after, answer, kind)
+                file.add(body, size + table.after, answer, kind, shared)
     return file.bodies()

@@ -145,8 +145,10 @@ class Plan:
 
     @property
     def deviations(self) -> list[str]:
-        """Where the workload is not the standard one of its name, one sentence each."""
-        return list(dict.fromkeys(text for one in self._workloads() for text in one.get("deviations", ())))
+        """Where the workload is not the standard one of its name, one sentence each; of a class, after its name."""
+        by_class = [one for one in self.description.get("classes", ()) if "workload" in one]
+        told = [f"{one['name']}: {text}" for one in by_class for text in one["workload"].get("deviations", ())]
+        return list(dict.fromkeys(told if by_class else self.description["workload"].get("deviations", ())))
 
     def _workloads(self) -> list[dict[str, Any]]:
         """The described workload of every class that has requests; one where there are no classes."""

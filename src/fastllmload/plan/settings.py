@@ -82,6 +82,7 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
     tool_turns: float = 0.0  # share of later turns that bring a tool's result
     least_output: int = 0  # shorter answers are asked for with so many tokens (IETF 5.4.2 needs 50 gaps)
     stream: str = ""  # another stream of the seed, whose requests share nothing with the run's own
+    prefix_stream: str | None = None  # that of the shared prefixes, where it is another one; None: the same
 
 
 class Behaviour(msgspec.Struct, frozen=True, kw_only=True):

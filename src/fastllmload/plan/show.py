@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -62,10 +63,19 @@ def _lengths(name: str, tokens: Numbers) -> list[str]:
     title = f"{name:<14} mean {float(tokens.mean()):,.1f} tokens"
     if low == high:
         return [f"{title}, all alike"]
-    columns = min(WIDTH, high - low + 1)
-    counts, _ = np.histogram(tokens, bins=columns, range=(low, high))
+    wide = _wide(high - low + 1)
+    counts = np.bincount((tokens - low) // wide)
+    columns = len(counts)
     middle = short((low + high) / 2)
     return [title, *bars(counts.tolist(), HEIGHT, ""), axis(short(low), middle, f"{short(high)} tokens", columns)]
+
+
+def _wide(lengths: int) -> int:
+    """Lengths that one bar stands for: all bars the same, so that none is higher for holding one more, and the last as full
+    as can be.
+    """
+    least = math.ceil(lengths / WIDTH)
+    return min(range(least, 2 * least + 1), key=lambda wide: (-lengths % wide) / wide)
 
 
 def spell(seconds: float) -> str:

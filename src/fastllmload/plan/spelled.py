@@ -38,12 +38,12 @@ class Spelled:
         with BodyFile(path) as file:
             for batch in batches:
                 wanted = batch.prompt.tolist()
-                texts = [self._tokenizer.decode(numbers.tolist()) for numbers in batch.prompts()]
+                texts = self._tokenizer.decode_many([numbers.tolist() for numbers in batch.prompts()])
                 texts, counts = fit_many(self._tokenizer, texts, wanted, self._filler)
                 self.exact += sum(have == want for have, want in zip(counts, wanted, strict=True))
-                kinds = [0] * len(wanted) if batch.kind is None else batch.kind.tolist()
-                for text, count, answer, kind in zip(texts, counts, batch.output.tolist(), kinds, strict=True):
-                    file.add(self._pieces.encode(text, answer), count, answer, kind)
+                facts = zip(counts, batch.output.tolist(), *batch.marks(), strict=True)
+                for text, (count, answer, kind, shared) in zip(texts, facts, strict=True):
+                    file.add(self._pieces.encode(text, answer), count, answer, kind, shared)
         return file.bodies()
 
     def _filler(self, tokens: int) -> str:

@@ -25,7 +25,7 @@ def deviations(workload: Workload) -> list[str]:
     """
     if workload.name not in LENGTHS and workload.name not in OWN_TEXT:
         return []
-    return [*_lengths(workload), *_prompts(workload), *_fields(workload)]
+    return [*_lengths(workload), *_prompts(workload), *_turns(workload), *_fields(workload)]
 
 
 def _lengths(workload: Workload) -> list[str]:
@@ -56,6 +56,12 @@ def _prompts(workload: Workload) -> list[str]:
         width, height, count = workload.image
         found.append(f"{count} image{'s' * (count > 1)} of {width}x{height} in every prompt")
     return found
+
+
+def _turns(workload: Workload) -> list[str]:
+    if workload.turns is None:
+        return []
+    return [f"conversations of several turns ({workload.turns}), where the workload's requests stand alone"]
 
 
 def _fields(workload: Workload) -> list[str]:

@@ -17,8 +17,9 @@ import numpy.typing as npt
 from fastllmload.errors import InputError
 from fastllmload.plan import settings as asked
 from fastllmload.plan.bodies import Bodies
-from fastllmload.plan.content import Drawn, Endpoint
+from fastllmload.plan.content import Endpoint
 from fastllmload.plan.conversations import Filler, Part, Tally, Thinking, turn_counts, write_conversations
+from fastllmload.plan.drawn import Drawn
 from fastllmload.plan.joint import Pieces, skip_of, tail_of
 from fastllmload.plan.plan import TURN
 from fastllmload.plan.standard import LENGTHS
@@ -90,7 +91,8 @@ class Synthesized:
         return self.workload.tool_turns > 0 and self._tools.random() < self.workload.tool_turns
 
     def describe(self) -> dict[str, Any]:
-        return self._drawn.describe()
+        alone = self._drawn.describe()
+        return {name: alone[name] for name in alone if name not in ("shared_token_share", "prefix_hit_rate")}
 
     def conversations(self) -> dict[str, Any]:
         """What plan.json says of them."""
@@ -149,7 +151,7 @@ def tool_turn(body: bytes, skip: int, tail: int, text: bytes, number: int) -> tu
     """A turn that brings *text* as a tool's result, and where the reply before goes: the assistant's message that calls
     the tool.
     """
-    name = f"call_{number:05d}"
+    name = f"call{number:05d}"  # nine letters and digits: some chat templates take nothing else
     call = {"id": name, "type": "function", "function": {"name": TOOL, "arguments": "{}"}}
     asks = b'{"role":"assistant","content":"'
     answers = b'},{"role":"tool","tool_call_id":"' + name.encode()
@@ -162,8 +164,8 @@ def refuse(workload: asked.Workload) -> None:
     """InputError for what no conversation is made of."""
     if workload.name not in LENGTHS or workload.name in MIXES or workload.name == "long-context":
         raise InputError(
-            f"--turns does not go with --workload {workload.name}; use synthetic-uniform, synthetic-skewed, "
-            "or a data set (sharegpt, custom)"
+            f"--turns does not go with --workload {workload.name}, whose requests stand alone; use conversation, "
+            "synthetic-uniform, synthetic-skewed, or a data set (sharegpt, custom)"
         )
     if workload.prompt_form != "words":
         raise InputError(f"--turns needs prompts of words, not --prompt-form {workload.prompt_form}; leave it out")

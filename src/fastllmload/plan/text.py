@@ -14,7 +14,7 @@ def describe_as_text(described: dict[str, Any]) -> str:
     """Lines for a terminal, from what `describe` gave."""
     rows = [
         ("phase", f"{described['phase']}, seed {described['seed']}"),
-        ("load", _load(described["load"])),
+        ("load", _load(described["load"], described["conversations"] is not None)),
         ("requests", _requests(described)),
         ("duration", _duration(described)),
         ("workload", _workload(described["workload"])),
@@ -23,6 +23,8 @@ def describe_as_text(described: dict[str, Any]) -> str:
         *((f"class {one['name']}", class_line(one)) for one in described["classes"]),
         *(("conversations", text) for text in conversation_lines(described["conversations"])),
         *(("users", text) for text in user_lines(described["behaviour"])),
+        *_trace(described["workload"]),
+        *_sharing(described["workload"]),
         ("exact", _exact(described["workload"])),
         *_against_reference(described["workload"]),
         ("input length", _lengths(described["input_length"])),
@@ -36,11 +38,12 @@ def describe_as_text(described: dict[str, Any]) -> str:
     return "".join(f"{name:<14} {value}\n" for name, value in rows)
 
 
-def _load(load: dict[str, Any]) -> str:
+def _load(load: dict[str, Any], conversations: bool = False) -> str:
     arrivals = load["arrivals"]
     if arrivals is None:
         return f"closed loop, {load['concurrency']} in flight"
-    rate = "all at once" if arrivals["rate"] == "inf" else f"{arrivals['rate']:g}/s"
+    unit = " conversations/s" if conversations else "/s"
+    rate = "all at once" if arrivals["rate"] == "inf" else f"{arrivals['rate']:g}{unit}"
     if "changes" in arrivals:
         rate = f"{arrivals['changes']} (mean {rate})"
     extra = "".join(f", {name} {value:g}" for name, value in arrivals.items() if name in PARAMETERS)
@@ -68,6 +71,24 @@ def _workload(workload: dict[str, Any]) -> str:
         f"{workload['name']}, input {workload['isl']}, output {workload['osl']},"
         f" {workload['prompt']} of {workload['tokenizer']}{shared}"
     )
+
+
+def _trace(workload: dict[str, Any]) -> list[tuple[str, str]]:
+    trace = workload.get("trace")
+    if trace is None:
+        return []
+    left_out = f", {trace['left_out']:,} without prompt or answer left out" if trace["left_out"] else ""
+    return [("trace", f"{trace['rows']:,} requests in {trace['seconds']:,.3f} s{left_out}")]
+
+
+def _sharing(workload: dict[str, Any]) -> list[tuple[str, str]]:
+    """What a prefix cache can find; nothing where prompts share nothing."""
+    if not workload.get("shared_token_share"):
+        return []
+    text = f"{workload['shared_token_share']:.2%} of input tokens are shared"
+    if "prefix_hit_rate" in workload:
+        text += f", {workload['prefix_hit_rate']:.2%} have been sent before: what a prefix cache can find at most"
+    return [("prefix cache", text)]
 
 
 def _lengths(lengths: dict[str, float] | None) -> str:

@@ -1,8 +1,11 @@
-"""Conversations of a data set: its own questions, with its answers' lengths or those that are drawn."""
+"""Conversations of a data set: its own questions, with its answers' lengths or those that are drawn. And those of the
+workload `conversation`: ShareGPT's or, without the file, the stand-in's questions, half of them behind the system prompt.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -15,17 +18,21 @@ from fastllmload._ext.mersenne import Mersenne
 from fastllmload.errors import InputError
 from fastllmload.plan import settings as asked
 from fastllmload.plan.bodies import Bodies
-from fastllmload.plan.content import Endpoint
+from fastllmload.plan.content import Endpoint, described, file_of
 from fastllmload.plan.conversations import Part, Tally, Thinking, escaped, write_conversations
 from fastllmload.plan.joint import skip_of, tail_of
 from fastllmload.plan.plan import TURN
 from fastllmload.plan.written import Encoder
-from fastllmload.workload.dialogues import Said, read_dialogues
+from fastllmload.workload.conversation import STAND_IN, SYSTEM_SHARE, SYSTEM_TOKENS, Conversation, SystemPrompt
+from fastllmload.workload.dialogues import Dialogues, Said, read_dialogues
 from fastllmload.workload.lengths import Lengths, parse_lengths
 from fastllmload.workload.manners import read_pause
+from fastllmload.workload.questions import Questions
 from fastllmload.workload.synthetic import Quota
 from fastllmload.workload.tokenizer import load_tokenizer
 from fastllmload.workload.written import Written
+
+CONVERSATION = "conversation"
 
 
 class Told:
@@ -34,13 +41,14 @@ class Told:
     trace = None
 
     def __init__(self, workload: asked.Workload, origin: int | str, *, warmup: bool) -> None:
-        if workload.dataset_path is None:
-            raise InputError(f"--workload {workload.name} is read from a file; add --dataset-path FILE")
         self.workload, self._origin = workload, origin
         self.by_starts = False  # whether a quota counts conversations, not requests
         self._tokenizer = load_tokenizer(workload.tokenizer)
-        self._dialogues = read_dialogues(workload.name, Path(workload.dataset_path))
         self._osl = None if workload.osl is None else parse_lengths(workload.osl, "--osl")
+        self._standard = workload.name == CONVERSATION
+        self._dialogues = self._read()
+        self._classes = [] if self._dialogues is None else self._dialogues.classes()
+        self._system = SystemPrompt(self._tokenizer, f"{origin}/prefix") if self._standard else None
         self._most = None if workload.turns in (None, "all") else parse_lengths(workload.turns, "--turns")
         self._lengths = Mersenne(f"{origin}/lengths")
         self._counts = Mersenne(f"{origin}/turns")
@@ -49,6 +57,19 @@ class Told:
         self._warmup = warmup
         self.turns: npt.NDArray[np.void] = np.empty(0, TURN)
         self._tally = Tally()
+
+    def _read(self) -> Dialogues | None:
+        """The file's conversations; None for the stand-in. InputError where a file or a number of turns is missing."""
+        workload = self.workload
+        if workload.dataset_path is not None:
+            return read_dialogues("sharegpt" if self._standard else workload.name, Path(workload.dataset_path))
+        if not self._standard:
+            file_of(workload)
+        if workload.turns in (None, "all"):
+            raise InputError(
+                "--turns all takes what a data set has; add --dataset-path FILE, or give a number of turns"
+            )
+        return None
 
     def write(self, path: Path, quota: Quota, endpoint: Endpoint, model: str) -> tuple[Bodies, npt.NDArray[np.uint16]]:
         told = self._told(endpoint, model)
@@ -59,10 +80,31 @@ class Told:
 
     def _told(self, endpoint: Endpoint, model: str) -> Iterator[list[Part]]:
         encoder = Encoder(endpoint, model, self.workload)
-        for said in self._dialogues.ordered(self._origin):
-            most = len(said) if self._most is None else length(self._most, self._counts)
-            chosen = said[:most]
+        for said in self._spoken():
+            first = self._opened(said[0], endpoint)
+            chosen = [first, *said[1:]]
             yield [self._part(encoder, endpoint, each, number, len(chosen)) for number, each in enumerate(chosen)]
+
+    def _spoken(self) -> Iterator[tuple[Said, ...]]:
+        """Endless: conversations of as many turns as are asked for, or as there are."""
+        if self._dialogues is None:
+            assert self._most is not None
+            made = Conversation(self._tokenizer, self._origin, f"{self._origin}/prefix", chat=False, osl=self._osl)
+            questions = Questions(made, self._tokenizer, self._origin, self.workload.history == "planned")
+            while True:
+                yield questions.take(length(self._most, self._counts))
+        for said in self._dialogues.ordered(self._origin):
+            yield said if self._most is None else said[: length(self._most, self._counts)]
+
+    def _opened(self, said: Said, endpoint: Endpoint) -> Said:
+        """The first turn, behind the system prompt where it has one."""
+        text = said.one.content
+        if self._system is None or not self._system.comes():
+            return said
+        assert isinstance(text, str)
+        whole = self._system.before(text, chat=endpoint.joint.messages)
+        tokens = (said.one.input_tokens or 0) + SYSTEM_TOKENS
+        return replace(said, one=replace(said.one, content=whole, input_tokens=tokens))
 
     def _part(self, encoder: Encoder, endpoint: Endpoint, said: Said, number: int, many: int) -> Part:
         one = as_turn(said.one, endpoint)
@@ -76,10 +118,11 @@ class Told:
         reply_at, takes = 0, True
         if number and isinstance(one.content, list):
             body, reply_at, takes = placed(body, skip, one)
-        return Part(body, skip, tail, own, output, planned, reply_at, takes, think)
+        kind = self._classes.index(one.name or "") if self._classes else 0
+        return Part(body, skip, tail, own, output, planned, reply_at, takes, think, kind)
 
     def _output(self, said: Said) -> int:
-        if self._osl is not None:
+        if self._osl is not None and self._dialogues is not None:
             return self._osl.draw(self._lengths)
         if said.one.output_tokens is not None:
             return said.one.output_tokens
@@ -99,9 +142,15 @@ class Told:
         return 0 if self._warmup else round(said.delay_s * 1e9)
 
     def describe(self) -> dict[str, Any]:
-        workload = self.workload
-        osl = "data set" if workload.osl is None else workload.osl
-        dialogues = self._dialogues
+        workload, dialogues = self.workload, self._dialogues
+        lengths = "data set" if dialogues is not None else workload.name
+        osl = lengths if workload.osl is None else workload.osl
+        found = described(workload, self._tokenizer, lengths, osl, "data set" if dialogues is not None else "composed")
+        if self._standard:
+            found["system_prompt"] = {"tokens": SYSTEM_TOKENS, "share": SYSTEM_SHARE}
+            found["stand_in"] = dialogues is None
+        if dialogues is None:
+            return {**found, "deviations": [STAND_IN, *found["deviations"]]}
         facts = {
             "sha256": dialogues.sha256,
             "requests": sum(len(entry) for entry in dialogues.entries),
@@ -109,13 +158,9 @@ class Told:
             "left_out": dialogues.left_out,
             "order": "drawn without replacement by the seed" if dialogues.shuffled else "as in the file",
             "rounds": self._tally.conversations / len(dialogues.entries),
-            "classes": [],
+            "classes": self._classes,
         }
-        return {
-            "name": workload.name, "isl": "data set", "osl": osl, "tokenizer": workload.tokenizer, "prompt": "data set",
-            "prefix_len": 0, "num_prefixes": 1, "counting": workload.counting, "prompt_form": workload.prompt_form,
-            "deviations": [], "dataset": facts,
-        }  # fmt: skip
+        return {**found, "dataset": facts}
 
     def conversations(self) -> dict[str, Any]:
         """What plan.json says of them."""
@@ -144,7 +189,7 @@ def as_turn(one: Written, endpoint: Endpoint) -> Written:
     """A prompt as a user's message, where the protocol has messages. InputError for messages where it has none."""
     if isinstance(one.content, str) and endpoint.joint.messages:
         message = [{"role": "user", "content": one.content}]
-        return Written(one.where, message, one.output_tokens, one.name, one.extra)
+        return replace(one, content=message)
     return one
 
 

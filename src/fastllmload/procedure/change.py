@@ -35,6 +35,16 @@ def at_load(settings: RunSettings, value: float, closed: bool, **load: Any) -> R
     return at_concurrency(settings, round(value), **load) if closed else at_rate(settings, value, **load)
 
 
+RERUN = 1_000  # from one arrival sequence of a level to the next: below it, `--runs` and `--repetition` count
+
+
+def instants(settings: RunSettings, rerun: int) -> int:
+    """The repetition that gives a level its arrival instants when it is measured again inside one run of a test:
+    none that another run of the test has (procedures.md 0.13).
+    """
+    return settings.load.repetition + RERUN * rerun
+
+
 def own_requests(settings: RunSettings, load: float, repetition: int = 0) -> RunSettings:
     """Requests from a stream of the seed that only this load and repetition have: a prefix cache that saw the prompts
     of an earlier level cannot answer these. The same load in another state of the system gets the same requests.

@@ -11,10 +11,10 @@ import msgspec
 
 from fastllmload.compliance.evidence import read
 from fastllmload.compliance.verdict import NOT, compliance_of
-from fastllmload.errors import FastLLMLoadError, Interrupted
 from fastllmload.plan.settings import RunSettings, Secret
 from fastllmload.procedure import hooks, journal, manifest
 from fastllmload.procedure.console import Console
+from fastllmload.procedure.ending import kept
 from fastllmload.procedure.files import write
 from fastllmload.procedure.findings import Findings
 from fastllmload.procedure.journal import Journal
@@ -40,7 +40,7 @@ class Test:
     hooks: Callable[[Any], tuple[str, ...]] = lambda parameters: ()
     refuse: Callable[[Any, RunSettings], None] = lambda parameters, settings: None
     expected_s: Callable[[Any, RunSettings], float | None] = lambda parameters, settings: None
-    defaults: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # group → fields, where not given
+    workload: str | None = None  # the test's own, where the tester names none
 
 
 @dataclass(frozen=True)
@@ -54,6 +54,7 @@ class Terms:
     commands: dict[str, str] = field(default_factory=dict)
     settle_s: float | None = None
     ask: Callable[[str], str] | None = None  # the operator's answers; None: nobody can be asked
+    before: tuple[str, ...] = ()  # hooks before the first level, whatever the test itself needs
 
 
 def conduct(
@@ -79,18 +80,11 @@ def conduct(
     lab = Lab(
         terms.folder, settings, secret, book, console, terms.commands, terms.ask is not None, settle_s, not asked_none
     )
-    try:
-        with lab:
-            test.run(lab, parameters, found)
-            status = journal.DONE
-    except Interrupted:
-        conclude(test, lab, found, journal.INTERRUPTED, console)
-        raise
-    except FastLLMLoadError as problem:
-        found.warn(f"the procedure was cut short: {problem}")
-        conclude(test, lab, found, journal.FAILED, console)
-        raise
-    compliant = conclude(test, lab, found, status, console)
+    with kept(book, "procedure", lambda status: conclude(test, lab, found, status, console)), lab:
+        for name in terms.before:
+            lab.switch(f"before {name}", name)
+        test.run(lab, parameters, found)
+    compliant = conclude(test, lab, found, journal.DONE, console)
     return NOT_MET if terms.strict and not compliant else 0
 
 
@@ -122,10 +116,17 @@ def with_declarations(settings: RunSettings, declarations: Mapping[str, str]) ->
     return msgspec.structs.replace(settings, output=output)
 
 
+def counted(entry: Mapping[str, Any]) -> bool:
+    """Whether a level was taken for a pass: a limited client may pass a level that it offered in full, never fail it."""
+    criteria = entry.get("criteria") or {}
+    held = entry.get("saturated") is False and entry.get("steady") is True and criteria.get("offered_in_full") is True
+    return held or entry.get("passes") is True
+
+
 def conclude(test: Test, lab: Lab, found: Findings, status: str, console: Console) -> bool:
     """Write procedure.json and the reports, whatever happened; whether the draft was followed."""
     for level in lab.levels:
-        if level.generator_limited:
+        if level.generator_limited and not counted(lab.entry(level)):
             found.warn(
                 f"level {level.number} ({level.name}): the client was the limit; it decides nothing about the system"
             )

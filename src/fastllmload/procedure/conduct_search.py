@@ -9,11 +9,11 @@ from typing import Any
 
 import msgspec
 
-from fastllmload.errors import FastLLMLoadError, Interrupted
 from fastllmload.plan.settings import RunSettings, Secret
 from fastllmload.procedure import journal, search_report
 from fastllmload.procedure.change import changed
 from fastllmload.procedure.console import Console
+from fastllmload.procedure.ending import kept
 from fastllmload.procedure.interval_search import IntervalSearch
 from fastllmload.procedure.journal import Journal
 from fastllmload.procedure.lab import SETTLE_S, Lab, told
@@ -57,18 +57,10 @@ def conduct_search(
         book.note("warnings", too_little)
         console.warn(too_little)
     found = Search(lab, parameters, asked)
-    try:
-        with lab:
-            if terms.warm:
-                warm_up(lab, settings)
-            found.run()
-    except (Interrupted, KeyboardInterrupt):
-        found.conclude(journal.INTERRUPTED)
-        raise
-    except FastLLMLoadError as problem:
-        book.note("warnings", f"the search was cut short: {problem}")
-        found.conclude(journal.FAILED)
-        raise
+    with kept(book, "search", found.conclude), lab:
+        if terms.warm:
+            warm_up(lab, settings)
+        found.run()
     answer = found.conclude(journal.DONE)
     complete = answer["low"] is not None and answer["high"] is not None
     return NOT_MET if answer["level"] is None or (terms.strict and not complete) else 0

@@ -8,11 +8,9 @@ from typing import Any
 
 from fastllmload.procedure.outcome import MARKDOWN, PAGE, markdown
 from fastllmload.procedure.page import page
+from fastllmload.procedure.written import write_whole
 
 
 def write(folder: Path, document: Mapping[str, Any]) -> None:
     """procedure.md and procedure.html, each whole or not at all."""
-    for name, text in ((MARKDOWN, markdown(document)), (PAGE, page(document))):
-        part = folder / f"{name}.part"
-        part.write_text(text, encoding="utf-8")
-        part.replace(folder / name)
+    write_whole(folder, {MARKDOWN: markdown(document), PAGE: page(document)})

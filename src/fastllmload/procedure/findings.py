@@ -98,7 +98,7 @@ class Findings:
 
 
 def shown(value: Cell, column: str = "") -> str:
-    """A cell as text: four significant digits, thousands apart; columns of percent get their sign."""
+    """A cell as text: four significant digits, thousands apart; a column in percent, `Name (%)`, gives its sign."""
     if value is None:
         return "n/a"
     if isinstance(value, str):
@@ -107,7 +107,7 @@ def shown(value: Cell, column: str = "") -> str:
         return "yes" if value else "no"
     if isinstance(value, int):
         return f"{value:,}"
-    percent = "%" in column
+    percent = column.endswith("(%)")
     if value == int(value) and abs(value) < 1e15:
         return f"{int(value):,}" + ("%" if percent else "")
     text = f"{value:,.4g}" if abs(value) < 10_000 else f"{value:,.0f}"

@@ -125,11 +125,15 @@ class Lab:
         """Whether anything of the level asked for last, *name*, was sent."""
         return (self.folder / LEVELS / f"{self._number - 1:03d}-{slug(name)}").exists()
 
+    def entry(self, level: Level) -> dict[str, Any]:
+        """The level's entry in procedure.json; empty where it has none yet."""
+        entries: list[dict[str, Any]] = self.journal.document["levels"]
+        return next((entry for entry in entries if entry["number"] == level.number), {})
+
     def record(self, level: Level, **facts: Any) -> None:
         """The level's entry in procedure.json; *facts* are added to it (criteria, verdict …)."""
-        entries = self.journal.document["levels"]
-        entry = next((entry for entry in entries if entry["number"] == level.number), None)
-        if entry is None:
+        entries, entry = self.journal.document["levels"], self.entry(level)
+        if not entry:
             entry = {
                 "number": level.number,
                 "name": level.name,

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
 
 from fastllmload.plan.settings import RunSettings
-from fastllmload.procedure.change import at_load, own_requests
+from fastllmload.procedure.change import at_load, instants, own_requests
 from fastllmload.procedure.lab import Lab
 from fastllmload.procedure.level import Level
-from fastllmload.procedure.verdict import LevelVerdict, Lowest, judge_level, lowest_of
+from fastllmload.procedure.verdict import IN_FLIGHT, LevelVerdict, Lowest, judge_level, lowest_of
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,7 @@ class Ladder:
     def _measured(self, load: float, repetition: int, times: int, fields: dict[str, Any]) -> Rung:
         duration = self.settings.load.duration
         length = {} if duration is None else {"duration": duration * times}
-        again = {"repetition": repetition} if repetition else {}
+        again = {"repetition": instants(self.settings, repetition)}
         settings = at_load(self.settings, load, self.closed, **{"warmup_requests": 0, **length, **again, **fields})
         settings = own_requests(settings, load, repetition * 2 + times - 1)
         unit = "slots" if self.closed else "per second"
@@ -68,6 +69,16 @@ class Ladder:
         """The lowest rung so far; None when *level* is that itself."""
         first = min(self.rungs, key=lambda rung: rung.load, default=None)
         return None if first is None or level.load <= first.load else lowest_of(first.level.run)
+
+
+def queue_words(rungs: Sequence[Rung]) -> str:
+    """Whose growth was judged on these levels, for a table's note."""
+    if all(rung.verdict.loop == "closed" for rung in rungs):
+        return "queue growth: not asked of a closed loop, whose queue is constant"
+    queues = sorted({rung.verdict.queue for rung in rungs})
+    if queues == [IN_FLIGHT]:
+        return f"queue growth: by {IN_FLIGHT}, for a client cannot see the queue"
+    return f"queue growth: by {' on some levels, '.join(queues)}" + (" on others" if len(queues) > 1 else "")
 
 
 def state_of(verdict: LevelVerdict) -> str:

@@ -1,7 +1,9 @@
 """What the system can do at all, measured in a closed loop: slots are doubled until throughput rises no more.
 
 Ours (procedures.md 5.3): the request rate of the best level is the capacity that shares of a load refer to. A closed
-loop cannot overload what it measures, so this is the gentle way to learn it.
+loop cannot overload what it measures, so this is the gentle way to learn it. The best level is the one with the most
+output tokens/s: where lengths differ much, requests/s of a level depend on which lengths it happened to get, and the
+highest of several such figures is above the truth.
 """
 
 from __future__ import annotations
@@ -69,7 +71,7 @@ def measured(lab: Lab, settings: RunSettings, found: Findings, prefix: str = "")
             for r in ladder.rungs]  # fmt: skip
     columns = ("Slots", "Requests (r/s)", "Output (tok/s)", "TTFT P99 (ms)", "Verdict")
     found.table(f"{prefix}capacity", f"{prefix}Capacity, measured in a closed loop".capitalize(), columns, rows)
-    best = max((r.level.req_s for r in ladder.rungs), default=0.0)
+    best = max(ladder.rungs, key=lambda r: r.level.output_tok_s).level.req_s if ladder.rungs else 0.0
     if best <= 0:
         found.warn("no request of the capacity measurement succeeded: there is no capacity to take shares of")
         return None

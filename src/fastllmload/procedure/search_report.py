@@ -15,6 +15,7 @@ from fastllmload.procedure.outcome import NOT_DONE, aligned, escaped, pipes
 from fastllmload.procedure.peak_search import Peak
 from fastllmload.procedure.searching import LabBench
 from fastllmload.procedure.sequential import Decision
+from fastllmload.procedure.written import write_whole
 
 Document = Mapping[str, Any]
 
@@ -287,8 +288,4 @@ def page(document: Document) -> str:
 
 def write(folder: Path, document: Document) -> Sequence[str]:
     """search.md and search.html, each whole or not at all; their names."""
-    for name, text in ((MARKDOWN, markdown(document)), (PAGE, page(document))):
-        part = folder / f"{name}.part"
-        part.write_text(text, encoding="utf-8")
-        part.replace(folder / name)
-    return MARKDOWN, PAGE
+    return write_whole(folder, {MARKDOWN: markdown(document), PAGE: page(document)})

@@ -138,7 +138,10 @@ class Seek:
         level = self.passes
         if sum(answer is True for answer in self._answers(level)) >= 2:
             return True
-        if self._ask(level) is not False:
+        again = self._ask(level)
+        if again is None:
+            self.notes.append(f"level {level:g} was not confirmed: when it was run again, the client was the limit")
+        if again is not False:
             return True
         self.notes.append(f"level {level:g} held once and failed when it was run again: it does not count as passing")
         self.fails = level

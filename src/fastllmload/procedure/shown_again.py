@@ -1,4 +1,4 @@
-"""Reports of searches and sweeps, shown again from their folders; also of killed ones."""
+"""Reports of searches, sweeps and repeated tests, shown again from their folders; also of killed ones."""
 
 from __future__ import annotations
 
@@ -7,25 +7,27 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fastllmload.errors import InputError
-from fastllmload.procedure import journal, search_report, sweep_report
+from fastllmload.procedure import journal, runs_report, search_report, sweep_report
 
 FORMS = ("terminal", "markdown", "html", "json")
 
 
 @dataclass(frozen=True)
 class Kind:
-    """*needed*: the entry of *file* that is there once anything was measured."""
+    """*needed*: the entry of *file* that is there once anything was measured. *parts*: where the runs are."""
 
     file: str
     needed: str
     lines: Callable[[search_report.Document], Iterator[str]]
     markdown: Callable[[search_report.Document], str]
     page: Callable[[search_report.Document], str]
+    parts: str = "levels/"
 
 
 KINDS = (
     Kind(search_report.JSON, "answer", search_report.lines, search_report.markdown, search_report.page),
     Kind(sweep_report.JSON, "cells", sweep_report.lines, sweep_report.markdown, sweep_report.page),
+    Kind(runs_report.JSON, "runs", runs_report.lines, runs_report.markdown, runs_report.page, "run-1/"),
 )
 
 
@@ -36,10 +38,13 @@ def shown_again(folder: Path, form: str, redact: bool = False) -> str | None:
         return None
     if redact:
         raise InputError(
-            f"--redact leaves out capacities (IETF 7.1), and {kind.file} holds little else; redact the runs in levels/"
+            f"--redact leaves out capacities (IETF 7.1), and {kind.file} holds little else; redact what is in {kind.parts}"
         )
     if form not in FORMS:
-        raise InputError(f"--as {form} is a form of runs; {folder} holds {kind.file}, which has {', '.join(FORMS)}")
+        raise InputError(
+            f"--as {form} is a form of runs; {folder} holds {kind.file}, which has {', '.join(FORMS)}; give one of "
+            f"{kind.parts} for the others"
+        )
     document = journal.read(folder, kind.file)
     if kind.needed not in document:
         raise InputError(f"{folder} holds a {kind.file} that was stopped before its first level")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from fastllmload.procedure.findings import shown
 from fastllmload.procedure.level import Level
 from fastllmload.procedure.outcome import NOT_DONE, aligned, escaped, pipes
+from fastllmload.procedure.written import write_whole
 from fastllmload.statistics.student import t_interval
 
 if TYPE_CHECKING:
@@ -217,8 +218,4 @@ def series(cells: Sequence[Document], axis: str, name: str, key: str) -> Any:
 
 def write(folder: Path, document: Document) -> Sequence[str]:
     """sweep.md and sweep.html, each whole or not at all; their names."""
-    for name, text in ((MARKDOWN, markdown(document)), (PAGE, page(document))):
-        part = folder / f"{name}.part"
-        part.write_text(text, encoding="utf-8")
-        part.replace(folder / name)
-    return MARKDOWN, PAGE
+    return write_whole(folder, {MARKDOWN: markdown(document), PAGE: page(document)})

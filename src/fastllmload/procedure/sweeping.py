@@ -8,11 +8,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fastllmload.errors import FastLLMLoadError, HostLimitError, InputError, Interrupted
+from fastllmload.errors import HostLimitError, InputError
 from fastllmload.plan.settings import RunSettings, Secret
 from fastllmload.procedure import journal, sweep_report
 from fastllmload.procedure.change import changed
 from fastllmload.procedure.console import Console
+from fastllmload.procedure.ending import kept
 from fastllmload.procedure.journal import Journal
 from fastllmload.procedure.lab import SETTLE_S, Lab, told
 from fastllmload.procedure.level import Level
@@ -140,15 +141,7 @@ def conduct_sweep(cells: Sequence[Cell], secret: Secret | None, terms: SweepTerm
     if book.resumed:
         console.say("started again: finished runs are taken from the folder")
     sweep = Sweep(lab, cells, terms)
-    try:
-        with lab:
-            sweep.run()
-    except (Interrupted, KeyboardInterrupt):
-        sweep.conclude(journal.INTERRUPTED)
-        raise
-    except FastLLMLoadError as problem:
-        book.note("warnings", f"the sweep was cut short: {problem}")
-        sweep.conclude(journal.FAILED)
-        raise
+    with kept(book, "sweep", sweep.conclude), lab:
+        sweep.run()
     valid = sweep.conclude(journal.DONE)
     return NOT_MET if terms.strict and not valid else 0

@@ -13,14 +13,16 @@ import numpy.typing as npt
 from fastllmload.certificate.criteria import shown
 from fastllmload.metrics.between import committed
 from fastllmload.metrics.percentiles import percentile
-from fastllmload.metrics.throughput import BEARING
 from fastllmload.metrics.ttft import ttft
 from fastllmload.metrics.window import Populations, Window, populations, window_of
 from fastllmload.procedure import criteria as rule
+from fastllmload.procedure.server_queue import waiting
 from fastllmload.records import layout
 from fastllmload.records.run import Run
+from fastllmload.records.timeline import BEARING
 from fastllmload.records.token_counts import count_tokens
 
+IN_FLIGHT = "requests in flight"
 QUEUE, COMPLETION, LATENCY, NO_GAIN = "queue growing", "completion", "latency", "no gain"
 OWN_ERRORS = tuple(layout.ERROR_NAMES.index(name) for name in ("no_fd", "no_port"))
 SHORT_OF = 10  # a level shorter than so many mean e2e latencies is too short for the completion criterion
@@ -40,7 +42,8 @@ class LevelVerdict(msgspec.Struct, frozen=True, kw_only=True):
     """*saturated* and *steady* are None where nothing can be said: too little, or the client was the limit.
 
     *fired*: names of the criteria that hold. *inapplicable*: name and reason of those that do not apply. *limits*: why
-    the client was the limit, in words. *warnings*: what else to know. *figures*: what was compared.
+    the client was the limit, in words. *warnings*: what else to know. *figures*: what was compared. *queue*: whose
+    growth was judged: IN_FLIGHT, or the name of the server's own gauge.
     """
 
     loop: str
@@ -54,6 +57,7 @@ class LevelVerdict(msgspec.Struct, frozen=True, kw_only=True):
     cascading: bool
     warnings: tuple[str, ...]
     figures: dict[str, float | None]
+    queue: str
 
     @property
     def holds(self) -> bool | None:
@@ -89,14 +93,15 @@ def judge_level(
     """Judge one run.
 
     *lowest*: None when this is the lowest level itself. *lower*: (concurrency, output tokens/s) of lower levels of a
-    closed loop. *queue*: evenly spaced samples over the window of the server's own waiting-requests gauge, in place
-    of the requests in flight.
+    closed loop. *queue*: evenly spaced samples over the window in place of the server's waiting-requests gauge in the
+    run's telemetry; without either, requests in flight are the queue.
     """
     window, closed = window_of(run), is_closed(run)
     if window is None or window.seconds <= 0:
         return nothing_measured("closed" if closed else "open")
     chosen = populations(run, window)
-    q = in_flight_of(run, window) if queue is None else queue
+    flight = in_flight_of(run, window)
+    q, source = queue_of(run, window, flight) if queue is None else (queue, "given")
     p50, p99 = ttft_percentiles(run, chosen)
     mean_e2e = mean_e2e_s(run, chosen)
     compared = lowest if lowest is not None else Lowest(load_of(run), p50, p99, mean_e2e)
@@ -129,10 +134,13 @@ def judge_level(
             "ttft_p99_ms": p99,
             "lowest_ttft_p50_ms": compared.ttft_p50,
             "output_tok_s": output,
-            "in_flight_mean": float(q.mean()) if len(q) else None,
-            "in_flight_last": float(q[-1]) if len(q) else None,
+            "in_flight_mean": float(flight.mean()) if len(flight) else None,
+            "in_flight_last": float(flight[-1]) if len(flight) else None,
+            "queue_mean": float(q.mean()) if len(q) else None,
+            "queue_last": float(q[-1]) if len(q) else None,
             "e2e_mean_s": mean_e2e,
         },
+        queue=source,
     )
 
 
@@ -141,6 +149,7 @@ def nothing_measured(loop: str) -> LevelVerdict:
     return LevelVerdict(
         loop=loop, saturated=None, fired=(), inapplicable=(), steady=None, generator_limited=False, limits=(),
         offered_in_full=False, cascading=False, warnings=("nothing was measured",), figures={},
+        queue=IN_FLIGHT,
     )  # fmt: skip
 
 
@@ -193,6 +202,12 @@ def in_flight_of(run: Run, window: Window) -> rule.Floats:
     """Requests of the measure phase in flight: from the submission (the dispatch where the last byte never left)."""
     rows = run.rows[run.rows["phase"] == layout.MEASURE]
     return rule.in_flight(committed(rows), rows["t_end"], window.w0_ns, window.w1_ns)
+
+
+def queue_of(run: Run, window: Window, flight: rule.Floats) -> tuple[rule.Floats, str]:
+    """The queue whose growth is judged, and whose it is: the server's own where it is known."""
+    found = waiting(run, window)
+    return (flight, IN_FLIGHT) if found is None else found
 
 
 def completion_of(run: Run, window: Window) -> float | None:

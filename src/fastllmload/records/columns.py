@@ -12,12 +12,13 @@ import numpy.typing as npt
 
 from fastllmload.records import layout
 from fastllmload.records.run import Run
-from fastllmload.records.timeline import Mask, on_timeline
-from fastllmload.records.token_counts import SOURCES, TokenCounts, count_tokens
+from fastllmload.records.timeline import BEARING, Mask, on_timeline
+from fastllmload.records.token_counts import SOURCES, UNKNOWN, TokenCounts, count_tokens
+from fastllmload.records.token_times import token_times
 
 TIMES = ("t_sched", "t_dispatch", "t_submit", "t_headers", "t_any", "t_first", "t_last", "t_end")
 SERVER_SAID = ("total", "load", "prompt_eval", "eval")  # durations of an Ollama server's own clock
-LISTS = ("token_ns", "token_counts", "read_ids")
+LISTS = ("token_ns", "token_counts", "read_ids", "untimed_ns", "untimed_counts")
 AT_ONCE = 4096  # requests whose columns are in memory together
 Values = npt.NDArray[Any]
 
@@ -113,6 +114,12 @@ def _url(rows: Rows, source: Source, part: slice) -> Column:
     return Column(rows["url"], None, source.names.url_names(int(rows["url"].max(initial=0))))
 
 
+def _timed(rows: Rows, source: Source, part: slice) -> Column:
+    """Tokens of the content timeline (metrics.md 3.3): the n of TPOT; null where they cannot be told from reasoning."""
+    timed = source.tokens.timed[part]
+    return Column(timed, timed < 0)
+
+
 def _reused(rows: Rows, source: Source, part: slice) -> Column:
     return Column((rows["flags"] & layout.FLAG_REUSED) > 0, rows["t_submit"] <= 0)
 
@@ -152,14 +159,17 @@ REQUEST_COLUMNS: dict[str, Make] = {  # in the contract's order
     **{f"server_{name}_ns": unless(f"server_{name}_ns", 0) for name in SERVER_SAID},
     "phase": named("phase", layout.PHASE_NAMES),
     "client": _client,
+    "timed_tokens": _timed,
+    "t_connected_ns": unless("t_connected", 0),
 }
 
 
 @dataclass(frozen=True)
 class Block:
-    """The columns of the rows *part* of a run."""
+    """The columns of the rows *part* of a run, whose token counts are *tokens*."""
 
     part: slice
+    tokens: TokenCounts
     columns: dict[str, Column]
 
 
@@ -169,24 +179,41 @@ def blocks(run: Run, at_once: int = AT_ONCE) -> Iterator[Block]:
     for begin in range(0, len(run.rows), at_once):
         part = slice(begin, min(begin + at_once, len(run.rows)))
         rows = np.array(run.rows[part])
-        yield Block(part, {name: make(rows, source, part) for name, make in REQUEST_COLUMNS.items()})
+        yield Block(part, source.tokens, {name: make(rows, source, part) for name, make in REQUEST_COLUMNS.items()})
 
 
-def token_lists(run: Run, part: slice) -> dict[str, list[list[Any]]]:
-    """Per row: one entry per event of its content timeline: time, tokens (null: not said), read within the request."""
+def token_lists(run: Run, part: slice, tokens: TokenCounts) -> dict[str, list[list[Any]]]:
+    """Per row, one entry per event with generated tokens: on its content timeline (`token_ns`, and read within the
+    request), or off it (`untimed_ns`: reasoning, white space before the first content).
+
+    Tokens of an event are null where nobody knows: neither the server said, nor the recorded text, nor their sum.
+    """
     first = run.first_event[part.start : part.stop + 1]
     events = slice(int(first[0]), int(first[-1]))
     timed = on_timeline(run, part)
-    kept = np.concatenate([[0], np.cumsum(timed)])[first - first[0]].tolist()
+    other = BEARING[run.event_kind[events]] & ~timed
+    kept, left = (np.concatenate([[0], np.cumsum(mask)])[first - first[0]].tolist() for mask in (timed, other))
     return {
         "token_ns": cut(run.event_t[events][timed].tolist(), kept),
-        "token_counts": cut(said(run.event_tokens[events][timed]), kept),
+        "token_counts": cut(said(known_counts(run, part, tokens)), kept),
         "read_ids": cut(read_numbers(run, part, first)[timed].tolist(), kept),
+        "untimed_ns": cut(run.event_t[events][other].tolist(), left),
+        "untimed_counts": cut(said(run.event_tokens[events][other].astype(np.int64), 0), left),
     }
 
 
-def said(tokens: npt.NDArray[np.uint16]) -> list[int | None]:
-    return Column(tokens, tokens == 0).to_list() if tokens.any() else [None] * len(tokens)
+def known_counts(run: Run, part: slice, tokens: TokenCounts) -> npt.NDArray[np.int64]:
+    """Tokens of each timed event of the rows in *part* (metrics.md 3.4), UNKNOWN where a chunk just stands for one."""
+    chosen = np.zeros(len(run.rows), np.bool_)
+    chosen[part] = True
+    times = token_times(run, chosen, tokens)
+    stated = np.where(times.chunks.tokens == 0, UNKNOWN, times.chunks.tokens.astype(np.int64))
+    counts = np.ones(len(stated), np.int64) if times.sizes is None else times.sizes.astype(np.int64)
+    return np.where(np.repeat(times.known(), times.chunks.events), counts, stated)
+
+
+def said(tokens: npt.NDArray[np.int64], absent: int = UNKNOWN) -> list[int | None]:
+    return Column(tokens, tokens == absent).to_list()
 
 
 def read_numbers(run: Run, part: slice, first: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:

@@ -17,7 +17,7 @@ SCALARS = tuple(REQUEST_COLUMNS)
 def record_blocks(run: Run) -> Iterator[list[dict[str, Any]]]:
     """All requests by phase and request, a few thousand at a time; keys in the contract's order, null is None."""
     for block in blocks(run):
-        lists = token_lists(run, block.part)
+        lists = token_lists(run, block.part, block.tokens)
         columns = [column.to_list() for column in block.columns.values()] + [lists[name] for name in LISTS]
         yield [dict(zip((*SCALARS, *LISTS), values, strict=True)) for values in zip(*columns, strict=True)]
 

@@ -14,6 +14,7 @@ import numpy.typing as npt
 from fastllmload._ext import regroup
 from fastllmload.errors import RunFolderError
 from fastllmload.records import layout
+from fastllmload.records.error_texts import read_texts
 from fastllmload.records.merge import Merged, merge_in_memory
 from fastllmload.records.npy import read_array
 from fastllmload.records.shape import misshapen
@@ -41,7 +42,8 @@ class PhaseTimes:
 class Run:
     """Rows by (phase, request); row r has the events `first_event[r]:first_event[r + 1]`, in time order.
 
-    *incomplete*: the run was killed, was interrupted, or still goes on; rows then may have status in_flight.
+    *incomplete*: the run was killed, was interrupted, or still goes on; rows then may have status in_flight. *damage*:
+    what of the folder could not be read and is missing here, one sentence each.
     """
 
     directory: Path
@@ -52,6 +54,7 @@ class Run:
     samples: npt.NDArray[Any] | None = None
     incomplete: bool = False
     text: Bytes = field(default_factory=lambda: np.empty(0, np.uint8))
+    damage: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         """One line: where, how it ended, whether it can be believed."""
@@ -149,13 +152,28 @@ def load(directory: str | os.PathLike[str]) -> Run:
     if not merged_before and not (folder / "workers").is_dir():
         raise RunFolderError(f"{folder} has neither requests.npy nor worker files: nothing was measured")
     merged = read_merged(folder) if merged_before else merge_in_memory(folder)
+    samples, damage = what_is_left(folder / "samples.npy")
+    if not merged_before:
+        try:
+            manifest.setdefault("error_texts", read_texts(folder))
+        except RunFolderError as problem:
+            damage = (*damage, f"{problem}; the rest of the run is shown")
     return Run(
         directory=folder,
         manifest=manifest,
         rows=merged.rows,
         events=merged.events,
         first_event=merged.first_event,
-        samples=read_array(folder / "samples.npy", shape=(None,)),
+        samples=samples,
         incomplete=not merged_before or manifest.get("status") != DONE,
         text=merged.text,
+        damage=damage,
     )
+
+
+def what_is_left(path: Path) -> tuple[npt.NDArray[Any] | None, tuple[str, ...]]:
+    """A file that a run can be understood without: its records, or None and why it cannot be read."""
+    try:
+        return read_array(path, shape=(None,)), ()
+    except RunFolderError as problem:
+        return None, (f"{problem}; the rest of the run is shown",)

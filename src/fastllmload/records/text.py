@@ -9,6 +9,13 @@ import numpy as np
 
 from fastllmload._ext import recorder
 from fastllmload.records.run import Run
+from fastllmload.workload.tokenizer import NONE, Tokenizer, load_tokenizer
+
+
+def tokenizer_of(run: Run) -> Tokenizer | None:
+    """The reference tokenizer that the run was planned with; None when it was switched off."""
+    name = run.manifest.get("config", {}).get("workload", {}).get("tokenizer", "cl100k_base")
+    return None if name == NONE else load_tokenizer(name)
 
 
 def unescape(escaped: bytes) -> str:
@@ -27,9 +34,12 @@ def paired(text: str) -> str:
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
-def pieces(run: Run) -> Iterator[tuple[int, list[bytes]]]:
-    """(row, its text records in the order of its events, JSON-escaped) for every row that has some, by row."""
+def pieces(run: Run, part: slice | None = None) -> Iterator[tuple[int, list[bytes]]]:
+    """(row, its text records in the order of its events, JSON-escaped) for every row (of *part*) that has some."""
     rows, starts, sizes = recorder.text_index(run.text)
+    if part is not None:
+        mine = (rows >= part.start) & (rows < part.stop)
+        rows, starts, sizes = rows[mine], starts[mine], sizes[mine]
     order = np.argsort(rows, kind="stable")
     borders = np.flatnonzero(np.diff(rows[order])) + 1
     for group in np.split(order, borders):
@@ -43,7 +53,9 @@ def texts(run: Run) -> Iterator[tuple[int, str]]:
         yield row, unescape(b"".join(escaped))
 
 
-def chunk_texts(run: Run) -> Iterator[tuple[int, list[str]]]:
-    """(row, text of each event that carried some, without reasoning); see `decoded` for halves of surrogate pairs."""
-    for row, escaped in pieces(run):
+def chunk_texts(run: Run, part: slice | None = None) -> Iterator[tuple[int, list[str]]]:
+    """(row, text of each event that carried some, without reasoning) of all rows, or of *part*; see `decoded` for
+    halves of surrogate pairs.
+    """
+    for row, escaped in pieces(run, part):
         yield row, [decoded(piece) for piece in escaped]

@@ -19,6 +19,10 @@ Mask = npt.NDArray[np.bool_]
 ALWAYS = np.zeros(256, np.bool_)
 ALWAYS[[layout.EVENT_CONTENT, layout.EVENT_TOOL, layout.EVENT_REFUSAL]] = True
 
+# Kinds that carry generated tokens, on the timeline or not.
+BEARING = ALWAYS.copy()
+BEARING[[layout.EVENT_WHITESPACE, layout.EVENT_REASONING]] = True
+
 
 def on_timeline(run: Run, part: slice | None = None) -> Mask:
     """One item per event of the run, or of its rows *part*: whether it is on its request's content timeline."""

@@ -13,9 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 from fastllmload.records import layout
+from fastllmload.records.chunk_counts import ChunkCounts
 from fastllmload.records.run import Run
-from fastllmload.records.text import texts
-from fastllmload.workload.tokenizer import NONE, Tokenizer, load_tokenizer
+from fastllmload.records.text import texts, tokenizer_of
 
 Numbers = npt.NDArray[np.int64]
 
@@ -32,7 +32,8 @@ class TokenCounts:
     """One item per row.
 
     *output*: all generated tokens; *source*: position in SOURCES; *reasoning*: those of *output* that are reasoning;
-    *timed*: tokens of the content timeline, UNKNOWN where they cannot be told from reasoning; *input*: of the prompt.
+    *timed*: tokens of the content timeline, UNKNOWN where they cannot be told from reasoning; *input*: of the prompt;
+    *chunks*: tokens of each chunk, where the recorded text tells.
     """
 
     input: Numbers
@@ -41,16 +42,11 @@ class TokenCounts:
     source: npt.NDArray[np.uint8]
     reasoning: Numbers
     timed: Numbers
+    chunks: ChunkCounts
 
     def estimated(self) -> int:
         """Number of requests whose output is only estimated: with any, the run is not conforming."""
         return int(np.count_nonzero(self.source == ESTIMATE))
-
-
-def tokenizer_of(run: Run) -> Tokenizer | None:
-    """The reference tokenizer that the run was planned with; None when it was switched off."""
-    name = run.manifest.get("config", {}).get("workload", {}).get("tokenizer", "cl100k_base")
-    return None if name == NONE else load_tokenizer(name)
 
 
 def by_reference(run: Run) -> bool:
@@ -98,6 +94,7 @@ def count_tokens(run: Run) -> TokenCounts:
         source=source,
         reasoning=np.minimum(reasoning, output),
         timed=timed_tokens(run, output, source),
+        chunks=ChunkCounts(run),
     )
 
 

@@ -7,31 +7,22 @@ record holds a server's own time of a token, so option C has nothing to choose f
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from fastllmload._ext import tokenline
-from fastllmload.records import layout
 from fastllmload.records.run import Run
-from fastllmload.records.text import chunk_texts, paired
 from fastllmload.records.timeline import Mask, Numbers, Timeline, timeline
-from fastllmload.records.token_counts import ESTIMATE, TokenCounts, tokenizer_of
-from fastllmload.workload.tokenizer import Tokenizer
+from fastllmload.records.token_counts import ESTIMATE, TokenCounts
 
 # Where the number of tokens of each chunk comes from: said by the server; counted in the recorded text; as many chunks
-# as
-# tokens, so one each; unknown, so a chunk stands for one token.
+# as tokens, so one each; unknown, so a chunk stands for one token.
 TIMES_SOURCES = ("server", "text", "single", "chunk")
 SERVER, TEXT, SINGLE, CHUNK = range(len(TIMES_SOURCES))
 Sizes = npt.NDArray[np.uint32]
 Sources = npt.NDArray[np.uint8]
-
-# Between a letter and " x" every encoding that is counted here cuts: what lies before never changes again.
-CUT = re.compile(r"(?<=[^\W\d_]) (?=[^\W\d_])")
 
 
 @dataclass(frozen=True)
@@ -76,7 +67,7 @@ def token_times(run: Run, chosen: Mask, tokens: TokenCounts) -> TokenTimes:
     source = sources(line, tokens, said)
     stated = source == SERVER
     sizes = sizes_of(line, stated & (total != line.events))
-    counted = recount(run, line, source, sizes)
+    counted = recount(tokens, line, source, sizes)
     if counted is None:
         single, bearing = np.where(stated, single, line.events), line.events
         spread_over = sizes
@@ -101,50 +92,28 @@ def sizes_of(line: Timeline, several: Mask) -> Sizes | None:
     return np.where(np.repeat(several, line.events), line.tokens, 1).astype(np.uint32)
 
 
-def recount(run: Run, line: Timeline, source: Sources, sizes: Sizes | None) -> Sizes | None:
+def recount(tokens: TokenCounts, line: Timeline, source: Sources, sizes: Sizes | None) -> Sizes | None:
     """Tokens per chunk with those of CHUNK requests counted in their text, which makes them TEXT; None without any.
 
     A request whose text records do not match its events one to one keeps its source.
     """
-    tokenizer = tokenizer_of(run) if len(run.text) and (source == CHUNK).any() else None
-    if tokenizer is None:
+    unknown = np.flatnonzero(source == CHUNK)
+    found = tokens.chunks.of(line.rows[unknown])
+    if not found:
         return None
     counted = np.ones(len(line.t_ns), np.uint32) if sizes is None else sizes
-    place = {int(row): k for k, row in enumerate(line.rows) if source[k] == CHUNK}
-    for row, pieces in chunk_texts(run):
-        k = place.get(row)
-        timed = None if k is None else timed_pieces(run, row, pieces)
-        if k is not None and timed is not None:
-            new = tokens_of_chunks(timed, tokenizer)
-            counted[line.first[k] : line.first[k + 1]] = list(new)
+    for k in unknown.tolist():
+        new = found.get(int(line.rows[k]))
+        if new is not None:
+            counted[line.first[k] : line.first[k + 1]] = new
             source[k] = TEXT
     return counted
 
 
-def timed_pieces(run: Run, row: int, pieces: list[str]) -> list[str] | None:
-    """The texts of *row*'s timed events; None when events with text and texts are not as many."""
-    kinds = run.event_kind[run.first_event[row] : run.first_event[row + 1]]
-    bearing = kinds[np.isin(kinds, BEARING)]
-    if len(bearing) != len(pieces):
-        return None
-    content = np.flatnonzero(bearing != layout.EVENT_WHITESPACE)
-    return pieces[int(content[0]) :] if len(content) else []
-
-
-BEARING = (layout.EVENT_WHITESPACE, layout.EVENT_CONTENT, layout.EVENT_TOOL, layout.EVENT_REFUSAL)
-
-
-def tokens_of_chunks(pieces: list[str], tokenizer: Tokenizer) -> Iterator[int]:
-    """n_k = c_k - c_(k-1) with c_k = max(c_(k-1), tokens of the first k pieces together)."""
-    done, tail, before = 0, "", 0
-    for piece in pieces:
-        tail += piece
-        cut = max((found.start() for found in CUT.finditer(tail)), default=0)
-        if cut:
-            done, tail = done + tokenizer.count(paired(tail[:cut])), tail[cut:]
-        now = max(before, done + tokenizer.count(paired(tail)))
-        yield now - before
-        before = now
+def count_chunks(run: Run, chosen: Mask, tokens: TokenCounts) -> None:
+    """Have *tokens* know the chunks of all *chosen* rows whose text alone tells; nothing to do without text."""
+    if len(run.text):
+        token_times(run, chosen, tokens)
 
 
 def per_request(mask: Mask, first: Numbers) -> Numbers:

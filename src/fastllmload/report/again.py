@@ -1,4 +1,4 @@
-"""`fastllmload report RUN`: the closing summary again, from the folder; of a killed run, measured now."""
+"""What a report of a folder is made from: its run.json; of a killed run, measured now."""
 
 from __future__ import annotations
 
@@ -6,13 +6,6 @@ from pathlib import Path
 from typing import Any
 
 from fastllmload.records.run import DONE, load, read_manifest
-from fastllmload.report.outlet import Outlet, Redact, Writable
-from fastllmload.report.screen import write_summary
-
-
-def show_again(folder: Path, stream: Writable, redact: Redact = str) -> None:
-    """RunFolderError for a folder that is no run."""
-    write_summary(Outlet(stream, redact), document_of(folder), redact, str(folder))
 
 
 def document_of(folder: Path) -> dict[str, Any]:

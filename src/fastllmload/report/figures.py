@@ -50,13 +50,17 @@ def clock(seconds: object) -> str:
     return f"{hours}:{minutes:02}:{whole % 60:02}" if hours else f"{minutes}:{whole % 60:02}"
 
 
+# Error classes whose status says more to people: what ended the request, not where that was noticed
+SAID = {"deadline": "timeout", "drain": "cancelled at the end", "event": "stream_error"}
+
+
 def errors(classes: object, most: int = 4) -> str:
     """`timeout 3, reset 1`, the most frequent first; empty when there were none."""
     if not isinstance(classes, dict):
         return ""
     counted = [(name, number(times)) for name, times in classes.items()]
     there = sorted(((name, times) for name, times in counted if times), key=lambda entry: (-entry[1], entry[0]))
-    shown = [f"{name} {times:,.0f}" for name, times in there[:most]]
+    shown = [f"{SAID.get(name, name)} {times:,.0f}" for name, times in there[:most]]
     return ", ".join(shown + ([f"and {len(there) - most} more classes"] if len(there) > most else []))
 
 

@@ -12,12 +12,14 @@ from rich.text import Text
 
 from fastllmload.report.figures import clock, count, errors, percent, quantity
 from fastllmload.report.outlet import Outlet, Redact
-from fastllmload.report.plain import load_text, phase_line
+from fastllmload.report.plain import WARMUP, load_text, phase_line
 from fastllmload.report.screen import write_summary
 from fastllmload.report.snapshot import Snapshot
 
 EVERY_S = 0.25
 BAR, LABEL = 30, 11
+# As many rows as there will be: the picture keeps its height
+UNMEASURED = [(name, "not measured in the warm-up", "dim") for name in ("ttft", "itl", "e2e", "lag")]
 
 
 class LiveView:
@@ -79,17 +81,13 @@ def picture(snapshot: Snapshot, redact: Redact = str) -> Group:
 
 
 def _rows(now: Snapshot) -> list[tuple[str, str, str]]:
-    lag_is_high = now.lag_p99_us is not None and now.lag_p99_us > 1000
     busy = now.client_cpu is not None and now.client_cpu > 0.85
     return [
         (now.phase, _progress(now), ""),
         ("rate", load_text(now), ""),
         ("requests", f"{count(now.ok)} ok, {count(now.failed)} failed of {count(now.released)} sent", ""),
         ("in flight", f"{count(now.in_flight)} on {count(now.connections)} connections", ""),
-        ("ttft", _pair(now.ttft_p50_ms, now.ttft_p99_ms, "ms"), ""),
-        ("itl", _pair(now.itl_p50_ms, now.itl_p99_ms, "ms"), ""),
-        ("e2e", f"p50 {quantity(now.e2e_p50_ms):>8} ms", ""),
-        ("lag", _pair(now.lag_p50_us, now.lag_p99_us, "us"), "yellow" if lag_is_high else ""),
+        *(_latencies(now) if now.phase != WARMUP or now.ttft_p50_ms is not None else UNMEASURED),
         ("events", f"{quantity(now.events_per_s)}/s", ""),
         (
             "client",
@@ -97,6 +95,16 @@ def _rows(now: Snapshot) -> list[tuple[str, str, str]]:
             "yellow" if busy or now.gc_runs else "",
         ),
         ("errors", errors(dict(now.errors)) or "none", "red" if now.failed else ""),
+    ]
+
+
+def _latencies(now: Snapshot) -> list[tuple[str, str, str]]:
+    lag_is_high = now.lag_p99_us is not None and now.lag_p99_us > 1000
+    return [
+        ("ttft", _pair(now.ttft_p50_ms, now.ttft_p99_ms, "ms"), ""),
+        ("itl", _pair(now.itl_p50_ms, now.itl_p99_ms, "ms"), ""),
+        ("e2e", f"p50 {quantity(now.e2e_p50_ms):>8} ms", ""),
+        ("lag", _pair(now.lag_p50_us, now.lag_p99_us, "us"), "yellow" if lag_is_high else ""),
     ]
 
 

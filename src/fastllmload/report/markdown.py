@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from fastllmload.metrics.cold_start import started_cold
 from fastllmload.records.run import DONE, Run
 from fastllmload.report import full, identity, results
 from fastllmload.report.deviations import SIMULATED
@@ -65,6 +66,10 @@ def title(subject: Subject) -> str:
 
 
 def verdict_lines(document: Mapping[str, Any]) -> Iterator[str]:
+    if started_cold(document):
+        first = results.milliseconds(part(document, "metrics", "cold_start_latency") or {}, "value")
+        took = "" if first is None else f" The first request had its first token after {quantity(first)} ms."
+        yield from ("", f"> **COLD START**: the target had just become ready and nothing was sent before.{took}")
     status = document.get("status")
     if status != DONE:
         yield from ("", f"> **INCOMPLETE ({escaped(status or 'no status')})**: what was measured before the run ended.")
@@ -93,6 +98,7 @@ def overview(subject: Subject) -> list[list[str]]:
 def sections(document: Mapping[str, Any]) -> Iterator[tuple[str, Table | None]]:
     yield "Objectives", results.objective_table(document)
     yield "Failures", results.failure_table(document)
+    yield "What the server said of them", results.error_text_table(document)
     yield "Request classes", results.class_table(document)
     yield "Throughput", results.throughput_table(document)
     yield "Client", results.client_table(document)

@@ -51,9 +51,12 @@ class PlainView:
 
 def phase_line(name: str, planned: int | None, seconds: float | None) -> str:
     """`measure: 15,000 requests in 0:30`."""
-    requests = "" if planned is None else f" {planned:,} requests"
+    requests = "" if planned is None else f" {planned:,} request{'' if planned == 1 else 's'}"
     length = "" if seconds is None else f" in {clock(seconds)}" if requests else f" {clock(seconds)}"
     return f"{name}:{requests}{length}" if requests or length else name
+
+
+WARMUP = "warmup"
 
 
 def load_text(snapshot: Snapshot) -> str:
@@ -74,9 +77,15 @@ def snapshot_line(snapshot: Snapshot) -> str:
         f"ok {count(snapshot.ok)}",
         f"failed {count(snapshot.failed)}",
         f"in flight {count(snapshot.in_flight)}",
-        f"ttft {_pair(snapshot.ttft_p50_ms, snapshot.ttft_p99_ms)} ms",
-        f"itl {_pair(snapshot.itl_p50_ms, snapshot.itl_p99_ms)} ms",
-        f"lag {_pair(snapshot.lag_p50_us, snapshot.lag_p99_us)} us",
+        *(
+            f"{name} {_pair(p50, p99)} {unit}"
+            for name, p50, p99, unit in (
+                ("ttft", snapshot.ttft_p50_ms, snapshot.ttft_p99_ms, "ms"),
+                ("itl", snapshot.itl_p50_ms, snapshot.itl_p99_ms, "ms"),
+                ("lag", snapshot.lag_p50_us, snapshot.lag_p99_us, "us"),
+            )
+            if snapshot.phase != WARMUP or p50 is not None  # the warm-up is not measured
+        ),
         f"cpu {percent(snapshot.client_cpu)}",
     ]
     wrong = errors(dict(snapshot.errors))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from fastllmload.records.error_texts import message_of
 from fastllmload.report.figures import NOT_KNOWN, WITHHELD, count, number, percent, quantity
 from fastllmload.report.summary import SAMPLES_NEEDED, part
 from fastllmload.report.tables import Cell, Table
@@ -51,17 +52,17 @@ def latency_table(
     """One row per latency that has values, in ms; a percentile that rests on too few samples is marked."""
     there = [name for name in names if metric(document, name).get("n") not in (None, 0)] or list(names[:1])
     rows = [latency_row(name, metric(document, name), statistics) for name in there]
-    marked = any(str(cell).endswith(MARK) for row in rows for cell in row)
+    few = any(str(cell).endswith(MARK) for row in rows for cell in row)
     columns = ["ms", "n", "null", *(STATISTICS[name] for name in statistics)]
-    return Table(title, columns, rows, [*success_note(document), *few_samples_note(marked)])
+    return Table(title, columns, rows, [*success_note(document), *few_samples_note(few)])
 
 
 def latency_row(name: str, found: Mapping[str, Any], statistics: Sequence[str]) -> list[Cell]:
-    cells = [_cell(found, statistic) for statistic in statistics]
+    cells = [marked(found, statistic) for statistic in statistics]
     return [LATENCIES.get(name, name), count(found.get("n")), count(found.get("n_null")), *cells]
 
 
-def _cell(found: Mapping[str, Any], statistic: str) -> str:
+def marked(found: Mapping[str, Any], statistic: str) -> str:
     text = quantity(milliseconds(found, statistic))
     samples = number(found.get("n"))
     few = samples is not None and samples < SAMPLES_NEEDED.get(statistic, 0)
@@ -185,6 +186,20 @@ def failure_table(document: Document, title: str = "") -> Table | None:
     return Table(title, ["Status", "Error", "HTTP", "Requests"], rows) if rows else None
 
 
+def error_text_table(document: Document, title: str = "") -> Table | None:
+    """What the server said about failed requests, the most frequent first; None where it said nothing."""
+    found = part(document, "error_texts")
+    texts = part(found, "texts")
+    rows: list[list[Cell]] = [
+        [shown_or_dash(part(each, "http_status")), shown_or_dash(part(each, "error")), count(part(each, "requests")),
+         message_of(str(part(each, "text")))]
+        for each in (texts if isinstance(texts, list) else ())
+    ]  # fmt: skip
+    others = number(part(found, "left_out"))
+    notes = [f"{count(others)} more requests failed with other texts."] if others else []
+    return Table(title, ["HTTP", "Error", "Requests", "What the server said"], rows, notes) if rows else None
+
+
 def shown_or_dash(value: object) -> str:
     return "-" if value is None else str(value)
 
@@ -212,7 +227,7 @@ def objective_table(document: Document, title: str = "") -> Table | None:
 def _objective_row(each: Mapping[str, Any]) -> list[Cell]:
     unit = "" if each.get("unit") in (None, "share") else f" {each['unit']}"
     excess = each.get("excess") or {}
-    over = [f"{quantity(excess.get(name))}{unit}" if number(excess.get("n")) else "-" for name in ("p50", "max")]
+    over = [f"{quantity(excess.get(name))}{unit}" if number(excess.get("n")) else NOT_KNOWN for name in ("p50", "max")]
     limit = f"{quantity(each.get('limit'))}{unit}"
     numbers = [count(each.get(name)) for name in ("met", "missed", "failed")]
     return [shown_or_dash(each.get("objective")), limit, *numbers, percent(each.get("attainment")), *over]
@@ -234,12 +249,12 @@ def class_table(document: Document, title: str = "") -> Table | None:
         "TPOT P99 (ms)",
         "Starved",
     ]
-    marked = any(cell.endswith(MARK) for row in rows for cell in row)
-    return Table(title, columns, rows, [*_jain(document), *few_samples_note(marked)])
+    few = any(cell.endswith(MARK) for row in rows for cell in row)
+    return Table(title, columns, rows, [*_jain(document), *few_samples_note(few)])
 
 
 def _class_row(name: str, each: Mapping[str, Any]) -> list[str]:
-    figures = [_cell(each.get(key) or {}, q) for key in ("ttft", "tpot") for q in ("p50", "p99")]
+    figures = [marked(each.get(key) or {}, q) for key in ("ttft", "tpot") for q in ("p50", "p99")]
     return [name, count(each.get("submitted")), count(each.get("ok")), *figures, percent(each.get("starvation_rate"))]
 
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from fastllmload.report.outlet import Outlet, Redact, Writable
-from fastllmload.report.summary import summary_lines
+from fastllmload.report.summary import SCREEN, summary_lines
 
 WIDTH, HEIGHT, NARROWEST = 80, 24, 40
 
@@ -29,9 +29,16 @@ def width_of(stream: Writable) -> int:
     return max(NARROWEST, shutil.get_terminal_size((WIDTH, HEIGHT)).columns)
 
 
+def lines_of(stream: Writable) -> int:
+    """Lines that a summary may have: the terminal's, less the next prompt's; never fewer than SCREEN."""
+    if not stream.isatty():
+        return SCREEN
+    return max(SCREEN, shutil.get_terminal_size((WIDTH, HEIGHT)).lines - 1)
+
+
 def write_summary(outlet: Outlet, document: Mapping[str, Any], redact: Redact, folder: str | None = None) -> None:
     """The closing summary, in colour where that helps."""
     colour = in_colour(outlet)
-    for line in summary_lines(document, width_of(outlet), folder):
+    for line in summary_lines(document, width_of(outlet), folder, lines_of(outlet)):
         outlet.write(line.render(redact, colour) + "\n")
     outlet.flush()

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from textwrap import wrap
 from typing import Any
 
+from fastllmload.metrics.cold_start import started_cold
+from fastllmload.records.error_texts import message_of
 from fastllmload.report.figures import NOT_KNOWN, asked_rate, count, errors, number, percent, quantity
 from fastllmload.report.traffic import traffic_texts
 
@@ -46,14 +48,14 @@ def part(document: object, *keys: str) -> Any:
     return document
 
 
-def summary_lines(document: Document, width: int = 80, folder: str | None = None) -> list[Line]:
-    """At most 23 lines of at most *width* columns; *document* may be incomplete in every place, *folder* is
+def summary_lines(document: Document, width: int = 80, folder: str | None = None, screen: int = SCREEN) -> list[Line]:
+    """At most *screen* lines of at most *width* columns; *document* may be incomplete in every place, *folder* is
     its run's.
     """
     loud = [Line(SIMULATED, "loud")] if simulated(document) else []
     body = [
         *_target(document),
-        *_requests(document),
+        *_requests(document, width),
         *_rate(document, width),
         *_latencies(document, width),
         *_throughput(document, width),
@@ -62,13 +64,13 @@ def summary_lines(document: Document, width: int = 80, folder: str | None = None
         *_methodology(document, width),
     ]
     for label in GIVEN_UP:
-        if SCREEN - len(body) - 2 * len(loud) - 2 < _gravest_lines(document, width):
+        if screen - len(body) - 2 * len(loud) - 2 < _gravest_lines(document, width):
             body = [line for line in body if not line.text.startswith(f"{label} ")]
-    room = SCREEN - len(body) - 2 * len(loud) - 2
+    room = screen - len(body) - 2 * len(loud) - 2
     if len(_wrapped(part(document, "certificate", "reasons") or (), width)) < room:
         below = next(k for k, line in enumerate(body) if line.text.startswith("throughput"))
         body[below:below] = _certainty(document)
-        room = SCREEN - len(body) - 2 * len(loud) - 2
+        room = screen - len(body) - 2 * len(loud) - 2
     # Whole in any terminal: it is there to be copied
     where = Line(_labelled("run", run_folder(document, folder)))
     more = traffic_lines(document)  # what only some runs have stands below the one screen of all
@@ -102,15 +104,38 @@ def _verdict(document: Document, room: int, width: int) -> list[Line]:
     verdict = part(document, "certificate", "verdict")
     style = verdict if verdict in STYLES else ""
     text = verdict.upper() if isinstance(verdict, str) else "NOT JUDGED"
+    if started_cold(document):
+        text += ", COLD START" + (_cold_start(document) if document.get("status") == "done" else "")
     status = document.get("status")
     if status != "done":
         known = status if isinstance(status, str) else "no status"
         text += f", INCOMPLETE ({known}): what was measured before it ended"
         style = style or "bad"
-    reasons = _wrapped(part(document, "certificate", "reasons") or (), width)
-    if len(reasons) > room:
-        reasons = [*reasons[: max(0, room - 1)], "(more reasons in run.json)"][:room]
+    reasons = _shown_reasons(part(document, "certificate", "reasons") or (), room, width)
     return [Line(_labelled("verdict", text), style), *(Line(" " * LABEL + reason) for reason in reasons)]
+
+
+def _shown_reasons(reasons: Sequence[object], room: int, width: int) -> list[str]:
+    """As many whole sentences as *room* has lines for, and how many more there are; the first is cut if it must be."""
+    each = [_wrapped([reason], width) for reason in _gravest_first(reasons)]
+    if sum(map(len, each)) <= room:
+        return [line for lines in each for line in lines]
+    shown = each[0][: max(0, room - 1)]
+    told = 1
+    while told < len(each) and len(shown) + len(each[told]) < room:
+        shown += each[told]
+        told += 1
+    left = len(each) - told
+    more = (
+        "(all of it in run.json)" if left == 0 else f"({left} more {'reason' if left == 1 else 'reasons'} in run.json)"
+    )
+    return [*shown, more][:room]
+
+
+def _cold_start(document: Document) -> str:
+    """How long the very first token took."""
+    took = number(part(document, "metrics", "cold_start_latency", "value"))
+    return "" if took is None else f" (first token after {quantity(took)} ms)"
 
 
 def _gravest_lines(document: Document, width: int) -> int:
@@ -141,7 +166,7 @@ def _target(document: Document) -> list[Line]:
     return [Line(_labelled("target", f"{where} ({protocol}, model {target.get('model') or NOT_KNOWN})"))]
 
 
-def _requests(document: Document) -> list[Line]:
+def _requests(document: Document, width: int) -> list[Line]:
     ok, failed = document.get("completed"), document.get("failed")
     sent, lost = number(ok), number(failed)
     share = f" ({quantity(100 * lost / (sent + lost))} %)" if sent is not None and lost else ""
@@ -149,7 +174,17 @@ def _requests(document: Document) -> list[Line]:
     wrong = errors(_error_classes(document.get("errors")))
     if wrong != "" or number(failed):
         lines.append(Line(_labelled("errors", wrong or "see run.json"), "bad"))
+    said = part(document, "error_texts", "texts")
+    if isinstance(said, list) and said:
+        lines.append(Line(_labelled("", _quoted(said[0], width))))
     return lines
+
+
+def _quoted(said: object, width: int) -> str:
+    """One line of what the server said most often about failed requests."""
+    times = f" ({count(part(said, 'requests'))} x)"
+    text, room = message_of(str(part(said, "text"))), max(8, width - LABEL - len(times) - 2)
+    return f'"{text if len(text) <= room else text[: room - 3] + "..."}"{times}'
 
 
 def _error_classes(groups: object) -> dict[str, float]:

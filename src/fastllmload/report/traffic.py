@@ -9,6 +9,7 @@ from fastllmload.report.figures import count, number, percent, quantity
 
 LABEL = 11
 MOST = 12  # classes that are shown
+P99_NEEDS = 1_000  # requests (IETF 5.1.2.1)
 
 
 def traffic_texts(document: Mapping[str, Any]) -> list[str]:
@@ -27,9 +28,10 @@ def _class(name: str, one: Mapping[str, Any], met: Mapping[str, Any] | None) -> 
     ttft, tpot = one["ttft"], one["tpot"]
     left = f", {count(one['left'])} left" if one["left"] else ""
     goal = "" if met is None or met["slo_attainment"] is None else f"; {percent(met['slo_attainment'])} meet"
+    few = "*" if (ttft["n"] or 0) < P99_NEEDS else ""
     return (
         f"{name[: LABEL - 1]:<{LABEL}}{count(one['ok'])} ok, {count(one['failed'])} failed{left}; "
-        f"ttft {quantity(ttft['p50'])}, p99 {quantity(ttft['p99'])}; tpot {quantity(tpot['p50'])} ms{goal}"
+        f"ttft {quantity(ttft['p50'])}, p99 {quantity(ttft['p99'])}{few}; tpot {quantity(tpot['p50'])} ms{goal}"
     )
 
 

@@ -16,9 +16,12 @@ from fastllmload.report.figures import WITHHELD
 
 CAPACITY_TESTS = ("throughput", "tradeoff", "capacity", "memory-pressure")
 CAPACITY_WORDS = re.compile(
-    r"capacity|knee|saturat|peak|optimal|optimum|maximum|sustainable|oversub|preempt|out of memory|in flight|bracket",
+    r"capacity|knee|saturat|peak|optimal|optimum|maximum|sustainable|oversub|preempt|out of memory|in flight|bracket"
+    r"|mixed load|throughput(?!.*percent)",
     re.IGNORECASE,
 )
+LOAD = re.compile(r"\d[\d,.]*(?:e[+-]?\d+)? (?=(?:per second|slots|r/s|requests/s|requests at once)\b)")
+LOADS = ("load", "rate", "capacity", "slots")  # numbers under these names in findings and parameters
 MEMORY = ("tokens_in_flight",)
 SERVER_MEMORY = (
     "kv_usage", "preemptions", "preemption_rate", "preemption_loss", "running", "waiting", "batch_utilization",
@@ -38,7 +41,7 @@ COUNTS = (
 )  # fmt: skip
 URL = re.compile(r"\b[a-z][a-z0-9+]*://[^\s\"'<>)\],;]+", re.IGNORECASE)
 PATH = re.compile(r"(?<![\w.:/])(?:~|\.{1,2})?/(?:[\w.@+%=-]+/)*[\w.@+%=-]+")
-EMPTIED = ("headers", "source_addresses", "server_name")
+EMPTIED = ("headers", "source_addresses", "server_name", "texts")
 PATH_KEYS = frozenset(
     ("directory", "save_plan", "plan", "dataset_path", "cacert", "client_cert", "client_key", "unix_socket", "folder")
 )
@@ -114,17 +117,31 @@ def _procedure(found: dict[str, Any]) -> dict[str, Any]:
     kept = [] if limits else [table for table in found.get("tables") or () if not _tells(table)]
     sentences = [] if limits else [text for text in found.get("sentences") or () if not CAPACITY_WORDS.search(text)]
     names = {name: WITHHELD for name in found.get("findings") or () if limits or CAPACITY_WORDS.search(name)}
+    commanded = limits or any(str(word).startswith("--capacity") for word in found.get("command") or ())
+    told: dict[str, Any] = _without_loads(
+        {**found, "tables": kept, "sentences": sentences, "findings": {**(found.get("findings") or {}), **names}}
+    )
     return {
-        **found,
-        "tables": kept,
+        **told,
         "plots": [],
         "levels": [],
-        "sentences": sentences,
-        "warnings": [text for text in found.get("warnings") or () if not CAPACITY_WORDS.search(text)],
-        "findings": {**(found.get("findings") or {}), **names},
-        **({"command": WITHHELD} if limits and found.get("command") else {}),
+        "warnings": [text for text in told.get("warnings") or () if not CAPACITY_WORDS.search(text)],
+        **({"command": WITHHELD} if commanded and found.get("command") else {}),
         "withheld": True,
     }
+
+
+def _without_loads(value: Any, key: str = "") -> Any:
+    """The same values without the loads of levels, as text (`16 slots`) or as numbers: a share of the capacity whose
+    load is known tells the capacity.
+    """
+    if isinstance(value, str):
+        return LOAD.sub(f"{WITHHELD} ", value)
+    if isinstance(value, Mapping):
+        return {LOAD.sub(f"{WITHHELD} ", str(name)): _without_loads(inner, str(name)) for name, inner in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_without_loads(inner, key) for inner in value]
+    return WITHHELD if key in LOADS and isinstance(value, (int, float)) and not isinstance(value, bool) else value
 
 
 def _tells(table: Mapping[str, Any]) -> bool:

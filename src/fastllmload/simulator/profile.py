@@ -6,6 +6,7 @@ anything compiled, so that `--help` stays instant.
 
 from __future__ import annotations
 
+import difflib
 import tomllib
 from pathlib import Path
 
@@ -138,6 +139,11 @@ def load_profile(name: str, overrides: tuple[tuple[str, str], ...] = ()) -> Prof
     """The bundled profile or TOML file *name* with some fields replaced; InputError names what is wrong."""
     fields: dict[str, object] = _read(name)
     fields.update(overrides)
+    for field in fields:
+        if field not in Profile.__struct_fields__:
+            near = difflib.get_close_matches(field, Profile.__struct_fields__, 1)
+            known = f"did you mean {near[0]}?" if near else f"it has {', '.join(Profile.__struct_fields__)}"
+            raise InputError(f"profile {name!r} has no field {field!r}; {known}")
     try:
         return msgspec.convert(fields, Profile, strict=False)
     except (msgspec.ValidationError, ValueError) as error:

@@ -7,6 +7,7 @@ import os
 import resource
 import signal
 import socket
+import stat
 import sys
 import time
 from collections.abc import Callable
@@ -126,12 +127,26 @@ def listen(options: SimulatorOptions, port: int | None = None) -> socket.socket:
 def listen_unix(path: str) -> socket.socket:
     one = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
     try:
+        if left_behind(path):
+            os.unlink(path)
         one.bind(path)
         one.listen(BACKLOG)
     except OSError:
         one.close()
         raise
     return one
+
+
+def left_behind(path: str) -> bool:
+    """Whether *path* is a socket that nobody listens on: its server was killed."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as trial:
+        try:
+            trial.connect(path)
+        except ConnectionRefusedError:  # also of a plain file, which is not ours to remove
+            return stat.S_ISSOCK(os.stat(path).st_mode)
+        except OSError:
+            return False
+    return False
 
 
 def listen_tcp(options: SimulatorOptions, port: int | None) -> socket.socket:

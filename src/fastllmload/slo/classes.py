@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from fastllmload.errors import InputError
 from fastllmload.slo.objective import Objective
 
 Mask = npt.NDArray[np.bool_]
@@ -27,6 +28,19 @@ def class_name(number: int, manifest: Mapping[str, Any]) -> str:
     """Name of the class in the plan, else its number."""
     names = manifest.get("plan", {}).get("classes") or ()
     return str(names[number]) if number < len(names) else str(number)
+
+
+def refuse_unknown(asked: Iterable[tuple[str, float]], names: Sequence[str], numbers: Iterable[int]) -> None:
+    """InputError for an objective of a class that a plan does not have: everybody would meet it, unasked.
+
+    *names* of the plan's classes, and the *numbers* of those that its requests are of.
+    """
+    known = {*names, *map(str, numbers)}
+    for name, limit in asked:
+        head, slash, _ = name.rpartition("/")
+        if slash and head not in known:
+            there = f"its classes are {', '.join(names)}" if names else "it has no classes, so leave the class out"
+            raise InputError(f"--goodput {name}:{limit:g} is for a class {head!r} that this run does not have; {there}")
 
 
 def subject(

@@ -64,7 +64,11 @@ class Parts:
     function: str
     function_tokens: int
     output_tokens: int
-    shared: bool = field(default=False)
+    shared: int | None = field(default=None)  # number of the context, None for one of its own
+
+    def common(self) -> tuple[int, int]:
+        """Tokens that other requests have too, and of which context."""
+        return (0, 0) if self.shared is None else (self.context_tokens, self.shared)
 
 
 class Completion:
@@ -103,14 +107,14 @@ class Completion:
             else:
                 texts, counts = fit_many(self._tokenizer, texts, wanted)
             yield [
-                Composed(text, size, count, one.output_tokens, one.context_tokens if one.shared else 0)
+                Composed(text, size, count, one.output_tokens, *one.common())
                 for text, size, count, one in zip(texts, wanted, counts, parts, strict=True)
             ]
 
     def _next(self, order: Iterator[str]) -> Parts:
         """Context by the stream of prefixes; then the lengths of function and answer, and the function itself."""
-        shared = self._prefix.random() < SHARE
-        if shared:
+        number: int | None = None
+        if self._prefix.random() < SHARE:
             number = chosen(self._cumulative, self._prefix.random())
             (context, language), size = self._contexts[number], self.lengths[number]
             self._chosen.append(number)
@@ -123,7 +127,7 @@ class Completion:
             function = next(order)
         else:
             function = self._functions.functions(language, tokens * CHARACTERS)
-        return Parts(context, size, function, tokens, answer, shared)
+        return Parts(context, size, function, tokens, answer, number)
 
     def _order(self) -> Iterator[str]:
         """The file's functions, drawn without replacement by the seed, and again when all were used."""

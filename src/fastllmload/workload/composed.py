@@ -14,7 +14,7 @@ BATCH = 256  # requests that are made, and counted, at once
 @dataclass(frozen=True)
 class Composed:
     """One request. *target*: tokens that the prompt should have; *input_tokens*: those it has; *shared*: tokens of a
-    part that other requests have too.
+    part that other requests have too; *part*: which of those parts.
     """
 
     content: Content
@@ -22,6 +22,7 @@ class Composed:
     input_tokens: int
     output_tokens: int
     shared: int = 0
+    part: int = 0
 
 
 class Source(Protocol):

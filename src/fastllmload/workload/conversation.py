@@ -19,9 +19,10 @@ from fastllmload.workload.exact import fit, fit_many
 from fastllmload.workload.lengths import Lengths, Stream, standard_normal
 from fastllmload.workload.prose import Prose
 from fastllmload.workload.tokenizer import Tokenizer
-from fastllmload.workload.written import DataSet, Written
+from fastllmload.workload.written import Content, DataSet, Written
 
 SYSTEM_TOKENS, SYSTEM_SHARE = 200, 0.5
+STAND_IN = "conversation without ShareGPT: fitted lengths and filler text; --dataset-path FILE has the real ones"
 Z95 = 1.644853627
 REFERENCE = {"input": (156, 892, 2134), "output": (234, 789, 1567)}  # P50, P95, P99 of IETF A.3.2
 SYSTEM = (
@@ -62,6 +63,24 @@ QUESTION = Piecewise(math.log(156), 1.060040, 1.279963, 892.0, 4, 8192)
 ANSWER = Piecewise(math.log(234), 0.738938, 1.006835, 789.0, 1, 4096)
 
 
+class SystemPrompt:
+    """One fixed text of SYSTEM_TOKENS in front of SYSTEM_SHARE of the conversations, drawn from the stream of prefixes."""
+
+    def __init__(self, tokenizer: Tokenizer | None, prefix_seed: str) -> None:
+        self._stream = random.Random(prefix_seed)
+        self.text = fit(tokenizer, SYSTEM, SYSTEM_TOKENS)
+
+    def comes(self) -> bool:
+        """Whether the next conversation begins with it."""
+        return self._stream.random() < SYSTEM_SHARE
+
+    def before(self, text: str, *, chat: bool) -> Content:
+        """It and the question *text*: as messages, or as one text."""
+        if chat:
+            return [{"role": "system", "content": self.text}, {"role": "user", "content": text}]
+        return f"{self.text}\n\n{text}"
+
+
 class Conversation:
     """Requests from *dataset* or, without one, from the stand-in; *osl* replaces the answers' lengths. *chat*: the
     system prompt is a message of its own, else it is the beginning of the prompt.
@@ -73,26 +92,28 @@ class Conversation:
     ) -> None:  # fmt: skip
         self._tokenizer, self._seed, self._chat = tokenizer, seed, chat
         self._dataset, self._osl = dataset, osl
-        self._prefix = random.Random(prefix_seed)
-        self._system = fit(tokenizer, SYSTEM, SYSTEM_TOKENS)
+        self._system = SystemPrompt(tokenizer, prefix_seed)
         self._own: list[int] = []  # tokens of the questions alone
         self._answers: list[int] = []
 
     def batches(self) -> Iterator[list[Composed]]:
-        questions = self._drawn() if self._dataset is None else self._read(self._dataset)
+        questions = self.questions()
         while True:
             yield [self._compose(*one) for one in islice(questions, BATCH)]
+
+    def questions(self) -> Iterator[tuple[str, int, int, int]]:
+        """Endless: text, target and count of each question, and its answer's length; without system prompts."""
+        return self._drawn() if self._dataset is None else self._read(self._dataset)
 
     def _compose(self, text: str, target: int, tokens: int, answer: int) -> Composed:
         self._own.append(tokens)
         self._answers.append(answer)
-        if self._prefix.random() >= SYSTEM_SHARE:
+        if not self._system.comes():
             return Composed(text, target, tokens, answer)
         shared = SYSTEM_TOKENS
-        if self._chat:
-            content: Any = [{"role": "system", "content": self._system}, {"role": "user", "content": text}]
-            return Composed(content, target + shared, tokens + shared, answer, shared)
-        whole = f"{self._system}\n\n{text}"
+        whole = self._system.before(text, chat=self._chat)
+        if not isinstance(whole, str):
+            return Composed(whole, target + shared, tokens + shared, answer, shared)
         wanted = target + shared
         if self._tokenizer is None:
             return Composed(whole, wanted, wanted, answer, shared)
@@ -139,7 +160,7 @@ class Conversation:
     def deviations(self) -> list[str]:
         if self._dataset is not None:
             return []
-        return ["conversation without ShareGPT: fitted lengths and filler text; --dataset-path FILE has the real ones"]
+        return [STAND_IN]
 
 
 def answered(one: Written) -> int:

@@ -41,6 +41,10 @@ class Dialogues:
     left_out: int
     shuffled: bool
 
+    def classes(self) -> list[str]:
+        """Names of the classes of its turns, by first appearance; one nameless class when none is named."""
+        return list(dict.fromkeys(said.one.name or "" for turns in self.entries for said in turns))
+
     def ordered(self, seed: int | str) -> Iterator[tuple[Said, ...]]:
         """Endless: the file's order or, *shuffled*, drawn without replacement; again when all were used."""
         stream = random.Random(seed)

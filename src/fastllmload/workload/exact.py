@@ -19,23 +19,32 @@ def fit_many(
     tokenizer: Tokenizer, texts: Sequence[str], wanted: Sequence[int], filler: Filler = words_more
 ) -> tuple[list[str], list[int]]:
     """*texts* with *wanted* tokens each, as far as ROUNDS allow, and the tokens that each has."""
-    fitted = list(texts)
-    encoded = tokenizer.encode_many(fitted)
-    counts = [len(ids) for ids in encoded]
-    wrong = [at for at, count in enumerate(counts) if count != wanted[at]]
-    for _ in range(ROUNDS):
+    cut = tokenizer.cut_many(texts, wanted)
+    fitted, counts = cut.texts, cut.counts
+    short = [at for at, before in enumerate(cut.before) if before < wanted[at]]
+    _fill(tokenizer, fitted, counts, wanted, short, filler)
+    for _ in range(ROUNDS - 1):
+        wrong = [at for at, count in enumerate(counts) if count != wanted[at]]
         if not wrong:
             break
-        for at in wrong:
-            more = wanted[at] - counts[at]
-            fitted[at] = fitted[at] + filler(more) if more > 0 else tokenizer.decode(encoded[at][: wanted[at]])
-        changed = [fitted[at] for at in wrong]
-        for at, count in zip(wrong, tokenizer.count_many(changed), strict=True):
+        encoded = tokenizer.encode_many([fitted[at] for at in wrong])
+        for at, ids in zip(wrong, encoded, strict=True):
+            if len(ids) > wanted[at]:
+                fitted[at] = tokenizer.decode(ids[: wanted[at]])
+            else:
+                fitted[at] += filler(wanted[at] - len(ids))
+        for at, count in zip(wrong, tokenizer.count_many([fitted[at] for at in wrong]), strict=True):
             counts[at] = count
-        wrong = [at for at in wrong if counts[at] != wanted[at]]
-        for at, ids in zip(wrong, tokenizer.encode_many([fitted[at] for at in wrong]), strict=True):
-            encoded[at] = ids
     return fitted, counts
+
+
+def _fill(
+    tokenizer: Tokenizer, texts: list[str], counts: list[int], wanted: Sequence[int], short: list[int], filler: Filler
+) -> None:
+    for at in short:
+        texts[at] += filler(wanted[at] - counts[at])
+    for at, count in zip(short, tokenizer.count_many([texts[at] for at in short]), strict=True):
+        counts[at] = count
 
 
 def fit(tokenizer: Tokenizer | None, text: str, tokens: int) -> str:

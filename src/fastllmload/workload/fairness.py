@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 
 from fastllmload.errors import InputError
-from fastllmload.workload.lengths import MOST_TRIES, Lengths, Stream
+from fastllmload.workload.lengths import MOST_TRIES, Lengths, LogNormal, Stream
 from fastllmload.workload.synthetic import chosen
 
 
@@ -39,6 +39,11 @@ MIXES: dict[str, tuple[tuple[Rectangle, float], ...]] = {  # workload: classes a
     "fairness-short": ((SHORT, 1.0),),
     "fairness-long": ((LONG, 1.0),),
 }
+
+
+def mean_tokens(isl: LogNormal, osl: LogNormal, mix: Sequence[tuple[Rectangle, float]]) -> float:
+    """Expected input and output tokens of a request of *mix*, as `Classes` draws them: exact, not sampled."""
+    return sum(share * (isl.mean_within(*each.input) + osl.mean_within(*each.output)) for each, share in mix)
 
 
 class Classes:

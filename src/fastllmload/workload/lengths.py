@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import cycle
+from itertools import cycle, pairwise
 from statistics import NormalDist
 from typing import Protocol
 
@@ -99,6 +99,22 @@ class LogNormal:
         if exponent > 30.0:  # beyond LONGEST, and exp() overflows far above
             return self.high
         return min(self.high, max(self.low, int(math.exp(exponent) + 0.5)))
+
+    def below(self, tokens: float) -> float:
+        """Probability of a draw below *tokens*, before it is clamped."""
+        return _STANDARD.cdf((math.log(tokens) - self.mu) / self.sigma) if tokens > 0 else 0.0
+
+    def mean_within(self, low: int, high: int) -> float:
+        """Mean of the draws that lie from *low* to *high*, both included. ValueError when none can."""
+        first, last = max(low, self.low), min(high, self.high)
+        edges = [
+            0.0 if k == self.low else 1.0 if k > self.high else self.below(k - 0.5) for k in range(first, last + 2)
+        ]
+        shares = [after - before for before, after in pairwise(edges)]
+        whole = sum(shares)
+        if whole <= 0:
+            raise ValueError(f"{self} has no lengths from {low} to {high}")
+        return sum(k * share for k, share in enumerate(shares, first)) / whole
 
     def __str__(self) -> str:
         return f"lognormal:{self.mu:g},{self.sigma:g},{self.low},{self.high}"

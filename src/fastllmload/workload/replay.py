@@ -13,19 +13,24 @@ import numpy.typing as npt
 
 from fastllmload._ext.mersenne import Mersenne
 from fastllmload.workload.synthetic import BATCH_TOKENS, Batch, Quota
-from fastllmload.workload.trace import Trace
+from fastllmload.workload.trace import Trace, found_before, shared_tokens
 
 Drawn = npt.NDArray[np.uint32]
 BLOCKS_KEPT = 4096  # 8 MiB of the blocks that were used last
 
 
 class Replay:
-    """An endless sequence: the requests of *trace*, and again from its start."""
+    """An endless sequence: the requests of *trace*, and again from its start. `repeated`: tokens so far that an endless
+    prefix cache has seen before (`found_before`).
+    """
 
     def __init__(self, trace: Trace, span: int, seed: int | str) -> None:
         self._trace = trace
         self._span = span
         self._stream = Mersenne(seed)
+        self._shared = shared_tokens(trace)
+        self._seen: set[int] = set()
+        self.repeated = 0
         self._block = lru_cache(BLOCKS_KEPT)(
             lambda name: self._draw(Mersenne(f"{seed}/block/{name}"), trace.block_tokens)
         )
@@ -37,17 +42,29 @@ class Replay:
             parts: list[Drawn] = []
             prompt: list[int] = []
             output: list[int] = []
+            shared: list[int] = []
             used = 0
             while used < BATCH_TOKENS and not quota.met(requests, output_tokens, input_tokens):
                 row, again = requests % len(self._trace), requests // len(self._trace)
                 parts += self._prompt(row, again)
+                self._look_up(row)
+                shared.append(int(self._shared[row]))
                 prompt.append(int(self._trace.input[row]))
                 output.append(int(self._trace.output[row]))
                 requests += 1
                 used += prompt[-1]
                 input_tokens += prompt[-1]
                 output_tokens += output[-1]
-            yield Batch(np.concatenate(parts), np.array(prompt, np.int32), np.array(output, np.int32))
+            yield Batch(
+                np.concatenate(parts), np.array(prompt, np.int32), np.array(output, np.int32),
+                shared=None if self._trace.block is None else np.array(shared, np.int32),
+            )  # fmt: skip
+
+    def _look_up(self, row: int) -> None:
+        """Count what the cache would find of this request. A new round shares nothing with the one before."""
+        if row == 0:
+            self._seen = set()
+        self.repeated += found_before(self._trace, row, self._seen)
 
     def _prompt(self, row: int, again: int) -> list[Drawn]:
         """Later rounds have blocks of their own: a cache that still holds the round before must not find them."""

@@ -50,19 +50,28 @@ class Quota:
 @dataclass(frozen=True)
 class Batch:
     """Consecutive requests: *drawn* uint32 numbers of all prompts; *prompt*, *output* int32 tokens per
-    request; *kind* uint16 number of its class.
+    request; *kind* uint16 number of its class; *shared* int32 tokens of each prompt that are a part others have too.
     """
 
     drawn: npt.NDArray[np.uint32]
     prompt: npt.NDArray[np.int32]
     output: npt.NDArray[np.int32]
     kind: npt.NDArray[np.uint16] | None = None  # None: all are of class 0
+    shared: npt.NDArray[np.int32] | None = None  # None: nothing is
 
     def first(self, count: int) -> Batch:
         """The first *count* requests."""
         prompt = self.prompt[:count]
         kind = None if self.kind is None else self.kind[:count]
         return Batch(self.drawn[: int(prompt.sum())], prompt, self.output[:count], kind)
+
+    def marks(self) -> tuple[list[int], list[int]]:
+        """Class and shared tokens of each request."""
+        none = [0] * len(self.prompt)
+        return (
+            none if self.kind is None else self.kind.tolist(),
+            none if self.shared is None else self.shared.tolist(),
+        )
 
     def prompts(self) -> Iterator[npt.NDArray[np.uint32]]:
         """The numbers of each prompt."""
@@ -105,6 +114,7 @@ def chosen(cumulative: list[float], u: float) -> int:
 class Prefixes:
     """*count* shared prefixes of *length* tokens below *span*. *share* of the requests start with one of them, chosen
     uniformly or as k^-*exponent*; the others with as many tokens of their own, so that length does not tell them apart.
+    `repeated`: tokens of shared prefixes that were given out before.
     """
 
     def __init__(
@@ -117,18 +127,23 @@ class Prefixes:
         self._choice = random.Random(seed)
         self._cumulative = zipf(count, exponent) if exponent else None
         self._own = Mersenne(f"{seed}/own")
+        self._given: set[int] = set()
+        self.repeated = 0
 
-    def next(self) -> npt.NDArray[np.uint32]:
+    def next(self) -> tuple[npt.NDArray[np.uint32], int]:
+        """The prefix of the next request, and how many of its tokens are shared: all or none."""
         if self._share < 1.0 and self._choice.random() >= self._share:
             own = np.empty(self.length, dtype=np.uint32)
             self._own.below(self._span, own, 0, self.length)
-            return own
+            return own, 0
         if self._cumulative is None:
             number = self._choice.randrange(len(self._tokens))
         else:
             number = chosen(self._cumulative, self._choice.random())
+        self.repeated += self.length if number in self._given else 0
+        self._given.add(number)
         found: npt.NDArray[np.uint32] = self._tokens[number]
-        return found
+        return found, self.length
 
 
 class Synthetic:
@@ -153,27 +168,31 @@ class Synthetic:
             prompt: list[int] = []
             output: list[int] = []
             kinds: list[int] = []
+            shared: list[int] = []
             used = 0
             while used < BATCH_TOKENS and not quota.met(requests, output_tokens, input_tokens):
                 size, answer, kind = self._shape.draw(self._stream)
-                drawn, taken = self._fill(drawn, used, max(1, size - self._kept))
+                drawn, taken, common = self._fill(drawn, used, max(1, size - self._kept))
                 used += taken
                 prompt.append(taken)
                 output.append(answer)
                 kinds.append(kind)
+                shared.append(common)
                 requests += 1
                 output_tokens += answer
                 input_tokens += taken + self._kept
             yield Batch(
-                drawn[:used], np.array(prompt, np.int32), np.array(output, np.int32), np.array(kinds, np.uint16)
-            )
+                drawn[:used], np.array(prompt, np.int32), np.array(output, np.int32), np.array(kinds, np.uint16),
+                None if self._prefixes is None else np.array(shared, np.int32),
+            )  # fmt: skip
 
-    def _fill(self, drawn: npt.NDArray[np.uint32], at: int, size: int) -> tuple[npt.NDArray[np.uint32], int]:
-        """Draw one prompt to drawn[at:], which grows when it is too small."""
-        shared = 0 if self._prefixes is None else self._prefixes.length
-        if at + shared + size > len(drawn):
-            drawn = np.concatenate((drawn[:at], np.empty(shared + size, dtype=np.uint32)))
+    def _fill(self, drawn: npt.NDArray[np.uint32], at: int, size: int) -> tuple[npt.NDArray[np.uint32], int, int]:
+        """Draw one prompt to drawn[at:], which grows when it is too small; its tokens, and how many of them are shared."""
+        prefix = 0 if self._prefixes is None else self._prefixes.length
+        shared = 0
+        if at + prefix + size > len(drawn):
+            drawn = np.concatenate((drawn[:at], np.empty(prefix + size, dtype=np.uint32)))
         if self._prefixes is not None:
-            drawn[at : at + shared] = self._prefixes.next()
-        self._stream.below(self._span, drawn, at + shared, at + shared + size)
-        return drawn, shared + size
+            drawn[at : at + prefix], shared = self._prefixes.next()
+        self._stream.below(self._span, drawn, at + prefix, at + prefix + size)
+        return drawn, prefix + size, shared

@@ -15,13 +15,15 @@ takes 0.2 to 0.5 s, so nothing is imported or loaded before it is asked for.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any, Protocol
 
 from fastllmload.errors import InputError
+from fastllmload.workload.cutting import Cut, Seams, cut_many
 
 ENCODINGS = ("cl100k_base", "o200k_base", "o200k_harmony", "llama3", "qwen3")
+NORMALIZED = ("qwen3",)  # texts are brought to NFC first, so the tokens' bytes need not be the text's
 NONE = "none"
 SPECIAL_TOKENS = (
     "text that looks like a special token is counted as text; BOS, EOS and what a chat template adds are not counted; "
@@ -48,8 +50,13 @@ class Tokenizer(Protocol):
 
     def count_many(self, texts: Sequence[str]) -> list[int]: ...
 
+    def cut_many(self, texts: Sequence[str], wanted: Sequence[int]) -> Cut:
+        """Those of *texts* that have more than *wanted* tokens, cut behind them."""
+
     def decode(self, ids: Sequence[int]) -> str:
         """Text of *ids*; bytes that are no UTF-8 become U+FFFD."""
+
+    def decode_many(self, many: Sequence[Sequence[int]]) -> list[str]: ...
 
     def vocabulary(self) -> list[bytes]:
         """The bytes of every ordinary token, by id; b"" where a token is none."""
@@ -83,9 +90,23 @@ class Bundled:
         counts: list[int] = self._module.count_batch(self._encoding, list(texts)).tolist()
         return counts
 
+    def cut_many(self, texts: Sequence[str], wanted: Sequence[int]) -> Cut:
+        if self.name in NORMALIZED:
+            return cut_many(self, texts, wanted)
+        ids, ends = self._encoding.encode_batch(list(texts))
+        return self._seams.cut_many(self, texts, wanted, ids, ends)
+
+    @cached_property
+    def _seams(self) -> Seams:
+        return Seams(self.vocabulary())
+
     def decode(self, ids: Sequence[int]) -> str:
         text: str = self._encoding.decode(ids)
         return text
+
+    def decode_many(self, many: Sequence[Sequence[int]]) -> list[str]:
+        texts: list[str] = self._encoding.decode_batch(list(many))
+        return texts
 
     def vocabulary(self) -> list[bytes]:
         token = self._encoding.decode_single_token_bytes

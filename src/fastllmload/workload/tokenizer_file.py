@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from fastllmload.errors import InputError
+from fastllmload.workload.cutting import Cut, cut_many
 
 INSTEAD = "give the file of a Hugging Face model, or a name such as cl100k_base"
 
@@ -42,6 +43,12 @@ class FileTokenizer:
     def decode(self, ids: Sequence[int]) -> str:
         text: str = self._tokenizer.decode(list(ids), skip_special_tokens=False)
         return text
+
+    def decode_many(self, many: Sequence[Sequence[int]]) -> list[str]:
+        return [self.decode(ids) for ids in many]
+
+    def cut_many(self, texts: Sequence[str], wanted: Sequence[int]) -> Cut:
+        return cut_many(self, texts, wanted)
 
     def vocabulary(self) -> list[bytes]:
         """As the tokenizer decodes each token behind a word, so that the mark of a leading space is a space."""

@@ -7,6 +7,7 @@ from functools import lru_cache
 from typing import Any
 
 from fastllmload.errors import InputError
+from fastllmload.workload.cutting import Cut, cut_many
 
 
 class TiktokenTokenizer:
@@ -34,6 +35,12 @@ class TiktokenTokenizer:
     def decode(self, ids: Sequence[int]) -> str:
         text: str = self._encoding.decode(list(ids))
         return text
+
+    def decode_many(self, many: Sequence[Sequence[int]]) -> list[str]:
+        return [self.decode(ids) for ids in many]
+
+    def cut_many(self, texts: Sequence[str], wanted: Sequence[int]) -> Cut:
+        return cut_many(self, texts, wanted)
 
     def vocabulary(self) -> list[bytes]:
         tokens: list[bytes] = self._encoding.token_byte_values()

@@ -14,6 +14,8 @@ from __future__ import annotations
 
 import csv
 import hashlib
+import math
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -24,6 +26,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastllmload.errors import InputError
+from fastllmload.workload.written import MOST_TOKENS, column, why
 
 MOONCAKE_BLOCK = 512
 TRACES = ("azure", "burstgpt", "mooncake", "trace")
@@ -64,8 +67,9 @@ class Trace:
         high = len(self) if end_s is None else int(np.searchsorted(self.t_ns, round(end_s * 1e9)))
         if low >= high:
             last = self.t_ns[-1] / 1e9
+            end = "its end" if end_s is None else f"--trace-to {end_s:g} s"
             raise InputError(
-                f"--trace-from {start_s:g} s and --trace-to leave no request; the trace spans 0 to {last:g} s"
+                f"the trace has no request from --trace-from {start_s:g} s to {end}; it spans 0 to {last:g} s"
             )
         block, first = self.block, self.first
         if block is not None and first is not None:
@@ -166,10 +170,14 @@ def _column(path: Path, header: list[str], wanted: str) -> int:
 
 
 def _tokens(text: str) -> int:
-    number = float(text) if text else 0.0
-    if number != int(number) or not 0 <= number < 1 << 31:
-        raise ValueError(f"{text!r} is not a number of tokens")
-    return int(number)
+    try:
+        number = float(text) if text else 0.0
+        whole = int(number)
+    except (ValueError, OverflowError):
+        number, whole = math.nan, 0
+    if number != whole or not 0 <= number <= MOST_TOKENS:
+        raise ValueError(f"{text!r} is not a number of tokens from 0 to {MOST_TOKENS}")
+    return whole
 
 
 def _trace(name: str, path: Path, sha256: str, rows: list[tuple[int, int, int]], left_out: int) -> Trace:
@@ -200,8 +208,11 @@ def _read_mooncake(path: Path, sha256: str, lines: list[str]) -> Trace:
             continue
         try:
             row = decoder.decode(line)
-        except msgspec.DecodeError as problem:
-            raise InputError(f"{path} line {number}: {problem}") from None
+        except (msgspec.DecodeError, RecursionError) as problem:
+            broken = "" if isinstance(problem, msgspec.ValidationError) else " is not JSON"
+            raise InputError(f"{path} line {number}{column(line.encode(), problem)}{broken}: {why(problem)}") from None
+        if max(row.input_length, row.output_length) > MOST_TOKENS:
+            raise InputError(f"{path} line {number}: a length above {MOST_TOKENS} tokens is none that can be sent")
         if row.input_length < 1 or row.output_length < 1:
             left_out += 1
             continue
@@ -232,13 +243,31 @@ def prefix_hit_rate(trace: Trace) -> float | None:
     if trace.block is None:
         return None
     seen: set[int] = set()
-    found = 0
-    for request, tokens in enumerate(trace.input):
-        full = trace.blocks_of(request)[: int(tokens) // trace.block_tokens]
-        hits = next((n for n, one in enumerate(full) if one not in seen), len(full))
-        found += hits * trace.block_tokens
-        seen.update(full)
+    found = sum(found_before(trace, request, seen) for request in range(len(trace)))
     return found / float(trace.input.sum())
+
+
+def found_before(trace: Trace, request: int, seen: set[int]) -> int:
+    """Tokens of *request*'s full blocks that stand in *seen*, up to the first that does not; they all do afterwards."""
+    full = trace.blocks_of(request)[: int(trace.input[request]) // trace.block_tokens]
+    hits = next((n for n, one in enumerate(full) if one not in seen), len(full))
+    seen.update(full)
+    return hits * trace.block_tokens
+
+
+def shared_tokens(trace: Trace) -> Numbers:
+    """int64 tokens of each request's first full blocks that other requests have too; 0 for a trace without blocks."""
+    shared = np.zeros(len(trace), np.int64)
+    if trace.block is None:
+        return shared
+    users: Counter[int] = Counter()
+    full = [trace.blocks_of(n)[: int(tokens) // trace.block_tokens] for n, tokens in enumerate(trace.input)]
+    for blocks in full:
+        users.update(set(blocks))
+    for request, blocks in enumerate(full):
+        alone = next((n for n, one in enumerate(blocks) if users[one] == 1), len(blocks))
+        shared[request] = alone * trace.block_tokens
+    return shared
 
 
 def instants(trace: Trace, speed: float) -> npt.NDArray[np.float64]:

@@ -148,6 +148,8 @@ _BYTE = re.compile(r" \(byte (\d+)\)")
 def column(line: bytes, problem: Exception) -> str:
     """` column N`: the character, counted from 1, at which *line* stops being JSON; nothing where that isn't said."""
     found = _BYTE.search(str(problem))
+    if isinstance(problem, UnicodeDecodeError):  # its own place is that in a text within the line
+        return f" column {_first_foreign(line) + 1}"
     if found is not None:
         return f" column {len(line[: int(found[1])].decode(errors='replace')) + 1}"
     if "truncated" in str(problem):
@@ -155,8 +157,18 @@ def column(line: bytes, problem: Exception) -> str:
     return ""
 
 
+def _first_foreign(line: bytes) -> int:
+    """Characters before the first byte of *line* that is no UTF-8."""
+    try:
+        return len(line.decode())
+    except UnicodeDecodeError as problem:
+        return len(line[: problem.start].decode())
+
+
 def why(problem: Exception) -> str:
     """What the decoder says, without its own count of bytes."""
+    if isinstance(problem, UnicodeDecodeError):
+        return "it is not UTF-8"
     text = _BYTE.sub("", str(problem)).removeprefix("JSON is malformed: ")
     return "it ends too early" if "truncated" in text else text
 

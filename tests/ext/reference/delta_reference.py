@@ -119,6 +119,8 @@ def classify(data: bytes, dialect: int, whole: bool = False) -> dict[str, Any]:
         return classify_ollama(data, dialect, whole)
     if not whole and data.strip(b" \t\r\n") == b"[DONE]":
         return meaning("done")
+    if not whole and not data.strip(b" \t\r\n"):
+        return meaning("other")
     try:
         event = json.loads(data.decode("utf-8", "replace"), parse_constant=constant)
         return of_event(is_a(dict, event), dialect, whole)

@@ -139,6 +139,27 @@ def test_unsent_requests_count_against_the_rate() -> None:
     assert "rate" in codes(found, "invalid")
 
 
+def test_a_cap_that_holds_releases_back_is_no_limit_of_the_client() -> None:
+    """Half of them leave after the window: the server was too slow for the cap, and the verdict says so."""
+    evidence = clean()
+    sends = evidence.sends
+    later = np.where(np.arange(len(sends.t_sched)) % 2, 60_000_000_000, 0)
+    held = replace(sends, cap=4, t_dispatch=sends.t_dispatch + later, all_dispatch=sends.all_dispatch + later)
+    found = judge_evidence(replace(evidence, sends=held))
+    assert found["rate_error"] > 0.4 and "capped" in codes(found, "suspect")
+    assert "rate" not in codes(found) and not found["generator_limited"]
+
+
+def test_one_request_alone_has_no_rate() -> None:
+    """The window of so many requests goes from the first to the last: of one, it is what its submission took."""
+    evidence = clean()
+    alone = np.array([START_NS], np.int64)
+    window = Window(START_NS, START_NS + 900, counted=True)
+    sends = Sends(evidence.sends.arrivals, alone, alone + 200, alone + 200)
+    found = judge_evidence(replace(evidence, window=window, sends=sends))
+    assert found["offered_rate"] is None and found["planned_rate"] is None and found["rate_error"] is None
+
+
 def test_a_schedule_that_is_another_process_is_found() -> None:
     """Truncated exponential gaps (at 3 means, the classic error), asked as Poisson."""
     rng = np.random.default_rng(8)

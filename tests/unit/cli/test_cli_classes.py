@@ -52,6 +52,10 @@ def test_python_has_a_name_that_it_can_write():
 def test_shares_of_the_rate():
     found = words("a share=0.75", "b share=0.25", rate="80")
     assert [one.load.rate for one in found.classes] == [60.0, 20.0] and found.load.rate == 80.0
+    mixed = words("a share=0.25", "b rate=3", rate="80")
+    assert [one.load.rate for one in mixed.classes] == [20.0, 3.0]
+    thirds = words(*(f"{name} share=0.333333" for name in "abc"), rate="9")
+    assert len(thirds.classes) == 3
 
 
 @pytest.mark.parametrize(
@@ -67,7 +71,15 @@ def test_shares_of_the_rate():
         (["chat rate=1 tokenizer=none"], {}, "tokenizer of class chat cannot differ"),
         (["chat rate=fast"], {}, "rate of class chat 'fast' is not a rate"),
         (["chat rate=inf"], {}, "cannot send all at once"),
-        (["chat rate=1"], {"concurrency": "4"}, "does not go with --class"),
+        (["chat rate=1"], {"concurrency": "4"}, "--concurrency does not go with --class: classes are open loops"),
+        (["chat concurrency=4"], {}, "concurrency of class chat is refused: classes are open loops"),
+        (["chat rate=1 endpoint-type=completions"], {}, "one run speaks one protocol"),
+        (["chat rate=1 url=http://h"], {}, "a class may have its own endpoint=/PATH, model and header"),
+        (["chat rate=1 max-concurrency=4"], {}, "one run has one cap"),
+        ([""], {}, "--class '' is no name"),
+        (["a share=0.5", "b share=0.6"], {"rate": "10"}, "are 1.1 of the run's --rate; let them make 1"),
+        (["a share=0.5", "b share=0.3"], {"rate": "10"}, "are 0.8 of the run's --rate"),
+        (["a share=0.9", "b share=0.3", "c rate=2"], {"rate": "10"}, "are 1.2 of the run's --rate"),
         (["chat rate=1 header='Authorization: Bearer K'"], {}, "is a credential"),
         (["chat rate=1 goodput=other/ttft:3"], {}, "leave the class out"),
         (["chat share=0.5"], {}, "give a --rate that does not change"),

@@ -65,7 +65,7 @@ def test_series_file(tmp_path: Path) -> None:
         (["--rate", "ramp:1,2", "--concurrency", "5"], "give one"),
         (["--rate", "5", "--ramp-up-start-rps", "1", "--ramp-up-end-rps", "2"], "give one"),
         (["--ramp-up-start-rps", "1"], "needs both"),
-        (["--arrival", "ramp", "--rate", "5"], "needs both"),
+        (["--arrival", "ramp", "--rate", "5"], "--arrival ramp needs both"),
     ],
 )
 def test_one_sentence(arguments: list[str], sentence: str) -> None:
@@ -85,4 +85,5 @@ def test_one_sentence(arguments: list[str], sentence: str) -> None:
 def test_bad_series(tmp_path: Path, text: str, sentence: str) -> None:
     file = tmp_path / "s.csv"
     file.write_text(text)
-    assert sentence in refused("--rate-series", str(file), "--duration", "60")
+    said = refused("--rate-series", str(file), "--duration", "60")
+    assert f"--rate-series {file}" in said and sentence in said and "write one TIME,RATE a line" in said

@@ -90,7 +90,8 @@ def test_a_url_loses_its_last_slash():
     ("text", "why"),
     [
         ("localhost:8000", "no scheme"),
-        ("ftp://host", "no scheme"),
+        ("ftp://host", "scheme 'ftp'"),
+        ("unix:/run/s", "write --unix-socket /run/s"),
         ("http://", "no host"),
         ("http://host:0", "no host and port"),
         ("http://host:99999", "not a URL"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import math
 
 import msgspec
@@ -315,6 +316,7 @@ def test_labels_keep_blanks_and_commas():
         ("--rate 5 --isl lots", "--isl 'lots' is not a length"),
         ("--rate inf", "add --num-requests"),
         ("--rate inf --duration 5", "add --num-requests"),
+        ("--rate inf -n 5 --arrival gamma", "--arrival says how arrivals are spread"),
         ("--concurrency 0", "--concurrency '0' is not a whole number above 0"),
         ("--concurrency 5 --arrival gamma", "--arrival belongs to an open loop"),
         ("--concurrency 5 --max-concurrency 6", "--max-concurrency belongs to an open loop"),
@@ -343,13 +345,28 @@ def test_labels_keep_blanks_and_commas():
         ("--rate 5 --price-per-hour -3", "--price-per-hour '-3' is not a number above 0"),
         ("--rate 5 --metadata a=1 a=2", "--metadata names 'a' twice"),
         ("--rate 5 --backend tgi-native", "is not one of openai-chat, openai-completions"),
-        ("--rate 5 --arrival trace", "--arrival 'trace' is not one of poisson"),
+        ("--rate 5 --arrival tracy", "--arrival 'tracy' is not one of poisson"),
+        ("--rate 5 --arrival trace", "--arrival trace replays recorded instants; add --workload"),
+        ("--workload azure --dataset-path f --rate 5 --arrival trace", "has the trace's own instants and no --rate"),
+        ("--rate 5 --declare sut.model.nam=m", "did you mean sut.model.name?"),
+        ("--rate 5 --declare prefix_cache.enabled=perhaps", "'perhaps' is none of yes, no"),
         ("--rate 5 --workload moonpie", "--workload 'moonpie' is not one of synthetic-uniform"),
         ("--rate 5 --output=", "--output '' is empty"),
     ],
 )
 def test_contradictions_and_wrong_values_are_one_sentence(arguments, words):
     assert words in refused(*arguments.split())
+
+
+def test_a_trace_has_its_own_arrivals_by_whatever_name():
+    plain = ("--workload", "azure", "--dataset-path", "f.csv")
+    assert settings_of(*plain, "--arrival", "trace") == settings_of(*plain)
+
+
+def test_a_config_from_the_standard_input(monkeypatch):
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"rate = 5\nduration = '3s'\n")))
+    settings, _ = settings_of("--config", "-")
+    assert (settings.load.rate, settings.load.duration) == (5.0, 3.0)
 
 
 def test_without_a_bound_a_run_lasts_a_minute():

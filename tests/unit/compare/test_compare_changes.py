@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -48,6 +49,18 @@ def test_one_run_a_side_finds_a_slower_server(folders: dict[str, Side]) -> None:
     assert row(found, "p50_ttft_ms").result == "worse"
     assert found.test.startswith("block bootstrap")
     assert any("one run a side" in note for note in found.notes)
+
+
+def test_gaps_of_unlike_kinds_are_told(folders: dict[str, Side]) -> None:
+    """Gaps between chunks of several tokens stand where the other side has gaps between tokens."""
+    first, other = folders["a"], folders["b"]
+    assert not any("unlike kinds" in note for note in compare(first, other, ["p50_itl_ms"]).notes)
+    metrics = dict(other.first.document["metrics"])
+    metrics["share_single"] = {**(metrics.get("share_single") or {}), "pooled_as": "tbc"}
+    metrics["tbc"], metrics["itl"] = metrics["itl"], {**metrics["itl"], "n": 0}
+    record = replace(other.first, document={**other.first.document, "metrics": metrics})
+    found = compare(first, replace(other, runs=[record]), ["p50_itl_ms"])
+    assert any(f"gaps of unlike kinds: itl of {first.name} and tbc of {other.name}" in note for note in found.notes)
 
 
 def test_nothing_is_found_between_runs_of_one_speed(folders: dict[str, Side]) -> None:

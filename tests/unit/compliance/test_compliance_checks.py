@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -10,6 +11,8 @@ from case_builder import Cases
 from compliance_scenes import SCENES, fairness, gateway, guardrail, itl, plain, prefix_cache, tradeoff, ttft
 
 from fastllmload.compliance.checks import CHECKS
+from fastllmload.compliance.checks.load import loop_is
+from fastllmload.compliance.evidence import Evidence, Measured
 from fastllmload.compliance.outcome import DECLARED, FALSE, INAPPLICABLE, TRUE, Outcome
 
 
@@ -159,3 +162,15 @@ def test_every_check_that_needs_nothing_answers_on_every_scene(name: str, tmp_pa
         given = [p for p in inspect.signature(function).parameters.values() if p.name != "evidence"]
         if all(parameter.default is not inspect.Parameter.empty for parameter in given):
             assert function(evidence).reason or function(evidence).state != FALSE
+
+
+def test_a_closed_loop_that_only_finds_the_capacity_breaks_no_open_loop() -> None:
+    """IETF 5.3.2 asks the levels of the tradeoff to be open; the capacity that they are shares of is another matter."""
+
+    def level(name: str, loop: str) -> Measured:
+        run = SimpleNamespace(manifest={"plan": {"description": {"load": {"loop": loop}}}})
+        return Measured(run, name, {"name": name})  # type: ignore[arg-type]
+
+    found = Evidence(Path("p"), (level("capacity, 4 slots", "closed"), level("5 per second", "open")), {})
+    assert loop_is(found, names=["open"]).holds
+    assert not loop_is(Evidence(Path("p"), (level("4 slots", "closed"),), {}), names=["open"]).holds

@@ -15,8 +15,7 @@ from fastllmload.compliance.applies import QUESTIONS
 from fastllmload.compliance.checks import CHECKS
 from fastllmload.compliance.declarations import STANDARD, by_key, workload_kind
 from fastllmload.compliance.requirement import Requirement, requirements
-from fastllmload.plan.content import OWN_TEXT
-from fastllmload.plan.standard import LENGTHS
+from fastllmload.plan.standard import LENGTHS, OWN_TEXT
 from fastllmload.workload.trace import TRACES
 from fastllmload.workload.written import DATASETS
 

@@ -37,5 +37,5 @@ def test_a_command_makes_a_plan(text, tmp_path):
 
 
 def test_the_table_is_read():
-    settings, _ = settle(from_table({"rate": 50, **tomllib.loads(TABLES[0])}, "", ""), {}, Redactor([]))
-    assert [(one.name, one.load.rate) for one in settings.classes] == [("chat", 40.0), ("batch", 5.0)]
+    settings, _ = settle(from_table(tomllib.loads(TABLES[0]), "", ""), {}, Redactor([]))
+    assert [(one.name, one.load.rate) for one in settings.classes] == [("chat", 45.0), ("batch", 5.0)]

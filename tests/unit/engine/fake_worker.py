@@ -31,6 +31,10 @@ def run(spec, words, how):
             words[k.W_DISK_FULL] = 1
         if how in ("waits", "disk full"):
             wait(lambda: words[k.W_COMMAND] != k.RUN)
+        if how == "fails slowly":
+            words[k.W_STATE] = k.FAILED
+            time.sleep(0.3)
+            sys.exit("OSError: no more of that")
         words[k.W_STATE] = k.DRAINING
         if how in ("drains for ever", "waits"):
             wait(lambda: words[k.W_COMMAND] == k.ABORT)

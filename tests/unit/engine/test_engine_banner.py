@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from fastllmload.endpoint import ENDPOINTS
-from fastllmload.engine.banner import plan_lines
+from fastllmload.engine.banner import arriving, plan_lines
 from fastllmload.engine.planned import Plans
 from fastllmload.plan.build import build_plan
 from fastllmload.plan.settings import Load, RunSettings, Workload
@@ -40,3 +41,22 @@ def test_deviations_are_one_line(tmp_path: Path) -> None:
 def test_prompts_that_miss_their_length(tmp_path: Path, share: float, noted: bool) -> None:
     """99.9 % are enough (procedures 1.1); fewer are said."""
     assert any("of the prompts have the length that was drawn" in line for line in said(tmp_path, share)) is noted
+
+
+@pytest.mark.parametrize(
+    ("described", "what"),
+    [
+        ({}, "requests"),
+        ({"conversations": {}}, "conversations"),
+        ({"classes": [{"requests": 3}, {"requests": 5}]}, "requests"),
+        ({"classes": [{"requests": 3, "conversations": {}}, {"requests": 0}]}, "conversations"),
+        ({"classes": [{"requests": 3, "conversations": {}}, {"requests": 2}]}, "requests and conversations"),
+    ],
+)
+def test_what_comes_at_the_rate(described: dict[str, Any], what: str) -> None:
+    assert arriving(described) == what
+
+
+def test_conversations_are_what_arrives(tmp_path: Path) -> None:
+    line = said(tmp_path, turns="3")[0]
+    assert line.startswith("load: open loop, poisson, 10 conversations/s; 9 requests")

@@ -90,6 +90,15 @@ def test_a_phase_does_not_begin_without_one_of_its_workers(fleet, phase):
     assert dead and "ModuleNotFoundError" in workers.last_words(dead[0], str)
 
 
+def test_a_worker_that_has_failed_but_not_yet_ended_is_told_when_it_is_waited_for(fleet, phase):
+    """Its phase is over before its process is: the phase sees no death."""
+    dead = []
+    workers = fleet("fails slowly")
+    assert phase(workers, died=dead.append).run() is not None
+    assert dead + workers.join(10) == workers.members
+    assert workers.last_words(workers.members[0], str) == "OSError: no more of that"
+
+
 def test_a_worker_that_ignores_abort_is_left_to_the_reaper(fleet, phase, ui, signals, monkeypatch):
     monkeypatch.setattr(phases, "ABORT_NS", 20_000_000)
     workers = fleet("ignores everything")

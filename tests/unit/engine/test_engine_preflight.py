@@ -1,14 +1,17 @@
 """What is wrong with a target is said in one sentence before the run, with the right branch and never with the key."""
 
+import contextlib
 import json
 import socket
 import ssl
 import subprocess
+import threading
 
 import pytest
 from canned_server import canned
 
 from fastllmload.endpoint import ENDPOINTS
+from fastllmload.engine import preflight as preflights
 from fastllmload.engine.preflight import preflight
 from fastllmload.errors import InputError, TargetError
 from fastllmload.plan.settings import Client, Load, RunSettings, Secret, Target, Workload
@@ -222,3 +225,74 @@ def test_the_least_context_of_several_targets_holds():
 
     with canned({**GOOD, MODELS: page(8000)}) as one, canned({**GOOD, MODELS: page(2000)}) as other:
         assert check([one.url, other.url]).context_limit == 2000
+
+
+@pytest.mark.parametrize("head", ["Content-Length: 100000", "X-Until: the end"])
+def test_an_answer_that_drips_for_ever_is_given_up(monkeypatch, head):
+    """Each byte comes within the socket's own time-out."""
+    monkeypatch.setattr(preflights, "ANSWER_TIMEOUT_S", 0.3)
+    ended = threading.Event()
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        dripping = threading.Thread(target=drip, args=(listener, f"HTTP/1.1 200 OK\r\n{head}\r\n\r\n".encode(), ended))
+        dripping.start()
+        try:
+            with pytest.raises(TargetError, match="did not answer GET /v1/models properly: no end after 0.3 s"):
+                check([f"http://127.0.0.1:{listener.getsockname()[1]}/v1"])
+        finally:
+            ended.set()
+            dripping.join()
+
+
+def drip(listener, head, ended):
+    """Every connection gets *head*, then a byte each 20 ms."""
+    listener.settimeout(0.02)
+    connections = []
+    while not ended.is_set():
+        with contextlib.suppress(TimeoutError):
+            connection, _ = listener.accept()
+            connection.sendall(head)
+            connections.append(connection)
+        for connection in connections:
+            with contextlib.suppress(OSError):
+                connection.sendall(b"x")
+    for connection in connections:
+        connection.close()
+
+
+def test_a_server_that_stops_listening_after_the_first_look():
+    def look_and_go(listener):
+        for _ in range(preflights.RTT_CONNECTS):
+            listener.accept()[0].close()
+        listener.close()
+
+    listener = socket.create_server(("127.0.0.1", 0))
+    port = listener.getsockname()[1]
+    going = threading.Thread(target=look_and_go, args=(listener,))
+    going.start()
+    with pytest.raises(TargetError, match="does not take connections any more|did not answer"):
+        check([f"http://127.0.0.1:{port}/v1"])
+    going.join()
+
+
+def test_an_answer_that_is_cut_is_told_in_words():
+    """A chunked body whose connection ends within a chunk."""
+
+    def cut(listener):
+        while True:
+            try:
+                connection, _ = listener.accept()
+            except OSError:
+                return
+            with connection:
+                if connection.recv(65536):
+                    connection.sendall(b'HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n20\r\n{"data"')
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        cutting = threading.Thread(target=cut, args=(listener,))
+        cutting.start()
+        try:
+            with pytest.raises(TargetError, match=r"properly: the connection ended within the body"):
+                check([f"http://127.0.0.1:{listener.getsockname()[1]}/v1"])
+        finally:
+            listener.shutdown(socket.SHUT_RDWR)
+            cutting.join()

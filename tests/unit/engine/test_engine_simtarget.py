@@ -21,7 +21,10 @@ def test_options_are_read_by_their_names_and_kinds():
     assert (found.faults, found.overrides) == (("reset:0.1", "stall:0.2"), (("step_ms", "9"),))
 
 
-@pytest.mark.parametrize("pair", [("nope", "1"), ("port", "80"), ("ttft_ms", "soon"), ("seed", "1.5")])
+@pytest.mark.parametrize(
+    "pair",
+    [("nope", "1"), ("port", "80"), ("die_with_parent", "1"), ("overrides", "1"), ("ttft_ms", "soon"), ("seed", "1.5")],
+)
 def test_what_is_no_option_is_refused(pair):
     with pytest.raises(InputError, match="--simulate"):
         options_of([pair])

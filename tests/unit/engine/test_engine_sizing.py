@@ -81,6 +81,9 @@ def test_workers_as_asked_and_never_more_than_there_is_work():
     assert worker_count(asked(rate=1e6, pin=(0, 1)), planned(rate=1e6), wanted, None, 1, False) == 2
     assert worker_count(asked(rate=1e6), planned(rate=1e6, requests=2), wanted, None, 16, False) == 2
     assert worker_count(asked(concurrency=3), planned(concurrency=3), wanted, None, 16, False) == 3
+    assert worker_count(asked(concurrency=1, workers=2), planned(concurrency=1), wanted, None, 16, False) == 1
+    assert worker_count(asked(concurrency=5), planned(concurrency=5, requests=2), wanted, None, 16, False) == 2
+    assert worker_count(asked(rate=9.0, pin=(0, 1)), planned(rate=9.0, requests=1), wanted, None, 16, False) == 1
 
 
 def test_connections_before_time_zero():

@@ -90,3 +90,14 @@ def test_no_duration_no_figure() -> None:
     assert measured(run_of([(T0, T0 + 1, 1, [])]), Window(T0, T0, closed=True)) is None
     nothing = measured(run_of([]), Window(T0, T0 + 10, closed=True))
     assert nothing is not None and (nothing.mean, nothing.max) == (0.0, 0.0)
+
+
+@settings(deadline=None)
+@given(st.lists(request_of(), max_size=8), st.sampled_from([1, 2, 5, 16]))
+def test_however_coarse_the_first_look(requests: list[tuple[int, int, int, list[int]]], cells: int) -> None:
+    """The highest level is found whichever cells of time are left out before it is looked for."""
+    window = Window(T0, T0 + 60, closed=False)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(in_flight, "CELLS", cells)
+        found = measured(run_of(requests), window)
+    assert found is not None and (found.mean, found.max) == pytest.approx(by_hand(requests, window))

@@ -17,6 +17,7 @@ from fastllmload.errors import InputError
 from fastllmload.plan.archive import load_plan, save_plan
 from fastllmload.plan.build import build_plan
 from fastllmload.plan.classes import build_classes, class_settings
+from fastllmload.plan.manners_text import class_line
 from fastllmload.plan.plan import FOLLOWS
 from fastllmload.plan.settings import Behaviour, Load, RunSettings, TrafficClass, Workload
 
@@ -131,3 +132,42 @@ def test_recorded_instants_do_not_go_with_a_count(tmp_path):
     trace = TrafficClass(name="t", load=Load(), workload=Workload(name="trace", dataset_path="f", tokenizer="none"))
     with pytest.raises(InputError, match="class 't' replays its own instants"):
         build(run_of(trace, seconds=None, num_requests=4), tmp_path)
+
+
+def test_deviations_name_their_class(tmp_path):
+    plan = build(run_of(traffic("chat", 40.0), traffic("batch", 10.0, isl="9")), tmp_path)
+    assert any(text.startswith("chat: input lengths 4 instead of") for text in plan.deviations)
+    assert any(text.startswith("batch: input lengths 9 instead of") for text in plan.deviations)
+
+
+def test_classes_within_a_class_are_named_as_not_told_apart(tmp_path):
+    """A data set's own classes are no classes of the run, and the plan says so."""
+    file = tmp_path / "d.jsonl"
+    file.write_text(
+        '{"prompt": "a", "output_tokens": 1, "class": "x"}\n{"prompt": "b", "output_tokens": 2, "class": "y"}\n'
+    )
+    data = Workload(name="custom", dataset_path=str(file), tokenizer="none")
+    mixed = Workload(name="fairness", tokenizer="none")
+    own = (
+        TrafficClass(name="a", load=Load(rate=5.0, duration=3.0), workload=data),
+        TrafficClass(name="b", load=Load(rate=5.0, duration=3.0), workload=mixed),
+        traffic("c", 5.0),
+    )
+    plan = build(run_of(*own), tmp_path / "plan")
+    assert plan.classes == ["a", "b", "c"]
+    lines = {one["name"]: class_line(one) for one in plan.description["classes"]}
+    assert "its own classes (x, y) not told apart" in lines["a"]
+    assert "its own classes (short, long) not told apart" in lines["b"]
+    assert "not told apart" not in lines["c"]
+
+
+def test_prompts_of_exact_length_are_counted_over_all_classes(tmp_path):
+    drawn = Workload(isl="9", osl="2")
+    own = [TrafficClass(name=name, load=Load(rate=5.0, duration=3.0), workload=drawn) for name in "ab"]
+    plan = build(run_of(*own, traffic("c", 5.0)), tmp_path / "plan")
+    parts = [one["workload"]["exact"] for one in plan.description["classes"]]
+    assert plan.description["workload"]["exact"] == {
+        "prompts": plan.requests, "checked": parts[0]["checked"] + parts[1]["checked"],
+        "exact": parts[0]["exact"] + parts[1]["exact"], "share": 1.0,
+    }  # fmt: skip
+    assert parts[2]["checked"] == 0 < parts[0]["checked"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import random
 
 import pytest
 
@@ -233,3 +234,59 @@ def test_how_tokens_are_counted_is_declared(tmp_path):
     assert found["option"] == "B"
     assert found["tokenizer"] == {"name": "cl100k_base", "source": "quicktok", "vocabulary": 100_277}
     assert "BOS, EOS" in found["special_tokens"]
+
+
+def found_by_a_cache(texts, shared):
+    """(tokens that a cache without end finds, tokens in all) of prompts of which the first *shared* tokens count."""
+    tokenizer, seen, found, whole = load_tokenizer("cl100k_base"), set(), 0, 0
+    for text in texts:
+        start = " ".join(text.split(" ")[: shared + 1])
+        found += shared if start in seen else 0
+        seen.add(start)
+        whole += tokenizer.count(text)
+    return found, whole
+
+
+@pytest.mark.parametrize("form", ["words", "text"])
+def test_the_plan_says_what_a_prefix_cache_can_find(tmp_path, form):
+    """Recomputed from the prompts themselves, and from the definition of the draws: share 0.6, three prefixes."""
+    plan = planned(tmp_path, 200, prefix_len=30, num_prefixes=3, prefix_share=0.6, isl="10", prompt_form=form)
+    choice = random.Random("42/prefix")
+    chosen = [choice.randrange(3) if choice.random() < 0.6 else None for _ in range(200)]
+    assert (plan.prefix_tokens > 0).tolist() == [one is not None for one in chosen]
+    again = 30 * (sum(one is not None for one in chosen) - 3)
+    assert said(plan)["prefix_hit_rate"] == again / 8000
+    assert said(plan)["shared_token_share"] == plan.prefix_tokens.sum() / 8000
+    if form == "words":
+        assert found_by_a_cache(prompts(plan), 30) == (again, 8000)
+
+
+def test_a_plan_without_shared_text_promises_no_hits(tmp_path):
+    plan = planned(tmp_path, 20, prefix_len=30, prefix_share=0.0)
+    assert plan.prefix_tokens is None and "prefix_hit_rate" not in said(plan)
+
+
+def test_hits_of_code_completion(tmp_path):
+    """Contexts that came before, out of the counts by context that the plan gives."""
+    plan = planned(tmp_path, 120, name="code-completion")
+    contexts = said(plan)["contexts"]
+    again = sum(tokens * max(0, many - 1) for tokens, many in zip(contexts["tokens"], contexts["chosen"], strict=True))
+    assert said(plan)["prefix_hit_rate"] == again / plan.input_tokens.sum()
+
+
+def test_hits_of_a_trace_are_those_of_the_requests_that_are_planned(tmp_path):
+    """Half of the file, then twice the file: a second round shares nothing with the first."""
+    file = tmp_path / "trace.jsonl"
+    rows = [(600, [1, 2]), (600, [1, 3]), (1200, [1, 3, 4]), (512, [9])]
+    file.write_text(
+        "".join(
+            json.dumps({"timestamp": 10 * n, "input_length": size, "output_length": 2, "hash_ids": ids}) + "\n"
+            for n, (size, ids) in enumerate(rows)
+        )
+    )
+    half = planned(tmp_path / "half", 2, name="mooncake", dataset_path=str(file))
+    assert said(half)["prefix_hit_rate"] == 512 / 1200
+    assert half.prefix_tokens.tolist() == [512, 512]
+    twice = planned(tmp_path / "twice", 8, name="mooncake", dataset_path=str(file))
+    assert twice.prefix_tokens.tolist() == [512, 512, 512, 0] * 2
+    assert said(twice)["prefix_hit_rate"] == 1024 / 2912

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from fastllmload.plan.describe import describe
 from fastllmload.plan.plan import FOLLOWS, LAST_TURN, REAL_REPLY, STITCHED
 from fastllmload.plan.sequence import write_sequence
 from fastllmload.plan.text import describe_as_text
+from fastllmload.workload.tokenizer import load_tokenizer
 
 
 def spoken(*turns):
@@ -166,8 +168,89 @@ def test_a_data_set_with_sessions_asks_for_turns(tmp_path):
         planned(tmp_path / "plan", workload__name="custom", workload__dataset_path=str(file))
 
 
+STANDARD = {"workload__name": "conversation", "workload__turns": "3", "load__duration": None, "load__num_requests": 30}
+
+
+def test_the_standard_conversation_goes_on(tmp_path):
+    """Without a file: the workload's own questions and answers' lengths in their order, half behind the system prompt."""
+    plan = planned(tmp_path / "turns", **STANDARD)
+    bodies = [json.loads(plan.body(n))["messages"] for n in range(plan.requests)]
+    alone = planned(tmp_path / "alone", **{**STANDARD, "workload__turns": None, "load__num_requests": 90})
+    single = [json.loads(alone.body(n))["messages"] for n in range(90)]
+    assert [messages[-1] for messages in bodies] == [messages[-1] for messages in single]
+    assert plan.output_tokens.tolist() == alone.output_tokens.tolist()
+    draw = random.Random("42/prefix")
+    firsts = bodies[::3]
+    assert [len(messages) - 1 for messages in firsts] == [int(draw.random() < 0.5) for _ in range(30)]
+    assert {messages[0]["content"] for messages in firsts if len(messages) == 2} == {single_system(single)}
+    assert all(len(messages) == 1 for n, messages in enumerate(bodies) if n % 3)
+    assert [text for text in plan.deviations if "several turns (3)" in text]
+    assert plan.counting["special_tokens"] is not None
+
+
+def single_system(bodies):
+    return next(messages[0]["content"] for messages in bodies if len(messages) == 2)
+
+
+def test_the_standard_conversation_with_planned_history(tmp_path):
+    """Replies have as many tokens as their turns ask for."""
+    tokenizer = load_tokenizer("cl100k_base")
+    plan = planned(tmp_path, **STANDARD, workload__history="planned")
+    for number in range(2, plan.requests, 3):
+        messages = json.loads(plan.body(number))["messages"]
+        replies = [message["content"] for message in messages if message["role"] == "assistant"]
+        assert [tokenizer.count(reply) for reply in replies] == plan.output_tokens[number - 2 : number].tolist()
+        assert plan.input_tokens[number] == sum(tokenizer.count(message["content"]) for message in messages)
+
+
+def test_the_standard_conversation_of_a_file(tmp_path):
+    """ShareGPT's turns, as without --workload conversation, but for the system prompt in front of half."""
+    file = tmp_path / "s.json"
+    file.write_text(json.dumps(SHAREGPT))
+    given = {**STANDARD, "workload__turns": "all", "workload__dataset_path": str(file)}
+    plan = planned(tmp_path / "standard", **given)
+    plain = planned(tmp_path / "plain", **{**given, "workload__name": "sharegpt"})
+    with_system, without = ([json.loads(p.body(n))["messages"] for n in range(p.requests)] for p in (plan, plain))
+    assert [messages[-1:] for messages in with_system] == without
+    assert 5 < sum(messages[0]["role"] == "system" for messages in with_system) < 25
+    assert plan.turns["turn"].tolist() == plain.turns["turn"].tolist()
+
+
+def test_turns_have_the_classes_of_their_lines(tmp_path):
+    file = tmp_path / "c.jsonl"
+    lines = [{**CUSTOM[0], "class": "asks"}, CUSTOM[1], {**CUSTOM[2], "class": "acts"}, CUSTOM[3]]
+    file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    plan = planned(
+        tmp_path / "plan", workload__name="custom", workload__dataset_path=str(file), workload__turns="all",
+        load__duration=None, load__num_requests=2,
+    )  # fmt: skip
+    assert [plan.classes[kind] for kind in plan.request_class] == ["asks", "acts", "", ""]
+
+
+def test_a_tool_call_and_its_result_name_each_other(tmp_path):
+    """What a chat template checks: ids are nine letters and digits, and the result follows the message that asks."""
+    plan = synthetic(tmp_path, workload__tool_turns=1.0, workload__history="planned", workload__turns="4")
+    messages = json.loads(plan.body(3))["messages"]
+    assert [message["role"] for message in messages] == ["user", *["assistant", "tool"] * 3]
+    calls = [message["tool_calls"][0]["id"] for message in messages if message["role"] == "assistant"]
+    assert calls == [message["tool_call_id"] for message in messages if message["role"] == "tool"]
+    assert len(set(calls)) == 3 and all(len(one) == 9 and one.isalnum() for one in calls)
+
+
+def test_turns_count_as_samples_of_the_window_that_their_conversation_began_in(tmp_path):
+    plan = planned(tmp_path, rate=20.0, duration=10.0, workload__turns="3", workload__tokenizer="none")
+    begun = int((plan.t_start >= 1e9).sum())
+    assert describe(plan)["samples"]["p99"]["samples"] == 3 * begun
+
+
 @pytest.mark.parametrize(
-    "changes", [{"workload__name": "conversation"}, {"workload__prompt_form": "ids"}, {"workload__image": (64, 64, 1)}]
+    "changes",
+    [
+        {"workload__name": "code-completion"},
+        {"workload__name": "conversation", "workload__turns": "all"},
+        {"workload__prompt_form": "ids"},
+        {"workload__image": (64, 64, 1)},
+    ],
 )
 def test_what_no_conversation_is_made_of(tmp_path, changes):
     with pytest.raises(InputError, match="--turns"):
@@ -177,14 +260,15 @@ def test_what_no_conversation_is_made_of(tmp_path, changes):
 def test_a_plan_shows_its_conversations(tmp_path):
     plan = synthetic(tmp_path, workload__think_time="2s", behaviour__abandon="ttft:5s")
     text = describe_as_text(describe(plan))
+    assert "load           open loop, poisson, 20 conversations/s\n" in text
     assert "conversations  40 of " in text and "2 s to think on average (2s); history real" in text
     assert "users          all give up at ttft:5s" in text
 
 
-@pytest.mark.parametrize("tools", [0.0, 0.6])
-def test_a_written_sequence_is_the_same_conversations(tmp_path, tools):
+@pytest.mark.parametrize("kind", [{}, {"workload__tool_turns": 0.6}, {"workload__name": "conversation"}])
+def test_a_written_sequence_is_the_same_conversations(tmp_path, kind):
     """Read back as a data set it has the same bodies, turns, instants and times to think."""
-    changes = {"workload__think_time": "uniform:0,3", "workload__tool_turns": tools}
+    changes = {"workload__think_time": "uniform:0,3", **kind}
     plan = synthetic(tmp_path / "plan", **changes)
     write_sequence(plan, ENDPOINTS["openai-chat"], tmp_path / "s.jsonl")
     again = planned(

@@ -73,13 +73,15 @@ def test_text(tmp_path):
         "not standard: prefixes of 4 tokens, where the workload shares none",
     ]
     del lines[6:10]
-    assert lines[:12] == [
+    assert lines[:13] == [
         "phase          measure, seed 42",
         "load           open loop, constant, 20/s",
         "requests       200",
         "duration       10.000 s",
         "workload       synthetic-uniform, input 12, output 3, syllables of none, 2 shared prefixes of 4 tokens",
         "sent to        openai-chat, model m",
+        "prefix cache   25.00% of input tokens are shared, 24.75% have been sent before:"
+        " what a prefix cache can find at most",
         "exact          not counted",
         "input length   mean 16.0  min 16  p50 16  p95 16  p99 16  max 16 tokens",
         "output length  mean 3.0  min 3  p50 3  p95 3  p99 3  max 3 tokens",
@@ -88,7 +90,7 @@ def test_text(tmp_path):
         "samples        180: P99 needs 1,000 requests: 45.6 s more at this rate;"
         " P99.9 needs 10,000 requests: 9.09 min more at this rate",
     ]
-    assert lines[12:] == [f"schedule       {plan.schedule_hash}", f"digest         {plan.digest}"]
+    assert lines[13:] == [f"schedule       {plan.schedule_hash}", f"digest         {plan.digest}"]
 
 
 @pytest.mark.parametrize(

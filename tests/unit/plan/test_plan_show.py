@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 
+import numpy as np
 import pytest
 from plan_builder import asked, build
 
 from fastllmload.plan.chart import BLOCKS, LABEL, axis, bars, short
-from fastllmload.plan.show import HEIGHT, WIDTH, show, spell
+from fastllmload.plan.show import HEIGHT, WIDTH, _lengths, show, spell
 
 
 def heights(lines):
@@ -86,3 +87,12 @@ def test_what_there_is_nothing_to_draw_of(tmp_path, change, titles):
     text = show(build(tmp_path, asked(**change, workload__isl="9")))
     assert list(parts(text)) == titles
     assert "input length   mean 9.0 tokens, all alike" in text
+
+
+@pytest.mark.parametrize(("low", "high"), [(64, 256), (128, 512), (1, 64), (5, 5000), (7, 8)])
+def test_bars_of_lengths_that_are_all_as_frequent_are_all_as_high(low, high):
+    """Each bar holds as many lengths as the others; only the last may hold fewer, and none more."""
+    lines = _lengths("input length", np.arange(low, high + 1))
+    counted = heights(lines[1:-1])
+    assert len(counted) <= WIDTH and set(counted[:-1]) == {8 * HEIGHT}
+    assert 4 * HEIGHT <= counted[-1] <= 8 * HEIGHT

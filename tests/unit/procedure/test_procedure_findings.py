@@ -20,6 +20,7 @@ from fastllmload.procedure.page import page
         (12.3456, "TTFT (ms)", "12.35"),
         (123456.7, "tok/s", "123,457"),
         (-3.9, "Reduction (%)", "-3.9%"),
+        (12.0163, "50% (15 r/s)", "12.02"),  # a level's share in the heading makes no percent of its figures
         ("1.0", "", "1.0"),
     ],
 )

@@ -33,10 +33,12 @@ def test_levels_are_numbered_in_the_order_asked(runs: FakeRuns, tmp_path: Path) 
 def test_started_again_nothing_finished_is_measured(runs: FakeRuns, tmp_path: Path) -> None:
     with made(tmp_path / "p") as lab:
         first = three_levels(lab)
+        lab.journal.put(started_utc="2026-01-01T00:00:00Z")
     with made(tmp_path / "p") as lab:
         assert three_levels(lab) == first
         assert all(level.resumed for level in lab.levels)
         assert lab.journal.document["starts"] == 2
+        assert lab.journal.document["started_utc"] == "2026-01-01T00:00:00Z"  # when it began, not when it went on
     assert len(runs.asked) == 3
 
 

@@ -154,6 +154,11 @@ def test_a_level_where_the_client_was_the_limit_ends_the_search_without_a_verdic
     assert search(8, 64, 4, lambda level, repetition: None).ended_by == "client"
 
 
+def test_a_winner_that_a_late_client_ran_again_is_not_confirmed_and_says_so() -> None:
+    found = search(8, 16, 8, script({8: [True, None], 16: [False, False]}))
+    assert found.level == 8 and any("8 was not confirmed" in note for note in found.notes)
+
+
 def test_a_passing_level_above_a_failing_one_is_a_warning() -> None:
     """Monotonicity is assumed, and what contradicts it is said."""
     assert disorder({8: True, 16: False, 20: False, 24: True, 32: None}) == [

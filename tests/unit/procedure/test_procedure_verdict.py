@@ -14,8 +14,9 @@ from synthetic_run import ORIGIN_NS, Shape, draw_requests, duration_phase, write
 
 from fastllmload.metrics.window import window_of
 from fastllmload.plan.settings import Load, Output, RunSettings
+from fastllmload.procedure import verdict as module
 from fastllmload.procedure.evidence import ALL, FAILED, evidence_of, growth
-from fastllmload.procedure.verdict import Lowest, in_flight_of, judge_level, lowest_of
+from fastllmload.procedure.verdict import IN_FLIGHT, Lowest, in_flight_of, judge_level, lowest_of
 from fastllmload.records import layout
 from fastllmload.records.run import Run, load
 from fastllmload.slo.objective import Objective
@@ -142,9 +143,19 @@ def test_a_broken_server_cascades(tmp_path: Path) -> None:
     assert verdict.cascading and verdict.saturated is True and "completion" in verdict.fired and verdict.steady is None
 
 
-def test_a_gauge_of_the_server_is_used_in_place_of_the_requests_in_flight(tmp_path: Path) -> None:
-    """A growing gauge makes a level saturated whose requests in flight do not grow."""
+def test_a_gauge_of_the_server_is_used_in_place_of_the_requests_in_flight(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A growing gauge makes a level saturated whose requests in flight do not grow; the verdict says whose queue it
+    was, and tells the requests in flight beside it.
+    """
     run = measured(tmp_path / "run", 16)
+    assert judge_level(run).queue == IN_FLIGHT
+    with monkeypatch.context() as patched:
+        patched.setattr(module, "waiting", lambda run, window: (np.linspace(0, 50, 100), "vllm:num_requests_waiting"))
+        verdict = judge_level(run)
+    assert verdict.queue == "vllm:num_requests_waiting" and verdict.fired == ("queue growing",)
+    assert verdict.figures["queue_last"] == 50 and verdict.figures["in_flight_mean"] == pytest.approx(16, rel=0.25)
     assert judge_level(run, queue=np.linspace(0, 50, 100)).fired == ("queue growing",)
     window = window_of(run)
     assert window is not None and len(in_flight_of(run, window)) == 180

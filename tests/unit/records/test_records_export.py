@@ -53,10 +53,15 @@ KEYS = [
     "server_eval_ns",
     "phase",
     "client",
+    "timed_tokens",
+    "t_connected_ns",
     "token_ns",
     "token_counts",
     "read_ids",
+    "untimed_ns",
+    "untimed_counts",
 ]
+CELLS = KEYS[:-5]
 
 
 def exported(run: Run) -> list[dict[str, Any]]:
@@ -120,9 +125,12 @@ def test_every_value_is_what_was_recorded(tmp_path: Path) -> None:
             assert record["input_tokens"] == fields["input_target"]
 
 
-def test_unsaid_token_counts_are_null(tmp_path: Path) -> None:
-    records = exported(recorded(tmp_path, draw_requests(3, Shape(requests=50))))
-    assert {count for record in records for count in record["token_counts"]} == {None}
+@pytest.mark.parametrize(("each", "stated"), [(1, 1), (3, None)])
+def test_unsaid_token_counts_are_null_unless_there_are_as_many_chunks_as_tokens(
+    tmp_path: Path, each: int, stated: int | None
+) -> None:
+    records = exported(recorded(tmp_path, draw_requests(3, Shape(requests=50, tokens_per_event=each, failures=0.0))))
+    assert {count for record in records for count in record["token_counts"]} == {stated}
 
 
 def test_csv_has_the_same_values(tmp_path: Path) -> None:
@@ -133,8 +141,8 @@ def test_csv_has_the_same_values(tmp_path: Path) -> None:
     records = exported(run)
     assert len(lines) == len(records) == 50
     for line, record in zip(lines, records, strict=True):
-        assert list(line) == KEYS[:-3]
-        assert line == {key: "" if record[key] is None else str(record[key]) for key in KEYS[:-3]}
+        assert list(line) == CELLS
+        assert line == {key: "" if record[key] is None else str(record[key]) for key in CELLS}
 
 
 def test_the_bytes(tmp_path: Path) -> None:
@@ -161,7 +169,7 @@ def test_a_run_without_a_request_is_no_line_and_a_header(tmp_path: Path) -> None
     cells = io.StringIO()
     export_csv(run, cells)
     assert exported(run) == []
-    assert cells.getvalue() == ",".join(KEYS[:-3]) + "\n"
+    assert cells.getvalue() == ",".join(CELLS) + "\n"
 
 
 def test_the_manifest_names_run_targets_and_classes(tmp_path: Path) -> None:

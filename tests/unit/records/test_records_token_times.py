@@ -12,11 +12,13 @@ from hypothesis import strategies as st
 from synthetic_run import KIND, ORIGIN_NS, Request, Shape, draw_requests, duration_phase, write_manifest, write_workers
 
 from fastllmload.records import layout
+from fastllmload.records.chunk_counts import tokens_of_chunks
+from fastllmload.records.export import record_blocks
 from fastllmload.records.run import Run, load
 from fastllmload.records.text import paired
 from fastllmload.records.timeline import on_timeline, timeline
 from fastllmload.records.token_counts import count_tokens
-from fastllmload.records.token_times import TIMES_SOURCES, TokenTimes, token_times, tokens_of_chunks
+from fastllmload.records.token_times import TIMES_SOURCES, TokenTimes, token_times
 from fastllmload.workload.tokenizer import load_tokenizer
 
 
@@ -99,3 +101,15 @@ def test_the_compiled_timeline_is_the_one_of_the_export(tmp_path: Path, seed: in
     mask = on_timeline(run) & np.repeat(chosen, np.diff(run.first_event))
     assert line.t_ns.tolist() == run.event_t[mask].tolist() and line.tokens.tolist() == run.event_tokens[mask].tolist()
     assert line.events.tolist() == np.bincount(run.events["row"][mask], minlength=len(run.rows))[chosen].tolist()
+
+
+def test_counts_that_only_the_text_tells(tmp_path: Path) -> None:
+    """Three tokens, the middle of the second one, and its end: what the figures are made from is in the export."""
+    chunks = [("reasoning", "hm", 0), ("whitespace", "\n", 0), ("content", "One two th", 0), ("content", "ree", 0)]
+    run = folder(tmp_path, [request(0, chunks)], text=True)
+    record = next(record_blocks(run))[0]
+    times = times_of(run)
+    assert times.sizes is not None and record["token_counts"] == times.sizes.tolist()
+    assert sum(record["token_counts"]) == record["timed_tokens"] == record["output_tokens"] - 1
+    assert [len(record[name]) for name in ("untimed_ns", "untimed_counts", "token_ns")] == [2, 2, 2]
+    assert record["untimed_ns"] == run.event_t[:2].tolist() and record["untimed_counts"] == [None, None]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import sys
 import types
@@ -12,6 +11,7 @@ import pytest
 
 from fastllmload.errors import RunFolderError
 from fastllmload.report import again
+from fastllmload.report.summary import summary_lines
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "terminal"
 
@@ -35,9 +35,7 @@ def measuring(monkeypatch):
 
 def written(folder, document):
     (folder / "run.json").write_text(json.dumps(document))
-    stream = io.StringIO()
-    again.show_again(folder, stream)
-    return stream.getvalue()
+    return "\n".join(line.text for line in summary_lines(again.document_of(folder)))
 
 
 def test_a_killed_run_is_measured_now(measuring, tmp_path):
@@ -64,4 +62,4 @@ def test_what_is_no_run_is_refused(tmp_path, content):
     if content is not None:
         (tmp_path / "run.json").write_text(content)
     with pytest.raises(RunFolderError):
-        again.show_again(tmp_path, io.StringIO())
+        again.document_of(tmp_path)

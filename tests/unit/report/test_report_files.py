@@ -40,6 +40,19 @@ def test_a_damaged_file_costs_only_the_chart_that_needs_it(killed: Path) -> None
     assert page.count("histograms.npy cannot be read as a .npy file") == 3
 
 
+def test_a_run_is_shown_and_exported_without_its_samples(killed: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """What can be read is; what cannot is named in a sentence."""
+    (killed / "samples.npy").write_bytes(b"not an array")
+    assert entry.main(["report", str(killed)]) == 0
+    told = capfd.readouterr()
+    assert "samples.npy cannot be read as a .npy file" in told.err and "the rest of the run is shown" in told.err
+    assert "ok," in told.out and (killed / "report.html").exists()
+    assert entry.main(["export", str(killed), "--format", "jsonl"]) == 0
+    told = capfd.readouterr()
+    assert len(told.out.splitlines()) == 40 and "samples.npy" not in told.err  # nothing of it is in an export
+    assert [text.partition(" ")[0] for text in load(killed).damage] == [str(killed / "samples.npy")]
+
+
 def test_one_report_that_cannot_be_made_costs_no_other(killed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def damaged(*_: object) -> None:
         raise RunFolderError("x.npy is truncated")

@@ -140,6 +140,15 @@ def test_an_incomplete_run_says_so_first() -> None:
     assert lines[2].startswith("> **INCOMPLETE (interrupted)**")
 
 
+def test_a_cold_start_is_told_before_any_figure() -> None:
+    """procedures 0.8."""
+    cold = of_run(declarations={"cold_start": "yes"})
+    cold.document["metrics"]["cold_start_latency"] = {"unit": "ms", "value": 8123.4}
+    lines = markdown.render(cold).splitlines()
+    assert lines[2].startswith("> **COLD START**") and "first token after 8,123 ms" in lines[2]
+    assert "COLD START" not in markdown.render(of_run())
+
+
 def test_a_closed_loop() -> None:
     found = document()
     found["plan"]["description"]["load"] = {"loop": "closed", "arrivals": None, "concurrency": 64}
@@ -281,3 +290,27 @@ def test_numbers_stand_to_the_right() -> None:
     table = Table("T", ["name", "n", "text"], [["a", 1, "x"], ["bb", 1234.5, None]], ["note"])
     assert list(table_text(table)) == ["T", "name      n  text", "a         1  x", "bb    1,234  n/a", "note"]
     assert list(table_markdown(table))[4] == "| --- | ---: | --- |"
+
+
+def test_shares_of_a_capacity_do_not_tell_it_by_the_loads_of_their_levels() -> None:
+    """50 % of the capacity is 15 r/s: the load is withheld wherever it stands, also in what other levels are called."""
+    found = {
+        **document("procedure"),
+        "procedure": "itl",
+        "command": ["fastllmload", "procedure", "itl", "--capacity=31"],
+    }
+    found["parameters"] = {"test": {"capacity": 31.0, "requests": 200}}
+    found["tables"] = [
+        {"id": "itl", "title": "ITL Results", "columns": ["Metric", "50% (15.5 r/s)"], "rows": [["P50", 12.0]]},
+        {"id": "guardrail-throughput", "title": "Throughput", "columns": ["Max"], "rows": [[31.0]]},
+    ]
+    found["sentences"] = ["mixed load 15.5 requests/s, 50% of 31 (measured)"]
+    found["findings"] = {"levels": [{"share": 0.5, "load": 15.5}], "rate": 15.5, "throughput_req_s": {"baseline": 31.0}}
+    found["warnings"] = ["level 3 (15.5 per second): the client was the limit; it decides nothing about the system"]
+    found["compliance"] = {
+        "verdict": "not compliant",
+        "deviations": ["the client was the limit (level input, 31 slots)"],
+    }
+    kept = json.dumps(withheld(found))
+    assert "15.5" not in kept and "31" not in kept
+    assert "12.0" in kept and "50% (withheld r/s)" in kept and '"requests": 200' in kept

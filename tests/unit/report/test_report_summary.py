@@ -91,7 +91,27 @@ def test_it_fits_one_screen_with_any_number_of_reasons(width, reasons):
     assert max(len(line.text) for line in lines) <= width
     if reasons:
         assert "reason 0" in "".join(line.text for line in lines)
-    assert any("more reasons" in line.text for line in lines) == (reasons >= 5 or (reasons >= 1 and width < 60))
+    assert any("in run.json)" in line.text for line in lines) == (reasons >= 5 or (reasons >= 1 and width < 60))
+
+
+def test_a_tall_terminal_shows_every_reason():
+    found = document()
+    found["certificate"]["reasons"] = [{"severity": "suspect", "text": f"reason {n}"} for n in range(9)]
+    short, tall = ([line.text for line in summary_lines(found, 80, "r", screen)] for screen in (SCREEN, 49))
+    assert len(short) <= SCREEN < len(tall) <= 49
+    assert sum("- reason" in text for text in tall) == 9
+    assert not any("in run.json" in text for text in tall)
+
+
+def test_reasons_that_do_not_fit_are_left_out_whole_and_counted():
+    found = document()
+    found["certificate"]["reasons"] = [
+        {"severity": "suspect", "text": f"reason {n} " + "word " * 20 + "ends here"} for n in range(9)
+    ]
+    lines = [line.text for line in summary_lines(found, 80, "r")]
+    begun = sum(text.startswith(" " * 11 + "- ") for text in lines)
+    assert begun == sum("ends here" in text for text in lines) >= 1
+    assert f"({9 - begun} more reasons in run.json)" in "".join(lines)
 
 
 @pytest.mark.parametrize("width", [40, 60, 80])
@@ -125,6 +145,20 @@ def test_failures_have_their_share():
     assert "requests   14,962 ok, 7 failed (0.0468 %)" in text_of(document())
     found = document() | {"failed": 0, "errors": []}
     assert "requests   14,962 ok, 0 failed\n" in text_of(found)
+
+
+def test_what_the_server_said_most_often_is_one_line_of_any_width():
+    said = {
+        "http_status": 500,
+        "error": "http_status",
+        "text": '{"error": {"message": "CUDA out of memory"}}',
+        "requests": 7,
+    }
+    found = document() | {"error_texts": {"texts": [said], "left_out": 0}}
+    assert '\n           "CUDA out of memory" (7 x)\n' in text_of(found)
+    assert all(len(line.text) <= 40 for line in summary_lines(found, 40))
+    long = document() | {"error_texts": {"texts": [said | {"text": "x" * 900}], "left_out": 0}}
+    assert any(line.text.endswith('..." (7 x)') and len(line.text) <= 80 for line in summary_lines(long, 80))
 
 
 def test_the_simulated_engine_is_the_first_and_the_last_line():
@@ -200,3 +234,21 @@ def test_the_interval_of_p99_is_shown_where_there_is_room():
 def test_reasons_against_the_run_come_before_intervals():
     shown = with_intervals([f"reason {k}" for k in range(30)])
     assert "p99 95 %" not in shown and len(shown.splitlines()) <= SCREEN
+
+
+def test_a_cold_start_stands_with_the_verdict_and_says_how_long_the_first_token_took():
+    found = document()
+    assert "COLD START" not in text_of(found)
+    found["declarations"] = {"cold_start": "yes"}
+    assert "verdict    " in text_of(found) and ", COLD START\n" in text_of(found)
+    found["metrics"]["cold_start_latency"] = {"unit": "ms", "value": 8123.4}
+    assert ", COLD START (first token after 8,123 ms)\n" in text_of(found)
+    assert ", COLD START, INCOMPLETE (interrupted)" in text_of({**found, "status": "interrupted"})
+
+
+def test_the_p99_of_a_small_class_is_marked():
+    latency = {"unit": "ms", "n": 40, "p50": 20.0, "p99": 90.0}
+    one = {"ok": 40, "failed": 0, "left": 0, "ttft": latency, "tpot": latency}
+    many = {**one, "ttft": {**latency, "n": 1000}}
+    text = text_of({**document(), "classes": {"few": one, "many": many}})
+    assert "ttft 20.00, p99 90.00*; tpot" in text and "ttft 20.00, p99 90.00; tpot" in text

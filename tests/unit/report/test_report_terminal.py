@@ -8,6 +8,7 @@ import io
 import json
 import os
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from fastllmload.report import figures
 from fastllmload.report.live import LiveView, picture
 from fastllmload.report.outlet import Outlet
 from fastllmload.report.plain import PlainView, phase_line, snapshot_line
+from fastllmload.report.screen import lines_of
 from fastllmload.report.snapshot import Snapshot
 from fastllmload.report.terminal import NoView, make_ui
 
@@ -130,7 +132,8 @@ def test_plain_says_one_line_every_five_seconds_and_again_in_the_next_phase():
 
 
 def test_a_snapshot_without_anything_is_not_available():
-    assert snapshot_line(EMPTY).count("n/a") == 5
+    assert snapshot_line(replace(EMPTY, phase="measure")).count("n/a") == 5
+    assert snapshot_line(EMPTY).count("n/a") == 2 and "ttft" not in snapshot_line(EMPTY)
     assert "None" not in snapshot_line(EMPTY)
 
 
@@ -140,11 +143,18 @@ def test_closed_loop_and_all_at_once():
     assert "9,000 of all at once" in snapshot_line(everything)
 
 
+def test_errors_are_said_by_what_ended_the_request():
+    """In the files they keep their own names."""
+    shown = figures.errors({"deadline": 3, "drain": 2, "event": 1, "reset": 4})
+    assert shown == "reset 4, timeout 3, cancelled at the end 2, stream_error 1"
+
+
 @pytest.mark.parametrize(
     ("planned", "seconds", "text"),
     [
         (15_000, 30.0, "m: 15,000 requests in 0:30"),
         (10, None, "m: 10 requests"),
+        (1, None, "m: 1 request"),
         (None, 90.0, "m: 1:30"),
         (None, None, "m"),
     ],
@@ -173,6 +183,12 @@ def drawn(snapshot, columns):
 @pytest.mark.parametrize("columns", [40, 80])
 def test_the_picture(columns):
     same_as_golden(f"live-{columns}.txt", drawn(FULL, columns))
+
+
+def test_the_warm_up_says_that_it_is_not_measured_and_keeps_its_height():
+    warming, measuring = (drawn(replace(EMPTY, phase=phase), 80) for phase in ("warmup", "measure"))
+    assert warming.count("not measured in the warm-up") == 4 and "not measured" not in measuring
+    assert len(warming.splitlines()) == len(measuring.splitlines())
 
 
 @pytest.mark.parametrize("columns", [20, 40, 80, 200])
@@ -229,6 +245,13 @@ def test_colour_only_on_a_terminal_without_no_color(monkeypatch, no_color, colou
     for stream, expected in ((Terminal(), coloured), (io.StringIO(), False)):
         make_ui("plain", stream).finish(document(), folder="runs/x")
         assert ("\x1b[33;1mverdict" in stream.getvalue()) == expected
+
+
+@pytest.mark.parametrize(("rows", "lines"), [("10", 23), ("24", 23), ("50", 49)])
+def test_the_summary_may_use_the_terminals_lines(monkeypatch, rows, lines):
+    monkeypatch.setenv("LINES", rows)
+    assert lines_of(Terminal()) == lines
+    assert lines_of(io.StringIO()) == 23
 
 
 def test_the_summary_follows_the_terminals_width(monkeypatch):

@@ -44,6 +44,24 @@ def test_signals_end_it_with_exit_code_0(number: int) -> None:
         assert process.stop() == 0
 
 
+def test_the_socket_of_a_killed_simulator_is_taken_over(tmp_path: Path) -> None:
+    """One that is served, and a file that is no socket, are not."""
+    path = tmp_path / "engine.sock"
+    first = SimulatorProcess(SimulatorOptions(null=True, unix_socket=str(path))).start()
+    with pytest.raises(InputError, match="Address already in use"):
+        SimulatorProcess(SimulatorOptions(unix_socket=str(path))).start()
+    os.kill(first.pid, signal.SIGKILL)
+    while first.ending() is None:
+        time.sleep(0.01)
+    assert path.is_socket()
+    with SimulatorProcess(SimulatorOptions(null=True, unix_socket=str(path))) as second:
+        assert second.url == f"unix:{path}"
+    path.write_text("not ours")
+    with pytest.raises(InputError, match="Address already in use"):
+        SimulatorProcess(SimulatorOptions(unix_socket=str(path))).start()
+    assert path.read_text() == "not ours"
+
+
 def test_a_taken_port_is_named() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from fastllmload.errors import InputError
 from fastllmload.metrics.core import measure
 from fastllmload.records import layout
+from fastllmload.slo.classes import refuse_unknown
 from fastllmload.slo.evaluators import evaluator
 from fastllmload.slo.objective import UNITS, objective, objectives_of, read_objective
 from fastllmload.slo.report import WORST, slo_ok
@@ -143,3 +144,17 @@ def test_a_request_that_failed_at_the_connection_waits_from_its_dispatch() -> No
     idle = measure(run)["metrics"]["idle_latency"]
     assert idle["n"] == 2 and idle["max"] == pytest.approx(650) and idle["n_censored"] == 1
     assert np.isclose(idle["min"], 0)
+
+
+@pytest.mark.parametrize(
+    ("asked", "names", "said"),
+    [
+        ("chad/ttft", ["chat", "batch"], "--goodput chad/ttft:9 is for a class 'chad' .* its classes are chat, batch$"),
+        ("2/ttft", ["chat", "batch"], "class '2' that this run does not have"),
+        ("chat/ttft", [], "it has no classes, so leave the class out"),
+    ],
+)
+def test_an_objective_for_nobody_is_refused_and_not_met_by_all(asked: str, names: list[str], said: str) -> None:
+    refuse_unknown([("ttft", 5), ("0/ttft", 5), *((f"{name}/e2el", 5) for name in names)], names, [0, 1])
+    with pytest.raises(InputError, match=said):
+        refuse_unknown([(asked, 9.0)], names, [0, 1])

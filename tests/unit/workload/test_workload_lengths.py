@@ -90,3 +90,15 @@ def test_skewed_lengths_have_the_specified_moments():
     assert median(drawn) == pytest.approx(245, rel=0.02)
     assert sum(drawn) / len(drawn) == pytest.approx(399.6, rel=0.02)
     assert drawn.count(32) / len(drawn) == pytest.approx(0.022, abs=0.004)
+
+
+def test_mean_of_lognormal_draws_within_bounds():
+    """Exact: sums of the draws' own probabilities; the clamped ends carry their tails. Against 40,000 draws."""
+    lengths = LogNormal(4.5, 1.2, 16, 400)
+    stream = random.Random(7)
+    drawn = [lengths.draw(stream) for _ in range(40_000)]
+    for low, high in ((16, 400), (32, 128), (100, 1_000), (1, 20)):
+        inside = [k for k in drawn if low <= k <= high]
+        assert lengths.mean_within(low, high) == pytest.approx(sum(inside) / len(inside), rel=0.02)
+    with pytest.raises(ValueError, match="no lengths from 500"):
+        lengths.mean_within(500, 600)

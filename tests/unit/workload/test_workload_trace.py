@@ -73,9 +73,22 @@ def test_mooncake(tmp_path: Path) -> None:
         ("azure", "TIMESTAMP,ContextTokens,GeneratedTokens\nnoon,1,1\n", "line 2: 'noon' is not a date and time"),
         ("trace", "timestamp,input,output\n1,5,6\n0.5,5,6\n", "line 3: time '0.5' goes back"),
         ("trace", "timestamp,input,output\n1,5\n", "line 2: 2 values, the header has 3"),
-        ("trace", "timestamp,input,output\n1,nan,6\n", "line 2: "),
+        ("trace", "timestamp,input,output\n1,nan,6\n", "line 2: 'nan' is not a number of tokens from 0 to 16000000"),
+        ("trace", "timestamp,input,output\n1,x,6\n", "line 2: 'x' is not a number of tokens"),
+        ("trace", "timestamp,input,output\n1,inf,6\n", "line 2: 'inf' is not a number of tokens"),
+        ("trace", "timestamp,input,output\n1,1e9,6\n", "line 2: '1e9' is not a number of tokens"),
+        (
+            "mooncake",
+            '{"timestamp": 0, "input_length": 99999999, "output_length": 1, "hash_ids": [1]}',
+            "line 1: a length",
+        ),
+        (
+            "mooncake",
+            MOON.splitlines()[0] + '\n{"timestamp": NaN}\n',
+            "line 2 column 15 is not JSON: invalid character",
+        ),
         ("trace", "timestamp,input,output\n1,-4,6\n", "line 2: '-4' is not a number of tokens"),
-        ("mooncake", "{", "line 1: "),
+        ("mooncake", "{", "line 1 column 2 is not JSON: it ends too early"),
         ("mooncake", MOON.replace("250", "-5", 1), "line 2: its timestamp -5 goes back"),
         (
             "mooncake",
@@ -103,7 +116,9 @@ def test_not_text_and_not_there(tmp_path: Path) -> None:
 def test_a_part_of_a_trace(tmp_path: Path) -> None:
     trace = read_trace("mooncake", written(tmp_path, MOON)).part(0.2, None)
     assert trace.t_ns.tolist() == [50_000_000, 50_000_000] and trace.blocks_of(1) == [11, 8]
-    with pytest.raises(InputError, match="leave no request"):
+    with pytest.raises(
+        InputError, match="no request from --trace-from [0-9.]+ s to (its end|--trace-to [0-9.]+ s); it spans 0 to"
+    ):
         trace.part(5.0, None)
 
 

@@ -171,7 +171,7 @@ def test_lengths_that_no_class_has():
 def test_prefix_share_and_zipf():
     """80 % take one of five prefixes, the first most often; the others have as many tokens of their own."""
     prefixes = Prefixes(30, 5, SPAN, "42/prefix", share=0.8, exponent=1.5)
-    starts = [tuple(prefixes.next().tolist()) for _ in range(4000)]
+    starts = [tuple(prefixes.next()[0].tolist()) for _ in range(4000)]
     counts = sorted((starts.count(one) for one in set(starts)), reverse=True)
     assert abs(sum(counts[:5]) - 3200) < 4 * np.sqrt(640)
     assert counts[5:] == [1] * (4000 - sum(counts[:5]))
@@ -183,4 +183,4 @@ def test_prefix_share_and_zipf():
 def test_prefixes_that_nobody_shares():
     """A share of 0: prefixes are there, and all differ."""
     prefixes = Prefixes(8, 3, SPAN, "p", share=0.0)
-    assert len({tuple(prefixes.next().tolist()) for _ in range(500)}) == 500
+    assert len({tuple(prefixes.next()[0].tolist()) for _ in range(500)}) == 500

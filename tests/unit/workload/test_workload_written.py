@@ -159,3 +159,10 @@ def test_one_sentence(tmp_path: Path, name: str, text: str, sentence: str) -> No
     with pytest.raises(InputError) as caught:
         read_dataset(name, file, None)
     assert sentence in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_what_is_not_utf8_is_told_by_line_and_column(tmp_path):
+    file = tmp_path / "data.jsonl"
+    file.write_bytes('{"prompt": "é"}\n{"prompt": "é'.encode() + b'\xff"}\n')
+    with pytest.raises(InputError, match="data.jsonl line 2 column 14 is not JSON: it is not UTF-8$"):
+        read_dataset("custom", file, None)

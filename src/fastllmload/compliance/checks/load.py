@@ -217,13 +217,13 @@ def concurrency_given(evidence: Evidence, /) -> Outcome:
 
 @check
 def loop_is(evidence: Evidence, /, names: list[str], refused: str = "") -> Outcome:
-    """The load model of every run is one of *names*."""
+    """The load model of every level is one of *names*; levels that only find a capacity may have another."""
 
     def judge(run: Measured) -> Outcome:
         found = run.get("plan.description.load.loop")
         return judged(found in names, f"the load model is {found} loop", refused or "give --rate or --concurrency")
 
-    return each(evidence, judge)
+    return each(evidence, judge, levels=True)
 
 
 @check

@@ -11,7 +11,7 @@ import msgspec
 
 from fastllmload.errors import InputError
 from fastllmload.plan.settings import RunSettings
-from fastllmload.procedure.change import at_concurrency, changed, own_requests
+from fastllmload.procedure.change import at_concurrency, changed, instants, own_requests
 from fastllmload.procedure.conduct import Test
 from fastllmload.procedure.findings import Findings, Plot, Series
 from fastllmload.procedure.hooks import run_hook
@@ -19,6 +19,7 @@ from fastllmload.procedure.lab import Lab
 from fastllmload.procedure.level import Level
 from fastllmload.procedure.seek import Found, search
 from fastllmload.procedure.warmup import warm_up
+from fastllmload.records.error_texts import speaks_of
 
 COMPLETION = 0.99
 PER_SLOT = 100  # completions that a level must have for each slot
@@ -56,7 +57,8 @@ class Levels:
 
     def holds(self, load: float, repetition: int) -> bool | None:
         level = self._measured(round(load), repetition)
-        errors = 0 if level.resumed else self.oom_lines()
+        errors = speaks_of(level.document.get("error_texts"), self.parameters.oom_pattern)
+        errors += 0 if level.resumed else self.oom_lines()
         answer = passes(level, errors, self.parameters)
         self.done.append((level, answer, errors))
         self.lab.record(level, passes=answer, oom=errors)
@@ -69,7 +71,7 @@ class Levels:
         for attempt in range(4):
             name = f"{self.prefix}{slots} slots" + (f", run {repetition + 1}" if repetition else "")
             name += f", try {attempt + 1}" if attempt else ""
-            again = {"repetition": repetition} if repetition else {}
+            again = {"repetition": instants(self.settings, repetition)}
             settings = at_concurrency(
                 self.settings, slots, duration=seconds, num_requests=None, warmup_requests=0, ramp_share=0.0, **again
             )

@@ -12,6 +12,7 @@ from fastllmload.metrics.fairness import STARVED_ABOVE, UNFAIR_BELOW, fairness_b
 from fastllmload.metrics.inflation import latency_inflation
 from fastllmload.metrics.window import populations, window_of
 from fastllmload.plan.settings import RunSettings
+from fastllmload.plan.standard import SKEWED
 from fastllmload.procedure.change import changed
 from fastllmload.procedure.conduct import Test
 from fastllmload.procedure.findings import Findings, Plot, Series
@@ -19,14 +20,17 @@ from fastllmload.procedure.lab import Lab
 from fastllmload.procedure.ladder import Ladder, Rung
 from fastllmload.procedure.level import Level
 from fastllmload.procedure.saturating import Capacity, capacity_of
+from fastllmload.procedure.verdict import LevelVerdict
 from fastllmload.procedure.warmup import warm_up
 from fastllmload.records import layout
 from fastllmload.records.run import Run
 from fastllmload.records.token_counts import count_tokens
+from fastllmload.workload.fairness import MIXES, mean_tokens
+from fastllmload.workload.lengths import LogNormal, parse_lengths
 
 MIXED = "fairness"
-CLASSES = {"short": ("fairness-short", 0.8), "long": ("fairness-long", 0.2)}
-NUMBERS = {"short": 0, "long": 1}  # of the classes in the mixed workload
+CLASSES = {each.name: (f"{MIXED}-{each.name}", share) for each, share in MIXES[MIXED]}
+NUMBERS = {name: number for number, name in enumerate(CLASSES)}  # of the classes in the mixed workload
 LEAST_S, LEAST_REQUESTS, P99_REQUESTS = 300.0, 500, 1_000
 LOADS = (0.7, 0.9)
 
@@ -57,14 +61,27 @@ def run(lab: Lab, parameters: Parameters, found: Findings) -> None:
         found.say(f"levels take {length:.0f} s, so that each class has {parameters.least_requests} requests in the mix")
     settings = changed(settings, load={"duration": length})
     alone: dict[str, Rung] = {}
+    unsound: list[str] = []
     for name, (workload, share) in CLASSES.items():
         own = baseline_rate(lab, settings, parameters, rate, name, share)
         ladder = Ladder(lab, of_workload(settings, workload), prefix=f"isolated {name}, ")
         alone[name] = ladder.at(float(f"{own:.6g}"))
-        if alone[name].verdict.saturated:
-            found.warn(f"the isolated {name} class saturates the system: its inflation says nothing")
+        why = overloaded(alone[name].verdict)
+        if why:
+            unsound.append(name)
+            found.warn(
+                f"the isolated {name} class saturates the system ({why}): inflation and Jain's index, which compare "
+                "with it, say nothing; take --baseline own_rate or a lower --load"
+            )
     mixed = Ladder(lab, settings, prefix="mixed, ").at(float(f"{rate:.6g}"))
     report(mixed.level, {name: rung.level for name, rung in alone.items()}, capacity, parameters, found)
+    if unsound:
+        found.values |= {"significantly_unfair": None, "saturated_baselines": unsound}
+
+
+def overloaded(verdict: LevelVerdict) -> str:
+    """What speaks for an isolated class being too much for the system; also where the client was late as well."""
+    return ", ".join(verdict.fired) if verdict.saturated or verdict.generator_limited else ""
 
 
 def of_workload(settings: RunSettings, name: str) -> RunSettings:
@@ -86,11 +103,14 @@ def baseline_rate(
         return rate
     if parameters.baseline == "own_rate":
         return share * rate
-    return rate * EXPECTED_TOKENS["mix"] / EXPECTED_TOKENS[name]
+    return rate * expected_tokens(MIXED) / expected_tokens(CLASSES[name][0])
 
 
-# Expected input + output tokens per request of each class, by the rejection sampling of procedures.md 5.6.
-EXPECTED_TOKENS = {"short": 150.9 + 71.3, "long": 1710.9 + 460.0, "mix": 462.9 + 149.0}
+def expected_tokens(workload: str) -> float:
+    """Input and output tokens of a request of *workload*, from its own definition."""
+    isl, osl = (parse_lengths(text, option) for text, option in zip(SKEWED, ("--isl", "--osl"), strict=True))
+    assert isinstance(isl, LogNormal) and isinstance(osl, LogNormal)
+    return mean_tokens(isl, osl, MIXES[workload])
 
 
 def report(mixed: Level, alone: dict[str, Level], capacity: Capacity, parameters: Parameters, found: Findings) -> None:
@@ -130,6 +150,7 @@ def report(mixed: Level, alone: dict[str, Level], capacity: Capacity, parameters
     found.table(
         "fairness-indices", "Fairness", ("Metric", "Value"), shown,
         f"Jain's index over TTFT / isolated median TTFT of the class; below {UNFAIR_BELOW:g} is significantly unfair",
+        "the index also falls where some of a class wait and others do not; inflation compares the classes",
         f"starved: waited more than {STARVED_ABOVE} times the median of the class",
     )  # fmt: skip
     found.values = {

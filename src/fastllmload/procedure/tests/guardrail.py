@@ -43,8 +43,6 @@ Done = dict[str, list[tuple[float, Rung]]]  # configuration → share of the cap
 
 def run(lab: Lab, parameters: Parameters, found: Findings) -> None:
     settings = changed(lab.base, load={"duration": parameters.duration_s, "num_requests": None})
-    if settings.workload.name == "synthetic-uniform":
-        settings = changed(settings, workload={"name": DEFAULT})
     order = [name for name in CONFIGURATIONS if name in parameters.configurations]
     capacity: Capacity | None = None
     throughput: dict[str, float | None] = {}
@@ -173,4 +171,4 @@ def expected_s(parameters: Parameters, settings: RunSettings) -> float | None:
     return parameters.duration_s * len(parameters.levels) * len(set(parameters.configurations))
 
 
-TEST = Test("guardrail", "5.10", "Guardrail Overhead", Parameters, run, hooks, refuse, expected_s)
+TEST = Test("guardrail", "5.10", "Guardrail Overhead", Parameters, run, hooks, refuse, expected_s, DEFAULT)

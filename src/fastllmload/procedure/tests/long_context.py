@@ -74,7 +74,7 @@ def report(done: list[Level], lengths: list[int], parameters: Parameters, found:
         "ttft_mean_ms": [level.figure("ttft", "mean") for _, level in points],
     }
     if fitted is not None:
-        fits(fitted, found)
+        fits(fitted, (known[0][0], known[-1][0]), found)
         plot(known, fitted, found)
     few = [f"{x:,}" for x, level in points if (level.figure("ttft", "n") or 0) < LEAST_REQUESTS]
     found.deviations = [text for text in found.deviations if "requests each" not in text]
@@ -82,8 +82,8 @@ def report(done: list[Level], lengths: list[int], parameters: Parameters, found:
         found.deviate(f"fewer than {LEAST_REQUESTS} requests each at {', '.join(few)} tokens (IETF 5.9.2)")
 
 
-def fits(fitted: Scaling, found: Findings) -> None:
-    """All models, the chosen one in the draft's line, and the exponent."""
+def fits(fitted: Scaling, ends: tuple[int, int], found: Findings) -> None:
+    """All models, the chosen one in the draft's line, and the exponent. *ends*: the shortest and longest context."""
     rows = []
     for fit in fitted.fits:
         values = None if fit.coefficients is None else ", ".join(f"{value:.4g}" for value in fit.coefficients)
@@ -101,12 +101,20 @@ def fits(fitted: Scaling, found: Findings) -> None:
     found.sentences = [text for text in found.sentences if not text.startswith(("Best fit", "Exponent"))]
     if fitted.best is not None:
         r2 = fitted.fit(fitted.best).r2
-        slope = slope_us(fitted)
-        per_token = "" if slope is None else f", ~{slope:.3g} microseconds per input token"
-        found.say(f"Best fit: {fitted.best} (R^2 = {'n/a' if r2 is None else f'{r2:.4f}'}){per_token}")
+        found.say(f"Best fit: {fitted.best} (R^2 = {'n/a' if r2 is None else f'{r2:.4f}'}){per_token(fitted, ends)}")
     if exponent.k is not None:
         few = ", from two lengths only" if exponent.few else ""
         found.say(f"Exponent: TTFT grows as length^{exponent.k:.3f}{few}")
+
+
+def per_token(fitted: Scaling, ends: tuple[int, int]) -> str:
+    """What one more input token costs by the chosen model; that of a quadratic one depends on the length."""
+    assert fitted.best is not None
+    c = fitted.fit(fitted.best).coefficients or ()
+    if fitted.best == "quadratic":
+        each = [f"{1000 * (c[1] + 2 * c[2] * length):.3g} at {length:,} tokens" for length in ends]
+        return f", ~{' and '.join(each)}, in microseconds per input token"
+    return f", ~{1000 * c[-1]:.3g} microseconds per input token"
 
 
 def slope_us(fitted: Scaling) -> float | None:

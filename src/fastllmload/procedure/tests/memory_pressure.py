@@ -40,8 +40,6 @@ class Parameters(msgspec.Struct, frozen=True, kw_only=True):
 
 def run(lab: Lab, parameters: Parameters, found: Findings) -> None:
     settings = lab.base
-    if settings.workload.name == "synthetic-uniform" and settings.workload.isl is None:
-        settings = changed(settings, workload={"name": DEFAULT})
     settings = changed(settings, load={"duration": parameters.duration_s, "num_requests": None})
     warm_up(lab, at_concurrency(settings, parameters.initial), quick=lab.quick)
     slots = capacity_slots(lab, settings, parameters, found)
@@ -114,13 +112,20 @@ def report(done: list[tuple[float, Level, bool]], slots: int, found: Findings) -
     found.values["first_preemption_at"] = first
     found.say(f"capacity: {slots} requests at once")
     found.sentences = [text for text in found.sentences if not text.startswith("preemption")]
-    found.say(
-        "preemption: none seen" if first is None else f"preemption begins at {first:.0%} of the capacity or below"
-    )
+    found.say(preemption_words(first, [preemptions(level) for _, level, _ in done]))
     x = tuple(share for share, _, _ in done)
     y = tuple(level.figure("ttft", "p99") for _, level, _ in done)
     found.plot(Plot("ttft", "P99 TTFT over oversubscription", "line", (Series("TTFT P99", y, x),),
                     ("of the capacity", "share", None), ("TTFT", "ms", True)))  # fmt: skip
+
+
+def preemption_words(first: float | None, counted: list[int | None]) -> str:
+    """None seen is told only where somebody counted at every level."""
+    if first is not None:
+        return f"preemption begins at {first:.0%} of the capacity or below"
+    if None in counted:
+        return "preemption: not measured at every level, it needs the server's own counter (telemetry)"
+    return "preemption: none seen"
 
 
 def percent(share: float | None) -> str | None:
@@ -168,4 +173,4 @@ def hooks(parameters: Any) -> tuple[str, ...]:
     return ()
 
 
-TEST = Test("memory-pressure", "5.8", "Memory Pressure", Parameters, run, hooks, refuse, expected_s)
+TEST = Test("memory-pressure", "5.8", "Memory Pressure", Parameters, run, hooks, refuse, expected_s, DEFAULT)

@@ -17,6 +17,7 @@ from fastllmload.procedure.findings import Findings, Plot, Series
 from fastllmload.procedure.lab import Lab
 from fastllmload.procedure.ladder import Ladder
 from fastllmload.procedure.level import Level
+from fastllmload.procedure.prefix_fill import filling, whole
 from fastllmload.procedure.seek import search
 from fastllmload.procedure.warmup import warm_up
 from fastllmload.records import layout
@@ -25,6 +26,11 @@ COUNT = 1_000
 STATES = (("off", "Cache Disabled"), ("cold", "Cache (Cold)"), ("warm", "Cache (Warm)"))
 PERCENTILES = ("p50", "p95", "p99")
 DEFAULT = "code-completion"
+SYNTHETIC = ("synthetic-uniform", "synthetic-skewed")
+WHOLE = (
+    "what the requests of this workload share is not known: the cache was filled with the measured requests "
+    "themselves, so it holds more than shared prefixes"
+)
 
 
 class Parameters(msgspec.Struct, frozen=True, kw_only=True):
@@ -45,8 +51,6 @@ def run(lab: Lab, parameters: Parameters, found: Findings) -> None:
     settings = changed(
         lab.base, load={"num_requests": parameters.request_count, "duration": None, "warmup_requests": 0}
     )
-    if settings.workload.name == "synthetic-uniform" and not settings.workload.prefix_len:
-        settings = changed(settings, workload={"name": DEFAULT, "isl": None, "osl": None})
     levels: dict[str, Level] = {}
     throughput: dict[str, float | None] = {}
     for state, _ in STATES:
@@ -68,6 +72,8 @@ def put(lab: Lab, settings: RunSettings, state: str, again: str = "") -> None:
     warm_up(lab, changed(settings, workload=unrelated(settings)), quick=lab.quick)
     if state == "warm":
         lab.prepare("fill", f"fill the cache {again}", lambda: fill(lab, settings))
+        if filling(settings) is None:
+            lab.journal.note("deviations", WHOLE)
     else:
         lab.steps.drop("fill")
 
@@ -85,10 +91,8 @@ def unrelated(settings: RunSettings) -> dict[str, Any]:
 
 
 def fill(lab: Lab, settings: RunSettings) -> None:
-    """The measured sequence once, with answers of one token: every shared prefix is in it."""
-    count = min(settings.load.num_requests or COUNT, COUNT)
-    asked = at_concurrency(settings, 4, num_requests=count, duration=None, warmup_requests=0)
-    lab.preparation("fill the cache", changed(asked, workload={"osl": "1"}))
+    """Every shared prefix at least once, with answers of one token."""
+    lab.preparation("fill the cache", filling(settings) or whole(settings, COUNT))
 
 
 def refuse_different(levels: dict[str, Level]) -> None:
@@ -190,6 +194,12 @@ def refuse(parameters: Parameters, settings: RunSettings) -> None:
             "the test prefix-cache needs a load below the saturation of the system without its cache: "
             "--rate REQUESTS_PER_S"
         )
+    workload = settings.workload
+    if workload.name in SYNTHETIC and not workload.prefix_len:
+        raise InputError(
+            f"requests of {workload.name} share nothing that a prefix cache could keep: give --prefix-len TOKENS, or "
+            f"leave --workload, --isl out for {DEFAULT}"
+        )
 
 
 def expected_s(parameters: Parameters, settings: RunSettings) -> float | None:
@@ -197,4 +207,4 @@ def expected_s(parameters: Parameters, settings: RunSettings) -> float | None:
     return None if not rate else 3 * parameters.request_count / rate + 2 * parameters.duration_s
 
 
-TEST = Test("prefix-cache", "5.7", "Prefix Cache Effectiveness", Parameters, run, hooks, refuse, expected_s)
+TEST = Test("prefix-cache", "5.7", "Prefix Cache Effectiveness", Parameters, run, hooks, refuse, expected_s, DEFAULT)

@@ -13,8 +13,9 @@ from fastllmload.procedure.change import changed
 from fastllmload.procedure.conduct import Test
 from fastllmload.procedure.findings import Findings, Plot, Series
 from fastllmload.procedure.lab import Lab
-from fastllmload.procedure.ladder import Ladder, Rung, state_of
+from fastllmload.procedure.ladder import Ladder, Rung, queue_words, state_of
 from fastllmload.procedure.level import Level
+from fastllmload.procedure.limits import limits_of, meets
 from fastllmload.procedure.seek import Found, search
 from fastllmload.procedure.warmup import warm_up
 
@@ -37,12 +38,6 @@ class Parameters(msgspec.Struct, frozen=True, kw_only=True):
     def quick(self) -> Parameters:
         return msgspec.structs.replace(self, duration_s=max(5.0, self.duration_s / 40))
 
-    @property
-    def limits(self) -> dict[str, float]:
-        """Metric → limit of its P99 in ms."""
-        both = {"ttft": self.slo_ttft_p99_ms, "tpot": self.slo_tpot_p99_ms}
-        return {name: limit for name, limit in both.items() if limit is not None}
-
 
 def run(lab: Lab, parameters: Parameters, found: Findings) -> None:
     settings = changed(lab.base, load={"duration": parameters.duration_s, "num_requests": None})
@@ -59,14 +54,9 @@ def sustained(ladder: Ladder, parameters: Parameters, found: Findings) -> Found:
         rung = ladder.at(load, repetition)
         log(ladder, parameters, found)
         known = rung.verdict.holds
-        return known if not known else meets(rung.level, parameters.limits)
+        return known if not known else meets(rung.level, limits_of(parameters))
 
     return search(parameters.minimum, parameters.maximum, parameters.step, holds)
-
-
-def meets(level: Level, limits: dict[str, float]) -> bool:
-    """Whether the P99 of each metric is at most its limit; one without a value is not."""
-    return all((value := level.figure(name, "p99")) is not None and value <= limit for name, limit in limits.items())
 
 
 def best_of(ladder: Ladder, load: float | None) -> Rung | None:
@@ -87,7 +77,7 @@ def report(ladder: Ladder, sought: Found, parameters: Parameters, found: Finding
         "levels": len(ladder.rungs),
         "max_output_tok_s": None if best is None else best.level.output_tok_s,
         "max_req_s": None if best is None else best.level.req_s,
-        "limits": parameters.limits,
+        "limits": limits_of(parameters),
     }
     log(ladder, parameters, found)
     curve(ladder, found, unit)
@@ -104,7 +94,7 @@ def report(ladder: Ladder, sought: Found, parameters: Parameters, found: Finding
 
 
 def constraint(parameters: Parameters) -> str:
-    texts = [f"P99 {name.upper()} at most {limit:g} ms" for name, limit in parameters.limits.items()]
+    texts = [f"P99 {name.upper()} at most {limit:g} ms" for name, limit in limits_of(parameters).items()]
     return "with constraint " + " and ".join(texts) if texts else "without latency constraint"
 
 
@@ -117,6 +107,8 @@ def summary(level: Level, sought: Found, found: Findings, unit: str) -> None:
         ("Tokens per GPU-second", level.figure("tok_per_gpu_s")),
     ]
     top = "no level above was tried" if sought.above is None else f"{sought.above:g} {unit} does not hold"
+    if sought.ended_by == "client":
+        top = f"at {sought.above:g} {unit} the client was the limit: the true maximum may be higher"
     found.table(
         "throughput-summary", "Throughput Summary", ("Metric", "Value"), rows, f"{top}; batch utilisation: not measured"
     )
@@ -133,13 +125,13 @@ def log(ladder: Ladder, parameters: Parameters, found: Findings) -> None:
     columns = ("Level", "D (s)", "Output (tok/s)", "Requests (r/s)", "TTFT P99 (ms)", "TPOT P99 (ms)", "In flight",
                "Completion", "Verdict")  # fmt: skip
     rows = [row_of(rung, parameters) for rung in ladder.rungs]
-    found.table("levels", "Level Log", columns, rows)
+    found.table("levels", "Level Log", columns, rows, queue_words(ladder.rungs))
 
 
 def row_of(rung: Rung, parameters: Parameters) -> tuple[Any, ...]:
     level, verdict = rung.level, rung.verdict
     words = [state_of(verdict), *verdict.fired]
-    if verdict.holds and not meets(level, parameters.limits):
+    if verdict.holds and not meets(level, limits_of(parameters)):
         words.append("objective missed")
     return (
         f"{rung.load:g}",

@@ -11,9 +11,9 @@ from fastllmload.procedure.change import changed
 from fastllmload.procedure.conduct import Test
 from fastllmload.procedure.findings import Findings, Mark, Plot, Series
 from fastllmload.procedure.lab import Lab
-from fastllmload.procedure.ladder import Ladder, Rung, state_of
+from fastllmload.procedure.ladder import Ladder, Rung, queue_words, state_of
+from fastllmload.procedure.limits import limits_of, meets
 from fastllmload.procedure.saturating import Capacity, capacity_of
-from fastllmload.procedure.tests.throughput import meets
 from fastllmload.procedure.warmup import warm_up
 
 SHARES = tuple(round(0.1 * k, 1) for k in range(1, 13))
@@ -33,12 +33,6 @@ class Parameters(msgspec.Struct, frozen=True, kw_only=True):
 
     def quick(self) -> Parameters:
         return msgspec.structs.replace(self, duration_s=max(4.0, self.duration_s / 60))
-
-    @property
-    def limits(self) -> dict[str, float]:
-        """Metric → limit of its P99 in ms."""
-        both = {"ttft": self.slo_ttft_p99_ms, "tpot": self.slo_tpot_p99_ms}
-        return {name: limit for name, limit in both.items() if limit is not None}
 
 
 def run(lab: Lab, parameters: Parameters, found: Findings) -> None:
@@ -71,11 +65,12 @@ def report(ladder: Ladder, capacity: Capacity, parameters: Parameters, found: Fi
     offered = [rung.load for rung in judged]
     achieved = [rung.level.output_tok_s for rung in judged]
     ttft_p99 = [value(rung, "ttft") for rung in judged]
-    limits = parameters.limits
+    limits = limits_of(parameters)
     within = [bool(meets(rung.level, limits)) for rung in judged] if limits else None
     found.values = {
         "capacity": capacity.entry(),
         "levels": len(rungs),
+        "left_out": [rung.load for rung in rungs if rung not in judged],
         "knee_point": points.knee_point(offered, ttft_p99),
         "saturation_point": points.saturation_point(offered, achieved),
         "peak_level": points.peak_level(offered, achieved),
@@ -127,7 +122,7 @@ def tables(rungs: list[Rung], found: Findings) -> None:
         "tradeoff-more", "Further percentiles, queue and verdict",
         ("Offered (r/s)", "TTFT P95 (ms)", "TPOT P95 (ms)", "E2E P50 (ms)", "E2E P99 (ms)", "In flight", "Completion",
          "Verdict"),
-        more, "in flight stands for the queue, which a client cannot see",
+        more, queue_words(rungs),
     )  # fmt: skip
 
 
@@ -143,6 +138,11 @@ def lines(found: Findings) -> None:
         f"Saturation point: {text('saturation_point', 'none found: throughput never fell')}",
         f"Peak: {text('peak_level', 'none')}",
     ]
+    if values["left_out"]:
+        found.say(
+            f"these points leave out {len(values['left_out'])} of {values['levels']} levels, on which the client was the "
+            f"limit: {', '.join(f'{load:g}' for load in values['left_out'])} {unit}"
+        )
     if values["limits"]:
         found.say(f"Optimal point: {text('optimal_point', 'no level meets the objectives')}")
     found.say(f"Capacity: {values['capacity']['req_s']:.4g} {unit} ({values['capacity']['source']})")

@@ -61,7 +61,8 @@ def time_chart(
     assert axis is not None
     if axis.window is not None:
         start, end = axis.since_zero(axis.window.w0_ns), axis.since_zero(axis.window.w1_ns)
-        spans = [Span(0.0, start, "ramp"), Span(end, axis.seconds, "after the window")]
+        before = "ramp" if number(scene.get("config", "load", "duration")) is not None else "before"
+        spans = [Span(0.0, start, before), Span(end, axis.seconds, "after the window")]
         spans = [span for span in spans if span.end - span.start > axis.seconds / 200]
         spans = [Span(s.start, s.end, s.label if s.end - s.start > axis.seconds / 14 else "") for s in spans]
     return Chart(Linear(0.0, axis.seconds, steps=8), y, layers, label, "s", y_unit, spans, rules, group="time")

@@ -21,6 +21,7 @@ FAILED = "Latencies are those of the others: read them with the success rate, an
 NONE = "No request succeeded, so there are no latencies: see the failures below."
 SETTLE = "Run longer, or leave more out at the start (--ramp-share)."
 LOST = "Requests in flight, their rate and their time do not fit together: the window was not steady."
+CLASSES = 6  # whose lengths are named
 INCOMPLETE, COLD = "INCOMPLETE", "COLD START"
 WORDS = {
     "valid": "The client kept up: what it measured is the target, within the error bars given.",
@@ -175,6 +176,9 @@ def load_text(scene: Scene) -> str:
     rate = part(load, "arrivals", "rate") or part(settings, "rate")
     name = part(load, "arrivals", "name") or part(settings, "arrival") or ""
     shown = asked_rate(float("inf") if rate == "inf" else rate)
+    classes = scene.get("plan", "classes")
+    if name == "classes" and isinstance(classes, list):
+        return f"{shown} in {count(len(classes))} classes"
     if name == "trace":
         return f"a trace, {quantity(rate)}/s on average"
     return "all at once" if name == "inf" else f"{shown} {name}".strip()
@@ -234,6 +238,8 @@ def _workload(scene: Scene) -> str | None:
     work = scene.get("plan", "description", "workload") or scene.get("config", "workload")
     if not isinstance(work, Mapping):
         return None
+    if work.get("name") == "classes":
+        return _class_workloads(scene)
     parts = [visible(work.get("name") or NOT_KNOWN, 80)]
     for key, label in (("isl", "prompt"), ("osl", "output")):
         if work.get(key) == "trace":
@@ -245,6 +251,24 @@ def _workload(scene: Scene) -> str | None:
     if scene.get("plan", "description", "streaming") is False:
         parts.append("not streamed")
     return ", ".join(parts)
+
+
+def _class_workloads(scene: Scene) -> str:
+    """Each class with its own lengths."""
+    found = scene.get("plan", "description", "classes")
+    told = [_class_workload(one) for one in found[:CLASSES]] if isinstance(found, list) else []
+    return "; ".join(told + ["..."] * (len(told) == CLASSES)) or "by class"
+
+
+def _class_workload(one: object) -> str:
+    lengths = [
+        f"{label} {visible(part(one, 'workload', key), 40)}"
+        for key, label in (("isl", "prompt"), ("osl", "output"))
+        if part(one, "workload", key) is not None
+    ]
+    return ", ".join(
+        [f"{visible(part(one, 'name') or NOT_KNOWN, 40)}: {part(one, 'workload', 'name') or NOT_KNOWN}", *lengths]
+    )
 
 
 def _window(scene: Scene) -> str:

@@ -13,6 +13,8 @@ from fastllmload.report.html.markup import Markup, element, joined, visible
 from fastllmload.report.html.overtime import time_chart
 from fastllmload.report.html.scales import Linear, duration, up_to
 from fastllmload.report.html.scene import Scene
+from fastllmload.report.html.tables import drawn
+from fastllmload.report.results import error_text_table
 from fastllmload.report.series.chosen import Delivery, choose_rows, delivery_of, thinned
 from fastllmload.report.series.load import failures_over_time
 
@@ -92,7 +94,9 @@ def failures(scene: Scene) -> Markup:
         return element("p", _none_failed(scene), class_="card good")
     head = ["status", "error", "HTTP", "errno", "requests", "of all sent"]
     listed = element("div", table(head, rows, "failures"), class_="card")
-    return element("div", listed, _over_time(scene), class_="grid start")
+    said = error_text_table(scene.document, "What the server said")
+    drawn_said = None if said is None else drawn(said, "said")
+    return element("div", listed, _over_time(scene), drawn_said, class_="grid start")
 
 
 def _none_failed(scene: Scene) -> str:

@@ -9,7 +9,7 @@ from fastllmload.report.figures import NOT_KNOWN, count, number, percent, quanti
 from fastllmload.report.html.markup import Markup, element, visible
 from fastllmload.report.html.scene import Scene
 from fastllmload.report.html.tables import drawn
-from fastllmload.report.results import class_table
+from fastllmload.report.results import MARK, class_table, few_samples_note, marked
 from fastllmload.report.summary import part
 from fastllmload.report.tables import Cell, Table
 
@@ -43,13 +43,18 @@ def classes(scene: Scene) -> Table | None:
     latencies = [f"{name.upper() if name != 'tpot' else 'TPOT'} {q.upper()}" for name, q in FIGURES]
     columns = ["class", "ok", "failed", "left", "success", "requests/s", "output tok/s", *latencies, "objectives met"]
     rest = [f"{len(found) - MOST} more classes are in run.json."] if len(found) > MOST else []
-    return Table("Classes", columns, rows, ["Latencies in ms, of the requests of the class alone.", *rest])
+    return Table("Classes", columns, rows, ["Latencies in ms, of the requests of the class alone.", *rest, *few(rows)])
+
+
+def few(rows: Sequence[Sequence[Cell]]) -> list[str]:
+    """What the mark behind a percentile means, where there is one."""
+    return few_samples_note(any(str(cell).endswith(MARK) for row in rows for cell in row))
 
 
 def _class(name: str, one: Any, met: Any) -> list[Cell]:
     numbers = [count(part(one, key)) for key in ("ok", "failed", "left")]
     rates = [quantity(part(one, key)) for key in ("req_s", "output_tok_s")]
-    latencies = [quantity(part(one, metric, q)) for metric, q in FIGURES]
+    latencies = [marked(part(one, metric) or {}, q) for metric, q in FIGURES]
     goal = percent(part(met, "slo_attainment"))
     return [visible(name, 60), *numbers, percent(part(one, "success_rate")), *rates, *latencies, goal]
 
@@ -67,7 +72,7 @@ def turns(scene: Scene) -> Table | None:
         f"{count(found.get('ended_by_failure'))} ended by a failure, {count(found.get('ended_by_leaving'))} by leaving."
     )
     columns = ["turn", "requests", "TTFT P50 (ms)", "TTFT P99 (ms)", "prompt tokens", "of them cached"]
-    return Table("Conversations", columns, rows, [stopped])
+    return Table("Conversations", columns, rows, [stopped, *few(rows)])
 
 
 def _turn(turn: Any) -> list[Cell]:
@@ -75,7 +80,7 @@ def _turn(turn: Any) -> list[Cell]:
     return [
         NOT_KNOWN if at is None else f"{at + 1:,.0f}",
         count(part(turn, "requests")),
-        *(quantity(part(turn, "ttft", q)) for q in ("p50", "p99")),
+        *(marked(part(turn, "ttft") or {}, q) for q in ("p50", "p99")),
         quantity(part(turn, "prompt_tokens_mean")),
         percent(part(turn, "cached_share")),
     ]

@@ -12,10 +12,9 @@ import numpy as np
 import numpy.typing as npt
 
 from fastllmload.metrics.idle import Reader
-from fastllmload.metrics.throughput import BEARING
 from fastllmload.records import layout
 from fastllmload.records.run import Run
-from fastllmload.records.timeline import Timeline, timeline
+from fastllmload.records.timeline import BEARING, Timeline, timeline
 from fastllmload.report.series.axis import Floats, TimeAxis, Times
 from fastllmload.report.series.curves import BUCKETS, bucket_of
 

@@ -88,9 +88,28 @@ def pages(whole: Written, tmp_path_factory: pytest.TempPathFactory) -> dict[str,
         Plot("bars", "Bars", [Series("A", y=[1, 2]), Series("B", y=[2, 1])], names=["small", "large"]),
         cdf("Cdf", {"A": range(1, 200)}),
     ]
-    write_sheet(folder / "sheet.html", Head(EVIL, verdict="valid"), [Section("S", [*plots, Table(["a"], [[EVIL]])])])
+    write_sheet(
+        folder / "sheet.html", Head(EVIL, verdict="valid"), [Section("S", [*plots, Table(["a"], [[EVIL]]), WIDE])]
+    )
     runs = {"whole": whole, "failing": failing, "killed": killed, "nothing": nothing, "three": three}
     return {**{name: run.file for name, run in runs.items()}, "sheet": folder / "sheet.html"}
+
+
+WIDE = Table(
+    ["combination", *(f"figure {k}" for k in range(9)), "folder"],
+    [["rate 20", *("12,345.6",) * 9, "levels/000-rate-20"]],
+)
+
+
+def test_the_words_of_a_wide_table_stay_whole_on_a_phone(browser: chromium.Browser, pages: dict[str, Path]) -> None:
+    """It scrolls inside of its card instead."""
+    browser.show(pages["sheet"], width=390)
+    split = browser.value(
+        """[...document.querySelectorAll("table .words")].filter((cell) => !/[<>]/.test(cell.textContent))
+        .map((cell) => [cell.textContent, cell.getBoundingClientRect().height])"""
+    )
+    assert {"rate 20", "levels/000-rate-20"} <= {text for text, _ in split}
+    assert all(height < 60 for _, height in split), split
 
 
 NAMES = ("whole", "failing", "killed", "nothing", "three", "sheet")

@@ -330,3 +330,25 @@ def repeated(run: Written, times: int) -> Any:
     manifest = json.loads(json.dumps(one.manifest))
     manifest["phases"][0]["end_ns"] = manifest["phases"][0]["start_ns"] + times * span
     return dataclasses.replace(one, rows=rows, events=events, first_event=first, manifest=manifest)
+
+
+def test_classes_are_told_with_their_lengths_and_their_few_samples(run: Written) -> None:
+    """Not as one workload whose lengths are "by class tokens"."""
+    plan = {**run.document["plan"], "classes": ["chat", "batch"]}
+    lengths = {"chat": ("16", "uniform:2,9"), "batch": ("1000", "200")}
+    described = [
+        {"name": name, "workload": {"name": "synthetic-uniform", "isl": isl, "osl": osl}}
+        for name, (isl, osl) in lengths.items()
+    ]
+    plan["description"] = {
+        "load": {"loop": "open", "arrivals": {"name": "classes", "rate": 35.0}, "concurrency": None},
+        "workload": {"name": "classes", "isl": "by class", "osl": "by class"},
+        "classes": described,
+    }
+    latency = {"unit": "ms", "n": 40, "p50": 20.0, "p99": 90.5}
+    classes = {name: {"ok": 40, "ttft": latency, "tpot": latency, "e2e": latency} for name in lengths}
+    page = rendered(run, plan=plan, classes=classes)
+    told = page.text("verdict")
+    assert "35/s in 2 classes, open loop" in told and "by class" not in told
+    assert "chat: synthetic-uniform, prompt 16, output uniform:2,9; batch: synthetic-uniform, prompt 1000" in told
+    assert "90.50*" in page.text("traffic") and "from fewer samples than it needs" in page.text("traffic")

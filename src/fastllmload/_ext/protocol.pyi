@@ -1,14 +1,19 @@
+from typing import final
+
 import numpy as np
 import numpy.typing as npt
 
 from fastllmload._ext.delta import Classifier
+from fastllmload._ext.errortexts import ErrorTexts
 from fastllmload._ext.recorder import Recorder
 
+@final
 class Protocol:
     """Parsers' settings and sinks of one worker. *max_event*, *max_body*: bytes."""
 
     recorder: Recorder
     classifier: Classifier
+    error_texts: ErrorTexts
     def __init__(
         self,
         recorder: Recorder,

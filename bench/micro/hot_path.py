@@ -1,0 +1,152 @@
+"""Instructions that a worker spends in user space per event and per request: reactor, exchange, parsers, recorder.
+
+Run it as ``python bench/micro/hot_path.py``; it needs valgrind. One thread is the server and, by turns, the reactor of
+the client, so that every event is a read of its own and the counts of two runs differ by parts in a thousand at most. Two
+runs with different numbers of events are subtracted: the slope is the cost of an event, what is left that of a request.
+Counted is what happens inside `Reactor.on_ready`; the kernel's part is not, and a clock read counts as one system call
+(valgrind hides the vDSO). ``--profile`` also prints where the instructions go.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+
+from fastllmload._ext import counters as k
+from fastllmload._ext.delta import Classifier
+from fastllmload._ext.pacer import Pacer
+from fastllmload._ext.protocol import Protocol
+from fastllmload._ext.reactor import Reactor
+from fastllmload._ext.recorder import Recorder
+from fastllmload.records.sharedmem import SharedWords
+
+COUNTED = "__pyx_pw_*7Reactor_*on_ready"
+WORDS = [b" the", b" answer", b",", b" with", b" some", b" longer", b" internationalisation", b" and"]
+REQUEST = b"POST /v1/chat/completions HTTP/1.1\r\nHost: bench\r\nContent-Type: application/json\r\n"
+BODY = b'{"model":"m","messages":[{"role":"user","content":"Count."}],"stream":true}'
+HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream; charset=utf-8\r\ntransfer-encoding: chunked\r\n\r\n"
+DONE = b"e\r\ndata: [DONE]\n\n\r\n0\r\n\r\n"
+
+
+def chunk(stream: int, delta: bytes, finish: bytes = b"null") -> bytes:
+    """One event in one chunk, as vLLM writes it."""
+    event = (
+        b'data: {"id":"chatcmpl-%016x","object":"chat.completion.chunk","created":1700000000,"model":"m",'
+        b'"choices":[{"index":0,"delta":{%b},"logprobs":null,"finish_reason":%b}]}\n\n'
+    ) % (stream * 0x9E3779B9, delta, finish)
+    return b"%x\r\n%b\r\n" % (len(event), event)
+
+
+def load(streams: int, events: int, directory: Path) -> None:
+    """*streams* requests at once, *events* with text on each, one read per event."""
+    shared = SharedWords.create(directory / "shared.bin")
+    recorder = Recorder(directory)
+    protocol = Protocol(recorder, Classifier(0), shared.words, 1 << 20, 1 << 22)
+    reactor = Reactor(
+        protocol,
+        Pacer(),
+        run_id=b"bench",
+        worker=0,
+        workers=1,
+        timeout_ns=600_000_000_000,
+        kernel_stamps=True,
+        fresh_connections=False,
+    )
+    listener = socket.create_server(("127.0.0.1", 0), backlog=streams)
+    reactor.add_target("inet", "127.0.0.1", listener.getsockname()[1], REQUEST, False)
+    reactor.load(
+        phase=1,
+        phase_number=0,
+        schedule=np.zeros(streams, np.int64),
+        body_offset=np.arange(streams + 1, dtype=np.uint64) * len(BODY),
+        bodies=np.frombuffer(BODY * streams, np.uint8),
+        input_tokens=np.ones(streams, np.int32),
+        output_tokens=np.ones(streams, np.int32),
+        request_class=np.zeros(streams, np.uint16),
+        closed=True,
+        limit=streams,
+        reserve=0,
+    )
+    reactor.preconnect(streams)
+    peers = [listener.accept()[0] for _ in range(streams)]
+    for peer in peers:
+        peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    while reactor.connecting:
+        reactor.on_ready()
+    reactor.start_at(time.monotonic_ns())
+    reactor.rest()  # one batch per call, as where the event loop owns connections
+    while reactor.in_flight < streams:
+        reactor.on_ready()
+    for peer in peers:
+        assert peer.recv(4096).endswith(BODY)
+
+    def answer(pieces: list[bytes]) -> None:
+        expected = shared.words[k.W_READS] + streams
+        for peer, piece in zip(peers, pieces, strict=True):
+            peer.send(piece)
+        while shared.words[k.W_READS] < expected:
+            reactor.on_ready()
+        assert shared.words[k.W_READS] == expected
+
+    answer([HEAD + chunk(i, b'"role":"assistant","content":""') for i in range(streams)])
+    for number in range(events):
+        answer([chunk(i, b'"content":"%b"' % WORDS[(i + number) % len(WORDS)]) for i in range(streams)])
+    answer([chunk(i, b"", b'"stop"') + DONE for i in range(streams)])
+    assert reactor.finished and shared.words[k.W_OK] == streams, "a request failed"
+    assert shared.words[k.W_CONTENT_EVENTS] == streams * events
+    reactor.close_connections()
+    recorder.close()
+
+
+def instructions(streams: int, events: int, profile: Path | None) -> int:
+    """Counted by callgrind around one run."""
+    with tempfile.TemporaryDirectory(prefix="fastllmload-bench-") as parent:
+        out = profile or Path(parent) / "callgrind.out"
+        command = [
+            "valgrind", "--tool=callgrind", "--collect-atstart=no", f"--toggle-collect={COUNTED}",
+            f"--callgrind-out-file={out}", sys.executable, __file__, "--inside", parent,
+            "--streams", str(streams), "--events", str(events),
+        ]  # fmt: skip
+        done = subprocess.run(
+            command, capture_output=True, text=True, check=False, env={**os.environ, "PYTHONHASHSEED": "0"}
+        )
+        if done.returncode:
+            raise SystemExit(f"valgrind ended with {done.returncode}: {done.stderr[-2000:]}")
+        found = re.search(r"^(?:summary|totals): (\d+)", out.read_text(), re.MULTILINE)
+        if found is None or int(found[1]) == 0:
+            raise SystemExit(f"nothing was counted: no function is called {COUNTED}")
+        return int(found[1])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--streams", type=int, default=200)
+    parser.add_argument("--events", type=int, default=64)
+    parser.add_argument("--profile", action="store_true")
+    parser.add_argument("--inside", type=Path, help=argparse.SUPPRESS)
+    asked = parser.parse_args()
+    if asked.inside is not None:
+        load(asked.streams, asked.events, asked.inside)
+        return
+    with tempfile.TemporaryDirectory(prefix="fastllmload-bench-") as parent:
+        out = Path(parent) / "profile" if asked.profile else None
+        few = instructions(asked.streams, asked.events // 4, None)
+        many = instructions(asked.streams, asked.events, out)
+        per_event = (many - few) / (asked.streams * (asked.events - asked.events // 4))
+        per_request = many / asked.streams - per_event * asked.events
+        print(f"instructions per event {per_event:9.1f}   per request besides {per_request:9.1f}")
+        if out is not None:
+            subprocess.run(["callgrind_annotate", "--auto=no", str(out)], check=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,11 @@
+# What failed responses said, for people: the first distinct texts, and how many requests each came with.
+cimport cython
+from libc.stdint cimport int64_t, uint8_t, uint16_t
+
+@cython.final
+cdef class ErrorTexts:
+    # One per worker. Bounded: a server that puts a number of its own into every text fills it once.
+    cdef dict kept                      # (http_status, error, text) -> requests
+    cdef readonly int64_t left_out      # failed requests whose text is none of them
+    cdef readonly int64_t versions      # grows with every new text
+    cdef int note(self, uint16_t http_status, uint8_t error, const unsigned char* text, size_t size) except -1

@@ -1,0 +1,232 @@
+"""The connections of a worker.
+
+A connection goes C_CONNECTING -> C_IDLE -> C_SENDING -> C_WAITING -> C_IDLE. Sockets are registered once, edge-triggered
+for both directions. Idle ones stay registered, so one that the server closes is dropped before it is used; the one that is
+idle longest is used next. Connections that the event loop owns (TLS) run through the same states; only the verbs connect,
+send and close differ.
+
+A Conn struct is never freed while the worker runs: `generation` counts its uses, and whoever notes a connection for later
+(an event of the kernel, an instant, a Stream) notes the generation with it.
+"""
+
+from libc.errno cimport EADDRNOTAVAIL, ECONNREFUSED, EMFILE, ENFILE, ETIMEDOUT
+from libc.stdlib cimport calloc, free, realloc
+from libc.string cimport memset
+
+cimport fastllmload._ext.counters as k
+cimport fastllmload._ext.recorder as r
+from fastllmload._ext.clock cimport mono_ns
+from fastllmload._ext.conn cimport C_CONNECTING, C_FREE, C_IDLE, C_TAIL, LINE, list_add, list_remove
+from fastllmload._ext.exchange cimport exchange_free, exchange_init
+from fastllmload._ext.talk cimport talk_free
+from fastllmload._ext.wire cimport (
+    EPOLL_CTL_ADD,
+    EPOLLET,
+    EPOLLIN,
+    EPOLLOUT,
+    EPOLLRDHUP,
+    address_of,
+    epoll_ctl,
+    epoll_event,
+    wire_close,
+    wire_connect,
+)
+
+cdef extern from "<stdlib.h>" nogil:
+    void* aligned_alloc(size_t alignment, size_t size)
+
+cdef enum:
+    RETRY_NS = 100_000_000      # pause of a target's pre-connects after one that failed
+    SLOW_BUFFER = 4096          # bytes that the kernel may hold for a slow reader
+
+
+cdef class Pool:
+    """*shared*: the worker's shared memory, which must outlive the object. *sources*: (family, address) to connect from."""
+
+    def __cinit__(self):
+        self.spare = []
+        self.streams = {}
+
+    def __init__(self, int epfd, int64_t[::1] shared not None, size_t max_event, bint stamps, bint fresh, sources):
+        self.epfd = epfd
+        self.words = &shared[0]
+        self.max_event = max_event
+        self.stamps = stamps
+        self.fresh = fresh
+        self.sources = <Address*>calloc(max(1, len(sources)), sizeof(Address))
+        if self.sources == NULL:
+            raise MemoryError("source addresses")
+        for family, text in sources:
+            address_of(&self.sources[self.source_count], family, text, 0)
+            self.source_count += 1
+
+    def __dealloc__(self):
+        cdef uint32_t i
+        for i in range(self.conn_count):
+            if self.conns[i].fd >= 0:
+                wire_close(self.conns[i].fd, False)
+            exchange_free(&self.conns[i].x)
+            if self.conns[i].talk != NULL:
+                talk_free(self.conns[i].talk)
+            free(self.conns[i])
+        free(self.conns)
+        free(self.targets)
+        free(self.sources)
+
+    cdef int add_target(self, str family, address, int port, bint over_asyncio) except -1:
+        cdef TargetState* grown = <TargetState*>realloc(self.targets, (self.target_count + 1) * sizeof(TargetState))
+        if grown == NULL:
+            raise MemoryError("targets")
+        self.targets = grown
+        cdef TargetState* t = &self.targets[self.target_count]
+        memset(t, 0, sizeof(TargetState))
+        address_of(&t.address, family, address, port)
+        t.over_asyncio = over_asyncio
+        self.foreign = self.foreign or over_asyncio
+        self.target_count += 1
+        return 0
+
+    cdef Conn* make(self, uint16_t target) except NULL:
+        cdef Conn* c
+        cdef Conn** grown
+        if self.spare:
+            c = self.conns[<uint32_t>self.spare.pop()]
+        else:
+            if self.conn_count == self.conn_cap:
+                grown = <Conn**>realloc(self.conns, (self.conn_cap * 2 + 256) * sizeof(Conn*))
+                if grown == NULL:
+                    raise MemoryError("connections")
+                self.conns = grown
+                self.conn_cap = self.conn_cap * 2 + 256
+            c = <Conn*>aligned_alloc(LINE, (sizeof(Conn) + LINE - 1) // LINE * LINE)
+            if c == NULL:
+                raise MemoryError("connection")
+            memset(c, 0, sizeof(Conn))
+            exchange_init(&c.x, self.max_event)
+            c.number = self.conn_count
+            self.conns[self.conn_count] = c
+            self.conn_count += 1
+        c.fd = -1
+        c.generation += 1
+        c.state = C_FREE
+        c.target = target
+        c.served = 0
+        c.slot = -1
+        c.talk = NULL
+        c.leave_tokens = 0
+        c.read_rate = 0
+        c.x.row = NULL
+        c.x.state = 0
+        return c
+
+    cdef Conn* take(self, uint16_t target) noexcept:
+        cdef Conn* c = self.targets[target].idle.oldest
+        if c != NULL:
+            self.words[k.W_IDLE] -= 1
+            list_remove(&self.targets[target].idle, c)
+        return c
+
+    cdef int put(self, Conn* c) except -1:
+        if c.state == C_CONNECTING:
+            self.targets[c.target].connecting -= 1
+        self.words[k.W_IDLE] += 1
+        c.state = C_IDLE
+        list_add(&self.targets[c.target].idle, c)
+        return 0
+
+    cdef int connect(self, Conn* c) except -1:
+        cdef TargetState* t = &self.targets[c.target]
+        cdef Address* source = NULL
+        cdef epoll_event event
+        c.state = C_CONNECTING
+        self.words[k.W_CONNECTIONS] += 1
+        self.words[k.W_CONNECTS] += 1
+        if c.x.row == NULL:
+            t.connecting += 1
+        if t.over_asyncio:
+            self.streams[c.number] = self.connector(c.target, c.number, c.generation)
+            return 0
+        if self.source_count:
+            source = &self.sources[self.source_next]
+            self.source_next = (self.source_next + 1) % self.source_count
+        c.fd = wire_connect(&t.address, source, self.stamps, SLOW_BUFFER if c.read_rate > 0 else 0)
+        if c.fd < 0:
+            return -c.fd
+        event.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET
+        event.data.u64 = (<uint64_t>c.generation << 32) | c.number
+        return EMFILE if epoll_ctl(self.epfd, EPOLL_CTL_ADD, c.fd, &event) != 0 else 0
+
+    cdef uint8_t failed(self, Conn* c, int error_number) noexcept:
+        self.words[k.W_CONNECT_FAILURES] += 1
+        self.targets[c.target].retry_at = mono_ns() + RETRY_NS
+        if c.fd < 0:
+            c.fd = -1
+        if error_number == ECONNREFUSED:
+            return r.ERROR_CONNECT_REFUSED
+        if error_number == ETIMEDOUT:
+            return r.ERROR_CONNECT_TIMEOUT
+        if error_number == EADDRNOTAVAIL:
+            return r.ERROR_NO_PORT
+        if error_number == EMFILE or error_number == ENFILE:
+            return r.ERROR_NO_FD
+        return r.ERROR_CONNECT_FAILED
+
+    cdef int drop(self, Conn* c, bint reset) except -1:
+        if c.state == C_FREE:
+            return 0
+        if c.state == C_IDLE:
+            self.words[k.W_IDLE] -= 1
+            list_remove(&self.targets[c.target].idle, c)
+        elif c.state == C_CONNECTING and c.slot == -1 and c.deadline == 0:
+            self.targets[c.target].connecting -= 1
+        if c.fd >= 0:
+            wire_close(c.fd, reset)
+            c.fd = -1
+        elif c.number in self.streams:
+            self.streams.pop(c.number).close(reset)
+        c.state = C_FREE
+        c.deadline = 0
+        c.generation += 1
+        self.words[k.W_CONNECTIONS] -= 1
+        self.spare.append(c.number)
+        return 0
+
+    cdef int open_ahead(self, uint32_t count, uint32_t at_once) except -1:
+        cdef int64_t now = mono_ns()
+        cdef uint32_t share, begun = 0
+        cdef TargetState* t
+        cdef Conn* c
+        cdef int error_number
+        if self.fresh or not self.target_count:
+            return 0
+        share = <uint32_t>((count + self.target_count - 1) // self.target_count)
+        for i in range(self.target_count):
+            t = &self.targets[i]
+            while t.idle.count + t.connecting < share and begun < at_once and t.retry_at <= now:
+                c = self.make(<uint16_t>i)
+                begun += 1
+                error_number = self.connect(c)
+                if error_number:
+                    self.failed(c, error_number)
+                    self.drop(c, False)
+        return 0
+
+    cdef uint32_t idle(self) noexcept:
+        cdef uint32_t count = 0
+        for i in range(self.target_count):
+            count += self.targets[i].idle.count
+        return count
+
+    cdef uint32_t connecting(self) noexcept:
+        cdef uint32_t count = 0
+        for i in range(self.target_count):
+            count += self.targets[i].connecting
+        return count
+
+    cdef int close_idle(self) except -1:
+        cdef uint32_t i
+        for i in range(self.conn_count):
+            if self.conns[i].state in (C_IDLE, C_TAIL) or (
+                    self.conns[i].state == C_CONNECTING and self.conns[i].x.row == NULL):
+                self.drop(self.conns[i], False)
+        return 0

@@ -1,0 +1,46 @@
+# HTTP/1.1 responses of a worker, sans-IO: bytes of reads in, verdicts on the connection out. What requests came to (row,
+# counters) is written here and nowhere else.
+cimport cython
+from libc.stdint cimport int64_t, uint8_t, uint32_t
+
+from fastllmload._ext.cursor cimport Cursor
+from fastllmload._ext.delta cimport Classifier
+from fastllmload._ext.errortexts cimport ErrorTexts
+from fastllmload._ext.exchange cimport V_CLOSE, Exchange, Verdict
+from fastllmload._ext.histogram cimport Hdr
+from fastllmload._ext.http1 cimport HeadReader
+from fastllmload._ext.recorder cimport Recorder
+from fastllmload._ext.timeline cimport Pending, Timeline
+
+@cython.final
+cdef class Protocol:
+    # One per worker: parsers' configuration and every sink. Not thread-safe.
+    cdef readonly Recorder recorder
+    cdef readonly Classifier classifier
+    cdef readonly ErrorTexts error_texts
+    cdef Timeline timeline
+    cdef HeadReader head
+    cdef int64_t* words             # counters.pxd; borrowed from *shared*
+    cdef object shared              # keeps the memory behind *words* alive
+    cdef Hdr e2e
+    cdef size_t max_event           # bytes of one event, and of one SSE line
+    cdef size_t max_body            # bytes of a non-streaming body
+    cdef uint32_t reads             # running number of the read being fed
+    cdef bint last_ok               # status of the request that ended last
+    cdef bint last_left             # its user left: neither ok nor a failure
+    cdef int64_t last_t             # its t_end
+
+    # Bytes of one read: its stamp *t* (ns), the stamp's class, and when user space had it.
+    cdef Verdict feed(self, Exchange* x, const unsigned char* data, size_t size, int64_t t, uint8_t stamp_class,
+                      int64_t user_t) except? V_CLOSE
+    cdef Verdict eof(self, Exchange* x, int64_t t, int64_t user_t, int error_number) except? V_CLOSE
+    cdef int fail(self, Exchange* x, uint8_t status, uint8_t error, int64_t t, int64_t user_t) except -1
+
+    cdef Verdict _head(self, Exchange* x, Cursor* c, int64_t t, int64_t user_t) except? V_CLOSE
+    cdef Verdict _response(self, Exchange* x, int64_t t, int64_t user_t) except? V_CLOSE
+    cdef Verdict _body(self, Exchange* x, Cursor* c, int64_t t, int64_t user_t) except? V_CLOSE
+    cdef int _payload(self, Exchange* x, Cursor* span, Pending* p) except -1
+    cdef int _last_line(self, Exchange* x) except -1
+    cdef bint _streams(self, Exchange* x) noexcept
+    cdef int _end(self, Exchange* x, uint8_t status, uint8_t error, int64_t t, int64_t user_t) except -1
+    cdef int _finish(self, Exchange* x, int64_t t, int64_t user_t) except -1

@@ -1,0 +1,187 @@
+"""Events onto the timeline of their request (metrics.md 3.2).
+
+The class of a stamp depends on what follows in the same read: only the last event of a read has the time of the read's
+newest segment, every earlier one has it as an upper bound. So each event waits in `Pending` until the next one, or the
+end of the read, decides.
+
+Events on the content timeline are recorded as EVENT_CONTENT, EVENT_TOOL: whitespace behind the first content token is
+content, whitespace before it stays EVENT_WHITESPACE.
+"""
+
+cimport fastllmload._ext.counters as k
+cimport fastllmload._ext.recorder as r
+from fastllmload._ext.delta cimport (
+    EVENT_BAD,
+    EVENT_CONTENT,
+    EVENT_DONE,
+    EVENT_ERROR,
+    EVENT_REASONING,
+    EVENT_REFUSAL,
+    EVENT_TOOL,
+    EVENT_WHITESPACE,
+    FINISH_NONE,
+)
+from fastllmload._ext.exchange cimport exchange_reply
+from fastllmload._ext.facts cimport NS_EVAL, NS_LOAD, NS_PROMPT_EVAL, NS_TOTAL
+from fastllmload._ext.histogram cimport HDR_WORDS, hdr_record
+from fastllmload._ext.http1 cimport CONTENT_JSON
+from fastllmload._ext.recorder cimport FLAG_DONE, FLAG_FIRST_COALESCED, FLAG_TOOL, FLAG_USAGE
+
+cdef enum:
+    SAME_READ = 4               # EventRow.stamp bit
+
+
+cdef class Timeline:
+    """Where events go. *words*: the worker's shared memory; it must outlive the object, which the Protocol sees to."""
+
+    def __init__(self, Recorder recorder not None, Classifier classifier not None, ErrorTexts error_texts not None,
+                 int64_t[::1] words not None):
+        self.recorder = recorder
+        self.classifier = classifier
+        self.error_texts = error_texts
+        self.words = &words[0]
+        self.ttft.counts = self.words + k.WORDS + k.H_TTFT * HDR_WORDS
+        self.itl.counts = self.words + k.WORDS + k.H_ITL * HDR_WORDS
+
+    cdef int event(self, Exchange* x, SseEvent* event, Pending* p) except -1:
+        cdef Meaning m
+        cdef RequestRow* row = x.row
+        cdef int64_t t = event.stamp if event.stamp >= row.t_headers else row.t_headers
+        if row.flags & FLAG_DONE:
+            return 0                # nothing behind [DONE] belongs to the stream
+        self.classifier.classify(&x.template, event.data, event.size, &m)
+        self.flush(x, p, p.full and p.read == event.read)
+        p.full = 1
+        p.t = t
+        p.row = x.number
+        p.follows = row.events > 0 and x.event_read == event.read
+        p.read = event.read
+        x.event_read = event.read
+        p.kind = m.kind
+        p.first = 0
+        row.events += 1
+        self.words[k.W_EVENTS] += 1
+        if m.kind == EVENT_CONTENT or m.kind == EVENT_TOOL or m.kind == EVENT_REASONING:
+            self._timed(x, &m, t, m.kind)
+            p.first = row.content_events == 1 and m.kind != EVENT_REASONING
+        elif m.kind == EVENT_WHITESPACE:
+            if row.t_first != 0:
+                p.kind = EVENT_CONTENT
+            self._timed(x, &m, t, p.kind)
+        elif m.kind == EVENT_REFUSAL:
+            x.refusals = 1
+            self._timed(x, &m, t, m.kind)
+        elif m.kind == EVENT_ERROR:
+            self._wrong(x, r.ERROR_EVENT, event.data, event.size)
+        elif m.kind == EVENT_BAD:
+            self._wrong(x, r.ERROR_BAD_EVENT, event.data, event.size)
+        elif m.kind == EVENT_DONE:
+            row.flags |= FLAG_DONE
+        self._said(row, &m)
+        return 0
+
+    cdef int _wrong(self, Exchange* x, uint8_t error, const unsigned char* text, size_t size) except -1:
+        """An event that fails its request: the first one's words are kept."""
+        if not x.error_events and not x.bad_events and x.row.phase == r.PHASE_MEASURE:
+            self.error_texts.note(x.row.http_status, error, text, size)
+        if error == r.ERROR_EVENT:
+            x.error_events = 1
+        else:
+            x.bad_events = 1
+        return 0
+
+    cdef int _said(self, RequestRow* row, Meaning* m) noexcept:
+        """What the event says beside text: why the answer ended, usage, a server's own times."""
+        if m.finish != FINISH_NONE:
+            row.finish = m.finish
+        if m.has_usage:
+            row.flags |= FLAG_USAGE
+            if m.prompt_tokens >= 0:
+                row.prompt_tokens = m.prompt_tokens
+            if m.completion_tokens >= 0:
+                row.completion_tokens = m.completion_tokens
+            if m.reasoning_tokens >= 0:
+                row.reasoning_tokens = m.reasoning_tokens
+            if m.cached_tokens >= 0:
+                row.cached_tokens = m.cached_tokens
+        if m.done:                  # Ollama
+            row.flags |= FLAG_DONE
+            row.server_total_ns = m.server_ns[NS_TOTAL]
+            row.server_load_ns = m.server_ns[NS_LOAD]
+            row.server_prompt_eval_ns = m.server_ns[NS_PROMPT_EVAL]
+            row.server_eval_ns = m.server_ns[NS_EVAL]
+        return 0
+
+    cdef int _timed(self, Exchange* x, Meaning* m, int64_t t, uint8_t kind) except -1:
+        """An event that carries generated tokens."""
+        cdef RequestRow* row = x.row
+        if row.t_any == 0:
+            row.t_any = t
+        row.text_bytes += m.text_size
+        if self.recorder.text_on and m.text != NULL and kind != EVENT_REASONING:
+            self.recorder.write_text(x.number, m.text, m.text_size)
+        if x.keep and m.text != NULL and (kind == EVENT_CONTENT or kind == EVENT_WHITESPACE):
+            exchange_reply(x, m.text, m.text_size)
+        if kind == EVENT_REASONING:
+            row.reasoning_events += 1
+        elif kind == EVENT_WHITESPACE:
+            row.leading_events += 1
+        elif kind != EVENT_REFUSAL:
+            if row.t_first == 0:
+                row.t_first = t
+                row.t_first_floor = x.floor_t
+                if row.phase == r.PHASE_MEASURE:
+                    hdr_record(&self.ttft, t - row.t_submit)
+            elif row.phase == r.PHASE_MEASURE:
+                hdr_record(&self.itl, t - row.t_last)
+            row.t_last = t
+            row.content_events += 1
+            self.words[k.W_CONTENT_EVENTS] += 1
+            if kind == EVENT_TOOL:
+                row.flags |= FLAG_TOOL
+        return 0
+
+    cdef int flush(self, Exchange* x, Pending* p, bint coalesced) except -1:
+        """Write the waiting event, now that it is known whether another one came in the same read."""
+        cdef uint8_t stamp
+        if not p.full:
+            return 0
+        p.full = 0
+        stamp = x.read_class
+        if coalesced:
+            stamp = r.STAMP_COALESCED
+            x.row.coalesced_events += 1
+            self.words[k.W_COALESCED] += 1
+        if p.first:
+            x.row.stamps = stamp
+            if coalesced:
+                x.row.flags |= FLAG_FIRST_COALESCED
+        self.recorder.event(p.t, p.row, p.kind, stamp | (SAME_READ if p.follows else 0), 0)
+        return 0
+
+    cdef int whole(self, Exchange* x, int64_t t, uint32_t read) except -1:
+        """A complete body that was not a stream: its tokens all arrive with its last byte."""
+        cdef Meaning m
+        cdef RequestRow* row = x.row
+        cdef Pending p
+        if row.http_status >= 300 or x.held_size == 0 or x.content != CONTENT_JSON:
+            return 0
+        self.classifier.classify_body(x.held, x.held_size, &m)
+        row.events = 1
+        self.words[k.W_EVENTS] += 1
+        self._said(row, &m)
+        if m.kind == EVENT_CONTENT or m.kind == EVENT_TOOL or m.kind == EVENT_WHITESPACE or m.kind == EVENT_REASONING:
+            self._timed(x, &m, t, m.kind)
+        x.refusals = m.kind == EVENT_REFUSAL
+        if m.kind == EVENT_ERROR:
+            self._wrong(x, r.ERROR_EVENT, x.held, x.held_size)
+        elif m.kind == EVENT_BAD:
+            self._wrong(x, r.ERROR_BAD_EVENT, x.held, x.held_size)
+        p.full = 1
+        p.t = t
+        p.row = x.number
+        p.read = read
+        p.kind = m.kind
+        p.follows = 0
+        p.first = row.content_events > 0
+        return self.flush(x, &p, False)

@@ -1,0 +1,48 @@
+# Requests onto connections, responses off them: send, receive with kernel stamp, feed the protocol, end. What is sent when is
+# the Reactor's, which is told of every end.
+cimport cython
+from libc.stdint cimport int64_t, uint8_t, uint32_t
+
+from fastllmload._ext.conn cimport Conn
+from fastllmload._ext.exchange cimport Verdict
+from fastllmload._ext.histogram cimport Hdr
+from fastllmload._ext.pool cimport Pool
+from fastllmload._ext.protocol cimport Protocol
+from fastllmload._ext.users cimport Users
+from fastllmload._ext.wire cimport epoll_event
+
+cdef enum:
+    BUFFER = 262144             # shared read buffer, bytes
+
+cdef class Transport:
+    cdef readonly Protocol protocol
+    cdef Pool pool
+    cdef Users users
+    cdef int epfd                       # sockets, and whatever the Reactor watches; owned
+    cdef unsigned char* buffer          # shared read buffer; owned
+    cdef int64_t* words                 # borrowed from protocol
+    cdef Hdr socket_to_user
+    cdef int64_t read_at                # user-space time of the latest read
+    cdef int64_t offset                 # CLOCK_REALTIME - CLOCK_MONOTONIC
+    cdef int64_t unsure_until           # the wall clock was set: stamps from before may still lie in the kernel
+
+    cdef int ended(self, Conn* c, int64_t user_t) except -1     # the request of *c* is over, in whatever status
+    cdef int clock(self) except -1                              # look at *offset* again: once per batch of reads
+    cdef int connect(self, Conn* c) except -1                   # then send the request that *c* has
+    cdef int connected(self, Conn* c) except -1
+    cdef int connect_failed(self, Conn* c, int error_number, bint tls) except -1
+    cdef int send(self, Conn* c, int64_t now) except -1
+    cdef int submitted(self, Conn* c) except -1
+    @cython.final
+    cdef int event(self, epoll_event* event) except -1          # of a socket
+    @cython.final
+    cdef int fed(self, Conn* c, Verdict verdict, bint had, int64_t user_t) except -1
+    @cython.final
+    cdef int broken(self, Conn* c, int error_number) except -1  # the peer closed (0) or the connection failed (errno)
+    cdef int cancel(self, Conn* c, uint8_t status, uint8_t error, int64_t now) except -1
+    cdef int sip_all(self, int64_t now) except -1               # slow readers read
+    @cython.final
+    cdef int _read(self, Conn* c, uint32_t flags) except -1
+    @cython.final
+    cdef int _got(self, Conn* c, Py_ssize_t got, int64_t stamp) except -1
+    cdef int _sip(self, Conn* c, int64_t now) except -1

@@ -1,0 +1,264 @@
+"""What goes over a worker's connections.
+
+A readable socket is read until it is empty: a read shorter than the buffer means that it is (sockets are edge-triggered).
+Each read has the kernel's stamp of its newest segment, which is CLOCK_REALTIME: the offset to the monotonic clock is taken
+once per batch. Where there is none the time in user space counts, and the row says so. The protocol's verdict on the read
+decides what becomes of the connection.
+"""
+
+import os
+
+from libc.errno cimport EAGAIN
+from libc.stdlib cimport free, malloc
+
+cimport fastllmload._ext.counters as k
+cimport fastllmload._ext.recorder as r
+from fastllmload._ext.clock cimport mono_ns, real_minus_mono
+from fastllmload._ext.conn cimport C_CONNECTING, C_IDLE, C_SENDING, C_TAIL, C_WAITING, conn_fetch_rest
+from fastllmload._ext.exchange cimport V_MORE, V_REUSE
+from fastllmload._ext.histogram cimport HDR_WORDS, hdr_record
+from fastllmload._ext.wire cimport (
+    EPOLL_CLOEXEC,
+    EPOLLERR,
+    EPOLLHUP,
+    EPOLLIN,
+    EPOLLOUT,
+    EPOLLRDHUP,
+    epoll_create1,
+    wire_connect_error,
+    wire_local_port,
+    wire_recv,
+    wire_send,
+)
+
+cdef enum:
+    STEP_NS = 1_000_000         # a realtime clock that moved by more between two batches was set
+    UNSURE_NS = 20_000_000      # after that, stamps from before it may still lie in the kernel this long: none is believed
+
+
+cdef class Transport:
+    """Sockets of one worker. *protocol* has the sinks; *sources* are (family, address) to connect from."""
+
+    def __init__(self, Protocol protocol not None, bint kernel_stamps, bint fresh_connections, sources):
+        self.protocol = protocol
+        self.words = protocol.words
+        self.socket_to_user.counts = self.words + k.WORDS + k.H_SOCKET_TO_USER * HDR_WORDS
+        self.offset = real_minus_mono()
+        self.buffer = <unsigned char*>malloc(BUFFER)
+        if self.buffer == NULL:
+            raise MemoryError("read buffer")
+        self.epfd = epoll_create1(EPOLL_CLOEXEC)
+        if self.epfd < 0:
+            raise OSError("epoll_create1 failed: out of file descriptors")
+        self.pool = Pool(self.epfd, protocol.shared, protocol.max_event, kernel_stamps, fresh_connections, sources)
+        self.users = Users()
+
+    def __dealloc__(self):
+        free(self.buffer)
+        if self.epfd > 0:
+            os.close(self.epfd)
+
+    cdef int ended(self, Conn* c, int64_t user_t) except -1:
+        raise NotImplementedError("who sends requests must hear of their ends")
+
+    cdef int clock(self) except -1:
+        cdef int64_t offset = real_minus_mono()
+        if offset - self.offset > STEP_NS or self.offset - offset > STEP_NS:
+            self.words[k.W_CLOCK_STEPS] += 1
+            self.unsure_until = mono_ns() + UNSURE_NS
+        self.offset = offset
+        return 0
+
+    # -- sending ------------------------------------------------------------------------------------------------------
+
+    cdef int connect(self, Conn* c) except -1:
+        cdef int error_number = self.pool.connect(c)
+        return self.connect_failed(c, error_number, False) if error_number else 0
+
+    cdef int connected(self, Conn* c) except -1:
+        if c.x.row == NULL:
+            return self.pool.put(c)
+        c.x.row.t_connected = mono_ns()
+        return self.send(c, c.x.row.t_connected)
+
+    cdef int connect_failed(self, Conn* c, int error_number, bint tls) except -1:
+        cdef int64_t now = mono_ns()
+        cdef uint8_t error = self.pool.failed(c, error_number)
+        if c.x.row != NULL:
+            c.x.row.error_number = error_number
+            self.protocol.fail(&c.x, r.STATUS_CONNECTION_ERROR, r.ERROR_TLS if tls else error, now, now)
+            self.ended(c, now)
+        return self.pool.drop(c, False)
+
+    cdef int send(self, Conn* c, int64_t now) except -1:
+        """Hand what is left of the request to the socket; the rest follows when it takes more."""
+        cdef Py_ssize_t sent
+        cdef size_t part
+        if c.x.row.t_submit_start == 0:
+            c.x.row.t_submit_start = now
+            c.x.row.local_port = wire_local_port(c.fd) if c.fd >= 0 else 0
+        c.state = C_SENDING
+        if c.fd < 0:
+            self.pool.streams[c.number].send(b"".join(
+                [(<char*>c.pieces[i].iov_base)[:c.pieces[i].iov_len] for i in range(3)]))
+            return 0
+        while c.piece < 3:
+            sent = wire_send(c.fd, &c.pieces[c.piece], 3 - c.piece)
+            if sent == -EAGAIN:
+                return 0
+            if sent < 0:
+                return self.broken(c, <int>-sent)
+            c.x.row.bytes_sent += sent
+            self.words[k.W_BYTES_OUT] += sent
+            while c.piece < 3 and <size_t>sent >= c.pieces[c.piece].iov_len:
+                sent -= c.pieces[c.piece].iov_len
+                c.piece += 1
+            if sent:
+                part = <size_t>sent
+                c.pieces[c.piece].iov_base = <char*>c.pieces[c.piece].iov_base + part
+                c.pieces[c.piece].iov_len -= part
+        return self.submitted(c)
+
+    cdef int submitted(self, Conn* c) except -1:
+        """The last byte of the request is with the kernel (IETF B.1.1)."""
+        c.x.row.t_submit = mono_ns()
+        c.state = C_WAITING
+        return 0
+
+    # -- receiving ----------------------------------------------------------------------------------------------------
+
+    cdef int event(self, epoll_event* event) except -1:
+        cdef uint32_t flags = event.events
+        cdef Conn* c = self.pool.find(event.data.u64)
+        cdef int failed
+        if c == NULL:
+            return 0                # of a connection that was dropped earlier in this batch
+        if c.state == C_CONNECTING:
+            if not flags & (EPOLLOUT | EPOLLERR | EPOLLHUP):
+                return 0
+            failed = wire_connect_error(c.fd)
+            if failed:
+                return self.connect_failed(c, failed, False)
+            self.connected(c)
+            if self.pool.find(event.data.u64) == NULL:
+                return 0
+        elif c.state == C_SENDING and flags & EPOLLOUT:
+            self.send(c, 0)
+            if self.pool.find(event.data.u64) == NULL:
+                return 0
+        if flags & (EPOLLIN | EPOLLRDHUP | EPOLLHUP | EPOLLERR) and c.read_rate == 0:
+            return self._read(c, flags)
+        return 0
+
+    cdef int _read(self, Conn* c, uint32_t flags) except -1:
+        """Read until the socket is empty: one recvmsg, unless it filled the buffer or the peer has closed."""
+        cdef int64_t stamp
+        cdef Py_ssize_t got
+        cdef uint32_t generation = c.generation
+        conn_fetch_rest(c)
+        while True:
+            got = wire_recv(c.fd, self.buffer, BUFFER, &stamp)
+            if got == -EAGAIN:
+                return 0
+            if got <= 0:
+                return self.broken(c, <int>-got)
+            self._got(c, got, stamp)
+            if c.generation != generation or (got < BUFFER and not flags & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)):
+                return 0
+
+    cdef int _got(self, Conn* c, Py_ssize_t got, int64_t stamp) except -1:
+        """*got* bytes are in the buffer; *stamp* is the kernel's, 0 when it gave none."""
+        cdef int64_t t, user_t = mono_ns()
+        cdef uint8_t stamp_class
+        cdef bint had
+        cdef Verdict verdict
+        self.read_at = user_t
+        self.words[k.W_READS] += 1
+        self.words[k.W_BYTES_IN] += got
+        # A slow reader has it when it reads it, however long it lay in the kernel.
+        if stamp and c.read_rate == 0 and user_t >= self.unsure_until:
+            t = stamp - self.offset
+            if t > user_t:
+                t = user_t
+            stamp_class = r.STAMP_KERNEL
+            self.words[k.W_KERNEL_STAMPS] += 1
+            hdr_record(&self.socket_to_user, user_t - t)
+        else:
+            t = user_t
+            stamp_class = r.STAMP_USER
+            self.words[k.W_USER_STAMPS] += 1
+        had = c.x.row != NULL
+        verdict = self.protocol.feed(&c.x, self.buffer, <size_t>got, t, stamp_class, user_t)
+        return self.fed(c, verdict, had, user_t)
+
+    cdef int fed(self, Conn* c, Verdict verdict, bint had, int64_t user_t) except -1:
+        """What the exchange says about the connection; *had*: a request was open before this read."""
+        cdef bint ended = had and c.x.row == NULL
+        if verdict == V_MORE:
+            if ended:
+                c.state = C_TAIL
+                self.ended(c, user_t)
+            elif had and c.leave_tokens and c.x.row.content_events >= c.leave_tokens:
+                return self.cancel(c, r.STATUS_CANCELLED, r.ERROR_CLIENT_CANCELLED, mono_ns())
+            return 0
+        # A request whose response came before it was sent whole leaves the connection in an unknown state.
+        if verdict == V_REUSE and c.state != C_SENDING and not self.pool.fresh and c.read_rate == 0:
+            c.served += 1
+            c.deadline = 0
+            if ended:
+                self.ended(c, user_t)       # leaves the in-flight list before the connection enters the idle one
+            return self.pool.put(c)
+        if ended:
+            c.state = C_TAIL
+            self.ended(c, user_t)
+        elif c.state == C_IDLE:
+            self.words[k.W_IDLE_DROPPED] += 1
+        return self.pool.drop(c, False)
+
+    cdef int broken(self, Conn* c, int error_number) except -1:
+        cdef int64_t now = mono_ns()
+        if c.state == C_IDLE:
+            self.words[k.W_IDLE_DROPPED] += 1
+        elif c.x.row != NULL:
+            self.protocol.eof(&c.x, now, now, error_number)
+            c.state = C_TAIL
+            self.ended(c, now)
+        return self.pool.drop(c, False)
+
+    cdef int cancel(self, Conn* c, uint8_t status, uint8_t error, int64_t now) except -1:
+        self.protocol.fail(&c.x, status, error, now, now)
+        self.ended(c, now)
+        return self.pool.drop(c, True)
+
+    # -- slow readers -------------------------------------------------------------------------------------------------
+
+    cdef int sip_all(self, int64_t now) except -1:
+        cdef uint32_t place = 0
+        cdef Conn* c
+        while place < self.users.slow_count:
+            c = self.users.slow_reader(self.pool, place)
+            if c != NULL:
+                place += 1
+                if c.state == C_WAITING or c.state == C_SENDING or c.state == C_TAIL:
+                    self._sip(c, now)
+        return 0
+
+    cdef int _sip(self, Conn* c, int64_t now) except -1:
+        """Read as much as the rate allows."""
+        cdef uint32_t generation = c.generation
+        cdef int64_t stamp
+        cdef Py_ssize_t got
+        cdef size_t most
+        while c.generation == generation:
+            most = self.users.may_read(c, now, BUFFER)
+            if most == 0:
+                return 0
+            got = wire_recv(c.fd, self.buffer, most, &stamp)
+            if got == -EAGAIN:
+                return 0
+            if got <= 0:
+                return self.broken(c, <int>-got)
+            if c.read_from == 0:
+                c.read_from = now
+            self._got(c, got, stamp)
+        return 0

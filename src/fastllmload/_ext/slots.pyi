@@ -1,0 +1,2 @@
+class Slots:
+    """Slots of a closed loop; nothing in it is for Python."""

@@ -1,0 +1,5 @@
+class Users:
+    """What users do besides waiting."""
+
+    @property
+    def only_wait(self) -> bool: ...

@@ -1,0 +1,67 @@
+"""The client's own places: CPUs that workers are pinned to, addresses that they connect from. Tried before the run."""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import socket
+from collections.abc import Sequence
+
+from fastllmload.errors import InputError
+
+FAMILIES = {4: "inet", 6: "inet6"}
+SPOKEN = {"inet": "IPv4", "inet6": "IPv6"}
+Address = tuple[str, str, int]  # family, numeric address, port
+
+
+def refuse_cpus(cpus: Sequence[int] | None) -> None:
+    """InputError for a CPU that this process may not run on; the process stays where it is."""
+    before = os.sched_getaffinity(0)
+    for cpu in cpus or ():
+        try:
+            os.sched_setaffinity(0, {cpu})
+        except (OSError, OverflowError):
+            usable = ", ".join(map(str, sorted(before)))
+            raise InputError(f"--pin names CPU {cpu}, which this process cannot run on; it can on {usable}") from None
+        finally:
+            os.sched_setaffinity(0, before)
+
+
+def refuse_sources(sources: Sequence[str]) -> None:
+    """InputError for a source address that is none, or that is not on this host."""
+    families = {source: family_of(source) for source in sources}
+    if len(set(families.values())) > 1:
+        raise InputError(
+            f"--source-address names IPv4 and IPv6 addresses ({', '.join(sources)}); give those of the target's family"
+        )
+    for source, family in families.items():
+        with socket.socket(socket.AF_INET6 if family == "inet6" else socket.AF_INET, socket.SOCK_STREAM) as trial:
+            try:
+                trial.bind((source, 0))
+            except OSError as problem:
+                raise InputError(
+                    f"--source-address {source} cannot be used on this host: {(problem.strerror or '').lower()}; "
+                    "give an address that one of its interfaces has"
+                ) from None
+
+
+def family_of(source: str) -> str:
+    try:
+        return FAMILIES[ipaddress.ip_address(source).version]
+    except ValueError:
+        raise InputError(f"--source-address {source!r} is no IPv4 or IPv6 address") from None
+
+
+def reachable_from(addresses: Sequence[Address], sources: Sequence[str], target: str) -> list[Address]:
+    """Those of the *target*'s *addresses* to which one can connect from *sources*: of the same family, or sockets."""
+    if not sources:
+        return list(addresses)
+    family = family_of(sources[0])
+    found = [address for address in addresses if address[0] in ("unix", family)]
+    if not found:
+        others = ", ".join(sorted({SPOKEN[address[0]] for address in addresses}))
+        raise InputError(
+            f"{target} has {others} addresses only and cannot be reached from --source-address {sources[0]}; "
+            "give one of that family"
+        )
+    return found

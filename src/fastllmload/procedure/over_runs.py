@@ -1,0 +1,88 @@
+"""Figures of a test over its runs: median, mean, spread, interval (procedures.md 0.13). The unit is the run."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from fastllmload.metrics.pooled import pooled_spread
+from fastllmload.procedure.findings import shown
+from fastllmload.statistics.student import t_interval
+
+Document = Mapping[str, Any]
+Summary = dict[str, Any]
+
+
+def summary(values: Sequence[float]) -> Summary:
+    """Of one figure, a value per run. *std*: sample; *ci95*: Student's t of the mean; both None for a single run.
+
+    *cv_percent*, *stability*: ASIAI-M8 over runs of one kind (metrics.md 6.7): stable below 5 %, variable below 10 %.
+    """
+    spread = pooled_spread([values])
+    interval = t_interval(values)
+    return {
+        "n": len(values),
+        "median": statistics.median(values),
+        "mean": spread.mean,
+        "std": statistics.stdev(values) if len(values) > 1 else None,
+        "ci95": None if interval is None else list(interval),
+        "cv_percent": spread.cv_percent,
+        "stability": spread.stability,
+        "runs": list(values),
+    }
+
+
+def half_width(found: Summary) -> float | None:
+    return None if found["ci95"] is None else (found["ci95"][1] - found["ci95"][0]) / 2
+
+
+def figures(runs: Sequence[Document]) -> dict[str, Summary]:
+    """Path in `findings` → its summary, over the runs that have a number there; in the order of the first run."""
+    flat = [dict(numbers(run.get("findings") or {})) for run in runs]
+    names = list(dict.fromkeys(name for one in flat for name in one))
+    return {name: summary([one[name] for one in flat if name in one]) for name in names}
+
+
+def numbers(found: Any, path: str = "") -> Iterator[tuple[str, float]]:
+    """Every number below *found*, with its path: `overheads.0.25.total_e2e_ms.mean`, `levels.0.p99`."""
+    if isinstance(found, bool) or found is None:
+        return
+    if isinstance(found, int | float):
+        yield path, float(found)
+        return
+    inner = found.items() if isinstance(found, Mapping) else enumerate(found) if isinstance(found, list) else ()
+    for name, value in inner:
+        yield from numbers(value, f"{path}.{name}" if path else str(name))
+
+
+def tables(runs: Sequence[Document]) -> list[dict[str, Any]]:
+    """The test's own tables that every run has with the same rows and columns: in each cell the mean over the runs
+    with the half-width of its 95 % interval behind it; words that differ from run to run stand side by side.
+    """
+    found = []
+    for table in runs[0].get("tables") or () if runs else ():
+        same = [one for run in runs for one in run.get("tables") or () if one["id"] == table["id"]]
+        if len(same) == len(runs) and all(frame(one) == frame(table) for one in same):
+            rows = [[cell([one["rows"][r][c] for one in same]) for c in range(len(table["columns"]))]
+                    for r in range(len(table["rows"]))]  # fmt: skip
+            found.append({**table, "rows": rows, "notes": []})
+    return found
+
+
+def frame(table: Document) -> tuple[Any, ...]:
+    """What must be equal for cells to be of the same thing: columns, and the first cell of each row."""
+    return tuple(table["columns"]), tuple(row[0] if row else None for row in table["rows"])
+
+
+def cell(values: Sequence[Any]) -> Any:
+    """One cell over the runs. Numbers that are missing in some runs leave the others; none at all is None."""
+    known = [value for value in values if value is not None]
+    if known and all(isinstance(value, int | float) and not isinstance(value, bool) for value in known):
+        found = summary([float(value) for value in known])
+        half = half_width(found)
+        text = shown(found["mean"])
+        return text if not half else f"{text} +/- {shown(float(f'{half:.2g}'))}"
+    if len(set(map(str, values))) == 1:
+        return values[0]
+    return " / ".join("n/a" if value is None else str(value) for value in values)

@@ -1,0 +1,102 @@
+"""`fastllmload procedure NAME --runs N`: a test N times over, each a procedure of its own (procedures.md 0.13).
+
+Every run has its own folder, warm-up and arrival instants, and the requests of all the others. A run that is finished
+is found finished, so the whole goes on where it was stopped, and a larger N adds to what is there.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from fastllmload.plan.settings import RunSettings, Secret
+from fastllmload.procedure import journal, manifest, runs_report
+from fastllmload.procedure.change import changed
+from fastllmload.procedure.conduct import Terms, Test, conduct, duration, with_declarations
+from fastllmload.procedure.console import Console
+from fastllmload.procedure.ending import kept
+from fastllmload.procedure.journal import Journal
+from fastllmload.procedure.lab import told
+
+RESTART = "restart"  # the hook that gives every run a fresh system
+
+
+def conduct_runs(
+    test: Test, settings: RunSettings, secret: Secret | None, parameters: Any, terms: Terms, console: Console, runs: int
+) -> int:
+    """Exit code: the largest of the runs'. What cuts one of them short is raised, after the report over all."""
+    asked_of = parameters.quick() if terms.quick else parameters
+    test.refuse(asked_of, settings)
+    simulated = not settings.target.urls and settings.target.unix_socket is None
+    declared = manifest.complete(settings, test.name, simulated, terms.conforming and not terms.quick, terms.ask)
+    settings = with_declarations(settings, declared)
+    asked = {"test": msgspec.to_builtins(asked_of), "quick": terms.quick, "run": told(settings)}
+    book = Journal(terms.folder, test.name, asked, runs_report.JSON)
+    seconds = test.expected_s(asked_of, settings)
+    console.say(f"{runs} runs of IETF {test.section} {test.title}, in {terms.folder}")
+    if seconds is not None:
+        console.say(f"takes about {duration(runs * seconds)} in all, warm-ups not counted")
+    book.put(
+        quick=terms.quick, manifest=manifest.entry(settings, declared, simulated), section=test.section,
+        title=test.title, runs_asked=runs,
+    )  # fmt: skip
+    fresh = simulated or RESTART in terms.commands
+    if not fresh and declared.get("prefix_cache.enabled", "").lower() not in ("no", "false", "off"):
+        book.note("warnings", "all runs send the same requests: a prefix cache that is on answers those of a later run "
+                  f"from what an earlier one left; --hook {RESTART}=COMMAND starts each run with an empty one")  # fmt: skip
+    codes = [0]
+
+    def ended(status: str) -> None:
+        conclude(book, terms.folder, runs, status, console)
+
+    for number in range(runs):
+        console.say(f"run {number + 1} of {runs}")
+        with kept(book, f"test in run {number + 1}", ended):
+            codes.append(one(test, settings, secret, parameters, terms, console, number))
+            keep(book, terms.folder, runs)
+    ended(journal.DONE)
+    return max(codes)
+
+
+def one(
+    test: Test, settings: RunSettings, secret: Secret | None, parameters: Any, terms: Terms, console: Console,
+    number: int,
+) -> int:  # fmt: skip
+    """Run *number*: the same requests at instants of its own."""
+    own = changed(settings, load={"repetition": settings.load.repetition + number})
+    before = (RESTART,) if RESTART in terms.commands else ()
+    place = dataclasses.replace(terms, folder=folder_of(terms.folder, number), before=before)
+    return conduct(test, own, secret, parameters, place, console)
+
+
+def folder_of(folder: Path, number: int) -> Path:
+    return folder / f"run-{number + 1}"
+
+
+def finished(folder: Path, runs: int) -> list[dict[str, Any]]:
+    """procedure.json of every run so far, each with its `folder`."""
+    found = []
+    for number in range(runs):
+        place = folder_of(folder, number)
+        if (place / journal.FILE).exists():
+            found.append({**journal.read(place), "folder": place.name})
+    return found
+
+
+def keep(book: Journal, folder: Path, runs: int) -> None:
+    """Put into runs.json what the runs found so far."""
+    found: Sequence[dict[str, Any]] = finished(folder, runs)
+    book.put(**runs_report.entries(found))
+
+
+def conclude(book: Journal, folder: Path, runs: int, status: str, console: Console) -> None:
+    keep(book, folder, runs)
+    book.put(status=status, ended_utc=journal.utc())
+    names = runs_report.write(folder, book.document)
+    for line in runs_report.lines(book.document):
+        console.say(line)
+    console.say(f"files      {folder}/{runs_report.JSON}, {', '.join(names)}, run-1/ ...")

@@ -1,0 +1,162 @@
+"""What the runs of one test found together: runs.json, runs.md, runs.html, the terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from fastllmload.compliance.verdict import CONDITIONAL, NOT, UNCONDITIONAL
+from fastllmload.metrics.pooled import STABLE_BELOW, VARIABLE_BELOW
+from fastllmload.procedure import over_runs
+from fastllmload.procedure.outcome import NOT_DONE, aligned, escaped, pipes
+from fastllmload.procedure.written import write_whole
+
+Document = Mapping[str, Any]
+
+JSON, MARKDOWN, PAGE = "runs.json", "runs.md", "runs.html"
+FEW = 3  # runs, for a comparison of systems (IETF 6.3)
+VERDICTS = (NOT, CONDITIONAL, UNCONDITIONAL)  # the worst first
+RULE = (
+    f"Spread: population standard deviation over mean of the runs; below {STABLE_BELOW:g}% stable, below "
+    f"{VARIABLE_BELOW:g}% variable, else unstable."
+)
+INTERVAL = "+/-: half-width of the 95% interval of the mean over runs (Student's t)."
+
+
+def entries(runs: Sequence[Document]) -> dict[str, Any]:
+    """What runs.json holds of the *runs*, each a procedure.json with its `folder`; only whole ones enter figures."""
+    whole = [run for run in runs if run["status"] == "done"]
+    verdicts = [str((run.get("compliance") or {}).get("verdict")) for run in whole]
+    return {
+        "runs": [
+            {
+                "folder": run["folder"],
+                "status": run["status"],
+                "started_utc": run["started_utc"],
+                "levels": len(run["levels"]),
+                "compliance": (run.get("compliance") or {}).get("verdict"),
+                "client": worst_client(run),
+                "sentences": list(run.get("sentences") or ()),
+            }
+            for run in runs
+        ],
+        "compliance_verdict": next((verdict for verdict in VERDICTS if verdict in verdicts), None),
+        "figures": over_runs.figures(whole),
+        "tables": over_runs.tables(whole),
+        "deviations": list(dict.fromkeys(text for run in runs for text in run["deviations"])),
+    }
+
+
+def worst_client(run: Document) -> str | None:
+    """The worst certificate among the levels of a run."""
+    said = [level.get("certificate") for level in run["levels"]]
+    return next((verdict for verdict in ("invalid", "suspect", "valid") if verdict in said), None)
+
+
+def headline(document: Document) -> str:
+    state = NOT_DONE.get(document["status"], "")
+    quick = "QUICK (does not conform)" if document["quick"] else ""
+    words = ", ".join(text for text in (state, quick) if text)
+    whole = sum(run["status"] == "done" for run in document.get("runs", ()))
+    return f"IETF {document['section']} {document['title']}, {whole} runs" + (f": {words}" if words else "")
+
+
+def run_table(document: Document) -> dict[str, Any]:
+    columns = ["Run", "Started", "Status", "Levels", "Client", "Compliance"]
+    rows = [
+        [run["folder"], run["started_utc"], run["status"], run["levels"], run["client"], run["compliance"]]
+        for run in document["runs"]
+    ]
+    return {"title": "Runs", "columns": columns, "rows": rows, "notes": []}
+
+
+def figure_table(document: Document) -> dict[str, Any]:
+    """Every figure of the findings. A figure that fewer runs have than there are says so by its n."""
+    columns = ["Figure", "n", "Median", "Mean", "CI95 low", "high", "Std Dev", "Spread (%)", "", "Runs"]
+    rows = [
+        [name, one["n"], one["median"], one["mean"], *(one["ci95"] or (None, None)), one["std"], one["cv_percent"],
+         one["stability"], ", ".join(f"{value:.4g}" for value in one["runs"])]
+        for name, one in document["figures"].items()
+    ]  # fmt: skip
+    return {"title": "Figures over the runs", "columns": columns, "rows": rows, "notes": [RULE]}
+
+
+def all_tables(document: Document) -> list[dict[str, Any]]:
+    own = [{**table, "title": f"{table['title']}, mean over runs", "notes": [INTERVAL]}
+           for table in document["tables"]]  # fmt: skip
+    return [*own, figure_table(document), run_table(document)]
+
+
+def remarks(document: Document) -> Iterator[str]:
+    """What to know about the whole."""
+    whole = sum(run["status"] == "done" for run in document["runs"])
+    if whole < FEW:
+        yield f"{whole} finished runs: a comparison of systems needs {FEW} or more (IETF 6.3)"
+    verdict = document["compliance_verdict"]
+    if verdict is not None:
+        yield f"compliance of the worst run: {verdict}; what to do: fastllmload compliance FOLDER/run-1"
+
+
+def lines(document: Document) -> Iterator[str]:
+    yield ""
+    yield headline(document)
+    for table in all_tables(document):
+        yield ""
+        yield table["title"]
+        yield from aligned(table)
+        yield from (f"  {note}" for note in table["notes"])
+    yield ""
+    yield from remarks(document)
+    yield from (f"warning    {text}" for text in document["warnings"])
+    yield from (f"deviation  {text}" for text in document["deviations"])
+
+
+def markdown(document: Document) -> str:
+    return "\n".join(_markdown(document)) + "\n"
+
+
+def _markdown(document: Document) -> Iterator[str]:
+    yield f"# {escaped(headline(document))}"
+    yield ""
+    if document["manifest"].get("simulated"):
+        yield "**SIMULATED ENGINE: the target was fastllmload's own simulator, not a server.**"
+        yield ""
+    yield from (f"* {escaped(text)}" for text in remarks(document))
+    for table in all_tables(document):
+        yield ""
+        yield f"## {escaped(table['title'])}"
+        yield ""
+        yield from pipes(table)
+        for note in table["notes"]:
+            yield ""
+            yield escaped(note)
+    for name, title in (("warnings", "Warnings"), ("deviations", "Deviations from the methodology")):
+        if document[name]:
+            yield ""
+            yield f"## {title}"
+            yield ""
+            yield from (f"* {escaped(text)}" for text in document[name])
+
+
+def page(document: Document) -> str:
+    from fastllmload.report.html.sheet import Head, Section, Table, sheet
+
+    own, (figures, runs) = all_tables(document)[:-2], all_tables(document)[-2:]
+
+    def table(found: Document) -> Table:
+        return Table(found["columns"], found["rows"], title=found["title"], notes=found["notes"])
+
+    sections = [Section("Results", [*remarks(document), *map(table, own), table(figures)])]
+    for name, title in (("warnings", "Warnings"), ("deviations", "Deviations from the methodology")):
+        if document[name]:
+            sections.append(Section(title, document[name]))
+    sections.append(Section("Runs", [table(runs)]))
+    facts = {"Started": document["started_utc"], "Command": " ".join(document["command"])}
+    facts["Target"] = ", ".join(document["manifest"].get("urls", ())) or "the simulated engine"
+    return sheet(Head(headline(document), facts=facts, simulated=bool(document["manifest"].get("simulated"))), sections)
+
+
+def write(folder: Path, document: Document) -> Sequence[str]:
+    """runs.md and runs.html, each whole or not at all; their names."""
+    return write_whole(folder, {MARKDOWN: markdown(document), PAGE: page(document)})

@@ -1,0 +1,104 @@
+"""What failed responses said, in the server's own words: run.json `error_texts`.
+
+A worker keeps the first distinct texts of its measured phase (`_ext/errortexts.pxd`) and writes them beside its rows,
+blanked of secrets, a few times a second at most and only when there is a new one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from fastllmload.errors import RunFolderError
+from fastllmload.records import layout
+
+NAME = "error_texts.json"
+LONGEST = 1000  # characters that are kept of one text
+TAGS = re.compile(r"<(style|script|title)\b.*?</\1>|<[^>]*>", re.DOTALL | re.IGNORECASE)
+MESSAGE_KEYS = ("message", "detail", "error", "msg", "reason")
+
+
+class Text(msgspec.Struct, frozen=True):
+    """*requests* failed with the same text; *http_status* None before any head."""
+
+    http_status: int | None
+    error: str
+    text: str
+    requests: int
+
+
+class Texts(msgspec.Struct, frozen=True):
+    """*left_out*: failed requests whose text is none of *texts*."""
+
+    texts: list[Text]
+    left_out: int
+
+
+def write_texts(
+    directory: Path, taken: Iterable[tuple[int, int, bytes, int]], left_out: int, redact: Callable[[str], str]
+) -> None:
+    """*taken*: (HTTP status, error class, bytes, requests). Secrets go before the cut, so none is cut in two."""
+    texts = [
+        Text(
+            http_status or None,
+            layout.ERROR_NAMES[error],
+            printable(redact(said.decode(errors="replace")))[:LONGEST],
+            requests,
+        )
+        for http_status, error, said, requests in taken
+    ]
+    unfinished = directory / f"{NAME}.part"
+    unfinished.write_bytes(msgspec.json.encode(Texts(texts, left_out)))
+    unfinished.replace(directory / NAME)
+
+
+def read_texts(directory: Path) -> dict[str, Any]:
+    """`texts` of all workers of a run folder, the most frequent first, equal ones together; `left_out`: failed requests
+    with other texts. RunFolderError names a file that cannot be read.
+    """
+    together: dict[tuple[int | None, str, str], int] = {}
+    left_out = 0
+    for path in sorted((directory / "workers").glob(f"*/{NAME}")):
+        try:
+            found = msgspec.json.decode(path.read_bytes(), type=Texts)
+        except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as problem:
+            raise RunFolderError(f"{path} cannot be read: {problem}") from problem
+        left_out += found.left_out
+        for each in found.texts:
+            key = (each.http_status, each.error, each.text)
+            together[key] = together.get(key, 0) + each.requests
+    texts = [
+        {"http_status": http_status, "error": error, "text": text, "requests": requests}
+        for (http_status, error, text), requests in together.items()
+    ]
+    return {"texts": sorted(texts, key=lambda each: -each["requests"]), "left_out": left_out}
+
+
+def printable(text: str) -> str:
+    """Without control characters, which a terminal would obey; ends of lines stay."""
+    return "".join(char if char.isprintable() or char == "\n" else "\ufffd" for char in text)
+
+
+def message_of(text: str) -> str:
+    """One line for people: the message of a JSON error body, the words of a page of HTML, else the text as it is."""
+    try:
+        found = msgspec.json.decode(text)
+    except msgspec.DecodeError:
+        return " ".join((TAGS.sub(" ", text) if "<html" in text.lower() else text).split())
+    for _ in range(4):
+        if isinstance(found, dict):
+            found = next((found[key] for key in MESSAGE_KEYS if found.get(key)), None)
+        elif isinstance(found, list) and found:
+            found = found[0]
+    return " ".join(found.split()) if isinstance(found, str) else " ".join(text.split())
+
+
+def speaks_of(error_texts: object, pattern: str) -> int:
+    """Failed requests whose text matches *pattern*, whatever its case. *error_texts*: as in run.json, None allowed."""
+    wanted = re.compile(pattern, re.IGNORECASE)
+    texts = error_texts.get("texts") or [] if isinstance(error_texts, dict) else []
+    return sum(int(each["requests"]) for each in texts if wanted.search(each["text"]))

@@ -1,0 +1,75 @@
+"""A reader that leaves early and a terminal of few characters change neither what is done nor the exit code."""
+
+from __future__ import annotations
+
+import io
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from fastllmload.cli.stdout import PLAIN, PatientStdout
+
+SHOWN = ("plan", "--rate", "50", "--num-requests", "200", "--show")
+
+
+def patient(encoding: str) -> tuple[PatientStdout, io.BytesIO]:
+    inner = io.BytesIO()
+    return PatientStdout(io.TextIOWrapper(inner, encoding=encoding)), inner
+
+
+@pytest.mark.parametrize(
+    ("encoding", "written"),
+    [("ascii", b"##--. ?rger 5 -"), ("latin-1", "##--. \xe4rger 5 \xb7".encode("latin-1"))],
+)
+def test_what_an_encoding_lacks_is_written_plainly(encoding: str, written: bytes) -> None:
+    stream, inner = patient(encoding)
+    stream.write("██░░… ärger 5 ·")
+    stream.flush()
+    assert inner.getvalue() == written
+
+
+def test_utf8_is_written_as_it_is() -> None:
+    stream, inner = patient("utf-8")
+    stream.write("█ é 日")
+    stream.flush()
+    assert inner.getvalue().decode() == "█ é 日"
+
+
+def test_every_plain_sign_is_ascii() -> None:
+    assert all(chr(plain).isascii() and not chr(sign).isascii() for sign, plain in PLAIN.items())
+
+
+def begun(*arguments: str, **environment: str) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-m", "fastllmload", *arguments]
+    return subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env={**os.environ, **environment}
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("arguments", [SHOWN, ("--help",), ("doctor", "--help")])
+def test_a_reader_that_has_gone_before_the_first_word(arguments: tuple[str, ...]) -> None:
+    process = begun(*arguments)
+    assert process.stdout is not None and process.stderr is not None
+    process.stdout.close()
+    said = process.stderr.read()
+    assert (process.wait(), said) == (0, b"")
+    process.stderr.close()
+
+
+def test_the_exit_code_of_a_gate_outlives_its_reader(tmp_path: Path) -> None:
+    process = begun("compare", str(tmp_path / "a"), str(tmp_path / "b"))
+    assert process.stdout is not None and process.stderr is not None
+    process.stdout.close()
+    assert process.stderr.read().startswith(b"fastllmload: ")
+    assert process.wait() == 2
+    process.stderr.close()
+
+
+def test_a_chart_where_there_are_no_blocks() -> None:
+    process = begun(*SHOWN, PYTHONIOENCODING="latin-1")
+    out, said = process.communicate()
+    assert (process.returncode, said) == (0, b"")
+    assert b"#" in out and out.isascii()

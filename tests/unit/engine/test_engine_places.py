@@ -1,0 +1,47 @@
+"""CPUs and source addresses that cannot be used are told before the run, by their own names."""
+
+import os
+
+import pytest
+
+from fastllmload.engine.places import reachable_from, refuse_cpus, refuse_sources
+from fastllmload.errors import InputError
+
+INET, INET6, SOCKET = ("inet", "10.0.0.1", 80), ("inet6", "2001:db8::1", 80), ("unix", "/run/s", 0)
+
+
+def test_a_cpu_that_is_not_there():
+    before = os.sched_getaffinity(0)
+    refuse_cpus(None)
+    refuse_cpus(sorted(before))
+    for beyond in (4_095, 10**30):
+        with pytest.raises(InputError, match=f"--pin names CPU {beyond}, .* it can on {min(before)}"):
+            refuse_cpus((beyond,))
+    assert os.sched_getaffinity(0) == before
+
+
+@pytest.mark.parametrize(
+    ("sources", "why"),
+    [
+        (("somewhere",), "'somewhere' is no IPv4 or IPv6 address"),
+        (("192.0.2.1",), "192.0.2.1 cannot be used on this host"),
+        (("127.0.0.1", "::1"), "IPv4 and IPv6"),
+    ],
+)
+def test_sources_that_cannot_be_used(sources, why):
+    with pytest.raises(InputError, match=f"--source-address.*{why}"):
+        refuse_sources(sources)
+
+
+def test_sources_of_this_host():
+    refuse_sources(())
+    refuse_sources(("127.0.0.1", "127.0.0.2"))
+
+
+def test_targets_are_reached_by_their_own_family():
+    assert reachable_from([INET6, INET, SOCKET], (), "t") == [INET6, INET, SOCKET]
+    assert reachable_from([INET6, INET], ("127.0.0.2",), "t") == [INET]
+    assert reachable_from([INET6, INET], ("::1",), "t") == [INET6]
+    assert reachable_from([SOCKET], ("::1",), "t") == [SOCKET]
+    with pytest.raises(InputError, match="http://h has IPv4 addresses only .* --source-address ::1"):
+        reachable_from([INET], ("::1",), "http://h")

@@ -1,0 +1,78 @@
+"""The server's own words about failures: blanked, bounded, together over workers, in one line for people."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from fastllmload.errors import RunFolderError
+from fastllmload.records.error_texts import LONGEST, message_of, read_texts, speaks_of, write_texts
+from fastllmload.records.layout import ERROR_NAMES
+from fastllmload.redact import Redactor
+
+HTTP_STATUS = ERROR_NAMES.index("http_status")
+KEY = "sk-very-secret"
+
+
+def worker(folder: Path, number: int, *texts: tuple[bytes, int], left_out: int = 0) -> None:
+    directory = folder / "workers" / str(number)
+    directory.mkdir(parents=True)
+    write_texts(directory, [(500, HTTP_STATUS, text, n) for text, n in texts], left_out, Redactor([KEY]))
+
+
+def test_equal_texts_of_workers_are_one_and_the_most_frequent_comes_first(tmp_path: Path) -> None:
+    worker(tmp_path, 0, (b"rare", 3), (b"often", 2), left_out=1)
+    worker(tmp_path, 1, (b"often", 5), left_out=2)
+    found = read_texts(tmp_path)
+    assert [(each["text"], each["requests"]) for each in found["texts"]] == [("often", 7), ("rare", 3)]
+    assert found["left_out"] == 3
+    assert found["texts"][0]["http_status"] == 500 and found["texts"][0]["error"] == "http_status"
+
+
+def test_a_folder_without_any_has_none(tmp_path: Path) -> None:
+    assert read_texts(tmp_path) == {"texts": [], "left_out": 0}
+
+
+@pytest.mark.parametrize("before", [0, LONGEST - 5])
+def test_no_part_of_a_key_is_kept(tmp_path: Path, before: int) -> None:
+    worker(tmp_path, 0, (b"x" * before + f"wrong key {KEY}!".encode(), 1))
+    text = read_texts(tmp_path)["texts"][0]["text"]
+    assert "sk-" not in text and len(text) <= LONGEST
+
+
+def test_what_a_terminal_would_obey_is_not_kept(tmp_path: Path) -> None:
+    worker(tmp_path, 0, (b"\x1b[31mred\x07 \xff\n", 1))
+    assert read_texts(tmp_path)["texts"][0]["text"] == "\ufffd[31mred\ufffd \ufffd\n"
+
+
+def test_a_damaged_file_is_named(tmp_path: Path) -> None:
+    worker(tmp_path, 0, (b"x", 1))
+    (tmp_path / "workers" / "0" / "error_texts.json").write_text('{"texts": [{}]}')
+    with pytest.raises(RunFolderError, match="error_texts.json cannot be read"):
+        read_texts(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('{"error": {"message": "CUDA out\\n of memory", "code": 500}}', "CUDA out of memory"),
+        ('{"object": "error", "message": "too long"}', "too long"),
+        ('{"detail": [{"msg": "field required", "loc": ["body"]}]}', "field required"),
+        ('{"error": "overloaded"}', "overloaded"),
+        ('{"code": 7}', '{"code": 7}'),
+        (
+            "<html><head><title>502</title><style>p {}</style></head><body><h1>Bad\nGateway</h1></body></html>",
+            "Bad Gateway",
+        ),
+        ("upstream  connect\nerror", "upstream connect error"),
+    ],
+)
+def test_one_line_for_people(text: str, message: str) -> None:
+    assert message_of(text) == message
+
+
+def test_texts_that_speak_of_memory_are_counted_by_request() -> None:
+    texts = [{"text": "cuda OUT OF MEMORY", "requests": 4}, {"text": "busy", "requests": 9}]
+    assert speaks_of({"texts": texts}, "out of memory|OOM") == 4
+    assert speaks_of(None, "out of memory") == 0

@@ -1,0 +1,70 @@
+"""Cutting texts by counting only behind the last seam gives what counting them whole gives."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fastllmload.workload.cutting import cut_many
+from fastllmload.workload.tokenizer import ENCODINGS, load_tokenizer
+
+CL100K = load_tokenizer("cl100k_base")
+PIECES = [
+    " a",
+    "b ",
+    "1 ",
+    " 1",
+    "'s ",
+    "'",
+    "\n ",
+    " \n",
+    "\t",
+    "  ",
+    "é ",
+    " ü",
+    "\u3000",
+    "日本",
+    "😀 x",
+    "e\u0301 y",
+    "-",
+    "/",
+]
+
+
+def same(tokenizer, texts, wanted):
+    """The quick cut and the whole one, and what the tokenizer says of the result."""
+    quick, whole = tokenizer.cut_many(texts, wanted), cut_many(tokenizer, texts, wanted)
+    assert quick == whole
+    assert quick.counts == tokenizer.count_many(quick.texts)
+    return quick
+
+
+@pytest.mark.parametrize("name", ENCODINGS)
+def test_random_ids_of_every_bundled_encoding(name):
+    """Random ids make the most broken texts there are; nearly all of them end up with what was wanted."""
+    tokenizer, draw = load_tokenizer(name), np.random.default_rng(5)
+    wanted = draw.integers(2, 120, 300).tolist()
+    texts = tokenizer.decode_many([draw.integers(0, tokenizer.ordinary, size + 9).tolist() for size in wanted])
+    cut = same(tokenizer, texts, wanted)
+    assert all(before > want for before, want in zip(cut.before, wanted, strict=True))
+    assert sum(have == want for have, want in zip(cut.counts, wanted, strict=True)) > 200
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(st.sampled_from(PIECES), min_size=1, max_size=40).map("".join), st.integers(1, 30))
+def test_white_space_marks_and_other_scripts(text, wanted):
+    same(CL100K, [text, text[::-1]], [wanted, wanted])
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.text(min_size=1, max_size=120), st.integers(1, 60))
+def test_any_text(text, wanted):
+    same(CL100K, [text], [wanted])
+
+
+def test_short_texts_stay():
+    cut = same(CL100K, ["a b c", "", "one two three four"], [9, 3, 2])
+    assert cut.texts == ["a b c", "", "one two"]
+    assert cut.before == [3, 0, 4]
