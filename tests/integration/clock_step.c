@@ -1,11 +1,14 @@
-/* Preloaded into a run: from FLL_STEP_AT (CLOCK_MONOTONIC, ns) on, the wall clock and the kernel's receive stamps are
-   FLL_STEP_NS further, as after settimeofday(). */
+/* Preloaded into a run: from an instant on, the wall clock and the kernel's receive stamps are FLL_STEP_NS further, as
+   after settimeofday(). The file FLL_STEP_AT holds that instant as one int64 (CLOCK_MONOTONIC, ns); it may be written while
+   the run goes on, and 0 is never. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <stdarg.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -15,13 +18,16 @@
 static int (*real_gettime)(clockid_t, struct timespec *);
 static ssize_t (*real_recvmsg)(int, struct msghdr *, int);
 static long (*real_syscall)(long, ...);
-static int64_t step_at, step_ns;
+static volatile int64_t *step_at;
+static int64_t step_ns;
 
 __attribute__((constructor)) static void begin(void) {
     real_gettime = dlsym(RTLD_NEXT, "clock_gettime");
     real_recvmsg = dlsym(RTLD_NEXT, "recvmsg");
     real_syscall = dlsym(RTLD_NEXT, "syscall");
-    step_at = atoll(getenv("FLL_STEP_AT"));
+    step_at = mmap(NULL, sizeof *step_at, PROT_READ, MAP_SHARED, open(getenv("FLL_STEP_AT"), O_RDONLY), 0);
+    if (step_at == MAP_FAILED)
+        abort();
     step_ns = atoll(getenv("FLL_STEP_NS"));
 }
 
@@ -33,6 +39,8 @@ static int64_t of(clockid_t clock) {
     return ns(&now);
 }
 
+static int stepped(int64_t monotonic) { return *step_at && monotonic >= *step_at; }
+
 static void shift(struct timespec *t) {
     int64_t later = ns(t) + step_ns;
     t->tv_sec = later / NS;
@@ -41,7 +49,7 @@ static void shift(struct timespec *t) {
 
 int clock_gettime(clockid_t clock, struct timespec *t) {
     int failed = real_gettime(clock, t);
-    if (!failed && clock == CLOCK_REALTIME && of(CLOCK_MONOTONIC) >= step_at)
+    if (!failed && clock == CLOCK_REALTIME && stepped(of(CLOCK_MONOTONIC)))
         shift(t);
     return failed;
 }
@@ -51,7 +59,7 @@ static void shift_stamps(struct msghdr *message) {
         if (c->cmsg_level == SOL_SOCKET && c->cmsg_type == SO_TIMESTAMPNS) {
             struct timespec stamp;
             memcpy(&stamp, CMSG_DATA(c), sizeof stamp);
-            if (ns(&stamp) - of(CLOCK_REALTIME) + of(CLOCK_MONOTONIC) >= step_at) {
+            if (stepped(ns(&stamp) - of(CLOCK_REALTIME) + of(CLOCK_MONOTONIC))) {
                 shift(&stamp);
                 memcpy(CMSG_DATA(c), &stamp, sizeof stamp);
             }

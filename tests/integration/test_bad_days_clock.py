@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
-from integration.bad_days import run
+from integration.bad_days import begin
 
 from fastllmload.records.run import load
 
@@ -30,10 +30,16 @@ def shim(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize("step_s", [3_600, -3_600])
 def test_the_wall_clock_is_set(tmp_path: Path, shim: Path, step_s: int) -> None:
     """Kernel stamps are wall time: those around the step cannot be mapped, all others are right again."""
-    at = {"FLL_STEP_AT": str(time.monotonic_ns() + 6 * SECOND), "FLL_STEP_NS": str(step_s * SECOND)}
-    asked = ("--rate", "50", "--duration", "9", "--warmup", "0", "--isl", "8", "--osl", "20", "--no-telemetry")
+    instant = tmp_path / "instant"
+    instant.write_bytes(bytes(8))
+    preload = {"LD_PRELOAD": str(shim), "FLL_STEP_AT": str(instant), "FLL_STEP_NS": str(step_s * SECOND)}
+    asked = ("--rate", "50", "--duration", "6", "--warmup", "0", "--isl", "8", "--osl", "20", "--no-telemetry")
     engine = ("--simulate", "ttft_ms=20", "itl_ms=10", "phase=spread")
-    document = run(tmp_path / "run", *asked, *engine, LD_PRELOAD=str(shim), **at).kept(0, "done")
+    going = begin(tmp_path / "run", *asked, *engine, **preload)
+    going.until_answered()
+    with instant.open("r+b") as shared:  # what is mapped must stay the same file
+        shared.write((time.monotonic_ns() + SECOND).to_bytes(8, "little"))
+    document = going.end().kept(0, "done")
 
     direction = "forward" if step_s > 0 else "back"
     assert any(f"the wall clock was set 3,600.000 s {direction}" in said for said in document["incidents"])

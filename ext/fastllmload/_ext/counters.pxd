@@ -52,7 +52,7 @@ cdef enum LiveHistogram:    # at WORDS + number * HDR_WORDS
     H_E2E = 2
     H_LAG = 3               # t_dispatch - t_sched
     H_SOCKET_TO_USER = 4    # user time of the read - kernel stamp
-    H_STALL = 5             # gaps between two turns of the reactor while work was pending
+    H_STALL = 5             # how late the beat of 5 ms came: nobody looked at sockets or clock meanwhile
     HISTOGRAMS = 6
 
 cdef enum Command:

@@ -11,12 +11,15 @@ cdef class Reactor(Releases):
     cdef epoll_event* events            # owned
     cdef Hdr stall
     cdef bint staying                   # wait for the next batch ourselves: no connection is the event loop's, the clock runs
-    cdef bint leave                     # the beat has come
+    cdef bint leave                     # the event loop's turn has come
+    cdef uint32_t beats                 # since its last one
+    cdef int64_t beat_due
     cdef uint32_t reserve               # idle connections to keep ahead of the schedule
-    cdef int64_t tick_due
     cdef int64_t house_at               # next housekeeping
 
     cdef int loop_read(self, int64_t user_t) except -1          # after a read of a connection that the event loop owns
     cdef int _batch(self, int n) except -1
+    cdef int _on_beat(self, int64_t now) except -1
+    cdef int _next_beat(self, int64_t now) except -1
     cdef int _house(self, int64_t now) except -1
     cdef int _look_ahead(self, int64_t now) except -1

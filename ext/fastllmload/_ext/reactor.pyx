@@ -2,8 +2,8 @@
 
 Theory of operation. One epoll set holds every socket and the pacer's timer; its descriptor is registered with the event
 loop once. The loop calls `on_ready` when anything is ready; inside, everything is C: `epoll_wait`, `recvmsg`, frame,
-classify, stamp, record. Between two reads of a batch every release that is due is sent. What can wait (time-outs, users
-who leave or read slowly, connections ahead of the schedule) is the housekeeping's, every 5 ms.
+classify, stamp, record. Between two reads of a batch every release that is due is sent. A beat every 5 ms does what can wait
+(time-outs, users who leave or read slowly, connections ahead of the schedule) and measures how late it comes itself.
 
 Three layers, each a class: the Transport moves bytes over connections of a Pool, the Releases decide what is sent when, and
 the Reactor has the epoll set, the timers and the life cycle.
@@ -26,11 +26,11 @@ from fastllmload._ext.wire cimport EPOLL_CTL_ADD, EPOLLET, EPOLLIN, epoll_ctl, e
 
 cdef enum:
     BATCH = 256                 # events taken from the kernel at once
-    STAY_NS = 4_000_000         # the event loop gets its turn at least this often
+    BEAT_NS = 5_000_000         # between two beats
+    LOOP_BEATS = 4              # at every so many of them the event loop gets its turn
     TIMER = 0xFFFFFFFF          # epoll tag of the pacer's timer
     BEAT = 0xFFFFFFFE           # and of the beat
     HOUSE_NS = 5_000_000        # housekeeping at most this often
-    TICK_NS = 10_000_000        # the worker calls tick() every 5 ms: the loop's millisecond grid and one stay come on top
     AHEAD_NS = 30_000_000       # connections are opened for releases this far ahead
     NEAR = 4096                 # and for so many of them
     MARGIN = 8                  # spare connections beyond those
@@ -38,7 +38,7 @@ cdef enum:
 
 
 cdef class Reactor(Releases):
-    """Drives one worker's load. Life cycle: targets, load(phase), preconnect, start_at, on_ready/tick ..., close."""
+    """Drives one worker's load. Life cycle: targets, load(phase), preconnect, start_at, on_ready ..., close."""
 
     def __init__(self, Protocol protocol not None, Pacer pacer not None, *, bytes run_id, int worker, int workers,
                  int64_t timeout_ns, bint kernel_stamps, bint fresh_connections, sources=()):
@@ -113,9 +113,8 @@ cdef class Reactor(Releases):
     def start_at(self, int64_t start, int64_t stop_sending_ns=0) -> None:
         """Time zero (CLOCK_MONOTONIC ns). A closed loop sends nothing from *stop_sending_ns* after it on (0: no bound)."""
         self.stop_at = start + stop_sending_ns if stop_sending_ns else 0
-        self.tick_due = 0
         self.staying = not self.pool.foreign
-        self.beat.after(STAY_NS if self.staying else 0)
+        self._next_beat(mono_ns())
         self.pacer.start_at(start)
 
     def preconnect(self, uint32_t count) -> None:
@@ -189,9 +188,9 @@ cdef class Reactor(Releases):
         """The epoll descriptor is readable: handle batches, and stay for more while the clock runs.
 
         Returning to the event loop after every batch would cost its own wait, a call and a second wake-up through the
-        nested descriptor. So the reactor waits for the next batch itself until its beat gives the loop a turn, every
-        STAY_NS. Connections that the loop owns would starve meanwhile, so with any of those it returns at once. The wait
-        has no time-out: arming a kernel timer for each would cost a microsecond.
+        nested descriptor. So the reactor waits for the next batch itself until a beat gives the loop its turn.
+        Connections that the loop owns would starve meanwhile, so with any of those it returns at once. The wait has no
+        time-out: arming a kernel timer for each would cost a microsecond.
         """
         cdef int64_t now
         cdef int n
@@ -210,11 +209,8 @@ cdef class Reactor(Releases):
         self.arm(now)
 
     def tick(self) -> None:
-        """Called by the worker every 5 ms: time-outs, pool, and the measure of how late that call is (H_STALL)."""
+        """What the beat does while the clock runs, for a worker whose clock does not run yet: clock, releases, pool."""
         cdef int64_t now = mono_ns()
-        if self.tick_due and now > self.tick_due:
-            hdr_record(&self.stall, now - self.tick_due)
-        self.tick_due = now + TICK_NS
         self.clock()
         if self.pacer.due() <= now:
             self.release(now)
@@ -245,8 +241,8 @@ cdef class Reactor(Releases):
             if i + 2 < n:
                 self.pool.fetch(self.events[i + 2].data.u64)
             if self.events[i].data.u64 == BEAT:
-                self.leave = True
-                self.beat.after(STAY_NS)
+                now = mono_ns()
+                self._on_beat(now)
             elif self.events[i].data.u64 != TIMER:
                 self.read_at = 0
                 self.event(&self.events[i])
@@ -265,6 +261,20 @@ cdef class Reactor(Releases):
         if now >= self.house_at:
             self._house(now)
         return self.arm(now)
+
+    cdef int _on_beat(self, int64_t now) except -1:
+        """Nothing looked at sockets or clock from the instant that the beat was due: that is the stall (H_STALL)."""
+        hdr_record(&self.stall, now - self.beat_due)
+        self.beats += 1
+        if self.beats >= LOOP_BEATS:
+            self.beats = 0
+            self.leave = True
+        self.refill(now)
+        return self._next_beat(now)
+
+    cdef int _next_beat(self, int64_t now) except -1:
+        self.beat_due = now + BEAT_NS
+        return self.beat.after(BEAT_NS)
 
     cdef int _house(self, int64_t now) except -1:
         """What need not be done at once: time-outs, users who leave or read slowly, connections ahead, counters."""

@@ -10,7 +10,7 @@ from fastllmload._ext.stream import Stream
 from fastllmload._ext.talk import Talks
 
 class Reactor(Releases):
-    """Drives one worker's load: add_target, load, preconnect, start_at, then on_ready and tick until finished."""
+    """Drives one worker's load: add_target, load, preconnect, start_at, tick until the clock runs, then on_ready until finished."""
 
     def __init__(
         self,

@@ -150,7 +150,7 @@ def stall_max_us(sections: dict[str, Any]) -> float | None:
 def user_delay_p99_us(evidence: Evidence, sections: dict[str, Any]) -> float | None:
     """How late the process saw what it stamped itself; None when the kernel stamped (nearly) everything.
 
-    Measured by the reads that do have a kernel stamp; without any, by how late the worker's ticks came.
+    Measured by the reads that do have a kernel stamp; without any, by how late the worker's beats came.
     """
     if sections["timestamp_source"] not in ("user", "mixed"):
         return None

@@ -211,7 +211,7 @@ def stamp_classes(run: Run, mine: npt.NDArray[np.intp]) -> npt.NDArray[np.int64]
 
 
 def user_bound_ns(run: Run) -> int | None:
-    """How late the process may have stamped what it stamped itself: P99 of its read delay, else of its ticks."""
+    """How late the process may have stamped what it stamped itself: P99 of its read delay, else of its beats."""
     records = tuple(WorkerRecord(number, words=words) for number, words in enumerate(histograms(run.directory)))
     for name in ("socket_to_user", "stall"):
         p99 = percentiles_us(merged(records, name))["p99"]

@@ -40,9 +40,9 @@ from fastllmload.records.error_texts import write_texts
 from fastllmload.records.sharedmem import SharedWords
 from fastllmload.redact import Redactor
 
-TICK_S = 0.005  # how soon a stop of this process is seen
+TICK_S = 0.01  # between two turns of the event loop while the clock runs; the reactor gives one every 20 ms
 POLL_S = 0.002  # while no clock runs
-SAMPLE_TICKS = 40  # CPU, RSS and GC counts go to shared memory every so many ticks
+SAMPLE_NS = 200_000_000  # CPU, RSS and GC counts go to shared memory this often
 PR_SET_PDEATHSIG = 1
 PR_SET_TIMERSLACK = 29
 
@@ -211,14 +211,14 @@ class Worker:
         reactor.start_at(start, phase.stop_sending_ns)
         drain_until = 0
         going_on = True
-        ticks = 0
+        sample_at = time.monotonic_ns() + SAMPLE_NS
         while not reactor.finished:
             await asyncio.sleep(TICK_S)
             if self.failure is not None:
                 raise self.failure
-            reactor.tick()
-            ticks += 1
-            if ticks % SAMPLE_TICKS == 0:
+            now = time.monotonic_ns()
+            if now >= sample_at:
+                sample_at = now + SAMPLE_NS
                 self._sample(before)
                 if self.error_texts.versions != self.texts_written:
                     self._write_texts()
@@ -232,8 +232,8 @@ class Worker:
                 reactor.drain()
             if reactor.sending_over and not drain_until:
                 words[k.W_STATE] = k.DRAINING
-                drain_until = time.monotonic_ns() + phase.drain_ns if phase.drain_ns else 1 << 62
-            if drain_until and time.monotonic_ns() > drain_until:
+                drain_until = now + phase.drain_ns if phase.drain_ns else 1 << 62
+            if drain_until and now > drain_until:
                 reactor.cancel_all()
         reactor.rest()
         self._sample(before)
