@@ -182,8 +182,8 @@ CRITERIA: tuple[Criterion, ...] = (
         "stall_max_us",
         "us",
         "a worker did not look at its sockets for {value}, allowed is {limit}",
-        "a stop of 50 ms is caught by the beat of 5 ms alone, a shorter one by the reads and releases that fell into it; releases "
-        "that all fall on one instant are a burst, not a stop",
+        "a stop of 50 ms is caught by the beat of 5 ms alone, a shorter one by the reads and releases that fell into "
+        "it; releases that all fall on one instant are a burst, not a stop",
         suspect=30_000,
         invalid=1_000_000,
         host_may_explain=True,
