@@ -10,7 +10,7 @@ from fastllmload._ext.stream import Stream
 from fastllmload._ext.talk import Talks
 
 class Reactor(Releases):
-    """Drives one worker's load: add_target, load, preconnect, tick until all are ready, start_at, on_ready until finished."""
+    """Drives one worker: add_target, load, preconnect, tick until all are ready, start_at, on_ready until finished."""
 
     def __init__(
         self,
