@@ -47,6 +47,7 @@ cdef struct Meaning:
     uint8_t decoder             # Decoder
     uint8_t has_usage
     uint8_t done                # Ollama: this event ends the stream
+    uint8_t calls               # it says something of tool calls, if only an id; may accompany text
     int32_t prompt_tokens       # -1: not in this event
     int32_t completion_tokens
     int32_t reasoning_tokens
@@ -90,4 +91,4 @@ cdef class Classifier:
     cdef bint _scan(self, const unsigned char* data, size_t size, uint8_t carrier, Facts* f,
                     Meaning* m) noexcept
     cdef int _decode(self, const unsigned char* data, size_t size, uint8_t carrier, Meaning* m) except -1
-    cdef uint8_t _carrier(self, bint whole) noexcept
+    cdef uint8_t carrier(self, bint whole) noexcept

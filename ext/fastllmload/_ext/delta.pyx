@@ -116,7 +116,7 @@ cdef void template_learn(Template* t, const unsigned char* data, size_t size, Me
 cdef inline bint one_text(Facts* f, Meaning* m) noexcept nogil:
     if m.kind != EVENT_CONTENT and m.kind != EVENT_WHITESPACE and m.kind != EVENT_REASONING:
         return False
-    if m.finish != FINISH_NONE or m.has_usage or f.tool:
+    if m.finish != FINISH_NONE or m.has_usage or f.tool or f.calls:
         return False
     return ((f.content.size > 0) + (f.reasoning_content.size > 0) + (f.reasoning.size > 0)
             + (f.refusal.size > 0)) == 1
@@ -161,6 +161,7 @@ cdef void judge(Facts* f, uint8_t decoder, Meaning* m) noexcept nogil:
     m.done = f.done
     memcpy(m.server_ns, f.server_ns, sizeof(m.server_ns))
     if f.index == 0:
+        m.calls = f.calls
         m.finish = f.finish if f.done or f.carrier < CARRIED_BY_OLLAMA_CHAT else FINISH_NONE
         if judge_text(f, m):
             return
@@ -218,8 +219,8 @@ cdef class Classifier:
     cdef int classify(self, Template* t, const unsigned char* data, size_t size, Meaning* m) except -1:
         cdef Facts f
         if self.says_done():
-            if not self._scan(data, size, self._carrier(False), &f, m):
-                self._decode(data, size, self._carrier(False), m)
+            if not self._scan(data, size, self.carrier(False), &f, m):
+                self._decode(data, size, self.carrier(False), m)
             return 0
         if not self.strict and template_read(t, data, size, m):
             self.by_template += 1
@@ -232,16 +233,16 @@ cdef class Classifier:
             self.by_scan += 1
             say(m, EVENT_OTHER, DECODED_BY_SCAN)
             return 0
-        if self._scan(data, size, self._carrier(False), &f, m):
+        if self._scan(data, size, self.carrier(False), &f, m):
             if one_text(&f, m):
                 template_learn(t, data, size, m)
             return 0
-        return self._decode(data, size, self._carrier(False), m)
+        return self._decode(data, size, self.carrier(False), m)
 
     cdef int classify_body(self, const unsigned char* data, size_t size, Meaning* m) except -1:
         cdef Facts f
-        if not self._scan(data, size, self._carrier(True), &f, m):
-            self._decode(data, size, self._carrier(True), m)
+        if not self._scan(data, size, self.carrier(True), &f, m):
+            self._decode(data, size, self.carrier(True), m)
         if EVENT_USAGE <= m.kind <= EVENT_FINISH or m.kind == EVENT_ROLE or m.kind == EVENT_DONE:
             m.kind = EVENT_OTHER
         return 0
@@ -265,7 +266,7 @@ cdef class Classifier:
             say(m, EVENT_BAD, DECODED_BY_MSGSPEC)
         return 0
 
-    cdef uint8_t _carrier(self, bint whole) noexcept:
+    cdef uint8_t carrier(self, bint whole) noexcept:
         if self.dialect >= DIALECT_OLLAMA_CHAT:
             return <uint8_t>(CARRIED_BY_OLLAMA_CHAT + self.dialect - DIALECT_OLLAMA_CHAT)
         if self.dialect == DIALECT_COMPLETIONS:
@@ -317,6 +318,7 @@ cdef dict as_dict(Meaning* m):
         "reasoning_tokens": m.reasoning_tokens,
         "cached_tokens": m.cached_tokens,
         "done": bool(m.done),
+        "calls": bool(m.calls),
         "server_ns": [m.server_ns[i] for i in range(DURATIONS)],
         "text": None if m.text == NULL else m.text[:m.text_size],
     }

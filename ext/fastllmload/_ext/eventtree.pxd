@@ -12,6 +12,8 @@ cdef class EventTree:
     # True: *f*, cleared before, holds what the event says. False: it is not JSON, or of a shape that is no
     # event.
     cdef bint read(self, const unsigned char* data, size_t size, Facts* f) except? False
+    # The event written anew: no name has an escape, no name comes twice, every string is valid. It must be JSON.
+    cdef bytes anew(self, const unsigned char* data, size_t size)
     cdef int _event(self, dict event, Facts* f) except -1
     cdef int _ollama(self, dict event, Facts* f) except -1
     cdef int _choice(self, int number, dict choice, Facts* f) except -1

@@ -58,6 +58,13 @@ cdef class EventTree:
             return False
         return True
 
+    cdef bytes anew(self, const unsigned char* data, size_t size):
+        self._data = data[:size]
+        try:
+            return msgspec.json.encode(self._tree())
+        except (msgspec.DecodeError, RecursionError):
+            return b"{}"            # no event: the classifier says so
+
     def _tree(self):
         """The JSON text in _data; if it can't be read as it stands, with what makes no character replaced."""
         try:
@@ -110,6 +117,7 @@ cdef class EventTree:
         self._text(("message",), message, "content", &f.content)
         self._text(("message",), message, "thinking", &f.reasoning)
         for i, call in enumerate(need(list, message.get("tool_calls"))):
+            f.calls = True
             path = ("message", "tool_calls", i, "function")
             self._tool(path, need(dict, need(dict, call).get("function")), f)
         return 0
@@ -136,6 +144,7 @@ cdef class EventTree:
                 self._tool(path + (key,), need(dict, value), f)
             elif key == "tool_calls":
                 for i, call in enumerate(need(list, value)):
+                    f.calls = True
                     self._tool(path + (key, i, "function"), need(dict, need(dict, call).get("function")), f)
         return 0
 

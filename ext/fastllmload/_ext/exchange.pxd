@@ -1,6 +1,7 @@
 # One request and its response while it lasts: the data that transport, protocol and timeline share. Sans-IO.
 from libc.stdint cimport int64_t, uint8_t, uint32_t
 
+from fastllmload._ext.calls cimport Calls
 from fastllmload._ext.delta cimport Template
 from fastllmload._ext.http1 cimport Body
 from fastllmload._ext.ndjson cimport Ndjson
@@ -41,6 +42,7 @@ cdef struct Exchange:       # what every read touches comes first
     unsigned char* reply    # text of the answer, escaped as it came, while *keep*; owned
     size_t reply_size
     size_t reply_cap
+    Calls* calls            # tool calls of the answer, while *keep*; owned, NULL until there was one
     unsigned char* held     # partial head, or a non-streaming body; owned
     size_t held_size
     size_t held_cap

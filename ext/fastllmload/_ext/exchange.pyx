@@ -7,6 +7,7 @@ requests: small buffers stay for the next one, those above 64 KiB are given back
 
 from libc.string cimport memset
 
+from fastllmload._ext.calls cimport calls_clear, calls_free
 from fastllmload._ext.carry cimport carry_add, carry_free, carry_reset
 from fastllmload._ext.delta cimport template_free, template_reset
 from fastllmload._ext.ndjson cimport ndjson_free, ndjson_init
@@ -25,6 +26,7 @@ cdef void exchange_free(Exchange* x) noexcept nogil:
     template_free(&x.template)
     carry_free(&x.held, &x.held_size, &x.held_cap)
     carry_free(&x.reply, &x.reply_size, &x.reply_cap)
+    calls_free(x.calls)
 
 
 cdef void exchange_open(Exchange* x) noexcept nogil:
@@ -39,6 +41,8 @@ cdef void exchange_open(Exchange* x) noexcept nogil:
     x.floor_t = 0
     carry_reset(&x.held, &x.held_size, &x.held_cap)
     carry_reset(&x.reply, &x.reply_size, &x.reply_cap)
+    if x.calls != NULL:
+        calls_clear(x.calls)
     template_reset(&x.template)
 
 

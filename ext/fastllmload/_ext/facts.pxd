@@ -25,6 +25,7 @@ cdef struct Facts:
     uint8_t error
     uint8_t role                # a role that is not empty
     uint8_t tool                # a tool call with a name or arguments
+    uint8_t calls               # something of tool_calls, if only an id
     uint8_t finish              # FinishReason of delta.pxd
     uint8_t done                # Ollama: done is true
     int32_t index               # of the choice

@@ -278,6 +278,7 @@ cdef bint array_value(Facts* f, Cursor* c, int field, int depth) noexcept nogil:
     c.at += 1
     if json_take(c, c']'):
         return True
+    f.calls |= field == F_TOOL_CALLS
     while True:
         if not json_take(c, c'{') or not members(f, c, level, depth + 2):
             return False

@@ -7,10 +7,11 @@ framing or with [DONE], gets its status here (metrics.md 3.5).
 """
 
 from libc.stdint cimport uint16_t
-from libc.string cimport memcmp
+from libc.string cimport memcmp, memset
 
 cimport fastllmload._ext.counters as k
 cimport fastllmload._ext.recorder as r
+from fastllmload._ext.calls cimport Text, calls_write, text_free
 from fastllmload._ext.cursor cimport left, over
 from fastllmload._ext.delta cimport FINISH_CONTENT_FILTER, FINISH_NONE, FINISH_OTHER
 from fastllmload._ext.exchange cimport (
@@ -316,8 +317,8 @@ cdef class Conversation:
     def __dealloc__(self):
         exchange_free(&self.x)
 
-    def open(self, int64_t t_submit, bint reused=False) -> int:
-        """Begin a request handed over at *t_submit*; returns its row number."""
+    def open(self, int64_t t_submit, bint reused=False, bint keep=False) -> int:
+        """Begin a request handed over at *t_submit*; returns its row number. *keep*: what is said is kept for another turn."""
         self.x.row = self.protocol.recorder.open_row(&self.x.number, &self.x.chunk)
         if self.x.row == NULL:
             raise OSError("disk full")
@@ -328,6 +329,7 @@ cdef class Conversation:
         self.x.row.status = r.STATUS_IN_FLIGHT
         self.x.reused = reused
         exchange_open(&self.x)
+        self.x.keep = keep
         return self.x.number
 
     def feed(self, const unsigned char[::1] data not None, int64_t t, uint8_t stamp_class=1) -> int:
@@ -337,6 +339,17 @@ cdef class Conversation:
 
     def eof(self, int64_t t, int error_number=0) -> int:
         return self.protocol.eof(&self.x, t, t, error_number)
+
+    def kept(self, uint32_t turn=0) -> tuple[bytes, bytes]:
+        """What a later turn carries: the reply's text, escaped as it came, and its tool calls as items of an array."""
+        cdef Text calls
+        memset(&calls, 0, sizeof(calls))
+        try:
+            if self.x.calls != NULL:
+                calls_write(self.x.calls, turn, &calls)
+            return b"" if self.x.reply == NULL else self.x.reply[:self.x.reply_size], b"" if calls.at == NULL else calls.at[:calls.size]
+        finally:
+            text_free(&calls)
 
     @property
     def ended(self) -> bool:

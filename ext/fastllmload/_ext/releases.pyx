@@ -163,7 +163,7 @@ cdef class Releases(Transport):
         if self.sending and self.protocol.last_ok and talks.follows(planned):
             due = self.protocol.last_t + talks.think_ns(planned)
             if not self.stop_at or due < self.stop_at:
-                talks.stitch(talk, planned, c.x.reply, c.x.reply_size)
+                talks.stitch(talk, planned, c.x.reply, c.x.reply_size, c.x.calls)
                 talk.request = c.request + 1
                 talk.slot = c.slot
                 dues_push(&self.pacer.followers, due, <uint64_t><size_t>talk)

@@ -33,7 +33,8 @@ cdef enum Fault:                # numbers stand in the truth log
     FAULT_REASONING = 28
     FAULT_UNTIL_CLOSE = 29
     FAULT_CONTENT_LENGTH = 30
-    FAULTS = 31
+    FAULT_TOOL_CALLS = 31
+    FAULTS = 32
 
 cdef enum:
     MIDDLE = 0xFFFFFFFF         # argument: in the middle of the reply

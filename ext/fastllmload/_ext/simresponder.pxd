@@ -1,6 +1,7 @@
 # Replies on the wire: heads, events, documents, and what faults do to them.
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
+from fastllmload._ext.simcalls cimport ToolCalls
 from fastllmload._ext.simconnection cimport Connection
 from fastllmload._ext.simform cimport Form, Usage
 from fastllmload._ext.simwriter cimport LOST, Outcome, Writer
@@ -9,6 +10,7 @@ cdef class Responder(Writer):
     cdef list forms                     # of Form; Reply.form is the index
     cdef int coalesce                   # tokens per write
     cdef bint early_head
+    cdef ToolCalls calls
     cdef readonly uint64_t tokens       # written
     # The request is accepted and its Reply is filled: fault, framing, and the head when it goes early.
     cdef Outcome begin(self, Connection* c, int64_t now) except? LOST

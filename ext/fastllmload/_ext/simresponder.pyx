@@ -16,6 +16,8 @@ from fastllmload._ext.simform cimport (
     END_CR,
     END_CRLF,
     EVENT_SLACK,
+    FORM_CHAT,
+    FORM_OLLAMA_CHAT,
     WORD,
     WORDS,
     put,
@@ -31,7 +33,7 @@ from fastllmload._ext.simwriter cimport COMPLETE, CUT, GOING, RESET, SILENT
 from fastllmload._ext.simwriter import page_head
 
 # EventKind of delta.pxd, of which only the numbers are needed here; a test holds them together.
-KINDS = {"other": 0, "role": 1, "whitespace": 2, "content": 3, "reasoning": 4, "usage": 7, "finish": 8, "error": 9,
+KINDS = {"other": 0, "role": 1, "whitespace": 2, "content": 3, "reasoning": 4, "tool": 5, "usage": 7, "finish": 8, "error": 9,
          "done": 10, "bad": 11}
 cdef enum:
     KIND_OTHER = 0
@@ -39,6 +41,7 @@ cdef enum:
     KIND_WHITESPACE = 2
     KIND_CONTENT = 3
     KIND_REASONING = 4
+    KIND_TOOL = 5
     KIND_USAGE = 7
     KIND_FINISH = 8
     KIND_ERROR = 9
@@ -58,6 +61,7 @@ cdef class Responder(Writer):
         self.forms = forms
         self.coalesce = coalesce
         self.early_head = early_head
+        self.calls = ToolCalls()
 
     cdef Outcome begin(self, Connection* c, int64_t now) except? LOST:
         cdef uint8_t fault = c.reply.fault
@@ -71,6 +75,10 @@ cdef class Responder(Writer):
             c.reply.coalesce = <int>max(c.reply.fault_arg, <uint32_t>1)
         elif fault == FAULT_DRIP:
             c.drip_ns = max(<int64_t>c.reply.fault_arg, <int64_t>1) * MS
+        elif fault == FAULT_TOOL_CALLS:
+            c.reply.fault_arg = max(c.reply.fault_arg, <uint32_t>1)
+            if (<Form>self.forms[c.reply.form]).kind not in (FORM_CHAT, FORM_OLLAMA_CHAT):
+                c.reply.fault = FAULT_NONE
         elif fault == FAULT_NO_USAGE:
             c.reply.with_usage = False
         elif fault == FAULT_REASONING and c.reply.fault_arg == <uint32_t>MIDDLE:
@@ -204,7 +212,7 @@ cdef class Responder(Writer):
             n = <int>min(<int64_t>min(c.reply.coalesce, 256), upto - c.reply.sent)
             if n < c.reply.coalesce and not all:
                 break
-            self.ensure(<size_t>n * (form.event_size + EVENT_SLACK))
+            self.ensure(<size_t>n * (form.event_size + EVENT_SLACK + (self.calls.room if c.reply.fault == FAULT_TOOL_CALLS else 0)))
             out = self.scratch
             for i in range(n):
                 out = self.put_token(c, form, out, c.reply.sent + i, &kinds[i])
@@ -234,6 +242,10 @@ cdef class Responder(Writer):
         elif c.reply.fault == FAULT_REASONING and index < c.reply.fault_arg and form.reasons:
             kind[0] = KIND_REASONING
             return form.reasoning(out, &c.reply.stamp, text, size)
+        elif c.reply.fault == FAULT_TOOL_CALLS:
+            if form.chat or index < c.reply.fault_arg:
+                kind[0] = KIND_TOOL
+            return self.calls.token(form, out, &c.reply.stamp, index, c.sequence.output_tokens, c.reply.fault_arg)
         return form.content(out, &c.reply.stamp, text, size)
 
     cdef Outcome strike(self, Connection* c, int64_t now) except? LOST:
@@ -316,6 +328,12 @@ cdef class Responder(Writer):
             return put(out, b"0\r\n\r\n", 5) if c.reply.stamp.chunked else out
         if c.reply.fault != FAULT_ERROR_EVENT:
             self.usage_of(c, &u)
+            if c.reply.fault == FAULT_TOOL_CALLS and form.chat:
+                out = self.calls.finish(form, out, &c.reply.stamp)
+                if c.reply.with_usage:
+                    out = form.usage(out, &c.reply.stamp, &u)
+                out = raw_event(out, &c.reply.stamp, form.done.at, form.done.size)
+                return put(out, b"0\r\n\r\n", 5) if c.reply.stamp.chunked else out
             out = form.tail(out, &c.reply.stamp, c.reply.by_length, c.reply.with_usage, &u)
         elif not c.reply.stamp.ndjson:
             out = raw_event(out, &c.reply.stamp, form.done.at, form.done.size)
@@ -348,12 +366,19 @@ cdef class Responder(Writer):
         cdef uint8_t* head
         cdef uint8_t* at
         cdef Usage u
-        self.ensure(HEAD_ROOM + form.document_size(tokens))
+        cdef bytes asked = b""
+        if c.reply.fault == FAULT_TOOL_CALLS:
+            c.reply.sent = <int>tokens
+            self.usage_of(c, &u)
+            asked = self.calls.document(form, &c.reply.stamp, tokens, c.reply.fault_arg, &u)
+        self.ensure(HEAD_ROOM + form.document_size(tokens) + <size_t>len(asked))
         body = self.scratch + HEAD_ROOM
         c.reply.sent = <int>tokens
         self.usage_of(c, &u)
         if c.reply.fault == FAULT_ERROR_EVENT:
             end = put(body, <const char*>form.failure, len(form.failure))
+        elif asked:
+            end = put(body, <const char*>asked, <size_t>len(asked))
         else:
             end = form.document(body, &c.reply.stamp, c.reply.stamp.id, tokens, c.reply.by_length, &u,
                                 c.reply.fault != FAULT_NO_USAGE)
@@ -385,5 +410,5 @@ cdef class Responder(Writer):
             return LOST
         c.truth.t_first = at
         self.tokens += <uint64_t>c.reply.sent
-        self.log(c, at, KIND_CONTENT)
+        self.log(c, at, KIND_TOOL if c.reply.fault == FAULT_TOOL_CALLS else KIND_CONTENT)
         return COMPLETE

@@ -2,6 +2,8 @@
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport free
 
+from fastllmload._ext.calls cimport Calls, CallList, Text
+
 cdef enum TurnFlag:
     TURN_LAST = 1           # nothing follows in this conversation
     TURN_STITCHED = 2       # its body is the body so far and its own messages; else it is whole in the plan
@@ -35,12 +37,15 @@ cdef class Talks:
     cdef const uint8_t[::1] bodies
     cdef bytes before, behind, between      # what stands around a reply, and between messages where none goes in
     cdef uint32_t sessions                  # in the whole plan
+    cdef Text scratch                       # owned
     cdef readonly uint32_t alive            # begun and not ended
     cdef bint follows(self, uint32_t planned) noexcept              # a turn comes after this one
     cdef bint wants_reply(self, uint32_t planned) noexcept          # and carries the reply to it
     cdef int64_t think_ns(self, uint32_t planned) noexcept          # before the turn after this one
     cdef Talk* begin(self, int32_t slot) except NULL
     cdef void end(self, Talk* talk) noexcept
-    # The body of the turn after *planned*, whose reply is *reply*: the inside of a JSON string.
-    cdef int stitch(self, Talk* talk, uint32_t planned, const unsigned char* reply, size_t size) except -1
+    # The body of the turn after *planned*, whose reply is *reply*, the inside of a JSON string, and *calls*, NULL for none.
+    cdef int stitch(self, Talk* talk, uint32_t planned, const unsigned char* reply, size_t size, Calls* calls) except -1
+    cdef bint _stitch_calls(self, Talk* talk, uint32_t planned, const unsigned char* reply, size_t size,
+                            Calls* calls) except? False
     cdef int _add(self, Talk* talk, const unsigned char* data, size_t size) except -1

@@ -9,8 +9,10 @@ inside of JSON strings already, so nothing is decoded or encoded. A body only gr
 from libc.stdlib cimport calloc, realloc
 from libc.string cimport memcpy, memset
 
+from fastllmload._ext.calls cimport text_free
 from fastllmload._ext.dues cimport Dues, dues_first, dues_free, dues_pop, dues_push
 from fastllmload._ext.leaving cimport Leaving
+from fastllmload._ext.toolturn cimport called_reply, called_turn
 
 import numpy as np
 
@@ -53,6 +55,9 @@ cdef class Talks:
         self.before, self.behind, self.between = joint
         self.sessions = sessions
 
+    def __dealloc__(self):
+        text_free(&self.scratch)
+
     cdef bint follows(self, uint32_t planned) noexcept:
         return not self.turns[planned].flags & TURN_LAST
 
@@ -74,7 +79,7 @@ cdef class Talks:
         talk_free(talk)
         self.alive -= 1
 
-    cdef int stitch(self, Talk* talk, uint32_t planned, const unsigned char* reply, size_t size) except -1:
+    cdef int stitch(self, Talk* talk, uint32_t planned, const unsigned char* reply, size_t size, Calls* calls) except -1:
         cdef const Turn* after = &self.turns[planned + 1]
         cdef uint64_t at = self.body_offset[planned]
         cdef uint64_t end = self.body_offset[planned + 1]
@@ -86,6 +91,8 @@ cdef class Talks:
         else:
             self._add(talk, &self.bodies[at], end - at - self.turns[planned].tail)
         at, end = end, self.body_offset[planned + 2]
+        if calls != NULL and calls.count and after.flags & TURN_REPLY and self._stitch_calls(talk, planned, reply, size, calls):
+            return 0
         if not after.flags & TURN_REPLY or after.reply_at:
             self._add(talk, self.between, len(self.between))
             if after.reply_at:
@@ -97,6 +104,24 @@ cdef class Talks:
             self._add(talk, reply, size)
             self._add(talk, self.behind, len(self.behind))
         return self._add(talk, &self.bodies[at + after.skip], end - at - after.skip)
+
+    cdef bint _stitch_calls(self, Talk* talk, uint32_t planned, const unsigned char* reply, size_t size,
+                            Calls* calls) except? False:
+        """The same with *calls*; False: the turn's own messages are such that the text alone can be carried."""
+        cdef const Turn* after = &self.turns[planned + 1]
+        cdef uint64_t own = self.body_offset[planned + 1] + after.skip
+        cdef size_t own_size = <size_t>(self.body_offset[planned + 2] - own)
+        self.scratch.size = 0
+        if after.reply_at == 0:
+            called_reply(&self.scratch, self.before, self.behind, reply, size, calls, after.turn)
+            self._add(talk, self.scratch.at, self.scratch.size)
+            self._add(talk, &self.bodies[own], own_size)
+            return True
+        if not called_turn(&self.scratch, &self.bodies[own], own_size, after.reply_at - after.skip, reply, size, calls, after.turn):
+            return False
+        self._add(talk, self.between, len(self.between))
+        self._add(talk, self.scratch.at, self.scratch.size)
+        return True
 
     cdef int _add(self, Talk* talk, const unsigned char* data, size_t size) except -1:
         cdef size_t cap = talk.cap if talk.cap else 4096
@@ -113,15 +138,18 @@ cdef class Talks:
         talk.size += size
         return 0
 
-    def joined(self, int first, list replies) -> list:
-        """Bodies of the turns from request *first* on, with *replies* (escaped) as the server's: for tests and previews."""
+    def joined(self, int first, list replies, list called=None) -> list:
+        """Bodies of the turns from request *first* on, with *replies* (escaped) as the server's and, where *called* has a
+        CallList for one, its calls: for tests and previews.
+        """
         cdef Talk* talk = self.begin(-1)
         cdef uint32_t planned = <uint32_t>first
-        cdef bytes reply
+        cdef CallList calls
         bodies = [bytes(self.bodies[self.body_offset[planned]:self.body_offset[planned + 1]])]
         try:
-            for reply in replies:
-                self.stitch(talk, planned, reply, len(reply))
+            for number, reply in enumerate(replies):
+                calls = None if called is None else called[number]
+                self.stitch(talk, planned, <const unsigned char*><bytes>reply, len(reply), NULL if calls is None else calls.calls)
                 planned += 1
                 whole = bytes(self.bodies[self.body_offset[planned]:self.body_offset[planned + 1]])
                 bodies.append(talk.body[:talk.size] if talk.size else whole)

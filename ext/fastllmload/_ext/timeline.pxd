@@ -3,6 +3,7 @@
 cimport cython
 from libc.stdint cimport int64_t, uint8_t, uint32_t
 
+from fastllmload._ext.calls cimport CallReader
 from fastllmload._ext.delta cimport Classifier, Meaning
 from fastllmload._ext.errortexts cimport ErrorTexts
 from fastllmload._ext.exchange cimport Exchange
@@ -24,6 +25,7 @@ cdef class Timeline:
     # One per worker. Not thread-safe. Every Exchange that comes in has an open row.
     cdef Recorder recorder
     cdef Classifier classifier
+    cdef CallReader calls
     cdef ErrorTexts error_texts
     cdef int64_t* words             # counters.pxd; borrowed from the Protocol's shared memory
     cdef Hdr ttft, itl

@@ -38,6 +38,7 @@ cdef class Timeline:
                  int64_t[::1] words not None):
         self.recorder = recorder
         self.classifier = classifier
+        self.calls = CallReader()
         self.error_texts = error_texts
         self.words = &words[0]
         self.ttft.counts = self.words + k.WORDS + k.H_TTFT * HDR_WORDS
@@ -77,6 +78,8 @@ cdef class Timeline:
             self._wrong(x, r.ERROR_BAD_EVENT, event.data, event.size)
         elif m.kind == EVENT_DONE:
             row.flags |= FLAG_DONE
+        if m.calls and x.keep:
+            self.calls.read(&x.calls, event.data, event.size, self.classifier.carrier(False))
         self._said(row, &m)
         return 0
 
@@ -172,6 +175,8 @@ cdef class Timeline:
         self._said(row, &m)
         if m.kind == EVENT_CONTENT or m.kind == EVENT_TOOL or m.kind == EVENT_WHITESPACE or m.kind == EVENT_REASONING:
             self._timed(x, &m, t, m.kind)
+        if m.calls and x.keep:
+            self.calls.read(&x.calls, x.held, x.held_size, self.classifier.carrier(True))
         x.refusals = m.kind == EVENT_REFUSAL
         if m.kind == EVENT_ERROR:
             self._wrong(x, r.ERROR_EVENT, x.held, x.held_size)

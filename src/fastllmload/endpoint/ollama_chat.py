@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from fastllmload.endpoint.ollama_fields import NO_IGNORE_EOS, beside, refuse_ids, sampling_fields, under_api
 from fastllmload.endpoint.pieces import PROMPT, BodyPieces, cut
-from fastllmload.plan.joint import MESSAGES
+from fastllmload.plan.joint import OLLAMA_MESSAGES
 from fastllmload.plan.settings import Workload
 
 
@@ -15,7 +15,7 @@ class OllamaChat:
 
     name = "ollama-chat"
     dialect = 2  # DIALECT_OLLAMA_CHAT of delta.pxd
-    joint = MESSAGES
+    joint = OLLAMA_MESSAGES
 
     def path(self, base_path: str) -> str:
         return under_api(base_path, "chat")

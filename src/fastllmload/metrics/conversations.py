@@ -18,7 +18,9 @@ TURNS_SHOWN = 32
 
 
 def conversations_block(run: Run, chosen: Populations) -> dict[str, Any] | None:
-    """`conversations` of run.json; None for a run without any."""
+    """`conversations` of run.json; None for a run without any. *tool_call_replies*: replies with calls that another turn
+    followed.
+    """
     planned = run.manifest.get("plan", {}).get("description", {}).get("conversations") or mixed(run)
     if not planned:
         return None
@@ -33,6 +35,8 @@ def conversations_block(run: Run, chosen: Populations) -> dict[str, Any] | None:
         "turns_planned": planned["requests"],
         "ended_by_failure": int(np.count_nonzero(ended_badly["status"] != layout.CANCELLED)),
         "ended_by_leaving": int(np.count_nonzero(ended_badly["status"] == layout.CANCELLED)),
+        "tool_call_replies": int(np.count_nonzero(rows["flags"] & layout.FLAG_TOOL))
+        - int(np.count_nonzero(last["flags"] & layout.FLAG_TOOL)),
         "turns": by_turn(run.rows[chosen.latency & conversing(run)]),
     }
 

@@ -25,20 +25,35 @@ class Pieces(Protocol):
 @dataclass(frozen=True)
 class Joint:
     """*before* and *behind* a reply's text, and *between* messages without one, as JSON. *messages*: turns are messages
-    of an array; else they are one text that grows.
+    of an array; else they are one text that grows. *ids*: calls of tools have ids, and texts for arguments; else they have
+    neither, and an answer names the tool.
     """
 
     before: str
     behind: str
     between: str
     messages: bool
+    ids: bool = True
 
     def described(self) -> list[str]:
         return [self.before, self.behind, self.between]
 
 
 MESSAGES = Joint(',{"role":"assistant","content":"', '"},', ",", messages=True)
+OLLAMA_MESSAGES = Joint(MESSAGES.before, MESSAGES.behind, MESSAGES.between, messages=True, ids=False)
 TEXT = Joint("\\n", "\\n", "\\n", messages=False)
+
+
+def ident(number: int) -> str:
+    """Of a planned call: nine letters and digits, because some chat templates take nothing else."""
+    return f"call{number:05d}"
+
+
+def stand_in(joint: Joint, name: str, ident: str) -> tuple[dict[str, Any], dict[str, str]]:
+    """A planned call of tool *name*, for a reply that calls none, and the fields of the message that answers it."""
+    if joint.ids:
+        return {"id": ident, "type": "function", "function": {"name": name, "arguments": "{}"}}, {"tool_call_id": ident}
+    return {"function": {"name": name, "arguments": {}}}, {"tool_name": name}
 
 
 def tail_of(pieces: Pieces, tokens: int) -> int:

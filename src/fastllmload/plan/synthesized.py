@@ -20,7 +20,7 @@ from fastllmload.plan.bodies import Bodies
 from fastllmload.plan.content import Endpoint
 from fastllmload.plan.conversations import Filler, Part, Tally, Thinking, turn_counts, write_conversations
 from fastllmload.plan.drawn import Drawn
-from fastllmload.plan.joint import Pieces, skip_of, tail_of
+from fastllmload.plan.joint import MESSAGES, Joint, Pieces, ident, skip_of, stand_in, tail_of
 from fastllmload.plan.plan import TURN
 from fastllmload.plan.standard import LENGTHS
 from fastllmload.workload.fairness import MIXES
@@ -82,7 +82,7 @@ class Synthesized:
             table = text_table(load_tokenizer(workload.tokenizer))
             filler = Filler([table.word(number) for number in range(table.span)], f"{self._origin}/replies")
         cut = endpoint.messages_pieces if endpoint.joint.messages else endpoint.body_pieces
-        return Parts(self, alone.read_bytes(), bodies, cut(model, workload), endpoint.joint.messages, filler)
+        return Parts(self, alone.read_bytes(), bodies, cut(model, workload), endpoint.joint, filler)
 
     def think_ns(self) -> int:
         return self._thinking.next_ns()
@@ -106,10 +106,10 @@ class Parts:
     """The turns of conversations, taken one by one from bodies that stand alone."""
 
     def __init__(
-        self, of: Synthesized, raw: bytes, bodies: Bodies, pieces: Pieces, messages: bool, filler: Filler | None
+        self, of: Synthesized, raw: bytes, bodies: Bodies, pieces: Pieces, joint: Joint, filler: Filler | None
     ) -> None:
         self._of, self._raw, self._bodies = of, raw, bodies
-        self._pieces, self._messages, self._filler = pieces, messages, filler
+        self._pieces, self._joint, self._filler = pieces, joint, filler
         self._next = 0
 
     def turn(self, number: int) -> Part:
@@ -125,18 +125,18 @@ class Parts:
         think_ns = self._of.think_ns()
         if self._of.brings_a_tool():
             text = without_prefix(self._text(body, skip, tail), prefix)
-            body, reply_at = tool_turn(body, skip, tail, text, number)
+            body, reply_at = tool_turn(body, skip, tail, text, number, self._joint)
             return Part(body, skip, tail, own - prefix, output, planned, reply_at, True, think_ns)
         if prefix:
             text = without_prefix(self._text(body, skip, tail), prefix)
-            inside = USER[1:] + b'"' + text + b'"}' if self._messages else text
+            inside = USER[1:] + b'"' + text + b'"}' if self._joint.messages else text
             body = body[:skip] + inside + body[len(body) - tail :]
         return Part(body, skip, tail, own - prefix, output, planned, 0, True, think_ns)
 
     def _text(self, body: bytes, skip: int, tail: int) -> bytes:
         """The inside of the prompt's JSON string."""
         inside = body[skip : len(body) - tail]
-        return inside[len(USER) : -2] if self._messages else inside
+        return inside[len(USER) : -2] if self._joint.messages else inside
 
 
 def without_prefix(text: bytes, words: int) -> bytes:
@@ -147,16 +147,17 @@ def without_prefix(text: bytes, words: int) -> bytes:
     return text[at:].lstrip(b" ") if words else text
 
 
-def tool_turn(body: bytes, skip: int, tail: int, text: bytes, number: int) -> tuple[bytes, int]:
+def tool_turn(
+    body: bytes, skip: int, tail: int, text: bytes, number: int, joint: Joint = MESSAGES
+) -> tuple[bytes, int]:
     """A turn that brings *text* as a tool's result, and where the reply before goes: the assistant's message that calls
-    the tool.
+    the tool. What the reply really calls takes the place of the planned call (toolturn.pyx).
     """
-    name = f"call{number:05d}"  # nine letters and digits: some chat templates take nothing else
-    call = {"id": name, "type": "function", "function": {"name": TOOL, "arguments": "{}"}}
+    call, names = stand_in(joint, TOOL, ident(number))
     asks = b'{"role":"assistant","content":"'
-    answers = b'},{"role":"tool","tool_call_id":"' + name.encode()
+    answers = b'},{"role":"tool",' + msgspec.json.encode(names)[1:-1]
     calls = b'","tool_calls":' + msgspec.json.encode([call]) + answers
-    inside = asks + calls + b'","content":"' + text + b'"}'
+    inside = asks + calls + b',"content":"' + text + b'"}'
     return body[:skip] + inside + body[len(body) - tail :], skip + len(asks)
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from itertools import islice
+from itertools import islice, takewhile
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +20,9 @@ from fastllmload.plan import settings as asked
 from fastllmload.plan.bodies import Bodies
 from fastllmload.plan.content import Endpoint, described, file_of
 from fastllmload.plan.conversations import Part, Tally, Thinking, escaped, write_conversations
-from fastllmload.plan.joint import skip_of, tail_of
+from fastllmload.plan.joint import Joint, skip_of, stand_in, tail_of
 from fastllmload.plan.plan import TURN
+from fastllmload.plan.synthesized import TOOL
 from fastllmload.plan.written import Encoder
 from fastllmload.workload.conversation import STAND_IN, SYSTEM_SHARE, SYSTEM_TOKENS, Conversation, SystemPrompt
 from fastllmload.workload.dialogues import Dialogues, Said, read_dialogues
@@ -107,7 +108,7 @@ class Told:
         return replace(said, one=replace(said.one, content=whole, input_tokens=tokens))
 
     def _part(self, encoder: Encoder, endpoint: Endpoint, said: Said, number: int, many: int) -> Part:
-        one = as_turn(said.one, endpoint)
+        one = answering(as_turn(said.one, endpoint), endpoint.joint, number)
         output = self._output(said)
         body, pieces = encoder.encode(one, output), encoder.pieces(one)
         own = one.tokens(self._tokenizer)
@@ -191,6 +192,27 @@ def as_turn(one: Written, endpoint: Endpoint) -> Written:
         message = [{"role": "user", "content": one.content}]
         return replace(one, content=message)
     return one
+
+
+def answering(one: Written, joint: Joint, number: int) -> Written:
+    """A turn *number* that begins with messages of role `tool`: they answer the calls of the reply before it, the first
+    the first and so on. In front of them goes an assistant's message with a planned call for each, which stands for what
+    the reply does not call. InputError for a first turn, before which nobody called anything.
+    """
+    content = one.content
+    if isinstance(content, str) or not content or not isinstance(content[0], dict) or content[0].get("role") != "tool":
+        return one
+    if not number:
+        raise InputError(f"{one.where}: a conversation cannot begin with a message of role tool; nobody called one")
+    answers = list(takewhile(lambda message: isinstance(message, dict) and message.get("role") == "tool", content))
+    calls, named = [], []
+    for place, message in enumerate(answers):
+        name = str(message.get("tool_name") or message.get("name") or TOOL)
+        call, names = stand_in(joint, name, str(message.get("tool_call_id") or f"t{number:04x}{place:04x}"))
+        calls.append(call)
+        named.append({**message, **names})
+    opening = {"role": "assistant", "content": None, "tool_calls": calls}
+    return replace(one, content=[opening, *named, *content[len(answers) :]])
 
 
 def placed(body: bytes, skip: int, one: Written) -> tuple[bytes, int, bool]:

@@ -38,7 +38,7 @@ certificate.reasons.*.severity certificate.reasons.*.text errors.*.status errors
 """
 NUMBERS = """
 config.output.gpus config.output.price_per_hour config.output.reading_speed config.output.decode_deadline
-config.output.goodput.*.1 conversations.ended_by_failure conversations.ended_by_leaving
+config.output.goodput.*.1 conversations.ended_by_failure conversations.ended_by_leaving conversations.tool_call_replies
 plan.description.workload.prefix_len watch.steal_share watch.ports watch.fd_limit
 phases.*.ramp_share
 """

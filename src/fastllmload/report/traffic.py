@@ -40,10 +40,11 @@ def _conversations(found: Mapping[str, Any] | None) -> list[str]:
         return []
     stopped = found["ended_by_failure"] + found["ended_by_leaving"]
     cached = [turn["cached_share"] for turn in found["turns"][1:] if number(turn["cached_share"]) is not None]
+    called = f"; {count(found['tool_call_replies'])} replies called tools" if found.get("tool_call_replies") else ""
     share = f"; later turns {percent(sum(cached) / len(cached))} cached" if cached else ""
     return [
         f"{'turns':<{LABEL}}{count(found['turns_sent'])} in {count(found['begun'])} conversations, "
-        f"{count(stopped)} stopped early{share}"
+        f"{count(stopped)} stopped early{called}{share}"
     ]
 
 

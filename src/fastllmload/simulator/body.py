@@ -33,11 +33,48 @@ class RequestBody(msgspec.Struct, frozen=True, gc=False):
 _decode = msgspec.json.Decoder(RequestBody).decode
 
 
+class Called(msgspec.Struct, frozen=True):
+    id: str
+    function: dict[str, str]
+
+
+class Message(msgspec.Struct, frozen=True):
+    role: str
+    tool_calls: list[Called] | None = None
+    tool_call_id: str | None = None
+
+
+_messages = msgspec.json.Decoder(list[Message]).decode
+
+
 def decode(body: bytes) -> RequestBody:
-    """ValueError says what is wrong with *body*: no JSON, not UTF-8, nested too deep, a field of another type."""
+    """ValueError says what is wrong with *body*: no JSON, not UTF-8, nested too deep, a field of another type, tool calls
+    that are not answered.
+    """
     try:
-        return _decode(body)
+        asked = _decode(body)
+        if b"tool_call" in bytes(asked.messages):
+            check_calls(_messages(asked.messages))
+        return asked
     except msgspec.MsgspecError as error:
         raise ValueError(str(error)) from None
     except RecursionError:
         raise ValueError("it is nested too deep") from None
+
+
+def check_calls(messages: list[Message]) -> None:
+    """As OpenAI has it: each call is answered by a message right behind it, and nothing else is."""
+    due: list[str] = []
+    for message in messages:
+        if message.role == "tool":
+            if message.tool_call_id not in due:
+                raise ValueError(
+                    f"the tool message for {message.tool_call_id!r} answers no call of the message before it"
+                )
+            due.remove(message.tool_call_id)
+            continue
+        if due:
+            raise ValueError(f"tool_calls must be followed by tool messages; there is none for {', '.join(due)}")
+        due = [call.id for call in message.tool_calls or ()]
+    if due:
+        raise ValueError(f"tool_calls must be followed by tool messages; there is none for {', '.join(due)}")

@@ -64,8 +64,8 @@ class Truth:
         return found
 
     def content(self) -> NDArray[np.void]:
-        """Events that carry text: whitespace, content and reasoning."""
-        chosen: NDArray[np.void] = self.events[np.isin(self.events["kind"], (2, 3, 4))]
+        """Events that carry what was generated: whitespace, content, reasoning and pieces of tool calls."""
+        chosen: NDArray[np.void] = self.events[np.isin(self.events["kind"], (2, 3, 4, 5))]
         return chosen
 
 

@@ -41,6 +41,7 @@ def meaning(
         "has_usage": any(count >= 0 for count in said.values()),
         "text": re.sub("[\ud800-\udfff]", "\ufffd", text) if text else None,
         "done": False,
+        "calls": False,
         "server_ns": [0, 0, 0, 0],
         **said,
     }
@@ -141,13 +142,14 @@ def of_event(event: dict[str, Any], dialect: int, whole: bool) -> dict[str, Any]
     finish = FINISHES.get(reason, "other") if reason else "none"
     counts = usage_counts(event.get("usage"))
     said = text_of(delta)
+    calls = {"calls": bool(delta.get("tool_calls"))}
     if said is not None:
-        return meaning(said[0], finish, said[1], counts)
+        return meaning(said[0], finish, said[1], counts) | calls
     kind = "other"
     if not whole:
         usage = any(count >= 0 for count in counts.values())
         kind = "finish" if reason else "usage" if usage else "role" if role else "other"
-    return meaning(kind, finish, counts=counts)
+    return meaning(kind, finish, counts=counts) | calls
 
 
 def classify_ollama(data: bytes, dialect: int, whole: bool) -> dict[str, Any]:
@@ -189,5 +191,6 @@ def of_ollama(event: dict[str, Any], chat: bool, whole: bool) -> dict[str, Any]:
     return {
         **meaning(kind, finish, said[1] if said else None, counts),
         "done": done,
+        "calls": bool(calls.get("tool_calls")),
         "server_ns": [duration(event.get(name)) for name in DURATIONS],
     }

@@ -17,6 +17,9 @@ from fastllmload.simulator.process import SimulatorProcess
 from fastllmload.simulator.truth import load
 
 
+CALL = {"id": "a", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+
+
 def fault(name: str, **fields: object) -> bytes:
     return request(headers=(f"X-Fault: {name}",), **({"max_tokens": 8} | fields))
 
@@ -233,6 +236,41 @@ def test_whitespace_first(quick: int) -> None:
 def test_reasoning(quick: int) -> None:
     deltas = [one["choices"][0]["delta"] for one in ask(quick, fault("reasoning:3", stream_options=None)).chunks]
     assert [list(one) for one in deltas[1:-1]] == [["reasoning_content"]] * 3 + [["content"]] * 5
+
+
+def test_tool_calls(quick: int) -> None:
+    """Streamed in pieces or whole: the same calls, of valid JSON with what must be escaped in it."""
+    reply = ask(quick, fault("tool_calls:2", max_tokens=20))
+    assert reply.chunks[-2]["choices"][0]["finish_reason"] == "tool_calls" and reply.usage["completion_tokens"] == 20
+    found: dict[int, dict[str, str]] = {}
+    for chunk in reply.chunks[1:-2]:
+        (entry,) = chunk["choices"][0]["delta"]["tool_calls"]
+        call = found.setdefault(entry["index"], {"id": entry.get("id", ""), "arguments": ""})
+        call["arguments"] += entry["function"]["arguments"]
+    assert sorted(found) == [0, 1] and len({call["id"] for call in found.values()}) == 2
+    text = json.loads(found[0]["arguments"])["text"]
+    assert {'"', "\n", "\\", "é"} <= set(text)
+    document = json.loads(ask(quick, fault("tool_calls:2", max_tokens=20, stream=False)).body)
+    calls = document["choices"][0]["message"]["tool_calls"]
+    assert [json.loads(call["function"]["arguments"]).keys() for call in calls] == [{"text"}] * 2
+    assert document["choices"][0]["message"]["content"] is None
+
+
+@pytest.mark.parametrize(
+    ("messages", "said"),
+    [
+        ([{"role": "tool", "tool_call_id": "a", "content": "x"}], "answers no call of the message before it"),
+        ([{"role": "assistant", "tool_calls": [CALL]}, {"role": "user", "content": "x"}], "there is none for a"),
+        ([{"role": "assistant", "tool_calls": [CALL]}], "there is none for a"),
+    ],
+)
+def test_calls_without_answers_are_refused(quick: int, messages: list[dict[str, object]], said: str) -> None:
+    """As OpenAI refuses them; answered ones are fine."""
+    start = [{"role": "user", "content": "x"}]
+    refused = ask(quick, request(messages=start + messages))
+    assert refused.status == 400 and said in json.loads(refused.body)["error"]["message"]
+    answered = [{"role": "assistant", "tool_calls": [CALL]}, {"role": "tool", "tool_call_id": "a", "content": "x"}]
+    assert ask(quick, request(messages=start + answered)).status == 200
 
 
 @pytest.mark.parametrize("stream", [True, False])
