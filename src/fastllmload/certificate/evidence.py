@@ -146,7 +146,9 @@ class Stamps:
 
 @dataclass(frozen=True)
 class Evidence:
-    """All of it. *no_fd*, *no_port*: requests that failed for want of a descriptor or a port."""
+    """All of it. *no_fd*, *no_port*: requests that failed for want of a descriptor or a port. *plan_lead_ns*: from the
+    plan's last byte to the first release of the phase.
+    """
 
     window: Window
     sends: Sends
@@ -157,3 +159,4 @@ class Evidence:
     no_fd: int = 0
     no_port: int = 0
     disk_full: bool = False
+    plan_lead_ns: int | None = None

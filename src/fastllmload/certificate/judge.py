@@ -34,6 +34,7 @@ def judge_evidence(evidence: Evidence) -> dict[str, Any]:
     sections: dict[str, Any] = {
         "schedule_lag_us": lag.schedule_lag(sends, window),
         "first_fill_us": lag.first_fill_us(sends),
+        "plan_lead_s": None if evidence.plan_lead_ns is None else evidence.plan_lead_ns / 1e9,
         **arrivals.rates(sends, window),
         "arrival_tests": tests,
         "workers": [workers.worker(record) for record in evidence.workers],

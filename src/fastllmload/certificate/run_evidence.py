@@ -69,7 +69,14 @@ def from_run(run: Run) -> Evidence:
         no_fd=int(np.count_nonzero(errors == layout.ERROR_NAMES.index("no_fd"))),
         no_port=int(np.count_nonzero(errors == layout.ERROR_NAMES.index("no_port"))),
         disk_full=bool(run.manifest.get("disk_full", False)),
+        plan_lead_ns=plan_lead_ns(run, rows),
     )
+
+
+def plan_lead_ns(run: Run, rows: npt.NDArray[Any]) -> int | None:
+    """How far the plan was ahead of the clock at its closest: it is whole before time zero, so at the first release."""
+    whole, due = (run.manifest.get("plan") or {}).get("whole_ns"), rows["t_sched"][rows["t_sched"] > 0]
+    return None if whole is None or not len(due) else int(due.min()) - int(whole)
 
 
 def sending_window(run: Run, rows: npt.NDArray[Any], window: Window) -> Window:

@@ -210,7 +210,7 @@ class Session:
             {**environment(), "engine": beside.engine},
             run_id=run_id,
             command=blank(command_line(), self.redact),
-            plan=plan_facts(plans),
+            plan=plan_facts(plans, time.monotonic_ns()),
             target={
                 "urls": [target.url for target in found.targets],
                 "addresses": [target.address for target in found.targets],
@@ -425,13 +425,15 @@ def utc(ns: int) -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(ns // 1_000_000_000)) + f".{ns // 1_000_000 % 1000:03d}Z"
 
 
-def plan_facts(plans: Plans) -> dict[str, Any]:
+def plan_facts(plans: Plans, whole_ns: int) -> dict[str, Any]:
+    """*whole_ns*: CLOCK_MONOTONIC when the last byte of every request had been written."""
     measure, warmup = plans.measure, plans.warmup
     return {
         "digest": measure.digest,
         "schedule_hash": measure.schedule_hash,
         "model": measure.description["model"],
         "requests": None if measure.cycles else measure.requests,
+        "whole_ns": whole_ns,
         "description": measure.description,
         "classes": measure.classes,
         "deviations": measure.deviations,

@@ -285,6 +285,7 @@ def client_table(document: Document, title: str = "") -> Table:
         ["Socket-to-user delay P50, P99 (us)", ", ".join(quantity(read.get(q)) for q in ("p50", "p99"))],
         ["Error bar on TTFT, P99 (us)", quantity(part(bars, "ttft", "p99"))],
         ["Error bar on ITL, P99 (us)", quantity(part(bars, "itl", "p99"))],
+        ["Plan ahead of the clock, least (s)", quantity(certificate.get("plan_lead_s"))],
         ["Time stamps", str(certificate.get("timestamp_source") or NOT_KNOWN)],
         ["Coalesced reads", percent(certificate.get("coalesced_read_share"))],
         ["Busiest worker (of a core)", percent(busiest)],

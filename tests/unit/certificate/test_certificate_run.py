@@ -87,6 +87,16 @@ def test_a_clean_folder_is_valid(tmp_path: Path) -> None:
     assert found["headroom"] is None
 
 
+def test_the_plan_was_ahead_by_the_time_to_the_first_release(tmp_path: Path) -> None:
+    """Of the whole phase, its ramp too; a folder that does not say when its plan was whole has no figure."""
+    t_sched = write_run(tmp_path)
+    assert judge(load(tmp_path))["plan_lead_s"] is None
+    document = json.loads((tmp_path / "run.json").read_text())
+    document["plan"] = {"whole_ns": START_NS - 250 * MS}
+    (tmp_path / "run.json").write_text(json.dumps(document))
+    assert judge(load(tmp_path))["plan_lead_s"] == pytest.approx(0.25 + (t_sched[0] - START_NS) / 1e9, abs=1e-9)
+
+
 def test_coalesced_events_widen_the_error_bar(tmp_path: Path) -> None:
     """The third of four events came in the read of the fourth: it came at any time since the second's read."""
     write_run(tmp_path, coalesced=True)
