@@ -8,7 +8,7 @@ import pytest
 
 from fastllmload.cli.main import main
 from fastllmload.compliance.evidence import read
-from fastllmload.compliance.outcome import TRUE
+from fastllmload.compliance.outcome import FALSE, TRUE
 from fastllmload.compliance.verdict import judge
 from fastllmload.records.run import read_manifest
 
@@ -34,3 +34,14 @@ def test_a_run_shows_what_it_does(load: tuple[str, str], more: tuple[str, ...], 
     assert told["verdict"] == judgement.verdict == "not compliant"
     assert "IETF-4.5.1-b" in told["must"]["false"]
     assert main(["compliance", str(folder)]) == 1
+
+
+def test_a_plain_run_does_not_pass_for_one_with_a_warm_cache(tmp_path: Path) -> None:
+    """Its warm-up has prefixes of its own: the first request of each measured prefix finds nothing in the cache."""
+    folder = tmp_path / "run"
+    words = ["--concurrency", "1", "-n", "12", "--warmup", "8", "--isl", "16", "--osl", "2", "--prefix-len", "64"]
+    words += ["--num-prefixes", "2", "--declare", "prefix_cache.state=warm", "--declare", "prefix_cache.enabled=yes"]
+    engine = ["--simulate", "set.prefix_cache=true", "--simulate", "set.step_ms=1"]
+    assert main([*words, *engine, "-o", str(folder), "--ui", "none"]) == 0
+    found = {each.requirement.id: each.outcome for each in judge(read(folder)).findings}["IETF-4.5.1-d"]
+    assert found.state == FALSE and "2 of 12 requests with a shared prefix did not find it" in found.reason

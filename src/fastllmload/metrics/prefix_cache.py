@@ -50,20 +50,26 @@ def cache_hit_rate(cached_tokens: Numbers, prefix_tokens: Numbers) -> float | No
 
 
 def prefix_tokens(run: Run, rows: npt.NDArray[Any]) -> Numbers:
-    """Tokens of each of *rows* that are a part which other prompts have too, from the plan; 0 where nothing is shared.
+    """`prefix_tokens_of` the requests of *rows*."""
+    return prefix_tokens_of(run, rows["request"])
+
+
+def prefix_tokens_of(run: Run, requests: npt.NDArray[Any]) -> Numbers:
+    """Tokens of each of *requests*, numbers of the plan, that are a part which other prompts have too; 0 where nothing
+    is shared.
 
     All of the measure phase. A plan that does not say it of each request (conversations) says how long a prefix is that
     all of them share.
     """
     schedule = read_array(run.directory / "plan" / "schedule.npy", shape=(None,))
     if schedule is not None and "prefix_tokens" in (schedule.dtype.names or ()) and schedule["prefix_tokens"].any():
-        found: Numbers = schedule["prefix_tokens"][rows["request"] % len(schedule)].astype(np.int64)
+        found: Numbers = schedule["prefix_tokens"][requests % len(schedule)].astype(np.int64)
         return found
     described = run.manifest.get("plan", {}).get("description", {}).get("workload")
     asked = described if described is not None else run.manifest.get("config", {}).get("workload", {})
     if asked.get("prefix_len") and asked.get("prefix_share", 1.0) == 1.0:
-        return np.full(len(rows), asked["prefix_len"], np.int64)
-    return np.zeros(len(rows), np.int64)
+        return np.full(len(requests), asked["prefix_len"], np.int64)
+    return np.zeros(len(requests), np.int64)
 
 
 def cache_metrics(run: Run, rows: npt.NDArray[Any]) -> dict[str, Any]:

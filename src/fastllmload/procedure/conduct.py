@@ -55,6 +55,7 @@ class Terms:
     settle_s: float | None = None
     ask: Callable[[str], str] | None = None  # the operator's answers; None: nobody can be asked
     before: tuple[str, ...] = ()  # hooks before the first level, whatever the test itself needs
+    declared: Mapping[str, str] | None = None  # the manifest, where it was complete (or asked for) before
 
 
 def conduct(
@@ -66,7 +67,10 @@ def conduct(
     test.refuse(parameters, settings)
     simulated = not settings.target.urls and settings.target.unix_socket is None
     hooks.refuse_missing(test.hooks(parameters), terms.commands, simulated, terms.ask is not None)
-    declarations = manifest.complete(settings, test.name, simulated, terms.conforming and not terms.quick, terms.ask)
+    declarations = terms.declared
+    if declarations is None:
+        must = terms.conforming and not terms.quick
+        declarations = manifest.complete(settings, test.name, simulated, must, terms.ask)
     asked = {"test": msgspec.to_builtins(parameters), "quick": terms.quick, "run": told(settings)}
     book = Journal(terms.folder, test.name, asked)
     book.put(quick=terms.quick, manifest=manifest.entry(settings, declarations, simulated), section=test.section)

@@ -41,20 +41,38 @@ class Part(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Judgement(msgspec.Struct, frozen=True, kw_only=True):
-    """Of one level after some looks."""
+    """Of one level after some looks. On *limited* of *looks* the client was the limit, for the reasons *limits*; where
+    there were others, these decided alone.
+    """
 
     decision: Decision
     parts: tuple[Part, ...]
     limits: tuple[str, ...] = ()
+    limited: int = 0
+    looks: int = 0
 
     @property
     def reason(self) -> str:
         """The parts that decided, in words."""
         if self.decision is Decision.CLIENT:
-            more = f" (and {len(self.limits) - 1} more)" if len(self.limits) > 1 else ""
-            return f"the client was the limit: {self.limits[-1]}{more}"
+            return client_words(self.limits, self.looks)
         chosen = [part for part in self.parts if part.decision is self.decision] or list(self.parts)
-        return "; ".join(part_words(part) for part in chosen if not (part.veto and self.decision is Decision.PASS))
+        words = [part_words(part) for part in chosen if not (part.veto and self.decision is Decision.PASS)]
+        if 0 < self.limited < self.looks:
+            words.append(set_aside(self.limited, self.looks))
+        return "; ".join(words)
+
+
+def client_words(limits: Sequence[str], looks: int) -> str:
+    """Why nothing is known of a level after *looks* looks."""
+    more = f" (and {len(limits) - 1} more)" if len(limits) > 1 else ""
+    where = f" in each of {looks} looks" if looks > 1 else ""
+    return f"the client was the limit{where}" + (f": {limits[-1]}{more}" if limits else "")
+
+
+def set_aside(limited: int, looks: int) -> str:
+    """Of looks that decided nothing, for a table's cell."""
+    return f"{limited} of {looks} looks set aside: there the client was the limit"
 
 
 def part_words(part: Part) -> str:
@@ -125,19 +143,22 @@ class Goal:
     def judge(
         self, level: float, runs: Sequence[Evidence], plan: Plan, lower: Mapping[float, Sequence[Evidence]]
     ) -> Judgement:
-        """*runs*: all looks so far. *lower*: those of all lower levels, for the gain of a closed loop."""
-        found = self._decide(level, runs, plan, lower)
-        limited = [run for run in runs if run.limited]
-        if not limited or found.decision is Decision.UNDECIDED:
-            return found
-        if found.decision is Decision.PASS and all(run.offered_in_full for run in limited):
-            return found  # what the client did late can only have made the latencies worse
+        """*runs*: all looks so far. *lower*: those of all lower levels, for the gain of a closed loop.
+
+        Looks on which the client was the limit are set aside as soon as there is another. Alone they may still pass a
+        level that they offered in full: what the client did late can only have made the latencies worse.
+        """
         clean = [run for run in runs if not run.limited]
-        again = self._decide(level, clean, plan, lower) if clean else None
-        if again is not None and again.decision is found.decision:
-            return again
+        found = self._decide(level, clean or runs, plan, lower)
+        limited = [run for run in runs if run.limited]
+        if not limited:
+            return found
+        decision = found.decision
+        unsound = decision is Decision.FAIL or not all(run.offered_in_full for run in limited)
+        if not clean and decision is not Decision.UNDECIDED and unsound:
+            decision = Decision.CLIENT
         limits = tuple(dict.fromkeys(reason for run in limited for reason in run.limited))
-        return Judgement(decision=Decision.CLIENT, parts=found.parts, limits=limits)
+        return Judgement(decision=decision, parts=found.parts, limits=limits, limited=len(limited), looks=len(runs))
 
     def _decide(
         self, level: float, runs: Sequence[Evidence], plan: Plan, lower: Mapping[float, Sequence[Evidence]]

@@ -21,7 +21,9 @@ class Bench(Protocol):
     """Where levels are measured. The same questions in the same order get the same answers after a restart."""
 
     def look(self, level: float, number: int) -> Decision:
-        """Measure *level* once more, 2^number times as long as the first time; decide by all looks at it."""
+        """Measure *level* once more, twice as long as the time before; decide by all looks at it. A look on which the
+        client was the limit is repeated instead.
+        """
 
     def retest(self, level: float, number: int) -> Decision:
         """Measure *level* afresh, as long as its longest look, and decide by that run alone."""
@@ -101,7 +103,9 @@ class IntervalSearch:
                     self.notes.append(f"level {level:g}: {before}, after another look {self.decisions[level]}")
 
     def _bracket(self) -> None:
-        """Double until a level fails. An undecided level does not stop the way up; the client's own limit does."""
+        """Double until a level fails. An undecided level does not stop the way up; the client's own limit does, after
+        as many looks as a level may have.
+        """
         x = self.lo
         while self._test(x) in (Decision.PASS, Decision.UNDECIDED) and x < self.hi and self.room:
             x = min(tidy(2 * x), self.hi)

@@ -28,7 +28,9 @@ class Height:
 
 
 class PeakBench(Protocol):
-    """Where levels are measured; *look* gives the height by all looks at the level."""
+    """Where levels are measured; *look* gives the height by all looks at the level but those, where there are others,
+    on which the client was the limit.
+    """
 
     def look(self, level: float, number: int) -> Height: ...
 
@@ -73,12 +75,16 @@ class PeakSearch:
         return self.peak()
 
     def _look(self, level: float) -> None:
-        number = self.looks.get(level, 0)
-        self.looks[level] = number + 1
-        self.heights[level] = self.bench.look(level, number)
+        """Once; while the client is the limit again, as long as the level has looks left."""
+        while True:
+            number = self.looks.get(level, 0)
+            self.looks[level] = number + 1
+            self.heights[level] = self.bench.look(level, number)
+            if self.heights[level].known or self.looks[level] >= self.plan.looks:
+                return
 
     def _climb(self) -> None:
-        """Double until a level is surely below the best one, or the client is the limit."""
+        """Double until a level is surely below the best one, or the client is the limit in every look."""
         x = self.lo
         self._look(x)
         while x < self.hi and len(self.heights) < self.plan.levels and self.heights[x].known and self._may_rise(x):

@@ -7,7 +7,7 @@ is found finished, so the whole goes on where it was stopped, and a larger N add
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ import msgspec
 from fastllmload.plan.settings import RunSettings, Secret
 from fastllmload.procedure import journal, manifest, runs_report
 from fastllmload.procedure.change import changed
-from fastllmload.procedure.conduct import Terms, Test, conduct, duration, with_declarations
+from fastllmload.procedure.conduct import Terms, Test, conduct, duration
 from fastllmload.procedure.console import Console
 from fastllmload.procedure.ending import kept
 from fastllmload.procedure.journal import Journal
@@ -33,7 +33,6 @@ def conduct_runs(
     test.refuse(asked_of, settings)
     simulated = not settings.target.urls and settings.target.unix_socket is None
     declared = manifest.complete(settings, test.name, simulated, terms.conforming and not terms.quick, terms.ask)
-    settings = with_declarations(settings, declared)
     asked = {"test": msgspec.to_builtins(asked_of), "quick": terms.quick, "run": told(settings)}
     book = Journal(terms.folder, test.name, asked, runs_report.JSON)
     seconds = test.expected_s(asked_of, settings)
@@ -56,7 +55,7 @@ def conduct_runs(
     for number in range(runs):
         console.say(f"run {number + 1} of {runs}")
         with kept(book, f"test in run {number + 1}", ended):
-            codes.append(one(test, settings, secret, parameters, terms, console, number))
+            codes.append(one(test, settings, secret, parameters, terms, console, number, declared))
             keep(book, terms.folder, runs)
     ended(journal.DONE)
     return max(codes)
@@ -64,12 +63,12 @@ def conduct_runs(
 
 def one(
     test: Test, settings: RunSettings, secret: Secret | None, parameters: Any, terms: Terms, console: Console,
-    number: int,
+    number: int, declared: Mapping[str, str],
 ) -> int:  # fmt: skip
-    """Run *number*: the same requests at instants of its own."""
+    """Run *number*: the same requests at instants of its own, and what was *declared* once for all."""
     own = changed(settings, load={"repetition": settings.load.repetition + number})
     before = (RESTART,) if RESTART in terms.commands else ()
-    place = dataclasses.replace(terms, folder=folder_of(terms.folder, number), before=before)
+    place = dataclasses.replace(terms, folder=folder_of(terms.folder, number), before=before, declared=declared)
     return conduct(test, own, secret, parameters, place, console)
 
 

@@ -16,6 +16,7 @@ from fastllmload.procedure.change import changed
 from fastllmload.procedure.findings import Findings
 from fastllmload.procedure.lab import Lab
 from fastllmload.procedure.ladder import Ladder, state_of
+from fastllmload.procedure.seek import TRIES
 
 FIRST_SLOTS, MOST_SLOTS = 4, 4096
 SHARE, LEAST_S = 0.2, 60.0  # of a level's length, and no less
@@ -55,15 +56,18 @@ def capacity_of(lab: Lab, settings: RunSettings, asked: Asked, found: Findings, 
 
 
 def measured(lab: Lab, settings: RunSettings, found: Findings, prefix: str = "") -> Capacity | None:
-    """Levels of 4, 8, 16 ... slots until one is saturated."""
+    """Levels of 4, 8, 16 ... slots until one is saturated. One on which the client was the limit is run again first."""
     length = max(LEAST_S, SHARE * (settings.load.duration or 0.0)) if not lab.quick else QUICK_S
     ladder = Ladder(
         lab, changed(settings, load={"duration": length, "num_requests": None}), True, f"{prefix}capacity, "
     )
     slots, limited = FIRST_SLOTS, False
     while slots <= MOST_SLOTS:
-        rung = ladder.at(slots)
-        limited = rung.verdict.generator_limited and rung.verdict.saturated is None
+        for repetition in range(TRIES):
+            rung = ladder.at(slots, repetition)
+            limited = rung.verdict.generator_limited and rung.verdict.saturated is None
+            if not limited or rung.level.cascading:
+                break
         if rung.verdict.saturated or limited or rung.level.cascading:
             break
         slots *= 2

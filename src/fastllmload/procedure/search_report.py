@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from fastllmload.procedure.goals import part_words
+from fastllmload.procedure.goals import client_words, part_words, set_aside
 from fastllmload.procedure.interval_search import Interval
 from fastllmload.procedure.outcome import NOT_DONE, aligned, escaped, pipes
 from fastllmload.procedure.peak_search import Peak
@@ -104,8 +104,8 @@ def peak_rows(found: Peak, bench: LabBench) -> list[dict[str, Any]]:
     return [
         {
             "level": level,
-            "decision": "contender" if level in found.contenders else "below" if height.known else "client limited",
-            "reason": f"{height.value:,.5g} +/- {height.half:,.3g} tokens/s",
+            "decision": peak_decision(level, found),
+            "reason": peak_reason(level, found, bench),
             "smooth_goodput": height.value,
             "half_width": height.half,
             "looks": found.looks[level],
@@ -114,6 +114,23 @@ def peak_rows(found: Peak, bench: LabBench) -> list[dict[str, Any]]:
         }
         for level, height in sorted(found.heights.items())
     ]
+
+
+def peak_decision(level: float, found: Peak) -> str:
+    if not found.heights[level].known:
+        return str(Decision.CLIENT)
+    return "contender" if level in found.contenders else "below"
+
+
+def peak_reason(level: float, found: Peak, bench: LabBench) -> str:
+    """How high it is there, and on how many looks that rests."""
+    height, runs = found.heights[level], bench.runs.get(level, [])
+    limits = list(dict.fromkeys(reason for run in runs for reason in run.limited))
+    if not height.known:
+        return client_words([*limits, bench.refused[level]] if level in bench.refused else limits, found.looks[level])
+    words = f"{height.value:,.5g} +/- {height.half:,.3g} tokens/s"
+    aside = sum(bool(run.limited) for run in runs)
+    return f"{words}; {set_aside(aside, len(runs))}" if aside else words
 
 
 # -- words ------------------------------------------------------------------------------------------------------------
@@ -137,7 +154,7 @@ def answer_lines(document: Document) -> Iterator[str]:
         yield from bound_lines(low, high, unit, sure)
     if answer.get("limited_by"):
         yield f"limited by: {answer['limited_by']}"
-    why = ENDED[answer["ended_by"]] if document["status"] == "done" else ""  # cut short: the warnings say by what
+    why = ended_words(document) if document["status"] == "done" else ""  # cut short: the warnings say by what
     yield from (text for text in (why, CONFIRMED.get(answer.get("confirmed"), "")) if text)
     if document["objective"] == "fluid" and answer["best_output_tok_s"] is not None:
         yield f"fluid token generation rate: {answer['best_output_tok_s']:,.5g} output tokens/s"
@@ -160,9 +177,24 @@ ENDED = {
     "bound": "the upper bound --max was reached without a failure: the true answer may be higher",
     "minimum": "the lowest level --min is already too much: start lower",
     "undecided": "not every level could be decided: longer levels (--level-duration) or more --runs decide more",
-    "client": "the client was the limit at some level: of the system nothing is known there (see fastllmload doctor)",
     "nothing": "nothing was measured",
 }
+
+
+def ended_words(document: Document) -> str:
+    """What ended the search, where that needs to be said; of the client, at which levels and how often it was tried."""
+    ended = document["answer"]["ended_by"]
+    if ended != "client":
+        return ENDED[ended]
+    limited = [entry for entry in document["decisions"] if entry["decision"] == Decision.CLIENT]
+    tried = sum(entry["looks"] for entry in limited)
+    where = ", ".join(f"{entry['level']:g}" for entry in limited)
+    return (
+        f"the client was the limit at {where}, in {'each of ' if tried > 1 else ''}{tried} look{'s' * (tried > 1)}: of "
+        "the system nothing is known there; free this host, or give the client more of it (fastllmload doctor)"
+    )
+
+
 CONFIRMED = {
     True: "confirmed: measured afresh, the level passed again",
     False: "measured afresh, the level was not contradicted, but that run alone does not prove it",

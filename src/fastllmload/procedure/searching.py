@@ -87,8 +87,14 @@ class LabBench:
     # -- the questions of IntervalSearch ------------------------------------------------------------------------------
 
     def look(self, level: float, number: int) -> Decision:
-        self.measure(level, 2**number, "" if number == 0 else f", look {number + 1}")
+        self.measure(level, self.times(level, number), "" if number == 0 else f", look {number + 1}")
         return self.again(level)
+
+    def times(self, level: float, number: int) -> int:
+        """How often a first look's length look *number* takes: twice the one before, but a look on which the client was
+        the limit is repeated as it was.
+        """
+        return 1 << (number - sum(bool(run.limited) for run in self.runs.get(level, ())))
 
     def retest(self, level: float, number: int) -> Decision:
         longest = max((run.seconds for run in self.runs[level]), default=0.0)
@@ -165,14 +171,15 @@ class PeakLabBench:
 
     def look(self, level: float, number: int) -> Height:
         bench = self.bench
-        bench.measure(level, 2**number, "" if number == 0 else f", look {number + 1}")
-        runs = bench.runs[level]
+        bench.measure(level, bench.times(level, number), "" if number == 0 else f", look {number + 1}")
+        clean = [run for run in bench.runs[level] if not run.limited]
+        runs = clean or bench.runs[level]
         found = ratio(
             [run.benefit for run in runs],
             [np.full(len(run.benefit), run.part_s) for run in runs],
             bench.parameters.plan.alpha_per_look,
         )
-        known = level not in bench.refused and not any(run.limited for run in runs)
+        known = level not in bench.refused and bool(clean)
         if found is None:  # too short to say how far off: most requests failed, or nothing could be sent
             height = Height(0.0, 0.0, known and any(run.cascading for run in runs))
         else:

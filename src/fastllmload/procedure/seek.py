@@ -6,6 +6,7 @@ answers lead to the same questions.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
@@ -15,6 +16,7 @@ Step = float | Callable[[float], float]
 
 CONFIRMATIONS = 2  # times that a refuted answer is looked for again
 DECISIONS = 3  # runs of a level whose first two contradict each other
+TRIES = 3  # runs of a level, one behind the other, on which the client is the limit
 GRAIN = 1e-9  # of rounding: levels are told apart by their numbers
 
 
@@ -80,22 +82,29 @@ class Seek:
     # -- asking -------------------------------------------------------------------------------------------------------
 
     def _ask(self, level: float) -> Answer:
-        repetition = len(self._answers(level))
-        answer = self.ok(level, repetition)
-        self.asked.append(Asked(level, repetition, answer))
-        return answer
+        """Ask, and again while the client is the limit: a host that was busy for a moment must not end the search."""
+        for _ in range(TRIES):
+            repetition = sum(each.level == level for each in self.asked)
+            answer = self.ok(level, repetition)
+            self.asked.append(Asked(level, repetition, answer))
+            if answer is not None:
+                return answer
+        return None
 
-    def _answers(self, level: float) -> list[Answer]:
-        return [each.answer for each in self.asked if each.level == level]
+    def _answers(self, level: float) -> list[bool]:
+        """Those that say something of the system."""
+        return [each.answer for each in self.asked if each.level == level and each.answer is not None]
+
+    def _was_asked(self, level: float) -> bool:
+        return any(each.level == level for each in self.asked)
 
     def _once(self, level: float) -> Answer:
         """The level's answer, asked only if it never was."""
-        known = self._answers(level)
-        return self._stands(level) if known else self._ask(level)
+        return self._stands(level) if self._was_asked(level) else self._ask(level)
 
     def _stands(self, level: float) -> Answer:
-        """What most runs of *level* said; a draw is a failure, and a single None leaves it unknown."""
-        known = [answer for answer in self._answers(level) if answer is not None]
+        """What most runs of *level* said of the system; a draw is a failure."""
+        known = self._answers(level)
         return None if not known else 2 * sum(known) > len(known)
 
     # -- steps --------------------------------------------------------------------------------------------------------
@@ -136,11 +145,11 @@ class Seek:
         """Run the passing level again; when it fails now, the best lower one takes its place."""
         assert self.passes is not None
         level = self.passes
-        if sum(answer is True for answer in self._answers(level)) >= 2:
+        if sum(self._answers(level)) >= 2:
             return True
         again = self._ask(level)
         if again is None:
-            self.notes.append(f"level {level:g} was not confirmed: when it was run again, the client was the limit")
+            self.notes.append(f"level {level:g} was not confirmed: the client was the limit whenever it was run again")
         if again is not False:
             return True
         self.notes.append(f"level {level:g} held once and failed when it was run again: it does not count as passing")
@@ -152,10 +161,13 @@ class Seek:
     def _confirm_top(self) -> bool:
         """Run the failing level again if one run decided it; a third run breaks the tie."""
         level = self.fails
-        if level is None or len(self._answers(level)) > 1 or self._ask(level) is not True:
+        if level is None or self._stands(level) is None or len(self._answers(level)) > 1:
             return True
-        while len(self._answers(level)) < DECISIONS:
-            self._ask(level)
+        if self._ask(level) is not True:
+            return True
+        if self._ask(level) is None:
+            self.notes.append(f"level {level:g} failed once and held once: it counts as failing")
+            return True
         if not self._stands(level):
             self.notes.append(f"level {level:g} failed twice and held once: it counts as failing")
             return True
@@ -173,7 +185,9 @@ class Seek:
         if self.fails is not None and top is None:
             ended = "client"
             self.notes.append(
-                f"at level {self.fails:g} the client was the limit: of the system nothing is known from there on"
+                f"at level {self.fails:g} the client was the limit in each of "
+                f"{sum(each.level == self.fails for each in self.asked)} runs: of the system nothing is known from "
+                "there on"
             )
         elif self.passes is None:
             ended = "minimum"
@@ -183,8 +197,19 @@ class Seek:
             self.notes.append(f"the upper bound {self.hi:g} holds: the true maximum may be higher")
         else:
             ended = "bracket"
+        self.notes += self._repeated()
         odd = disorder({each.level: self._stands(each.level) for each in self.asked})
         return Found(self.passes, self.fails, ended, (*self.notes, *odd), tuple(self.asked))
+
+    def _repeated(self) -> list[str]:
+        """Levels that the client spoilt at first."""
+        spoilt = Counter(each.level for each in self.asked if each.answer is None)
+        return [
+            f"level {level:g}: {count} of {sum(each.level == level for each in self.asked)} runs decide nothing, the "
+            "client was the limit there; it was run again"
+            for level, count in sorted(spoilt.items())
+            if self._answers(level)
+        ]
 
 
 def disorder(standing: Mapping[float, Answer]) -> list[str]:

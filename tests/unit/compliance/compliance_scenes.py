@@ -210,7 +210,9 @@ def warm_cache() -> Cases:
     found = plain().declare(prefix_cache__enabled="yes", prefix_cache__state="warm")
     described = found.run.manifest["plan"]["description"]["workload"]
     described |= {"prefix_len": 200, "num_prefixes": 4, "prefix_share": 1.0}
-    found.run.manifest["plan"]["warmup"]["description"]["workload"]["prefix_len"] = 200
+    measured = found.run.rows["phase"] == layout.MEASURE
+    found.run.rows["cached_tokens"][measured] = 192  # whole blocks
+    found.run.planned["prefix_tokens"] = 200
     return found
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 from case_builder import Cases
 from compliance_scenes import SCENES, fairness, gateway, guardrail, itl, plain, prefix_cache, tradeoff, ttft
@@ -14,6 +15,7 @@ from fastllmload.compliance.checks import CHECKS
 from fastllmload.compliance.checks.load import loop_is
 from fastllmload.compliance.evidence import Evidence, Measured
 from fastllmload.compliance.outcome import DECLARED, FALSE, INAPPLICABLE, TRUE, Outcome
+from fastllmload.records import layout
 
 
 def said(cases: Cases, folder: Path, name: str, **params: Any) -> Outcome:
@@ -174,3 +176,28 @@ def test_a_closed_loop_that_only_finds_the_capacity_breaks_no_open_loop() -> Non
     found = Evidence(Path("p"), (level("capacity, 4 slots", "closed"), level("5 per second", "open")), {})
     assert loop_is(found, names=["open"]).holds
     assert not loop_is(Evidence(Path("p"), (level("4 slots", "closed"),), {}), names=["open"]).holds
+
+
+@pytest.mark.parametrize(
+    ("cached", "state", "words"),
+    [
+        ([192], TRUE, "0 of 400"),
+        ([0, 192], FALSE, "200 of 400 requests with a shared prefix did not find it"),
+        ([99], FALSE, "400 of 400"),  # less than half of a prefix is another one's beginning
+        ([-1, 192], FALSE, "of 200 requests with a shared prefix the server does not say"),
+    ],
+)
+def test_a_warm_cache_is_one_in_which_the_server_found_every_prefix(
+    cached: list[int], state: str, words: str, tmp_path: Path
+) -> None:
+    """Whatever was sent ahead: a plain run's warm-up has prefixes of its own, and fills the cache with those."""
+    cases = SCENES["warm_cache"]().copy()
+    measured = np.flatnonzero(cases.run.rows["phase"] == layout.MEASURE)
+    cases.run.rows["cached_tokens"][measured] = np.resize(cached, len(measured))
+    found = said(cases, tmp_path, "prefixes_cached")
+    assert found.state == state and words in found.reason
+
+
+def test_a_warm_cache_needs_something_that_prompts_share(tmp_path: Path) -> None:
+    found = said(plain(), tmp_path, "prefixes_cached")
+    assert found.state == FALSE and "nothing could be filled in" in found.reason

@@ -30,12 +30,14 @@ class Killed(BaseException):
 class SlotTarget:
     """*kill_at*: number of the run in which the process is killed, its folder half written. *measured*: run folders.
 
-    *late_above*: from that level on the client itself is 20 ms late. *broken_above*: from there every request fails.
+    *late_above*: from that level on the client itself is 20 ms late; on *late_runs*, by their number, it is so whatever
+    the level. *broken_above*: from there every request fails.
     """
 
     server: SlotServer
     kill_at: int | None = None
     late_above: float = float("inf")
+    late_runs: frozenset[int] = frozenset()
     broken_above: float = float("inf")
     measured: list[str] = field(default_factory=list)
 
@@ -54,7 +56,8 @@ class SlotTarget:
             served = self.server.serve(float(asked.rate or 0), seconds, rng)
         else:
             served = closed_loop(self.server, asked.concurrency, seconds, rng)
-        write_rows(folder, served, self._load(settings) >= self.late_above, self._load(settings) >= self.broken_above)
+        late = self._load(settings) >= self.late_above or len(self.measured) - 1 in self.late_runs
+        write_rows(folder, served, late, self._load(settings) >= self.broken_above)
         self._save(folder, {**manifest, "status": "done"})
         run = load(folder)
         document = {**manifest, "status": "done", **measure(run), "certificate": {"verdict": "valid"}}

@@ -143,3 +143,19 @@ def test_ctrl_c_between_two_levels_keeps_what_was_found(runs: FakeRuns, tmp_path
     assert one["status"] == "interrupted" and one["findings"]["ttft_p99_ms"] == 100.0
     assert (tmp_path / "p" / "run-1" / "procedure.md").exists()
     assert document(tmp_path / "p")["status"] == "interrupted"
+
+
+def test_what_the_operator_skips_is_asked_once_and_not_in_every_run(runs: FakeRuns, tmp_path: Path) -> None:
+    """An empty answer leaves it undeclared in all runs; what was answered is declared in all of them."""
+    asked: list[str] = []
+
+    def ask(question: str) -> str:
+        asked.append(question.partition(":")[0])
+        return "8" if asked[-1] == "sut.hardware.count" else ""
+
+    conducted(tmp_path / "p", 3, ask=ask)
+    assert asked and len(asked) == len(set(asked))
+    for number in (1, 2, 3):
+        found = json.loads((tmp_path / "p" / f"run-{number}" / "procedure.json").read_text())["manifest"]
+        assert found["declarations"] == {"sut.hardware.count": "8"}
+    assert all(dict(each.output.declare) == {"sut.hardware.count": "8"} for each in runs.asked)

@@ -149,7 +149,51 @@ def test_a_level_at_which_the_client_was_late_is_no_saturation(monkeypatch: pyte
     assert {entry["decision"] for entry in beyond} == {"client limited"}
     assert all("dispatch lag is 20 ms" in entry["reason"] for entry in beyond)
     assert code == 0
-    assert "the client was the limit at some level" in (tmp_path / "s/search.md").read_text()
+    tried = sum(entry["looks"] for entry in beyond)
+    levels = ", ".join(f"{entry['level']:g}" for entry in beyond)
+    assert f"the client was the limit at {levels}, in each of {tried} looks" in (tmp_path / "s/search.md").read_text()
+    assert {entry["seconds"] for entry in beyond} == {3 * 54.0}  # repeated as it was, not for longer
+
+
+@pytest.mark.parametrize("late", [{0}, {0, 1}, {1}, {2}, {1, 4, 6}])
+def test_a_host_that_is_busy_for_a_moment_does_not_end_the_search_for_a_peak(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, late: set[int]
+) -> None:
+    """Runs that the client spoilt are repeated: the search finds its peak, and says which looks it set aside."""
+    parameters = SearchParameters(objective="smooth-goodput", minimum=4, maximum=128, level_s=30, step=0.2)
+    target = SlotTarget(SlotServer(32, 1.0), late_runs=frozenset(late))
+    _, document = run(monkeypatch, tmp_path / "s", target, parameters)
+    answer = document["answer"]
+    assert 16 <= answer["level"] <= 40 and answer["low"] < 32 < answer["high"] * 1.3
+    assert answer["ended_by"] != "client"
+    said = " ".join(entry["reason"] for entry in document["decisions"])
+    assert "looks set aside: there the client was the limit" in said
+    lengths = {one["number"]: one for one in document["levels"]}
+    assert all(lengths[number]["level_value"] == lengths[number + 1]["level_value"] for number in late)
+
+
+def test_a_client_that_stays_late_ends_the_search_for_a_peak_in_clear_words(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Three looks of the same length at the first level, then the end: no level is named a contender."""
+    parameters = SearchParameters(objective="smooth-goodput", minimum=4, maximum=128, level_s=30, step=0.2)
+    target = SlotTarget(SlotServer(32, 1.0), late_above=0)
+    _, document = run(monkeypatch, tmp_path / "s", target, parameters)
+    assert len(target.measured) == 3 and document["answer"]["ended_by"] == "client"
+    (only,) = document["decisions"]
+    assert only["decision"] == "client limited" and only["seconds"] == 3 * 27.0
+    assert only["reason"].startswith("the client was the limit in each of 3 looks: P99 of the dispatch lag is 20 ms")
+    assert "the client was the limit at 4, in each of 3 looks" in (tmp_path / "s/search.md").read_text()
+
+
+@pytest.mark.parametrize("late", [{0}, {0, 1}, {1}, {3, 4}, {2, 5}])
+def test_a_host_that_is_busy_for_a_moment_does_not_end_a_search(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, late: set[int]
+) -> None:
+    """The bracket closes around the capacity all the same."""
+    target = SlotTarget(SlotServer(32, 1.0), late_runs=frozenset(late))
+    _, document = run(monkeypatch, tmp_path / "s", target)
+    assert held(document, 32.0) and document["answer"]["ended_by"] in ("bracket", "levels")
 
 
 def test_no_level_holds_when_everything_fails(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -155,8 +155,32 @@ def test_a_level_where_the_client_was_the_limit_ends_the_search_without_a_verdic
 
 
 def test_a_winner_that_a_late_client_ran_again_is_not_confirmed_and_says_so() -> None:
-    found = search(8, 16, 8, script({8: [True, None], 16: [False, False]}))
+    found = search(8, 16, 8, script({8: [True, None, None, None], 16: [False, False]}))
     assert found.level == 8 and any("8 was not confirmed" in note for note in found.notes)
+
+
+def test_a_level_on_which_the_client_was_late_once_is_run_again() -> None:
+    """Wherever it happens, the answer is the same as without it, and the note says what was repeated."""
+    found = search(8, 16, 8, script({8: [None, True, None, True], 16: [None, None, False, None, False]}))
+    assert (found.level, found.above, found.ended_by) == (8, 16, "bracket")
+    assert [note for note in found.notes if "run again" in note] == [
+        "level 8: 2 of 4 runs decide nothing, the client was the limit there; it was run again",
+        "level 16: 3 of 5 runs decide nothing, the client was the limit there; it was run again",
+    ]
+
+
+def test_a_level_is_run_three_times_before_the_client_ends_the_search() -> None:
+    found = search(8, 16, 8, script({8: [True, True], 16: [None, None, None]}))
+    assert (found.level, found.above, found.ended_by) == (8, 16, "client")
+    assert found.notes == (
+        "at level 16 the client was the limit in each of 3 runs: of the system nothing is known from there on",
+    )
+
+
+def test_a_tie_that_the_client_leaves_unbroken_counts_as_a_failure() -> None:
+    found = search(8, 16, 8, script({8: [True, True], 16: [False, True, None, None, None]}))
+    assert (found.level, found.above, found.ended_by) == (8, 16, "bracket")
+    assert "level 16 failed once and held once: it counts as failing" in found.notes
 
 
 def test_a_passing_level_above_a_failing_one_is_a_warning() -> None:

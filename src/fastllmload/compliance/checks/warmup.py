@@ -11,10 +11,13 @@ from fastllmload.compliance.checks.registry import check, each
 from fastllmload.compliance.declarations import SYNTHETIC, by_key
 from fastllmload.compliance.evidence import Evidence, Measured, Rows, dig, rows_of
 from fastllmload.compliance.outcome import Outcome, false, inapplicable, judged, true, undeclared
+from fastllmload.metrics.prefix_cache import prefix_tokens_of
 from fastllmload.records import layout
 
 REQUESTS, TOKENS = 100, 10_000
 PAIRS, VARIATION = 3, 0.10
+FOUND = 0.5  # of the shared tokens: servers cache whole blocks
+FILL = "measure with `fastllmload procedure prefix-cache`, which fills the cache with the measured prefixes first"
 LONGER = "leave out --warmup, which is 100 requests and 10,000 output tokens by default"
 
 
@@ -81,19 +84,27 @@ def span(rows: Rows) -> tuple[int, int]:
 
 
 @check
-def prefixes_sent(evidence: Evidence, /) -> Outcome:
-    """A warm prefix cache: the warm-up held as many requests as there are shared prefixes, or filled them by hand."""
-    filled = any("fill" in str(step.get("name", "")) for step in evidence.asked("steps") or ())
+def prefixes_cached(evidence: Evidence, /) -> Outcome:
+    """A warm prefix cache: the server found the shared part of every measured prompt, the first of each prefix too.
+
+    What was sent ahead proves nothing: a warm-up has prefixes of its own, and a server may have forgotten.
+    """
 
     def judge(run: Measured) -> Outcome:
-        prefixes = int(run.get("plan.description.workload.num_prefixes") or 0)
-        ok = int(np.count_nonzero(run.warmup["status"] == layout.OK))
-        same = run.get("plan.warmup.description.workload.prefix_len") == run.get("plan.description.workload.prefix_len")
-        return judged(
-            filled or (same and ok >= prefixes),
-            f"{ok:,} warm-up requests for {prefixes:,} shared prefixes",
-            "measure with `fastllmload procedure prefix-cache`, which sends every prefix",
-        )
+        shared, cached = prefix_tokens_of(run.run, run.ok["request"]), run.ok["cached_tokens"]
+        sharing = shared > 0
+        if not sharing.any():
+            return false("no part is known that the measured prompts share, so nothing could be filled in", FILL)
+        silent = int(np.count_nonzero(sharing & (cached < 0)))
+        if silent:
+            return false(
+                f"the warm-up sends prefixes of its own, and of {silent:,} requests with a shared prefix the server does "
+                "not say what it found in its cache",
+                FILL,
+            )
+        missed = int(np.count_nonzero(sharing & (cached < FOUND * shared)))
+        told = f"{missed:,} of {int(sharing.sum()):,} requests with a shared prefix did not find it in the cache"
+        return judged(not missed, told, FILL)
 
     return each(evidence, judge)
 

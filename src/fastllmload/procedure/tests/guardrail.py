@@ -56,7 +56,7 @@ def run(lab: Lab, parameters: Parameters, found: Findings) -> None:
                 return
             if parameters.capacity is None:
                 throughput[name] = capacity.req_s
-        elif parameters.throughput:
+        if parameters.throughput and name not in throughput:
             other = measured(lab, settings, found, prefix=f"{name}, ")
             throughput[name] = None if other is None else other.req_s
         ladder = Ladder(lab, settings, prefix=f"{name}, ")
