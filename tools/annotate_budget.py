@@ -20,7 +20,7 @@ SOURCES = ROOT / "ext" / "fastllmload" / "_ext"
 
 HOT: dict[str, tuple[str, ...]] = {
     "deadlines": ("judge", "keeps", "longest_gap"),
-    "delta": ("_scan", "carrier", "template_read", "template_learn", "judge", "judge_text"),
+    "delta": ("_scan", "carrier_of", "template_read", "template_learn", "judge", "judge_text"),
     "http1": (
         "body_begin",
         "body_next",

@@ -174,7 +174,7 @@ def second_turn(
     path = tmp_path / "bodies"
     found, table, _ = write_conversations(path, [parts], endpoint.joint, real=True)
     joint = tuple(part.encode() for part in endpoint.joint.described())
-    talks = Talks(table, found.offsets, np.frombuffer(path.read_bytes(), np.uint8), joint, 1)
+    talks = Talks(table, found.offsets, np.frombuffer(path.read_bytes(), np.uint8), [joint], 1)
     bodies = talks.joined(0, [escaped(text)], [calls])
     return json.loads(bodies[1])["messages"]
 
@@ -268,7 +268,7 @@ def test_synthetic_tool_turns_bring_the_result_of_the_first_call(tmp_path_factor
     path = Path(tmp_path_factory.mktemp("calls")) / "bodies"
     found, table, _ = write_conversations(path, [parts], endpoint.joint, real=True)
     joint = tuple(part.encode() for part in endpoint.joint.described())
-    talks = Talks(table, found.offsets, np.frombuffer(path.read_bytes(), np.uint8), joint, 1)
+    talks = Talks(table, found.offsets, np.frombuffer(path.read_bytes(), np.uint8), [joint], 1)
     real = [whole(ident, name, "".join(pieces)) for ident, name, pieces in calls]
     stitched = talks.joined(0, [b""], [reply_of(real)])[1]
     decode(stitched)

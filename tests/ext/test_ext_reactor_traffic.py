@@ -58,7 +58,7 @@ def talk_of(turns: list[str], think_ms: float, directory: Path) -> dict[str, Any
     bodies, table, _ = write_conversations(directory / "bodies", [parts], CHAT.joint, real=True)
     raw = np.frombuffer((directory / "bodies").read_bytes(), np.uint8)
     joint = tuple(text.encode() for text in CHAT.joint.described())
-    talks = Talks(table, bodies.offsets, raw, joint, 1)
+    talks = Talks(table, bodies.offsets, raw, [joint], 1)
     return {"body_offset": bodies.offsets, "bodies": raw, "talks": talks, "numbers": np.zeros(1, np.uint32)}
 
 

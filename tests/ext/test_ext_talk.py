@@ -60,7 +60,7 @@ def test_a_stitched_body_is_the_planned_one(tmp_path_factory, turns, name):
     real, table, _ = write_conversations(path, [parts], endpoint.joint, real=True)
     alone = np.frombuffer(path.read_bytes(), np.uint8)
     joint = tuple(text.encode() for text in endpoint.joint.described())
-    talks = Talks(table, real.offsets, alone, joint, 1)
+    talks = Talks(table, real.offsets, alone, [joint], 1)
     found = talks.joined(0, [escaped(reply) for _, reply, _, _ in turns[:-1]])
     assert talks.alive == 0
     assert found == [planned[begin:end] for begin, end in zip(whole.offsets[:-1], whole.offsets[1:], strict=True)]

@@ -46,12 +46,14 @@ cdef struct ConnList:           # intrusive, oldest first
 cdef struct Head:
     char* text              # request head up to the per-request lines; owned
     size_t size
+    uint8_t dialect         # of the answers (delta.pxd)
 
 cdef struct TargetState:
     Address address
     ConnList idle           # the longest idle is used next: a server that closes after an answer has been seen to by then
     uint32_t connecting     # pre-connects under way
     uint8_t over_asyncio    # connections are made by the event loop (TLS, or --transport asyncio)
+    double weight           # its part of what is opened ahead, beside those of the others
     int64_t retry_at        # no pre-connect before this instant: the last one failed
 
 cdef enum:

@@ -71,24 +71,25 @@ cdef struct Template:           # per stream: the bytes before and after the tex
 cdef void template_reset(Template* t) noexcept nogil     # forget, keep memory
 cdef void template_free(Template* t) noexcept nogil
 
+cdef inline bint says_done(uint8_t dialect) noexcept nogil:      # an answer without a last word is cut short, streamed or not
+    return dialect >= DIALECT_OLLAMA_CHAT
+
+cdef uint8_t carrier_of(uint8_t dialect, bint whole) noexcept nogil     # Carrier of facts.pxd, in an event or in a whole body
+
 cdef class Classifier:
-    # One per worker. classify() never raises for any bytes: what is not an event is EVENT_BAD.
-    cdef readonly int dialect           # Dialect
+    # One per worker, for streams of any dialect. classify() never raises for any bytes: what is not an event is EVENT_BAD.
+    cdef readonly int dialect           # Dialect of classify_bytes; the hot path brings its own
     cdef readonly bint strict           # --decode strict: msgspec on every event
     cdef public uint64_t by_template
     cdef public uint64_t by_scan
     cdef public uint64_t by_msgspec
     cdef EventTree _tree
     cdef Template _template             # of classify_bytes; the hot path brings its own
-    cdef int classify(self, Template* t, const unsigned char* data, size_t size, Meaning* m) except -1
+    cdef int classify(self, uint8_t dialect, Template* t, const unsigned char* data, size_t size, Meaning* m) except -1
     # A whole non-streaming response body: kind is CONTENT/WHITESPACE/TOOL/REASONING/REFUSAL/OTHER/ERROR/BAD,
     # with finish and usage.
-    cdef inline bint says_done(self) noexcept:      # an answer without a last word is cut short, streamed or not
-        return self.dialect >= DIALECT_OLLAMA_CHAT
-
-    cdef int classify_body(self, const unsigned char* data, size_t size, Meaning* m) except -1
+    cdef int classify_body(self, uint8_t dialect, const unsigned char* data, size_t size, Meaning* m) except -1
 
     cdef bint _scan(self, const unsigned char* data, size_t size, uint8_t carrier, Facts* f,
                     Meaning* m) noexcept
     cdef int _decode(self, const unsigned char* data, size_t size, uint8_t carrier, Meaning* m) except -1
-    cdef uint8_t carrier(self, bint whole) noexcept

@@ -198,6 +198,14 @@ cdef bint judge_text(Facts* f, Meaning* m) noexcept nogil:
     return True
 
 
+cdef uint8_t carrier_of(uint8_t dialect, bint whole) noexcept nogil:
+    if dialect >= DIALECT_OLLAMA_CHAT:
+        return <uint8_t>(CARRIED_BY_OLLAMA_CHAT + dialect - DIALECT_OLLAMA_CHAT)
+    if dialect == DIALECT_COMPLETIONS:
+        return CARRIED_BY_TEXT
+    return CARRIED_BY_MESSAGE if whole else CARRIED_BY_DELTA
+
+
 cdef class Classifier:
     """Meanings of one dialect's events. *dialect*: 0 chat, 1 completions, 2 Ollama chat, 3 Ollama generate;
     *strict*: msgspec on every event.
@@ -216,11 +224,11 @@ cdef class Classifier:
     def __dealloc__(self):
         template_free(&self._template)
 
-    cdef int classify(self, Template* t, const unsigned char* data, size_t size, Meaning* m) except -1:
+    cdef int classify(self, uint8_t dialect, Template* t, const unsigned char* data, size_t size, Meaning* m) except -1:
         cdef Facts f
-        if self.says_done():
-            if not self._scan(data, size, self.carrier(False), &f, m):
-                self._decode(data, size, self.carrier(False), m)
+        if says_done(dialect):
+            if not self._scan(data, size, carrier_of(dialect, False), &f, m):
+                self._decode(data, size, carrier_of(dialect, False), m)
             return 0
         if not self.strict and template_read(t, data, size, m):
             self.by_template += 1
@@ -233,16 +241,16 @@ cdef class Classifier:
             self.by_scan += 1
             say(m, EVENT_OTHER, DECODED_BY_SCAN)
             return 0
-        if self._scan(data, size, self.carrier(False), &f, m):
+        if self._scan(data, size, carrier_of(dialect, False), &f, m):
             if one_text(&f, m):
                 template_learn(t, data, size, m)
             return 0
-        return self._decode(data, size, self.carrier(False), m)
+        return self._decode(data, size, carrier_of(dialect, False), m)
 
-    cdef int classify_body(self, const unsigned char* data, size_t size, Meaning* m) except -1:
+    cdef int classify_body(self, uint8_t dialect, const unsigned char* data, size_t size, Meaning* m) except -1:
         cdef Facts f
-        if not self._scan(data, size, self.carrier(True), &f, m):
-            self._decode(data, size, self.carrier(True), m)
+        if not self._scan(data, size, carrier_of(dialect, True), &f, m):
+            self._decode(data, size, carrier_of(dialect, True), m)
         if EVENT_USAGE <= m.kind <= EVENT_FINISH or m.kind == EVENT_ROLE or m.kind == EVENT_DONE:
             m.kind = EVENT_OTHER
         return 0
@@ -266,23 +274,16 @@ cdef class Classifier:
             say(m, EVENT_BAD, DECODED_BY_MSGSPEC)
         return 0
 
-    cdef uint8_t carrier(self, bint whole) noexcept:
-        if self.dialect >= DIALECT_OLLAMA_CHAT:
-            return <uint8_t>(CARRIED_BY_OLLAMA_CHAT + self.dialect - DIALECT_OLLAMA_CHAT)
-        if self.dialect == DIALECT_COMPLETIONS:
-            return CARRIED_BY_TEXT
-        return CARRIED_BY_MESSAGE if whole else CARRIED_BY_DELTA
-
     def classify_bytes(self, const unsigned char[::1] data not None):
         """Meaning of one event. The object is one stream: templates are learned from call to call."""
         cdef Meaning m
-        self.classify(&self._template, &data[0] if len(data) else NULL, <size_t>len(data), &m)
+        self.classify(<uint8_t>self.dialect, &self._template, &data[0] if len(data) else NULL, <size_t>len(data), &m)
         return as_dict(&m)
 
     def classify_body_bytes(self, const unsigned char[::1] data not None):
         """Meaning of a whole response body."""
         cdef Meaning m
-        self.classify_body(&data[0] if len(data) else NULL, <size_t>len(data), &m)
+        self.classify_body(<uint8_t>self.dialect, &data[0] if len(data) else NULL, <size_t>len(data), &m)
         return as_dict(&m)
 
     def text_of(self, const unsigned char[::1] data not None):
@@ -297,7 +298,7 @@ cdef class Classifier:
         cdef uint64_t[12] found
         memset(found, 0, sizeof(found))
         for data in events:
-            self.classify(&self._template, data, <size_t>len(data), &m)
+            self.classify(<uint8_t>self.dialect, &self._template, data, <size_t>len(data), &m)
             found[m.kind] += 1
         return list(found)
 

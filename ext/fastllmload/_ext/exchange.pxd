@@ -34,6 +34,7 @@ cdef struct Exchange:       # what every read touches comes first
     uint8_t error_events
     uint8_t refusals
     uint8_t reused          # the connection served a request before
+    uint8_t dialect         # Dialect of its events (delta.pxd)
     uint8_t keep            # a later turn of the conversation carries the answer's text
     Body body
     Sse sse

@@ -14,6 +14,7 @@ cdef class Pool:
     cdef bint foreign                   # some target's connections are the event loop's
     cdef TargetState* targets           # owned
     cdef Py_ssize_t target_count
+    cdef double weights                 # of all targets
     cdef Address* sources               # owned
     cdef Py_ssize_t source_count
     cdef Py_ssize_t source_next
@@ -33,14 +34,14 @@ cdef class Pool:
         if <uint32_t>tag < self.conn_count:
             conn_fetch(self.conns[<uint32_t>tag])
 
-    cdef int add_target(self, str family, address, int port, bint over_asyncio) except -1
+    cdef int add_target(self, str family, address, int port, bint over_asyncio, double weight) except -1
     cdef Conn* make(self, uint16_t target) except NULL          # not connected yet
     cdef Conn* take(self, uint16_t target) noexcept             # the one that is idle longest, or NULL
     cdef int put(self, Conn* c) except -1                       # it is idle from now on
     cdef int connect(self, Conn* c) except -1                   # 0: under way; else the errno of its failure
     cdef uint8_t failed(self, Conn* c, int error_number) noexcept           # the ErrorClass of that; drop() is to follow
     cdef int drop(self, Conn* c, bint reset) except -1          # close and forget; its request has ended before
-    # Until every target has its share of *count*, idle or under way; at most so many are begun now.
+    # Until every target has its share of *count* by its weight, idle or under way; at most so many are begun now.
     cdef int open_ahead(self, uint32_t count, uint32_t at_once) except -1
     cdef uint32_t idle(self) noexcept
     cdef uint32_t connecting(self) noexcept                     # ahead; requests that wait for a connection are not in it

@@ -10,6 +10,7 @@ A Conn struct is never freed while the worker runs: `generation` counts its uses
 """
 
 from libc.errno cimport EADDRNOTAVAIL, ECONNREFUSED, EMFILE, ENFILE, ETIMEDOUT
+from libc.math cimport ceil
 from libc.stdlib cimport calloc, free, realloc
 from libc.string cimport memset
 
@@ -73,7 +74,7 @@ cdef class Pool:
         free(self.targets)
         free(self.sources)
 
-    cdef int add_target(self, str family, address, int port, bint over_asyncio) except -1:
+    cdef int add_target(self, str family, address, int port, bint over_asyncio, double weight) except -1:
         cdef TargetState* grown = <TargetState*>realloc(self.targets, (self.target_count + 1) * sizeof(TargetState))
         if grown == NULL:
             raise MemoryError("targets")
@@ -82,6 +83,8 @@ cdef class Pool:
         memset(t, 0, sizeof(TargetState))
         address_of(&t.address, family, address, port)
         t.over_asyncio = over_asyncio
+        t.weight = weight
+        self.weights += weight
         self.foreign = self.foreign or over_asyncio
         self.target_count += 1
         return 0
@@ -199,9 +202,9 @@ cdef class Pool:
         cdef int error_number
         if self.fresh or not self.target_count:
             return 0
-        share = <uint32_t>((count + self.target_count - 1) // self.target_count)
         for i in range(self.target_count):
             t = &self.targets[i]
+            share = <uint32_t>ceil(count * t.weight / self.weights) if t.weight > 0 else 0
             while t.idle.count + t.connecting < share and begun < at_once and t.retry_at <= now:
                 c = self.make(<uint16_t>i)
                 begun += 1

@@ -13,7 +13,7 @@ cimport fastllmload._ext.counters as k
 cimport fastllmload._ext.recorder as r
 from fastllmload._ext.calls cimport Text, calls_write, text_free
 from fastllmload._ext.cursor cimport left, over
-from fastllmload._ext.delta cimport FINISH_CONTENT_FILTER, FINISH_NONE, FINISH_OTHER
+from fastllmload._ext.delta cimport FINISH_CONTENT_FILTER, FINISH_NONE, FINISH_OTHER, says_done
 from fastllmload._ext.exchange cimport (
     V_CLOSE,
     V_MORE,
@@ -237,7 +237,7 @@ cdef class Protocol:
         elif row.finish == FINISH_CONTENT_FILTER or (x.refusals and row.content_events == 0):
             status = r.STATUS_REFUSED
         elif row.finish == FINISH_OTHER or (
-            (streamed or self.classifier.says_done()) and row.finish == FINISH_NONE and not row.flags & FLAG_DONE
+            (streamed or says_done(x.dialect)) and row.finish == FINISH_NONE and not row.flags & FLAG_DONE
         ):
             status, error = r.STATUS_TRUNCATED, r.ERROR_NO_DONE
         elif row.content_events == 0:
@@ -329,6 +329,7 @@ cdef class Conversation:
         self.x.row.status = r.STATUS_IN_FLIGHT
         self.x.reused = reused
         exchange_open(&self.x)
+        self.x.dialect = <uint8_t>self.protocol.classifier.dialect
         self.x.keep = keep
         return self.x.number
 

@@ -65,14 +65,18 @@ cdef class Reactor(Releases):
         """The epoll descriptor: readable whenever a socket or the timer is ready."""
         return self.epfd
 
-    def add_target(self, str family, address, int port, bytes head, bint over_asyncio) -> None:
-        """*head*: the request head from the request line to the last fixed header, each line ended by CRLF."""
-        self.share.add_target(head)
-        self.pool.add_target(family, address, port, over_asyncio)
+    def add_target(self, str family, address, int port, bytes head, bint over_asyncio, double weight=1.0) -> None:
+        """*head*: the request head from the request line to the last fixed header, each line ended by CRLF. *weight*: its
+        part of the requests, beside the weights of the others.
+        """
+        self.share.add_target(head, <uint8_t>self.protocol.classifier.dialect)
+        self.pool.add_target(family, address, port, over_asyncio, weight)
 
-    def add_class(self, list heads) -> None:
-        """One more class of requests, numbered from 0 (which the targets' own heads are): a head per target."""
-        self.share.add_class(heads)
+    def add_class(self, list heads, int dialect=-1) -> None:
+        """One more class of requests, numbered from 0 (which the targets' own heads are): a head per target. *dialect* of
+        its answers, -1: that of class 0, which is the classifier's.
+        """
+        self.share.add_class(heads, <uint8_t>(dialect if dialect >= 0 else self.protocol.classifier.dialect))
 
     def set_connector(self, connector) -> None:
         """*connector(target, number, generation)* begins a connection of the event loop and returns its Stream."""
@@ -81,13 +85,13 @@ cdef class Reactor(Releases):
     def load(self, *, int phase, int phase_number, schedule, const uint64_t[::1] body_offset, const uint8_t[::1] bodies,
              const int32_t[::1] input_tokens, const int32_t[::1] output_tokens, const uint16_t[::1] request_class,
              bint closed, uint64_t limit=0, uint32_t cap=0, uint32_t reserve=MARGIN, const uint32_t[::1] numbers=None,
-             Talks talks=None, const Leaving[::1] client=None) -> None:
+             Talks talks=None, const Leaving[::1] client=None, const uint16_t[::1] target=None) -> None:
         """Take over one phase.
 
         *schedule*: int64 ns offsets of this worker's releases (open loop), or zeros, one per slot (closed loop).
         The other arrays cover the whole plan. *limit*: releases of this worker in a closed loop, 0 without bound.
         *numbers*: with *talks*, the requests that its releases are, in order; else they are worker, worker + workers ...
-        *client*: what users do besides waiting.
+        *client*: what users do besides waiting. *target*: of each request of the plan; None: dealt round robin.
         """
         cdef Share share = self.share
         self.end_talks()
@@ -100,6 +104,7 @@ cdef class Reactor(Releases):
         share.request_class = request_class
         share.plan_size = <uint32_t>(body_offset.shape[0] - 1)
         share.numbers = numbers
+        share.target = target
         share.talks = talks
         self.users.begin(client)
         self.slots.begin(len(schedule), limit)

@@ -20,13 +20,14 @@ cdef class Share:
     cdef const int32_t[::1] output_tokens
     cdef const uint16_t[::1] request_class
     cdef const uint32_t[::1] numbers    # requests of this worker's releases; unused where there are no conversations
+    cdef const uint16_t[::1] target     # of each request of the plan; None: dealt round robin over all of them
     cdef uint32_t plan_size             # requests in the plan; a used-up plan starts again, with higher numbers
     cdef Talks talks                    # None: every request stands alone
 
-    cdef int add_target(self, bytes head) except -1
-    cdef int add_class(self, list heads) except -1
+    cdef int add_target(self, bytes head, uint8_t dialect) except -1
+    cdef int add_class(self, list heads, uint8_t dialect) except -1
     cdef uint32_t numbered(self, uint64_t release) noexcept     # the request that this worker's *release*-th one is
     cdef int fill(self, RequestRow* row, uint32_t request) noexcept             # what the plan knows; row.url is its target
     # The three pieces of a request: the target's head, the lines that are its own, its body: in the plan, or as *talk* has it.
     cdef int compose(self, Conn* c, Talk* talk) except -1
-    cdef int _set_head(self, Py_ssize_t place, bytes head) except -1
+    cdef int _set_head(self, Py_ssize_t place, bytes head, uint8_t dialect) except -1

@@ -1,7 +1,7 @@
 """A worker's share of the plan of a phase.
 
 Without conversations release i of worker w is request w + i * workers, and a request goes to target number request modulo
-targets. With conversations *numbers* says which requests the releases are (first turns), and a conversation stays at the
+targets, or to the one that the plan's routing gives it where classes have targets of their own. With conversations *numbers* says which requests the releases are (first turns), and a conversation stays at the
 target where it began. The bytes of a request are three pieces that are sent in one system call: the head of its class and
 target, the lines that only it has, and its body, none of them copied.
 """
@@ -28,7 +28,7 @@ cdef class Share:
             free(self.heads[i].text)
         free(self.heads)
 
-    cdef int add_target(self, bytes head) except -1:
+    cdef int add_target(self, bytes head, uint8_t dialect) except -1:
         cdef Head* grown
         if self.head_classes > 1:
             raise ValueError("targets come before the heads of classes")
@@ -38,9 +38,9 @@ cdef class Share:
         self.heads = grown
         self.heads[self.target_count].text = NULL
         self.target_count += 1
-        return self._set_head(self.target_count - 1, head)
+        return self._set_head(self.target_count - 1, head, dialect)
 
-    cdef int add_class(self, list heads) except -1:
+    cdef int add_class(self, list heads, uint8_t dialect) except -1:
         cdef Py_ssize_t i, first = self.head_classes * self.target_count
         cdef Head* grown = <Head*>realloc(self.heads, (first + self.target_count) * sizeof(Head))
         if grown == NULL:
@@ -49,11 +49,12 @@ cdef class Share:
         memset(&self.heads[first], 0, self.target_count * sizeof(Head))
         self.head_classes += 1
         for i in range(<Py_ssize_t>self.target_count):
-            self._set_head(first + i, heads[i])
+            self._set_head(first + i, heads[i], dialect)
         return 0
 
-    cdef int _set_head(self, Py_ssize_t place, bytes head) except -1:
+    cdef int _set_head(self, Py_ssize_t place, bytes head, uint8_t dialect) except -1:
         cdef Head* h = &self.heads[place]
+        h.dialect = dialect
         h.size = len(head)
         h.text = <char*>malloc(h.size)
         if h.text == NULL:
@@ -77,6 +78,8 @@ cdef class Share:
             row.session = self.talks.turns[planned].session + request // self.plan_size * self.talks.sessions
             row.turn = self.talks.turns[planned].turn
             row.url = <uint16_t>(row.session % self.target_count)
+        if self.target is not None:
+            row.url = self.target[planned]
         row.input_target = <uint32_t>self.input_tokens[planned]
         row.output_target = <uint32_t>self.output_tokens[planned]
         row.request_class = self.request_class[planned]
@@ -99,6 +102,7 @@ cdef class Share:
         head = &self.heads[of_class * self.target_count + c.target]
         if stitched:
             size = talk.size
+        c.x.dialect = head.dialect
         c.lines_size = snprintf(c.lines, sizeof(c.lines), b"X-Request-Id: %s-%d-%u\r\nContent-Length: %llu\r\n\r\n",
                                 <const char*>self.run_id, self.phase_number, c.request, <unsigned long long>size)
         if c.lines_size >= <int>sizeof(c.lines):

@@ -35,7 +35,8 @@ cdef class Talks:
     cdef const Turn[::1] turns
     cdef const uint64_t[::1] body_offset
     cdef const uint8_t[::1] bodies
-    cdef bytes before, behind, between      # what stands around a reply, and between messages where none goes in
+    cdef list joints                        # (before, behind, between) of each class: around a reply, and between messages
+    cdef const uint16_t[::1] request_class  # None: there is one joint
     cdef uint32_t sessions                  # in the whole plan
     cdef Text scratch                       # owned
     cdef readonly uint32_t alive            # begun and not ended
@@ -48,4 +49,5 @@ cdef class Talks:
     cdef int stitch(self, Talk* talk, uint32_t planned, const unsigned char* reply, size_t size, Calls* calls) except -1
     cdef bint _stitch_calls(self, Talk* talk, uint32_t planned, const unsigned char* reply, size_t size,
                             Calls* calls) except? False
+    cdef tuple _joint(self, uint32_t planned)
     cdef int _add(self, Talk* talk, const unsigned char* data, size_t size) except -1

@@ -43,20 +43,25 @@ def in_order(list instants) -> list:
 
 
 cdef class Talks:
-    """*turns*, *body_offset* and *bodies* are a plan's; *joint* is what stands before and behind a reply and between
-    messages.
+    """*turns*, *body_offset* and *bodies* are a plan's; *joints*: what stands before and behind a reply and between
+    messages, of each class of *request_class*; without that there is one.
     """
 
     def __init__(self, const Turn[::1] turns not None, const uint64_t[::1] body_offset not None,
-                 const uint8_t[::1] bodies not None, tuple joint not None, uint32_t sessions):
+                 const uint8_t[::1] bodies not None, list joints not None, uint32_t sessions,
+                 const uint16_t[::1] request_class=None):
         self.turns = turns
         self.body_offset = body_offset
         self.bodies = bodies
-        self.before, self.behind, self.between = joint
+        self.joints = joints
+        self.request_class = request_class
         self.sessions = sessions
 
     def __dealloc__(self):
         text_free(&self.scratch)
+
+    cdef tuple _joint(self, uint32_t planned):
+        return self.joints[0 if self.request_class is None else self.request_class[planned]]
 
     cdef bint follows(self, uint32_t planned) noexcept:
         return not self.turns[planned].flags & TURN_LAST
@@ -83,6 +88,7 @@ cdef class Talks:
         cdef const Turn* after = &self.turns[planned + 1]
         cdef uint64_t at = self.body_offset[planned]
         cdef uint64_t end = self.body_offset[planned + 1]
+        cdef bytes before, behind, between
         if not after.flags & TURN_STITCHED:
             talk.size = 0
             return 0
@@ -91,18 +97,19 @@ cdef class Talks:
         else:
             self._add(talk, &self.bodies[at], end - at - self.turns[planned].tail)
         at, end = end, self.body_offset[planned + 2]
+        before, behind, between = self._joint(planned)
         if calls != NULL and calls.count and after.flags & TURN_REPLY and self._stitch_calls(talk, planned, reply, size, calls):
             return 0
         if not after.flags & TURN_REPLY or after.reply_at:
-            self._add(talk, self.between, len(self.between))
+            self._add(talk, between, len(between))
             if after.reply_at:
                 self._add(talk, &self.bodies[at + after.skip], after.reply_at - after.skip)
                 self._add(talk, reply, size)
                 return self._add(talk, &self.bodies[at + after.reply_at], end - at - after.reply_at)
         else:
-            self._add(talk, self.before, len(self.before))
+            self._add(talk, before, len(before))
             self._add(talk, reply, size)
-            self._add(talk, self.behind, len(self.behind))
+            self._add(talk, behind, len(behind))
         return self._add(talk, &self.bodies[at + after.skip], end - at - after.skip)
 
     cdef bint _stitch_calls(self, Talk* talk, uint32_t planned, const unsigned char* reply, size_t size,
@@ -111,15 +118,17 @@ cdef class Talks:
         cdef const Turn* after = &self.turns[planned + 1]
         cdef uint64_t own = self.body_offset[planned + 1] + after.skip
         cdef size_t own_size = <size_t>(self.body_offset[planned + 2] - own)
+        cdef bytes before, behind, between
+        before, behind, between = self._joint(planned)
         self.scratch.size = 0
         if after.reply_at == 0:
-            called_reply(&self.scratch, self.before, self.behind, reply, size, calls, after.turn)
+            called_reply(&self.scratch, before, behind, reply, size, calls, after.turn)
             self._add(talk, self.scratch.at, self.scratch.size)
             self._add(talk, &self.bodies[own], own_size)
             return True
         if not called_turn(&self.scratch, &self.bodies[own], own_size, after.reply_at - after.skip, reply, size, calls, after.turn):
             return False
-        self._add(talk, self.between, len(self.between))
+        self._add(talk, between, len(between))
         self._add(talk, self.scratch.at, self.scratch.size)
         return True
 

@@ -20,6 +20,7 @@ from fastllmload._ext.delta cimport (
     EVENT_TOOL,
     EVENT_WHITESPACE,
     FINISH_NONE,
+    carrier_of,
 )
 from fastllmload._ext.exchange cimport exchange_reply
 from fastllmload._ext.facts cimport NS_EVAL, NS_LOAD, NS_PROMPT_EVAL, NS_TOTAL
@@ -50,7 +51,7 @@ cdef class Timeline:
         cdef int64_t t = event.stamp if event.stamp >= row.t_headers else row.t_headers
         if row.flags & FLAG_DONE:
             return 0                # nothing behind [DONE] belongs to the stream
-        self.classifier.classify(&x.template, event.data, event.size, &m)
+        self.classifier.classify(x.dialect, &x.template, event.data, event.size, &m)
         self.flush(x, p, p.full and p.read == event.read)
         p.full = 1
         p.t = t
@@ -79,7 +80,7 @@ cdef class Timeline:
         elif m.kind == EVENT_DONE:
             row.flags |= FLAG_DONE
         if m.calls and x.keep:
-            self.calls.read(&x.calls, event.data, event.size, self.classifier.carrier(False))
+            self.calls.read(&x.calls, event.data, event.size, carrier_of(x.dialect, False))
         self._said(row, &m)
         return 0
 
@@ -169,14 +170,14 @@ cdef class Timeline:
         cdef Pending p
         if row.http_status >= 300 or x.held_size == 0 or x.content != CONTENT_JSON:
             return 0
-        self.classifier.classify_body(x.held, x.held_size, &m)
+        self.classifier.classify_body(x.dialect, x.held, x.held_size, &m)
         row.events = 1
         self.words[k.W_EVENTS] += 1
         self._said(row, &m)
         if m.kind == EVENT_CONTENT or m.kind == EVENT_TOOL or m.kind == EVENT_WHITESPACE or m.kind == EVENT_REASONING:
             self._timed(x, &m, t, m.kind)
         if m.calls and x.keep:
-            self.calls.read(&x.calls, x.held, x.held_size, self.classifier.carrier(True))
+            self.calls.read(&x.calls, x.held, x.held_size, carrier_of(x.dialect, True))
         x.refusals = m.kind == EVENT_REFUSAL
         if m.kind == EVENT_ERROR:
             self._wrong(x, r.ERROR_EVENT, x.held, x.held_size)

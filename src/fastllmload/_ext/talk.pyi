@@ -8,8 +8,8 @@ def leaving_dtype() -> np.dtype[np.void]: ...
 def in_order(instants: list[int]) -> list[tuple[int, int]]: ...
 
 class Talks:
-    """The conversations of a phase, from a plan's arrays; *joint*: what stands before and behind a reply, and between
-    messages.
+    """The conversations of a phase, from a plan's arrays; *joints*: what stands before and behind a reply, and between
+    messages, by class.
     """
 
     alive: int
@@ -18,9 +18,8 @@ class Talks:
         turns: npt.NDArray[np.void],
         body_offset: npt.NDArray[np.uint64],
         bodies: npt.NDArray[np.uint8],
-        joint: tuple[bytes, bytes, bytes],
+        joints: list[tuple[bytes, bytes, bytes]],
         sessions: int,
+        request_class: npt.NDArray[np.uint16] | None = None,
     ) -> None: ...
-    def joined(
-        self, first: int, replies: list[bytes], called: list[CallList | None] | None = None
-    ) -> list[bytes]: ...
+    def joined(self, first: int, replies: list[bytes], called: list[CallList | None] | None = None) -> list[bytes]: ...

@@ -23,14 +23,15 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 MOST = 1000
 ROUNDED = 1e-6  # of shares that are written with a few digits
 EXAMPLE = '--class "chat rate=40 isl=512 goodput=ttft:200"'
-OWN = ("rate", "rate_series", "arrival", "burstiness", "model", "endpoint", "header", "goodput")
+OWN = (
+    "rate", "rate_series", "arrival", "burstiness", "model", "endpoint", "endpoint_type", "url", "header", "goodput"
+)  # fmt: skip
 WHOLE = ("tokenizer", "streaming", "counting", "context_limit")  # one run counts and reads all answers alike
 CLOSED = "classes are open loops, so that what one sends never depends on how fast another is answered"
 REFUSED = {  # parameter: why a class cannot have its own, and what to do
     "concurrency": f"{CLOSED}; give it a rate, or run a closed loop by itself with --concurrency",
     "max_concurrency": "one run has one cap on what is in flight; say --max-concurrency for the whole run",
-    "endpoint_type": "one run speaks one protocol; say --endpoint-type for the whole run, or make two runs at once",
-    "url": "all classes go to the targets of the run; a class may have its own endpoint=/PATH, model and header",
+    "unix_socket": "the socket is the run's; write url=unix:/PATH for a class of its own",
 }
 PLANS: tuple[tuple[str, type[Any]], ...] = (("load", Load), ("workload", Workload), ("behaviour", Behaviour))
 
@@ -83,6 +84,15 @@ def with_classes(
         found.append(one)
         goodput += [(f"{one.name}/{name}", limit) for name, limit in objectives]
     _refuse_shares(tables)
+    if all(one.urls for one in found):
+        for parameter in ("url", "unix_socket", "simulate"):
+            if parameter in givens:
+                raise InputError(
+                    f"every class has a URL of its own, so nothing goes to {givens[parameter].where}; leave it out"
+                )
+        settings = msgspec.structs.replace(
+            settings, target=msgspec.structs.replace(settings.target, urls=found[0].urls)
+        )
     rates = [one.load.rate for one in found]
     total = math.fsum(rate for rate in rates if rate is not None) or None
     return msgspec.structs.replace(
@@ -127,12 +137,35 @@ def one_class(
     one = TrafficClass(
         name=name, load=load, workload=Workload(**values["workload"]), behaviour=Behaviour(**values["behaviour"]),
         model=text_of(own, "target.model"), endpoint_path=text_of(own, "target.endpoint_path"), headers=headers,
+        endpoint_type=text_of(own, "target.endpoint_type"), urls=urls_of(own),
     )  # fmt: skip
+    refuse_protocol(one, settings)
     objectives: Any = own.get("output.goodput", ())
     for objective, _ in objectives:
         if "/" in objective:
             raise InputError(f"goodput of class {name} names {objective!r}; leave the class out, it is {name}'s own")
     return one, objectives
+
+
+def urls_of(own: Fields) -> tuple[str, ...]:
+    urls: Any = own.get("target.urls", ())
+    return tuple(urls)
+
+
+def refuse_protocol(one: TrafficClass, settings: RunSettings) -> None:
+    """InputError for a workload that the class's protocol cannot carry, wherever the two were said."""
+    spoken = one.endpoint_type or settings.target.endpoint_type
+    if one.workload.prompt_form == "ids" and spoken != "openai-completions":
+        raise InputError(f"class {one.name!r} sends token ids, which {spoken} cannot carry; give it prompt-form=words")
+    if one.workload.image is not None and spoken != "openai-chat":
+        raise InputError(f"class {one.name!r} sends images, which {spoken} cannot carry; use endpoint-type=openai-chat")
+    if one.workload.tool_turns and spoken not in ("openai-chat", "ollama-chat"):
+        raise InputError(f"class {one.name!r} has tool turns, which need messages; {spoken} has none")
+    if one.endpoint_path is None and settings.target.endpoint_path is not None and one.endpoint_type is not None:
+        raise InputError(
+            f"class {one.name!r} speaks {spoken}, but the run's --endpoint {settings.target.endpoint_path} stands for "
+            "another protocol; give the class its own endpoint=/PATH"
+        )
 
 
 def text_of(own: Fields, field: str) -> str | None:

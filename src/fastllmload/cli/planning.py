@@ -68,15 +68,13 @@ class Views:
 def _build(settings: RunSettings, file: Path | None, views: Views) -> None:
     model = _model(settings)
     from fastllmload.endpoint import ENDPOINTS
+    from fastllmload.engine.planned import build
     from fastllmload.plan.archive import save_plan
-    from fastllmload.plan.build import build_plan
-    from fastllmload.plan.classes import build_classes
     from fastllmload.plan.limits import refuse_beyond
 
     endpoint = ENDPOINTS[settings.target.endpoint_type]
     with tempfile.TemporaryDirectory(prefix="fastllmload-plan-") as folder:
-        build = build_classes if settings.classes else build_plan
-        plan = build(settings, phase="measure", endpoint=endpoint, model=model, out_dir=Path(folder))
+        plan = build(settings, "measure", endpoint, model, Path(folder))
         refuse_beyond(plan, settings.workload.context_limit)
         if file is not None:
             save_plan(plan, file)
@@ -90,6 +88,13 @@ def _model(settings: RunSettings) -> str:
     """A plan holds the model's name in every body; without a connection it cannot be asked for."""
     if settings.target.model is not None:
         return settings.target.model
+    for one in settings.classes:
+        if one.urls and one.model is None:
+            raise InputError(
+                f"class {one.name!r} has a URL of its own and no model, and planning asks no server; add model=NAME"
+            )
+    if all(one.model is not None for one in settings.classes) and settings.classes:
+        return str(settings.classes[0].model)
     if settings.target.urls == ():
         return dict(settings.target.simulate).get("model", SIMULATED_MODEL)
     raise InputError("--model is missing: every body of a plan names it, and planning asks no server; add --model NAME")

@@ -75,7 +75,7 @@ def accuracy(evidence: Evidence, _: str) -> Reason:
 
 def protocol(evidence: Evidence, name: str) -> Reason:
     found = facts.protocol(evidence)
-    return unless(found == name, f"the protocol is {found or 'not known'}")
+    return unless(name in (found or "").split(" and "), f"the protocol is {found or 'not known'}")
 
 
 def itl(evidence: Evidence, name: str) -> Reason:

@@ -53,10 +53,14 @@ def kinds(evidence: Evidence) -> set[str]:
 
 
 def protocol(evidence: Evidence) -> str | None:
-    """sse or ndjson for streamed answers, "whole" where they were not streamed."""
+    """sse or ndjson for streamed answers, "whole" where they were not streamed; "sse and ndjson" where classes differ."""
     if evidence.first("plan.description.streaming") is False:
         return "whole"
-    return PROTOCOLS.get(str(evidence.first("target.endpoint_type") or evidence.first("plan.description.endpoint")))
+    classes = [one for run in evidence.runs for one in run.get("target.classes") or ()]
+    spoken = {str(one.get("endpoint_type")) for one in classes if isinstance(one, dict)}
+    spoken = spoken or {str(evidence.first("target.endpoint_type") or evidence.first("plan.description.endpoint"))}
+    found = {PROTOCOLS.get(name) for name in spoken}
+    return None if None in found else " and ".join(sorted(map(str, found), reverse=True))
 
 
 def topology(evidence: Evidence) -> str | None:

@@ -24,6 +24,10 @@ def opening(simulated: bool) -> list[str]:
 
 def target_lines(settings: RunSettings, urls: Sequence[str], found: Preflight) -> list[str]:
     lines = [f"target: {', '.join(urls)}, {settings.target.endpoint_type}, model {found.model}"]
+    for one, (first, many), model in zip(settings.classes, found.class_targets, found.class_models, strict=True):
+        if one.urls or one.endpoint_type:
+            spoken = one.endpoint_type or settings.target.endpoint_type
+            lines.append(f"class {one.name}: {', '.join(urls[first : first + many])}, {spoken}, model {model}")
     return lines + [f"note: {note}" for note in found.notes]
 
 

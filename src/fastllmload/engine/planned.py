@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from fastllmload.endpoint import Endpoint
+from fastllmload.endpoint import ENDPOINTS, Endpoint
 from fastllmload.errors import InputError
 from fastllmload.plan.archive import load_plan
 from fastllmload.plan.build import build_plan
@@ -38,6 +39,14 @@ class Settled:
             return self
         changed = msgspec.structs.replace(workload, context_limit=context_limit)
         return Settled(msgspec.structs.replace(self.settings, workload=changed), self.plan)
+
+    def naming(self, models: Sequence[str]) -> Settled:
+        """With the model that was found at the URL of each class which has one of its own and names none."""
+        found = [
+            msgspec.structs.replace(one, model=model) if one.urls and one.model is None else one
+            for one, model in zip(self.settings.classes, models, strict=True)
+        ]
+        return Settled(msgspec.structs.replace(self.settings, classes=tuple(found)), self.plan)
 
 
 @dataclass(frozen=True)
@@ -78,6 +87,7 @@ def settled(settings: RunSettings, endpoint: Endpoint, work: Path) -> Settled:
             f"--plan {settings.output.plan} was made for {described['endpoint']}; "
             f"add --endpoint-type {described['endpoint']}"
         )
+    refuse_lost_targets(settings.output.plan, described)
     model = settings.target.model
     if model is not None and model != described["model"]:
         raise InputError(
@@ -93,6 +103,16 @@ def settled(settings: RunSettings, endpoint: Endpoint, work: Path) -> Settled:
         ),
         plan,
     )
+
+
+def refuse_lost_targets(path: str, described: dict[str, Any]) -> None:
+    """InputError where a class of the plan went to URLs of its own, which a plan does not keep."""
+    own = [one["name"] for one in described.get("classes", ()) if one.get("own_targets")]
+    if own:
+        raise InputError(
+            f"class {own[0]!r} of --plan {path} goes to a URL of its own, which no plan holds; "
+            "give the run's options again, with the same --seed"
+        )
 
 
 def load_of(load: Load, described: dict[str, Any], plan: Plan) -> Load:
@@ -136,11 +156,17 @@ def classes_of(described: dict[str, Any]) -> tuple[TrafficClass, ...]:
 
 def build_plans(asked: Settled, endpoint: Endpoint, model: str, work: Path) -> Plans:
     """Warm-up and measured plan, under *work*. InputError for a request beyond the model's context."""
-    build = build_classes if asked.settings.classes else build_plan
     measure = asked.plan
     if measure is None:
-        measure = build(asked.settings, phase="measure", endpoint=endpoint, model=model, out_dir=work / MEASURE)
-    warmup = build(asked.settings, phase="warmup", endpoint=endpoint, model=model, out_dir=work / WARMUP)
+        measure = build(asked.settings, "measure", endpoint, model, work / MEASURE)
+    warmup = build(asked.settings, "warmup", endpoint, model, work / WARMUP)
     forget_files()
     refuse_beyond(measure, asked.settings.workload.context_limit)
     return Plans(warmup, measure)
+
+
+def build(settings: RunSettings, phase: str, endpoint: Endpoint, model: str, out_dir: Path) -> Plan:
+    """The plan of *phase*, of one kind of traffic or of several."""
+    if settings.classes:
+        return build_classes(settings, phase=phase, endpoints=ENDPOINTS, model=model, out_dir=out_dir)
+    return build_plan(settings, phase=phase, endpoint=endpoint, model=model, out_dir=out_dir)

@@ -9,23 +9,22 @@ import http.client
 import socket
 import ssl
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
-
-import msgspec
 
 from fastllmload._ext.delta import Classifier
 from fastllmload._ext.ndjson import NdjsonParser
 from fastllmload._ext.sse import SseParser
-from fastllmload.endpoint import Endpoint
+from fastllmload.endpoint import ENDPOINTS, Endpoint
 from fastllmload.engine.deadline import Deadline
+from fastllmload.engine.offers import context_limit, listing, offered_models, shown_list
 from fastllmload.engine.places import reachable_from, refuse_sources
 from fastllmload.engine.resolve import Base, addresses, parse_base, request_head, target_spec
 from fastllmload.engine.workspec import TargetSpec
 from fastllmload.errors import InputError, TargetError
 from fastllmload.plan.classes import class_settings
-from fastllmload.plan.settings import RunSettings, Secret
+from fastllmload.plan.settings import RunSettings, Secret, TrafficClass
 from fastllmload.report.outlet import Redact
 
 CONNECT_TIMEOUT_S = 5.0
@@ -50,63 +49,114 @@ class Preflight:
     context_limit: int | None = None  # tokens of prompt and answer, the least that a server reports as max_model_len
     answer_s: float | None = None  # the probe of the first target, of PROBE_TOKENS tokens, whole
     class_heads: list[list[str]] = field(default_factory=list)  # per class, per target; empty without classes
+    class_targets: list[tuple[int, int]] = field(default_factory=list)  # per class: its first target, and how many
+    class_models: list[str] = field(default_factory=list)  # per class
+    class_urls: list[str] = field(default_factory=list)  # of targets that only classes have, behind the run's
     notes: list[str] = field(default_factory=list)
 
 
 def preflight(
     settings: RunSettings, urls: Sequence[str], endpoint: Endpoint, secret: Secret | None, redact: Redact
 ) -> Preflight:
-    """Check every URL of the run. InputError (exit 2) or TargetError (exit 3), one sentence each; *redact* blanks
-    secrets in what a server said.
+    """Check every URL of the run and of its classes. InputError (exit 2) or TargetError (exit 3), one sentence each;
+    *redact* blanks secrets in what a server said.
     """
     key = None if secret is None else secret.reveal()
     refuse_sources(settings.target.source_addresses)
-    found = Preflight(class_heads=[[] for _ in settings.classes])
-    asked, settings = settings, most_general(settings)
-    for number, url in enumerate(urls):
-        probe = Probe(settings, parse_base(url, settings.target.unix_socket), endpoint, key, redact)
-        address = probe.reach(found.connect_ms if number == 0 else [])
-        model = probe.model(found.model or settings.target.model)
-        found.model = found.model or model
-        if probe.context_limit is not None:
-            found.context_limit = min(found.context_limit or probe.context_limit, probe.context_limit)
-        begun = time.perf_counter()
-        usage = probe.answer(found.model, found.notes)
-        if usage is not None:
-            found.answer_s = found.answer_s or time.perf_counter() - begun
-            found.usage_reported = usage if found.usage_reported is None else found.usage_reported and usage
-        found.targets.append(
-            target_spec(probe.base, address, probe.path, settings.target.headers, key, settings.target.server_name)
-        )
-        probe_classes(asked, probe, found, key, redact)
+    found = Preflight()
+    general = most_general(settings)
+    spoken = endpoint if general is settings else ENDPOINTS[general.target.endpoint_type]
+    probes = []
+    for url in urls:
+        probe = Probe(general, parse_base(url, settings.target.unix_socket), spoken, key, redact)
+        found.model = look_at(probe, found, found.model or general.target.model)
+        probes.append(probe)
+    places = {settings.target.urls: (0, len(probes)), (): (0, len(probes))}
+    for one in settings.classes:
+        each = class_settings(settings, one)
+        if one.urls not in places:
+            places[one.urls] = len(probes), len(one.urls)
+            with named(one):
+                probes += look_away(each, one.urls, found, key, redact)
+        found.class_targets.append(places[one.urls])
+    probe_classes(settings, probes, found)
     return found
 
 
+def look_at(probe: Probe, found: Preflight, wanted: str | None) -> str:
+    """Whether the server of *probe* is there and answers, into *found*; the model that it serves."""
+    address = probe.reach([] if found.targets else found.connect_ms)
+    model = probe.model(wanted)
+    if probe.context_limit is not None:
+        found.context_limit = min(found.context_limit or probe.context_limit, probe.context_limit)
+    begun = time.perf_counter()
+    usage = probe.answer(model, found.notes)
+    if usage is not None:
+        found.answer_s = found.answer_s or time.perf_counter() - begun
+        found.usage_reported = usage if found.usage_reported is None else found.usage_reported and usage
+    target = probe.settings.target
+    found.targets.append(target_spec(probe.base, address, probe.path, target.headers, probe.key, target.server_name))
+    return model
+
+
+def look_away(
+    settings: RunSettings, urls: Sequence[str], found: Preflight, key: str | None, redact: Redact
+) -> list[Probe]:
+    """The same for the URLs of a class of its own, whose *settings* these are."""
+    probes, model = [], settings.target.model
+    for url in urls:
+        probe = Probe(settings, parse_base(url), ENDPOINTS[settings.target.endpoint_type], key, redact)
+        probe.served = model = look_at(probe, found, model)
+        probes.append(probe)
+    found.class_urls += urls
+    return probes
+
+
+def at_home(settings: RunSettings, one: TrafficClass) -> bool:
+    """Whether class *one* goes to the run's own targets."""
+    return not one.urls or one.urls == settings.target.urls
+
+
 def most_general(settings: RunSettings) -> RunSettings:
-    """The run itself, or its first class where every class names a model of its own."""
-    if not settings.classes or settings.target.model is not None:
-        return settings
-    named = all(one.model is not None for one in settings.classes)
-    return class_settings(settings, settings.classes[0]) if named else settings
-
-
-def probe_classes(settings: RunSettings, general: Probe, found: Preflight, key: str | None, redact: Redact) -> None:
-    """Each class's model and answer at the URL of *general*, once for classes that ask the same; and its request
-    head.
+    """The run itself, or the first class that goes to its targets where none of them asks as the run would: in its
+    protocol, for a model that the run says or that is found.
     """
+    home = [one for one in settings.classes if at_home(settings, one)]
+    plain = [one for one in home if one.endpoint_type in (None, settings.target.endpoint_type)]
+    if not home or (plain and (settings.target.model is not None or any(one.model is None for one in plain))):
+        return settings
+    return class_settings(settings, home[0])
+
+
+def probe_classes(settings: RunSettings, probes: Sequence[Probe], found: Preflight) -> None:
+    """Each class's model and answer at each of its targets, once for classes that ask the same; and its request heads."""
     asked: set[tuple[Any, ...]] = set()
-    for one, heads in zip(settings.classes, found.class_heads, strict=True):
+    for one, (first, many) in zip(settings.classes, found.class_targets, strict=True):
         each = class_settings(settings, one)
-        probe = Probe(each, general.base, general.endpoint, key, redact)
-        probe.address = general.address
-        question = (probe.path, one.model, each.target.headers, one.workload.extra_body)
-        if question not in asked:
-            asked.add(question)
-            try:
-                probe.answer(probe.model(one.model or found.model), found.notes)
-            except (InputError, TargetError) as problem:
-                raise type(problem)(f"class {one.name!r}: {problem}") from None
-        heads.append(request_head(probe.base, probe.path, each.target.headers, key))
+        heads = [""] * len(probes)
+        model = one.model or found.model
+        for number in range(first, first + many):
+            general = probes[number]
+            probe = Probe(each, general.base, ENDPOINTS[each.target.endpoint_type], general.key, general.redact)
+            probe.address = general.address
+            model = one.model or general.served or found.model
+            question = (number, probe.path, model, each.target.headers, one.workload.extra_body, probe.endpoint.name)
+            if question not in asked:
+                asked.add(question)
+                with named(one):
+                    probe.answer(probe.model(model), found.notes)
+            heads[number] = request_head(probe.base, probe.path, each.target.headers, probe.key)
+        found.class_heads.append(heads)
+        found.class_models.append(model)
+
+
+@contextlib.contextmanager
+def named(one: TrafficClass) -> Iterator[None]:
+    """What is refused in here says of which class."""
+    try:
+        yield
+    except (InputError, TargetError) as problem:
+        raise type(problem)(f"class {one.name!r}: {problem}") from None
 
 
 class Probe:
@@ -123,6 +173,7 @@ class Probe:
         request_head(base, self.path, target.headers, key)  # wrong headers are told before anything is sent
         self.address: tuple[str, str, int] | None = None
         self.context_limit: int | None = None
+        self.served: str | None = None  # a class's own server: the model that it is asked for
         self.context = tls_context(settings) if base.tls else None
 
     # -- sockets ------------------------------------------------------------------------------------------------------
@@ -303,39 +354,6 @@ def meanings(content: bytes, content_type: str, dialect: int) -> tuple[list[int]
     else:
         found = [classifier.classify_body_bytes(content)]
     return [int(meaning["kind"]) for meaning in found], any(meaning["has_usage"] for meaning in found)
-
-
-def offered_models(body: bytes) -> list[str] | None:
-    """Ids of an OpenAI model list, or names of Ollama's; None when *body* is neither."""
-    listed = listing(body)
-    ids = [] if listed is None else [one[listed[0]] for one in listed[1] if isinstance(one.get(listed[0]), str)]
-    return ids or None
-
-
-def listing(body: bytes) -> tuple[str, list[dict[str, Any]]] | None:
-    """(key of a model's name, the models) of an OpenAI or Ollama list."""
-    try:
-        decoded: Any = msgspec.json.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return None
-    if not isinstance(decoded, dict):
-        return None
-    key, data = ("id", decoded["data"]) if "data" in decoded else ("name", decoded.get("models"))
-    return (key, [one for one in data if isinstance(one, dict)]) if isinstance(data, list) else None
-
-
-def context_limit(body: bytes, model: str) -> int | None:
-    """`max_model_len` of *model* in an OpenAI model list, as vLLM and others report it."""
-    for item in msgspec.json.decode(body).get("data", ()):
-        limit = item.get("max_model_len") if isinstance(item, dict) and item.get("id") == model else None
-        if isinstance(limit, int) and limit > 0:
-            return limit
-    return None
-
-
-def shown_list(names: Sequence[str]) -> str:
-    shown = ", ".join(repr(name) for name in names[:8])
-    return shown + (f" and {len(names) - 8} more" if len(names) > 8 else "")
 
 
 def excerpt(content: bytes, redact: Redact, size: int = 200) -> str:

@@ -145,11 +145,11 @@ class Session:
         check_workloads(settings)
         replayed = settled(settings, endpoint, self.folder.work)
         found = preflight(replayed.settings, self.urls, endpoint, self.secret, self.redact)
-        replayed = replayed.within(found.context_limit)
+        replayed = replayed.within(found.context_limit).naming(found.class_models)
         asked = stampable(replayed.settings, found)
-        beside = Finder(settings, found, self.secret, self.redact).find(self.urls)
+        beside = Finder(settings, found, self.secret, self.redact).find(self.urls, found.class_urls)
         found.notes.extend(beside.notes)
-        self.ui.banner(banner.target_lines(settings, [target.url for target in found.targets], found))
+        self.ui.banner(banner.target_lines(asked, [target.url for target in found.targets], found))
         plans = build_plans(replayed, endpoint, found.model, self.folder.work)
         refuse_unknown(settings.output.goodput, plans.measure.classes, set(plans.measure.request_class.tolist()))
         if settings.output.save_plan is not None:
@@ -215,6 +215,7 @@ class Session:
                 "urls": [target.url for target in found.targets],
                 "addresses": [target.address for target in found.targets],
                 "endpoint_type": self.settings.target.endpoint_type,
+                "classes": class_targets(settings, found),
                 "model": found.model,
                 "simulated": self.simulator is not None,
                 "usage_reported": found.usage_reported,
@@ -398,6 +399,19 @@ class Session:
             {"worker": member.spec.worker, "died": member.died, "exit_code": member.process.returncode}
             for member in fleet.members
         ]
+
+
+def class_targets(settings: RunSettings, found: Preflight) -> list[dict[str, Any]]:
+    """Where each class goes and what it speaks there; empty without classes."""
+    return [
+        {
+            "name": one.name,
+            "endpoint_type": one.endpoint_type or settings.target.endpoint_type,
+            "urls": [target.url for target in found.targets[first : first + many]],
+            "model": model,
+        }
+        for one, (first, many), model in zip(settings.classes, found.class_targets, found.class_models, strict=True)
+    ]
 
 
 def stampable(settings: RunSettings, found: Preflight) -> RunSettings:

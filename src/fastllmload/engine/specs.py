@@ -7,11 +7,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from fastllmload.endpoint import Endpoint
+import msgspec
+
+from fastllmload.endpoint import ENDPOINTS, Endpoint
 from fastllmload.engine.folder import Folder
 from fastllmload.engine.preflight import Preflight
 from fastllmload.engine.sizing import Demand, initial_connections
-from fastllmload.engine.workspec import PhaseSpec, WorkerSpec
+from fastllmload.engine.workspec import PhaseSpec, TargetSpec, WorkerSpec
 from fastllmload.errors import InputError
 from fastllmload.plan.plan import Plan
 from fastllmload.plan.settings import RunSettings
@@ -89,11 +91,12 @@ def worker_specs(
             run_id=run_id,
             shared_path=absolute(folder.work / f"words.{worker}"),
             rows_dir=absolute(folder.path / "workers" / str(worker)),
-            targets=tuple(found.targets),
+            targets=weighted(settings, found),
             class_heads=tuple(tuple(heads) for heads in found.class_heads),
             phases=phases,
             timeout_ns=round(settings.load.timeout * NS),
-            dialect=endpoint.dialect,
+            class_targets=tuple(found.class_targets) if any(one.urls for one in settings.classes) else (),
+            dialects=dialects(settings, endpoint),
             strict_decode=client.decode == "strict",
             timestamps=client.timestamps,
             transport="asyncio" if client.transport == "asyncio" else "reactor",
@@ -110,6 +113,24 @@ def worker_specs(
         )
         for worker in range(workers)
     ]
+
+
+def dialects(settings: RunSettings, endpoint: Endpoint) -> tuple[int, ...]:
+    """What the answers to each class are read as."""
+    spoken = [one.endpoint_type or settings.target.endpoint_type for one in settings.classes]
+    return tuple(ENDPOINTS[name].dialect for name in spoken) or (endpoint.dialect,)
+
+
+def weighted(settings: RunSettings, found: Preflight) -> tuple[TargetSpec, ...]:
+    """The targets, each with its part of the requests: connections are opened ahead by it."""
+    if not any(one.urls for one in settings.classes):
+        return tuple(found.targets)
+    weights = [0.0] * len(found.targets)
+    for one, (first, many) in zip(settings.classes, found.class_targets, strict=True):
+        for number in range(first, first + many):
+            weights[number] += (one.load.rate or 1.0) / many  # a trace does not say its rate before it is read
+    chosen = zip(found.targets, weights, strict=True)
+    return tuple(msgspec.structs.replace(target, weight=weight) for target, weight in chosen)
 
 
 def refuse_slow_readers(settings: RunSettings, plan: Plan, found: Preflight) -> None:

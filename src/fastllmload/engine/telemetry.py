@@ -62,14 +62,15 @@ class Finder:
         self._redact = redact
         self._bases = [parse_base(url) for url in settings.target.urls]
 
-    def find(self, urls: Sequence[str]) -> Found:
+    def find(self, urls: Sequence[str], class_urls: Sequence[str] = ()) -> Found:
         """InputError for a sensor or a page that was asked for and cannot be had; *urls* are the run's
-        targets.
+        targets, *class_urls* those that only classes have.
         """
         found = Found()
         if not self._settings.telemetry.enabled:
             return found
         self._bases = [parse_base(url, self._settings.target.unix_socket) for url in urls]
+        self._bases += [parse_base(url) for url in class_urls]
         if self._settings.telemetry.urls:
             for url in self._settings.telemetry.urls:
                 self._asked(url, found)

@@ -23,6 +23,7 @@ from typing import Any, cast
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 import uvloop
 
 from fastllmload._ext import counters as k
@@ -56,7 +57,7 @@ class Worker:
         self.words = SharedWords.open(Path(spec.shared_path)).words
         rows = Path(spec.rows_dir)
         self.recorder = Recorder(rows, text=spec.record_text)
-        classifier = Classifier(spec.dialect, strict=spec.strict_decode)
+        classifier = Classifier(spec.dialects[0], strict=spec.strict_decode)
         protocol = Protocol(self.recorder, classifier, self.words, spec.max_event_bytes, 4 * spec.max_event_bytes)
         self.error_texts = protocol.error_texts
         self.texts_written = 0
@@ -79,9 +80,9 @@ class Worker:
         heads = [[head.encode("latin-1") for head in each] for each in spec.class_heads or [own]]
         for target, head in zip(spec.targets, heads[0], strict=True):
             over_asyncio = target.tls or spec.transport == "asyncio"
-            self.reactor.add_target(target.family, target.address, target.port, head, over_asyncio)
-        for each in heads[1:]:
-            self.reactor.add_class(each)
+            self.reactor.add_target(target.family, target.address, target.port, head, over_asyncio, target.weight)
+        for number, each in enumerate(heads[1:], 1):
+            self.reactor.add_class(each, spec.dialects[number])
         self.tls = tls_context(spec) if any(target.tls for target in spec.targets) else None
         self.reactor.set_connector(self.connect)
         self.connecting: set[asyncio.Task[None]] = set()
@@ -197,6 +198,7 @@ class Worker:
             limit=limit,
             cap=max(1, share(phase.max_concurrency, spec.worker, spec.workers)) if phase.max_concurrency else 0,
             client=plan.client,
+            target=routed(plan, spec.class_targets),
             **conversations(plan, spec.worker, spec.workers),
         )
 
@@ -265,8 +267,27 @@ def conversations(plan: Plan, worker: int, workers: int) -> dict[str, Any]:
         return {}
     starts = plan.starts
     numbers = np.ascontiguousarray(starts[worker::workers], np.uint32)
-    talks = Talks(plan.turns, plan.body_offset, plan.bodies, plan.joint, len(starts))
+    joints = plan.joints
+    of_class = plan.request_class if len(joints) > 1 else None
+    talks = Talks(plan.turns, plan.body_offset, plan.bodies, joints, len(starts), of_class)
     return {"numbers": numbers, "talks": talks}
+
+
+def routed(plan: Plan, class_targets: tuple[tuple[int, int], ...]) -> npt.NDArray[np.uint16] | None:
+    """The target of each request where classes have targets of their own: each class's in turn, and all turns of a
+    conversation at one.
+    """
+    if not class_targets:
+        return None
+    found = np.zeros(plan.requests, np.uint16)
+    starts = plan.starts
+    for number, (first, many) in enumerate(class_targets):
+        mine = starts[plan.request_class[starts] == number]
+        found[mine] = first + np.arange(len(mine)) % many
+    if plan.turns is not None and len(starts):
+        begun = np.repeat(starts, np.diff(np.append(starts, plan.requests)))
+        found = found[begun]
+    return found
 
 
 def share(total: int, worker: int, workers: int) -> int:

@@ -17,6 +17,7 @@ class TargetSpec(msgspec.Struct, frozen=True, kw_only=True):
     address: str  # numeric, or the path of a Unix socket
     port: int
     head_prefix: str
+    weight: float = 1.0  # its part of the requests, beside those of the others
     tls: bool = False
     server_name: str | None = None
 
@@ -50,7 +51,8 @@ class WorkerSpec(msgspec.Struct, frozen=True, kw_only=True):
     phases: tuple[PhaseSpec, ...]
     timeout_ns: int
     class_heads: tuple[tuple[str, ...], ...] = ()  # per class of requests, per target; empty: the targets' own
-    dialect: int = 0  # delta.Dialect
+    class_targets: tuple[tuple[int, int], ...] = ()  # per class: its first target, and how many; empty: all go to all
+    dialects: tuple[int, ...] = (0,)  # delta.Dialect of each class; one of all classes
     strict_decode: bool = False
     timestamps: str = "kernel"
     transport: str = "reactor"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -32,7 +33,16 @@ def classes_block(
     numbers = np.unique(run.rows["request_class"][chosen.measured]).tolist()
     if len(numbers) < 2:
         return None
-    return {class_name(n, run.manifest): one_class(run, window, chosen, tokens, times, n) for n in numbers}
+    named = {class_name(n, run.manifest): one_class(run, window, chosen, tokens, times, n) for n in numbers}
+    return {name: {**place(run.manifest, name), **one} for name, one in named.items()}
+
+
+def place(manifest: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """Where class *name* went, and in which protocol; nothing where the classes are those of a data set."""
+    known = (manifest.get("target") or {}).get("classes") or ()
+    return next(
+        ({key: one[key] for key in ("endpoint_type", "urls", "model")} for one in known if one["name"] == name), {}
+    )
 
 
 def one_class(

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import math
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -33,8 +33,12 @@ MIXED = "classes"  # name of the arrivals and of the workload of such a plan
 COPIED = 1 << 24  # bytes of bodies that are put together before they are written
 
 
-def build_classes(settings: RunSettings, *, phase: str, endpoint: Endpoint, model: str, out_dir: Path) -> Plan:
-    """Write the plan of *phase* with the requests of all `settings.classes`, as `build_plan` does for one kind."""
+def build_classes(
+    settings: RunSettings, *, phase: str, endpoints: Mapping[str, Endpoint], model: str, out_dir: Path
+) -> Plan:
+    """Write the plan of *phase* with the requests of all `settings.classes`, as `build_plan` does for one kind.
+    *endpoints*: wire protocols by name.
+    """
     counts = planned_counts(settings) if phase == "measure" else [None] * len(settings.classes)
     shares = warmup_shares(settings.classes)
     clear(out_dir)
@@ -45,7 +49,7 @@ def build_classes(settings: RunSettings, *, phase: str, endpoint: Endpoint, mode
                 continue
             folder = out_dir / f"class-{number}"
             each = class_settings(settings, one, count)
-            named = one.model or model
+            named, endpoint = one.model or model, endpoints[each.target.endpoint_type]
             plan = build_plan(each, phase=phase, endpoint=endpoint, model=named, out_dir=folder, share=share)
             parts.append((one, plan))
         return merge(settings, phase, model, parts, out_dir)
@@ -64,6 +68,7 @@ def class_settings(settings: RunSettings, one: TrafficClass, count: int | None =
         settings,
         target=msgspec.structs.replace(
             settings.target, model=one.model or settings.target.model, endpoint_path=path,
+            endpoint_type=one.endpoint_type or settings.target.endpoint_type, urls=one.urls or settings.target.urls,
             headers=settings.target.headers + one.headers,
         ),
         load=load,
@@ -234,7 +239,6 @@ def described(
         "streaming": settings.workload.streaming,
         "requests": sum(plan.requests for plan in plans),
         "classes": [described_class(one, by_name.get(one.name)) for one in settings.classes],
-        **joint_of(plans),
     }  # fmt: skip
 
 
@@ -245,12 +249,6 @@ def exact_of(plans: Sequence[Plan]) -> dict[str, Any]:
     return {"exact": exactness(checked, exact, prompts)} if found else {}
 
 
-def joint_of(plans: Sequence[Plan]) -> dict[str, Any]:
-    """How conversations are stitched: the same in every class, because one run speaks one protocol."""
-    found = [plan.description["joint"] for plan in plans if "joint" in plan.description]
-    return {"joint": found[0]} if found else {}
-
-
 def arrivals(plan: Plan) -> dict[str, Any]:
     found: dict[str, Any] | None = plan.description["load"]["arrivals"]
     return found or {}
@@ -258,11 +256,12 @@ def arrivals(plan: Plan) -> dict[str, Any]:
 
 def described_class(one: TrafficClass, plan: Plan | None) -> dict[str, Any]:
     """Its settings, to build its warm-up from, and what was planned; None: it has no request in this phase."""
-    named: dict[str, Any] = {"name": one.name, "settings": msgspec.to_builtins(one)}
+    kept = msgspec.structs.replace(one, urls=())  # a plan does not depend on where it is sent
+    named: dict[str, Any] = {"name": one.name, "settings": msgspec.to_builtins(kept), "own_targets": bool(one.urls)}
     if plan is None:
         return {**named, "requests": 0, "starts": 0}
-    described: dict[str, Any] = {name: plan.description[name] for name in ("model", "load", "workload")}
-    shown = [name for name in ("conversations", "behaviour") if name in plan.description]
+    described: dict[str, Any] = {name: plan.description[name] for name in ("model", "load", "workload", "endpoint")}
+    shown = [name for name in ("conversations", "behaviour", "joint") if name in plan.description]
     optional: dict[str, Any] = {name: plan.description[name] for name in shown}
     return {
         **named, **described, **optional, "digest": plan.digest, "requests": plan.requests, "starts": len(plan.starts),

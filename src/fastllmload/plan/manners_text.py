@@ -15,6 +15,8 @@ def class_line(one: dict[str, Any]) -> str:
     own = [f"model {one['model']}"] if one["settings"]["model"] is not None else []
     path = one["settings"]["endpoint_path"]
     own += [path] if path is not None else []
+    own += [one["endpoint"]] if one["settings"].get("endpoint_type") is not None else []
+    own += ["to a URL of its own"] if one.get("own_targets") else []
     own += [": ".join(header) for header in one["settings"]["headers"]]
     own += list(user_lines(one.get("behaviour")))
     own += own_classes(one["workload"])

@@ -12,6 +12,7 @@ address or the API key.
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -166,10 +167,11 @@ class Plan:
         }
 
     @property
-    def joint(self) -> tuple[bytes, bytes, bytes]:
-        """JSON before a reply, behind it, and between messages without one, as conversations are stitched."""
-        before, behind, between = (str(text).encode() for text in self.description["joint"])
-        return before, behind, between
+    def joints(self) -> list[tuple[bytes, bytes, bytes]]:
+        """JSON before a reply, behind it, and between messages without one, as conversations of each class are stitched;
+        empty texts for a class without any.
+        """
+        return [joint_of(one, self.description) for one in self.description.get("classes") or [self.description]]
 
     @property
     def concurrency(self) -> int | None:
@@ -230,6 +232,12 @@ class Plan:
             raise RunFolderError(
                 f"the plan in {self.directory} does not fit together: its files are of different lengths"
             )
+
+
+def joint_of(one: Mapping[str, Any], whole: Mapping[str, Any]) -> tuple[bytes, bytes, bytes]:
+    """The joint that *one* class describes; an earlier version wrote one for the *whole* plan."""
+    before, behind, between = (str(text).encode() for text in one.get("joint", whole.get("joint", ("", "", ""))))
+    return before, behind, between
 
 
 def read_document(directory: Path) -> dict[str, Any]:

@@ -50,6 +50,11 @@ def write_sequence(plan: Plan, endpoint: Endpoint, path: Path) -> str:
             "the sequence of a plan with --history planned cannot be written: its turns repeat what was said before; "
             "use --history real"
         )
+    if any(one.get("endpoint", endpoint.name) != endpoint.name for one in plan.description.get("classes", ())):
+        raise InputError(
+            "the sequence of a plan whose classes speak several protocols cannot be written: one run reads it back in one; "
+            "plan each class by itself"
+        )
     hasher = hashlib.sha256()
     encoder = msgspec.json.Encoder()
     defaults = Defaults(endpoint, plan)

@@ -97,7 +97,7 @@ class Behaviour(msgspec.Struct, frozen=True, kw_only=True):
 class TrafficClass(msgspec.Struct, frozen=True, kw_only=True):
     """One of several kinds of traffic in a run: what is not said here is the run's own.
 
-    *headers* come on top of the run's; *model* None is the run's.
+    *headers* come on top of the run's; *model* and *endpoint_type* None are the run's, *urls* empty the run's targets.
     """
 
     name: str
@@ -107,6 +107,8 @@ class TrafficClass(msgspec.Struct, frozen=True, kw_only=True):
     model: str | None = None
     endpoint_path: str | None = None
     headers: tuple[tuple[str, str], ...] = ()
+    endpoint_type: str | None = None
+    urls: tuple[str, ...] = ()
 
 
 class Client(msgspec.Struct, frozen=True, kw_only=True):

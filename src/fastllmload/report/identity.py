@@ -255,5 +255,7 @@ def _measuring_pairs(subject: Subject) -> Iterator[tuple[str, str]]:
 
 def _protocol(document: Document) -> str:
     kind = part(document, "target", "endpoint_type") or part(document, "config", "target", "endpoint_type")
+    spoken = dict.fromkeys(str(part(one, "endpoint_type")) for one in part(document, "target", "classes") or ())
+    kind = ", ".join(spoken) or kind
     streamed = part(document, "plan", "description", "streaming")
     return f"{kind or NOT_KNOWN}, {'streaming' if streamed in (None, True) else 'not streaming'}"

@@ -162,7 +162,8 @@ def _target(document: Document) -> list[Line]:
     target = part(document, "target") or {}
     urls = target.get("urls") or part(document, "config", "target", "urls") or ()
     where = "the simulated engine" if simulated(document) else ", ".join(urls) or NOT_KNOWN
-    protocol = target.get("endpoint_type") or NOT_KNOWN
+    spoken = dict.fromkeys(str(part(one, "endpoint_type")) for one in part(target, "classes") or ())
+    protocol = ", ".join(spoken) or target.get("endpoint_type") or NOT_KNOWN
     return [Line(_labelled("target", f"{where} ({protocol}, model {target.get('model') or NOT_KNOWN})"))]
 
 

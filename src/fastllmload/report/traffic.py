@@ -14,7 +14,12 @@ P99_NEEDS = 1_000  # requests (IETF 5.1.2.1)
 
 def traffic_texts(document: Mapping[str, Any]) -> list[str]:
     """One text per line; none for a run of one kind of requests whose users wait."""
-    return [*_classes(document), *_conversations(document.get("conversations")), *_users(document.get("users"))]
+    return [
+        *_classes(document),
+        *_places(document),
+        *_conversations(document.get("conversations")),
+        *_users(document.get("users")),
+    ]
 
 
 def _classes(document: Mapping[str, Any]) -> list[str]:
@@ -33,6 +38,26 @@ def _class(name: str, one: Mapping[str, Any], met: Mapping[str, Any] | None) -> 
         f"{name[: LABEL - 1]:<{LABEL}}{count(one['ok'])} ok, {count(one['failed'])} failed{left}; "
         f"ttft {quantity(ttft['p50'])}, p99 {quantity(ttft['p99'])}{few}; tpot {quantity(tpot['p50'])} ms{goal}"
     )
+
+
+def class_places(document: Mapping[str, Any]) -> list[str]:
+    """Where each class goes, one text per class; none where all go to the same targets in the same protocol."""
+    classes = document.get("classes")
+    found = [(name, one) for name, one in classes.items() if one.get("urls")] if isinstance(classes, Mapping) else []
+    told = [(name, where(one), one.get("model")) for name, one in found]
+    if len({place for _, place, _ in told}) < 2:
+        return []
+    return [f"{name} to {place}, model {model})" for name, place, model in told]
+
+
+def where(one: Mapping[str, Any]) -> str:
+    """`http://b:8000 (openai-completions`: what sets a class's target apart."""
+    return f"{', '.join(map(str, one['urls']))} ({one.get('endpoint_type')}"
+
+
+def _places(document: Mapping[str, Any]) -> list[str]:
+    lines = class_places(document)[:MOST]
+    return [f"{'' if number else 'targets':<{LABEL}}{line}" for number, line in enumerate(lines)]
 
 
 def _conversations(found: Mapping[str, Any] | None) -> list[str]:

@@ -182,10 +182,11 @@ def _longest_first(known: Mapping[str, str]) -> list[str]:
 def _names(document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Texts that name something, and what stands for them."""
     target, asked = _mapping(document.get("target")), _mapping(_mapping(document.get("config")).get("target"))
-    urls = asked.get("urls") or target.get("urls") or _mapping(document.get("manifest")).get("urls") or ()
-    for number, url in enumerate(urls):
-        yield str(url), f"target-{number}"
-        yield from ((part, f"target-{number}") for part in _host_parts(str(url)))
+    manifest = _mapping(document.get("manifest"))
+    for urls in (asked.get("urls"), target.get("urls"), manifest.get("urls")):  # in one order; classes' own come last
+        for number, url in enumerate(urls or ()):
+            yield str(url), f"target-{number}"
+            yield from ((part, f"target-{number}") for part in _host_parts(str(url)))
     for number, address in enumerate(target.get("addresses") or ()):
         yield str(address), f"target-{number}"
     host = _mapping(document.get("environment")).get("host")

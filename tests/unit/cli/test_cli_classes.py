@@ -49,6 +49,22 @@ def test_python_has_a_name_that_it_can_write():
     assert table(classes=[one], duration=5) == table(**{"class": [one]}, duration=5)
 
 
+def test_protocols_and_targets_of_classes():
+    """Both ways; without a class at the run's targets the first class's are the run's."""
+    one = words("chat rate=4", "more rate=1 endpoint-type=completions url=http://b url=http://c", url=("http://a",))
+    two = table(
+        **{"class": [{"name": "chat", "rate": 4},
+                     {"name": "more", "rate": 1, "endpoint-type": "completions", "url": ["http://b", "http://c"]}]},
+        url="http://a",
+    )  # fmt: skip
+    assert one == two and one.target.urls == ("http://a",)
+    chat, more = one.classes
+    assert (chat.endpoint_type, chat.urls) == (None, ())
+    assert (more.endpoint_type, more.urls) == ("openai-completions", ("http://b", "http://c"))
+    away = words("chat rate=4 url=http://a", "more rate=1 url=http://b")
+    assert away.target.urls == ("http://a",)
+
+
 def test_shares_of_the_rate():
     found = words("a share=0.75", "b share=0.25", rate="80")
     assert [one.load.rate for one in found.classes] == [60.0, 20.0] and found.load.rate == 80.0
@@ -73,8 +89,13 @@ def test_shares_of_the_rate():
         (["chat rate=inf"], {}, "cannot send all at once"),
         (["chat rate=1"], {"concurrency": "4"}, "--concurrency does not go with --class: classes are open loops"),
         (["chat concurrency=4"], {}, "concurrency of class chat is refused: classes are open loops"),
-        (["chat rate=1 endpoint-type=completions"], {}, "one run speaks one protocol"),
-        (["chat rate=1 url=http://h"], {}, "a class may have its own endpoint=/PATH, model and header"),
+        (["chat rate=1 unix-socket=/tmp/s"], {}, "write url=unix:/PATH"),
+        (["chat rate=1 url=https://me:word@h"], {}, "carries a user name or password"),
+        (["chat rate=1 url=http://h"], {"url": ("http://g",)}, "nothing goes to --url"),
+        (["chat rate=1 prompt-form=ids"], {}, "token ids, which openai-chat cannot carry"),
+        (["a rate=1 image=32x32 endpoint-type=completions", "b rate=1"], {}, "images, which openai-completions"),
+        (["a rate=1 turns=3 tool-turns=0.5 endpoint-type=ollama-completions"], {}, "needs messages"),
+        (["a rate=1 endpoint-type=completions", "b rate=1"], {"endpoint": "/v2/chat"}, "stands for another protocol"),
         (["chat rate=1 max-concurrency=4"], {}, "one run has one cap"),
         ([""], {}, "--class '' is no name"),
         (["a share=0.5", "b share=0.6"], {"rate": "10"}, "are 1.1 of the run's --rate; let them make 1"),

@@ -128,6 +128,19 @@ def test_a_round_trip_is_reported_and_near(tmp_path: Path) -> None:
     assert said(cases, tmp_path, "near").state == INAPPLICABLE
 
 
+def test_protocols_of_classes_are_all_reported(tmp_path: Path) -> None:
+    """One class over server-sent events and one over NDJSON: both are named, and neither alone is recommended."""
+    cases = gateway()
+    assert CHECKS["protocol_is"](cases.evidence(tmp_path), name="sse").state == TRUE
+    cases.run.manifest["target"]["classes"] = [
+        {"endpoint_type": "openai-completions"},
+        {"endpoint_type": "ollama-chat"},
+    ]
+    found = said(cases, tmp_path, "protocol_reported")
+    assert found.state == TRUE and "sse and ndjson" in found.reason
+    assert CHECKS["protocol_is"](cases.evidence(tmp_path), name="sse").state == FALSE
+
+
 def test_a_minimum_report_is_read_line_by_line(tmp_path: Path) -> None:
     """A label without a value is no line; notes must say something."""
     lines = (

@@ -13,8 +13,7 @@ from fastllmload.cli.commands import run
 from fastllmload.cli.given import from_command_line, from_table
 from fastllmload.cli.resolve import merged, settle
 from fastllmload.endpoint import ENDPOINTS
-from fastllmload.plan.build import build_plan
-from fastllmload.plan.classes import build_classes
+from fastllmload.engine.planned import build
 from fastllmload.redact import Redactor
 
 PAGE = (Path(__file__).parents[3] / "docs" / "traffic.md").read_text(encoding="utf-8")
@@ -23,15 +22,14 @@ TABLES = re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)
 
 
 def test_the_page_has_one_for_each_subject():
-    assert len(COMMANDS) == 3 and len(TABLES) == 1
+    assert len(COMMANDS) == 4 and len(TABLES) == 1
 
 
 @pytest.mark.parametrize("text", COMMANDS)
 def test_a_command_makes_a_plan(text, tmp_path):
     context = run.make_context("run", shlex.split(text.replace("\\\n", " ")))
     settings, _ = settle(merged(from_command_line(context.params)), {}, Redactor([]))
-    build = build_classes if settings.classes else build_plan
-    plan = build(settings, phase="measure", endpoint=ENDPOINTS["openai-chat"], model="m", out_dir=tmp_path)
+    plan = build(settings, "measure", ENDPOINTS["openai-chat"], "m", tmp_path)
     assert plan.requests > 100
     assert bool(settings.classes) + (plan.turns is not None) + (plan.client is not None) == 1
 

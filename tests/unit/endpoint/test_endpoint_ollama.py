@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from fastllmload.endpoint import ENDPOINTS
-from fastllmload.engine.preflight import meanings, offered_models
+from fastllmload.engine.offers import offered_models
+from fastllmload.engine.preflight import meanings
 from fastllmload.errors import InputError
 from fastllmload.plan.build import build_plan
 from fastllmload.plan.settings import Client, Load, RunSettings, Target, Workload

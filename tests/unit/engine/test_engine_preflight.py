@@ -14,7 +14,7 @@ from fastllmload.endpoint import ENDPOINTS
 from fastllmload.engine import preflight as preflights
 from fastllmload.engine.preflight import preflight
 from fastllmload.errors import InputError, TargetError
-from fastllmload.plan.settings import Client, Load, RunSettings, Secret, Target, Workload
+from fastllmload.plan.settings import Client, Load, RunSettings, Secret, Target, TrafficClass, Workload
 from fastllmload.redact import Redactor
 
 CHAT, MODELS = "/v1/chat/completions", "/v1/models"
@@ -70,6 +70,65 @@ def test_every_url_is_asked_and_named_with_its_own_host():
         found = check([one.url, other.url])
         assert one.asked and other.asked
     assert [target.url for target in found.targets] == [one.url, other.url]
+
+
+def with_classes(urls, *classes, model=None):
+    settings = RunSettings(
+        target=Target(urls=tuple(urls), model=model), load=Load(rate=2.0), workload=Workload(), client=Client(),
+        classes=tuple(TrafficClass(name=name, load=Load(rate=1.0), workload=Workload(), **own) for name, own in classes),
+    )  # fmt: skip
+    return preflight(settings, urls, ENDPOINTS["openai-chat"], Secret(KEY), Redactor([KEY]))
+
+
+TEXT = b'{"object":"text_completion","choices":[{"index":0,"text":"hello","finish_reason":null}]}'
+OLLAMA = (
+    b'{"model":"o","message":{"role":"assistant","content":"hi"},"done":false}\n'
+    b'{"model":"o","message":{"role":"assistant","content":""},"done":true,"done_reason":"stop","eval_count":1}\n'
+)
+
+
+def test_each_class_is_asked_at_its_own_url_in_its_own_protocol():
+    """One model each, found where the class goes; heads for its own targets alone."""
+    other = {MODELS: models("n"), "/v1/completions": stream(TEXT, USAGE, b"[DONE]")}
+    tags = 200, "application/json", b'{"models":[{"name":"o:latest","model":"o:latest"}]}'
+    third = {"/api/tags": tags, "/api/chat": (200, "application/x-ndjson", OLLAMA)}
+    with canned(GOOD) as one, canned(other) as two, canned(third) as three:
+        found = with_classes(
+            [one.url],
+            ("a", {}),
+            ("b", {"endpoint_type": "openai-completions", "urls": (two.url,)}),
+            ("c", {"endpoint_type": "ollama-chat", "urls": (three.url,), "model": "o"}),
+        )
+        assert [target.url for target in found.targets] == [one.url, two.url, three.url]
+        assert found.class_targets == [(0, 1), (1, 1), (2, 1)] and found.class_urls == [two.url, three.url]
+        assert (found.model, found.class_models) == ("m", ["m", "n", "o"])
+        assert [head.split(" ")[1] if head else "" for heads in found.class_heads for head in heads] == [
+            CHAT, "", "", "", "/v1/completions", "", "", "", "/api/chat",
+        ]  # fmt: skip
+        assert json.loads(two.asked[-1][3])["model"] == "n" and "prompt" in json.loads(two.asked[-1][3])
+
+
+def test_classes_with_the_same_urls_share_targets():
+    with canned(GOOD) as one, canned(GOOD) as two:
+        own = {"urls": (two.url, one.url)}
+        found = with_classes([one.url], ("a", {}), ("b", own), ("c", own), ("d", {"urls": (one.url,)}))
+        assert found.class_targets == [(0, 1), (1, 2), (1, 2), (0, 1)] and len(found.targets) == 3
+
+
+@pytest.mark.parametrize(
+    ("own", "said"),
+    [
+        ({}, "-m 'm' is not offered by"),
+        ({"model": "x"}, "-m 'x' is not offered by"),
+        ({"model": "n", "endpoint_type": "openai-completions"}, "answers POST /v1/completions with 404"),
+    ],
+)
+def test_what_is_wrong_at_a_classs_url_names_the_class(own, said):
+    there = {MODELS: models("n"), CHAT: stream(TOKEN, USAGE, b"[DONE]")}
+    with canned(GOOD) as one, canned(there) as two, pytest.raises((InputError, TargetError)) as caught:
+        with_classes([one.url], ("a", {}), ("b", {"urls": (two.url,), **own}), model="m")
+    text = str(caught.value)
+    assert text.startswith("class 'b': ") and said in text and two.url in text
 
 
 def test_a_stream_without_usage_is_reported_so():

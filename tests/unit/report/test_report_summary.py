@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from fastllmload.report.summary import SCREEN, SIMULATED, simulated, summary_lines
+from fastllmload.report.withheld import without_names
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "terminal"
 
@@ -252,3 +253,22 @@ def test_the_p99_of_a_small_class_is_marked():
     many = {**one, "ttft": {**latency, "n": 1000}}
     text = text_of({**document(), "classes": {"few": one, "many": many}})
     assert "ttft 20.00, p99 90.00*; tpot" in text and "ttft 20.00, p99 90.00; tpot" in text
+
+
+def test_classes_that_go_elsewhere_are_named_with_url_and_protocol():
+    """Not where all go to the same target in the same protocol; withheld with --redact like every URL."""
+    latency = {"unit": "ms", "n": 40, "p50": 20.0, "p99": 90.0}
+    one = {"ok": 40, "failed": 0, "left": 0, "ttft": latency, "tpot": latency}
+    here = {**one, "endpoint_type": "openai-chat", "urls": ["http://a:1"], "model": "m"}
+    there = {**one, "endpoint_type": "openai-completions", "urls": ["http://b:2"], "model": "n"}
+    found = {**document(), "classes": {"chat": here, "more": there}}
+    found["target"] = {
+        **found["target"], "urls": ["http://a:1", "http://b:2"],
+        "classes": [{"name": name, "endpoint_type": each["endpoint_type"]} for name, each in found["classes"].items()],
+    }  # fmt: skip
+    text = text_of(found)
+    assert "targets    chat to http://a:1 (openai-chat, model m)" in text
+    assert "more to http://b:2 (openai-completions, model n)" in text and "(openai-chat, openai-completions, " in text
+    withheld = text_of(without_names(found))
+    assert "more to target-1 (openai-completions" in withheld and "http" not in withheld
+    assert "targets " not in text_of({**found, "classes": {"chat": here, "more": here}})

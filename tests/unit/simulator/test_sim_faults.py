@@ -16,7 +16,6 @@ from fastllmload._ext.simfault import CATALOGUE, parse, parse_chance
 from fastllmload.simulator.process import SimulatorProcess
 from fastllmload.simulator.truth import load
 
-
 CALL = {"id": "a", "type": "function", "function": {"name": "f", "arguments": "{}"}}
 
 

@@ -12,6 +12,7 @@ from fastllmload.report.html.tables import drawn
 from fastllmload.report.results import MARK, class_table, few_samples_note, marked
 from fastllmload.report.summary import part
 from fastllmload.report.tables import Cell, Table
+from fastllmload.report.traffic import class_places
 
 MOST = 50  # rows of a table
 FIGURES = (("ttft", "p50"), ("ttft", "p99"), ("tpot", "p50"), ("tpot", "p99"), ("e2e", "p50"), ("e2e", "p99"))
@@ -43,7 +44,11 @@ def classes(scene: Scene) -> Table | None:
     latencies = [f"{name.upper() if name != 'tpot' else 'TPOT'} {q.upper()}" for name, q in FIGURES]
     columns = ["class", "ok", "failed", "left", "success", "requests/s", "output tok/s", *latencies, "objectives met"]
     rest = [f"{len(found) - MOST} more classes are in run.json."] if len(found) > MOST else []
-    return Table("Classes", columns, rows, ["Latencies in ms, of the requests of the class alone.", *rest, *few(rows)])
+    notes = [
+        "Latencies in ms, of the requests of the class alone.",
+        *(f"{one}." for one in class_places(scene.document)),
+    ]
+    return Table("Classes", columns, rows, [*notes, *rest, *few(rows)])
 
 
 def few(rows: Sequence[Sequence[Cell]]) -> list[str]:
