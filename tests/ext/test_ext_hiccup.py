@@ -50,17 +50,16 @@ def test_every_interval_is_counted_once() -> None:
 
 
 def test_it_runs_while_the_interpreter_is_held() -> None:
-    """A long call that never gives the GIL back does not stop the meter."""
+    """A loop that never gives the GIL back sees the meter count on, within ten seconds of any host."""
     meter = HiccupMeter()
     meter.start()
     before = histogram.total(meter.words)
     interval = sys.getswitchinterval()
     sys.setswitchinterval(1000.0)
     try:
-        end = time.monotonic_ns() + 50_000_000
-        while time.monotonic_ns() < end:
+        end = time.monotonic_ns() + 10_000_000_000
+        while (seen := histogram.total(meter.words) - before) <= 5 and time.monotonic_ns() < end:
             pass
-        seen = histogram.total(meter.words) - before
     finally:
         sys.setswitchinterval(interval)
         meter.stop()
@@ -79,8 +78,8 @@ def test_a_stopped_process_is_a_stall() -> None:
     assert child.stdin is not None and child.stdout is not None
     try:
         assert child.stdout.readline() == "ready\n"
+        stopped = time.monotonic_ns()  # before the call: we may be stopped behind it ourselves
         child.send_signal(signal.SIGSTOP)
-        stopped = time.monotonic_ns()
         time.sleep(0.06)
         child.send_signal(signal.SIGCONT)
         output, _ = child.communicate("\n", timeout=20)

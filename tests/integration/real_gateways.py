@@ -1,4 +1,4 @@
-"""nginx, HAProxy and Envoy in front of a server, each in a folder of its own, on a free port, stopped by pid."""
+"""nginx, HAProxy, Envoy, Caddy and vLLM's router: each in a folder of its own, on a free port, stopped by pid."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from fastllmload.records import layout
 
@@ -53,6 +55,19 @@ backend engine
   server one 127.0.0.1:{upstream}
 """
 
+CADDY = """
+{{
+  admin off
+  auto_https off
+}}
+http://127.0.0.1:{port} {{
+  bind 127.0.0.1
+  reverse_proxy 127.0.0.1:{upstream} {{
+    flush_interval -1
+  }}
+}}
+"""
+
 
 def free_port() -> int:
     with socket.socket() as probe:
@@ -67,7 +82,7 @@ def running(command: list[str], port: int, folder: Path) -> Iterator[int]:
     with open(folder / "output.txt", "w") as output:
         process = subprocess.Popen(command, stdout=output, stderr=output)
     try:
-        give_up = time.monotonic() + 20
+        give_up = time.monotonic() + 60
         while True:
             try:
                 socket.create_connection(("127.0.0.1", port), timeout=1).close()
@@ -108,6 +123,35 @@ def haproxy(folder: Path, upstream: int, no_delay: bool = True) -> Iterator[int]
     (folder / "haproxy.cfg").write_text(HAPROXY.format(option=option, upstream=upstream, port=port))
     program = shutil.which("haproxy") or "/usr/sbin/haproxy"
     with running([program, "-db", "-f", str(folder / "haproxy.cfg")], port, folder):
+        yield port
+
+
+@contextmanager
+def caddy(folder: Path, upstream: int) -> Iterator[int]:
+    """A site that is named by its address, as a config often has it; skips where Caddy is not installed."""
+    program = shutil.which("caddy")
+    if program is None:
+        pytest.skip("Caddy is not installed (tools/integration-setup asks the system's packages for it)")
+    folder.mkdir(parents=True)
+    port = free_port()
+    (folder / "Caddyfile").write_text(CADDY.format(folder=folder, upstream=upstream, port=port))
+    homes = [f"XDG_{kind}_HOME={folder}" for kind in ("CONFIG", "DATA")]  # where it keeps what it was told last
+    command = ["env", *homes, program, "run", "--adapter", "caddyfile", "--config", str(folder / "Caddyfile")]
+    with running(command, port, folder):
+        yield port
+
+
+@contextmanager
+def vllm_router(folder: Path, upstream: int, environment: Path, *options: str) -> Iterator[int]:
+    """vLLM's own router over one worker; skips where it is not installed."""
+    program = environment / "bin" / "vllm-router"
+    if not program.exists():
+        pytest.skip("vllm-router is not installed (tools/integration-setup asks PyPI for it)")
+    folder.mkdir(parents=True)
+    port = free_port()
+    command = [str(program), "--host", "127.0.0.1", "--port", str(port), "--prometheus-port", str(free_port()),
+               "--log-level", "warning", "--worker-urls", f"http://127.0.0.1:{upstream}", *options]  # fmt: skip
+    with running(command, port, folder):
         yield port
 
 

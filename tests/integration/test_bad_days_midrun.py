@@ -150,7 +150,7 @@ def test_servers_that_refuse_everything_after_the_first_look(tmp_path: Path) -> 
     """Not one answer: exit code 3, every request under its own status, and no echo of the key is shown."""
     with contextlib.ExitStack() as servers:
         urls = [option for bad in BAD for option in ("--url", servers.enter_context(turning(bad)))]
-        ended = run(tmp_path / "run", *urls, "--rate", "inf", "--num-requests", "40", "--timeout", "0.5", *FAST)
+        ended = run(tmp_path / "run", *urls, "--rate", "inf", "--num-requests", "40", "--timeout", "2", *FAST)
     assert ended.code == 3 and "Traceback" not in ended.said, ended.said
     assert ended.document is not None and ended.document["status"] == "done"
     assert (ended.document["completed"], ended.document["failed"]) == (0, 40)

@@ -44,7 +44,7 @@ def value(found: dict[str, Any], family: str, name: str, **labels: str) -> float
 def test_the_counters_grow_while_the_run_goes_on(tmp_path: Path) -> None:
     """Two looks into the measured phase, and the run.json of the end: the same things, counted on."""
     port = free_port()
-    one = begin(tmp_path / "run", "--rate", "60", "--duration", "2", *EMBEDDED, "--prometheus", str(port))
+    one = begin(tmp_path / "run", "--rate", "60", "--duration", "5", *EMBEDDED, "--prometheus", str(port))
     try:
         one.until_answered()
         kind, text = page(port)

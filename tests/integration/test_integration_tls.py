@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from truth.truth_bench import until_quiet
 
 from fastllmload.simulator.process import SimulatorProcess
 from fastllmload.simulator.profile import SimulatorOptions
@@ -84,13 +85,17 @@ def run(folder: Path, url: str, *options: str) -> tuple[int, str, dict[str, Any]
 
 def test_a_trusted_certificate_carries_a_whole_run(tmp_path: Path, secured: Front) -> None:
     """All answered; the stamp of the last byte is taken when it leaves, so ttft and ttft_sched agree within 5 ms."""
-    code, said, document = run(tmp_path / "run", secured.url, "--cacert", str(secured.ca))
-    assert code == 0 and document is not None, said
-    assert document["completed"] == document["counts"]["planned"] > 40
-    metrics = document["metrics"]
-    assert abs(metrics["ttft"]["mean"] - metrics["ttft_sched"]["mean"]) < 5
-    assert 20 <= metrics["ttft"]["p50"] < 45
-    assert document["certificate"]["timestamp_source"] == "user"
+
+    def check(directory: Path) -> tuple[bool, str]:
+        code, said, document = run(directory, secured.url, "--cacert", str(secured.ca))
+        assert code == 0 and document is not None, said
+        assert document["completed"] == document["counts"]["planned"] > 40
+        assert document["certificate"]["timestamp_source"] == "user"
+        ttft, scheduled = (document["metrics"][name] for name in ("ttft", "ttft_sched"))
+        agree = abs(ttft["mean"] - scheduled["mean"]) < 5 and 20 <= ttft["p50"] < 45
+        return agree, f"ttft {ttft['mean']}, P50 {ttft['p50']}, ttft_sched {scheduled['mean']}"
+
+    until_quiet(tmp_path / "run", check)
     assert "sni localhost" in secured.said()
 
 

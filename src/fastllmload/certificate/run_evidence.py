@@ -38,7 +38,7 @@ from fastllmload.records.npy import read_array
 from fastllmload.records.run import Run
 
 INT64 = np.dtype(np.int64)
-TALLIED = ("spin_ns", "clock_steps", "clamped", "late_connects")
+ALARMS = ("clock_steps", "clamped", "late_connects")
 ROWS_AT_ONCE = 1 << 16
 TIMED = (
     layout.EVENT_CONTENT,
@@ -253,10 +253,11 @@ def worker_record(
 ) -> WorkerRecord:
     if samples is None:
         return WorkerRecord(number, died=died, words=words)
-    mine = in_window(samples[(samples["worker"] == number) & (samples["rss_bytes"] > 0)], window)  # 0: it was gone
+    every = samples[(samples["worker"] == number) & (samples["rss_bytes"] > 0)]  # 0: it was gone
+    mine, around = in_window(every, window), about_window(every, window)
     if not len(mine):
         return WorkerRecord(number, died=died, words=words)
-    grew = {name: int(mine[name][-1] - mine[name][0]) for name in TALLIED}
+    grew = {name: int(around[name][-1] - around[name][0]) for name in ALARMS}
     longest = int(mine["batch_max_ns"][-1])
     return WorkerRecord(
         number,
@@ -271,6 +272,7 @@ def worker_record(
         batch_max_ns=longest if longest > mine["batch_max_ns"][0] else None,
         counts={
             **grew,
+            "spin_ns": int(mine["spin_ns"][-1] - mine["spin_ns"][0]),
             "gc_runs": int(mine["gc_runs"].max()),
         },  # collections are counted from the phase's start
         words=words,
@@ -290,6 +292,14 @@ def in_window(samples: npt.NDArray[Any], window: Window) -> npt.NDArray[Any]:
     if end - begin < 3:
         begin, end = max(0, begin - 1), min(len(t), end + 1)
     return samples[begin:end]
+
+
+def about_window(samples: npt.NDArray[Any], window: Window) -> npt.NDArray[Any]:
+    """The samples inside the window, the last before it and the first behind it: between them nothing is missed."""
+    t = samples["t_ns"]
+    begin = int(np.searchsorted(t, window.start_ns, side="right")) - 1
+    end = int(np.searchsorted(t, window.end_ns)) + 1
+    return samples[max(0, begin) : end]
 
 
 def histograms(directory: Path) -> list[dict[str, Times]]:

@@ -156,6 +156,20 @@ def test_collections_and_a_missing_sample_file(tmp_path: Path) -> None:
     assert {r["code"] for r in judge(load(tmp_path))["reasons"]} == {"gc"}
 
 
+@pytest.mark.parametrize(("edge", "seen"), [("begin", True), ("end", True), ("before", False)])
+def test_a_step_between_two_samples_at_an_edge_of_the_window_is_seen(tmp_path: Path, edge: str, seen: bool) -> None:
+    """The worker counted it after the last sample before the window, or before the first one behind it."""
+    write_run(tmp_path)
+    write_samples(tmp_path)
+    samples = np.load(tmp_path / "samples.npy")
+    window = from_run(load(tmp_path)).window
+    inside = int(np.searchsorted(samples["t_ns"], window.start_ns, side="right"))
+    behind = int(np.searchsorted(samples["t_ns"], window.end_ns))
+    samples["clock_steps"][{"begin": inside, "end": behind, "before": inside - 1}[edge] :] = 1
+    np.save(tmp_path / "samples.npy", samples)
+    assert [reason["code"] for reason in judge(load(tmp_path))["reasons"]] == ["clock_step"] * seen
+
+
 def test_a_damaged_file_is_named(tmp_path: Path) -> None:
     write_run(tmp_path)
     (tmp_path / watch.HICCUP).write_bytes(b"\\x93NUMPY")

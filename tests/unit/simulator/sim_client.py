@@ -7,11 +7,13 @@ from __future__ import annotations
 import json
 import re
 import socket
+import struct
 import time
 from dataclasses import dataclass, field
 from typing import Any, Self
 
 TIMEOUT_S = 20.0
+DATA_SEGS_IN = 152  # where struct tcp_info has it
 
 
 @dataclass
@@ -103,6 +105,11 @@ class Client:
         at = self.buffer.index(mark) + len(mark)
         found, self.buffer = self.buffer[:at], self.buffer[at:]
         return found
+
+    def segments(self) -> int:
+        """Segments with data that the kernel has received here, however late they were read (`tcpi_data_segs_in`)."""
+        told = self.socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, DATA_SEGS_IN + 4)
+        return int(struct.unpack_from("I", told, DATA_SEGS_IN)[0])
 
     def exactly(self, size: int) -> bytes:
         while len(self.buffer) < size:

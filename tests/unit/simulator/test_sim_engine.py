@@ -74,12 +74,15 @@ def test_priority_by_body_and_by_header(simulator: Callable[..., SimulatorProces
     overrides = (("max_running", "1"), ("step_ms", "2"), ("scheduler", "priority"))
     process = simulator(overrides=overrides, truth=path)
     clients = [Client(process.port) for _ in range(4)]
-    clients[0].send(request(max_tokens=100, headers=("X-Request-Id: r-1-0",)))
+    clients[0].send(request(max_tokens=10_000, headers=("X-Request-Id: r-1-0",)))  # until the others are there
     clients[0].until(b'"content":"')
     clients[1].send(request(priority=7, headers=("X-Request-Id: r-1-1",)))
     clients[2].send(request(priority=9, headers=("X-Request-Id: r-1-2", "X-Priority: -4")))
     clients[3].send(request(priority=5, headers=("X-Request-Id: r-1-3",)))
-    for client in clients:
+    while figures(process.port)["vllm:num_requests_waiting"] < 3:
+        clients[0].read()
+    clients[0].socket.close()
+    for client in clients[1:]:
         client.until(b"[DONE]")
         client.socket.close()
     process.stop()

@@ -43,9 +43,10 @@ def test_every_fault_has_a_test() -> None:
 
 
 def test_split(quick: int) -> None:
-    """Many small writes, the same bytes."""
-    reply = ask(quick, fault("split:3"))
-    assert reply.usage["completion_tokens"] == 8 and len(reply.reads) > 8
+    """Many small writes, the same bytes: some may share a segment, but there are far more than the 13 events."""
+    with Client(quick) as client:
+        reply = client.ask(fault("split:3"))
+        assert reply.usage["completion_tokens"] == 8 and client.segments() > 40
 
 
 def test_coalesce(simulator: Callable[..., SimulatorProcess], tmp_path: Path) -> None:
@@ -57,7 +58,7 @@ def test_coalesce(simulator: Callable[..., SimulatorProcess], tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("stream", [True, False])
-@pytest.mark.parametrize("name", ["slow_head:60", "stall:60"])
+@pytest.mark.parametrize("name", ["slow_head:400", "stall:400"])
 def test_pauses(simulator: Callable[..., SimulatorProcess], tmp_path: Path, name: str, stream: bool) -> None:
     """The bytes are whole, and the reply took at least as long as the pause."""
     path = str(tmp_path / "t.truth")
@@ -69,15 +70,15 @@ def test_pauses(simulator: Callable[..., SimulatorProcess], tmp_path: Path, name
     assert usage["completion_tokens"] == 8
     process.stop()
     row = load(path).requests[0]
-    assert row["t_end"] - row["t_recv_last"] >= 60_000_000
+    assert row["t_end"] - row["t_recv_last"] >= 400_000_000
     gap = max(b[0] - a[0] for a, b in zip(reply.reads, reply.reads[1:], strict=False))
-    assert gap >= 30_000_000  # the pause is between two reads, not before the first
+    assert gap >= 100_000_000  # between two reads, not before the first; a reader may see its beginning late
 
 
 def test_events_behind_a_pause_are_marked_as_queued(simulator: Callable[..., SimulatorProcess], tmp_path: Path) -> None:
     path = str(tmp_path / "t.truth")
     process = simulator(ttft_ms=0.0, itl_ms=1.0, truth=path)
-    ask(process.port, fault("stall:100"))
+    ask(process.port, fault("stall:400"))
     process.stop()
     assert load(path).content()["queued"].tolist() == [False] * 4 + [True] * 4
 
@@ -168,8 +169,10 @@ def test_endless_head(quick: int) -> None:
 
 
 def test_drip(quick: int) -> None:
-    reply = ask(quick, fault("drip:1", stream=False, max_tokens=1))
-    assert json.loads(reply.body)["usage"]["completion_tokens"] == 1 and len(reply.reads) > 100
+    with Client(quick) as client:
+        reply = client.ask(fault("drip:1", stream=False, max_tokens=1))
+        assert json.loads(reply.body)["usage"]["completion_tokens"] == 1
+        assert client.segments() > 100
 
 
 def test_deep_json(quick: int) -> None:
@@ -204,8 +207,8 @@ def test_idle_close(quick: int) -> None:
 
 def test_idle_close_spares_a_connection_that_is_used_again(quick: int) -> None:
     with Client(quick) as client:
-        client.ask(fault("idle_close:30", max_tokens=1))
-        assert client.ask(request(max_tokens=100)).usage["completion_tokens"] == 100
+        client.ask(fault("idle_close:500", max_tokens=1))
+        assert client.ask(request(max_tokens=400)).usage["completion_tokens"] == 400  # 800 ms
 
 
 def test_never(quick: int) -> None:

@@ -124,9 +124,9 @@ def lockstep(simulator: Callable[..., SimulatorProcess], path: str, streams: int
     process = simulator(ttft_ms=50.0, itl_ms=10.0, phase="lockstep", truth=path)
     clients = [Client(process.port) for _ in range(streams)]
     for index, client in enumerate(clients):
-        client.send(request(max_tokens=8, headers=(f"X-Request-Id: r-1-{index}",)))
+        client.send(request(max_tokens=60, headers=(f"X-Request-Id: r-1-{index}",)))
     for client in clients:
-        assert client.response().usage["completion_tokens"] == 8
+        assert client.response().usage["completion_tokens"] == 60
         client.socket.close()
     process.stop()
     return load(path)
