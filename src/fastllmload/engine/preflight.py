@@ -306,7 +306,8 @@ class Probe:
 
     def _refuse_unauthorised(self, status: int) -> None:
         if status in (401, 403):
-            given = "the API key was refused" if self.key is not None else "it asks for an API key; set OPENAI_API_KEY"
+            wrong = "the API key was refused; give another in OPENAI_API_KEY or with --api-key"
+            given = wrong if self.key is not None else "it asks for an API key; set OPENAI_API_KEY"
             raise TargetError(f"{self.base.shown} answers {status}: {given}")
 
     def answer(self, model: str, notes: list[str]) -> bool | None:

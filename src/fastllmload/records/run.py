@@ -110,7 +110,10 @@ def read_manifest(directory: Path) -> dict[str, Any]:
     try:
         manifest = msgspec.json.decode(path.read_bytes())
     except FileNotFoundError:
-        raise RunFolderError(f"{directory} is no run folder: it has no run.json") from None
+        why = "it has no run.json" if directory.exists() else "it does not exist"
+        raise RunFolderError(
+            f"{directory} is no run folder: {why}; give the folder that a run named at its end"
+        ) from None
     except (msgspec.DecodeError, UnicodeDecodeError) as problem:
         raise RunFolderError(f"{path} is not JSON, it may be truncated: {problem}") from problem
     if not isinstance(manifest, dict):
