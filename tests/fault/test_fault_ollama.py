@@ -14,6 +14,7 @@ from fastllmload.simulator.profile import SimulatorOptions
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "ext"))
 from reactor_drive import HEAD, Outcome, drive
+from test_fault_catalogue import earlier
 
 TOKENS = 10
 REQUESTS = 2
@@ -96,4 +97,4 @@ def test_each_failure_has_its_class(tmp_path: Path, port: int, fault: str, expec
 def test_thinking_is_not_the_first_token(tmp_path: Path, port: int, resource: str) -> None:
     rows = faulty(tmp_path, port, "reasoning:4", resource).rows
     assert set(rows["reasoning_events"]) == {4} and set(rows["content_events"]) == {TOKENS - 4}
-    assert (rows["t_any"] < rows["t_first"]).all()
+    assert earlier(rows).all()
