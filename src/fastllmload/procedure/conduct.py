@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from fastllmload.procedure.files import write
 from fastllmload.procedure.findings import Findings
 from fastllmload.procedure.journal import Journal
 from fastllmload.procedure.lab import SETTLE_S, Lab, told
+from fastllmload.procedure.level import Level
 from fastllmload.procedure.outcome import show
 
 QUICK_SETTLE_S = 0.5
@@ -127,13 +128,21 @@ def counted(entry: Mapping[str, Any]) -> bool:
     return held or entry.get("passes") is True
 
 
+def spoilt_words(levels: Sequence[Level]) -> str:
+    """Of levels on which the client was the limit, named by their numbers."""
+    numbers = ", ".join(str(level.number) for level in levels)
+    one = len(levels) == 1
+    return (
+        f"level{'s' * (not one)} {numbers}{f' ({levels[0].name})' if one else ''}: the client was the limit; "
+        f"{'it decides' if one else 'they decide'} nothing about the system (fastllmload doctor)"
+    )
+
+
 def conclude(test: Test, lab: Lab, found: Findings, status: str, console: Console) -> bool:
     """Write procedure.json and the reports, whatever happened; whether the draft was followed."""
-    for level in lab.levels:
-        if level.generator_limited and not counted(lab.entry(level)):
-            found.warn(
-                f"level {level.number} ({level.name}): the client was the limit; it decides nothing about the system"
-            )
+    spoilt = [level for level in lab.levels if level.generator_limited and not counted(lab.entry(level))]
+    if spoilt:
+        found.warn(spoilt_words(spoilt))
     if lab.journal.document["quick"]:
         found.deviate("--quick: durations and request counts are below those of the methodology")
     if lab.simulated:

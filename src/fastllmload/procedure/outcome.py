@@ -7,15 +7,19 @@ from pathlib import Path
 from typing import Any
 
 from fastllmload.procedure.console import Console
-from fastllmload.procedure.findings import shown
+from fastllmload.procedure.report_parts import (
+    escaped,
+    markdown_head,
+    markdown_remarks,
+    markdown_tables,
+    pipes,
+    terminal_remarks,
+    terminal_tables,
+    with_state,
+)
 
 MARKDOWN, PAGE = "procedure.md", "procedure.html"
 LISTED = 6  # ids in a line; all of them are in procedure.json and in `fastllmload compliance`
-NOT_DONE = {
-    "running": "INCOMPLETE (killed)",
-    "interrupted": "INCOMPLETE (interrupted)",
-    "failed": "INCOMPLETE (cut short)",
-}
 
 
 def show(document: Mapping[str, Any], folder: Path, console: Console) -> None:
@@ -29,36 +33,15 @@ def lines(document: Mapping[str, Any]) -> Iterator[str]:
     """Terminal lines."""
     yield ""
     yield headline(document)
-    for table in document["tables"]:
-        yield ""
-        yield table["title"]
-        yield from aligned(table)
-        yield from (f"  {note}" for note in table["notes"])
+    yield from terminal_tables(document["tables"])
     yield ""
     yield from document.get("sentences", ())
-    yield from (f"warning    {text}" for text in document["warnings"])
-    yield from (f"deviation  {text}" for text in document["deviations"])
+    yield from terminal_remarks(document)
     yield from verdict_lines(document.get("compliance"))
 
 
 def headline(document: Mapping[str, Any]) -> str:
-    state = NOT_DONE.get(document["status"], "")
-    quick = "QUICK (does not conform)" if document["quick"] else ""
-    words = [text for text in (state, quick) if text]
-    return f"IETF {document['section']} {document['title']}" + (f": {', '.join(words)}" if words else "")
-
-
-def aligned(table: Mapping[str, Any]) -> Iterator[str]:
-    """Columns of equal width: the first to the left, numbers to the right."""
-    columns = table["columns"]
-    cells = [[str(column) for column in columns]]
-    cells += [[shown(cell, column) for cell, column in zip(row, columns, strict=True)] for row in table["rows"]]
-    widths = [max(len(row[k]) for row in cells) for k in range(len(columns))]
-    for row in cells:
-        first, *others = [
-            cell.ljust(w) if k == 0 else cell.rjust(w) for k, (cell, w) in enumerate(zip(row, widths, strict=True))
-        ]
-        yield "  " + "  ".join([first, *others]).rstrip()
+    return with_state(f"IETF {document['section']} {document['title']}", document)
 
 
 def verdict_lines(compliance: Mapping[str, Any] | None) -> Iterator[str]:
@@ -81,31 +64,14 @@ def markdown(document: Mapping[str, Any]) -> str:
 
 
 def _markdown(document: Mapping[str, Any]) -> Iterator[str]:
-    yield f"# {headline(document)}"
-    yield ""
-    if document["manifest"].get("simulated"):
-        yield "**SIMULATED ENGINE: the target was fastllmload's own simulator, not a server.**"
-        yield ""
-    for sentence in document.get("sentences", ()):
-        yield f"* {escaped(sentence)}"
-    for table in document["tables"]:
-        yield ""
-        yield f"## {escaped(table['title'])}"
-        yield ""
-        yield from pipes(table)
-        for note in table["notes"]:
-            yield ""
-            yield escaped(note)
-    for name, title in (("warnings", "Warnings"), ("deviations", "Deviations from the methodology")):
-        if document[name]:
-            yield ""
-            yield f"## {title}"
-            yield ""
-            yield from (f"* {escaped(text)}" for text in document[name])
+    yield from markdown_head(headline(document), document)
+    yield from (f"* {escaped(sentence)}" for sentence in document.get("sentences", ()))
+    yield from markdown_tables(document["tables"])
+    yield from markdown_remarks(document)
     yield ""
     yield "## Compliance"
     yield ""
-    yield from verdict_lines(document.get("compliance"))
+    yield from (f"* {escaped(line.strip())}" for line in verdict_lines(document.get("compliance")))
     yield ""
     yield "## Levels"
     yield ""
@@ -124,18 +90,3 @@ def level_table(document: Mapping[str, Any]) -> dict[str, Any]:
     names = ("number", "name", "load", "output_tok_s", "req_s", "ttft_p99_ms", "certificate", "folder")
     rows = [[level.get(name) for name in names] for level in document["levels"]]
     return {"columns": columns, "rows": rows, "notes": []}
-
-
-def pipes(table: Mapping[str, Any]) -> Iterator[str]:
-    columns = table["columns"]
-    yield "| " + " | ".join(escaped(str(column)) for column in columns) + " |"
-    yield "|" + "|".join(["---"] + ["--:"] * (len(columns) - 1)) + "|"
-    for row in table["rows"]:
-        yield "| " + " | ".join(escaped(shown(cell, column)) for cell, column in zip(row, columns, strict=True)) + " |"
-
-
-def escaped(text: str) -> str:
-    """Text that Markdown shows as it is."""
-    for mark in ("\\", "|", "<", "*", "_", "`"):
-        text = text.replace(mark, f"\\{mark}" if mark != "<" else "&lt;")
-    return text.replace("\n", " ")

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from fastllmload.procedure.outcome import headline, level_table, verdict_lines
+from fastllmload.procedure.report_parts import REMARKS, facts
 from fastllmload.report.html.sheet import Axis, Head, Plot, Rule, Section, Series, Table, sheet
 
 TONES = {
@@ -21,12 +22,7 @@ def page(document: Mapping[str, Any]) -> str:
     sections = [Section("Results", [*document.get("sentences", ()), *map(table_of, document["tables"])])]
     if document["plots"]:
         sections.append(Section("Plots", [plot_of(plot) for plot in document["plots"]]))
-    told = [
-        Section(title, document[name])
-        for name, title in (("warnings", "Warnings"), ("deviations", "Deviations from the methodology"))
-        if document[name]
-    ]
-    sections += told
+    sections += [Section(title, document[name]) for name, title in REMARKS if document[name]]
     sections.append(Section("Levels", [table_of({**level_table(document), "title": "Levels in the order measured"})]))
     declared = document["manifest"]["declarations"]
     if declared:
@@ -40,19 +36,13 @@ def head_of(document: Mapping[str, Any]) -> Head:
     compliance = document.get("compliance") or {}
     verdict = str(compliance.get("verdict", ""))
     manifest = document["manifest"]
-    facts = {
-        "Started": document["started_utc"],
-        "Command": " ".join(document["command"]),
-        "Workload": str(manifest.get("workload")),
-        "Target": ", ".join(manifest.get("urls", ())) or "the simulated engine",
-        "Levels": str(len(document["levels"])),
-    }
+    more = {"Workload": str(manifest.get("workload")), "Levels": str(len(document["levels"]))}
     return Head(
         headline(document),
         verdict=verdict,
         meaning="; ".join(verdict_lines(compliance)) if verdict else "",
         tone=TONES.get(verdict, ""),
-        facts=facts,
+        facts={**facts(document), **more},
         simulated=bool(manifest.get("simulated")),
     )
 

@@ -9,7 +9,17 @@ from typing import Any
 from fastllmload.compliance.verdict import CONDITIONAL, NOT, UNCONDITIONAL
 from fastllmload.metrics.pooled import STABLE_BELOW, VARIABLE_BELOW
 from fastllmload.procedure import over_runs
-from fastllmload.procedure.outcome import NOT_DONE, aligned, escaped, pipes
+from fastllmload.procedure.report_parts import (
+    REMARKS,
+    escaped,
+    facts,
+    markdown_head,
+    markdown_remarks,
+    markdown_tables,
+    terminal_remarks,
+    terminal_tables,
+    with_state,
+)
 from fastllmload.procedure.written import write_whole
 
 Document = Mapping[str, Any]
@@ -55,11 +65,8 @@ def worst_client(run: Document) -> str | None:
 
 
 def headline(document: Document) -> str:
-    state = NOT_DONE.get(document["status"], "")
-    quick = "QUICK (does not conform)" if document["quick"] else ""
-    words = ", ".join(text for text in (state, quick) if text)
     whole = sum(run["status"] == "done" for run in document.get("runs", ()))
-    return f"IETF {document['section']} {document['title']}, {whole} runs" + (f": {words}" if words else "")
+    return with_state(f"IETF {document['section']} {document['title']}, {whole} runs", document)
 
 
 def run_table(document: Document) -> dict[str, Any]:
@@ -101,15 +108,10 @@ def remarks(document: Document) -> Iterator[str]:
 def lines(document: Document) -> Iterator[str]:
     yield ""
     yield headline(document)
-    for table in all_tables(document):
-        yield ""
-        yield table["title"]
-        yield from aligned(table)
-        yield from (f"  {note}" for note in table["notes"])
+    yield from terminal_tables(all_tables(document))
     yield ""
     yield from remarks(document)
-    yield from (f"warning    {text}" for text in document["warnings"])
-    yield from (f"deviation  {text}" for text in document["deviations"])
+    yield from terminal_remarks(document)
 
 
 def markdown(document: Document) -> str:
@@ -117,26 +119,10 @@ def markdown(document: Document) -> str:
 
 
 def _markdown(document: Document) -> Iterator[str]:
-    yield f"# {escaped(headline(document))}"
-    yield ""
-    if document["manifest"].get("simulated"):
-        yield "**SIMULATED ENGINE: the target was fastllmload's own simulator, not a server.**"
-        yield ""
+    yield from markdown_head(headline(document), document)
     yield from (f"* {escaped(text)}" for text in remarks(document))
-    for table in all_tables(document):
-        yield ""
-        yield f"## {escaped(table['title'])}"
-        yield ""
-        yield from pipes(table)
-        for note in table["notes"]:
-            yield ""
-            yield escaped(note)
-    for name, title in (("warnings", "Warnings"), ("deviations", "Deviations from the methodology")):
-        if document[name]:
-            yield ""
-            yield f"## {title}"
-            yield ""
-            yield from (f"* {escaped(text)}" for text in document[name])
+    yield from markdown_tables(all_tables(document))
+    yield from markdown_remarks(document)
 
 
 def page(document: Document) -> str:
@@ -148,13 +134,10 @@ def page(document: Document) -> str:
         return Table(found["columns"], found["rows"], title=found["title"], notes=found["notes"])
 
     sections = [Section("Results", [*remarks(document), *map(table, own), table(figures)])]
-    for name, title in (("warnings", "Warnings"), ("deviations", "Deviations from the methodology")):
-        if document[name]:
-            sections.append(Section(title, document[name]))
+    sections += [Section(title, document[name]) for name, title in REMARKS if document[name]]
     sections.append(Section("Runs", [table(runs)]))
-    facts = {"Started": document["started_utc"], "Command": " ".join(document["command"])}
-    facts["Target"] = ", ".join(document["manifest"].get("urls", ())) or "the simulated engine"
-    return sheet(Head(headline(document), facts=facts, simulated=bool(document["manifest"].get("simulated"))), sections)
+    simulated = bool(document["manifest"].get("simulated"))
+    return sheet(Head(headline(document), facts=facts(document), simulated=simulated), sections)
 
 
 def write(folder: Path, document: Document) -> Sequence[str]:

@@ -11,8 +11,8 @@ import msgspec
 
 from fastllmload.procedure.goals import client_words, part_words, set_aside
 from fastllmload.procedure.interval_search import Interval
-from fastllmload.procedure.outcome import NOT_DONE, aligned, escaped, pipes
 from fastllmload.procedure.peak_search import Peak
+from fastllmload.procedure.report_parts import aligned, escaped, facts, markdown_head, markdown_tables, with_state
 from fastllmload.procedure.searching import LabBench
 from fastllmload.procedure.sequential import Decision
 from fastllmload.procedure.written import write_whole
@@ -245,8 +245,7 @@ def run_table(document: Document) -> dict[str, Any]:
 
 
 def headline(document: Document) -> str:
-    state = NOT_DONE.get(document["status"], "")
-    return f"Search: {document['objective']}" + (f": {state}" if state else "")
+    return with_state(f"Search: {document['objective']}", document)
 
 
 def lines(document: Document) -> Iterator[str]:
@@ -264,18 +263,10 @@ def markdown(document: Document) -> str:
 
 
 def _markdown(document: Document) -> Iterator[str]:
-    yield f"# {escaped(headline(document))}"
-    yield ""
-    if document["manifest"].get("simulated"):
-        yield "**SIMULATED ENGINE: the target was fastllmload's own simulator, not a server.**"
-        yield ""
+    yield from markdown_head(headline(document), document)
     yield from (f"* {escaped(line)}" for line in answer_lines(document))
     yield from (f"* warning: {escaped(text)}" for text in document["warnings"])
-    for table in (table_of(document), reason_table(document), run_table(document)):
-        yield ""
-        yield f"## {table['title']}"
-        yield ""
-        yield from pipes(table)
+    yield from markdown_tables([table_of(document), reason_table(document), run_table(document)])
 
 
 def page(document: Document) -> str:
@@ -309,10 +300,8 @@ def page(document: Document) -> str:
     ]
     closed = answer["low"] is not None and answer["high"] is not None
     word, tone = ("found", "valid") if closed else ("open", "suspect") if answer["level"] else ("none", "invalid")
-    facts = {"Started": document["started_utc"], "Command": " ".join(document["command"])}
-    facts["Target"] = ", ".join(document["manifest"]["urls"]) or "the simulated engine"
     head = Head(
-        headline(document), lead=document["sentence"], verdict=word, meaning=first, tone=tone, facts=facts,
+        headline(document), lead=document["sentence"], verdict=word, meaning=first, tone=tone, facts=facts(document),
         simulated=bool(document["manifest"]["simulated"]),
     )  # fmt: skip
     return sheet(head, sections)

@@ -81,6 +81,7 @@ class LabBench:
     judgements: dict[float, Judgement] = field(default_factory=dict)
     refused: dict[float, str] = field(default_factory=dict)
     taken: dict[float, int] = field(default_factory=dict)
+    repeated: dict[float, int] = field(default_factory=dict)  # looks that are to be repeated as they were
     lowest: Lowest | None = None
     before: Callable[[], object] = lambda: None  # each level: keeps what is known by then, should this be the last
 
@@ -88,13 +89,15 @@ class LabBench:
 
     def look(self, level: float, number: int) -> Decision:
         self.measure(level, self.times(level, number), "" if number == 0 else f", look {number + 1}")
-        return self.again(level)
+        decision = self.again(level)
+        self.repeated[level] = self.repeated.get(level, 0) + (decision is Decision.CLIENT)
+        return decision
 
     def times(self, level: float, number: int) -> int:
-        """How often a first look's length look *number* takes: twice the one before, but a look on which the client was
-        the limit is repeated as it was.
+        """How often a first look's length look *number* takes: twice the one before, but a look that decided nothing
+        because the client was the limit is repeated as it was.
         """
-        return 1 << (number - sum(bool(run.limited) for run in self.runs.get(level, ())))
+        return 1 << (number - self.repeated.get(level, 0))
 
     def retest(self, level: float, number: int) -> Decision:
         longest = max((run.seconds for run in self.runs[level]), default=0.0)
@@ -171,7 +174,9 @@ class PeakLabBench:
 
     def look(self, level: float, number: int) -> Height:
         bench = self.bench
-        bench.measure(level, bench.times(level, number), "" if number == 0 else f", look {number + 1}")
+        run = bench.measure(level, bench.times(level, number), "" if number == 0 else f", look {number + 1}")
+        if run is not None and run.limited:
+            bench.repeated[level] = bench.repeated.get(level, 0) + 1
         clean = [run for run in bench.runs[level] if not run.limited]
         runs = clean or bench.runs[level]
         found = ratio(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from fastllmload.procedure.findings import shown
 from fastllmload.procedure.level import Level
-from fastllmload.procedure.outcome import NOT_DONE, aligned, escaped, pipes
+from fastllmload.procedure.report_parts import aligned, escaped, facts, markdown_head, pipes, with_state
 from fastllmload.procedure.written import write_whole
 from fastllmload.statistics.student import t_interval
 
@@ -113,8 +113,7 @@ def words(cell: Document) -> str:
 
 
 def headline(document: Document) -> str:
-    state = NOT_DONE.get(document["status"], "")
-    return f"Sweep over {' and '.join(document['cells'][0]['values'])}" + (f": {state}" if state else "")
+    return with_state(f"Sweep over {' and '.join(document['cells'][0]['values'])}", document)
 
 
 def lines(document: Document) -> Iterator[str]:
@@ -131,11 +130,7 @@ def markdown(document: Document) -> str:
 
 
 def _markdown(document: Document) -> Iterator[str]:
-    yield f"# {escaped(headline(document))}"
-    yield ""
-    if document["manifest"].get("simulated"):
-        yield "**SIMULATED ENGINE: the target was fastllmload's own simulator, not a server.**"
-        yield ""
+    yield from markdown_head(headline(document), document)
     table = table_of(document)
     yield from pipes(table)
     for note in (*table["notes"], *document["warnings"]):
@@ -158,9 +153,8 @@ def page(document: Document) -> str:
     ]  # fmt: skip
     columns = ["Combination", "Run", "req/s", "tok/s", "TTFT P99 (ms)", "TPOT P99 (ms)", "Client", "Folder"]
     sections.append(Section("Runs in the order measured", [Table(columns, runs), *document["warnings"]]))
-    facts = {"Started": document["started_utc"], "Command": " ".join(document["command"])}
-    facts["Target"] = ", ".join(document["manifest"]["urls"]) or "the simulated engine"
-    return sheet(Head(headline(document), facts=facts, simulated=bool(document["manifest"]["simulated"])), sections)
+    simulated = bool(document["manifest"]["simulated"])
+    return sheet(Head(headline(document), facts=facts(document), simulated=simulated), sections)
 
 
 PLOTTED = (

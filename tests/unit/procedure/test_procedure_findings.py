@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from fastllmload.procedure.findings import Findings, Mark, Plot, Series, shown
-from fastllmload.procedure.outcome import aligned, escaped, lines, markdown
+from fastllmload.procedure.outcome import lines, markdown
 from fastllmload.procedure.page import page
+from fastllmload.procedure.report_parts import aligned, escaped
 
 
 @pytest.mark.parametrize(

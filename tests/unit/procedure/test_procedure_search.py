@@ -152,7 +152,6 @@ def test_a_level_at_which_the_client_was_late_is_no_saturation(monkeypatch: pyte
     tried = sum(entry["looks"] for entry in beyond)
     levels = ", ".join(f"{entry['level']:g}" for entry in beyond)
     assert f"the client was the limit at {levels}, in each of {tried} looks" in (tmp_path / "s/search.md").read_text()
-    assert {entry["seconds"] for entry in beyond} == {3 * 54.0}  # repeated as it was, not for longer
 
 
 @pytest.mark.parametrize("late", [{0}, {0, 1}, {1}, {2}, {1, 4, 6}])

@@ -9,9 +9,14 @@ import msgspec
 import pytest
 from fake_runs import installed, made
 
+from fastllmload.plan.settings import RunSettings
 from fastllmload.procedure import saturating
+from fastllmload.procedure.conduct import spoilt_words
 from fastllmload.procedure.findings import Findings
 from fastllmload.procedure.ladder import Ladder, Rung
+from fastllmload.procedure.level import Level
+from fastllmload.procedure.saturating import Capacity
+from fastllmload.procedure.tests import guardrail
 from fastllmload.procedure.tests.capacity import Levels, Parameters
 from fastllmload.procedure.tests.fairness import CLASSES, MIXED, expected_tokens, overloaded
 from fastllmload.procedure.tests.memory_pressure import preemption_words
@@ -26,18 +31,25 @@ def test_same_tokens_follow_from_the_workloads_definition() -> None:
 
 
 @pytest.mark.parametrize(
-    ("first", "counted", "said"),
+    ("counted", "said"),
     [
-        (None, [0, 0], "preemption: none seen"),
-        (None, [None, None], "not measured"),
-        (None, [0, None], "not measured"),
-        (1.25, [0, 3], "begins at 125%"),
+        ([(1.0, 0), (1.25, 0)], "preemption: none seen"),
+        ([(1.0, None), (1.25, None)], "not measured"),
+        ([(1.0, 0), (1.25, None)], "not measured"),
+        ([(1.0, 0), (1.1, 0), (1.25, 3), (1.5, 9)], "begins above 110% of the capacity, at 125% at the latest"),
+        ([(1.0, None), (1.25, 3)], "begins at 125% of the capacity or below"),
+        ([(1.0, 2), (1.25, 0)], "begins at 100% of the capacity or below"),
     ],
 )
-def test_no_preemption_is_told_only_where_somebody_counted(
-    first: float | None, counted: list[int | None], said: str
-) -> None:
-    assert said in preemption_words(first, counted)
+def test_no_preemption_is_told_only_where_somebody_counted(counted: list[tuple[float, int | None]], said: str) -> None:
+    assert said in preemption_words(counted)
+
+
+def test_levels_that_the_client_spoilt_are_one_sentence(tmp_path: Path) -> None:
+    """By their numbers; a single one by its name as well."""
+    levels = [Level(number, f"{number} slots", RunSettings(), tmp_path, {}) for number in (2, 5)]
+    assert spoilt_words(levels[:1]).startswith("level 2 (2 slots): the client was the limit; it decides nothing")
+    assert spoilt_words(levels).startswith("levels 2, 5: the client was the limit; they decide nothing")
 
 
 def verdict(**fields: Any) -> LevelVerdict:
@@ -93,3 +105,63 @@ def test_a_level_whose_errors_speak_of_memory_fails(
     monkeypatch.setattr(lab, "gone", lambda: False)
     levels = Levels(lab, lab.base, Parameters(slo_ttft_p99_ms=100.0), Findings())
     assert levels.holds(4, 0) is holds
+
+
+@pytest.mark.parametrize(
+    ("spoilt", "asked", "limited"),
+    [
+        ({(4, 0)}, [(4, 0), (4, 1), (8, 0)], False),  # a busy moment: run again, and on
+        ({(8, 0), (8, 1)}, [(4, 0), (8, 0), (8, 1), (8, 2)], False),
+        ({(8, 0), (8, 1), (8, 2)}, [(4, 0), (8, 0), (8, 1), (8, 2)], True),
+    ],
+)
+def test_a_capacity_is_not_ended_by_one_late_level(
+    spoilt: set[tuple[int, int]],
+    asked: list[tuple[int, int]],
+    limited: bool,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """8 slots saturate; where the client was late in all three runs of a level, that ends it and is said."""
+    installed(monkeypatch).answer = lambda settings: {
+        "metrics": {"req_s": {"value": settings.load.concurrency}, "output_tok_s": {"value": settings.load.concurrency}}
+    }
+    seen: list[tuple[int, int]] = []
+
+    def at(ladder: Ladder, load: float, repetition: int = 0, **fields: Any) -> Rung:
+        seen.append((round(load), repetition))
+        late = seen[-1] in spoilt
+        level = ladder.lab.level(f"{load:g}, {repetition}", saturating.changed(ladder.settings, load={
+            "rate": None, "concurrency": round(load)}))  # fmt: skip
+        rung = Rung(level, verdict(saturated=None if late else load >= 8, generator_limited=late))
+        ladder.rungs.append(rung)
+        return rung
+
+    monkeypatch.setattr(Ladder, "at", at)
+    with made(tmp_path / "p") as lab:
+        found = saturating.measured(lab, lab.base, Findings())
+    assert seen == asked
+    assert found is not None and (found.req_s, found.limited) == (8, limited)
+
+
+def test_a_declared_capacity_leaves_the_baselines_throughput_to_be_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else the other configurations' reductions have nothing to refer to (IETF 5.10.4)."""
+    measured = {"baseline, ": 20.0, "input, ": 15.0}
+    installed(monkeypatch)
+    monkeypatch.setattr(guardrail, "warm_up", lambda *arguments, **named: None)
+    monkeypatch.setattr(guardrail, "measured", lambda lab, settings, found, prefix: Capacity(measured[prefix], "here"))
+    monkeypatch.setattr(guardrail, "refusals", lambda rung: 0)
+    monkeypatch.setattr(guardrail, "overhead", lambda done, level: {})
+
+    def at(ladder: Ladder, load: float, repetition: int = 0, **fields: Any) -> Rung:
+        return Rung(ladder.lab.level(f"{ladder.prefix}{load:g}", ladder.settings), verdict(saturated=False))
+
+    monkeypatch.setattr(Ladder, "at", at)
+    asked = guardrail.Parameters(capacity=10.0, capacity_source="known", configurations=("baseline", "input"))
+    with made(tmp_path / "p") as lab:
+        monkeypatch.setattr(lab, "switch", lambda group, name: None)
+        guardrail.run(lab, asked, found := Findings())
+    assert found.values["throughput_req_s"] == {"baseline": 20.0, "input": 15.0}
+    assert found.values["throughput_change_percent"] == {"input": pytest.approx(-25.0)}

@@ -100,9 +100,11 @@ class Levels:
             share = completion(level)
             status = {True: "pass", False: "fail", None: "client limited"}[answer]
             oom = f", {errors} out of memory" if errors else ""
+            again = sum(one.load == level.load for one, _, _ in self.done if one.number < level.number)
             rows.append(
-                (f"{level.load:g}", "n/a" if share is None else f"{share:.2%}", level.figure("ttft", "p99"),
-                 level.figure("tpot", "p99"), int(level.document.get("failed") or 0), status + oom)
+                (f"{level.load:g}" + (f" (run {again + 1})" if again else ""),
+                 "n/a" if share is None else f"{share:.2%}", level.figure("ttft", "p99"), level.figure("tpot", "p99"),
+                 int(level.document.get("failed") or 0), status + oom)
             )  # fmt: skip
         self.found.table(f"{self.prefix}capacity", "Concurrent Request Capacity", columns, rows)
 
@@ -158,16 +160,19 @@ def report(levels: Levels, answer: Found, found: Findings) -> None:
     }
     number = "none" if answer.level is None else f"{int(answer.level)}"
     found.say(f"Maximum concurrent requests meeting criteria: {number}")
-    for note in answer.notes:
-        found.say(note)
-    limit = levels.parameters.slo_ttft_p99_ms
-    watched = "the server's log was watched" if SERVER_LOG in levels.lab.commands else "seen only as failed requests"
-    found.say(f"out-of-memory errors: {watched} (--hook {SERVER_LOG}=COMMAND)")
-    found.say(f"criteria: completion at least {COMPLETION:.0%}, no out-of-memory error, P99 TTFT at most {limit:g} ms")
     if best is not None:
         flight = found.values["tokens_in_flight_mean"]
         text = "" if flight is None else f", {flight:,.0f} tokens in flight on average"
-        found.say(f"there: {best.output_tok_s:,.4g} output tok/s{text}")
+        found.say(f"at {number}: {best.output_tok_s:,.4g} output tok/s{text}")
+    for note in answer.notes:
+        found.say(note)
+    limit = levels.parameters.slo_ttft_p99_ms
+    found.say(f"criteria: completion at least {COMPLETION:.0%}, no out-of-memory error, P99 TTFT at most {limit:g} ms")
+    if SERVER_LOG in levels.lab.commands:
+        found.say(f"out-of-memory errors: the server's log was watched (--hook {SERVER_LOG})")
+    else:
+        found.say(f"out-of-memory errors: seen only in what failed requests said; --hook {SERVER_LOG}=COMMAND watches "
+                  "the server's log")  # fmt: skip
     ordered = sorted(levels.done, key=lambda one: one[0].load)
     x = tuple(level.load for level, _, _ in ordered)
     y = tuple(level.figure("ttft", "p99") for level, _, _ in ordered)

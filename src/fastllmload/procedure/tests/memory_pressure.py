@@ -112,18 +112,22 @@ def report(done: list[tuple[float, Level, bool]], slots: int, found: Findings) -
     found.values["first_preemption_at"] = first
     found.say(f"capacity: {slots} requests at once")
     found.sentences = [text for text in found.sentences if not text.startswith("preemption")]
-    found.say(preemption_words(first, [preemptions(level) for _, level, _ in done]))
+    found.say(preemption_words([(share, preemptions(level)) for share, level, _ in done]))
     x = tuple(share for share, _, _ in done)
     y = tuple(level.figure("ttft", "p99") for _, level, _ in done)
     found.plot(Plot("ttft", "P99 TTFT over oversubscription", "line", (Series("TTFT P99", y, x),),
                     ("of the capacity", "share", None), ("TTFT", "ms", True)))  # fmt: skip
 
 
-def preemption_words(first: float | None, counted: list[int | None]) -> str:
-    """None seen is told only where somebody counted at every level."""
+def preemption_words(counted: list[tuple[float, int | None]]) -> str:
+    """*counted*: by share of the capacity, ascending. None seen is told only where somebody counted at every level."""
+    first = next((share for share, count in counted if count), None)
     if first is not None:
+        below = max((share for share, count in counted if share < first and count == 0), default=None)
+        if below is not None:
+            return f"preemption begins above {below:.0%} of the capacity, at {first:.0%} at the latest"
         return f"preemption begins at {first:.0%} of the capacity or below"
-    if None in counted:
+    if None in [count for _, count in counted]:
         return "preemption: not measured at every level, it needs the server's own counter (telemetry)"
     return "preemption: none seen"
 
