@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -30,11 +29,11 @@ from fastllmload.certificate.evidence import (
 )
 from fastllmload.certificate.lag import LATE_NS
 from fastllmload.certificate.workers import merged, percentiles_us
+from fastllmload.errors import RunFolderError
 from fastllmload.metrics.users import read_slowly
 from fastllmload.metrics.window import window_of
 from fastllmload.plan.plan import DOCUMENT, read_document
 from fastllmload.records import layout
-from fastllmload.records.npy import read_array
 from fastllmload.records.run import Run
 
 INT64 = np.dtype(np.int64)
@@ -57,7 +56,7 @@ def from_run(run: Run) -> Evidence:
     )
     rows = run.rows[run.rows["phase"] == layout.MEASURE]
     facts = run.manifest.get("watch") or {}
-    windows = histograms(run.directory)
+    windows = histograms(run)
     errors = rows["error"]
     return Evidence(
         window=sending_window(run, rows, window),
@@ -105,10 +104,23 @@ def arrivals_of(run: Run) -> Arrivals:
     """The asked process, from the plan when the folder keeps one, else from the settings."""
     phase = run.phase("measure")
     zero = 0 if phase is None else phase.start_ns
-    if (run.directory / "plan" / DOCUMENT).exists():
-        load = read_document(run.directory / "plan")["description"]["load"]
+    load = plan_description(run).get("load")
+    if load is not None:
         return described_arrivals(load, zero)
     return arrivals_of_settings(run.manifest.get("config", {}).get("load", {}), zero)
+
+
+def plan_description(run: Run) -> dict[str, Any]:
+    """What the plan says of itself; from run.json where plan.json is damaged; empty where the folder keeps no plan."""
+    if not (run.directory / "plan" / DOCUMENT).exists():
+        return {}
+    try:
+        if f"plan/{DOCUMENT}" not in run.damaged:
+            found: dict[str, Any] = read_document(run.directory / "plan")["description"]
+            return found
+    except RunFolderError:
+        pass  # of a run without a list of its files: run.json says the same
+    return (run.manifest.get("plan") or {}).get("description") or {}
 
 
 def described_arrivals(load: dict[str, Any], zero_ns: int) -> Arrivals:
@@ -130,9 +142,7 @@ def described_arrivals(load: dict[str, Any], zero_ns: int) -> Arrivals:
 
 def class_arrivals(run: Run, zero_ns: int) -> tuple[tuple[str, int, Arrivals], ...]:
     """Name, number and process of each class that was planned by itself; () for one kind of traffic."""
-    if not (run.directory / "plan" / DOCUMENT).exists():
-        return ()
-    classes = read_document(run.directory / "plan")["description"].get("classes", ())
+    classes = plan_description(run).get("classes", ())
     return tuple(
         (one["name"], number, described_arrivals(one["load"], zero_ns))
         for number, one in enumerate(classes)
@@ -219,7 +229,7 @@ def stamp_classes(run: Run, mine: npt.NDArray[np.intp]) -> npt.NDArray[np.int64]
 
 def user_bound_ns(run: Run) -> int | None:
     """How late the process may have stamped what it stamped itself: P99 of its read delay, else of its beats."""
-    records = tuple(WorkerRecord(number, words=words) for number, words in enumerate(histograms(run.directory)))
+    records = tuple(WorkerRecord(number, words=words) for number, words in enumerate(histograms(run)))
     for name in ("socket_to_user", "stall"):
         p99 = percentiles_us(merged(records, name))["p99"]
         if p99 is not None:
@@ -302,18 +312,18 @@ def about_window(samples: npt.NDArray[Any], window: Window) -> npt.NDArray[Any]:
     return samples[max(0, begin) : end]
 
 
-def histograms(directory: Path) -> list[dict[str, Times]]:
+def histograms(run: Run) -> list[dict[str, Times]]:
     """One dict of HDR words per worker, of the measure phase alone; [] when the run did not keep them."""
-    words = read_array(directory / watch.HISTOGRAMS, INT64, (None, len(watch.WATCHED), WORDS))
+    words = run.array(watch.HISTOGRAMS, INT64, (None, len(watch.WATCHED), WORDS))
     return [] if words is None else [dict(zip(watch.WATCHED, worker, strict=True)) for worker in words]
 
 
 def host_record(run: Run, facts: dict[str, Any]) -> HostRecord:
-    stalls = read_array(run.directory / watch.STALLS, INT64, (None, 2))
+    stalls = run.array(watch.STALLS, INT64, (None, 2))
     target = run.manifest.get("config", {}).get("target", {})
     ways = max(1, len(target.get("source_addresses", ()))) * max(1, len(target.get("urls", ())))
     return HostRecord(
-        words=read_array(run.directory / watch.HICCUP, INT64, (WORDS,)),
+        words=run.array(watch.HICCUP, INT64, (WORDS,)),
         stalls=np.empty((0, 2), np.int64) if stalls is None else stalls,
         steal_share=facts.get("steal_share"),
         ports=facts["ports"] * ways if "ports" in facts else None,

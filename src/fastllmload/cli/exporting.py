@@ -11,7 +11,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
-from fastllmload.errors import InputError
+import click
+
+from fastllmload.errors import InputError, RunFolderError
 
 if TYPE_CHECKING:
     from fastllmload.records.run import Run
@@ -25,10 +27,21 @@ def export_rows(folder: Path, form: str, output: Path | None, redact: bool = Fal
     *redact*: host names, URLs and paths are left out.
     """
     from fastllmload.records.run import load
+    from fastllmload.records.whole import EVENTS, ROWS, TEXT
 
     run = load(folder)
+    if run.lost(ROWS) and not len(run.rows):
+        raise RunFolderError(f"{run.lost(ROWS)}; no request of the run can be read")
     if redact:
         run = without_names(run)
+    written = _exported(run, form, output)
+    for name in (ROWS, EVENTS, TEXT, *(("hiccup_intervals.npy",) if form == "hlog" else ())):
+        if name in run.damaged:
+            click.echo(f"note       {run.damaged[name]}{_left(run, name)}", err=True)
+    return written
+
+
+def _exported(run: Run, form: str, output: Path | None) -> list[Path]:
     if form == "parquet":
         return _parquet(run, output)
     if output is None:
@@ -37,6 +50,15 @@ def export_rows(folder: Path, form: str, output: Path | None, redact: bool = Fal
     with _writing(output), open(output, "wb") as file:
         _write(run, form, file)
     return []
+
+
+def _left(run: Run, name: str) -> str:
+    """What the export holds all the same."""
+    if name == "requests.npy":
+        return f"; written are the {len(run.rows):,} requests before the cut"
+    if name == "tokens.npy":
+        return f"; {int((~run.whole_rows).sum()):,} of {len(run.rows):,} requests have lost events: those are left out"
+    return ""
 
 
 def without_names(run: Run) -> Run:

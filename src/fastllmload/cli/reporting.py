@@ -15,6 +15,7 @@ from fastllmload.redact import Redactor
 if TYPE_CHECKING:
     from fastllmload.report.subject import Subject
 
+OF_ROWS = ("html", "blog", "asiai")
 FORMS = ("terminal", "markdown", "minimum", "full", "blog", "asiai", "html", "json")
 
 
@@ -35,6 +36,7 @@ def report_on(folder: Path, form: str, output: Path | None, redact: bool, secret
         refresh(subject, secrets)
     else:
         write(secrets(text_of(subject, form)), output)
+        warn(subject, form, secrets)
     if tidied is not None:
         click.echo(f"note       {tidied}", err=form != "terminal")
 
@@ -46,7 +48,18 @@ def refresh(subject: Subject, secrets: Redactor) -> None:
     from fastllmload.report.files import write_again
 
     problems = write_again(lambda: subject.run, subject.document)
-    for problem in [*problems, *(() if problems else subject.run.damage)]:
+    for problem in problems:
+        click.echo(secrets(f"note       {problem}"), err=True)
+
+
+def warn(subject: Subject, form: str, secrets: Redactor) -> None:
+    """Say which files of the run are not whole. Forms that need only run.json look at sizes, not at contents."""
+    if subject.is_procedure:
+        return
+    from fastllmload.records.whole import not_whole
+
+    damage = subject.run.damage if form in OF_ROWS else not_whole(subject.folder, subject.document, False).values()
+    for problem in damage:
         click.echo(secrets(f"note       {problem}"), err=True)
 
 

@@ -15,6 +15,7 @@ from fastllmload.compare.within import WITHIN, change_within
 from fastllmload.compare.workload import differences, same_plan
 from fastllmload.errors import InputError
 from fastllmload.records.run import load
+from fastllmload.records.whole import EVENTS, ROWS, TEXT, not_whole
 from fastllmload.statistics.student import t_interval
 from fastllmload.statistics.two_samples import holm
 
@@ -115,13 +116,17 @@ def measured(figure: Figure, side: Side) -> Measured:
 
 
 def _within(figures: Sequence[Figure], base: Side, new: Side) -> list[Row]:
-    series = [RunSeries(load(side.first.folder), side.name) for side in (base, new)]
+    runs = [load(side.first.folder) for side in (base, new)]
+    damage = next((told for run in runs if (told := run.lost(ROWS, EVENTS, TEXT)) is not None), None)
+    series = [RunSeries(run.whole, side.name) for run, side in zip(runs, (base, new), strict=True)]
     paired = same_plan(base.first, new.first)
     rows = []
     for figure in figures:
         a, b = measured(figure, base), measured(figure, new)
         if a.value is None or b.value is None:
             change = undecided(a.value, b.value, "not measured on both sides")
+        elif damage is not None:
+            change = undecided(a.value, b.value, damage)
         else:
             change = change_within(figure, series[0], series[1], (a.value, b.value), paired)
         rows.append(Row(figure, a, b, change))
@@ -150,7 +155,8 @@ def with_holm(rows: list[Row]) -> list[Row]:
 
 def _notes(base: Side, new: Side, test: str) -> list[str]:
     runs = (*base.runs, *new.runs)
-    notes = [f"{run.folder} is incomplete ({run.document.get('status')})" for run in runs if not run.complete]
+    notes = [told for run in runs for told in not_whole(run.folder, run.document, contents=False).values()]
+    notes += [f"{run.folder} is incomplete ({run.document.get('status')})" for run in runs if not run.complete]
     doubtful: dict[str, list[str]] = {}
     for run in runs:
         if run.verdict != "valid":

@@ -17,15 +17,21 @@ from fastllmload.compliance.outcome import Outcome
 from fastllmload.errors import InputError, RunFolderError
 from fastllmload.records import layout
 from fastllmload.records.run import Run, load
+from fastllmload.records.whole import EVENTS, ROWS
 
 PROCEDURE = "procedure.json"
 ATTEMPT = re.compile(r", (\d+ requests|try \d+|longer)$")  # a level that was measured again for longer
 OF_SEVERAL_RUNS = ("search.json", "sweep.json")
 REPEATED = "runs.json"  # a test that was repeated: a procedure in each of its folders
+PLAN, SCHEDULE = "plan/plan.json", "plan/schedule.npy"
 PLANNED = ("t_sched_ns", "input_tokens", "output_tokens")  # of a plan's record, which may have more
 AUXILIARY = re.compile(r"(^|, )(capacity, |throughput, )")
 Mask = npt.NDArray[np.bool_]
 Column = npt.NDArray[Any]
+
+
+class NotWhole(Exception):
+    """A file that a check needs is not as the run left it; the message is the sentence about it."""
 
 
 class Rows:
@@ -63,19 +69,28 @@ class Measured:
         """Value of run.json at a dotted *path*; None where there is none."""
         return dig(self.run.manifest, path)
 
+    def need(self, *names: str) -> None:
+        """NotWhole unless these files of the run's folder are as the run left them."""
+        damage = self.run.lost(*names)
+        if damage is not None:
+            raise NotWhole(damage)
+
     @cached_property
     def rows(self) -> Rows:
         """All rows, in the order of the folder."""
+        self.need(ROWS)
         return Rows(self.run.rows, np.arange(len(self.run.rows)))
 
     @cached_property
     def measure(self) -> Rows:
         """Rows of the measure phase."""
+        self.need(ROWS)
         return rows_of(self.run, layout.MEASURE)
 
     @cached_property
     def warmup(self) -> Rows:
         """Rows of the warm-up."""
+        self.need(ROWS)
         return rows_of(self.run, layout.WARMUP)
 
     @cached_property
@@ -85,11 +100,13 @@ class Measured:
 
     @cached_property
     def content(self) -> ContentEvents:
+        self.need(EVENTS)
         return content_events(self.run)
 
     @cached_property
     def planned(self) -> npt.NDArray[Any] | None:
         """plan/schedule.npy: instants (-1 in a closed loop) and lengths; None where there is none that can be read."""
+        self.need(SCHEDULE)
         try:
             found = np.load(self.run.directory / "plan" / "schedule.npy")
         except (OSError, ValueError, EOFError):
@@ -99,6 +116,7 @@ class Measured:
     @cached_property
     def plan(self) -> dict[str, Any]:
         """plan/plan.json; empty where the folder has none that can be read."""
+        self.need(PLAN)
         try:
             found = msgspec.json.decode((self.run.directory / "plan" / "plan.json").read_bytes())
         except (OSError, msgspec.DecodeError):
@@ -301,8 +319,9 @@ def read_procedure(folder: Path) -> Evidence:
 
 
 def readable(folder: Path) -> Run | None:
-    """The run in *folder*; None where none can be read: a level that was lost is told, not raised."""
+    """The run in *folder*; None where none can be read: a level that was lost or damaged is told, not raised."""
     try:
-        return load(folder)
+        run = load(folder)
     except RunFolderError:
         return None
+    return None if run.lost(ROWS, EVENTS) else run

@@ -16,7 +16,7 @@ from fastllmload.compliance.applies import why_not
 from fastllmload.compliance.checks import CHECKS
 from fastllmload.compliance.declarations import by_key
 from fastllmload.compliance.deviations import deviations
-from fastllmload.compliance.evidence import Evidence
+from fastllmload.compliance.evidence import Evidence, NotWhole
 from fastllmload.compliance.outcome import (
     DECLARED,
     FALSE,
@@ -78,15 +78,16 @@ class Judgement:
     def unfinished(self) -> tuple[str, ...]:
         """Why there can be no compliance whatever the requirements say: cut short, or scaled down on purpose."""
         evidence = self.evidence
+        damage = tuple(damage for run in evidence.runs for damage in run.run.damage)
         if evidence.procedure is None:
             cut = any(run.run.incomplete for run in evidence.runs)
-            return ("the run did not come to its end",) if cut else ()
+            return (*damage, *(("the run did not come to its end",) if cut else ()))
         status = evidence.asked("status")
         found = [] if status == "done" else [f"the procedure ended as {status}; start it again to go on"]
-        found += [f"the level {folder} is gone from its folder" for folder in evidence.absent]
+        found += [f"the level {folder} is gone from its folder, or damaged" for folder in evidence.absent]
         if evidence.asked("quick"):
             found.append("--quick scales the test down, which makes its report non-conforming")
-        return tuple(found)
+        return (*damage, *found)
 
     @property
     def verdict(self) -> str:
@@ -113,8 +114,10 @@ def outcome_of(
         return found[requirement.id]
     if requirement.id in asked:
         raise ValueError(f"{' -> '.join((*asked, requirement.id))}: a requirement rests on itself")
-    reason = why_not(evidence, requirement.applies)
-    if reason is not None:
+    reason = applicable(evidence, requirement)
+    if isinstance(reason, Outcome):
+        outcome = reason
+    elif reason is not None:
         outcome = inapplicable(reason)
     elif requirement.all_of:
         known = by_id()
@@ -126,6 +129,18 @@ def outcome_of(
         outcome = bound(evidence, requirement)
     found[requirement.id] = fallen_back(outcome, requirement)
     return found[requirement.id]
+
+
+def applicable(evidence: Evidence, requirement: Requirement) -> str | Outcome | None:
+    """Why it does not apply, None where it does; unchecked where what decides it is damaged."""
+    try:
+        return why_not(evidence, requirement.applies)
+    except NotWhole as problem:
+        return unread(problem)
+
+
+def unread(problem: NotWhole) -> Outcome:
+    return Outcome(UNCHECKED, str(problem), "judge a whole copy of the folder, or measure again")
 
 
 def by_id() -> dict[str, Requirement]:
@@ -164,7 +179,10 @@ def checked(evidence: Evidence, name: str, params: dict[str, Any]) -> Outcome:
     """Several statements ask for the same thing: it is looked at once."""
     key = f"{name} {params}"
     if key not in evidence.said:
-        evidence.said[key] = CHECKS[name](evidence, **params)
+        try:
+            evidence.said[key] = CHECKS[name](evidence, **params)
+        except NotWhole as problem:
+            evidence.said[key] = unread(problem)
     return evidence.said[key]
 
 

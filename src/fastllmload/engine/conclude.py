@@ -49,6 +49,7 @@ def conclude(folder: Folder, phases: Sequence[RunPhase], fate: Fate) -> dict[str
     from fastllmload.records.error_texts import read_texts
     from fastllmload.records.merge import merge_workers
     from fastllmload.records.run import load
+    from fastllmload.records.whole import inventory
     from fastllmload.report.files import write_reports
     from fastllmload.telemetry.summary import added
 
@@ -62,6 +63,7 @@ def conclude(folder: Folder, phases: Sequence[RunPhase], fate: Fate) -> dict[str
         for part in folder.path.glob("*.part"):
             part.unlink()
     folder.manifest["disk_full"] = fate.disk_full
+    folder.manifest["files"] = inventory(folder.path)
     run = replace(load(folder.path), manifest=folder.manifest, incomplete=fate.status != DONE)
     folder.manifest.update(measure(run))
     folder.manifest.update(added(run, folder.manifest))

@@ -23,6 +23,7 @@ from fastllmload.metrics.idle import idle_metrics
 from fastllmload.metrics.in_flight import in_flight_metrics
 from fastllmload.metrics.itl import gap_metrics, pooled
 from fastllmload.metrics.latencies import latency_metrics
+from fastllmload.metrics.lost import without_lost
 from fastllmload.metrics.network import network_metrics
 from fastllmload.metrics.per_class import classes_block
 from fastllmload.metrics.prefix_cache import cache_metrics
@@ -40,7 +41,14 @@ from fastllmload.slo.report import objectives
 
 
 def measure(run: Run) -> dict[str, Any]:
-    """`metrics`, `counts`, `errors`, `slo`, `fairness`, `steadiness`, `window` of run.json, flat keys; null is None."""
+    """`metrics`, `counts`, `errors`, `slo`, `fairness`, `steadiness`, `window` of run.json, flat keys; null is None. Of a
+    damaged run, null too for what needs the damaged files.
+    """
+    return without_lost(measure_whole(run.whole), run)
+
+
+def measure_whole(run: Run) -> dict[str, Any]:
+    """The same of a run that has all it says."""
     window = window_of(run)
     chosen = populations(run, window)
     tokens = count_tokens(run)

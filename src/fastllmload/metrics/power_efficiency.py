@@ -21,7 +21,8 @@ def power_w(t_ns: npt.NDArray[np.int64], watts: npt.NDArray[np.float64], start_n
     # Relative to the start: ns since boot do not fit a float exactly.
     seconds = (at - start_ns) / 1e9
     level = np.interp(seconds, (t - start_ns) / 1e9, w)
-    return float((np.diff(seconds) * (level[1:] + level[:-1])).sum() / 2 / seconds[-1])
+    above = level - level[0]  # so that a constant power is exactly that
+    return float(level[0] + (np.diff(seconds) * (above[1:] + above[:-1])).sum() / 2 / seconds[-1])
 
 
 def tok_s_per_w(tok_s: float | None, watts: float | None) -> float | None:

@@ -9,7 +9,6 @@ import numpy as np
 import numpy.typing as npt
 
 from fastllmload.metrics.distribution import scalar
-from fastllmload.records.npy import read_array
 from fastllmload.records.run import Run
 
 Numbers = npt.NDArray[np.int64]
@@ -61,7 +60,7 @@ def prefix_tokens_of(run: Run, requests: npt.NDArray[Any]) -> Numbers:
     All of the measure phase. A plan that does not say it of each request (conversations) says how long a prefix is that
     all of them share.
     """
-    schedule = read_array(run.directory / "plan" / "schedule.npy", shape=(None,))
+    schedule = run.array("plan/schedule.npy", shape=(None,))
     if schedule is not None and "prefix_tokens" in (schedule.dtype.names or ()) and schedule["prefix_tokens"].any():
         found: Numbers = schedule["prefix_tokens"][requests % len(schedule)].astype(np.int64)
         return found

@@ -12,6 +12,7 @@ address or the API key.
 from __future__ import annotations
 
 import json
+import tokenize
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -266,7 +267,7 @@ def _mapped(directory: Path, name: str) -> Any:
     path = directory / name
     try:
         array = np.load(path, mmap_mode="r") if _has_rows(path) else np.load(path)
-    except (OSError, ValueError, EOFError) as error:
+    except (OSError, ValueError, EOFError, SyntaxError, tokenize.TokenError) as error:
         raise RunFolderError(f"the plan in {directory} cannot be read: {name}: {error}") from error
     if array.dtype != ARRAYS[name] or array.ndim != 1:
         raise RunFolderError(f"the plan in {directory} cannot be read: {name} is no array of {ARRAYS[name]}")

@@ -6,6 +6,9 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from fastllmload.report.figures import percent
+
+SHARES = ("success_rate", "slo_attainment")
 Cell = str | float | int | None
 
 
@@ -95,6 +98,11 @@ class Findings:
             "deviations": self.deviations,
             "warnings": self.warnings,
         }
+
+
+def in_percent(key: str, value: float | None) -> str | float | None:
+    """A share as `99.4 %`, as in every other report; any other figure as it is."""
+    return percent(value) if key in SHARES and value is not None else value
 
 
 def shown(value: Cell, column: str = "") -> str:

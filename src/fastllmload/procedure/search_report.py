@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from fastllmload.procedure.findings import in_percent
 from fastllmload.procedure.goals import client_words, part_words, set_aside
 from fastllmload.procedure.interval_search import Interval
 from fastllmload.procedure.peak_search import Peak
@@ -208,7 +209,7 @@ def table_of(document: Document) -> dict[str, Any]:
     rows = [
         [
             f"{entry['level']:g}", entry["decision"], entry["looks"], entry["seconds"],
-            *(entry["figures"].get(key) for key in FIGURES),
+            *(in_percent(key, entry["figures"].get(key)) for key in FIGURES),
         ]
         for entry in document["decisions"]
     ]  # fmt: skip

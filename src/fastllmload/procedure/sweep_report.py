@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fastllmload.procedure.findings import shown
+from fastllmload.procedure.findings import SHARES, in_percent, shown
 from fastllmload.procedure.level import Level
 from fastllmload.procedure.report_parts import aligned, escaped, facts, markdown_head, pipes, with_state
 from fastllmload.procedure.written import write_whole
@@ -88,7 +88,7 @@ def table_of(document: Document, every: bool = True) -> dict[str, Any]:
         [
             *cell["values"].values(),
             *((cell["runs"],) if several else ()),
-            *(cell_text(cell, key) if several and every else mean(cell, key) for key in told),
+            *(cell_text(cell, key) if several and every else in_percent(key, mean(cell, key)) for key in told),
             client(cell),
         ]
         for cell in cells
@@ -103,9 +103,13 @@ def cell_text(cell: Document, key: str) -> str | float | None:
     """`312 +/- 8.1`; the mean alone of a single run."""
     value, found = mean(cell, key), cell["figures"].get(key)
     if value is None or found["ci95"] is None:
-        return value
+        return in_percent(key, value)
     half = (found["ci95"][1] - found["ci95"][0]) / 2
-    return value if half == 0 else f"{shown(value)} +/- {shown(float(f'{half:.2g}'))}"
+    if half == 0:
+        return in_percent(key, value)
+    if key in SHARES:
+        return f"{100 * value:.1f} +/- {100 * half:.2g} %"
+    return f"{shown(value)} +/- {shown(float(f'{half:.2g}'))}"
 
 
 def words(cell: Document) -> str:

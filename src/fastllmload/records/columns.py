@@ -78,10 +78,11 @@ Make = Callable[[Rows, "Source", slice], Column]
 
 @dataclass(frozen=True)
 class Source:
-    """What columns are made from: the names of the run and its token counts."""
+    """What columns are made from: the names of the run, its token counts, and of which rows all events are there."""
 
     names: RowNames
     tokens: TokenCounts
+    whole: Mask
 
 
 def plain(name: str) -> Make:
@@ -117,7 +118,7 @@ def _url(rows: Rows, source: Source, part: slice) -> Column:
 def _timed(rows: Rows, source: Source, part: slice) -> Column:
     """Tokens of the content timeline (metrics.md 3.3): the n of TPOT; null where they cannot be told from reasoning."""
     timed = source.tokens.timed[part]
-    return Column(timed, timed < 0)
+    return Column(timed, (timed < 0) | ~source.whole[part])
 
 
 def _reused(rows: Rows, source: Source, part: slice) -> Column:
@@ -175,31 +176,34 @@ class Block:
 
 def blocks(run: Run, at_once: int = AT_ONCE) -> Iterator[Block]:
     """All rows, *at_once* at a time, by phase and request."""
-    source = Source(RowNames(run.manifest), count_tokens(run))
+    source = Source(RowNames(run.manifest), count_tokens(run), run.whole_rows)
     for begin in range(0, len(run.rows), at_once):
         part = slice(begin, min(begin + at_once, len(run.rows)))
         rows = np.array(run.rows[part])
         yield Block(part, source.tokens, {name: make(rows, source, part) for name, make in REQUEST_COLUMNS.items()})
 
 
-def token_lists(run: Run, part: slice, tokens: TokenCounts) -> dict[str, list[list[Any]]]:
+def token_lists(run: Run, part: slice, tokens: TokenCounts) -> dict[str, list[list[Any] | None]]:
     """Per row, one entry per event with generated tokens: on its content timeline (`token_ns`, and read within the
     request), or off it (`untimed_ns`: reasoning, white space before the first content).
 
-    Tokens of an event are null where nobody knows: neither the server said, nor the recorded text, nor their sum.
+    Tokens of an event are null where nobody knows: neither the server said, nor the recorded text, nor their sum. All
+    lists of a request are null when some of its events are lost.
     """
     first = run.first_event[part.start : part.stop + 1]
     events = slice(int(first[0]), int(first[-1]))
     timed = on_timeline(run, part)
     other = BEARING[run.event_kind[events]] & ~timed
     kept, left = (np.concatenate([[0], np.cumsum(mask)])[first - first[0]].tolist() for mask in (timed, other))
-    return {
+    found = {
         "token_ns": cut(run.event_t[events][timed].tolist(), kept),
         "token_counts": cut(said(known_counts(run, part, tokens)), kept),
         "read_ids": cut(read_numbers(run, part, first)[timed].tolist(), kept),
         "untimed_ns": cut(run.event_t[events][other].tolist(), left),
         "untimed_counts": cut(said(run.event_tokens[events][other].astype(np.int64), 0), left),
     }
+    broken = set(np.flatnonzero(~run.whole_rows[part]).tolist())
+    return {name: [None if k in broken else each for k, each in enumerate(lists)] for name, lists in found.items()}
 
 
 def known_counts(run: Run, part: slice, tokens: TokenCounts) -> npt.NDArray[np.int64]:

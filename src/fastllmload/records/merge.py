@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -41,12 +41,16 @@ class PlannedPhase:
 
 @dataclass(frozen=True)
 class Merged:
-    """Rows, events grouped by row, `first_event[r]:first_event[r + 1]` of row r, and text with merged row numbers."""
+    """Rows, events grouped by row, `first_event[r]:first_event[r + 1]` of row r, and text with merged row numbers.
+
+    *damage*: by name of a file that was cut or changed after the run, a sentence.
+    """
 
     rows: Rows
     events: Rows
     first_event: Numbers
     text: Bytes
+    damage: dict[str, str] = field(default_factory=dict)
 
 
 def not_sent_rows(planned: PlannedPhase, parts: Sequence[WorkerFiles]) -> Rows:
@@ -91,7 +95,8 @@ def merge_parts(parts: Sequence[WorkerFiles], planned: Sequence[PlannedPhase], a
     for part, place in zip(row_parts, places, strict=True):
         rows[place] = part
     events, first_event = merge_events(parts, places, len(rows), allocate)
-    return Merged(rows, events, first_event, merge_text(parts, places, allocate))
+    damage = {name: told for part in parts for name, told in part.damage.items()}
+    return Merged(rows, events, first_event, merge_text(parts, places, allocate), damage)
 
 
 def merge_events(

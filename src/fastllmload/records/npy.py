@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+import tokenize
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +13,8 @@ import numpy.typing as npt
 
 from fastllmload.errors import RunFolderError
 
+# What numpy raises for a file that is not what it seems.
+UNREADABLE = (ValueError, OSError, EOFError, MemoryError, TypeError, SyntaxError, tokenize.TokenError)
 Array = npt.NDArray[Any]
 
 
@@ -25,10 +30,13 @@ def read_array(
         found: Array = np.load(path, mmap_mode="r" if mapped else None)
     except FileNotFoundError:
         return None
-    except (ValueError, OSError, EOFError, MemoryError, TypeError) as problem:
-        raise RunFolderError(
-            f"{path} cannot be read as a .npy file, it may be truncated: {first_line(problem)}"
-        ) from problem
+    except UNREADABLE as problem:
+        head = read_head(path)
+        if head is not None and path.stat().st_size < head.expected_bytes:
+            told = f"is cut: {size_text(path.stat().st_size, head.expected_bytes)}"
+        else:
+            told = f"cannot be read as a .npy file, it may be truncated: {first_line(problem)}"
+        raise RunFolderError(f"{path} {told}") from problem
     if dtype is not None and same_but_for_spares(found.dtype, dtype):
         found = found.view(dtype)
     if dtype is not None and found.dtype != dtype:
@@ -42,6 +50,46 @@ def read_array(
             "written by another version, or changed since"
         )
     return found
+
+
+@dataclass(frozen=True)
+class Head:
+    """What a .npy file says of itself: *offset* is where its records begin."""
+
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+    offset: int
+
+    @property
+    def expected_bytes(self) -> int:
+        return self.offset + math.prod(self.shape) * self.dtype.itemsize
+
+
+def read_head(path: Path) -> Head | None:
+    """The head of a .npy file; None where there is none that can be read."""
+    try:
+        with path.open("rb") as file:
+            version = np.lib.format.read_magic(file)
+            read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+            shape, _, dtype = read(file)
+            return Head(dtype, shape, file.tell())
+    except UNREADABLE:
+        return None
+
+
+def size_text(found: int, expected: int) -> str:
+    return f"{found:,} bytes where {expected:,} are expected"
+
+
+def whole_records(path: Path, dtype: np.dtype[Any]) -> Array:
+    """Map what is left of a cut file of *dtype* records: those before the cut. None at all where its head is gone."""
+    head = read_head(path)
+    if head is None or not (head.dtype == dtype or same_but_for_spares(head.dtype, dtype)):
+        return np.empty(0, dtype)
+    left = min((path.stat().st_size - head.offset) // dtype.itemsize, math.prod(head.shape))
+    if left <= 0:
+        return np.empty(0, dtype)
+    return np.asarray(np.memmap(path, dtype, "r", offset=head.offset, shape=(left,)))
 
 
 def fits(found: tuple[int, ...], shape: tuple[int | None, ...]) -> bool:

@@ -29,7 +29,8 @@ def export_parquet(run: Run, folder: Path) -> list[Path]:
     """Write both tables into *folder*, which is made if need be; returns their paths. InputError without DuckDB."""
     connection = connect()
     folder.mkdir(parents=True, exist_ok=True)
-    events = {name: run.events[name] for name in layout.EVENT.names or ()}
+    kept = slice(None) if run.whole_rows.all() else run.whole_rows[run.events["row"]]
+    events = {name: run.events[name][kept] for name in layout.EVENT.names or ()}
     found = {"row": np.arange(len(run.rows)), **request_columns(run)}
     try:
         write(connection, "SELECT * FROM requests", requests=found, into=folder / REQUESTS)

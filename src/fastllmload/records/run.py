@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,15 +13,18 @@ import numpy as np
 import numpy.typing as npt
 
 from fastllmload._ext import regroup
+from fastllmload._ext.recorder import text_index
 from fastllmload.errors import RunFolderError
 from fastllmload.records import layout
 from fastllmload.records.error_texts import read_texts
 from fastllmload.records.merge import Merged, merge_in_memory
 from fastllmload.records.npy import read_array
 from fastllmload.records.shape import misshapen
-from fastllmload.records.worker_files import Bytes, Rows, as_bytes, open_rows, open_text
+from fastllmload.records.whole import EVENTS, ROWS, TEXT, not_whole
+from fastllmload.records.worker_files import Bytes, Rows, as_bytes, open_text, open_what_is_left, within
 
 SCHEMA_VERSION = 1
+SAMPLES = "samples.npy"
 DONE = "done"  # run.json "status" of a run that ended as planned; anything else is incomplete
 
 
@@ -42,8 +46,9 @@ class PhaseTimes:
 class Run:
     """Rows by (phase, request); row r has the events `first_event[r]:first_event[r + 1]`, in time order.
 
-    *incomplete*: the run was killed, was interrupted, or still goes on; rows then may have status in_flight. *damage*:
-    what of the folder could not be read and is missing here, one sentence each.
+    *incomplete*: the run was killed, was interrupted, or still goes on; rows then may have status in_flight. *damaged*:
+    files that are not as the run left them, each with a sentence. Of a cut requests.npy or tokens.npy the records before
+    the cut are here, of a changed one none: whoever makes a figure of them asks `lost` first.
     """
 
     directory: Path
@@ -54,7 +59,7 @@ class Run:
     samples: npt.NDArray[Any] | None = None
     incomplete: bool = False
     text: Bytes = field(default_factory=lambda: np.empty(0, np.uint8))
-    damage: tuple[str, ...] = ()
+    damaged: Mapping[str, str] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         """One line: where, how it ended, whether it can be believed."""
@@ -96,6 +101,44 @@ class Run:
         """Tokens that the server said the event carries; 0 = it did not say."""
         return self.events["tokens"]
 
+    @property
+    def damage(self) -> tuple[str, ...]:
+        """What is wrong with the folder's files, one sentence each."""
+        return tuple(self.damaged.values())
+
+    def lost(self, *names: str) -> str | None:
+        """Why figures made from these files (ROWS, EVENTS, TEXT, or another's name) would not be those of the run; None
+        where they are whole. Without rows there are no events either.
+        """
+        asked = (ROWS, *names) if EVENTS in names or TEXT in names else names
+        return next((self.damaged[name] for name in asked if name in self.damaged), None)
+
+    def array(
+        self, name: str, dtype: np.dtype[Any] | None = None, shape: tuple[int | None, ...] | None = None
+    ) -> npt.NDArray[Any] | None:
+        """One of the folder's other .npy files; None where it is missing or not whole. RunFolderError for another
+        layout.
+        """
+        return None if name in self.damaged else read_array(self.directory / name, dtype, shape)
+
+    @property
+    def whole(self) -> Run:
+        """The run without rows where they are not whole, and without events where those are not: part of them would look
+        like another run.
+        """
+        if not self.lost(EVENTS):
+            return self
+        rows = self.rows[:0] if self.lost(ROWS) else self.rows
+        return replace(self, rows=rows, events=self.events[:0], first_event=np.zeros(len(rows) + 1, np.int64))
+
+    @property
+    def whole_rows(self) -> npt.NDArray[np.bool_]:
+        """Per row: whether all of its events are here."""
+        if EVENTS not in self.damaged:
+            return np.ones(len(self.rows), np.bool_)
+        found: npt.NDArray[np.bool_] = np.diff(self.first_event) >= self.rows["events"]
+        return found
+
     def phase(self, name: str) -> PhaseTimes | None:
         """Times of a phase, None when the manifest has none of that name."""
         for entry in self.manifest.get("phases", ()):
@@ -130,53 +173,83 @@ def read_manifest(directory: Path) -> dict[str, Any]:
     return manifest
 
 
-def read_merged(directory: Path) -> Merged:
-    """The merged files of a run. RunFolderError when their events are not those of their rows."""
-    rows = open_rows(directory / "requests.npy", layout.REQUEST)
-    events = open_rows(directory / "tokens.npy", layout.EVENT)
+def read_merged(directory: Path, known: Mapping[str, str] | None = None) -> Merged:
+    """The merged files of a run; *known*: which of them are not whole, by name. RunFolderError for another layout."""
+    damage = dict(known or {})
+    rows, events = left_of(directory / ROWS, layout.REQUEST, damage), left_of(directory / EVENTS, layout.EVENT, damage)
+    if ROWS in damage:
+        events = within(events, len(rows))
     first_event = np.zeros(len(rows) + 1, np.int64)
     try:
-        grouped = regroup.count_rows(as_bytes(events), first_event[1:])
+        wrong = None if regroup.count_rows(as_bytes(events), first_event[1:]) else "is not grouped by row"
     except IndexError as problem:
-        raise RunFolderError(f"{directory}/tokens.npy does not belong to requests.npy: {problem}") from problem
-    if not grouped:
-        raise RunFolderError(f"{directory}/tokens.npy is not grouped by row: it was changed, or never merged")
+        wrong = f"does not belong to {ROWS}: {problem}"
+    if wrong is not None:
+        damage[EVENTS] = f"{directory / EVENTS} {wrong}: it was changed, or never merged"
+        events, first_event = events[:0], np.zeros(len(rows) + 1, np.int64)
     np.cumsum(first_event, out=first_event)
-    return Merged(rows, events, first_event, open_text(directory / "text.bin"))
+    text = open_text(directory / TEXT)
+    if len(text) and not {ROWS, TEXT} & damage.keys() and not text_fits(text, len(rows)):
+        damage[TEXT] = f"{directory / TEXT} does not belong to {ROWS}: it was changed"
+    return Merged(rows, events, first_event, text[:0] if {ROWS, TEXT} & damage.keys() else text, damage)
 
 
-def load(directory: str | os.PathLike[str]) -> Run:
-    """Read a run folder. RunFolderError says what is missing, truncated or of another version."""
+def left_of(path: Path, dtype: np.dtype[Any], damage: dict[str, str]) -> Rows:
+    """Records of a file; of a cut one those before the cut, of one that is broken or was changed none. *damage* is told."""
+    records, problem = open_what_is_left(path, dtype)
+    if problem is not None:
+        damage.setdefault(path.name, problem)
+    elif path.name in damage:  # readable, and yet not what the run wrote
+        return records[:0]
+    return records
+
+
+def text_fits(text: Bytes, rows: int) -> bool:
+    numbers = text_index(text)[0]
+    return len(numbers) > 0 and int(numbers.max()) < rows
+
+
+def load(directory: str | os.PathLike[str], contents: bool = True) -> Run:
+    """Read a run folder; of a damaged one what is left (`Run.damaged`). RunFolderError says what is missing or of
+    another version. *contents*: compare checksums too, which reads every byte.
+    """
     folder = Path(directory)
     if not folder.is_dir():
         raise RunFolderError(f"{folder} does not exist or is no folder")
     manifest = read_manifest(folder)
-    merged_before = (folder / "requests.npy").exists()
-    if not merged_before and not (folder / "workers").is_dir():
-        raise RunFolderError(f"{folder} has neither requests.npy nor worker files: nothing was measured")
-    merged = read_merged(folder) if merged_before else merge_in_memory(folder)
-    samples, damage = what_is_left(folder / "samples.npy")
-    if not merged_before:
-        try:
-            manifest.setdefault("error_texts", read_texts(folder))
-        except RunFolderError as problem:
-            damage = (*damage, f"{problem}; the rest of the run is shown")
+    unmerged = not (folder / ROWS).exists() and (folder / "workers").is_dir()
+    known = not_whole(folder, manifest, contents)
+    if not unmerged and not (folder / ROWS).exists() and ROWS not in known:
+        raise RunFolderError(f"{folder} has neither {ROWS} nor worker files: nothing was measured")
+    merged = merge_in_memory(folder) if unmerged else read_merged(folder, known)
+    damaged = {**known, **merged.damage}
+    if unmerged:
+        manifest.setdefault("error_texts", texts_left(folder, damaged))
     return Run(
         directory=folder,
         manifest=manifest,
         rows=merged.rows,
         events=merged.events,
         first_event=merged.first_event,
-        samples=samples,
-        incomplete=not merged_before or manifest.get("status") != DONE,
+        samples=samples_left(folder, damaged),
+        incomplete=unmerged or manifest.get("status") != DONE,
         text=merged.text,
-        damage=damage,
+        damaged=damaged,
     )
 
 
-def what_is_left(path: Path) -> tuple[npt.NDArray[Any] | None, tuple[str, ...]]:
-    """A file that a run can be understood without: its records, or None and why it cannot be read."""
+def texts_left(folder: Path, damaged: dict[str, str]) -> Any:
     try:
-        return read_array(path, shape=(None,)), ()
+        return read_texts(folder)
     except RunFolderError as problem:
-        return None, (f"{problem}; the rest of the run is shown",)
+        damaged["errors.json"] = str(problem)
+        return None
+
+
+def samples_left(folder: Path, damaged: dict[str, str]) -> npt.NDArray[Any] | None:
+    """samples.npy; None, and told, where it cannot be read: a run can be understood without."""
+    try:
+        return None if SAMPLES in damaged else read_array(folder / SAMPLES, shape=(None,))
+    except RunFolderError as problem:
+        damaged[SAMPLES] = str(problem)
+        return None

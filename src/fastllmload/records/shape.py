@@ -10,7 +10,7 @@ from typing import Any
 
 # `*` stands for every key of a table, or every item of a list.
 TABLES = """
-tool config config.target config.load config.workload config.client config.output config.telemetry
+tool files files.* config config.target config.load config.workload config.client config.output config.telemetry
 environment environment.engine environment.libraries declarations metadata
 phases.* plan plan.description plan.description.load plan.description.load.arrivals plan.description.workload
 plan.counting plan.counting.tokenizer plan.warmup target workers.* watch window
@@ -40,12 +40,13 @@ NUMBERS = """
 config.output.gpus config.output.price_per_hour config.output.reading_speed config.output.decode_deadline
 config.output.goodput.*.1 conversations.ended_by_failure conversations.ended_by_leaving conversations.tool_call_replies
 plan.description.workload.prefix_len watch.steal_share watch.ports watch.fd_limit
-phases.*.ramp_share
+phases.*.ramp_share files.*.bytes files.*.crc32
 """
 NEEDED = {
     "phases.*": ("name", "number", "start_ns", "end_ns", "bound", "ramp_share"),
     "workers.*": ("worker", "died"),
     "watch.ceiling": ("events_per_s",),
+    "files.*": ("bytes", "crc32"),
     "classes.*": ("ok", "failed", "left", "ttft", "tpot"),
     "classes.*.ttft": ("p50", "p99"),
     "classes.*.tpot": ("p50",),
@@ -58,6 +59,7 @@ NEVER_NULL = """
 config config.target config.load config.workload config.client config.output config.output.goodput
 config.output.goodput.* config.output.goodput.*.0 config.output.goodput.*.1 config.target.urls
 config.target.source_addresses declarations phases phases.* phases.*.start_ns phases.*.ramp_share workers workers.*
+files.* files.*.bytes files.*.crc32
 plan plan.description watch watch.ports watch.fd_limit metrics certificate classes.* classes.*.ttft classes.*.tpot
 slo.classes.* conversations.turns conversations.turns.* conversations.ended_by_failure conversations.ended_by_leaving
 """

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,8 @@ import numpy.typing as npt
 from fastllmload._ext import recorder, regroup
 from fastllmload.errors import RunFolderError
 from fastllmload.records import layout
-from fastllmload.records.npy import read_array
+from fastllmload.records.npy import read_array, read_head, same_but_for_spares, whole_records
+from fastllmload.records.whole import EVENTS, ROWS, TEXT
 
 Rows = npt.NDArray[np.void]
 Bytes = npt.NDArray[np.uint8]
@@ -20,11 +21,14 @@ Bytes = npt.NDArray[np.uint8]
 
 @dataclass(frozen=True)
 class WorkerFiles:
-    """Rows and events are mapped, not read; *text* is the bytes of text.bin up to its last complete record."""
+    """Rows and events are mapped, not read; *text* is the bytes of text.bin up to its last complete record. *damage*:
+    by kind of file (ROWS, EVENTS), a sentence where it was cut after the run.
+    """
 
     rows: Rows
     events: Rows
     text: Bytes
+    damage: dict[str, str] = field(default_factory=dict)
 
 
 def as_bytes(records: npt.NDArray[Any]) -> Bytes:
@@ -39,6 +43,29 @@ def open_rows(path: Path, dtype: np.dtype[Any]) -> Rows:
     if rows is None:
         raise RunFolderError(f"{path} is missing: this is no run folder, or a part of it was deleted")
     return np.asarray(rows)
+
+
+def open_what_is_left(path: Path, dtype: np.dtype[Any]) -> tuple[Rows, str | None]:
+    """The same, of a file that was cut, broken or lost its whole records, with a sentence. RunFolderError for another
+    layout.
+    """
+    try:
+        return open_rows(path, dtype), None
+    except RunFolderError as problem:
+        if of_another_layout(path, dtype):
+            raise
+        return (whole_records(path, dtype) if path.exists() else np.empty(0, dtype)), str(problem)
+
+
+def of_another_layout(path: Path, dtype: np.dtype[Any]) -> bool:
+    """A whole head that promises other records than *dtype*."""
+    head = read_head(path) if path.exists() else None
+    return head is not None and not (same_but_for_spares(head.dtype, dtype) or head.dtype == dtype)
+
+
+def within(events: Rows, rows: int) -> Rows:
+    """*events*, which stand by row, without those of rows from *rows* on: these are lost."""
+    return events[: int(np.searchsorted(events["row"], rows))] if len(events) else events
 
 
 def open_text(path: Path) -> Bytes:
@@ -61,14 +88,20 @@ def used_rows(rows: Rows) -> int:
 
 
 def read_worker(directory: Path) -> WorkerFiles:
-    """The files in workers/<w>. Events of rows that never reached the disk are an error, not left out."""
-    rows = open_rows(directory / "requests.npy", layout.REQUEST)
-    events = open_rows(directory / "tokens.npy", layout.EVENT)
-    return WorkerFiles(
-        rows[: used_rows(rows)],
-        events[: regroup.used_events(as_bytes(events))],
-        open_text(directory / "text.bin"),
-    )
+    """The files in workers/<w>, of cut ones what is left. Events of rows that never reached the disk are an error, unless
+    it was the rows that were cut.
+    """
+    rows, lost_rows = open_what_is_left(directory / ROWS, layout.REQUEST)
+    events, lost_events = open_what_is_left(directory / EVENTS, layout.EVENT)
+    rows, events = rows[: used_rows(rows)], events[: regroup.used_events(as_bytes(events))]
+    damage = {name: told for name, told in ((ROWS, lost_rows), (EVENTS, lost_events)) if told is not None}
+    text = open_text(directory / TEXT)
+    if lost_rows is not None:
+        events, text = events[events["row"] < len(rows)], text[:0]
+    elif int(recorder.text_index(text)[0].max(initial=0)) >= max(1, len(rows)):
+        damage[TEXT] = f"{directory / TEXT} does not belong to {ROWS} beside it: it was changed"
+        text = text[:0]
+    return WorkerFiles(rows, events, text, damage)
 
 
 def read_workers(directory: Path) -> list[WorkerFiles]:

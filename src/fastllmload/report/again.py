@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from fastllmload.records.run import DONE, load, read_manifest
+from fastllmload.records.whole import EVENTS
 
 
 def document_of(folder: Path) -> dict[str, Any]:
@@ -19,4 +20,6 @@ def document_of(folder: Path) -> dict[str, Any]:
 
     run = load(folder)
     measured = measure(run)
-    return {**document, **measured, **added(run, measured), "certificate": judge(run)}
+    # What the certificate would rest on is gone with rows or events: then nobody judges.
+    judged = {} if run.lost(EVENTS) else {"certificate": judge(run)}
+    return {**document, **measured, **added(run.whole, measured), **judged}

@@ -10,10 +10,12 @@ from typing import Any
 
 import numpy as np
 
+from fastllmload.errors import RunFolderError
 from fastllmload.metrics.asiai import from_rows, protocol
 from fastllmload.metrics.window import populations, window_of
 from fastllmload.records.columns import RowNames
 from fastllmload.records.token_counts import count_tokens
+from fastllmload.records.whole import ROWS
 from fastllmload.report import identity
 from fastllmload.report.deviations import SIMULATED
 from fastllmload.report.figures import NOT_KNOWN, count, number, quantity
@@ -55,6 +57,9 @@ def lines(subject: Subject) -> Iterator[str]:
 def block(subject: Subject) -> dict[str, Any]:
     """The numbers, from the run's rows."""
     run, document = subject.run, identity.run_document(subject)
+    damage = run.lost(ROWS)
+    if damage is not None:
+        raise RunFolderError(f"{damage}; all figures of --as asiai come from there")
     chosen = populations(run, window_of(run)).submitted
     rows, output, names = run.rows[chosen], count_tokens(run).output[chosen], RowNames(run.manifest)
     classes = rows["request_class"]

@@ -18,13 +18,13 @@ WRITERS: dict[str, str] = {
 }
 
 
-def write_reports(run: Run, document: Mapping[str, Any]) -> list[str]:
-    """Write all report files of a measured run; *document* is its run.json.
+def write_reports(run: Run, document: Mapping[str, Any], writers: Mapping[str, str] = WRITERS) -> list[str]:
+    """Write all report files of a measured run, or those of *writers*; *document* is its run.json.
 
     Returns a sentence for each file that could not be written; what was measured is in run.json already.
     """
     problems = []
-    for module, what in WRITERS.items():
+    for module, what in writers.items():
         try:
             importlib.import_module(f"fastllmload.report.{module}").write(run, document)
         except OSError as problem:
@@ -42,4 +42,15 @@ def write_again(load: Callable[[], Run], document: Mapping[str, Any]) -> list[st
         return [f"{' and '.join(WRITERS.values())} could not be written: {problem}"]
     if not os.access(run.directory, os.W_OK):
         return [f"{' and '.join(WRITERS.values())} were left as they are: {run.directory} cannot be written to"]
+    if run.damaged:
+        return write_missing(run, document)
     return write_reports(run, document)
+
+
+def write_missing(run: Run, document: Mapping[str, Any]) -> list[str]:
+    """Of a folder that was damaged after the run: what is there was written when it was whole, and stays."""
+    missing = {module: what for module, what in WRITERS.items() if not (run.directory / what).exists()}
+    kept = [what for what in WRITERS.values() if what not in missing.values()]
+    told = [f"{' and '.join(kept)} were left as they are, from before"] if kept else []
+    damage = [f"{problem}; the rest of the run is shown" for problem in run.damage]
+    return [*damage, *told, *write_reports(run, document, missing)]

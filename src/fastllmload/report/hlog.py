@@ -13,7 +13,9 @@ import numpy as np
 from hdrh.histogram import HdrHistogram  # type: ignore[import-untyped]
 
 from fastllmload._ext import histogram
+from fastllmload.errors import RunFolderError
 from fastllmload.records.run import Run
+from fastllmload.records.whole import EVENTS, ROWS
 from fastllmload.report.seconds import Interval, seconds
 
 NAME = "latency.hlog"
@@ -23,13 +25,21 @@ MS = 1e6
 
 
 def write(run: Run, document: dict[str, Any]) -> None:
-    """Write latency.hlog into the run folder."""
+    """Write latency.hlog into the run folder. RunFolderError for a run whose rows or events are not whole."""
+    damage = run.lost(ROWS, EVENTS)
+    if damage is not None:
+        raise RunFolderError(damage)
     with open(run.directory / NAME, "w", encoding="ascii", newline="\n") as file:
         write_log(run, file)
 
 
 def write_log(run: Run, stream: IO[str]) -> None:
-    """Times are seconds after the start of the measure phase; BaseTime says when that was."""
+    """Times are seconds after the start of the measure phase; BaseTime says when that was. Where events are lost it has
+    no gaps. RunFolderError for rows that are not whole: parts of seconds would look like whole ones.
+    """
+    damage = run.lost(ROWS)
+    if damage is not None:
+        raise RunFolderError(f"{damage}; its intervals would not be those of the run")
     phase = run.phase("measure")
     offset_ns = (run.manifest.get("environment") or {}).get("clock_offset_ns")
     base_ns = 0 if phase is None else phase.start_ns

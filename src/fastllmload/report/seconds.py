@@ -16,15 +16,16 @@ import numpy.typing as npt
 
 from fastllmload._ext import histogram, intervals
 from fastllmload.certificate.watch import HICCUP_INTERVAL, HICCUP_INTERVALS
+from fastllmload.errors import RunFolderError
 from fastllmload.metrics.between import NULL
 from fastllmload.metrics.e2e import e2e
 from fastllmload.metrics.itl import pooled
 from fastllmload.metrics.ttft import dispatch_lag, ttft
 from fastllmload.metrics.window import Populations, populations, window_of
-from fastllmload.records.npy import read_array
 from fastllmload.records.run import Run
 from fastllmload.records.token_counts import count_tokens
 from fastllmload.records.token_times import token_times
+from fastllmload.records.whole import EVENTS
 
 SECOND_NS = 1_000_000_000
 AT_ONCE = 32  # seconds whose histograms are in memory together: 8.7 MB per metric
@@ -105,7 +106,11 @@ def value_source(tag: str, t_ns: Times, values: Times) -> Source:
 
 
 def gaps_of(run: Run, chosen: Populations) -> Iterator[Source]:
-    """Gaps between tokens, or between chunks, under the name of the option that was chosen (`itl`, `tbc`, `itl_b`)."""
+    """Gaps between tokens, or between chunks, under the name of the option that was chosen (`itl`, `tbc`, `itl_b`); none
+    where events are lost.
+    """
+    if run.lost(EVENTS):
+        return
     tokens = count_tokens(run)
     times = token_times(run, chosen.submitted, tokens)
     option = pooled(run, chosen.latency, tokens, times)
@@ -129,9 +134,11 @@ def gap_source(tag: str, t_ns: Times, first: Times, kept: npt.NDArray[np.bool_])
 
 def hiccup_intervals(run: Run) -> Iterator[Interval]:
     """Lateness of the host's wake-ups, as the supervisor took it about once a second; nothing when nobody watched."""
-    records = read_array(run.directory / HICCUP_INTERVALS, HICCUP_INTERVAL)
+    records = run.array(HICCUP_INTERVALS, HICCUP_INTERVAL)
     if records is None or not len(records):
         return
+    if int(records["index"].max()) >= histogram.COUNTS:
+        raise RunFolderError(f"{run.directory / HICCUP_INTERVALS} counts what no histogram has: it was changed")
     borders = np.flatnonzero(np.diff(records["begin_ns"])) + 1
     for part in np.split(records, borders):
         yield Interval("hiccup", int(part["begin_ns"][0]), int(part["end_ns"][0]), from_counts(part))

@@ -18,6 +18,7 @@ Counts = npt.NDArray[np.int64]
 
 BATCHES = 20
 MOST_CORRELATED = 0.8  # of neighbouring batch means; beyond it the factor would explode on noise
+CARRIED = 4.0  # see `long_run`
 
 
 @dataclass(frozen=True)
@@ -35,15 +36,22 @@ def batch_edges(n: int, batches: int = BATCHES) -> Counts:
     return np.round(np.linspace(0, n, batches + 1)).astype(np.int64)
 
 
-def long_run(means: Floats) -> LongRun:
-    """From the means of the batches of a series, in order of time."""
+def long_run(means: Floats, scatter: float | None = None) -> LongRun:
+    """From the means of the batches of a series, in order of time.
+
+    *scatter*: variance of the single values, None where nobody knows it. What neighbouring batches share reaches across
+    their border, so their correlation falls with the length of a batch: it is believed up to CARRIED times the variance
+    of the batch means over *scatter* (a quarter of that ratio where dependence fades exponentially). Beyond it what 20
+    batches show is noise, which would only widen intervals.
+    """
     b = len(means)
     apart = means - means.mean()
     squares = float(np.dot(apart, apart))
     if squares <= 0:
         return LongRun(0.0, 0.0, 0.0, b)
     lagged = float(np.dot(apart[1:], apart[:-1])) / squares + 1 / b  # 1/b: its bias where nothing is correlated
-    correlation = min(max(lagged, 0.0), MOST_CORRELATED)
+    most = MOST_CORRELATED if not scatter else min(MOST_CORRELATED, CARRIED * squares / (b - 1) / scatter)
+    correlation = min(max(lagged, 0.0), most)
     variance = squares / (b * (b - 1)) * (1 + correlation) / (1 - correlation)
     skewness = float((apart**3).mean()) / (squares / b) ** 1.5
     return LongRun(variance, skewness, correlation, b)

@@ -117,7 +117,8 @@ def above_share(sample: Sample, edges: Counts, q: float) -> LongRun:
     above = sample.values > (math.floor(bound) if whole else bound)
     counts = np.array([np.count_nonzero(above[begin:end]) for begin, end in pairwise(edges.tolist())])
     share = counts.sum() / sizes.sum()
-    return long_run((counts - share * sizes) / sizes.mean())  # a share with a random size in it: linearised
+    # a share with a random size in it: linearised
+    return long_run((counts - share * sizes) / sizes.mean(), float(share * (1 - share)))
 
 
 def inflation(share: LongRun, n: int, q: float) -> float:
@@ -162,7 +163,7 @@ def mean_interval(sample: Sample, edges: Counts, bulk: float, confidence: float)
     n, sizes = len(sample.values), np.diff(edges)
     sums = np.add.reduceat(sample.values, edges[:-1])  # whole ns stay whole: 2^63 ns are 292 years
     mean = float(sums.sum()) / n
-    spread = long_run((sums - mean * sizes) / sizes.mean())
+    spread = long_run((sums - mean * sizes) / sizes.mean(), sample.scatter)
     inflated = max(bulk, spread.variance * n / sample.scatter) if sample.scatter > 0 else bulk
     if n < LEAST_INDEPENDENT * inflated:
         needed = math.ceil(LEAST_INDEPENDENT * inflated / n * sample.units)
@@ -195,7 +196,7 @@ def share_interval(outcomes: npt.NDArray[np.bool_], confidence: float = 0.95) ->
     if 0 < true < n:
         sizes = np.diff(batch_edges(n))
         sums = np.add.reduceat(outcomes.astype(np.int64), batch_edges(n)[:-1])
-        spread = long_run((sums - share * sizes) / sizes.mean())
+        spread = long_run((sums - share * sizes) / sizes.mean(), share * (1 - share))
         normal = t_quantile(1 - tail, math.inf) / t_of(confidence)  # few batches: as if there were fewer requests
         worth = n / max(1.0, inflation(spread, n, share)) * normal**2
     hits, misses = worth * share, worth * (1 - share)

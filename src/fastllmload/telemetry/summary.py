@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from fastllmload.errors import RunFolderError
 from fastllmload.metrics.distribution import scalar
 from fastllmload.metrics.power_efficiency import power_w, tok_s_per_w
 from fastllmload.metrics.token_rate import gen_tok_s
@@ -21,6 +22,7 @@ from fastllmload.metrics.window import Window, populations, window_of
 from fastllmload.records import layout
 from fastllmload.records.run import Run
 from fastllmload.records.token_counts import count_tokens
+from fastllmload.telemetry.files import INDEX, ROWS
 from fastllmload.telemetry.nvml import throttle_words
 from fastllmload.telemetry.series import Series, Telemetry, load
 from fastllmload.telemetry.server_figures import Spans, server_figures
@@ -35,13 +37,21 @@ def added(run: Run, measured: Mapping[str, Any]) -> dict[str, Any]:
 
     Without telemetry every figure is null and `telemetry` is null.
     """
-    found, window = load(run.directory), window_of(run)
+    found, window = left_of(run), window_of(run)
     spans = Spans(found, window)
     return {
         "telemetry": described(found, window, spans) if found.sources or found.absent else None,
         "server": server_figures(spans, largest_batch(run.manifest)),
         "metrics": {**measured["metrics"], **power(run, found, measured)},
     }
+
+
+def left_of(run: Run) -> Telemetry:
+    """The run's telemetry; none of it where its files are damaged."""
+    try:
+        return Telemetry() if run.lost(INDEX, ROWS) else load(run.directory)
+    except RunFolderError:
+        return Telemetry()
 
 
 def largest_batch(manifest: Mapping[str, Any]) -> tuple[int, str] | None:

@@ -52,6 +52,8 @@ def damages(path: Path) -> Iterator[tuple[str, bytes | None]]:
 
 def said_by(command: str, folder: Path) -> tuple[int, str, str]:
     name, *options = command.split()
+    if name == "compare":  # with the folder that it names
+        options, folder = [str(folder)], Path(options[0])
     out, err = io.TextIOWrapper(io.BytesIO(), encoding="utf-8"), io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         code = entry.main([name, str(folder), *options])
@@ -102,9 +104,8 @@ def test_every_file_in_every_way(tmp_path: Path, killed: bool) -> None:
         ("run.json", b'{"schema_version": 2}', "has schema_version 2, this version reads 1"),
         ("run.json", b'{"schema_version": 1, "phases": {}}', "run.json is damaged: `phases` is not a list"),
         ("run.json", b'{"schema_version": 1, "config": {"load": 3}}', "`config.load` is not a table"),
-        ("requests.npy", b"", "requests.npy cannot be read as a .npy file, it may be truncated"),
+        ("requests.npy", b"", "requests.npy is cut: 0 bytes where "),
         ("requests.npy", saved(np.zeros(3)), "requests.npy has records of another layout"),
-        ("tokens.npy", None, "tokens.npy is missing"),
     ],
 )
 def test_the_sentence_says_what_is_wrong(tmp_path: Path, name: str, content: bytes | None, words: str) -> None:
@@ -124,3 +125,72 @@ def test_a_killed_run_is_measured_and_marked(tmp_path: Path) -> None:
         code, out, _ = said_by(command, tmp_path / "run")
         assert code == 0
         assert "INCOMPLETE (killed)" in out
+
+
+EVIDENCE = ("requests.npy", "tokens.npy", "plan/schedule.npy", "plan/plan.json", "hiccup_intervals.npy")
+
+
+@pytest.mark.parametrize("name", EVIDENCE)
+@pytest.mark.parametrize("how", ["empty", "half", "one byte short", "garbage", "some bytes changed"])
+def test_every_command_says_which_file_is_not_whole(tmp_path: Path, name: str, how: str) -> None:
+    """A run that concluded lists its files: whatever was cut or changed is named where it matters, and no figure is made
+    of it.
+    """
+    folder, whole = tmp_path / "run", real_run()
+    shutil.copytree(whole, folder)
+    data = (folder / name).read_bytes()
+    changed = bytes(byte ^ 1 if k % 97 == 50 else byte for k, byte in enumerate(data))
+    cut = {"empty": b"", "half": data[: len(data) // 2], "one byte short": data[:-1]}
+    (folder / name).write_bytes({**cut, "garbage": b"\x8f" * len(data), "some bytes changed": changed}[how])
+    size = f"{len(cut[how]):,} bytes where {len(data):,} are expected" if how in cut else "CRC-32"
+    before = {path.name: path.read_bytes() for path in folder.iterdir() if path.name.startswith("report.")}
+    code, out, err = said_by("report", folder)
+    assert code == 0 and name in err and size in err and " ok, " in out
+    assert before == {path.name: path.read_bytes() for path in folder.iterdir() if path.name.startswith("report.")}
+    code, page, err = said_by("report --as html", folder)
+    assert code == 0 and name in err and "DAMAGED FILES" in page and name in page
+    code, out, _ = said_by("compliance", folder)
+    assert code == 1 and (size in " ".join(out.split()) or how not in cut)
+    for command in ("compare", "export", "export --format csv", "export --format hlog"):
+        code, out, err = said_by(f"compare {whole}" if command == "compare" else command, folder)
+        assert "Traceback" not in out + err and code in (0, 2), (command, err)
+        if command == "compare" and name in EVIDENCE[:2]:
+            assert "No figure could be tested" in out
+        if command.startswith("export") and name in EVIDENCE[:2]:
+            assert name in err
+
+
+def test_lists_of_requests_with_lost_events_are_null(tmp_path: Path) -> None:
+    """Whole requests keep every stamp; of the others nothing that would need their events is told."""
+    folder = tmp_path / "run"
+    shutil.copytree(real_run(), folder)
+    _, whole, _ = said_by("export", folder)
+    path = folder / "tokens.npy"
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+    _, out, err = said_by("export", folder)
+    pairs = [(json.loads(a), json.loads(b)) for a, b in zip(whole.splitlines(), out.splitlines(), strict=True)]
+    lost = [b for _, b in pairs if b["token_ns"] is None]
+    assert 0 < len(lost) < len(pairs) and f"{len(lost):,} of {len(pairs):,} requests have lost events" in err
+    for a, b in pairs:
+        gone = {key for key, value in b.items() if value is None and a[key] is not None}
+        assert {key for key in a if a[key] != b[key]} == gone
+        assert b["token_ns"] is not None or gone == {
+            *("token_ns", "token_counts", "read_ids", "untimed_ns", "untimed_counts", "timed_tokens"),
+        }
+
+
+@pytest.mark.parametrize("name", ["requests.npy", "tokens.npy"])
+def test_a_killed_run_with_lost_records_has_no_figures_of_them(tmp_path: Path, name: str) -> None:
+    folder = tmp_path / "run"
+    shutil.copytree(real_run(), folder)
+    unmeasured(folder)
+    path = folder / name
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+    code, out, _ = said_by("report --as json", folder)
+    found = json.loads(out)
+    assert code == 0 and found["incidents"][-1].startswith(f"{path} is cut: ")
+    for metric in ("itl", "tpot", "output_tok_s", "tokens_in_flight"):
+        entry = found["metrics"][metric]
+        assert entry.get("p50", entry.get("value")) is None and name in entry["note"]
+    assert (found["metrics"]["ttft"]["p50"] is None) == (name == "requests.npy")
+    assert found["slo"] is None and "certificate" not in found

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import subprocess
 import sys
+from types import MappingProxyType
 
 import pytest
 
@@ -127,7 +128,13 @@ def test_what_is_no_plan_is_one_sentence(capsys, arguments, words):
 
 @pytest.fixture
 def rows(monkeypatch):
-    monkeypatch.setattr(run, "load", lambda folder: f"run in {folder}")
+    class Whole(str):
+        """Stands for a run in which nothing is damaged."""
+
+        damaged = MappingProxyType({})
+        lost = staticmethod(lambda *names: None)
+
+    monkeypatch.setattr(run, "load", lambda folder: Whole(f"run in {folder}"))
     monkeypatch.setattr(export, "export_jsonl", lambda found, file: file.write(f"jsonl of {found}\n".encode()))
     monkeypatch.setattr(export, "export_csv", lambda found, file: file.write(f"csv of {found}, \u00e9\n"))
 
@@ -154,7 +161,12 @@ ENDLESS = """
 import sys
 from fastllmload.cli.main import main
 from fastllmload.records import export, run
-run.load = lambda folder: None
+
+class Whole:
+    damaged = {}
+    lost = staticmethod(lambda *names: None)
+
+run.load = lambda folder: Whole()
 
 def export_jsonl(found, file):
     for _ in range(100_000):

@@ -31,6 +31,7 @@ NAMED_BY_DATA = (
     "classes",
     "server",
     "steadiness.transient",
+    "files",
     "certificate.latency_error_bar_us",
 )
 DISTRIBUTION = ["unit", "n", "n_null", "mean", "std", "min", "max", *NAMED, "ci95", "not_estimable", "insufficient"]

@@ -80,3 +80,9 @@ def test_network() -> None:
     assert found["n"] == 2 and found["p50"] == 2 and found["p95"] == pytest.approx(2.9)
     assert network.rtt_ms(np.array([NULL]))["p50"] is None
     assert network.ttft_net_adjusted(100, 2) == 98 and network.ttft_net_adjusted(100, None) is None
+
+
+def test_a_constant_power_is_exactly_that() -> None:
+    """Not 123.49999999999997: sums of rounded seconds must not show."""
+    t = np.arange(0, 40_000_000_000, 333_333_337) + 7
+    assert power_efficiency.power_w(t, np.full(len(t), 123.5), 1_234_567, 37_654_321_987) == 123.5

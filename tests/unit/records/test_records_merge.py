@@ -188,12 +188,8 @@ def break_folder(folder: Path, how: str) -> None:
         ("manifest missing", "is no run folder: it has no run.json"),
         ("manifest cut", "is not JSON, it may be truncated"),
         ("old schema", "schema_version 0, this version reads 1"),
-        ("rows cut", "requests.npy cannot be read as a .npy file, it may be truncated"),
-        ("header cut", "tokens.npy cannot be read as a .npy file"),
-        ("events missing", "tokens.npy is missing"),
         ("other layout", "records of another layout"),
         ("nothing measured", "neither requests.npy nor worker files"),
-        ("events of other rows", "does not belong to requests.npy"),
     ],
 )
 def test_a_broken_folder_is_named_in_one_sentence(tmp_path: Path, how: str, sentence: str) -> None:
@@ -203,6 +199,29 @@ def test_a_broken_folder_is_named_in_one_sentence(tmp_path: Path, how: str, sent
     break_folder(tmp_path, how)
     with pytest.raises(RunFolderError, match=sentence):
         load(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("how", "sentence", "rows", "whole"),
+    [
+        ("rows cut", "requests.npy is cut: 8,916 bytes where 9,216 are expected", 18, 18),
+        ("header cut", "tokens.npy cannot be read as a .npy file: its 100 bytes do not begin like one", 20, 1),
+        ("events missing", "tokens.npy is missing", 20, 1),
+        ("events of other rows", "does not belong to requests.npy", 3, 0),
+    ],
+)
+def test_what_is_left_of_a_damaged_folder(tmp_path: Path, how: str, sentence: str, rows: int, whole: int) -> None:
+    """Whole records before the cut, events only of rows that are there, and what is wrong in a sentence."""
+    write_workers(tmp_path, draw_requests(2, Shape(requests=20)), 1)
+    write_manifest(tmp_path)
+    merge_workers(tmp_path)
+    before = np.array(load(tmp_path).rows)
+    break_folder(tmp_path, how)
+    run = load(tmp_path)
+    assert len(run.rows) == rows and sentence in " ".join(run.damage) and run.lost("tokens.npy") in run.damage
+    assert np.array_equal(np.asarray(run.rows), before[:rows])
+    assert len(run.events) == run.first_event[-1] and int(run.whole_rows.sum()) == whole
+    assert len(run.whole.events) == 0
 
 
 def test_a_folder_that_does_not_exist_is_refused(tmp_path: Path) -> None:

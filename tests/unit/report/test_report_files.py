@@ -68,8 +68,10 @@ def test_rows_that_cannot_be_read_are_a_sentence(killed: Path) -> None:
     document = document_of(killed)
     rows = killed / "workers" / "0" / "requests.npy"
     rows.write_bytes(rows.read_bytes()[:20])
-    (problem,) = files.write_again(lambda: load(killed), document)
-    assert problem.startswith("report.html and ") and "requests.npy" in problem
+    problems = files.write_again(lambda: load(killed), document)
+    assert "requests.npy cannot be read as a .npy file" in problems[0]
+    assert problems[-1].startswith("latency.hlog could not be written: ")
+    assert "DAMAGED FILES" in (killed / "report.html").read_text()
 
 
 def test_a_folder_that_is_closed_to_us_is_left_as_it_is(killed: Path, monkeypatch: pytest.MonkeyPatch) -> None:

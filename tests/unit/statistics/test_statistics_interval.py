@@ -154,6 +154,17 @@ def test_the_variance_of_batch_means_by_hand() -> None:
     assert found.variance == pytest.approx(20 / (20 * 19)) and found.correlation == 0.0
 
 
+def test_long_batches_share_no_more_than_crosses_their_border() -> None:
+    """Means that rise and fall slowly: believed where values scatter little beside them, taken for noise where much."""
+    means = np.sin(np.arange(BATCHES) / 3)
+    own = long_run(means)
+    assert own.correlation > 0.7
+    assert long_run(means, scatter=float(means.var())).correlation == own.correlation
+    noisy = long_run(means, scatter=1000 * float(means.var(ddof=1)))
+    assert noisy.correlation == pytest.approx(0.004)
+    assert noisy.variance == pytest.approx(means.var(ddof=1) / BATCHES * 1.004 / 0.996)
+
+
 def test_the_rate_of_poisson_events_is_covered() -> None:
     rng = np.random.default_rng(8)
     found = [rate_interval(rng.poisson(50, BATCHES).astype(float), 10.0) for _ in range(400)]

@@ -12,6 +12,7 @@ from fastllmload.compliance.checks.registry import check, each
 from fastllmload.compliance.declarations import by_key
 from fastllmload.compliance.evidence import Evidence, Measured
 from fastllmload.compliance.outcome import Outcome, false, inapplicable, judged, true, undeclared
+from fastllmload.records.whole import ROWS
 
 ISO = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3,}Z")
 STAMPS = ("t_dispatch", "t_submit", "t_first", "t_last", "t_end")
@@ -33,6 +34,7 @@ def clock_resolution(evidence: Evidence, /, at_most_ns: int) -> Outcome:
 
 def stamp_unit(run: Measured) -> int | None:
     """Greatest common divisor of the distances between stamps of some rows, in ns; None below three stamps."""
+    run.need(ROWS)
     some = run.run.rows[:ENOUGH]
     stamps = np.concatenate([some[name] for name in STAMPS])
     different = np.unique(stamps[stamps > 0])

@@ -6,8 +6,11 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from fastllmload.certificate.watch import HICCUP, HISTOGRAMS, STALLS
 from fastllmload.errors import RunFolderError
+from fastllmload.records.run import SAMPLES
 from fastllmload.records.samples import SIMULATOR
+from fastllmload.records.whole import ROWS
 from fastllmload.report.figures import NOT_KNOWN, count, number, percent
 from fastllmload.report.html.chart import Chart, Columns, Layer, Line, Rule, Stems
 from fastllmload.report.html.evidence import us
@@ -66,7 +69,7 @@ def _gaps(scene: Scene) -> Markup:
     """Gaps between sends against the asked process: where the process is Poisson a straight line."""
     found = arrival_gaps(scene.run)
     if found is None:
-        return empty("gaps", "Gaps between arrivals", "Fewer than two requests were sent.")
+        return empty("gaps", "Gaps between arrivals", scene.why("Fewer than two requests were sent.", ROWS))
     layers: list[Layer] = []
     if found.planned is not None:
         layers.append(Line("planned", found.planned.tail, found.planned.value, "c3", "", found.planned.solid_until))
@@ -96,7 +99,7 @@ def _histograms(scene: Scene) -> list[Markup]:
         if key in words:
             shown.append(_histogram(scene, f"hist-{key}", title, note, bars(words[key])))
         else:
-            shown.append(empty(f"hist-{key}", title, missing))
+            shown.append(empty(f"hist-{key}", title, scene.why(missing, HICCUP if key == "hiccup" else HISTOGRAMS)))
     return shown
 
 
@@ -127,7 +130,7 @@ def _stalls(scene: Scene) -> Markup:
     axis = scene.axis
     assert axis is not None
     x = middles(axis.edges_s)
-    lag, unread = lag_over_time(scene.run, axis), "The host was not watched."
+    lag, unread = lag_over_time(scene.run, axis), scene.why("The host was not watched.", STALLS)
     try:
         stalls = stalls_over_time(scene.run, axis)
     except RunFolderError as problem:
@@ -155,7 +158,7 @@ def _cpu(scene: Scene) -> Markup | None:
     assert axis is not None
     found = {worker: share for worker, share in cpu_over_time(scene.run, axis).items() if known(share)}
     if not found:
-        return empty("cpu", "CPU", "Too few samples: the run was too short.")
+        return empty("cpu", "CPU", scene.why("Too few samples: the run was too short.", SAMPLES))
     x = middles(axis.edges_s)
     layers: list[Layer] = [Line(name, x, share, tone) for name, share, tone in _cpu_lines(found)]
     top = max(1.0, max(float(np.nanmax(line.y)) for line in layers))

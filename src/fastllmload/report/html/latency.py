@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from fastllmload.records.whole import EVENTS, ROWS
 from fastllmload.report.figures import NOT_KNOWN, count, number, quantity
 from fastllmload.report.html.chart import Chart, Line, Span, Whiskers
 from fastllmload.report.html.figure import empty, grid, table
@@ -106,7 +107,8 @@ def curves(scene: Scene) -> list[Markup]:
     whole = (
         "The answers were not streamed: each came whole." if unstreamed else "No request in the window had two tokens."
     )
-    nobody = "No request submitted in the window succeeded."
+    whole = scene.why(whole, EVENTS)
+    nobody = scene.why("No request submitted in the window succeeded.", ROWS)
     gaps = scene.tokens
     gap_curve = curve_of_buckets(gaps.gap_counts.sum(axis=0), 1e6) if gaps is not None else curve_of(np.empty(0))
     gap_title = "Time between chunks" if scene.gap_name == "tbc" else "Time between tokens"

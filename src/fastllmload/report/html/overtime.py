@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from fastllmload.arrivals.curve import described_curve
+from fastllmload.records.whole import EVENTS, ROWS
 from fastllmload.report.figures import number
 from fastllmload.report.html.chart import Chart, Layer, Line, Rule, Span
 from fastllmload.report.html.figure import empty, grid, known, middles
@@ -37,18 +38,17 @@ def _intro(scene: Scene) -> Markup | None:
 
 
 def charts(scene: Scene) -> list[Markup]:
-    axis, tokens = scene.axis, scene.tokens
-    if axis is None or tokens is None:
-        return [empty("rate", "Request rate", "No request of the measured phase was sent.")]
+    axis = scene.axis
+    if axis is None:
+        return [empty("rate", "Request rate", scene.why("No request of the measured phase was sent.", ROWS))]
     load = load_over_time(scene.run, axis)
-    gaps = percentiles_of_buckets(tokens.gap_counts, 1e6)
     gap_name = "Time between chunks" if scene.gap_name == "tbc" else "Time between tokens"
     return [
         rates(scene, axis, load),
         in_flight(scene, axis, load),
         token_rate(scene, axis),
         _latency(scene, "time-ttft", "Time to first token", axis, "t_submit", "t_first"),
-        _percentiles(scene, "time-itl", gap_name, tokens.gap_axis, gaps),
+        gaps_over_time(scene, gap_name),
         _latency(scene, "time-e2e", "End to end, by submission", axis, "t_submit", "t_last"),
     ]
 
@@ -128,7 +128,8 @@ def in_flight(scene: Scene, axis: TimeAxis, load: Load) -> Markup:
 
 def token_rate(scene: Scene, axis: TimeAxis) -> Markup:
     tokens = scene.tokens
-    assert tokens is not None
+    if tokens is None:
+        return empty("tokens", "Output tokens", scene.why("No token came.", EVENTS))
     x = middles(axis.edges_s)
     layers: list[Layer] = [Line("chunks, all requests", x, tokens.chunks_s, "c7", "dash")]
     unsaid = "The server did not say how many tokens there were" if len(scene.latency_rows) else "No request succeeded"
@@ -146,6 +147,13 @@ def _latency(scene: Scene, key: str, title: str, axis: TimeAxis, start: str, end
     t, values = scene.milliseconds(start, end)
     coarse = axis.coarser(len(values), SAMPLES)
     return _percentiles(scene, key, title, coarse, percentiles_over_time(coarse, t, values))
+
+
+def gaps_over_time(scene: Scene, title: str) -> Markup:
+    tokens = scene.tokens
+    if tokens is None:
+        return empty("time-itl", title, scene.why("No token came.", EVENTS))
+    return _percentiles(scene, "time-itl", title, tokens.gap_axis, percentiles_of_buckets(tokens.gap_counts, 1e6))
 
 
 def _percentiles(scene: Scene, key: str, title: str, axis: TimeAxis, found: dict[str, Floats]) -> Markup:

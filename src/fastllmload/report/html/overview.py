@@ -22,7 +22,7 @@ NONE = "No request succeeded, so there are no latencies: see the failures below.
 SETTLE = "Run longer, or leave more out at the start (--ramp-share)."
 LOST = "Requests in flight, their rate and their time do not fit together: the window was not steady."
 CLASSES = 6  # whose lengths are named
-INCOMPLETE, COLD = "INCOMPLETE", "COLD START"
+DAMAGED, INCOMPLETE, COLD = "DAMAGED FILES", "INCOMPLETE", "COLD START"
 WORDS = {
     "valid": "The client kept up: what it measured is the target, within the error bars given.",
     "suspect": "Something limited the client or was not seen: read the reasons before you quote a figure.",
@@ -39,7 +39,7 @@ def title(scene: Scene) -> str:
 
 def marks(scene: Scene) -> list[str]:
     """What must be known wherever a figure of the run is shown."""
-    return [INCOMPLETE] * (not scene.complete) + [COLD] * started_cold(scene.document)
+    return [DAMAGED] * bool(scene.damage) + [INCOMPLETE] * (not scene.complete) + [COLD] * started_cold(scene.document)
 
 
 def verdict(scene: Scene) -> str:
@@ -59,7 +59,7 @@ def header(scene: Scene) -> Markup:
         over="Verdict on the client",
         tone=found if found in WORDS else "invalid",
         heading="h1",
-        extra=joined(_incomplete(scene), _cold(scene)),
+        extra=joined(_damaged(scene), _incomplete(scene), _cold(scene)),
         below=joined(_listed(scene), figures if few else None),
     )
     facts_ = element("div", element("h2", "What was run"), facts(scene), None if few else figures, class_="card facts")
@@ -73,6 +73,23 @@ def _incomplete(scene: Scene) -> Markup | None:
     ended = "The run was killed" if status == "running" else "The run did not come to its planned end"
     told = f"{ended}; shown is what was measured until then."
     return element("p", element("strong", f"{INCOMPLETE} ({status}). "), told, class_="incomplete")
+
+
+def _damaged(scene: Scene) -> Markup | None:
+    """Files of the folder that are not as the run left them."""
+    if not scene.damage:
+        return None
+    tables = (
+        "The tables hold the figures of run.json, made when the files were whole"
+        if scene.complete
+        else "Figures that would need them are n/a"
+    )
+    return element(
+        "div",
+        element("p", element("strong", f"{DAMAGED}. "), f"{tables}; charts that need these files are left out."),
+        element("ul", *(element("li", visible(text)) for text in scene.damage)),
+        class_="incomplete",
+    )
 
 
 def _cold(scene: Scene) -> Markup | None:
@@ -273,6 +290,10 @@ def _class_workload(one: object) -> str:
 
 def _window(scene: Scene) -> str:
     window, axis = scene.populations, scene.axis
+    given = scene.get("window")
+    if (axis is None or axis.window is None) and isinstance(given, Mapping):
+        sent = count(scene.get("counts", "submitted_in_window"))
+        return f"{duration(1e3 * float(given['seconds']))} long; {sent} requests submitted in it"
     if axis is None or axis.window is None:
         return "none: nothing was measured"
     start, end = axis.since_zero(axis.window.w0_ns), axis.since_zero(axis.window.w1_ns)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from fastllmload.records.whole import EVENTS
 from fastllmload.report.figures import count, number, percent
 from fastllmload.report.html.chart import Chart, Columns, Layer, Line
 from fastllmload.report.html.figure import empty, grid, table
@@ -45,7 +46,7 @@ def _intro(scene: Scene) -> str:
 def timelines(scene: Scene) -> list[Markup]:
     """One chart per chosen request (SG figure 1)."""
     if scene.tokens is None:
-        return [empty("timeline-0", "Token timeline", "No request was sent.")]
+        return [empty("timeline-0", "Token timeline", scene.why("No request was sent.", EVENTS))]
     chosen = choose_rows(scene.tokens, scene.populations.latency, scene.populations.measured)
     if not chosen:
         return [empty("timeline-0", "Token timeline", "No request delivered a token.")]

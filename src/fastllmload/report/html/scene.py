@@ -13,6 +13,7 @@ import numpy.typing as npt
 from fastllmload.metrics.idle import Reader, reader_of
 from fastllmload.metrics.window import Populations, populations, window_of
 from fastllmload.records.run import DONE, Run
+from fastllmload.records.whole import EVENTS
 from fastllmload.report.html.figure import Figures
 from fastllmload.report.series.axis import TimeAxis, time_axis
 from fastllmload.report.series.tokens import TokenSeries, token_series
@@ -23,11 +24,20 @@ GAP_NAMES = ("itl", "itl_b", "tbc")
 
 @dataclass
 class Scene:
-    """A run, its run.json, and what several sections need. *axis* is None when nothing was sent."""
+    """A run, its run.json, and what several sections need. *axis* is None when nothing was sent, *tokens* also where
+    events are lost. Rows or events that are not whole are not drawn at all: part of them looks like another run.
+    """
 
     run: Run
     document: Mapping[str, Any]
     figures: Figures = field(default_factory=Figures)
+
+    def __post_init__(self) -> None:
+        self.run = self.run.whole
+
+    def why(self, otherwise: str, *names: str) -> str:
+        """Why there is nothing to draw from the files *names*: they are damaged, or else *otherwise*."""
+        return "Not drawn: a file that it needs is damaged, see above." if self.run.lost(*names) else otherwise
 
     @cached_property
     def axis(self) -> TimeAxis | None:
@@ -44,7 +54,7 @@ class Scene:
 
     @cached_property
     def tokens(self) -> TokenSeries | None:
-        if self.axis is None:
+        if self.axis is None or self.run.lost(EVENTS):
             return None
         return token_series(self.run, self.axis, self.populations.latency, self.gap_name != "tbc", self.reader)
 
@@ -60,6 +70,11 @@ class Scene:
     @cached_property
     def complete(self) -> bool:
         return self.document.get("status") == DONE
+
+    @cached_property
+    def damage(self) -> tuple[str, ...]:
+        """What is wrong with the folder's files, without the folder's name."""
+        return tuple(text.replace(f"{self.run.directory}/", "") for text in self.run.damage)
 
     def get(self, *keys: str) -> Any:
         """What stands in run.json at *keys*, None where a step is missing."""

@@ -16,6 +16,7 @@ from fastllmload.report.html.scales import Scale, for_durations, percent, plain,
 from fastllmload.report.html.scene import Scene
 from fastllmload.report.series.axis import Floats, TimeAxis
 from fastllmload.telemetry import Series, Telemetry, load
+from fastllmload.telemetry.files import INDEX, ROWS
 
 MOST_LINES, MOST_CHARTS = 6, 24
 TONES = ("c1", "c2", "c3", "c4", "c5", "c6")
@@ -51,6 +52,8 @@ class Curve:
 
 def section(scene: Scene) -> Markup | None:
     """None when the run has no telemetry."""
+    if scene.run.lost(INDEX, ROWS):
+        return _section(element("p", scene.why("", INDEX, ROWS), class_="card"))
     try:
         found = load(scene.run.directory)
     except RunFolderError as problem:

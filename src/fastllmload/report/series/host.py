@@ -11,7 +11,6 @@ import numpy.typing as npt
 from fastllmload._ext import histogram
 from fastllmload.certificate.watch import HICCUP, HISTOGRAMS, STALLS, WATCHED
 from fastllmload.records import layout
-from fastllmload.records.npy import read_array
 from fastllmload.records.run import Run
 from fastllmload.records.samples import SIMULATOR
 from fastllmload.report.series.axis import Floats, TimeAxis, Times
@@ -67,7 +66,7 @@ def lag_over_time(run: Run, axis: TimeAxis) -> Floats:
 
 def stalls_over_time(run: Run, axis: TimeAxis) -> Floats | None:
     """ms: the longest stall of the host in each bin, NaN without one above 5 ms; None when nobody watched."""
-    stalls = read_array(run.directory / STALLS, INT64, (None, 2))
+    stalls = run.array(STALLS, INT64, (None, 2))
     if stalls is None:
         return None
     return worst_in_bins(axis, stalls[:, 0], stalls[:, 1] / 1e6)
@@ -76,13 +75,13 @@ def stalls_over_time(run: Run, axis: TimeAxis) -> Floats | None:
 def histograms(run: Run) -> dict[str, Words]:
     """HDR words of `watch.WATCHED` over all workers and of `hiccup`, those that the folder has."""
     found: dict[str, Words] = {}
-    words = read_array(run.directory / HISTOGRAMS, INT64, (None, len(WATCHED), histogram.WORDS))
+    words = run.array(HISTOGRAMS, INT64, (None, len(WATCHED), histogram.WORDS))
     if words is not None and len(words):
         for number, name in enumerate(WATCHED):
             found[name] = words[0, number].copy()
             for worker in words[1:]:
                 histogram.add(found[name], worker[number])
-    stalls = read_array(run.directory / HICCUP, INT64, (histogram.WORDS,))
+    stalls = run.array(HICCUP, INT64, (histogram.WORDS,))
     if stalls is not None:
         found["hiccup"] = stalls
     return {name: values for name, values in found.items() if histogram.total(values)}

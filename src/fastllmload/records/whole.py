@@ -1,0 +1,86 @@
+"""Is a run folder as the run left it? run.json names every file that is evidence, with its size and CRC-32.
+
+A file that was cut has another size, one that was changed another checksum. A folder of a run that did not conclude has
+no such list; then only the heads of its files tell.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from fastllmload.records.npy import read_head, size_text
+
+ROWS, EVENTS, TEXT = "requests.npy", "tokens.npy", "text.bin"
+FILES = (
+    ROWS,
+    EVENTS,
+    TEXT,
+    "samples.npy",
+    "hiccup.npy",
+    "hiccup_intervals.npy",
+    "stalls.npy",
+    "histograms.npy",
+    "telemetry.npy",
+    "telemetry.json",
+    "plan/plan.json",
+    "plan/schedule.npy",
+)
+AT_ONCE = 1 << 22  # bytes
+
+
+def inventory(folder: Path) -> dict[str, dict[str, int]]:
+    """`files` of run.json: `bytes` and `crc32` of each of FILES that *folder* has."""
+    there = [name for name in FILES if (folder / name).is_file()]
+    return {name: {"bytes": (folder / name).stat().st_size, "crc32": checksum(folder / name)} for name in there}
+
+
+def checksum(path: Path) -> int:
+    """CRC-32 of the whole file."""
+    found = 0
+    with path.open("rb", buffering=0) as file:
+        while piece := file.read(AT_ONCE):
+            found = zlib.crc32(piece, found)
+    return found
+
+
+def not_whole(folder: Path, manifest: Mapping[str, Any], contents: bool = True) -> dict[str, str]:
+    """By name, one sentence for each of FILES that is not as run.json says; for what it says nothing of, as its own head
+    says. *contents*: checksums too, which reads all of them.
+    """
+    listed = manifest.get("files") or {}
+    found = {}
+    for name in dict.fromkeys((*listed, *FILES)):
+        entry = listed.get(name)
+        told = broken(folder / name) if entry is None else differs(folder / name, entry, contents)
+        if told is not None:
+            found[name] = f"{folder / name} {told}"
+    return found
+
+
+def differs(path: Path, entry: Mapping[str, int], contents: bool) -> str | None:
+    """In what the file is not the one of *entry*."""
+    expected = entry["bytes"]
+    if not path.is_file():
+        return f"is missing: the run wrote {expected:,} bytes"
+    size = path.stat().st_size
+    if size != expected:
+        return f"is {'cut' if size < expected else 'too long'}: {size_text(size, expected)}"
+    if contents and checksum(path) != entry["crc32"]:
+        return (
+            f"was changed: its {size:,} bytes are not those that the run wrote (CRC-32); take it out of `files` in "
+            "run.json to read it all the same"
+        )
+    return None
+
+
+def broken(path: Path) -> str | None:
+    """In what a .npy file is not as its own head says; None also where there is no file."""
+    if path.suffix != ".npy" or not path.is_file():
+        return None
+    head, size = read_head(path), path.stat().st_size
+    if head is None:
+        return f"cannot be read as a .npy file: its {size:,} bytes do not begin like one; it may be truncated"
+    return f"is cut: {size_text(size, head.expected_bytes)}" if size < head.expected_bytes else None
