@@ -101,8 +101,9 @@ class Recomputed:
             found[name] = ([less(line, start, end) for line in ok], MS)
         found["gen_duration"] = ([self.gen(line) for line in ok], MS)
         found["tpot"] = ([self.tpot(line) for line in ok], MS)
-        found["tpot_n"] = ([over(less(line, "first", "last"), line["_n"]) for line in ok], MS)
-        found["tpot_any"] = ([over(less(line, "any", "last"), line["output_tokens"] - 1) for line in ok], MS)
+        found["tpot_n"] = ([self.spaced(over(less(line, "first", "last"), line["_n"])) for line in ok], MS)
+        any_ns = [over(less(line, "any", "last"), line["output_tokens"] - 1) for line in ok]
+        found["tpot_any"] = ([self.spaced(each) for each in any_ns], MS)
         for name, start in (("norm_latency", "submit"), ("norm_latency_sched", "sched")):
             found[name] = ([over(less(line, start, "last"), line["output_tokens"]) for line in ok], MS)
         found["decode_tok_s"] = ([over(1e9, self.tpot(line)) for line in ok], 1)
@@ -111,7 +112,13 @@ class Recomputed:
         return found
 
     def tpot(self, line: Line) -> float | None:
-        return None if line["_n"] is None or line["_n"] < 2 else over(less(line, "first", "last"), line["_n"] - 1)
+        if line["_n"] is None or line["_n"] < 2:
+            return None
+        return self.spaced(over(less(line, "first", "last"), line["_n"] - 1))
+
+    def spaced(self, value: float | None) -> float | None:
+        """Nothing where answers came whole: no gap between tokens was seen."""
+        return None if self.document["plan"]["description"].get("streaming") is False else value
 
     def gen(self, line: Line) -> int | None:
         total, first = less(line, "submit", "end"), less(line, "submit", "first")

@@ -72,6 +72,9 @@ class CompareCommand(click.Command):
 @click.option(
     "--markdown", "markdown_file", type=click.Path(path_type=Path), metavar="FILE", help="Write a page for a review."
 )
+@click.option(
+    "-o", "--html", "html_file", type=click.Path(path_type=Path), metavar="FILE", help="Write one page with plots."
+)
 def compare(runs: tuple[str, ...], against: str | None, **options: Any) -> int:
     """Compare runs: each figure's difference with interval, test and effect size.
 
@@ -112,7 +115,9 @@ def compare_two(
     strict: bool,
     json_file: Path | None,
     markdown_file: Path | None,
+    html_file: Path | None,
 ) -> int:
+    from fastllmload.cli.commands import current_redactor
     from fastllmload.compare.comparison import compare as compared
     from fastllmload.compare.document import document
     from fastllmload.compare.gate import FAILED, UNDECIDED, judge_gates, parse_gate
@@ -124,6 +129,10 @@ def compare_two(
     click.echo("\n".join(lines(found, results, width_of_terminal())))
     write(json_file, "--json", lambda: json_text(document(found, results)))
     write(markdown_file, "--markdown", lambda: markdown(found, results))
+    if html_file is not None:
+        from fastllmload.compare.page import page
+
+        write(html_file, "--html", lambda: current_redactor()(page(found, results)))
     outcomes = {result.outcome for result in results}
     doubtful = any(run.verdict != "valid" for side in (base, new) for run in side.runs)
     return int(FAILED in outcomes or (UNDECIDED in outcomes and undecided == "fail") or (strict and doubtful))
@@ -138,11 +147,14 @@ def compare_many(
     strict: bool,
     json_file: Path | None,
     markdown_file: Path | None,
+    html_file: Path | None,
     **_: Any,
 ) -> int:
     from fastllmload.compare.systems import compare_systems
     from fastllmload.compare.systems_text import document, lines, markdown
 
+    if html_file is not None:
+        raise InputError("--html shows two sides; leave it out, or compare one system with one other")
     if gates:
         raise InputError("--fail-if compares two sides; leave it out, or compare one system with one other")
     found = compare_systems(sides, list(figures), test, different_workload)

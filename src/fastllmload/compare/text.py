@@ -29,8 +29,8 @@ def lines(comparison: Comparison, gates: Sequence[GateResult], width: int) -> li
         "",
         *aligned(_cells(comparison, width >= WIDE)),
         "",
-        *_explained(comparison, width),
-        *_reasons(comparison, width),
+        *explained(comparison, width),
+        *reasons(comparison, width),
         *(line for each in gates for line in wrap(gate_text(each), width, subsequent_indent="      ")),
     ]
 
@@ -130,7 +130,8 @@ def aligned(table: list[list[str]]) -> list[str]:
     ]
 
 
-def _explained(comparison: Comparison, width: int) -> Iterator[str]:
+def explained(comparison: Comparison, width: int) -> Iterator[str]:
+    """What the table comes to, and the notes."""
     shown = [row for row in comparison.rows if row.change.shown]
     tested = sum(row.change.p is not None for row in comparison.rows)
     if shown:
@@ -145,7 +146,8 @@ def _explained(comparison: Comparison, width: int) -> Iterator[str]:
         yield from wrap(f"note: {note}", width, subsequent_indent="      ")
 
 
-def _reasons(comparison: Comparison, width: int) -> Iterator[str]:
+def reasons(comparison: Comparison, width: int) -> Iterator[str]:
+    """Why figures are not estimable, and what would help."""
     needing: dict[str, list[str]] = {}
     missing: dict[str, list[str]] = {}
     for row in comparison.rows:
@@ -168,7 +170,7 @@ def markdown(comparison: Comparison, gates: Sequence[GateResult]) -> str:
         counts = [f"{outcomes.count(name)} {name.lower()}" for name in (FAILED, UNDECIDED, PASSED)]
         head += [f"**Gates: {', '.join(counts)}.**", ""]
     body = [*head, *bulleted(comparison), "", *table_of(_cells(comparison, True)), ""]
-    body += [f"- {text}" for text in (*_explained(comparison, 10_000), *_reasons(comparison, 10_000))]
+    body += [f"- {text}" for text in (*explained(comparison, 10_000), *reasons(comparison, 10_000))]
     body += [f"- gate {each.outcome}: `{each.gate.text}`: {each.why}" for each in gates]
     if comparison.manifest:
         body += ["", "### Differences in set-up", "", *manifest_table(comparison.manifest, ["base", "new"])]

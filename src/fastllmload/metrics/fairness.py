@@ -11,7 +11,7 @@ import numpy.typing as npt
 from fastllmload.metrics.between import NULL, committed, to_float
 from fastllmload.metrics.distribution import distribution
 from fastllmload.metrics.percentiles import percentile
-from fastllmload.metrics.tpot import norm_latency, tpot
+from fastllmload.metrics.tpot import norm_latency, spaced, tpot
 from fastllmload.metrics.ttft import ttft
 from fastllmload.metrics.window import Populations
 from fastllmload.records.run import Run
@@ -112,5 +112,5 @@ def one_class(run: Run, chosen: Populations, tokens: TokenCounts, number: int) -
         "ok": len(served),
         "starvation_rate": starvation_rate(ttft(submitted), ended),
         "ttft": distribution(ttft(served), "ms"),
-        "tpot": distribution(tpot(served, tokens.timed[kept]), "ms"),
+        "tpot": distribution(tpot(served, spaced(run, tokens.timed)[kept]), "ms"),
     }

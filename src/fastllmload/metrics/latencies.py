@@ -11,6 +11,7 @@ from fastllmload.metrics import e2e as ends
 from fastllmload.metrics import token_rate, ttft
 from fastllmload.metrics import tpot as per_token
 from fastllmload.metrics.distribution import distribution
+from fastllmload.metrics.tpot import came_whole, spaced
 from fastllmload.metrics.window import Mask, Populations
 from fastllmload.records.run import Run
 from fastllmload.records.token_counts import TokenCounts
@@ -18,18 +19,36 @@ from fastllmload.records.token_counts import TokenCounts
 Rows = npt.NDArray[Any]
 Numbers = npt.NDArray[np.int64]
 
+OF_GAPS = ("tpot", "tpot_n", "tpot_any")
+UNSPACED = "null: the answers were not streamed, so no gap between tokens was seen"
+WHOLE = "the answers were not streamed: what counts as the first token is the end of the answer"
 LIMITED_ABOVE_MS = 1.0  # P99 of dispatch_lag from which the generator was measured, not the target (metrics.md 5.1)
 
 
 def latency_metrics(run: Run, chosen: Populations, tokens: TokenCounts) -> dict[str, Any]:
     """Distributions over the latency population; `_sched` counts from the scheduled instant."""
     mine = in_time(run.rows, chosen.latency)
-    rows, output, timed = run.rows[mine], tokens.output[mine], tokens.timed[mine]
+    rows, output, timed = run.rows[mine], tokens.output[mine], spaced(run, tokens.timed)[mine]
     in_ms = {**starts(rows), **durations(rows), **per_token_times(rows, output, timed)}
+    if came_whole(run):
+        in_ms["tpot_any"] = per_token.tpot_any(rows, spaced(run, output))
     found = {name: distribution(values, "ms") for name, values in in_ms.items()}
     lag = found["dispatch_lag"]
     lag["generator_limited"] = lag["p99"] is not None and lag["p99"] > LIMITED_ABOVE_MS
-    return {**found, **token_rates(rows, output, timed)}
+    found |= token_rates(rows, output, timed)
+    return {**found, **{name: {**found[name], "note": note} for name, note in notes_of(run).items()}}
+
+
+def notes_of(run: Run) -> dict[str, str]:
+    """What a reader must know of some metrics of this run, by name."""
+    if not came_whole(run):
+        return {}
+    return {
+        **dict.fromkeys(("ttft", "ttft_sched", "ttft_any", "ttft_any_sched", "ttft_dispatch"), WHOLE),
+        **dict.fromkeys(
+            (*OF_GAPS, "decode_tok_s"), "null: the answers were not streamed, so no gap between tokens was seen"
+        ),
+    }
 
 
 def in_time(rows: Rows, population: Mask) -> Numbers:

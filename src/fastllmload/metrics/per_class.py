@@ -14,7 +14,7 @@ from fastllmload.metrics.distribution import distribution
 from fastllmload.metrics.itl import gap_metrics, pooled
 from fastllmload.metrics.latencies import in_time
 from fastllmload.metrics.throughput import output_tok_s, req_s
-from fastllmload.metrics.tpot import tpot
+from fastllmload.metrics.tpot import spaced, tpot
 from fastllmload.metrics.users import gave_up, left_by_plan
 from fastllmload.metrics.window import Populations, Window
 from fastllmload.records import layout
@@ -57,7 +57,7 @@ def one_class(
     in_ns = {
         "ttft": starts.ttft(rows),
         "ttft_sched": starts.ttft_sched(rows),
-        "tpot": tpot(rows, tokens.timed[kept]),
+        "tpot": tpot(rows, spaced(run, tokens.timed)[kept]),
         "e2e": ends.e2e(rows),
         "e2e_sched": ends.e2e_sched(rows),
     }

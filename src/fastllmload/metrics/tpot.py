@@ -9,6 +9,8 @@ import numpy.typing as npt
 
 from fastllmload.metrics.between import between, to_float
 from fastllmload.metrics.e2e import e2e, e2e_sched
+from fastllmload.records.run import Run
+from fastllmload.records.token_counts import UNKNOWN
 
 Rows = npt.NDArray[Any]
 Floats = npt.NDArray[np.float64]
@@ -19,6 +21,16 @@ def divide(numerator: Floats, count: Numbers, least: int) -> Floats:
     """numerator / count, NaN where count < *least*."""
     enough = count >= least
     return np.where(enough, numerator / np.where(enough, count, 1), np.nan)
+
+
+def came_whole(run: Run) -> bool:
+    """The answers were not streamed: all tokens of one came at one instant, and no gap between two was seen."""
+    return ((run.manifest.get("plan") or {}).get("description") or {}).get("streaming") is False
+
+
+def spaced(run: Run, count: Numbers) -> Numbers:
+    """Token counts that gaps may be told from: UNKNOWN where answers came whole, or TPOT would be 0."""
+    return np.full(len(count), UNKNOWN) if came_whole(run) else count
 
 
 def tpot(rows: Rows, timed: Numbers) -> Floats:

@@ -54,7 +54,7 @@ def latency_table(
     rows = [latency_row(name, metric(document, name), statistics) for name in there]
     few = any(str(cell).endswith(MARK) for row in rows for cell in row)
     columns = ["ms", "n", "null", *(STATISTICS[name] for name in statistics)]
-    return Table(title, columns, rows, [*success_note(document), *few_samples_note(few)])
+    return Table(title, columns, rows, [*success_note(document), *whole_note(document), *few_samples_note(few)])
 
 
 def latency_row(name: str, found: Mapping[str, Any], statistics: Sequence[str]) -> list[Cell]:
@@ -76,6 +76,15 @@ def success_note(document: Document) -> list[str]:
     n = count(part(document, "counts", "latency_population"))
     sent = count(part(document, "counts", "submitted_in_window"))
     return [f"n: {n} ok of {sent} requests submitted in the window; success rate {rate}"]
+
+
+def whole_note(document: Document) -> list[str]:
+    """Answers that were not streamed have a first token only at their end, and no gaps."""
+    if part(document, "plan", "description", "streaming") is not False:
+        return []
+    return [
+        "Not streamed: TTFT is the end of the answer, and without a gap between tokens there is no ITL and no TPOT."
+    ]
 
 
 def few_samples_note(marked: bool) -> list[str]:

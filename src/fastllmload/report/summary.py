@@ -247,6 +247,9 @@ def _latencies(document: Document, width: int) -> list[Line]:
         cells = [_cell(metric, column) for column in columns]
         short = short or any(cell.endswith("*") for cell in cells)
         lines.append(Line(f"{name:<{LABEL}}" + "".join(f"{cell:>{CELL}}" for cell in cells)))
+    if part(document, "plan", "description", "streaming") is False:
+        text = "not streamed: ttft is the end of the answer; no gaps, so no itl and tpot"
+        lines.append(Line(text if len(text) <= width else "not streamed: no itl, tpot"))
     if short:
         text = "* from fewer samples than it needs: P99 1,000, P99.9 10,000"
         lines.append(Line(text if len(text) <= width else "* from too few samples"))

@@ -96,6 +96,11 @@ def _footnote(scene: Scene) -> Markup:
     notes[0] += ", or how many requests like these one needs." if needs else "."
     if any(part(metric, "n") and part(metric, "insufficient") for metric in shown):
         notes.append("* from fewer samples than the percentile needs (P99: 1,000, P99.9: 10,000).")
+    if scene.get("plan", "description", "streaming") is False:
+        notes.append(
+            "The answers were not streamed: time to first token is the end of the answer, and as no gap between tokens was "
+            "seen there is no time between tokens or per output token."
+        )
     if scene.gap_name == "tbc":
         notes.append("The server sent several tokens in a chunk, so gaps are those between chunks.")
     return element("p", " ".join(notes), class_="note")

@@ -23,6 +23,7 @@ from fastllmload.report import tables
 from fastllmload.report.figures import NOT_KNOWN, quantity
 from fastllmload.report.html.chart import Rule, Span
 from fastllmload.report.html.figure import Figures, grid
+from fastllmload.report.html.forest import Effect, Forest, drawn_forest
 from fastllmload.report.html.markup import Markup, element, joined, visible
 from fastllmload.report.html.plot import Axis, Plot, Series, cdf, figure_of
 from fastllmload.report.html.shell import shell, tone_of
@@ -31,6 +32,8 @@ from fastllmload.report.html.verdict import Reason, card
 
 __all__ = [
     "Axis",
+    "Effect",
+    "Forest",
     "Head",
     "Plot",
     "Reason",
@@ -65,7 +68,7 @@ class Section:
     """Plots next to each other share a row; everything stands in the order given."""
 
     title: str
-    blocks: Sequence[Table | Plot | str]
+    blocks: Sequence[Table | Plot | Forest | str]
     intro: str = ""
 
 
@@ -137,11 +140,17 @@ def _section(figures: Figures, key: str, section: Section) -> Markup:
         if isinstance(block, Plot):
             beside.append(figure_of(figures, f"{key}-{number}", block))
             continue
-        blocks += [grid(*beside), _table(block) if isinstance(block, Table) else _paragraph(block)]
+        blocks += [grid(*beside), _block(block)]
         beside = []
     intro = element("p", visible(section.intro, 4000), class_="intro") if section.intro != "" else None
     heading = element("h2", visible(section.title, 200))
     return element("section", heading, intro, *blocks, grid(*beside), id=key, class_="blocks-below")
+
+
+def _block(block: Table | Forest | str) -> Markup:
+    if isinstance(block, Forest):
+        return drawn_forest(block)
+    return _table(block) if isinstance(block, Table) else _paragraph(block)
 
 
 def _paragraph(text: str) -> Markup:
