@@ -122,7 +122,7 @@ class Going:
         """A request of worker 0 came to its end."""
         self.until_answered()
         rows = self.folder / "workers" / "0" / "requests.npy"
-        self.until(lambda: bool((np.load(rows, mmap_mode="r")["status"] == OK).any()))
+        self.until(lambda: (found := mapped(rows)) is not None and bool((found["status"] == OK).any()))
 
     def signal(self, number: int) -> None:
         self.process.send_signal(number)
@@ -194,10 +194,16 @@ def await_end(pids: Sequence[int]) -> None:
 
 def filled(events: Path) -> bool:
     """More than 20 events are stamped in a file that a worker is writing."""
-    import numpy as np
+    found = mapped(events)
+    return found is not None and len(found) > 20 and bool(found["t_ns"][20])
 
-    found = np.load(events, mmap_mode="r")
-    return len(found) > 20 and bool(found["t_ns"][20])
+
+def mapped(path: Path) -> np.ndarray | None:
+    """The array of a file that a worker is writing; None before its head is there."""
+    try:
+        return np.load(path, mmap_mode="r")
+    except (EOFError, ValueError, FileNotFoundError):
+        return None
 
 
 def report(folder: Path) -> subprocess.CompletedProcess[str]:

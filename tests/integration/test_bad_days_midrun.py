@@ -27,7 +27,7 @@ def going(tmp_path: Path) -> Iterator[Going]:
     """A run of a minute against the simulated engine whose tokens come in; nobody of it outlives the test."""
     one = begin(tmp_path / "run", *LONG, *EMBEDDED)
     try:
-        one.until_answered()
+        one.until_ok()
         family = one.family()
         yield one
         await_end(family)
@@ -96,7 +96,7 @@ def test_a_worker_is_killed(tmp_path: Path, workers: int) -> None:
     """The only one, or one of two: what it wrote stays, the others go on to the end."""
     one = begin(tmp_path / "run", "--rate", "60", "--duration", "3", "--workers", str(workers), *EMBEDDED)
     try:
-        one.until_answered()
+        one.until_ok()
         os.kill(one.family("engine.worker")[0], signal.SIGKILL)
         ended = one.end()
     finally:
