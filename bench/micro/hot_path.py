@@ -46,8 +46,8 @@ def chunk(stream: int, delta: bytes, finish: bytes = b"null") -> bytes:
     return b"%x\r\n%b\r\n" % (len(event), event)
 
 
-def load(streams: int, events: int, directory: Path) -> None:
-    """*streams* requests at once, *events* with text on each, one read per event."""
+def load(streams: int, events: int, coalesce: int, directory: Path) -> None:
+    """*streams* requests at once, *events* with text on each, *coalesce* of them in a read, each a chunk of its own."""
     shared = SharedWords.create(directory / "shared.bin")
     recorder = Recorder(directory)
     protocol = Protocol(recorder, Classifier(0), shared.words, 1 << 20, 1 << 22)
@@ -98,8 +98,9 @@ def load(streams: int, events: int, directory: Path) -> None:
         assert shared.words[k.W_READS] == expected
 
     answer([HEAD + chunk(i, b'"role":"assistant","content":""') for i in range(streams)])
-    for number in range(events):
-        answer([chunk(i, b'"content":"%b"' % WORDS[(i + number) % len(WORDS)]) for i in range(streams)])
+    for first in range(0, events, coalesce):
+        numbers = range(first, first + coalesce)
+        answer([b"".join(chunk(i, b'"content":"%b"' % WORDS[(i + n) % len(WORDS)]) for n in numbers) for i in range(streams)])
     answer([chunk(i, b"", b'"stop"') + DONE for i in range(streams)])
     assert reactor.finished and shared.words[k.W_OK] == streams, "a request failed"
     assert shared.words[k.W_CONTENT_EVENTS] == streams * events
@@ -107,14 +108,14 @@ def load(streams: int, events: int, directory: Path) -> None:
     recorder.close()
 
 
-def instructions(streams: int, events: int, profile: Path | None) -> int:
+def instructions(streams: int, events: int, coalesce: int, profile: Path | None) -> int:
     """Counted by callgrind around one run."""
     with tempfile.TemporaryDirectory(prefix="fastllmload-bench-") as parent:
         out = profile or Path(parent) / "callgrind.out"
         command = [
             "valgrind", "--tool=callgrind", "--collect-atstart=no", f"--toggle-collect={COUNTED}",
             f"--callgrind-out-file={out}", sys.executable, __file__, "--inside", parent,
-            "--streams", str(streams), "--events", str(events),
+            "--streams", str(streams), "--events", str(events), "--coalesce", str(coalesce),
         ]  # fmt: skip
         done = subprocess.run(
             command, capture_output=True, text=True, check=False, env={**os.environ, "PYTHONHASHSEED": "0"}
@@ -131,16 +132,19 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--streams", type=int, default=200)
     parser.add_argument("--events", type=int, default=64)
+    parser.add_argument("--coalesce", type=int, default=1, help="events in a read; divides a quarter of --events")
     parser.add_argument("--profile", action="store_true")
     parser.add_argument("--inside", type=Path, help=argparse.SUPPRESS)
     asked = parser.parse_args()
     if asked.inside is not None:
-        load(asked.streams, asked.events, asked.inside)
+        load(asked.streams, asked.events, asked.coalesce, asked.inside)
         return
+    if asked.events % 4 or asked.events // 4 % asked.coalesce:
+        parser.error(f"--coalesce {asked.coalesce} does not divide a quarter of --events {asked.events}")
     with tempfile.TemporaryDirectory(prefix="fastllmload-bench-") as parent:
         out = Path(parent) / "profile" if asked.profile else None
-        few = instructions(asked.streams, asked.events // 4, None)
-        many = instructions(asked.streams, asked.events, out)
+        few = instructions(asked.streams, asked.events // 4, asked.coalesce, None)
+        many = instructions(asked.streams, asked.events, asked.coalesce, out)
         per_event = (many - few) / (asked.streams * (asked.events - asked.events // 4))
         per_request = many / asked.streams - per_event * asked.events
         print(f"instructions per event {per_event:9.1f}   per request besides {per_request:9.1f}")

@@ -63,6 +63,8 @@ cdef SseStep sse_next(Sse* s, Cursor* c, SseEvent* event) noexcept nogil:
     cdef Found found
     if s.state != LINES and not skip_bom(s, c):
         return die(s) if s.state == DEAD else SSE_NEED
+    if c.at == c.end:
+        return SSE_NEED         # what is pending is owned already
     resume(s, event)
     while True:
         found = next_line(s, c, &line)
@@ -139,6 +141,8 @@ cdef inline const unsigned char* line_end(Cursor* c) noexcept nogil:
     cdef const unsigned char* lf
     cdef const unsigned char* cr
     cdef size_t size
+    if at < c.end and at[0] == c'\n':
+        return at               # every event ends with an empty line
     while at < c.end:
         size = <size_t>(c.end - at)
         size = size if size < WINDOW else WINDOW
