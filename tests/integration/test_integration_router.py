@@ -18,9 +18,9 @@ TRIES = ["--retry-max-retries", "5", "--retry-initial-backoff-ms", "200", "--ret
 RECOVERS = ["--disable-circuit-breaker"]
 
 
-def engine(folder: Path, *faults: str) -> SimulatorProcess:
+def engine(folder: Path, *faults: str, ttft_ms: float = 30.0) -> SimulatorProcess:
     return SimulatorProcess(
-        SimulatorOptions(ttft_ms=30.0, itl_ms=10.0, phase="spread", truth=str(folder / "truth.bin"), faults=faults)
+        SimulatorOptions(ttft_ms=ttft_ms, itl_ms=10.0, phase="spread", truth=str(folder / "truth.bin"), faults=faults)
     )
 
 
@@ -86,9 +86,12 @@ def test_without_retries_the_engines_refusals_are_seen(tmp_path: Path, real_serv
 
 
 def test_a_router_that_is_full_says_429(tmp_path: Path, real_servers: Path) -> None:
-    """Four tokens a second for 50 requests/s, and no queue: `rate_limited`, which never reached the engine."""
+    """Four at once and no queue, for 50 requests/s of 300 ms each: `rate_limited`, which never reached the engine."""
     full = ["--max-concurrent-requests", "4", "--rate-limit-tokens-per-second", "4", "--queue-size", "0"]
-    with engine(tmp_path) as server, vllm_router(tmp_path / "router", server.port, real_servers, *full) as port:
+    with (
+        engine(tmp_path, ttft_ms=300.0) as server,
+        vllm_router(tmp_path / "router", server.port, real_servers, *full) as port,
+    ):
         code, said, document = run(f"http://127.0.0.1:{port}/v1", tmp_path / "run", *LOAD)
     assert code == 0 and conserved(document), said
     counts = document["counts"]
