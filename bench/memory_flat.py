@@ -33,8 +33,8 @@ def resident(run: Run) -> dict[str, Any]:
 
 
 def main() -> None:
-    asked = arguments(__doc__, streams=1_000, seconds=600.0, tokens=200, itl_ms=20.0)
-    load = ("-c", str(asked.streams), "-d", f"{asked.seconds}s", "--osl", str(asked.tokens))
+    asked = arguments(__doc__, streams=1_000, seconds=600.0, tokens=200, itl_ms=20.0, isl=320)
+    load = ("-c", str(asked.streams), "-d", f"{asked.seconds}s", "--osl", str(asked.tokens), "--isl", str(asked.isl))
     with server(itl_ms=asked.itl_ms, ttft_ms=asked.itl_ms, phase="spread") as engine:
         mine = ours(engine.url, *load, keep=resident)
     show(mine)

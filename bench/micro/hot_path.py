@@ -100,7 +100,12 @@ def load(streams: int, events: int, coalesce: int, directory: Path) -> None:
     answer([HEAD + chunk(i, b'"role":"assistant","content":""') for i in range(streams)])
     for first in range(0, events, coalesce):
         numbers = range(first, first + coalesce)
-        answer([b"".join(chunk(i, b'"content":"%b"' % WORDS[(i + n) % len(WORDS)]) for n in numbers) for i in range(streams)])
+        answer(
+            [
+                b"".join(chunk(i, b'"content":"%b"' % WORDS[(i + n) % len(WORDS)]) for n in numbers)
+                for i in range(streams)
+            ]
+        )
     answer([chunk(i, b"", b'"stop"') + DONE for i in range(streams)])
     assert reactor.finished and shared.words[k.W_OK] == streams, "a request failed"
     assert shared.words[k.W_CONTENT_EVENTS] == streams * events

@@ -221,6 +221,7 @@ class Worker:
             now = time.monotonic_ns()
             if now >= sample_at:
                 sample_at = now + SAMPLE_NS
+                self.plans[phase.number].let_go()
                 self._sample(before)
                 if self.error_texts.versions != self.texts_written:
                     self._write_texts()
