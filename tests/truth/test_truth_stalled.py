@@ -23,6 +23,7 @@ BODY = (
 )
 STALL_S = 0.03
 HOSTS = ("host_hiccups", "host_steal", "run_queue")  # what other work on this machine does to any run
+HICCUP_US = 1_000  # of the P99: as late as a release may be
 
 
 @pytest.mark.parametrize("stamps", [True, False])
@@ -94,7 +95,10 @@ def worker_pids_of(folder: Path) -> list[int]:
 
 
 def test_a_clean_run_is_valid(tmp_path: Path) -> None:
-    """The same run undisturbed is `valid`, or its only reasons are the host's."""
+    """The same run undisturbed is `valid`, or its only reasons are the host's. A host that takes the CPU away for more than
+    1 ms at a time in every try, by a clock that shares nothing with the load, cannot show it.
+    """
+    hiccups = []
 
     def check(directory: Path) -> tuple[bool, str]:
         measured = measure(
@@ -103,10 +107,16 @@ def test_a_clean_run_is_valid(tmp_path: Path) -> None:
             ttft_ms=5.0, itl_ms=5.0, phase="spread",
         )  # fmt: skip
         certificate = measured.document["certificate"]
+        hiccups.append(certificate["host"]["hiccup_p99_us"])
         ours = [
             reason for reason in certificate["reasons"]
             if reason["severity"] != "note" and reason["cause"] != "host" and reason["code"] not in HOSTS
         ]  # fmt: skip
         return certificate["verdict"] == "valid" or not ours, str(ours)
 
-    until_quiet(tmp_path, check)
+    try:
+        until_quiet(tmp_path, check)
+    except AssertionError:
+        if min(hiccups) <= HICCUP_US:
+            raise
+        pytest.skip(f"the host was never quiet: P99 of its hiccups {[round(us) for us in hiccups]} us")
