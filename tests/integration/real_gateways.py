@@ -146,7 +146,7 @@ def vllm_router(folder: Path, upstream: int, environment: Path, *options: str) -
     """vLLM's own router over one worker; skips where it is not installed."""
     program = environment / "bin" / "vllm-router"
     if not program.exists():
-        pytest.skip("vllm-router is not installed (tools/integration-setup asks PyPI for it)")
+        pytest.skip("vllm-router is not installed (tools/integration-setup asks pip for it)")
     folder.mkdir(parents=True)
     port = free_port()
     command = [str(program), "--host", "127.0.0.1", "--port", str(port), "--prometheus-port", str(free_port()),
