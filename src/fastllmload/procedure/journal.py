@@ -44,7 +44,7 @@ class Journal:
             "quick": False,
             "manifest": {},
             "parameters": asked,
-            "warmup": None,
+            "warmup": None if before is None or not before["levels"] else before["warmup"],
             "steps": [] if before is None else before["steps"],
             "levels": [],
             "findings": {},

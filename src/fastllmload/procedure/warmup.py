@@ -33,9 +33,14 @@ PROBE_WORDS = (
 )
 
 
+NOT_VERIFIED = f"the warm-up was not verified: probes still varied by {VARIATION:.0%} or more (IETF 4.5.2)"
+
+
 @dataclass
 class WarmUp:
-    """What the warm-up did: goes into procedure.json. *verified*: None when no probe was sent."""
+    """What the warm-up did: goes into procedure.json. *verified*: None when no probe was sent; False for all that are
+    finished when it was for one.
+    """
 
     requests: int = 0
     tokens: int = 0
@@ -63,17 +68,27 @@ def warm_up(lab: Lab, settings: RunSettings, quick: bool = False) -> None:
     if not lab.warm:
         lab.journal.note("deviations", "the warm-up was left out (IETF 4.5.1)")
         return
+    tell(lab)
     lab.prepare("warmup", f"warm-up with {settings.workload.name}", lambda: record(lab, settings, quick))
 
 
 def record(lab: Lab, settings: RunSettings, quick: bool) -> None:
     """Do it, and keep what it was in procedure.json; a warm-up that was not verified is told there."""
+    earlier = lab.journal.document["warmup"]
     found = warmed(lab, settings, quick)
-    lab.journal.put(warmup=found.entry())
     if found.verified is False:
-        text = f"the warm-up was not verified: probes still varied by {VARIATION:.0%} or more (IETF 4.5.2)"
-        lab.journal.note("warnings", text)
-        lab.console.warn(text)
+        lab.console.warn(NOT_VERIFIED)
+    if earlier is not None and earlier["verified"] is False:
+        found.verified = False  # levels that are finished stand on it
+    lab.journal.put(warmup=found.entry())
+    tell(lab)
+
+
+def tell(lab: Lab) -> None:
+    """Also of the warm-up before levels that an earlier start has finished."""
+    done = lab.journal.document["warmup"]
+    if done is not None and done["verified"] is False:
+        lab.journal.note("warnings", NOT_VERIFIED)
 
 
 def warmed(lab: Lab, settings: RunSettings, quick: bool) -> WarmUp:
