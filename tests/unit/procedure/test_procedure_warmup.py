@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from types import SimpleNamespace
+
 import pytest
 
-from fastllmload.procedure.warmup import stable
+from fastllmload.procedure import warmup
+from fastllmload.procedure.journal import Journal
+from fastllmload.procedure.warmup import NOT_VERIFIED, WarmUp, stable
 
 
 def series(ttft: list[float], e2e: list[float] | None = None) -> list[dict[str, float]]:
@@ -29,3 +34,50 @@ def test_pairs_in_a_row(ttft: list[float], found: bool) -> None:
 
 def test_both_figures_must_be_stable() -> None:
     assert not stable(series([10] * 4, [100, 120, 100, 120]))
+
+
+class Lab:
+    """A start of a procedure; *verified*: what its warm-up comes to when it is done."""
+
+    warm = True
+
+    def __init__(self, folder: Path, verified: bool) -> None:
+        self.journal = Journal(folder, "throughput", {})
+        self.console = SimpleNamespace(warn=lambda text: None)
+        self.verified = verified
+        self.due = lambda: None
+
+    def prepare(self, group: str, what: str, action: object) -> None:
+        self.due = action  # done when a level really runs
+
+
+def start(monkeypatch: pytest.MonkeyPatch, folder: Path, verified: bool, levels: int, measures: bool) -> dict:
+    """procedure.json of one start that ends with *levels* finished ones and *measures* some of them itself."""
+    lab = Lab(folder, verified)
+    monkeypatch.setattr(warmup, "warmed", lambda lab, settings, quick: WarmUp(verified=lab.verified))
+    warmup.warm_up(lab, SimpleNamespace(workload=SimpleNamespace(name="synthetic-uniform")))
+    if measures:
+        lab.due()
+    lab.journal.put(levels=[{"number": n} for n in range(levels)])
+    return lab.journal.document
+
+
+@pytest.mark.parametrize("second", [True, False])
+def test_a_start_that_measures_nothing_says_the_same_of_the_warm_up(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, second: bool
+) -> None:
+    """Levels that stand on a warm-up that was not verified do so whatever came later."""
+    start(monkeypatch, tmp_path, verified=False, levels=1, measures=True)
+    whole = start(monkeypatch, tmp_path, verified=second, levels=2, measures=True)
+    again = start(monkeypatch, tmp_path, verified=True, levels=2, measures=False)
+    for document in (whole, again):
+        assert document["warnings"] == [NOT_VERIFIED] and document["warmup"]["verified"] is False
+
+
+def test_a_warm_up_that_no_finished_level_stands_on_is_forgotten(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Killed in its first level: the next start warms up anew."""
+    start(monkeypatch, tmp_path, verified=False, levels=0, measures=True)
+    document = start(monkeypatch, tmp_path, verified=True, levels=1, measures=True)
+    assert document["warnings"] == [] and document["warmup"]["verified"] is True
