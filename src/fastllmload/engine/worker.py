@@ -41,7 +41,7 @@ from fastllmload.records.error_texts import write_texts
 from fastllmload.records.sharedmem import SharedWords
 from fastllmload.redact import Redactor
 
-TICK_S = 0.01  # between two turns of the event loop while the clock runs; the reactor gives one every 20 ms
+TICK_S = 0.01  # a look at commands and counts; while the reactor waits itself the loop has a turn only every 20 ms
 POLL_S = 0.002  # while no clock runs
 SAMPLE_NS = 200_000_000  # CPU, RSS and GC counts go to shared memory this often
 PR_SET_PDEATHSIG = 1
