@@ -20,7 +20,8 @@ from typing import Any, Self
 
 import msgspec
 
-from fastllmload.engine.run import blank, execute, redactor
+from fastllmload.engine.public import blank, redactor
+from fastllmload.engine.run import execute
 from fastllmload.engine.simtarget import options_of
 from fastllmload.errors import InputError, Interrupted, TargetError
 from fastllmload.plan.settings import RunSettings, Secret

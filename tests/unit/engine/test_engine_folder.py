@@ -7,7 +7,7 @@ import pytest
 
 from fastllmload.engine.conclude import Fate, exit_code
 from fastllmload.engine.folder import Folder
-from fastllmload.engine.run import public, redactor
+from fastllmload.engine.public import public, redactor
 from fastllmload.errors import HostLimitError, InputError
 from fastllmload.plan.settings import Load, RunSettings, Secret, Target
 

@@ -1,0 +1,176 @@
+"""A run while its clock runs: the workers from their start to their end, and what befalls them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from fastllmload._ext import counters as k
+from fastllmload.certificate.watch import Watch
+from fastllmload.engine import sizing
+from fastllmload.engine.conclude import Fate
+from fastllmload.engine.failures import Failures
+from fastllmload.engine.fleet import Fleet, Member
+from fastllmload.engine.folder import Folder
+from fastllmload.engine.interrupts import STOP, Interrupts
+from fastllmload.engine.live import Live
+from fastllmload.engine.manifest import end_phase, phase_begun
+from fastllmload.engine.phases import Outcome, PhaseRun
+from fastllmload.engine.specs import RunPhase
+from fastllmload.engine.totals import Totals
+from fastllmload.engine.workspec import PhaseSpec, WorkerSpec
+from fastllmload.host.wallclock import WallClock
+from fastllmload.plan.plan import BODIES, Plan
+from fastllmload.plan.settings import RunSettings
+from fastllmload.records.samples import SampleLog
+from fastllmload.redact import Redactor
+from fastllmload.report.terminal import Ui
+from fastllmload.simulator.process import SimulatorProcess
+
+KILLED = (1, 2, 9, 15)  # SIGHUP SIGINT SIGKILL SIGTERM come from outside; any other signal is our fault
+PATIENCE_S, HURRY_S = 10.0, 2.0  # for workers to close their files after the last phase; after a second interrupt
+
+
+@dataclass
+class Course:
+    """Drives the workers through the phases; *fate* tells what the end of each process means for the run."""
+
+    settings: RunSettings
+    ui: Ui
+    folder: Folder
+    interrupts: Interrupts
+    simulator: SimulatorProcess | None
+    totals: Totals
+    redact: Redactor
+    fate: Fate = field(default_factory=Fate)
+    wall: WallClock = field(default_factory=WallClock)
+
+    def run(self, specs: list[WorkerSpec], phases: list[RunPhase]) -> None:
+        """Workers from start to end. Whatever happens, none is left behind and what they wrote stays."""
+        self.interrupts.collect()
+        fleet = Fleet.start(specs)
+        self.totals.attach(fleet)
+        log = SampleLog(self.folder.path / "samples.npy")
+        live = Live(fleet, log, None if self.simulator is None else self.simulator.pid)
+        watch = Watch([member.shared for member in fleet.members])
+        watching: list[bool] = []
+
+        def ready() -> None:
+            watch.start()
+            watching.append(True)
+
+        def look() -> bool:
+            gone = self._look_around()
+            if watching:
+                watch.look()
+            return gone
+
+        try:
+            for spec, phase in zip(specs[0].phases, phases, strict=True):
+                outcome = self._phase(fleet, live, spec, phase, ready if phase.name == "measure" else nothing, look)
+                if outcome is None or outcome.cut or not fleet.alive:
+                    break
+            if not self.interrupts.level:
+                for member in fleet.join():
+                    self._died(fleet, member)
+        finally:
+            fleet.stop(PATIENCE_S if self.interrupts.level < STOP else HURRY_S)
+            log.close()
+            self.folder.release([phase.plan.directory / BODIES for phase in phases])
+            if watching:
+                self.folder.manifest["watch"] = watch.stop(self.folder.path)
+            self._account(fleet, log)
+
+    def _phase(
+        self,
+        fleet: Fleet,
+        live: Live,
+        spec: PhaseSpec,
+        phase: RunPhase,
+        ready: Callable[[], None],
+        look: Callable[[], bool],
+    ) -> Outcome | None:
+        arrivals = phase.plan.description["load"]["arrivals"]
+        brings = sizing.requests_per_start(phase.plan)
+        asked_rate = None if arrivals is None else float(f"{float(arrivals['rate']) * brings:.4g}")
+        self.totals.begin(spec.name, asked_rate)
+        run = PhaseRun(
+            fleet=fleet,
+            spec=spec,
+            plan=phase.plan,
+            live=live,
+            ui=self.ui,
+            interrupts=self.interrupts,
+            asked_rate=asked_rate,
+            own_grace=spec.drain_ns == 0,
+            failures=Failures(self.settings.load.stop_on_failures if phase.name == "measure" else None),
+            died=lambda member: self._died(fleet, member),
+            ready=ready,
+            look=look,
+            started=lambda start_ns: self._started(spec, phase.plan, start_ns),
+        )
+        outcome = run.run()
+        if outcome is not None:
+            self.totals.ended(outcome.end_ns)
+            self._ended(phase, outcome)
+        return outcome
+
+    def _started(self, spec: PhaseSpec, plan: Plan, start_ns: int) -> None:
+        """Time zero is known: run.json says so at once, because a killed run is read with it."""
+        self.totals.started(start_ns)
+        self.folder.manifest["phases"].append(phase_begun(self.settings.load, spec, plan, start_ns))
+        self.folder.save()
+
+    def _ended(self, phase: RunPhase, outcome: Outcome) -> None:
+        end_phase(self.folder.manifest["phases"][-1], self.settings.load, phase.plan, outcome)
+        if outcome.cascading:
+            self.incident(
+                f"more than {self.settings.load.stop_on_failures:.0%} of the last requests failed: sending was stopped"
+            )
+
+    def _died(self, fleet: Fleet, member: Member) -> None:
+        """A dead worker is told at once; the others go on."""
+        code = member.process.returncode
+        how = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
+        if member.stuck:
+            how = "stood still for a minute and was ended"
+        words = fleet.last_words(member, self.redact)
+        self.incident(f"worker {member.spec.worker} {how}: {words}")
+
+    def _look_around(self) -> bool:
+        """What else can befall a run while its clock runs: the wall clock is set, the simulated engine ends (True)."""
+        how = None if self.simulator is None else self.simulator.ending()
+        if self.simulator is not None and how is not None:
+            self.fate.engine_crashed = self.simulator.crashed
+            self.fate.engine_killed = not self.simulator.crashed
+            self.incident(f"the simulated engine {how} before the run was over")
+        step_s = self.wall.step_s()
+        if step_s is not None:
+            self.incident(
+                f"the wall clock was set {abs(step_s):,.3f} s {'forward' if step_s > 0 else 'back'} during the run; "
+                "intervals are taken from CLOCK_MONOTONIC and are not touched by it"
+            )
+        return self.fate.engine_crashed or self.fate.engine_killed
+
+    def incident(self, sentence: str) -> None:
+        self.folder.manifest["incidents"].append(sentence)
+        self.ui.message(sentence)
+
+    def _account(self, fleet: Fleet, log: SampleLog) -> None:
+        """What the end of every worker, and of the simulated engine, means for the run."""
+        self._look_around()
+        self.fate.interrupted = self.interrupts.level > 0
+        self.fate.disk_full = log.full or fleet.total(k.W_DISK_FULL) > 0
+        if self.fate.disk_full:
+            self.incident("the disk was full: sending stopped early, and rows or events are missing")
+        died = [member for member in fleet.members if member.died]
+        self.fate.killed = sum(not member.stuck and -member.process.returncode in KILLED for member in died)
+        self.fate.crashed = len(died) - self.fate.killed
+        self.folder.manifest["workers"] = [
+            {"worker": member.spec.worker, "died": member.died, "exit_code": member.process.returncode}
+            for member in fleet.members
+        ]
+
+
+def nothing() -> None:
+    """No watch during the warm-up."""

@@ -1,0 +1,115 @@
+"""What run.json holds before a run is measured: target, plan, phases."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from fastllmload.engine.phases import Outcome
+from fastllmload.engine.planned import Plans
+from fastllmload.engine.preflight import Preflight
+from fastllmload.engine.workspec import PhaseSpec
+from fastllmload.plan.plan import Plan
+from fastllmload.plan.settings import Load, RunSettings
+from fastllmload.workload.tokenizer import load_tokenizer
+
+
+def target_facts(settings: RunSettings, found: Preflight, simulated: bool) -> dict[str, Any]:
+    """Where the run goes, and what was found there before anything was measured."""
+    return {
+        "urls": [target.url for target in found.targets],
+        "addresses": [target.address for target in found.targets],
+        "endpoint_type": settings.target.endpoint_type,
+        "classes": class_targets(settings, found),
+        "model": found.model,
+        "simulated": simulated,
+        "usage_reported": found.usage_reported,
+        "connect_ms": found.connect_ms,
+        "probe_s": found.answer_s,
+        "notes": found.notes,
+    }
+
+
+def class_targets(settings: RunSettings, found: Preflight) -> list[dict[str, Any]]:
+    """Where each class goes and what it speaks there; empty without classes."""
+    return [
+        {
+            "name": one.name,
+            "endpoint_type": one.endpoint_type or settings.target.endpoint_type,
+            "urls": [target.url for target in found.targets[first : first + many]],
+            "model": model,
+        }
+        for one, (first, many), model in zip(settings.classes, found.class_targets, found.class_models, strict=True)
+    ]
+
+
+def plan_facts(plans: Plans, whole_ns: int) -> dict[str, Any]:
+    """*whole_ns*: CLOCK_MONOTONIC when the last byte of every request had been written."""
+    measure, warmup = plans.measure, plans.warmup
+    return {
+        "digest": measure.digest,
+        "schedule_hash": measure.schedule_hash,
+        "model": measure.description["model"],
+        "requests": None if measure.cycles else measure.requests,
+        "whole_ns": whole_ns,
+        "description": measure.description,
+        "classes": measure.classes,
+        "deviations": measure.deviations,
+        "counting": counting(measure),
+        "warmup": {
+            "digest": warmup.digest,
+            "requests": warmup.requests,
+            "description": warmup.description,
+            "deviation": plans.warmup_deviation,
+        },
+    }
+
+
+def counting(plan: Plan) -> dict[str, Any]:
+    """As the plan says, with the version of the library that counts here."""
+    found = plan.counting
+    tokenizer = load_tokenizer(found["tokenizer"]["name"])
+    return found if tokenizer is None else {**found, "tokenizer": tokenizer.facts()}
+
+
+def phase_begun(load: Load, spec: PhaseSpec, plan: Plan, start_ns: int) -> dict[str, Any]:
+    """A phase whose time zero is known. *start_ns*: CLOCK_MONOTONIC."""
+    duration, share = plan.duration_s, load.ramp_share
+    by_duration = duration is not None and not count_comes_first(load, plan)
+    asked_for = share != Load().ramp_share
+    return {
+        "number": spec.number,
+        "name": spec.name,
+        "mode": spec.mode,
+        "start_ns": start_ns,
+        "start_utc": utc(time.time_ns() + start_ns - time.monotonic_ns()),
+        "end_ns": start_ns + round(duration * 1e9) if by_duration and duration is not None else None,
+        "bound": "duration" if by_duration else "count",
+        "ramp_share": share if by_duration or asked_for else 0.0,
+    }
+
+
+def count_comes_first(load: Load, plan: Plan) -> bool:
+    """An open loop with both bounds: the plan was cut at --num-requests."""
+    asked = load.num_requests
+    return plan.t_sched is not None and asked is not None and len(plan.starts) >= asked
+
+
+def end_phase(entry: dict[str, Any], load: Load, plan: Plan, outcome: Outcome) -> None:
+    """Say in the phase's *entry* how it ended, now that nothing is in flight."""
+    if plan.concurrency is not None and not plan.cycles and outcome.released >= plan.requests:
+        entry["bound"] = "count"
+        if load.ramp_share == Load().ramp_share:
+            entry["ramp_share"] = 0.0
+    entry["end_ns"] = outcome.end_ns
+    entry["drained_ns"] = time.monotonic_ns()
+    entry["released"], entry["ok"] = outcome.released, outcome.ok
+    entry["drain_timed_out"] = outcome.timed_out
+    if outcome.cascading:
+        entry["cascading_failure"] = True
+    if plan.cycles:
+        entry["rounds_of_plan"] = outcome.released / plan.requests
+
+
+def utc(ns: int) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(ns // 1_000_000_000)) + f".{ns // 1_000_000 % 1000:03d}Z"
