@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import sys
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from fastllmload.cli.options import BY_PARAMETER, RunOption, config_names
-from fastllmload.cli.readings import nearest
+from fastllmload.cli.readings import nearest, pair
 from fastllmload.errors import InputError
 
 
@@ -41,24 +41,25 @@ def from_command_line(parameters: Mapping[str, object]) -> Givens:
     return givens
 
 
-def from_config(path: str) -> Givens:
+def from_config(path: str, more: Sequence[RunOption] = ()) -> Givens:
     """The entries of the TOML file *path*; InputError for a file that cannot be read or a key that is no
-    option.
+    option of a run and none of *more*.
     """
-    return from_table(_toml(path), f"--config {path}: ", f" in {path}")
+    return from_table(_toml(path), f"--config {path}: ", f" in {path}", more)
 
 
-def from_table(table: Mapping[str, object], before: str, behind: str) -> Givens:
+def from_table(table: Mapping[str, object], before: str, behind: str, more: Sequence[RunOption] = ()) -> Givens:
     """Options by name with typed values, `-` or `_` in the names. *before* and *behind* say in a sentence about an
     entry where it stands.
     """
-    names = config_names()
+    names = config_names() | {name: (one, False) for one in more for name in (one.name, one.parameter)}
     givens: Givens = {}
     for key, found in table.items():
         if key not in names:
             known = sorted(name for name in names if "_" not in name)
             near = nearest(key, known)
-            raise InputError(f"{before}{key!r} is not an option of a run{near or '; see fastllmload run --help'}")
+            what, where = ("of this command", "its --help") if more else ("of a run", "fastllmload run --help")
+            raise InputError(f"{before}{key!r} is not an option {what}{near or f'; see {where}'}")
         option, opposite = names[key]
         where = f"{key}{behind}"
         if option.name == "class" and isinstance(found, list | tuple) and found and isinstance(found[0], dict):
@@ -87,7 +88,7 @@ def _from_toml(option: RunOption, where: str, found: object, opposite: bool) -> 
             raise InputError(f"{where} is {found!r}; write true or false")
         return Given(option, where, state=found is not opposite)
     entries = list(found) if isinstance(found, list | tuple) else [found]
-    if isinstance(found, dict) and option.words:  # [metadata] with NAME = VALUE, goodput = {ttft = 200}
+    if isinstance(found, dict) and (option.words or option.reading is pair):  # [metadata] NAME = VALUE, [hook]
         joint = ":" if option.name == "goodput" else "="
         entries = [f"{name}{joint}{_text(where, entry)}" for name, entry in found.items()]
     if len(entries) != 1 and not option.multiple:

@@ -87,11 +87,10 @@ procedure = Procedures(
 )
 
 
-def start(name: str, parameters: dict[str, object]) -> int:
+def start(name: str, parameters: Mapping[str, object]) -> int:
     """Exit code of the test *name*."""
     from fastllmload.cli.commands import current_redactor
-    from fastllmload.cli.given import from_command_line
-    from fastllmload.cli.resolve import merged, settle
+    from fastllmload.cli.resolve import apart, settle
     from fastllmload.procedure.change import changed
     from fastllmload.procedure.conduct import Terms, conduct
     from fastllmload.procedure.console import Console
@@ -99,10 +98,8 @@ def start(name: str, parameters: dict[str, object]) -> int:
     from fastllmload.procedure.repeat import conduct_runs
     from fastllmload.procedure.tests import test_named
 
-    common = {option.parameter: parameters.pop(option.parameter) for option in COMMON}
-    own = {option.parameter: parameters.pop(option.parameter) for option in TESTS[name]}
     redact = current_redactor()
-    given = merged(from_command_line(parameters))
+    given, own = apart(parameters, (*TESTS[name], *COMMON))
     settings, secret = settle(given, os.environ, redact, complete=False)
     test = test_named(name)
     if test.workload is not None and not SHAPES & given.keys():
@@ -116,7 +113,7 @@ def start(name: str, parameters: dict[str, object]) -> int:
     ):
         if value is not None and field in test.parameters.__struct_fields__:
             fields.setdefault(field, value)
-    terms = read(COMMON, common)
+    terms = read(COMMON, own)
     commands = hooks_of(terms.get("hooks", ()))
     folder = settings.output.directory
     runs = terms.get("runs")

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from fastllmload.cli.classes import with_classes
 from fastllmload.cli.given import Given, Givens, from_command_line, from_config
 from fastllmload.cli.manners import refuse_manners
-from fastllmload.cli.options import BY_PARAMETER
+from fastllmload.cli.options import BY_PARAMETER, RunOption
 from fastllmload.cli.ratecurve import spread_rate
 from fastllmload.cli.readings import DATASETS, STANDARD, TRACES
 from fastllmload.errors import InputError
@@ -99,16 +99,33 @@ def _seconds(fields: Fields) -> float:
     return found
 
 
-def merged(command: Givens) -> Givens:
-    """Config file below command line; an option on the command line also displaces its rivals in the file."""
+def merged(command: Givens, more: Sequence[RunOption] = ()) -> Givens:
+    """Config file below command line; an option on the command line also displaces its rivals in the file. The file
+    may also hold *more* options, of the command that takes those of a run.
+    """
     if "config" not in command:
         return command
-    config = from_config(command["config"].texts[0])
+    config = from_config(command["config"].texts[0], more)
     for rivals in RIVALS:
         if any(rival in command for rival in rivals):
             for rival in rivals:
                 config.pop(rival, None)
     return config | command
+
+
+def apart(parameters: Mapping[str, object], own: Sequence[RunOption]) -> tuple[Givens, dict[str, object]]:
+    """click's *parameters* of a command with options of its *own* beside those of a run: both kinds, each from the
+    command line or else from the config file; the own ones by parameter, as click gives them.
+    """
+    names = {option.parameter for option in own}
+    found = {name: parameters[name] for name in names}
+    givens = merged(from_command_line({key: each for key, each in parameters.items() if key not in names}), own)
+    for option in own:
+        given = givens.pop(option.parameter, None)
+        if given is not None and found[option.parameter] in (None, ()):
+            texts = given.texts if option.multiple else (given.texts or (None,))[0]
+            found[option.parameter] = texts if given.state is None else given.state
+    return givens, found
 
 
 def _add_environment(givens: Givens, environment: Mapping[str, str]) -> None:

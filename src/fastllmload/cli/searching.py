@@ -95,15 +95,13 @@ class SearchCommand(RunCommand):
 def start(**parameters: object) -> int:
     """Exit code: 0 found; 1 no level holds, or --strict and the answer is open at an end."""
     from fastllmload.cli.commands import current_redactor
-    from fastllmload.cli.given import from_command_line
-    from fastllmload.cli.resolve import merged, settle
+    from fastllmload.cli.resolve import apart, settle
     from fastllmload.procedure.conduct_search import SearchTerms, conduct_search
     from fastllmload.procedure.console import Console
     from fastllmload.procedure.searching import SearchParameters
 
-    own = read_options(OWN, {option.parameter: parameters.pop(option.parameter) for option in OWN})
-    around = read_options(ABOUT_IT, {option.parameter: parameters.pop(option.parameter) for option in ABOUT_IT})
-    given = merged(from_command_line(parameters))
+    given, texts = apart(parameters, (*OWN, *ABOUT_IT))
+    own, around = read_options(OWN, texts), read_options(ABOUT_IT, texts)
     refuse_load(given, own.get("what") == "concurrency")
     redact = current_redactor()
     settings, secret = settle(given, os.environ, redact, complete=False)

@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 
 from fastllmload.cli import readings as read
-from fastllmload.cli.given import Givens, from_command_line, from_table
+from fastllmload.cli.given import Givens, from_table
 from fastllmload.cli.options import RunOption, config_names, several, switch, value
 from fastllmload.cli.procedure_options import pause
 from fastllmload.cli.procedures import read as read_options
@@ -98,13 +98,14 @@ def cell_givens(base: Givens, values: Mapping[str, str]) -> Givens:
 def start(**parameters: object) -> int:
     """Exit code: 0; 1 with --strict and a run that is not valid."""
     from fastllmload.cli.commands import current_redactor
-    from fastllmload.cli.resolve import merged, settle
+    from fastllmload.cli.resolve import apart, settle
     from fastllmload.procedure.console import Console
     from fastllmload.procedure.sweeping import GRID, INTERLEAVED, SHUFFLED, Cell, SweepTerms, conduct_sweep
 
-    own = read_options(OWN, {option.parameter: parameters.pop(option.parameter) for option in OWN})
+    redact = current_redactor()
+    base, texts = apart(parameters, OWN)
+    own = read_options(OWN, texts)
     axes = axes_of(own.get("vary", ()))
-    base, redact = merged(from_command_line(parameters)), current_redactor()
     cells, secret = [], None
     for combination in itertools.product(*axes.values()):
         values = dict(zip(axes, combination, strict=True))

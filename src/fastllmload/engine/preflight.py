@@ -235,8 +235,10 @@ class Probe:
                 f"TLS with {self.base.shown} failed: {reason(problem)}; does this port speak https?"
             ) from None
 
-    def _exchange(self, method: str, path: str, body: bytes | None) -> tuple[int, str, bytes]:
-        """(status, content type, body) of one request on a connection of its own."""
+    def _exchange(
+        self, method: str, path: str, body: bytes | None, most_s: float = ANSWER_TIMEOUT_S
+    ) -> tuple[int, str, bytes]:
+        """(status, content type, body) of one request on a connection of its own, within *most_s*."""
         assert self.address is not None
         try:
             connection = self._connect(self.address)
@@ -244,7 +246,7 @@ class Probe:
             raise TargetError(f"{self.base.shown} does not take connections any more: {reason(problem)}") from None
         if self.context is not None:
             connection = self._secure(connection)
-        patience_s = min(ANSWER_TIMEOUT_S, self.settings.load.timeout)
+        patience_s = min(most_s, self.settings.load.timeout)
         connection.settimeout(patience_s)
         end = Deadline(connection, patience_s)
         head = request_head(self.base, path, self.settings.target.headers, self.key, method=method)
@@ -287,6 +289,11 @@ class Probe:
         if wanted not in offered and f"{wanted}:latest" not in offered:  # Ollama's tag may be left out
             raise InputError(f"-m {wanted!r} is not offered by {self.base.shown}; it offers {shown_list(offered)}")
         return wanted
+
+    def status(self, most_s: float) -> int:
+        """What HTTP status the model list has. TargetError when nobody answers within *most_s*."""
+        self.reach([])
+        return self._exchange("GET", self.endpoint.models_path(self.base.path), None, most_s)[0]
 
     def card(self, model: str) -> dict[str, Any]:
         """What the server's list says of *model*; empty when it has no list, or not that model."""

@@ -11,6 +11,7 @@ import msgspec
 
 from fastllmload.compliance.evidence import read
 from fastllmload.compliance.verdict import NOT, compliance_of
+from fastllmload.errors import InputError
 from fastllmload.plan.settings import RunSettings, Secret
 from fastllmload.procedure import hooks, journal, manifest
 from fastllmload.procedure.console import Console
@@ -65,15 +66,12 @@ def conduct(
     """Exit code. What is refused before anything is sent raises; a procedure cut short keeps what it has and raises."""
     if terms.quick:
         parameters = parameters.quick()
-    test.refuse(parameters, settings)
     simulated = not settings.target.urls and settings.target.unix_socket is None
-    hooks.refuse_missing(test.hooks(parameters), terms.commands, simulated, terms.ask is not None)
-    declarations = terms.declared
-    if declarations is None:
-        must = terms.conforming and not terms.quick
-        declarations = manifest.complete(settings, test.name, simulated, must, terms.ask)
     asked = {"test": msgspec.to_builtins(parameters), "quick": terms.quick, "run": told(settings)}
     book = Journal(terms.folder, test.name, asked)
+    declarations = terms.declared
+    if declarations is None:
+        declarations = complete(test, settings, parameters, terms, simulated, book.declared)
     book.put(quick=terms.quick, manifest=manifest.entry(settings, declarations, simulated), section=test.section)
     announce(test, settings, parameters, terms, book, console, simulated)
     settings = with_declarations(settings, declarations)
@@ -91,6 +89,36 @@ def conduct(
         test.run(lab, parameters, found)
     compliant = conclude(test, lab, found, journal.DONE, console)
     return NOT_MET if terms.strict and not compliant else 0
+
+
+def complete(
+    test: Test,
+    settings: RunSettings,
+    parameters: Any,
+    terms: Terms,
+    simulated: bool,
+    earlier: Mapping[str, str],
+) -> dict[str, str]:
+    """The declarations. InputError with everything that the test still needs: parameters, hooks and declarations at once;
+    nobody is asked for the latter before the former are there. *earlier*: what an earlier start was told.
+    """
+    lacking: list[str] = []
+    found: dict[str, str] = {}
+    must = terms.conforming and not terms.quick
+
+    def attempt(work: Callable[[], object]) -> None:
+        try:
+            work()
+        except InputError as problem:
+            lacking.append(str(problem))
+
+    attempt(lambda: test.refuse(parameters, settings))
+    attempt(lambda: hooks.refuse_missing(test.hooks(parameters), terms.commands, simulated, terms.ask is not None))
+    ask = None if lacking or terms.quick else terms.ask
+    attempt(lambda: found.update(manifest.complete(settings, test.name, simulated, must, ask, earlier)))
+    if lacking:
+        raise InputError("\n".join(lacking))
+    return found
 
 
 def announce(

@@ -5,17 +5,21 @@ The simulated engine is started anew with other fields of its profile, so each t
 
 from __future__ import annotations
 
+import contextlib
 import os
+import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import IO
 
 from fastllmload.errors import InputError
 
 TIMEOUT_S = 900.0
-TAIL = 200_000  # characters of a hook's output that are kept
+TAIL = 200_000  # bytes of a hook's output that are kept
 
 HOOKS = {
     "restart": "start the server again, with nothing loaded or cached",
@@ -56,31 +60,60 @@ class HookFailed(InputError):
 
 
 def run_hook(
-    name: str, command: str, environment: Mapping[str, str] = os.environ, timeout_s: float = TIMEOUT_S
+    name: str, command: str, environment: Mapping[str, str] = os.environ, timeout_s: float = TIMEOUT_S, kept: int = TAIL
 ) -> Done:
-    """Run *command* in a shell with FASTLLMLOAD_HOOK=*name*. HookFailed unless it ends with status 0 in time."""
+    """Run *command* in a shell with FASTLLMLOAD_HOOK=*name*. HookFailed unless it ends with status 0 in time.
+
+    The hook ends when its shell does: a server that it leaves running in the background is not waited for, though it
+    still holds the output. A hook that is cut short is killed with everything that it started. Of what it said the
+    last *kept* bytes are kept.
+    """
     began = time.monotonic()
-    try:
-        ended = subprocess.run(
-            command, shell=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-            errors="replace", timeout=timeout_s, env={**environment, "FASTLLMLOAD_HOOK": name}, check=False,
+    with tempfile.TemporaryFile() as said:
+        shell = subprocess.Popen(
+            command, shell=True, stdin=subprocess.DEVNULL, stdout=said, stderr=subprocess.STDOUT,
+            env={**environment, "FASTLLMLOAD_HOOK": name}, start_new_session=True,
         )  # fmt: skip
-    except subprocess.TimeoutExpired:
-        raise HookFailed(f"--hook {name}={command!r} did not end within {timeout_s:g} s; the test stops here") from None
-    tail = ended.stdout[-TAIL:]
-    if ended.returncode != 0:
-        said = tail.strip().splitlines()
+        try:
+            status = shell.wait(timeout_s)
+        except BaseException as problem:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(shell.pid, signal.SIGKILL)
+            shell.wait()
+            if not isinstance(problem, subprocess.TimeoutExpired):
+                raise
+            raise HookFailed(
+                f"--hook {name}={command!r} did not end within {timeout_s:g} s{last_words(end_of(said, kept))}; the test "
+                "stops here"
+            ) from None
+        tail = end_of(said, kept)
+    if status != 0:
         raise HookFailed(
-            f"--hook {name}={command!r} ended with status {ended.returncode}"
-            f"{': ' + said[-1] if said else ''}; the test stops here, start it again when the hook works"
+            f"--hook {name}={command!r} ended with status {status}{last_words(tail)}; the test stops here, start it "
+            "again when the hook works"
         )
     return Done(name, "command", time.monotonic() - began, 0, tail)
+
+
+def end_of(said: IO[bytes], most: int) -> str:
+    """The last *most* bytes of what was written into the file."""
+    said.seek(max(0, said.seek(0, os.SEEK_END) - most))
+    return said.read(most).decode(errors="replace")
+
+
+def last_words(output: str) -> str:
+    """`: ` and the last line of *output*; empty where nothing was said."""
+    lines = output.strip().splitlines()
+    return f": {lines[-1]}" if lines else ""
 
 
 def ask_operator(name: str, ask: Callable[[str], str] = input) -> Done:
     """The operator does it by hand and confirms. HookFailed when they do not."""
     began = time.monotonic()
-    answer = ask(f"please {HOOKS[name]}, then type yes: ").strip().lower()
+    try:
+        answer = ask(f"please {HOOKS[name]}, then type yes: ").strip().lower()
+    except EOFError:
+        answer = ""
     if answer not in ("y", "yes"):
         raise HookFailed(f"hook {name}: the operator answered {answer!r}, not yes; the test stops here")
     return Done(name, "operator", time.monotonic() - began, 0, "")

@@ -18,7 +18,10 @@ RUNNING, DONE, INTERRUPTED, FAILED = "running", "done", "interrupted", "failed"
 
 
 class Journal:
-    """The document of the procedure in *folder*. One that is there already must be of the same procedure."""
+    """The document of the procedure in *folder*. One that is there already must be of the same procedure.
+
+    Nothing is written before the first `put` or `save`. *declared*: what an earlier start was told.
+    """
 
     def __init__(self, folder: Path, procedure: str, asked: dict[str, Any], file: str = FILE) -> None:
         self.path = folder / file
@@ -32,6 +35,7 @@ class Journal:
         if before is None and folder.exists() and any(folder.iterdir()):
             raise InputError(f"--output {str(folder)!r} exists and is no folder of a {Path(file).stem}; name a new one")
         self.resumed = before is not None
+        self.declared: dict[str, str] = (before or {}).get("manifest", {}).get("declarations", {})
         self.document: dict[str, Any] = {
             "schema_version": SCHEMA_VERSION,
             "tool": {"name": "fastllmload", "version": __version__},
@@ -46,6 +50,7 @@ class Journal:
             "parameters": asked,
             "warmup": None if before is None or not before["levels"] else before["warmup"],
             "steps": [] if before is None else before["steps"],
+            "server_log": {} if before is None else before.get("server_log", {}),
             "levels": [],
             "findings": {},
             "tables": [],
@@ -73,10 +78,21 @@ class Journal:
 
 
 def differences(before: dict[str, Any], asked: dict[str, Any]) -> str:
-    """Names of the parameters that are not the same."""
-    old = before["parameters"]
-    names = sorted(name for name in old.keys() | asked.keys() if old.get(name) != asked.get(name))
-    return ", ".join(names) or "none"
+    """What is not the same, each as it was and as it is now: `run.load.rate 5.0, now 7.0`."""
+    old, new = leaves(before["parameters"]), leaves(asked)
+    names = sorted(name for name in old.keys() | new.keys() if old.get(name) != new.get(name))
+    return "; ".join(f"{name} {old.get(name)}, now {new.get(name)}" for name in names) or "none"
+
+
+def leaves(tree: dict[str, Any], above: str = "") -> dict[str, str]:
+    """Every value below *tree* by its dotted name, as JSON."""
+    found: dict[str, str] = {}
+    for name, value in tree.items():
+        if isinstance(value, dict):
+            found |= leaves(value, f"{above}{name}.")
+        else:
+            found[f"{above}{name}"] = msgspec.json.encode(value).decode()
+    return found
 
 
 def read(folder: Path, file: str = FILE) -> dict[str, Any]:

@@ -10,8 +10,6 @@ from __future__ import annotations
 import json
 import re
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -30,13 +28,13 @@ from fastllmload.procedure.change import changed, digest
 from fastllmload.procedure.console import Console
 from fastllmload.procedure.journal import Journal, utc
 from fastllmload.procedure.level import Level
+from fastllmload.procedure.readiness import NOT_YET, await_answer, silence
 from fastllmload.procedure.steps import Step, Steps
 from fastllmload.simulator.process import SimulatorProcess
 
 LEVELS, PREPARATION = "levels", "preparation"
 SETTLE_S = 5.0  # idle between two levels (procedures.md 0.10)
 KEPT = 2_000  # characters of a hook's output
-READY_S = 600.0  # for a server to come back after a hook
 FAILURES = 0.5  # of the last 100 requests: cascading failure (IETF 7.4)
 REFUSED, STOPPED = 3, 4  # exit codes of a run
 
@@ -241,33 +239,17 @@ class Lab:
         return hooks.Done(name, "simulated engine", time.monotonic() - began, 0, "")
 
     def await_ready(self) -> float:
-        """Seconds until the target answers its model list. TargetError when it never does."""
-        began = time.monotonic()
-        while not self._answers():
-            if time.monotonic() - began > READY_S:
-                raise TargetError(f"the target was not ready within {READY_S:g} s of the hook; the test stops here")
-            time.sleep(0.5)
-        return time.monotonic() - began
+        """Seconds until the target answers behind a hook. TargetError when it never does."""
+        return await_answer(lambda: self._silence(NOT_YET), self.console.say)
 
     def gone(self) -> bool:
-        return not self._answers()
+        """Whether nothing speaks HTTP there any more."""
+        return self._silence() is not None
 
-    def _answers(self) -> bool:
-        """Whether something speaks HTTP there; what it says to this question does not matter."""
-        if self.base.target.unix_socket is not None:
-            return Path(self.base.target.unix_socket).exists()
+    def _silence(self, refused: tuple[int, ...] = ()) -> str | None:
         engine = self.engine()
         urls = (engine.url,) if engine is not None else self.base.target.urls
-        for url in urls:
-            base = url.rstrip("/").removesuffix("/v1")
-            try:
-                with urllib.request.urlopen(f"{base}/v1/models", timeout=10):
-                    pass
-            except urllib.error.HTTPError:
-                continue
-            except OSError:
-                return False
-        return True
+        return silence(self.base, urls, self.secret, refused)
 
 
 def slug(name: str) -> str:

@@ -25,32 +25,50 @@ def facts(settings: RunSettings) -> dict[str, str]:
 
 
 def complete(
-    settings: RunSettings, test: str, simulated: bool, conforming: bool, ask: Callable[[str], str] | None
+    settings: RunSettings,
+    test: str,
+    simulated: bool,
+    conforming: bool,
+    ask: Callable[[str], str] | None,
+    earlier: Mapping[str, str] | None = None,
 ) -> dict[str, str]:
     """The manifest of *test*.
 
-    Missing declarations are asked of the operator through *ask*, or all listed in one InputError; a procedure that need
-    not be *conforming* goes on without them.
+    What was answered at an *earlier* start need not be said again. What is missing then is asked of the operator through
+    *ask*, or all listed in one InputError; a procedure that need not be *conforming* goes on without.
     """
     found = declared(settings, simulated)
     wrong = complaints(found)
     if wrong:
         raise InputError("; ".join(wrong))
+    found = {**(earlier or {}), **found}
     lacking = missing({**facts(settings), **found}, test)
     if lacking and ask is not None:
-        found |= asked_of_operator(lacking, ask)
+        asked_of_operator(lacking, ask, found)
         lacking = missing({**facts(settings), **found}, test)
     if lacking and conforming:
         raise InputError(refusal(test, lacking))
     return found
 
 
-def asked_of_operator(lacking: list[Declaration], ask: Callable[[str], str]) -> dict[str, str]:
-    """One question each; an empty answer leaves it undeclared."""
-    answers = {
-        each.key: ask(f"{each.key}: {each.explanation}\n  for example {each.example}: ").strip() for each in lacking
-    }
-    return {key: value for key, value in answers.items() if value}
+def asked_of_operator(lacking: list[Declaration], ask: Callable[[str], str], found: dict[str, str]) -> None:
+    """One question each, into *found*. An empty answer leaves it undeclared, the end of the input leaves all that follow;
+    an answer that is none of the words allowed is asked for again.
+    """
+    for each in lacking:
+        question = f"{each.key}: {each.explanation}\n  {choice(each)}: "
+        try:
+            while wrong := complaints({each.key: answer} if (answer := ask(question).strip()) else {}):
+                question = f"  {wrong[0].removeprefix('--declare ')}; once more: "
+        except EOFError:
+            return
+        if answer:
+            found[each.key] = answer
+
+
+def choice(each: Declaration) -> str:
+    """What may be answered: `model_engine, application_gateway or compound_system`; `for example fp8`."""
+    return f"{', '.join(each.values[:-1])} or {each.values[-1]}" if each.values else f"for example {each.example}"
 
 
 def refusal(test: str, lacking: list[Declaration]) -> str:

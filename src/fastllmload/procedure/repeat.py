@@ -16,7 +16,7 @@ import msgspec
 from fastllmload.plan.settings import RunSettings, Secret
 from fastllmload.procedure import journal, manifest, runs_report
 from fastllmload.procedure.change import changed
-from fastllmload.procedure.conduct import Terms, Test, conduct, duration
+from fastllmload.procedure.conduct import Terms, Test, complete, conduct, duration
 from fastllmload.procedure.console import Console
 from fastllmload.procedure.ending import kept
 from fastllmload.procedure.journal import Journal
@@ -30,11 +30,10 @@ def conduct_runs(
 ) -> int:
     """Exit code: the largest of the runs'. What cuts one of them short is raised, after the report over all."""
     asked_of = parameters.quick() if terms.quick else parameters
-    test.refuse(asked_of, settings)
     simulated = not settings.target.urls and settings.target.unix_socket is None
-    declared = manifest.complete(settings, test.name, simulated, terms.conforming and not terms.quick, terms.ask)
     asked = {"test": msgspec.to_builtins(asked_of), "quick": terms.quick, "run": told(settings)}
     book = Journal(terms.folder, test.name, asked, runs_report.JSON)
+    declared = complete(test, settings, asked_of, terms, simulated, book.declared)
     seconds = test.expected_s(asked_of, settings)
     console.say(f"{runs} runs of IETF {test.section} {test.title}, in {terms.folder}")
     if seconds is not None:

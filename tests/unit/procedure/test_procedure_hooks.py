@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import time
+from pathlib import Path
+
 import pytest
 
 from fastllmload.errors import InputError
@@ -54,3 +59,30 @@ def test_nobody_is_missing_where_the_engine_or_an_operator_can_do_it(simulated: 
 
 def test_the_simulated_engine_knows_every_hook_that_changes_a_server() -> None:
     assert set(SIMULATED) == set(HOOKS) - {"server-log"}
+
+
+def test_a_server_left_in_the_background_is_not_waited_for() -> None:
+    """It holds the hook's output for as long as it runs; the hook has ended all the same."""
+    done = run_hook("restart", "sleep 30 & echo started; echo $!", timeout_s=20)
+    said = done.output.split()
+    assert said[0] == "started" and done.seconds < 20
+    os.kill(int(said[1]), signal.SIGKILL)  # it does run: ProcessLookupError if it did not
+
+
+def test_what_a_hung_hook_started_does_not_outlive_it(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="did not end within 0.3 s: connecting"):
+        run_hook("restart", f"(sleep 2; touch {tmp_path}/late) & echo connecting; wait", timeout_s=0.3)
+    time.sleep(2.5)
+    assert not (tmp_path / "late").exists()
+
+
+def test_of_a_long_output_the_end_is_kept() -> None:
+    assert run_hook("server-log", "seq 1 5000", kept=10).output.split()[-1] == "5000"
+
+
+def test_an_operator_who_ends_the_input_stops_the_test() -> None:
+    def ended(text: str) -> str:
+        raise EOFError
+
+    with pytest.raises(InputError, match="not yes"):
+        ask_operator("cache-on", ended)

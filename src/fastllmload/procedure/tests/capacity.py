@@ -25,6 +25,7 @@ COMPLETION = 0.99
 PER_SLOT = 100  # completions that a level must have for each slot
 RESOLUTION = 16  # the bracket of the answer is within 1/16 of it
 SERVER_LOG = "server-log"
+LARGEST_LOG = 1 << 28  # bytes of its end that are searched
 OOM = "out of memory|CUDA OOM|OutOfMemory"
 
 
@@ -53,12 +54,12 @@ class Levels:
     found: Findings
     prefix: str = ""
     done: list[tuple[Level, bool | None, int]] = field(default_factory=list)
-    _lines: int = 0
 
     def holds(self, load: float, repetition: int) -> bool | None:
+        key = f"{self.prefix}{load:g} slots, run {repetition + 1}"
+        self.look_at_log(key)
         level = self._measured(round(load), repetition)
-        errors = speaks_of(level.document.get("error_texts"), self.parameters.oom_pattern)
-        errors += 0 if level.resumed else self.oom_lines()
+        errors = speaks_of(level.document.get("error_texts"), self.parameters.oom_pattern) + self.oom_lines(key)
         answer = passes(level, errors, self.parameters)
         self.done.append((level, answer, errors))
         self.lab.record(level, passes=answer, oom=errors)
@@ -83,15 +84,31 @@ class Levels:
             seconds = math.ceil(seconds * min(20.0, 1.1 * wanted / ended))
         return level
 
-    def oom_lines(self) -> int:
-        """New lines of the server's log that speak of memory, where a hook shows that log; None was asked for: 0."""
-        command = self.lab.commands.get(SERVER_LOG)
-        if command is None:
+    def oom_lines(self, key: str) -> int:
+        """Lines about memory that the server's log got while the level *key* was measured, where a hook shows that log.
+
+        Counted before the first request of the level and behind its last, and kept: a start that finds the level
+        finished knows what was written then.
+        """
+        counts = self.lab.journal.document["server_log"].get(key)
+        if counts is None or (counts[1] is None and SERVER_LOG not in self.lab.commands):
             return 0
+        if counts[1] is None:
+            counts[1] = self.lines()
+            self.lab.journal.save()
+        before, after = counts
+        return int(after - before if after >= before else after)  # a shorter log was begun anew
+
+    def look_at_log(self, key: str) -> None:
+        """Before a level. One that an earlier start began keeps what was counted then."""
+        if SERVER_LOG in self.lab.commands and key not in self.lab.journal.document["server_log"]:
+            self.lab.journal.document["server_log"][key] = [self.lines(), None]
+            self.lab.journal.save()
+
+    def lines(self) -> int:
         wanted = re.compile(self.parameters.oom_pattern, re.IGNORECASE)
-        lines = sum(wanted.search(line) is not None for line in run_hook(SERVER_LOG, command).output.splitlines())
-        before, self._lines = self._lines, lines
-        return max(0, lines - before)
+        log = run_hook(SERVER_LOG, self.lab.commands[SERVER_LOG], kept=LARGEST_LOG).output
+        return sum(wanted.search(line) is not None for line in log.splitlines())
 
     def log(self) -> None:
         columns = ("Concurrency", "Completion", "TTFT P99 (ms)", "TPOT P99 (ms)", "Errors", "Status")

@@ -1,0 +1,73 @@
+"""Options that a test, a search or a sweep has of its own: from its config file as from the command line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fastllmload.cli.main import main
+from fastllmload.procedure import conduct, conduct_search, sweeping
+
+
+@pytest.fixture
+def conducted(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
+    """What would be conducted; nothing is sent."""
+    found: list[tuple[Any, ...]] = []
+
+    def keep(*words: Any) -> int:
+        found.append(words)
+        return 0
+
+    monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
+    monkeypatch.setattr(conduct, "conduct", keep)
+    monkeypatch.setattr(conduct_search, "conduct_search", keep)
+    monkeypatch.setattr(sweeping, "conduct_sweep", keep)
+    return found
+
+
+def config(folder: Path, text: str) -> str:
+    path = folder / "c.toml"
+    path.write_text(text)
+    return str(path)
+
+
+def test_a_test_reads_its_own_from_the_file(conducted: list[tuple[Any, ...]], tmp_path: Path) -> None:
+    path = config(tmp_path, 'slo-ttft-p99 = 200\ninitial = 4\nquick = true\nseed = 7\n[hook]\nrestart = "a=1 b"\n')
+    assert main(["procedure", "capacity", "--config", path, "--initial", "2"]) == 0
+    _, settings, _, parameters, terms, _ = conducted[0]
+    assert (parameters.slo_ttft_p99_ms, parameters.initial, settings.client.seed) == (200.0, 2, 7)
+    assert terms.quick and terms.commands == {"restart": "a=1 b"}
+
+
+def test_a_search_reads_its_own_from_the_file(conducted: list[tuple[Any, ...]], tmp_path: Path) -> None:
+    path = config(tmp_path, 'what = "concurrency"\nmax_levels = 5\nstep = "10%"\ninterleave = true\nsettle = 0\n')
+    assert main(["search", "--config", path, "--max", "64"]) == 0
+    _, _, parameters, terms, _ = conducted[0]
+    assert (parameters.what, parameters.levels, parameters.step, parameters.maximum) == ("concurrency", 5, 0.1, 64)
+    assert parameters.interleave and terms.settle_s == 0
+
+
+def test_a_sweep_reads_its_own_from_the_file(conducted: list[tuple[Any, ...]], tmp_path: Path) -> None:
+    path = config(tmp_path, 'runs = 2\nduration = 5\n[vary]\nrate = "1,2"\nosl = "8,16"\n')
+    assert main(["sweep", "--config", path]) == 0
+    cells, _, terms, _ = conducted[0]
+    assert [dict(cell.values) for cell in cells][1] == {"rate": "1", "osl": "16"} and len(cells) == 4
+    assert terms.runs == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "text", "said"),
+    [
+        (["procedure", "capacity"], "initail = 4", "'initail' is not an option of this command; did you mean initial?"),
+        (["run", "--rate", "1"], "initial = 4", "'initial' is not an option of a run"),
+        (["procedure", "capacity"], 'initial = "x"', "--initial 'x'"),
+        (["procedure", "capacity"], "quick = 1", "write true or false"),
+    ],
+)
+def test_what_the_file_has_wrong_is_one_sentence(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], words: list[str], text: str, said: str
+) -> None:
+    assert main([*words, "--config", config(tmp_path, text)]) == 2
+    assert said in capsys.readouterr().err

@@ -1,0 +1,101 @@
+"""Declarations that are missing: asked for, taken from an earlier start, or all named at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from fastllmload.errors import InputError
+from fastllmload.plan.settings import Load, Output, RunSettings, Target
+from fastllmload.procedure import journal
+from fastllmload.procedure.conduct import Terms, complete
+from fastllmload.procedure.conduct import Test as Procedure
+from fastllmload.procedure.manifest import asked_of_operator
+from fastllmload.procedure.tests.capacity import TEST as CAPACITY
+from fastllmload.procedure.tests.guardrail import TEST as GUARDRAIL
+
+SETTINGS = RunSettings(target=Target(urls=("http://127.0.0.1:1",)), load=Load(), output=Output())
+
+
+def answering(*answers: str) -> tuple[list[str], Callable[[str], str]]:
+    """Questions asked so far, and who answers them: *answers* in turn, then the end of the input."""
+    questions: list[str] = []
+
+    def ask(question: str) -> str:
+        questions.append(question)
+        if len(questions) > len(answers):
+            raise EOFError
+        return answers[len(questions) - 1]
+
+    return questions, ask
+
+
+def completed(test: Procedure, parameters: Any, earlier: dict[str, str] | None = None, **terms: Any) -> dict[str, str]:
+    return complete(test, SETTINGS, parameters, Terms(Path("unused"), **terms), False, earlier or {})
+
+
+def test_a_wrong_answer_is_asked_for_again() -> None:
+    from fastllmload.compliance.declarations import by_key
+
+    questions, ask = answering("gpu", "model_engine")
+    found: dict[str, str] = {}
+    asked_of_operator([by_key()["sut.boundary"]], ask, found)
+    assert found == {"sut.boundary": "model_engine"}
+    assert "'gpu' is none of model_engine" in questions[1]
+
+
+def test_the_end_of_the_input_leaves_the_rest_undeclared() -> None:
+    """What is left is then listed, as for a program that cannot be asked."""
+    _, ask = answering("model_engine")
+    with pytest.raises(InputError) as refused:
+        completed(CAPACITY, CAPACITY.parameters(slo_ttft_p99_ms=100.0), ask=ask)
+    assert "--declare sut.boundary" not in str(refused.value)
+    assert "--declare tokenizer.vocabulary" in str(refused.value)
+
+
+def test_parameters_hooks_and_declarations_are_missed_at_once() -> None:
+    with pytest.raises(InputError) as refused:
+        completed(CAPACITY, CAPACITY.parameters())
+    assert "--slo-ttft-p99" in str(refused.value) and "--declare sut.boundary" in str(refused.value)
+    with pytest.raises(InputError) as refused:
+        completed(GUARDRAIL, GUARDRAIL.parameters())
+    assert "--hook guardrail-full" in str(refused.value) and "--declare sut.boundary" in str(refused.value)
+
+
+def test_nobody_answers_for_a_test_that_cannot_begin() -> None:
+    questions, ask = answering("model_engine")
+    with pytest.raises(InputError, match="--slo-ttft-p99"):
+        completed(CAPACITY, CAPACITY.parameters(), ask=ask)
+    assert questions == []
+
+
+def test_a_quick_try_asks_nothing() -> None:
+    questions, ask = answering()
+    assert completed(CAPACITY, CAPACITY.parameters(slo_ttft_p99_ms=1.0), ask=ask, quick=True) == {}
+    assert questions == []
+
+
+def test_what_was_answered_before_is_not_asked_again() -> None:
+    questions, ask = answering()
+    with pytest.raises(InputError):
+        completed(CAPACITY, CAPACITY.parameters(slo_ttft_p99_ms=1.0), {"sut.boundary": "model_engine"}, ask=ask)
+    assert questions and not questions[0].startswith("sut.boundary")
+
+
+def test_a_journal_knows_what_an_earlier_start_was_told(tmp_path: Path) -> None:
+    asked: dict[str, Any] = {"test": {}, "quick": False, "run": {"load": {"rate": 5.0}}}
+    first = journal.Journal(tmp_path, "ttft", asked)
+    assert first.declared == {} and not list(tmp_path.iterdir())
+    first.put(manifest={"declarations": {"sut.boundary": "model_engine"}})
+    assert journal.Journal(tmp_path, "ttft", asked).declared == {"sut.boundary": "model_engine"}
+
+
+def test_other_options_are_named_with_both_values(tmp_path: Path) -> None:
+    asked: dict[str, Any] = {"test": msgspec.to_builtins(CAPACITY.parameters()), "run": {"load": {"rate": 5.0}}}
+    journal.Journal(tmp_path, "capacity", asked).save()
+    with pytest.raises(InputError, match=r"\(run\.load\.rate 5\.0, now 7\.0; test\.initial 8, now 4\)"):
+        journal.Journal(tmp_path, "capacity", {"test": {**asked["test"], "initial": 4}, "run": {"load": {"rate": 7.0}}})

@@ -1,0 +1,85 @@
+"""Out-of-memory lines of the server's log: only those that a level brought, also when that level is found finished."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from fake_runs import FakeRuns, installed, made
+
+from fastllmload.plan.settings import RunSettings
+from fastllmload.procedure.findings import Findings
+from fastllmload.procedure.tests.capacity import Levels, Parameters
+
+OOM = "CUDA OOM: tried to allocate 2 GiB\n"
+
+
+@pytest.fixture
+def runs(monkeypatch: pytest.MonkeyPatch) -> FakeRuns:
+    return installed(monkeypatch)
+
+
+def holds(folder: Path, slots: int, log: Path) -> tuple[bool | None, int]:
+    """Whether the level passes, and the out-of-memory lines in its entry."""
+    parameters = Parameters(slo_ttft_p99_ms=100.0, per_slot=0, duration_s=1.0)
+    with made(folder, commands={"server-log": f"cat {log}"}) as lab:
+        answer = Levels(lab, lab.base, parameters, Findings()).holds(slots, 0)
+    entry = json.loads((folder / "procedure.json").read_text())["levels"][-1]
+    return answer, entry["oom"]
+
+
+def passing(settings: RunSettings) -> dict[str, object]:
+    return {"counts": {"ok": 10, "submitted": 10}, "metrics": {"ttft": {"p99": 5.0}, "success_rate": {"value": 1.0}}}
+
+
+def test_lines_from_before_the_test_are_not_its_own(runs: FakeRuns, tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    log.write_text(OOM * 3)
+    runs.answer = passing
+    assert holds(tmp_path / "p", 4, log)[1] == 0
+
+
+def test_a_level_that_is_found_finished_keeps_its_lines(runs: FakeRuns, tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    log.write_text("")
+
+    def failing(settings: RunSettings) -> dict[str, object]:
+        log.write_text(OOM)
+        return passing(settings)
+
+    runs.answer = failing
+    assert holds(tmp_path / "p", 4, log) == (False, 1)
+    log.write_text(OOM * 5)
+    assert holds(tmp_path / "p", 4, log) == (False, 1)
+
+
+def test_a_log_that_was_begun_anew_counts_from_its_start(runs: FakeRuns, tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    log.write_text(OOM * 3)
+
+    def restarted(settings: RunSettings) -> dict[str, object]:
+        log.write_text(OOM * 2)
+        return passing(settings)
+
+    runs.answer = restarted
+    assert holds(tmp_path / "p", 4, log)[1] == 2
+
+
+def test_a_start_that_was_cut_off_before_the_second_look_takes_it_later(
+    runs: FakeRuns, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The level is finished, the log was not yet read behind it: nothing was sent since, so it is read now."""
+    log = tmp_path / "log"
+    log.write_text("")
+
+    def failing(settings: RunSettings) -> dict[str, object]:
+        log.write_text(OOM)
+        return passing(settings)
+
+    runs.answer = failing
+    with monkeypatch.context() as cut:
+        cut.setattr(Levels, "oom_lines", lambda self, key: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            holds(tmp_path / "p", 4, log)
+    assert holds(tmp_path / "p", 4, log) == (False, 1)
