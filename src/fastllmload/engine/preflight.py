@@ -236,7 +236,7 @@ class Probe:
             ) from None
 
     def _exchange(
-        self, method: str, path: str, body: bytes | None, most_s: float = ANSWER_TIMEOUT_S
+        self, method: str, path: str, body: bytes | None, most_s: float | None = None
     ) -> tuple[int, str, bytes]:
         """(status, content type, body) of one request on a connection of its own, within *most_s*."""
         assert self.address is not None
@@ -246,7 +246,7 @@ class Probe:
             raise TargetError(f"{self.base.shown} does not take connections any more: {reason(problem)}") from None
         if self.context is not None:
             connection = self._secure(connection)
-        patience_s = min(most_s, self.settings.load.timeout)
+        patience_s = min(ANSWER_TIMEOUT_S if most_s is None else most_s, self.settings.load.timeout)
         connection.settimeout(patience_s)
         end = Deadline(connection, patience_s)
         head = request_head(self.base, path, self.settings.target.headers, self.key, method=method)
