@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 
 from fastllmload.endpoint import ENDPOINTS
 from fastllmload.engine.preflight import Probe
+from fastllmload.engine.public import redactor
 from fastllmload.engine.resolve import parse_base
-from fastllmload.engine.run import redactor
 from fastllmload.errors import TargetError
 from fastllmload.plan.settings import RunSettings, Secret
 
