@@ -41,6 +41,7 @@ COUNTS = (
 )  # fmt: skip
 URL = re.compile(r"\b[a-z][a-z0-9+]*://[^\s\"'<>)\],;]+", re.IGNORECASE)
 PATH = re.compile(r"(?<![\w.:/])(?:~|\.{1,2})?/(?:[\w.@+%=-]+/)*[\w.@+%=-]+")
+HOOK = re.compile(r"(--hook[ =][\w-]+=)(?:'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\")")  # in a sentence, as repr writes it
 EMPTIED = ("headers", "source_addresses", "server_name", "texts")
 PATH_KEYS = frozenset(
     ("directory", "save_plan", "plan", "dataset_path", "cacert", "client_cert", "client_key", "unix_socket", "folder")
@@ -125,6 +126,7 @@ def _procedure(found: dict[str, Any]) -> dict[str, Any]:
         **told,
         "plots": [],
         "levels": [],
+        **({"server_log": {}} if "server_log" in told else {}),
         "warnings": [text for text in told.get("warnings") or () if not CAPACITY_WORDS.search(text)],
         **({"command": WITHHELD} if commanded and found.get("command") else {}),
         "withheld": True,
@@ -158,6 +160,7 @@ def without_names(document: Mapping[str, Any]) -> dict[str, Any]:
     patterns = [(re.compile(rf"(?<![\w.-]){re.escape(name)}(?![\w-])"), known[name]) for name in _longest_first(known)]
 
     def clean(text: str) -> str:
+        text = HOOK.sub(rf"\1{WITHHELD}", text)
         for pattern, placeholder in patterns:
             text = pattern.sub(placeholder, text)
         return PATH.sub("[path]", URL.sub("[url]", text))
@@ -171,8 +174,31 @@ def without_names(document: Mapping[str, Any]) -> dict[str, Any]:
             return [] if key in EMPTIED else [walk(inner, key) for inner in value]
         return value
 
-    found: dict[str, Any] = walk(document)
+    found: dict[str, Any] = walk({**document, **_without_hooks(document)})
     return found
+
+
+def _without_hooks(document: Mapping[str, Any]) -> dict[str, Any]:
+    """Entries in which commands of hooks stand, or what they said: an operator's own scripts and hosts."""
+    found: dict[str, Any] = {}
+    if isinstance(document.get("command"), (list, tuple)):
+        words = [str(word) for word in document["command"]]
+        found["command"] = [
+            _hook_name(word)
+            if before == "--hook"
+            else f"--hook={_hook_name(word[7:])}"
+            if word[:7] == "--hook="
+            else word
+            for before, word in zip(["", *words], words, strict=False)
+        ]
+    if isinstance(document.get("steps"), (list, tuple)):
+        found["steps"] = [{**step, "output": WITHHELD if step.get("output") else ""} for step in document["steps"]]
+    return found
+
+
+def _hook_name(word: str) -> str:
+    """`restart=withheld` of `restart=COMMAND`."""
+    return f"{word.partition('=')[0]}={WITHHELD}"
 
 
 def _longest_first(known: Mapping[str, str]) -> list[str]:
@@ -192,6 +218,8 @@ def _names(document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     host = _mapping(document.get("environment")).get("host")
     if host:
         yield str(host), "client"
+    for address in asked.get("source_addresses") or ():
+        yield str(address), "client"
     if asked.get("server_name"):
         yield str(asked["server_name"]), "target-0"
 

@@ -314,3 +314,25 @@ def test_shares_of_a_capacity_do_not_tell_it_by_the_loads_of_their_levels() -> N
     kept = json.dumps(withheld(found))
     assert "15.5" not in kept and "31" not in kept
     assert "12.0" in kept and "50% (withheld r/s)" in kept and '"requests": 200' in kept
+
+
+@pytest.mark.parametrize("words", [["--hook", "restart=ssh gpu-7 reboot"], ["--hook=restart=ssh gpu-7 reboot"]])
+def test_a_hook_keeps_its_name_and_nothing_of_its_command(words: list[str]) -> None:
+    """Hosts stand in the tester's own scripts, in what these said, and in the sentence about one that failed."""
+    found = withheld({
+        "procedure": "guardrail", "command": ["fastllmload", "procedure", "guardrail", *words, "--quick"],
+        "steps": [{"name": "restart", "how": "command", "output": "gpu-7 is down"}], "findings": {},
+        "warnings": ["cut short: --hook restart='ssh gpu-7 \\'now\\'' ended with status 3"],
+        "server_log": {"gpu-7": [0, 1]},
+    })  # fmt: skip
+    assert "gpu-7" not in json.dumps(found)
+    assert "restart=withheld" in " ".join(found["command"]) and found["command"][-1] == "--quick"
+    assert found["warnings"] == ["cut short: --hook restart=withheld ended with status 3"]
+
+
+def test_the_client_s_own_addresses_are_no_one_s_business() -> None:
+    asked = {"target": {"urls": ["http://gpu-7:8000/v1"], "source_addresses": ["10.1.2.3"]}}
+    found = withheld(
+        {"config": asked, "incidents": ["10.1.2.3 has no port left"], "command": ["--source-address=10.1.2.3"]}
+    )
+    assert "10.1.2.3" not in json.dumps(found)
