@@ -32,7 +32,9 @@ class Interrupts:
     def __enter__(self) -> Self:
         self._pipe = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         if threading.current_thread() is threading.main_thread():
-            self._before = {number: signal.signal(number, self._received) for number in WATCHED}
+            self._before = {
+                number: signal.signal(number, self._received) for number in WATCHED if not left_alone(number)
+            }
             self._wake_before = signal.set_wakeup_fd(self._pipe[1], warn_on_full_buffer=False)
         return self
 
@@ -59,3 +61,10 @@ class Interrupts:
         """Return after *seconds*, or as soon as a signal comes."""
         if select.select([self._pipe[0]], [], [], max(0.0, seconds))[0]:
             os.read(self._pipe[0], 4096)
+
+
+def left_alone(number: signal.Signals) -> bool:
+    """Whether the user had it ignored: `nohup` means that the run outlives its terminal. A shell ignores SIGINT for what
+    it runs in the background, and that is nobody's wish.
+    """
+    return number == signal.SIGHUP and signal.getsignal(number) == signal.SIG_IGN

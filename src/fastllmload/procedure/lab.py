@@ -176,7 +176,10 @@ class Lab:
         if asked.load.stop_on_failures is None:
             asked = changed(asked, load={"stop_on_failures": FAILURES})
         view = self.console.view()
-        code = execute(asked, self.secret, view, self.engine())
+        try:
+            code = execute(asked, self.secret, view, self.engine())
+        except Interrupted:  # before its first request: there is nothing of it
+            raise Interrupted from None
         if code == STOPPED:
             raise Interrupted(f"interrupted; {folder} holds what was measured of this level, start again to go on")
         document = view.document

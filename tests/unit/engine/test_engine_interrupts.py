@@ -44,3 +44,16 @@ def test_a_wait_without_signal_lasts_and_the_old_handlers_come_back():
         assert time.monotonic() - begun >= 0.02
         assert signal.getsignal(signal.SIGINT) != before
     assert signal.getsignal(signal.SIGINT) == before
+
+
+def test_a_hang_up_that_is_ignored_stays_ignored():
+    """`nohup fastllmload ...` goes on when its terminal is closed."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with Interrupts() as interrupts:
+            interrupts.collect()
+            os.kill(os.getpid(), signal.SIGHUP)
+            interrupts.wait(0.02)
+            assert interrupts.level == NOTHING
+    finally:
+        signal.signal(signal.SIGHUP, before)

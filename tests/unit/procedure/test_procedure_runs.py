@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -129,16 +130,23 @@ def test_cells_over_runs() -> None:
     assert over_runs.cell([10.0, None, 12.0]) == "11 +/- 13"
 
 
-def test_ctrl_c_between_two_levels_keeps_what_was_found(runs: FakeRuns, tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_between_two_levels_keeps_what_was_found(
+    runs: FakeRuns, tmp_path: Path, number: signal.Signals
+) -> None:
     """Not only inside a level: in the pause between two, in a hook, in a warm-up."""
 
     def stopped(lab: Lab, parameters: Parameters, found: Findings) -> None:
         one_level(lab, parameters, found)
-        raise KeyboardInterrupt
+        signal.raise_signal(number)
 
     test, terms = conduct.Test("ttft", "5.1", "TTFT", Parameters, stopped), Terms(tmp_path / "p", conforming=False)
-    with pytest.raises(KeyboardInterrupt):
-        conduct_runs(test, SETTINGS, None, Parameters(), terms, Console(str, quiet=True), 2)
+    before = signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
+    try:
+        with pytest.raises(Interrupted, match="interrupted; the same command with the same --output goes on"):
+            conduct_runs(test, SETTINGS, None, Parameters(), terms, Console(str, quiet=True), 2)
+    finally:
+        signal.signal(number, before)
     one = json.loads((tmp_path / "p" / "run-1" / "procedure.json").read_text())
     assert one["status"] == "interrupted" and one["findings"]["ttft_p99_ms"] == 100.0
     assert (tmp_path / "p" / "run-1" / "procedure.md").exists()
