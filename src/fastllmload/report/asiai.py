@@ -17,7 +17,7 @@ from fastllmload.records.columns import RowNames
 from fastllmload.records.token_counts import count_tokens
 from fastllmload.records.whole import ROWS
 from fastllmload.report import identity
-from fastllmload.report.deviations import SIMULATED
+from fastllmload.report.deviations import loud
 from fastllmload.report.figures import NOT_KNOWN, count, number, quantity
 from fastllmload.report.results import metric
 from fastllmload.report.subject import Subject
@@ -35,8 +35,7 @@ def render(subject: Subject) -> str:
 def lines(subject: Subject) -> Iterator[str]:
     document = identity.run_document(subject)
     found = block(subject)
-    if identity.simulated(subject):
-        yield SIMULATED
+    yield from loud(subject)
     yield f"asiai bench: {identity.model(subject)}, engine {identity.software(subject)}"
     yield from rate_lines(found)
     for name, label in (

@@ -14,7 +14,7 @@ from fastllmload.metrics.distribution import distribution
 from fastllmload.metrics.window import populations, window_of
 from fastllmload.records.token_counts import count_tokens
 from fastllmload.report import identity
-from fastllmload.report.deviations import SIMULATED
+from fastllmload.report.deviations import loud
 from fastllmload.report.figures import NOT_KNOWN, WITHHELD, number
 from fastllmload.report.results import metric, success_note
 from fastllmload.report.subject import Subject
@@ -43,8 +43,7 @@ def render(subject: Subject) -> str:
     document = identity.run_document(subject)
     rows = [[label, *(shown(found.get(key)) for key in STATISTICS)] for label, found in figures(subject, document)]
     table = Table(TITLE, ["Metric", *STATISTICS.values()], rows, [*success_note(document), *NOTES])
-    loud = [SIMULATED] if identity.simulated(subject) else []
-    return "\n".join([*loud, *text(table)]) + "\n"
+    return "\n".join([*loud(subject), *text(table)]) + "\n"
 
 
 def figures(subject: Subject, document: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:

@@ -13,13 +13,28 @@ from fastllmload.report.summary import SAMPLES_NEEDED, part
 
 SIMULATED = "SIMULATED ENGINE: the target was fastllmload's own simulator, not a server"
 
+QUICK = "QUICK: durations and counts are scaled down; this does not conform to the draft"
+
+
+def loud(subject: Subject) -> list[str]:
+    """What stands above every form of a report, whatever else it leaves out."""
+    document = subject.document
+    status = document.get("status")
+    found = [SIMULATED] if simulated(subject) else []
+    if document.get("quick"):
+        found.append(QUICK)
+    if status != "done":
+        found.append(f"INCOMPLETE ({status or 'no status'}): what was measured before the end")
+    return found
+
 
 def deviations(subject: Subject) -> list[str]:
     """Each once: those that compliance names, those of the document, and what the run itself shows."""
     document = subject.document
     found = [str(text) for text in part(document, "compliance", "deviations") or ()]
     if subject.is_procedure:
-        found += _of_procedure(document)
+        told = any(text.startswith("--quick") for text in found)
+        found += [text for text in _of_procedure(document) if not (told and text.startswith("--quick"))]
     else:
         found += _of_warmup(document)
     found += list(_of_run(run_document(subject)))

@@ -7,7 +7,7 @@ from typing import Any
 
 from fastllmload.report import identity, results
 from fastllmload.report.compliance_section import section as compliance
-from fastllmload.report.deviations import SIMULATED
+from fastllmload.report.deviations import loud
 from fastllmload.report.figures import NOT_KNOWN, WITHHELD, number, quantity
 from fastllmload.report.reasons import reason_lines
 from fastllmload.report.reproduction import pairs, reproduction
@@ -32,8 +32,8 @@ def render(subject: Subject) -> str:
 
 def lines(subject: Subject) -> Iterator[str]:
     yield f"# {title(subject)}"
-    if identity.simulated(subject):
-        yield from ("", f"**{SIMULATED}.**")
+    for headline in loud(subject):
+        yield from ("", f"**{headline}.**")
     if subject.redacted:
         yield from (
             "",

@@ -336,3 +336,18 @@ def test_the_client_s_own_addresses_are_no_one_s_business() -> None:
         {"config": asked, "incidents": ["10.1.2.3 has no port left"], "command": ["--source-address=10.1.2.3"]}
     )
     assert "10.1.2.3" not in json.dumps(found)
+
+
+@pytest.mark.parametrize("form", ["full", "blog", "asiai", "minimum"])
+def test_a_quick_test_says_so_in_every_form(rows: Subject, procedure: Path, form: str) -> None:
+    found = {**document("procedure"), "quick": True, "deviations": ["--quick: durations are below"]}
+    found["compliance"] = {**(found.get("compliance") or {}), "deviations": ["--quick scales the test down"]}
+    subject = Subject(procedure, found, best=rows.folder)
+    shown = forms.text_of(subject, form)
+    assert "quick" in shown.lower()
+    assert not ("--quick: durations" in shown and "--quick scales" in shown)
+
+
+@pytest.mark.parametrize("form", ["full", "blog", "asiai"])
+def test_a_run_that_was_cut_off_says_so_in_every_form(rows: Subject, form: str) -> None:
+    assert "INCOMPLETE (running)" in forms.text_of(Subject(rows.folder, {**rows.document, "status": "running"}), form)
