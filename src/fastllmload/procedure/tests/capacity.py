@@ -17,6 +17,7 @@ from fastllmload.procedure.findings import Findings, Plot, Series
 from fastllmload.procedure.hooks import run_hook
 from fastllmload.procedure.lab import Lab
 from fastllmload.procedure.level import Level
+from fastllmload.procedure.quicker import shorter
 from fastllmload.procedure.seek import Found, search
 from fastllmload.procedure.warmup import warm_up
 from fastllmload.records.error_texts import speaks_of
@@ -41,7 +42,7 @@ class Parameters(msgspec.Struct, frozen=True, kw_only=True):
     oom_pattern: str = OOM
 
     def quick(self) -> Parameters:
-        return msgspec.structs.replace(self, duration_s=max(3.0, self.duration_s / 20), per_slot=4)
+        return msgspec.structs.replace(self, duration_s=shorter(self.duration_s, 20, 3.0), per_slot=4)
 
 
 @dataclass

@@ -19,6 +19,7 @@ from fastllmload.procedure.findings import Findings, Plot, Series
 from fastllmload.procedure.lab import Lab
 from fastllmload.procedure.ladder import Ladder, Rung
 from fastllmload.procedure.level import Level
+from fastllmload.procedure.quicker import shorter
 from fastllmload.procedure.saturating import Capacity, capacity_of
 from fastllmload.procedure.verdict import LevelVerdict
 from fastllmload.procedure.warmup import warm_up
@@ -46,7 +47,7 @@ class Parameters(msgspec.Struct, frozen=True, kw_only=True):
     least_requests: int = LEAST_REQUESTS
 
     def quick(self) -> Parameters:
-        return msgspec.structs.replace(self, duration_s=max(6.0, self.duration_s / 40), least_requests=10)
+        return msgspec.structs.replace(self, duration_s=shorter(self.duration_s, 40, 6.0), least_requests=10)
 
 
 def run(lab: Lab, parameters: Parameters, found: Findings) -> None:

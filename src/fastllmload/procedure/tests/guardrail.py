@@ -14,6 +14,7 @@ from fastllmload.procedure.conduct import Test
 from fastllmload.procedure.findings import Findings, Plot, Series
 from fastllmload.procedure.lab import Lab
 from fastllmload.procedure.ladder import Ladder, Rung
+from fastllmload.procedure.quicker import first, shorter
 from fastllmload.procedure.saturating import Capacity, capacity_of, measured
 from fastllmload.procedure.warmup import warm_up
 
@@ -35,7 +36,9 @@ class Parameters(msgspec.Struct, frozen=True, kw_only=True):
     throughput: bool = True
 
     def quick(self) -> Parameters:
-        return msgspec.structs.replace(self, duration_s=max(4.0, self.duration_s / 60), levels=self.levels[:2])
+        return msgspec.structs.replace(
+            self, duration_s=shorter(self.duration_s, 60, 4.0), levels=first(self.levels, SHARES, 2)
+        )
 
 
 Done = dict[str, list[tuple[float, Rung]]]  # configuration → share of the capacity and its rung

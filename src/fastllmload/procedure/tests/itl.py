@@ -15,6 +15,7 @@ from fastllmload.procedure.findings import Findings, Plot, Series
 from fastllmload.procedure.gaps import Gaps, gaps_of
 from fastllmload.procedure.lab import Lab
 from fastllmload.procedure.level import Level
+from fastllmload.procedure.quicker import first
 from fastllmload.procedure.saturating import Capacity, capacity_of
 from fastllmload.procedure.warmup import warm_up
 
@@ -36,7 +37,9 @@ class Parameters(msgspec.Struct, frozen=True, kw_only=True):
     duration_s: float = 300.0  # of the levels by which the capacity is measured
 
     def quick(self) -> Parameters:
-        return msgspec.structs.replace(self, levels=self.levels[:2], requests=min(self.requests, LEAST_REQUESTS))
+        return msgspec.structs.replace(
+            self, levels=first(self.levels, SHARES, 2), requests=min(self.requests, LEAST_REQUESTS)
+        )
 
 
 def run(lab: Lab, parameters: Parameters, found: Findings) -> None:

@@ -13,6 +13,7 @@ from fastllmload.procedure.conduct import Test
 from fastllmload.procedure.findings import Findings, Plot, Series
 from fastllmload.procedure.lab import Lab
 from fastllmload.procedure.level import Level
+from fastllmload.procedure.quicker import first
 from fastllmload.procedure.warmup import warm_up
 
 LENGTHS = tuple(1024 << k for k in range(8))  # 1 Ki to 128 Ki
@@ -30,7 +31,10 @@ class Parameters(msgspec.Struct, frozen=True, kw_only=True):
     output_tokens: int = 256
 
     def quick(self) -> Parameters:
-        return msgspec.structs.replace(self, lengths=self.lengths[:4], requests=5, output_tokens=16)
+        return msgspec.structs.replace(
+            self, lengths=first(self.lengths, LENGTHS, 4), requests=min(5, self.requests),
+            output_tokens=min(16, self.output_tokens),
+        )  # fmt: skip
 
 
 def run(lab: Lab, parameters: Parameters, found: Findings) -> None:

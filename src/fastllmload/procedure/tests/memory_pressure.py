@@ -14,6 +14,7 @@ from fastllmload.procedure.conduct import Test
 from fastllmload.procedure.findings import Findings, Plot, Series
 from fastllmload.procedure.lab import Lab
 from fastllmload.procedure.level import Level
+from fastllmload.procedure.quicker import shorter
 from fastllmload.procedure.tests import capacity as concurrency
 from fastllmload.procedure.warmup import warm_up
 
@@ -35,7 +36,7 @@ class Parameters(msgspec.Struct, frozen=True, kw_only=True):
     isolated: bool = False
 
     def quick(self) -> Parameters:
-        return msgspec.structs.replace(self, duration_s=max(5.0, self.duration_s / 15))
+        return msgspec.structs.replace(self, duration_s=shorter(self.duration_s, 15, 5.0))
 
 
 def run(lab: Lab, parameters: Parameters, found: Findings) -> None:

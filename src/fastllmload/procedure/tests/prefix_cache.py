@@ -18,6 +18,7 @@ from fastllmload.procedure.lab import Lab
 from fastllmload.procedure.ladder import Ladder
 from fastllmload.procedure.level import Level
 from fastllmload.procedure.prefix_fill import filling, whole
+from fastllmload.procedure.quicker import fewer, shorter
 from fastllmload.procedure.seek import search
 from fastllmload.procedure.warmup import warm_up
 from fastllmload.records import layout
@@ -43,8 +44,9 @@ class Parameters(msgspec.Struct, frozen=True, kw_only=True):
 
     def quick(self) -> Parameters:
         return msgspec.structs.replace(
-            self, request_count=max(60, self.request_count // 20), duration_s=max(4.0, self.duration_s / 15), slots=8
-        )
+            self, request_count=fewer(self.request_count, 20, 60), duration_s=shorter(self.duration_s, 15, 4.0),
+            slots=min(8, self.slots),
+        )  # fmt: skip
 
 
 def run(lab: Lab, parameters: Parameters, found: Findings) -> None:

@@ -16,6 +16,7 @@ from fastllmload.procedure.lab import Lab
 from fastllmload.procedure.ladder import Ladder, Rung, queue_words, state_of
 from fastllmload.procedure.level import Level
 from fastllmload.procedure.limits import limits_of, meets
+from fastllmload.procedure.quicker import shorter
 from fastllmload.procedure.seek import Found, search
 from fastllmload.procedure.warmup import warm_up
 
@@ -36,7 +37,7 @@ class Parameters(msgspec.Struct, frozen=True, kw_only=True):
     slo_tpot_p99_ms: float | None = None
 
     def quick(self) -> Parameters:
-        return msgspec.structs.replace(self, duration_s=max(5.0, self.duration_s / 40))
+        return msgspec.structs.replace(self, duration_s=shorter(self.duration_s, 40, 5.0))
 
 
 def run(lab: Lab, parameters: Parameters, found: Findings) -> None:

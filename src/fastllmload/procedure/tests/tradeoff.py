@@ -13,6 +13,7 @@ from fastllmload.procedure.findings import Findings, Mark, Plot, Series
 from fastllmload.procedure.lab import Lab
 from fastllmload.procedure.ladder import Ladder, Rung, queue_words, state_of
 from fastllmload.procedure.limits import limits_of, meets
+from fastllmload.procedure.quicker import shorter
 from fastllmload.procedure.saturating import Capacity, capacity_of
 from fastllmload.procedure.warmup import warm_up
 
@@ -32,7 +33,7 @@ class Parameters(msgspec.Struct, frozen=True, kw_only=True):
     slo_tpot_p99_ms: float | None = None
 
     def quick(self) -> Parameters:
-        return msgspec.structs.replace(self, duration_s=max(4.0, self.duration_s / 60))
+        return msgspec.structs.replace(self, duration_s=shorter(self.duration_s, 60, 4.0))
 
 
 def run(lab: Lab, parameters: Parameters, found: Findings) -> None:

@@ -16,6 +16,7 @@ from fastllmload.procedure.conduct import Test
 from fastllmload.procedure.findings import Findings, Plot, Series
 from fastllmload.procedure.lab import Lab
 from fastllmload.procedure.level import Level
+from fastllmload.procedure.quicker import fewer
 from fastllmload.procedure.warmup import warm_up
 from fastllmload.records import layout
 
@@ -31,7 +32,7 @@ class Parameters(msgspec.Struct, frozen=True, kw_only=True):
     request_count: int = COUNT
 
     def quick(self) -> Parameters:
-        return Parameters(request_count=max(50, self.request_count // 50))
+        return Parameters(request_count=fewer(self.request_count, 50, 50))
 
 
 def run(lab: Lab, parameters: Parameters, found: Findings) -> None:
