@@ -13,8 +13,14 @@ import pytest
 from recording_relay import Recorded, relayed
 
 import fastllmload
+from fastllmload.cli.given import from_table
+from fastllmload.cli.resolve import settle
+from fastllmload.endpoint import ENDPOINTS
 from fastllmload.errors import InputError
+from fastllmload.plan.archive import save_plan
+from fastllmload.plan.classes import build_classes
 from fastllmload.records.layout import MEASURE, OK
+from fastllmload.redact import Redactor
 from fastllmload.simulator.process import SimulatorProcess
 from fastllmload.simulator.profile import SimulatorOptions
 
@@ -108,3 +114,30 @@ def test_a_plan_does_not_depend_on_where_a_class_goes(tmp_path: Path) -> None:
         assert len(digests) == 1
         with pytest.raises(InputError, match="class 'b' of --plan .* goes to a URL of its own"):
             fastllmload.run(url=urls[0], plan=str(tmp_path / f"{urls[1][-5:]}.plan"), output=str(tmp_path / "again"))
+
+
+def test_a_plan_is_replayed_where_the_command_line_says(tmp_path: Path, servers: list[Recorded]) -> None:
+    """A plan of classes with protocols and URLs of their own, planned for servers that are gone: the same bytes of each
+    class arrive at the URLs given now, in its protocol, and so does its warm-up.
+    """
+    asked = [{**one, "url": "http://gone:1", "model": MODELS[number]} if "url" in one else {**one, "model": MODELS[0]}
+             for number, one in enumerate(classes(servers))]  # fmt: skip
+    settings, _ = settle(
+        from_table({"class": asked, "num_requests": 24, "seed": 4, "url": "http://gone:1"}, "", ""), {}, Redactor([])
+    )
+    plan = build_classes(settings, phase="measure", endpoints=ENDPOINTS, model=MODELS[0], out_dir=tmp_path / "p")
+    save_plan(plan, tmp_path / "week.plan")
+    run = fastllmload.run(
+        **{"class": [{"name": "text", "url": servers[1].url}, {"name": "more", "url": servers[2].url}]},
+        plan=str(tmp_path / "week.plan"), url=servers[0].url, warmup=6, output=str(tmp_path / "run"),
+    )  # fmt: skip
+    assert run.manifest["plan"]["digest"] == plan.digest
+    rows = run.rows[run.rows["phase"] == MEASURE]
+    assert (rows["status"] == OK).all() and len(rows) == plan.requests
+    number = run.manifest["phases"][-1]["number"]
+    whole = [row["request"] for row in rows if row["turn"] == 0]
+    for request in whole:
+        kind = int(plan.request_class[request])
+        assert servers[kind].said[number, request][0] == plan.body(request)
+        assert servers[kind].paths[number, request] == ("/v1/chat/completions", "/v1/completions", "/api/chat")[kind]
+    assert all(any(key[0] == 0 for key in server.paths) for server in servers)

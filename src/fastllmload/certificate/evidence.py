@@ -112,7 +112,8 @@ class WorkerRecord:
 class HostRecord:
     """The host in the window: *words* is the hiccup histogram, *stalls* rows (instant, lateness) above 5 ms.
 
-    *ports*: connections that can exist at once, over all source addresses and targets.
+    *ports*: connections that can exist at once, over all source addresses, dealt to the targets as they were: the
+    fullest target is full then.
     """
 
     words: Times | None = None

@@ -15,6 +15,7 @@ from fastllmload.arrivals.curve import described_curve
 from fastllmload.arrivals.process import OnOff, Renewal
 from fastllmload.certificate import watch
 from fastllmload.certificate.ceiling import Ceiling
+from fastllmload.certificate.crowding import crowded_share
 from fastllmload.certificate.errorbar import itl_error_ns, ttft_error_ns
 from fastllmload.certificate.evidence import (
     NO_TIMES,
@@ -320,11 +321,11 @@ def histograms(run: Run) -> list[dict[str, Times]]:
 
 def host_record(run: Run, facts: dict[str, Any]) -> HostRecord:
     stalls = run.array(watch.STALLS, INT64, (None, 2))
-    target = run.manifest.get("config", {}).get("target", {})
-    ways = max(1, len(target.get("source_addresses", ()))) * max(1, len(target.get("urls", ())))
+    sources = max(1, len(run.manifest.get("config", {}).get("target", {}).get("source_addresses", ())))
+    crowded = crowded_share(run)
     return HostRecord(
         words=run.array(watch.HICCUP, INT64, (WORDS,)),
         stalls=np.empty((0, 2), np.int64) if stalls is None else stalls,
         steal_share=facts.get("steal_share"),
-        ports=facts["ports"] * ways if "ports" in facts else None,
+        ports=None if crowded is None or "ports" not in facts else int(facts["ports"] * sources / crowded),
     )

@@ -31,7 +31,7 @@ CLOSED = "classes are open loops, so that what one sends never depends on how fa
 REFUSED = {  # parameter: why a class cannot have its own, and what to do
     "concurrency": f"{CLOSED}; give it a rate, or run a closed loop by itself with --concurrency",
     "max_concurrency": "one run has one cap on what is in flight; say --max-concurrency for the whole run",
-    "unix_socket": "the socket is the run's; write url=unix:/PATH for a class of its own",
+    "unix_socket": "a class goes to the run's socket, or to a url=http://HOST:PORT of its own",
 }
 PLANS: tuple[tuple[str, type[Any]], ...] = (("load", Load), ("workload", Workload), ("behaviour", Behaviour))
 
@@ -101,6 +101,23 @@ def with_classes(
         load=msgspec.structs.replace(settings.load, rate=total, rate_curve=None),
         output=msgspec.structs.replace(settings.output, goodput=tuple(goodput)),
     )
+
+
+def replayed_urls(given: Given, read: Callable[[Givens], Fields]) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """Where classes of a saved plan go. All else of theirs is in the plan: InputError for anything but `url`."""
+    found: dict[str, tuple[str, ...]] = {}
+    for table in tables_of(given):
+        rest = dict(table)
+        name = rest.pop("name", None)
+        mine = from_table(rest, f"--class {name}: ", f" of class {name}")
+        other = [each for parameter, each in mine.items() if parameter != "url"]
+        if other or "url" not in mine or not isinstance(name, str):
+            what = f"{other[0].where} is" if other else "the rest of a class is"
+            raise InputError(f"{what} part of the plan that --plan replays; write only where: --class 'NAME url=URL'")
+        if name in found:
+            raise InputError(f"--class {name!r} is given twice; keep one, with several url= if need be")
+        found[name] = urls_of(read(mine))
+    return tuple(found.items())
 
 
 def _refuse_shares(tables: Sequence[Mapping[str, object]]) -> None:

@@ -145,6 +145,8 @@ SECTIONS: dict[str, tuple[RunOption, ...]] = {
               "trace: CSV timestamp,input,output) or a data set (sharegpt, custom: JSONL, batch: OpenAI batch "
               "JSONL, csv)."),
         value("--dataset-path --input-file", "workload.dataset_path", read.path, "FILE", "File of a trace or data set."),
+        value("--dataset-class", "workload.dataset_class", read.text, "NAME",
+              "Only the data set's entries of this class (custom, csv)."),
         value("--trace-speed", "workload.trace_speed", read.positive, "FACTOR",
               "Replays a trace so many times as fast as it was recorded."),
         value("--trace-from", "workload.trace_from", read.seconds, "TIME", "Starts so far into a trace."),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -31,7 +31,8 @@ def build_once(show: bool, sequence: Path | None, verify: Path | None, **paramet
     if settings.output.plan is not None:
         raise InputError("--plan names a finished plan; use fastllmload plan describe FILE")
     save = settings.output.save_plan
-    _build(settings, None if save is None else Path(save), Views(show, sequence))
+    own = {one.name: one.urls for one in settings.classes if one.urls}
+    _build(settings, None if save is None else Path(save), Views(show, sequence, own))
     return 0
 
 
@@ -51,6 +52,7 @@ class Views:
 
     show: bool = False
     sequence: Path | None = None
+    urls: dict[str, tuple[str, ...]] = field(default_factory=dict)  # of classes with some of their own
 
     def of(self, plan: Plan) -> None:
         if self.show:
@@ -61,7 +63,7 @@ class Views:
             from fastllmload.endpoint import ENDPOINTS
             from fastllmload.plan.sequence import write_sequence
 
-            sha256 = write_sequence(plan, ENDPOINTS[plan.description["endpoint"]], self.sequence)
+            sha256 = write_sequence(plan, ENDPOINTS, self.sequence, self.urls)
             click.echo(f"{'sequence':<14} {self.sequence}, SHA-256 {sha256}")
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import sys
 
+from fastllmload.cli.contradictions import PLANNED
 from fastllmload.cli.options import value
 from fastllmload.cli.readings import count
-from fastllmload.cli.resolve import PLANNED, merged, settle
+from fastllmload.cli.resolve import merged, settle
 from fastllmload.cli.runcommand import RunCommand, click_option
 from fastllmload.errors import InputError
 

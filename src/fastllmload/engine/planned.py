@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from fastllmload.plan.files import forget_files
 from fastllmload.plan.limits import refuse_beyond
 from fastllmload.plan.pace import WARMUP_REQUESTS, WARMUP_TOKENS
 from fastllmload.plan.plan import Plan
-from fastllmload.plan.settings import Load, RunSettings, TrafficClass, Workload
+from fastllmload.plan.settings import Load, Output, RunSettings, Target, TrafficClass, Workload
 from fastllmload.plan.standard import LENGTHS, OWN_TEXT
 
 WARMUP, MEASURE = "plan-warmup", "plan-measure"
@@ -87,32 +87,51 @@ def settled(settings: RunSettings, endpoint: Endpoint, work: Path) -> Settled:
             f"--plan {settings.output.plan} was made for {described['endpoint']}; "
             f"add --endpoint-type {described['endpoint']}"
         )
-    refuse_lost_targets(settings.output.plan, described)
     model = settings.target.model
     if model is not None and model != described["model"]:
         raise InputError(
             f"--plan {settings.output.plan} names model {described['model']!r} in every body, not {model!r}"
         )
+    classes = placed(classes_of(described), settings.output, described)
     return Settled(
         msgspec.structs.replace(
             settings,
-            target=msgspec.structs.replace(settings.target, model=described["model"]),
+            target=msgspec.structs.replace(homed(settings.target, classes), model=described["model"]),
             load=load_of(settings.load, described["load"], plan),
-            workload=workload_of(settings.workload, described),
-            classes=classes_of(described),
+            workload=workload_of(settings.workload, described["workload"], described["streaming"]),
+            classes=classes,
         ),
         plan,
     )
 
 
-def refuse_lost_targets(path: str, described: dict[str, Any]) -> None:
-    """InputError where a class of the plan went to URLs of its own, which a plan does not keep."""
-    own = [one["name"] for one in described.get("classes", ()) if one.get("own_targets")]
-    if own:
-        raise InputError(
-            f"class {own[0]!r} of --plan {path} goes to a URL of its own, which no plan holds; "
-            "give the run's options again, with the same --seed"
-        )
+def placed(classes: tuple[TrafficClass, ...], output: Output, described: Mapping[str, Any]) -> tuple[TrafficClass, ...]:
+    """The *classes* of a replayed plan with the URLs that the command line gives them: no plan holds any. InputError for
+    names that are none of its classes, and where a class went to URLs of its own and has none now.
+    """
+    urls = dict(output.plan_urls)
+    names = [one.name for one in classes]
+    for name in urls:
+        if name not in names:
+            has = f"its classes are {', '.join(names)}" if names else "it has no classes"
+            raise InputError(f"--class {name!r} is not in --plan {output.plan}; {has}")
+    for one in described.get("classes", ()):
+        if one.get("own_targets") and one["name"] not in urls:
+            raise InputError(
+                f"class {one['name']!r} of --plan {output.plan} goes to a URL of its own, which no plan holds; "
+                f"add --class '{one['name']} url=URL'"
+            )
+    return tuple(msgspec.structs.replace(one, urls=urls.get(one.name, ())) for one in classes)
+
+
+def homed(target: Target, classes: tuple[TrafficClass, ...]) -> Target:
+    """The run's own target; where all classes have URLs of their own, nothing else goes to one, so it is the first's."""
+    if not classes or not all(one.urls for one in classes):
+        return target
+    if target.urls or target.unix_socket is not None or target.simulate:
+        given = "--url" if target.urls else "--unix-socket" if target.unix_socket is not None else "--simulate"
+        raise InputError(f"every class of the plan has a URL of its own, so nothing goes to {given}; leave it out")
+    return msgspec.structs.replace(target, urls=classes[0].urls)
 
 
 def load_of(load: Load, described: dict[str, Any], plan: Plan) -> Load:
@@ -128,11 +147,10 @@ def load_of(load: Load, described: dict[str, Any], plan: Plan) -> Load:
     )
 
 
-def workload_of(workload: Workload, described: dict[str, Any]) -> Workload:
+def workload_of(workload: Workload, content: dict[str, Any], streaming: bool) -> Workload:
     """The workload of the warm-up beside a plan. A plan does not hold the file that it was made from, so one of a data
     set or trace is warmed up with Synthetic-Uniform.
     """
-    content = described["workload"]
     known = {name: content[name] for name in ("prefix_share", "prefix_zipf", "prompt_form") if name in content}
     drawn = content["name"] in LENGTHS
     stands_in = content["name"] in OWN_TEXT and content.get("stand_in") is True
@@ -144,14 +162,26 @@ def workload_of(workload: Workload, described: dict[str, Any]) -> Workload:
         tokenizer=content["tokenizer"],
         prefix_len=content["prefix_len"],
         num_prefixes=content["num_prefixes"],
-        streaming=described["streaming"],
+        streaming=streaming,
         **known,
     )
 
 
+def warmed_by(workload: Workload) -> Workload:
+    """The workload of a class's warm-up beside a plan: its own, or Synthetic-Uniform where it was read from a file."""
+    if workload.dataset_path is None:
+        return workload
+    return Workload(tokenizer=workload.tokenizer, streaming=workload.streaming)
+
+
 def classes_of(described: dict[str, Any]) -> tuple[TrafficClass, ...]:
-    """The classes that the plan was made of, for their heads and their warm-up."""
-    return tuple(msgspec.convert(one["settings"], TrafficClass) for one in described.get("classes", ()))
+    """The classes that the plan was made of, for their heads and their warm-up, with the models that its bodies name."""
+    found = []
+    for entry in described.get("classes", ()):
+        one = msgspec.convert(entry["settings"], TrafficClass)
+        model = entry.get("model", one.model)
+        found.append(msgspec.structs.replace(one, model=model, workload=warmed_by(one.workload)))
+    return tuple(found)
 
 
 def build_plans(asked: Settled, endpoint: Endpoint, model: str, work: Path) -> Plans:

@@ -23,7 +23,7 @@ from fastllmload.engine.folder import Folder
 from fastllmload.engine.interrupts import Interrupts
 from fastllmload.engine.manifest import plan_facts, target_facts
 from fastllmload.engine.places import refuse_cpus
-from fastllmload.engine.planned import Plans, build_plans, settled
+from fastllmload.engine.planned import Plans, Settled, build_plans, settled
 from fastllmload.engine.preflight import Preflight, preflight
 from fastllmload.engine.prometheus import serving
 from fastllmload.engine.public import blank, public, redactor
@@ -53,12 +53,14 @@ def execute(settings: RunSettings, secret: Secret | None, ui: Ui, simulator: Sim
     folder = Folder.create(settings.output.directory)
     try:
         totals = Totals()
+        check_workloads(settings)
+        replayed = settled(settings, resolve_endpoint(settings.target.endpoint_type), folder.work)
         with (
             Interrupts() as interrupts,
             serving(settings.telemetry.prometheus, totals),
-            simulated_target(settings, ui, simulator) as (urls, engine),
+            simulated_target(replayed.settings, ui, simulator) as (urls, engine),
         ):
-            session = Session(settings, secret, ui, folder, interrupts, urls, engine, totals)
+            session = Session(replayed, secret, ui, folder, interrupts, urls, engine, totals)
             return session.run()
     except OSError as problem:
         if problem.errno not in DISK_FULL:
@@ -100,7 +102,7 @@ def simulated_target(
 class Session:
     """One run between its folder and its exit code."""
 
-    settings: RunSettings
+    replayed: Settled
     secret: Secret | None
     ui: Ui
     folder: Folder
@@ -115,12 +117,15 @@ class Session:
             self.settings, self.ui, self.folder, self.interrupts, self.simulator, self.totals, self.redact
         )
 
+    @property
+    def settings(self) -> RunSettings:
+        return self.replayed.settings
+
     def run(self) -> int:
         settings, endpoint = self.settings, resolve_endpoint(self.settings.target.endpoint_type)
         limits.raise_nofile()
-        check_workloads(settings)
-        replayed = settled(settings, endpoint, self.folder.work)
-        found = preflight(replayed.settings, self.urls, endpoint, self.secret, self.redact)
+        replayed = self.replayed
+        found = preflight(settings, self.urls, endpoint, self.secret, self.redact)
         replayed = replayed.within(found.context_limit).naming(found.class_models)
         asked = stampable(replayed.settings, found)
         beside = Finder(settings, found, self.secret, self.redact).find(self.urls, found.class_urls)
@@ -162,9 +167,7 @@ class Session:
         workers = sizing.worker_count(
             settings, plans.measure, wanted, stored_ceiling(), cores, simulated=self.simulator is not None
         )
-        loopback = all(target.address in ("127.0.0.1", "::1") for target in found.targets)
-        if any(target.family != "unix" for target in found.targets):
-            sizing.refuse_what_does_not_fit(settings, plans.measure, wanted, workers, loopback)
+        sizing.refuse_what_does_not_fit(settings, plans.measure, wanted, workers, found)
         self.folder.settle(plans.measure.digest)
         plans = plans.moved(self.folder.work)
         phases = run_phases(plans.warmup, plans.measure)

@@ -6,10 +6,12 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from fastllmload.arrivals.curve import described_curve
 from fastllmload.certificate.ceiling import Ceiling
-from fastllmload.engine.preflight import PROBE_TOKENS
+from fastllmload.engine.preflight import PROBE_TOKENS, Preflight
+from fastllmload.engine.routing import crowds
 from fastllmload.errors import HostLimitError
 from fastllmload.host.limits import check_capacity
 from fastllmload.plan.plan import Plan
@@ -110,17 +112,30 @@ def initial_connections(settings: RunSettings, plan: Plan, wanted: Demand, worke
     return min(MOST_AHEAD, expected + (0 if settings.load.max_concurrency is not None else SLACK))
 
 
-def refuse_what_does_not_fit(settings: RunSettings, plan: Plan, wanted: Demand, workers: int, loopback: bool) -> None:
-    """HostLimitError now, not a mess of failed connections during the run."""
+def refuse_what_does_not_fit(settings: RunSettings, plan: Plan, wanted: Demand, workers: int, found: Preflight) -> None:
+    """HostLimitError now, not a mess of failed connections during the run. Ports are counted for each target by itself:
+    one is used once per source address and target.
+    """
     churn = 0.0
     if settings.client.fresh_connections and not math.isinf(wanted.rate):
         churn = wanted.rate
-    problems = check_capacity(
-        wanted.in_flight, churn, max(1, len(settings.target.source_addresses)),
-        n_targets=max(1, len(settings.target.urls)), workers=workers, seconds=phase_seconds(plan), loopback=loopback,
-    )  # fmt: skip
+    own = found.class_targets if any(one.urls for one in settings.classes) else ()
+    each = crowds(plan, found.targets, own, answer_seconds(settings, plan, found.answer_s), wanted.in_flight, churn)
+    sources = max(1, len(settings.target.source_addresses))
+    problems = check_capacity(each, sources, workers=workers, seconds=phase_seconds(plan))
     if problems:
         raise HostLimitError("this host cannot carry the run: " + "; ".join(problems))
+
+
+def answer_seconds(settings: RunSettings, plan: Plan, answer_s: float | None) -> npt.NDArray[np.float64]:
+    """How long each request will take at the probe's speed: what `demand` expects of all, request by request; 1 where
+    the probe had no answer.
+    """
+    if not answer_s:
+        return np.ones(plan.requests)
+    found: npt.NDArray[np.float64] = np.asarray(plan.output_tokens).astype(np.float64)
+    most = settings.load.timeout
+    return np.clip(found * (answer_s / PROBE_TOKENS), min(answer_s, most), most)
 
 
 def phase_seconds(plan: Plan) -> float | None:

@@ -23,7 +23,6 @@ from typing import Any, cast
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 import uvloop
 
 from fastllmload._ext import counters as k
@@ -35,6 +34,7 @@ from fastllmload._ext.recorder import Recorder
 from fastllmload._ext.stream import Stream
 from fastllmload._ext.talk import Talks
 from fastllmload._ext.wire import warm_up_kernel_stamps
+from fastllmload.engine.routing import routed
 from fastllmload.engine.workspec import PhaseSpec, TargetSpec, WorkerSpec
 from fastllmload.plan.plan import Plan
 from fastllmload.records.error_texts import write_texts
@@ -272,23 +272,6 @@ def conversations(plan: Plan, worker: int, workers: int) -> dict[str, Any]:
     of_class = plan.request_class if len(joints) > 1 else None
     talks = Talks(plan.turns, plan.body_offset, plan.bodies, joints, len(starts), of_class)
     return {"numbers": numbers, "talks": talks}
-
-
-def routed(plan: Plan, class_targets: tuple[tuple[int, int], ...]) -> npt.NDArray[np.uint16] | None:
-    """The target of each request where classes have targets of their own: each class's in turn, and all turns of a
-    conversation at one.
-    """
-    if not class_targets:
-        return None
-    found = np.zeros(plan.requests, np.uint16)
-    starts = plan.starts
-    for number, (first, many) in enumerate(class_targets):
-        mine = starts[plan.request_class[starts] == number]
-        found[mine] = first + np.arange(len(mine)) % many
-    if plan.turns is not None and len(starts):
-        begun = np.repeat(starts, np.diff(np.append(starts, plan.requests)))
-        found = found[begun]
-    return found
 
 
 def share(total: int, worker: int, workers: int) -> int:

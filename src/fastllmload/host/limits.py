@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import resource
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -61,10 +62,10 @@ def reserved_ports() -> int:
     return sum(max(0, min(high, last) - max(low, first) + 1) for first, last in bounds)
 
 
-def port_capacity(n_sources: int = 1, n_targets: int = 1) -> int:
-    """Connections that can exist at once: a port is used once per source address and target."""
+def port_capacity(n_sources: int = 1) -> int:
+    """Connections to one target that can exist at once: a port is used once per source address and target."""
     low, high = port_range()
-    return max(0, high - low + 1 - reserved_ports()) * max(1, n_sources) * max(1, n_targets)
+    return max(0, high - low + 1 - reserved_ports()) * max(1, n_sources)
 
 
 def time_wait_s(loopback: bool = False) -> float:
@@ -76,44 +77,56 @@ def time_wait_s(loopback: bool = False) -> float:
     return REUSED_AFTER_S if reuse == 1 or (reuse == 2 and loopback) else TIME_WAIT_S
 
 
+@dataclass(frozen=True)
+class Crowd:
+    """Connections to one place (address and port): how many at once, and how many are opened and closed per second.
+
+    *where* names it for people. *loopback*: it is on this host. *ports* False: a Unix socket, which needs none.
+    """
+
+    where: str
+    connections: int
+    churn_per_s: float = 0.0
+    loopback: bool = False
+    ports: bool = True
+
+
 def check_capacity(
-    expected_connections: int,
-    churn_per_s: float,
+    crowds: Sequence[Crowd],
     n_sources: int,
     *,
-    n_targets: int = 1,
     workers: int = 1,
     seconds: float | None = None,
-    loopback: bool = False,
     limit: FileLimit | None = None,
     ports: int | None = None,
 ) -> list[str]:
-    """Problems of a run with so many connections at once, *churn_per_s* of them opened and closed per second.
+    """Problems of a run with those *crowds*, each to a place of its own, from *n_sources* addresses.
 
-    *seconds* is the run's length, *loopback* whether all targets are on this host; *limit* and *ports*
-    replace what this host says. An empty list: it fits. Each problem is one sentence with what to change.
+    *seconds* is the run's length; *limit* and *ports* (to one place) replace what this host says. An empty list: it
+    fits. Each problem is one sentence with what to change.
     """
     problems = []
     limit = file_limit() if limit is None else limit
-    files = -(-expected_connections // max(1, workers)) + OWN_FILES
+    files = -(-sum(crowd.connections for crowd in crowds) // max(1, workers)) + OWN_FILES
     if limit.hard is not None and files > limit.hard:
         problems.append(
             f"the limit of open files is {limit.hard:,} and each worker needs {files:,}; raise it with "
             f"'ulimit -Hn {files}' as root, use more --workers, or offer less load"
         )
-    ports = port_capacity(n_sources, n_targets) if ports is None else ports
-    held_s = time_wait_s(loopback)
-    needed = expected_connections + int(churn_per_s * (held_s if seconds is None else min(held_s, seconds)))
-    if needed > ports:
-        problems.append(_too_few_ports(needed, ports, expected_connections, n_sources))
+    ports = port_capacity(n_sources) if ports is None else ports
+    for crowd in crowds:
+        held_s = time_wait_s(crowd.loopback)
+        needed = crowd.connections + int(crowd.churn_per_s * (held_s if seconds is None else min(held_s, seconds)))
+        if crowd.ports and needed > ports:
+            problems.append(_too_few_ports(needed, ports, crowd, n_sources))
     return problems
 
 
-def _too_few_ports(needed: int, ports: int, connections: int, n_sources: int) -> str:
+def _too_few_ports(needed: int, ports: int, crowd: Crowd, n_sources: int) -> str:
     sources = "1 source address has" if n_sources <= 1 else f"{n_sources} source addresses have"
-    held = needed - connections
+    held = needed - crowd.connections
     waiting = f", {held:,} of them for closed connections in TIME_WAIT" if held > 0 else ""
     return (
-        f"the run needs {needed:,} local ports{waiting}, and {sources} {ports:,}; add "
+        f"the run needs {needed:,} local ports to {crowd.where}{waiting}, and {sources} {ports:,}; add "
         "--source-address, widen net.ipv4.ip_local_port_range, or reuse connections"
     )

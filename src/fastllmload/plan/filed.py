@@ -10,7 +10,7 @@ from fastllmload.plan import settings as asked
 from fastllmload.plan.bodies import Bodies
 from fastllmload.plan.content import Endpoint, Kinds, described, file_of
 from fastllmload.plan.files import dataset_of
-from fastllmload.plan.written import DataSetContent, Encoder
+from fastllmload.plan.written import DataSetContent, Encoder, subset_facts
 from fastllmload.workload.image import Images
 from fastllmload.workload.lengths import parse_lengths
 from fastllmload.workload.synthetic import Quota
@@ -27,6 +27,8 @@ class FromFile:
         self.workload, self._seed = workload, seed
         self._tokenizer = load_tokenizer(workload.tokenizer)
         dataset = dataset_of(workload.name, file_of(workload), workload.tokenizer)
+        if workload.dataset_class is not None:
+            dataset = dataset.of_class(workload.dataset_class)
         osl = None if workload.osl is None else parse_lengths(workload.osl, "--osl")
         lengths = Mersenne(f"{seed}/lengths")
         self._requests = DataSetContent(dataset, self._tokenizer, osl, lengths, seed, workload.least_output)
@@ -38,4 +40,4 @@ class FromFile:
     def describe(self) -> dict[str, Any]:
         osl = "data set" if self.workload.osl is None else self.workload.osl
         facts = described(self.workload, self._tokenizer, "data set", osl, "data set")
-        return {**facts, "dataset": self._requests.describe()}
+        return {**facts, "dataset": subset_facts(self._requests.describe(), self.workload)}

@@ -9,18 +9,23 @@ One object per request, in the order of sending:
 | `session`, `delay` | of conversations: which one, and seconds to think before a later turn (read back with `--turns all`) |
 | `input_tokens`, `output_tokens` | as planned; the latter is asked for as the answer's length |
 | `class` | name of the request's class; absent where there is one |
+| `target` | where classes differ in them: `endpoint_type` `path` `model` of the request's class, `url` if it has its own |
 | `body` | fields that differ from those of a run with default options; null: it has none of that name |
 
-Model, `stream` and `stream_options` are the replaying run's own.
+Model, `stream` and `stream_options` are the replaying run's own; `target` is for other tools, and our own run refuses a
+line of another protocol than its own.
 """
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
+from urllib.parse import urlsplit
 
 import msgspec
+import numpy as np
 
 from fastllmload.errors import InputError
 from fastllmload.plan.bodies import BUFFER, disk_errors
@@ -40,27 +45,31 @@ class Endpoint(Protocol):
 
     def encode_body(self, model: str, workload: Workload, prompt: Any, tokens: int) -> bytes: ...
 
+    def path(self, base_path: str) -> str: ...
 
-def write_sequence(plan: Plan, endpoint: Endpoint, path: Path) -> str:
-    """Write *plan*'s requests to *path*; the SHA-256 of what was written. InputError for conversations whose turns hold
-    all that was said before, HostLimitError for a full disk.
+
+def write_sequence(
+    plan: Plan, endpoints: Mapping[str, Endpoint], path: Path, urls: Mapping[str, Sequence[str]] | None = None
+) -> str:
+    """Write *plan*'s requests to *path*; the SHA-256 of what was written. *endpoints*: wire protocols by name; *urls*:
+    those of classes that have their own, as far as they are known (a plan does not hold them).
+
+    InputError for conversations whose turns hold all that was said before, HostLimitError for a full disk.
     """
     if plan.turns is not None and ((plan.turns["turn"] > 0) & (plan.turns["flags"] & STITCHED == 0)).any():
         raise InputError(
             "the sequence of a plan with --history planned cannot be written: its turns repeat what was said before; "
             "use --history real"
         )
-    if any(one.get("endpoint", endpoint.name) != endpoint.name for one in plan.description.get("classes", ())):
-        raise InputError(
-            "the sequence of a plan whose classes speak several protocols cannot be written: one run reads it back in one; "
-            "plan each class by itself"
-        )
     hasher = hashlib.sha256()
     encoder = msgspec.json.Encoder()
-    defaults = Defaults(endpoint, plan)
+    spoken = [endpoints[one] for one in protocols(plan)]
+    defaults = [Defaults(endpoint, plan) for endpoint in spoken]
+    targets = Targets(plan, spoken, urls or {})
     with disk_errors(path), open(path, "wb", buffering=BUFFER) as file:
         for number in range(plan.requests):
-            line = encoder.encode(entry(plan, number, defaults)) + b"\n"
+            of_class = int(plan.request_class[number]) if len(spoken) > 1 else 0
+            line = encoder.encode(entry(plan, number, defaults[of_class], targets.of(number))) + b"\n"
             hasher.update(line)
             file.write(line)
     return hasher.hexdigest()
@@ -78,7 +87,55 @@ class Defaults:
         return body
 
 
-def entry(plan: Plan, number: int, defaults: Defaults) -> dict[str, Any]:
+def protocols(plan: Plan) -> list[str]:
+    """The protocol of each class that was planned by itself; one of a plan without them."""
+    whole = plan.description["endpoint"]
+    return [one.get("endpoint", whole) for one in plan.description.get("classes", ())] or [whole]
+
+
+class Targets:
+    """Where the requests of each class go, in what classes differ: protocol, path, model, and URLs of their own, which
+    its conversations and single requests take in turn, as they do in a run.
+    """
+
+    def __init__(self, plan: Plan, spoken: Sequence[Endpoint], urls: Mapping[str, Sequence[str]]) -> None:
+        classes = plan.description.get("classes", ())
+        self._class = plan.request_class
+        self._spoken, self._paths = spoken, [one["settings"]["endpoint_path"] for one in classes]
+        self._urls = [list(urls.get(one["name"], ())) for one in classes]
+        apart = len({endpoint.name for endpoint in spoken}) > 1 or any(one.get("own_targets") for one in classes)
+        apart = apart or any(path is not None for path in self._paths)
+        models = {one["model"] for one in classes if one["requests"]}
+        self._facts = [
+            self._known(one, endpoint, apart, len(models) > 1) for one, endpoint in zip(classes, spoken, strict=False)
+        ]
+        self._turn = np.zeros(plan.requests, np.int64)  # which of its class's conversations or requests it is
+        for number in range(len(classes)):
+            mine = plan.starts[plan.request_class[plan.starts] == number]
+            self._turn[mine] = np.arange(len(mine))
+        if plan.turns is not None and plan.requests:
+            self._turn = self._turn[np.repeat(plan.starts, np.diff(np.append(plan.starts, plan.requests)))]
+
+    @staticmethod
+    def _known(one: dict[str, Any], endpoint: Endpoint, apart: bool, named: bool) -> dict[str, Any]:
+        path = one["settings"]["endpoint_path"]
+        found = {"endpoint_type": endpoint.name, "path": endpoint.path("") if path is None else path}
+        return (found if apart else {}) | ({"model": one["model"]} if named and one["requests"] else {})
+
+    def of(self, number: int) -> dict[str, Any]:
+        """That of request *number*; empty where no class has anything of its own."""
+        if not self._facts:
+            return {}
+        of_class = int(self._class[number])
+        urls = self._urls[of_class]
+        facts = dict(self._facts[of_class])
+        if urls:
+            facts["url"] = url = urls[int(self._turn[number]) % len(urls)]
+            facts["path"] = self._paths[of_class] or self._spoken[of_class].path(urlsplit(url).path)
+        return facts
+
+
+def entry(plan: Plan, number: int, defaults: Defaults, target: dict[str, Any]) -> dict[str, Any]:
     """One line."""
     body: dict[str, Any] = msgspec.json.decode(plan.body(number))
     tokens = int(plan.output_tokens[number])
@@ -93,6 +150,8 @@ def entry(plan: Plan, number: int, defaults: Defaults) -> dict[str, Any]:
     found |= {"input_tokens": int(plan.input_tokens[number]), "output_tokens": tokens}
     if plan.classes:
         found["class"] = plan.classes[int(plan.request_class[number])]
+    if target:
+        found["target"] = target
     extra = difference(body, defaults.fields(tokens), tokens)
     return {**found, "body": extra} if extra else found
 

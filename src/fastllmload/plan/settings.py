@@ -65,6 +65,7 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
     temperature: float | None = 0.0
     extra_body: str | None = None  # JSON object text, merged into every body
     dataset_path: str | None = None  # the file of a trace
+    dataset_class: str | None = None  # only the data set's entries of this class; None: all of them
     trace_speed: float = 1.0  # 2: twice as fast as it was recorded
     trace_from: float = 0.0  # seconds of the trace
     trace_to: float | None = None
@@ -141,6 +142,7 @@ class Output(msgspec.Struct, frozen=True, kw_only=True):
     price_per_hour: float | None = None  # of the whole target, as declared, in any currency
     save_plan: str | None = None
     plan: str | None = None  # replay this plan file
+    plan_urls: tuple[tuple[str, tuple[str, ...]], ...] = ()  # where classes of that plan go: name, URLs
 
 
 class Telemetry(msgspec.Struct, frozen=True, kw_only=True):

@@ -23,7 +23,7 @@ from fastllmload.plan.conversations import Part, Tally, Thinking, escaped, write
 from fastllmload.plan.joint import Joint, skip_of, stand_in, tail_of
 from fastllmload.plan.plan import TURN
 from fastllmload.plan.synthesized import TOOL
-from fastllmload.plan.written import Encoder
+from fastllmload.plan.written import Encoder, subset_facts
 from fastllmload.workload.conversation import STAND_IN, SYSTEM_SHARE, SYSTEM_TOKENS, Conversation, SystemPrompt
 from fastllmload.workload.dialogues import Dialogues, Said, read_dialogues
 from fastllmload.workload.lengths import Lengths, parse_lengths
@@ -63,7 +63,8 @@ class Told:
         """The file's conversations; None for the stand-in. InputError where a file or a number of turns is missing."""
         workload = self.workload
         if workload.dataset_path is not None:
-            return read_dialogues("sharegpt" if self._standard else workload.name, Path(workload.dataset_path))
+            found = read_dialogues("sharegpt" if self._standard else workload.name, Path(workload.dataset_path))
+            return found if workload.dataset_class is None else found.of_class(workload.dataset_class)
         if not self._standard:
             file_of(workload)
         if workload.turns in (None, "all"):
@@ -161,7 +162,7 @@ class Told:
             "rounds": self._tally.conversations / len(dialogues.entries),
             "classes": self._classes,
         }
-        return {**found, "dataset": facts}
+        return {**found, "dataset": subset_facts(facts, self.workload)}
 
     def conversations(self) -> dict[str, Any]:
         """What plan.json says of them."""

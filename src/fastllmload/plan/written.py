@@ -54,6 +54,11 @@ class Encoder:
 
     def pieces(self, one: Written) -> Pieces:
         """The fixed bytes of its body."""
+        if one.spoken not in (None, self._endpoint.name):
+            raise InputError(
+                f"{one.where} is a request of {one.spoken}, and {self._endpoint.name} is spoken here; choose entries "
+                "with --dataset-class, or the protocol with --endpoint-type"
+            )
         kind, extra = kind_of(one), msgspec.json.encode(one.extra)
         pieces = self._pieces.get((kind, extra))
         if pieces is None:
@@ -77,6 +82,13 @@ class Encoder:
 
 def kind_of(one: Written) -> str:
     return "text" if isinstance(one.content, str) else "ids" if isinstance(one.content[0], int) else "messages"
+
+
+def subset_facts(facts: dict[str, Any], workload: Workload) -> dict[str, Any]:
+    """The *facts* of a data set, of which *workload* may take one class alone."""
+    return (
+        facts if workload.dataset_class is None else {**facts, "subset": f"entries of class {workload.dataset_class}"}
+    )
 
 
 class DataSetContent:

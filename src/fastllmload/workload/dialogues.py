@@ -11,14 +11,14 @@ from __future__ import annotations
 import hashlib
 import random
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from fastllmload.errors import InputError
-from fastllmload.workload.written import Written, json_lines, read_bytes, sharegpt_entries, written_custom
+from fastllmload.workload.written import Written, json_lines, read_bytes, refuse_none, sharegpt_entries, written_custom
 
 LONGEST_DELAY_S = 1e6
 
@@ -40,6 +40,12 @@ class Dialogues:
     entries: Sequence[tuple[Said, ...]]
     left_out: int
     shuffled: bool
+
+    def of_class(self, name: str) -> Dialogues:
+        """The conversations whose first turn is of class *name* alone. InputError where there are none."""
+        mine = [turns for turns in self.entries if turns[0].one.name == name]
+        refuse_none(mine, name, self.classes())
+        return replace(self, entries=mine, left_out=self.left_out + len(self.entries) - len(mine))
 
     def classes(self) -> list[str]:
         """Names of the classes of its turns, by first appearance; one nameless class when none is named."""

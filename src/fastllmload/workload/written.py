@@ -17,7 +17,7 @@ import hashlib
 import random
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +36,8 @@ MOST_TOKENS = 16_000_000
 class Written:
     """One request: *content* is a prompt, token ids or messages; *output_tokens* None: the data set does not say.
 
-    *extra*: body fields of this request alone. *where*: line or number in the file, for sentences about it.
+    *extra*: body fields of this request alone. *where*: line or number in the file, for sentences about it. *spoken*:
+    the protocol that its body is of; None: any.
     """
 
     where: str
@@ -45,6 +46,7 @@ class Written:
     name: str | None = None
     extra: dict[str, Any] = field(default_factory=dict)
     input_tokens: int | None = None  # as the file says; what a tokenizer counts stands above it
+    spoken: str | None = None
 
     def tokens(self, tokenizer: Tokenizer | None) -> int:
         """Tokens of the prompt or of the messages' texts under *tokenizer*; without one what the file says, else 0."""
@@ -76,9 +78,23 @@ class DataSet:
             for number in order:
                 yield self.requests[number]
 
+    def of_class(self, name: str) -> DataSet:
+        """Its entries of class *name* alone; the others are left out. InputError where it has none."""
+        mine = [one for one in self.requests if one.name == name]
+        refuse_none(mine, name, self.classes())
+        return replace(self, requests=mine, left_out=self.left_out + len(self.requests) - len(mine))
+
     def classes(self) -> list[str]:
         """Names of the classes in the order in which they first appear; one nameless class when none is named."""
         return list(dict.fromkeys("" if one.name is None else one.name for one in self.requests))
+
+
+def refuse_none(found: Sequence[object], name: str, classes: Sequence[str]) -> None:
+    """InputError where nothing of class *name* was *found* in a data set that has *classes*."""
+    if not found:
+        named = [one for one in classes if one]
+        has = f"its classes are {', '.join(named[:20])}" if named else "none of its entries has a class"
+        raise InputError(f"--dataset-class {name!r} is in no entry of the data set; {has}")
 
 
 def texts(messages: Sequence[Any]) -> Iterator[str]:
@@ -174,7 +190,7 @@ def why(problem: Exception) -> str:
 
 
 OF_CONVERSATIONS = ("session", "delay", "reply")
-KNOWN = ("prompt", "messages", "input_tokens", "output_tokens", "class", "timestamp", "body")
+KNOWN = ("prompt", "messages", "input_tokens", "output_tokens", "class", "timestamp", "target", "body")
 DECIDED = ("model", "messages", "prompt", "stream", "stream_options", "max_tokens", "max_completion_tokens")
 
 
@@ -195,7 +211,19 @@ def written_custom(entry: dict[str, Any], where: str) -> Written:
         raise InputError(f"{where}: class is {shown(name)}, not a text")
     tokens = _length(entry.get("input_tokens"), where, "input")
     output = _length(entry.get("output_tokens"), where)
-    return Written(where, _content(entry, where), output, name, extra, tokens)
+    return Written(where, _content(entry, where), output, name, extra, tokens, _spoken(entry.get("target"), where))
+
+
+def _spoken(target: object, where: str) -> str | None:
+    """The protocol of `target`, which says where other tools are to send the request."""
+    if target is None:
+        return None
+    if not isinstance(target, dict):
+        raise InputError(f"{where}: target is {shown(target)}, not a JSON object")
+    spoken = target.get("endpoint_type")
+    if spoken is not None and not isinstance(spoken, str):
+        raise InputError(f"{where}: endpoint_type of target is {shown(spoken)}, not the name of a protocol")
+    return spoken
 
 
 def _batch(entry: dict[str, Any], where: str) -> Written:

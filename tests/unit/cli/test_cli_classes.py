@@ -49,6 +49,15 @@ def test_python_has_a_name_that_it_can_write():
     assert table(classes=[one], duration=5) == table(**{"class": [one]}, duration=5)
 
 
+def test_a_replayed_plan_is_told_where_its_classes_go():
+    """Beside --plan a class is a name and URLs; both ways say the same."""
+    one = words("chat url=http://a", "more url=http://b url=http://c", plan="file")
+    two = table(**{"class": [{"name": "chat", "url": "http://a"}, {"name": "more", "url": ["http://b", "http://c"]}]},
+                plan="file")  # fmt: skip
+    assert one == two and one.classes == ()
+    assert one.output.plan_urls == (("chat", ("http://a",)), ("more", ("http://b", "http://c")))
+
+
 def test_protocols_and_targets_of_classes():
     """Both ways; without a class at the run's targets the first class's are the run's."""
     one = words("chat rate=4", "more rate=1 endpoint-type=completions url=http://b url=http://c", url=("http://a",))
@@ -89,7 +98,7 @@ def test_shares_of_the_rate():
         (["chat rate=inf"], {}, "cannot send all at once"),
         (["chat rate=1"], {"concurrency": "4"}, "--concurrency does not go with --class: classes are open loops"),
         (["chat concurrency=4"], {}, "concurrency of class chat is refused: classes are open loops"),
-        (["chat rate=1 unix-socket=/tmp/s"], {}, "write url=unix:/PATH"),
+        (["chat rate=1 unix-socket=/tmp/s"], {}, "goes to the run's socket, or to a url=http://HOST:PORT"),
         (["chat rate=1 url=https://me:word@h"], {}, "carries a user name or password"),
         (["chat rate=1 url=http://h"], {"url": ("http://g",)}, "nothing goes to --url"),
         (["chat rate=1 prompt-form=ids"], {}, "token ids, which openai-chat cannot carry"),
@@ -107,7 +116,10 @@ def test_shares_of_the_rate():
         (["chat share=2"], {"rate": "10"}, "write a part of the run's rate"),
         (["chat share=0.5 rate=3"], {"rate": "10"}, "has a rate and a share"),
         (["chat rate=1 think-time=2s"], {}, "add --turns COUNT"),
-        (["chat rate=1"], {"plan": "file"}, "is part of the plan that --plan replays"),
+        (["chat rate=1"], {"plan": "file"}, "rate of class chat is part of the plan that --plan replays"),
+        (["chat"], {"plan": "file"}, "the rest of a class is part of the plan"),
+        (["chat url=http://a", "chat url=http://b"], {"plan": "file"}, "'chat' is given twice; keep one, with several"),
+        (["chat url=https://me:word@h"], {"plan": "file"}, "carries a user name or password"),
     ],
 )  # fmt: skip
 def test_what_is_refused(classes, options, said):

@@ -78,6 +78,7 @@ EVERY_OPTION = {
     "repetition": ("2", "load.repetition", 2),
     "workload": ("synthetic-skewed", "workload.name", "synthetic-skewed"),
     "dataset-path": ("f", "workload.dataset_path", "f"),
+    "dataset-class": ("chat", "workload.dataset_class", "chat"),
     "trace-speed": ("2.5", "workload.trace_speed", 2.5),
     "trace-from": ("1m", "workload.trace_from", 60.0),
     "trace-to": ("2m", "workload.trace_to", 120.0),
@@ -142,6 +143,7 @@ EVERY_OPTION = {
 TRACE = ["--workload", "azure", "--dataset-path", "f"]
 COMPANIONS = {  # what an option needs beside it to make sense
     "dataset-path": ["--workload", "azure"],
+    "dataset-class": ["--rate", "1", "--workload", "custom", "--dataset-path", "f"],
     **dict.fromkeys(("trace-speed", "trace-from", "trace-to", "trace-loop"), TRACE),
     "concurrency": [],
     "plan": [],
@@ -347,6 +349,12 @@ def test_labels_keep_blanks_and_commas():
         ("--rate 5 --backend tgi-native", "is not one of openai-chat, openai-completions"),
         ("--rate 5 --arrival tracy", "--arrival 'tracy' is not one of poisson"),
         ("--rate 5 --arrival trace", "--arrival trace replays recorded instants; add --workload"),
+        (
+            "--workload azure --dataset-path f --dataset-class a",
+            "does not go with --workload azure, which has no classes",
+        ),
+        ("--rate 5 --dataset-class a", "chooses entries of a data set by their class; add --workload custom or csv"),
+        ("--rate 5 --workload batch --dataset-path f --dataset-class a", "add --workload custom or csv"),
         ("--workload azure --dataset-path f --rate 5 --arrival trace", "has the trace's own instants and no --rate"),
         ("--rate 5 --declare sut.model.nam=m", "did you mean sut.model.name?"),
         ("--rate 5 --declare prefix_cache.enabled=perhaps", "'perhaps' is none of yes, no"),

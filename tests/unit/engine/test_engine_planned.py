@@ -9,7 +9,7 @@ from fastllmload.endpoint import ENDPOINTS
 from fastllmload.engine.planned import build_plans, settled
 from fastllmload.errors import InputError
 from fastllmload.plan.archive import save_plan
-from fastllmload.plan.settings import Load, Output, RunSettings, Target, Workload
+from fastllmload.plan.settings import Load, Output, RunSettings, Target, TrafficClass, Workload
 
 CHAT = ENDPOINTS["openai-chat"]
 ASKED = Workload(isl="8", osl="4")
@@ -62,3 +62,74 @@ def test_a_plan_that_does_not_fit_the_command_line_is_refused(tmp_path, saved, t
     settings = msgspec.structs.replace(RunSettings(target=target), output=Output(plan=file))
     with pytest.raises(InputError, match=said):
         settled(settings, ENDPOINTS[endpoint], tmp_path / "work")
+
+
+# -- plans of classes ------------------------------------------------------------------------------------------------
+
+
+def class_of(called, urls=(), model=None, endpoint_type=None, **workload):
+    return TrafficClass(
+        name=called, load=Load(rate=20.0, duration=1.0), workload=Workload(**{"isl": "8", "osl": "4"} | workload), urls=urls,
+        model=model, endpoint_type=endpoint_type,
+    )  # fmt: skip
+
+
+@pytest.fixture
+def classes_saved(tmp_path):
+    """`classes_saved(*classes)` gives the path of a saved plan of them."""
+
+    def save(*classes):
+        asked = RunSettings(load=Load(rate=40.0, duration=1.0), workload=ASKED, classes=classes)
+        plans = build_plans(settled(asked, CHAT, tmp_path), CHAT, "m", tmp_path / "made")
+        save_plan(plans.measure, tmp_path / "p.plan")
+        return str(tmp_path / "p.plan")
+
+    return save
+
+
+def replayed(file, work, *urls, **target):
+    return settled(RunSettings(target=Target(**target), output=Output(plan=file, plan_urls=urls)), CHAT, work)
+
+
+def test_classes_of_a_plan_go_where_the_command_line_says(tmp_path, classes_saved):
+    """With the model that their bodies name, in their protocol; a class that is not named stays at the run's target."""
+    file = classes_saved(class_of("a"), class_of("b", ("http://gone",), "other", "openai-completions"))
+    found = replayed(file, tmp_path / "w", ("b", ("http://x", "http://y")), urls=("http://home",)).settings
+    assert [one.urls for one in found.classes] == [(), ("http://x", "http://y")]
+    assert [(one.model, one.endpoint_type) for one in found.classes] == [("m", None), ("other", "openai-completions")]
+    assert found.target.urls == ("http://home",)
+    moved = replayed(file, tmp_path / "w", ("a", ("http://z",)), ("b", ("http://x",))).settings
+    assert moved.target.urls == ("http://z",)
+
+
+@pytest.mark.parametrize(
+    ("urls", "target", "said"),
+    [
+        ([], {}, r"class 'b' of --plan .* goes to a URL of its own, which no plan holds; add --class 'b url=URL'"),
+        ([("c", ("http://x",))], {}, "--class 'c' is not in --plan .*; its classes are a, b"),
+        ([("a", ("http://x",)), ("b", ("http://y",))], {"urls": ("http://z",)}, "nothing goes to --url; leave it out"),
+    ],
+)
+def test_places_that_do_not_fit_the_classes_of_a_plan(tmp_path, classes_saved, urls, target, said):
+    file = classes_saved(class_of("a"), class_of("b", ("http://gone",)))
+    with pytest.raises(InputError, match=said):
+        replayed(file, tmp_path / "w", *urls, **target)
+
+
+def test_a_plan_without_classes_has_no_place_for_one(tmp_path, saved):
+    file, _ = saved(Load(rate=50.0, duration=1.0))
+    with pytest.raises(InputError, match="--class 'a' is not in --plan .*; it has no classes"):
+        replayed(file, tmp_path / "w", ("a", ("http://x",)))
+
+
+def test_classes_are_replayed_without_the_files_that_they_were_made_from(tmp_path, classes_saved):
+    """As a plan of one kind: the warm-up of a data set's class is Synthetic-Uniform."""
+    file = tmp_path / "set.jsonl"
+    file.write_text('{"prompt": "a", "output_tokens": 3, "session": 1}\n')
+    one = class_of("b", name="custom", dataset_path=str(file), turns="all", isl=None, osl=None)
+    plan = classes_saved(class_of("a"), one)
+    file.unlink()
+    plans = build_plans(replayed(plan, tmp_path / "w"), CHAT, "m", tmp_path / "w")
+    kinds = {one["name"]: one["workload"]["name"] for one in plans.warmup.description["classes"]}
+    assert kinds == {"a": "synthetic-uniform", "b": "synthetic-uniform"}
+    assert plans.measure.description["classes"][1]["workload"]["name"] == "custom"

@@ -3,14 +3,18 @@
 import math
 from types import SimpleNamespace
 
+import msgspec
 import numpy as np
 import pytest
 
 from fastllmload.certificate.ceiling import Ceiling
 from fastllmload.engine import sizing
+from fastllmload.engine.preflight import Preflight
 from fastllmload.engine.sizing import Demand, demand, initial_connections, worker_count
+from fastllmload.engine.workspec import TargetSpec
 from fastllmload.errors import HostLimitError
-from fastllmload.plan.settings import Client, Load, RunSettings, Workload
+from fastllmload.host import limits
+from fastllmload.plan.settings import Client, Load, RunSettings, TrafficClass, Workload
 
 
 def asked(**fields):
@@ -25,7 +29,7 @@ def planned(rate=None, requests=1000, tokens=100, concurrency=None, seconds=None
     return SimpleNamespace(
         requests=requests, output_tokens=np.full(requests, tokens, np.int32), concurrency=concurrency, duration_s=seconds,
         description={"load": {"arrivals": arrivals}}, t_sched=None if rate is None else np.arange(requests) * 1_000_000,
-        turns=None if talks is None else object(), starts=range(requests if talks is None else talks),
+        turns=None if talks is None else object(), starts=np.arange(requests if talks is None else talks),
     )  # fmt: skip
 
 
@@ -97,11 +101,73 @@ def test_connections_before_time_zero():
     )
 
 
+def found_at(*urls, classes=()):
+    """A preflight that found one address for each of *urls* (`10.0.0.1:80/path`); *classes*: first target, how many."""
+    targets = [
+        TargetSpec(url=url, family="inet", address=url.partition(":")[0], port=80, head_prefix="") for url in urls
+    ]
+    return Preflight(targets=targets, class_targets=list(classes), answer_s=0.1)
+
+
+@pytest.fixture(autouse=True)
+def known_host(monkeypatch):
+    """28,232 ports to each target, and any number of files."""
+    monkeypatch.setattr(limits, "port_capacity", lambda n_sources: 28_232 * n_sources)
+    monkeypatch.setattr(limits, "file_limit", lambda: limits.FileLimit(1 << 20, None))
+    monkeypatch.setattr(limits, "time_wait_s", lambda loopback: 60.0)
+
+
 def test_a_run_that_needs_more_ports_than_there_are_is_refused():
-    settings = asked(rate=5000.0, fresh_connections=True)
-    with pytest.raises(HostLimitError, match="local ports"):
-        sizing.refuse_what_does_not_fit(settings, planned(rate=5000.0, seconds=60.0), Demand(5000.0, 1.0, 10), 1, False)
-    sizing.refuse_what_does_not_fit(settings, planned(rate=5000.0, seconds=1.0), Demand(5000.0, 1.0, 10), 1, False)
+    settings, here = asked(rate=5000.0, fresh_connections=True), found_at("10.0.0.1:80")
+    refuse, wanted = sizing.refuse_what_does_not_fit, Demand(5000.0, 1.0, 10)
+    with pytest.raises(HostLimitError, match="needs 300,010 local ports to 10.0.0.1:80, "):
+        refuse(settings, planned(rate=5000.0, seconds=60.0), wanted, 1, here)
+    refuse(settings, planned(rate=5000.0, seconds=1.0), wanted, 1, here)
+
+
+def test_ports_are_counted_for_each_address_and_port():
+    """Two paths of one server share its ports; two servers do not."""
+    settings, plan, wanted = asked(rate=9.0), planned(rate=9.0), Demand(9.0, 1.0, 40_000)
+    sizing.refuse_what_does_not_fit(settings, plan, wanted, 1, found_at("10.0.0.1:80", "10.0.0.2:80"))
+    with pytest.raises(HostLimitError, match="needs 40,000 local ports to 10.0.0.1:80/a, "):
+        sizing.refuse_what_does_not_fit(settings, plan, wanted, 1, found_at("10.0.0.1:80/a", "10.0.0.1:80/b"))
+
+
+def classed_plan(tokens):
+    """Half of the requests are of class 0, half of class 1, with so many output *tokens* of each."""
+    plan = planned(rate=9.0, seconds=60.0)
+    plan.request_class = np.arange(plan.requests) % 2
+    plan.output_tokens = np.array(tokens, np.int32)[plan.request_class]
+    plan.starts = np.arange(plan.requests)
+    return plan
+
+
+def class_asked(*urls, **fields):
+    classes = tuple(
+        TrafficClass(name=f"c{number}", load=Load(), workload=Workload(), urls=own) for number, own in enumerate(urls)
+    )
+    return msgspec.structs.replace(asked(rate=9.0, **fields), classes=classes)
+
+
+def test_ports_of_classes_are_counted_at_their_own_urls():
+    """Of 40,000 in flight a class whose answers are nine times as long holds 36,000, all at its own target."""
+    apart = class_asked((), ("http://10.0.0.2",))
+    there = found_at("10.0.0.1:80", "10.0.0.2:80", classes=[(0, 1), (1, 1)])
+    wanted = Demand(9.0, 1.0, 40_000)
+    sizing.refuse_what_does_not_fit(apart, classed_plan((100, 100)), wanted, 1, there)
+    with pytest.raises(HostLimitError, match="needs 36,000 local ports to 10.0.0.2:80, ") as refused:
+        sizing.refuse_what_does_not_fit(apart, classed_plan((100, 900)), wanted, 1, there)
+    assert "10.0.0.1" not in str(refused.value)
+
+
+def test_fresh_connections_of_classes_are_counted_at_their_own_urls():
+    """900/s for a minute are 27,000 closed connections at each of two targets; all 54,000 at the one that both go to."""
+    settings = class_asked((), ("http://10.0.0.2",), fresh_connections=True)
+    there = found_at("10.0.0.1:80", "10.0.0.2:80", classes=[(0, 1), (1, 1)])
+    sizing.refuse_what_does_not_fit(settings, classed_plan((9, 9)), Demand(900.0, 1.0, 10), 1, there)
+    one = found_at("10.0.0.1:80", "10.0.0.2:80", classes=[(1, 1), (1, 1)])
+    with pytest.raises(HostLimitError, match="needs 54,010 local ports to 10.0.0.2:80, 54,000 of them for closed"):
+        sizing.refuse_what_does_not_fit(settings, classed_plan((9, 9)), Demand(900.0, 1.0, 10), 1, one)
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from fastllmload.host import limits, probe
-from fastllmload.host.limits import FileLimit, check_capacity
+from fastllmload.host.limits import Crowd, FileLimit, check_capacity
 
 
 @pytest.fixture
@@ -26,11 +26,10 @@ def proc(tmp_path, monkeypatch):
     return write
 
 
-def test_ports_per_source_and_target(proc):
+def test_ports_per_source(proc):
     proc()
     assert limits.port_capacity(1) == 28_232
     assert limits.port_capacity(3) == 3 * 28_232
-    assert limits.port_capacity(2, 2) == 4 * 28_232
 
 
 def test_reserved_ports_do_not_count(proc):
@@ -54,40 +53,69 @@ def test_how_long_a_closed_port_is_held(proc, reuse, loopback, seconds):
     assert limits.time_wait_s(loopback) == seconds
 
 
+PLENTY = FileLimit(1 << 20, 1 << 20)
+
+
+def to(where="http://a:8000", connections=100, **others):
+    return Crowd(where, connections, **others)
+
+
 def test_what_fits_is_no_problem(proc):
     proc()
-    assert check_capacity(1000, 0.0, 1, limit=FileLimit(1024, 4096)) == []
+    assert check_capacity([to(connections=1000)], 1, limit=FileLimit(1024, 4096)) == []
 
 
 def test_too_few_files_is_one_sentence(proc):
+    """Files are of all targets together."""
     proc()
-    (problem,) = check_capacity(10_000, 0.0, 1, limit=FileLimit(1024, 4096))
+    both = [to("http://a", 4_000), to("http://b", 6_000)]
+    (problem,) = check_capacity(both, 1, limit=FileLimit(1024, 4096))
     assert problem.startswith("the limit of open files is 4,096 and each worker needs 10,064; raise it")
-    assert check_capacity(10_000, 0.0, 1, workers=3, limit=FileLimit(1024, 4096)) == []
-    assert check_capacity(10_000, 0.0, 1, limit=FileLimit(1024, None)) == []
+    assert check_capacity(both, 1, workers=3, limit=FileLimit(1024, 4096)) == []
+    assert check_capacity(both, 1, limit=FileLimit(1024, None)) == []
 
 
 def test_too_few_ports_is_one_sentence(proc):
     proc()
-    plenty = FileLimit(1 << 20, 1 << 20)
-    (problem,) = check_capacity(30_000, 0.0, 1, limit=plenty)
-    assert problem.startswith("the run needs 30,000 local ports, and 1 source address has 28,232; add --source-address")
-    assert check_capacity(30_000, 0.0, 2, limit=plenty) == []
-    assert check_capacity(30_000, 0.0, 1, n_targets=2, limit=plenty) == []
+    (problem,) = check_capacity([to(connections=30_000)], 1, limit=PLENTY)
+    assert problem.startswith(
+        "the run needs 30,000 local ports to http://a:8000, and 1 source address has 28,232; add --source-address"
+    )
+    assert check_capacity([to(connections=30_000)], 2, limit=PLENTY) == []
+
+
+def test_each_target_has_all_the_ports_for_itself_and_no_more(proc):
+    """Two targets with 25,000 connections each fit; with 45,000 and 5,000 the first does not."""
+    proc()
+    assert check_capacity([to("http://a", 25_000), to("http://b", 25_000)], 1, limit=PLENTY) == []
+    (problem,) = check_capacity([to("http://a", 5_000), to("http://b", 45_000)], 1, limit=PLENTY)
+    assert problem.startswith("the run needs 45,000 local ports to http://b, and 1 source address has 28,232")
+
+
+def test_a_unix_socket_needs_files_but_no_ports(proc):
+    proc()
+    assert check_capacity([to("/run/engine.sock", 30_000, ports=False)], 1, limit=PLENTY) == []
+    (problem,) = check_capacity([to("/run/engine.sock", 30_000, ports=False)], 1, limit=FileLimit(1024, 4096))
+    assert "open files" in problem
 
 
 def test_closed_connections_hold_ports_for_a_minute_or_the_runs_length(proc):
     proc()
-    plenty = FileLimit(1 << 20, 1 << 20)
-    (problem,) = check_capacity(100, 1000.0, 1, limit=plenty)
-    assert "needs 60,100 local ports, 60,000 of them for closed connections in TIME_WAIT" in problem
-    assert check_capacity(100, 1000.0, 1, seconds=20.0, limit=plenty) == []
-    assert check_capacity(100, 1000.0, 3, limit=plenty) == []
+    churning = [to(churn_per_s=1000.0)]
+    (problem,) = check_capacity(churning, 1, limit=PLENTY)
+    assert "needs 60,100 local ports to http://a:8000, 60,000 of them for closed connections in TIME_WAIT" in problem
+    assert check_capacity(churning, 1, seconds=20.0, limit=PLENTY) == []
+    assert check_capacity(churning, 3, limit=PLENTY) == []
 
 
 def test_the_same_is_no_problem_where_loopback_reuses_ports(proc):
+    """At the target on this host; the other one keeps them for its minute."""
     proc(reuse="2")
-    assert check_capacity(100, 1000.0, 1, loopback=True, limit=FileLimit(1 << 20, 1 << 20)) == []
+    assert check_capacity([to(churn_per_s=1000.0, loopback=True)], 1, limit=PLENTY) == []
+    (problem,) = check_capacity(
+        [to(churn_per_s=1000.0, loopback=True), to("http://far", churn_per_s=1000.0)], 1, limit=PLENTY
+    )
+    assert "to http://far" in problem
 
 
 RAISES = """

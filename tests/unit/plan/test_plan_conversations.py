@@ -270,7 +270,7 @@ def test_a_written_sequence_is_the_same_conversations(tmp_path, kind):
     """Read back as a data set it has the same bodies, turns, instants and times to think."""
     changes = {"workload__think_time": "uniform:0,3", **kind}
     plan = synthetic(tmp_path / "plan", **changes)
-    write_sequence(plan, ENDPOINTS["openai-chat"], tmp_path / "s.jsonl")
+    write_sequence(plan, ENDPOINTS, tmp_path / "s.jsonl")
     again = planned(
         tmp_path / "again", workload__name="custom", workload__dataset_path=str(tmp_path / "s.jsonl"),
         workload__turns="all", workload__tokenizer="none", load__duration=None, load__num_requests=40,
@@ -283,4 +283,4 @@ def test_a_written_sequence_is_the_same_conversations(tmp_path, kind):
 def test_a_planned_history_has_no_sequence(tmp_path):
     plan = synthetic(tmp_path / "plan", workload__history="planned")
     with pytest.raises(InputError, match="use --history real"):
-        write_sequence(plan, ENDPOINTS["openai-chat"], tmp_path / "s.jsonl")
+        write_sequence(plan, ENDPOINTS, tmp_path / "s.jsonl")

@@ -7,11 +7,15 @@ import json
 
 import pytest
 
+from fastllmload.cli.given import from_table
+from fastllmload.cli.resolve import settle
 from fastllmload.endpoint import ENDPOINTS
-from fastllmload.errors import HostLimitError
+from fastllmload.errors import HostLimitError, InputError
 from fastllmload.plan.build import build_plan
+from fastllmload.plan.classes import build_classes
 from fastllmload.plan.sequence import write_sequence
 from fastllmload.plan.settings import Client, Load, RunSettings, Target, Workload
+from fastllmload.redact import Redactor
 
 MIXED = [
     {"prompt": "why", "output_tokens": 3, "class": "a", "body": {"stop": ["x"], "temperature": 0.7}},
@@ -60,7 +64,7 @@ def bodies(plan):
 def test_a_sequence_is_replayed_to_the_byte(tmp_path, endpoint, workload):
     """Through `--workload custom`, with default options: the same bodies and the same lengths."""
     plan = planned(tmp_path / "a", endpoint=endpoint, **workload)
-    write_sequence(plan, ENDPOINTS[endpoint], tmp_path / "s.jsonl")
+    write_sequence(plan, ENDPOINTS, tmp_path / "s.jsonl")
     again = planned(tmp_path / "b", endpoint=endpoint, name="custom", dataset_path=str(tmp_path / "s.jsonl"))
     assert bodies(again) == bodies(plan)
     assert again.output_tokens.tolist() == plan.output_tokens.tolist()
@@ -72,7 +76,7 @@ def test_a_data_sets_own_fields_come_back(tmp_path):
     file = tmp_path / "set.jsonl"
     file.write_text("".join(json.dumps(one) + "\n" for one in MIXED))
     plan = planned(tmp_path / "a", 6, name="custom", dataset_path=str(file))
-    write_sequence(plan, ENDPOINTS["openai-chat"], tmp_path / "s.jsonl")
+    write_sequence(plan, ENDPOINTS, tmp_path / "s.jsonl")
     again = planned(tmp_path / "b", 6, name="custom", dataset_path=str(tmp_path / "s.jsonl"))
     assert bodies(again) == bodies(plan)
     assert again.request_class.tolist() == plan.request_class.tolist() == [0, 1, 0] * 2
@@ -84,7 +88,7 @@ def test_a_data_sets_own_fields_come_back(tmp_path):
 def test_what_a_line_holds(tmp_path):
     """Instant, prompt, lengths; no body where a default run sends the same; the hash is the file's."""
     plan = planned(tmp_path / "a", 5)
-    sha256 = write_sequence(plan, ENDPOINTS["openai-chat"], tmp_path / "s.jsonl")
+    sha256 = write_sequence(plan, ENDPOINTS, tmp_path / "s.jsonl")
     assert sha256 == hashlib.sha256((tmp_path / "s.jsonl").read_bytes()).hexdigest()
     found = entries(tmp_path / "s.jsonl")
     assert [list(one) for one in found] == [["timestamp", "prompt", "input_tokens", "output_tokens"]] * 5
@@ -94,14 +98,14 @@ def test_what_a_line_holds(tmp_path):
 
 def test_a_closed_loop_has_no_instants(tmp_path):
     plan = planned(tmp_path / "a", load=Load(concurrency=2, num_requests=3))
-    write_sequence(plan, ENDPOINTS["openai-chat"], tmp_path / "s.jsonl")
+    write_sequence(plan, ENDPOINTS, tmp_path / "s.jsonl")
     assert all("timestamp" not in one for one in entries(tmp_path / "s.jsonl"))
 
 
 def test_without_a_tokenizer_lengths_are_the_files(tmp_path):
     """Nothing counts, so what the file says of its prompts is taken."""
     plan = planned(tmp_path / "a", 3)
-    write_sequence(plan, ENDPOINTS["openai-chat"], tmp_path / "s.jsonl")
+    write_sequence(plan, ENDPOINTS, tmp_path / "s.jsonl")
     again = planned(tmp_path / "b", 3, name="custom", dataset_path=str(tmp_path / "s.jsonl"), tokenizer="none")
     assert again.input_tokens.tolist() == plan.input_tokens.tolist()
 
@@ -110,4 +114,84 @@ def test_a_full_disk(tmp_path):
     from pathlib import Path
 
     with pytest.raises(HostLimitError, match="No space left"):
-        write_sequence(planned(tmp_path / "a", 5), ENDPOINTS["openai-chat"], Path("/dev/full"))
+        write_sequence(planned(tmp_path / "a", 5), ENDPOINTS, Path("/dev/full"))
+
+
+# -- classes with protocols, models and URLs of their own ------------------------------------------------------------
+
+APART = [
+    {"name": "chat", "rate": 20, "isl": 12, "osl": 4},
+    {"name": "text", "rate": 20, "turns": 2, "isl": 10, "osl": 3, "endpoint-type": "completions", "model": "base",
+     "url": ["http://b/v2", "http://c"]},
+    {"name": "more", "rate": 10, "isl": 9, "osl": 5, "endpoint-type": "ollama-chat"},
+]  # fmt: skip
+
+
+def plan_of(directory, classes, **options):
+    given = {"class": classes, "seed": 5, "model": "m", "url": "http://a", **options}
+    settings, _ = settle(from_table(given, "", ""), {}, Redactor([]))
+    return build_classes(settings, phase="measure", endpoints=ENDPOINTS, model="m", out_dir=directory)
+
+
+def test_a_sequence_says_where_requests_of_classes_go(tmp_path):
+    """Protocol, path, model and URL of each line; a class's URLs in turn, and both turns of a conversation at one."""
+    plan = plan_of(tmp_path / "a", APART, num_requests=40)
+    write_sequence(plan, ENDPOINTS, tmp_path / "s.jsonl", {"text": ("http://b/v2", "http://c")})
+    found = entries(tmp_path / "s.jsonl")
+    of = {name: [one["target"] for one in found if one["class"] == name] for name in ("chat", "text", "more")}
+    assert all(
+        one == {"endpoint_type": "openai-chat", "path": "/v1/chat/completions", "model": "m"} for one in of["chat"]
+    )
+    assert all(one == {"endpoint_type": "ollama-chat", "path": "/api/chat", "model": "m"} for one in of["more"])
+    both = [{"endpoint_type": "openai-completions", "path": path, "model": "base", "url": url}
+            for url, path in (("http://b/v2", "/v2/completions"), ("http://c", "/v1/completions"))]  # fmt: skip
+    assert of["text"][:6] == [both[0]] * 2 + [both[1]] * 2 + [both[0]] * 2
+    assert [one["model"] for one in (json.loads(plan.body(number)) for number in range(plan.requests))] == [
+        one["target"]["model"] for one in found
+    ]
+
+
+def test_classes_that_go_the_same_way_say_nothing_of_it(tmp_path):
+    plan = plan_of(
+        tmp_path / "a", [{"name": "a", "rate": 5, "isl": 9}, {"name": "b", "rate": 5, "isl": 9}], num_requests=9
+    )
+    write_sequence(plan, ENDPOINTS, tmp_path / "s.jsonl")
+    assert all("target" not in one for one in entries(tmp_path / "s.jsonl"))
+
+
+def test_a_sequence_of_several_protocols_is_replayed_class_by_class(tmp_path):
+    """Each class reads its own lines with `dataset-class`: the same bodies at the same instants."""
+    plan = plan_of(tmp_path / "a", APART, num_requests=40)
+    write_sequence(plan, ENDPOINTS, tmp_path / "s.jsonl")
+    own = {"workload": "custom", "dataset-path": str(tmp_path / "s.jsonl"), "turns": "all"}
+    kept = ("name", "rate", "endpoint-type", "model", "url")
+    again = [{key: one[key] for key in kept if key in one} | own | {"dataset-class": one["name"]} for one in APART]
+    replayed = plan_of(tmp_path / "b", again, num_requests=40)
+    assert bodies(replayed) == bodies(plan)
+    assert replayed.t_sched.tolist() == plan.t_sched.tolist()
+    assert replayed.request_class.tolist() == plan.request_class.tolist()
+
+
+def test_a_line_of_another_protocol_is_refused(tmp_path):
+    plan = plan_of(tmp_path / "a", [{"name": "a", "rate": 5, "isl": 9}, APART[2]], num_requests=12)
+    write_sequence(plan, ENDPOINTS, tmp_path / "s.jsonl")
+    with pytest.raises(
+        InputError, match=r"line \d+ is a request of ollama-chat, and openai-chat is spoken here; choose"
+    ):
+        planned(tmp_path / "b", name="custom", dataset_path=str(tmp_path / "s.jsonl"))
+    mine = planned(tmp_path / "c", 5, name="custom", dataset_path=str(tmp_path / "s.jsonl"), dataset_class="a")
+    facts = mine.description["workload"]["dataset"]
+    assert facts["subset"] == "entries of class a" and facts["requests"] + facts["left_out"] == 12
+    with pytest.raises(InputError, match="--dataset-class 'x' is in no entry of the data set; its classes are"):
+        planned(tmp_path / "d", 5, name="custom", dataset_path=str(tmp_path / "s.jsonl"), dataset_class="x")
+
+
+@pytest.mark.parametrize(
+    ("target", "said"),
+    [("http://a", "target is 'http://a', not a JSON object"), ({"endpoint_type": 5}, "endpoint_type of target is 5")],
+)
+def test_a_target_that_is_none(tmp_path, target, said):
+    file = tmp_path / "s.jsonl"
+    file.write_text(json.dumps({"prompt": "a", "output_tokens": 3, "target": target}))
+    with pytest.raises(InputError, match=f"line 1: {said}"):
+        planned(tmp_path / "b", name="custom", dataset_path=str(file))

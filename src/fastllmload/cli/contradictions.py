@@ -1,0 +1,236 @@
+"""Options of a run that contradict each other, or that do nothing beside others: refused in one sentence each."""
+
+from __future__ import annotations
+
+import math
+
+from fastllmload.cli.given import Givens
+from fastllmload.cli.manners import refuse_manners
+from fastllmload.cli.readings import DATASETS, STANDARD, TRACES
+from fastllmload.errors import InputError
+
+PLANNED = (
+    "rate",
+    "rate_series",
+    "ramp_up_strategy",
+    "ramp_up_start_rps",
+    "ramp_up_end_rps",
+    "arrival",
+    "burstiness",
+    "concurrency",
+    "num_requests",
+    "duration",
+    "workload",
+    "isl",
+    "osl",
+    "dataset_path",
+    "dataset_class",
+    "trace_speed",
+    "trace_from",
+    "trace_to",
+    "trace_loop",
+    "turns",
+    "think_time",
+    "history",
+    "tool_turns",
+    "cancel_share",
+    "cancel_after",
+    "slow_readers",
+    "abandon",
+)
+NAMING = ("custom", "csv")  # data sets whose entries can have a class
+OWN_TEXT = STANDARD[2:4]  # conversation, code-completion: with a file or without
+EXAMPLE = "fastllmload --rate 500 --duration 30"
+Fields = dict[str, object]  # "load.rate" -> value
+
+
+def refuse_contradictions(givens: Givens, fields: Fields, complete: bool = True) -> None:
+    """InputError for the first contradiction. Not *complete*: a procedure decides how much load there is."""
+    rate, concurrency = fields.get("load.rate"), fields.get("load.concurrency")
+    if rate is not None and concurrency is not None:
+        raise InputError(
+            f"--rate {rate:g} (open loop) and --concurrency {concurrency} (closed loop) contradict each "
+            "other; give one, or cap an open loop with --max-concurrency"
+        )
+    _refuse_for_closed_loop(givens)
+    _refuse_beside_plan(givens)
+    replays = fields.get("workload.name") in TRACES
+    if (
+        complete
+        and "plan" not in givens
+        and rate is None
+        and concurrency is None
+        and not replays
+        and "class" not in givens
+    ):
+        raise InputError(f"--rate is missing: say how much load to offer, for example {EXAMPLE}")
+    if rate == math.inf and "plan" not in givens and "num_requests" not in givens:
+        raise InputError("--rate inf sends everything at once and needs to know how much; add --num-requests COUNT")
+    if rate == math.inf and "arrival" in givens:
+        raise InputError(
+            f"{givens['arrival'].where} says how arrivals are spread, and --rate inf sends everything at once; "
+            "leave one of them out"
+        )
+    refuse_manners(givens, fields)
+    _refuse_target(givens, fields)
+    _refuse_client(givens, fields)
+    _refuse_telemetry(givens, fields)
+    _refuse_twice(fields)
+    _refuse_declarations(fields)
+
+
+def _refuse_for_closed_loop(givens: Givens) -> None:
+    if "concurrency" not in givens:
+        return
+    for parameter in ("arrival", "burstiness", "max_concurrency"):
+        if parameter in givens:
+            raise InputError(
+                f"{givens[parameter].where} belongs to an open loop and does nothing beside --concurrency; "
+                "leave it out, or give --rate instead of --concurrency"
+            )
+
+
+def _refuse_beside_plan(givens: Givens) -> None:
+    if "plan" not in givens:
+        return
+    for parameter in (*PLANNED, "seed", "save_plan"):
+        if parameter in givens:
+            raise InputError(f"{givens[parameter].where} is part of the plan that --plan replays; leave it out")
+
+
+def _refuse_target(givens: Givens, fields: Fields) -> None:
+    if "url" in givens and "simulate" in givens:
+        raise InputError(f"--simulate sets up the simulated engine, but {givens['url'].where} names a target; give one")
+    if ("cert" in givens) != ("key" in givens):
+        missing, there = ("--key", "--cert") if "cert" in givens else ("--cert", "--key")
+        raise InputError(f"{there} is given without {missing}; a client certificate needs both")
+    if "insecure" in givens and "cacert" in givens and fields["target.insecure"] is True:
+        raise InputError("--insecure trusts every certificate and --cacert only some; give one")
+    protocol = fields.get("target.endpoint_type", "openai-chat")
+    completions = protocol == "openai-completions"
+    if fields.get("workload.prompt_form") == "ids" and not completions:
+        raise InputError("--prompt-form ids needs --endpoint-type openai-completions: chat messages are text")
+    if "image" in givens and protocol != "openai-chat":
+        raise InputError("--image needs --endpoint-type openai-chat: only its messages hold images")
+    if "image" in givens and fields.get("workload.prompt_form", "words") != "words":
+        raise InputError(f"--image goes with --prompt-form words, not {fields['workload.prompt_form']}")
+    if fields.get("workload.counting") == "B" and fields.get("workload.tokenizer") == "none":
+        raise InputError(
+            "--counting B counts with the reference tokenizer, and --tokenizer none says that there is none"
+        )
+
+
+def _refuse_client(givens: Givens, fields: Fields) -> None:
+    workers, pin = fields.get("client.workers"), fields.get("client.pin")
+    if isinstance(workers, int) and isinstance(pin, tuple) and workers != len(pin):
+        raise InputError(f"--workers {workers} and --pin with {len(pin)} CPUs contradict each other; name one CPU each")
+    _refuse_trace(givens, fields)
+    for parameter in ("num_prefixes", "prefix_share", "prefix_zipf"):
+        if parameter in givens and fields.get("workload.prefix_len", 0) == 0:
+            where = givens[parameter].where
+            raise InputError(f"{where} is given without --prefix-len; say how long a shared prefix is")
+
+
+def _refuse_telemetry(givens: Givens, fields: Fields) -> None:
+    sampled = ("telemetry_url", "scrape_metric", "telemetry_interval", "power", "power_command", "gpu_index")
+    if fields.get("telemetry.enabled") is False:
+        for parameter in sampled:
+            if parameter in givens:
+                raise InputError(f"{givens[parameter].where} and --no-telemetry contradict each other; give one")
+    if "power_command" in givens:
+        if fields.setdefault("telemetry.power", "command") != "command":
+            raise InputError(f"--power-command needs --power command, not --power {fields['telemetry.power']}")
+    elif fields.get("telemetry.power") == "command":
+        raise InputError("--power command needs --power-command COMMAND that prints watts")
+    if "gpu_index" in givens and fields.get("telemetry.power", "auto") not in ("auto", "nvml"):
+        raise InputError(f"--gpu-index belongs to --power nvml, not to --power {fields['telemetry.power']}")
+    if "gpu_index" in givens:
+        fields["telemetry.power"] = "nvml"
+
+
+def _refuse_trace(givens: Givens, fields: Fields) -> None:
+    """A trace brings lengths and instants; what would change them silently is refused."""
+    name = fields.get("workload.name")
+    _refuse_own_instants(givens, fields)
+    if name in TRACES:
+        if "dataset_path" not in givens:
+            raise InputError(f"--workload {name} is read from a file; add --dataset-path FILE")
+        for parameter in ("isl", "osl", "prefix_len", "num_prefixes", "prefix_share", "prefix_zipf", "image"):
+            if parameter in givens:
+                raise InputError(
+                    f"{givens[parameter].where} does not go with --workload {name}, which brings its own lengths"
+                )
+        if "dataset_class" in givens:
+            raise InputError(
+                f"{givens['dataset_class'].where} does not go with --workload {name}, which has no classes"
+            )
+        return
+    if name in DATASETS:
+        _refuse_dataset(givens, str(name))
+    elif name in OWN_TEXT:
+        _refuse_own_text(givens, str(name))
+    elif "dataset_path" in givens:
+        known = " or ".join((*TRACES, *DATASETS, *OWN_TEXT))
+        raise InputError(f"{givens['dataset_path'].where} is the file of a workload; add --workload {known}")
+    if "dataset_class" in givens and name not in NAMING:
+        raise InputError(
+            f"{givens['dataset_class'].where} chooses entries of a data set by their class; add --workload "
+            f"{' or '.join(NAMING)}"
+        )
+    for parameter in ("trace_speed", "trace_from", "trace_to", "trace_loop"):
+        if parameter in givens:
+            raise InputError(f"{givens[parameter].where} goes with a trace; add --workload {' or '.join(TRACES)}")
+
+
+def _refuse_own_instants(givens: Givens, fields: Fields) -> None:
+    """`--arrival trace` asks for what a trace does anyway; it is no process that a rate could have."""
+    if fields.get("load.arrival") != "trace":
+        return
+    if fields.get("workload.name") not in TRACES:
+        raise InputError(
+            f"--arrival trace replays recorded instants; add --workload {' or '.join(TRACES)} and --dataset-path FILE"
+        )
+    if "rate" in givens:
+        raise InputError("--arrival trace has the trace's own instants and no --rate; leave one out (or --trace-speed)")
+    del fields["load.arrival"]
+
+
+def _refuse_dataset(givens: Givens, name: str) -> None:
+    if "dataset_path" not in givens:
+        raise InputError(f"--workload {name} is read from a file; add --dataset-path FILE")
+    _refuse_own_text(givens, name)
+
+
+def _refuse_own_text(givens: Givens, name: str) -> None:
+    for parameter in ("isl", "prefix_len", "num_prefixes", "prefix_share", "prefix_zipf", "prompt_form", "image"):
+        if parameter in givens:
+            raise InputError(
+                f"{givens[parameter].where} does not go with --workload {name}, which brings its own prompts"
+            )
+
+
+def _refuse_twice(fields: Fields) -> None:
+    for field, flag in (
+        ("output.goodput", "--goodput"),
+        ("output.declare", "--declare"),
+        ("output.metadata", "--metadata"),
+        ("target.simulate", "--simulate"),
+    ):
+        values = fields.get(field, ())
+        assert isinstance(values, tuple)
+        names = [name for name, _ in values]
+        for name in names:
+            if names.count(name) > 1 and (flag, name) != ("--simulate", "fault"):
+                raise InputError(f"{flag} names {name!r} twice; keep one")
+
+
+def _refuse_declarations(fields: Fields) -> None:
+    """A declaration with a slip of the hand declares nothing: it is told before the run, not found in its report."""
+    declared = fields.get("output.declare", ())
+    assert isinstance(declared, tuple)
+    if declared:
+        from fastllmload.compliance.declarations import complaints  # reads a table: only for runs that declare
+
+        wrong = complaints(dict(declared))
+        if wrong:
+            raise InputError("; ".join(wrong))
