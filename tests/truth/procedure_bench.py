@@ -222,7 +222,7 @@ def guardrail(found: Findings, folder: Path) -> list[str]:
 
 
 NO_WARM_UP = "--quick --warmup 0 --settle 0"
-# 8 slots of 1 ms serve 8,000 tokens/s, thus 53.3 of the mix's requests: at 63 a second a queue builds up, whatever the seed.
+# 8 slots of 1 ms serve 8,000 tokens/s, thus 53.3 of the mix's requests: at 63 a second a queue builds up on every seed.
 MIXED = f"{NO_WARM_UP} --capacity 70 --capacity-source known --load 0.9 --baseline own_rate --duration 400"
 EIGHT = "set.step_ms=1 set.max_running=8"
 CASES = (
