@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fastllmload.errors import HostLimitError, InputError
+from fastllmload.errors import FastLLMLoadError, InputError, TargetError
 from fastllmload.plan.settings import RunSettings, Secret
 from fastllmload.procedure import journal, sweep_report
 from fastllmload.procedure.change import changed
@@ -53,18 +53,23 @@ class SweepTerms:
 
 @dataclass
 class Sweep:
-    """*measured*: cell number → its runs so far; *refused*: cell number → why it could not be measured."""
+    """*measured*: cell number → its runs so far; *refused*: cell number → why it could not be measured, by this host or by
+    the target; *problem*: the first such reason, which ends a sweep of nothing else.
+    """
 
     lab: Lab
     cells: Sequence[Cell]
     terms: SweepTerms
     measured: dict[int, list[Level]] = field(default_factory=dict)
     refused: dict[int, str] = field(default_factory=dict)
+    problem: FastLLMLoadError | None = None
 
     def run(self) -> None:
         for number, repetition in schedule(len(self.cells), self.terms, self.lab.base.client.seed):
             if number not in self.refused:
                 self._measure(number, repetition)
+        if self.problem is not None and not self.measured:
+            raise self.problem
 
     def _measure(self, number: int, repetition: int) -> None:
         self.keep()
@@ -76,10 +81,11 @@ class Sweep:
         self.lab.aim(settings)
         try:
             level = self.lab.level(name, settings)
-        except HostLimitError as problem:
-            if self.lab.began(name):
-                raise  # the host gave out on the way
+        except (InputError, TargetError) as problem:
+            if self.lab.began(name) or (isinstance(problem, TargetError) and self.lab.gone()):
+                raise  # the host or the target gave out on the way
             self.refused[number] = str(problem)
+            self.problem = self.problem or problem
             self.lab.console.warn(f"{cell.label}: not measured: {problem}")
             return
         self.measured.setdefault(number, []).append(level)

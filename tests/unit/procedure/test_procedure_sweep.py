@@ -11,7 +11,7 @@ import pytest
 from slot_runs import Killed, SlotTarget, without_target
 from slot_server import SlotServer
 
-from fastllmload.errors import HostLimitError, InputError, TargetError
+from fastllmload.errors import FastLLMLoadError, HostLimitError, InputError, TargetError
 from fastllmload.plan.settings import Load, Output, RunSettings, Workload
 from fastllmload.procedure import lab
 from fastllmload.procedure.console import Console
@@ -34,9 +34,11 @@ def cells(rates: tuple[int, ...] = (5, 10), lengths: tuple[int, ...] = (16, 32))
     ]
 
 
-def sweep(monkeypatch: pytest.MonkeyPatch, target: SlotTarget, given: list[Cell], terms: SweepTerms) -> int:
+def sweep(
+    monkeypatch: pytest.MonkeyPatch, target: SlotTarget, given: list[Cell], terms: SweepTerms, gone: bool = False
+) -> int:
     monkeypatch.setattr(lab, "execute", target.execute)
-    monkeypatch.setattr(lab.Lab, "gone", lambda self: False)
+    monkeypatch.setattr(lab.Lab, "gone", lambda self: gone)
     return conduct_sweep(given, None, terms, Console(str, quiet=True))
 
 
@@ -101,24 +103,57 @@ def test_orders_hold_every_run_once() -> None:
         assert [run for at, run in orders[SHUFFLED] if at == cell] == [0, 1]
 
 
-def test_what_this_host_cannot_offer_is_told_and_the_rest_measured(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+@pytest.mark.parametrize(
+    "problem",
+    [
+        HostLimitError("100,000 open files are needed, 1,024 are allowed"),
+        InputError("-m 'large' is not offered by http://127.0.0.1:1; it offers 'small'"),
+        TargetError("http://127.0.0.1:1 answers POST /api/chat with 404"),
+    ],
+)
+def test_what_cannot_be_measured_is_told_and_the_rest_measured(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, problem: FastLLMLoadError
 ) -> None:
-    """The cell stands in the table as not measured; --strict makes that exit code 1."""
+    """By this host, or because the target does not take it; the cell stands in the table as not measured. --strict makes
+    that exit code 1.
+    """
     target = SlotTarget(SlotServer(8, 0.2))
     real = target.execute
 
     def refusing(settings: RunSettings, *others: Any) -> int:
         if settings.load.rate == 10:
-            raise HostLimitError("100,000 open files are needed, 1,024 are allowed")
+            raise problem
         return real(settings, *others)
 
     monkeypatch.setattr(target, "execute", refusing)
     assert sweep(monkeypatch, target, cells(), terms(tmp_path / "s", runs=2)) == 0
     document = json.loads((tmp_path / "s/sweep.json").read_text())
     assert [cell["refused"] is None for cell in document["cells"]] == [True, True, False, False]
-    assert "not measured" in (tmp_path / "s/sweep.md").read_text()
+    assert str(problem) in (tmp_path / "s/sweep.md").read_text().replace("&#x27;", "'")
     assert sweep(monkeypatch, target, cells(), terms(tmp_path / "t", strict=True)) == 1
+
+
+def test_a_sweep_of_nothing_that_can_be_measured_fails_for_the_first_reason(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    target = SlotTarget(SlotServer(8, 0.2))
+
+    def refusing(settings: RunSettings, *others: Any) -> int:
+        raise InputError(f"no rate {settings.load.rate:g}")
+
+    monkeypatch.setattr(target, "execute", refusing)
+    with pytest.raises(InputError, match="no rate 5"):
+        sweep(monkeypatch, target, cells(), terms(tmp_path / "s"))
+    assert json.loads((tmp_path / "s/sweep.json").read_text())["status"] == "failed"
+
+
+def test_a_run_of_other_settings_is_no_refusal_of_its_cell(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    target = SlotTarget(SlotServer(8, 0.2))
+    assert sweep(monkeypatch, target, cells(), terms(tmp_path / "s")) == 0
+    run = next((tmp_path / "s/levels").glob("001*/run.json"))
+    run.write_text(json.dumps({**json.loads(run.read_text()), "metadata": {"level": "another"}}))
+    with pytest.raises(InputError, match="other settings"):
+        sweep(monkeypatch, target, cells(), terms(tmp_path / "s"))
 
 
 def test_a_dead_target_leaves_a_partial_table(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -133,7 +168,7 @@ def test_a_dead_target_leaves_a_partial_table(monkeypatch: pytest.MonkeyPatch, t
 
     monkeypatch.setattr(target, "execute", dying)
     with pytest.raises(TargetError):
-        sweep(monkeypatch, target, cells(), terms(tmp_path / "s"))
+        sweep(monkeypatch, target, cells(), terms(tmp_path / "s"), gone=True)
     document = json.loads((tmp_path / "s/sweep.json").read_text())
     assert document["status"] == "failed" and [cell["runs"] for cell in document["cells"]] == [1, 1, 0, 0]
     assert "INCOMPLETE" in (tmp_path / "s/sweep.md").read_text()
