@@ -1,7 +1,8 @@
 """A server whose replies are odd in turn: `python odd_server.py` prints its port.
 
 Chunks of several tokens, said, unsaid or only in the text; tool calls; reasoning, streamed or hidden; white space before
-and inside the text; replies of one token and of none; refusals; streams that break; errors by status and inside a stream.
+and inside the text; replies of one token and of none; refusals; streams that break; errors by status and inside a stream;
+whole answers to who asked for a stream.
 """
 
 from __future__ import annotations
@@ -136,8 +137,9 @@ def refusing(n: int) -> Events:
     yield from ended(3)
 
 
+WHOLE = 200
 STREAMS: list[Callable[[int], Events] | int] = [
-    plain, one, plain, nothing, tool, reasoning, 429, reasoning_unsaid, hidden, white, plain, burst, several, broken,
+    plain, WHOLE, one, plain, nothing, tool, reasoning, 429, reasoning_unsaid, hidden, white, plain, burst, several, broken,
     several_said, huge, 500, unsaid, failing, refusing,
 ]  # fmt: skip
 
@@ -175,9 +177,9 @@ class Talk:
         tokens = asked.get("max_completion_tokens") or asked.get("max_tokens") or 8
         stream = STREAMS[next(self.numbers) % len(STREAMS)]
         await asyncio.sleep(RNG.expovariate(100))
-        if isinstance(stream, int):
+        if isinstance(stream, int) and stream != WHOLE:
             writer.write(whole(stream, {"error": {"message": "no"}}))
-        elif not asked.get("stream"):
+        elif isinstance(stream, int) or not asked.get("stream"):
             text = {"message": {"content": " w" * tokens}, "finish_reason": "stop", "index": 0}
             usage = {"prompt_tokens": 16, "completion_tokens": tokens}
             writer.write(whole(200, {"choices": [text], "usage": usage}))

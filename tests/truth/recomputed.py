@@ -82,6 +82,8 @@ class Recomputed:
         line["_from"] = self.instant(line)
 
     def gaps(self, line: Line, option: str) -> list[int]:
+        if not self.streamed(line):
+            return []
         times = line["token_ns"] if option == "A" else line["_t"]
         return [b - a for a, b in pairwise(times)]
 
@@ -101,9 +103,9 @@ class Recomputed:
             found[name] = ([less(line, start, end) for line in ok], MS)
         found["gen_duration"] = ([self.gen(line) for line in ok], MS)
         found["tpot"] = ([self.tpot(line) for line in ok], MS)
-        found["tpot_n"] = ([self.spaced(over(less(line, "first", "last"), line["_n"])) for line in ok], MS)
-        any_ns = [over(less(line, "any", "last"), line["output_tokens"] - 1) for line in ok]
-        found["tpot_any"] = ([self.spaced(each) for each in any_ns], MS)
+        found["tpot_n"] = ([self.spaced(line, over(less(line, "first", "last"), line["_n"])) for line in ok], MS)
+        any_ns = [(line, over(less(line, "any", "last"), line["output_tokens"] - 1)) for line in ok]
+        found["tpot_any"] = ([self.spaced(line, each) for line, each in any_ns], MS)
         for name, start in (("norm_latency", "submit"), ("norm_latency_sched", "sched")):
             found[name] = ([over(less(line, start, "last"), line["output_tokens"]) for line in ok], MS)
         found["decode_tok_s"] = ([over(1e9, self.tpot(line)) for line in ok], 1)
@@ -114,11 +116,14 @@ class Recomputed:
     def tpot(self, line: Line) -> float | None:
         if line["_n"] is None or line["_n"] < 2:
             return None
-        return self.spaced(over(less(line, "first", "last"), line["_n"] - 1))
+        return self.spaced(line, over(less(line, "first", "last"), line["_n"] - 1))
 
-    def spaced(self, value: float | None) -> float | None:
-        """Nothing where answers came whole: no gap between tokens was seen."""
-        return None if self.document["plan"]["description"].get("streaming") is False else value
+    def spaced(self, line: Line, value: float | None) -> float | None:
+        """Nothing where the answer came whole: no gap between tokens was seen."""
+        return value if self.streamed(line) else None
+
+    def streamed(self, line: Line) -> bool:
+        return self.document["plan"]["description"].get("streaming") is not False and line["streamed"] is not False
 
     def gen(self, line: Line) -> int | None:
         total, first = less(line, "submit", "end"), less(line, "submit", "first")
@@ -217,7 +222,7 @@ class Recomputed:
         """Chunks of one token among those of any; a bound from the totals where the tokens of chunks are unknown."""
         single = chunks = totals = known = 0
         usable = False
-        for line in self.ok:
+        for line in filter(self.streamed, self.ok):
             size = len(line["token_counts"])
             if line["_known"]:
                 single += sum(k == 1 for k in line["token_counts"])
@@ -240,6 +245,7 @@ class Recomputed:
             "failed": len(self.measured) - by["ok"] - by["not_sent"] - by["in_flight"] - left,
             "explicit_errors": sum(by[name] for name in explicit),
             "submitted_in_window": len(self.submitted), "latency_population": len(self.ok),
+            "came_whole": sum(not self.streamed(line) for line in self.ok),
             "input_tokens": sum(line["input_tokens"] for line in self.all_ok),
             "output_tokens": sum(line["output_tokens"] for line in self.all_ok),
         }  # fmt: skip
@@ -486,6 +492,7 @@ class Recomputed:
             rates = part.rates()
             found[str(name)] = {
                 "planned": len(part.measured), "ok": len(part.all_ok),
+                "came_whole": sum(not self.streamed(line) for line in part.ok),
                 "success_rate": over(len(part.ok), len(part.submitted)),
                 "req_s": rates["req_s"]["value"], "output_tok_s": rates["output_tok_s"]["value"],
                 "input_tokens_mean": over(sum(line["input_tokens"] for line in part.ok), len(part.ok)),

@@ -12,7 +12,7 @@ import msgspec
 
 from fastllmload.cli.given import Given, Givens, from_table
 from fastllmload.cli.manners import refuse_manners
-from fastllmload.cli.options import SECTIONS
+from fastllmload.cli.options import SECTIONS, config_names
 from fastllmload.cli.ratecurve import spread_rate
 from fastllmload.errors import InputError
 from fastllmload.plan.settings import Behaviour, Load, RunSettings, TrafficClass, Workload
@@ -60,8 +60,18 @@ def worded(where: str, text: str) -> dict[str, object]:
         if not equals:
             raise InputError(f"{where} {text!r} has {word!r} without a value; write for example {EXAMPLE}")
         before = table.get(key)
-        table[key] = value if before is None else [*(before if isinstance(before, list) else [before]), value]
+        table[key] = (
+            switched(key, value) if before is None else [*(before if isinstance(before, list) else [before]), value]
+        )
     return table
+
+
+def switched(key: str, value: str) -> object:
+    """A word for a switch (`ignore-eos=false`) as TOML has it; every other word as it is."""
+    option = config_names().get(key)
+    if option is None or option[0].reading is not None:
+        return value
+    return {"true": True, "false": False}.get(value, value)
 
 
 def with_classes(

@@ -14,6 +14,7 @@ from fastllmload.metrics.distribution import SCALES, without_nulls
 from fastllmload.metrics.itl import pooled
 from fastllmload.metrics.latencies import durations, in_time, per_token_times, starts
 from fastllmload.metrics.throughput import amounts_by_stretch, mean_time_s, stretches
+from fastllmload.metrics.tpot import spaced, tpot_any
 from fastllmload.metrics.window import Mask, Window, populations, window_of
 from fastllmload.records import layout
 from fastllmload.records.run import Run
@@ -47,8 +48,9 @@ class RunSeries:
     def latencies(self) -> dict[str, npt.NDArray[Any]]:
         """By metric: ns, or null, of each request of the latency population."""
         mine = in_time(self.run.rows, self.chosen.latency)
-        rows, output, timed = self.run.rows[mine], self.tokens.output[mine], self.tokens.timed[mine]
-        return {**starts(rows), **durations(rows), **per_token_times(rows, output, timed)}
+        rows, output, timed = self.run.rows[mine], self.tokens.output[mine], spaced(self.run, self.tokens.timed)[mine]
+        found = {**starts(rows), **durations(rows), **per_token_times(rows, output, timed)}
+        return {**found, "tpot_any": tpot_any(rows, spaced(self.run, self.tokens.output)[mine])}
 
     @cached_property
     def gaps(self) -> Sample:

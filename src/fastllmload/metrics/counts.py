@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from fastllmload.metrics import success
+from fastllmload.metrics.tpot import came_whole
 from fastllmload.metrics.users import gave_up, left_by_plan
 from fastllmload.metrics.window import Populations
 from fastllmload.records.layout import OK
@@ -30,6 +31,7 @@ def counts_of(run: Run, chosen: Populations, tokens: TokenCounts) -> dict[str, A
         "explicit_errors": success.explicit_errors(rows),
         "submitted_in_window": int(chosen.submitted.sum()),
         "latency_population": int(chosen.latency.sum()),
+        "came_whole": int((chosen.latency & came_whole(run)).sum()),
         "input_tokens": int(np.maximum(tokens.input[ok], 0).sum()),
         "output_tokens": int(np.maximum(tokens.output[ok], 0).sum()),
         "output_tokens_source": {name or "none": int(sources[n]) for n, name in enumerate(SOURCES)},

@@ -13,6 +13,7 @@ import numpy.typing as npt
 from fastllmload._ext import tokenline
 from fastllmload.metrics.between import Mask
 from fastllmload.metrics.distribution import distribution, scalar
+from fastllmload.metrics.tpot import came_whole
 from fastllmload.records.run import Run
 from fastllmload.records.token_counts import ESTIMATE, TokenCounts
 from fastllmload.records.token_times import CHUNK, TIMES_SOURCES, TokenTimes
@@ -35,7 +36,8 @@ class Gaps:
 
 @dataclass(frozen=True)
 class Pooled:
-    """Gaps of the latency population under the option that was chosen; *rows* are its row numbers in the run.
+    """Gaps of the latency population under the option that was chosen; *rows* are its row numbers in the run, without
+    those of the *whole* requests whose answers were not streamed.
 
     *option*: direct, A or B; *share_single*: share of chunks with exactly one token, None where that is unknown.
     """
@@ -44,6 +46,7 @@ class Pooled:
     share_single: float | None
     rows: Numbers
     gaps: Gaps
+    whole: int = 0
 
     @property
     def name(self) -> str:
@@ -55,12 +58,13 @@ def pooled(run: Run, population: Mask, tokens: TokenCounts, times: TokenTimes) -
     """Gaps of the rows in *population*, all of which have *times*; the option is the run's wish or its delivery
     pattern.
     """
-    kept = population[times.rows]
+    unspaced = came_whole(run)[times.rows]
+    kept = population[times.rows] & ~unspaced
     single = share_single(times, tokens, kept)
     asked = run.manifest.get("config", {}).get("output", {}).get("itl_option", "auto")
     option = choose(asked, single, bool((times.known() & kept).any()))
     found = chunk_gaps(times, kept) if option == "A" else token_gaps(times, kept)
-    return Pooled(option, single, times.rows[kept], found)
+    return Pooled(option, single, times.rows[kept], found, int((population[times.rows] & unspaced).sum()))
 
 
 def choose(asked: str, single: float | None, known: bool) -> str:
@@ -139,8 +143,8 @@ def gap_metrics(times: TokenTimes, found: Pooled) -> dict[str, Any]:
             }
             for name in NAMES.values()
         },
-        "jitter": distribution(deviation, "ms"),
-        "max_pause": distribution(longest, "ms"),
+        "jitter": distribution(deviation, "ms", found.whole + int(np.isnan(deviation).sum())),
+        "max_pause": distribution(longest, "ms", found.whole + int(np.isnan(longest).sum())),
         "share_single": scalar(
             found.share_single,
             "share",

@@ -30,24 +30,25 @@ def latency_metrics(run: Run, chosen: Populations, tokens: TokenCounts) -> dict[
     mine = in_time(run.rows, chosen.latency)
     rows, output, timed = run.rows[mine], tokens.output[mine], spaced(run, tokens.timed)[mine]
     in_ms = {**starts(rows), **durations(rows), **per_token_times(rows, output, timed)}
-    if came_whole(run):
-        in_ms["tpot_any"] = per_token.tpot_any(rows, spaced(run, output))
+    in_ms["tpot_any"] = per_token.tpot_any(rows, spaced(run, tokens.output)[mine])
     found = {name: distribution(values, "ms") for name, values in in_ms.items()}
     lag = found["dispatch_lag"]
     lag["generator_limited"] = lag["p99"] is not None and lag["p99"] > LIMITED_ABOVE_MS
     found |= token_rates(rows, output, timed)
-    return {**found, **{name: {**found[name], "note": note} for name, note in notes_of(run).items()}}
+    notes = notes_of(int(came_whole(run)[mine].sum()), len(mine))
+    return {**found, **{name: {**found[name], "note": note} for name, note in notes.items()}}
 
 
-def notes_of(run: Run) -> dict[str, str]:
-    """What a reader must know of some metrics of this run, by name."""
-    if not came_whole(run):
+def notes_of(whole: int, answers: int) -> dict[str, str]:
+    """What a reader must know of some metrics, by name, when *whole* of the *answers* did not come as streams."""
+    if not whole:
         return {}
+    some = f"{whole:,} of the {answers:,} answers were not streamed: "
+    of_starts = WHOLE if whole == answers else some + "what counts as their first token is the end of the answer"
+    of_gaps = UNSPACED if whole == answers else some + "they are left out, as no gap between their tokens was seen"
     return {
-        **dict.fromkeys(("ttft", "ttft_sched", "ttft_any", "ttft_any_sched", "ttft_dispatch"), WHOLE),
-        **dict.fromkeys(
-            (*OF_GAPS, "decode_tok_s"), "null: the answers were not streamed, so no gap between tokens was seen"
-        ),
+        **dict.fromkeys(("ttft", "ttft_sched", "ttft_any", "ttft_any_sched", "ttft_dispatch"), of_starts),
+        **dict.fromkeys((*OF_GAPS, "decode_tok_s"), of_gaps),
     }
 
 

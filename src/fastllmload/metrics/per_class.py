@@ -14,7 +14,7 @@ from fastllmload.metrics.distribution import distribution
 from fastllmload.metrics.itl import gap_metrics, pooled
 from fastllmload.metrics.latencies import in_time
 from fastllmload.metrics.throughput import output_tok_s, req_s
-from fastllmload.metrics.tpot import spaced, tpot
+from fastllmload.metrics.tpot import came_whole, spaced, tpot
 from fastllmload.metrics.users import gave_up, left_by_plan
 from fastllmload.metrics.window import Populations, Window
 from fastllmload.records import layout
@@ -66,6 +66,7 @@ def one_class(
         "ok": int(np.count_nonzero(measured["status"] == layout.OK)),
         "failed": failures(measured),
         "left": int((left_by_plan(measured) | gave_up(measured)).sum()),
+        "came_whole": int(came_whole(run)[kept].sum()),
         "success_rate": success.success_rate(submitted),
         "req_s": None if window is None else req_s(run, window, ok),
         "output_tok_s": None if window is None else output_tok_s(run, window, tokens, ok),

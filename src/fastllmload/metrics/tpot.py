@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fastllmload.metrics.between import between, to_float
+from fastllmload.metrics.between import Mask, between, to_float
 from fastllmload.metrics.e2e import e2e, e2e_sched
+from fastllmload.records.layout import FLAG_STREAM
 from fastllmload.records.run import Run
 from fastllmload.records.token_counts import UNKNOWN
 
@@ -23,14 +24,21 @@ def divide(numerator: Floats, count: Numbers, least: int) -> Floats:
     return np.where(enough, numerator / np.where(enough, count, 1), np.nan)
 
 
-def came_whole(run: Run) -> bool:
-    """The answers were not streamed: all tokens of one came at one instant, and no gap between two was seen."""
-    return ((run.manifest.get("plan") or {}).get("description") or {}).get("streaming") is False
+def came_whole(run: Run) -> Mask:
+    """Rows whose answer was not a stream: all tokens came at one instant, and no gap between two was seen.
+
+    All of them where the plan asked for no streams; else those that were answered by one body, whatever was asked for.
+    """
+    if ((run.manifest.get("plan") or {}).get("description") or {}).get("streaming") is False:
+        return np.ones(len(run.rows), np.bool_)
+    whole: Mask = (run.rows["flags"] & FLAG_STREAM == 0) & (run.rows["events"] == 1)
+    return whole
 
 
 def spaced(run: Run, count: Numbers) -> Numbers:
     """Token counts that gaps may be told from: UNKNOWN where answers came whole, or TPOT would be 0."""
-    return np.full(len(count), UNKNOWN) if came_whole(run) else count
+    whole = came_whole(run)
+    return np.where(whole, UNKNOWN, count) if whole.any() else count
 
 
 def tpot(rows: Rows, timed: Numbers) -> Floats:

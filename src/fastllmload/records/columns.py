@@ -125,6 +125,11 @@ def _reused(rows: Rows, source: Source, part: slice) -> Column:
     return Column((rows["flags"] & layout.FLAG_REUSED) > 0, rows["t_submit"] <= 0)
 
 
+def _streamed(rows: Rows, source: Source, part: slice) -> Column:
+    """Whether the answer came as a stream of events; null without one."""
+    return Column((rows["flags"] & layout.FLAG_STREAM) > 0, rows["t_headers"] == 0)
+
+
 def _stamp_source(rows: Rows, source: Source, part: slice) -> Column:
     return Column(rows["stamps"], rows["t_first"] == 0, layout.STAMP_NAMES)
 
@@ -162,6 +167,7 @@ REQUEST_COLUMNS: dict[str, Make] = {  # in the contract's order
     "client": _client,
     "timed_tokens": _timed,
     "t_connected_ns": unless("t_connected", 0),
+    "streamed": _streamed,
 }
 
 

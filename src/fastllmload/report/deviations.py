@@ -10,6 +10,7 @@ from fastllmload.report.identity import run_document, simulated
 from fastllmload.report.results import metric
 from fastllmload.report.subject import Subject
 from fastllmload.report.summary import SAMPLES_NEEDED, part
+from fastllmload.report.traffic import came_whole
 
 SIMULATED = "SIMULATED ENGINE: the target was fastllmload's own simulator, not a server"
 
@@ -81,8 +82,9 @@ def _of_tokens(document: Mapping[str, Any]) -> Iterator[str]:
     estimated = number(part(document, "counts", "output_tokens_source", "estimate"))
     if estimated:
         yield f"{count(estimated)} output token counts are estimated from bytes"
-    if part(document, "plan", "description", "streaming") is False:
-        yield "answers were not streamed: there is no time to first token"
+    whole = came_whole(document)
+    if whole:
+        yield f"{'answers' if whole == 'all' else whole} were not streamed: there is no time to first token"
     option = part(document, "metrics", "share_single", "itl_option")
     if option in ("A", "B"):
         yield f"ITL option {option} (IETF B.2.1): chunks carry several tokens"

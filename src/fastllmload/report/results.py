@@ -9,7 +9,7 @@ from fastllmload.records.error_texts import message_of
 from fastllmload.report.figures import NOT_KNOWN, WITHHELD, count, number, percent, quantity
 from fastllmload.report.summary import SAMPLES_NEEDED, part
 from fastllmload.report.tables import Cell, Table
-from fastllmload.report.traffic import traffic_texts
+from fastllmload.report.traffic import came_whole, traffic_texts
 
 Document = Mapping[str, Any]
 
@@ -80,11 +80,12 @@ def success_note(document: Document) -> list[str]:
 
 def whole_note(document: Document) -> list[str]:
     """Answers that were not streamed have a first token only at their end, and no gaps."""
-    if part(document, "plan", "description", "streaming") is not False:
-        return []
-    return [
-        "Not streamed: TTFT is the end of the answer, and without a gap between tokens there is no ITL and no TPOT."
-    ]
+    if came_whole(document) == "all":
+        return [
+            "Not streamed: TTFT is the end of the answer, and without a gap between tokens there is no ITL and no TPOT."
+        ]
+    some = came_whole(document)
+    return [f"{some} were not streamed: their TTFT is their end, and they are in no ITL and no TPOT."] if some else []
 
 
 def few_samples_note(marked: bool) -> list[str]:

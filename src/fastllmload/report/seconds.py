@@ -20,6 +20,7 @@ from fastllmload.errors import RunFolderError
 from fastllmload.metrics.between import NULL
 from fastllmload.metrics.e2e import e2e
 from fastllmload.metrics.itl import pooled
+from fastllmload.metrics.tpot import came_whole
 from fastllmload.metrics.ttft import dispatch_lag, ttft
 from fastllmload.metrics.window import Populations, populations, window_of
 from fastllmload.records.run import Run
@@ -115,7 +116,7 @@ def gaps_of(run: Run, chosen: Populations) -> Iterator[Source]:
     times = token_times(run, chosen.submitted, tokens)
     option = pooled(run, chosen.latency, tokens, times)
     t_ns, first = (times.chunks.t_ns, times.chunks.first) if option.option == "A" else (times.t_ns, times.first)
-    kept = chosen.latency[times.rows] & (np.diff(first) > 1)
+    kept = (chosen.latency & ~came_whole(run))[times.rows] & (np.diff(first) > 1)
     if kept.any():
         yield gap_source(option.name, t_ns, first, kept)
 

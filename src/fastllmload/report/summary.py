@@ -11,7 +11,7 @@ from typing import Any
 from fastllmload.metrics.cold_start import started_cold
 from fastllmload.records.error_texts import message_of
 from fastllmload.report.figures import NOT_KNOWN, asked_rate, count, errors, number, percent, quantity
-from fastllmload.report.traffic import traffic_texts
+from fastllmload.report.traffic import came_whole, traffic_texts
 
 SCREEN = 23  # lines: the shell's next prompt needs the 24th
 LABEL = 11
@@ -247,9 +247,13 @@ def _latencies(document: Document, width: int) -> list[Line]:
         cells = [_cell(metric, column) for column in columns]
         short = short or any(cell.endswith("*") for cell in cells)
         lines.append(Line(f"{name:<{LABEL}}" + "".join(f"{cell:>{CELL}}" for cell in cells)))
-    if part(document, "plan", "description", "streaming") is False:
+    whole = came_whole(document)
+    if whole == "all":
         text = "not streamed: ttft is the end of the answer; no gaps, so no itl and tpot"
         lines.append(Line(text if len(text) <= width else "not streamed: no itl, tpot"))
+    elif whole:
+        text = f"{whole} not streamed: their ttft is their end; not in itl and tpot"
+        lines.append(Line(text if len(text) <= width else "some answers not streamed"))
     if short:
         text = "* from fewer samples than it needs: P99 1,000, P99.9 10,000"
         lines.append(Line(text if len(text) <= width else "* from too few samples"))

@@ -12,6 +12,20 @@ MOST = 12  # classes that are shown
 P99_NEEDS = 1_000  # requests (IETF 5.1.2.1)
 
 
+def came_whole(document: Mapping[str, Any]) -> str | None:
+    """Which answers were not streamed: `all`, or how many and of which classes; None where all of them were."""
+    if ((document.get("plan") or {}).get("description") or {}).get("streaming") is False:
+        return "all"
+    counts, classes = document.get("counts") or {}, document.get("classes") or {}
+    whole, answers = number(counts.get("came_whole")), number(counts.get("latency_population"))
+    if not whole:
+        return None
+    if whole == answers:
+        return "all"
+    mine = [f"{name} {count(one['came_whole'])}" for name, one in classes.items() if number(one.get("came_whole"))]
+    return f"{count(whole)} of {count(answers)} answers" + (f" ({', '.join(mine[:MOST])})" if mine else "")
+
+
 def traffic_texts(document: Mapping[str, Any]) -> list[str]:
     """One text per line; none for a run of one kind of requests whose users wait."""
     return [

@@ -151,3 +151,15 @@ def test_what_users_cannot_do(options, said):
     with pytest.raises(InputError) as error:
         table(rate=1, **options)
     assert said in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("word", "sent"), [("ignore-eos=false", False), ("ignore_eos=true", True), ("no-ignore-eos=true", False)]
+)
+def test_a_word_turns_a_switch(word, sent):
+    assert words(f"a rate=1 {word}").classes[0].workload.ignore_eos is sent
+
+
+def test_a_switch_is_true_or_false():
+    with pytest.raises(InputError, match="ignore-eos of class a is 'yes'; write true or false"):
+        words("a rate=1 ignore-eos=yes")

@@ -55,6 +55,7 @@ KEYS = [
     "client",
     "timed_tokens",
     "t_connected_ns",
+    "streamed",
     "token_ns",
     "token_counts",
     "read_ids",
@@ -110,6 +111,7 @@ def test_every_value_is_what_was_recorded(tmp_path: Path) -> None:
         assert record["error"] == (layout.ERROR_NAMES[fields["error"]] if fields.get("error") else None)
         assert record["worker"] == fields["request"] % 2
         assert record["connection_reused"] == (bool(fields["flags"] & 1) if fields["t_submit"] else None)
+        assert record["streamed"] == (bool(fields["flags"] & layout.FLAG_STREAM) if fields.get("t_headers") else None)
         timed = [event for event in request.events if event[1] == KIND["content"]]
         assert record["token_ns"] == [event[0] for event in timed]
         assert record["token_counts"] == [event[3] for event in timed]

@@ -18,6 +18,7 @@ from fastllmload.report.html.scales import Tail, for_durations
 from fastllmload.report.html.scene import Scene
 from fastllmload.report.series.curves import Curve, curve_of, curve_of_buckets
 from fastllmload.report.summary import part
+from fastllmload.report.traffic import came_whole
 
 COLUMNS = {"mean": "mean", "p50": "P50", "p90": "P90", "p95": "P95", "p99": "P99", "p999": "P99.9", "max": "max"}
 MAIN = {
@@ -96,10 +97,16 @@ def _footnote(scene: Scene) -> Markup:
     notes[0] += ", or how many requests like these one needs." if needs else "."
     if any(part(metric, "n") and part(metric, "insufficient") for metric in shown):
         notes.append("* from fewer samples than the percentile needs (P99: 1,000, P99.9: 10,000).")
-    if scene.get("plan", "description", "streaming") is False:
+    whole = came_whole(scene.document)
+    if whole == "all":
         notes.append(
             "The answers were not streamed: time to first token is the end of the answer, and as no gap between tokens was "
             "seen there is no time between tokens or per output token."
+        )
+    elif whole:
+        notes.append(
+            f"{visible(whole, 300)} were not streamed: their time to first token is the end of the answer, and they are in no "
+            "time between tokens or per output token."
         )
     if scene.gap_name == "tbc":
         notes.append("The server sent several tokens in a chunk, so gaps are those between chunks.")
@@ -108,11 +115,11 @@ def _footnote(scene: Scene) -> Markup:
 
 def curves(scene: Scene) -> list[Markup]:
     """TTFT, gaps, TPOT and E2E against the percentile."""
-    unstreamed = scene.get("plan", "description", "streaming") is False
-    whole = (
+    unstreamed = came_whole(scene.document) == "all"
+    why = (
         "The answers were not streamed: each came whole." if unstreamed else "No request in the window had two tokens."
     )
-    whole = scene.why(whole, EVENTS)
+    whole = scene.why(why, EVENTS)
     nobody = scene.why("No request submitted in the window succeeded.", ROWS)
     gaps = scene.tokens
     gap_curve = curve_of_buckets(gaps.gap_counts.sum(axis=0), 1e6) if gaps is not None else curve_of(np.empty(0))

@@ -16,6 +16,7 @@ from fastllmload.report.html.shell import SIMULATED
 from fastllmload.report.html.verdict import Reason, card
 from fastllmload.report.remedies import remedy
 from fastllmload.report.summary import SEVERITIES, part, run_folder, simulated
+from fastllmload.report.traffic import came_whole
 
 FAILED = "Latencies are those of the others: read them with the success rate, and see the failures below."
 NONE = "No request succeeded, so there are no latencies: see the failures below."
@@ -151,8 +152,10 @@ def deviations(scene: Scene) -> list[str]:
     warm_up = scene.get("plan", "warmup", "deviation")
     if isinstance(warm_up, str):
         found.append(warm_up)
-    if not judged and scene.get("plan", "description", "streaming") is False:
-        found.append("the answers were not streamed: what counts as first token is the whole answer")
+    whole = came_whole(scene.document)
+    if not judged and whole:
+        which = "the answers" if whole == "all" else whole
+        found.append(f"{which} were not streamed: what counts as first token is the whole answer")
     if not judged and scene.get("certificate", "generator_limited") is True:
         found.append("the client may have been the limit: this run cannot stand for saturation of the target")
     return list(dict.fromkeys(found))
@@ -265,7 +268,7 @@ def _workload(scene: Scene) -> str | None:
             parts.append(f"{label} {visible(work[key], 80)} tokens")
     if number(work.get("prefix_len")):
         parts.append(f"{count(work.get('num_prefixes'))} shared prefix of {count(work['prefix_len'])} tokens")
-    if scene.get("plan", "description", "streaming") is False:
+    if came_whole(scene.document) == "all":
         parts.append("not streamed")
     return ", ".join(parts)
 

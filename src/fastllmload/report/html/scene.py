@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastllmload.metrics.idle import Reader, reader_of
+from fastllmload.metrics.tpot import came_whole
 from fastllmload.metrics.window import Populations, populations, window_of
 from fastllmload.records.run import DONE, Run
 from fastllmload.records.whole import EVENTS
@@ -56,7 +57,8 @@ class Scene:
     def tokens(self) -> TokenSeries | None:
         if self.axis is None or self.run.lost(EVENTS):
             return None
-        return token_series(self.run, self.axis, self.populations.latency, self.gap_name != "tbc", self.reader)
+        streamed = self.populations.latency & ~came_whole(self.run)
+        return token_series(self.run, self.axis, streamed, self.gap_name != "tbc", self.reader)
 
     @cached_property
     def reader(self) -> Reader:
