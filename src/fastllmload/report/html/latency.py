@@ -105,8 +105,8 @@ def _footnote(scene: Scene) -> Markup:
         )
     elif whole:
         notes.append(
-            f"{visible(whole, 300)} were not streamed: their time to first token is the end of the answer, and they are in no "
-            "time between tokens or per output token."
+            f"{visible(whole, 300)} were not streamed: their time to first token is the end of the answer, and they are in "
+            "no time between tokens or per output token."
         )
     if scene.gap_name == "tbc":
         notes.append("The server sent several tokens in a chunk, so gaps are those between chunks.")
