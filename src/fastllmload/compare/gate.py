@@ -1,6 +1,7 @@
 """Gates for continuous integration: `p99_ttft_ms > +5%` fails the comparison (exit code 1).
 
-A limit with a sign is about the change (`+5%`, `-20ms`, `+3`), one without is about the new side's own value (`> 200`).
+A limit with a sign is about the change (`+5%`, `-20ms`, `+3`), one without is about the new side's own value (`> 200`, of
+shares also `< 99%`). A unit must be the figure's own: a rule that is about something else would pass for ever.
 A gate fails when the measured figure breaks the limit *and* chance is no explanation; what chance means is the mode:
 
 * significant (default): the change differs from 0 (p < 0.05 after Holm over the gates, and the interval excludes 0);
@@ -19,11 +20,15 @@ from dataclasses import dataclass, replace
 
 from fastllmload.compare.change import SIGNIFICANT
 from fastllmload.compare.comparison import Comparison, Row
+from fastllmload.compare.figure import Figure
 from fastllmload.errors import InputError
 from fastllmload.statistics.two_samples import holm
 
 MODES = ("significant", "proven", "measured")
 PASSED, FAILED, UNDECIDED = "passed", "FAILED", "UNDECIDED"
+UNITS = {  # of a figure: those that its limit may have
+    "ms": ("ms", "s"), "share": ("points", "%"), "tokens/s": ("tokens/s",), "requests/s": ("requests/s",),
+}  # fmt: skip
 FORM = re.compile(
     r"\s*([A-Za-z0-9_]+)\s*(>=|<=|>|<)\s*([+-]?)\s*([0-9]+(?:\.[0-9]+)?)\s*(%|ms|s|tokens/s|requests/s|points)?\s*"
 )
@@ -31,13 +36,14 @@ FORM = re.compile(
 
 @dataclass(frozen=True)
 class Gate:
-    """*figure* *beyond* *limit*: `<` or `>`; *about* is "relative", "difference" or "value"."""
+    """*figure* *beyond* *limit*: `<` or `>`; *about* is "relative", "difference" or "value"; *unit* as it was written."""
 
     text: str
     figure: str
     above: bool
     limit: float
     about: str
+    unit: str | None = None
 
 
 @dataclass(frozen=True)
@@ -59,17 +65,29 @@ def parse_gate(text: str) -> Gate:
         )
     figure, beyond, sign, number, unit = match.groups()
     limit = float(number) * (-1 if sign == "-" else 1)
-    if unit == "%" and sign == "":
+    if unit == "%" and sign == "" and figure.endswith(("_ms", "_s")):
         raise InputError(f"--fail-if {text!r}: a limit in % is about the change; write {beyond} +{number}%")
     about = "value" if sign == "" else "relative" if unit == "%" else "difference"
     unit_scale = 1e3 if unit == "s" and figure.endswith("_ms") else 0.01 if unit in ("%", "points") else 1.0
-    return Gate(text.strip(), figure, beyond.startswith(">"), limit * unit_scale, about)
+    return Gate(text.strip(), figure, beyond.startswith(">"), limit * unit_scale, about, unit)
+
+
+def refuse_other_unit(gate: Gate, figure: Figure) -> None:
+    """InputError for a limit in a unit that *figure* does not have."""
+    mine = UNITS.get(figure.unit, ())
+    if gate.unit in (None, *mine) or (gate.unit == "%" and gate.about == "relative"):
+        return
+    what = "a share" if figure.is_share else f"in {figure.unit}"
+    write = " or ".join(mine) or "the number alone"
+    raise InputError(f"--fail-if {gate.text!r}: {gate.figure} is {what}, not in {gate.unit}; write {write}")
 
 
 def judge_gates(gates: Sequence[Gate], comparison: Comparison, mode: str) -> list[GateResult]:
     """In the order of *gates*; *comparison* has a row for each of their figures."""
     rows = {row.figure.name: row for row in comparison.rows} | {row.figure.metric: row for row in comparison.rows}
     chosen = [rows[gate.figure] for gate in gates]
+    for gate, row in zip(gates, chosen, strict=True):
+        refuse_other_unit(gate, row.figure)
     tested = [k for k, row in enumerate(chosen) if row.change.p is not None]
     adjusted = dict(zip(tested, holm([chosen[k].change.p or 0.0 for k in tested]), strict=True))
     return [
@@ -123,4 +141,4 @@ def _text(gate: Gate, row: Row, value: float) -> str:
         return f"{100 * value:+.1f} %"
     if gate.about == "difference":
         return f"{100 * value:+.2f} points" if row.figure.is_share else f"{value:+,.4g} {row.figure.unit}"
-    return f"{value:,.4g} {row.figure.unit}"
+    return f"{100 * value:.4g} %" if row.figure.is_share else f"{value:,.4g} {row.figure.unit}"

@@ -238,7 +238,8 @@ def _objective_row(each: Mapping[str, Any]) -> list[Cell]:
     unit = "" if each.get("unit") in (None, "share") else f" {each['unit']}"
     excess = each.get("excess") or {}
     over = [f"{quantity(excess.get(name))}{unit}" if number(excess.get("n")) else NOT_KNOWN for name in ("p50", "max")]
-    limit = f"{quantity(each.get('limit'))}{unit}"
+    asked = number(each.get("limit"))
+    limit = quantity(each.get("limit")) if asked is None else f"{asked:,.10g}{unit}"
     numbers = [count(each.get(name)) for name in ("met", "missed", "failed")]
     return [shown_or_dash(each.get("objective")), limit, *numbers, percent(each.get("attainment")), *over]
 

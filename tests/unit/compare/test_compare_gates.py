@@ -10,7 +10,17 @@ from made_runs import config, plan, side, write_run
 
 from fastllmload.cli.main import main
 from fastllmload.compare.comparison import compare
-from fastllmload.compare.gate import FAILED, MODES, PASSED, UNDECIDED, GateResult, judge_gates, parse_gate
+from fastllmload.compare.figure import Figure
+from fastllmload.compare.gate import (
+    FAILED,
+    MODES,
+    PASSED,
+    UNDECIDED,
+    GateResult,
+    judge_gates,
+    parse_gate,
+    refuse_other_unit,
+)
 from fastllmload.compare.side import Side
 from fastllmload.errors import InputError
 
@@ -47,6 +57,38 @@ def test_what_is_no_gate_is_refused_with_an_example(text: str) -> None:
 def test_a_level_in_percent_is_refused() -> None:
     with pytest.raises(InputError, match=r"write > \+5%"):
         parse_gate("p99_ttft_ms > 5%")
+
+
+@pytest.mark.parametrize(
+    ("rule", "said"),
+    [
+        ("p99_ttft_ms > 200tokens/s", "p99_ttft_ms is in ms, not in tokens/s; write ms or s"),
+        ("p99_ttft_ms > +3points", "is in ms, not in points"),
+        ("output_tok_s < 100ms", "is in tokens/s, not in ms; write tokens/s"),
+        ("success_rate < +5ms", "is a share, not in ms; write points or %"),
+        ("tail_ratio > 3ms", "is in ratio, not in ms; write the number alone"),
+    ],
+)
+def test_a_limit_of_another_unit_is_refused(rule: str, said: str) -> None:
+    """It compared the bare numbers, and so passed whatever the server did."""
+    gate = parse_gate(rule)
+    unit = {"p99_ttft_ms": "ms", "output_tok_s": "tokens/s", "success_rate": "share", "tail_ratio": "ratio"}[
+        gate.figure
+    ]
+    with pytest.raises(InputError, match=said):
+        refuse_other_unit(gate, Figure(gate.figure, gate.figure, None, unit))
+
+
+@pytest.mark.parametrize("rule", ["p99_ttft_ms > 200tokens/s", "p99_ttft_ms > 20points"])
+def test_it_is_refused_before_anything_is_judged(rule: str) -> None:
+    with pytest.raises(InputError, match="is in ms"):
+        judged(rule, side("a", QUIET), side("b", QUIET))
+
+
+def test_the_level_of_a_share_may_be_in_percent() -> None:
+    gate = parse_gate("success_rate < 99%")
+    assert (gate.about, gate.limit) == ("value", pytest.approx(0.99))
+    refuse_other_unit(gate, Figure("success_rate", "success_rate", None, "share"))
 
 
 def test_a_clear_rise_fails_in_every_mode() -> None:

@@ -119,8 +119,8 @@ def curves(scene: Scene) -> list[Markup]:
     why = (
         "The answers were not streamed: each came whole." if unstreamed else "No request in the window had two tokens."
     )
-    whole = scene.why(why, EVENTS)
     nobody = scene.why("No request submitted in the window succeeded.", ROWS)
+    whole = scene.why(why, EVENTS) if len(scene.latency_rows) else nobody
     gaps = scene.tokens
     gap_curve = curve_of_buckets(gaps.gap_counts.sum(axis=0), 1e6) if gaps is not None else curve_of(np.empty(0))
     gap_title = "Time between chunks" if scene.gap_name == "tbc" else "Time between tokens"

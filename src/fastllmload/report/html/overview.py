@@ -362,9 +362,9 @@ def _success_tile(scene: Scene) -> Markup:
     share = number(scene.get("metrics", "success_rate", "value"))
     failed = number(scene.document.get("failed"))
     shown = NOT_KNOWN if share is None else f"{100 * share:.4g}"
-    return _tile(
-        "Succeeded", shown, "%" if share is not None else "", f"{count(failed)} failed", "bad" if failed else ""
-    )
+    left = number(scene.get("counts", "left"))
+    below = f"{count(failed)} failed" + (f", {count(left)} left" if left else "")
+    return _tile("Succeeded", shown, "%" if share is not None else "", below, "bad" if failed else "")
 
 
 def _tile(name: str, value: str, unit: str, below: str, tone: str = "") -> Markup:

@@ -67,7 +67,7 @@ def timeline(scene: Scene, key: str, found: Delivery) -> Markup:
     last = max(float(t[-1]), float(due_x[-1]), float(found.read_s[-1]), 0.001)
     chart = Chart(
         Linear(0.0, last * 1.02, steps=8),
-        up_to([np.array([float(found.tokens)])]),
+        up_to([np.array([float(found.tokens)])], least=5.0),  # whole tokens
         layers,
         label=f"{found.why}: {found.tokens} tokens, the reader waits {found.wait_s:.3g} s",
         x_unit="s",
@@ -84,7 +84,8 @@ def _told(found: Delivery) -> str:
         text = f"The reader never waits: every token came at least {duration(1e3 * found.slack_s)} before its deadline"
     pause = "" if found.pause_s is None else f"; longest pause {duration(1e3 * found.pause_s)}"
     ended = "" if found.status == "ok" else f" Ended as {found.status}."
-    return f"Request {found.request}, {count(found.tokens)} tokens. {text}{pause}.{ended}"
+    tokens = "1 token" if found.tokens == 1 else f"{count(found.tokens)} tokens"
+    return f"Request {found.request}, {tokens}. {text}{pause}.{ended}"
 
 
 def failures(scene: Scene) -> Markup:
@@ -107,7 +108,7 @@ def _none_failed(scene: Scene) -> str:
         return "No request was sent."
     if open_:
         return f"No request failed; {count(open_)} of {count(sent)} were still in flight at the end."
-    return f"None of {count(sent)} requests failed."
+    return "The one request did not fail." if sent == 1 else f"None of {count(sent)} requests failed."
 
 
 def _group(scene: Scene, group: Mapping[str, object]) -> list[str | Markup]:

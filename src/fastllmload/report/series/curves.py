@@ -39,9 +39,11 @@ class Curve:
 
 
 def tail_points(n: int, points: int = POINTS) -> Floats:
-    """Places on the tail axis for *n* values: even steps up to q = 1 - 1/n, and with few values one for each."""
+    """Places on the tail axis for *n* values: even steps up to q = 1 - 1/n, and with few values one for each. One value
+    is every quantile: a line to P90, or nothing could be seen.
+    """
     if n <= 1:
-        return np.zeros(n)
+        return np.arange(2 * n, dtype=np.float64)
     if n <= points:
         return -np.log10(1 - np.arange(n) / n)
     return np.linspace(0.0, math.log10(n), points)

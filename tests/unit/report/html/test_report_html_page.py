@@ -224,7 +224,11 @@ def test_users_who_left_are_no_failures(tmp_path: Path) -> None:
     rows = found.run.rows.copy()
     left = (rows["status"] > layout.OK) | (np.arange(len(rows)) < 20)
     rows["status"][left], rows["error"][left] = layout.CANCELLED, layout.CLIENT_CANCELLED
-    page = Page(html.render(dataclasses.replace(found.run, rows=rows), {**found.document, "errors": []}))
+    counts = {**found.document["counts"], "left": int(left.sum())}
+    page = Page(
+        html.render(dataclasses.replace(found.run, rows=rows), {**found.document, "errors": [], "counts": counts})
+    )
+    assert f"failed, {left.sum()} left" in page.text()
     assert "failures-time" not in page.ids()
     assert sum(v or 0 for v in page.column("rate", "left")) > 0
     assert "failed" not in {one["name"] for one in page.numbers["charts"]["rate"]["series"]}
@@ -275,8 +279,9 @@ def test_whatever_is_missing_the_rest_is_shown(tmp_path: Path) -> None:
         (None, "No request of the measured phase was sent"),
         (Shape(requests=40, failures=1.0), "No request succeeded, so there are no latencies"),
         (Shape(requests=3, failures=0.0), "None of 3 requests failed"),
+        (Shape(requests=1, failures=0.0), "The one request did not fail"),
     ],
-    ids=["nothing", "failures", "three"],
+    ids=["nothing", "failures", "three", "one"],
 )
 def test_runs_with_little_to_show(tmp_path: Path, shape: Shape | None, said: str) -> None:
     page = Page(write(tmp_path / "run", shape).source)
