@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -37,8 +38,19 @@ def report_on(folder: Path, form: str, output: Path | None, redact: bool, secret
     else:
         write(secrets(text_of(subject, form)), output)
         warn(subject, form, secrets)
+    if not subject.is_procedure:
+        told_unlisted(subject.document, secrets)
     if tidied is not None:
         click.echo(f"note       {tidied}", err=form != "terminal")
+
+
+def told_unlisted(document: Mapping[str, Any], secrets: Redactor) -> None:
+    """On standard error: a folder whose files nobody can compare with what the run wrote."""
+    from fastllmload.records.whole import unlisted
+
+    text = unlisted(document)
+    if text is not None:
+        click.echo(secrets(f"note       {text}"), err=True)
 
 
 def refresh(subject: Subject, secrets: Redactor) -> None:

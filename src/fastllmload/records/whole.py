@@ -37,6 +37,16 @@ def inventory(folder: Path) -> dict[str, dict[str, int]]:
     return {name: {"bytes": (folder / name).stat().st_size, "crc32": checksum(folder / name)} for name in there}
 
 
+def unlisted(manifest: Mapping[str, Any]) -> str | None:
+    """What cannot be told of a folder whose run.json has no list of its files; None where it has one."""
+    if manifest.get("files"):
+        return None
+    return (
+        "run.json has no checksums of the run's files (it did not conclude, or an earlier version wrote it): files that "
+        "were cut are found, bytes that were changed are not"
+    )
+
+
 def checksum(path: Path) -> int:
     """CRC-32 of the whole file."""
     found = 0

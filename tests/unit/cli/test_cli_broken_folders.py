@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import html
 import io
 import json
 import shutil
@@ -194,3 +195,17 @@ def test_a_killed_run_with_lost_records_has_no_figures_of_them(tmp_path: Path, n
         assert entry.get("p50", entry.get("value")) is None and name in entry["note"]
     assert (found["metrics"]["ttft"]["p50"] is None) == (name == "requests.npy")
     assert found["slo"] is None and "certificate" not in found
+
+
+@pytest.mark.parametrize("command", ["report", "report --as full", "report --as html", "export"])
+def test_a_folder_without_checksums_says_what_cannot_be_found(tmp_path: Path, command: str) -> None:
+    """One sentence where run.json has no list of files, none where it has one."""
+    folder = Path(shutil.copytree(real_run(), tmp_path / "run"))
+    told = "run.json has no checksums of the run's files"
+    assert told not in "".join(said_by(command, folder)[1:])
+    document = json.loads((folder / "run.json").read_text())
+    del document["files"]
+    (folder / "run.json").write_text(json.dumps(document))
+    code, out, err = said_by(command, folder)
+    assert code == 0 and err.count(told) == 1
+    assert (told in html.unescape(out)) == (command == "report --as html"), "the page keeps it"

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from fastllmload.metrics.cold_start import started_cold
+from fastllmload.records.whole import unlisted
 from fastllmload.report.figures import NOT_KNOWN, asked_rate, count, errors, number, percent, quantity
 from fastllmload.report.html.evidence import evidence
 from fastllmload.report.html.markup import Markup, element, joined, visible
@@ -91,6 +92,12 @@ def _damaged(scene: Scene) -> Markup | None:
         element("ul", *(element("li", visible(text)) for text in scene.damage)),
         class_="incomplete",
     )
+
+
+def _folder(scene: Scene) -> Markup:
+    shown = element("code", visible(run_folder(scene.document, str(scene.run.directory))))
+    text = unlisted(scene.document)
+    return shown if text is None else joined(shown, element("small", text))
 
 
 def _cold(scene: Scene) -> Markup | None:
@@ -214,7 +221,7 @@ def facts(scene: Scene) -> Markup:
         ("Began", _began(scene)),
         ("Plan", _plan(scene)),
         ("Command", _command(scene)),
-        ("Folder", element("code", visible(run_folder(scene.document, str(scene.run.directory))))),
+        ("Folder", _folder(scene)),
     ]
     labels = scene.document.get("metadata")
     if isinstance(labels, Mapping) and labels:
