@@ -105,3 +105,10 @@ def test_known_ids(cl100k):
     assert cl100k.encode("hello world") == [15339, 1917]
     assert cl100k.decode([15339, 1917]) == "hello world"
     assert cl100k.count("<|endoftext|>") > 1
+
+
+def test_the_words_of_a_bundled_tokenizer_are_looked_for_once():
+    """Every level of a search has two plans, and going through the vocabulary takes longer than writing most of them."""
+    one = text_table(load_tokenizer("cl100k_base"))
+    assert text_table(load_tokenizer("cl100k_base")) is one
+    assert text_table(load_tokenizer("o200k_base")) is not one
