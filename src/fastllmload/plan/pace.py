@@ -22,6 +22,7 @@ WARMUP_CONCURRENCY = 8  # where the load names no rate to warm up at
 # 20 rounds keep a slot from meeting its own prompts soon; the tokens bound it to about 250 MiB of bodies.
 POOL_REQUESTS, POOL_ROUNDS, POOL_INPUT_TOKENS = 2_000, 20, 32_000_000
 LONGEST_S = 1e8
+MOST_REQUESTS = 1_000_000_000  # about a terabyte of bodies; rows number them with 32 bits
 
 
 @dataclass(frozen=True)
@@ -180,3 +181,12 @@ def _check_sizes(load: Load) -> None:
         raise InputError(f"--num-requests {load.num_requests} must be 1 or more")
     if load.duration is not None and not 0 < load.duration <= LONGEST_S:
         raise InputError(f"--duration {load.duration:g} must be above 0 and at most {LONGEST_S:g} seconds")
+    if load.num_requests is not None and load.num_requests > MOST_REQUESTS and load.duration is None:
+        raise InputError(f"--num-requests {load.num_requests:,} is more than one plan holds ({MOST_REQUESTS:,})")
+    if load.duration is not None and load.rate is not None and math.isfinite(load.rate):
+        expected = min(load.rate * load.duration, load.num_requests or math.inf)
+        if expected > MOST_REQUESTS:
+            raise InputError(
+                f"--rate {load.rate:g} for --duration {load.duration:g} s is {expected:.3g} requests, more than one plan "
+                f"holds ({MOST_REQUESTS:,}); run shorter"
+            )

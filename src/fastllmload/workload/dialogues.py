@@ -88,7 +88,7 @@ def _sharegpt(where: str, entry: Any) -> tuple[Said, ...]:
         if (
             asks.speaker not in ("human", "user")
             or answers.speaker not in ("gpt", "assistant")
-            or not asks.value.strip()
+            or not (asks.value.strip() and answers.value.strip())
         ):
             break
         found.append(Said(Written(f"{where} turn {at // 2 + 1}", asks.value), None, answers.value))

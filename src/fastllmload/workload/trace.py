@@ -15,6 +15,7 @@ from __future__ import annotations
 import csv
 import hashlib
 import math
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -26,7 +27,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastllmload.errors import InputError
-from fastllmload.workload.written import MOST_TOKENS, column, why
+from fastllmload.workload.written import LONGEST_FIELD, MOST_TOKENS, column, refuse_packed, why
 
 MOONCAKE_BLOCK = 512
 TRACES = ("azure", "burstgpt", "mooncake", "trace")
@@ -86,12 +87,13 @@ def read_trace(name: str, path: Path) -> Trace:
         raw = path.read_bytes()
     except OSError as problem:
         raise InputError(f"--dataset-path {path} cannot be read: {problem.strerror}") from None
+    refuse_packed(path, raw)
     sha256 = hashlib.sha256(raw).hexdigest()
     try:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as problem:
         raise InputError(f"--dataset-path {path} is not text: byte {problem.start} is not UTF-8") from None
-    lines = text.splitlines()
+    lines = text.split("\n")  # a text may hold other separators of lines, a JSON line too
     return _read_mooncake(path, sha256, lines) if name == "mooncake" else _read_table(name, path, sha256, lines)
 
 
@@ -111,20 +113,35 @@ class Columns:
 def _seconds(text: str) -> int:
     """Seconds as a decimal number, exactly to the nanosecond."""
     whole, _, part = text.partition(".")
-    if not (whole or part) or not (whole or "0").isdigit() or not (part or "0").isdigit():
+    if not (whole or part) or not DIGITS.fullmatch(whole + part):
         raise ValueError(f"{text!r} is not a time in seconds")
+    if len(whole.lstrip("0")) > 10 or int(whole or "0") > LATEST_S:
+        raise ValueError(f"time {text!r} is too large for seconds; are these other units? Write seconds")
     return int(whole or "0") * 1_000_000_000 + int((part + "000000000")[:9])
 
 
 def _moment(text: str) -> int:
-    """A date and time of day, with up to nine digits of a second; a zone must be UTC."""
-    stripped = text.removesuffix("+00:00").removesuffix("Z").replace("T", " ")
+    """A date and time of day, with up to nine digits of a second, in UTC where no zone is named."""
+    found = MOMENT.fullmatch(text)
     try:
-        return int(np.datetime64(stripped, "ns").astype(np.int64))
+        if found is None:
+            raise ValueError
+        at = int(np.datetime64(f"{found['day']}T{found['time']}", "ns").astype(np.int64))
     except ValueError:
         raise ValueError(f"{text!r} is not a date and time such as 2023-11-16 18:17:03.9799600") from None
+    if found["sign"] is None:
+        return at
+    minutes = int(found["hours"]) * 60 + int(found["minutes"] or 0)
+    return at + (minutes if found["sign"] == "-" else -minutes) * 60_000_000_000
 
 
+DIGITS = re.compile(r"[0-9]+")
+LATEST_S = 4_000_000_000  # of seconds since 1970: the year 2096; instants are 64 bits of nanoseconds
+MOMENT = re.compile(
+    r"(?P<day>(?:19[7-9]|20\d)\d-\d\d-\d\d)[ T](?P<time>\d\d:\d\d:\d\d(?:\.\d{1,9})?)"
+    r"(?:Z|(?P<sign>[+-])(?P<hours>\d\d):?(?P<minutes>\d\d)?)?",
+    re.ASCII,
+)
 TABLES = {
     "azure": Columns("TIMESTAMP", "ContextTokens", "GeneratedTokens", _moment),
     "burstgpt": Columns("Timestamp", "Request tokens", "Response tokens", _seconds),
@@ -136,10 +153,11 @@ def _read_table(name: str, path: Path, sha256: str, lines: list[str]) -> Trace:
     columns = TABLES[name]
     rows: list[tuple[int, int, int]] = []
     left_out = 0
+    csv.field_size_limit(LONGEST_FIELD)
     table = csv.reader(lines)
-    header = [cell.strip() for cell in next(table, [])]
+    header = [cell.strip() for cell in next(_rows(path, table), [])]
     where = [_column(path, header, wanted) for wanted in (columns.time, columns.input, columns.output)]
-    for cells in table:
+    for cells in _rows(path, table):
         if not cells:
             continue
         try:
@@ -160,6 +178,14 @@ def _read_table(name: str, path: Path, sha256: str, lines: list[str]) -> Trace:
             )
         rows.append(row)
     return _trace(name, path, sha256, rows, left_out)
+
+
+def _rows(path: Path, table: Any) -> Iterator[list[str]]:
+    """The rows of a csv reader. InputError for what is no CSV."""
+    try:
+        yield from table
+    except csv.Error as problem:
+        raise InputError(f"{path} line {table.line_num} is not CSV: {problem}") from None
 
 
 def _column(path: Path, header: list[str], wanted: str) -> int:
@@ -221,6 +247,10 @@ def _read_mooncake(path: Path, sha256: str, lines: list[str]) -> Trace:
                 f"{path} line {number}: {len(row.hash_ids)} hash_ids of {MOONCAKE_BLOCK} tokens do not cover "
                 f"input_length {row.input_length}"
             )
+        if not abs(row.timestamp) <= LATEST_S * 1e3:
+            raise InputError(f"{path} line {number}: its timestamp {row.timestamp:g} is too large for milliseconds")
+        if any(abs(one) >= 1 << 63 for one in row.hash_ids):
+            raise InputError(f"{path} line {number}: its hash_ids hold a number that does not fit into 64 bits")
         if kept and row.timestamp < kept[-1].timestamp:
             raise InputError(f"{path} line {number}: its timestamp {row.timestamp:g} goes back behind the line before")
         kept.append(row)

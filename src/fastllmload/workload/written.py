@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import csv
 import hashlib
+import io
 import random
 import re
 from collections.abc import Iterator, Sequence
@@ -30,6 +31,8 @@ from fastllmload.workload.tokenizer import Tokenizer
 DATASETS = ("sharegpt", "custom", "batch", "csv")
 Content = str | list[int] | list[dict[str, Any]]
 MOST_TOKENS = 16_000_000
+LONGEST_FIELD = 1 << 30  # bytes of a cell; the csv module's own limit is that of a short prompt
+PACKED = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd", b"PK\x03\x04": "zip", b"PAR1": "parquet", b"BZh": "bzip2"}
 
 
 @dataclass(frozen=True)
@@ -130,9 +133,20 @@ def read_dataset(name: str, path: Path, tokenizer: Tokenizer | None) -> DataSet:
 
 def read_bytes(path: Path) -> bytes:
     try:
-        return path.read_bytes()
+        raw = path.read_bytes()
     except OSError as problem:
         raise InputError(f"--dataset-path {path} cannot be read: {problem.strerror}") from None
+    refuse_packed(path, raw)
+    return raw
+
+
+def refuse_packed(path: Path, raw: bytes) -> None:
+    """InputError for a file that is no text yet."""
+    for begins, form in PACKED.items():
+        if raw.startswith(begins):
+            raise InputError(f"--dataset-path {path} is a {form} file; unpack it to text first")
+    if raw.startswith((b"\xff\xfe", b"\xfe\xff")):
+        raise InputError(f"--dataset-path {path} is UTF-16; write it as UTF-8")
 
 
 # -- JSON lines -------------------------------------------------------------------------------------------------------
@@ -232,7 +246,9 @@ def _batch(entry: dict[str, Any], where: str) -> Written:
         raise InputError(f"{where}: there is no body; a line of a batch file has custom_id, method, url and body")
     length = body.get("max_completion_tokens", body.get("max_tokens"))
     extra = {name: value for name, value in body.items() if name not in DECIDED}
-    return Written(where, _content(body, where), _length(length, where), None, extra)
+    plain = "prompt" in body and str(entry.get("url", "")).endswith("/v1/completions")  # as chat it would be another
+    spoken = "openai-completions" if plain else None
+    return Written(where, _content(body, where), _length(length, where), None, extra, spoken=spoken)
 
 
 def _content(entry: dict[str, Any], where: str) -> Content:
@@ -300,7 +316,7 @@ class Conversation(msgspec.Struct):
 def sharegpt_entries(path: Path, raw: bytes) -> list[Conversation]:
     """All entries. InputError when it is no such file."""
     try:
-        return msgspec.json.decode(raw, type=list[Conversation])
+        return msgspec.json.decode(raw.removeprefix(b"\xef\xbb\xbf"), type=list[Conversation])
     except (msgspec.DecodeError, UnicodeError) as problem:
         raise InputError(
             f"{path}{_place(raw, problem)} is not a ShareGPT file, a JSON array of conversations: {why(problem)}"
@@ -321,6 +337,8 @@ def _sharegpt(path: Path, raw: bytes, tokenizer: Tokenizer | None) -> tuple[list
         ):
             continue
         answer = turns[start + 1].value
+        if not answer.strip():
+            continue
         length = None if tokenizer is None else max(1, tokenizer.count(answer))
         found.append(Written(f"{path} entry {number}", turns[start].value, length))
     return found, len(entries) - len(found)
@@ -341,18 +359,36 @@ def _table(path: Path, raw: bytes) -> list[Written]:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as problem:
         raise InputError(f"{path} is not text: byte {problem.start} is not UTF-8") from None
-    table = csv.DictReader(text.splitlines(keepends=True))
-    columns = table.fieldnames or []
-    if "prompt" not in columns:
-        raise InputError(f"{path} line 1: there is no column 'prompt'; it has {', '.join(columns) or 'nothing'}")
-    found = []
-    for row in table:
-        where = f"{path} line {table.line_num}"
-        length = (row.get("output_tokens") or "").strip()
-        if length and not length.isdigit():
-            raise InputError(f"{where}: its output_tokens {shown(length)} is not a number of tokens")
-        if not row["prompt"]:
-            raise InputError(f"{where}: its prompt is empty")
-        name = row.get("class") or None
-        found.append(Written(where, row["prompt"], _length(int(length), where) if length else None, name))
+    csv.field_size_limit(LONGEST_FIELD)
+    table = csv.reader(io.StringIO(text, newline=""), strict=True)
+    found: list[Written] = []
+    try:
+        columns = [name.strip().lower() for name in next(table, [])]
+        if "prompt" not in columns:
+            raise InputError(f"{path} line 1: there is no column 'prompt'; it has {', '.join(columns) or 'nothing'}")
+        twice = next((name for name in columns if name and columns.count(name) > 1), None)
+        if twice is not None:
+            raise InputError(f"{path} line 1: there are two columns {twice!r}; keep one")
+        begun = table.line_num + 1
+        for cells in table:
+            where, begun = f"{path} line {begun}", table.line_num + 1
+            if cells:
+                found.append(_row(cells, columns, where))
+    except csv.Error as problem:
+        raise InputError(f"{path} line {table.line_num} is not CSV: {problem}") from None
     return found
+
+
+def _row(cells: list[str], columns: list[str], where: str) -> Written:
+    if len(cells) > len(columns):
+        raise InputError(
+            f"{where}: {len(cells)} values, the header has {len(columns)}; a text with a comma in it stands in quotes"
+        )
+    row = dict(zip(columns, cells, strict=False))
+    length = row.get("output_tokens", "").strip()
+    if length and not (length.isascii() and length.isdecimal() and len(length) < 20):
+        raise InputError(f"{where}: its output_tokens {shown(length)} is not a number of tokens")
+    if not row.get("prompt"):
+        raise InputError(f"{where}: its prompt is empty")
+    name = row.get("class", "").strip() or None
+    return Written(where, row["prompt"], _length(int(length), where) if length else None, name)

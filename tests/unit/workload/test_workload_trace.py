@@ -108,7 +108,7 @@ def test_not_text_and_not_there(tmp_path: Path) -> None:
     file = tmp_path / "x"
     with pytest.raises(InputError, match="cannot be read: No such file"):
         read_trace("azure", file)
-    file.write_bytes(b"\xff\xfe\x00")
+    file.write_bytes(b"\xff\x00")
     with pytest.raises(InputError, match="byte 0 is not UTF-8"):
         read_trace("azure", file)
 
@@ -159,3 +159,44 @@ def test_public_traces(name: str, file: str, rows: int, seconds: float | None) -
     if name == "mooncake":
         rate = prefix_hit_rate(trace)
         assert rate is not None and 0.1 < rate < 0.6
+
+
+def table(tmp_path, text, name="trace"):
+    (tmp_path / "t").write_bytes(text if isinstance(text, bytes) else text.encode())
+    return read_trace(name, tmp_path / "t")
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        (
+            "trace",
+            "timestamp,input,output\n1700000000000,9,5\n",
+            "'1700000000000' is too large for seconds; are these other",
+        ),
+        ("trace", "timestamp,input,output\n\u00b2,9,5\n", "'\u00b2' is not a time in seconds"),
+        ("trace", "timestamp,input,output\r1,9,5\r", "is not CSV: new-line character"),
+        ("azure", "TIMESTAMP,ContextTokens,GeneratedTokens\n5,9,5\n", "'5' is not a date and time"),
+        ("azure", "TIMESTAMP,ContextTokens,GeneratedTokens\n2024-02-30 00:00:00,9,5\n", "is not a date and time"),
+        (
+            "mooncake",
+            MOON.replace("[7, 8, 9]", "[7, 8, 99999999999999999999]"),
+            "line 1: its hash_ids hold a number that",
+        ),
+        ("mooncake", MOON.replace('"timestamp": 250', '"timestamp": 1e15'), "line 2: its timestamp 1e+15 is too large"),
+        ("trace", b"\x1f\x8b\x08\x00", "is a gzip file; unpack it to text first"),
+        ("trace", "timestamp,input,output\n".encode("utf-16"), "is UTF-16; write it as UTF-8"),
+    ],
+)
+def test_what_would_have_been_another_trace_is_refused(tmp_path, name, text, said):
+    with pytest.raises(InputError) as error:
+        table(tmp_path, text, name)
+    assert said in str(error.value)
+
+
+def test_zones_of_azures_times_count(tmp_path):
+    """The same instant in three zones, to a tenth of a microsecond."""
+    moments = ("2024-05-10 23:59:59.9000001", "2024-05-11T01:59:59.9000001+02:00", "2024-05-10 18:29:59.9000001-0530")
+    rows = "".join(f"{at},9,5\n" for at in (*moments, "2024-05-11 00:00:00Z"))
+    found = table(tmp_path, "TIMESTAMP,ContextTokens,GeneratedTokens\n" + rows, "azure")
+    assert found.t_ns.tolist() == [0, 0, 0, 99_999_900]

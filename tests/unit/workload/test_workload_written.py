@@ -166,3 +166,49 @@ def test_what_is_not_utf8_is_told_by_line_and_column(tmp_path):
     file.write_bytes('{"prompt": "é"}\n{"prompt": "é'.encode() + b'\xff"}\n')
     with pytest.raises(InputError, match="data.jsonl line 2 column 14 is not JSON: it is not UTF-8$"):
         read_dataset("custom", file, None)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("prompt\nHello, world\n", "line 2: 2 values, the header has 1; a text with a comma in it stands in quotes"),
+        ("prompt,output_tokens\na,\u00b2\n", "line 2: its output_tokens '\u00b2' is not a number of tokens"),
+        ('prompt,output_tokens\n"abc,5\nd,6\n', "is not CSV: unexpected end of data"),
+        ("prompt,output_tokens,Output_Tokens\na,5,6\n", "there are two columns 'output_tokens'"),
+        ('prompt,output_tokens\n"a\nb",5\nc,x\n', "line 4: its output_tokens 'x'"),
+        (b"\x1f\x8b\x08\x00", "is a gzip file; unpack it to text first"),
+        ("prompt\n".encode("utf-16"), "is UTF-16; write it as UTF-8"),
+    ],
+)
+def test_a_table_that_would_be_read_wrongly_is_refused(tmp_path, text, said):
+    """Not cut at a comma, not swallowed by a quote that never ends."""
+    (tmp_path / "f").write_bytes(text if isinstance(text, bytes) else text.encode())
+    with pytest.raises(InputError) as error:
+        read_dataset("csv", tmp_path / "f", None)
+    assert said in str(error.value)
+
+
+def test_cells_of_a_table_are_taken_as_they_stand(tmp_path):
+    """Other separators of lines within a cell, cells longer than the csv module's own limit, headers of any case."""
+    long = "x " * 100_000
+    text = f'Prompt, Output_Tokens,class\r\na\u2028b\x0cc,5,k\r\n\r\n"{long}", 6,\r\n"d\r\ne",7\r\n'
+    (tmp_path / "f").write_bytes(text.encode())
+    found = read_dataset("csv", tmp_path / "f", None).requests
+    assert [one.content for one in found] == ["a\u2028b\x0cc", long, "d\r\ne"]
+    assert [(one.output_tokens, one.name) for one in found] == [(5, "k"), (6, None), (7, None)]
+
+
+def test_an_empty_answer_is_none(tmp_path):
+    """Its length would be no one's; the entry is left out and counted. A byte order mark is no part of the file."""
+    said = [("q", "a b"), ("q", " "), ("q", "")]
+    entries = [{"conversations": [{"from": "human", "value": q}, {"from": "gpt", "value": a}]} for q, a in said]
+    (tmp_path / "f").write_text(json.dumps(entries), encoding="utf-8-sig")
+    found = read_dataset("sharegpt", tmp_path / "f", load_tokenizer("cl100k_base"))
+    assert [one.output_tokens for one in found.requests] == [2] and found.left_out == 2
+
+
+def test_a_batch_line_of_completions_is_no_chat(tmp_path):
+    line = {"custom_id": "1", "method": "POST", "url": "/v1/completions", "body": {"prompt": "a", "max_tokens": 5}}
+    (tmp_path / "f").write_text(json.dumps(line))
+    (found,) = read_dataset("batch", tmp_path / "f", None).requests
+    assert found.spoken == "openai-completions"
