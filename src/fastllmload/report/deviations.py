@@ -34,8 +34,9 @@ def deviations(subject: Subject) -> list[str]:
     document = subject.document
     found = [str(text) for text in part(document, "compliance", "deviations") or ()]
     if subject.is_procedure:
-        told = any(text.startswith("--quick") for text in found)
-        found += [text for text in _of_procedure(document) if not (told and text.startswith("--quick"))]
+        found += _of_procedure(document)
+        again = [text for text in found if text.startswith("--quick")][1:]  # one reason is enough
+        found = [text for text in found if text not in again]
     else:
         found += _of_warmup(document)
     found += list(_of_run(run_document(subject)))
