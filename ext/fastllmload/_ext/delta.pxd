@@ -1,9 +1,12 @@
 # What one event means: C scan for the shapes that servers send, msgspec for everything else. Both must agree
 # always.
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from libc.string cimport memcmp
 
+from fastllmload._ext.cursor cimport Cursor, left, over
 from fastllmload._ext.eventtree cimport EventTree
 from fastllmload._ext.facts cimport Facts
+from fastllmload._ext.jsonscan cimport Body, json_string, to_special
 
 cdef enum Dialect:
     DIALECT_CHAT = 0            # OpenAI chat completions: choices[0].delta
@@ -67,9 +70,31 @@ cdef struct Template:           # per stream: the bytes before and after the tex
     uint16_t prefix             # bytes up to and with the opening quote; 0: nothing learned
     uint16_t suffix             # bytes from the closing quote on
     uint8_t kind                # EVENT_CONTENT or EVENT_REASONING: the text field that the template is for
+    uint8_t one_line            # no line end in either: what equals it is the data of one line
 
 cdef void template_reset(Template* t) noexcept nogil     # forget, keep memory
 cdef void template_free(Template* t) noexcept nogil
+
+# Takes an event that equals the template in all but its text, which is not empty and becomes *text*; behind it anything may
+# stand. False, and nothing is taken, for all else.
+cdef inline bint template_takes(Template* t, Cursor* c, Body* text) noexcept nogil:
+    cdef Cursor at
+    if t.prefix == 0 or left(c) < <size_t>t.prefix + t.suffix or memcmp(c.at, t.bytes, t.prefix) != 0:
+        return False
+    over(&at, c.at + t.prefix, left(c) - t.prefix)
+    text.at = at.at
+    to_special(&at)
+    if at.at < at.end and at.at[0] == c'"':         # as most texts are: nothing escaped, all ASCII
+        text.size = <size_t>(at.at - text.at)
+    else:
+        at.at = text.at
+        if not json_string(&at, text):
+            return False
+        at.at -= 1
+    if text.size == 0 or left(&at) < t.suffix or memcmp(at.at, t.bytes + t.prefix, t.suffix) != 0:
+        return False
+    c.at = at.at + t.suffix
+    return True
 
 cdef inline bint says_done(uint8_t dialect) noexcept nogil:      # an answer without a last word is cut short, streamed or not
     return dialect >= DIALECT_OLLAMA_CHAT

@@ -47,9 +47,9 @@ import msgspec
 
 from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
-from libc.string cimport memcmp, memcpy, memset
+from libc.string cimport memchr, memcpy, memset
 
-from fastllmload._ext.cursor cimport Cursor, left, over
+from fastllmload._ext.cursor cimport Cursor, over
 from fastllmload._ext.eventtree cimport EventTree
 from fastllmload._ext.facts cimport (
     CARRIED_BY_DELTA,
@@ -61,7 +61,7 @@ from fastllmload._ext.facts cimport (
     facts_clear,
     facts_scan,
 )
-from fastllmload._ext.jsonscan cimport Body, blank_text, json_blanks, json_string, json_word
+from fastllmload._ext.jsonscan cimport Body, blank_text, json_blanks, json_word
 
 cdef object STRING = msgspec.json.Decoder(str)
 
@@ -79,12 +79,8 @@ cdef void template_free(Template* t) noexcept nogil:
 cdef bint template_read(Template* t, const unsigned char* data, size_t size, Meaning* m) noexcept nogil:
     cdef Cursor c
     cdef Body text
-    if t.prefix == 0 or size < <size_t>t.prefix + t.suffix or memcmp(data, t.bytes, t.prefix) != 0:
-        return False
-    over(&c, data + t.prefix, size - t.prefix)
-    if not json_string(&c, &text) or text.size == 0 or left(&c) + 1 != t.suffix:
-        return False
-    if memcmp(c.at - 1, t.bytes + t.prefix, t.suffix) != 0:
+    over(&c, data, size)
+    if not template_takes(t, &c, &text) or c.at != c.end:
         return False
     say(m, t.kind, DECODED_BY_TEMPLATE)
     if t.kind == EVENT_CONTENT and blank_text(text.at, text.size):
@@ -111,6 +107,7 @@ cdef void template_learn(Template* t, const unsigned char* data, size_t size, Me
     t.prefix = <uint16_t>prefix
     t.suffix = <uint16_t>suffix
     t.kind = EVENT_REASONING if m.kind == EVENT_REASONING else EVENT_CONTENT
+    t.one_line = memchr(t.bytes, c'\n', prefix + suffix) == NULL and memchr(t.bytes, c'\r', prefix + suffix) == NULL
 
 
 cdef inline bint one_text(Facts* f, Meaning* m) noexcept nogil:

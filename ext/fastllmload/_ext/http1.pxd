@@ -1,7 +1,8 @@
 # HTTP/1.1 response framing, sans-IO. Heads are parsed by httptools (HeadReader), bodies are framed in C (Body).
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
-from fastllmload._ext.cursor cimport Cursor
+from fastllmload._ext.chunkline cimport AT_DATA, AT_COMPLETE, AT_DATA_CR, AT_SIZE_FIRST, hex_value
+from fastllmload._ext.cursor cimport Cursor, left, over
 
 cdef enum Framing:
     FRAMING_NONE = 0        # 1xx, 204, 304: no body whatever the headers say
@@ -28,13 +29,63 @@ cdef struct Body:
     uint32_t line           # bytes of the current chunk-size or trailer line so far
     uint32_t trailer_bytes
     uint8_t framing         # Framing
-    uint8_t state           # private to http1.pyx
+    uint8_t state           # BodyState of chunkline.pxd
     uint8_t error           # BodyError
 
 cdef void body_begin(Body* b, Framing framing, uint64_t length) noexcept nogil
-cdef BodyStep body_next(Body* b, Cursor* c, Cursor* span) noexcept nogil
 # The peer closed: BODY_END when that completes the body (FRAMING_CLOSE, or nothing was left), else BODY_ERROR.
 cdef BodyStep body_eof(Body* b) noexcept nogil
+
+cdef enum:
+    PLAIN_DIGITS = 6
+    PLAIN_LINE = 10         # CR LF, the digits, CR LF
+
+cdef inline bint plain_line(Body* b, Cursor* c) noexcept nogil:
+    # What stands between nearly all chunks, at once: the end of one, then a size of 1 to 6 digits, then CR LF. False, and
+    # nothing is consumed, for all else; what it takes line_byte() would take in the same way.
+    cdef const unsigned char* at = c.at
+    cdef uint64_t size = 0
+    cdef int i, digit
+    if left(c) < PLAIN_LINE:
+        return False
+    if b.state == AT_DATA_CR:
+        if at[0] != c'\r' or at[1] != c'\n':
+            return False
+        at += 2
+    elif b.state != AT_SIZE_FIRST:
+        return False
+    for i in range(PLAIN_DIGITS):
+        digit = hex_value(at[0])
+        if digit < 0:
+            break
+        size = (size << 4) | <uint64_t>digit
+        at += 1
+    if size == 0 or at[0] != c'\r' or at[1] != c'\n':
+        return False
+    b.left = size
+    b.state = AT_DATA
+    c.at = at + 2
+    return True
+
+cdef inline BodyStep data_span(Body* b, Cursor* c, Cursor* span) noexcept nogil:
+    cdef size_t size = left(c)
+    if size == 0:
+        return BODY_NEED
+    if b.framing != FRAMING_CLOSE:
+        size = size if size < b.left else <size_t>b.left
+        b.left -= size
+        if b.left == 0:
+            b.state = AT_DATA_CR if b.framing == FRAMING_CHUNKED else AT_COMPLETE
+    over(span, c.at, size)
+    c.at += size
+    return BODY_SPAN
+
+cdef BodyStep body_lines(Body* b, Cursor* c, Cursor* span) noexcept nogil       # body_next() by way of line_byte()
+
+cdef inline BodyStep body_next(Body* b, Cursor* c, Cursor* span) noexcept nogil:
+    if b.state == AT_DATA or (b.state > AT_DATA and plain_line(b, c)):
+        return data_span(b, c, span)
+    return body_lines(b, c, span)
 
 # Looks for the end of a head (CRLFCRLF, or LFLF) in *data*; *seen* bytes of it were searched before without success.
 # Returns the size of the head with its terminator, or 0.

@@ -39,8 +39,6 @@ BODY_ERRORS = ("ok", "bad_chunk_size", "bad_chunk_end", "line_too_long", "bad_ex
 cdef enum:
     LINE_MOST = 16384
     TRAILERS_MOST = 65536
-    PLAIN_DIGITS = 6
-    PLAIN_LINE = 10         # CR LF, the digits, CR LF
 
 cdef uint64_t SIZE_MOST = 1ULL << 60
 
@@ -57,11 +55,10 @@ cdef void body_begin(Body* b, Framing framing, uint64_t length) noexcept nogil:
         b.state = AT_COMPLETE
 
 
-cdef BodyStep body_next(Body* b, Cursor* c, Cursor* span) noexcept nogil:
-    if b.state > AT_DATA and not plain_line(b, c):
-        while b.state > AT_DATA and c.at < c.end:
-            b.state = line_byte(b, c.at[0])
-            c.at += 1
+cdef BodyStep body_lines(Body* b, Cursor* c, Cursor* span) noexcept nogil:
+    while b.state > AT_DATA and c.at < c.end:
+        b.state = line_byte(b, c.at[0])
+        c.at += 1
     if b.state == AT_DATA:
         return data_span(b, c, span)
     if b.state == AT_COMPLETE:
@@ -74,48 +71,6 @@ cdef BodyStep body_eof(Body* b) noexcept nogil:
         b.state = AT_COMPLETE
         return BODY_END
     return BODY_ERROR
-
-
-cdef inline bint plain_line(Body* b, Cursor* c) noexcept nogil:
-    # What stands between nearly all chunks, at once: the end of one, then a size of 1 to 6 digits, then CR LF. False, and
-    # nothing is consumed, for all else; what it takes line_byte() would take in the same way.
-    cdef const unsigned char* at = c.at
-    cdef uint64_t size = 0
-    cdef int i, digit
-    if left(c) < PLAIN_LINE:
-        return False
-    if b.state == AT_DATA_CR:
-        if at[0] != c'\r' or at[1] != c'\n':
-            return False
-        at += 2
-    elif b.state != AT_SIZE_FIRST:
-        return False
-    for i in range(PLAIN_DIGITS):
-        digit = hex_value(at[0])
-        if digit < 0:
-            break
-        size = (size << 4) | <uint64_t>digit
-        at += 1
-    if size == 0 or at[0] != c'\r' or at[1] != c'\n':
-        return False
-    b.left = size
-    b.state = AT_DATA
-    c.at = at + 2
-    return True
-
-
-cdef inline BodyStep data_span(Body* b, Cursor* c, Cursor* span) noexcept nogil:
-    cdef size_t size = left(c)
-    if size == 0:
-        return BODY_NEED
-    if b.framing != FRAMING_CLOSE:
-        size = size if size < b.left else <size_t>b.left
-        b.left -= size
-        if b.left == 0:
-            b.state = AT_DATA_CR if b.framing == FRAMING_CHUNKED else AT_COMPLETE
-    over(span, c.at, size)
-    c.at += size
-    return BODY_SPAN
 
 
 cdef inline uint8_t broken(Body* b, BodyError error) noexcept nogil:

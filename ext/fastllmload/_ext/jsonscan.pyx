@@ -1,56 +1,14 @@
 # cython: language_level=3str
 # Strings are read eight bytes at a time until one of them is special: a quote, a backslash, a control
 # character, or a byte above 127. Recursion is bounded by JSON_DEPTH, so hostile nesting costs no stack.
-from libc.stdint cimport int32_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport int32_t
 
 from fastllmload._ext.cursor cimport Cursor, left, over
-
-cdef extern from *:
-    """
-    #include <endian.h>
-    #include <string.h>
-    static inline uint64_t fll_load8(const unsigned char *at) {
-        uint64_t word;
-        memcpy(&word, at, 8);
-        return le64toh(word);
-    }
-    #define fll_lowest_byte(mask) (__builtin_ctzll(mask) >> 3)
-    """
-    uint64_t fll_load8(const unsigned char* at) noexcept nogil      # the first byte is the lowest
-    int fll_lowest_byte(uint64_t mask) noexcept nogil
 
 cdef enum:
     LOW_SURROGATE = 0xDC00
     HIGH_SURROGATE = 0xD800
     BEHIND_SURROGATES = 0xE000
-
-
-cdef inline uint64_t special(uint64_t word) noexcept nogil:
-    # High bit of each special byte. A borrow may mark bytes above one as well: only the lowest mark counts.
-    cdef uint64_t ones = <uint64_t>0x0101010101010101ULL
-    cdef uint64_t highs = ones << 7
-    cdef uint64_t quote = word ^ (ones * 0x22)
-    cdef uint64_t backslash = word ^ (ones * 0x5C)
-    quote = (quote - ones) & ~quote
-    backslash = (backslash - ones) & ~backslash
-    return (word | quote | backslash | (word - ones * 0x20)) & highs
-
-
-cdef inline bint is_special(unsigned char byte) noexcept nogil:
-    return byte < 0x20 or byte == c'"' or byte == c'\\' or byte > 127
-
-
-cdef inline void to_special(Cursor* c) noexcept nogil:
-    # Leaves the cursor at the next special byte, or at the end.
-    cdef uint64_t word
-    while left(c) >= 8:
-        word = special(fll_load8(c.at))
-        if word:
-            c.at += fll_lowest_byte(word)
-            return
-        c.at += 8
-    while c.at < c.end and not is_special(c.at[0]):
-        c.at += 1
 
 
 cdef bint json_string(Cursor* c, Body* body) noexcept nogil:

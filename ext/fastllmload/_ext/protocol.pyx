@@ -192,6 +192,9 @@ cdef class Protocol:
             exchange_hold(x, span.at, left(span))
             return 0
         if x.content == CONTENT_SSE:
+            self.timeline.like(x, span, self.reads, p)
+            if not left(span):
+                return 0
             x.sse.stamp = x.read_t
             x.sse.read = self.reads
         else:

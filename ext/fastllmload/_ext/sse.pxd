@@ -1,12 +1,20 @@
 # Server-sent events (WHATWG), sans-IO: payload bytes in, events out, whatever the split.
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+from libc.string cimport memcmp
 
-from fastllmload._ext.cursor cimport Cursor
+from fastllmload._ext.cursor cimport Cursor, left
 
 cdef enum SseStep:
     SSE_NEED = 0            # cursor used up
     SSE_EVENT = 1           # *event* is filled; its pointers hold until the next call
     SSE_TOO_LONG = 2        # a line or the joined data passed Sse.limit; the parser must not be fed again
+
+cdef enum SseState:
+    SSE_BOM_0 = 0           # nothing read yet
+    SSE_BOM_1 = 1           # EF read
+    SSE_BOM_2 = 2           # EF BB read
+    SSE_LINES = 3
+    SSE_DEAD = 4
 
 cdef struct SseEvent:
     const unsigned char* data       # joined data lines; borrowed from the cursor's buffer or from Sse.data
@@ -32,10 +40,32 @@ cdef struct Sse:
     int64_t data_stamp              # of the last data line of the current event
     uint32_t data_read
     uint32_t comments               # comment lines seen since sse_reset
-    uint8_t state                   # private to sse.pyx: BOM position, CR pending, data seen ...
-    uint8_t flags
+    uint8_t state                   # SseState
+    uint8_t flags                   # private to sse.pyx: CR pending, data seen; 0 between events
 
 cdef void sse_init(Sse* s, size_t limit) noexcept nogil       # zeroes; allocates nothing
 cdef void sse_reset(Sse* s) noexcept nogil                    # next stream; keeps small buffers, frees those above 64 KiB
 cdef void sse_free(Sse* s) noexcept nogil
 cdef SseStep sse_next(Sse* s, Cursor* c, SseEvent* event) noexcept nogil
+
+# A stream of like events needs no search for line ends: whoever knows an event's data byte for byte reads around the grammar
+# with these. Between two events, with nothing kept of either:
+cdef inline bint sse_rests(Sse* s) noexcept nogil:
+    return s.state == SSE_LINES and s.flags == 0 and s.line_size == 0 and s.name_size == 0
+
+cdef inline bint sse_takes_data(Cursor* c) noexcept nogil:
+    # The beginning of a data line, as nearly all servers write it.
+    if left(c) < 6 or memcmp(c.at, b"data: ", 6) != 0:
+        return False
+    c.at += 6
+    return True
+
+cdef inline bint sse_takes_end(Cursor* c) noexcept nogil:
+    # The end of a line and an empty one, when both are there.
+    if left(c) >= 2 and c.at[0] == c'\n' and c.at[1] == c'\n':
+        c.at += 2
+        return True
+    if left(c) >= 4 and memcmp(c.at, b"\r\n\r\n", 4) == 0:
+        c.at += 4
+        return True
+    return False

@@ -7,19 +7,12 @@
 # pointer into a read never outlives the call.
 #
 # A CR ends its line at once. An LF that follows it, in this read or a later one, is skipped (AFTER_CR). A
-# line longer than the limit ends the parse for good (DEAD), wherever the reads were split: only whole lines
+# line longer than the limit ends the parse for good (SSE_DEAD), wherever the reads were split: only whole lines
 # and whole joins are judged, or a partial line that is already too long whatever follows.
 from libc.string cimport memchr, memcmp, memset
 
 from fastllmload._ext.carry cimport carry_add, carry_free, carry_reset
 from fastllmload._ext.cursor cimport Cursor, left, over
-
-cdef enum State:
-    BOM_0 = 0               # nothing read yet
-    BOM_1 = 1               # EF read
-    BOM_2 = 2               # EF BB read
-    LINES = 3
-    DEAD = 4
 
 cdef enum Flag:
     AFTER_CR = 1
@@ -48,7 +41,7 @@ cdef void sse_reset(Sse* s) noexcept nogil:
     s.data_stamp = 0
     s.data_read = 0
     s.comments = 0
-    s.state = BOM_0
+    s.state = SSE_BOM_0
     s.flags = 0
 
 
@@ -61,8 +54,8 @@ cdef void sse_free(Sse* s) noexcept nogil:
 cdef SseStep sse_next(Sse* s, Cursor* c, SseEvent* event) noexcept nogil:
     cdef Cursor line
     cdef Found found
-    if s.state != LINES and not skip_bom(s, c):
-        return die(s) if s.state == DEAD else SSE_NEED
+    if s.state != SSE_LINES and not skip_bom(s, c):
+        return die(s) if s.state == SSE_DEAD else SSE_NEED
     if c.at == c.end:
         return SSE_NEED         # what is pending is owned already
     resume(s, event)
@@ -81,21 +74,21 @@ cdef SseStep sse_next(Sse* s, Cursor* c, SseEvent* event) noexcept nogil:
 
 
 cdef inline SseStep die(Sse* s) noexcept nogil:
-    s.state = DEAD
+    s.state = SSE_DEAD
     return SSE_TOO_LONG
 
 
 cdef bint skip_bom(Sse* s, Cursor* c) noexcept nogil:
     # True when lines may be read. What looked like a byte order mark and was none belongs to the first line.
-    while s.state < LINES and c.at < c.end and c.at[0] == BOM[s.state]:
+    while s.state < SSE_LINES and c.at < c.end and c.at[0] == BOM[s.state]:
         s.state += 1
         c.at += 1
-    if s.state < LINES and c.at < c.end:
+    if s.state < SSE_LINES and c.at < c.end:
         if carry_add(&s.line, &s.line_size, &s.line_cap, BOM, s.state) < 0:
-            s.state = DEAD
+            s.state = SSE_DEAD
         else:
-            s.state = LINES
-    return s.state == LINES
+            s.state = SSE_LINES
+    return s.state == SSE_LINES
 
 
 cdef inline void resume(Sse* s, SseEvent* event) noexcept nogil:
@@ -272,7 +265,7 @@ cdef class SseParser:
 
     @property
     def too_long(self):
-        return self.sse.state == DEAD
+        return self.sse.state == SSE_DEAD
 
     @property
     def comments(self):

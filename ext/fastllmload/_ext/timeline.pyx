@@ -22,14 +22,11 @@ from fastllmload._ext.delta cimport (
     FINISH_NONE,
     carrier_of,
 )
-from fastllmload._ext.exchange cimport exchange_reply
 from fastllmload._ext.facts cimport NS_EVAL, NS_LOAD, NS_PROMPT_EVAL, NS_TOTAL
+from fastllmload._ext.exchange cimport exchange_reply
 from fastllmload._ext.histogram cimport HDR_WORDS, hdr_record
 from fastllmload._ext.http1 cimport CONTENT_JSON
-from fastllmload._ext.recorder cimport FLAG_DONE, FLAG_FIRST_COALESCED, FLAG_TOOL, FLAG_USAGE
-
-cdef enum:
-    SAME_READ = 4               # EventRow.stamp bit
+from fastllmload._ext.recorder cimport FLAG_DONE, FLAG_TOOL, FLAG_USAGE
 
 
 cdef class Timeline:
@@ -52,17 +49,7 @@ cdef class Timeline:
         if row.flags & FLAG_DONE:
             return 0                # nothing behind [DONE] belongs to the stream
         self.classifier.classify(x.dialect, &x.template, event.data, event.size, &m)
-        self.flush(x, p, p.full and p.read == event.read)
-        p.full = 1
-        p.t = t
-        p.row = x.number
-        p.follows = row.events > 0 and x.event_read == event.read
-        p.read = event.read
-        x.event_read = event.read
-        p.kind = m.kind
-        p.first = 0
-        row.events += 1
-        self.words[k.W_EVENTS] += 1
+        self.wait(x, p, t, event.read, m.kind)
         if m.kind == EVENT_CONTENT or m.kind == EVENT_TOOL or m.kind == EVENT_REASONING:
             self._timed(x, &m, t, m.kind)
             p.first = row.content_events == 1 and m.kind != EVENT_REASONING
@@ -121,6 +108,8 @@ cdef class Timeline:
         cdef RequestRow* row = x.row
         if row.t_any == 0:
             row.t_any = t
+        if row.t_first != 0 and kind == EVENT_CONTENT:
+            return self.content(x, m.text, m.text_size, t)
         row.text_bytes += m.text_size
         if self.recorder.text_on and m.text != NULL and kind != EVENT_REASONING:
             self.recorder.write_text(x.number, m.text, m.text_size)
@@ -143,24 +132,6 @@ cdef class Timeline:
             self.words[k.W_CONTENT_EVENTS] += 1
             if kind == EVENT_TOOL:
                 row.flags |= FLAG_TOOL
-        return 0
-
-    cdef int flush(self, Exchange* x, Pending* p, bint coalesced) except -1:
-        """Write the waiting event, now that it is known whether another one came in the same read."""
-        cdef uint8_t stamp
-        if not p.full:
-            return 0
-        p.full = 0
-        stamp = x.read_class
-        if coalesced:
-            stamp = r.STAMP_COALESCED
-            x.row.coalesced_events += 1
-            self.words[k.W_COALESCED] += 1
-        if p.first:
-            x.row.stamps = stamp
-            if coalesced:
-                x.row.flags |= FLAG_FIRST_COALESCED
-        self.recorder.event(p.t, p.row, p.kind, stamp | (SAME_READ if p.follows else 0), 0)
         return 0
 
     cdef int whole(self, Exchange* x, int64_t t, uint32_t read) except -1:
