@@ -159,10 +159,14 @@ cdef class Protocol:
             step = body_next(&x.body, c, &span)
             if step != BODY_SPAN:
                 break
-            if x.row != NULL and self._payload(x, &span, &pending) != 0:
-                self.timeline.flush(x, &pending, False)
-                self.fail(x, r.STATUS_PROTOCOL_ERROR, r.ERROR_EVENT_TOO_LARGE, t, user_t)
-                return V_CLOSE
+            while x.row != NULL and not x.row.flags & FLAG_DONE:        # nothing behind [DONE] belongs to the stream
+                self.timeline.like(x, &span, self.reads, &pending)
+                if not left(&span):
+                    break
+                if self._payload(x, &span, &pending) != 0:
+                    self.timeline.flush(x, &pending, False)
+                    self.fail(x, r.STATUS_PROTOCOL_ERROR, r.ERROR_EVENT_TOO_LARGE, t, user_t)
+                    return V_CLOSE
         self.timeline.flush(x, &pending, False)
         if step == BODY_NEED:
             if x.row != NULL and x.row.flags & FLAG_DONE:
@@ -179,7 +183,7 @@ cdef class Protocol:
         return V_REUSE if x.keep_alive and not left(c) else V_CLOSE
 
     cdef int _payload(self, Exchange* x, Cursor* span, Pending* p) except -1:
-        """Payload bytes of one span; 1 when an event or a body passed its limit."""
+        """Payload bytes of one span, as far as the end of its next event; 1 when an event or a body passed its limit."""
         cdef SseEvent event
         cdef SseStep step
         cdef size_t limit
@@ -190,21 +194,19 @@ cdef class Protocol:
                     return 1
                 span.end = span.at + (limit - x.held_size)
             exchange_hold(x, span.at, left(span))
+            span.at = span.end
             return 0
         if x.content == CONTENT_SSE:
-            self.timeline.like(x, span, self.reads, p)
-            if not left(span):
-                return 0
             x.sse.stamp = x.read_t
             x.sse.read = self.reads
+            step = sse_next(&x.sse, span, &event)
         else:
             x.ndjson.stamp = x.read_t
             x.ndjson.read = self.reads
-        while True:
-            step = sse_next(&x.sse, span, &event) if x.content == CONTENT_SSE else ndjson_next(&x.ndjson, span, &event)
-            if step != SSE_EVENT:
-                return step == SSE_TOO_LONG
+            step = ndjson_next(&x.ndjson, span, &event)
+        if step == SSE_EVENT:
             self.timeline.event(x, &event, p)
+        return step == SSE_TOO_LONG
 
     cdef int _last_line(self, Exchange* x) except -1:
         """The message is over: a last NDJSON line needs no newline."""

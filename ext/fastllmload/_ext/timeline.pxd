@@ -11,8 +11,9 @@ from fastllmload._ext.delta cimport EVENT_CONTENT, Classifier, Meaning, template
 from fastllmload._ext.errortexts cimport ErrorTexts
 from fastllmload._ext.exchange cimport Exchange, exchange_reply
 from fastllmload._ext.histogram cimport Hdr, hdr_record
+from fastllmload._ext.http1 cimport CONTENT_SSE
 from fastllmload._ext.jsonscan cimport Body
-from fastllmload._ext.recorder cimport FLAG_DONE, FLAG_FIRST_COALESCED, Recorder, RequestRow
+from fastllmload._ext.recorder cimport FLAG_FIRST_COALESCED, Recorder, RequestRow
 from fastllmload._ext.sse cimport SseEvent, sse_rests, sse_takes_data, sse_takes_end
 
 cdef enum:
@@ -83,7 +84,7 @@ cdef class Timeline:
         if x.keep:
             exchange_reply(x, text, size)
         if row.phase == r.PHASE_MEASURE:
-            hdr_record(&self.itl, t - row.t_last)
+            hdr_record(&self.itl, 0 if t == row.t_last else t - row.t_last)         # 0, of one read, is placed by the compiler
         row.t_last = t
         row.content_events += 1
         self.words[k.W_CONTENT_EVENTS] += 1
@@ -96,8 +97,8 @@ cdef class Timeline:
         cdef int64_t t
         cdef Cursor at
         cdef Body text
-        if (row.t_first == 0 or row.flags & FLAG_DONE or x.template.kind != EVENT_CONTENT or not x.template.one_line
-                or not sse_rests(&x.sse)):
+        if (x.content != CONTENT_SSE or row.t_first == 0 or x.template.kind != EVENT_CONTENT
+                or not x.template.one_line or not sse_rests(&x.sse)):
             return 0
         t = x.read_t if x.read_t >= row.t_headers else row.t_headers
         while True:
