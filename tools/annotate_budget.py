@@ -23,9 +23,8 @@ HOT: dict[str, tuple[str, ...]] = {
     "delta": ("_scan", "carrier_of", "template_read", "template_learn", "judge", "judge_text"),
     "http1": (
         "body_begin",
-        "body_next",
+        "body_lines",
         "body_eof",
-        "data_span",
         "line_byte",
         "size_byte",
         "trailer_byte",

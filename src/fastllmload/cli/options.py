@@ -98,6 +98,8 @@ SECTIONS: dict[str, tuple[RunOption, ...]] = {
         value("--key", "target.client_key", read.path, "FILE", "Key of the client certificate, PEM."),
         value("--server-name", "target.server_name", read.text, "NAME",
               "TLS server name when not the URL's host."),
+        value("--preflight-timeout", "target.preflight_timeout", read.seconds, "TIME",
+              "Limit of each question before the run. Default 10s for the list of models, 30s for the first answer."),
         words("--simulate", "target.simulate", read.pair, "NAME=VALUE",
               "Option of `fastllmload simulate` for the engine that the run starts."),
     ),

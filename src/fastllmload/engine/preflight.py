@@ -21,6 +21,7 @@ from fastllmload.engine.deadline import Deadline
 from fastllmload.engine.offers import context_limit, listing, offered_models, shown_list
 from fastllmload.engine.places import reachable_from, refuse_sources
 from fastllmload.engine.resolve import Base, addresses, parse_base, request_head, target_spec
+from fastllmload.engine.waiting import ANSWER_S, LIST_S, Say, shown, silent
 from fastllmload.engine.workspec import TargetSpec
 from fastllmload.errors import InputError, TargetError
 from fastllmload.plan.classes import class_settings
@@ -28,7 +29,6 @@ from fastllmload.plan.settings import RunSettings, Secret, TrafficClass
 from fastllmload.report.outlet import Redact
 
 CONNECT_TIMEOUT_S = 5.0
-ANSWER_TIMEOUT_S = 60.0
 LARGEST_ANSWER = 4 << 20
 RTT_CONNECTS = 5
 PROBE_TOKENS = 4
@@ -56,10 +56,15 @@ class Preflight:
 
 
 def preflight(
-    settings: RunSettings, urls: Sequence[str], endpoint: Endpoint, secret: Secret | None, redact: Redact
+    settings: RunSettings,
+    urls: Sequence[str],
+    endpoint: Endpoint,
+    secret: Secret | None,
+    redact: Redact,
+    say: Say = silent,
 ) -> Preflight:
     """Check every URL of the run and of its classes. InputError (exit 2) or TargetError (exit 3), one sentence each;
-    *redact* blanks secrets in what a server said.
+    *redact* blanks secrets in what a server said; *say* hears what is waited for.
     """
     key = None if secret is None else secret.reveal()
     refuse_sources(settings.target.source_addresses)
@@ -68,7 +73,7 @@ def preflight(
     spoken = endpoint if general is settings else ENDPOINTS[general.target.endpoint_type]
     probes = []
     for url in urls:
-        probe = Probe(general, parse_base(url, settings.target.unix_socket), spoken, key, redact)
+        probe = Probe(general, parse_base(url, settings.target.unix_socket), spoken, key, redact, say)
         found.model = look_at(probe, found, found.model or general.target.model)
         probes.append(probe)
     places = {settings.target.urls: (0, len(probes)), (): (0, len(probes))}
@@ -77,7 +82,7 @@ def preflight(
         if one.urls not in places:
             places[one.urls] = len(probes), len(one.urls)
             with named(one):
-                probes += look_away(each, one.urls, found, key, redact)
+                probes += look_away(each, one.urls, found, key, redact, say)
         found.class_targets.append(places[one.urls])
     probe_classes(settings, probes, found)
     return found
@@ -100,12 +105,12 @@ def look_at(probe: Probe, found: Preflight, wanted: str | None) -> str:
 
 
 def look_away(
-    settings: RunSettings, urls: Sequence[str], found: Preflight, key: str | None, redact: Redact
+    settings: RunSettings, urls: Sequence[str], found: Preflight, key: str | None, redact: Redact, say: Say
 ) -> list[Probe]:
     """The same for the URLs of a class of its own, whose *settings* these are."""
     probes, model = [], settings.target.model
     for url in urls:
-        probe = Probe(settings, parse_base(url), ENDPOINTS[settings.target.endpoint_type], key, redact)
+        probe = Probe(settings, parse_base(url), ENDPOINTS[settings.target.endpoint_type], key, redact, say)
         probe.served = model = look_at(probe, found, model)
         probes.append(probe)
     found.class_urls += urls
@@ -137,7 +142,9 @@ def probe_classes(settings: RunSettings, probes: Sequence[Probe], found: Preflig
         model = one.model or found.model
         for number in range(first, first + many):
             general = probes[number]
-            probe = Probe(each, general.base, ENDPOINTS[each.target.endpoint_type], general.key, general.redact)
+            probe = Probe(
+                each, general.base, ENDPOINTS[each.target.endpoint_type], general.key, general.redact, general.tell
+            )
             probe.address = general.address
             model = one.model or general.served or found.model
             question = (number, probe.path, model, each.target.headers, one.workload.extra_body, probe.endpoint.name)
@@ -162,13 +169,23 @@ def named(one: TrafficClass) -> Iterator[None]:
 class Probe:
     """The checks of one URL."""
 
-    def __init__(self, settings: RunSettings, base: Base, endpoint: Endpoint, key: str | None, redact: Redact) -> None:
+    def __init__(
+        self,
+        settings: RunSettings,
+        base: Base,
+        endpoint: Endpoint,
+        key: str | None,
+        redact: Redact,
+        say: Say = silent,
+    ) -> None:
         self.settings = settings
         self.base = base
         self.endpoint = endpoint
         self.key = key
         self.redact = redact
+        self.tell = say
         target = settings.target
+        self.asked_s = target.preflight_timeout
         self.path = target.endpoint_path or endpoint.path(base.path)
         request_head(base, self.path, target.headers, key)  # wrong headers are told before anything is sent
         self.address: tuple[str, str, int] | None = None
@@ -180,6 +197,10 @@ class Probe:
 
     def reach(self, connect_ms: list[float]) -> tuple[str, str, int]:
         """The first address that accepts a connection (and, with TLS, whose certificate holds)."""
+        with shown(self.tell, f"{self.base.shown} to take a connection", self._patience_s(CONNECT_TIMEOUT_S)):
+            return self._reach(connect_ms)
+
+    def _reach(self, connect_ms: list[float]) -> tuple[str, str, int]:
         failures: list[str] = []
         sources = self.settings.target.source_addresses
         for address in reachable_from(addresses(self.base), sources, self.base.shown):
@@ -193,21 +214,32 @@ class Probe:
                 continue
             self.address = address
             if self.context is not None:
-                self._secure(self._connect(address)).close()
+                self._secure(self._connection()).close()
             for _ in range(RTT_CONNECTS - 1):
                 started = time.perf_counter()
-                self._connect(address).close()
+                self._connection().close()
                 connect_ms.append((time.perf_counter() - started) * 1e3)
             return address
         raise TargetError(
             f"{self.base.shown} cannot be reached at {', '.join(failures)}; is the server up and --url right?"
         )
 
+    def _patience_s(self, usual_s: float) -> float:
+        return min(usual_s, self.settings.load.timeout) if self.asked_s is None else self.asked_s
+
+    def _connection(self) -> socket.socket:
+        """Another one to the address that took the first."""
+        assert self.address is not None
+        try:
+            return self._connect(self.address)
+        except OSError as problem:
+            raise TargetError(f"{self.base.shown} does not take connections any more: {reason(problem)}") from None
+
     def _connect(self, address: tuple[str, str, int]) -> socket.socket:
         family, numeric, port = address
         kinds = {"inet": socket.AF_INET, "inet6": socket.AF_INET6, "unix": socket.AF_UNIX}
         connection = socket.socket(kinds[family], socket.SOCK_STREAM)
-        connection.settimeout(CONNECT_TIMEOUT_S)
+        connection.settimeout(min(CONNECT_TIMEOUT_S, self._patience_s(CONNECT_TIMEOUT_S)))
         try:
             if family != "unix" and self.settings.target.source_addresses:
                 connection.bind((self.settings.target.source_addresses[0], 0))
@@ -239,14 +271,14 @@ class Probe:
         self, method: str, path: str, body: bytes | None, most_s: float | None = None
     ) -> tuple[int, str, bytes]:
         """(status, content type, body) of one request on a connection of its own, within *most_s*."""
-        assert self.address is not None
-        try:
-            connection = self._connect(self.address)
-        except OSError as problem:
-            raise TargetError(f"{self.base.shown} does not take connections any more: {reason(problem)}") from None
+        patience_s = self._patience_s(LIST_S if body is None else ANSWER_S) if most_s is None else most_s
+        with shown(self.tell, f"{self.base.shown} to answer {method} {path}", patience_s):
+            return self._asked(method, path, body, patience_s)
+
+    def _asked(self, method: str, path: str, body: bytes | None, patience_s: float) -> tuple[int, str, bytes]:
+        connection = self._connection()
         if self.context is not None:
             connection = self._secure(connection)
-        patience_s = min(ANSWER_TIMEOUT_S if most_s is None else most_s, self.settings.load.timeout)
         connection.settimeout(patience_s)
         end = Deadline(connection, patience_s)
         head = request_head(self.base, path, self.settings.target.headers, self.key, method=method)
@@ -261,8 +293,12 @@ class Probe:
                     raise TimeoutError
                 return response.status, response.headers.get("Content-Type", ""), content
         except (OSError, http.client.HTTPException, ValueError) as problem:
-            what = f"no end after {patience_s:g} s" if end.passed else reason(problem)
-            raise TargetError(f"{self.base.shown} did not answer {method} {path} properly: {what}") from None
+            if end.passed or isinstance(problem, TimeoutError):
+                raise TargetError(
+                    f"{self.base.shown} took a connection but did not answer {method} {path} within {patience_s:g} s; "
+                    "is it well? --preflight-timeout gives it longer"
+                ) from None
+            raise TargetError(f"{self.base.shown} did not answer {method} {path} properly: {reason(problem)}") from None
         finally:
             end.cancel()
             connection.close()

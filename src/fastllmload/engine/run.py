@@ -125,7 +125,7 @@ class Session:
         settings, endpoint = self.settings, resolve_endpoint(self.settings.target.endpoint_type)
         limits.raise_nofile()
         replayed = self.replayed
-        found = preflight(settings, self.urls, endpoint, self.secret, self.redact)
+        found = preflight(settings, self.urls, endpoint, self.secret, self.redact, self.ui.message)
         replayed = replayed.within(found.context_limit).naming(found.class_models)
         asked = stampable(replayed.settings, found)
         beside = Finder(settings, found, self.secret, self.redact).find(self.urls, found.class_urls)

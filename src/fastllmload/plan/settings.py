@@ -26,6 +26,9 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
     client_cert: str | None = None
     client_key: str | None = None
     server_name: str | None = None  # SNI, when it differs from the URL's host
+    preflight_timeout: float | None = (
+        None  # per question before the run; None: 10 s for a list, 30 s for the first answer
+    )
     simulate: tuple[tuple[str, str], ...] = ()  # options for the simulator that the run starts
 
 

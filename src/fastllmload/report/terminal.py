@@ -14,7 +14,7 @@ from fastllmload.report.summary import run_folder
 
 
 class Ui(Protocol):
-    """Calls come in this order, from one thread; `close` is called once at the end, whatever happened."""
+    """Calls come in this order, one at a time; `close` is called once at the end, whatever happened."""
 
     def banner(self, lines: Sequence[str]) -> None:
         """Before anything is sent: what will be done, to whom."""

@@ -62,6 +62,7 @@ EVERY_OPTION = {
     "cert": ("c", "target.client_cert", "c"),
     "key": ("k", "target.client_key", "k"),
     "server-name": ("n", "target.server_name", "n"),
+    "preflight-timeout": ("2m", "target.preflight_timeout", 120.0),
     "simulate": ("null=true", "target.simulate", (("null", "true"),)),
     "rate": ("inf", "load.rate", math.inf),
     "arrival": ("gamma", "load.arrival", "gamma"),

@@ -1,6 +1,7 @@
 """What is wrong with a target is said in one sentence before the run, with the right branch and never with the key."""
 
 import contextlib
+import errno
 import json
 import socket
 import ssl
@@ -12,6 +13,7 @@ from canned_server import canned
 
 from fastllmload.endpoint import ENDPOINTS
 from fastllmload.engine import preflight as preflights
+from fastllmload.engine import waiting
 from fastllmload.engine.preflight import preflight
 from fastllmload.errors import InputError, TargetError
 from fastllmload.plan.settings import Client, Load, RunSettings, Secret, Target, TrafficClass, Workload
@@ -287,19 +289,77 @@ def test_the_least_context_of_several_targets_holds():
 
 
 @pytest.mark.parametrize("head", ["Content-Length: 100000", "X-Until: the end"])
-def test_an_answer_that_drips_for_ever_is_given_up(monkeypatch, head):
+def test_an_answer_that_drips_for_ever_is_given_up(head):
     """Each byte comes within the socket's own time-out."""
-    monkeypatch.setattr(preflights, "ANSWER_TIMEOUT_S", 0.3)
     ended = threading.Event()
     with socket.create_server(("127.0.0.1", 0)) as listener:
         dripping = threading.Thread(target=drip, args=(listener, f"HTTP/1.1 200 OK\r\n{head}\r\n\r\n".encode(), ended))
         dripping.start()
         try:
-            with pytest.raises(TargetError, match="did not answer GET /v1/models properly: no end after 0.3 s"):
-                check([f"http://127.0.0.1:{listener.getsockname()[1]}/v1"])
+            with pytest.raises(
+                TargetError, match=r"did not answer GET /v1/models within 0\.3 s; .* --preflight-timeout"
+            ):
+                check([f"http://127.0.0.1:{listener.getsockname()[1]}/v1"], preflight_timeout=0.3)
         finally:
             ended.set()
             dripping.join()
+
+
+@pytest.mark.parametrize(
+    ("answered", "question", "limit"), [((), "GET /v1/models", 10), ((MODELS,), "POST /v1/chat/completions", 30)]
+)
+def test_a_long_wait_is_told_while_it_lasts(monkeypatch, answered, question, limit):
+    """With what is waited for and for how long at most."""
+    said = []
+    heard = threading.Event()
+
+    def say(line):
+        said.append(line)
+        if question in line:
+            heard.set()
+
+    class Slow(dict):
+        def get(self, path, otherwise):
+            if path not in answered:
+                assert heard.wait(30)
+            return GOOD.get(path, otherwise)
+
+    monkeypatch.setattr(waiting, "SHOWN_AFTER_S", 0.2)
+    settings = RunSettings(target=Target(model="m"), load=Load(rate=1.0))
+    with canned(Slow()) as server:
+        preflight(settings, [server.url], ENDPOINTS["openai-chat"], None, Redactor([]), say)
+    assert f"waiting for {server.url} to answer {question}, at most {limit} s (--preflight-timeout)" in said
+
+
+def test_a_server_that_never_answers_is_refused_after_the_time_asked_for():
+    """It accepts connections, as a full listen queue does, and says nothing."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        with pytest.raises(TargetError) as caught:
+            check([url], preflight_timeout=0.3)
+    assert str(caught.value) == (
+        f"{url} took a connection but did not answer GET /v1/models within 0.3 s; is it well? "
+        "--preflight-timeout gives it longer"
+    )
+
+
+def test_a_server_that_takes_one_connection_and_no_other(monkeypatch):
+    """One sentence, wherever in the looks it stops."""
+    connect = preflights.Probe._connect
+    taken = []
+
+    def first_only(probe, address):
+        taken.append(address)
+        if len(taken) > 1:
+            raise ConnectionRefusedError(errno.ECONNREFUSED, "Connection refused")
+        return connect(probe, address)
+
+    monkeypatch.setattr(preflights.Probe, "_connect", first_only)
+    with (
+        canned(GOOD) as server,
+        pytest.raises(TargetError, match="does not take connections any more: connection refused"),
+    ):
+        check([server.url])
 
 
 def drip(listener, head, ended):
