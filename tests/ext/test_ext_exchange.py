@@ -191,6 +191,16 @@ ERROR_BODY = b'{"error":{"message":"no","type":"x","code":500}}'
             ("stream_error", "event"),
             REUSE,
         ),
+        (
+            HEAD + chunk(delta("a")) + chunk(b'event: error\ndata: {"message":"x"}\n\n') + b"0\r\n\r\n",
+            ("stream_error", "event"),
+            REUSE,
+        ),
+        (
+            HEAD + chunk(delta("a")) + chunk(b"event: error\ndata: out of memory\n\n" + DONE) + b"0\r\n\r\n",
+            ("stream_error", "event"),
+            REUSE,
+        ),
         (HEAD + chunk(delta("a")) + b"0\r\n\r\n", ("truncated", "no_done"), REUSE),
         (HEAD + chunk(delta("", "stop")) + chunk(DONE) + b"0\r\n\r\n", ("empty", "none"), REUSE),
         (HEAD + chunk(delta("a", "content_filter")) + chunk(DONE) + b"0\r\n\r\n", ("refused", "none"), REUSE),

@@ -8,6 +8,8 @@ Events on the content timeline are recorded as EVENT_CONTENT, EVENT_TOOL: whites
 content, whitespace before it stays EVENT_WHITESPACE.
 """
 
+from libc.string cimport memcmp
+
 cimport fastllmload._ext.counters as k
 cimport fastllmload._ext.recorder as r
 from fastllmload._ext.delta cimport (
@@ -49,6 +51,8 @@ cdef class Timeline:
         if row.flags & FLAG_DONE:
             return 0                # nothing behind [DONE] belongs to the stream
         self.classifier.classify(x.dialect, &x.template, event.data, event.size, &m)
+        if event.name_size == 5 and memcmp(event.name, b"error", 5) == 0:
+            m.kind = EVENT_ERROR    # whatever its data are: a server's own words, often no JSON
         self.wait(x, p, t, event.read, m.kind)
         if m.kind == EVENT_CONTENT or m.kind == EVENT_TOOL or m.kind == EVENT_REASONING:
             self._timed(x, &m, t, m.kind)

@@ -35,6 +35,7 @@ PROBE_TOKENS = 4
 STREAMS = ("text/event-stream", "application/x-ndjson")
 PROBE_IDS = (1, 2, 3, 4)  # every vocabulary has them
 OTHER_NAME, OUT_OF_DATE = (62, 63, 64), (9, 10)  # X509_V_ERR: host, email, address; not yet valid, expired
+ERROR_KIND = 9
 CONTENT_KINDS = (2, 3, 4, 5, 6)  # delta.EventKind: whitespace, content, reasoning, tool call, refusal
 
 
@@ -375,7 +376,7 @@ class Probe:
                 f"{self.base.shown} answers POST {self.path} with 200 but {'no body' if not content else 'a web page'}: "
                 f"does this URL speak {self.endpoint.name}?"
             )
-        if 9 in kinds:
+        if ERROR_KIND in kinds:
             raise TargetError(f"{self.base.shown} answers with an error inside a 200: {excerpt(content, self.redact)}")
         notes += [remark for remark in self.endpoint.remarks(workload) if remark not in notes]
         if workload.streaming and not any(stream in content_type for stream in STREAMS):
@@ -391,7 +392,11 @@ def meanings(content: bytes, content_type: str, dialect: int) -> tuple[list[int]
     """Kinds of the events of an answer, and whether usage was among them."""
     classifier = Classifier(dialect)
     if "text/event-stream" in content_type:
-        found = [classifier.classify_bytes(data) for _, data, _, _ in SseParser(limit=LARGEST_ANSWER).feed(content)]
+        events = SseParser(limit=LARGEST_ANSWER).feed(content)
+        found = [classifier.classify_bytes(data) for _, data, _, _ in events]
+        for meaning, (name, _, _, _) in zip(found, events, strict=True):
+            if name == b"error":
+                meaning["kind"] = ERROR_KIND
     elif "application/x-ndjson" in content_type:
         lines = NdjsonParser(limit=LARGEST_ANSWER)
         found = [classifier.classify_bytes(data) for _, data, _, _ in lines.feed(content) + lines.eof()]

@@ -362,6 +362,11 @@ def test_a_server_that_takes_one_connection_and_no_other(monkeypatch):
         check([server.url])
 
 
+def test_an_error_event_of_the_probes_answer_is_told_whatever_its_data_are():
+    page = 200, "text/event-stream", b"event: error\ndata: out of memory\n\n"
+    assert "an error inside a 200: event: error data: out of memory" in refused(TargetError, {**GOOD, CHAT: page})
+
+
 def drip(listener, head, ended):
     """Every connection gets *head*, then a byte each 20 ms."""
     listener.settimeout(0.02)
