@@ -105,6 +105,12 @@ def planned_phases(folder: Folder, phases: Sequence[RunPhase]) -> list[Any]:
     ]
 
 
+def all_left_by_plan(document: dict[str, Any]) -> bool:
+    """Whether nobody was there for an answer any more, as was asked for: no failure of the target."""
+    left = (document.get("users") or {}).get("left_by_plan", 0)
+    return bool(left) and left == (document.get("counts") or {}).get("dispatched")
+
+
 def exit_code(document: dict[str, Any], fate: Fate, strict: bool) -> int:
     """Of a run that came to its report. Reasons: docs/decisions/006-exit-codes.md."""
     if fate.interrupted:
@@ -113,7 +119,7 @@ def exit_code(document: dict[str, Any], fate: Fate, strict: bool) -> int:
         return OWN_FAULT
     if fate.disk_full or fate.killed or fate.engine_killed:
         return HOST_LIMIT
-    if not document.get("completed"):
+    if not document.get("completed") and not all_left_by_plan(document):
         return TARGET_FAILED
     if strict and document["certificate"]["verdict"] != "valid":
         return OBJECTIVE_MISSED

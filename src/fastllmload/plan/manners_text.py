@@ -34,7 +34,7 @@ def class_line(one: dict[str, Any]) -> str:
 def own_classes(content: dict[str, Any]) -> list[str]:
     """What is not told apart inside of a class: the classes that its workload or its data set names."""
     named = content.get("classes") or [name for name in content.get("dataset", {}).get("classes", []) if name]
-    return [f"its own classes ({', '.join(named)}) not told apart"] if named else []
+    return [f"its own classes ({', '.join(named)}) not told apart"] if len(named) > 1 else []
 
 
 def conversation_lines(found: dict[str, Any] | None) -> list[str]:

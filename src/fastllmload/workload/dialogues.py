@@ -100,7 +100,7 @@ def _custom(path: Path, raw: bytes) -> list[tuple[Said, ...]]:
     found: dict[str, list[Said]] = {}
     for number, (entry, where) in enumerate(json_lines(path, raw)):
         session = entry.pop("session", None)
-        if session is not None and not isinstance(session, str | int):
+        if session is not None and (isinstance(session, bool) or not isinstance(session, str | int)):
             raise InputError(f"{where}: session is {session!r}, neither a text nor a number")
         delay, reply = entry.pop("delay", None), entry.pop("reply", None)
         if delay is not None and (isinstance(delay, bool) or not isinstance(delay, int | float)):

@@ -9,6 +9,8 @@ from plan_builder import asked, build
 
 from fastllmload.errors import HostLimitError, InputError
 from fastllmload.plan.bodies import stitcher, write_bodies
+from fastllmload.plan.pace import measured_pace
+from fastllmload.plan.settings import Load
 from fastllmload.workload.lengths import Fixed
 from fastllmload.workload.synthetic import Independent, Quota, Synthetic
 from fastllmload.workload.tokenizer import load_tokenizer
@@ -236,3 +238,21 @@ def test_folder_that_cannot_be_written(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(HostLimitError, match="--output"):
         build(tmp_path / "file" / "plan")
+
+
+@pytest.mark.parametrize(
+    ("load", "said"),
+    [
+        (Load(rate=5.0, num_requests=10**12), "--num-requests 1,000,000,000,000 is more than one plan holds"),
+        (Load(rate=math.inf, num_requests=10**12), "is more than one plan holds"),
+        (Load(concurrency=4, num_requests=10**12), "is more than one plan holds"),
+        (Load(rate=1e6, duration=1e8), r"--rate 1e\+06 for --duration 1e\+08 s is 1e\+14 requests, more than one plan"),
+    ],
+)
+def test_more_than_any_disk_holds_is_refused(load, said):
+    with pytest.raises(InputError, match=said):
+        measured_pace(load, "s")
+
+
+def test_a_count_bounds_what_a_long_duration_would_bring():
+    assert measured_pace(Load(rate=1e6, duration=1e8, num_requests=10), "s").quota.requests == 10

@@ -148,6 +148,7 @@ def test_lines_that_share_a_session(tmp_path):
     ("line", "said"),
     [
         ({"session": ["a"], "prompt": "x"}, "line 1: session is"),
+        ({"session": True, "prompt": "x"}, "line 1: session is True"),
         ({"session": 1, "delay": "soon", "prompt": "x"}, "line 1: delay is 'soon'"),
         ({"session": 1, "delay": -1, "prompt": "x"}, "write seconds from 0"),
         ({"session": 1, "prompt": [1, 2]}, "token ids cannot be turns"),
