@@ -91,6 +91,7 @@ def make_folder(folder: Path, real: Path, requests: int, tokens: int) -> None:
     phase = next(entry for entry in manifest["phases"] if entry["name"] == "measure")
     phase.update(start_ns=ORIGIN_NS, end_ns=ORIGIN_NS + round(requests / RATE * 1e9))
     manifest["phases"] = [phase]
+    del manifest["files"]  # of the real run
     (folder / "run.json").write_bytes(msgspec.json.encode(manifest))
 
 
@@ -98,11 +99,15 @@ def report(folder: Path) -> dict[str, Any]:
     """What the end of a run does with this folder: seconds of each step, and the peak of memory in GB."""
     from fastllmload.certificate.judge import judge
     from fastllmload.metrics.core import measure
+    from fastllmload.records.whole import inventory
     from fastllmload.report.files import write_reports
 
     clock, steps = time.perf_counter, {}
     spent_before = resource.getrusage(resource.RUSAGE_SELF).ru_utime
     begun = clock()
+    manifest = {**msgspec.json.decode((folder / "run.json").read_bytes()), "files": inventory(folder)}
+    (folder / "run.json").write_bytes(msgspec.json.encode(manifest))
+    steps["inventory"] = clock()
     run = load(folder)
     steps["load"] = clock()
     document = {**run.manifest, **measure(run)}

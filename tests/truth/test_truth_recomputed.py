@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from recomputed import Recomputed
+from recomputed_blocks import Blocks, blocks_of, listed, stated_causes
 from recomputed_numbers import compared
 
 from fastllmload.records.export import export_jsonl
@@ -78,7 +79,9 @@ def test_the_same_numbers_from_the_export(tmp_path: Path, odd: str, name: str) -
     if document["classes"] is not None:
         differing += compared(document["classes"], again.classes(), "classes")
         differing += compared(document["fairness"], again.fairness(), "fairness")
+    differing += compared(listed(document), listed(blocks_of(exported(folder), document)), "blocks")
     assert differing == []
+    assert stated_causes(document) == Blocks(exported(folder), document).causes()
     assert document["counts"]["ok"] > 10 and document["counts"]["failed"] > 0
 
 

@@ -88,12 +88,18 @@ def _rules(run: RunRecord) -> dict[str, Any]:
 
 
 def _described(run: RunRecord) -> dict[str, Any]:
-    """What the plan says of itself, one level flat."""
-    found: dict[str, Any] = {}
-    for key, value in description(run).items():
-        inner = value if isinstance(value, Mapping) else {"": value}
-        found |= {f"{key}.{name}".rstrip("."): each for name, each in inner.items() if name not in FINDINGS}
-    return found
+    """What the plan says of itself, flat."""
+    return dict(_flat(description(run), ""))
+
+
+def _flat(found: Mapping[str, Any], before: str) -> Iterator[tuple[str, Any]]:
+    for key, value in found.items():
+        if before and key in FINDINGS:
+            continue
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{before}{key}.")
+        else:
+            yield f"{before}{key}", value
 
 
 def _either(values: set[str]) -> str:

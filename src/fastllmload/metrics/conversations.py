@@ -69,12 +69,15 @@ def by_turn(rows: Rows) -> list[dict[str, Any]]:
 
 
 def one_turn(rows: Rows, turn: int) -> dict[str, Any]:
-    """Of turn *turn* (from 0). *cached_share*: of the prompt tokens; None where the server does not say."""
-    said = rows[(rows["cached_tokens"] >= 0) & (rows["prompt_tokens"] > 0)]
+    """Of turn *turn* (from 0). Prompt tokens as the server counts them; *cached_share* of them where it says what was
+    cached. None where it says neither.
+    """
+    counted = rows[rows["prompt_tokens"] > 0]
+    said = counted[counted["cached_tokens"] >= 0]
     return {
         "turn": turn,
         "requests": len(rows),
         "ttft": distribution(ttft(rows), "ms"),
-        "prompt_tokens_mean": float(said["prompt_tokens"].mean()) if len(said) else None,
+        "prompt_tokens_mean": float(counted["prompt_tokens"].mean()) if len(counted) else None,
         "cached_share": float(said["cached_tokens"].sum() / said["prompt_tokens"].sum()) if len(said) else None,
     }

@@ -30,6 +30,19 @@ def test_another_plan_is_refused_and_what_differs_is_said() -> None:
     assert "--different-workload" in str(refused.value)
 
 
+def test_the_part_of_a_table_that_differs_is_named() -> None:
+    """Not the whole table, in which nobody finds it."""
+    sides = []
+    for name, stream, schedule in (("a", "42/arrivals/1", "s"), ("b", "42/arrivals/2", "t")):
+        planned = plan(schedule * 64, schedule=schedule * 64)
+        planned["description"]["load"] = {
+            "loop": "open",
+            "arrivals": {"name": "poisson", "rate": 30.0, "stream": stream},
+        }
+        sides.append(side(name, [1.0], plan=planned))
+    assert differences(sides) == ["load.arrivals.stream: '42/arrivals/1' in a, '42/arrivals/2' in b"]
+
+
 def test_a_plan_that_differs_in_nothing_that_is_described_names_its_digests() -> None:
     found = differences([side("a", [1.0]), side("b", [1.0], plan=plan("e" * 64, schedule="t" * 64))])
     assert found == [f"requests: plan {'d' * 12} in a, {'e' * 12} in b"]

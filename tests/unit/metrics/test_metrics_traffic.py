@@ -78,3 +78,13 @@ def test_conversations_by_turn() -> None:
     assert [turn["requests"] for turn in found["turns"]] == [2, 1, 1]
     assert [turn["cached_share"] for turn in found["turns"]] == [0.0, 0.5, 0.8]
     assert np.isclose(found["turns"][2]["ttft"]["p50"], 30.0)
+
+
+def test_prompt_tokens_of_turns_need_no_word_of_a_cache() -> None:
+    """A server that counts prompts and says nothing of what it had cached: the mean is there, the share is not."""
+    manifest = {"plan": {"description": {"conversations": {"conversations": 2, "requests": 4}}}}
+    run = run_of([50.0] * 4, manifest=manifest, session=[0, 0, 1, 1], turn=[0, 1, 0, 1], cached_tokens=[-1, -1, -1, 40])
+    run.rows["prompt_tokens"] = [10, 30, 20, 50]
+    turns = measure(run)["conversations"]["turns"]
+    assert [turn["prompt_tokens_mean"] for turn in turns] == [15.0, 40.0]
+    assert [turn["cached_share"] for turn in turns] == [None, 0.8]
