@@ -42,7 +42,9 @@ RUNS = {
         "--rate", "50", "--duration", "3", "--osl", "uniform:3,20", "--cancel-share", "0.2", "--cancel-after", "5tok",
         "--abandon", "ttft:20ms", "--slow-readers", "0.1:30tok/s", "--goodput", "ttft_sched:60",
     ],
-    "cut off": ["--rate", "50", "--duration", "2", "--osl", "uniform:3,40", "--timeout", "120ms", "--grace", "50ms"],
+    "cut off": ["--rate", "50", "--duration", "2", "--osl", "uniform:3,40", "--timeout", "120ms", "--grace", "50ms",
+        "--preflight-timeout", "20s",  # a host that steals 100 ms is no reason to send nothing
+    ],
     "talks": ["--rate", "15", "--num-requests", "30", "--turns", "2-4", "--think-time", "20ms", "--osl", "uniform:2,12"],
 }  # fmt: skip
 
