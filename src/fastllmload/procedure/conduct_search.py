@@ -106,6 +106,8 @@ class Search:
         plan, width = parameters.plan, parameters.width
         self.peak = PeakSearch(lo, hi, width, PeakLabBench(self.bench), plan, shuffle) if asked.goal is None else None
         self.threshold = IntervalSearch(lo, hi, width, self.bench, plan, shuffle)
+        if asked.goal is not None:
+            self.threshold.reference = asked.goal.reference
         self.bench.before = self.keep
 
     def run(self) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -136,9 +136,28 @@ class Goal:
     closed: bool = False
     sustain: bool = False
 
-    def claim(self, level: float) -> float:
-        """What is known when *level* passes: the answer is at least so high."""
-        return max(0.0, level - self.width(level)) if self.sustain and not self.closed else level
+    def claim(self, level: float, tested: Collection[float] = ()) -> float:
+        """What is known when *level* passes: the answer is at least so high. *tested*: all levels.
+
+        The gain of a closed loop is over a straight line between two tested levels. Throughput that stops rising bends
+        away above that line, so a pass says only that it rose somewhere above the lower of the two; unless they are
+        neighbours.
+        """
+        if not self.sustain:
+            return level
+        if not self.closed:
+            return max(0.0, level - self.width(level))
+        below, above = around(level, tested)
+        return level if below is None or above - below <= self.width(level) else below
+
+    def reference(self, level: float, tested: Collection[float]) -> float | None:
+        """The slots to measure so that the gain of *level* leans on neighbours; None where it does, or needs none."""
+        below, above = around(level, tested)
+        if not (self.sustain and self.closed) or below is None or above - below <= self.width(level):
+            return None
+        load = level / MORE_SLOTS
+        near = (float(math.floor(load)), float(math.ceil(load)))
+        return next((at for at in near if below < at < above), None)
 
     def judge(
         self, level: float, runs: Sequence[Evidence], plan: Plan, lower: Mapping[float, Sequence[Evidence]]
@@ -194,6 +213,13 @@ class Goal:
             name="queue growth", decision=decision, value=value, low=None if value is None else value - half,
             high=None if value is None else value + half, allowed=width, unit=GROWTH, veto=not self.sustain, note=note,
         )  # fmt: skip
+
+
+def around(level: float, tested: Collection[float]) -> tuple[float | None, float]:
+    """The levels of *tested* between which level / 1.25 lies; None below the lowest."""
+    load = level / MORE_SLOTS
+    below = max((at for at in tested if at <= load), default=None)
+    return below, min((at for at in tested if at >= load), default=level)
 
 
 def gain(level: float, runs: Sequence[Evidence], lower: Mapping[float, Sequence[Evidence]], alpha: float) -> Part:

@@ -7,7 +7,7 @@ above it are narrowed on their own; what stays open is the answer's width. Pure,
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -51,7 +51,10 @@ class Interval:
 
 @dataclass
 class IntervalSearch:
-    """*step*: the width that a gap must keep to be left alone, by level. *shuffle*: seed of an interleaved order."""
+    """*step*: the width that a gap must keep to be left alone, by level. *shuffle*: seed of an interleaved order.
+
+    *reference*: the level, if any, that must be measured before a pass of a level is sure, given all that are.
+    """
 
     lo: float
     hi: float
@@ -59,6 +62,7 @@ class IntervalSearch:
     bench: Bench
     plan: Plan
     shuffle: int | None = None
+    reference: Callable[[float, Collection[float]], float | None] = lambda level, tested: None
     decisions: dict[float, Decision] = field(default_factory=dict)
     looks: dict[float, int] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
@@ -70,6 +74,7 @@ class IntervalSearch:
     def run(self) -> Interval:
         self._bracket()
         self._narrow()
+        self._underpin()
         self._confirm()
         return self.interval()
 
@@ -113,6 +118,17 @@ class IntervalSearch:
     def _narrow(self) -> None:
         while self.room and (level := self._widest_gap()) is not None:
             self._test(level)
+
+    def _underpin(self) -> None:
+        """Measure what the winner's pass leans on, and judge all passes above it again, until it stands by itself."""
+        while self.room and self.best is not None:
+            level = self.reference(self.best, self.decisions)
+            if level is None or level in self.decisions:
+                return
+            self._test(level)
+            for passed in [other for other in self._of(Decision.PASS) if other > level]:
+                self.decisions[passed] = self.bench.again(passed)
+            self._narrow()
 
     def _widest_gap(self) -> float | None:
         """Middle of the gap that is most too wide: below or above what is undecided between *best* and *above*.

@@ -39,7 +39,7 @@ def interval_answer(found: Interval, bench: LabBench) -> dict[str, Any]:
     limit = None if found.above is None else bench.judgements.get(found.above)
     return {
         "level": found.best,
-        "low": None if found.best is None else goal.claim(found.best),
+        "low": None if found.best is None else goal.claim(found.best, found.decisions),
         "high": found.above,
         "ended_by": found.ended_by,
         "confirmed": found.confirmed,

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from slot_runs import Killed, SlotTarget, without_target
 from slot_server import SlotServer
@@ -81,6 +82,19 @@ def test_closed_loop_gain_ends_where_slots_end(monkeypatch: pytest.MonkeyPatch, 
     assert document["answer"]["level"] <= 19.05 < document["answer"]["high"] <= 64
     assert document["answer"]["level"] >= 12
     assert document["answer"]["limited_by"].startswith("gain")
+
+
+@pytest.mark.parametrize(("slots", "levels", "least"), [(6, 7, 4), (12, 20, 9)])
+def test_a_bend_between_two_levels_is_not_taken_for_a_rise(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, slots: int, levels: int, least: int
+) -> None:
+    """Doubling steps over the bend, and a line from below it to above it is lower than what is served there. With few levels
+    the interval begins at the lower end of that line; with enough of them the line is measured.
+    """
+    asked = msgspec.structs.replace(SLOTS, levels=levels)
+    _, document = run(monkeypatch, tmp_path / "s", SlotTarget(SlotServer(slots, 0.5, fixed=True)), asked)
+    answer = document["answer"]
+    assert least <= answer["low"] <= slots * 1.25 / 1.05 < answer["high"]
 
 
 def test_the_peak_of_smooth_goodput_is_found(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
