@@ -149,7 +149,7 @@ SECTIONS: dict[str, tuple[RunOption, ...]] = {
         value("--dataset-path --input-file", "workload.dataset_path", read.path, "FILE", "File of a trace or data set."),
         value("--dataset-class", "workload.dataset_class", read.text, "NAME",
               "Only the data set's entries of this class (custom, csv)."),
-        value("--trace-speed", "workload.trace_speed", read.positive, "FACTOR",
+        value("--trace-speed", "workload.trace_speed", read.speed, "FACTOR",
               "Replays a trace so many times as fast as it was recorded."),
         value("--trace-from", "workload.trace_from", read.seconds, "TIME", "Starts so far into a trace."),
         value("--trace-to", "workload.trace_to", read.seconds, "TIME", "Ends so far into a trace."),

@@ -83,6 +83,14 @@ def positive(text: str) -> float:
     return value
 
 
+def speed(text: str) -> float:
+    """How many times as fast a trace is replayed; beyond these bounds no instant of it means anything."""
+    value = positive(text)
+    if not 1e-3 <= value <= 1e6:
+        raise ValueError("is no speed that a trace can be replayed at; write a factor from 0.001 to 1000000")
+    return value
+
+
 def share(text: str) -> float:
     what = "is not a share; write a number from 0 up to, but not, 1 such as 0.1"
     value = _scaled(text, {"": 1.0}, what)

@@ -356,6 +356,8 @@ def test_labels_keep_blanks_and_commas():
         ),
         ("--rate 5 --dataset-class a", "chooses entries of a data set by their class; add --workload custom or csv"),
         ("--rate 5 --workload batch --dataset-path f --dataset-class a", "add --workload custom or csv"),
+        ("--workload azure --dataset-path f --trace-speed 1e12", "is no speed that a trace can be replayed at"),
+        ("--workload azure --dataset-path f --trace-speed 1e-300", "is no speed that a trace can be replayed at"),
         ("--workload azure --dataset-path f --rate 5 --arrival trace", "has the trace's own instants and no --rate"),
         ("--rate 5 --declare sut.model.nam=m", "did you mean sut.model.name?"),
         ("--rate 5 --declare prefix_cache.enabled=perhaps", "'perhaps' is none of yes, no"),
