@@ -101,6 +101,12 @@ def _refuse_beside_plan(givens: Givens) -> None:
 def _refuse_target(givens: Givens, fields: Fields) -> None:
     if "url" in givens and "simulate" in givens:
         raise InputError(f"--simulate sets up the simulated engine, but {givens['url'].where} names a target; give one")
+    if "unix_socket" in givens and "simulate" in givens:
+        where = givens["unix_socket"].where
+        raise InputError(f"--simulate sets up the simulated engine, but {where} names a target; give one")
+    if "unix_socket" in givens and "source_address" in givens:
+        where = givens["source_address"].where
+        raise InputError(f"{where} does nothing beside --unix-socket, which has no ports; leave it out")
     if ("cert" in givens) != ("key" in givens):
         missing, there = ("--key", "--cert") if "cert" in givens else ("--cert", "--key")
         raise InputError(f"{there} is given without {missing}; a client certificate needs both")

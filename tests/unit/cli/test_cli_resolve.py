@@ -329,6 +329,11 @@ def test_labels_keep_blanks_and_commas():
             "--rate 5 --simulate null=1 --url http://h",
             "--simulate sets up the simulated engine, but --url names",
         ),
+        (
+            "--rate 5 --simulate null=1 --unix-socket /s",
+            "--simulate sets up the simulated engine, but --unix-socket names",
+        ),
+        ("--rate 5 --unix-socket /s --source-address 127.0.0.2", "--source-address does nothing beside --unix-socket"),
         ("--rate 5 --cert c", "--cert is given without --key"),
         ("--rate 5 --key c", "--key is given without --cert"),
         ("--rate 5 --insecure --cacert c", "--insecure trusts every certificate"),
