@@ -132,6 +132,7 @@ def rows(monkeypatch):
         """Stands for a run in which nothing is damaged."""
 
         damaged = MappingProxyType({})
+        manifest = MappingProxyType({"files": {"requests.npy": {}}})
         lost = staticmethod(lambda *names: None)
 
     monkeypatch.setattr(run, "load", lambda folder: Whole(f"run in {folder}"))
@@ -164,6 +165,7 @@ from fastllmload.records import export, run
 
 class Whole:
     damaged = {}
+    manifest = {"files": {"requests.npy": {}}}
     lost = staticmethod(lambda *names: None)
 
 run.load = lambda folder: Whole()
