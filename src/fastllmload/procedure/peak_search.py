@@ -37,8 +37,10 @@ class PeakBench(Protocol):
 
 @dataclass(frozen=True)
 class Peak:
-    """*best*: the level with the highest value. The peak lies within (*low*, *high*): the tested neighbours of all
-    contenders; None where none was tested beyond. *ended_by*: "bracket", "levels", "bound", "minimum" or "client".
+    """*best*: the level with the highest value of those at which the client was not the limit; None without any.
+
+    The peak lies within (*low*, *high*): the tested neighbours of all contenders; None where none was tested beyond.
+    *ended_by*: "bracket", "levels", "bound", "minimum" or "client".
     """
 
     best: float | None
@@ -128,10 +130,14 @@ class PeakSearch:
         """As far as is known now."""
         if not self.heights:
             return Peak(None, None, None, "levels", {}, (), {})
+        known = [level for level, height in sorted(self.heights.items()) if height.known]
+        if not known:
+            return Peak(None, None, None, "client", dict(self.heights), (), dict(self.looks))
+        best = max(known, key=lambda level: self.heights[level].value)
         levels, contenders = sorted(self.heights), self.contenders
         low = max((level for level in levels if level < contenders[0]), default=None)
         high = min((level for level in levels if level > contenders[-1]), default=None)
-        return Peak(self.best, low, high, self._ended_by(high), dict(self.heights), tuple(contenders), dict(self.looks))
+        return Peak(best, low, high, self._ended_by(high), dict(self.heights), tuple(contenders), dict(self.looks))
 
     def _ended_by(self, high: float | None) -> str:
         if any(not height.known for height in self.heights.values()):

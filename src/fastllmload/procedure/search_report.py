@@ -144,7 +144,9 @@ def answer_lines(document: Document) -> Iterator[str]:
     sure = f"{100 * parameters['confidence']:g}%"
     yield f"objective: {document['sentence']}"
     level, low, high = answer["level"], answer["low"], answer["high"]
-    if level is None:
+    if level is None and "smooth_goodput" in answer:
+        yield "no smooth goodput is known: the client was the limit at every level"
+    elif level is None:
         yield f"no {what} was found to hold"
         yield from bound_lines(low, high, unit, sure)
     elif "smooth_goodput" in answer:

@@ -191,12 +191,14 @@ def test_a_client_that_stays_late_ends_the_search_for_a_peak_in_clear_words(
     """Three looks of the same length at the first level, then the end: no level is named a contender."""
     parameters = SearchParameters(objective="smooth-goodput", minimum=4, maximum=128, level_s=30, step=0.2)
     target = SlotTarget(SlotServer(32, 1.0), late_above=0)
-    _, document = run(monkeypatch, tmp_path / "s", target, parameters)
+    code, document = run(monkeypatch, tmp_path / "s", target, parameters)
     assert len(target.measured) == 3 and document["answer"]["ended_by"] == "client"
+    assert code == 1 and document["answer"]["level"] is None and document["answer"]["smooth_goodput"] is None
     (only,) = document["decisions"]
     assert only["decision"] == "client limited" and only["seconds"] == 3 * 27.0
     assert only["reason"].startswith("the client was the limit in each of 3 looks: P99 of the dispatch lag is 20 ms")
-    assert "the client was the limit at 4, in each of 3 looks" in (tmp_path / "s/search.md").read_text()
+    told = (tmp_path / "s/search.md").read_text()
+    assert "the client was the limit at 4, in each of 3 looks" in told and "no smooth goodput is known" in told
 
 
 @pytest.mark.parametrize("late", [{0}, {0, 1}, {1}, {3, 4}, {2, 5}])

@@ -74,7 +74,7 @@ def report(ladder: Ladder, capacity: Capacity, parameters: Parameters, found: Fi
         "left_out": [rung.load for rung in rungs if rung not in judged],
         "knee_point": points.knee_point(offered, ttft_p99),
         "saturation_point": points.saturation_point(offered, achieved),
-        "peak_level": points.peak_level(offered, achieved),
+        "peak_level": points.peak_level(offered, achieved) if len(judged) > 1 else None,
         "optimal_point": points.optimal_point(offered, achieved, within),
         "first_saturated": next((rung.load for rung in rungs if rung.verdict.saturated), None),
         "limits": limits,
@@ -137,7 +137,7 @@ def lines(found: Findings) -> None:
     found.sentences = [
         f"Knee point: {text('knee_point', 'none found')}",
         f"Saturation point: {text('saturation_point', 'none found: throughput never fell')}",
-        f"Peak: {text('peak_level', 'none')}",
+        f"Peak: {text('peak_level', 'none: a peak needs two levels to stand out from')}",
     ]
     if values["left_out"]:
         found.say(
