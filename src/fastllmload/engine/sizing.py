@@ -10,7 +10,8 @@ import numpy.typing as npt
 
 from fastllmload.arrivals.curve import described_curve
 from fastllmload.certificate.ceiling import Ceiling
-from fastllmload.engine.preflight import PROBE_TOKENS, Preflight
+from fastllmload.engine.preflight import Preflight
+from fastllmload.engine.probe import PROBE_TOKENS
 from fastllmload.engine.routing import crowds
 from fastllmload.errors import HostLimitError
 from fastllmload.host.limits import check_capacity

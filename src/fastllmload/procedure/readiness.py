@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from fastllmload.endpoint import ENDPOINTS
-from fastllmload.engine.preflight import Probe
+from fastllmload.engine.probe import Probe
 from fastllmload.engine.public import redactor
 from fastllmload.engine.resolve import parse_base
 from fastllmload.errors import TargetError

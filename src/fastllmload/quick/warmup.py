@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from fastllmload.endpoint import resolve_endpoint
-from fastllmload.engine.preflight import Probe
+from fastllmload.engine.probe import Probe
 from fastllmload.engine.resolve import parse_base
 from fastllmload.plan.settings import RunSettings, Secret
 from fastllmload.quick.protocol import WARMUP_PROMPT, WARMUP_TOKENS

@@ -10,7 +10,7 @@ import pytest
 
 from fastllmload.endpoint import ENDPOINTS
 from fastllmload.engine.offers import offered_models
-from fastllmload.engine.preflight import meanings
+from fastllmload.engine.probe import meanings
 from fastllmload.errors import InputError
 from fastllmload.plan.build import build_plan
 from fastllmload.plan.settings import Client, Load, RunSettings, Target, Workload

@@ -12,9 +12,9 @@ import pytest
 from canned_server import canned
 
 from fastllmload.endpoint import ENDPOINTS
-from fastllmload.engine import preflight as preflights
-from fastllmload.engine import waiting
+from fastllmload.engine import contact, waiting
 from fastllmload.engine.preflight import preflight
+from fastllmload.engine.probe import Probe
 from fastllmload.errors import InputError, TargetError
 from fastllmload.plan.settings import Client, Load, RunSettings, Secret, Target, TrafficClass, Workload
 from fastllmload.redact import Redactor
@@ -345,7 +345,7 @@ def test_a_server_that_never_answers_is_refused_after_the_time_asked_for():
 
 def test_a_server_that_takes_one_connection_and_no_other(monkeypatch):
     """One sentence, wherever in the looks it stops."""
-    connect = preflights.Probe._connect
+    connect = Probe._connect
     taken = []
 
     def first_only(probe, address):
@@ -354,7 +354,7 @@ def test_a_server_that_takes_one_connection_and_no_other(monkeypatch):
             raise ConnectionRefusedError(errno.ECONNREFUSED, "Connection refused")
         return connect(probe, address)
 
-    monkeypatch.setattr(preflights.Probe, "_connect", first_only)
+    monkeypatch.setattr(Probe, "_connect", first_only)
     with (
         canned(GOOD) as server,
         pytest.raises(TargetError, match="does not take connections any more: connection refused"),
@@ -385,7 +385,7 @@ def drip(listener, head, ended):
 
 def test_a_server_that_stops_listening_after_the_first_look():
     def look_and_go(listener):
-        for _ in range(preflights.RTT_CONNECTS):
+        for _ in range(contact.RTT_CONNECTS):
             listener.accept()[0].close()
         listener.close()
 

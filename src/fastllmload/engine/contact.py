@@ -1,0 +1,196 @@
+"""Connections to a server before the clock: blocking sockets, one request at a time, a clear sentence for what fails."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import socket
+import ssl
+import time
+
+from fastllmload.endpoint import Endpoint
+from fastllmload.engine.deadline import Deadline
+from fastllmload.engine.places import reachable_from
+from fastllmload.engine.resolve import Base, addresses, request_head
+from fastllmload.engine.waiting import ANSWER_S, LIST_S, Say, shown, silent
+from fastllmload.errors import InputError, TargetError
+from fastllmload.plan.settings import RunSettings
+from fastllmload.report.outlet import Redact
+
+CONNECT_TIMEOUT_S = 5.0
+LARGEST_ANSWER = 4 << 20
+RTT_CONNECTS = 5
+OTHER_NAME, OUT_OF_DATE = (62, 63, 64), (9, 10)  # X509_V_ERR: host, email, address; not yet valid, expired
+
+
+class Contact:
+    """Blocking connections to one URL, one request on each."""
+
+    def __init__(
+        self,
+        settings: RunSettings,
+        base: Base,
+        endpoint: Endpoint,
+        key: str | None,
+        redact: Redact,
+        say: Say = silent,
+    ) -> None:
+        self.settings = settings
+        self.base = base
+        self.endpoint = endpoint
+        self.key = key
+        self.redact = redact
+        self.tell = say
+        target = settings.target
+        self.asked_s = target.preflight_timeout
+        self.path = target.endpoint_path or endpoint.path(base.path)
+        request_head(base, self.path, target.headers, key)  # wrong headers are told before anything is sent
+        self.address: tuple[str, str, int] | None = None
+        self.context = tls_context(settings) if base.tls else None
+
+    def reach(self, connect_ms: list[float]) -> tuple[str, str, int]:
+        """The first address that accepts a connection (and, with TLS, whose certificate holds)."""
+        with shown(self.tell, f"{self.base.shown} to take a connection", self._patience_s(CONNECT_TIMEOUT_S)):
+            return self._reach(connect_ms)
+
+    def _reach(self, connect_ms: list[float]) -> tuple[str, str, int]:
+        failures: list[str] = []
+        sources = self.settings.target.source_addresses
+        for address in reachable_from(addresses(self.base), sources, self.base.shown):
+            try:
+                started = time.perf_counter()
+                connection = self._connect(address)
+                connect_ms.append((time.perf_counter() - started) * 1e3)
+                connection.close()
+            except OSError as problem:
+                failures.append(f"{address[1]} ({reason(problem)})")
+                continue
+            self.address = address
+            if self.context is not None:
+                self._secure(self._connection()).close()
+            for _ in range(RTT_CONNECTS - 1):
+                started = time.perf_counter()
+                self._connection().close()
+                connect_ms.append((time.perf_counter() - started) * 1e3)
+            return address
+        raise TargetError(
+            f"{self.base.shown} cannot be reached at {', '.join(failures)}; is the server up and --url right?"
+        )
+
+    def _patience_s(self, usual_s: float) -> float:
+        return min(usual_s, self.settings.load.timeout) if self.asked_s is None else self.asked_s
+
+    def _connection(self) -> socket.socket:
+        """Another one to the address that took the first."""
+        assert self.address is not None
+        try:
+            return self._connect(self.address)
+        except OSError as problem:
+            raise TargetError(f"{self.base.shown} does not take connections any more: {reason(problem)}") from None
+
+    def _connect(self, address: tuple[str, str, int]) -> socket.socket:
+        family, numeric, port = address
+        kinds = {"inet": socket.AF_INET, "inet6": socket.AF_INET6, "unix": socket.AF_UNIX}
+        connection = socket.socket(kinds[family], socket.SOCK_STREAM)
+        connection.settimeout(min(CONNECT_TIMEOUT_S, self._patience_s(CONNECT_TIMEOUT_S)))
+        try:
+            if family != "unix" and self.settings.target.source_addresses:
+                connection.bind((self.settings.target.source_addresses[0], 0))
+            connection.connect(numeric if family == "unix" else (numeric, port))
+        except OSError:
+            connection.close()
+            raise
+        return connection
+
+    def _secure(self, connection: socket.socket) -> socket.socket:
+        assert self.context is not None
+        try:
+            return self.context.wrap_socket(
+                connection, server_hostname=self.settings.target.server_name or self.base.host
+            )
+        except ssl.SSLCertVerificationError as problem:
+            connection.close()
+            raise TargetError(
+                f"the certificate of {self.base.shown} is not trusted: {problem.verify_message.rstrip('.')}; "
+                f"{trust_advice(problem.verify_code)}, or --insecure to go without verification"
+            ) from None
+        except (ssl.SSLError, OSError) as problem:
+            connection.close()
+            raise TargetError(
+                f"TLS with {self.base.shown} failed: {reason(problem)}; does this port speak https?"
+            ) from None
+
+    def exchange(
+        self, method: str, path: str, body: bytes | None, most_s: float | None = None
+    ) -> tuple[int, str, bytes]:
+        """(status, content type, body) of one request on a connection of its own, within *most_s*."""
+        patience_s = self._patience_s(LIST_S if body is None else ANSWER_S) if most_s is None else most_s
+        with shown(self.tell, f"{self.base.shown} to answer {method} {path}", patience_s):
+            return self._asked(method, path, body, patience_s)
+
+    def _asked(self, method: str, path: str, body: bytes | None, patience_s: float) -> tuple[int, str, bytes]:
+        connection = self._connection()
+        if self.context is not None:
+            connection = self._secure(connection)
+        connection.settimeout(patience_s)
+        end = Deadline(connection, patience_s)
+        head = request_head(self.base, path, self.settings.target.headers, self.key, method=method)
+        length = "" if body is None else f"Content-Length: {len(body)}\r\n"
+        try:
+            end.start()
+            connection.sendall((head + length + "Connection: close\r\n\r\n").encode("latin-1") + (body or b""))
+            with contextlib.closing(http.client.HTTPResponse(connection, method=method)) as response:
+                response.begin()
+                content = response.read(LARGEST_ANSWER)
+                if end.passed:  # of a body that ends with the connection
+                    raise TimeoutError
+                return response.status, response.headers.get("Content-Type", ""), content
+        except (OSError, http.client.HTTPException, ValueError) as problem:
+            if end.passed or isinstance(problem, TimeoutError):
+                raise TargetError(
+                    f"{self.base.shown} took a connection but did not answer {method} {path} within {patience_s:g} s; "
+                    "is it well? --preflight-timeout gives it longer"
+                ) from None
+            raise TargetError(f"{self.base.shown} did not answer {method} {path} properly: {reason(problem)}") from None
+        finally:
+            end.cancel()
+            connection.close()
+
+
+def reason(problem: BaseException) -> str:
+    if isinstance(problem, TimeoutError):
+        return "it timed out"
+    if isinstance(problem, OSError) and problem.strerror:
+        return problem.strerror.lower()
+    if isinstance(problem, http.client.IncompleteRead):
+        return "the connection ended within the body"
+    return str(problem) or type(problem).__name__
+
+
+def trust_advice(verify_code: int) -> str:
+    """What to do about OpenSSL's X509_V_ERR_*."""
+    if verify_code in OTHER_NAME:
+        return "use the name that it is for in --url, give it with --server-name"
+    if verify_code in OUT_OF_DATE:
+        return "renew it, set this host's clock"
+    return "give its issuer with --cacert"
+
+
+def tls_context(settings: RunSettings) -> ssl.SSLContext:
+    """The run's TLS settings as the workers will use them. InputError names the file that cannot be used."""
+    target = settings.target
+    try:
+        context = ssl.create_default_context(cafile=target.cacert)
+    except (OSError, ssl.SSLError) as problem:
+        raise InputError(f"--cacert {target.cacert!r} cannot be used: {reason(problem)}") from None
+    if target.insecure:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    if target.client_cert is not None:
+        try:
+            context.load_cert_chain(target.client_cert, target.client_key)
+        except (OSError, ssl.SSLError) as problem:
+            raise InputError(
+                f"--cert {target.client_cert!r} with --key {target.client_key!r} cannot be used: {reason(problem)}"
+            ) from None
+    return context
