@@ -67,7 +67,7 @@ import sys
 from fastllmload.cli.main import main
 from fastllmload.engine import run
 
-def preflight(settings, urls, endpoint, secret, redact):
+def preflight(settings, urls, endpoint, secret, *more):
     held = secret.reveal()
     raise RuntimeError(f"the server at {urls} does not like {held} ({held!r})") from ValueError(held)
 
