@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Iterable
+import re
+import shlex
+from collections.abc import Iterable, Mapping
 from urllib.parse import quote, quote_plus, urlsplit
 
 PLACEHOLDER = "***"
@@ -80,3 +82,27 @@ def url_secrets(url: str) -> list[str]:
     except ValueError:  # not a URL at all; whoever reads it will say so
         return []
     return [] if password is None or password == "" else [password]
+
+
+def class_secrets(text: str) -> list[str]:
+    """Of a class in words, `NAME url=https://user:password@host header='Cookie: a'`, whether or not it can be read: such a
+    class is refused, and the sentence about it must not show them.
+    """
+    try:
+        words = shlex.split(text)
+    except ValueError:  # a quote without its end
+        words = [word.replace("'", "").replace('"', "") for word in re.split(r"\s(?=['\"]?[\w-]+=)", text)]
+    return [secret for word in words for secret in table_secrets({word.partition("=")[0]: word.partition("=")[2]})]
+
+
+def table_secrets(table: Mapping[str, object]) -> list[str]:
+    """The same of a class that is a table: its URLs and headers, each a text or a list of them."""
+    found: list[str] = []
+    for key, entry in table.items():
+        for text in entry if isinstance(entry, list | tuple) else [entry]:
+            if key == "url":
+                found += url_secrets(str(text))
+            elif key == "header":
+                name, _, content = str(text).partition(":")
+                found += header_secrets(name, content)
+    return found

@@ -14,11 +14,12 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from fastllmload.redact import PLACEHOLDER, header_secrets, url_secrets
+from fastllmload.redact import PLACEHOLDER, class_secrets, header_secrets, url_secrets
 
 KEY_FLAGS = ("--api-key",)
 HEADER_FLAGS = ("-H", "--header")
 URL_FLAGS = ("-u", "--url", "--base-url", "--target")
+CLASS_FLAGS = ("--class", "--classes")
 ARG_START, ARG_END = 48 - 3, 49 - 3  # proc(5) fields of /proc/self/stat, counted after "pid (name) "
 
 
@@ -47,6 +48,8 @@ def _secrets_of_option(flag: str, value: str) -> list[str]:
     if flag in HEADER_FLAGS:
         name, _, content = value.partition(":")
         return header_secrets(name, content)
+    if flag in CLASS_FLAGS:
+        return class_secrets(value)
     return url_secrets(value) if flag in URL_FLAGS else []
 
 

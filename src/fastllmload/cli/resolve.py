@@ -13,7 +13,7 @@ from fastllmload.cli.ratecurve import spread_rate
 from fastllmload.cli.readings import TRACES
 from fastllmload.errors import InputError
 from fastllmload.plan.settings import Behaviour, Client, Load, Output, RunSettings, Secret, Target, Telemetry, Workload
-from fastllmload.redact import Redactor, header_secrets, url_secrets
+from fastllmload.redact import Redactor, class_secrets, header_secrets, table_secrets, url_secrets
 
 GROUPS = {
     "target": Target,
@@ -119,6 +119,12 @@ def _tell_secrets(givens: Givens, redactor: Redactor) -> None:
             redactor.add(secret)
     for text in _texts(givens, "url"):
         for secret in url_secrets(text):
+            redactor.add(secret)
+    for text in _texts(givens, "class"):
+        for secret in class_secrets(text):
+            redactor.add(secret)
+    for table in givens["class"].tables if "class" in givens else ():
+        for secret in table_secrets(table):
             redactor.add(secret)
 
 

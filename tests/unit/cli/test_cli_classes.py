@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from fastllmload.cli.given import from_command_line, from_table
+from fastllmload.cli.main import main
 from fastllmload.cli.options import BY_PARAMETER
 from fastllmload.cli.resolve import merged, settle
 from fastllmload.errors import InputError
@@ -163,3 +164,11 @@ def test_a_word_turns_a_switch(word, sent):
 def test_a_switch_is_true_or_false():
     with pytest.raises(InputError, match="ignore-eos of class a is 'yes'; write true or false"):
         words("a rate=1 ignore-eos=yes")
+
+
+def test_the_refusal_of_a_class_in_a_file_does_not_show_its_password(tmp_path, capsys):
+    file = tmp_path / "run.toml"
+    file.write_text('[[class]]\nname = "a"\nrate = 2\nurl = "http://me:K7@127.0.0.1:1"\n')
+    assert main(["--config", str(file)]) == 2
+    said = capsys.readouterr().err
+    assert "carries a user name or password" in said and "K7" not in said
