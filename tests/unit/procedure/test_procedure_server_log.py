@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -33,6 +34,16 @@ def passing(settings: RunSettings) -> dict[str, object]:
     return {"counts": {"ok": 10, "submitted": 10}, "metrics": {"ttft": {"p99": 5.0}, "success_rate": {"value": 1.0}}}
 
 
+def writing(log: Path, text: str) -> Callable[[RunSettings], dict[str, object]]:
+    """A level during which the server's log becomes *text*."""
+
+    def answer(settings: RunSettings) -> dict[str, object]:
+        log.write_text(text)
+        return passing(settings)
+
+    return answer
+
+
 def test_lines_from_before_the_test_are_not_its_own(runs: FakeRuns, tmp_path: Path) -> None:
     log = tmp_path / "log"
     log.write_text(OOM * 3)
@@ -43,12 +54,7 @@ def test_lines_from_before_the_test_are_not_its_own(runs: FakeRuns, tmp_path: Pa
 def test_a_level_that_is_found_finished_keeps_its_lines(runs: FakeRuns, tmp_path: Path) -> None:
     log = tmp_path / "log"
     log.write_text("")
-
-    def failing(settings: RunSettings) -> dict[str, object]:
-        log.write_text(OOM)
-        return passing(settings)
-
-    runs.answer = failing
+    runs.answer = writing(log, OOM)
     assert holds(tmp_path / "p", 4, log) == (False, 1)
     log.write_text(OOM * 5)
     assert holds(tmp_path / "p", 4, log) == (False, 1)
@@ -57,12 +63,7 @@ def test_a_level_that_is_found_finished_keeps_its_lines(runs: FakeRuns, tmp_path
 def test_a_log_that_was_begun_anew_counts_from_its_start(runs: FakeRuns, tmp_path: Path) -> None:
     log = tmp_path / "log"
     log.write_text(OOM * 3)
-
-    def restarted(settings: RunSettings) -> dict[str, object]:
-        log.write_text(OOM * 2)
-        return passing(settings)
-
-    runs.answer = restarted
+    runs.answer = writing(log, OOM * 2)
     assert holds(tmp_path / "p", 4, log)[1] == 2
 
 
@@ -72,12 +73,7 @@ def test_a_start_that_was_cut_off_before_the_second_look_takes_it_later(
     """The level is finished, the log was not yet read behind it: nothing was sent since, so it is read now."""
     log = tmp_path / "log"
     log.write_text("")
-
-    def failing(settings: RunSettings) -> dict[str, object]:
-        log.write_text(OOM)
-        return passing(settings)
-
-    runs.answer = failing
+    runs.answer = writing(log, OOM)
     with monkeypatch.context() as cut:
         cut.setattr(Levels, "oom_lines", lambda self, key: (_ for _ in ()).throw(KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
