@@ -71,9 +71,8 @@ def announce(console: Console, book: Journal, asked: Asked, parameters: SearchPa
         console.say("SIMULATED ENGINE: the target is fastllmload's own simulator, not a server")
     console.say(f"search in {book.path.parent}: the highest {parameters.what} at which {asked.sentence}")
     longest = parameters.level_s * (2**parameters.looks - 1)
-    console.say(
-        f"at most {parameters.levels} levels of {parameters.level_s:g} s, where noise asks for it {longest:g} s"
-    )
+    longer = f", where noise asks for it {longest:g} s" if parameters.looks > 1 else ""
+    console.say(f"at most {parameters.levels} levels of {parameters.level_s:g} s{longer}")
     if book.resumed:
         console.say("started again: finished levels are taken from the folder")
 
@@ -108,6 +107,7 @@ class Search:
         self.threshold = IntervalSearch(lo, hi, width, self.bench, plan, shuffle)
         if asked.goal is not None:
             self.threshold.reference = asked.goal.reference
+            self.threshold.firm = self.bench.firm
         self.bench.before = self.keep
 
     def run(self) -> None:

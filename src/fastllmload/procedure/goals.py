@@ -17,12 +17,15 @@ from fastllmload.procedure.sequential import (
     Ratio,
     decide_growth,
     decide_share,
+    growth_bound,
     ratio,
     requests_needed,
+    seems_to_grow,
     share_interval,
 )
 
 FILLING = 0.25  # of the window: a request that takes longer makes any queue look growing
+SUSPICION = 0.2  # chance that a queue which does not grow seems to: then a level is looked at for longer, no more
 SHARE, GROWTH, RATIO = "share", "requests/s", "ratio"
 
 
@@ -89,6 +92,8 @@ def part_words(part: Part) -> str:
     return f"{part.name}: {text}" + (f"; {part.note}" if part.note else "")
 
 
+SEEMS_TO_GROW = "it seems to grow, which only a longer look can tell"
+
 CASCADE = Part(
     name="cascading failure", decision=Decision.FAIL, value=None, low=None, high=None, allowed=0.5, unit=SHARE,
     veto=True, note="more than half of 100 requests in a row failed",
@@ -126,7 +131,8 @@ class ShareLimit:
 class Goal:
     """*shares* must all hold. *width*: of the answer, by level; an open loop's queue must grow by less.
 
-    *sustain*: the queue's growth (of a closed loop, the gain) is part of the goal; else growth can only fail a level.
+    *sustain*: the queue's growth (of a closed loop, the gain) is part of the goal. Else growth can fail a level, and one
+    whose queue only seems to grow is looked at for longer.
     """
 
     name: str
@@ -136,15 +142,25 @@ class Goal:
     closed: bool = False
     sustain: bool = False
 
-    def claim(self, level: float, tested: Collection[float] = ()) -> float:
-        """What is known when *level* passes: the answer is at least so high. *tested*: all levels.
+    def growth_left(self, runs: Sequence[Evidence], plan: Plan) -> float:
+        """Requests/s by which the queue of an open loop may grow at a level that passed on its latencies, by its *runs*.
+
+        A server that gets so much less does keep up; inf where nothing is known.
+        """
+        if self.closed or self.sustain:
+            return 0.0
+        return growth_bound([run.growth for run in believed(runs)], self._alpha(plan))
+
+    def claim(self, level: float, tested: Collection[float] = (), growth: float = 0.0) -> float:
+        """What is known when *level* passes: the answer is at least so high. *tested*: all levels. *growth*: what is
+        left of the queue's at this level, `growth_left`.
 
         The gain of a closed loop is over a straight line between two tested levels. Throughput that stops rising bends
         away above that line, so a pass says only that it rose somewhere above the lower of the two; unless they are
         neighbours.
         """
         if not self.sustain:
-            return level
+            return max(0.0, level - growth)
         if not self.closed:
             return max(0.0, level - self.width(level))
         below, above = around(level, tested)
@@ -168,7 +184,7 @@ class Goal:
         level that they offered in full: what the client did late can only have made the latencies worse.
         """
         clean = [run for run in runs if not run.limited]
-        found = self._decide(level, clean or runs, plan, lower)
+        found = self._decide(level, believed(runs), plan, lower)
         limited = [run for run in runs if run.limited]
         if not limited:
             return found
@@ -182,7 +198,7 @@ class Goal:
     def _decide(
         self, level: float, runs: Sequence[Evidence], plan: Plan, lower: Mapping[float, Sequence[Evidence]]
     ) -> Judgement:
-        alpha = plan.alpha_per_look / (len(self.shares) + 1)
+        alpha = self._alpha(plan)
         parts = [limit.part(runs, alpha) for limit in self.shares]
         if not self.closed:
             parts.append(self._growth(level, runs, alpha))
@@ -191,11 +207,17 @@ class Goal:
         if any(run.cascading for run in runs):
             parts.append(CASCADE)
         needed = [part.decision for part in parts if not part.veto]
+        suspect = any(part.veto and part.note == SEEMS_TO_GROW for part in parts)
         if any(part.decision is Decision.FAIL for part in parts):
             decision = Decision.FAIL
         else:
-            decision = Decision.PASS if all(one is Decision.PASS for one in needed) else Decision.UNDECIDED
+            held = all(one is Decision.PASS for one in needed) and not suspect
+            decision = Decision.PASS if held else Decision.UNDECIDED
         return Judgement(decision=decision, parts=tuple(parts))
+
+    def _alpha(self, plan: Plan) -> float:
+        """Of one of the tests that a look is decided by."""
+        return plan.alpha_per_look / (len(self.shares) + 1)
 
     def _growth(self, level: float, runs: Sequence[Evidence], alpha: float) -> Part:
         width = self.width(level)
@@ -204,6 +226,12 @@ class Goal:
         note = ""
         if slow and decision is Decision.FAIL:
             decision, note = Decision.UNDECIDED, "requests take too long for levels of this length"
+        elif (
+            not self.sustain
+            and decision is Decision.UNDECIDED
+            and seems_to_grow([run.growth for run in runs], SUSPICION)
+        ):
+            note = SEEMS_TO_GROW
         elif decision is Decision.UNDECIDED and found is not None and found.half > 0:
             times = (2 * found.half / width) ** 2
             if times > 1:
@@ -213,6 +241,11 @@ class Goal:
             name="queue growth", decision=decision, value=value, low=None if value is None else value - half,
             high=None if value is None else value + half, allowed=width, unit=GROWTH, veto=not self.sustain, note=note,
         )  # fmt: skip
+
+
+def believed(runs: Sequence[Evidence]) -> Sequence[Evidence]:
+    """The looks that decide: those on which the client was not the limit, all where there is none."""
+    return [run for run in runs if not run.limited] or runs
 
 
 def around(level: float, tested: Collection[float]) -> tuple[float | None, float]:

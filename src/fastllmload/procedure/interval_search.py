@@ -15,6 +15,7 @@ from fastllmload.procedure.seek import GRAIN, disorder, halfway, tidy
 from fastllmload.procedure.sequential import Decision, Plan
 
 RETESTS = 2  # winners that may be refuted one after the other
+DESCENTS = 4  # times that the lowest level is halved, where the client was the limit at it
 
 
 class Bench(Protocol):
@@ -48,12 +49,19 @@ class Interval:
     looks: dict[float, int]
     notes: tuple[str, ...]
 
+    @property
+    def passed(self) -> list[float]:
+        """Levels that passed, up to *best*."""
+        top = 0.0 if self.best is None else self.best
+        return [level for level, decision in self.decisions.items() if decision is Decision.PASS and level <= top]
+
 
 @dataclass
 class IntervalSearch:
     """*step*: the width that a gap must keep to be left alone, by level. *shuffle*: seed of an interleaved order.
 
-    *reference*: the level, if any, that must be measured before a pass of a level is sure, given all that are.
+    *reference*: the level, if any, that must be measured before a pass of a level is sure, given all that are. *firm*:
+    whether what a passing level says is as narrow as the step; the winner is looked at until it is.
     """
 
     lo: float
@@ -63,6 +71,7 @@ class IntervalSearch:
     plan: Plan
     shuffle: int | None = None
     reference: Callable[[float, Collection[float]], float | None] = lambda level, tested: None
+    firm: Callable[[float], bool] = lambda level: True
     decisions: dict[float, Decision] = field(default_factory=dict)
     looks: dict[float, int] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
@@ -75,6 +84,7 @@ class IntervalSearch:
         self._bracket()
         self._narrow()
         self._underpin()
+        self._make_firm()
         self._confirm()
         return self.interval()
 
@@ -114,6 +124,15 @@ class IntervalSearch:
         x = self.lo
         while self._test(x) in (Decision.PASS, Decision.UNDECIDED) and x < self.hi and self.room:
             x = min(tidy(2 * x), self.hi)
+        self._descend()
+
+    def _descend(self) -> None:
+        """Where the client was the limit at the lowest level, nothing is known at all: halve it to one that tells."""
+        for level in lower_levels(self.lo, self.step):
+            if self.decisions[min(self.decisions)] is not Decision.CLIENT or not self.room:
+                return
+            self.notes.append(f"level {level:g} is below the lowest one asked for: the client was the limit above it")
+            self._test(level)
 
     def _narrow(self) -> None:
         while self.room and (level := self._widest_gap()) is not None:
@@ -129,6 +148,14 @@ class IntervalSearch:
             for passed in [other for other in self._of(Decision.PASS) if other > level]:
                 self.decisions[passed] = self.bench.again(passed)
             self._narrow()
+
+    def _make_firm(self) -> None:
+        """Look at the winner again, as far as its looks go; when it fails now, at the one that takes its place."""
+        while (level := self.best) is not None and not self.firm(level) and self.looks[level] < self.plan.looks:
+            before = self.decisions[level]
+            if self._look(level) is not before:
+                self.notes.append(f"level {level:g}: {before}, after another look {self.decisions[level]}")
+                self._narrow()
 
     def _widest_gap(self) -> float | None:
         """Middle of the gap that is most too wide: below or above what is undecided between *best* and *above*.
@@ -202,7 +229,18 @@ class IntervalSearch:
         if self.above is None:
             return "bound" if self.decisions.get(self.hi) is Decision.PASS else "undecided"
         if self.best is None:
-            return "minimum" if self.decisions.get(self.lo) is Decision.FAIL else "undecided"
+            return "minimum" if self.decisions[min(self.decisions)] is Decision.FAIL else "undecided"
         if self._widest_gap() is not None:
             return "levels"
         return "bracket" if not self._of(Decision.CLIENT) else "client"
+
+
+def lower_levels(lo: float, step: Callable[[float], float]) -> list[float]:
+    """Half of *lo*, half of that and so on, in whole steps."""
+    found = [lo]
+    for _ in range(DESCENTS):
+        half = halfway(0.0, found[-1], step(found[-1]))
+        if not half < found[-1]:
+            break
+        found.append(half)
+    return found[1:]

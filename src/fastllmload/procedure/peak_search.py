@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from fastllmload.procedure.interval_search import lower_levels
 from fastllmload.procedure.seek import GRAIN, halfway, tidy
 from fastllmload.procedure.sequential import Plan
 
@@ -89,9 +90,17 @@ class PeakSearch:
         """Double until a level is surely below the best one, or the client is the limit in every look."""
         x = self.lo
         self._look(x)
+        self._descend()
         while x < self.hi and len(self.heights) < self.plan.levels and self.heights[x].known and self._may_rise(x):
             x = min(tidy(2 * x), self.hi)
             self._look(x)
+
+    def _descend(self) -> None:
+        """Where the client was the limit at the lowest level, nothing is known at all: halve it to one that tells."""
+        for level in lower_levels(self.lo, self.step):
+            if self.heights[min(self.heights)].known or len(self.heights) >= self.plan.levels:
+                return
+            self._look(level)
 
     def _may_rise(self, level: float) -> bool:
         best = self.heights[self.best]
@@ -107,7 +116,9 @@ class PeakSearch:
         return sorted(level for level in self.heights if self._may_rise(level))
 
     def _gap(self) -> float | None:
-        """Middle of the wider of the two gaps beside the best level."""
+        """Middle of the wider of the two gaps beside the best level; None too where nothing is known of any."""
+        if not any(height.known for height in self.heights.values()):
+            return None
         levels = sorted(self.heights)
         at = levels.index(self.best)
         found = []
@@ -120,6 +131,8 @@ class PeakSearch:
 
     def _again(self) -> float | None:
         """The contender with the fewest looks, as long as there are several; drawn among equals when interleaved."""
+        if not any(height.known for height in self.heights.values()):
+            return None
         open_ones = [level for level in self.contenders if self.looks[level] < self.plan.looks]
         if len(self.contenders) < 2 or not open_ones:
             return None

@@ -39,7 +39,7 @@ def interval_answer(found: Interval, bench: LabBench) -> dict[str, Any]:
     limit = None if found.above is None else bench.judgements.get(found.above)
     return {
         "level": found.best,
-        "low": None if found.best is None else goal.claim(found.best, found.decisions),
+        "low": surely(found, bench),
         "high": found.above,
         "ended_by": found.ended_by,
         "confirmed": found.confirmed,
@@ -50,6 +50,16 @@ def interval_answer(found: Interval, bench: LabBench) -> dict[str, Any]:
         "levels": len(found.decisions),
         "notes": list(found.notes),
     }
+
+
+def surely(found: Interval, bench: LabBench) -> float | None:
+    """The lower end of the answer: the most that any level says that passed; None without any."""
+    goal, best = bench.asked.goal, found.best
+    assert goal is not None  # of a threshold
+    if best is None:
+        return None
+    passed = [best] if goal.sustain else found.passed
+    return max(goal.claim(level, found.decisions, bench.growth_left(level)) for level in passed)
 
 
 def most_tokens(found: Interval, bench: LabBench) -> float | None:

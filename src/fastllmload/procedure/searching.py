@@ -114,6 +114,15 @@ class LabBench:
         self.lab.console.say(f"  {self.parameters.what} {level:g}: {judgement.decision.upper()}, {judgement.reason}")
         return judgement.decision
 
+    def firm(self, level: float) -> bool:
+        """Whether the queue is known not to grow by more than a step at *level*."""
+        return self.growth_left(level) <= self.parameters.width(level)
+
+    def growth_left(self, level: float) -> float:
+        """Requests/s, by all looks at *level*."""
+        assert self.asked.goal is not None  # a peak has heights instead
+        return self.asked.goal.growth_left(self.runs[level], self.parameters.plan)
+
     # -- measuring ----------------------------------------------------------------------------------------------------
 
     @property

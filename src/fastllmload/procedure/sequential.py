@@ -226,12 +226,32 @@ def decide_growth(runs: Sequence[Growth], alpha: float, tolerance: float) -> tup
     found = drift(runs, alpha)
     if found is None:
         return Decision.UNDECIDED, None
-    weights = [run.seconds for run in runs]
-    later = float(np.average([run.later_half() for run in runs], weights=weights))
-    if found.value - found.half > 0 and later >= found.value / 2:
+    if found.value - found.half > 0 and later_growth(runs) >= found.value / 2:
         return Decision.FAIL, found
     flat = found.value + found.half < tolerance or stays_in_band(runs) <= alpha
     return (Decision.PASS if flat else Decision.UNDECIDED), found
+
+
+def growth_bound(runs: Sequence[Growth], alpha: float) -> float:
+    """Requests/s by which the queue grows at most; 0 where it kept a band that a server which cannot keep up would have
+    left. inf where nothing is known.
+    """
+    alpha /= 2  # of two ways to know
+    found = drift(runs, alpha)
+    if found is None:
+        return math.inf
+    return 0.0 if stays_in_band(runs) <= alpha else max(0.0, found.value + found.half)
+
+
+def seems_to_grow(runs: Sequence[Growth], alpha: float) -> bool:
+    """Whether growth is likelier than chance *alpha* would have it, and went on in the later half of the runs."""
+    found = drift(runs, alpha)
+    return found is not None and found.value - found.half > 0 and later_growth(runs) >= found.value / 2
+
+
+def later_growth(runs: Sequence[Growth]) -> float:
+    """Growth per second over the later halves of the runs."""
+    return float(np.average([run.later_half() for run in runs], weights=[run.seconds for run in runs]))
 
 
 def requests_needed(allowed: float, alpha: float) -> int:

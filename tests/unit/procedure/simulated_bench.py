@@ -6,28 +6,36 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+import numpy.typing as npt
 from slot_server import Served, SlotServer
 
 from fastllmload.procedure.evidence import ALL, FAILED, Evidence, growth, parts_of
 from fastllmload.procedure.goals import Goal
+from fastllmload.procedure.interval_search import Interval
 from fastllmload.procedure.sequential import Decision, Plan, Severities
 
 TOKENS = 100  # of every answer
 
 
-def evidence(served: Served, limit_s: float, first_look_s: float, ramp: float = 0.1) -> Evidence:
-    """What a run of these requests would show; the wait is the severity."""
+def evidence(
+    served: Served, limit_s: float, first_look_s: float, ramp: float = 0.1, bad: npt.NDArray[np.bool_] | None = None
+) -> Evidence:
+    """What a run of these requests would show; the wait is the severity. *bad*: requests that miss their objective,
+    however long they wait, such as one of TPOT.
+    """
     w0, seconds = ramp * served.seconds, (1 - ramp) * served.seconds
     inside = served.arrive >= w0
     parts = parts_of(seconds, first_look_s)
-    at, wait = served.arrive[inside] - w0, served.wait[inside]
+    at, severity = served.arrive[inside] - w0, served.wait[inside] / limit_s
+    if bad is not None:
+        severity = np.where(bad[inside], 1.5, 0.5)
     looks = np.linspace(w0, served.seconds, parts + 1)
     begin, end = (((instants - w0) * 1e9).astype(np.int64) for instants in (served.arrive, served.end))
     done, _ = np.histogram(served.end, bins=looks)
     return Evidence(
         severities={
             FAILED: Severities(at, np.zeros(len(at)), seconds, parts),
-            ALL: Severities(at, wait / limit_s, seconds, parts),
+            ALL: Severities(at, severity, seconds, parts),
         },
         growth=growth(begin, end, round(seconds * 1e9), parts),
         tokens=done * float(TOKENS),
@@ -39,7 +47,9 @@ def evidence(served: Served, limit_s: float, first_look_s: float, ramp: float = 
 
 @dataclass
 class SlotBench:
-    """Measures levels on *server* with looks of *seconds* x 2^number."""
+    """Measures levels on *server* with looks of *seconds* x 2^number. *bad*: share of the requests that miss the objective
+    whatever the load is; None: those that wait too long do.
+    """
 
     server: SlotServer
     goal: Goal
@@ -47,12 +57,15 @@ class SlotBench:
     seconds: float
     limit_s: float
     rng: np.random.Generator
+    bad: float | None = None
     runs: dict[float, list[Evidence]] = field(default_factory=dict)
     measured_s: float = 0.0
 
     def _measure(self, level: float, seconds: float) -> Evidence:
         self.measured_s += seconds
-        return evidence(self.server.serve(level, seconds, self.rng), self.limit_s, 0.9 * self.seconds)
+        served = self.server.serve(level, seconds, self.rng)
+        bad = None if self.bad is None else self.rng.random(len(served.arrive)) < self.bad
+        return evidence(served, self.limit_s, 0.9 * self.seconds, bad=bad)
 
     def _decide(self, level: float, runs: Sequence[Evidence]) -> Decision:
         lower = {at: found for at, found in self.runs.items() if at < level}
@@ -69,3 +82,17 @@ class SlotBench:
 
     def again(self, level: float) -> Decision:
         return self._decide(level, self.runs[level])
+
+    def firm(self, level: float) -> bool:
+        return self.goal.growth_left(self.runs[level], self.plan) <= self.goal.width(level)
+
+    def low(self, found: Interval) -> float:
+        """The lower end of the answer."""
+        passed = [found.best] if self.goal.sustain and found.best is not None else found.passed
+        return max(
+            (
+                self.goal.claim(level, found.decisions, self.goal.growth_left(self.runs[level], self.plan))
+                for level in passed
+            ),
+            default=0.0,
+        )

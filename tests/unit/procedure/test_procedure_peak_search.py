@@ -69,3 +69,26 @@ def test_the_interval_holds_the_peak(server: SlotServer) -> None:
         off.append(abs(found.best - peak) / peak)
     assert len(missed) <= 0.05 * SEEDS, missed
     assert max(off) < 0.2
+
+
+@dataclass
+class Hill:
+    """Highest at 20; from *limited* on the client is the limit."""
+
+    limited: float
+    asked: list[float] = field(default_factory=list)
+
+    def look(self, level: float, number: int) -> Height:
+        self.asked.append(level)
+        return Height(100 - abs(level - 20), 0.5, level < self.limited)
+
+
+def test_where_the_client_limits_the_lowest_level_lower_ones_are_tried() -> None:
+    """64 and 32 say nothing; 16 does, and the best level that is known lies between. A client that is always the limit
+    ends the search after four halves.
+    """
+    hill = Hill(30)
+    found = PeakSearch(64, 256, lambda level: 1.0, hill, Plan(looks=1, levels=20)).run()
+    assert hill.asked[:3] == [64, 32, 16] and found.best == 20 and found.ended_by == "client"
+    found = PeakSearch(64, 256, lambda level: 1.0, Hill(0), Plan(looks=1, levels=20)).run()
+    assert sorted(found.heights) == [4, 8, 16, 32, 64] and found.best is None and found.ended_by == "client"

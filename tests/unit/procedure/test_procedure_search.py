@@ -168,6 +168,19 @@ def test_a_level_at_which_the_client_was_late_is_no_saturation(monkeypatch: pyte
     assert f"the client was the limit at {levels}, in each of {tried} looks" in (tmp_path / "s/search.md").read_text()
 
 
+def test_a_search_that_starts_where_the_client_is_the_limit_goes_down(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The client is late from 33/s on, the lowest level asked for is 64/s: 32/s and then 16/s say something."""
+    parameters = SearchParameters(minimum=64, maximum=128, level_s=30, step=0.1)
+    target = SlotTarget(SlotServer(32, 1.0), late_above=33)
+    code, document = run(monkeypatch, tmp_path / "s", target, parameters)
+    answer = document["answer"]
+    assert code == 0 and answer["ended_by"] == "client" and 0.7 * 32 <= answer["low"] <= 32
+    told = (tmp_path / "s/search.md").read_text()
+    assert "level 32 is below the lowest one asked for: the client was the limit above it" in told
+
+
 @pytest.mark.parametrize("late", [{0}, {0, 1}, {1}, {2}, {1, 4, 6}])
 def test_a_host_that_is_busy_for_a_moment_does_not_end_the_search_for_a_peak(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, late: set[int]
@@ -188,17 +201,24 @@ def test_a_host_that_is_busy_for_a_moment_does_not_end_the_search_for_a_peak(
 def test_a_client_that_stays_late_ends_the_search_for_a_peak_in_clear_words(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Three looks of the same length at the first level, then the end: no level is named a contender."""
+    """Three looks of the same length at the first level and at each of four lower ones, then the end: no level is named a
+    contender.
+    """
     parameters = SearchParameters(objective="smooth-goodput", minimum=4, maximum=128, level_s=30, step=0.2)
     target = SlotTarget(SlotServer(32, 1.0), late_above=0)
     code, document = run(monkeypatch, tmp_path / "s", target, parameters)
-    assert len(target.measured) == 3 and document["answer"]["ended_by"] == "client"
+    assert len(target.measured) == 15 and document["answer"]["ended_by"] == "client"
     assert code == 1 and document["answer"]["level"] is None and document["answer"]["smooth_goodput"] is None
-    (only,) = document["decisions"]
-    assert only["decision"] == "client limited" and only["seconds"] == 3 * 27.0
-    assert only["reason"].startswith("the client was the limit in each of 3 looks: P99 of the dispatch lag is 20 ms")
+    levels = [entry["level"] for entry in document["decisions"]]
+    assert len(levels) == 5 and max(levels) == 4
+    for only in document["decisions"]:
+        assert only["decision"] == "client limited" and only["seconds"] == 3 * 27.0
+        assert only["reason"].startswith(
+            "the client was the limit in each of 3 looks: P99 of the dispatch lag is 20 ms"
+        )
     told = (tmp_path / "s/search.md").read_text()
-    assert "the client was the limit at 4, in each of 3 looks" in told and "no smooth goodput is known" in told
+    where = ", ".join(f"{level:g}" for level in levels)
+    assert f"the client was the limit at {where}, in each of 15 looks" in told and "no smooth goodput is known" in told
 
 
 @pytest.mark.parametrize("late", [{0}, {0, 1}, {1}, {3, 4}, {2, 5}])
