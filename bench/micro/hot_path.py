@@ -4,7 +4,8 @@ Run it as ``python bench/micro/hot_path.py``; it needs valgrind. One thread is t
 the client, so that every event is a read of its own and the counts of two runs differ by parts in a thousand at most. Two
 runs with different numbers of events are subtracted: the slope is the cost of an event, what is left that of a request.
 Counted is what happens inside `Reactor.on_ready`; the kernel's part is not, and a clock read counts as one system call
-(valgrind hides the vDSO). ``--profile`` also prints where the instructions go.
+(valgrind hides the vDSO). ``--profile`` also prints where the instructions go. ``--plain`` counts requests that are
+answered whole, one after the other on kept connections, in place of events.
 """
 
 from __future__ import annotations
@@ -35,6 +36,10 @@ REQUEST = b"POST /v1/chat/completions HTTP/1.1\r\nHost: bench\r\nContent-Type: a
 BODY = b'{"model":"m","messages":[{"role":"user","content":"Count."}],"stream":true}'
 HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream; charset=utf-8\r\ntransfer-encoding: chunked\r\n\r\n"
 DONE = b"e\r\ndata: [DONE]\n\n\r\n0\r\n\r\n"
+PLAIN_HEAD = (
+    b"HTTP/1.1 200 OK\r\ndate: Sat, 01 Aug 2026 12:00:%02d GMT\r\nserver: uvicorn\r\ncontent-length: %d\r\n"
+    b"content-type: application/json\r\nx-request-id: %032x\r\n\r\n"
+)
 
 
 def chunk(stream: int, delta: bytes, finish: bytes = b"null") -> bytes:
@@ -46,8 +51,21 @@ def chunk(stream: int, delta: bytes, finish: bytes = b"null") -> bytes:
     return b"%x\r\n%b\r\n" % (len(event), event)
 
 
-def load(streams: int, events: int, coalesce: int, directory: Path) -> None:
-    """*streams* requests at once, *events* with text on each, *coalesce* of them in a read, each a chunk of its own."""
+def whole(number: int) -> bytes:
+    """One answer with its head, as vLLM under uvicorn writes it."""
+    body = (
+        b'{"id":"chatcmpl-%016x","object":"chat.completion","created":1700000000,"model":"m","choices":[{"index":0,'
+        b'"message":{"role":"assistant","content":"%b"},"logprobs":null,"finish_reason":"length"}],'
+        b'"usage":{"prompt_tokens":5,"total_tokens":6,"completion_tokens":1}}'
+    ) % (number * 0x9E3779B9, WORDS[number % len(WORDS)])
+    return PLAIN_HEAD % (number // 1000 % 60, len(body), number * 0x9E3779B97F4A7C15) + body
+
+
+def load(streams: int, events: int, coalesce: int, plain: bool, directory: Path) -> None:
+    """*streams* requests at once, *events* with text on each, *coalesce* of them in a read, each a chunk of its own.
+
+    *plain*: *events* requests on each connection, one after the other, each answered whole.
+    """
     shared = SharedWords.create(directory / "shared.bin")
     recorder = Recorder(directory)
     protocol = Protocol(recorder, Classifier(0), shared.words, 1 << 20, 1 << 22)
@@ -73,7 +91,7 @@ def load(streams: int, events: int, coalesce: int, directory: Path) -> None:
         output_tokens=np.ones(streams, np.int32),
         request_class=np.zeros(streams, np.uint16),
         closed=True,
-        limit=streams,
+        limit=streams * events if plain else streams,
         reserve=0,
     )
     reactor.preconnect(streams)
@@ -86,8 +104,6 @@ def load(streams: int, events: int, coalesce: int, directory: Path) -> None:
     reactor.rest()  # one batch per call, as where the event loop owns connections
     while reactor.in_flight < streams:
         reactor.on_ready()
-    for peer in peers:
-        assert peer.recv(4096).endswith(BODY)
 
     def answer(pieces: list[bytes]) -> None:
         expected = shared.words[k.W_READS] + streams
@@ -97,6 +113,20 @@ def load(streams: int, events: int, coalesce: int, directory: Path) -> None:
             reactor.on_ready()
         assert shared.words[k.W_READS] == expected
 
+    def take_requests() -> None:
+        for peer in peers:
+            assert peer.recv(4096).endswith(BODY)
+
+    take_requests()
+    if plain:
+        for number in range(events):
+            answer([whole(number * streams + i) for i in range(streams)])
+            if number + 1 < events:
+                take_requests()
+        assert reactor.finished and shared.words[k.W_OK] == streams * events, "a request failed"
+        reactor.close_connections()
+        recorder.close()
+        return
     answer([HEAD + chunk(i, b'"role":"assistant","content":""') for i in range(streams)])
     for first in range(0, events, coalesce):
         numbers = range(first, first + coalesce)
@@ -113,7 +143,7 @@ def load(streams: int, events: int, coalesce: int, directory: Path) -> None:
     recorder.close()
 
 
-def instructions(streams: int, events: int, coalesce: int, profile: Path | None) -> int:
+def instructions(streams: int, events: int, coalesce: int, plain: bool, profile: Path | None) -> int:
     """Counted by callgrind around one run."""
     with tempfile.TemporaryDirectory(prefix="fastllmload-bench-") as parent:
         out = profile or Path(parent) / "callgrind.out"
@@ -121,6 +151,7 @@ def instructions(streams: int, events: int, coalesce: int, profile: Path | None)
             "valgrind", "--tool=callgrind", "--collect-atstart=no", f"--toggle-collect={COUNTED}",
             f"--callgrind-out-file={out}", sys.executable, __file__, "--inside", parent,
             "--streams", str(streams), "--events", str(events), "--coalesce", str(coalesce),
+            *(["--plain"] if plain else []),
         ]  # fmt: skip
         done = subprocess.run(
             command, capture_output=True, text=True, check=False, env={**os.environ, "PYTHONHASHSEED": "0"}
@@ -138,21 +169,23 @@ def main() -> None:
     parser.add_argument("--streams", type=int, default=200)
     parser.add_argument("--events", type=int, default=64)
     parser.add_argument("--coalesce", type=int, default=1, help="events in a read; divides a quarter of --events")
+    parser.add_argument("--plain", action="store_true", help="--events counts whole answers on each connection")
     parser.add_argument("--profile", action="store_true")
     parser.add_argument("--inside", type=Path, help=argparse.SUPPRESS)
     asked = parser.parse_args()
     if asked.inside is not None:
-        load(asked.streams, asked.events, asked.coalesce, asked.inside)
+        load(asked.streams, asked.events, asked.coalesce, asked.plain, asked.inside)
         return
     if asked.events % 4 or asked.events // 4 % asked.coalesce:
         parser.error(f"--coalesce {asked.coalesce} does not divide a quarter of --events {asked.events}")
     with tempfile.TemporaryDirectory(prefix="fastllmload-bench-") as parent:
         out = Path(parent) / "profile" if asked.profile else None
-        few = instructions(asked.streams, asked.events // 4, asked.coalesce, None)
-        many = instructions(asked.streams, asked.events, asked.coalesce, out)
+        few = instructions(asked.streams, asked.events // 4, asked.coalesce, asked.plain, None)
+        many = instructions(asked.streams, asked.events, asked.coalesce, asked.plain, out)
         per_event = (many - few) / (asked.streams * (asked.events - asked.events // 4))
-        per_request = many / asked.streams - per_event * asked.events
-        print(f"instructions per event {per_event:9.1f}   per request besides {per_request:9.1f}")
+        besides = many / asked.streams - per_event * asked.events
+        unit, rest = ("whole answer", "connection") if asked.plain else ("event", "request")
+        print(f"instructions per {unit} {per_event:9.1f}   per {rest} besides {besides:9.1f}")
         if out is not None:
             subprocess.run(["callgrind_annotate", "--auto=no", str(out)], check=True)
 

@@ -16,6 +16,7 @@ import random
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 from mutate import SEEDS, cut, mutated
@@ -57,12 +58,20 @@ def fuzz_ndjson(ndjson: ModuleType, rng: random.Random, data: bytes) -> None:
     assert pieces == lines and whole.too_long == split.too_long, (data, limit)
 
 
+READERS: list[Any] = []  # one that has read every head before: it knows some again
+
+
 def fuzz_head(http1: ModuleType, rng: random.Random, data: bytes) -> None:
+    if not READERS:
+        READERS.append(http1.HeadReader())
     size = http1.find_head_end(exact(data))
     seen = rng.randrange(size) if size else len(data)
     assert http1.find_head_end(exact(data), seen) == size or not size, data
     said = http1.parse_head(exact(data[:size] if size else data))
     assert said["error"] in http1.HEAD_ERRORS and (said["message"] is None) == (said["error"] == "ok"), data
+    again = READERS[0].read_bytes(exact(data[:size] if size else data))
+    assert http1.HEAD_ERRORS[again] == said["error"] and READERS[0].length == said["length"], data
+    assert READERS[0].status == said["status"] and READERS[0].keep_alive == said["keep_alive"], data
 
 
 def fuzz_body(http1: ModuleType, rng: random.Random, data: bytes) -> None:

@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[2]
 DRIVER = Path(__file__).with_name("fuzz_drive.py")
 SOURCES = ROOT / "ext" / "fastllmload" / "_ext"
 TARGETS = {"http1": ("head", "body"), "sse": ("sse",), "ndjson": ("ndjson",), "delta": ("delta",)}
-BESIDE = ("jsonscan", "facts", "eventtree")  # instrumented too, because delta calls them
+BESIDE = ("jsonscan", "facts", "eventtree", "headlike")  # instrumented too, because delta and http1 call them
 RUNS = 12000
 
 

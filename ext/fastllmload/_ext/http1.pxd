@@ -3,6 +3,7 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
 from fastllmload._ext.chunkline cimport AT_DATA, AT_COMPLETE, AT_DATA_CR, AT_SIZE_FIRST, hex_value
 from fastllmload._ext.cursor cimport Cursor, left, over
+from fastllmload._ext.headlike cimport HEADS_KEPT, KeptHead
 
 cdef enum Framing:
     FRAMING_NONE = 0        # 1xx, 204, 304: no body whatever the headers say
@@ -104,7 +105,7 @@ cdef enum HeadError:
     HEAD_BAD_CODING = 3     # a transfer coding other than chunked
 
 cdef class HeadReader:
-    # Reused for every response of a worker: read() resets all fields. Reads one complete head, terminator included.
+    # Reused for every response of a worker: read() and like() set all fields. A head is read whole, terminator included.
     cdef public int status
     cdef public int minor_version       # 0 for HTTP/1.0
     cdef public bint keep_alive
@@ -115,7 +116,11 @@ cdef class HeadReader:
     cdef public bint upgrade            # 101
     cdef public int64_t retry_after_ms  # -1 when absent or not a number of seconds
     cdef public object message          # why, when read() returned an error (str) else None
+    cdef readonly uint64_t by_likeness  # heads that like() took
     cdef object _parser_type
+    cdef KeptHead[HEADS_KEPT] _kept     # of the latest kinds
+    cdef int _liked                     # the kind that came last
+    cdef int _next                      # the kind that makes room for a new one
     cdef int _coding                    # 0 no Transfer-Encoding, 1 chunked alone, -1 anything else
     cdef bint _sized                    # a Content-Length was there
     cdef bint _close                    # Connection: close
@@ -125,4 +130,8 @@ cdef class HeadReader:
     cdef int _judge(self, const unsigned char* head, size_t size) except -1
     cdef int _frame(self) except -1
     cdef int _connection(self, Cursor v) except -1
+    cdef int _keep(self, const unsigned char* head, size_t size) except -1
     cdef int read(self, const unsigned char* head, size_t size) except -1   # HeadError
+    # The size of the head at the start of *data* when it is like one that was accepted before (headlike.pxd): it is read
+    # then. 0: it is new, or not there whole; no field has changed.
+    cdef size_t like(self, const unsigned char* data, size_t size) noexcept

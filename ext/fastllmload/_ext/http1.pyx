@@ -1,5 +1,5 @@
-# Response framing. The head goes through httptools (llhttp, strict): once per response, and the part where
-# leniency is dangerous. The body is framed here, once per chunk, by the grammar of chunkline.pxd, which is
+# Response framing. The head goes through httptools (llhttp, strict): it is the part where leniency is dangerous. Only a
+# head that differs from an earlier one in nothing that matters is judged as that was (headlike.pyx). The body is framed here, once per chunk, by the grammar of chunkline.pxd, which is
 # llhttp's strict one with two differences: sizes above 2**60 are refused, and trailers are checked but never
 # interpreted.
 from cpython.bytes cimport PyBytes_FromStringAndSize
@@ -23,6 +23,7 @@ from fastllmload._ext.chunkline cimport (
 )
 from fastllmload._ext.cursor cimport Cursor, left, over
 from fastllmload._ext.fieldvalue cimport checked_number, digits, is_word, next_item, trim
+from fastllmload._ext.headlike cimport HEADS_KEPT, Said, head_keep, head_like
 
 from httptools import (
     HttpParserCallbackError as CallbackError,
@@ -151,6 +152,47 @@ cdef class HeadReader:
         self._parser_type = HttpResponseParser
         self._clear()
 
+    cdef size_t like(self, const unsigned char* data, size_t size) noexcept:
+        cdef int i, kind
+        cdef size_t found
+        cdef Said* said
+        for i in range(HEADS_KEPT):
+            kind = (self._liked + i) % HEADS_KEPT
+            said = &self._kept[kind].said
+            found = head_like(&self._kept[kind], data, size, &said.length)
+            if found:
+                self._liked = kind
+                self.by_likeness += 1
+                self.status = said.status
+                self.minor_version = said.minor_version
+                self.framing = said.framing
+                self.content = said.content
+                self.length = said.length
+                self.retry_after_ms = said.retry_after_ms
+                self.keep_alive = said.keep_alive
+                self.encoded = said.encoded
+                self.upgrade = said.upgrade
+                self.message = None
+                return found
+        return 0
+
+    cdef int _keep(self, const unsigned char* head, size_t size) except -1:
+        """The head that was just read may come again."""
+        cdef Said said
+        said.status = self.status
+        said.minor_version = self.minor_version
+        said.framing = self.framing
+        said.content = self.content
+        said.length = self.length
+        said.retry_after_ms = self.retry_after_ms
+        said.keep_alive = self.keep_alive
+        said.encoded = self.encoded
+        said.upgrade = self.upgrade
+        self._liked = self._next
+        self._next = (self._next + 1) % HEADS_KEPT
+        head_keep(&self._kept[self._liked], head, size, &said)
+        return 0
+
     cdef int _clear(self) except -1:
         self.status = self.minor_version = 0
         self.keep_alive = self.encoded = self.upgrade = False
@@ -185,6 +227,7 @@ cdef class HeadReader:
 
     cdef int _judge(self, const unsigned char* head, size_t size) except -1:
         # What httptools accepts beyond HTTP/1.x, and what the headers mean together.
+        cdef const unsigned char* whole = head
         cdef const unsigned char* end = head + size
         while head < end and (head[0] == c'\r' or head[0] == c'\n'):
             head += 1
@@ -197,6 +240,7 @@ cdef class HeadReader:
         if self._coding < 0:
             return self._refuse(HEAD_BAD_CODING, "a transfer coding other than chunked")
         self._frame()
+        self._keep(whole, size)
         return HEAD_OK
 
     cdef int _frame(self) except -1:
@@ -244,6 +288,8 @@ cdef class HeadReader:
 
     def read_bytes(self, const unsigned char[::1] head not None):
         """Reads one head, terminator included; the position of the verdict in HEAD_ERRORS."""
+        if len(head) and self.like(&head[0], len(head)) == <size_t>len(head):
+            return HEAD_OK
         return self.read(&head[0] if len(head) else NULL, len(head))
 
 

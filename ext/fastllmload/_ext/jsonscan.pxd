@@ -1,24 +1,35 @@
 # Strict JSON (RFC 8259) over a cursor, one pass, no tree. Every function answers True and moves the cursor
 # behind what it read, or answers False: the text is invalid, or it is valid and unusual. False is never a
 # verdict, only "ask msgspec".
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 from libc.string cimport memcmp
 
 from fastllmload._ext.cursor cimport Cursor, left
 
 cdef extern from *:
     """
-    #include <endian.h>
-    #include <string.h>
-    static inline uint64_t fll_load8(const unsigned char *at) {
-        uint64_t word;
-        memcpy(&word, at, 8);
-        return le64toh(word);
+    #ifdef __SSE2__
+    #include <emmintrin.h>
+    #endif
+    /* Bit n: byte n of 16 is below 0x20, above 127, *a* or *b*. */
+    static inline uint32_t fll_marked16(const unsigned char *at, char a, char b) {
+    #ifdef __SSE2__
+        __m128i bytes = _mm_loadu_si128((const __m128i *)(const void *)at);
+        __m128i marked = _mm_cmplt_epi8(bytes, _mm_set1_epi8(0x20));    /* signed: above 127 is below as well */
+        marked = _mm_or_si128(marked, _mm_cmpeq_epi8(bytes, _mm_set1_epi8(a)));
+        marked = _mm_or_si128(marked, _mm_cmpeq_epi8(bytes, _mm_set1_epi8(b)));
+        return (uint32_t)_mm_movemask_epi8(marked);
+    #else
+        uint32_t marked = 0;
+        for (int i = 0; i < 16; i++)
+            marked |= (uint32_t)(at[i] < 0x20 || at[i] > 127 || at[i] == (unsigned char)a || at[i] == (unsigned char)b) << i;
+        return marked;
+    #endif
     }
-    #define fll_lowest_byte(mask) (__builtin_ctzll(mask) >> 3)
+    #define fll_lowest_bit(mask) __builtin_ctz(mask)
     """
-    uint64_t fll_load8(const unsigned char* at) noexcept nogil      # the first byte is the lowest
-    int fll_lowest_byte(uint64_t mask) noexcept nogil
+    uint32_t fll_marked16(const unsigned char* at, char a, char b) noexcept nogil
+    int fll_lowest_bit(uint32_t mask) noexcept nogil
 
 cdef enum:
     JSON_DEPTH = 64             # containers inside each other; deeper is unusual
@@ -37,7 +48,7 @@ cdef bint json_digits(Cursor* c, int64_t* value, int most) noexcept nogil   # of
 cdef bint blank_text(const unsigned char* at, size_t size) noexcept nogil   # str.isspace(); size > 0
 
 cdef inline void json_blanks(Cursor* c) noexcept nogil:
-    while c.at < c.end and (c.at[0] == c' ' or c.at[0] == c'\n' or c.at[0] == c'\r' or c.at[0] == c'\t'):
+    while c.at < c.end and c.at[0] <= c' ' and (c.at[0] == c' ' or c.at[0] == c'\n' or c.at[0] == c'\r' or c.at[0] == c'\t'):
         c.at += 1
 
 cdef inline int json_peek(Cursor* c) noexcept nogil:
@@ -57,27 +68,17 @@ cdef inline bint json_word(Cursor* c, const char* word, size_t size) noexcept no
     c.at += size
     return True
 
-cdef inline uint64_t special(uint64_t word) noexcept nogil:
-    # High bit of each special byte. A borrow may mark bytes above one as well: only the lowest mark counts.
-    cdef uint64_t ones = <uint64_t>0x0101010101010101ULL
-    cdef uint64_t highs = ones << 7
-    cdef uint64_t quote = word ^ (ones * 0x22)
-    cdef uint64_t backslash = word ^ (ones * 0x5C)
-    quote = (quote - ones) & ~quote
-    backslash = (backslash - ones) & ~backslash
-    return (word | quote | backslash | (word - ones * 0x20)) & highs
-
 cdef inline bint is_special(unsigned char byte) noexcept nogil:
     return byte < 0x20 or byte == c'"' or byte == c'\\' or byte > 127
 
 cdef inline void to_special(Cursor* c) noexcept nogil:
     # Leaves the cursor at the next special byte, or at the end.
-    cdef uint64_t word
-    while left(c) >= 8:
-        word = special(fll_load8(c.at))
-        if word:
-            c.at += fll_lowest_byte(word)
+    cdef uint32_t marked
+    while left(c) >= 16:
+        marked = fll_marked16(c.at, c'"', c'\\')
+        if marked:
+            c.at += fll_lowest_bit(marked)
             return
-        c.at += 8
+        c.at += 16
     while c.at < c.end and not is_special(c.at[0]):
         c.at += 1

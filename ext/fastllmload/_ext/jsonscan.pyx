@@ -1,5 +1,5 @@
 # cython: language_level=3str
-# Strings are read eight bytes at a time until one of them is special: a quote, a backslash, a control
+# Strings are read sixteen bytes at a time until one of them is special: a quote, a backslash, a control
 # character, or a byte above 127. Recursion is bounded by JSON_DEPTH, so hostile nesting costs no stack.
 from libc.stdint cimport int32_t
 

@@ -102,12 +102,16 @@ cdef class Protocol:
         cdef const unsigned char* head = c.at
         cdef size_t before = x.held_size
         cdef size_t size
+        cdef bint known = False
         if before:
             exchange_hold(x, c.at, min(left(c), <size_t>MAX_HEAD + 1 - before))
             head = x.held
             size = head_size(head, x.held_size, before)
         else:
-            size = head_size(head, left(c), 0)
+            size = self.head.like(head, left(c))
+            known = size > 0
+            if not known:
+                size = head_size(head, left(c), 0)
         if size == 0:
             if not before:
                 exchange_hold(x, c.at, min(left(c), <size_t>MAX_HEAD + 1))
@@ -121,7 +125,7 @@ cdef class Protocol:
         if size > MAX_HEAD:
             self.fail(x, r.STATUS_PROTOCOL_ERROR, r.ERROR_HEAD_TOO_LARGE, t, user_t)
             return V_CLOSE
-        if self.head.read(head, size) != HEAD_OK or self.head.upgrade:
+        if (not known and self.head.read(head, size) != HEAD_OK) or self.head.upgrade:
             self.fail(x, r.STATUS_PROTOCOL_ERROR, r.ERROR_BAD_HEAD, t, user_t)
             return V_CLOSE
         if self.head.status < 200:

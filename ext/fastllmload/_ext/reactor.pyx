@@ -95,8 +95,7 @@ cdef class Reactor(Releases):
         """
         cdef Share share = self.share
         self.end_talks()
-        share.phase = <uint8_t>phase
-        share.phase_number = phase_number
+        share.begin(<uint8_t>phase, phase_number)
         share.body_offset = body_offset
         share.bodies = bodies
         share.input_tokens = input_tokens

@@ -20,6 +20,7 @@ from fastllmload._ext.exchange cimport exchange_open
 from fastllmload._ext.histogram cimport HDR_WORDS, hdr_record
 from fastllmload._ext.protocol cimport Protocol
 from fastllmload._ext.recorder cimport FLAG_LATE_CONNECT, FLAG_REUSED, Chunk, RequestRow
+from fastllmload._ext.slots cimport Slot
 from fastllmload._ext.talk cimport Talks
 
 
@@ -71,15 +72,15 @@ cdef class Releases(Transport):
 
     cdef int refill(self, int64_t now) except -1:
         """Closed loop: freed slots send at once."""
-        cdef int64_t t_free
+        cdef Slot slot
         cdef uint32_t request
         self.slots.wake(now)
         while self.slots.freed:
-            slot, t_free = self.slots.freed.pop()
+            slot = self.slots.take()
             if self.may_issue(now):
                 request = self.share.numbered(self.slots.issued)
                 self.slots.issued += 1
-                self._dispatch(request, t_free, slot, NULL)
+                self._dispatch(request, slot.at, slot.number, NULL)
         return 0
 
     cdef int _dispatch(self, uint32_t request, int64_t t_sched, int32_t slot, Talk* talk) except -1:

@@ -5,6 +5,9 @@ from fastllmload._ext.conn cimport Conn, Head
 from fastllmload._ext.recorder cimport RequestRow
 from fastllmload._ext.talk cimport Talk, Talks
 
+cdef enum:
+    NAME_LONGEST = 64           # bytes of a request's X-Request-Id line before its number
+
 cdef class Share:
     # One per worker; everything of the plan is borrowed.
     cdef bytes run_id
@@ -13,7 +16,8 @@ cdef class Share:
     cdef uint32_t head_classes          # a class that has no heads takes those of class 0
     cdef uint32_t target_count
     cdef uint8_t phase                  # recorder.Phase
-    cdef int phase_number
+    cdef char[NAME_LONGEST] name        # what every X-Request-Id line of the phase begins with
+    cdef size_t name_size
     cdef const uint64_t[::1] body_offset
     cdef const uint8_t[::1] bodies
     cdef const int32_t[::1] input_tokens
@@ -24,6 +28,7 @@ cdef class Share:
     cdef uint32_t plan_size             # requests in the plan; a used-up plan starts again, with higher numbers
     cdef Talks talks                    # None: every request stands alone
 
+    cdef int begin(self, uint8_t phase, int phase_number) except -1             # a phase
     cdef int add_target(self, bytes head, uint8_t dialect) except -1
     cdef int add_class(self, list heads, uint8_t dialect) except -1
     cdef uint32_t numbered(self, uint64_t release) noexcept     # the request that this worker's *release*-th one is

@@ -6,11 +6,32 @@ target where it began. The bytes of a request are three pieces that are sent in 
 target, the lines that only it has, and its body, none of them copied.
 """
 
-from libc.stdio cimport snprintf
 from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memcpy, memset
 
 cimport fastllmload._ext.recorder as r
+
+
+cdef inline char* put_text(char* at, const char* text, size_t size) noexcept nogil:
+    memcpy(at, text, size)
+    return at + size
+
+
+cdef inline char* put_number(char* at, uint64_t number) noexcept nogil:
+    """In decimal digits; printf would take a tenth of what a plain request costs in user space."""
+    cdef char[20] reversed_digits
+    cdef int count = 0
+    while True:
+        reversed_digits[count] = <char>(c'0' + number % 10)
+        count += 1
+        number //= 10
+        if number == 0:
+            break
+    while count:
+        count -= 1
+        at[0] = reversed_digits[count]
+        at += 1
+    return at
 
 
 cdef class Share:
@@ -27,6 +48,15 @@ cdef class Share:
         for i in range(self.head_classes * self.target_count):
             free(self.heads[i].text)
         free(self.heads)
+
+    cdef int begin(self, uint8_t phase, int phase_number) except -1:
+        cdef bytes name = b"X-Request-Id: %b-%d-" % (self.run_id, phase_number)
+        if len(name) > NAME_LONGEST:
+            raise ValueError(f"run id {self.run_id!r} is too long for a request head")
+        self.phase = phase
+        self.name_size = len(name)
+        memcpy(self.name, <const char*>name, self.name_size)
+        return 0
 
     cdef int add_target(self, bytes head, uint8_t dialect) except -1:
         cdef Head* grown
@@ -96,6 +126,7 @@ cdef class Share:
         cdef uint64_t size = self.body_offset[planned + 1] - at
         cdef uint32_t of_class = self.request_class[planned]
         cdef Head* head
+        cdef char* at_line
         cdef bint stitched = talk != NULL and talk.size > 0
         if of_class >= self.head_classes:
             of_class = 0
@@ -103,10 +134,9 @@ cdef class Share:
         if stitched:
             size = talk.size
         c.x.dialect = head.dialect
-        c.lines_size = snprintf(c.lines, sizeof(c.lines), b"X-Request-Id: %s-%d-%u\r\nContent-Length: %llu\r\n\r\n",
-                                <const char*>self.run_id, self.phase_number, c.request, <unsigned long long>size)
-        if c.lines_size >= <int>sizeof(c.lines):
-            raise ValueError(f"run id {self.run_id!r} is too long for a request head")
+        at_line = put_number(put_text(c.lines, self.name, self.name_size), c.request)
+        at_line = put_number(put_text(at_line, b"\r\nContent-Length: ", 18), size)
+        c.lines_size = <int>(put_text(at_line, b"\r\n\r\n", 4) - c.lines)
         c.pieces[0].iov_base = head.text
         c.pieces[0].iov_len = head.size
         c.pieces[1].iov_base = c.lines

@@ -4,7 +4,7 @@ A slot whose requests failed ten times in a row rests after each further failure
 everything is not hammered.
 """
 
-import numpy
+from libc.stdlib cimport calloc, free
 
 cdef enum:
     ERRORS_IN_A_ROW = 10
@@ -14,34 +14,61 @@ cdef enum:
 cdef class Slots:
     """What a worker's slots wait for, one phase after the other."""
 
-    def __cinit__(self):
-        self.freed = []
-        self.resting = []
+    def __dealloc__(self):
+        self._forget()
+
+    cdef int _forget(self) noexcept:
+        free(self.free_ones)
+        free(self.resting)
+        free(self.errors)
+        self.free_ones = self.resting = NULL
+        self.errors = NULL
+        self.count = 0
+        return 0
 
     cdef int begin(self, Py_ssize_t count, uint64_t limit) except -1:
+        cdef size_t most = <size_t>max(1, count)
+        self._forget()
+        self.clear()
         self.issued = 0
         self.limit = limit
-        self.errors = numpy.zeros(max(1, count), dtype=numpy.int32)
-        return self.clear()
+        self.free_ones = <Slot*>calloc(most, sizeof(Slot))
+        self.resting = <Slot*>calloc(most, sizeof(Slot))
+        self.errors = <int32_t*>calloc(most, sizeof(int32_t))
+        if self.free_ones == NULL or self.resting == NULL or self.errors == NULL:
+            raise MemoryError(f"{count} slots")
+        self.count = <uint32_t>most
+        return 0
 
-    cdef int clear(self) except -1:
-        self.freed = []
-        self.resting = []
+    cdef int clear(self) noexcept:
+        self.freed = self.first_resting = self.rest_count = 0
         return 0
 
     cdef bint left(self) noexcept:
         return self.limit == 0 or self.issued < self.limit
 
-    cdef int free(self, int32_t slot, bint failed, int64_t now) except -1:
+    cdef int free(self, int32_t slot, bint failed, int64_t now) noexcept:
+        cdef Slot* place
         self.errors[slot] = self.errors[slot] + 1 if failed else 0
         if self.errors[slot] >= ERRORS_IN_A_ROW:
-            self.resting.append((now + REST_NS, slot))
+            place = &self.resting[(self.first_resting + self.rest_count) % self.count]
+            self.rest_count += 1
+            now += REST_NS
         else:
-            self.freed.append((slot, now))
+            place = &self.free_ones[self.freed]
+            self.freed += 1
+        place.at = now
+        place.number = slot
         return 0
 
-    cdef int wake(self, int64_t now) except -1:
-        while self.resting and self.resting[0][0] <= now:
-            self.freed.append((self.resting[0][1], self.resting[0][0]))
-            del self.resting[0]
+    cdef Slot take(self) noexcept:
+        self.freed -= 1
+        return self.free_ones[self.freed]
+
+    cdef int wake(self, int64_t now) noexcept:
+        while self.rest_count and self.resting[self.first_resting].at <= now:
+            self.free_ones[self.freed] = self.resting[self.first_resting]
+            self.freed += 1
+            self.first_resting = (self.first_resting + 1) % self.count
+            self.rest_count -= 1
         return 0

@@ -30,6 +30,7 @@ class HeadReader:
     upgrade: bool
     retry_after_ms: int
     message: str | None
+    by_likeness: int
     def on_header(self, name: bytes, value: bytes) -> None: ...
     def read_bytes(self, head: bytes | bytearray | memoryview) -> int: ...
 
