@@ -11,17 +11,9 @@ from hypothesis import strategies as st
 from fastllmload._ext.http1 import HeadReader
 
 SAID = [
-    "status",
-    "minor_version",
-    "keep_alive",
-    "framing",
-    "length",
-    "content",
-    "encoded",
-    "upgrade",
-    "retry_after_ms",
+    "status", "minor_version", "keep_alive", "framing", "length", "content", "encoded", "upgrade", "retry_after_ms",
     "message",
-]
+]  # fmt: skip
 UVICORN = (
     b"HTTP/1.1 200 OK",
     b"date: Sat, 01 Aug 2026 12:00:00 GMT",
