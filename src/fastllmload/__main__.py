@@ -1,7 +1,33 @@
-"""`python -m fastllmload`: the same as the command `fastllmload`."""
+"""The command `fastllmload`, and `python -m fastllmload`: a signal that comes while the program still loads ends it in
+one sentence too (docs/decisions/006-exit-codes.md).
+"""
 
+import signal
 import sys
+from types import FrameType
 
-from fastllmload.cli.main import main
+ENDING = (signal.SIGTERM, signal.SIGHUP)
+INTERRUPTED = 4
 
-sys.exit(main())
+
+def main() -> int:
+    """The exit code of the command line of this process."""
+    for number in ENDING:
+        if signal.getsignal(number) != signal.SIG_IGN:  # `nohup` means it
+            signal.signal(number, interrupt)
+    try:
+        from fastllmload.cli.main import main as command
+
+        return command()
+    except KeyboardInterrupt:
+        print("fastllmload: interrupted", file=sys.stderr)
+        return INTERRUPTED
+
+
+def interrupt(number: int, frame: FrameType | None) -> None:
+    """SIGTERM and SIGHUP end a command as Ctrl-C does, wherever nobody has other plans for them."""
+    raise KeyboardInterrupt
+
+
+if __name__ == "__main__":
+    sys.exit(main())

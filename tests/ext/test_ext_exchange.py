@@ -176,6 +176,8 @@ ERROR_BODY = b'{"error":{"message":"no","type":"x","code":500}}'
         (plain(b"500 Oops", b"x" * 200_000, b"text/plain"), ("http_error", "http_status"), REUSE),
         (b"HTTP/1.1 100 Continue\r\n\r\n" + plain(b"200 OK", COMPLETE), ("ok", "none"), REUSE),
         (b"HTTP/1.1 204 No Content\r\n\r\n", ("empty", "none"), REUSE),
+        (plain(b"206 Partial Content", COMPLETE), ("http_error", "http_status"), REUSE),
+        (STREAM.replace(b"200 OK", b"206 Partial Content", 1), ("http_error", "http_status"), REUSE),
         (b"garbage\r\n\r\n", ("protocol_error", "bad_head"), CLOSE),
         (b"HTTP/1.1 200 OK\r\nX: " + b"y" * 70_000, ("protocol_error", "head_too_large"), CLOSE),
         (HEAD + b"zz\r\n", ("protocol_error", "bad_chunk"), CLOSE),
@@ -199,6 +201,12 @@ ERROR_BODY = b'{"error":{"message":"no","type":"x","code":500}}'
         (
             HEAD + chunk(delta("a")) + chunk(b"event: error\ndata: out of memory\n\n" + DONE) + b"0\r\n\r\n",
             ("stream_error", "event"),
+            REUSE,
+        ),
+        (HEAD + chunk(b'event: ping\ndata: {"type": "ping"}\n\n') + STREAM[len(HEAD) :], ("ok", "none"), REUSE),
+        (
+            HEAD + chunk(b'event: pings\ndata: {"type": "ping"}\n\n') + STREAM[len(HEAD) :],
+            ("protocol_error", "bad_event"),
             REUSE,
         ),
         (HEAD + chunk(delta("a")) + b"0\r\n\r\n", ("truncated", "no_done"), REUSE),

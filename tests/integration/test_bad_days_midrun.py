@@ -91,18 +91,20 @@ def test_the_simulated_engine_dies(going: Going, number: int, code: int) -> None
     assert document["phases"][-1]["end_ns"] < document["phases"][-1]["start_ns"] + 60 * 10**9
 
 
-@pytest.mark.parametrize("workers", [1, 2])
-def test_a_worker_is_killed(tmp_path: Path, workers: int) -> None:
+@pytest.mark.parametrize(
+    ("workers", "number"), [(1, signal.SIGKILL), (2, signal.SIGKILL), (1, signal.SIGTERM), (2, signal.SIGTERM)]
+)
+def test_a_worker_is_killed(tmp_path: Path, workers: int, number: int) -> None:
     """The only one, or one of two: what it wrote stays, the others go on to the end."""
     one = begin(tmp_path / "run", "--rate", "60", "--duration", "3", "--workers", str(workers), *EMBEDDED)
     try:
         one.until_ok()
-        os.kill(one.family("engine.worker")[0], signal.SIGKILL)
+        os.kill(one.family("engine.worker")[0], number)
         ended = one.end()
     finally:
         one.kill()
     document = ended.kept(2, "partial")
-    assert any("was killed by signal 9" in sentence for sentence in document["incidents"])
+    assert any(f"was killed by signal {number}" in sentence for sentence in document["incidents"])
     assert document["certificate"]["verdict"] == "invalid"
     assert [worker["died"] for worker in document["workers"]].count(True) == 1
     assert document["counts"]["not_sent"] > 0

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 import shutil
+import socket
+import ssl
 import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
+from integration.turning_server import Quiet, turning
 from truth.truth_bench import until_quiet
 
 from fastllmload.simulator.process import SimulatorProcess
@@ -130,3 +133,38 @@ def test_a_client_certificate_that_is_asked_for(tmp_path: Path, upstream: int) -
         assert "Traceback" not in said
     finally:
         made.said()
+
+
+def shy(certificate: Path, key: Path) -> type[Quiet]:
+    """A TLS server that stops shaking hands when its handler has no good answers left."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+
+    class Shy(Quiet):
+        silent: ClassVar[list[socket.socket]] = []
+
+        def get_request(self) -> tuple[socket.socket, Any]:
+            connection, address = super().get_request()
+            if self.RequestHandlerClass.good > 0:  # type: ignore[attr-defined]
+                return context.wrap_socket(connection, server_side=True, do_handshake_on_connect=False), address
+            self.silent.append(connection)
+            raise OSError("nobody shakes hands here")
+
+        def server_close(self) -> None:
+            super().server_close()
+            for connection in self.silent:
+                connection.close()
+
+    return Shy
+
+
+def test_handshakes_that_hang_do_not_hold_the_run_back(tmp_path: Path) -> None:
+    """From the first look on nobody answers a handshake any more: every request has its time-out, and the exit code is 3."""
+    with turning("silence", kind=shy(*certificate(tmp_path, "server"))) as url:
+        code, said, document = run(
+            tmp_path / "run", url.replace("http:", "https:"), "--insecure", "--timeout", "2", "--warmup", "0",
+            "--no-telemetry",
+        )  # fmt: skip
+    assert code == 3 and "Traceback" not in said, said
+    assert document is not None and document["status"] == "done"
+    assert document["counts"]["timeout"] == document["failed"] == document["counts"]["planned"] > 0

@@ -61,11 +61,11 @@ class Quiet(http.server.ThreadingHTTPServer):
 
 
 @contextlib.contextmanager
-def turning(bad: int | str, good: int = 1) -> Iterator[str]:
-    """Yields the base URL of a server whose first *good* POSTs are answered well."""
+def turning(bad: int | str, good: int = 1, kind: type[Quiet] = Quiet) -> Iterator[str]:
+    """Yields the base URL of a server whose first *good* POSTs are answered well. *kind*: how it takes connections."""
     over = threading.Event()
     handler = type("Handler", (Turning,), {"bad": bad, "good": good, "over": over})
-    server = Quiet(("127.0.0.1", 0), handler)
+    server = kind(("127.0.0.1", 0), handler)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
     try:

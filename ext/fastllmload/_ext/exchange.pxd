@@ -1,5 +1,5 @@
 # One request and its response while it lasts: the data that transport, protocol and timeline share. Sans-IO.
-from libc.stdint cimport int64_t, uint8_t, uint32_t
+from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t
 
 from fastllmload._ext.calls cimport Calls
 from fastllmload._ext.delta cimport Template
@@ -55,3 +55,8 @@ cdef void exchange_open(Exchange* x) noexcept nogil         # for the next reque
 # the size. MemoryError when there is none.
 cdef int exchange_hold(Exchange* x, const unsigned char* data, size_t size) except -1
 cdef int exchange_reply(Exchange* x, const unsigned char* text, size_t size) except -1
+
+# A final status whose body can be the answer. 206 is none: it gives a part of one, and only to who asked for a range
+# (RFC 9110 15.3.7), which nobody did.
+cdef inline bint answers(uint16_t http_status) noexcept nogil:
+    return http_status < 300 and http_status != 206

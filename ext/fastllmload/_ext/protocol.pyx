@@ -22,6 +22,7 @@ from fastllmload._ext.exchange cimport (
     X_HEAD,
     X_IDLE,
     X_TAIL,
+    answers,
     exchange_free,
     exchange_hold,
     exchange_init,
@@ -152,7 +153,7 @@ cdef class Protocol:
         return V_MORE
 
     cdef bint _streams(self, Exchange* x) noexcept:
-        return x.row.http_status < 300 and (x.content == CONTENT_SSE or x.content == CONTENT_NDJSON)
+        return answers(x.row.http_status) and (x.content == CONTENT_SSE or x.content == CONTENT_NDJSON)
 
     cdef Verdict _body(self, Exchange* x, Cursor* c, int64_t t, int64_t user_t) except? V_CLOSE:
         cdef Cursor span
@@ -192,9 +193,9 @@ cdef class Protocol:
         cdef SseStep step
         cdef size_t limit
         if not x.row.flags & FLAG_STREAM:
-            limit = self.max_body if x.row.http_status < 300 else <size_t>MAX_ERROR_BODY
+            limit = self.max_body if answers(x.row.http_status) else <size_t>MAX_ERROR_BODY
             if x.held_size + left(span) > limit:
-                if x.row.http_status < 300:
+                if answers(x.row.http_status):
                     return 1
                 span.end = span.at + (limit - x.held_size)
             exchange_hold(x, span.at, left(span))
@@ -233,7 +234,7 @@ cdef class Protocol:
             self.timeline.whole(x, t, self.reads)
         if row.http_status == 429:
             status, error = r.STATUS_RATE_LIMITED, r.ERROR_HTTP_STATUS
-        elif row.http_status >= 300:
+        elif not answers(row.http_status):
             status, error = r.STATUS_HTTP_ERROR, r.ERROR_HTTP_STATUS
         elif x.error_events:
             status, error = r.STATUS_STREAM_ERROR, r.ERROR_EVENT

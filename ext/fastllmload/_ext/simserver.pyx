@@ -82,7 +82,7 @@ cdef class Server(Sessions):
                 close(fd)
 
     def run(self) -> None:
-        """Serves until SIGTERM or SIGINT; then writes the truth log out. SIGUSR1 writes it at once."""
+        """Serves until SIGTERM, SIGINT or SIGHUP; then writes the truth log out. SIGUSR1 writes it at once."""
         try:
             while not self.stopping:
                 self.turn()

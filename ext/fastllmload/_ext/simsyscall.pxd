@@ -19,6 +19,7 @@ cdef extern from * nogil:
         sigemptyset(&set);
         sigaddset(&set, SIGTERM);
         sigaddset(&set, SIGINT);
+        sigaddset(&set, SIGHUP);
         sigaddset(&set, SIGUSR1);
         if (sigprocmask(SIG_BLOCK, &set, NULL)) return -1;
         return signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC);
@@ -29,7 +30,7 @@ cdef extern from * nogil:
         return read(fd, &info, sizeof(info)) == (ssize_t)sizeof(info) ? (int)info.ssi_signo : 0;
     }
     """
-    int fll_signal_fd()                 # SIGTERM, SIGINT and SIGUSR1 are blocked and read from here
+    int fll_signal_fd()                 # SIGTERM, SIGINT, SIGHUP and SIGUSR1 are blocked and read from here
     int fll_signal_next(int fd)         # number of the next signal, 0 when there is none
     int SIGUSR1
 

@@ -17,6 +17,7 @@ from fastllmload._ext.delta cimport (
     EVENT_CONTENT,
     EVENT_DONE,
     EVENT_ERROR,
+    EVENT_OTHER,
     EVENT_REASONING,
     EVENT_REFUSAL,
     EVENT_TOOL,
@@ -25,7 +26,7 @@ from fastllmload._ext.delta cimport (
     carrier_of,
 )
 from fastllmload._ext.facts cimport NS_EVAL, NS_LOAD, NS_PROMPT_EVAL, NS_TOTAL
-from fastllmload._ext.exchange cimport exchange_reply
+from fastllmload._ext.exchange cimport answers, exchange_reply
 from fastllmload._ext.histogram cimport HDR_WORDS, hdr_record
 from fastllmload._ext.http1 cimport CONTENT_JSON
 from fastllmload._ext.recorder cimport FLAG_DONE, FLAG_TOOL, FLAG_USAGE
@@ -53,6 +54,8 @@ cdef class Timeline:
         self.classifier.classify(x.dialect, &x.template, event.data, event.size, &m)
         if event.name_size == 5 and memcmp(event.name, b"error", 5) == 0:
             m.kind = EVENT_ERROR    # whatever its data are: a server's own words, often no JSON
+        elif m.kind == EVENT_BAD and event.name_size == 4 and memcmp(event.name, b"ping", 4) == 0:
+            m.kind = EVENT_OTHER    # a gateway keeps the connection open; its data say nothing
         self.wait(x, p, t, event.read, m.kind)
         if m.kind == EVENT_CONTENT or m.kind == EVENT_TOOL or m.kind == EVENT_REASONING:
             self._timed(x, &m, t, m.kind)
@@ -143,7 +146,7 @@ cdef class Timeline:
         cdef Meaning m
         cdef RequestRow* row = x.row
         cdef Pending p
-        if row.http_status >= 300 or x.held_size == 0 or x.content != CONTENT_JSON:
+        if not answers(row.http_status) or x.held_size == 0 or x.content != CONTENT_JSON:
             return 0
         self.classifier.classify_body(x.dialect, x.held, x.held_size, &m)
         row.events = 1

@@ -12,15 +12,15 @@ from fastllmload.endpoint import Endpoint
 from fastllmload.engine.deadline import Deadline
 from fastllmload.engine.places import reachable_from
 from fastllmload.engine.resolve import Base, addresses, request_head
+from fastllmload.engine.security import said, tls_advice, tls_context, trust_advice
 from fastllmload.engine.waiting import ANSWER_S, LIST_S, Say, shown, silent
-from fastllmload.errors import InputError, TargetError
+from fastllmload.errors import TargetError
 from fastllmload.plan.settings import RunSettings
 from fastllmload.report.outlet import Redact
 
 CONNECT_TIMEOUT_S = 5.0
 LARGEST_ANSWER = 4 << 20
 RTT_CONNECTS = 5
-OTHER_NAME, OUT_OF_DATE = (62, 63, 64), (9, 10)  # X509_V_ERR: host, email, address; not yet valid, expired
 
 
 class Contact:
@@ -46,7 +46,7 @@ class Contact:
         self.path = target.endpoint_path or endpoint.path(base.path)
         request_head(base, self.path, target.headers, key)  # wrong headers are told before anything is sent
         self.address: tuple[str, str, int] | None = None
-        self.context = tls_context(settings) if base.tls else None
+        self.context = tls_context(target) if base.tls else None
 
     def reach(self, connect_ms: list[float]) -> tuple[str, str, int]:
         """The first address that accepts a connection (and, with TLS, whose certificate holds)."""
@@ -116,9 +116,8 @@ class Contact:
             ) from None
         except (ssl.SSLError, OSError) as problem:
             connection.close()
-            raise TargetError(
-                f"TLS with {self.base.shown} failed: {reason(problem)}; does this port speak https?"
-            ) from None
+            advice = tls_advice(problem, self.settings.target) or "is the server well?"
+            raise TargetError(f"TLS with {self.base.shown} failed: {reason(problem)}; {advice}") from None
 
     def exchange(
         self, method: str, path: str, body: bytes | None, most_s: float | None = None
@@ -151,46 +150,25 @@ class Contact:
                     f"{self.base.shown} took a connection but did not answer {method} {path} within {patience_s:g} s; "
                     "is it well? --preflight-timeout gives it longer"
                 ) from None
-            raise TargetError(f"{self.base.shown} did not answer {method} {path} properly: {reason(problem)}") from None
+            raise TargetError(
+                f"{self.base.shown} did not answer {method} {path} properly: {reason(problem)}{self._advice(problem)}"
+            ) from None
         finally:
             end.cancel()
             connection.close()
+
+    def _advice(self, problem: BaseException) -> str:
+        """What to look at when a server took a connection and answered with nothing, or with what is no HTTP."""
+        if self.context is not None:
+            advice = tls_advice(problem, self.settings.target)
+            return "" if advice is None else f"; {advice}"
+        wordless = isinstance(problem, (ConnectionError, http.client.BadStatusLine))
+        return "; does this port speak http, or rather https?" if wordless else ""
 
 
 def reason(problem: BaseException) -> str:
     if isinstance(problem, TimeoutError):
         return "it timed out"
-    if isinstance(problem, OSError) and problem.strerror:
-        return problem.strerror.lower()
     if isinstance(problem, http.client.IncompleteRead):
         return "the connection ended within the body"
-    return str(problem) or type(problem).__name__
-
-
-def trust_advice(verify_code: int) -> str:
-    """What to do about OpenSSL's X509_V_ERR_*."""
-    if verify_code in OTHER_NAME:
-        return "use the name that it is for in --url, give it with --server-name"
-    if verify_code in OUT_OF_DATE:
-        return "renew it, set this host's clock"
-    return "give its issuer with --cacert"
-
-
-def tls_context(settings: RunSettings) -> ssl.SSLContext:
-    """The run's TLS settings as the workers will use them. InputError names the file that cannot be used."""
-    target = settings.target
-    try:
-        context = ssl.create_default_context(cafile=target.cacert)
-    except (OSError, ssl.SSLError) as problem:
-        raise InputError(f"--cacert {target.cacert!r} cannot be used: {reason(problem)}") from None
-    if target.insecure:
-        context.check_hostname = False
-        context.verify_mode = ssl.CERT_NONE
-    if target.client_cert is not None:
-        try:
-            context.load_cert_chain(target.client_cert, target.client_key)
-        except (OSError, ssl.SSLError) as problem:
-            raise InputError(
-                f"--cert {target.client_cert!r} with --key {target.client_key!r} cannot be used: {reason(problem)}"
-            ) from None
-    return context
+    return said(problem)

@@ -50,13 +50,24 @@ def execute(settings: RunSettings, secret: Secret | None, ui: Ui, simulator: Sim
     starts one of its own.
     """
     refuse_cpus(settings.client.pin)
-    folder = Folder.create(settings.output.directory)
+    with Interrupts() as interrupts:
+        return run_in(Folder.create(settings.output.directory), settings, secret, ui, interrupts, simulator)
+
+
+def run_in(
+    folder: Folder,
+    settings: RunSettings,
+    secret: Secret | None,
+    ui: Ui,
+    interrupts: Interrupts,
+    simulator: SimulatorProcess | None,
+) -> int:
+    """The run in its *folder*, which is cleared up however it ends."""
     try:
         totals = Totals()
         check_workloads(settings)
         replayed = settled(settings, resolve_endpoint(settings.target.endpoint_type), folder.work)
         with (
-            Interrupts() as interrupts,
             serving(settings.telemetry.prometheus, totals),
             simulated_target(replayed.settings, ui, simulator) as (urls, engine),
         ):

@@ -43,6 +43,7 @@ from fastllmload.redact import Redactor
 
 TICK_S = 0.01  # a look at commands and counts; while the reactor waits itself the loop has a turn only every 20 ms
 POLL_S = 0.002  # while no clock runs
+CONNECTING_S = 5.0  # for connections ahead of the clock; one that hangs longer is what its request meets
 SAMPLE_NS = 200_000_000  # CPU, RSS and GC counts go to shared memory this often
 PR_SET_PDEATHSIG = 1
 PR_SET_TIMERSLACK = 29
@@ -88,6 +89,7 @@ class Worker:
         self.connecting: set[asyncio.Task[None]] = set()
         self.sources = itertools.cycle(spec.source_addresses) if spec.source_addresses else None
         self.gc_runs = 0
+        self.terminated = False  # by a signal, not by the supervisor's word
         self.failure: BaseException | None = None
         # What the clock needs is opened before it: a load that takes the last file descriptor must not end its worker.
         self.statm = os.open("/proc/self/statm", os.O_RDONLY)
@@ -146,7 +148,8 @@ class Worker:
             self.loop.remove_reader(self.reactor.fileno())
             self.recorder.close()
             os.close(self.statm)
-        self.words[k.W_STATE] = k.FINISHED
+        if not self.terminated:
+            self.words[k.W_STATE] = k.FINISHED
         return 0
 
     async def _phase(self, phase: PhaseSpec) -> bool:
@@ -157,7 +160,8 @@ class Worker:
             await asyncio.sleep(POLL_S)
         self._load(phase, self.plans[phase.number])
         self.reactor.preconnect(phase.initial_connections)
-        while self.reactor.connecting:
+        until = time.monotonic() + CONNECTING_S
+        while self.reactor.connecting and time.monotonic() < until:
             if self.words[k.W_COMMAND] == k.ABORT:
                 return False
             await asyncio.sleep(POLL_S)
@@ -310,16 +314,21 @@ def main() -> int:
     worker = Worker(spec, loop)
 
     def terminate() -> None:
+        worker.terminated = True
         worker.words[k.W_COMMAND] = k.ABORT
 
     loop.add_signal_handler(signal.SIGTERM, terminate)
     try:
-        return loop.run_until_complete(worker.run())
+        code = loop.run_until_complete(worker.run())
     except BaseException:
         worker.words[k.W_STATE] = k.FAILED
         raise
     finally:
         loop.close()
+    if worker.terminated:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        os.kill(os.getpid(), signal.SIGTERM)  # what is in flight is cancelled and written; now whoever waits sees why
+    return code
 
 
 if __name__ == "__main__":

@@ -34,7 +34,7 @@ MS = 1_000_000
 
 
 def serve(options: SimulatorOptions, ready: Callable[[str], None]) -> int:
-    """Listens, calls *ready* with the URL, serves until SIGTERM or SIGINT. Returns the exit code."""
+    """Listens, calls *ready* with the URL, serves until SIGTERM, SIGINT or SIGHUP. Returns the exit code."""
     profile = resolve(options)
     if options.die_with_parent is not None:
         die_with(options.die_with_parent)
@@ -43,7 +43,7 @@ def serve(options: SimulatorOptions, ready: Callable[[str], None]) -> int:
     first = listen(options)
     sockets = [first] + [listen(options, first.getsockname()[1]) for _ in range(options.processes - 1)]
     # Signals wait from here on, so that one that comes before a server is ready is not lost.
-    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGINT, signal.SIGUSR1})
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1})
     children = [fork_server(options, profile, sockets, number) for number in range(1, options.processes)]
     try:
         server = build(options, profile, first, 0)

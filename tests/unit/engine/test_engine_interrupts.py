@@ -1,13 +1,17 @@
 """Signals: an error before there is something to keep, a level afterwards; waiting ends at once."""
 
+import io
 import os
 import signal
 import time
 
 import pytest
 
+from fastllmload.engine import run
 from fastllmload.engine.interrupts import DRAIN, NOTHING, STOP, Interrupts
 from fastllmload.errors import Interrupted
+from fastllmload.plan.settings import Output, RunSettings
+from fastllmload.report.terminal import make_ui
 
 
 def test_before_the_workers_start_a_signal_ends_the_run():
@@ -57,3 +61,11 @@ def test_a_hang_up_that_is_ignored_stays_ignored():
             assert interrupts.level == NOTHING
     finally:
         signal.signal(signal.SIGHUP, before)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_while_a_workload_is_read_leaves_no_folder(tmp_path, monkeypatch, number):
+    monkeypatch.setattr(run, "check_workloads", lambda settings: os.kill(os.getpid(), number))
+    with pytest.raises(Interrupted, match="nothing was measured"):
+        run.execute(RunSettings(output=Output(directory=str(tmp_path / "run"))), None, make_ui("none", io.StringIO()))
+    assert not list(tmp_path.iterdir())

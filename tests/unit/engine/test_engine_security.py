@@ -1,0 +1,151 @@
+"""What is wrong with TLS is said in one sentence that names the option to use, by what the other side really did."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import socket
+import ssl
+import subprocess
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from fastllmload.endpoint import ENDPOINTS
+from fastllmload.engine.preflight import preflight
+from fastllmload.engine.security import tls_context
+from fastllmload.errors import InputError, TargetError
+from fastllmload.plan.settings import Load, RunSettings, Target
+from fastllmload.redact import Redactor
+
+pytestmark = pytest.mark.skipif(shutil.which("openssl") is None, reason="the openssl command makes the certificates")
+Files = tuple[str, str]
+
+
+def made(directory: Path, name: str) -> Files:
+    found = directory / f"{name}.pem", directory / f"{name}.key"
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", found[1], "-out", found[0], "-days", "2",
+         "-subj", f"/CN={name}", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"],
+        check=True, capture_output=True, timeout=60,
+    )  # fmt: skip
+    return str(found[0]), str(found[1])
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Files]:
+    directory = tmp_path_factory.mktemp("certificates")
+    return {name: made(directory, name) for name in ("server", "mine", "stranger")}
+
+
+@contextlib.contextmanager
+def listening(greet: Callable[[socket.socket], None]) -> Iterator[int]:
+    """A port whose connections are handed to *greet*, which may fail as it likes, and are closed."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def serve() -> None:
+            while True:
+                try:
+                    connection, _ = listener.accept()
+                except OSError:
+                    return
+                with connection, contextlib.suppress(OSError):
+                    connection.settimeout(10)
+                    greet(connection)
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        try:
+            yield listener.getsockname()[1]
+        finally:
+            listener.shutdown(socket.SHUT_RDWR)
+            thread.join()
+
+
+def refused(port: int, scheme: str = "https", **target: object) -> str:
+    url = f"{scheme}://127.0.0.1:{port}"
+    settings = RunSettings(target=Target(urls=(url,), **target), load=Load(rate=1.0))  # type: ignore[arg-type]
+    with pytest.raises(TargetError) as caught:
+        preflight(settings, [url], ENDPOINTS["openai-chat"], None, Redactor([]))
+    text = str(caught.value)
+    assert "\n" not in text and "_ssl.c" not in text
+    return text
+
+
+def shaking(files: dict[str, Files], version: ssl.TLSVersion, wants: str | None) -> Callable[[socket.socket], None]:
+    """The handshake of a server that speaks *version* only and *wants* a certificate signed by the owner of that one."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(*files["server"])
+    context.minimum_version = context.maximum_version = version
+    if wants is not None:
+        context.verify_mode = ssl.CERT_REQUIRED
+        context.load_verify_locations(files[wants][0])
+
+    def greet(connection: socket.socket) -> None:
+        with context.wrap_socket(connection, server_side=True) as secured:
+            secured.recv(65536)
+
+    return greet
+
+
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+@pytest.mark.parametrize(
+    ("given", "advice"),
+    [(None, "does it want a client certificate (--cert, --key)?"), ("stranger", "accept the certificate of --cert?")],
+)
+def test_a_client_certificate_that_is_missing_or_not_accepted(
+    files: dict[str, Files], version: ssl.TLSVersion, given: str | None, advice: str
+) -> None:
+    """With TLS 1.3 the refusal comes only after the client's handshake is over."""
+    pair = {} if given is None else {"client_cert": files[given][0], "client_key": files[given][1]}
+    with listening(shaking(files, version, "mine")) as port:
+        assert advice in refused(port, cacert=files["server"][0], **pair)
+
+
+def test_a_server_that_hangs_up_in_the_handshake() -> None:
+    with listening(lambda connection: None) as port:
+        assert "does this port speak https, and does it want a client certificate" in refused(port)
+
+
+@pytest.mark.parametrize(
+    ("alert", "advice"),
+    [(70, "it speaks no version of TLS that this host allows"), (112, "give another with --server-name"),
+     (116, "does it want a client certificate")],
+)  # fmt: skip
+def test_alerts_of_a_server_are_explained(alert: int, advice: str) -> None:
+    """RFC 8446 6: protocol_version, unrecognized_name, certificate_required."""
+
+    def greet(connection: socket.socket) -> None:
+        connection.recv(65536)
+        connection.sendall(b"\x15\x03\x03\x00\x02\x02%c" % alert)
+
+    with listening(greet) as port:
+        assert advice in refused(port)
+
+
+@pytest.mark.parametrize("scheme", ["http", "https"])
+def test_a_port_that_speaks_something_else(files: dict[str, Files], scheme: str) -> None:
+    """A TLS server hears plain HTTP and hangs up; another protocol answers a handshake with its own words."""
+    greet = shaking(files, ssl.TLSVersion.TLSv1_3, None)
+    with listening(
+        greet if scheme == "http" else lambda connection: connection.sendall(b"220 mail.example ESMTP\r\n")
+    ) as port:
+        assert "https?" in refused(port, scheme)
+
+
+def test_a_locked_key_is_refused_and_nobody_is_asked_for_its_phrase(tmp_path: Path, files: dict[str, Files]) -> None:
+    certificate, key = files["mine"]
+    locked = tmp_path / "locked.key"
+    subprocess.run(
+        ["openssl", "rsa", "-in", key, "-aes128", "-passout", "pass:word", "-out", locked],
+        check=True, capture_output=True, timeout=60,
+    )  # fmt: skip
+    with pytest.raises(InputError, match="locked with a pass phrase; unlock a copy"):
+        tls_context(Target(client_cert=certificate, client_key=str(locked)))
+
+
+def test_a_key_of_another_certificate(files: dict[str, Files]) -> None:
+    with pytest.raises(InputError, match=r"--cert .* with --key .* cannot be used: key values mismatch"):
+        tls_context(Target(client_cert=files["mine"][0], client_key=files["stranger"][1]))
