@@ -17,6 +17,7 @@ from fastllmload.engine.resolve import parse_base, request_head, target_spec
 from fastllmload.engine.waiting import Say, silent
 from fastllmload.engine.workspec import TargetSpec
 from fastllmload.errors import InputError, TargetError
+from fastllmload.metrics.cold_start import declared_cold
 from fastllmload.plan.classes import class_settings
 from fastllmload.plan.settings import RunSettings, Secret, TrafficClass
 from fastllmload.report.outlet import Redact
@@ -79,13 +80,24 @@ def look_at(probe: Probe, found: Preflight, wanted: str | None) -> str:
     if probe.context_limit is not None:
         found.context_limit = min(found.context_limit or probe.context_limit, probe.context_limit)
     begun = time.perf_counter()
-    usage = probe.answer(model, found.notes)
+    usage = None if stays_cold(probe, found.notes) else probe.answer(model, found.notes)
     if usage is not None:
         found.answer_s = found.answer_s or time.perf_counter() - begun
         found.usage_reported = usage if found.usage_reported is None else found.usage_reported and usage
     target = probe.settings.target
     found.targets.append(target_spec(probe.base, address, probe.path, target.headers, probe.key, target.server_name))
     return model
+
+
+def stays_cold(probe: Probe, notes: list[str]) -> bool:
+    """Whether the first request shall find a server that has answered nothing yet (IETF 4.5.3): its list of models says
+    that it is ready, and no answer is asked for before the clock.
+    """
+    if not declared_cold(dict(probe.settings.output.declare)):
+        return False
+    remark = "cold start: no answer was asked for before the first request"
+    notes += [remark] if remark not in notes else []
+    return True
 
 
 def look_away(

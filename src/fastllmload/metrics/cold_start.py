@@ -15,9 +15,14 @@ DECLARED = "cold_start"  # --declare cold_start=yes
 YES = ("yes", "true", "1")
 
 
+def declared_cold(declarations: Mapping[str, Any]) -> bool:
+    """Whether the tester declares that the target has just become ready."""
+    return str(declarations.get(DECLARED, "")).lower() in YES
+
+
 def started_cold(manifest: Mapping[str, Any]) -> bool:
-    """Whether the tester declared that the target had just become ready."""
-    return str((manifest.get("declarations") or {}).get(DECLARED, "")).lower() in YES
+    """The same of a run."""
+    return declared_cold(manifest.get("declarations") or {})
 
 
 def cold_start_metrics(run: Run) -> dict[str, Any]:

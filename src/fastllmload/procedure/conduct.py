@@ -11,9 +11,11 @@ import msgspec
 
 from fastllmload.compliance.evidence import read
 from fastllmload.compliance.verdict import NOT, compliance_of
+from fastllmload.engine.public import redactor
 from fastllmload.errors import InputError
+from fastllmload.metrics.cold_start import declared_cold
 from fastllmload.plan.settings import RunSettings, Secret
-from fastllmload.procedure import hooks, journal, manifest
+from fastllmload.procedure import cold, hooks, journal, manifest
 from fastllmload.procedure.console import Console
 from fastllmload.procedure.ending import kept
 from fastllmload.procedure.files import write
@@ -43,6 +45,7 @@ class Test:
     refuse: Callable[[Any, RunSettings], None] = lambda parameters, settings: None
     expected_s: Callable[[Any, RunSettings], float | None] = lambda parameters, settings: None
     workload: str | None = None  # the test's own, where the tester names none
+    may: tuple[str, ...] = ()  # hooks that it does when they are given
 
 
 @dataclass(frozen=True)
@@ -68,7 +71,7 @@ def conduct(
         parameters = parameters.quick()
     simulated = not settings.target.urls and settings.target.unix_socket is None
     asked = {"test": msgspec.to_builtins(parameters), "quick": terms.quick, "run": told(settings)}
-    book = Journal(terms.folder, test.name, asked)
+    book = Journal(terms.folder, test.name, asked, redact=redactor(settings, secret))
     declarations = terms.declared
     if declarations is None:
         declarations = complete(test, settings, parameters, terms, simulated, book.declared)
@@ -80,11 +83,18 @@ def conduct(
     asked_none = settings.load.warmup_requests == 0 and not (
         settings.load.warmup_tokens or settings.load.warmup_seconds
     )
+    is_cold = declared_cold(declarations)
+    before = terms.before
+    if is_cold and cold.RESTART not in before and (simulated or terms.ask or cold.RESTART in terms.commands):
+        before = (*before, cold.RESTART)
+    for name in sorted(terms.commands.keys() - {*test.hooks(parameters), *test.may, *before}):
+        console.warn(f"--hook {name} is not used by the test {test.name}: it has nothing to do there")
     lab = Lab(
-        terms.folder, settings, secret, book, console, terms.commands, terms.ask is not None, settle_s, not asked_none
-    )
+        terms.folder, settings, secret, book, console, terms.commands, terms.ask is not None, settle_s,
+        warm=not asked_none and not is_cold, cold=is_cold,
+    )  # fmt: skip
     with kept(book, "procedure", lambda status: conclude(test, lab, found, status, console)), lab:
-        for name in terms.before:
+        for name in before:
             lab.switch(f"before {name}", name)
         test.run(lab, parameters, found)
     compliant = conclude(test, lab, found, journal.DONE, console)
@@ -113,6 +123,9 @@ def complete(
             lacking.append(str(problem))
 
     attempt(lambda: test.refuse(parameters, settings))
+    said = {**earlier, **manifest.declared(settings, simulated)}
+    can_restart = simulated or terms.ask is not None or cold.RESTART in terms.commands
+    attempt(lambda: cold.refuse(test.name, said, can_restart))
     attempt(lambda: hooks.refuse_missing(test.hooks(parameters), terms.commands, simulated, terms.ask is not None))
     ask = None if lacking or terms.quick else terms.ask
     attempt(lambda: found.update(manifest.complete(settings, test.name, simulated, must, ask, earlier)))
@@ -171,6 +184,10 @@ def conclude(test: Test, lab: Lab, found: Findings, status: str, console: Consol
     spoilt = [level for level in lab.levels if level.generator_limited and not counted(lab.entry(level))]
     if spoilt:
         found.warn(spoilt_words(spoilt))
+    if lab.cold and lab.levels:
+        document = lab.journal.document
+        lab.journal.put(cold_start=cold.entry(document["manifest"]["declarations"], document["steps"], lab.levels))
+        found.say(cold.sentence(lab.journal.document["cold_start"]))
     if lab.journal.document["quick"]:
         found.deviate("--quick: durations and request counts are below those of the methodology")
     if lab.simulated:

@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from fastllmload.engine.public import redactor
 from fastllmload.plan.settings import RunSettings, Secret
 from fastllmload.procedure import journal, search_report
 from fastllmload.procedure.change import changed
@@ -45,7 +46,7 @@ def conduct_search(
     asked = read_goal(parameters.objective, settings.output.goodput, parameters.width, parameters.closed)
     simulated = not settings.target.urls and settings.target.unix_socket is None
     request = {"search": msgspec.to_builtins(parameters), "run": told(settings)}
-    book = Journal(terms.folder, "search", request, search_report.JSON)
+    book = Journal(terms.folder, "search", request, search_report.JSON, redactor(settings, secret))
     book.put(manifest=entry(settings, dict(settings.output.declare), simulated), objective=asked.name,
              sentence=asked.sentence)  # fmt: skip
     if terms.warm:  # once, before the first level

@@ -10,7 +10,9 @@ from typing import Any
 import msgspec
 
 from fastllmload import __version__
+from fastllmload.engine.public import blank
 from fastllmload.errors import InputError
+from fastllmload.redact import Redactor
 
 SCHEMA_VERSION = 1
 FILE = "procedure.json"
@@ -20,11 +22,15 @@ RUNNING, DONE, INTERRUPTED, FAILED = "running", "done", "interrupted", "failed"
 class Journal:
     """The document of the procedure in *folder*. One that is there already must be of the same procedure.
 
-    Nothing is written before the first `put` or `save`. *declared*: what an earlier start was told.
+    Nothing is written before the first `put` or `save`, and no text that *redact* knows as a secret: a hook or a server
+    may have printed one. *declared*: what an earlier start was told.
     """
 
-    def __init__(self, folder: Path, procedure: str, asked: dict[str, Any], file: str = FILE) -> None:
+    def __init__(
+        self, folder: Path, procedure: str, asked: dict[str, Any], file: str = FILE, redact: Redactor | None = None
+    ) -> None:
         self.path = folder / file
+        self.redact = Redactor() if redact is None else redact
         asked = msgspec.json.decode(msgspec.json.encode(asked))  # as it is read again: tuples are lists
         before = read(folder, file) if self.path.exists() else None
         if before is not None and (before["procedure"] != procedure or before["parameters"] != asked):
@@ -71,6 +77,7 @@ class Journal:
             self.save()
 
     def save(self) -> None:
+        self.document = blank(self.document, self.redact)
         self.path.parent.mkdir(parents=True, exist_ok=True)
         part = self.path.with_suffix(".part")
         part.write_bytes(msgspec.json.format(msgspec.json.encode(self.document), indent=2) + b"\n")

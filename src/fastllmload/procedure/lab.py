@@ -55,6 +55,7 @@ class Lab:
     operator: bool = False
     settle_s: float = SETTLE_S
     warm: bool = True  # False: no warm-up is done before a level
+    cold: bool = False  # because the first request shall find a system that has just become ready
     steps: Steps = field(default_factory=Steps)
     levels: list[Level] = field(default_factory=list)
     last_preparation: Path = Path()
@@ -103,7 +104,7 @@ class Lab:
             self.steps.do()
             seconds = settings.load.duration
             self.console.begin(number, name, seconds)
-            document = self.run(folder, settings, mark)
+            document = self._measured(number, name, folder, settings, mark)
             level = Level(number, name, settings, folder, document)
             self._ran = True
         else:
@@ -111,7 +112,25 @@ class Lab:
         self.console.ended(level)
         self.levels.append(level)
         self.record(level)
+        if level.cascading:
+            self.journal.note("warnings", cascaded(level))
         return level
+
+    def _measured(self, number: int, name: str, folder: Path, settings: RunSettings, mark: str) -> dict[str, Any]:
+        """run.json of the level. What the target says against it is told as what it is behind levels that it answered."""
+        try:
+            return self.run(folder, settings, mark)
+        except TargetError as problem:
+            answered = [
+                level for level in self.levels
+                if level.document.get("completed") and level.settings.target == settings.target
+            ]  # fmt: skip
+            if not answered or folder.exists():
+                raise
+            raise TargetError(
+                f"the target answered level {answered[-1].number} ({answered[-1].name}), but not what is asked before "
+                f"level {number} ({name}): {problem}"
+            ) from None
 
     def aim(self, settings: RunSettings) -> None:
         """Levels to come are for the target of *settings*; a simulated engine of another kind is started anew."""
@@ -253,6 +272,15 @@ class Lab:
         engine = self.engine()
         urls = (engine.url,) if engine is not None else self.base.target.urls
         return silence(self.base, urls, self.secret, refused)
+
+
+def cascaded(level: Level) -> str:
+    """Of a level that was stopped early."""
+    share = level.settings.load.stop_on_failures or FAILURES
+    return (
+        f"level {level.number} ({level.name}) was stopped early: more than {share:.0%} of the last 100 requests failed "
+        "(cascading failure, IETF 7.4)"
+    )
 
 
 def slug(name: str) -> str:

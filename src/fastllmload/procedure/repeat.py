@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from fastllmload.engine.public import redactor
 from fastllmload.plan.settings import RunSettings, Secret
 from fastllmload.procedure import journal, manifest, runs_report
 from fastllmload.procedure.change import changed
@@ -32,7 +33,7 @@ def conduct_runs(
     asked_of = parameters.quick() if terms.quick else parameters
     simulated = not settings.target.urls and settings.target.unix_socket is None
     asked = {"test": msgspec.to_builtins(asked_of), "quick": terms.quick, "run": told(settings)}
-    book = Journal(terms.folder, test.name, asked, runs_report.JSON)
+    book = Journal(terms.folder, test.name, asked, runs_report.JSON, redactor(settings, secret))
     declared = complete(test, settings, asked_of, terms, simulated, book.declared)
     seconds = test.expected_s(asked_of, settings)
     console.say(f"{runs} runs of IETF {test.section} {test.title}, in {terms.folder}")

@@ -19,9 +19,10 @@ REMARKS = (("warnings", "Warnings"), ("deviations", "Deviations from the methodo
 
 
 def with_state(title: str, document: Document) -> str:
-    """*title*, and what keeps the document from being the whole answer: not ended, scaled down."""
+    """*title*, and what keeps the document from being the whole answer: not ended, scaled down. And a cold start."""
+    cold = "COLD START" if document.get("cold_start") else ""
     quick = "QUICK (does not conform)" if document.get("quick") else ""
-    words = ", ".join(text for text in (NOT_DONE.get(document["status"], ""), quick) if text)
+    words = ", ".join(text for text in (cold, NOT_DONE.get(document["status"], ""), quick) if text)
     return f"{title}: {words}" if words else title
 
 

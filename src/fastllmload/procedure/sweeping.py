@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from fastllmload.engine.public import redactor
 from fastllmload.errors import FastLLMLoadError, InputError, TargetError
 from fastllmload.plan.settings import RunSettings, Secret
 from fastllmload.procedure import journal, sweep_report
@@ -136,7 +137,7 @@ def conduct_sweep(cells: Sequence[Cell], secret: Secret | None, terms: SweepTerm
         "cells": [dict(cell.values) for cell in cells],
         "run": told(base),
     }
-    book = Journal(terms.folder, "sweep", asked, sweep_report.JSON)
+    book = Journal(terms.folder, "sweep", asked, sweep_report.JSON, redactor(base, secret))
     book.put(manifest=entry(base, dict(base.output.declare), simulated))
     lab = Lab(terms.folder, base, secret, book, console, settle_s=terms.settle_s)
     if simulated:

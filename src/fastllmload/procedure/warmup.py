@@ -63,10 +63,11 @@ class WarmUp:
 def warm_up(lab: Lab, settings: RunSettings, quick: bool = False) -> None:
     """Have the system warmed up with the workload of *settings* before the next level that really runs.
 
-    A procedure that was asked for without warm-up (`--warmup 0`) gets none, and says so.
+    A procedure that was asked for without warm-up (`--warmup 0`) gets none, and says so; a cold start has none.
     """
     if not lab.warm:
-        lab.journal.note("deviations", "the warm-up was left out (IETF 4.5.1)")
+        if not lab.cold:
+            lab.journal.note("deviations", "the warm-up was left out (IETF 4.5.1)")
         return
     tell(lab)
     lab.prepare("warmup", f"warm-up with {settings.workload.name}", lambda: record(lab, settings, quick))

@@ -8,9 +8,11 @@ from pathlib import Path
 import pytest
 from fake_runs import FakeRuns, installed, made
 
-from fastllmload.errors import InputError, Interrupted
+from fastllmload.errors import InputError, Interrupted, TargetError
 from fastllmload.procedure.change import at_concurrency, at_rate
+from fastllmload.procedure.journal import Journal
 from fastllmload.procedure.lab import Lab
+from fastllmload.redact import Redactor
 
 
 @pytest.fixture
@@ -90,6 +92,46 @@ def test_every_level_stops_on_cascading_failure(runs: FakeRuns, tmp_path: Path) 
     with made(tmp_path / "p") as lab:
         lab.level("one", lab.base)
     assert runs.asked[0].load.stop_on_failures == 0.5
+
+
+def test_a_level_that_was_stopped_early_is_told(runs: FakeRuns, tmp_path: Path) -> None:
+    """Once, also when it is found finished; with the share that was asked for."""
+    runs.answer = lambda settings: {"phases": [{"cascading_failure": True}]}
+    for _ in range(2):
+        with made(tmp_path / "p") as lab:
+            lab.level("rate 40", at_rate(lab.base, 40.0))
+            (told,) = lab.journal.document["warnings"]
+            assert told.startswith("level 0 (rate 40) was stopped early: more than 50% of the last 100 requests failed")
+
+
+@pytest.mark.parametrize("answered", [0, 1])
+def test_a_target_that_refuses_what_it_answered_before_is_told_so(
+    monkeypatch: pytest.MonkeyPatch, runs: FakeRuns, tmp_path: Path, answered: int
+) -> None:
+    """Its last words alone ("is the endpoint type right?") would send the reader the wrong way; at first they are right."""
+
+    def refusing(*given: object) -> int:
+        raise TargetError("http://x answers POST /v1/chat/completions with 500")
+
+    with made(tmp_path / "p") as lab:
+        for number in range(answered):
+            lab.level(f"rate {number + 1}", at_rate(lab.base, number + 1.0))
+        monkeypatch.setattr("fastllmload.procedure.lab.execute", refusing)
+        with pytest.raises(TargetError) as caught:
+            lab.level("rate 9", at_rate(lab.base, 9.0))
+    first = "the target answered level 0 (rate 1), but not what is asked before level 1 (rate 9): " * answered
+    assert str(caught.value) == first + "http://x answers POST /v1/chat/completions with 500"
+
+
+def test_a_secret_that_a_hook_printed_is_in_no_file(tmp_path: Path) -> None:
+    """Output, command and error of a hook go into the journal, which keeps none of them with the key in it."""
+    book = Journal(tmp_path / "p", "ttft", {}, redact=Redactor(["sk-abcdef"]))
+    book.document["steps"].append({"name": "restart", "output": "token sk-abcdef\n"})
+    book.note("warnings", "--hook restart='echo sk-abcdef' ended with status 3: sk-abcdef")
+    book.put(findings={"deep": [{"text": "sk-abcdef", "value": 1.5}]})
+    assert "sk-abcdef" not in (tmp_path / "p/procedure.json").read_text()
+    assert "sk-abcdef" not in str(book.document)  # what the reports are written from
+    assert book.document["findings"] == {"deep": [{"text": "***", "value": 1.5}]}
 
 
 # -- what prepares a level ------------------------------------------------------------------------------------------

@@ -218,4 +218,7 @@ def expected_s(parameters: Parameters, settings: RunSettings) -> float | None:
     return parameters.duration_s * (math.log2(max(2, parameters.maximum / max(1, parameters.initial))) + 6)
 
 
-TEST = Test("capacity", "5.5", "Concurrent Request Capacity", Parameters, run, refuse=refuse, expected_s=expected_s)
+TEST = Test(
+    "capacity", "5.5", "Concurrent Request Capacity", Parameters, run, refuse=refuse, expected_s=expected_s,
+    may=(SERVER_LOG,),
+)  # fmt: skip

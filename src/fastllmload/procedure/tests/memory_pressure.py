@@ -178,4 +178,7 @@ def hooks(parameters: Any) -> tuple[str, ...]:
     return ()
 
 
-TEST = Test("memory-pressure", "5.8", "Memory Pressure", Parameters, run, hooks, refuse, expected_s, DEFAULT)
+TEST = Test(
+    "memory-pressure", "5.8", "Memory Pressure", Parameters, run, hooks, refuse, expected_s, DEFAULT,
+    may=("recover", concurrency.SERVER_LOG),
+)  # fmt: skip

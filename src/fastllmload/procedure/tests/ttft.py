@@ -65,8 +65,6 @@ def report(level: Level, parameters: Parameters, found: Findings) -> None:
     found.say("queue wait and prefill time: not measured, they need server data")
     if n < LEAST_P999:
         found.deviate(notes[0])
-    if level.cascading:
-        found.warn("more than half of 100 requests in a row failed: the test was stopped early")
 
 
 def sufficiency(n: int, asked: int) -> str:

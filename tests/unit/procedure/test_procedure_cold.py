@@ -1,0 +1,71 @@
+"""A cold start: who may ask for one, what it is made of, and that its report says so."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from fake_runs import FakeRuns, installed, made
+
+from fastllmload.errors import InputError
+from fastllmload.procedure import cold
+from fastllmload.procedure.change import at_rate
+from fastllmload.procedure.report_parts import with_state
+from fastllmload.procedure.warmup import warm_up
+
+COLD = {"cold_start": "yes"}
+STEPS = [
+    {"name": "cache-on", "seconds": 9.0, "ready_after_s": 9.0},
+    {"name": "restart", "seconds": 0.5, "ready_after_s": 2},
+]
+
+
+@pytest.fixture
+def runs(monkeypatch: pytest.MonkeyPatch) -> FakeRuns:
+    return installed(monkeypatch)
+
+
+def test_only_the_test_of_ttft_starts_cold() -> None:
+    """Others need a warm system, whatever can restart it."""
+    with pytest.raises(InputError, match="measured by the test ttft; the test throughput needs"):
+        cold.refuse("throughput", COLD, True)
+    cold.refuse("throughput", {}, False)
+    cold.refuse("ttft", COLD, True)
+
+
+def test_somebody_must_know_how_long_the_model_takes_to_load() -> None:
+    """A hook, an operator, our own engine, or the tester's word."""
+    with pytest.raises(InputError, match="--hook restart=COMMAND.*sut.load_time_s=SECONDS"):
+        cold.refuse("ttft", COLD, False)
+    cold.refuse("ttft", {**COLD, "sut.load_time_s": "93"}, False)
+
+
+def test_load_time_is_the_hook_and_the_wait_behind_it(runs: FakeRuns, tmp_path: Path) -> None:
+    """And the latency is that of the first level, which is the first request."""
+    runs.answer = lambda settings: {"metrics": {"cold_start_latency": {"value": 345.0, "unit": "ms"}}}
+    with made(tmp_path / "p") as lab:
+        lab.level("ttft", at_rate(lab.base, 1.0))
+    found = cold.entry(COLD, STEPS, lab.levels)
+    assert found == {"model_load_time_s": 2.5, "cold_start_latency_ms": 345.0}
+    assert cold.sentence(found) == "cold start: the model was loaded in 2.5 s, the first token came after 345 ms"
+
+
+def test_by_hand_the_load_time_is_what_was_declared() -> None:
+    """Nothing else is invented."""
+    assert cold.entry({"sut.load_time_s": "93"}, [], []) == {"model_load_time_s": 93.0, "cold_start_latency_ms": None}
+    assert "how long the model took to load is not known" in cold.sentence(cold.entry({}, [], []))
+
+
+def test_the_title_says_it() -> None:
+    document = {"status": "done", "cold_start": cold.entry({}, STEPS, [])}
+    assert with_state("IETF 5.1 Time to First Token", document) == "IETF 5.1 Time to First Token: COLD START"
+
+
+@pytest.mark.parametrize("is_cold", [False, True])
+def test_a_cold_start_has_no_warm_up_and_that_is_no_deviation(runs: FakeRuns, tmp_path: Path, is_cold: bool) -> None:
+    """Left out without that reason, it is one."""
+    with made(tmp_path / "p", warm=False, cold=is_cold) as lab:
+        warm_up(lab, lab.base)
+        lab.level("ttft", at_rate(lab.base, 1.0))
+        assert lab.journal.document["deviations"] == ([] if is_cold else ["the warm-up was left out (IETF 4.5.1)"])
+    assert runs.folders == ["000-ttft"]
