@@ -26,6 +26,7 @@ cdef struct Conn:           # what every read touches comes first
     uint32_t number         # index in Pool.conns
     Exchange x
     uint32_t served         # requests ended on this connection
+    uint32_t local_port     # since its first request; 0: none
     uint32_t request        # request of the plan that it carries
     int32_t slot            # closed loop: the slot that the request fills; -1 otherwise
     int64_t deadline
