@@ -21,6 +21,24 @@ SECRET_HEADERS = frozenset(
         "x-auth-token",
     }
 )
+SECRET_WORDS = frozenset(
+    {
+        "auth",
+        "apikey",
+        "authorization",
+        "cookie",
+        "credential",
+        "credentials",
+        "jwt",
+        "key",
+        "passwd",
+        "password",
+        "secret",
+        "signature",
+        "token",
+    }
+)
+LEAST = 4  # characters: a shorter secret hides nothing, and blanking every "1" would spoil what is shown
 
 
 class Redactor:
@@ -32,10 +50,10 @@ class Redactor:
             self.add(secret)
 
     def add(self, secret: str) -> None:
-        """From now on *secret* is blanked, also without the white space around it, which no header carries; an empty
-        one is no secret.
+        """From now on *secret* is blanked, also without the white space around it, which no header carries; one of
+        fewer than LEAST characters is no secret.
         """
-        if secret.strip() == "":
+        if len(secret.strip()) < LEAST:
             return
         known = {*self._forms, *_forms(secret), *_forms(secret.strip())}
         # Longest first: a form that contains another must go before its part leaves a recognisable rest.
@@ -63,25 +81,41 @@ def _forms(secret: str) -> set[str]:
         repr(secret)[1:-1],
         json.dumps(secret)[1:-1],
     }
-    return {form for form in forms | encoded | {text.rstrip("=") for text in encoded} if form != ""}
+    return {form for form in forms | encoded | {text.rstrip("=") for text in encoded} if len(form) >= LEAST}
+
+
+def secret_header(name: str) -> bool:
+    """Whether a header of this name carries a credential, by its name or by a word of it: `CF-Access-Client-Secret`."""
+    name = name.strip().lower()
+    return name in SECRET_HEADERS or not SECRET_WORDS.isdisjoint(re.split(r"[^a-z]+", name))
 
 
 def header_secrets(name: str, value: str) -> list[str]:
     """What of a request header must not be shown: for `Authorization: Bearer K` both the value and K."""
-    if name.strip().lower() not in SECRET_HEADERS:
+    if not secret_header(name):
         return []
     value = value.strip()
     scheme, _, rest = value.partition(" ")
     return [value, rest.strip()] if rest.strip() != "" and scheme.isalpha() else [value]
 
 
+def written_header(text: str) -> list[str]:
+    """The same of `Name: value` as a user wrote it. Without a colon nobody knows what is a name: all of it is secret."""
+    name, colon, content = text.partition(":")
+    return header_secrets(name, content) if colon else [text, *text.split()[1:]]
+
+
 def url_secrets(url: str) -> list[str]:
-    """The password of `https://user:password@host`, if there is one."""
+    """The password of `https://user:password@host`, or the token of `https://token@host`; and what a query or fragment
+    says, which no URL of ours may have: `?key=...` is a credential as often as not.
+    """
     try:
-        password = urlsplit(url).password
+        parts = urlsplit(url)
+        found = [parts.password or parts.username or "", parts.fragment]
     except ValueError:  # not a URL at all; whoever reads it will say so
         return []
-    return [] if password is None or password == "" else [password]
+    found += [pair.partition("=")[2] for pair in parts.query.split("&")]
+    return [secret for secret in found if secret != ""]
 
 
 def class_secrets(text: str) -> list[str]:
@@ -103,6 +137,5 @@ def table_secrets(table: Mapping[str, object]) -> list[str]:
             if key == "url":
                 found += url_secrets(str(text))
             elif key == "header":
-                name, _, content = str(text).partition(":")
-                found += header_secrets(name, content)
+                found += written_header(str(text))
     return found

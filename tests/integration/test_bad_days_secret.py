@@ -5,10 +5,12 @@ or thrown, and not in the process list. `bad_days` looks for the key in all of i
 from __future__ import annotations
 
 import json
+import os
+import subprocess
 import sys
 from pathlib import Path
 
-from integration.bad_days import EMBEDDED, FAST, KEY, begin, of_process, report, run
+from integration.bad_days import COMMAND, EMBEDDED, FAST, KEY, begin, of_process, report, run
 from integration.turning_server import turning
 from unit.engine.canned_server import canned
 
@@ -60,6 +62,41 @@ def test_wrong_options_beside_the_key(tmp_path: Path) -> None:
     run(tmp_path / "run", "--api-key", f"{KEY} with a blank", *SHORT).refused(2, "no usable key")
     run(tmp_path / "run", "--url", f"ftp://me:{KEY}@host", *SHORT).refused(2, "ftp")
     run(tmp_path / "run", "-H", f"Authorization Bearer {KEY}", *SHORT).refused(2, "Name: value")
+
+
+def test_wrong_options_that_hold_a_secret_nobody_else_told(tmp_path: Path) -> None:
+    """Each is the only place that the key is given in."""
+    for options, part in (
+        (("--url", f"http://{KEY}@127.0.0.1:9/v1"), "user name or password"),
+        (("--url", f"http://127.0.0.1:9/v1?key={KEY}"), "query or fragment"),
+        (
+            ("--url", "http://127.0.0.1:9", "--telemetry-url", f"http://me:{KEY}@127.0.0.1:9/metrics"),
+            "user name or password",
+        ),
+        (("-H", f"Authorization Bearer {KEY}"), "Name: value"),
+        (("--header", KEY), "Name: value"),
+    ):
+        command = [*COMMAND, "-o", str(tmp_path / "run"), *options, *SHORT]
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=60, env={**os.environ, "OPENAI_API_KEY": ""}
+        )
+        assert done.returncode == 2 and part in done.stderr, done.stderr
+        assert KEY not in done.stdout + done.stderr
+
+
+def test_a_header_that_is_secret_by_a_word_of_its_name(tmp_path: Path) -> None:
+    """Nobody lists every gateway's header; what a name calls key, token or secret is stored without its value."""
+    with SimulatorProcess(SimulatorOptions(ttft_ms=5, itl_ms=2)) as server:
+        command = [*COMMAND, "-o", str(tmp_path / "run"), "--url", server.url, "-H", f"CF-Access-Client-Secret: {KEY}"]
+        done = subprocess.run(
+            [*command, "-H", "X-Short-Token: 7", *SHORT, *FAST, "--ui", "plain"],
+            capture_output=True, text=True, timeout=90, env={**os.environ, "OPENAI_API_KEY": ""},
+        )  # fmt: skip
+    assert done.returncode == 0 and KEY not in done.stdout + done.stderr
+    for path in [path for path in (tmp_path / "run").rglob("*") if path.is_file()]:
+        assert KEY.encode() not in path.read_bytes(), path
+    headers = json.loads((tmp_path / "run" / "run.json").read_text())["config"]["target"]["headers"]
+    assert headers == [["CF-Access-Client-Secret", "***"], ["X-Short-Token", "***"]]
 
 
 BUG = """

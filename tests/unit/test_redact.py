@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fastllmload.redact import Redactor, header_secrets, url_secrets
+from fastllmload.redact import Redactor, header_secrets, url_secrets, written_header
 
 
 @given(st.text(st.characters(min_codepoint=33, max_codepoint=126), min_size=8, max_size=60), st.text(max_size=20))
@@ -31,12 +31,13 @@ def test_no_form_of_a_secret_is_left(secret, around):
 
 
 def test_a_secret_within_another_leaves_no_rest():
-    assert Redactor(["abc", "abcdef"])("abcdef abc") == "*** ***"
-    assert Redactor(["abcdef", "abc"])("abcdef abc") == "*** ***"
+    assert Redactor(["abcd", "abcdef"])("abcdef abcd") == "*** ***"
+    assert Redactor(["abcdef", "abcd"])("abcdef abcd") == "*** ***"
 
 
-def test_an_empty_secret_is_none():
-    assert Redactor([""])("text") == "text"
+@pytest.mark.parametrize("secret", ["", "1", " x ", "abc"])
+def test_what_is_too_short_to_be_a_secret_spoils_no_text(secret):
+    assert Redactor([secret])("http://127.0.0.1:8000/v1 abc text") == "http://127.0.0.1:8000/v1 abc text"
 
 
 def test_other_text_stays():
@@ -50,6 +51,9 @@ def test_other_text_stays():
         ("x-api-key", " K ", ["K"]),
         ("COOKIE", "a=b; c=d", ["a=b; c=d"]),
         ("X-Tag", "K", []),
+        ("CF-Access-Client-Secret", "K", ["K"]),
+        ("Ocp-Apim-Subscription-Key", "K", ["K"]),
+        ("X-Keyboard", "K", []),
     ],
 )
 def test_header_secrets(name, value, secrets):
@@ -58,7 +62,15 @@ def test_header_secrets(name, value, secrets):
 
 def test_url_secrets():
     assert url_secrets("http://u:p%40@h/v1") == ["p%40"]
-    assert url_secrets("http://h/v1") == url_secrets("http://u@h") == url_secrets("http://[") == []
+    assert url_secrets("http://token@h/v1") == ["token"]
+    assert url_secrets("http://h/v1?key=K&v=2#f") == ["f", "K", "2"]
+    assert url_secrets("http://h/v1") == url_secrets("http://[") == []
+
+
+def test_a_header_without_a_colon_may_be_all_secret():
+    assert written_header("X-Api-Key: K") == ["K"] and written_header("X-Tag: K") == []
+    assert written_header("sk-1234") == ["sk-1234"]
+    assert "sk-1234" in written_header("Authorization Bearer sk-1234")
 
 
 def test_the_white_space_around_a_secret_is_no_part_of_it():

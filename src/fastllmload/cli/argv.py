@@ -14,11 +14,11 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from fastllmload.redact import PLACEHOLDER, class_secrets, header_secrets, url_secrets
+from fastllmload.redact import PLACEHOLDER, class_secrets, url_secrets, written_header
 
 KEY_FLAGS = ("--api-key",)
 HEADER_FLAGS = ("-H", "--header")
-URL_FLAGS = ("-u", "--url", "--base-url", "--target")
+URL_FLAGS = ("-u", "--url", "--base-url", "--target", "--telemetry-url", "--scrape", "--server-metrics")
 CLASS_FLAGS = ("--class", "--classes")
 ARG_START, ARG_END = 48 - 3, 49 - 3  # proc(5) fields of /proc/self/stat, counted after "pid (name) "
 
@@ -46,8 +46,7 @@ def _secrets_of_option(flag: str, value: str) -> list[str]:
     if flag in KEY_FLAGS:
         return [value]
     if flag in HEADER_FLAGS:
-        name, _, content = value.partition(":")
-        return header_secrets(name, content)
+        return written_header(value)
     if flag in CLASS_FLAGS:
         return class_secrets(value)
     return url_secrets(value) if flag in URL_FLAGS else []

@@ -16,7 +16,7 @@ from fastllmload.cli.options import SECTIONS, config_names
 from fastllmload.cli.ratecurve import spread_rate
 from fastllmload.errors import InputError
 from fastllmload.plan.settings import Behaviour, Load, RunSettings, TrafficClass, Workload
-from fastllmload.redact import SECRET_HEADERS
+from fastllmload.redact import secret_header
 
 Fields = dict[str, object]
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
@@ -244,6 +244,6 @@ def headers_of(name: str, own: Fields) -> tuple[tuple[str, str], ...]:
     """A plan keeps the headers of its classes, so none of them may be a secret."""
     headers: Any = own.get("target.headers", ())
     for header, _ in headers:
-        if header.lower() in SECRET_HEADERS:
+        if secret_header(header):
             raise InputError(f"header {header} of class {name} is a credential; give it to the whole run with -H")
     return tuple(headers)

@@ -205,6 +205,8 @@ def lengths(text: str) -> str:
 
 
 def url(text: str) -> str:
+    if not text.isprintable() or " " in text:
+        raise ValueError("has a blank or a control character, which no URL has; write a blank as %20")
     try:
         parts = urlsplit(text)
         port = parts.port
@@ -218,6 +220,8 @@ def url(text: str) -> str:
         raise ValueError(f"has the scheme {parts.scheme!r}, and only http and https are spoken here")
     if parts.hostname is None or parts.hostname == "" or port == 0:
         raise ValueError("names no host and port; write for example http://localhost:8000")
+    if not parts.path.isascii():
+        raise ValueError("has letters beyond ASCII in its path; write é as %C3%A9")
     if "@" in parts.netloc:
         raise ValueError("carries a user name or password; send them with -H 'Authorization: ...' instead")
     if parts.query != "" or parts.fragment != "":

@@ -13,7 +13,7 @@ from fastllmload.cli.ratecurve import spread_rate
 from fastllmload.cli.readings import TRACES
 from fastllmload.errors import InputError
 from fastllmload.plan.settings import Behaviour, Client, Load, Output, RunSettings, Secret, Target, Telemetry, Workload
-from fastllmload.redact import Redactor, class_secrets, header_secrets, table_secrets, url_secrets
+from fastllmload.redact import Redactor, class_secrets, table_secrets, url_secrets, written_header
 
 GROUPS = {
     "target": Target,
@@ -114,10 +114,9 @@ def _tell_secrets(givens: Givens, redactor: Redactor) -> None:
     for text in _texts(givens, "api_key"):
         redactor.add(text)
     for text in _texts(givens, "header"):
-        name, _, content = text.partition(":")
-        for secret in header_secrets(name, content):
+        for secret in written_header(text):
             redactor.add(secret)
-    for text in _texts(givens, "url"):
+    for text in (*_texts(givens, "url"), *_texts(givens, "telemetry_url")):
         for secret in url_secrets(text):
             redactor.add(secret)
     for text in _texts(givens, "class"):

@@ -9,7 +9,7 @@ import msgspec
 
 from fastllmload.engine.resolve import parse_base
 from fastllmload.plan.settings import RunSettings, Secret
-from fastllmload.redact import Redactor, header_secrets, url_secrets
+from fastllmload.redact import PLACEHOLDER, Redactor, header_secrets, secret_header, url_secrets
 
 
 def redactor(settings: RunSettings, secret: Secret | None) -> Redactor:
@@ -28,7 +28,9 @@ def redactor(settings: RunSettings, secret: Secret | None) -> Redactor:
 def public(settings: RunSettings, redact: Redactor, folder: Path) -> RunSettings:
     """The settings as they are stored: the folder's real name, no secret."""
     output = msgspec.structs.replace(settings.output, directory=str(folder))
-    built = msgspec.to_builtins(msgspec.structs.replace(settings, output=output))
+    headers = tuple((name, PLACEHOLDER if secret_header(name) else value) for name, value in settings.target.headers)
+    target = msgspec.structs.replace(settings.target, headers=headers)
+    built = msgspec.to_builtins(msgspec.structs.replace(settings, output=output, target=target))
     found: RunSettings = msgspec.convert(blank(built, redact), RunSettings)
     return found
 

@@ -91,6 +91,9 @@ def test_a_url_loses_its_last_slash():
     [
         ("localhost:8000", "no scheme"),
         ("ftp://host", "scheme 'ftp'"),
+        ("http://host/v 1", "blank as %20"),
+        ("http://host/v1\r\nX-Tag: 1", "control character"),
+        ("http://host/caf\u00e9", "beyond ASCII in its path"),
         ("unix:/run/s", "write --unix-socket /run/s"),
         ("http://", "no host"),
         ("http://host:0", "no host and port"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from fastllmload.redact import PLACEHOLDER, SECRET_HEADERS
+from fastllmload.redact import PLACEHOLDER, secret_header
 from fastllmload.report.html.markup import Markup, element, joined, visible
 from fastllmload.report.html.overview import without_password
 from fastllmload.report.html.scene import Scene
@@ -73,7 +73,7 @@ def _clean(config: object) -> dict[str, Any]:
 
 def _header(header: object) -> str:
     name, value = header if isinstance(header, list | tuple) and len(header) == 2 else (str(header).partition(":")[::2])
-    return f"{name}: {PLACEHOLDER if str(name).strip().lower() in SECRET_HEADERS else str(value).strip()}"
+    return f"{name}: {PLACEHOLDER if secret_header(str(name)) else str(value).strip()}"
 
 
 def _flat(found: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, str]]:
