@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -200,7 +201,8 @@ def content_of(events: npt.NDArray[Any], begun: Column) -> tuple[Column, Column]
 @dataclass(frozen=True)
 class Evidence:
     """*runs*: measured runs in order; *procedure*: procedure.json, None for a plain run; *warmups*: its preparation
-    runs; *others*: what it is compared with; *absent*: folders of levels that are gone.
+    runs; *others*: what it is compared with; *absent*: folders of levels that are gone or
+    damaged; *why*: why each cannot be read.
     """
 
     folder: Path
@@ -209,6 +211,7 @@ class Evidence:
     warmups: tuple[Run, ...] = ()
     others: tuple[Evidence, ...] = ()
     absent: tuple[str, ...] = ()
+    why: Mapping[str, str] = field(default_factory=dict)
     said: dict[str, Outcome] = field(default_factory=dict, compare=False, repr=False)  # by check and parameters
 
     @cached_property
@@ -305,23 +308,23 @@ def read_procedure(folder: Path) -> Evidence:
         raise InputError(f"{path} is not JSON: {problem}; it may have been cut short") from problem
     if not isinstance(document, dict):
         raise InputError(f"{path} is not a JSON object")
-    runs, absent = [], []
+    runs, why = [], {}
     for entry in document.get("levels") or ():
         place = str(entry.get("folder", ""))
         run = readable(folder / place)
-        if run is None:
-            absent.append(place)
-        else:
+        if isinstance(run, Run):
             runs.append(Measured(run, str(entry.get("name", place)), entry))
+        else:
+            why[place] = run
     prepared = [readable(place) for place in sorted((folder / "preparation").glob("*warm-up*"))]
-    warmups = tuple(run for run in prepared if run is not None)
-    return Evidence(folder, tuple(runs), document, warmups, absent=tuple(absent))
+    warmups = tuple(run for run in prepared if isinstance(run, Run))
+    return Evidence(folder, tuple(runs), document, warmups, absent=tuple(why), why=why)
 
 
-def readable(folder: Path) -> Run | None:
-    """The run in *folder*; None where none can be read: a level that was lost or damaged is told, not raised."""
+def readable(folder: Path) -> Run | str:
+    """The run in *folder*, or why none can be read: a level that was lost or damaged is told, not raised."""
     try:
         run = load(folder)
-    except RunFolderError:
-        return None
-    return None if run.lost(ROWS, EVENTS) else run
+    except RunFolderError as problem:
+        return str(problem)
+    return run.lost(ROWS, EVENTS) or run

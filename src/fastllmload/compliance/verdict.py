@@ -84,7 +84,9 @@ class Judgement:
             return (*damage, *(("the run did not come to its end",) if cut else ()))
         status = evidence.asked("status")
         found = [] if status == "done" else [f"the procedure ended as {status}; start it again to go on"]
-        found += [f"the level {folder} is gone from its folder, or damaged" for folder in evidence.absent]
+        for place in evidence.absent:
+            why = evidence.why.get(place)
+            found.append(f"the level {place} is gone from its folder, or damaged{f': {why}' if why else ''}")
         if evidence.asked("quick"):
             found.append("--quick scales the test down, which makes its report non-conforming")
         return (*damage, *found)

@@ -33,7 +33,11 @@ class Journal:
         self.redact = Redactor() if redact is None else redact
         asked = msgspec.json.decode(msgspec.json.encode(asked))  # as it is read again: tuples are lists
         before = read(folder, file) if self.path.exists() else None
-        if before is not None and (before["procedure"] != procedure or before["parameters"] != asked):
+        if before is not None and before["procedure"] != procedure:
+            raise InputError(
+                f"{folder} holds the procedure {before['procedure']!r}, not {procedure!r}; name a new folder with --output"
+            )
+        if before is not None and before["parameters"] != asked:
             raise InputError(
                 f"{folder} holds the procedure {before['procedure']!r} with other parameters "
                 f"({differences(before, asked)}); start it again as it was, or name a new folder with --output"

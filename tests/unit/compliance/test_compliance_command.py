@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from case_builder import Case, Cases
-from compliance_scenes import plain, throughput
+from compliance_scenes import plain, throughput, ttft
 
 from fastllmload.cli.main import main
 
@@ -143,7 +143,17 @@ def test_a_level_that_cannot_be_read_is_told(name: str, tmp_path: Path, capsys: 
     (folder / "preparation" / "01-001-warm-up").mkdir(parents=True)
     assert main(["compliance", str(folder)]) == 1
     told = capsys.readouterr()
-    assert "levels/001 is gone" in told.out and told.err == ""
+    assert "levels/001 is gone" in told.out and name in told.out and told.err == ""
+
+
+def test_what_is_damaged_was_measured(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Where nothing can be read of any level, the reasons name the file, not a test that was never run."""
+    folder = written_procedure(ttft(), tmp_path / "procedure")
+    (folder / "levels/000/tokens.npy").write_bytes(b"{")
+    assert main(["compliance", str(folder)]) == 1
+    told = " ".join(capsys.readouterr().out.split())
+    assert "no level was measured" not in told
+    assert "levels/000/tokens.npy" in told and "bring its files back as they were, or measure it again" in told
 
 
 def test_a_reader_may_leave_early(tmp_path: Path) -> None:

@@ -65,6 +65,16 @@ def test_a_damaged_run_json_is_measured_anew(runs: FakeRuns, tmp_path: Path) -> 
     assert runs.folders[3:] == ["001-rate-2"]
 
 
+def test_the_folder_of_another_test_is_refused_by_its_name(runs: FakeRuns, tmp_path: Path) -> None:
+    """Not by a list of all options in which the two differ."""
+    with made(tmp_path / "p") as lab:
+        lab.level("one", lab.base)
+    with pytest.raises(InputError, match=r"holds the procedure 'ttft', not 'itl'; name a new folder with --output$"):
+        Journal(tmp_path / "p", "itl", {"test": {"levels": [1]}})
+    with pytest.raises(InputError, match=r"with other parameters \(quick false, now true\)"):
+        Journal(tmp_path / "p", "ttft", {"test": {}, "quick": True, "run": {}})
+
+
 def test_a_level_of_other_settings_is_refused(runs: FakeRuns, tmp_path: Path) -> None:
     with made(tmp_path / "p") as lab:
         lab.level("one", at_rate(lab.base, 1.0))

@@ -31,6 +31,11 @@ def each(evidence: Evidence, judge: Callable[[Measured], Outcome], levels: bool 
     *levels*: only to those that the test itself is about.
     """
     if not (evidence.levels if levels else evidence.runs):
+        if evidence.absent:
+            place = evidence.absent[0]
+            more = f" (and {len(evidence.absent) - 1} more)" if len(evidence.absent) > 1 else ""
+            why = evidence.why.get(place, f"{place} is gone")
+            return false(f"{why}{more}", "bring its files back as they were, or measure it again")
         return false("no level was measured", "run it to its end")
     held: Outcome | None = None
     for run in evidence.levels if levels else evidence.runs:
