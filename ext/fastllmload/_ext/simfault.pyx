@@ -50,6 +50,8 @@ def parse(text: str) -> tuple[int, int]:
         return number, default
     if not argument.isdecimal() or not int(argument) < 0xFFFFFFFF:
         raise ValueError(f"the argument of fault {name!r} is {argument!r}; it must be a number from 0 to {0xFFFFFFFE}")
+    if number == FAULT_STATUS and not 200 <= int(argument) <= 599:
+        raise ValueError(f"the argument of fault 'status' is {argument!r}; it must be an HTTP status from 200 to 599")
     return number, int(argument)
 
 

@@ -351,7 +351,7 @@ def json_object(text: str) -> str:
 
     try:
         value = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"is not JSON ({error}); write an object such as '{{\"top_k\": 5}}'") from None
     if not isinstance(value, dict):
         raise ValueError("is JSON but no object; write for example '{\"top_k\": 5}'")

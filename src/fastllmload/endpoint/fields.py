@@ -49,6 +49,11 @@ def extra_fields(text: str | None) -> dict[str, Any]:
     for name, option in DECIDED.items():
         if name in extra:
             raise InputError(f"--extra-body sets {name!r}, which {option} decides; use that option")
+    if extra.get("n") not in (None, 1):
+        raise InputError(
+            f"--extra-body asks for n={extra['n']} replies to a request, of which only the first could be timed; "
+            "leave it out and send as many requests"
+        )
     for name in LENGTHS:
         if numbered.get(name) not in (None, NUMBER):
             raise InputError(

@@ -46,6 +46,7 @@ class Contact:
         self.path = target.endpoint_path or endpoint.path(base.path)
         request_head(base, self.path, target.headers, key)  # wrong headers are told before anything is sent
         self.address: tuple[str, str, int] | None = None
+        self.answered = False  # something in HTTP
         self.context = tls_context(target) if base.tls else None
 
     def reach(self, connect_ms: list[float]) -> tuple[str, str, int]:
@@ -141,6 +142,7 @@ class Contact:
             with contextlib.closing(http.client.HTTPResponse(connection, method=method)) as response:
                 response.begin()
                 content = response.read(LARGEST_ANSWER)
+                self.answered = True
                 if end.passed:  # of a body that ends with the connection
                     raise TimeoutError
                 return response.status, response.headers.get("Content-Type", ""), content
@@ -159,6 +161,8 @@ class Contact:
 
     def _advice(self, problem: BaseException) -> str:
         """What to look at when a server took a connection and answered with nothing, or with what is no HTTP."""
+        if self.answered:
+            return ""
         if self.context is not None:
             advice = tls_advice(problem, self.settings.target)
             return "" if advice is None else f"; {advice}"

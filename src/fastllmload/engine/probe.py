@@ -91,14 +91,15 @@ class Probe(Contact):
                 f"{self.base.shown} answers POST {self.path} with {status}: {excerpt(content, self.redact)}; "
                 "is the endpoint type right, and does the server take these fields?"
             )
-        kinds, usage = meanings(content, content_type, self.endpoint.dialect)
+        kinds, texts, usage = meanings(content, content_type, self.endpoint.dialect)
         if "text/html" in content_type or not content:
             raise TargetError(
                 f"{self.base.shown} answers POST {self.path} with 200 but {'no body' if not content else 'a web page'}: "
                 f"does this URL speak {self.endpoint.name}?"
             )
         if ERROR_KIND in kinds:
-            raise TargetError(f"{self.base.shown} answers with an error inside a 200: {excerpt(content, self.redact)}")
+            wrong = texts[kinds.index(ERROR_KIND)]
+            raise TargetError(f"{self.base.shown} answers with an error inside a 200: {excerpt(wrong, self.redact)}")
         notes += [remark for remark in self.endpoint.remarks(workload) if remark not in notes]
         if workload.streaming and not any(stream in content_type for stream in STREAMS):
             notes.append(
@@ -109,21 +110,24 @@ class Probe(Contact):
         return usage
 
 
-def meanings(content: bytes, content_type: str, dialect: int) -> tuple[list[int], bool]:
-    """Kinds of the events of an answer, and whether usage was among them."""
+def meanings(content: bytes, content_type: str, dialect: int) -> tuple[list[int], list[bytes], bool]:
+    """Kinds of the events of an answer, what they say, and whether usage was among them."""
     classifier = Classifier(dialect)
     if "text/event-stream" in content_type:
         events = SseParser(limit=LARGEST_ANSWER).feed(content)
+        texts = [b"event: error data: " * (name == b"error") + data for name, data, _, _ in events]
         found = [classifier.classify_bytes(data) for _, data, _, _ in events]
         for meaning, (name, _, _, _) in zip(found, events, strict=True):
             if name == b"error":
                 meaning["kind"] = ERROR_KIND
     elif "application/x-ndjson" in content_type:
         lines = NdjsonParser(limit=LARGEST_ANSWER)
-        found = [classifier.classify_bytes(data) for _, data, _, _ in lines.feed(content) + lines.eof()]
+        texts = [data for _, data, _, _ in lines.feed(content) + lines.eof()]
+        found = [classifier.classify_bytes(data) for data in texts]
     else:
+        texts = [content]
         found = [classifier.classify_body_bytes(content)]
-    return [int(meaning["kind"]) for meaning in found], any(meaning["has_usage"] for meaning in found)
+    return [int(meaning["kind"]) for meaning in found], texts, any(meaning["has_usage"] for meaning in found)
 
 
 def excerpt(content: bytes, redact: Redact, size: int = 200) -> str:

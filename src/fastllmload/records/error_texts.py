@@ -87,7 +87,7 @@ def message_of(text: str) -> str:
     """One line for people: the message of a JSON error body, the words of a page of HTML, else the text as it is."""
     try:
         found = msgspec.json.decode(text)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         return " ".join((TAGS.sub(" ", text) if "<html" in text.lower() else text).split())
     for _ in range(4):
         if isinstance(found, dict):

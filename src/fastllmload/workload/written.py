@@ -220,6 +220,7 @@ def written_custom(entry: dict[str, Any], where: str) -> Written:
     taken = [name for name in extra if name in DECIDED and extra[name] != "{output_tokens}"]
     if taken:
         raise InputError(f"{where}: body sets {taken[0]!r}, which the run decides; leave it out")
+    _refuse_several(extra, where)
     name = entry.get("class")
     if name is not None and not isinstance(name, str):
         raise InputError(f"{where}: class is {shown(name)}, not a text")
@@ -246,9 +247,18 @@ def _batch(entry: dict[str, Any], where: str) -> Written:
         raise InputError(f"{where}: there is no body; a line of a batch file has custom_id, method, url and body")
     length = body.get("max_completion_tokens", body.get("max_tokens"))
     extra = {name: value for name, value in body.items() if name not in DECIDED}
+    _refuse_several(extra, where)
     plain = "prompt" in body and str(entry.get("url", "")).endswith("/v1/completions")  # as chat it would be another
     spoken = "openai-completions" if plain else None
     return Written(where, _content(body, where), _length(length, where), None, extra, spoken=spoken)
+
+
+def _refuse_several(extra: dict[str, Any], where: str) -> None:
+    """metrics.md 3.2: of several replies only the first is timed."""
+    if extra.get("n") not in (None, 1):
+        raise InputError(
+            f"{where}: n is {shown(extra['n'])}, and only one reply of a request can be timed; leave it out"
+        )
 
 
 def _content(entry: dict[str, Any], where: str) -> Content:

@@ -93,6 +93,7 @@ def test_fields_follow_the_workload(
         ('{"model":"x"}', "sets 'model', which --model decides"),
         ('{"stream":false}', "sets 'stream', which --stream decides"),
         ('{"messages":[]}', "sets 'messages', which --workload decides"),
+        ('{"n":2}', "asks for n=2 replies"),
         ('{"prompt":""}', "sets 'prompt', which --workload decides"),
         ('{"max_tokens":5}', "sets 'max_tokens', which --osl decides for each request"),
         ('{"max_completion_tokens":5}', "sets 'max_completion_tokens', which --osl decides"),
@@ -124,7 +125,7 @@ def test_a_model_name_that_is_no_text_is_refused() -> None:
     model=st.text(max_size=8),
     prompt=st.text(max_size=12),
     tokens=st.integers(1, 10**6),
-    extra=st.dictionaries(st.text(max_size=5), values, max_size=3),
+    extra=st.dictionaries(st.text(max_size=5).filter(lambda name: name not in ("n", "model")), values, max_size=3),
 )
 def test_pieces_and_single_bodies_are_the_same_bytes(
     name: str, model: str, prompt: str, tokens: int, extra: dict[str, Any]

@@ -367,6 +367,16 @@ def test_an_error_event_of_the_probes_answer_is_told_whatever_its_data_are():
     assert "an error inside a 200: event: error data: out of memory" in refused(TargetError, {**GOOD, CHAT: page})
 
 
+def test_an_error_event_behind_others_is_what_is_told():
+    """Not the beginning of the answer, which is as long as it likes."""
+    page = stream(*[TOKEN] * 9, b'{"error":{"message":"out of memory"}}', b"[DONE]")
+    assert refused(TargetError, {**GOOD, CHAT: page}).endswith('inside a 200: {"error":{"message":"out of memory"}}')
+
+
+def test_a_server_that_hangs_up_after_good_answers_is_asked_for_no_other_protocol():
+    assert "https" not in refused(TargetError, {**GOOD, CHAT: (200, "a/b", None)})
+
+
 def drip(listener, head, ended):
     """Every connection gets *head*, then a byte each 20 ms."""
     listener.settimeout(0.02)

@@ -66,6 +66,8 @@ def test_a_damaged_file_is_named(tmp_path: Path) -> None:
             "Bad Gateway",
         ),
         ("upstream  connect\nerror", "upstream connect error"),
+        ("[" * 100_000, "[" * 100_000),
+        ('{"error":' * 100_000, '{"error":' * 100_000),
     ],
 )
 def test_one_line_for_people(text: str, message: str) -> None:

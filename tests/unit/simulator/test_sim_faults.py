@@ -313,6 +313,8 @@ def test_the_header_wins_over_chance(simulator: Callable[..., SimulatorProcess])
     ("text", "word"),
     [
         ("nope:0.5", "no fault is called 'nope'"),
+        ("status:0.5:99", "an HTTP status from 200 to 599"),
+        ("status:0.5:600", "an HTTP status from 200 to 599"),
         ("reset:2", "from 0 to 1"),
         ("reset:x", "from 0 to 1"),
         ("stall:0.1:x", "'x'"),
