@@ -87,8 +87,9 @@ class Lab:
 
     # -- levels -------------------------------------------------------------------------------------------------------
 
-    def level(self, name: str, settings: RunSettings) -> Level:
-        """The finished level *name*: measured now, or found in the folder.
+    def level(self, name: str, settings: RunSettings, may_die: bool = False) -> Level:
+        """The finished level *name*: measured now, or found in the folder. *may_die*: a target that does not answer any
+        more behind it is what the level found, and the caller brings it back.
 
         Levels are numbered in the order in which they are asked for. Interrupted when the user stopped it, TargetError
         when the target was gone; what was measured stays in the level's folder.
@@ -104,7 +105,7 @@ class Lab:
             self.steps.do()
             seconds = settings.load.duration
             self.console.begin(number, name, seconds)
-            document = self._measured(number, name, folder, settings, mark)
+            document = self.run(folder, settings, mark, may_die)
             level = Level(number, name, settings, folder, document)
             self._ran = True
         else:
@@ -115,22 +116,6 @@ class Lab:
         if level.cascading:
             self.journal.note("warnings", cascaded(level))
         return level
-
-    def _measured(self, number: int, name: str, folder: Path, settings: RunSettings, mark: str) -> dict[str, Any]:
-        """run.json of the level. What the target says against it is told as what it is behind levels that it answered."""
-        try:
-            return self.run(folder, settings, mark)
-        except TargetError as problem:
-            answered = [
-                level for level in self.levels
-                if level.document.get("completed") and level.settings.target == settings.target
-            ]  # fmt: skip
-            if not answered or folder.exists():
-                raise
-            raise TargetError(
-                f"the target answered level {answered[-1].number} ({answered[-1].name}), but not what is asked before "
-                f"level {number} ({name}): {problem}"
-            ) from None
 
     def aim(self, settings: RunSettings) -> None:
         """Levels to come are for the target of *settings*; a simulated engine of another kind is started anew."""
@@ -184,7 +169,7 @@ class Lab:
             )
         return Level(number, name, settings, folder, document, resumed=True)
 
-    def run(self, folder: Path, settings: RunSettings, mark: str = "") -> dict[str, Any]:
+    def run(self, folder: Path, settings: RunSettings, mark: str = "", may_die: bool = False) -> dict[str, Any]:
         """One run into *folder*, which may hold a run that was cut off: that one is moved aside. Its run.json."""
         put_aside(folder)
         metadata = (*settings.output.metadata, *((("level", mark),) if mark else ()))
@@ -199,16 +184,33 @@ class Lab:
             code = execute(asked, self.secret, view, self.engine())
         except Interrupted:  # before its first request: there is nothing of it
             raise Interrupted from None
+        except TargetError as problem:
+            raise self._refused(settings, problem) from None
         if code == STOPPED:
             raise Interrupted(f"interrupted; {folder} holds what was measured of this level, start again to go on")
         document = view.document
-        if (code == REFUSED or document.get("failed")) and self.gone():
+        if (code == REFUSED or document.get("failed")) and not may_die and self.gone():
             kept = put_aside(folder)
             raise TargetError(f"the target does not answer any more; {kept} holds what was measured of this level")
         if document.get("status") != "done":
             why = "; ".join(document.get("incidents", ())) or f"status {document.get('status')}"
             raise TargetError(f"{folder} could not be measured to its end: {why}")
         return document
+
+    def _refused(self, settings: RunSettings, problem: TargetError) -> TargetError:
+        """*problem*, told as what it is where the same target answered a level before: its last words alone would send
+        the reader to look for a wrong URL.
+        """
+        answered = [
+            level for level in self.levels
+            if level.document.get("completed") and level.settings.target == settings.target
+        ]  # fmt: skip
+        if not answered:
+            return problem
+        last = answered[-1]
+        return TargetError(
+            f"the target answered level {last.number} ({last.name}), but not what is asked before the next: {problem}"
+        )
 
     # -- the system ---------------------------------------------------------------------------------------------------
 

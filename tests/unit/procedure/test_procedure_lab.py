@@ -129,7 +129,7 @@ def test_a_target_that_refuses_what_it_answered_before_is_told_so(
         monkeypatch.setattr("fastllmload.procedure.lab.execute", refusing)
         with pytest.raises(TargetError) as caught:
             lab.level("rate 9", at_rate(lab.base, 9.0))
-    first = "the target answered level 0 (rate 1), but not what is asked before level 1 (rate 9): " * answered
+    first = "the target answered level 0 (rate 1), but not what is asked before the next: " * answered
     assert str(caught.value) == first + "http://x answers POST /v1/chat/completions with 500"
 
 
@@ -185,3 +185,19 @@ def test_finished_levels_need_no_preparation_and_the_next_one_gets_all_of_its_ow
         prepared(lab, log, "off", "a")
         prepared(lab, log, "on", "b")
     assert log == ["on", "warm-up"]
+
+
+@pytest.mark.parametrize("may_die", [False, True])
+def test_a_target_that_dies_under_a_level_ends_the_test_or_is_what_it_found(
+    monkeypatch: pytest.MonkeyPatch, runs: FakeRuns, tmp_path: Path, may_die: bool
+) -> None:
+    """A test that can bring it back keeps the level; any other sets it aside and stops."""
+    runs.answer = lambda settings: {"failed": 60}
+    monkeypatch.setattr(Lab, "gone", lambda lab: True)
+    with made(tmp_path / "p") as lab:
+        if may_die:
+            assert lab.level("150%", lab.base, may_die=True).document["failed"] == 60
+        else:
+            with pytest.raises(TargetError, match="does not answer any more"):
+                lab.level("150%", lab.base)
+    assert (tmp_path / "p/levels/000-150").exists() == may_die

@@ -72,8 +72,10 @@ def capacity_slots(lab: Lab, settings: RunSettings, parameters: Parameters, foun
 def pressed(lab: Lab, settings: RunSettings, share: float, slots: int, done: list[tuple[float, Level, bool]]) -> bool:
     """One level; whether it was aborted because most requests failed or the server was gone."""
     asked = at_concurrency(settings, math.ceil(share * slots), warmup_requests=0, ramp_share=0.0)
-    level = lab.level(f"{share:.0%} of the capacity", own_requests(asked, asked.load.concurrency or 0))
-    aborted = level.cascading
+    can_recover = "recover" in lab.commands
+    asked = own_requests(asked, asked.load.concurrency or 0)
+    level = lab.level(f"{share:.0%} of the capacity", asked, may_die=can_recover)
+    aborted = level.cascading or (can_recover and not level.resumed and lab.gone())
     lab.record(level, share_of_capacity=share, aborted=aborted)
     done.append((share, level, aborted))
     return aborted
