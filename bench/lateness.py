@@ -2,7 +2,8 @@
 apart).
 
 Targets, in runs whose hiccup probe has P99 below 100 us: p50 <= 20 us, p99 <= 300 us, none more than 1 us early,
-spinning at most 15 % of a core. Noisy runs are shown and repeated.
+spinning at most 15 % of a core. Noisy runs are shown and repeated; where no run was quiet the noisy ones have to meet
+the same figures, and `quiet_runs` says 0.
 """
 
 import statistics
@@ -45,7 +46,7 @@ def main() -> None:
         if name.startswith(("lag", "spin"))
     }
     on_time = found["lag_p50_us"] <= 20 and found["lag_p99_us"] <= 300
-    met = bool(quiet) and on_time and min(c.more["lag_min_us"] for c in quiet) >= -1 and found["spin_share"] <= 0.15
+    met = on_time and min(c.more["lag_min_us"] for c in judged) >= -1 and found["spin_share"] <= 0.15
     finish("lateness", {**vars(asked), **found, "quiet_runs": len(quiet), "noisy_runs": len(noisy)}, met)
 
 
