@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -47,6 +48,20 @@ def test_every_interval_is_counted_once() -> None:
     frozen = meter.words.copy()
     time.sleep(0.003)
     assert np.array_equal(frozen, meter.words), "a stopped meter still counts"
+
+
+def test_it_asks_for_the_shortest_slices() -> None:
+    """Where the kernel has slices of a thread's own (6.12), the meter's are 0.1 ms; no kernel refuses."""
+    meter = HiccupMeter()
+    meter.start()
+    wait_for(2, meter)
+    told = Path(f"/proc/self/task/{meter.thread_id}/sched")
+    lines = told.read_text().splitlines() if told.exists() else []
+    meter.stop()
+    slices = [line.split()[-1] for line in lines if line.startswith("se.slice")]
+    assert meter.slice_error == 0
+    if slices and tuple(int(part) for part in os.uname().release.split(".")[:2]) >= (6, 12):
+        assert slices == ["100000"]
 
 
 def test_it_runs_while_the_interpreter_is_held() -> None:

@@ -22,6 +22,7 @@ BODY = (
     b'{"model":"simulated","messages":[{"role":"user","content":"x"}],"stream":true,"ignore_eos":true,"max_tokens":40}'
 )
 STALL_S = 0.03
+WAITED_SHARE = 0.03  # of the window, for a CPU that something else had
 HOSTS = ("host_hiccups", "host_steal", "run_queue")  # what other work on this machine does to any run
 HICCUP_US = 1_000  # of the P99: as late as a release may be
 
@@ -95,10 +96,10 @@ def worker_pids_of(folder: Path) -> list[int]:
 
 
 def test_a_clean_run_is_valid(tmp_path: Path) -> None:
-    """The same run undisturbed is `valid`, or its only reasons are the host's. A host that takes the CPU away for more than
-    1 ms at a time in every try, by a clock that shares nothing with the load, cannot show it.
+    """The same run undisturbed is `valid`, or its only reasons are the host's. A host that in every try takes the CPU away
+    for more than 1 ms at a time, by a clock that shares nothing with the load, or lets the worker wait for it, cannot show it.
     """
-    hiccups = []
+    noise = []
 
     def check(directory: Path) -> tuple[bool, str]:
         measured = measure(
@@ -107,7 +108,7 @@ def test_a_clean_run_is_valid(tmp_path: Path) -> None:
             ttft_ms=5.0, itl_ms=5.0, phase="spread",
         )  # fmt: skip
         certificate = measured.document["certificate"]
-        hiccups.append(certificate["host"]["hiccup_p99_us"])
+        noise.append((certificate["host"]["hiccup_p99_us"], certificate["workers"][0]["run_delay_share"]))
         ours = [
             reason for reason in certificate["reasons"]
             if reason["severity"] != "note" and reason["cause"] != "host" and reason["code"] not in HOSTS
@@ -117,6 +118,6 @@ def test_a_clean_run_is_valid(tmp_path: Path) -> None:
     try:
         until_quiet(tmp_path, check)
     except AssertionError:
-        if min(hiccups) <= HICCUP_US:
+        if any(late <= HICCUP_US and (waited or 0.0) <= WAITED_SHARE for late, waited in noise):
             raise
-        pytest.skip(f"the host was never quiet: P99 of its hiccups {[round(us) for us in hiccups]} us")
+        pytest.skip(f"the host was never quiet: P99 of its hiccups (us) and the worker's wait for a CPU were {noise}")

@@ -1,8 +1,10 @@
 """The host's own stalls: a thread that wants to wake every millisecond and writes down how late it did.
 
 The thread holds no GIL and shares no lock with the load, so what it sees is the scheduler, the hypervisor or a stopped
-process, never the interpreter. A wake-up that comes late counts once for every instant that it missed (as jHiccup
-does): the histogram then says what an event at any moment would have met.
+process, never the interpreter. It asks for the shortest time slices (slices.pyx): a busy client or a simulated server on
+the same cores would else hold it up until the next tick (4 ms with most kernels) and be taken for the host. A wake-up that
+comes late counts once for every instant that it missed (as jHiccup does): the histogram then says what an event at any
+moment would have met.
 """
 
 import os
@@ -17,6 +19,7 @@ from posix.time cimport CLOCK_MONOTONIC, TIMER_ABSTIME, clock_nanosleep, timespe
 
 from fastllmload._ext.clock cimport mono_ns
 from fastllmload._ext.histogram cimport HDR_WORDS, Hdr, hdr_record
+from fastllmload._ext.slices cimport slice_ask
 
 cdef extern from "<sys/prctl.h>" nogil:
     int prctl(int option, unsigned long value, ...)
@@ -25,6 +28,7 @@ cdef extern from "<sys/prctl.h>" nogil:
 cdef enum:
     RING = 4096                 # stalls kept; the newest ones when there were more
     STALL_NS = 5_000_000        # a lateness above this is a stall and goes into the ring
+    SLICE_NS = 100_000          # the shortest that there are: the meter preempts the load, and is not late because of it
 
 
 cdef class HiccupMeter:
@@ -37,6 +41,7 @@ cdef class HiccupMeter:
     cdef readonly object words
     cdef readonly int64_t interval_ns
     cdef readonly object cpu
+    cdef readonly int slice_error           # errno of asking for short slices; 0: had, or the kernel is older than they are
     cdef readonly int64_t stall_count       # stalls seen; those beyond RING were overwritten
     cdef int64_t[::1] _words
     cdef int64_t[:, ::1] _ring
@@ -99,6 +104,7 @@ cdef class HiccupMeter:
         with nogil:
             # The default slack of 50 us would be measured as lateness of the host.
             prctl(PR_SET_TIMERSLACK, 1, 0, 0, 0)
+            self.slice_error = slice_ask(SLICE_NS)
             self._watch()
 
     @cython.boundscheck(False)          # every index is modulo RING or below HDR_WORDS; a check would need the GIL

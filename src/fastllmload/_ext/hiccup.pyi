@@ -4,6 +4,7 @@ import numpy.typing as npt
 class HiccupMeter:
     interval_ns: int
     cpu: int | None
+    slice_error: int
     stall_count: int
     words: npt.NDArray[np.int64]
     def __init__(self, interval_ns: int = 1_000_000, cpu: int | None = None) -> None: ...

@@ -54,7 +54,7 @@ def bodies(plan):
         ("openai-chat", {"name": "fairness"}),
         ("openai-chat", {"image": (8, 8, 2)}),
         ("openai-chat", {"temperature": 0.5, "ignore_eos": False}),
-        ("openai-chat", {"temperature": None, "extra_body": '{"top_p": 0.9, "min_tokens": null, "n": 2}'}),
+        ("openai-chat", {"temperature": None, "extra_body": '{"top_p": 0.9, "min_tokens": null, "seed": 2}'}),
         ("openai-chat", {"extra_body": '{"max_completion_tokens": "{output_tokens}"}'}),
         ("openai-completions", {}),
         ("openai-completions", {"prompt_form": "ids"}),
