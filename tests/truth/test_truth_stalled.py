@@ -97,7 +97,7 @@ def worker_pids_of(folder: Path) -> list[int]:
 
 def test_a_clean_run_is_valid(tmp_path: Path) -> None:
     """The same run undisturbed is `valid`, or its only reasons are the host's. A host that in every try takes the CPU away
-    for more than 1 ms at a time, by a clock that shares nothing with the load, or lets the worker wait for it, can't show it.
+    for more than 1 ms at once, by a clock that shares nothing with the load, or lets the worker wait, cannot show it.
     """
     noise = []
 
