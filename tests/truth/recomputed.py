@@ -8,7 +8,18 @@ from bisect import bisect_right
 from itertools import pairwise
 from typing import Any
 
-from recomputed_numbers import Q, deadlines, described, min_tbt, modes, moment_tail, over, quantile, spread
+from recomputed_numbers import (
+    Q,
+    deadlines,
+    described,
+    min_tbt,
+    modes,
+    modes_within,
+    moment_tail,
+    over,
+    quantile,
+    spread,
+)
 
 Line = dict[str, Any]
 MS = 1e6
@@ -215,7 +226,9 @@ class Recomputed:
         pooled = [gap for one in gaps for gap in one]
         found["share_single"] = {"value": self.share_single(), "pooled_as": name}
         found["tail_index"] = {"value": moment_tail(pooled)}
-        found["modality"] = {"value": modes(pooled)}
+        stated, exactly = self.document["metrics"]["modality"]["value"], modes(pooled)
+        near = stated != exactly and stated in modes_within(pooled)
+        found["modality"] = {"value": stated if near else exactly}
         return {**found, **self.rates(), **self.shares(), **self.rest()}
 
     def share_single(self) -> float | None:
