@@ -1,37 +1,22 @@
 """A worker's share of the plan of a phase.
 
 Without conversations release i of worker w is request w + i * workers, and a request goes to target number request modulo
-targets, or to the one that the plan's routing gives it where classes have targets of their own. With conversations *numbers* says which requests the releases are (first turns), and a conversation stays at the
-target where it began. The bytes of a request are three pieces that are sent in one system call: the head of its class and
+targets, or to the one that the plan's routing gives it where classes have targets of their own. With conversations *numbers*
+says which requests the releases are (first turns), and a conversation stays at the target where it began. The bytes of a request are three pieces that are sent in one system call: the head of its class and
 target, the lines that only it has, and its body, none of them copied.
 """
 
+from libc.stdint cimport int64_t, uint8_t
 from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memcpy, memset
 
 cimport fastllmload._ext.recorder as r
+from fastllmload._ext.digits cimport put_number
 
 
-cdef inline char* put_text(char* at, const char* text, size_t size) noexcept nogil:
+cdef inline uint8_t* put_text(uint8_t* at, const char* text, size_t size) noexcept nogil:
     memcpy(at, text, size)
     return at + size
-
-
-cdef inline char* put_number(char* at, uint64_t number) noexcept nogil:
-    """In decimal digits; printf would take a tenth of what a plain request costs in user space."""
-    cdef char[20] reversed_digits
-    cdef int count = 0
-    while True:
-        reversed_digits[count] = <char>(c'0' + number % 10)
-        count += 1
-        number //= 10
-        if number == 0:
-            break
-    while count:
-        count -= 1
-        at[0] = reversed_digits[count]
-        at += 1
-    return at
 
 
 cdef class Share:
@@ -126,7 +111,7 @@ cdef class Share:
         cdef uint64_t size = self.body_offset[planned + 1] - at
         cdef uint32_t of_class = self.request_class[planned]
         cdef Head* head
-        cdef char* at_line
+        cdef uint8_t* at_line
         cdef bint stitched = talk != NULL and talk.size > 0
         if of_class >= self.head_classes:
             of_class = 0
@@ -134,9 +119,9 @@ cdef class Share:
         if stitched:
             size = talk.size
         c.x.dialect = head.dialect
-        at_line = put_number(put_text(c.lines, self.name, self.name_size), c.request)
-        at_line = put_number(put_text(at_line, b"\r\nContent-Length: ", 18), size)
-        c.lines_size = <int>(put_text(at_line, b"\r\n\r\n", 4) - c.lines)
+        at_line = put_number(put_text(<uint8_t*>c.lines, self.name, self.name_size), c.request)
+        at_line = put_number(put_text(at_line, b"\r\nContent-Length: ", 18), <int64_t>size)
+        c.lines_size = <int>(put_text(at_line, b"\r\n\r\n", 4) - <uint8_t*>c.lines)
         c.pieces[0].iov_base = head.text
         c.pieces[0].iov_len = head.size
         c.pieces[1].iov_base = c.lines

@@ -108,22 +108,6 @@ cdef inline uint8_t* put_piece(uint8_t* out, Piece piece) noexcept nogil:
     memcpy(out, piece.at, piece.size)
     return out + piece.size
 
-cdef inline uint8_t* put_number(uint8_t* out, int64_t value) noexcept nogil:
-    # Decimal digits of a value that is not negative.
-    cdef uint8_t[20] digits
-    cdef int n = 0
-    while True:
-        digits[n] = <uint8_t>(48 + value % 10)
-        n += 1
-        value //= 10
-        if value == 0:
-            break
-    while n:
-        n -= 1
-        out[0] = digits[n]
-        out += 1
-    return out
-
 cdef inline uint8_t* put_chunk_size(uint8_t* out, uint64_t size) noexcept nogil:
     cdef const char* hexadecimal = b"0123456789abcdef"
     cdef int shift = 60

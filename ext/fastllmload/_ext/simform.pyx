@@ -3,6 +3,7 @@
 
 import msgspec
 
+from fastllmload._ext.digits cimport put_number
 from fastllmload._ext.simsequence cimport DRAW_WORD, draw
 
 # Each word with its leading space is one token of cl100k_base, so a client that counts tokens of the text agrees with us.

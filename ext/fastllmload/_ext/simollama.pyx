@@ -10,6 +10,7 @@ from libc.string cimport memcpy
 from libc.time cimport time_t, tm
 
 from fastllmload._ext.clock cimport real_ns
+from fastllmload._ext.digits cimport put_number
 from fastllmload._ext.simform cimport (
     END_CRLF,
     EVENT_SLACK,
@@ -24,7 +25,6 @@ from fastllmload._ext.simform cimport (
     put,
     put_chunk_size,
     put_line_end,
-    put_number,
     put_piece,
 )
 from fastllmload._ext.simsequence cimport DRAW_WORD, draw

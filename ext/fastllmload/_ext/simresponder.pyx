@@ -12,6 +12,7 @@ from libc.string cimport memcpy, memset
 from fastllmload._ext.clock cimport mono_ns
 from fastllmload._ext.simconnection cimport FILLER_FIELDS, FILLER_LETTERS, SENT_FAILED, Connections
 from fastllmload._ext.simfault cimport *
+from fastllmload._ext.digits cimport put_number
 from fastllmload._ext.simform cimport (
     END_CR,
     END_CRLF,
@@ -22,7 +23,6 @@ from fastllmload._ext.simform cimport (
     WORDS,
     put,
     put_chunk_size,
-    put_number,
     put_piece,
     raw_event,
 )
