@@ -78,7 +78,7 @@ cdef class HiccupMeter:
         return np.roll(self._ring_array, -(seen % RING), axis=0)
 
     def start(self) -> None:
-        """Start measuring; returns when the thread runs. RuntimeError when it already does, OSError when *cpu* cannot be had."""
+        """Start measuring; a stall after the return is seen. RuntimeError when it already does, OSError when *cpu* cannot be had."""
         if self._thread is not None:
             raise RuntimeError("the hiccup meter runs already")
         if self.cpu is not None and self.cpu not in os.sched_getaffinity(0):
@@ -100,19 +100,20 @@ cdef class HiccupMeter:
     def _run(self) -> None:
         if self.cpu is not None:
             os.sched_setaffinity(0, {self.cpu})     # 0 is the calling thread
+        # The default slack of 50 us would be measured as lateness of the host.
+        prctl(PR_SET_TIMERSLACK, 1, 0, 0, 0)
+        self.slice_error = slice_ask(SLICE_NS)
+        cdef int64_t due = mono_ns() + self.interval_ns
         self._started.set()
         with nogil:
-            # The default slack of 50 us would be measured as lateness of the host.
-            prctl(PR_SET_TIMERSLACK, 1, 0, 0, 0)
-            self.slice_error = slice_ask(SLICE_NS)
-            self._watch()
+            self._watch(due)
 
     @cython.boundscheck(False)          # every index is modulo RING or below HDR_WORDS; a check would need the GIL
     @cython.wraparound(False)
     @cython.cdivision(True)
-    cdef void _watch(self) noexcept nogil:
+    cdef void _watch(self, int64_t due) noexcept nogil:
         cdef Hdr h
-        cdef int64_t now, due = mono_ns() + self.interval_ns
+        cdef int64_t now
         h.counts = &self._words[0]
         while not self._stopping:
             self._sleep_until(due)
