@@ -7,9 +7,11 @@ test of TTFT that does it.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from fastllmload.compliance.applies import number
 from fastllmload.errors import InputError
 from fastllmload.metrics.cold_start import declared_cold
 from fastllmload.procedure.level import Level
@@ -32,6 +34,16 @@ def refuse(test: str, declarations: Mapping[str, str], can_restart: bool) -> Non
             f"long the model takes to load; or run it in a terminal and confirm; or, where you have just done it by hand, "
             f"--declare {LOAD_TIME}=SECONDS"
         )
+    if LOAD_TIME in declarations and declared_seconds(declarations) is None:
+        raise InputError(
+            f"--declare {LOAD_TIME}={declarations[LOAD_TIME]}: this is no number of seconds; write it as {LOAD_TIME}=93"
+        )
+
+
+def declared_seconds(declarations: Mapping[str, str]) -> float | None:
+    """The load time that was declared; None where its text begins with no number of seconds."""
+    seconds = number(declarations[LOAD_TIME])
+    return seconds if seconds is not None and math.isfinite(seconds) and seconds >= 0 else None
 
 
 def entry(
@@ -43,7 +55,7 @@ def entry(
     if restarts:
         loading = float(restarts[-1]["seconds"]) + float(restarts[-1]["ready_after_s"])
     elif LOAD_TIME in declarations:
-        loading = float(declarations[LOAD_TIME])
+        loading = declared_seconds(declarations)
     first = levels[0].figure("cold_start_latency") if levels else None
     return {"model_load_time_s": loading, "cold_start_latency_ms": first}
 
