@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import shutil
 import socket
 import ssl
 import subprocess
@@ -12,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from certificates import certificate, needs_openssl
 from integration.bad_days import EMBEDDED, FAST, run
 from unit.engine.canned_server import canned
 
@@ -21,7 +21,6 @@ from fastllmload.simulator.profile import SimulatorOptions
 PAGE = b"<!doctype html><html><body><h1>Sign in</h1></body></html>"
 MODELS = (200, "application/json", b'{"object":"list","data":[{"id":"one"}]}')
 LOAD = ("--rate", "20", "--duration", "1")
-needs_openssl = pytest.mark.skipif(shutil.which("openssl") is None, reason="the openssl command makes the certificates")
 
 
 @pytest.mark.parametrize(
@@ -93,17 +92,6 @@ def test_a_server_of_another_kind(tmp_path: Path, answers: dict[str, object], pa
 # -- certificates -----------------------------------------------------------------------------------------------------
 
 
-def certificate(directory: Path, name: str, days: int) -> tuple[Path, Path]:
-    """A self-signed certificate for the host *name*, and its key; *days* -1: expired yesterday."""
-    made, key, asked, extension = (directory / f"{name}{days}.{kind}" for kind in ("pem", "key", "csr", "ext"))
-    extension.write_text(f"subjectAltName=DNS:{name}\n")
-    request = ["req", "-new", "-newkey", "rsa:2048", "-nodes", "-keyout", str(key), "-subj", f"/CN={name}"]
-    signed = ["x509", "-req", "-in", str(asked), "-signkey", str(key), "-days", str(days), "-extfile", str(extension)]
-    for arguments in ([*request, "-out", str(asked)], [*signed, "-out", str(made)]):
-        subprocess.run(["openssl", *arguments], check=True, capture_output=True, timeout=60)
-    return made, key
-
-
 @contextlib.contextmanager
 def handshaking(made: Path, key: Path) -> Iterator[int]:
     """A TLS server that shows its certificate and hangs up; yields its port."""
@@ -140,7 +128,7 @@ def handshaking(made: Path, key: Path) -> Iterator[int]:
 )
 def test_a_wrong_certificate(tmp_path: Path, name: str, days: int, trusted: bool, parts: tuple[str, ...]) -> None:
     """Unknown issuer, another host's name, out of date: each is said, and what to do about it."""
-    made, key = certificate(tmp_path, name, days)
+    made, key = certificate(tmp_path, name, [f"DNS:{name}"], days)
     with handshaking(made, key) as port:
         trust = ("--cacert", str(made)) if trusted else ()
         run(tmp_path / "run", "--url", f"https://localhost:{port}/v1", *LOAD, *trust).refused(3, *parts)

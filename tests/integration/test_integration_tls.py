@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import socket
 import ssl
 import subprocess
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
+from certificates import certificate, needs_openssl
 from integration.turning_server import Quiet, turning
 from truth.truth_bench import until_quiet
 
@@ -21,19 +21,7 @@ from fastllmload.simulator.process import SimulatorProcess
 from fastllmload.simulator.profile import SimulatorOptions
 
 LOAD = ["--rate", "40", "--duration", "2", "--isl", "16", "--osl", "8", "--warmup", "3", "--ui", "plain"]
-needs_openssl = pytest.mark.skipif(shutil.which("openssl") is None, reason="the openssl command makes the certificates")
 pytestmark = needs_openssl
-
-
-def certificate(directory: Path, name: str) -> tuple[Path, Path]:
-    """A self-signed certificate and its key."""
-    found = directory / f"{name}.pem", directory / f"{name}.key"
-    subprocess.run(
-        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", found[1], "-out", found[0], "-days", "2",
-         "-subj", f"/CN={name}", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"],
-        check=True, capture_output=True, timeout=60,
-    )  # fmt: skip
-    return found
 
 
 @dataclass
@@ -47,15 +35,11 @@ class Front:
         return self.process.communicate(timeout=10)[0].splitlines()
 
 
-def front(directory: Path, upstream: int, client_ca: Path | None = None) -> Front:
+def front(directory: Path, upstream: int, *options: str) -> Front:
+    """*options* as tls_relay.py has them."""
     ca, key = certificate(directory, "server")
     command = [sys.executable, str(Path(__file__).with_name("tls_relay.py")), str(upstream), str(ca), str(key)]
-    process = subprocess.Popen(
-        command + ([] if client_ca is None else [str(client_ca)]),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-    )
+    process = subprocess.Popen([*command, *options], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
     assert process.stdout is not None
     port = process.stdout.readline().split()[1]
     return Front(f"https://localhost:{port}/v1", ca, process)
@@ -115,6 +99,20 @@ def test_insecure_goes_without_verification_and_names_the_server(tmp_path: Path,
     assert "sni models.example" in secured.said()
 
 
+def test_tls_over_a_unix_socket(tmp_path: Path, upstream: int) -> None:
+    """The URL says that it is TLS and for which name the certificate must be; the socket says where."""
+    made, path = front(tmp_path, upstream, "--socket", str(tmp_path / "s")), str(tmp_path / "s")
+    try:
+        trust = ["--cacert", str(made.ca)]
+        code, said, document = run(tmp_path / "run", "https://localhost", *trust, "--unix-socket", path)
+        assert code == 0 and document is not None and document["failed"] == 0, said
+        assert document["completed"] == document["counts"]["planned"] > 40
+        code, said, document = run(tmp_path / "other", "https://elsewhere", *trust, "--unix-socket", path)
+        assert code == 3 and document is None and "not valid for 'elsewhere'" in said, said
+    finally:
+        assert set(made.said()) == {"sni localhost", "sni elsewhere"}
+
+
 def test_a_plain_port_is_told_from_a_tls_one(tmp_path: Path, upstream: int) -> None:
     code, said, _ = run(tmp_path / "run", f"https://localhost:{upstream}/v1")
     assert code == 3 and "https" in said
@@ -123,7 +121,7 @@ def test_a_plain_port_is_told_from_a_tls_one(tmp_path: Path, upstream: int) -> N
 def test_a_client_certificate_that_is_asked_for(tmp_path: Path, upstream: int) -> None:
     """With it the run goes through; without it the server's refusal is one sentence and exit code 3."""
     client, key = certificate(tmp_path, "client")
-    made = front(tmp_path, upstream, client_ca=client)
+    made = front(tmp_path, upstream, "--client-ca", str(client))
     try:
         trust = ["--cacert", str(made.ca)]
         code, said, document = run(tmp_path / "with", made.url, *trust, "--cert", str(client), "--key", str(key))

@@ -1,14 +1,15 @@
-"""A TLS front for a plain server, in a process of its own: `python tls_relay.py UPSTREAM_PORT CERT KEY [CLIENT_CA]`.
+"""A TLS front for a plain server, in a process of its own: `python tls_relay.py UPSTREAM_PORT CERT KEY`, with
+`--client-ca FILE` for clients that must show a certificate, and `--socket PATH` to listen there.
 
-Prints its port, then one line per connection with the server name that the client asked for.
+Prints `ready` and its port, or the path, then one line per connection with the server name that the client asked for.
 """
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import contextlib
 import ssl
-import sys
 
 import uvloop
 
@@ -22,7 +23,7 @@ async def pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> No
         writer.close()
 
 
-async def serve(upstream: int, certificate: str, key: str, client_ca: str | None) -> None:
+async def serve(upstream: int, certificate: str, key: str, client_ca: str | None, path: str | None) -> None:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate, key)
     if client_ca is not None:
@@ -34,10 +35,20 @@ async def serve(upstream: int, certificate: str, key: str, client_ca: str | None
         up_reader, up_writer = await asyncio.open_connection("127.0.0.1", upstream)
         await asyncio.gather(pump(reader, up_writer), pump(up_reader, writer))
 
-    server = await asyncio.start_server(one, "127.0.0.1", 0, ssl=context, backlog=512)
-    print("ready", server.sockets[0].getsockname()[1], flush=True)
+    if path is None:
+        server = await asyncio.start_server(one, "127.0.0.1", 0, ssl=context, backlog=512)
+    else:
+        server = await asyncio.start_unix_server(one, path, ssl=context, backlog=512)
+    print("ready", server.sockets[0].getsockname()[1] if path is None else path, flush=True)
     await server.serve_forever()
 
 
 if __name__ == "__main__":
-    uvloop.run(serve(int(sys.argv[1]), sys.argv[2], sys.argv[3], sys.argv[4] if len(sys.argv) > 4 else None))
+    parser = argparse.ArgumentParser()
+    parser.add_argument("upstream", type=int)
+    parser.add_argument("certificate")
+    parser.add_argument("key")
+    parser.add_argument("--client-ca")
+    parser.add_argument("--socket")
+    given = parser.parse_args()
+    uvloop.run(serve(given.upstream, given.certificate, given.key, given.client_ca, given.socket))

@@ -8,6 +8,7 @@ from fastllmload.cli.given import Givens
 from fastllmload.cli.manners import refuse_manners
 from fastllmload.cli.readings import DATASETS, STANDARD, TRACES
 from fastllmload.errors import InputError
+from fastllmload.plan.settings import RunSettings
 
 PLANNED = (
     "rate",
@@ -39,6 +40,7 @@ PLANNED = (
     "abandon",
 )
 NAMING = ("custom", "csv")  # data sets whose entries can have a class
+SECURITY = ("insecure", "cacert", "cert", "key", "server_name")
 OWN_TEXT = STANDARD[2:4]  # conversation, code-completion: with a file or without
 EXAMPLE = "fastllmload --rate 500 --duration 30"
 Fields = dict[str, object]  # "load.rate" -> value
@@ -124,6 +126,29 @@ def _refuse_target(givens: Givens, fields: Fields) -> None:
         raise InputError(
             "--counting B counts with the reference tokenizer, and --tokenizer none says that there is none"
         )
+
+
+def refuse_idle_security(givens: Givens, settings: RunSettings) -> None:
+    """InputError for TLS options of a run that speaks no TLS to anybody: who gives them believes that it does."""
+    given = [givens[each].where for each in SECURITY if each in givens and givens[each].state is not False]
+    named = dict.fromkeys(
+        (
+            *settings.target.urls,
+            *(url for one in settings.classes for url in one.urls),
+            *(url for _, urls in settings.output.plan_urls for url in urls),
+            *settings.telemetry.urls,
+        )
+    )
+    if not given or any(url.lower().startswith("https://") for url in named):
+        return
+    if not named:
+        why = "the simulated engine is spoken to without TLS; name a target with --url https://HOST"
+    elif "unix_socket" in givens and "url" not in givens:
+        why = "a socket is spoken to without TLS unless a URL says otherwise; add --url https://NAME"
+    else:
+        why = f"no URL is https ({', '.join(named)}); write https://"
+    does, it = ("does", "it") if len(given) == 1 else ("do", "them")
+    raise InputError(f"{' and '.join(given)} {does} nothing here: {why}, or leave {it} out")
 
 
 def _refuse_client(givens: Givens, fields: Fields) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from fastllmload.cli.classes import replayed_urls, with_classes
-from fastllmload.cli.contradictions import refuse_contradictions
+from fastllmload.cli.contradictions import refuse_contradictions, refuse_idle_security
 from fastllmload.cli.given import Given, Givens, from_command_line, from_config
 from fastllmload.cli.options import BY_PARAMETER, RunOption
 from fastllmload.cli.ratecurve import spread_rate
@@ -59,8 +59,11 @@ def settle(
         raise InputError("--class belongs to a run; a procedure has its own traffic")
     if "plan" in givens and "class" in givens:
         fields["output.plan_urls"] = replayed_urls(givens["class"], _read)
-        return _settings(fields), secret
-    return with_classes(_settings(fields), givens, fields, _read, _seconds(fields)), secret
+        settings = _settings(fields)
+    else:
+        settings = with_classes(_settings(fields), givens, fields, _read, _seconds(fields))
+    refuse_idle_security(givens, settings)
+    return settings, secret
 
 
 def _seconds(fields: Fields) -> float:

@@ -148,8 +148,9 @@ COMPANIONS = {  # what an option needs beside it to make sense
     **dict.fromkeys(("trace-speed", "trace-from", "trace-to", "trace-loop"), TRACE),
     "concurrency": [],
     "plan": [],
-    "cert": ["--rate", "1", "--key", "k"],
-    "key": ["--rate", "1", "--cert", "c"],
+    **{name: ["--rate", "1", "-u", "https://h"] for name in ("insecure", "cacert", "server-name")},
+    "cert": ["--rate", "1", "--key", "k", "-u", "https://h"],
+    "key": ["--rate", "1", "--cert", "c", "-u", "https://h"],
     "rate": ["--num-requests", "5"],
     "prompt-form": ["--rate", "1", "--backend", "openai"],
     **{name: ["--rate", "1", "--turns", "3"] for name in ("think-time", "history", "tool-turns")},
@@ -249,6 +250,44 @@ def test_a_wrong_config_is_one_sentence(tmp_path, text, words):
 
 def test_a_missing_config(tmp_path):
     assert "cannot be read" in refused("--config", str(tmp_path / "none.toml"))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["-u", "http://a:1", "--cacert", "c"], "--cacert does nothing here: no URL is https (http://a:1); write https://"),
+        (["--cert", "c", "--key", "k", "--server-name", "n"],
+         "--cert and --key and --server-name do nothing here: the simulated engine is spoken to without TLS"),
+        (["--unix-socket", "/s", "--insecure"], "add --url https://NAME, or leave it out"),
+        (["--class", "a rate=1 url=http://b:2", "--insecure"], "no URL is https (http://b:2)"),
+        (["--plan", "p", "-u", "http://a:1", "--class", "a url=http://b:2", "--insecure"], "(http://a:1, http://b:2)"),
+    ],
+)  # fmt: skip
+def test_tls_options_of_a_run_without_tls_are_refused(arguments, sentence):
+    """Who gives them believes that the connection is safe."""
+    load = [] if {"--class", "--plan"} & set(arguments) else ["--rate", "1"]
+    assert sentence in refused(*load, *arguments)
+
+
+@pytest.mark.parametrize(
+    "urls",
+    [["-u", "http://a:1", "-u", "HTTPS://b:2"], ["-u", "http://a:1", "--telemetry-url", "https://m:9/metrics"],
+     ["-u", "https://name", "--unix-socket", "/s"]],
+)  # fmt: skip
+def test_one_https_url_is_enough_for_tls_options(urls):
+    settings, _ = settings_of("--rate", "1", "--cacert", "c", "--server-name", "n", *urls)
+    assert (settings.target.cacert, settings.target.server_name) == ("c", "n")
+
+
+def test_a_class_may_be_the_only_one_that_speaks_tls():
+    settings, _ = settings_of("--insecure", "--class", "a rate=1", "--class", "b rate=1 url=https://b:2")
+    assert settings.target.insecure
+
+
+def test_a_config_may_say_that_nothing_is_insecure(tmp_path):
+    config = tmp_path / "run.toml"
+    config.write_text("rate = 5\ninsecure = false\n")
+    assert settings_of("--config", str(config))[0].target.insecure is False
 
 
 def test_the_environment_gives_target_and_key():

@@ -5,11 +5,11 @@ import errno
 import json
 import socket
 import ssl
-import subprocess
 import threading
 
 import pytest
 from canned_server import canned
+from certificates import certificate, needs_openssl
 
 from fastllmload.endpoint import ENDPOINTS
 from fastllmload.engine import contact, waiting
@@ -227,31 +227,28 @@ def test_https_to_a_port_without_tls_says_so():
 @pytest.fixture
 def tls_server(tmp_path):
     """A canned server behind a certificate that nobody signed."""
-    certificate = tmp_path / "cert.pem"
-    subprocess.run(
-        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost",
-         "-addext", "subjectAltName=DNS:localhost", "-keyout", tmp_path / "key.pem", "-out", certificate],
-        check=True, capture_output=True, timeout=60,
-    )  # fmt: skip
+    made, key = certificate(tmp_path, "localhost", ["DNS:localhost"])
     with canned(GOOD) as server:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(certificate, tmp_path / "key.pem")
+        context.load_cert_chain(made, key)
         server.server.socket = context.wrap_socket(server.server.socket, server_side=True)
         server.url = f"https://127.0.0.1:{server.server.server_port}"
         server.server.handle_error = lambda *_: None  # the client hangs up when it does not trust us
-        yield server, str(certificate)
+        yield server, str(made)
 
 
+@needs_openssl
 def test_an_untrusted_certificate_is_explained(tls_server):
     server, _ = tls_server
     with pytest.raises(TargetError, match=r"is not trusted: .* --cacert, or --insecure"):
         check([server.url])
 
 
+@needs_openssl
 def test_a_trusted_or_unchecked_certificate_lets_the_run_go_on(tls_server):
-    server, certificate = tls_server
+    server, trusted = tls_server
     assert check([server.url], insecure=True).targets[0].tls
-    assert check([server.url], cacert=certificate, server_name="localhost").targets[0].server_name == "localhost"
+    assert check([server.url], cacert=trusted, server_name="localhost").targets[0].server_name == "localhost"
 
 
 @pytest.mark.parametrize(

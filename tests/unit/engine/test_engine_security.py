@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import shutil
 import socket
 import ssl
 import subprocess
@@ -12,6 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from certificates import certificate, needs_openssl
 
 from fastllmload.endpoint import ENDPOINTS
 from fastllmload.engine.preflight import preflight
@@ -20,24 +20,14 @@ from fastllmload.errors import InputError, TargetError
 from fastllmload.plan.settings import Load, RunSettings, Target
 from fastllmload.redact import Redactor
 
-pytestmark = pytest.mark.skipif(shutil.which("openssl") is None, reason="the openssl command makes the certificates")
-Files = tuple[str, str]
-
-
-def made(directory: Path, name: str) -> Files:
-    found = directory / f"{name}.pem", directory / f"{name}.key"
-    subprocess.run(
-        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", found[1], "-out", found[0], "-days", "2",
-         "-subj", f"/CN={name}", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"],
-        check=True, capture_output=True, timeout=60,
-    )  # fmt: skip
-    return str(found[0]), str(found[1])
+pytestmark = needs_openssl
+Files = tuple[Path, Path]
 
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Files]:
     directory = tmp_path_factory.mktemp("certificates")
-    return {name: made(directory, name) for name in ("server", "mine", "stranger")}
+    return {name: certificate(directory, name) for name in ("server", "mine", "stranger")}
 
 
 @contextlib.contextmanager
@@ -99,9 +89,9 @@ def test_a_client_certificate_that_is_missing_or_not_accepted(
     files: dict[str, Files], version: ssl.TLSVersion, given: str | None, advice: str
 ) -> None:
     """With TLS 1.3 the refusal comes only after the client's handshake is over."""
-    pair = {} if given is None else {"client_cert": files[given][0], "client_key": files[given][1]}
+    pair = {} if given is None else {"client_cert": str(files[given][0]), "client_key": str(files[given][1])}
     with listening(shaking(files, version, "mine")) as port:
-        assert advice in refused(port, cacert=files["server"][0], **pair)
+        assert advice in refused(port, cacert=str(files["server"][0]), **pair)
 
 
 def test_a_server_that_hangs_up_in_the_handshake() -> None:
@@ -136,16 +126,16 @@ def test_a_port_that_speaks_something_else(files: dict[str, Files], scheme: str)
 
 
 def test_a_locked_key_is_refused_and_nobody_is_asked_for_its_phrase(tmp_path: Path, files: dict[str, Files]) -> None:
-    certificate, key = files["mine"]
+    mine, key = files["mine"]
     locked = tmp_path / "locked.key"
     subprocess.run(
         ["openssl", "rsa", "-in", key, "-aes128", "-passout", "pass:word", "-out", locked],
         check=True, capture_output=True, timeout=60,
     )  # fmt: skip
     with pytest.raises(InputError, match="locked with a pass phrase; unlock a copy"):
-        tls_context(Target(client_cert=certificate, client_key=str(locked)))
+        tls_context(Target(client_cert=str(mine), client_key=str(locked)))
 
 
 def test_a_key_of_another_certificate(files: dict[str, Files]) -> None:
     with pytest.raises(InputError, match=r"--cert .* with --key .* cannot be used: key values mismatch"):
-        tls_context(Target(client_cert=files["mine"][0], client_key=files["stranger"][1]))
+        tls_context(Target(client_cert=str(files["mine"][0]), client_key=str(files["stranger"][1])))
