@@ -93,9 +93,13 @@ def _withhold_load(found: dict[str, Any]) -> None:
 
 
 def _withhold_counts(found: Any) -> None:
-    for value in found.values() if isinstance(found, dict) else found if isinstance(found, list) else ():
+    """Everywhere but under `config`: `timeout` counts requests, but is a number of seconds there."""
+    for value in found if isinstance(found, list) else ():
         _withhold_counts(value)
     if isinstance(found, dict):
+        for key, value in found.items():
+            if key != "config":
+                _withhold_counts(value)
         counts = [name for name in COUNTS if isinstance(found.get(name), (int, float)) and found[name]]
         _withhold(found, counts)
 

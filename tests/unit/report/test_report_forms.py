@@ -264,6 +264,15 @@ def test_no_capacity_is_left_of_a_test_of_capacity(form: str, procedure: Path) -
     assert [figure for figure in figures if figure in forms.text_of(subject_of(procedure, True), form)] == []
 
 
+def test_a_time_out_is_a_setting_and_no_count() -> None:
+    """Seconds to wait for an answer say nothing of the capacity; how many requests ended so do."""
+    found = document()
+    found["config"]["load"]["timeout"], found["counts"]["timeout"] = 90.0, 17
+    kept = withheld(found, limit=True)
+    assert "| Request time-out | 90 s |" in full.render(Subject(FOLDER, kept, True))
+    assert kept["counts"]["timeout"] == kept["counts"]["planned"] == "withheld"
+
+
 def test_another_test_keeps_its_tables_but_those_of_capacity() -> None:
     found = {**document("procedure"), "procedure": "itl"}
     found["tables"] = [{"id": "itl", "title": "ITL Results"}, {"id": "capacity", "title": "Capacity"}]
