@@ -75,30 +75,31 @@ def conduct(
     declarations = terms.declared
     if declarations is None:
         declarations = complete(test, settings, parameters, terms, simulated, book.declared)
-    book.put(quick=terms.quick, manifest=manifest.entry(settings, declarations, simulated), section=test.section)
-    announce(test, settings, parameters, terms, book, console, simulated)
-    settings = with_declarations(settings, declarations)
-    settle_s = terms.settle_s if terms.settle_s is not None else QUICK_SETTLE_S if terms.quick else SETTLE_S
-    found = Findings()
-    asked_none = settings.load.warmup_requests == 0 and not (
-        settings.load.warmup_tokens or settings.load.warmup_seconds
-    )
-    is_cold = declared_cold(declarations)
-    before = terms.before
-    if is_cold and cold.RESTART not in before and (simulated or terms.ask or cold.RESTART in terms.commands):
-        before = (*before, cold.RESTART)
-    for name in sorted(terms.commands.keys() - {*test.hooks(parameters), *test.may, *before}):
-        console.warn(f"--hook {name} is not used by the test {test.name}: it has nothing to do there")
-    lab = Lab(
-        terms.folder, settings, secret, book, console, terms.commands, terms.ask is not None, settle_s,
-        warm=not asked_none and not is_cold, cold=is_cold,
-    )  # fmt: skip
-    with kept(book, "procedure", lambda status: conclude(test, lab, found, status, console)), lab:
-        for name in before:
-            lab.switch(f"before {name}", name)
-        test.run(lab, parameters, found)
-    compliant = conclude(test, lab, found, journal.DONE, console)
-    return NOT_MET if terms.strict and not compliant else 0
+    with book:
+        book.put(quick=terms.quick, manifest=manifest.entry(settings, declarations, simulated), section=test.section)
+        announce(test, settings, parameters, terms, book, console, simulated)
+        settings = with_declarations(settings, declarations)
+        settle_s = terms.settle_s if terms.settle_s is not None else QUICK_SETTLE_S if terms.quick else SETTLE_S
+        found = Findings()
+        asked_none = settings.load.warmup_requests == 0 and not (
+            settings.load.warmup_tokens or settings.load.warmup_seconds
+        )
+        is_cold = declared_cold(declarations)
+        before = terms.before
+        if is_cold and cold.RESTART not in before and (simulated or terms.ask or cold.RESTART in terms.commands):
+            before = (*before, cold.RESTART)
+        for name in sorted(terms.commands.keys() - {*test.hooks(parameters), *test.may, *before}):
+            console.warn(f"--hook {name} is not used by the test {test.name}: it has nothing to do there")
+        lab = Lab(
+            terms.folder, settings, secret, book, console, terms.commands, terms.ask is not None, settle_s,
+            warm=not asked_none and not is_cold, cold=is_cold,
+        )  # fmt: skip
+        with kept(book, "procedure", lambda status: conclude(test, lab, found, status, console)), lab:
+            for name in before:
+                lab.switch(f"before {name}", name)
+            test.run(lab, parameters, found)
+        compliant = conclude(test, lab, found, journal.DONE, console)
+        return NOT_MET if terms.strict and not compliant else 0
 
 
 def complete(

@@ -47,24 +47,25 @@ def conduct_search(
     simulated = not settings.target.urls and settings.target.unix_socket is None
     request = {"search": msgspec.to_builtins(parameters), "run": told(settings)}
     book = Journal(terms.folder, "search", request, search_report.JSON, redactor(settings, secret))
-    book.put(manifest=entry(settings, dict(settings.output.declare), simulated), objective=asked.name,
-             sentence=asked.sentence)  # fmt: skip
-    if terms.warm:  # once, before the first level
-        settings = changed(settings, load={"warmup_requests": 0})
-    lab = Lab(terms.folder, settings, secret, book, console, settle_s=terms.settle_s)
-    announce(console, book, asked, parameters, simulated)
-    too_little = too_few_requests(asked, parameters, settings.load.ramp_share)
-    if too_little is not None:
-        book.note("warnings", too_little)
-        console.warn(too_little)
-    found = Search(lab, parameters, asked)
-    with kept(book, "search", found.conclude), lab:
-        if terms.warm:
-            warm_up(lab, settings)
-        found.run()
-    answer = found.conclude(journal.DONE)
-    complete = answer["low"] is not None and answer["high"] is not None
-    return NOT_MET if answer["level"] is None or (terms.strict and not complete) else 0
+    with book:
+        book.put(manifest=entry(settings, dict(settings.output.declare), simulated), objective=asked.name,
+                 sentence=asked.sentence)  # fmt: skip
+        if terms.warm:  # once, before the first level
+            settings = changed(settings, load={"warmup_requests": 0})
+        lab = Lab(terms.folder, settings, secret, book, console, settle_s=terms.settle_s)
+        announce(console, book, asked, parameters, simulated)
+        too_little = too_few_requests(asked, parameters, settings.load.ramp_share)
+        if too_little is not None:
+            book.note("warnings", too_little)
+            console.warn(too_little)
+        found = Search(lab, parameters, asked)
+        with kept(book, "search", found.conclude), lab:
+            if terms.warm:
+                warm_up(lab, settings)
+            found.run()
+        answer = found.conclude(journal.DONE)
+        complete = answer["low"] is not None and answer["high"] is not None
+        return NOT_MET if answer["level"] is None or (terms.strict and not complete) else 0
 
 
 def announce(console: Console, book: Journal, asked: Asked, parameters: SearchParameters, simulated: bool) -> None:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from pathlib import Path
-from typing import Any
+from types import TracebackType
+from typing import Any, Self
 
 import msgspec
 
 from fastllmload import __version__
 from fastllmload.engine.public import blank
 from fastllmload.errors import InputError
+from fastllmload.procedure.held import hold
 from fastllmload.redact import Redactor
 
 SCHEMA_VERSION = 1
@@ -19,8 +22,30 @@ FILE = "procedure.json"
 RUNNING, DONE, INTERRUPTED, FAILED = "running", "done", "interrupted", "failed"
 
 
+class Earlier(msgspec.Struct):
+    """What is taken over from the document of an earlier start."""
+
+    procedure: str
+    parameters: dict[str, Any]
+    started_utc: str
+    levels: list[dict[str, Any]]
+    steps: list[dict[str, Any]]
+    starts: int = 1
+    warmup: dict[str, Any] | None = None
+    server_log: dict[str, Any] = {}
+    manifest: dict[str, Any] = {}
+
+    @property
+    def declared(self) -> dict[str, str]:
+        found = self.manifest.get("declarations")
+        return {str(key): str(value) for key, value in found.items()} if isinstance(found, dict) else {}
+
+
 class Journal:
     """The document of the procedure in *folder*. One that is there already must be of the same procedure.
+
+    As a context manager it has the folder for this process alone, from the first `put` or `save` on: two that work in one
+    folder would disturb each other's levels.
 
     Nothing is written before the first `put` or `save`, and no text that *redact* knows as a secret: a hook or a server
     may have printed one. *declared*: what an earlier start was told.
@@ -32,35 +57,37 @@ class Journal:
         self.path = folder / file
         self.redact = Redactor() if redact is None else redact
         asked = msgspec.json.decode(msgspec.json.encode(asked))  # as it is read again: tuples are lists
-        before = read(folder, file) if self.path.exists() else None
-        if before is not None and before["procedure"] != procedure:
+        before = read_earlier(folder, file) if self.path.exists() else None
+        if before is not None and before.procedure != procedure:
             raise InputError(
-                f"{folder} holds the procedure {before['procedure']!r}, not {procedure!r}; name a new folder with --output"
+                f"{folder} holds the procedure {before.procedure!r}, not {procedure!r}; name a new folder with --output"
             )
-        if before is not None and before["parameters"] != asked:
+        if before is not None and before.parameters != asked:
             raise InputError(
-                f"{folder} holds the procedure {before['procedure']!r} with other parameters "
-                f"({differences(before, asked)}); start it again as it was, or name a new folder with --output"
+                f"{folder} holds the procedure {before.procedure!r} with other parameters "
+                f"({differences(before.parameters, asked)}); start it again as it was, or name a new folder with --output"
             )
         if before is None and folder.exists() and any(folder.iterdir()):
             raise InputError(f"--output {str(folder)!r} exists and is no folder of a {Path(file).stem}; name a new one")
         self.resumed = before is not None
-        self.declared: dict[str, str] = (before or {}).get("manifest", {}).get("declarations", {})
+        self.declared: dict[str, str] = {} if before is None else before.declared
+        self._shared = True
+        self._held: int | None = None  # descriptor
         self.document: dict[str, Any] = {
             "schema_version": SCHEMA_VERSION,
             "tool": {"name": "fastllmload", "version": __version__},
             "procedure": procedure,
             "status": RUNNING,
             "command": [Path(sys.argv[0]).name, *sys.argv[1:]],
-            "started_utc": utc() if before is None else before["started_utc"],
+            "started_utc": utc() if before is None else before.started_utc,
             "last_start_utc": utc(),
-            "starts": 1 if before is None else int(before.get("starts", 1)) + 1,
+            "starts": 1 if before is None else before.starts + 1,
             "quick": False,
             "manifest": {},
             "parameters": asked,
-            "warmup": None if before is None or not before["levels"] else before["warmup"],
-            "steps": [] if before is None else before["steps"],
-            "server_log": {} if before is None else before.get("server_log", {}),
+            "warmup": None if before is None or not before.levels else before.warmup,
+            "steps": [] if before is None else before.steps,
+            "server_log": {} if before is None else before.server_log,
             "levels": [],
             "findings": {},
             "tables": [],
@@ -68,6 +95,18 @@ class Journal:
             "deviations": [],
             "warnings": [],
         }
+
+    def __enter__(self) -> Self:
+        self._shared = False
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._shared = True
+        if self._held is not None:
+            os.close(self._held)
+            self._held = None
 
     def put(self, **entries: Any) -> None:
         """Replace entries and save."""
@@ -83,6 +122,8 @@ class Journal:
     def save(self) -> None:
         self.document = blank(self.document, self.redact)
         self.path.parent.mkdir(parents=True, exist_ok=True)
+        if self._held is None and not self._shared:
+            self._held = hold(self.path.parent)
         part = self.path.with_suffix(".part")
         part.write_bytes(msgspec.json.format(msgspec.json.encode(self.document), indent=2) + b"\n")
         part.replace(self.path)
@@ -90,7 +131,7 @@ class Journal:
 
 def differences(before: dict[str, Any], asked: dict[str, Any]) -> str:
     """What is not the same, each as it was and as it is now: `run.load.rate 5.0, now 7.0`."""
-    old, new = leaves(before["parameters"]), leaves(asked)
+    old, new = leaves(before), leaves(asked)
     names = sorted(name for name in old.keys() | new.keys() if old.get(name) != new.get(name))
     return "; ".join(f"{name} {old.get(name)}, now {new.get(name)}" for name in names) or "none"
 
@@ -118,6 +159,20 @@ def read(folder: Path, file: str = FILE) -> dict[str, Any]:
     if not isinstance(found, dict) or found.get("schema_version") != SCHEMA_VERSION:
         raise InputError(f"{path} is of another schema version; this version reads {SCHEMA_VERSION}")
     return found
+
+
+def read_earlier(folder: Path, file: str) -> Earlier:
+    """*file* of *folder*, to go on with it. InputError when it was cut or changed."""
+    try:
+        return msgspec.convert(read(folder, file), Earlier)
+    except InputError as problem:
+        why = str(problem)
+    except msgspec.ValidationError as problem:
+        why = f"{folder / file} was changed: {problem}"
+    raise InputError(
+        f"{why}; what was begun there cannot be gone on with: name a new folder with --output (fastllmload report shows "
+        "each finished run below the old one)"
+    )
 
 
 def utc() -> str:

@@ -7,8 +7,6 @@ order, gets the finished ones at once, and goes on where it stopped. Nothing els
 
 from __future__ import annotations
 
-import json
-import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -28,8 +26,10 @@ from fastllmload.procedure.change import changed, digest
 from fastllmload.procedure.console import Console
 from fastllmload.procedure.journal import Journal, utc
 from fastllmload.procedure.level import Level
+from fastllmload.procedure.level_folder import finished, put_aside, slug
 from fastllmload.procedure.readiness import NOT_YET, await_answer, silence
 from fastllmload.procedure.steps import Step, Steps
+from fastllmload.records.run import DONE
 from fastllmload.simulator.process import SimulatorProcess
 
 LEVELS, PREPARATION = "levels", "preparation"
@@ -109,7 +109,7 @@ class Lab:
             level = Level(number, name, settings, folder, document)
             self._ran = True
         else:
-            self.console.begin(number, name, 0.0)
+            self.console.begin(number, name, None)
         self.console.ended(level)
         self.levels.append(level)
         self.record(level)
@@ -159,15 +159,29 @@ class Lab:
         self.journal.save()
 
     def _found(self, number: int, name: str, settings: RunSettings, folder: Path, mark: str) -> Level | None:
-        document = manifest_of(folder)
-        if document is None or document.get("status") != "done":
+        if not folder.exists():
             return None
-        if document.get("metadata", {}).get("level") != mark:
+        document, problem = finished(folder)
+        if document is None:
+            self._set_aside(number, name, folder, problem)
+            return None
+        if (document.get("metadata") or {}).get("level") != mark:
             raise InputError(
                 f"{folder} was measured with other settings than this procedure asks for now; start the procedure as "
                 "it was, or name a new folder with --output"
             )
         return Level(number, name, settings, folder, document, resumed=True)
+
+    def _set_aside(self, number: int, name: str, folder: Path, problem: str | None) -> None:
+        """A level that cannot be taken is measured again. *problem*: what is wrong with one that is damaged."""
+        kept = put_aside(folder)
+        where = f"what there is of it is kept as {kept}"
+        if problem is None:
+            self.console.say(f"level {number} ({name}) was cut off and is measured again; {where}")
+            return
+        told = f"level {number} ({name}) is damaged and is measured again: {problem}; {where}"
+        self.journal.note("warnings", told)
+        self.console.warn(told)
 
     def run(self, folder: Path, settings: RunSettings, mark: str = "", may_die: bool = False) -> dict[str, Any]:
         """One run into *folder*, which may hold a run that was cut off: that one is moved aside. Its run.json."""
@@ -192,7 +206,7 @@ class Lab:
         if (code == REFUSED or document.get("failed")) and not may_die and self.gone():
             kept = put_aside(folder)
             raise TargetError(f"the target does not answer any more; {kept} holds what was measured of this level")
-        if document.get("status") != "done":
+        if document.get("status") != DONE:
             why = "; ".join(document.get("incidents", ())) or f"status {document.get('status')}"
             raise TargetError(f"{folder} could not be measured to its end: {why}")
         return document
@@ -283,30 +297,6 @@ def cascaded(level: Level) -> str:
         f"level {level.number} ({level.name}) was stopped early: more than {share:.0%} of the last 100 requests failed "
         "(cascading failure, IETF 7.4)"
     )
-
-
-def slug(name: str) -> str:
-    """*name* as part of a folder's name."""
-    return re.sub(r"[^a-z0-9.]+", "-", name.lower()).strip("-")
-
-
-def manifest_of(folder: Path) -> dict[str, Any] | None:
-    """run.json of *folder*; None where there is none that can be read."""
-    try:
-        found = json.loads((folder / "run.json").read_bytes())
-    except (OSError, ValueError):
-        return None
-    return found if isinstance(found, dict) else None
-
-
-def put_aside(folder: Path) -> Path | None:
-    """A run that was cut off is kept beside, as evidence, under the name returned; its own name is free again."""
-    if not folder.exists():
-        return None
-    attempt = 1
-    while (target := folder.with_name(f"{folder.name}.cut-{attempt}")).exists():
-        attempt += 1
-    return folder.rename(target)
 
 
 def told(settings: RunSettings) -> dict[str, Any]:

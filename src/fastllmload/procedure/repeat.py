@@ -39,26 +39,29 @@ def conduct_runs(
     console.say(f"{runs} runs of IETF {test.section} {test.title}, in {terms.folder}")
     if seconds is not None:
         console.say(f"takes about {duration(runs * seconds)} in all, warm-ups not counted")
-    book.put(
-        quick=terms.quick, manifest=manifest.entry(settings, declared, simulated), section=test.section,
-        title=test.title, runs_asked=runs,
-    )  # fmt: skip
-    fresh = simulated or RESTART in terms.commands
-    if not fresh and declared.get("prefix_cache.enabled", "").lower() not in ("no", "false", "off"):
-        book.note("warnings", "all runs send the same requests: a prefix cache that is on answers those of a later run "
-                  f"from what an earlier one left; --hook {RESTART}=COMMAND starts each run with an empty one")  # fmt: skip
-    codes = [0]
+    with book:
+        book.put(
+            quick=terms.quick, manifest=manifest.entry(settings, declared, simulated), section=test.section,
+            title=test.title, runs_asked=runs,
+        )  # fmt: skip
+        fresh = simulated or RESTART in terms.commands
+        if not fresh and declared.get("prefix_cache.enabled", "").lower() not in ("no", "false", "off"):
+            book.note(
+                "warnings", "all runs send the same requests: a prefix cache that is on answers those of a later run from "
+                f"what an earlier one left; --hook {RESTART}=COMMAND starts each run with an empty one",
+            )  # fmt: skip
+        codes = [0]
 
-    def ended(status: str) -> None:
-        conclude(book, terms.folder, runs, status, console)
+        def ended(status: str) -> None:
+            conclude(book, terms.folder, runs, status, console)
 
-    for number in range(runs):
-        console.say(f"run {number + 1} of {runs}")
-        with kept(book, f"test in run {number + 1}", ended):
-            codes.append(one(test, settings, secret, parameters, terms, console, number, declared))
-            keep(book, terms.folder, runs)
-    ended(journal.DONE)
-    return max(codes)
+        for number in range(runs):
+            console.say(f"run {number + 1} of {runs}")
+            with kept(book, f"test in run {number + 1}", ended):
+                codes.append(one(test, settings, secret, parameters, terms, console, number, declared))
+                keep(book, terms.folder, runs)
+        ended(journal.DONE)
+        return max(codes)
 
 
 def one(

@@ -138,17 +138,18 @@ def conduct_sweep(cells: Sequence[Cell], secret: Secret | None, terms: SweepTerm
         "run": told(base),
     }
     book = Journal(terms.folder, "sweep", asked, sweep_report.JSON, redactor(base, secret))
-    book.put(manifest=entry(base, dict(base.output.declare), simulated))
-    lab = Lab(terms.folder, base, secret, book, console, settle_s=terms.settle_s)
-    if simulated:
-        console.say("SIMULATED ENGINE: the target is fastllmload's own simulator, not a server")
-    console.say(
-        f"sweep in {terms.folder}: {len(cells)} combinations, {len(cells) * terms.runs} runs, {terms.order} order"
-    )
-    if book.resumed:
-        console.say("started again: finished runs are taken from the folder")
-    sweep = Sweep(lab, cells, terms)
-    with kept(book, "sweep", sweep.conclude), lab:
-        sweep.run()
-    valid = sweep.conclude(journal.DONE)
-    return NOT_MET if terms.strict and not valid else 0
+    with book:
+        book.put(manifest=entry(base, dict(base.output.declare), simulated))
+        lab = Lab(terms.folder, base, secret, book, console, settle_s=terms.settle_s)
+        if simulated:
+            console.say("SIMULATED ENGINE: the target is fastllmload's own simulator, not a server")
+        console.say(
+            f"sweep in {terms.folder}: {len(cells)} combinations, {len(cells) * terms.runs} runs, {terms.order} order"
+        )
+        if book.resumed:
+            console.say("started again: finished runs are taken from the folder")
+        sweep = Sweep(lab, cells, terms)
+        with kept(book, "sweep", sweep.conclude), lab:
+            sweep.run()
+        valid = sweep.conclude(journal.DONE)
+        return NOT_MET if terms.strict and not valid else 0

@@ -16,7 +16,14 @@ from fastllmload.procedure.console import Console
 from fastllmload.procedure.journal import Journal
 from fastllmload.procedure.lab import Lab
 
-DONE = {"status": "done", "completed": 10, "failed": 0, "metrics": {"output_tok_s": {"value": 100.0}}, "phases": []}
+DONE = {
+    "schema_version": 1,
+    "status": "done",
+    "completed": 10,
+    "failed": 0,
+    "metrics": {"output_tok_s": {"value": 100.0}},
+    "phases": [],
+}
 
 
 @dataclass

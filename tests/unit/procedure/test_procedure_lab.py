@@ -56,13 +56,60 @@ def test_a_level_that_was_cut_off_is_measured_anew_and_kept_beside(runs: FakeRun
     assert (tmp_path / "p" / "levels" / f"{names[cut]}.cut-1" / "run.json").exists()
 
 
-def test_a_damaged_run_json_is_measured_anew(runs: FakeRuns, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("document", "words"),
+    [
+        ('{"status": "do', "is not JSON"),
+        ('{"schema_version": 1, "status": "done", "certificate": 3}', "`certificate` is not a table"),
+        (
+            '{"schema_version": 1, "status": "done", "files": {"requests.npy": {"bytes": 99, "crc32": 0}}}',
+            "requests.npy is missing: the run wrote 99 bytes",
+        ),
+    ],
+)
+def test_a_damaged_level_is_measured_anew_and_told(
+    runs: FakeRuns, tmp_path: Path, document: str, words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What is left of it is kept beside; the terminal and the report say why."""
     with made(tmp_path / "p") as lab:
         three_levels(lab)
-    (tmp_path / "p" / "levels" / "001-rate-2" / "run.json").write_text('{"status": "do')
+    (tmp_path / "p" / "levels" / "001-rate-2" / "run.json").write_text(document)
     with made(tmp_path / "p") as lab:
         three_levels(lab)
+        (told,) = lab.journal.document["warnings"]
     assert runs.folders[3:] == ["001-rate-2"]
+    assert told.startswith("level 1 (rate 2) is damaged and is measured again") and words in told
+    assert told.endswith("001-rate-2.cut-1") and told in capsys.readouterr().err
+    assert (tmp_path / "p" / "levels" / "001-rate-2.cut-1" / "run.json").read_text() == document
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ('{"schema_version": 1, "proc', "cannot be read"),
+        ('{"schema_version": 1}', "was changed: Object missing required field `procedure`"),
+        ('{"schema_version": 1, "procedure": "ttft", "parameters": {}, "started_utc": "", "levels": 7, "steps": []}',
+         r"was changed: Expected `array`, got `int` - at `\$.levels`"),
+    ],
+)  # fmt: skip
+def test_a_damaged_procedure_json_is_one_sentence(runs: FakeRuns, tmp_path: Path, content: str, words: str) -> None:
+    with made(tmp_path / "p") as lab:
+        three_levels(lab)
+    (tmp_path / "p" / "procedure.json").write_text(content)
+    with pytest.raises(InputError, match=f"procedure.json {words}.*; what was begun there cannot be gone on with"):
+        made(tmp_path / "p")
+
+
+def test_a_folder_in_which_another_works_is_refused(tmp_path: Path) -> None:
+    """Nothing of it is touched; when the other ends, it is free."""
+    with Journal(tmp_path / "p", "ttft", {}) as first:
+        first.save()
+        with Journal(tmp_path / "p", "ttft", {}) as second, pytest.raises(InputError, match="is in use: another"):
+            second.put(status="mine")
+        first.save()
+    with Journal(tmp_path / "p", "ttft", {}) as third:
+        third.save()
+        assert third.document["starts"] == 2
 
 
 def test_the_folder_of_another_test_is_refused_by_its_name(runs: FakeRuns, tmp_path: Path) -> None:
@@ -106,7 +153,8 @@ def test_every_level_stops_on_cascading_failure(runs: FakeRuns, tmp_path: Path) 
 
 def test_a_level_that_was_stopped_early_is_told(runs: FakeRuns, tmp_path: Path) -> None:
     """Once, also when it is found finished; with the share that was asked for."""
-    runs.answer = lambda settings: {"phases": [{"cascading_failure": True}]}
+    times = {"name": "measure", "number": 1, "start_ns": 0, "end_ns": 1, "bound": "duration", "ramp_share": 0.1}
+    runs.answer = lambda settings: {"phases": [{**times, "cascading_failure": True}]}
     for _ in range(2):
         with made(tmp_path / "p") as lab:
             lab.level("rate 40", at_rate(lab.base, 40.0))
