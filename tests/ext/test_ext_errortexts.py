@@ -5,11 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from test_ext_exchange import DONE, ERROR_BODY, HEAD, STREAM, Bench, chunk, delta, plain
+from test_ext_exchange import DONE, ERROR_BODY, HEAD, STREAM, USAGE, Bench, chunk, delta, plain
 
 from fastllmload.records.layout import ERROR_NAMES
 
 HTTP_STATUS, EVENT, BAD_EVENT = (ERROR_NAMES.index(name) for name in ("http_status", "event", "bad_event"))
+FINISH_REASON = ERROR_NAMES.index("finish_reason")
 UNEXPECTED = ERROR_NAMES.index("unexpected_content_type")
 
 
@@ -53,6 +54,27 @@ def test_a_request_counts_once_and_equal_texts_together(bench: Bench) -> None:
         ask(bench, HEAD + twice + b"0\r\n\r\n")
     assert taken(bench) == [(200, EVENT, b'{"error":{"message":"x"}}', 3)]
     assert bench.protocol.error_texts.versions == 1
+
+
+def test_a_reason_that_is_no_normal_end_is_kept_by_its_word(bench: Bench) -> None:
+    """Every event has an id of its own, so the word alone counts them together; what cannot be read is kept whole."""
+    whole = b'{"id":"%d","choices":[{"message":{"content":"hi"},"finish_reason":"abort"}]}'
+    escaped = b'{"choices":[{"delta":{"content":"hi"},"finish\\u005freason":"abort"}]}'
+    abort = HEAD + chunk(delta("a") + delta("", "abort")) + chunk(USAGE + DONE) + b"0\r\n\r\n"
+    for answer in (
+        abort,
+        plain(b"200 OK", whole % 1),
+        plain(b"200 OK", whole % 2),
+        HEAD + chunk(b"data: %s\n\n" % escaped + DONE) + b"0\r\n\r\n",
+        HEAD + chunk(delta("a", "error") + b'data: {"error":{"message":"x"}}\n\n') + b"0\r\n\r\n",
+        HEAD + chunk(delta("a", "null") + delta("b", "stop") + DONE) + b"0\r\n\r\n",
+    ):
+        ask(bench, answer)
+    assert taken(bench) == [
+        (200, FINISH_REASON, b"finish_reason: abort", 3),
+        (200, FINISH_REASON, escaped, 1),
+        (200, EVENT, b'{"error":{"message":"x"}}', 1),
+    ]
 
 
 def test_good_answers_and_failures_without_words_leave_nothing(bench: Bench) -> None:

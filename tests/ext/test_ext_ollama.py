@@ -164,7 +164,10 @@ def test_a_last_line_needs_no_newline(tmp_path: Path) -> None:
     [
         (b"", ("truncated", "no_done")),
         (b'{"model":"m","message":{"content":""},"done_reason":"stop","done":false}\n', ("truncated", "no_done")),
-        (b'{"model":"m","message":{"content":""},"done_reason":"aborted","done":true}\n', ("truncated", "no_done")),
+        (
+            b'{"model":"m","message":{"content":""},"done_reason":"aborted","done":true}\n',
+            ("stream_error", "finish_reason"),
+        ),
         (b'{"model":"m","done":true}\n', ("ok", "none")),
         (b'{"error":"the runner died"}\n', ("stream_error", "event")),
         (b'{"model":"m","message":[]}\n', ("protocol_error", "bad_event")),

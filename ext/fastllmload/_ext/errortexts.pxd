@@ -9,3 +9,5 @@ cdef class ErrorTexts:
     cdef readonly int64_t left_out      # failed requests whose text is none of them
     cdef readonly int64_t versions      # grows with every new text
     cdef int note(self, uint16_t http_status, uint8_t error, const unsigned char* text, size_t size) except -1
+    # *data*: the event or body whose finish_reason (Ollama: done_reason) is no normal end; its word is kept, else all of it
+    cdef int note_reason(self, uint16_t http_status, uint8_t error, const unsigned char* data, size_t size) except -1

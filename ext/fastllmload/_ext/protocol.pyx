@@ -246,14 +246,16 @@ cdef class Protocol:
             status, error = r.STATUS_PROTOCOL_ERROR, r.ERROR_UNEXPECTED_CONTENT_TYPE
         elif row.finish == FINISH_CONTENT_FILTER or (x.refusals and row.content_events == 0):
             status = r.STATUS_REFUSED
-        elif row.finish == FINISH_OTHER or (
-            (streamed or says_done(x.dialect)) and row.finish == FINISH_NONE and not row.flags & FLAG_DONE
-        ):
+        elif row.finish == FINISH_OTHER:
+            status, error = r.STATUS_STREAM_ERROR, r.ERROR_FINISH_REASON
+        elif (streamed or says_done(x.dialect)) and row.finish == FINISH_NONE and not row.flags & FLAG_DONE:
             status, error = r.STATUS_TRUNCATED, r.ERROR_NO_DONE
         elif row.content_events == 0:
             status = r.STATUS_EMPTY
         if (error == r.ERROR_HTTP_STATUS or error == r.ERROR_UNEXPECTED_CONTENT_TYPE) and row.phase == r.PHASE_MEASURE:
             self.error_texts.note(row.http_status, error, x.held, x.held_size)
+        elif error == r.ERROR_FINISH_REASON and row.phase == r.PHASE_MEASURE:
+            self.error_texts.note_reason(row.http_status, error, x.held, x.held_size)
         return self._end(x, status, error, t, user_t)
 
     cdef int _end(self, Exchange* x, uint8_t status, uint8_t error, int64_t t, int64_t user_t) except -1:

@@ -46,6 +46,7 @@ cdef enum ErrorClass:           # why, in one closed list; names in records/layo
     ERROR_EXTRA_BYTES = 25              # bytes after the end of the response on a connection with nothing in flight
     ERROR_CLIENT_CANCELLED = 26         # the user left by plan: no failure of anybody
     ERROR_CLIENT_ABANDONED = 27         # the user left because a deadline had passed
+    ERROR_FINISH_REASON = 28            # ended with a finish_reason that is no normal end, such as abort
 
 cdef enum RowFlag:
     FLAG_REUSED = 1             # the connection had served a request before

@@ -23,10 +23,11 @@ from fastllmload._ext.delta cimport (
     EVENT_TOOL,
     EVENT_WHITESPACE,
     FINISH_NONE,
+    FINISH_OTHER,
     carrier_of,
 )
 from fastllmload._ext.facts cimport NS_EVAL, NS_LOAD, NS_PROMPT_EVAL, NS_TOTAL
-from fastllmload._ext.exchange cimport answers, exchange_reply
+from fastllmload._ext.exchange cimport answers, exchange_hold, exchange_reply
 from fastllmload._ext.histogram cimport HDR_WORDS, hdr_record
 from fastllmload._ext.http1 cimport CONTENT_JSON
 from fastllmload._ext.recorder cimport FLAG_DONE, FLAG_TOOL, FLAG_USAGE
@@ -73,6 +74,9 @@ cdef class Timeline:
             self._wrong(x, r.ERROR_BAD_EVENT, event.data, event.size)
         elif m.kind == EVENT_DONE:
             row.flags |= FLAG_DONE
+        if m.finish == FINISH_OTHER:
+            x.held_size = 0         # of a stream nothing else is held: its last words, should these be
+            exchange_hold(x, event.data, event.size)
         if m.calls and x.keep:
             self.calls.read(&x.calls, event.data, event.size, carrier_of(x.dialect, False))
         self._said(row, &m)

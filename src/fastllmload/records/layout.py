@@ -110,6 +110,7 @@ ERROR_NAMES = (
     "extra_bytes",
     "client_cancelled",
     "client_abandoned",
+    "finish_reason",
 )
 FINISH_NAMES = ("none", "stop", "length", "tool_calls", "content_filter", "other", "load", "unload")
 EVENT_NAMES = (
