@@ -366,7 +366,9 @@ def path(text: str) -> str:
 
 def url_path(text: str) -> str:
     if not text.startswith("/") or any(ord(letter) <= 32 for letter in text):
-        raise ValueError("is not a path of the server; write for example /v1/chat/completions")
+        raise ValueError(
+            "is not a path of the server; write for example /v1/chat/completions (--endpoint-type chooses the protocol)"
+        )
     return text
 
 
