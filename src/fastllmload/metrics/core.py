@@ -10,6 +10,7 @@ from typing import Any
 
 from fastllmload.metrics import success
 from fastllmload.metrics.benefit import benefit_metrics, received, smooth_by_preset
+from fastllmload.metrics.by_target import by_target
 from fastllmload.metrics.cold_start import cold_start_metrics
 from fastllmload.metrics.consistency import consistency_metrics
 from fastllmload.metrics.conversations import conversations_block
@@ -41,8 +42,8 @@ from fastllmload.slo.report import objectives
 
 
 def measure(run: Run) -> dict[str, Any]:
-    """`metrics`, `counts`, `errors`, `slo`, `fairness`, `steadiness`, `window` of run.json, flat keys; null is None. Of a
-    damaged run, null too for what needs the damaged files.
+    """`metrics`, `counts`, `errors`, `by_target`, `slo`, `fairness`, `steadiness`, `window` of run.json, flat keys; null is
+    None. Of a damaged run, null too for what needs the damaged files.
     """
     return without_lost(measure_whole(run.whole), run)
 
@@ -85,6 +86,7 @@ def measure_whole(run: Run) -> dict[str, Any]:
         "metrics": metrics,
         "counts": counts,
         "errors": success.error_groups(run.rows[chosen.measured]),
+        "by_target": by_target(run, run.rows[chosen.measured]),
         "slo": slo,
         "fairness": fairness_block(run, chosen, tokens),
         "classes": classes_block(run, window, chosen, tokens, times),

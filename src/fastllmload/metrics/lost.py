@@ -18,7 +18,7 @@ OF_ROWS = frozenset(
         *("server_load_duration", "server_prompt_eval_duration", "server_eval_duration", "server_ttft"),
     )
 )
-BLOCKS = ("window", "errors", "slo", "fairness", "classes", "conversations", "users", "steadiness")
+BLOCKS = ("window", "errors", "by_target", "slo", "fairness", "classes", "conversations", "users", "steadiness")
 OF_EVENTS = ("slo", "fairness", "classes", "steadiness")
 KEPT = ("unit", "pooled_as", "insufficient", "note", "caveat")
 

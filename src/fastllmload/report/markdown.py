@@ -98,6 +98,7 @@ def overview(subject: Subject) -> list[list[str]]:
 def sections(document: Mapping[str, Any]) -> Iterator[tuple[str, Table | None]]:
     yield "Objectives", results.objective_table(document)
     yield "Failures", results.failure_table(document)
+    yield "Failures by URL", results.target_table(document)
     yield "What the server said of them", results.error_text_table(document)
     yield "Request classes", results.class_table(document)
     yield "Throughput", results.throughput_table(document)

@@ -196,6 +196,29 @@ def failure_table(document: Document, title: str = "") -> Table | None:
     return Table(title, ["Status", "Error", "HTTP", "Requests"], rows) if rows else None
 
 
+def target_table(document: Document, title: str = "") -> Table | None:
+    """How the requests to each URL ended; None with one URL, or when nothing failed."""
+    found = document.get("by_target")
+    each = [one for one in found if isinstance(one, Mapping)] if isinstance(found, list) else []
+    rows: list[list[Cell]] = [
+        [str(one.get("url")), *(count(one.get(key)) for key in ("dispatched", "ok", "failed")), _ways(one)]
+        for one in each
+    ]
+    failed = any(number(one.get("failed")) or one.get("failed") == WITHHELD for one in each)
+    return Table(title, ["URL", "Sent", "ok", "Failed", "Errors"], rows) if failed else None
+
+
+def _ways(one: Mapping[str, Any]) -> str:
+    """`connect_refused 7, http_status 503: 2`."""
+    ways = [
+        f"{part(group, 'error') or part(group, 'status')}"
+        + ("" if part(group, "http_status") in (None, 200) else f" {part(group, 'http_status')}:")
+        + f" {count(part(group, 'count'))}"
+        for group in one.get("errors") or ()
+    ]
+    return ", ".join(ways) or "-"
+
+
 def error_text_table(document: Document, title: str = "") -> Table | None:
     """What the server said about failed requests, the most frequent first; None where it said nothing."""
     found = part(document, "error_texts")

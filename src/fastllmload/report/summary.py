@@ -10,6 +10,7 @@ from typing import Any
 
 from fastllmload.metrics.cold_start import started_cold
 from fastllmload.records.error_texts import message_of
+from fastllmload.report.failing import failing_urls
 from fastllmload.report.figures import NOT_KNOWN, asked_rate, count, errors, number, percent, quantity
 from fastllmload.report.traffic import came_whole, traffic_texts
 
@@ -175,6 +176,9 @@ def _requests(document: Document, width: int) -> list[Line]:
     wrong = errors(_error_classes(document.get("errors")))
     if wrong != "" or number(failed):
         lines.append(Line(_labelled("errors", wrong or "see run.json"), "bad"))
+    where = failing_urls(document, width - LABEL)
+    if where != "":
+        lines.append(Line(_labelled("failed", where), "bad"))
     said = part(document, "error_texts", "texts")
     if isinstance(said, list) and said:
         lines.append(Line(_labelled("", _quoted(said[0], width))))

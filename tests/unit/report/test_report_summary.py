@@ -148,6 +148,40 @@ def test_failures_have_their_share():
     assert "requests   14,962 ok, 0 failed\n" in text_of(found)
 
 
+FAILING = [
+    {"url": "http://a:1/v1", "dispatched": 40, "ok": 40, "failed": 0, "errors": []},
+    {"url": "http://b:2/v1", "dispatched": 41, "ok": 40, "failed": 1, "errors": []},
+    {"url": "http://c:3/v1", "dispatched": 1041, "ok": 0, "failed": 1041, "errors": []},
+]
+
+
+def test_the_urls_that_failed_are_one_line_where_most_failed_first():
+    found = document() | {"by_target": FAILING}
+    assert "\nfailed     1,041/1,041 http://c:3/v1, 1/41 http://b:2/v1\n" in text_of(found)
+    assert "\nfailed     http://c:3/v1, http://b:2/v1\n" in text_of(found, 50)
+    many = document() | {"by_target": FAILING * 5}
+    assert "\nfailed     1,041/1,041 http://c:3/v1 and 9 more\n" in text_of(many, 50)
+    assert "\nfailed " not in text_of(document() | {"by_target": FAILING[:1]})
+    found["target"] = {**found["target"], "urls": [one["url"] for one in FAILING]}
+    withheld = text_of(without_names(found))
+    assert "1,041/1,041 target-2, 1/41 target-1" in withheld and "http" not in withheld
+
+
+@pytest.mark.parametrize("width", [40, 80])
+def test_with_failing_urls_it_still_fits_one_screen(width):
+    """With everything else that can be said of a run that has real targets."""
+    said = {"http_status": 500, "error": "http_status", "text": "out of memory", "requests": 7}
+    found = document() | {"by_target": FAILING * 20, "error_texts": {"texts": [said], "left_out": 0}}
+    found["target"] = found["target"] | {"simulated": False}
+    found["compliance"] = {"verdict": "not compliant", "must": {"hold": 49, "of": 52}}
+    found["certificate"]["reasons"] = [
+        {"severity": "suspect", "text": f"reason {n}: " + "word " * 30} for n in range(9)
+    ]
+    lines = summary_lines(found, width, "r")
+    assert len(lines) <= SCREEN and max(len(line.text) for line in lines) <= width
+    assert sum(line.text.startswith("failed ") for line in lines) == 1
+
+
 def test_what_the_server_said_most_often_is_one_line_of_any_width():
     said = {
         "http_status": 500,

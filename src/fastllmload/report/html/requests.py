@@ -15,7 +15,7 @@ from fastllmload.report.html.overtime import time_chart
 from fastllmload.report.html.scales import Linear, duration, up_to
 from fastllmload.report.html.scene import Scene
 from fastllmload.report.html.tables import drawn
-from fastllmload.report.results import error_text_table
+from fastllmload.report.results import error_text_table, target_table
 from fastllmload.report.series.chosen import Delivery, choose_rows, delivery_of, thinned
 from fastllmload.report.series.load import failures_over_time
 
@@ -89,16 +89,19 @@ def _told(found: Delivery) -> str:
 
 
 def failures(scene: Scene) -> Markup:
-    """Table by class, and failures over time."""
+    """Tables by class and by URL, what was said, and failures over time."""
     groups = scene.document.get("errors")
     rows = [_group(scene, group) for group in groups if isinstance(group, Mapping)] if isinstance(groups, list) else []
     if not rows:
         return element("p", _none_failed(scene), class_="card good")
     head = ["status", "error", "HTTP", "errno", "requests", "of all sent"]
     listed = element("div", table(head, rows, "failures"), class_="card")
-    said = error_text_table(scene.document, "What the server said")
-    drawn_said = None if said is None else drawn(said, "said")
-    return element("div", listed, _over_time(scene), drawn_said, class_="grid start")
+    told = (
+        (target_table(scene.document, "By URL"), ""),
+        (error_text_table(scene.document, "What the server said"), "said"),
+    )
+    more = [drawn(each, class_) for each, class_ in told if each is not None]
+    return element("div", listed, _over_time(scene), *more, class_="grid start")
 
 
 def _none_failed(scene: Scene) -> str:

@@ -1,0 +1,31 @@
+"""Which of several URLs failed, in one line."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from fastllmload.report.figures import count, number
+
+
+def failing_urls(document: Mapping[str, Any], room: int) -> str:
+    """`7/40 http://b:2/v1, 1/41 http://c:3/v1` (failed of sent), where most failed first. In fewer than *room* columns
+    without the numbers, or else as many as fit and how many more there are. Empty with one URL, or when nothing failed.
+    """
+    found = document.get("by_target")
+    each = [one for one in found if isinstance(one, Mapping)] if isinstance(found, list) else []
+    failed = sorted((one for one in each if number(one.get("failed"))), key=lambda one: -(number(one["failed"]) or 0))
+    urls = [str(one.get("url")) for one in failed]
+    counted = [
+        f"{count(one['failed'])}/{count(one.get('dispatched'))} {url}" for one, url in zip(failed, urls, strict=True)
+    ]
+    for texts in (counted, urls):
+        if len(", ".join(texts)) <= room:
+            return ", ".join(texts)
+    shown = next((n for n in range(len(urls) - 1, 0, -1) if len(cut_short(counted, n)) <= room), 1)
+    return cut_short(counted, shown)
+
+
+def cut_short(texts: list[str], shown: int) -> str:
+    left = len(texts) - shown
+    return ", ".join(texts[:shown]) + (f" and {left} more" if left else "")
