@@ -77,9 +77,9 @@ def outcome(subject: Subject) -> Iterator[str]:
     yield from markdown(results.throughput_table(document, "Throughput summary"))
     yield from markdown(results.success_table(document, "Success metrics"))
     failures = results.failure_table(document, "Failures")
-    where = results.target_table(document, "Failures by URL")
+    by_url = results.target_table(document, "Failures by URL")
     said = results.error_text_table(document, "What the server said of them")
-    yield from (line for table in (failures, where, said) if table is not None for line in markdown(table))
+    yield from (line for table in (failures, by_url, said) if table is not None for line in markdown(table))
     yield from markdown(results.client_table(document, "Generator health"))
     yield from reason_lines(document)
 
