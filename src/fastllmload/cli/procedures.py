@@ -131,6 +131,7 @@ def start(name: str, parameters: Mapping[str, object]) -> int:
             commands=commands,
             settle_s=terms.get("settle_s"),
             ask=input if terminal() else None,
+            **({"hook_s": terms["hook_s"]} if "hook_s" in terms else {}),
         ),
         Console(redact, quiet=settings.output.ui == "none"),
     )

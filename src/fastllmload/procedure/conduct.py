@@ -57,6 +57,7 @@ class Terms:
     conforming: bool = True  # missing declarations stop it
     strict: bool = False  # anything less than compliance is exit code 1
     commands: dict[str, str] = field(default_factory=dict)
+    hook_s: float = hooks.TIMEOUT_S  # that a command may take
     settle_s: float | None = None
     ask: Callable[[str], str] | None = None  # the operator's answers; None: nobody can be asked
     before: tuple[str, ...] = ()  # hooks before the first level, whatever the test itself needs
@@ -92,7 +93,7 @@ def conduct(
             console.warn(f"--hook {name} is not used by the test {test.name}: it has nothing to do there")
         lab = Lab(
             terms.folder, settings, secret, book, console, terms.commands, terms.ask is not None, settle_s,
-            warm=not asked_none and not is_cold, cold=is_cold,
+            warm=not asked_none and not is_cold, cold=is_cold, hook_s=terms.hook_s,
         )  # fmt: skip
         with kept(book, "procedure", lambda status: conclude(test, lab, found, status, console)), lab:
             for name in before:

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import IO
 
 from fastllmload.errors import InputError
+from fastllmload.procedure.readiness import TELL_S
 
 TIMEOUT_S = 900.0
 TAIL = 200_000  # bytes of a hook's output that are kept
@@ -60,13 +61,18 @@ class HookFailed(InputError):
 
 
 def run_hook(
-    name: str, command: str, environment: Mapping[str, str] = os.environ, timeout_s: float = TIMEOUT_S, kept: int = TAIL
+    name: str,
+    command: str,
+    environment: Mapping[str, str] = os.environ,
+    timeout_s: float = TIMEOUT_S,
+    kept: int = TAIL,
+    say: Callable[[str], None] = lambda line: None,
 ) -> Done:
     """Run *command* in a shell with FASTLLMLOAD_HOOK=*name*. HookFailed unless it ends with status 0 in time.
 
     The hook ends when its shell does: a server that it leaves running in the background is not waited for, though it
     still holds the output. A hook that is cut short is killed with everything that it started. Of what it said the
-    last *kept* bytes are kept.
+    last *kept* bytes are kept. *say* is told now and then that it still runs.
     """
     began = time.monotonic()
     with tempfile.TemporaryFile() as said:
@@ -75,7 +81,7 @@ def run_hook(
             env={**environment, "FASTLLMLOAD_HOOK": name}, start_new_session=True,
         )  # fmt: skip
         try:
-            status = shell.wait(timeout_s)
+            status = end_of_shell(shell, timeout_s, lambda so_far: say(still_running(name, so_far, timeout_s)))
         except BaseException as problem:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(shell.pid, signal.SIGKILL)
@@ -84,7 +90,7 @@ def run_hook(
                 raise
             raise HookFailed(
                 f"--hook {name}={command!r} did not end within {timeout_s:g} s{last_words(end_of(said, kept))}; the test "
-                "stops here"
+                "stops here, start it again when the hook works, or give it longer with --hook-timeout"
             ) from None
         tail = end_of(said, kept)
     if status != 0:
@@ -93,6 +99,23 @@ def run_hook(
             "again when the hook works"
         )
     return Done(name, "command", time.monotonic() - began, 0, tail)
+
+
+def end_of_shell(shell: subprocess.Popen[bytes], most_s: float, tell: Callable[[float], None]) -> int:
+    """Its exit status; *tell* is given the seconds so far, every TELL_S. TimeoutExpired after *most_s*."""
+    began = time.monotonic()
+    while True:
+        left = began + most_s - time.monotonic()
+        try:
+            return shell.wait(max(0.0, min(left, TELL_S)))
+        except subprocess.TimeoutExpired:
+            if left <= TELL_S:
+                raise
+            tell(time.monotonic() - began)
+
+
+def still_running(name: str, seconds: float, most_s: float) -> str:
+    return f"hook {name} has been running for {seconds:.0f} s; it is stopped after {most_s:g} s (--hook-timeout)"
 
 
 def end_of(said: IO[bytes], most: int) -> str:

@@ -48,7 +48,7 @@ class Journal:
     folder would disturb each other's levels.
 
     Nothing is written before the first `put` or `save`, and no text that *redact* knows as a secret: a hook or a server
-    may have printed one. *declared*: what an earlier start was told.
+    may have printed one. *declared*: what an earlier start was told. *before*: its entries of levels.
     """
 
     def __init__(
@@ -71,6 +71,7 @@ class Journal:
             raise InputError(f"--output {str(folder)!r} exists and is no folder of a {Path(file).stem}; name a new one")
         self.resumed = before is not None
         self.declared: dict[str, str] = {} if before is None else before.declared
+        self.before: list[dict[str, Any]] = [] if before is None else before.levels
         self._shared = True
         self._held: int | None = None  # descriptor
         self.document: dict[str, Any] = {

@@ -43,7 +43,8 @@ REFUSED, STOPPED = 3, 4  # exit codes of a run
 class Lab:
     """A context manager: the simulated engine, if that is the target, lives as long as the lab.
 
-    *base*: settings that all levels share. *commands*: hook name → shell command. *settle_s*: pause between levels.
+    *base*: settings that all levels share. *commands*: hook name → shell command, each of which may take *hook_s*.
+    *settle_s*: pause between levels.
     """
 
     folder: Path
@@ -59,6 +60,7 @@ class Lab:
     steps: Steps = field(default_factory=Steps)
     levels: list[Level] = field(default_factory=list)
     last_preparation: Path = Path()
+    hook_s: float = hooks.TIMEOUT_S
     _number: int = 0
     _prepared: int = 0
     _ran: bool = False
@@ -132,6 +134,12 @@ class Lab:
         """The level's entry in procedure.json; empty where it has none yet."""
         entries: list[dict[str, Any]] = self.journal.document["levels"]
         return next((entry for entry in entries if entry["number"] == level.number), {})
+
+    def earlier(self, level: Level) -> dict[str, Any]:
+        """What an earlier start recorded of a level that was found finished; empty where it recorded nothing."""
+        if not level.resumed:
+            return {}
+        return next((entry for entry in self.journal.before if entry.get("folder") == level.folder_name), {})
 
     def record(self, level: Level, **facts: Any) -> None:
         """The level's entry in procedure.json; *facts* are added to it (criteria, verdict …)."""
@@ -236,7 +244,7 @@ class Lab:
 
     def switch(self, group: str, name: str) -> None:
         """Have hook *name* done before the next level that really runs; it says the state of *group*."""
-        self.steps.want(Step(group, name, lambda: self._do_hook(name)))
+        self.steps.want(Step(group, name, lambda: self.do_hook(name)))
 
     def prepare(self, group: str, name: str, action: Callable[[], None]) -> None:
         """Have *action* done before the next level that really runs."""
@@ -251,21 +259,27 @@ class Lab:
         self.console.say(f"preparation: {name}")
         return self.run(folder, settings)
 
-    def _do_hook(self, name: str) -> None:
-        began = utc()
+    def command(self, name: str, kept: int = hooks.TAIL) -> hooks.Done:
+        """What the command of hook *name* said and did; its time is bounded, and told while it passes."""
+        return hooks.run_hook(name, self.commands[name], timeout_s=self.hook_s, kept=kept, say=self.console.say)
+
+    def do_hook(self, name: str) -> float:
+        """Have it done at once; seconds until the target answered behind it."""
+        began, began_s = utc(), time.monotonic()
         if self.simulated:
             done = self._restart(name)
         elif name in self.commands:
             self.console.say(f"hook {name}: {self.commands[name]}")
-            done = hooks.run_hook(name, self.commands[name])
+            done = self.command(name)
         else:
             done = hooks.ask_operator(name)
         ready_s = self.await_ready()
         self.journal.document["steps"].append(
             {"name": name, "at_utc": began, "how": done.how, "seconds": done.seconds, "status": done.status,
-             "ready_after_s": ready_s, "output": done.output[-2_000:]}
+             "ready_after_s": ready_s, "output": done.output[-KEPT:]}
         )  # fmt: skip
         self.journal.save()
+        return time.monotonic() - began_s
 
     def _restart(self, name: str) -> hooks.Done:
         began = time.monotonic()

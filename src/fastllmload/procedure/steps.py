@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-Action = Callable[[], None]
+Action = Callable[[], object]
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from fastllmload.errors import InputError
+from fastllmload.procedure import hooks
 from fastllmload.procedure.hooks import HOOKS, SIMULATED, ask_operator, refuse_missing, run_hook
 
 
@@ -74,6 +75,15 @@ def test_what_a_hung_hook_started_does_not_outlive_it(tmp_path: Path) -> None:
         run_hook("restart", f"(sleep 2; touch {tmp_path}/late) & echo connecting; wait", timeout_s=0.3)
     time.sleep(2.5)
     assert not (tmp_path / "late").exists()
+
+
+def test_a_hook_that_takes_long_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Now and then, with the time after which it is stopped and the option that sets it."""
+    monkeypatch.setattr(hooks, "TELL_S", 0.1)
+    told: list[str] = []
+    run_hook("restart", "sleep 1", timeout_s=60, say=told.append)
+    assert 1 <= len(told) <= 10
+    assert all(text.endswith("it is stopped after 60 s (--hook-timeout)") for text in told)
 
 
 def test_of_a_long_output_the_end_is_kept() -> None:

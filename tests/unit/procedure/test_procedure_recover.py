@@ -1,4 +1,6 @@
-"""Memory pressure on a system that dies of it: the hook brings it back and the test goes on; without a hook it ends."""
+"""Memory pressure on a system that dies of it: the hook brings it back, also behind the last level, and the test goes on;
+without a hook it ends.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,7 @@ from pathlib import Path
 import pytest
 from fake_runs import FakeRuns, installed, made
 
-from fastllmload.errors import TargetError
+from fastllmload.errors import InputError, TargetError
 from fastllmload.plan.settings import RunSettings
 from fastllmload.procedure.findings import Findings
 from fastllmload.procedure.lab import Lab
@@ -32,8 +34,6 @@ def runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FakeRuns:
     found.answer = answer
     monkeypatch.setattr(Lab, "gone", lambda lab: not alive.exists())
     monkeypatch.setattr(Lab, "await_ready", lambda lab: 0.0)
-    monkeypatch.setattr(memory_pressure, "preemptions", lambda level: None)
-    monkeypatch.setattr(memory_pressure, "report", lambda done, slots, found: None)
     return found
 
 
@@ -46,6 +46,40 @@ def test_a_system_that_dies_is_brought_back_and_pressed_on(runs: FakeRuns, tmp_p
         assert [entry["aborted"] for entry in entries] == [False, True, False]
         assert [step["name"] for step in lab.journal.document["steps"]] == ["recover"]
     assert [settings.load.concurrency for settings in runs.asked] == [4, 6, 8]
+
+
+LAST = Parameters(capacity=4.0, capacity_source="known", levels=(1.5,), duration_s=1.0)
+
+
+def test_behind_the_last_level_it_is_brought_back_too(runs: FakeRuns, tmp_path: Path) -> None:
+    """The report says that it died, and that it was brought back. Started again nothing is done, and it says the same."""
+    hook = {"recover": f"echo once >> {tmp_path}/said; touch {tmp_path}/alive"}
+    for start in range(2):
+        found = Findings()
+        with made(tmp_path / "p", commands=hook, warm=False) as lab:
+            memory_pressure.run(lab, LAST, found)
+            entry = lab.journal.document["levels"][1]
+            assert entry["died"] and entry["aborted"] and entry["recovered_s"] >= 0
+            assert lab.levels[1].resumed is (start == 1)
+        (told,) = (text for text in found.sentences if text.startswith("behind"))
+        assert told.startswith(
+            "behind 150% of the capacity the system did not answer any more; the hook recover brought"
+        )
+        assert found.values["levels"][1]["died"]
+    assert (tmp_path / "said").read_text() == "once\n"
+
+
+def test_a_hook_that_fails_behind_the_last_level_leaves_its_figures(runs: FakeRuns, tmp_path: Path) -> None:
+    """The report says that the system was not brought back. The next start finds the level and tries the hook again."""
+    found = Findings()
+    with made(tmp_path / "p", commands={"recover": "exit 3"}, warm=False) as lab:
+        with pytest.raises(InputError, match="--hook recover='exit 3' ended with status 3"):
+            memory_pressure.run(lab, LAST, found)
+        assert lab.journal.document["levels"][1]["died"]
+    assert found.sentences[-1].endswith("the system did not answer any more; it was not brought back")
+    with made(tmp_path / "p", commands={"recover": f"touch {tmp_path}/alive"}, warm=False) as lab:
+        memory_pressure.run(lab, LAST, found)
+    assert len(runs.asked) == 2 and "brought it back in" in found.sentences[-1]
 
 
 def test_without_the_hook_it_ends_there(runs: FakeRuns, tmp_path: Path) -> None:

@@ -14,7 +14,6 @@ from fastllmload.plan.settings import RunSettings
 from fastllmload.procedure.change import at_concurrency, changed, instants, own_requests
 from fastllmload.procedure.conduct import Test
 from fastllmload.procedure.findings import Findings, Plot, Series
-from fastllmload.procedure.hooks import run_hook
 from fastllmload.procedure.lab import Lab
 from fastllmload.procedure.level import Level
 from fastllmload.procedure.quicker import shorter
@@ -108,7 +107,7 @@ class Levels:
 
     def lines(self) -> int:
         wanted = re.compile(self.parameters.oom_pattern, re.IGNORECASE)
-        log = run_hook(SERVER_LOG, self.lab.commands[SERVER_LOG], kept=LARGEST_LOG).output
+        log = self.lab.command(SERVER_LOG, kept=LARGEST_LOG).output
         return sum(wanted.search(line) is not None for line in log.splitlines())
 
     def log(self) -> None:

@@ -21,6 +21,7 @@ from fastllmload.procedure.warmup import warm_up
 LEVELS = (1.0, 1.1, 1.25, 1.5)
 LEAST_S = 120.0
 DEFAULT = "long-context"
+RECOVER = "recover"  # the hook
 PREEMPTIONS = "preemptions"  # of the server figures in telemetry
 
 
@@ -39,6 +40,18 @@ class Parameters(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.structs.replace(self, duration_s=shorter(self.duration_s, 15, 5.0))
 
 
+class Pressed(msgspec.Struct, frozen=True):
+    """A level beyond the capacity. *died*: the system did not answer any more behind it; *recovered_s*: until the hook
+    had brought it back, None where it was not run.
+    """
+
+    share: float
+    level: Level
+    aborted: bool = False
+    died: bool = False
+    recovered_s: float | None = None
+
+
 def run(lab: Lab, parameters: Parameters, found: Findings) -> None:
     settings = lab.base
     settings = changed(settings, load={"duration": parameters.duration_s, "num_requests": None})
@@ -47,12 +60,13 @@ def run(lab: Lab, parameters: Parameters, found: Findings) -> None:
     if slots is None:
         found.warn("no concurrency meets the criteria: there is no capacity to go beyond")
         return
-    done: list[tuple[float, Level, bool]] = []
+    done: list[Pressed] = []
     for share in sorted({1.0, *parameters.levels}):
-        aborted = pressed(lab, settings, share, slots, done)
+        done.append(pressed(lab, settings, share, slots))
         report(done, slots, found)
-        if aborted:
-            recover(lab)
+        if done[-1].aborted:
+            done[-1] = recovered(lab, done[-1])
+            report(done, slots, found)
 
 
 def capacity_slots(lab: Lab, settings: RunSettings, parameters: Parameters, found: Findings) -> int | None:
@@ -69,33 +83,39 @@ def capacity_slots(lab: Lab, settings: RunSettings, parameters: Parameters, foun
     return None if answer.level is None else int(answer.level)
 
 
-def pressed(lab: Lab, settings: RunSettings, share: float, slots: int, done: list[tuple[float, Level, bool]]) -> bool:
-    """One level; whether it was aborted because most requests failed or the server was gone."""
+def pressed(lab: Lab, settings: RunSettings, share: float, slots: int) -> Pressed:
+    """One level; aborted because most requests failed or the server was gone."""
     asked = at_concurrency(settings, math.ceil(share * slots), warmup_requests=0, ramp_share=0.0)
-    can_recover = "recover" in lab.commands
+    can_recover = RECOVER in lab.commands
     asked = own_requests(asked, asked.load.concurrency or 0)
     level = lab.level(f"{share:.0%} of the capacity", asked, may_die=can_recover)
-    aborted = level.cascading or (can_recover and not level.resumed and lab.gone())
-    lab.record(level, share_of_capacity=share, aborted=aborted)
-    done.append((share, level, aborted))
-    return aborted
+    known = lab.earlier(level).get("died")
+    died = can_recover and (lab.gone() if known is None else bool(known))
+    one = Pressed(share, level, level.cascading or died, died)
+    lab.record(level, share_of_capacity=share, aborted=one.aborted, died=died)
+    return one
 
 
-def recover(lab: Lab) -> None:
-    """The server must answer again before the next level; a hook may help it."""
-    if "recover" in lab.commands:
-        lab.switch("recovery", "recover")
-        lab.steps.renew("recovery")
-    if lab.gone() and "recover" not in lab.commands:
-        raise TargetError("the server does not answer after an overload and there is no --hook recover=COMMAND")
+def recovered(lab: Lab, one: Pressed) -> Pressed:
+    """The server answers again behind an aborted level, the last one too: the hook brings it back, at once."""
+    if RECOVER not in lab.commands:
+        if lab.gone():
+            raise TargetError("the server does not answer after an overload and there is no --hook recover=COMMAND")
+        return one
+    seconds = lab.earlier(one.level).get("recovered_s")
+    if seconds is None or lab.gone():
+        seconds = lab.do_hook(RECOVER)
+    lab.record(one.level, recovered_s=seconds)
+    return msgspec.structs.replace(one, recovered_s=seconds)
 
 
-def report(done: list[tuple[float, Level, bool]], slots: int, found: Findings) -> None:
+def report(done: list[Pressed], slots: int, found: Findings) -> None:
     rows = []
-    for share, level, aborted in done:
+    for one in done:
+        share, level = one.share, one.level
         complete = level.success_rate
         preempted = preemptions(level)
-        name = f"{share:.0%}" + (" (base)" if share == 1.0 else "") + (", aborted" if aborted else "")
+        name = f"{share:.0%}" + (" (base)" if share == 1.0 else "") + (", aborted" if one.aborted else "")
         rows.append(
             (name, percent(complete), "not measured" if preempted is None else preempted,
              percent(None if complete is None else 1 - complete), level.figure("ttft", "p99"), longest_pause(level))
@@ -106,20 +126,37 @@ def report(done: list[tuple[float, Level, bool]], slots: int, found: Findings) -
     found.values = {
         "capacity_slots": slots,
         "levels": [
-            {"share": share, "slots": level.load, "completion": level.success_rate, "preemptions": preemptions(level),
-             "ttft_p99_ms": level.figure("ttft", "p99"), "aborted": aborted, "errors": level.document.get("errors")}
-            for share, level, aborted in done
+            {"share": one.share, "slots": one.level.load, "completion": one.level.success_rate,
+             "preemptions": preemptions(one.level), "ttft_p99_ms": one.level.figure("ttft", "p99"),
+             "aborted": one.aborted, "died": one.died, "recovered_s": one.recovered_s,
+             "errors": one.level.document.get("errors")}
+            for one in done
         ],
     }  # fmt: skip
-    first = next((share for share, level, _ in done if (preemptions(level) or 0) > 0), None)
+    first = next((one.share for one in done if (preemptions(one.level) or 0) > 0), None)
     found.values["first_preemption_at"] = first
     found.say(f"capacity: {slots} requests at once")
-    found.sentences = [text for text in found.sentences if not text.startswith("preemption")]
-    found.say(preemption_words([(share, preemptions(level)) for share, level, _ in done]))
-    x = tuple(share for share, _, _ in done)
-    y = tuple(level.figure("ttft", "p99") for _, level, _ in done)
+    found.sentences = [text for text in found.sentences if not text.startswith(("preemption", "behind "))]
+    found.say(preemption_words([(one.share, preemptions(one.level)) for one in done]))
+    for one in done:
+        if one.aborted:
+            found.say(abort_words(one))
+    x = tuple(one.share for one in done)
+    y = tuple(one.level.figure("ttft", "p99") for one in done)
     found.plot(Plot("ttft", "P99 TTFT over oversubscription", "line", (Series("TTFT P99", y, x),),
                     ("of the capacity", "share", None), ("TTFT", "ms", True)))  # fmt: skip
+
+
+def abort_words(one: Pressed) -> str:
+    """What became of the system behind an aborted level."""
+    state = "did not answer any more" if one.died else "still answered, though most requests had failed"
+    if one.recovered_s is None:
+        after = "it was not brought back" if one.died else f"no hook {RECOVER} was run"
+    elif one.died:
+        after = f"the hook {RECOVER} brought it back in {one.recovered_s:.1f} s"
+    else:
+        after = f"the hook {RECOVER} was run, it answered after {one.recovered_s:.1f} s"
+    return f"behind {one.share:.0%} of the capacity the system {state}; {after}"
 
 
 def preemption_words(counted: list[tuple[float, int | None]]) -> str:
@@ -182,5 +219,5 @@ def hooks(parameters: Any) -> tuple[str, ...]:
 
 TEST = Test(
     "memory-pressure", "5.8", "Memory Pressure", Parameters, run, hooks, refuse, expected_s, DEFAULT,
-    may=("recover", concurrency.SERVER_LOG),
+    may=(RECOVER, concurrency.SERVER_LOG),
 )  # fmt: skip
