@@ -6,7 +6,8 @@ import base64
 import json
 import re
 import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 from urllib.parse import quote, quote_plus, urlsplit
 
 PLACEHOLDER = "***"
@@ -25,19 +26,33 @@ SECRET_WORDS = frozenset(
     {
         "auth",
         "apikey",
+        "apikeys",
         "authorization",
+        "bearer",
         "cookie",
+        "cookies",
         "credential",
         "credentials",
         "jwt",
         "key",
+        "keys",
+        "passphrase",
         "passwd",
         "password",
+        "passwords",
         "secret",
+        "secrets",
         "signature",
         "token",
     }
 )
+MODELS_OWN = frozenset(  # beside one of these, a token in the name of a field is one of the model's vocabulary
+    ("bos", "budget", "count", "eos", "id", "ids", "image", "limit", "logprobs", "mask", "max", "min", "pad", "per",
+     "probs", "sep", "special", "stop", "unk")
+)  # fmt: skip
+PUBLIC_FIELDS = frozenset(("prompt_cache_key",))
+BODY_OPTIONS = ("extra-body", "extra-request-body")
+NAME_PARTS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|[^A-Za-z]+")  # also within camelCase
 LEAST = 4  # characters: a shorter secret hides nothing, and blanking every "1" would spoil what is shown
 
 
@@ -86,14 +101,29 @@ def _forms(secret: str) -> set[str]:
 
 def secret_header(name: str) -> bool:
     """Whether a header of this name carries a credential, by its name or by a word of it: `CF-Access-Client-Secret`."""
-    name = name.strip().lower()
-    return name in SECRET_HEADERS or not SECRET_WORDS.isdisjoint(re.split(r"[^a-z]+", name))
+    name = name.strip()
+    return name.lower() in SECRET_HEADERS or not SECRET_WORDS.isdisjoint(_words(name))
+
+
+def secret_field(name: str) -> bool:
+    """The same of a field of a request's body. Token numbers, such as `stop_token_ids`, are no secret."""
+    words = _words(name)
+    found = SECRET_WORDS & words
+    if name in PUBLIC_FIELDS:
+        return False
+    return name.lower() in SECRET_HEADERS or (bool(found) and not (found == {"token"} and MODELS_OWN & words))
+
+
+def _words(name: str) -> set[str]:
+    return {word.lower() for word in [*NAME_PARTS.split(name), *re.split(r"[^A-Za-z]+", name)]}
 
 
 def header_secrets(name: str, value: str) -> list[str]:
     """What of a request header must not be shown: for `Authorization: Bearer K` both the value and K."""
-    if not secret_header(name):
-        return []
+    return _credentials(value) if secret_header(name) else []
+
+
+def _credentials(value: str) -> list[str]:
     value = value.strip()
     scheme, _, rest = value.partition(" ")
     return [value, rest.strip()] if rest.strip() != "" and scheme.isalpha() else [value]
@@ -136,6 +166,83 @@ def table_secrets(table: Mapping[str, object]) -> list[str]:
         for text in entry if isinstance(entry, list | tuple) else [entry]:
             if key == "url":
                 found += url_secrets(str(text))
+            elif key.replace("_", "-") in BODY_OPTIONS:
+                found += body_secrets(str(text))
             elif key == "header":
                 found += written_header(str(text))
     return found
+
+
+def body_secrets(text: str) -> list[str]:
+    """What of fields in JSON, `{"api_key": "K", "top_k": 5}`, must not be shown: the texts below a field whose name says
+    that it is a credential. All of *text* where these are not to be found in it as they are: it is no JSON, a text is
+    written with escapes, or a credential is a number.
+    """
+    try:
+        body = _parsed(text)
+        blanked, found = without_secrets(body), list(_texts_below(body))
+    except (ValueError, RecursionError):
+        return [text] if _names_secret(text) else []
+    secrets = [part for each in found for part in _credentials(each)]
+    if blanked == without_secrets(body, numbers=False) and all(each in text for each in found):
+        return secrets
+    return [*secrets, text]
+
+
+def _parsed(text: str) -> dict[str, Any]:
+    """An object in JSON. ValueError for what is none, or says a field twice: only one of the two would be seen."""
+
+    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        if len(found := dict(pairs)) < len(pairs):
+            raise ValueError("a field stands there twice")
+        return found
+
+    found = json.loads(text, object_pairs_hook=once)
+    if not isinstance(found, dict):
+        raise ValueError("no object")
+    return found
+
+
+def public_body(text: str) -> str:
+    """*text* as it may be shown: the values of such fields are `***`."""
+    try:
+        body = _parsed(text)
+        blanked = without_secrets(body)
+    except (ValueError, RecursionError):
+        return PLACEHOLDER if _names_secret(text) else text
+    return text if blanked == body else json.dumps(blanked, ensure_ascii=False)
+
+
+def without_secrets(value: Any, secret: bool = False, numbers: bool = True, of: str = "") -> Any:
+    """*value* of JSON with `***` below every secret field, also for its *numbers*; true, false and null say nothing.
+    *of*: the field that it is the value of.
+    """
+    if isinstance(value, dict):
+        return {
+            name: without_secrets(inner, secret or _is_secret(name, inner, of), numbers, name)
+            for name, inner in value.items()
+        }
+    if isinstance(value, list):
+        return [without_secrets(inner, secret, numbers) for inner in value]
+    hidden = isinstance(value, str) or (numbers and isinstance(value, int | float) and not isinstance(value, bool))
+    return PLACEHOLDER if secret and hidden else value
+
+
+def _texts_below(value: Any, secret: bool = False, of: str = "") -> Iterator[str]:
+    if isinstance(value, dict):
+        for name, inner in value.items():
+            yield from _texts_below(inner, secret or _is_secret(name, inner, of), name)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _texts_below(inner, secret)
+    elif secret and isinstance(value, str) and value:
+        yield value
+
+
+def _is_secret(name: str, value: Any, of: str) -> bool:
+    """An object below `properties` is the schema of a tool's parameter of that name, and no credential."""
+    return secret_field(name) and not (of == "properties" and isinstance(value, dict))
+
+
+def _names_secret(text: str) -> bool:
+    return any(secret_field(word) for word in re.findall(r"[\w-]+", text))

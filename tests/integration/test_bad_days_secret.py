@@ -99,6 +99,22 @@ def test_a_header_that_is_secret_by_a_word_of_its_name(tmp_path: Path) -> None:
     assert headers == [["CF-Access-Client-Secret", "***"], ["X-Short-Token", "***"]]
 
 
+def test_a_key_in_the_body(tmp_path: Path) -> None:
+    """Sent to a server that says the whole body back in every refusal; on the command line of the process, too."""
+    body = json.dumps({"api_key": KEY, "more": [{"clientSecret": "7", "top_k": 5}]})
+    with turning(500, good=5) as url:
+        one = begin(tmp_path / "run", "--url", url, "--extra-body", body, *SHORT, *QUICK, OPENAI_API_KEY="")
+        one.until_said("measure:")
+        ended = one.end()
+    document = ended.kept(0, "done")
+    stored = json.loads(document["config"]["workload"]["extra_body"])
+    assert stored == {"api_key": "***", "more": [{"clientSecret": "***", "top_k": 5}]}
+    assert any("is too much" in each["text"] and "***" in each["text"] for each in document["error_texts"]["texts"])
+    assert KEY not in report(ended.folder).stdout
+    options = ("--extra-body", body[:-1], *SHORT)
+    run(tmp_path / "wrong", *options).refused(2, "--extra-body '***' is not JSON")
+
+
 BUG = """
 import sys
 from fastllmload.cli.main import main

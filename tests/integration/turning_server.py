@@ -27,7 +27,7 @@ class Turning(http.server.BaseHTTPRequestHandler):
         self.give(200, JSON, b'{"object":"list","data":[{"id":"one","object":"model"}]}')
 
     def do_POST(self) -> None:
-        self.rfile.read(int(self.headers["Content-Length"]))
+        body = self.rfile.read(int(self.headers["Content-Length"])).decode()
         kind = type(self)
         if kind.good > 0:
             kind.good -= 1
@@ -38,7 +38,12 @@ class Turning(http.server.BaseHTTPRequestHandler):
         elif self.bad == "page":
             self.give(200, HTML, PAGE)
         else:
-            said = {"error": {"message": f"no, {self.headers['Authorization']} is too much", "type": "overloaded"}}
+            said = {
+                "error": {
+                    "message": f"no, {self.headers['Authorization']} with {body} is too much",
+                    "type": "overloaded",
+                }
+            }
             self.give(int(self.bad), JSON, json.dumps(said).encode())
 
     def give(self, status: int, kind: str, content: bytes) -> None:

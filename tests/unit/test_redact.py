@@ -10,7 +10,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fastllmload.redact import Redactor, header_secrets, url_secrets, written_header
+from fastllmload.redact import (
+    Redactor,
+    body_secrets,
+    header_secrets,
+    public_body,
+    table_secrets,
+    url_secrets,
+    written_header,
+)
 
 
 @given(st.text(st.characters(min_codepoint=33, max_codepoint=126), min_size=8, max_size=60), st.text(max_size=20))
@@ -54,6 +62,8 @@ def test_other_text_stays():
         ("CF-Access-Client-Secret", "K", ["K"]),
         ("Ocp-Apim-Subscription-Key", "K", ["K"]),
         ("X-Keyboard", "K", []),
+        ("X-AuthToken", "K", ["K"]),
+        ("apiKey", "K", ["K"]),
     ],
 )
 def test_header_secrets(name, value, secrets):
@@ -78,3 +88,41 @@ def test_the_white_space_around_a_secret_is_no_part_of_it():
     redact = Redactor(["sk-abc12345\n", "   "])
     assert redact("a sk-abc12345 b") == "a *** b"
     assert redact("two   words") == "two   words"
+
+
+@pytest.mark.parametrize(
+    ("body", "public", "secrets"),
+    [
+        ('{"api_key": "sk-1", "top_k": 5}', '{"api_key": "***", "top_k": 5}', ["sk-1"]),
+        ('{"a":[{"b":{"clientSecret":"sk-1"}}]}', '{"a": [{"b": {"clientSecret": "***"}}]}', ["sk-1"]),
+        ('{"credentials":{"user":"me","more":["x",null,true]}}',
+         '{"credentials": {"user": "***", "more": ["***", null, true]}}', ["me", "x"]),
+        ('{"authorization":"Bearer K"}', '{"authorization": "***"}', ["Bearer K", "K"]),
+    ],
+)  # fmt: skip
+def test_secrets_of_a_body_are_those_below_a_field_of_such_a_name(body, public, secrets):
+    assert public_body(body) == public
+    assert body_secrets(body) == secrets
+    assert table_secrets({"extra_body": body}) == table_secrets({"extra-request-body": body}) == secrets
+
+
+@pytest.mark.parametrize(
+    "body",
+    ['{"stop_token_ids": [128001], "eos_token": "</s>", "max_tokens": 7, "prompt_cache_key": "user-7"}',
+     '{"tools":[{"parameters":{"properties":{"token":{"type":"string"},"api_key":{"type":"string"}}}}]}',
+     '{"top_k": 5,}', '[' * 5000, "{}", '{"key": true, "token": null}'],
+)  # fmt: skip
+def test_what_only_sounds_like_a_secret_stays_as_it_is(body):
+    assert public_body(body) == body and body_secrets(body) == []
+
+
+@pytest.mark.parametrize(
+    "body",
+    ['{"password": 12345678}', r'{"api_key": "sk-\u00312"}', '{"api_key": "sk-1", "api_key": "sk-2"}',
+     "{'api_key': 'sk-1'}", '{"api_key": "sk-1",}', "api_key=sk-1", '["api_key", "sk-1"]'],
+)  # fmt: skip
+def test_where_a_secret_cannot_be_found_by_value_all_of_the_body_is_one(body):
+    """A number, a text with escapes, a field that stands twice, no JSON at all."""
+    assert body in body_secrets(body)
+    shown = public_body(body)
+    assert shown.count("***") == 1 and "sk-" not in shown and "1234" not in shown

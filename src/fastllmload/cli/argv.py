@@ -14,17 +14,18 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from fastllmload.redact import PLACEHOLDER, class_secrets, url_secrets, written_header
+from fastllmload.redact import BODY_OPTIONS, PLACEHOLDER, body_secrets, class_secrets, url_secrets, written_header
 
 KEY_FLAGS = ("--api-key",)
 HEADER_FLAGS = ("-H", "--header")
 URL_FLAGS = ("-u", "--url", "--base-url", "--target", "--telemetry-url", "--scrape", "--server-metrics")
 CLASS_FLAGS = ("--class", "--classes")
+BODY_FLAGS = tuple(f"--{name}" for name in BODY_OPTIONS)
 ARG_START, ARG_END = 48 - 3, 49 - 3  # proc(5) fields of /proc/self/stat, counted after "pid (name) "
 
 
 def secrets_of(arguments: Sequence[str]) -> list[str]:
-    """Every secret that *arguments* carry: API keys, values of credential headers, passwords in URLs."""
+    """Every secret that *arguments* carry: API keys, values of credential headers and fields, passwords in URLs."""
     found: list[str] = []
     for position, argument in enumerate(arguments):
         following = arguments[position + 1] if position + 1 < len(arguments) else ""
@@ -49,6 +50,11 @@ def _secrets_of_option(flag: str, value: str) -> list[str]:
         return written_header(value)
     if flag in CLASS_FLAGS:
         return class_secrets(value)
+    if flag in BODY_FLAGS:
+        return body_secrets(value)
+    if flag == "--vary":
+        name, _, values = value.partition("=")
+        return _secrets_of_option(f"--{name.removeprefix('--').replace('_', '-')}", values)
     return url_secrets(value) if flag in URL_FLAGS else []
 
 
@@ -56,6 +62,7 @@ def hide(secrets: Sequence[str]) -> bool:
     """Blank *secrets* in this process's argument area and in `sys.argv`; False where the system offers no
     such area.
     """
+    secrets = sorted(secrets, key=len, reverse=True)  # one may be a part of another, whose rest would be left
     for kept in (sys.argv, sys.orig_argv):
         kept[:] = [_blanked(argument, secrets) for argument in kept]
     area = _argument_area()

@@ -9,6 +9,7 @@ from fastllmload.cli.manners import refuse_manners
 from fastllmload.cli.readings import DATASETS, STANDARD, TRACES
 from fastllmload.errors import InputError
 from fastllmload.plan.settings import RunSettings
+from fastllmload.redact import public_body
 
 PLANNED = (
     "rate",
@@ -149,6 +150,16 @@ def refuse_idle_security(givens: Givens, settings: RunSettings) -> None:
         why = f"no URL is https ({', '.join(named)}); write https://"
     does, it = ("does", "it") if len(given) == 1 else ("do", "them")
     raise InputError(f"{' and '.join(given)} {does} nothing here: {why}, or leave {it} out")
+
+
+def refuse_stored_secrets(settings: RunSettings, where: str) -> None:
+    """InputError where *where* stores every body of a plan and all of them carry a credential."""
+    for workload in (settings.workload, *(one.workload for one in settings.classes)):
+        if workload.extra_body is not None and public_body(workload.extra_body) != workload.extra_body:
+            raise InputError(
+                f"{where} writes every body to a file, and --extra-body puts a credential into them "
+                f"({public_body(workload.extra_body)}); send it as a header with -H, or leave {where} out"
+            )
 
 
 def _refuse_client(givens: Givens, fields: Fields) -> None:

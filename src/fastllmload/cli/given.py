@@ -25,6 +25,7 @@ class Given:
 
 
 Givens = dict[str, Given]  # by parameter
+TOML_KINDS = {"dict": "table", "list": "list"}  # in a sentence: what stands in one may be a credential
 
 
 def from_command_line(parameters: Mapping[str, object]) -> Givens:
@@ -98,5 +99,6 @@ def _from_toml(option: RunOption, where: str, found: object, opposite: bool) -> 
 
 def _text(where: str, entry: object) -> str:
     if isinstance(entry, bool) or not isinstance(entry, (str, int, float)):
-        raise InputError(f"{where} holds {entry!r}; write a number or a string")
+        shown = repr(entry) if isinstance(entry, bool) else f"a {TOML_KINDS.get(type(entry).__name__, 'date or time')}"
+        raise InputError(f"{where} holds {shown}; write a number or a string")
     return str(entry)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from fastllmload.cli.contradictions import refuse_stored_secrets
 from fastllmload.cli.group import LazyCommand, LazyGroup
 from fastllmload.cli.runcommand import RunCommand
 from fastllmload.errors import InputError
@@ -68,6 +69,8 @@ class Views:
 
 
 def _build(settings: RunSettings, file: Path | None, views: Views) -> None:
+    if file is not None or views.sequence is not None:
+        refuse_stored_secrets(settings, "--sequence" if file is None else "a plan's file")
     model = _model(settings)
     from fastllmload.endpoint import ENDPOINTS
     from fastllmload.engine.planned import build

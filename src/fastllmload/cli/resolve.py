@@ -6,14 +6,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from fastllmload.cli.classes import replayed_urls, with_classes
-from fastllmload.cli.contradictions import refuse_contradictions, refuse_idle_security
+from fastllmload.cli.contradictions import refuse_contradictions, refuse_idle_security, refuse_stored_secrets
 from fastllmload.cli.given import Given, Givens, from_command_line, from_config
 from fastllmload.cli.options import BY_PARAMETER, RunOption
 from fastllmload.cli.ratecurve import spread_rate
 from fastllmload.cli.readings import TRACES
 from fastllmload.errors import InputError
 from fastllmload.plan.settings import Behaviour, Client, Load, Output, RunSettings, Secret, Target, Telemetry, Workload
-from fastllmload.redact import Redactor, class_secrets, table_secrets, url_secrets, written_header
+from fastllmload.redact import Redactor, body_secrets, class_secrets, table_secrets, url_secrets, written_header
 
 GROUPS = {
     "target": Target,
@@ -63,6 +63,8 @@ def settle(
     else:
         settings = with_classes(_settings(fields), givens, fields, _read, _seconds(fields))
     refuse_idle_security(givens, settings)
+    if settings.output.save_plan is not None:
+        refuse_stored_secrets(settings, "--save-plan")
     return settings, secret
 
 
@@ -121,6 +123,9 @@ def _tell_secrets(givens: Givens, redactor: Redactor) -> None:
             redactor.add(secret)
     for text in (*_texts(givens, "url"), *_texts(givens, "telemetry_url")):
         for secret in url_secrets(text):
+            redactor.add(secret)
+    for text in _texts(givens, "extra_body"):
+        for secret in body_secrets(text):
             redactor.add(secret)
     for text in _texts(givens, "class"):
         for secret in class_secrets(text):

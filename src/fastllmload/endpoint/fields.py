@@ -9,6 +9,7 @@ import msgspec
 from fastllmload.endpoint.pieces import NUMBER
 from fastllmload.errors import InputError
 from fastllmload.plan.settings import Workload
+from fastllmload.redact import public_body
 
 OUTPUT_TOKENS = "{output_tokens}"  # in --extra-body: the request's own output length
 LENGTHS = ("max_tokens", "max_completion_tokens")
@@ -73,5 +74,6 @@ def with_numbers(value: Any) -> Any:
 
 
 def shown(text: str) -> str:
-    """*text* quoted, and short enough for a message."""
+    """*text* quoted, without credentials, and short enough for a message."""
+    text = public_body(text)
     return repr(text if len(text) <= 60 else text[:60] + "…")

@@ -41,7 +41,7 @@ class Folder:
                 raise InputError(f"--output {str(path)!r} exists and is not empty; name a new folder")
             made = not path.exists()
             path.mkdir(parents=True, exist_ok=True)
-            (path / WORK).mkdir()
+            (path / WORK).mkdir(mode=0o700)  # encoded bodies are in it, with what --extra-body puts there
             return cls(path, directory is not None, made)
         except OSError as problem:
             raise HostLimitError(

@@ -8,15 +8,26 @@ from typing import Any
 import msgspec
 
 from fastllmload.engine.resolve import parse_base
-from fastllmload.plan.settings import RunSettings, Secret
-from fastllmload.redact import PLACEHOLDER, Redactor, header_secrets, secret_header, url_secrets
+from fastllmload.plan.settings import RunSettings, Secret, Workload
+from fastllmload.redact import (
+    PLACEHOLDER,
+    Redactor,
+    body_secrets,
+    header_secrets,
+    public_body,
+    secret_header,
+    url_secrets,
+)
 
 
 def redactor(settings: RunSettings, secret: Secret | None) -> Redactor:
-    """Knows every secret of the run: the key, secret headers, passwords in URLs."""
+    """Knows every secret of the run: the key, secret headers, secret fields of bodies, passwords in URLs."""
     known = Redactor([] if secret is None else [secret.reveal()])
     for name, value in settings.target.headers:
         for text in header_secrets(name, value):
+            known.add(text)
+    for workload in (settings.workload, *(one.workload for one in settings.classes)):
+        for text in body_secrets(workload.extra_body or ""):
             known.add(text)
     for url in settings.target.urls:
         basic = parse_base(url).authorization
@@ -28,11 +39,28 @@ def redactor(settings: RunSettings, secret: Secret | None) -> Redactor:
 def public(settings: RunSettings, redact: Redactor, folder: Path) -> RunSettings:
     """The settings as they are stored: the folder's real name, no secret."""
     output = msgspec.structs.replace(settings.output, directory=str(folder))
-    headers = tuple((name, PLACEHOLDER if secret_header(name) else value) for name, value in settings.target.headers)
-    target = msgspec.structs.replace(settings.target, headers=headers)
-    built = msgspec.to_builtins(msgspec.structs.replace(settings, output=output, target=target))
-    found: RunSettings = msgspec.convert(blank(built, redact), RunSettings)
+    found: RunSettings = msgspec.convert(told(msgspec.structs.replace(settings, output=output), redact), RunSettings)
     return found
+
+
+def told(settings: RunSettings, redact: Redactor) -> dict[str, Any]:
+    """*settings* as plain values, without any secret, however short it is."""
+    replace = msgspec.structs.replace
+    headers = tuple((name, PLACEHOLDER if secret_header(name) else value) for name, value in settings.target.headers)
+    settings = replace(
+        settings,
+        target=replace(settings.target, headers=headers),
+        workload=without_credentials(settings.workload),
+        classes=tuple(replace(one, workload=without_credentials(one.workload)) for one in settings.classes),
+    )
+    found: dict[str, Any] = blank(msgspec.to_builtins(settings), redact)
+    return found
+
+
+def without_credentials(workload: Workload) -> Workload:
+    """Also in the fields that go into every body."""
+    extra = workload.extra_body
+    return workload if extra is None else msgspec.structs.replace(workload, extra_body=public_body(extra))
 
 
 def blank(value: Any, redact: Redactor) -> Any:

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from fastllmload.engine.public import redactor, told
 from fastllmload.plan.settings import RunSettings
 
 NOT_THE_LEVELS_OWN = ("directory", "ui", "strict", "metadata", "save_plan")  # of the output group
@@ -55,9 +56,11 @@ def own_requests(settings: RunSettings, load: float, repetition: int = 0) -> Run
 
 
 def digest(settings: RunSettings, state: tuple[str, ...] = ()) -> str:
-    """Of what a level measures: all settings but where its files go, and the *state* that the system was put in."""
-    told: dict[str, Any] = msgspec.to_builtins(settings)
+    """Of what a level measures: all settings but credentials and where its files go, and the *state* that the system was
+    put in.
+    """
+    asked = told(settings, redactor(settings, None))
     for name in NOT_THE_LEVELS_OWN:
-        told["output"].pop(name)
-    text = msgspec.json.encode([told, state], order="sorted")
+        asked["output"].pop(name)
+    text = msgspec.json.encode([asked, state], order="sorted")
     return hashlib.sha256(text).hexdigest()[:16]

@@ -56,7 +56,8 @@ class Journal:
     ) -> None:
         self.path = folder / file
         self.redact = Redactor() if redact is None else redact
-        asked = msgspec.json.decode(msgspec.json.encode(asked))  # as it is read again: tuples are lists
+        # As it is read again: tuples are lists, and secrets are blank
+        asked = blank(msgspec.json.decode(msgspec.json.encode(asked)), self.redact)
         before = read_earlier(folder, file) if self.path.exists() else None
         if before is not None and before.procedure != procedure:
             raise InputError(

@@ -14,9 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-import msgspec
-
-from fastllmload.engine.public import blank, redactor
+from fastllmload.engine import public
 from fastllmload.engine.run import execute
 from fastllmload.engine.simtarget import options_of
 from fastllmload.errors import InputError, Interrupted, TargetError
@@ -315,7 +313,7 @@ def cascaded(level: Level) -> str:
 
 def told(settings: RunSettings) -> dict[str, Any]:
     """What the procedure was asked, as plain values, without secrets and without where its files go."""
-    found: dict[str, Any] = blank(msgspec.to_builtins(settings), redactor(settings, None))
+    found = public.told(settings, public.redactor(settings, None))
     for name in ("directory", "ui", "save_plan"):
         found["output"].pop(name)
     return found

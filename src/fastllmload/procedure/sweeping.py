@@ -137,7 +137,11 @@ def conduct_sweep(cells: Sequence[Cell], secret: Secret | None, terms: SweepTerm
         "cells": [dict(cell.values) for cell in cells],
         "run": told(base),
     }
-    book = Journal(terms.folder, "sweep", asked, sweep_report.JSON, redactor(base, secret))
+    redact = redactor(base, secret)
+    for cell in cells:
+        for known in redactor(cell.settings, None).known:
+            redact.add(known)
+    book = Journal(terms.folder, "sweep", asked, sweep_report.JSON, redact)
     with book:
         book.put(manifest=entry(base, dict(base.output.declare), simulated))
         lab = Lab(terms.folder, base, secret, book, console, settle_s=terms.settle_s)

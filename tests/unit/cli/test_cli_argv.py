@@ -27,6 +27,12 @@ from fastllmload.cli.argv import secrets_of
         (["--class=chat header='Cookie: a=b' url=http://host"], ["a=b"]),
         (["--class", "chat header='X-Api-Key: K6 rate=1"], ["K6"]),
         (["--class", "chat rate=1 header='X-Tag: public'"], []),
+        (["--extra-body", '{"api_key": "K7", "top_k": 5}'], ["K7"]),
+        (['--extra-request-body={"a": {"token": "K8"}}'], ["K8"]),
+        (["--class", """chat rate=1 extra-body='{"api_key": "K9"}'"""], ["K9"]),
+        (["--vary", 'extra-body={"api_key":"Ka"},{"api_key":"Kb"}'], ['{"api_key":"Ka"},{"api_key":"Kb"}']),
+        (["--vary", "header=X-Api-Key: Kc"], ["Kc"]),
+        (["--vary", "rate=1,2"], []),
         (["--api-key"], []),
         (["--model", "--api-keys"], []),
     ],
@@ -57,6 +63,7 @@ sys.exit(main())
         ["--api-key", "sk-very-secret"],
         ["--api-key=sk-very-secret"],
         ["--api-key", "sk-very-secret", "-H", "Cookie: sk-very-secret"],
+        ["--api-key", "sk-very-secret", "--extra-body", '{"token": "sk-very-secret", "key": 4711}'],
     ],
 )
 def test_the_process_list_does_not_show_the_key(arguments):
@@ -68,7 +75,7 @@ def test_the_process_list_does_not_show_the_key(arguments):
         process.communicate("go\n", timeout=20)
     key, _, own = said.partition(" ")
     assert key == "sk-very-secret"
-    assert "sk-very-secret" not in own
+    assert "sk-very-secret" not in own and "4711" not in own and b"4711" not in shown
     assert b"sk-very-secret" not in shown
     assert shown.endswith(b"\0--seed\x007\0")
     assert shown.count(b"*" * len("sk-very-secret")) >= 1

@@ -290,6 +290,40 @@ def test_a_config_may_say_that_nothing_is_insecure(tmp_path):
     assert settings_of("--config", str(config))[0].target.insecure is False
 
 
+LONG_KEY = "sk-" + "0123456789abcdef" * 6
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["--extra-body", '{"api_key": "' + LONG_KEY + '", "n": 1'], ["--extra-body", f'["api_key", "{LONG_KEY}"]'],
+     ["--class", f"""a rate=1 extra-body='[{{"api_key": "{LONG_KEY}"'"""],
+     ["--save-plan", "p", "--extra-body", '{"nested": {"api_key": "' + LONG_KEY + '"}}']],
+)  # fmt: skip
+def test_a_refused_body_shows_no_credential(arguments):
+    redactor = Redactor()
+    load = [] if "--class" in arguments else ["--rate", "1"]
+    assert "0123" not in redactor(refused(*load, *arguments, redactor=redactor))
+
+
+def test_a_credential_in_a_body_is_sent_but_no_plan_is_saved_with_it():
+    text = f'{{"api_key": "{LONG_KEY}", "top_k": 5}}'
+    redactor = Redactor()
+    settings, _ = settings_of("--rate", "1", "--extra-body", text, redactor=redactor)
+    assert settings.workload.extra_body == text and redactor(f"a {LONG_KEY}") == "a ***"
+    assert "--save-plan writes every body" in refused("--rate", "1", "--extra-body", text, "--save-plan", "p")
+    one = f"a rate=1 extra-body='{text}'"
+    assert '{"api_key": "***", "top_k": 5}' in refused("--class", one, "--save-plan", "p")
+    assert settings_of("--rate", "1", "--extra-body", '{"top_k": 5}', "--save-plan", "p")[0].output.save_plan == "p"
+
+
+@pytest.mark.parametrize("entry", ['{api_key = "sk-1234"}', '[["sk-1234"]]'])
+def test_a_table_where_a_text_belongs_is_not_quoted(tmp_path, entry):
+    config = tmp_path / "run.toml"
+    config.write_text(f"rate = 5\nextra-body = {entry}\n")
+    sentence = refused("--config", str(config))
+    assert "extra-body in " in sentence and "write a number or a string" in sentence and "sk-" not in sentence
+
+
 def test_the_environment_gives_target_and_key():
     environment = {"OPENAI_BASE_URL": "http://e:1/v1", "OPENAI_API_KEY": "sk-env"}
     settings, secret = settings_of("--rate", "1", environment=environment)

@@ -7,9 +7,9 @@ import pytest
 
 from fastllmload.engine.conclude import Fate, exit_code
 from fastllmload.engine.folder import Folder
-from fastllmload.engine.public import public, redactor
+from fastllmload.engine.public import public, redactor, told
 from fastllmload.errors import HostLimitError, InputError
-from fastllmload.plan.settings import Load, RunSettings, Secret, Target
+from fastllmload.plan.settings import Load, RunSettings, Secret, Target, TrafficClass, Workload
 
 
 def test_a_run_that_is_refused_leaves_nothing(tmp_path, monkeypatch):
@@ -114,3 +114,18 @@ def test_exit_codes(document, fate, strict, code):
 )
 def test_status(fate, status):
     assert fate.status == status
+
+
+def test_credentials_in_bodies_are_not_stored_however_short_they_are(tmp_path):
+    """Of the run and of its classes; what is sent keeps them."""
+    body, short = '{"api_key": "sk-12345", "top_k": 5}', '{"password": 7, "a": {"token": "x"}}'
+    one = TrafficClass(name="a", load=Load(rate=1.0), workload=Workload(extra_body=short))
+    target = Target(headers=(("X-Short-Token", "7"),))
+    settings = RunSettings(workload=Workload(extra_body=body), classes=(one,), target=target)
+    known = redactor(settings, None)
+    assert known("it said sk-12345") == "it said ***"
+    stored = public(settings, known, tmp_path)
+    assert stored.workload.extra_body == '{"api_key": "***", "top_k": 5}'
+    assert stored.classes[0].workload.extra_body == '{"password": "***", "a": {"token": "***"}}'
+    assert settings.workload.extra_body == body
+    assert told(settings, known)["target"]["headers"] == [["X-Short-Token", "***"]]

@@ -9,11 +9,14 @@ from typing import Any
 import msgspec
 import pytest
 
+from fastllmload.engine.public import redactor
 from fastllmload.errors import InputError
-from fastllmload.plan.settings import Load, Output, RunSettings, Target
+from fastllmload.plan.settings import Load, Output, RunSettings, Target, Workload
 from fastllmload.procedure import journal
+from fastllmload.procedure.change import digest
 from fastllmload.procedure.conduct import Terms, complete
 from fastllmload.procedure.conduct import Test as Procedure
+from fastllmload.procedure.lab import told
 from fastllmload.procedure.manifest import asked_of_operator
 from fastllmload.procedure.tests.capacity import TEST as CAPACITY
 from fastllmload.procedure.tests.guardrail import TEST as GUARDRAIL
@@ -99,3 +102,21 @@ def test_other_options_are_named_with_both_values(tmp_path: Path) -> None:
     journal.Journal(tmp_path, "capacity", asked).save()
     with pytest.raises(InputError, match=r"\(run\.load\.rate 5\.0, now 7\.0; test\.initial 8, now 4\)"):
         journal.Journal(tmp_path, "capacity", {"test": {**asked["test"], "initial": 4}, "run": {"load": {"rate": 7.0}}})
+
+
+def test_a_new_credential_is_no_other_parameter(tmp_path: Path) -> None:
+    """Neither for the procedure nor for its finished levels; any other field of the bodies is one."""
+
+    def asked(key: str, top_k: int = 5) -> RunSettings:
+        body = f'{{"api_key": "{key}", "top_k": {top_k}}}'
+        return RunSettings(target=Target(headers=(("X-Token", key),)), workload=Workload(extra_body=body))
+
+    def told_journal(settings: RunSettings) -> journal.Journal:
+        return journal.Journal(tmp_path, "ttft", {"run": told(settings)}, redact=redactor(settings, None))
+
+    told_journal(asked("sk-first")).save()
+    assert "sk-first" not in (tmp_path / journal.FILE).read_text()
+    assert told_journal(asked("sk-second")).resumed
+    assert digest(asked("sk-first")) == digest(asked("sk-second")) != digest(asked("sk-first", 6))
+    with pytest.raises(InputError, match=r"run\.workload\.extra_body "):
+        told_journal(asked("sk-first", 6))
