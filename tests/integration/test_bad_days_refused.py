@@ -6,6 +6,7 @@ import contextlib
 import socket
 import ssl
 import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -87,6 +88,29 @@ def test_a_server_of_another_kind(tmp_path: Path, answers: dict[str, object], pa
     with canned(answers) as server:
         ended = run(tmp_path / "run", "--url", f"{server.url}/v1", *LOAD)
     ended.refused(2 if "-m" in parts else 3, *parts)
+
+
+@pytest.mark.parametrize("what", ["run", "ttft", "search", "sweep", "plan"])
+def test_an_output_that_cannot_be_written_is_refused_before_anything_is_sent(tmp_path: Path, what: str) -> None:
+    """Its parent is a file, which stops root too. The target would count a connection."""
+    (tmp_path / "file").touch()
+    options = {
+        "run": ("run", *LOAD, "-o", "file/run"),
+        "ttft": ("procedure", "ttft", *LOAD, "--allow-nonconforming", "-o", "file/run"),
+        "search": ("search", "--min", "1", "--max", "2", "--goodput", "ttft:9", "-o", "file/run"),
+        "sweep": ("sweep", "--vary", "rate=1,2", "--duration", "1", "-o", "file/run"),
+        "plan": ("run", *LOAD, "--save-plan", "file/plan", "-o", "run"),
+    }[what]
+    with socket.create_server(("127.0.0.1", 0)) as nobody:
+        nobody.setblocking(False)
+        url = f"http://127.0.0.1:{nobody.getsockname()[1]}/v1"
+        command = [sys.executable, "-m", "fastllmload", *options, "--url", url]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60)
+        with pytest.raises(BlockingIOError):
+            nobody.accept()
+    assert done.returncode == 2 and "Traceback" not in done.stderr, done.stderr
+    assert "Not a directory" in done.stderr.splitlines()[-1] and "choose another" in done.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
 # -- certificates -----------------------------------------------------------------------------------------------------

@@ -34,7 +34,7 @@ from fastllmload.engine.totals import Totals
 from fastllmload.engine.workspec import WorkerSpec
 from fastllmload.errors import HostLimitError, InternalError, Interrupted
 from fastllmload.host import limits, probe
-from fastllmload.plan.archive import save_plan
+from fastllmload.plan.archive import refuse_unwritable, save_plan
 from fastllmload.plan.build import check_workloads
 from fastllmload.plan.settings import RunSettings, Secret
 from fastllmload.records.samples import DISK_FULL
@@ -135,6 +135,8 @@ class Session:
     def run(self) -> int:
         settings, endpoint = self.settings, resolve_endpoint(self.settings.target.endpoint_type)
         limits.raise_nofile()
+        if settings.output.save_plan is not None:
+            refuse_unwritable(Path(settings.output.save_plan))
         replayed = self.replayed
         found = preflight(settings, self.urls, endpoint, self.secret, self.redact, self.ui.message)
         replayed = replayed.within(found.context_limit).naming(found.class_models)

@@ -4,6 +4,8 @@ is read.
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import os
 import shutil
 import zipfile
@@ -35,7 +37,18 @@ def save_plan(plan: Plan, file: Path) -> None:
         with disk_errors(file, SAVE):
             os.replace(part, file)
     finally:
-        part.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # of a folder that cannot be written, which has been said
+            part.unlink(missing_ok=True)
+
+
+def refuse_unwritable(file: Path) -> None:
+    """HostLimitError when a plan could not be written to *file*: better before anything is sent than after it."""
+    part = file.with_name(f"{file.name}.{os.getpid()}.part")
+    with disk_errors(file, SAVE):
+        if file.is_dir():
+            raise IsADirectoryError(errno.EISDIR, f"{file.name} is a folder")
+        open(part, "xb").close()
+        part.unlink()
 
 
 def load_plan(file: Path, directory: Path) -> Plan:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -13,8 +15,9 @@ import msgspec
 
 from fastllmload import __version__
 from fastllmload.engine.public import blank
-from fastllmload.errors import InputError
+from fastllmload.errors import HostLimitError, InputError
 from fastllmload.procedure.held import hold
+from fastllmload.records.samples import DISK_FULL
 from fastllmload.redact import Redactor
 
 SCHEMA_VERSION = 1
@@ -68,7 +71,9 @@ class Journal:
                 f"{folder} holds the procedure {before.procedure!r} with other parameters "
                 f"({differences(before.parameters, asked)}); start it again as it was, or name a new folder with --output"
             )
-        if before is None and folder.exists() and any(folder.iterdir()):
+        with written(folder):
+            strange = before is None and folder.exists() and any(folder.iterdir())
+        if strange:
             raise InputError(f"--output {str(folder)!r} exists and is no folder of a {Path(file).stem}; name a new one")
         self.resumed = before is not None
         self.declared: dict[str, str] = {} if before is None else before.declared
@@ -123,12 +128,24 @@ class Journal:
 
     def save(self) -> None:
         self.document = blank(self.document, self.redact)
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        if self._held is None and not self._shared:
-            self._held = hold(self.path.parent)
-        part = self.path.with_suffix(".part")
-        part.write_bytes(msgspec.json.format(msgspec.json.encode(self.document), indent=2) + b"\n")
-        part.replace(self.path)
+        with written(self.path.parent):
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            if self._held is None and not self._shared:
+                self._held = hold(self.path.parent)
+            part = self.path.with_suffix(".part")
+            part.write_bytes(msgspec.json.format(msgspec.json.encode(self.document), indent=2) + b"\n")
+            part.replace(self.path)
+
+
+@contextlib.contextmanager
+def written(folder: Path) -> Iterator[None]:
+    """A full disk or a folder that cannot be made or written becomes one sentence."""
+    try:
+        yield
+    except OSError as problem:
+        full = problem.errno in DISK_FULL
+        what = "free some space and start it again as it was" if full else "choose another with --output"
+        raise HostLimitError(f"the folder {str(folder)!r} cannot be written: {problem.strerror}; {what}") from problem
 
 
 def differences(before: dict[str, Any], asked: dict[str, Any]) -> str:
