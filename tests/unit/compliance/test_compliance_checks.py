@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -214,3 +215,42 @@ def test_a_warm_cache_is_one_in_which_the_server_found_every_prefix(
 def test_a_warm_cache_needs_something_that_prompts_share(tmp_path: Path) -> None:
     found = said(plain(), tmp_path, "prefixes_cached")
     assert found.state == FALSE and "nothing could be filled in" in found.reason
+
+
+def test_short_answers_are_those_that_the_procedure_says_it_left_out(tmp_path: Path) -> None:
+    """Answers that came out short, though longer ones were asked for: some may be left out of the gaps, told; not all."""
+    cases = itl()
+    rows = cases.levels[1].rows
+    rows["completion_tokens"][rows["phase"] == layout.MEASURE] = np.where(np.arange(100) < 7, 20, 60)
+    cases.levels[1].remeasured()
+    found = said(cases, tmp_path / "untold", "long_enough_outputs", tokens=50)
+    assert found.state == FALSE and "7 requests generated fewer than 50 tokens, and 0 were left out" in found.reason
+    document(cases)["findings"]["levels"] = [{"short": 0}, {"short": 7}, {"short": 0}, {"short": 0}]
+    assert said(cases, tmp_path / "told", "long_enough_outputs", tokens=50).state == TRUE
+    rows["completion_tokens"][rows["phase"] == layout.MEASURE] = 20
+    document(cases)["findings"]["levels"][1]["short"] = 100
+    assert said(cases, tmp_path / "all", "long_enough_outputs", tokens=50).state == FALSE
+
+
+@pytest.mark.parametrize(
+    ("asked", "stream", "state"),
+    [(42, "42/arrivals", TRUE), (7, "42/arrivals", FALSE), (42, "7/arrivals", FALSE), (42, "421/arrivals", FALSE)],
+)
+def test_one_seed_is_reported(asked: int, stream: str, state: str, tmp_path: Path) -> None:
+    """What was asked for, what the plan says and what the instants were drawn from are the same seed."""
+    cases = plain(40)
+    cases.run.manifest["config"].setdefault("client", {})["seed"] = asked
+    cases.run.manifest["plan"]["description"]["load"]["arrivals"]["stream"] = stream
+    assert said(cases, tmp_path, "seed_reported").state == state
+
+
+def test_a_warm_up_is_what_its_rows_say(tmp_path: Path) -> None:
+    """procedure.json claims enough; of the requests in the warm-up's own folder most failed."""
+    warm = plain(120).run.run(tmp_path / "warm")
+    measured = np.flatnonzero(warm.rows["phase"] == layout.MEASURE)
+    warm.rows["completion_tokens"] = 100
+    evidence = dataclasses.replace(ttft(1_000).evidence(tmp_path / "p"), warmups=(warm,))
+    assert CHECKS["enough"](evidence).state == TRUE
+    warm.rows["status"][measured[12:]] = layout.TIMEOUT
+    found = CHECKS["enough"](evidence)
+    assert found.state == FALSE and "the warm-up had 12 successful requests and 1,200" in found.reason

@@ -9,6 +9,8 @@ import numpy as np
 from fastllmload.compliance.checks.registry import check, each
 from fastllmload.compliance.evidence import Evidence, Measured
 from fastllmload.compliance.outcome import DECLARED, Outcome, false, inapplicable, judged, true
+from fastllmload.metrics.window import populations, window_of
+from fastllmload.records.token_counts import count_tokens
 
 NEAR = 0.02  # of a fraction of the load
 FILL_US = 50_000.0  # between the first and last request that fill a closed loop
@@ -93,7 +95,7 @@ def range_given(evidence: Evidence, /, loop: str) -> Outcome:
     low = find(evidence.asked("parameters"), [f"{kind}_min", f"min_{kind}", "least", "lo", "minimum", "initial"])
     high = find(evidence.asked("parameters"), [f"{kind}_max", f"max_{kind}", "most", "hi", "maximum"])
     given = isinstance(low, int | float) and isinstance(high, int | float) and low < high
-    return judged(given, f"the {kind} was searched from {low} to {high}", f"--{kind}-min and --{kind}-max")
+    return judged(given, f"the {kind} was searched from {low} to {high}", "--min and --max")
 
 
 @check
@@ -101,7 +103,7 @@ def step_given(evidence: Evidence, /, loop: str) -> Outcome:
     """A search has a resolution above 0."""
     kind = "rate" if loop == "open" else "concurrency"
     step = find(evidence.asked("parameters"), [f"{kind}_step", f"step_{kind}", "step", "increment"])
-    return judged(isinstance(step, int | float) and step > 0, f"the step is {step}", f"--{kind}-step")
+    return judged(isinstance(step, int | float) and step > 0, f"the step is {step}", "--step")
 
 
 def capacity(evidence: Evidence) -> float | None:
@@ -210,21 +212,40 @@ def gaps_enough(evidence: Evidence, /, requests: int, gaps: int) -> Outcome:
 @check
 def long_enough_outputs(evidence: Evidence, /, tokens: int) -> Outcome:
     """Requests whose gaps count generated at least *tokens*; shorter ones are left out by the procedure and counted."""
-    left_out = find(evidence.asked("findings"), ["short"])
+    found = [(run, answered_short(run, tokens)) for run in evidence.levels]
+    left_out, short = values_of(evidence.asked("findings"), "short"), sum(counts[1] for _, counts in found)
+    told = sum(value for value in left_out if isinstance(value, int))
+    remedy = f"--osl {tokens + 1} or more, with --ignore-eos"
+    if short > told:
+        said = f"{told:,} were left out of the gaps" if left_out else "nobody says that they were left out of the gaps"
+        return false(f"{short:,} requests generated fewer than {tokens} tokens, and {said}", remedy)
 
     def judge(run: Measured) -> Outcome:
-        ok = run.ok
-        received = np.where(ok["completion_tokens"] >= 0, ok["completion_tokens"], ok["content_events"])
-        short = int(np.count_nonzero(received < tokens))
+        ok, short = next(counts for one, counts in found if one is run)
         asked = int(run.measure["output_target"].min(initial=2**31 - 1))
-        stated = left_out is not None
         return judged(
-            asked > tokens and (short == 0 or stated),
-            f"{short:,} of {len(ok):,} requests generated fewer than {tokens} tokens; the least asked for is {asked:,}",
-            f"--osl {tokens + 1} or more, with --ignore-eos",
+            asked > tokens and ok > short,
+            f"{short:,} of {ok:,} requests generated fewer than {tokens} tokens; the least asked for is {asked:,}",
+            remedy,
         )
 
     return each(evidence, judge, levels=True)
+
+
+def answered_short(run: Measured, tokens: int) -> tuple[int, int]:
+    """Successful requests of the window, and those of them with fewer than *tokens* output tokens."""
+    chosen = populations(run.run, window_of(run.run)).latency
+    return int(chosen.sum()), int(np.count_nonzero(chosen & (count_tokens(run.run).output < tokens)))
+
+
+def values_of(document: Any, name: str) -> list[Any]:
+    """Every value under *name*, at any depth."""
+    if isinstance(document, list):
+        return [value for part in document for value in values_of(part, name)]
+    if not isinstance(document, dict):
+        return []
+    here = [document[name]] if name in document else []
+    return [*here, *(value for part in document.values() for value in values_of(part, name))]
 
 
 @check

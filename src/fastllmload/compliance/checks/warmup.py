@@ -13,6 +13,8 @@ from fastllmload.compliance.evidence import Evidence, Measured, Rows, dig, rows_
 from fastllmload.compliance.outcome import Outcome, false, inapplicable, judged, true, undeclared
 from fastllmload.metrics.prefix_cache import prefix_tokens_of
 from fastllmload.records import layout
+from fastllmload.records.run import Run
+from fastllmload.records.token_counts import count_tokens
 
 REQUESTS, TOKENS = 100, 10_000
 PAIRS, VARIATION = 3, 0.10
@@ -41,14 +43,20 @@ def enough(evidence: Evidence, /) -> Outcome:
     """100 successful requests and 10,000 output tokens before the first measured one."""
     if evidence.procedure is not None:
         done = evidence.asked("warmup") or {}
-        return amount(int(done.get("requests") or 0), int(done.get("tokens") or 0))
+        told = int(done.get("requests") or 0), int(done.get("tokens") or 0)
+        seen = [answered(run, layout.MEASURE) for run in evidence.warmups]
+        if not seen:  # their folders are gone
+            return amount(*told)
+        requests, tokens = (min(said, sum(part)) for said, part in zip(told, zip(*seen, strict=True), strict=True))
+        return amount(requests, tokens)
 
-    def judge(run: Measured) -> Outcome:
-        ok = run.warmup.where(run.warmup["status"] == layout.OK)
-        received = np.where(ok["completion_tokens"] >= 0, ok["completion_tokens"], ok["content_events"])
-        return amount(len(ok), int(received.sum()))
+    return each(evidence, lambda run: amount(*answered(run.run, layout.WARMUP)))
 
-    return each(evidence, judge)
+
+def answered(run: Run, phase: int) -> tuple[int, int]:
+    """Successful requests of a phase and their output tokens."""
+    ok = (run.rows["phase"] == phase) & (run.rows["status"] == layout.OK)
+    return int(ok.sum()), int(np.maximum(count_tokens(run).output[ok], 0).sum())
 
 
 def amount(requests: int, tokens: int) -> Outcome:

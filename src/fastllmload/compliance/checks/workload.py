@@ -60,10 +60,16 @@ def kept(run: Measured, planned: npt.NDArray[Any]) -> Outcome:
 
 @check
 def seed_reported(evidence: Evidence, /) -> Outcome:
-    """The seed is in run.json, for the workload and, through it, for the arrivals."""
+    """One seed is in run.json, for the workload and, through its streams, for the arrivals."""
 
     def judge(run: Measured) -> Outcome:
         seed = run.get("plan.description.seed")
+        stream = run.get("plan.description.load.arrivals.stream")
+        asked = None if run.get("config.output.plan") is not None else run.get("config.client.seed")
+        if isinstance(seed, int) and asked not in (None, seed):
+            return false(f"run.json names the seed {asked} as asked for and {seed} as used", "measure again")
+        if isinstance(seed, int) and isinstance(stream, str) and not f"{stream}/".startswith(f"{seed}/"):
+            return false(f"the seed is {seed}, and the instants are those of {stream!r}", "measure again")
         return judged(isinstance(seed, int), f"the seed is {seed}", "measure with --seed")
 
     return each(evidence, judge)
