@@ -6,14 +6,15 @@ import signal
 import sys
 from types import FrameType
 
-ENDING = (signal.SIGTERM, signal.SIGHUP)
+ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 INTERRUPTED = 4
 
 
 def main() -> int:
     """The exit code of the command line of this process."""
     for number in ENDING:
-        if signal.getsignal(number) != signal.SIG_IGN:  # `nohup` means it
+        # `nohup` means it; a shell that ignores SIGINT for what it runs in the background does not (engine/interrupts.py)
+        if number == signal.SIGINT or signal.getsignal(number) != signal.SIG_IGN:
             signal.signal(number, interrupt)
     try:
         from fastllmload.cli.main import main as command
@@ -25,7 +26,7 @@ def main() -> int:
 
 
 def interrupt(number: int, frame: FrameType | None) -> None:
-    """SIGTERM and SIGHUP end a command as Ctrl-C does, wherever nobody has other plans for them."""
+    """SIGINT, SIGTERM and SIGHUP end a command as Ctrl-C does, wherever nobody has other plans for them."""
     raise KeyboardInterrupt
 
 

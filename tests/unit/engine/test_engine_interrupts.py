@@ -14,6 +14,14 @@ from fastllmload.plan.settings import Output, RunSettings
 from fastllmload.report.terminal import make_ui
 
 
+@pytest.fixture(autouse=True)
+def in_a_terminal():
+    """Whoever runs the tests may have hang-ups ignored (`nohup`), which the run would respect."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
+
+
 def test_before_the_workers_start_a_signal_ends_the_run():
     with pytest.raises(Interrupted), Interrupts() as interrupts:
         os.kill(os.getpid(), signal.SIGINT)
