@@ -63,6 +63,7 @@ class Case:
         for seed in seeds:
             found, (low, high) = self.search(seed)
             assert len(found.decisions) <= 12
+            assert all(count <= 3 for count in found.looks.values())
             held += low <= self.truth <= high
             widths.append((low / self.truth, high / self.truth))
         return held, widths
