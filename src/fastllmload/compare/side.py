@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -69,13 +70,18 @@ def _shown(paths: list[str]) -> str:
     return Path(paths[0]).name or str(Path(paths[0]).resolve().name)
 
 
+CUT = re.compile(r"\.cut-\d+$")  # a level that was cut off and measured again beside
+
+
 def runs_in(folder: Path) -> list[Path]:
     """*folder* itself if it is a run's, else the run folders in it, by name."""
     if not folder.is_dir():
         raise RunFolderError(f"{folder} does not exist or is no folder; give a run folder, or one that holds runs")
     if (folder / "run.json").exists():
         return [folder]
-    found = sorted(each.parent for each in folder.glob("*/run.json"))
+    found = sorted(each.parent for each in folder.glob("*/run.json") if not CUT.search(each.parent.name))
+    if not found and (folder / "levels").is_dir():
+        raise RunFolderError(f"{folder} holds levels at several loads, no run: give single ones of {folder / 'levels'}")
     if not found:
         raise RunFolderError(f"{folder} is no run folder and holds none: there is no run.json in it or one level below")
     return found

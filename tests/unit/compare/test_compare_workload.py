@@ -86,6 +86,15 @@ def test_folders_of_runs_are_sides(tmp_path: Path) -> None:
     assert read_side([str(tmp_path / "old" / "r1")]).name == "r1"
 
 
+def test_a_folder_of_levels_is_no_side_and_what_was_cut_off_is_no_run_of_one(tmp_path: Path) -> None:
+    """A search or sweep has levels at several loads; beside them may lie what a killed start left of one."""
+    for name in ("000-rate-5", "000-rate-5.cut-1"):
+        write_run(tmp_path / "sweep" / "levels" / name, 1, n=20)
+    with pytest.raises(RunFolderError, match="holds levels at several loads, no run: give single ones of .*levels"):
+        read_side([str(tmp_path / "sweep")])
+    assert [each.folder.name for each in read_side([str(tmp_path / "sweep" / "levels")]).runs] == ["000-rate-5"]
+
+
 def test_the_numbers_of_a_run_without_any_are_computed(tmp_path: Path) -> None:
     """As of a run that was killed before it wrote them."""
     folder = write_run(tmp_path / "r", 1, n=50)
