@@ -169,3 +169,19 @@ def test_a_wall_clock_that_is_set_is_told_and_touches_no_interval(tmp_path, monk
     assert len(told) == 1 and ("3,600.000 s forward" if hours > 0 else "3,600.000 s back") in told[0]
     phase = ui.document["phases"][-1]
     assert phase["end_ns"] - phase["start_ns"] == 10**9 and ui.document["status"] == "done"
+
+
+@pytest.mark.parametrize("turns", [None, "2"])
+def test_slots_that_workers_cannot_share_evenly_are_all_busy_to_the_end(tmp_path, turns):
+    """Three slots of two workers: each has a third of the requests, not each worker a half."""
+    workload = Workload(isl="16", osl="8", turns=turns)
+    settings = asked(
+        tmp_path / "run", client=Client(workers=2), workload=workload, rate=None, concurrency=3, num_requests=31,
+        warmup_requests=0,
+    )  # fmt: skip
+    assert execute(settings, None, Watching()) == 0
+    rows = load(tmp_path / "run").rows
+    begun = rows[rows["turn"] == 0]
+    place = begun["session"].astype(int) % 3
+    assert sorted(begun["session"]) == list(range(31)) and (begun["worker"] == place % 2).all()
+    assert np.bincount(begun["worker"]).tolist() == [21, 10]

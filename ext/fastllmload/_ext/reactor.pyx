@@ -85,12 +85,13 @@ cdef class Reactor(Releases):
     def load(self, *, int phase, int phase_number, schedule, const uint64_t[::1] body_offset, const uint8_t[::1] bodies,
              const int32_t[::1] input_tokens, const int32_t[::1] output_tokens, const uint16_t[::1] request_class,
              bint closed, uint64_t limit=0, uint32_t cap=0, uint32_t reserve=MARGIN, const uint32_t[::1] numbers=None,
-             Talks talks=None, const Leaving[::1] client=None, const uint16_t[::1] target=None) -> None:
+             Talks talks=None, const Leaving[::1] client=None, const uint16_t[::1] target=None, uint32_t slots=0) -> None:
         """Take over one phase.
 
         *schedule*: int64 ns offsets of this worker's releases (open loop), or zeros, one per slot (closed loop).
         The other arrays cover the whole plan. *limit*: releases of this worker in a closed loop, 0 without bound.
-        *numbers*: with *talks*, the requests that its releases are, in order; else they are worker, worker + workers ...
+        *numbers*: with *talks*, the requests that its releases are, in order; else they are worker, worker + workers ...,
+        anew in each round of *slots*, which are those of all workers in a closed loop.
         *client*: what users do besides waiting. *target*: of each request of the plan; None: dealt round robin.
         """
         cdef Share share = self.share
@@ -102,6 +103,8 @@ cdef class Reactor(Releases):
         share.output_tokens = output_tokens
         share.request_class = request_class
         share.plan_size = <uint32_t>(body_offset.shape[0] - 1)
+        share.slots = slots
+        share.own = <uint32_t>len(schedule) if closed and slots else 0
         share.numbers = numbers
         share.target = target
         share.talks = talks

@@ -1,6 +1,7 @@
 """A worker's share of the plan of a phase.
 
-Without conversations release i of worker w is request w + i * workers, and a request goes to target number request modulo
+Without conversations release i of worker w is request w + i * workers. In a closed loop of *slots* each round of so many requests
+is dealt anew, so that every slot has as many as any other, however many of them a worker has. A request goes to target number request modulo
 targets, or to the one that the plan's routing gives it where classes have targets of their own. With conversations *numbers*
 says which requests the releases are (first turns), and a conversation stays at the target where it began. The bytes of a request are three pieces that are sent in one system call: the head of its class and
 target, the lines that only it has, and its body, none of them copied.
@@ -80,7 +81,9 @@ cdef class Share:
     cdef uint32_t numbered(self, uint64_t release) noexcept:
         cdef uint64_t count
         if self.talks is None:
-            return <uint32_t>(self.worker + release * self.workers)
+            if self.own == 0:
+                return <uint32_t>(self.worker + release * self.workers)
+            return <uint32_t>(release // self.own * self.slots + self.worker + release % self.own * self.workers)
         count = <uint64_t>self.numbers.shape[0]
         return <uint32_t>(self.numbers[release % count] + release // count * self.plan_size)
 

@@ -179,13 +179,13 @@ class Worker:
     def _load(self, phase: PhaseSpec, plan: Plan) -> None:
         spec = self.spec
         closed = phase.mode == "closed"
-        limit = share(phase.num_requests, spec.worker, spec.workers) if phase.num_requests else 0
+        limit = slots = 0
         if closed:
-            slots = share(phase.concurrency, spec.worker, spec.workers)
-            if phase.num_requests:
-                slots = min(slots, limit)
-            schedule = np.zeros(slots, dtype=np.int64)
-            closed = slots > 0  # without a slot there is nothing to refill: an open loop without releases ends at once
+            slots = min(phase.concurrency, phase.num_requests) if phase.num_requests else phase.concurrency
+            limit = slot_requests(phase.num_requests, slots, spec.worker, spec.workers)
+            own = share(slots, spec.worker, spec.workers)
+            schedule = np.zeros(own, dtype=np.int64)
+            closed = own > 0  # without a slot there is nothing to refill: an open loop without releases ends at once
         else:
             assert plan.t_start is not None
             schedule = np.ascontiguousarray(plan.t_start[spec.worker :: spec.workers])
@@ -203,7 +203,8 @@ class Worker:
             cap=max(1, share(phase.max_concurrency, spec.worker, spec.workers)) if phase.max_concurrency else 0,
             client=plan.client,
             target=routed(plan, spec.class_targets),
-            **conversations(plan, spec.worker, spec.workers),
+            slots=slots,
+            **conversations(plan, spec.worker, spec.workers, slots),
         )
 
     async def _clock(self, phase: PhaseSpec, start: int) -> bool:
@@ -266,16 +267,25 @@ class Worker:
         self.words[k.W_RSS_BYTES] = resident * os.sysconf("SC_PAGE_SIZE")
 
 
-def conversations(plan: Plan, worker: int, workers: int) -> dict[str, Any]:
-    """What the reactor needs of a plan with conversations: this worker's first turns, and how turns are stitched."""
+def conversations(plan: Plan, worker: int, workers: int, slots: int = 0) -> dict[str, Any]:
+    """What the reactor needs of a plan with conversations: this worker's first turns, and how turns are stitched. In a
+    closed loop of *slots* each round of so many conversations is dealt anew.
+    """
     if plan.turns is None:
         return {}
     starts = plan.starts
-    numbers = np.ascontiguousarray(starts[worker::workers], np.uint32)
+    places = np.arange(len(starts)) % slots if slots else np.arange(len(starts))
+    numbers = np.ascontiguousarray(starts[places % workers == worker], np.uint32)
     joints = plan.joints
     of_class = plan.request_class if len(joints) > 1 else None
     talks = Talks(plan.turns, plan.body_offset, plan.bodies, joints, len(starts), of_class)
     return {"numbers": numbers, "talks": talks}
+
+
+def slot_requests(total: int, slots: int, worker: int, workers: int) -> int:
+    """How many of *total* requests fall to the slots of *worker*, where every slot has as many as any other, or one more."""
+    rounds, rest = divmod(total, slots)
+    return rounds * share(slots, worker, workers) + share(rest, worker, workers)
 
 
 def share(total: int, worker: int, workers: int) -> int:

@@ -233,7 +233,7 @@ def _asked(document: Document) -> str:
     if changes is not None:
         shown = f"{changes} (mean {shown})"
     talks = " conversations" if part(document, "plan", "description", "conversations") else ""
-    return f"asked {shown} {name or ''}{talks}".rstrip()
+    return f"asked {shown} {name if name and rate != 'inf' else ''}".rstrip() + talks
 
 
 def _latencies(document: Document, width: int) -> list[Line]:

@@ -241,9 +241,10 @@ def test_a_run_timed_by_chunks_has_no_itl_row():
 
 
 def test_everything_at_once():
+    """Its process is called inf, which says nothing more."""
     found = document()
-    found["plan"]["description"]["load"]["arrivals"]["rate"] = "inf"
-    assert any("asked all at once poisson" in line.text for line in summary_lines(found, 80))
+    found["plan"]["description"]["load"]["arrivals"] |= {"name": "inf", "rate": "inf"}
+    assert any("asked all at once, planned" in line.text for line in summary_lines(found, 80))
 
 
 def test_colour_wraps_the_redacted_text():
