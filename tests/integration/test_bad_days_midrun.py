@@ -110,6 +110,41 @@ def test_a_worker_is_killed(tmp_path: Path, workers: int, number: int) -> None:
     assert document["counts"]["not_sent"] > 0
 
 
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_worker_is_killed_in_the_warm_up(tmp_path: Path, workers: int) -> None:
+    """The measurement needs all of them: it is not begun, and the run says so instead of announcing it."""
+    given = ("--rate", "60", "--duration", "3", *EMBEDDED, "--warmup", "600", "--workers", str(workers))
+    one = begin(tmp_path / "run", *given)
+    try:
+        one.until_answered("warmup")
+        os.kill(one.family("engine.worker")[-1], signal.SIGKILL)
+        ended = one.end()
+    finally:
+        one.kill()
+    document = ended.document
+    assert ended.code == 2 and "Traceback" not in ended.said, ended.said
+    assert document is not None and document["status"] == "partial" and document["counts"]["planned"] == 0
+    assert [phase["name"] for phase in document["phases"]] == ["warmup"]
+    assert document["phases"][0]["released"] < 600
+    assert document["certificate"]["verdict"] == "invalid"
+    assert "was killed by signal 9" in document["incidents"][0]
+    assert "the measurement did not begin" in document["incidents"][-1] and "\nmeasure:" not in ended.out
+
+
+def test_a_worker_is_killed_before_the_first_request(tmp_path: Path) -> None:
+    """From outside: a sentence, not a bug of ours."""
+    one = begin(tmp_path / "run", "--rate", "60", "--duration", "3", "--workers", "2", *EMBEDDED)
+    try:
+        one.until(lambda: bool(one.family("engine.worker")))
+        os.kill(one.family("engine.worker")[0], signal.SIGKILL)
+        ended = one.end()
+    finally:
+        one.kill()
+    assert ended.code == 2 and len(ended.sentences) == 1 and "Traceback" not in ended.said, ended.said
+    assert "was killed by signal 9" in ended.sentences[0] and "nothing was measured" in ended.sentences[0]
+    assert ended.document is not None and ended.document["status"] == "failed"
+
+
 def test_the_supervisor_is_killed(going: Going) -> None:
     """Nobody is left behind; `report` shows what was measured, says what happened, and clears up."""
     family = going.family()

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 VALID, SUSPECT, INVALID, NOTE = "valid", "suspect", "invalid", "note"
@@ -331,23 +331,21 @@ class Reason:
     limits_generator: bool
 
 
-def reasons(figures: Mapping[str, float | int | None], host_explains: bool) -> list[Reason]:
-    """Every criterion that a known figure breaks, worst first. *host_explains*: the host's stalls cover what was
-    late.
-    """
+def reasons(figures: Mapping[str, float | int | None], of_the_host: Collection[str] = ()) -> list[Reason]:
+    """Every criterion that a known figure breaks, worst first. *of_the_host*: codes of what its stalls account for."""
     found = []
     for criterion in CRITERIA:
         value = figures[criterion.figure]
         passed = None if value is None else criterion.severity(value)
         if value is not None and passed is not None:
-            found.append(_reason(criterion, value, *passed, host_explains))
+            found.append(_reason(criterion, value, *passed, criterion.code in of_the_host))
     return sorted(found, key=lambda reason: -SEVERITY.index(reason.severity))
 
 
-def _reason(criterion: Criterion, value: float, severity: str, limit: float, host_explains: bool) -> Reason:
-    text = criterion.text.format(value=shown(value, criterion.unit), limit=shown(limit, criterion.unit))
+def _reason(criterion: Criterion, value: float, severity: str, limit: float, of_the_host: bool) -> Reason:
+    text = criterion.text.format(value=beside(value, limit, criterion.unit), limit=shown(limit, criterion.unit))
     cause = "generator"
-    if criterion.code.startswith("host_") or (criterion.host_may_explain and host_explains):
+    if criterion.code.startswith("host_") or (criterion.host_may_explain and of_the_host):
         cause = "host"
     elif criterion.code == "schedule_shape":
         cause = "plan"
@@ -366,19 +364,29 @@ def _reason(criterion: Criterion, value: float, severity: str, limit: float, hos
     )
 
 
-def shown(value: float, unit: str) -> str:
+def beside(value: float, limit: float, unit: str) -> str:
+    """A value beside the *limit* that it breaks, with as many digits as it takes to see that."""
+    text = shown(value, unit)
+    for digits in range(4, 10):
+        if text != shown(limit, unit):
+            break
+        text = shown(value, unit, digits)
+    return text
+
+
+def shown(value: float, unit: str, digits: int = 3) -> str:
     """A value with its unit, for people."""
     if unit == "us":
         for size, name in ((1e6, "s"), (1e3, "ms")):
             if abs(value) >= size:
-                return f"{value / size:.3g} {name}"
-        return f"{value:.3g} us"
+                return f"{value / size:.{digits}g} {name}"
+        return f"{value:.{digits}g} us"
     if unit == "share":
-        return f"{100 * value:.3g} %"
+        return f"{100 * value:.{digits}g} %"
     if unit == "x":
-        return f"{value:.3g}x"
+        return f"{value:.{digits}g}x"
     if unit in ("decades", ""):
-        return f"{value:.3g}"
+        return f"{value:.{digits}g}"
     return f"{value:g} {unit[:-1] if value == 1 else unit}"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 
 from fastllmload._ext import histogram
 from fastllmload.certificate.evidence import Figures, HostRecord, Times, Window
@@ -36,25 +37,24 @@ def stalls_in(record: HostRecord, window: Window) -> Times:
     return touched
 
 
-def explained(late: Times, stalls: Times) -> int:
-    """How many of the intervals *late* (begin, end) the host's stalls (instant, lateness) account for.
-
-    A late interval is explained when stalls cover at least half of its time: a short hiccup does not excuse a long
-    stop.
+def covered(late: Times, stalls: Times) -> npt.NDArray[np.bool_]:
+    """Which of the intervals *late* (begin, end) the host's stalls (instant, lateness) account for: those that stalls
+    cover for at least half of their time, because a short hiccup does not excuse a long stop.
     """
     if not len(late) or not len(stalls):
-        return 0
+        return np.zeros(len(late), np.bool_)
     begin, end = _merged(stalls[:, 0] - SLACK_NS, stalls[:, 0] + stalls[:, 1] + SLACK_NS)
-    covered = np.concatenate([[0], np.cumsum(end - begin)])
+    so_far = np.concatenate([[0], np.cumsum(end - begin)])
 
     def covered_before(t: Times) -> Times:
         i = np.searchsorted(begin, t, side="right")
         inside = np.where(i > 0, np.minimum(t, end[i - 1]) - begin[i - 1], 0)
-        total: Times = np.where(i > 0, covered[i - 1] + inside, 0)
+        total: Times = np.where(i > 0, so_far[i - 1] + inside, 0)
         return total
 
     share = covered_before(late[:, 1]) - covered_before(late[:, 0])
-    return int((2 * share >= late[:, 1] - late[:, 0]).sum())
+    found: npt.NDArray[np.bool_] = 2 * share >= late[:, 1] - late[:, 0]
+    return found
 
 
 def _merged(begin: Times, end: Times) -> tuple[Times, Times]:

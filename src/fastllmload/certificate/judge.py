@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from fastllmload.certificate import arrivals, criteria, host, lag, workers
+from fastllmload.certificate import arrivals, blame, criteria, host, lag, workers
 from fastllmload.certificate.errorbar import latency_error_bar_us
 from fastllmload.certificate.evidence import Evidence, Figures, Sends
 from fastllmload.certificate.headroom import headroom
@@ -45,10 +45,10 @@ def judge_evidence(evidence: Evidence) -> dict[str, Any]:
         **headroom(evidence.workers, evidence.ceiling),
         "latency_error_bar_us": latency_error_bar_us(evidence),
     }
-    late = np.concatenate([lag.late_intervals(sends), evidence.stamps.late_user])
-    explained = host.explained(late, evidence.host.stalls)
+    late = blame.late(evidence)
+    explained = int(host.covered(late, evidence.host.stalls).sum())
     sections["host"]["late_intervals"], sections["host"]["late_explained"] = len(late), explained
-    found = criteria.reasons(figures(evidence, sections), len(late) > 0 and explained == len(late))
+    found = criteria.reasons(figures(evidence, sections), blame.of_the_host(evidence))
     return {
         "verdict": criteria.verdict(found),
         "reasons": [asdict(reason) for reason in found],

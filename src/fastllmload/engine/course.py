@@ -27,6 +27,7 @@ from fastllmload.redact import Redactor
 from fastllmload.report.terminal import Ui
 from fastllmload.simulator.process import SimulatorProcess
 
+MEASURE = "measure"
 KILLED = (1, 2, 9, 15)  # SIGHUP SIGINT SIGKILL SIGTERM come from outside; any other signal is our fault
 PATIENCE_S, HURRY_S = 10.0, 2.0  # for workers to close their files after the last phase; after a second interrupt
 
@@ -67,9 +68,10 @@ class Course:
 
         try:
             for spec, phase in zip(specs[0].phases, phases, strict=True):
-                outcome = self._phase(fleet, live, spec, phase, ready if phase.name == "measure" else nothing, look)
+                outcome = self._phase(fleet, live, spec, phase, ready if phase.name == MEASURE else nothing, look)
                 if outcome is None or outcome.cut or not fleet.alive:
                     break
+            self._tell_unmeasured(fleet)
             if not self.interrupts.level:
                 for member in fleet.join():
                     self._died(fleet, member)
@@ -103,7 +105,8 @@ class Course:
             interrupts=self.interrupts,
             asked_rate=asked_rate,
             own_grace=spec.drain_ns == 0,
-            failures=Failures(self.settings.load.stop_on_failures if phase.name == "measure" else None),
+            prepares=phase.name != MEASURE,
+            failures=Failures(self.settings.load.stop_on_failures if phase.name == MEASURE else None),
             died=lambda member: self._died(fleet, member),
             ready=ready,
             look=look,
@@ -114,6 +117,14 @@ class Course:
             self.totals.ended(outcome.end_ns)
             self._ended(phase, outcome)
         return outcome
+
+    def _tell_unmeasured(self, fleet: Fleet) -> None:
+        """The measurement needs all its workers from its first instant, else its load is not the planned one."""
+        begun = [entry["name"] for entry in self.folder.manifest["phases"]]
+        if len(fleet.alive) < len(fleet.members) and begun and MEASURE not in begun and not self.interrupts.level:
+            self.incident(
+                f"the measurement did not begin, because it needs all {len(fleet.members)} workers: start the run again"
+            )
 
     def _started(self, spec: PhaseSpec, plan: Plan, start_ns: int) -> None:
         """Time zero is known: run.json says so at once, because a killed run is read with it."""

@@ -46,6 +46,7 @@ class PhaseRun:
     """Runs *spec* on *fleet*. *asked_rate* is for the view only; *started* is told of time zero before the workers are;
     *look* is called at each look and says whether the target is gone for good.
 
+    *prepares*: a later phase needs all workers, so without one of them this one is cut short.
     *own_grace*: the supervisor ends the drain (max(60 s, 5 x P99 e2e so far)); else the workers do after their declared
     time.
     """
@@ -63,6 +64,7 @@ class PhaseRun:
     look: Callable[[], bool]
     started: Callable[[int], None]
     failures: Failures = field(default_factory=Failures)
+    prepares: bool = False
     start_ns: int = 0
     command: int = NOTHING  # given so far
     cut_ns: int = 0  # sending was stopped by a command
@@ -73,6 +75,9 @@ class PhaseRun:
     def run(self) -> Outcome | None:
         """None when the user stopped the run, or every worker died, before time zero."""
         number = self.spec.number
+        self._bury()
+        if self._missing():
+            return None
         self.ui.phase(self.spec.name, None if self.plan.cycles else self.plan.requests, self.plan.duration_s)
         self.fleet.begin_phase(number)
         if not self._await_ready():
@@ -98,12 +103,15 @@ class PhaseRun:
         until = time.monotonic() + STARTING_S
         while not self.fleet.ready(self.spec.number):
             self._bury()
-            if self.interrupts.level or len(self.fleet.alive) < len(self.fleet.members):
+            if self.interrupts.level or self._missing():
                 return False
             if time.monotonic() > until:
                 raise InternalError(f"the workers were not ready for {self.spec.name} within {STARTING_S:g} s")
             self.interrupts.wait(POLL_S)
-        return len(self.fleet.alive) == len(self.fleet.members)
+        return not self._missing()
+
+    def _missing(self) -> bool:
+        return len(self.fleet.alive) < len(self.fleet.members)
 
     def _look_until_ended(self) -> None:
         due = time.monotonic()
@@ -148,7 +156,9 @@ class PhaseRun:
             self.died(member)
 
     def _obey(self, gone: bool) -> None:
-        """The user's signals, a target that is *gone*, and a full disk: what cannot be recorded must not be sent."""
+        """The user's signals, a target that is *gone*, a full disk (what cannot be recorded must not be sent), and a worker
+        missing from a phase that only prepares for one that needs them all.
+        """
         if self.interrupts.level > self.command:
             self._cut(self.interrupts.level)
             again = "waiting for what is in flight (interrupt again to end at once)"
@@ -157,6 +167,8 @@ class PhaseRun:
         elif self.command == NOTHING and gone:
             self._cut(DRAIN)
             self.ui.message("there is no target any more: no more requests are sent; what was measured is kept")
+        elif self.command == NOTHING and self.prepares and self._missing():
+            self._cut(DRAIN)
         elif self.command == NOTHING and (self.live.log.full or self.fleet.total(k.W_DISK_FULL)):
             self._cut(DRAIN)
             self.ui.message("the disk is full: no more requests are sent; what was measured is kept")

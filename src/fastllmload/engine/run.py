@@ -166,9 +166,12 @@ class Session:
             self.folder.manifest["status"] = self.course.fate.status
             self.folder.save()
             raise Interrupted("interrupted before the first request; nothing was measured")
-        raise InternalError(
-            "; ".join(self.folder.manifest["incidents"]) or "the workers ended before the first request"
-        )
+        happened = "; ".join(self.folder.manifest["incidents"]) or "the workers ended before the first request"
+        if self.course.fate.killed and not self.course.fate.crashed:
+            raise HostLimitError(
+                f"{happened}; that was before the first request, nothing was measured: start the run again"
+            )
+        raise InternalError(happened)
 
     def _prepare(
         self, settings: RunSettings, endpoint: Endpoint, found: Preflight, plans: Plans, beside: Found

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from evidence_maker import clean
 
-from fastllmload.certificate.criteria import CRITERIA, Criterion, shown
+from fastllmload.certificate.criteria import CRITERIA, Criterion, beside, reasons, shown
 from fastllmload.certificate.judge import figures, judge_evidence
 
 DOCUMENT = Path(__file__).parents[3] / "docs" / "certificate.md"
@@ -75,3 +75,23 @@ def test_the_limit_itself_is_allowed(criterion: Criterion) -> None:
 )  # fmt: skip
 def test_values_for_people(value: float, unit: str, text: str) -> None:
     assert shown(value, unit) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "limit", "unit", "text"),
+    [
+        (1_002.3, 1_000, "us", "1.002 ms"),
+        (1_000.04, 1_000, "us", "1.00004 ms"),
+        (19_078, 15_000, "us", "19.1 ms"),
+        (0.0050004, 0.005, "share", "0.50004 %"),
+        (1.49999, 1.5, "x", "1.49999x"),
+        (6.0004, 6, "decades", "6.0004"),
+    ],
+)  # fmt: skip
+def test_a_value_is_told_from_its_limit(value: float, limit: float, unit: str, text: str) -> None:
+    assert beside(value, limit, unit) == text
+
+
+def test_a_reason_shows_by_how_much_it_stands() -> None:
+    (reason,) = reasons({**dict.fromkeys(one.figure for one in CRITERIA), "lag_p99_us": 1_002.3})
+    assert reason.text == "releases were late: P99 of t_dispatch - t_sched is 1.002 ms, allowed is 1 ms"

@@ -3,6 +3,7 @@ ours.
 """
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -81,6 +82,43 @@ def test_the_hosts_stop_is_not_ours() -> None:
     (reason,) = [r for r in found["reasons"] if r["code"] == "late_release"]
     assert reason["cause"] == "host" and "whole host" in reason["text"]
     assert found["host"]["late_explained"] == found["host"]["late_intervals"] > 0
+
+
+def causes(found: dict[str, Any]) -> dict[str, str]:
+    return {reason["code"]: reason["cause"] for reason in found["reasons"]}
+
+
+def test_each_reason_is_asked_for_itself() -> None:
+    """The host stopped for 60 ms; ten stops of 8 ms were our own and break no limit of a single stop."""
+    evidence = stopped(clean(), 9.0, 60)
+    for second in range(10):
+        evidence = stopped(evidence, 10.3 + second / 2, 8)
+    stall = np.array([[START_NS + 9_000_500_000, 59 * MS]])
+    found = judge_evidence(replace(evidence, host=replace(evidence.host, stalls=stall)))
+    assert 0 < found["host"]["late_explained"] < found["host"]["late_intervals"]
+    assert causes(found)["late_release"] == causes(found)["worker_stall"] == "host"
+    assert judge_evidence(evidence)["verdict"] == found["verdict"] == "suspect"
+    assert set(causes(judge_evidence(evidence)).values()) == {"generator"}
+
+
+def test_a_longer_stop_of_our_own_beside_the_hosts() -> None:
+    evidence = stopped(stopped(clean(), 9.0, 60), 14.0, 50)
+    stall = np.array([[START_NS + 9_000_500_000, 59 * MS]])
+    found = judge_evidence(replace(evidence, host=replace(evidence.host, stalls=stall)))
+    assert causes(found)["late_release"] == causes(found)["worker_stall"] == "generator"
+
+
+def test_p99_of_the_lag_is_the_hosts_when_the_rest_was_in_time() -> None:
+    """Thirty stops of 12 ms within 20 s make a P99 of some milliseconds; without eight of them it is still too much."""
+    evidence = clean()
+    at = [START_NS + 3_000_000_000 + number * 500_000_000 for number in range(30)]
+    for instant in at:
+        evidence = stopped(evidence, (instant - START_NS) / 1e9, 12)
+    stalls = np.array([[instant + 500_000, 11 * MS] for instant in at])
+    found = judge_evidence(replace(evidence, host=replace(evidence.host, stalls=stalls)))
+    assert causes(found)["schedule_lag"] == "host" and found["generator_limited"] is True
+    some = judge_evidence(replace(evidence, host=replace(evidence.host, stalls=stalls[:8])))
+    assert causes(some)["schedule_lag"] == "generator"
 
 
 def test_a_short_hiccup_excuses_no_long_stop() -> None:
