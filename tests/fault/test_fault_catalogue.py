@@ -78,6 +78,8 @@ def test_odd_but_right_streams_are_successes(tmp_path: Path, port: int, fault: s
         ("status:429", ("rate_limited", "http_status")),
         ("status:500", ("http_error", "http_status")),
         ("status:503", ("http_error", "http_status")),
+        ("abort", ("stream_error", "finish_reason")),
+        ("abort:0", ("stream_error", "finish_reason")),
         ("empty", ("empty", "none")),
         ("no_body", ("truncated", "no_done")),
         ("html", ("protocol_error", "unexpected_content_type")),
@@ -97,7 +99,7 @@ def test_each_failure_has_its_class_and_costs_bounded_memory(
     assert outcome.statuses() == {expected: REQUESTS}
     assert outcome.words[k.W_OK] == 0 and outcome.words[k.W_FAILED] == REQUESTS
     assert (outcome.rows["t_end"] > 0).all()
-    if fault in ("reset", "close"):
+    if fault in ("reset", "close", "abort"):
         assert (outcome.rows["content_events"] > 0).all()
     if fault == "status:429":
         assert (outcome.rows["retry_after_ms"] > 0).all()

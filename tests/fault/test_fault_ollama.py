@@ -75,6 +75,7 @@ def test_odd_but_right_streams_are_successes(tmp_path: Path, port: int, fault: s
         ("no_done", ("truncated", "no_done")),
         ("status:429", ("rate_limited", "http_status")),
         ("status:503", ("http_error", "http_status")),
+        ("abort", ("stream_error", "finish_reason")),
         ("empty", ("empty", "none")),
         ("no_body", ("truncated", "no_done")),
         ("html", ("protocol_error", "unexpected_content_type")),

@@ -29,7 +29,7 @@ cdef struct Reply:              # the reply in progress; reset for each request
     uint8_t close_after
     uint8_t page                # not a completion: no row, no count
     uint8_t old_client          # HTTP/1.0: no chunks
-    uint8_t by_length           # finish_reason
+    uint8_t ending              # Ending of simform.pxd
     uint16_t form               # number of the Form
     uint32_t fault_arg
     int32_t fault_at            # token before which the fault happens

@@ -34,7 +34,8 @@ cdef enum Fault:                # numbers stand in the truth log
     FAULT_UNTIL_CLOSE = 29
     FAULT_CONTENT_LENGTH = 30
     FAULT_TOOL_CALLS = 31
-    FAULTS = 32
+    FAULT_ABORT = 32
+    FAULTS = 33
 
 cdef enum:
     MIDDLE = 0xFFFFFFFF         # argument: in the middle of the reply

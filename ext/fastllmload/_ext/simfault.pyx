@@ -35,6 +35,7 @@ CATALOGUE = {
     "reasoning": (FAULT_REASONING, _MIDDLE, "tokens before ARG (default: the middle) are reasoning_content"),
     "until_close": (FAULT_UNTIL_CLOSE, 0, "neither chunked nor Content-Length: the close ends the body"),
     "content_length": (FAULT_CONTENT_LENGTH, 0, "the stream has a Content-Length in place of chunks"),
+    "abort": (FAULT_ABORT, _MIDDLE, "the engine gives up before token ARG (default: the middle): finish_reason abort, usage, [DONE]"),
     "tool_calls": (FAULT_TOOL_CALLS, 1, "the reply of a chat is ARG tool calls in place of text"),
 }
 NAMES = {number: name for name, (number, _, _) in CATALOGUE.items()}

@@ -42,6 +42,12 @@ cdef enum:
 
 cdef Piece[WORDS] WORD          # " the": a leading space, then letters; each is one token of cl100k_base
 
+cdef enum:                      # Ending: finish_reason stop, length, abort
+    ENDED_STOP = 0
+    ENDED_LENGTH = 1
+    ENDED_ABORT = 2
+    ENDINGS = 3
+
 cdef class Form:
     cdef readonly int kind              # FormKind
     cdef readonly bint chat             # begins with a role event
@@ -54,11 +60,12 @@ cdef class Form:
     cdef size_t created_at
     cdef Piece content_open, content_close
     cdef Piece reasoning_open, reasoning_close
-    cdef Piece role, finish_stop, finish_length
+    cdef Piece role
+    cdef Piece[ENDINGS] finishes        # by Ending
     cdef Piece document_opening         # the same of a reply in one document
     cdef size_t document_id_at
     cdef size_t document_created_at
-    cdef Piece document_stop, document_length
+    cdef Piece[ENDINGS] document_ends   # by Ending
     cdef Piece done                     # data: [DONE]
     cdef Piece nothing
     cdef bytes stream_type              # Content-Type of a stream
@@ -75,11 +82,11 @@ cdef class Form:
     cdef uint8_t* content(self, uint8_t* out, Stamp* s, const uint8_t* text, size_t size) noexcept
     cdef uint8_t* reasoning(self, uint8_t* out, Stamp* s, const uint8_t* text, size_t size) noexcept
     cdef uint8_t* with_piece(self, uint8_t* out, Stamp* s, Piece piece) noexcept
-    cdef uint8_t* tail(self, uint8_t* out, Stamp* s, bint length, bint with_usage, Usage* u) noexcept
+    cdef uint8_t* tail(self, uint8_t* out, Stamp* s, int ending, bint with_usage, Usage* u) noexcept
     cdef uint8_t* usage(self, uint8_t* out, Stamp* s, Usage* u) noexcept
     cdef uint8_t* event(self, uint8_t* out, Stamp* s, Piece before, const uint8_t* text, size_t size, Piece after) noexcept
     cdef size_t document_size(self, int64_t tokens) noexcept         # upper bound
-    cdef uint8_t* document(self, uint8_t* out, Stamp* s, uint64_t seed, int64_t tokens, bint length, Usage* u,
+    cdef uint8_t* document(self, uint8_t* out, Stamp* s, uint64_t seed, int64_t tokens, int ending, Usage* u,
                            bint with_usage) noexcept
 
 cdef inline uint8_t* put_line_end(uint8_t* out, Stamp* s) noexcept nogil:

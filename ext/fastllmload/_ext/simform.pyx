@@ -15,6 +15,7 @@ _WORDS = (
 assert len(_WORDS) == WORDS, len(_WORDS)
 _KEPT = [b" " + word.encode() for word in _WORDS]
 ERROR_JSON = b'{"error":{"message":"simulated failure","type":"InternalServerError","param":null,"code":500}}'
+REASONS = (b"stop", b"length", b"abort")       # by Ending
 _PAD = b',"obfuscation":""'         # the field that OpenAI itself pads its events with
 
 
@@ -106,8 +107,8 @@ cdef class Form:
         self.reasoning_close = self.content_close
         role = b'{"index":0,"delta":{"role":"assistant","content":""},"logprobs":null,"finish_reason":null}]}'
         self.role = self.keep_piece(role)
-        self.finish_stop = self.keep_piece(empty % b"stop")
-        self.finish_length = self.keep_piece(empty % b"length")
+        for ending, reason in enumerate(REASONS):
+            self.finishes[ending] = self.keep_piece(empty % reason)
         self.done = self.keep_piece(b"data: [DONE]")
         self.event_size = self.opening.size + self.reasoning_open.size + self.content_close.size + WORD_LONGEST + EVENT_SLACK
 
@@ -115,8 +116,8 @@ cdef class Form:
         text = b'{"index":0,"message":{"role":"assistant","content":"' if self.chat else b'{"index":0,"text":"'
         after = b'"},"logprobs":null,"finish_reason":"%s"}]' if self.chat else b'","logprobs":null,"finish_reason":"%s"}]'
         self.document_opening = self.keep_piece(document + text)
-        self.document_stop = self.keep_piece(after % b"stop")
-        self.document_length = self.keep_piece(after % b"length")
+        for ending, reason in enumerate(REASONS):
+            self.document_ends[ending] = self.keep_piece(after % reason)
 
     cdef Piece keep_piece(self, bytes text):
         cdef Piece piece
@@ -146,8 +147,8 @@ cdef class Form:
     cdef uint8_t* with_piece(self, uint8_t* out, Stamp* s, Piece piece) noexcept:
         return self.event(out, s, piece, self.nothing.at, 0, self.nothing)
 
-    cdef uint8_t* tail(self, uint8_t* out, Stamp* s, bint length, bint with_usage, Usage* u) noexcept:
-        out = self.with_piece(out, s, self.finish_length if length else self.finish_stop)
+    cdef uint8_t* tail(self, uint8_t* out, Stamp* s, int ending, bint with_usage, Usage* u) noexcept:
+        out = self.with_piece(out, s, self.finishes[ending])
         if with_usage:
             out = self.usage(out, s, u)
         return raw_event(out, s, self.done.at, self.done.size)
@@ -161,9 +162,9 @@ cdef class Form:
         return self.event(out, s, piece, self.nothing.at, 0, self.nothing)
 
     cdef size_t document_size(self, int64_t tokens) noexcept:
-        return self.document_opening.size + <size_t>tokens * WORD_LONGEST + self.document_length.size + 512
+        return self.document_opening.size + <size_t>tokens * WORD_LONGEST + self.document_ends[ENDED_LENGTH].size + 512
 
-    cdef uint8_t* document(self, uint8_t* out, Stamp* s, uint64_t seed, int64_t tokens, bint length, Usage* u,
+    cdef uint8_t* document(self, uint8_t* out, Stamp* s, uint64_t seed, int64_t tokens, int ending, Usage* u,
                            bint with_usage) noexcept:
         cdef uint8_t* start = out
         cdef int64_t i
@@ -173,7 +174,7 @@ cdef class Form:
         for i in range(tokens):
             word = WORD[draw(seed, <uint64_t>i, DRAW_WORD) % WORDS]
             out = put(out, word.at + (1 if i == 0 else 0), word.size - (1 if i == 0 else 0))
-        out = put_piece(out, self.document_length if length else self.document_stop)
+        out = put_piece(out, self.document_ends[ending])
         return put_usage(out, u) if with_usage else put(out, b"}", 1)
 
 

@@ -5,7 +5,7 @@ from libc.stdint cimport uint16_t
 from libc.string cimport memset
 
 from fastllmload._ext.simfault cimport FAULT_NONE
-from fastllmload._ext.simform cimport FORM_CHAT, FORM_KINDS, FORM_OLLAMA_CHAT
+from fastllmload._ext.simform cimport ENDED_LENGTH, ENDED_STOP, FORM_CHAT, FORM_KINDS, FORM_OLLAMA_CHAT
 from fastllmload._ext.simhttp cimport NO_KEY
 from fastllmload._ext.simprompt cimport Prompt, prompt_read
 from fastllmload._ext.simsequence cimport DRAW_ID, DRAW_LENGTH, draw, uniform
@@ -109,7 +109,7 @@ cdef class Intake:
         at = value_of(body, size, b'"include_usage"', 15)
         c.reply.with_usage = at != NULL and at[0] == 116 or not c.reply.stream or kind >= FORM_OLLAMA_CHAT
         c.reply.form = <uint16_t>kind
-        c.reply.by_length = True
+        c.reply.ending = ENDED_LENGTH
         c.sequence.whole = not c.reply.stream
         c.sequence.priority = 0
         c.sequence.output_tokens = <int>(tokens if tokens else 1)
@@ -161,7 +161,7 @@ cdef class Intake:
                 f"This model's maximum context length is {self.max_model_len} tokens. However, you requested {most} output"
                 f" tokens and your prompt contains {c.sequence.prompt_tokens} input tokens."))
         c.sequence.output_tokens = <int>self.output_length(c, most, asked.min_tokens, asked.ignore_eos is True)
-        c.reply.by_length = c.sequence.output_tokens == most
+        c.reply.ending = ENDED_LENGTH if c.sequence.output_tokens == most else ENDED_STOP
         return True
 
     cdef int64_t output_length(self, Connection* c, int64_t most, int64_t least, bint ignore_eos) noexcept:

@@ -10,4 +10,4 @@ cdef class OllamaForm(Form):
     cdef char[32] clock                 # YYYY-MM-DDTHH:MM:SS
     cdef Piece silent                   # the carrier with an empty text
     cdef void stamp_time(self, uint8_t* at) noexcept
-    cdef uint8_t* last_fields(self, uint8_t* out, Stamp* s, bint length, bint with_usage, Usage* u) noexcept
+    cdef uint8_t* last_fields(self, uint8_t* out, Stamp* s, int ending, bint with_usage, Usage* u) noexcept

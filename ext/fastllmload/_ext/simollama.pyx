@@ -12,6 +12,8 @@ from libc.time cimport time_t, tm
 from fastllmload._ext.clock cimport real_ns
 from fastllmload._ext.digits cimport put_number
 from fastllmload._ext.simform cimport (
+    ENDED_LENGTH,
+    ENDED_STOP,
     END_CRLF,
     EVENT_SLACK,
     FORM_OLLAMA_CHAT,
@@ -57,7 +59,7 @@ cdef class OllamaForm(Form):
         self.content_close = self.reasoning_close = self.keep_piece(after + b',"done":false}')
         self.silent = self.keep_piece(silent)
         self.document_opening = self.keep_piece(opening + text)
-        self.document_stop = self.keep_piece(after)
+        self.document_ends[ENDED_STOP] = self.keep_piece(after)
         self.document_time_at = self.time_at
         self.event_size = self.opening.size + self.reasoning_open.size + self.content_close.size + WORD_LONGEST + EVENT_SLACK
         self.speaks(b"application/x-ndjson")
@@ -93,16 +95,19 @@ cdef class OllamaForm(Form):
         out = put_line_end(put_piece(put(put_piece(out, before), text, size), after), s)
         return put(out, b"\r\n", 2) if s.chunked else out
 
-    cdef uint8_t* tail(self, uint8_t* out, Stamp* s, bint length, bint with_usage, Usage* u) noexcept:
+    cdef uint8_t* tail(self, uint8_t* out, Stamp* s, int ending, bint with_usage, Usage* u) noexcept:
         cdef uint8_t[512] text
         cdef Piece fields
         fields.at = text
-        fields.size = <size_t>(self.last_fields(text, s, length, with_usage, u) - text)
+        fields.size = <size_t>(self.last_fields(text, s, ending, with_usage, u) - text)
         return self.event(out, s, self.silent, fields.at, fields.size, self.nothing)
 
-    cdef uint8_t* last_fields(self, uint8_t* out, Stamp* s, bint length, bint with_usage, Usage* u) noexcept:
+    cdef uint8_t* last_fields(self, uint8_t* out, Stamp* s, int ending, bint with_usage, Usage* u) noexcept:
         out = put(out, b',"done":true,"done_reason":"', 28)
-        out = put(out, b'length"', 7) if length else put(out, b'stop"', 5)
+        if ending == ENDED_STOP:
+            out = put(out, b'stop"', 5)
+        else:
+            out = put(out, b'length"', 7) if ending == ENDED_LENGTH else put(out, b'abort"', 6)
         out = put_field(out, b',"total_duration":', 18, u.total_ns, s)
         out = put_field(out, b',"load_duration":', 17, u.load_ns, s)
         if with_usage:
@@ -117,7 +122,7 @@ cdef class OllamaForm(Form):
     cdef size_t document_size(self, int64_t tokens) noexcept:
         return self.document_opening.size + <size_t>tokens * WORD_LONGEST + 1024
 
-    cdef uint8_t* document(self, uint8_t* out, Stamp* s, uint64_t seed, int64_t tokens, bint length, Usage* u,
+    cdef uint8_t* document(self, uint8_t* out, Stamp* s, uint64_t seed, int64_t tokens, int ending, Usage* u,
                            bint with_usage) noexcept:
         cdef uint8_t* start = out
         cdef int64_t i
@@ -127,7 +132,7 @@ cdef class OllamaForm(Form):
         for i in range(tokens):
             word = WORD[draw(seed, <uint64_t>i, DRAW_WORD) % WORDS]
             out = put(out, word.at + (1 if i == 0 else 0), word.size - (1 if i == 0 else 0))
-        return self.last_fields(put_piece(out, self.document_stop), s, length, with_usage, u)
+        return self.last_fields(put_piece(out, self.document_ends[ENDED_STOP]), s, ending, with_usage, u)
 
 
 cdef inline uint8_t* put_field(uint8_t* out, const char* name, size_t size, int64_t value, Stamp* s) noexcept nogil:

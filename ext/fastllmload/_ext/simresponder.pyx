@@ -16,6 +16,7 @@ from fastllmload._ext.digits cimport put_number
 from fastllmload._ext.simform cimport (
     END_CR,
     END_CRLF,
+    ENDED_ABORT,
     EVENT_SLACK,
     FORM_CHAT,
     FORM_OLLAMA_CHAT,
@@ -79,6 +80,8 @@ cdef class Responder(Writer):
             c.reply.fault_arg = max(c.reply.fault_arg, <uint32_t>1)
             if (<Form>self.forms[c.reply.form]).kind not in (FORM_CHAT, FORM_OLLAMA_CHAT):
                 c.reply.fault = FAULT_NONE
+        elif fault == FAULT_ABORT:
+            return self.give_up(c)
         elif fault == FAULT_NO_USAGE:
             c.reply.with_usage = False
         elif fault == FAULT_REASONING and c.reply.fault_arg == <uint32_t>MIDDLE:
@@ -92,6 +95,14 @@ cdef class Responder(Writer):
         else:
             return self.instead(c)
         return GOING
+
+    cdef Outcome give_up(self, Connection* c) except? LOST:
+        # The engine makes no more tokens than it gives away.
+        c.sequence.output_tokens = <int>min(c.reply.fault_arg, <uint32_t>(c.sequence.output_tokens // 2))
+        c.reply.ending = ENDED_ABORT
+        if c.sequence.output_tokens:
+            return GOING
+        return self.finish(c) if c.reply.stream else self.document(c, 0)
 
     cdef int frame(self, Connection* c) except -1:
         cdef uint8_t fault = c.reply.fault
@@ -334,7 +345,7 @@ cdef class Responder(Writer):
                     out = form.usage(out, &c.reply.stamp, &u)
                 out = raw_event(out, &c.reply.stamp, form.done.at, form.done.size)
                 return put(out, b"0\r\n\r\n", 5) if c.reply.stamp.chunked else out
-            out = form.tail(out, &c.reply.stamp, c.reply.by_length, c.reply.with_usage, &u)
+            out = form.tail(out, &c.reply.stamp, c.reply.ending, c.reply.with_usage, &u)
         elif not c.reply.stamp.ndjson:
             out = raw_event(out, &c.reply.stamp, form.done.at, form.done.size)
         return put(out, b"0\r\n\r\n", 5) if c.reply.stamp.chunked else out
@@ -380,7 +391,7 @@ cdef class Responder(Writer):
         elif asked:
             end = put(body, <const char*>asked, <size_t>len(asked))
         else:
-            end = form.document(body, &c.reply.stamp, c.reply.stamp.id, tokens, c.reply.by_length, &u,
+            end = form.document(body, &c.reply.stamp, c.reply.stamp.id, tokens, c.reply.ending, &u,
                                 c.reply.fault != FAULT_NO_USAGE)
         if c.reply.fault == FAULT_BAD_JSON:
             end -= 3

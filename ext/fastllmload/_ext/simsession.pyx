@@ -17,7 +17,7 @@ from libc.time cimport time
 from fastllmload._ext.clock cimport mono_ns
 from fastllmload._ext.simconnection cimport *
 from fastllmload._ext.simfault cimport FAULT_IDLE_CLOSE
-from fastllmload._ext.simform cimport FORM_CHAT, FORM_COMPLETIONS, FORM_OLLAMA_CHAT, FORM_OLLAMA_GENERATE
+from fastllmload._ext.simform cimport ENDED_LENGTH, FORM_CHAT, FORM_COMPLETIONS, FORM_OLLAMA_CHAT, FORM_OLLAMA_GENERATE
 from fastllmload._ext.simhttp cimport *
 from fastllmload._ext.simsyscall cimport MSG_DONTWAIT
 from fastllmload._ext.simtimer cimport timers_free, timers_push
@@ -130,7 +130,7 @@ cdef class Sessions:
         cdef int finish
         if c.reply.page:
             return 0
-        finish = 2 if flags & TRUTH_ABORTED else 3 if c.truth.status != 200 else 1 if c.reply.by_length else 0
+        finish = 2 if flags & TRUTH_ABORTED else 3 if c.truth.status != 200 else c.reply.ending
         self.finished[finish] += 1
         if not self.truth.on:
             return 0
@@ -141,7 +141,7 @@ cdef class Sessions:
         c.truth.t_admitted = c.sequence.t_admitted
         c.truth.fault = c.reply.fault
         c.truth.flags = flags | (TRUTH_STREAM if c.reply.stream else 0) | (TRUTH_REUSED if c.requests else 0)
-        c.truth.flags |= (TRUTH_PREEMPTED if c.sequence.preemptions else 0) | (TRUTH_LENGTH if c.reply.by_length else 0)
+        c.truth.flags |= (TRUTH_PREEMPTED if c.sequence.preemptions else 0) | (TRUTH_LENGTH if c.reply.ending == ENDED_LENGTH else 0)
         self.flush_at = mono_ns() + IDLE_NS
         return self.truth.request(&c.truth)
 

@@ -9,6 +9,7 @@ rather too low.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -17,16 +18,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from fastllmload.certificate.ceiling import Ceiling, host_key, store_ceiling, stored_ceiling
+from fastllmload.certificate.ceiling import Ceiling, host_key, refuse_unwritable, store_ceiling, stored_ceiling
 from fastllmload.certificate.run_evidence import from_run
-from fastllmload.errors import InternalError
+from fastllmload.errors import HostLimitError, InternalError
 from fastllmload.records.run import load
 from fastllmload.simulator.process import SimulatorProcess
 from fastllmload.simulator.profile import SimulatorOptions
 
 STREAMS, ITL_MS, TOKENS = 1_000, 20.0, 300  # 50,000 events/s for 6 s
 SLOTS, SECONDS = 128, 4
-RUN_TIMEOUT_S = 60
+RUN_TIMEOUT_S, ENDING_S = 60, 20
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,10 @@ def stored() -> Ceiling | None:
 
 
 def calibrate() -> Iterator[str]:
-    """Measure, remember, and say so line by line. InternalError when a calibrating run fails."""
+    """Measure, remember, and say so line by line. InternalError when a calibrating run fails, HostLimitError
+    when this host has no room for one, or for what it gives.
+    """
+    refuse_unwritable()
     cores = sorted(os.sched_getaffinity(0))
     server_cpu, client_cpu = (cores[0], cores[1]) if len(cores) > 1 else (None, None)
     if client_cpu is None:
@@ -82,10 +86,31 @@ def drive(options: SimulatorOptions, client_cpu: int | None, load_options: list[
         ]  # fmt: skip
         if client_cpu is not None:
             command += ["--pin", str(client_cpu)]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=RUN_TIMEOUT_S, check=False)
-        if done.returncode != 0:
-            raise InternalError(f"a calibrating run ended with exit code {done.returncode}: {done.stderr.strip()}")
+        finish(command)
         return measured(folder)
+
+
+def finish(command: list[str]) -> None:
+    """Wait for a run's end, and leave nothing of it behind when somebody ends the wait. HostLimitError: this host does
+    not carry it.
+    """
+    child = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    try:
+        said = child.communicate(timeout=RUN_TIMEOUT_S)[1].strip()
+    except BaseException as problem:
+        child.terminate()  # it ends its workers, and they are done with their files
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            child.communicate(timeout=ENDING_S)
+        child.kill()
+        if isinstance(problem, subprocess.TimeoutExpired):
+            raise HostLimitError(
+                f"a calibrating run was not over after {RUN_TIMEOUT_S} s: this host is too busy to be calibrated now"
+            ) from None
+        raise
+    if child.returncode == HostLimitError.exit_code:
+        raise HostLimitError(f"this host cannot be calibrated: {said.removeprefix('fastllmload: ')}")
+    if child.returncode != 0:
+        raise InternalError(f"a calibrating run ended with exit code {child.returncode}: {said}")
 
 
 def measured(folder: Path) -> Measured:

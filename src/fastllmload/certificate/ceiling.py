@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import os
 import platform
-from collections.abc import Mapping
+import tempfile
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Annotated
 
 import msgspec
 
 from fastllmload import __version__
 from fastllmload.errors import HostLimitError
 
+Rate = Annotated[float, msgspec.Meta(gt=0)]
+
 
 class Ceiling(msgspec.Struct, frozen=True):
     """Per worker on a core of its own: stamped events per second, and new streamed requests per second."""
 
-    events_per_s: float
-    requests_per_s: float
+    events_per_s: Rate
+    requests_per_s: Rate
 
 
 def calibration_path(environment: Mapping[str, str] | None = None) -> Path:
@@ -44,11 +50,21 @@ def cpu_model() -> str:
 
 
 def read_all(path: Path) -> dict[str, Ceiling]:
-    """Every host's ceiling; {} when there is no file, or one that this version cannot read: it is a cache."""
+    """Every host's ceiling that this version can read, {} when there is no file: it is a cache."""
     try:
-        return msgspec.json.decode(path.read_bytes(), type=dict[str, Ceiling])
-    except (OSError, msgspec.DecodeError):
+        entries = msgspec.json.decode(path.read_bytes(), type=dict[str, msgspec.Raw])
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError):
         return {}
+    known = {host: read_one(entry) for host, entry in entries.items()}
+    return {host: ceiling for host, ceiling in known.items() if ceiling is not None}
+
+
+def read_one(entry: msgspec.Raw) -> Ceiling | None:
+    """None for what is no ceiling, such as one of 0."""
+    try:
+        return msgspec.json.decode(entry, type=Ceiling)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
 
 
 def stored_ceiling(path: Path | None = None) -> Ceiling | None:
@@ -61,12 +77,28 @@ def store_ceiling(ceiling: Ceiling, path: Path | None = None) -> Path:
     path = calibration_path() if path is None else path
     known = {**read_all(path), host_key(): ceiling}
     beside = path.with_suffix(f".{os.getpid()}.new")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+    with storing(path):
         beside.write_bytes(msgspec.json.format(msgspec.json.encode(known), indent=1) + b"\n")
         beside.replace(path)
+    return path
+
+
+def refuse_unwritable(path: Path | None = None) -> None:
+    """HostLimitError before half a minute is spent on what could not be stored."""
+    path = calibration_path() if path is None else path
+    with storing(path):
+        if path.is_dir():
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        tempfile.TemporaryFile(dir=path.parent).close()
+
+
+@contextlib.contextmanager
+def storing(path: Path) -> Iterator[None]:
+    """In *path*'s folder, which is made."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        yield
     except OSError as problem:
         raise HostLimitError(
             f"the calibration cannot be stored at {path}: {problem.strerror}; set XDG_CACHE_HOME to a folder you may write"
         ) from problem
-    return path

@@ -189,8 +189,8 @@ def _importable(name: str, wanted: list[str]) -> Finding:
 
 
 def disk(runs: Path) -> Finding:
-    free = probe.free_disk(runs)
     try:
+        free = probe.free_disk(runs)
         speed = probe.disk_speed(runs)
     except OSError as error:
         return Finding("disk of runs", BAD, f"{runs}: {error.strerror}", "choose another folder with --output")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 import tempfile
@@ -50,13 +51,16 @@ def available_memory() -> int | None:
 
 
 def existing(folder: Path) -> Path:
-    """*folder*, or its nearest parent that exists."""
+    """*folder*, or its nearest parent that exists. NotADirectoryError where that is no folder."""
     folder = folder.absolute()
-    return next(parent for parent in (folder, *folder.parents) if parent.is_dir())
+    found = next(parent for parent in (folder, *folder.parents) if parent.exists())
+    if not found.is_dir():
+        raise NotADirectoryError(errno.ENOTDIR, f"{found} is a file, not a folder")
+    return found
 
 
 def free_disk(folder: Path) -> int:
-    """Bytes that this user may still write."""
+    """Bytes that this user may still write. OSError where *folder* cannot be."""
     state = os.statvfs(existing(folder))
     return state.f_bavail * state.f_frsize
 

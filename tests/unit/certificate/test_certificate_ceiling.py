@@ -1,11 +1,12 @@
 """The calibration is remembered per host, survives damage, and is measured with a real worker."""
 
 import os
+import sys
 from pathlib import Path
 
 import pytest
 
-from fastllmload.certificate.calibrate import drive
+from fastllmload.certificate.calibrate import calibrate, drive, finish
 from fastllmload.certificate.ceiling import (
     Ceiling,
     calibration_path,
@@ -18,6 +19,16 @@ from fastllmload.certificate.watch import CpuTicks, Watch, cpu_ticks, steal_shar
 from fastllmload.errors import HostLimitError
 from fastllmload.simulator.profile import SimulatorOptions
 
+REFUSING = "import sys; print('fastllmload: no CPU', file=sys.stderr); sys.exit(2)"
+HANGING = """
+import pathlib, signal, sys, time
+def end(*_):
+    time.sleep(0.5)
+    pathlib.Path(sys.argv[1]).touch()
+    sys.exit(4)
+signal.signal(signal.SIGTERM, end)
+time.sleep(600)
+"""
 OURS = Ceiling(events_per_s=120_000.0, requests_per_s=9_000.0)
 
 
@@ -42,6 +53,41 @@ def test_a_damaged_cache_is_no_cache(tmp_path: Path, content: str) -> None:
     assert stored_ceiling(path) is None
     store_ceiling(OURS, path)
     assert stored_ceiling(path) == OURS
+
+
+@pytest.mark.parametrize("entry", ['{"events_per_s": 0, "requests_per_s": 0}', '{"events_per_s": "x"}', "null", "[1]"])
+def test_what_is_no_ceiling_is_not_taken_for_one_and_spoils_no_other(tmp_path: Path, entry: str) -> None:
+    """A ceiling of 0 would be divided by."""
+    path = tmp_path / "calibration.json"
+    store_ceiling(OURS, path)
+    path.write_text(path.read_text().replace("{", f'{{"elsewhere": {entry},', 1))
+    assert stored_ceiling(path) == OURS
+    path.write_text(f'{{"{host_key()}": {entry}}}')
+    assert stored_ceiling(path) is None
+
+
+def test_a_place_that_cannot_be_written_is_told_before_anything_is_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "fastllmload" / "calibration.json").mkdir(parents=True)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    with pytest.raises(HostLimitError, match="Is a directory"):
+        next(calibrate())
+
+
+def test_a_host_that_does_not_carry_the_load_is_no_bug_of_ours() -> None:
+    with pytest.raises(HostLimitError, match="cannot be calibrated: .*no CPU") as found:
+        finish([sys.executable, "-c", REFUSING])
+    assert "fastllmload:" not in str(found.value)
+
+
+def test_a_run_that_hangs_is_ended(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """And ended in order: it has cleared up when the wait is over."""
+    monkeypatch.setattr("fastllmload.certificate.calibrate.RUN_TIMEOUT_S", 2)
+    cleared = tmp_path / "cleared"
+    with pytest.raises(HostLimitError, match="not over after 2 s"):
+        finish([sys.executable, "-c", HANGING, str(cleared)])
+    assert cleared.exists()
 
 
 def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:

@@ -120,3 +120,10 @@ def test_a_disk_that_cannot_be_written(monkeypatch, tmp_path):
     monkeypatch.setattr(probe, "disk_speed", refuse)
     finding = doctor.disk(tmp_path)
     assert (finding.verdict, "Permission denied" in finding.text) == (BAD, True)
+
+
+@pytest.mark.parametrize("below", ["", "deeper/runs"])
+def test_a_file_where_runs_should_go_is_no_good_disk(tmp_path, below):
+    (tmp_path / "runs").touch()
+    finding = doctor.disk(tmp_path / "runs" / below)
+    assert (finding.verdict, "is a file, not a folder" in finding.text) == (BAD, True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 import struct
 from collections import Counter
 from collections.abc import Callable
@@ -106,6 +107,29 @@ def test_error_event(quick: int) -> None:
     assert reply.status == 200 and reply.events[-1] == "[DONE]"
     assert reply.chunks[-1]["error"]["code"] == 500 and len(reply.chunks) == 6
     assert "error" in json.loads(ask(quick, fault("error_event", stream=False)).body)
+
+
+@pytest.mark.parametrize(("name", "made"), [("abort", 4), ("abort:1", 1), ("abort:0", 0)])
+def test_abort(quick: int, name: str, made: int) -> None:
+    """The engine gives up and says so; framing, usage and [DONE] are whole, and the connection goes on."""
+    with Client(quick) as client:
+        reply = client.ask(fault(name))
+        assert (reply.status, reply.events[-1]) == (200, "[DONE]")
+        assert [one["choices"][0]["finish_reason"] for one in reply.chunks[1:-1]] == [None] * made + ["abort"]
+        assert reply.usage["completion_tokens"] == made
+        document = json.loads(client.ask(fault(name, stream=False)).body)
+        assert document["choices"][0]["finish_reason"] == "abort"
+        assert document["usage"]["completion_tokens"] == made
+        assert client.ask(request()).status == 200
+
+
+def test_abort_is_counted_as_such(simulator: Callable[..., SimulatorProcess]) -> None:
+    port = simulator(ttft_ms=0.0, itl_ms=1.0).port
+    ask(port, fault("abort"))
+    ask(port, request(max_tokens=2))
+    metrics = ask(port, b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n").body.decode()
+    counted = dict(re.findall(r'^vllm:request_success_total{.*finished_reason="(\w+)".*} (\d+)', metrics, re.M))
+    assert (counted["abort"], counted["length"], counted["stop"]) == ("1", "1", "0")
 
 
 def test_bad_json(quick: int) -> None:
