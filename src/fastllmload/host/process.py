@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from pathlib import Path
 
 TICKS_NS = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
 PAGE = os.sysconf("SC_PAGE_SIZE")
@@ -24,16 +23,25 @@ class ProcessFigures:
 def process_figures(pid: int) -> ProcessFigures | None:
     """None when the process is gone."""
     try:
-        stat = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        status = Path(f"/proc/{pid}/status").read_text()
-        schedule = Path(f"/proc/{pid}/schedstat").read_text().split()
+        stat = read(f"/proc/{pid}/stat").rpartition(b")")[2].split()
+        status = read(f"/proc/{pid}/status")
+        schedule = read(f"/proc/{pid}/schedstat").split()
     except (FileNotFoundError, ProcessLookupError):
         return None
-    switches = {line.split(":")[0]: int(line.split()[1]) for line in status.splitlines() if "ctxt_switches" in line}
+    switches = {line.split(b":")[0]: int(line.split()[1]) for line in status.splitlines() if b"ctxt_switches" in line}
     return ProcessFigures(
         cpu_ns=(int(stat[11]) + int(stat[12])) * TICKS_NS,
         rss_bytes=int(stat[21]) * PAGE,
-        voluntary_switches=switches.get("voluntary_ctxt_switches", 0),
-        involuntary_switches=switches.get("nonvoluntary_ctxt_switches", 0),
+        voluntary_switches=switches.get(b"voluntary_ctxt_switches", 0),
+        involuntary_switches=switches.get(b"nonvoluntary_ctxt_switches", 0),
         run_delay_ns=int(schedule[1]),
     )
+
+
+def read(path: str) -> bytes:
+    """A whole file of /proc in one read. It is looked at while the clock runs, and a Path costs as much as the file."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        return os.read(descriptor, 1 << 16)
+    finally:
+        os.close(descriptor)

@@ -46,6 +46,7 @@ PROCESS = ("cpu_ns", "rss_bytes", "voluntary_switches", "involuntary_switches", 
 SAMPLE = np.dtype(
     [("t_ns", "<i8"), ("worker", "<i4"), ("phase", "<i4"), *((name, "<i8") for name in (*COUNTERS, *PROCESS))]
 )
+PLACES = np.array(list(COUNTERS.values()))
 SIMULATOR = -1  # *worker* of the embedded engine's own rows: only PROCESS columns mean something
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
@@ -54,14 +55,10 @@ def sample(
     t_ns: int, worker: int, phase: int, words: npt.NDArray[np.int64] | None, figures: ProcessFigures | None
 ) -> npt.NDArray[np.void]:
     """One row. A worker's own CPU time (fine-grained) replaces /proc's when it is newer."""
-    row = np.zeros(1, SAMPLE)
-    row["t_ns"], row["worker"], row["phase"] = t_ns, worker, phase
-    if figures is not None:
-        for name in PROCESS:
-            row[name] = getattr(figures, name)
+    counted = (0,) * len(COUNTERS) if words is None else tuple(words[PLACES].tolist())
+    used = (0,) * len(PROCESS) if figures is None else tuple(getattr(figures, name) for name in PROCESS)
+    row = np.array([(t_ns, worker, phase, *counted, *used)], SAMPLE)
     if words is not None:
-        for name, word in COUNTERS.items():
-            row[name] = words[word]
         row["cpu_ns"] = max(int(row["cpu_ns"][0]), int(words[k.W_CPU_NS]))
     return row
 
@@ -71,8 +68,10 @@ class SampleLog:
 
     def __init__(self, path: Path) -> None:
         self._file = open(path, "w+b", buffering=0)  # noqa: SIM115 - lives as long as the run
-        self._file.write(npy_header(SAMPLE, 0))
-        self._header = self._file.tell()
+        empty = npy_header(SAMPLE, 0)
+        self._file.write(empty)
+        self._header = len(empty)
+        self._described = empty.rpartition(b"(0,)}")[0]
         self.rows = 0
         self.full = False
 
@@ -90,7 +89,8 @@ class SampleLog:
             self.full = True
             return
         self.rows += len(rows)
-        os.pwrite(self._file.fileno(), npy_header(SAMPLE, self.rows), 0)
+        header = self._described + b"(%d,)}" % self.rows  # made anew it would take longer than all else here
+        os.pwrite(self._file.fileno(), header.ljust(self._header - 1) + b"\n", 0)
 
     def close(self) -> None:
         self._file.close()
