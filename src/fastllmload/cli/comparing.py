@@ -154,9 +154,9 @@ def compare_many(
     from fastllmload.compare.systems_text import document, lines, markdown
 
     if html_file is not None:
-        raise InputError("--html shows two sides; leave it out, or compare one system with one other")
+        raise InputError("--html shows two sides without --systems; leave one of the two out")
     if gates:
-        raise InputError("--fail-if compares two sides; leave it out, or compare one system with one other")
+        raise InputError("--fail-if compares two sides without --systems; leave one of the two out")
     found = compare_systems(sides, list(figures), test, different_workload)
     click.echo("\n".join(lines(found, width_of_terminal())))
     write(json_file, "--json", lambda: json_text(document(found)))

@@ -6,10 +6,14 @@ import os
 import shutil
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from fastllmload.errors import HostLimitError
+from fastllmload.errors import HostLimitError, InputError
+
+if TYPE_CHECKING:
+    from fastllmload.compliance.evidence import Evidence
 
 NOT_COMPLIANT = 1
 WIDEST = 120
@@ -42,6 +46,7 @@ def compliance(folder: Path, against: tuple[Path, ...], as_json: bool, everythin
     from fastllmload.compliance.verdict import NOT, document, judge
 
     evidence = replace(read(folder), others=tuple(read(other) for other in against))
+    refuse_unlike(evidence)
     judgement = judge(evidence)
     redact = current_redactor()
     if as_json:
@@ -50,6 +55,20 @@ def compliance(folder: Path, against: tuple[Path, ...], as_json: bool, everythin
         text = "\n".join(lines(judgement, everything, min(WIDEST, shutil.get_terminal_size((100, 24)).columns)))
     show(redact(text))
     return NOT_COMPLIANT if judgement.verdict == NOT else 0
+
+
+def refuse_unlike(evidence: Evidence) -> None:
+    """InputError where a folder is given twice, or one holds another test than the first."""
+    seen = {evidence.folder.resolve()}
+    for other in evidence.others:
+        if other.folder.resolve() in seen:
+            raise InputError(f"{other.folder} is given twice; compare different runs or procedures")
+        seen.add(other.folder.resolve())
+        if other.test != evidence.test:
+            kinds = [f"the test {one.test}" if one.test else "a run that is no test" for one in (evidence, other)]
+            raise InputError(
+                f"{evidence.folder} is {kinds[0]} and {other.folder} is {kinds[1]}: only the same test can be compared"
+            )
 
 
 def show(text: str) -> None:

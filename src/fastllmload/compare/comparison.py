@@ -161,7 +161,10 @@ def _notes(base: Side, new: Side, test: str) -> list[str]:
     for run in runs:
         if run.verdict != "valid":
             doubtful.setdefault(run.verdict, []).append(str(run.folder))
-    notes += [f"the client's certificate is {verdict}: {', '.join(names)}" for verdict, names in doubtful.items()]
+    notes += [
+        f"the client's certificate is {verdict}: {', '.join(dict.fromkeys(names))}"
+        for verdict, names in doubtful.items()
+    ]
     kinds = [sorted({gaps_of(run.document) for run in side.runs}) for side in (base, new)]
     if kinds[0] != kinds[1]:
         told = " and ".join(f"{', '.join(kind)} of {side.name}" for kind, side in zip(kinds, (base, new), strict=True))
@@ -171,9 +174,23 @@ def _notes(base: Side, new: Side, test: str) -> list[str]:
         notes.append("one run a side: how runs differ from each other is not known; 3 or more a side would show it")
     elif fewest < LEAST_RUNS:
         notes.append(f"{fewest} runs on a side: the spread between runs is hardly known; give at least {LEAST_RUNS}")
+    notes += repeated_arrivals([base, new])
+    both = [str(run.folder) for run in base.runs if any(run.same_as(each) for each in new.runs)]
+    if both:
+        notes.append(f"the same run is on both sides: {', '.join(both)}")
     if test == "mann-whitney":
         notes += _too_few_ranks(len(base.runs), len(new.runs))
     return list(dict.fromkeys(notes))
+
+
+def repeated_arrivals(sides: Sequence[Side]) -> list[str]:
+    """Of sides with several runs, some of them at the same drawn arrivals."""
+    return [
+        f"{side.name}: {len(side.runs)} runs at {count} arrival sequence{'s' * (count > 1)}: they say nothing of other "
+        "arrivals; repeat with --repetition 1, 2 ..."
+        for side in sides
+        if (count := side.independent) < len(side.runs)
+    ]
 
 
 def _too_few_ranks(n: int, m: int) -> list[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,7 +9,10 @@ from typing import Any
 
 from fastllmload.errors import InputError, RunFolderError
 from fastllmload.metrics.core import measure
+from fastllmload.records.aside import runs_below
 from fastllmload.records.run import DONE, load, read_manifest
+
+FIXED = ("constant", "trace")  # arrivals that no seed draws
 
 
 @dataclass(frozen=True)
@@ -35,6 +37,23 @@ class RunRecord:
         found: str | None = (self.document.get("plan") or {}).get("digest")
         return found
 
+    def same_as(self, other: RunRecord) -> bool:
+        """Whether both are one measurement, such as a copy of its folder: begun at the same instants, with the same
+        figures.
+        """
+        mine, theirs = self.document, other.document
+        begun = [[phase.get("start_ns") for phase in each.get("phases") or ()] for each in (mine, theirs)]
+        when = [(each.get("environment") or {}).get("time_utc") for each in (mine, theirs)]
+        figures = mine.get("metrics") == theirs.get("metrics")
+        return bool(begun[0]) and begun[0] == begun[1] and when[0] == when[1] and figures
+
+    @property
+    def drawn(self) -> bool:
+        """Its arrivals were drawn from a seed."""
+        described = ((self.document.get("plan") or {}).get("description") or {}).get("load") or {}
+        arrivals = described.get("arrivals") or {}
+        return arrivals.get("stream") is not None and arrivals.get("name") not in FIXED
+
 
 @dataclass(frozen=True)
 class Side:
@@ -46,6 +65,13 @@ class Side:
     @property
     def first(self) -> RunRecord:
         return self.runs[0]
+
+    @property
+    def independent(self) -> int:
+        """Runs that look at something new: those at the same drawn arrivals are one look at these arrivals."""
+        if not all(run.drawn for run in self.runs):
+            return len(self.runs)
+        return len({run.digest for run in self.runs})
 
     @property
     def documents(self) -> list[Mapping[str, Any]]:
@@ -63,14 +89,16 @@ def read_side(paths: list[str]) -> Side:
     twice = {folder for folder in folders if folders.count(folder) > 1}
     if twice:
         raise InputError(f"{sorted(twice)[0]} is given twice on one side; give each run once")
-    return Side(name or _shown(paths), tuple(read_run(folder) for folder in folders))
+    side = Side(name or _shown(paths), tuple(read_run(folder) for folder in folders))
+    for k, run in enumerate(side.runs):
+        copy = next((each for each in side.runs[:k] if run.same_as(each)), None)
+        if copy is not None:
+            raise InputError(f"{run.folder} is a copy of {copy.folder}; give each run once")
+    return side
 
 
 def _shown(paths: list[str]) -> str:
     return Path(paths[0]).name or str(Path(paths[0]).resolve().name)
-
-
-CUT = re.compile(r"\.cut-\d+$")  # a level that was cut off and measured again beside
 
 
 def runs_in(folder: Path) -> list[Path]:
@@ -79,7 +107,7 @@ def runs_in(folder: Path) -> list[Path]:
         raise RunFolderError(f"{folder} does not exist or is no folder; give a run folder, or one that holds runs")
     if (folder / "run.json").exists():
         return [folder]
-    found = sorted(each.parent for each in folder.glob("*/run.json") if not CUT.search(each.parent.name))
+    found = [each for each in runs_below(folder) if (each / "run.json").exists()]
     if not found and (folder / "levels").is_dir():
         raise RunFolderError(f"{folder} holds levels at several loads, no run: give single ones of {folder / 'levels'}")
     if not found:

@@ -40,11 +40,11 @@ class Systems:
         return [measured(figure, side) for side in self.sides]
 
     def claims(self) -> list[str]:
-        """The sentences that the tests carry; none for systems with fewer than 3 runs."""
+        """The sentences that the tests carry; none for systems with fewer than 3 independent runs."""
         return [
             claim(row, pair)
             for pair in self.pairs
-            if min(len(pair.base.runs), len(pair.new.runs)) >= LEAST_RUNS
+            if min(pair.base.independent, pair.new.independent) >= LEAST_RUNS
             for row in pair.rows
             if row.change.shown
         ]
@@ -111,13 +111,11 @@ def together(pairs: list[Comparison]) -> list[Comparison]:
 
 def notes_of(sides: list[Side], pairs: list[Comparison]) -> list[str]:
     notes = list(dict.fromkeys(note for pair in pairs for note in pair.notes)) + token_notes(sides)
-    few = [f"{side.name} has {len(side.runs)}" for side in sides if len(side.runs) < LEAST_RUNS]
+    few = [f"{side.name} has {side.independent}" for side in sides if side.independent < LEAST_RUNS]
     if few:
         notes.append(
             f"no claim is made: IETF 6.3 asks for {LEAST_RUNS} independent runs of each system; {', '.join(few)}"
         )
-    if len({identical(side) for side in sides}) == 1 and identical(sides[0]):
-        notes.append("every run was sent the same arrivals: they say nothing of other arrival seeds")
     return notes
 
 
@@ -129,12 +127,6 @@ def token_notes(sides: list[Side]) -> list[str]:
     if options == {"B"} or len(models) == 1:
         return []
     return ["tokens are counted by each system itself (option A): figures per token have units of each system's own"]
-
-
-def identical(side: Side) -> str | None:
-    """The one plan of all its runs; None where there are several."""
-    digests = {run.digest for run in side.runs}
-    return next(iter(digests)) if len(digests) == 1 and len(side.runs) > 1 else None
 
 
 def middle(found: Measured) -> float | None:

@@ -8,6 +8,7 @@ from textwrap import wrap
 from typing import Any
 
 from fastllmload.compare import document as two_sides
+from fastllmload.compare.between import LEAST_RUNS
 from fastllmload.compare.checklist import NO, NOT_DECLARED
 from fastllmload.compare.comparison import Comparison, Measured
 from fastllmload.compare.systems import Systems, middle
@@ -87,7 +88,14 @@ def _said(found: Systems) -> Iterator[str]:
     claims = found.claims()
     yield from (f"claim: {claim}" for claim in claims)
     if not claims:
-        yield "claim: none. No figure differs with p < 0.05 after Holm and an interval without 0"
+        yield f"claim: none. {why_none(found)}"
+
+
+def why_none(found: Systems) -> str:
+    """Why there is no claim: too few runs for any, or no test that carries one."""
+    if min(side.independent for side in found.sides) < LEAST_RUNS and len(found.sides) == 2:
+        return "There are too few independent runs for any"
+    return "No figure differs with p < 0.05 after Holm and an interval without 0"
 
 
 def markdown(found: Systems) -> str:

@@ -33,6 +33,14 @@ def comparison(evidence: Evidence, _: str) -> Reason:
     return unless(bool(evidence.others), "nothing is compared (--against FOLDER compares)")
 
 
+def hardware(evidence: Evidence, _: str) -> Reason:
+    from fastllmload.compliance.checks.comparison import hardware_of
+
+    found = hardware_of(evidence)
+    equal = all(None not in one.values() and one == found[0] for one in found)
+    return "the hardware is equal" if equal else None
+
+
 def workload(evidence: Evidence, name: str) -> Reason:
     return unless(name in facts.workload_names(evidence), f"the workload is not {name}")
 
@@ -135,7 +143,8 @@ def every(evidence: Evidence, _: str) -> Reason:
 
 
 QUESTIONS: dict[str, Callable[[Evidence, str], Reason]] = {
-    "every": every, "test": test, "comparison": comparison, "workload": workload, "kind": kind, "boundary": boundary,
+    "every": every, "test": test, "comparison": comparison, "unequal_hardware": hardware,
+    "workload": workload, "kind": kind, "boundary": boundary,
     "load": load, "start": start, "topology": topology, "clock": clock, "accuracy": accuracy, "protocol": protocol,
     "itl": itl, "counting": counting, "cache": cache, "stamps": stamps, "server_timing": server_timing,
     "adjusted": adjusted, "leading": leading, "percentile": percentile, "report": report, "metrics": metrics,

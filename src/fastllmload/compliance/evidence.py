@@ -17,7 +17,8 @@ from fastllmload.compliance.declarations import of_simulated_engine
 from fastllmload.compliance.outcome import Outcome
 from fastllmload.errors import InputError, RunFolderError
 from fastllmload.records import layout
-from fastllmload.records.run import Run, load
+from fastllmload.records.aside import runs_below
+from fastllmload.records.run import DONE, Run, load
 from fastllmload.records.whole import EVENTS, ROWS
 
 PROCEDURE = "procedure.json"
@@ -202,7 +203,7 @@ def content_of(events: npt.NDArray[Any], begun: Column) -> tuple[Column, Column]
 class Evidence:
     """*runs*: measured runs in order; *procedure*: procedure.json, None for a plain run; *warmups*: its preparation
     runs; *others*: what it is compared with; *absent*: folders of levels that are gone or
-    damaged; *why*: why each cannot be read.
+    damaged; *why*: why each cannot be read; *strays*: sentences about levels that were measured and are not listed.
     """
 
     folder: Path
@@ -212,6 +213,7 @@ class Evidence:
     others: tuple[Evidence, ...] = ()
     absent: tuple[str, ...] = ()
     why: Mapping[str, str] = field(default_factory=dict)
+    strays: tuple[str, ...] = ()
     said: dict[str, Outcome] = field(default_factory=dict, compare=False, repr=False)  # by check and parameters
 
     @cached_property
@@ -318,7 +320,28 @@ def read_procedure(folder: Path) -> Evidence:
             why[place] = run
     prepared = [readable(place) for place in sorted((folder / "preparation").glob("*warm-up*"))]
     warmups = tuple(run for run in prepared if isinstance(run, Run))
-    return Evidence(folder, tuple(runs), document, warmups, absent=tuple(why), why=why)
+    strays = strays_of(folder, document)
+    return Evidence(folder, tuple(runs), document, warmups, absent=tuple(why), why=why, strays=strays)
+
+
+def strays_of(folder: Path, document: Mapping[str, Any]) -> tuple[str, ...]:
+    """Levels of a procedure that came to its end which its list does not name: by their folders, and by the numbers
+    that are left out. Until the end a folder may be there before its entry.
+    """
+    if document.get("status") != DONE:
+        return ()
+    entries = [entry for entry in document.get("levels") or () if isinstance(entry, dict)]
+    listed = {str(entry.get("folder")) for entry in entries}
+    there = [f"levels/{place.name}" for place in runs_below(folder / "levels")]
+    numbers = {entry["number"] for entry in entries if isinstance(entry.get("number"), int)}
+    return (
+        *(f"{place} is there, and {PROCEDURE} does not name it" for place in there if place not in listed),
+        *(
+            f"{PROCEDURE} names no level {number}, but a later one"
+            for number in range(max(numbers, default=0))
+            if number not in numbers
+        ),
+    )
 
 
 def readable(folder: Path) -> Run | str:

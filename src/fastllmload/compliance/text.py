@@ -24,6 +24,13 @@ def lines(judgement: Judgement, everything: bool = False, width: int = 100) -> I
         yield ""
         yield from unmet(finding, width)
     yield from together(judgement.unmet, width)
+    if judgement.beside:
+        yield ""
+        yield from paragraph("beside", "without a key word in the draft, so they decide nothing:", width)
+    for finding in judgement.beside:
+        remedy = f"; do: {finding.outcome.remedy}" if finding.outcome.remedy else ""
+        said = f"{finding.requirement.id} {finding.outcome.state}: {finding.outcome.reason}{remedy}"
+        yield from paragraph("", said, width)
     told = summary(judgement)["deviations"]
     if told:
         yield ""

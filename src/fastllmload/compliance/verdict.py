@@ -32,6 +32,7 @@ from fastllmload.compliance.outcome import (
 )
 from fastllmload.compliance.requirement import Requirement, requirements
 
+DRAFT = "IETF-"
 UNCONDITIONAL, CONDITIONAL, NOT = "unconditionally compliant", "conditionally compliant", "not compliant"
 
 
@@ -75,21 +76,19 @@ class Judgement:
         return sorted(broken, key=lambda found: not found.requirement.must)
 
     @property
+    def beside(self) -> list[Finding]:
+        """What the draft says without a key word, and does not hold: it decides nothing, and is told."""
+        return [
+            found
+            for found in self.findings
+            if found.requirement.id.startswith(DRAFT) and not found.requirement.in_verdict and not found.outcome.holds
+        ]
+
+    @property
     def unfinished(self) -> tuple[str, ...]:
-        """Why there can be no compliance whatever the requirements say: cut short, or scaled down on purpose."""
-        evidence = self.evidence
-        damage = tuple(damage for run in evidence.runs for damage in run.run.damage)
-        if evidence.procedure is None:
-            cut = any(run.run.incomplete for run in evidence.runs)
-            return (*damage, *(("the run did not come to its end",) if cut else ()))
-        status = evidence.asked("status")
-        found = [] if status == "done" else [f"the procedure ended as {status}; start it again to go on"]
-        for place in evidence.absent:
-            why = evidence.why.get(place)
-            found.append(f"the level {place} is gone from its folder, or damaged{f': {why}' if why else ''}")
-        if evidence.asked("quick"):
-            found.append("--quick scales the test down, which makes its report non-conforming")
-        return (*damage, *found)
+        """Why there can be no compliance whatever the requirements say, also for what is compared with."""
+        others = (f"{other.folder}: {why}" for other in self.evidence.others for why in cut_short(other))
+        return (*cut_short(self.evidence), *others)
 
     @property
     def verdict(self) -> str:
@@ -97,6 +96,23 @@ class Judgement:
         if self.unfinished or any(found.requirement.must for found in self.unmet):
             return NOT
         return CONDITIONAL if self.unmet else UNCONDITIONAL
+
+
+def cut_short(evidence: Evidence) -> tuple[str, ...]:
+    """It did not come to its end, is damaged, lacks a level, or was scaled down on purpose."""
+    damage = tuple(damage for run in evidence.runs for damage in run.run.damage)
+    if evidence.procedure is None:
+        cut = any(run.run.incomplete for run in evidence.runs)
+        return (*damage, *(("the run did not come to its end",) if cut else ()))
+    status = evidence.asked("status")
+    found = [] if status == "done" else [f"the procedure ended as {status}; start it again to go on"]
+    for place in evidence.absent:
+        why = evidence.why.get(place)
+        found.append(f"the level {place} is gone from its folder, or damaged{f': {why}' if why else ''}")
+    found += [f"{stray}: no level may be left out" for stray in evidence.strays]
+    if evidence.asked("quick"):
+        found.append("--quick scales the test down, which makes its report non-conforming")
+    return (*damage, *found)
 
 
 def judge(evidence: Evidence) -> Judgement:
@@ -242,8 +258,11 @@ def tally(findings: Sequence[Finding]) -> dict[str, Any]:
 
 
 def document(judgement: Judgement, everything: bool = False) -> dict[str, Any]:
-    """The summary with what to do about each unmet requirement; *everything*: with all 653."""
-    whole = summary(judgement) | {"unmet": [found.entry() for found in judgement.unmet]}
+    """The summary with what to do about each unmet requirement, and what is `beside`; *everything*: with all 653."""
+    whole = summary(judgement) | {
+        "unmet": [found.entry() for found in judgement.unmet],
+        "beside": [found.entry() for found in judgement.beside],
+    }
     if everything:
         whole["requirements"] = [found.entry() for found in judgement.findings]
     return whole

@@ -183,6 +183,8 @@ def spoilt_words(levels: Sequence[Level]) -> str:
 
 def conclude(test: Test, lab: Lab, found: Findings, status: str, console: Console) -> bool:
     """Write procedure.json and the reports, whatever happened; whether the draft was followed."""
+    if status == journal.DONE:
+        lab.put_leftovers_aside()
     spoilt = [level for level in lab.levels if level.generator_limited and not counted(lab.entry(level))]
     if spoilt:
         found.warn(spoilt_words(spoilt))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -116,6 +117,8 @@ def shown(value: Cell, column: str = "") -> str:
     if isinstance(value, int):
         return f"{value:,}"
     percent = column.endswith("(%)")
+    if not math.isfinite(value):
+        return str(value)
     if value == int(value) and abs(value) < 1e15:
         return f"{int(value):,}" + ("%" if percent else "")
     text = f"{value:,.4g}" if abs(value) < 10_000 else f"{value:,.0f}"

@@ -7,6 +7,7 @@ order, gets the finished ones at once, and goes on where it stopped. Nothing els
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -27,6 +28,7 @@ from fastllmload.procedure.level import Level
 from fastllmload.procedure.level_folder import finished, put_aside, slug
 from fastllmload.procedure.readiness import NOT_YET, await_answer, silence
 from fastllmload.procedure.steps import Step, Steps
+from fastllmload.records.aside import runs_below
 from fastllmload.records.run import DONE
 from fastllmload.simulator.process import SimulatorProcess
 
@@ -150,7 +152,7 @@ class Lab:
                 "phase": "measure",
                 "state": list(self.steps.state),
                 "loop": "closed" if level.settings.load.concurrency is not None else "open",
-                "load": level.load,
+                "load": level.load if math.isfinite(level.load) else str(level.load),
                 "certificate": (level.document.get("certificate") or {}).get("verdict"),
                 "completed": level.document.get("completed"),
                 "failed": level.document.get("failed"),
@@ -163,6 +165,19 @@ class Lab:
             entries.append(entry)
         entry.update(facts)
         self.journal.save()
+
+    def put_leftovers_aside(self) -> None:
+        """Levels of an earlier start that this one did not ask for, because a level measured anew led it elsewhere: they
+        are kept, marked, and told.
+        """
+        asked = {level.folder.name for level in self.levels}
+        for folder in runs_below(self.folder / LEVELS):
+            if folder.name not in asked:
+                kept = put_aside(folder)
+                self.journal.note(
+                    "warnings", f"{LEVELS}/{folder.name} was measured by an earlier start, and the test did not come to it "
+                    f"this time: it is in no figure, and kept as {kept}"
+                )  # fmt: skip
 
     def _found(self, number: int, name: str, settings: RunSettings, folder: Path, mark: str) -> Level | None:
         if not folder.exists():

@@ -13,6 +13,7 @@ from fastllmload.cli.main import main
 from fastllmload.compare.checklist import DECLARED, NO, NOT_DECLARED, YES, checklist
 from fastllmload.compare.side import RunRecord, Side
 from fastllmload.compare.systems import compare_systems
+from fastllmload.compare.systems_text import lines
 from fastllmload.errors import InputError
 
 DECLARED_ALL = {
@@ -144,3 +145,30 @@ def test_the_command_prints_and_writes_all_of_it(tmp_path: Path, capsys: pytest.
     assert "### Checklist (IETF 6.4)" in page and "### Differences in configuration" in page
     assert main(["compare", *sides, "--fail-if", "p99_ttft_ms > +5%"]) == 2
     assert "--fail-if compares two sides" in capsys.readouterr().err
+
+
+def at_arrivals(name: str, p99: list[float], digests: list[str], process: str = "poisson") -> Side:
+    """Runs whose arrivals are those of *digests*."""
+    made = system(name, p99)
+    for run, digest in zip(made.runs, digests, strict=True):
+        described = run.document["plan"]["description"]
+        described["load"] = {**described["load"], "arrivals": {"name": process, "rate": 50.0, "stream": "s"}}
+        run.document["plan"]["digest"] = run.document["plan"]["schedule_hash"] = digest
+    return made
+
+
+@pytest.mark.parametrize(
+    ("digests", "process", "claims"),
+    [(["1", "2", "3"], "poisson", 1), (["1", "1", "1"], "poisson", 0), (["1", "1", "2"], "poisson", 0),
+     (["1", "1", "1"], "constant", 1)],
+)  # fmt: skip
+def test_runs_at_the_same_arrivals_are_not_independent(digests: list[str], process: str, claims: int) -> None:
+    """Three runs with one seed say nothing of other arrivals (IETF 6.3); constant arrivals have no seed."""
+    found = compare_systems(
+        [at_arrivals(name, p99, digests, process) for name, p99 in (("a", FAST), ("b", SLOW))], ["p99_ttft_ms"]
+    )
+    assert len(found.claims()) == claims
+    told = [note for note in found.notes if "say nothing of other arrivals" in note]
+    assert len(told) == (0 if claims else 2)
+    last = lines(found, 200)[-1]
+    assert last.startswith("claim: a is better") if claims else "too few independent runs" in last

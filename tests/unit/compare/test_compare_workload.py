@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -79,8 +80,8 @@ def test_the_manifest_diff_leaves_out_what_every_run_has_of_its_own() -> None:
 
 
 def test_folders_of_runs_are_sides(tmp_path: Path) -> None:
-    for name in ("r1", "r2"):
-        write_run(tmp_path / "old" / name, 1, n=20)
+    for seed, name in enumerate(("r1", "r2")):
+        write_run(tmp_path / "old" / name, seed, n=20)
     found = read_side([f"base={tmp_path / 'old'}"])
     assert found.name == "base" and [each.folder.name for each in found.runs] == ["r1", "r2"]
     assert read_side([str(tmp_path / "old" / "r1")]).name == "r1"
@@ -121,3 +122,18 @@ def test_bad_folders(tmp_path: Path) -> None:
 def test_sides_of_one_name_get_numbers() -> None:
     names = [each.name for each in distinct_names([side("x", [1.0]), side("y", [1.0]), side("x", [1.0])])]
     assert names == ["x#1", "y", "x#3"]
+
+
+def test_a_copy_of_a_run_is_no_other_run(tmp_path: Path) -> None:
+    """It began at the same instant. Twice the same spread of nothing would make every difference significant."""
+    folder = write_run(tmp_path / "a", 1, n=5)
+    copy = shutil.copytree(folder, tmp_path / "b")
+    with pytest.raises(InputError, match="b is a copy of .*a; give each run once"):
+        read_side([str(folder), str(copy)])
+
+
+def test_a_run_on_both_sides_is_told(tmp_path: Path) -> None:
+    """Its difference to itself is 0, and means nothing."""
+    folder = str(write_run(tmp_path / "a", 1, n=50))
+    found = compare(*distinct_names([read_side([folder]), read_side([folder])]))
+    assert any(note.startswith("the same run is on both sides: ") for note in found.notes)

@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 from case_builder import Cases
-from compliance_scenes import SCENES, fairness, gateway, guardrail, itl, plain, prefix_cache, tradeoff, ttft
+from compliance_scenes import SCENES, fairness, gateway, guardrail, itl, plain, prefix_cache, throughput, tradeoff, ttft
 
+from fastllmload.compliance.applies import why_not
 from fastllmload.compliance.checks import CHECKS
 from fastllmload.compliance.checks.load import loop_is
 from fastllmload.compliance.evidence import Evidence, Measured
@@ -254,3 +255,74 @@ def test_a_warm_up_is_what_its_rows_say(tmp_path: Path) -> None:
     warm.rows["status"][measured[12:]] = layout.TIMEOUT
     found = CHECKS["enough"](evidence)
     assert found.state == FALSE and "the warm-up had 12 successful requests and 1,200" in found.reason
+
+
+def repetition(number: int, model: str, start: int | None = None) -> Cases:
+    """A run of *model* at the arrivals of a repetition, begun at *start*."""
+    found = plain().declare(sut__model__name=model)
+    stream = f"42/arrivals/{number}"
+    for described in (found.run.manifest["plan"]["description"], found.run.plan["description"]):
+        described["load"] = {**described["load"], "arrivals": {**described["load"]["arrivals"], "stream": stream}}
+    found.run.manifest["plan"]["digest"] = f"d{number}"
+    found.run.manifest["environment"] = {"time_utc": f"2026-01-02T03:04:{number if start is None else start:02d}Z"}
+    return found
+
+
+def compared_runs(*runs: Cases) -> Cases:
+    return Cases(runs[0].levels, others=list(runs[1:]))
+
+
+@pytest.mark.parametrize(
+    ("runs", "state", "words"),
+    [
+        ([("a", 0), ("a", 1), ("a", 2), ("b", 0), ("b", 1), ("b", 2)], TRUE, "runs per system: 3, 3"),
+        ([("a", 0), ("b", 0), ("b", 1)], FALSE, "runs per system: 1, 2"),
+        ([("a", 0), ("a", 0), ("a", 0), ("b", 0), ("b", 1), ("b", 2)], FALSE, "arrival sequences per system: 1, 3"),
+    ],
+)
+def test_three_independent_runs_of_each_system(
+    runs: list[tuple[str, int]], state: str, words: str, tmp_path: Path
+) -> None:
+    """Not three of all together, and not three at the same arrivals."""
+    cases = compared_runs(*(repetition(number, model, k) for k, (model, number) in enumerate(runs)))
+    outcome = said(cases, tmp_path, "repeated")
+    assert outcome.state == state and words in outcome.reason
+
+
+def test_a_copy_is_no_further_run(tmp_path: Path) -> None:
+    """It began when the other did."""
+    cases = compared_runs(*(repetition(0, "a") for _ in range(3)))
+    assert "runs per system: 1" in said(cases, tmp_path, "repeated").reason
+
+
+def test_levels_are_no_runs(tmp_path: Path) -> None:
+    """A search over five levels has measured a system once."""
+    cases = throughput()
+    cases.others = [throughput()]
+    assert "runs per system: 1" in said(cases, tmp_path, "repeated").reason
+
+
+def test_constant_arrivals_need_no_other_seeds(tmp_path: Path) -> None:
+    """Nothing is drawn, so that runs at the same instants are as independent as they can be."""
+    runs = [repetition(0, "a", k) for k in range(3)]
+    for run in runs:
+        run.run.manifest["plan"]["description"]["load"]["arrivals"]["name"] = "constant"
+    assert said(compared_runs(*runs), tmp_path, "repeated").state == TRUE
+
+
+@pytest.mark.parametrize(("last", "state"), [(2, TRUE), (3, FALSE)])
+def test_each_repetition_has_its_like_on_the_other_side(last: int, state: str, tmp_path: Path) -> None:
+    """Repetitions differ in their arrivals; systems must not."""
+    runs = [("a", 0), ("a", 1), ("a", 2), ("b", 0), ("b", 1), ("b", last)]
+    cases = compared_runs(*(repetition(number, model, k) for k, (model, number) in enumerate(runs)))
+    outcome = said(cases, tmp_path, "same_load")
+    assert outcome.state == state
+    assert "poisson (42/arrivals/2)" in outcome.reason
+
+
+def test_equal_hardware_is_not_normalised(tmp_path: Path) -> None:
+    """IETF 6.2 is about hardware that differs."""
+    cases = compared_runs(repetition(0, "a"), repetition(0, "b"))
+    assert why_not(cases.evidence(tmp_path / "1"), ["unequal_hardware"]) == "the hardware is equal"
+    cases.others[0].declare(sut__hardware__count="8")
+    assert why_not(cases.evidence(tmp_path / "2"), ["unequal_hardware"]) is None

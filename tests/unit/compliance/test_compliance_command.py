@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from case_builder import Case, Cases
-from compliance_scenes import plain, throughput, ttft
+from compliance_scenes import plain, throughput, tradeoff, ttft
 
 from fastllmload.cli.main import main
 
@@ -165,3 +167,97 @@ def test_a_reader_may_leave_early(tmp_path: Path) -> None:
         process.stdout.close()
         assert process.stderr.read() == b""
         assert process.wait() == 0
+
+
+def changed(folder: Path, **entries: Any) -> None:
+    """procedure.json with other *entries*."""
+    path = folder / "procedure.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **entries}))
+
+
+@pytest.mark.parametrize(("keep", "words"), [
+    (slice(1, None), "levels/000 is there, and procedure.json does not name it"),
+    (slice(None, -1), "is there, and procedure.json does not name it"),
+])  # fmt: skip
+def test_a_level_that_was_taken_from_the_list_is_told(
+    keep: slice, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its folder gives it away."""
+    folder = written_procedure(throughput(), tmp_path / "p")
+    changed(folder, levels=json.loads((folder / "procedure.json").read_text())["levels"][keep])
+    assert main(["compliance", str(folder)]) == 1
+    told = " ".join(capsys.readouterr().out.split())
+    assert words in told and "no level may be left out" in told
+
+
+def test_a_level_that_is_gone_from_the_list_and_the_folder_leaves_its_number(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Levels are numbered in the order in which they were asked for."""
+    folder = written_procedure(throughput(), tmp_path / "p")
+    levels = json.loads((folder / "procedure.json").read_text())["levels"]
+    numbered = [{**level, "number": number} for number, level in enumerate(levels)]
+    changed(folder, levels=numbered)
+    assert main(["compliance", str(folder)]) == 0
+    changed(folder, levels=numbered[1:])
+    shutil.rmtree(folder / "levels" / "000")
+    capsys.readouterr()
+    assert main(["compliance", str(folder)]) == 1
+    assert "procedure.json names no level 0, but a later one" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("folder_name", "status"), [("levels/007.cut-1", "done"), ("levels/007", "running")])
+def test_what_was_put_aside_or_is_being_measured_is_no_level_left_out(
+    folder_name: str, status: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = written_procedure(throughput(), tmp_path / "p")
+    changed(folder, status=status)
+    (folder / folder_name).mkdir()
+    assert main(["compliance", str(folder)]) == (0 if status == "done" else 1)
+    assert "no level may be left out" not in capsys.readouterr().out
+
+
+def test_what_has_no_key_word_is_told_beside(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Levels that are too short for IETF 5.3.2 break no key word; they are named, with what to do."""
+    cases = tradeoff()
+    for level in cases.levels:
+        level.manifest["phases"][-1]["end_ns"] = level.manifest["phases"][-1]["start_ns"] + 4_000_000_000
+    folder = written_procedure(cases, tmp_path / "p")
+    main(["compliance", str(folder)])
+    told = " ".join(capsys.readouterr().out.split())
+    assert "beside without a key word" in told
+    assert "IETF-5.3.2-b false:" in told and "it lasted 4.0 s, asked are 60 s; do: --duration 60" in told
+    main(["compliance", str(folder), "--json"])
+    beside = json.loads(capsys.readouterr().out)["beside"]
+    assert "IETF-5.3.2-b" in {entry["id"] for entry in beside}
+    assert all(entry["id"].startswith("IETF-") and entry["remedy"] for entry in beside if entry["state"] != "unchecked")
+
+
+def test_a_folder_is_not_compared_with_itself_or_with_another_test(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One sentence each, exit code 2."""
+    run = str(written(plain().run, tmp_path / "run"))
+    other = str(written(plain().run, tmp_path / "other"))
+    first, second = (str(written_procedure(scene(), tmp_path / name)) for name, scene in
+                     (("ttft", ttft), ("throughput", throughput)))  # fmt: skip
+    for against, words in (
+        ([run, run], "run is given twice"),
+        ([run, other, other], "other is given twice"),
+        ([first, second], "is the test ttft and"),
+        ([run, first], "is a run that is no test and"),
+    ):
+        options = [word for folder in against[1:] for word in ("--against", folder)]
+        assert main(["compliance", against[0], *options]) == 2
+        told = capsys.readouterr().err
+        assert words in told and told.count("\n") == 1
+
+
+def test_what_is_compared_with_must_have_come_to_its_end(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """An unfinished or quick test of another system carries no comparison."""
+    folder = str(written_procedure(ttft(), tmp_path / "a"))
+    other = written_procedure(ttft(), tmp_path / "b")
+    assert main(["compliance", folder, "--against", str(other)]) == 0
+    changed(other, status="interrupted")
+    assert main(["compliance", folder, "--against", str(other)]) == 1
+    assert "b: the procedure ended as interrupted" in " ".join(capsys.readouterr().out.split())

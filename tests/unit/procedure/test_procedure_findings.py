@@ -79,3 +79,9 @@ def test_the_page_has_table_plot_and_marks() -> None:
     text = page(document())
     assert "A plot" in text and "knee" in text and "A table" in text and "<script>alert" not in text
     assert "SIMULATED ENGINE" in text
+
+
+@pytest.mark.parametrize(("value", "text"), [(float("inf"), "inf"), (float("-inf"), "-inf"), (float("nan"), "nan")])
+def test_what_is_no_finite_number_is_shown(value: float, text: str) -> None:
+    """A rate of `inf` sends everything at once, and its table is written like any other."""
+    assert shown(value) == shown(value, "Load (%)") == text

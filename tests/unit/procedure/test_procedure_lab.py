@@ -249,3 +249,28 @@ def test_a_target_that_dies_under_a_level_ends_the_test_or_is_what_it_found(
             with pytest.raises(TargetError, match="does not answer any more"):
                 lab.level("150%", lab.base)
     assert (tmp_path / "p/levels/000-150").exists() == may_die
+
+
+def test_a_level_that_sends_everything_at_once_has_its_load_in_words(runs: FakeRuns, tmp_path: Path) -> None:
+    """JSON has no infinite number: null would look like a load that nobody knows."""
+    with made(tmp_path / "p") as lab:
+        lab.level("all at once", at_rate(lab.base, float("inf")))
+    (level,) = json.loads((tmp_path / "p" / "procedure.json").read_text())["levels"]
+    assert level["load"] == "inf"
+
+
+def test_levels_that_are_not_asked_for_any_more_are_put_aside_and_told(runs: FakeRuns, tmp_path: Path) -> None:
+    """A level measured anew may lead a test elsewhere; what an earlier start measured there is in no figure."""
+    with made(tmp_path / "p") as lab:
+        three_levels(lab)
+        lab.put_leftovers_aside()
+        assert lab.journal.document["warnings"] == []
+    with made(tmp_path / "p") as lab:
+        lab.level("rate 1", at_rate(lab.base, 1.0))
+        lab.level("rate 5", at_rate(lab.base, 5.0))
+        lab.put_leftovers_aside()
+        told = lab.journal.document["warnings"]
+    there = sorted(place.name for place in (tmp_path / "p" / "levels").iterdir())
+    assert there == ["000-rate-1", "001-rate-2.cut-1", "001-rate-5", "002-rate-3.cut-1"]
+    assert [text.split(" was ")[0] for text in told] == ["levels/001-rate-2", "levels/002-rate-3"]
+    assert "in no figure" in told[0]

@@ -5,19 +5,53 @@ from __future__ import annotations
 import datetime
 from typing import Any
 
+import msgspec
+
 from fastllmload.compliance import facts
 from fastllmload.compliance.checks.registry import check
 from fastllmload.compliance.declarations import by_key
-from fastllmload.compliance.evidence import Evidence
+from fastllmload.compliance.evidence import Evidence, Measured
 from fastllmload.compliance.outcome import DECLARED, Outcome, false, judged, true, undeclared
 
 HARDWARE = ("sut.hardware.accelerator", "sut.hardware.count", "sut.hardware.memory_gib")
 RUNS = 3
+FIXED = ("constant", "trace")  # arrivals that no seed draws
 APART_S = 3600.0  # between two runs that count as at the same time
 
 
 def together(evidence: Evidence) -> tuple[Evidence, ...]:
     return (evidence, *evidence.others)
+
+
+def systems(evidence: Evidence) -> list[list[Evidence]]:
+    """What is compared, by system: what is declared of it tells one from another; the URL only where nothing does."""
+    by_words: dict[str, list[Evidence]] = {}
+    for one in together(evidence):
+        words = {key: said for key, said in one.declared.items() if key.startswith(("sut.", "software."))}
+        by_words.setdefault(text([words, one.first("config.target.simulate")]), []).append(one)
+    if len(by_words) > 1:
+        return list(by_words.values())
+    by_place: dict[str, list[Evidence]] = {}
+    for one in together(evidence):
+        place = None if one.simulated else one.first("target.urls")
+        by_place.setdefault(text(place), []).append(one)
+    return list(by_place.values())
+
+
+def text(value: Any) -> str:
+    return msgspec.json.encode(value, order="deterministic").decode()
+
+
+def begun(one: Evidence) -> str:
+    """Which measurement it is: the same in a copy of its folder."""
+    return text([[run.get("environment.time_utc"), run.get("phases")] for run in one.runs])
+
+
+def drawn(one: Evidence) -> str | None:
+    """Its arrivals, where a seed draws them."""
+    arrivals = [run.get("plan.description.load.arrivals") or {} for run in one.runs]
+    seeded = any(each.get("stream") is not None and each.get("name") not in FIXED for each in arrivals)
+    return text([run.get("plan.digest") for run in one.runs]) if seeded else None
 
 
 def same(evidence: Evidence, values: list[Any], what: str, remedy: str) -> Outcome:
@@ -50,15 +84,36 @@ def same_boundary(evidence: Evidence, /) -> Outcome:
 
 @check
 def same_load(evidence: Evidence, /) -> Outcome:
-    """Load model, rate or concurrency, bounds, arrival stream."""
-    found = [one.every("plan.description.load") for one in together(evidence)]
-    return same(evidence, found, "load", "measure both with the same load and seed")
+    """Load model, rate or concurrency, bounds, arrival stream: every repetition of a system has one of each other."""
+    sides = systems(evidence)
+    if len(sides) == 1:
+        sides = [[one] for one in together(evidence)]
+    found = [sorted({text(one.every("plan.description.load")) for one in side}) for side in sides]
+    known = all(one.first("plan.description.load") is not None for one in together(evidence))
+    alike = known and all(one == found[0] for one in found)
+    told = dict.fromkeys(words for one in together(evidence) for words in map(load_words, one.runs))
+    return judged(alike, f"load: {', '.join(told)}", "measure all with the same loads, seeds and repetitions")
+
+
+def load_words(run: Measured) -> str:
+    """`40 requests/s, poisson, 42/arrivals`, `8 slots`."""
+    described = run.get("plan.description.load") or {}
+    if described.get("concurrency") is not None:
+        return f"{described['concurrency']} slots"
+    arrivals = described.get("arrivals") or {}
+    stream = f" ({arrivals['stream']})" if arrivals.get("stream") else ""
+    return f"{arrivals.get('rate')} requests/s {arrivals.get('name')}{stream}"
+
+
+def hardware_of(evidence: Evidence) -> list[dict[str, str | None]]:
+    """As declared, of each that is compared."""
+    return [{key: one.declared.get(key) for key in HARDWARE} for one in together(evidence)]
 
 
 @check
 def comparable_hardware(evidence: Evidence, /) -> Outcome:
     """Equal hardware, or a declared way of normalising."""
-    found = [{key: one.declared.get(key) for key in HARDWARE} for one in together(evidence)]
+    found = hardware_of(evidence)
     if any(None in one.values() for one in found):
         return undeclared(
             "the hardware of a system is not declared", "; ".join(by_key()[key].remedy for key in HARDWARE)
@@ -96,13 +151,21 @@ def intervals(evidence: Evidence, /) -> Outcome:
 
 @check
 def repeated(evidence: Evidence, /) -> Outcome:
-    """At least three runs of each system."""
-    per_system: dict[str, int] = {}
-    for one in together(evidence):
-        key = one.declared.get("sut.model.name", str(one.first("target.urls")))
-        per_system[key] = per_system.get(key, 0) + len(one.runs)
-    least = min(per_system.values())
-    return judged(least >= RUNS, f"runs per system: {', '.join(map(str, per_system.values()))}", f"measure {RUNS} each")
+    """At least three independent runs of each system: a procedure is one run however many levels it has, a copy of a
+    folder none, and runs at the same drawn arrivals are one look at these arrivals.
+    """
+    counts, arrivals = [], []
+    for side in systems(evidence):
+        runs = {begun(one): one for one in side}
+        sequences = {drawn(one) for one in runs.values()}
+        counts.append(len(runs))
+        arrivals.append(len(runs) if None in sequences else len(sequences))
+    told = f"runs per system: {', '.join(map(str, counts))}"
+    if arrivals != counts:
+        told += f"; arrival sequences per system: {', '.join(map(str, arrivals))}"
+    return judged(
+        min(arrivals) >= RUNS, told, f"measure {RUNS} each, with --repetition 0, 1, 2 and give all with --against"
+    )
 
 
 @check

@@ -365,10 +365,9 @@ def entries(evidence: Evidence, /, names: list[str]) -> Outcome:
 
 @check
 def is_test(evidence: Evidence, /, name: str) -> Outcome:
-    """The procedure is this test, it came to its end, and no level of it is gone."""
+    """The procedure is this test, it came to its end, and no level of it is gone or left out."""
     status = evidence.asked("status")
-    whole = evidence.test == name and status == "done" and not evidence.absent
-    told = f"the test {evidence.test} ended as {status}" + (
-        f"; {', '.join(evidence.absent)} is gone" if evidence.absent else ""
-    )
+    whole = evidence.test == name and status == "done" and not evidence.absent and not evidence.strays
+    gone = (f"{', '.join(evidence.absent)} is gone",) if evidence.absent else ()
+    told = "; ".join((f"the test {evidence.test} ended as {status}", *gone, *evidence.strays))
     return judged(whole, told, "start it again: it goes on where it stopped")
