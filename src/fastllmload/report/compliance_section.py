@@ -44,16 +44,21 @@ def verdict(found: Mapping[str, Any]) -> Iterator[str]:
     if rows:
         yield from markdown(Table("", ["Key words", "Hold", "Of", "False", "Undeclared", "Unchecked"], rows))
     yield from unmet(found)
+    beside = found.get("beside")
+    if isinstance(beside, Sequence) and beside:
+        yield from listed("Not met, without a key word in the draft: they decide nothing", beside)
+
+
+def listed(title: str, entries: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    rows = [[str(each.get(name) or "-") for name in ("id", "level", "state", "reason", "remedy")] for each in entries]
+    yield from markdown(Table(title, ["Requirement", "Level", "State", "Why", "What to do"], rows))
 
 
 def unmet(found: Mapping[str, Any]) -> Iterator[str]:
     """With remedies where the document has them, else the ids."""
     entries = found.get("unmet")
     if isinstance(entries, Sequence) and entries:
-        rows = [
-            [str(each.get(name) or "-") for name in ("id", "level", "state", "reason", "remedy")] for each in entries
-        ]
-        yield from markdown(Table("Unmet requirements", ["Requirement", "Level", "State", "Why", "What to do"], rows))
+        yield from listed("Unmet requirements", entries)
         return
     for key, label in CLASSES.items():
         tally = found.get(key)

@@ -31,7 +31,8 @@ def section(scene: Scene) -> Markup | None:
         element("h2", "Methodology"),
         element("p", said, class_="intro"),
         drawn(tally, "narrow") if rows else None,
-        _unmet(found.get("unmet")),
+        _unmet("What does not hold", found.get("unmet")),
+        _unmet("What does not hold, without a key word: it decides nothing", found.get("beside")),
         id="methodology",
         class_="blocks-below",
     )
@@ -43,10 +44,10 @@ def _tally(label: str, found: Any) -> list[str]:
     return [label, count(part(found, "hold")), count(part(found, "of")), *map(count, numbers)]
 
 
-def _unmet(given: object) -> Markup | None:
-    """What does not hold, the key words of MUST first as the document has them."""
+def _unmet(title: str, given: object) -> Markup | None:
+    """Requirements that do not hold, the key words of MUST first as the document has them."""
     if not isinstance(given, list) or not given:
         return None
     rows = [[str(part(one, key) or "-") for key in COLUMNS] for one in given]
-    heading = element("summary", element("h3", "What does not hold"), element("span", f"{len(rows)}", class_="quiet"))
+    heading = element("summary", element("h3", title), element("span", f"{len(rows)}", class_="quiet"))
     return element("details", heading, drawn(Table("", list(COLUMNS.values()), rows), "told"), class_="more on-paper")
