@@ -97,7 +97,7 @@ def test_each_failure_has_its_class_and_costs_bounded_memory(
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     outcome = faulty(tmp_path, port, fault, timeout_s=1.0 if fault == "never" else 10.0)
     assert outcome.statuses() == {expected: REQUESTS}
-    assert outcome.words[k.W_OK] == 0 and outcome.words[k.W_FAILED] == REQUESTS
+    assert outcome.words[k.W_OK] == 0 and outcome.words[k.W_FAILED] == outcome.words[k.W_FAILED_AT0] == REQUESTS
     assert (outcome.rows["t_end"] > 0).all()
     if fault in ("reset", "close", "abort"):
         assert (outcome.rows["content_events"] > 0).all()

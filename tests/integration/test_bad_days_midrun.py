@@ -14,7 +14,7 @@ import pytest
 from integration.bad_days import EMBEDDED, FAST, Going, await_end, begin, report, run
 from integration.turning_server import turning
 
-from fastllmload.records.layout import OK, STATUS_NAMES
+from fastllmload.records.layout import OK, PHASE_NAMES, STATUS_NAMES
 from fastllmload.records.run import load
 from fastllmload.simulator.process import SimulatorProcess
 from fastllmload.simulator.profile import SimulatorOptions
@@ -178,6 +178,35 @@ def test_a_server_goes_away(tmp_path: Path) -> None:
     failed = {group["error"]: group["count"] for group in document["errors"]}
     assert 0 < failed["connect_refused"] < 2_000
     assert f"connect_refused {failed['connect_refused']}" in ended.out
+
+
+def test_a_server_that_goes_away_in_the_warm_up_is_told_before_anything_is_measured(tmp_path: Path) -> None:
+    """To a closed port nothing is measured: exit code 3, and what the warm-up has is kept."""
+    with SimulatorProcess(SimulatorOptions(ttft_ms=5.0, itl_ms=2.0)) as server:
+        one = begin(tmp_path / "run", "--url", server.url, *LONG, *FAST, "--warmup", "300")
+        try:
+            one.until_answered("warmup")
+            os.kill(server.pid, signal.SIGKILL)
+            ended = one.end()
+        finally:
+            one.kill()
+            server.ending()
+    document = ended.document
+    assert ended.code == 3 and "Traceback" not in ended.said and "\nmeasure:" not in ended.out, ended.said
+    assert document is not None and document["status"] == "partial"
+    assert [phase["name"] for phase in document["phases"]] == ["warmup"]
+    (told,) = document["incidents"]
+    assert "of the 300 warm-up requests failed" in told and f"{server.url} takes no connection any more" in told
+    assert told in ended.out
+    assert {"warmup"} == {PHASE_NAMES[phase] for phase in load(ended.folder).rows["phase"]}
+
+
+def test_failures_of_the_warm_up_do_not_stop_what_still_answers(tmp_path: Path) -> None:
+    with turning(500, good=3) as url:
+        ended = run(tmp_path / "run", "--url", url, "--rate", "40", "--num-requests", "5", *FAST, "--warmup", "6")
+    document = ended.document
+    assert document is not None and (ended.code, document["status"]) == (3, "done")
+    assert document["incidents"] == ["4 of the 6 warm-up requests failed (http_status 4); the measurement goes on"]
 
 
 BAD = {429: "rate_limited", 500: "http_error", "page": "protocol_error", "silence": "timeout"}

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from fastllmload.engine.fleet import Fleet
 from fastllmload.engine.run import execute
 from fastllmload.host import wallclock
 from fastllmload.plan.settings import Client, Load, Output, RunSettings, Secret, Target, Workload
@@ -52,6 +53,30 @@ def asked(folder, *, target=None, client=None, workload=None, **fields):
         client=client or Client(),
         output=Output(directory=str(folder), ui="none"),
     )
+
+
+def test_workers_leave_by_themselves_when_there_is_no_next_phase(tmp_path, monkeypatch):
+    """The engine dies in the warm-up: nobody waits for a measurement that does not come."""
+    left, join, stop = [], Fleet.join, Fleet.stop
+
+    def stopping(fleet, patience_s=10.0):
+        left.append([member.process.poll() for member in fleet.members])
+        stop(fleet, patience_s)
+
+    monkeypatch.setattr(Fleet, "join", lambda fleet: join(fleet, 30.0))
+    monkeypatch.setattr(Fleet, "stop", stopping)
+    with SimulatorProcess(SimulatorOptions(ttft_ms=5.0, itl_ms=2.0)) as engine:
+        alive = [engine.pid]
+
+        def kill(snapshot):
+            if snapshot.phase == "warmup" and snapshot.ok and alive:
+                os.kill(alive.pop(), 9)
+
+        ui = Watching(kill)
+        asked_for = asked(tmp_path / "run", rate=40.0, duration=1.0, warmup_requests=400, client=Client(workers=2))
+        assert execute(asked_for, None, ui, engine) == 2
+    assert left == [[0, 0]]
+    assert "measure" not in ui.lines and ui.document["status"] == "partial"
 
 
 def children():

@@ -44,6 +44,8 @@ cdef enum:                 # words
     W_UNREAD = 49           # spare
     W_STATUS0 = 64          # W_STATUS0 + Status: requests ended with it
     W_ERROR0 = 96           # W_ERROR0 + ErrorClass
+    W_FAILED_AT0 = 128      # W_FAILED_AT0 + number of the URL, of those from LAST_URL on together: requests that failed there
+    LAST_URL = 127
     WORDS = 256
 
 cdef enum LiveHistogram:    # at WORDS + number * HDR_WORDS

@@ -46,6 +46,8 @@ NUMBERS = {
     "W_UNREAD": <int>W_UNREAD,
     "W_STATUS0": <int>W_STATUS0,
     "W_ERROR0": <int>W_ERROR0,
+    "W_FAILED_AT0": <int>W_FAILED_AT0,
+    "LAST_URL": <int>LAST_URL,
     "WORDS": <int>WORDS,
     "H_TTFT": <int>H_TTFT,
     "H_ITL": <int>H_ITL,

@@ -272,6 +272,8 @@ cdef class Protocol:
         self.words[k.W_ENDED] += 1
         if not self.last_left:
             self.words[k.W_OK if status == r.STATUS_OK else k.W_FAILED] += 1
+            if status != r.STATUS_OK:
+                self.words[k.W_FAILED_AT0 + min(<int>row.url, <int>k.LAST_URL)] += 1
         self.words[k.W_STATUS0 + status] += 1
         self.words[k.W_ERROR0 + error] += 1
         x.row = NULL

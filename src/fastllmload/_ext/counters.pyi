@@ -45,6 +45,8 @@ W_BACKLOG_MAX: int
 W_UNREAD: int
 W_STATUS0: int
 W_ERROR0: int
+W_FAILED_AT0: int
+LAST_URL: int
 WORDS: int
 H_TTFT: int
 H_ITL: int

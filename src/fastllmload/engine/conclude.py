@@ -21,7 +21,8 @@ OBJECTIVE_MISSED, HOST_LIMIT, TARGET_FAILED, INTERRUPTED, OWN_FAULT = 1, 2, 3, 4
 @dataclass
 class Fate:
     """What befell a run on its way. *killed*: workers that a signal ended; *crashed*: workers that failed by
-    themselves; *engine_killed*, *engine_crashed*: the simulated engine did.
+    themselves; *engine_killed*, *engine_crashed*: the simulated engine did; *deserted*: the target went away before
+    anything was measured.
     """
 
     interrupted: bool = False
@@ -30,13 +31,14 @@ class Fate:
     crashed: int = 0
     engine_killed: bool = False
     engine_crashed: bool = False
+    deserted: bool = False
 
     @property
     def status(self) -> str:
         """run.json "status"."""
         if self.interrupted:
             return "interrupted"
-        lost = self.killed or self.crashed or self.engine_killed or self.engine_crashed
+        lost = self.killed or self.crashed or self.engine_killed or self.engine_crashed or self.deserted
         return "partial" if self.disk_full or lost else DONE
 
 

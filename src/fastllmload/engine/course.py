@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from fastllmload._ext import counters as k
@@ -18,7 +18,8 @@ from fastllmload.engine.manifest import end_phase, phase_begun
 from fastllmload.engine.phases import Outcome, PhaseRun
 from fastllmload.engine.specs import RunPhase
 from fastllmload.engine.totals import Totals
-from fastllmload.engine.workspec import PhaseSpec, WorkerSpec
+from fastllmload.engine.warmed import WarmedUp, deserted
+from fastllmload.engine.workspec import PhaseSpec, TargetSpec, WorkerSpec
 from fastllmload.host.wallclock import WallClock
 from fastllmload.plan.plan import BODIES, Plan
 from fastllmload.plan.settings import RunSettings
@@ -52,7 +53,9 @@ class Course:
         fleet = Fleet.start(specs)
         self.totals.attach(fleet)
         log = SampleLog(self.folder.path / "samples.npy")
-        live = Live(fleet, log, None if self.simulator is None else self.simulator.pid)
+        live = Live(
+            fleet, log, None if self.simulator is None else self.simulator.pid, [one.url for one in specs[0].targets]
+        )
         watch = Watch([member.shared for member in fleet.members])
         watching: list[bool] = []
 
@@ -70,6 +73,9 @@ class Course:
             for spec, phase in zip(specs[0].phases, phases, strict=True):
                 outcome = self._phase(fleet, live, spec, phase, ready if phase.name == MEASURE else nothing, look)
                 if outcome is None or outcome.cut or not fleet.alive:
+                    break
+                if phase.name != MEASURE and not self._goes_on(live, specs[0].targets):
+                    fleet.command(k.ABORT)
                     break
             self._tell_unmeasured(fleet)
             if not self.interrupts.level:
@@ -117,6 +123,16 @@ class Course:
             self.totals.ended(outcome.end_ns)
             self._ended(phase, outcome)
         return outcome
+
+    def _goes_on(self, live: Live, targets: Sequence[TargetSpec]) -> bool:
+        """Whether there is anybody to measure after the warm-up; what failed in it is told."""
+        warmed = WarmedUp(live.since(k.W_ENDED), live.since(k.W_FAILED), live.errors(), live.failed_at())
+        silent = deserted(targets, next(iter(self.settings.target.source_addresses), None)) if warmed.failed else []
+        sentence = warmed.sentence(silent)
+        if sentence is not None:
+            self.incident(sentence)
+        self.fate.deserted = bool(silent)
+        return not silent
 
     def _tell_unmeasured(self, fleet: Fleet) -> None:
         """The measurement needs all its workers from its first instant, else its load is not the planned one."""

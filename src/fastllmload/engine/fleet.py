@@ -22,6 +22,7 @@ from fastllmload.engine.workspec import WorkerSpec
 from fastllmload.records.sharedmem import SharedWords
 
 STARTING_S = 60.0
+LASTING = (k.W_IN_FLIGHT, k.W_CONNECTIONS, k.W_IDLE)
 WORKER = (sys.executable, "-m", "fastllmload.engine.worker")
 
 
@@ -138,7 +139,9 @@ class Fleet:
         return all(member.words[k.W_STATE] not in (k.RUNNING, k.READY) for member in self.alive)
 
     def total(self, word: int) -> int:
-        return int(sum(member.words[word] for member in self.members))
+        """Over all members; of what is counted while it lasts over the living, for the dead have nothing open."""
+        members = self.alive if word in LASTING else self.members
+        return int(sum(member.words[word] for member in members))
 
     def histogram(self, number: int) -> npt.NDArray[np.int64]:
         """The workers' histogram *number* added up."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -18,9 +19,10 @@ from fastllmload.report.snapshot import Snapshot
 class Live:
     """Looks at the workers' shared words; nothing here reaches back into them."""
 
-    def __init__(self, fleet: Fleet, log: SampleLog, simulator_pid: int | None) -> None:
+    def __init__(self, fleet: Fleet, log: SampleLog, simulator_pid: int | None, urls: Sequence[str] = ()) -> None:
         self.fleet = fleet
         self.log = log
+        self.urls = urls  # by their numbers
         self._simulator = simulator_pid
         self._base: dict[int, int] = {}
         self._cpu: dict[int, tuple[int, int]] = {}
@@ -29,7 +31,7 @@ class Live:
     def begin(self) -> None:
         """Counters run on through all phases; a snapshot shows this phase's own."""
         words = (k.W_RELEASED, k.W_ENDED, k.W_OK, k.W_FAILED, *(k.W_ERROR0 + n for n in range(len(ERROR_NAMES))))
-        self._base = {word: self.fleet.total(word) for word in words}
+        self._base = {word: self.fleet.total(word) for word in (*words, *range(k.W_FAILED_AT0, k.WORDS))}
         self._events = (time.monotonic_ns(), self.fleet.total(k.W_EVENTS))
 
     def record(self, phase: int) -> float | None:
@@ -70,7 +72,6 @@ class Live:
         per_s = (events - self._events[1]) / max(1e-9, (now - since) / 1e9)
         self._events = (now, events)
         released = self.since(k.W_RELEASED)
-        errors = {name: count for n, name in enumerate(ERROR_NAMES) if n and (count := self.since(k.W_ERROR0 + n))}
         ttft, itl, e2e, lag = (self.fleet.histogram(n) for n in (k.H_TTFT, k.H_ITL, k.H_E2E, k.H_LAG))
         return Snapshot(
             t=t, phase=name, asked_rate=rate, concurrency=concurrency,
@@ -81,9 +82,24 @@ class Live:
             itl_p50_ms=scaled(itl, 0.5, 1e6), itl_p99_ms=scaled(itl, 0.99, 1e6),
             e2e_p50_ms=scaled(e2e, 0.5, 1e6),
             lag_p50_us=scaled(lag, 0.5, 1e3), lag_p99_us=scaled(lag, 0.99, 1e3),
-            client_cpu=cpu, events_per_s=per_s, errors=errors, gc_runs=self.fleet.total(k.W_GC_RUNS),
+            client_cpu=cpu, events_per_s=per_s, errors=self.errors(), failed_at=self.failed_at(),
+            gc_runs=self.fleet.total(k.W_GC_RUNS),
             eta=None if end_s is None else max(0.0, end_s - t),
         )  # fmt: skip
+
+    def errors(self) -> dict[str, int]:
+        """Requests of this phase that failed, by class of error."""
+        return {name: count for n, name in enumerate(ERROR_NAMES) if n and (count := self.since(k.W_ERROR0 + n))}
+
+    def failed_at(self) -> dict[str, int] | None:
+        """The same by URL; None with one URL. The last word that there is has all URLs from there on."""
+        if len(set(self.urls)) < 2:
+            return None
+        counted: dict[str, int] = {}
+        for number, url in enumerate(self.urls[: k.LAST_URL]):
+            counted[url] = counted.get(url, 0) + self.since(k.W_FAILED_AT0 + number)
+        counted["the other URLs"] = self.since(k.W_FAILED_AT0 + k.LAST_URL)
+        return {url: count for url, count in counted.items() if count}
 
     def since(self, word: int) -> int:
         """A counter of this phase."""

@@ -155,19 +155,19 @@ class Worker:
     async def _phase(self, phase: PhaseSpec) -> bool:
         """One phase from its plan to its last end; False when the run is over."""
         while self.words[k.W_PHASE] < phase.number:
-            if self.words[k.W_COMMAND] == k.ABORT:
+            if self.words[k.W_COMMAND] != k.RUN:
                 return False
             await asyncio.sleep(POLL_S)
         self._load(phase, self.plans[phase.number])
         self.reactor.preconnect(phase.initial_connections)
         until = time.monotonic() + CONNECTING_S
         while self.reactor.connecting and time.monotonic() < until:
-            if self.words[k.W_COMMAND] == k.ABORT:
+            if self.words[k.W_COMMAND] != k.RUN:
                 return False
             await asyncio.sleep(POLL_S)
         self.words[k.W_STATE] = k.READY
         while not (start := int(self.words[k.W_START_NS])):
-            if self.words[k.W_COMMAND] == k.ABORT:
+            if self.words[k.W_COMMAND] != k.RUN:
                 return False
             self.reactor.tick()
             await asyncio.sleep(POLL_S)

@@ -26,6 +26,12 @@ def failing_urls(document: Mapping[str, Any], room: int) -> str:
     return cut_short(counted, shown)
 
 
+def places(failed_at: Mapping[str, int] | None, most: int = 4) -> str:
+    """`http://b:2/v1 7, http://c:3/v1 1` while a run goes on, where most failed first; empty where none did."""
+    counted = sorted((failed_at or {}).items(), key=lambda one: (-one[1], one[0]))
+    return cut_short([f"{url} {count(failed)}" for url, failed in counted], most)
+
+
 def cut_short(texts: list[str], shown: int) -> str:
-    left = len(texts) - shown
+    left = max(0, len(texts) - shown)
     return ", ".join(texts[:shown]) + (f" and {left} more" if left else "")

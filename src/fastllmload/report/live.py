@@ -10,6 +10,7 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
+from fastllmload.report.failing import places
 from fastllmload.report.figures import clock, count, errors, percent, quantity
 from fastllmload.report.outlet import Outlet, Redact
 from fastllmload.report.plain import WARMUP, load_text, phase_line
@@ -95,6 +96,11 @@ def _rows(now: Snapshot) -> list[tuple[str, str, str]]:
             "yellow" if busy or now.gc_runs else "",
         ),
         ("errors", errors(dict(now.errors)) or "none", "red" if now.failed else ""),
+        *(
+            ()
+            if now.failed_at is None
+            else (("failed at", places(now.failed_at) or "none", "red" if now.failed else ""),)
+        ),
     ]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from fastllmload.report.failing import places
 from fastllmload.report.figures import asked_rate, clock, count, errors, percent, quantity
 from fastllmload.report.outlet import Outlet, Redact
 from fastllmload.report.screen import write_summary
@@ -89,7 +90,8 @@ def snapshot_line(snapshot: Snapshot) -> str:
         f"cpu {percent(snapshot.client_cpu)}",
     ]
     wrong = errors(dict(snapshot.errors))
-    return ", ".join(parts) + (f"; {wrong}" if wrong != "" else "")
+    where = places(snapshot.failed_at, most=2)
+    return ", ".join(parts) + (f"; {wrong}" if wrong != "" else "") + (f"; failed at {where}" if where != "" else "")
 
 
 def _pair(p50: float | None, p99: float | None) -> str:

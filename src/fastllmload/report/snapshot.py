@@ -31,5 +31,6 @@ class Snapshot:
     client_cpu: float | None = None  # share of a core, the busiest worker
     events_per_s: float | None = None
     errors: Mapping[str, int] = field(default_factory=dict)  # by class
+    failed_at: Mapping[str, int] | None = None  # by URL, of several; None with one
     gc_runs: int = 0
     eta: float | None = None  # seconds until the phase ends

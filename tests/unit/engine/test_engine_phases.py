@@ -8,6 +8,8 @@ import pytest
 from fastllmload._ext import counters as k
 from fastllmload.engine import phases
 from fastllmload.engine.interrupts import DRAIN, STOP
+from fastllmload.engine.live import Live
+from fastllmload.records.samples import SampleLog
 
 
 def test_two_phases_run_one_after_the_other_and_workers_end_by_themselves(fleet, phase):
@@ -81,6 +83,31 @@ def test_a_dead_worker_is_told_and_the_others_go_on(fleet, phase):
     outcome = phase(fleet("dies", workers=2), died=dead.append).run()
     assert [member.spec.worker for member in dead] == [0]
     assert (outcome.released, outcome.ok) == (20, 10)
+
+
+def test_nothing_of_a_dead_worker_is_in_flight(fleet, phase):
+    """Its words stay as it left them; what it did still counts."""
+    workers = fleet("dies", workers=2)
+    phase(workers).run()
+    for member in workers.members:
+        member.words[k.W_IN_FLIGHT] = member.words[k.W_CONNECTIONS] = 3
+    assert [workers.total(word) for word in (k.W_IN_FLIGHT, k.W_CONNECTIONS, k.W_RELEASED)] == [3, 3, 20]
+
+
+def test_failures_are_counted_by_url_of_this_phase(fleet, tmp_path):
+    """URLs that have several addresses count once; those behind the last word together."""
+    workers = fleet(workers=2)
+    urls = ["http://a", "http://b", "http://b", *(f"http://{n}" for n in range(3, 130))]
+    live = Live(workers, SampleLog(tmp_path / "log.npy"), None, urls)
+    workers.members[0].words[k.W_FAILED_AT0] = 5
+    live.begin()
+    assert live.failed_at() == {}
+    for member in workers.members:
+        member.words[k.W_FAILED_AT0 + 1 : k.W_FAILED_AT0 + 3] = 2
+    workers.members[1].words[k.W_FAILED_AT0 + k.LAST_URL] = 1
+    assert live.failed_at() == {"http://b": 8, "the other URLs": 1}
+    assert Live(workers, live.log, None, ["http://a", "http://a"]).failed_at() is None
+    live.log.close()
 
 
 def test_a_phase_does_not_begin_without_one_of_its_workers(fleet, phase):

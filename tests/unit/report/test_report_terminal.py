@@ -131,6 +131,23 @@ def test_plain_says_one_line_every_five_seconds_and_again_in_the_next_phase():
     assert times == [(t, name) for name in ("warmup", "measure") for t in ("0:05", "0:10", "0:15")]
 
 
+def test_of_several_urls_those_that_fail_are_named_while_it_runs():
+    """Also before anything failed: the live picture keeps its height."""
+    quiet = Snapshot(t=5.0, phase="measure", failed_at={})
+    bad = replace(
+        quiet, failed=9, errors={"reset": 9}, failed_at={"http://b/v1": 1, "http://a/v1": 6, "http://c/v1": 2}
+    )
+    assert "failed at" not in snapshot_line(quiet)
+    assert snapshot_line(bad).endswith("; reset 9; failed at http://a/v1 6, http://c/v1 2 and 1 more")
+
+    def drawn(snapshot):
+        return [line.plain for line in picture(snapshot).renderables]
+
+    assert drawn(quiet)[-1].split() == ["failed", "at", "none"]
+    assert drawn(bad)[-1].endswith("http://a/v1 6, http://c/v1 2, http://b/v1 1")
+    assert len(drawn(quiet)) == len(drawn(bad)) == len(drawn(replace(quiet, failed_at=None))) + 1
+
+
 def test_a_snapshot_without_anything_is_not_available():
     assert snapshot_line(replace(EMPTY, phase="measure")).count("n/a") == 5
     assert snapshot_line(EMPTY).count("n/a") == 2 and "ttft" not in snapshot_line(EMPTY)

@@ -1,0 +1,73 @@
+"""What is said of a warm-up whose requests failed, and how a target that is gone is told from one that refuses."""
+
+import socket
+
+import pytest
+
+from fastllmload.engine.warmed import WarmedUp, deserted
+from fastllmload.engine.workspec import TargetSpec
+
+
+def target(family, address, port=0, url="http://a/v1"):
+    return TargetSpec(url=url, family=family, address=address, port=port, head_prefix="")
+
+
+@pytest.fixture
+def listening(tmp_path):
+    """Ports that take connections: one of TCP, one Unix socket; and a port that nobody listens at."""
+    with socket.create_server(("127.0.0.1", 0)) as inet, socket.socket(socket.AF_UNIX) as local:
+        local.bind(str(tmp_path / "socket"))
+        local.listen()
+        with socket.create_server(("127.0.0.1", 0)) as closed:
+            gone = closed.getsockname()[1]
+        yield inet.getsockname()[1], str(tmp_path / "socket"), gone
+
+
+def test_a_warm_up_without_failures_is_not_spoken_of():
+    assert WarmedUp(ended=10, failed=0, classes={}).sentence() is None
+    assert WarmedUp(ended=0, failed=0, classes={}).sentence() is None
+
+
+@pytest.mark.parametrize(
+    ("warmed", "silent", "sentence"),
+    [
+        (
+            WarmedUp(1_200, 7, {"http_status": 7}),
+            (),
+            "7 of the 1,200 warm-up requests failed (http_status 7); the measurement goes on",
+        ),
+        (
+            WarmedUp(40, 20, {"connect_refused": 19, "reset": 1}, {"http://b/v1": 20}),
+            (),
+            "20 of the 40 warm-up requests failed (connect_refused 19, reset 1; at http://b/v1 20); the measurement goes on",
+        ),
+        (
+            WarmedUp(3, 3, {"connect_refused": 3}),
+            ("http://a/v1",),
+            "all 3 warm-up requests failed (connect_refused 3), and http://a/v1 takes no connection any more: "
+            "the measurement was not begun; is the server up?",
+        ),
+    ],
+)
+def test_the_sentence(warmed, silent, sentence):
+    assert warmed.sentence(silent) == sentence
+
+
+def test_one_that_takes_connections_is_enough(listening):
+    port, path, gone = listening
+    closed = target("inet", "127.0.0.1", gone)
+    assert deserted([closed, target("inet", "127.0.0.1", port)]) == []
+    assert deserted([closed, target("unix", path)], "127.0.0.1") == []
+    assert deserted([target("inet", "127.0.0.1", port)], "127.0.0.1") == []
+
+
+def test_all_that_are_gone_are_named_once_each(listening, tmp_path):
+    _, _, gone = listening
+    found = deserted(
+        [
+            target("inet", "127.0.0.1", gone, url="http://a/v1"),
+            target("inet", "127.0.0.1", gone, url="http://a/v1"),
+            target("unix", str(tmp_path / "nobody"), url="http://localhost"),
+        ]
+    )
+    assert found == ["http://a/v1", "http://localhost"]
