@@ -122,6 +122,8 @@ def _shown_reasons(reasons: Sequence[object], room: int, width: int) -> list[str
     if sum(map(len, each)) <= room:
         return [line for lines in each for line in lines]
     shown = each[0][: max(0, room - 1)]
+    if shown and len(shown) < len(each[0]):
+        shown[-1] = shown[-1][: width - LABEL - 4] + " ..."
     told = 1
     while told < len(each) and len(shown) + len(each[told]) < room:
         shown += each[told]
@@ -141,8 +143,9 @@ def _cold_start(document: Document) -> str:
 
 def _gravest_lines(document: Document, width: int) -> int:
     """Lines that the gravest reason takes, with one to say that there are more; 0 where nothing is grave."""
-    grave = [each for each in part(document, "certificate", "reasons") or () if part(each, "severity") in SEVERITIES]
-    return len(_wrapped([_gravest_first(grave)[0]], width)) + (len(grave) > 1) if grave else 0
+    reasons = _gravest_first(part(document, "certificate", "reasons") or ())
+    grave = [each for each in reasons if part(each, "severity") in SEVERITIES]
+    return len(_wrapped(grave[:1], width)) + (len(reasons) > 1) if grave else 0
 
 
 def _gravest_first(reasons: Sequence[object]) -> list[object]:

@@ -127,6 +127,29 @@ def test_the_gravest_reason_is_there_however_much_else_there_is_to_say(width):
     assert any(line.startswith("compliance not compliant") for line in lines)
 
 
+@pytest.mark.parametrize("notes", [0, 1, 2])
+def test_the_gravest_reason_is_whole_beside_notes(notes):
+    """As many lines as there are, and one more: everything else that may be said is said."""
+    found = document()
+    for name in ("ttft", "tpot", "e2e"):
+        found["metrics"][name]["n"] = 200
+    found["compliance"] = {"verdict": "not compliant", "must": {"hold": 49, "of": 52}}
+    found["slo"] = {"slo_attainment": 0.586, "objectives": [{"objective": "ttft", "unit": "ms"}]}
+    note = {"severity": "note", "text": "a note " + "word " * 12}
+    grave = {"severity": "suspect", "text": "late " + "word " * 20 + "ends here"}
+    found["certificate"]["reasons"] = [grave] + notes * [note]
+    for screen in range(SCREEN, SCREEN + 8):
+        text = "\n".join(line.text for line in summary_lines(found, 80, "r", screen))
+        assert "ends here" in text and ("..." in text or "in run.json" in text) is (text.count("a note") < notes)
+
+
+def test_a_reason_that_is_cut_says_so():
+    found = document()
+    found["certificate"]["reasons"] = [{"severity": "note", "text": "note " + "word " * 200}]
+    text = "\n".join(line.text for line in summary_lines(found, 80, "r"))
+    assert " ...\n" in text and "(all of it in run.json)" in text
+
+
 def test_a_narrow_terminal_loses_whole_figures_and_none_in_the_middle():
     wide, narrow = (text_of(document(), width).splitlines() for width in (120, 60))
     for line in narrow:
