@@ -86,6 +86,11 @@ def conduct(
             settings.load.warmup_tokens or settings.load.warmup_seconds
         )
         is_cold = declared_cold(declarations)
+        if settings.load.warmup_requests or settings.load.warmup_tokens or settings.load.warmup_seconds:
+            console.warn(
+                "--warmup has no effect here but 0, which leaves it out: a test warms up with 100 requests and 10,000 "
+                "output tokens at the least (IETF 4.5.1)"
+            )
         before = terms.before
         if is_cold and cold.RESTART not in before and (simulated or terms.ask or cold.RESTART in terms.commands):
             before = (*before, cold.RESTART)

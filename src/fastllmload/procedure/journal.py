@@ -35,8 +35,15 @@ class Earlier(msgspec.Struct):
     steps: list[dict[str, Any]]
     starts: int = 1
     warmup: dict[str, Any] | None = None
+    warmups: list[dict[str, Any]] = []
     server_log: dict[str, Any] = {}
     manifest: dict[str, Any] = {}
+
+    @property
+    def stood_on(self) -> list[dict[str, Any]]:
+        """Warm-ups behind which a level was finished; one that led to none is done again."""
+        finished = {level.get("number") for level in self.levels}
+        return [done for done in self.warmups if done.get("before_level") in finished]
 
     @property
     def declared(self) -> dict[str, str]:
@@ -93,9 +100,10 @@ class Journal:
             "manifest": {},
             "parameters": asked,
             "warmup": None if before is None or not before.levels else before.warmup,
+            "warmups": [] if before is None else before.stood_on,
             "steps": [] if before is None else before.steps,
             "server_log": {} if before is None else before.server_log,
-            "levels": [],
+            "levels": [] if before is None else before.levels,  # each until this start comes to it
             "findings": {},
             "tables": [],
             "plots": [],

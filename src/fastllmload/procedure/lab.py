@@ -62,6 +62,7 @@ class Lab:
     last_preparation: Path = Path()
     hook_s: float = hooks.TIMEOUT_S
     _number: int = 0
+    _recorded: set[int] = field(default_factory=set)  # levels whose entries are of this start
     _prepared: int = 0
     _ran: bool = False
     _engine: SimulatorProcess | None = None
@@ -126,14 +127,21 @@ class Lab:
             self._engine = None
         self.base = settings
 
+    @property
+    def next_level(self) -> int:
+        """Number of the level that is being prepared."""
+        return self._number - 1
+
     def began(self, name: str) -> bool:
         """Whether anything of the level asked for last, *name*, was sent."""
         return (self.folder / LEVELS / f"{self._number - 1:03d}-{slug(name)}").exists()
 
     def entry(self, level: Level) -> dict[str, Any]:
-        """The level's entry in procedure.json; empty where it has none yet."""
+        """The level's entry in procedure.json; empty where this start has not made one yet."""
+        if level.number not in self._recorded:
+            return {}
         entries: list[dict[str, Any]] = self.journal.document["levels"]
-        return next((entry for entry in entries if entry["number"] == level.number), {})
+        return next((entry for entry in entries if entry.get("number") == level.number), {})
 
     def earlier(self, level: Level) -> dict[str, Any]:
         """What an earlier start recorded of a level that was found finished; empty where it recorded nothing."""
@@ -143,8 +151,9 @@ class Lab:
 
     def record(self, level: Level, **facts: Any) -> None:
         """The level's entry in procedure.json; *facts* are added to it (criteria, verdict …)."""
-        entries, entry = self.journal.document["levels"], self.entry(level)
+        entry = self.entry(level)
         if not entry:
+            entries = [one for one in self.journal.document["levels"] if one.get("number") != level.number]
             entry = {
                 "number": level.number,
                 "name": level.name,
@@ -162,14 +171,17 @@ class Lab:
                 "ttft_p99_ms": level.figure("ttft", "p99"),
                 "tpot_p99_ms": level.figure("tpot", "p99"),
             }
-            entries.append(entry)
+            self.journal.document["levels"] = [*entries, entry]
+            self._recorded.add(level.number)
         entry.update(facts)
         self.journal.save()
 
     def put_leftovers_aside(self) -> None:
         """Levels of an earlier start that this one did not ask for, because a level measured anew led it elsewhere: they
-        are kept, marked, and told.
+        are kept, marked, and told. Their entries go.
         """
+        entries = self.journal.document["levels"]
+        self.journal.document["levels"] = [one for one in entries if one.get("number") in self._recorded]
         asked = {level.folder.name for level in self.levels}
         for folder in runs_below(self.folder / LEVELS):
             if folder.name not in asked:

@@ -38,8 +38,8 @@ NOT_VERIFIED = f"the warm-up was not verified: probes still varied by {VARIATION
 
 @dataclass
 class WarmUp:
-    """What the warm-up did: goes into procedure.json. *verified*: None when no probe was sent; False for all that are
-    finished when it was for one.
+    """What the warm-up did: goes into procedure.json. *verified*: None when no probe was sent; in `warmup`, False for all
+    that are finished when it was for one. *folders*: those of its runs, in `preparation/`.
     """
 
     requests: int = 0
@@ -48,6 +48,7 @@ class WarmUp:
     probe_before: dict[str, float] | None = None
     probes: list[dict[str, float]] = field(default_factory=list)
     verified: bool | None = None
+    folders: list[str] = field(default_factory=list)
 
     def entry(self) -> dict[str, Any]:
         return {
@@ -77,11 +78,12 @@ def record(lab: Lab, settings: RunSettings, quick: bool) -> None:
     """Do it, and keep what it was in procedure.json; a warm-up that was not verified is told there."""
     earlier = lab.journal.document["warmup"]
     found = warmed(lab, settings, quick)
+    one = {"before_level": lab.next_level, **found.entry(), "folders": found.folders}
     if found.verified is False:
         lab.console.warn(NOT_VERIFIED)
     if earlier is not None and earlier["verified"] is False:
         found.verified = False  # levels that are finished stand on it
-    lab.journal.put(warmup=found.entry())
+    lab.journal.put(warmup=found.entry(), warmups=[*lab.journal.document["warmups"], one])
     tell(lab)
 
 
@@ -117,6 +119,7 @@ def run_workload(lab: Lab, settings: RunSettings, found: WarmUp, least: int, lea
             workload={"stream": stream},
         )
         document = lab.preparation("warm-up", asked)
+        found.folders.append(lab.last_preparation.name)
         counts = document.get("counts") or {}
         done, received = int(document.get("completed") or 0), int(document.get("total_output_tokens") or 0)
         ok, tokens = ok + done, tokens + received

@@ -257,6 +257,53 @@ def test_a_warm_up_is_what_its_rows_say(tmp_path: Path) -> None:
     assert found.state == FALSE and "the warm-up had 12 successful requests and 1,200" in found.reason
 
 
+def probe_series(*ttft_ms: float) -> list[dict[str, float]]:
+    return [{"ttft_ms": value, "e2e_ms": value} for value in ttft_ms]
+
+
+SHORT = {"requests": 12, "tokens": 1_200}
+ENOUGH = {"requests": 120, "tokens": 12_000, "probe_before": {}, "probes": probe_series(1, 1, 1, 1, 1)}
+
+
+@pytest.mark.parametrize(
+    ("second", "check", "words"),
+    [
+        (SHORT, "enough", "warm-up 2 of 2 had 12 successful requests and 1,200 output tokens"),
+        ({"probe_before": None}, "probed", "0 probe before and 5 after"),
+        ({"probes": probe_series(1, 2, 1, 2, 1)}, "stable", "differ by at most 100.0%"),
+        ({"probes": probe_series(1, 1)}, "stable", "2 probes after the warm-up are too few"),
+    ],
+)
+def test_each_of_several_warm_ups_is_judged(second: dict[str, Any], check: str, words: str, tmp_path: Path) -> None:
+    """Behind every restart the system is cold again: what one lacks no other makes up for."""
+    cases = ttft()
+    document(cases)["warmups"] = [ENOUGH, ENOUGH]
+    assert said(cases, tmp_path / "whole", check).state == TRUE
+    for pair in ([ENOUGH, ENOUGH | second], [ENOUGH | second, ENOUGH]):
+        document(cases)["warmups"] = pair
+        found = said(cases, tmp_path / "broken", check)
+        assert found.state == FALSE and words.split(" had ")[-1] in found.reason
+    assert words in said(broken_second(cases, second), tmp_path / "second", check).reason
+
+
+def broken_second(cases: Cases, second: dict[str, Any]) -> Cases:
+    document(cases)["warmups"] = [ENOUGH, ENOUGH | second]
+    return cases
+
+
+def test_each_warm_up_has_the_rows_of_its_own_runs(tmp_path: Path) -> None:
+    """Many requests in one folder do not stand for those that failed in another."""
+    good, bad = (plain(120).run.run(tmp_path / name) for name in ("01-002-warm-up", "01-007-warm-up"))
+    for run in (good, bad):
+        run.rows["completion_tokens"] = 100
+    bad.rows["status"][np.flatnonzero(bad.rows["phase"] == layout.MEASURE)[12:]] = layout.TIMEOUT
+    cases = ttft(1_000)
+    document(cases)["warmups"] = [ENOUGH | {"folders": [run.directory.name]} for run in (good, bad)]
+    evidence = dataclasses.replace(cases.evidence(tmp_path / "p"), warmups=(good, bad))
+    found = CHECKS["enough"](evidence)
+    assert found.state == FALSE and "warm-up 2 of 2 had 12 successful requests and 1,200" in found.reason
+
+
 def repetition(number: int, model: str, start: int | None = None) -> Cases:
     """A run of *model* at the arrivals of a repetition, begun at *start*."""
     found = plain().declare(sut__model__name=model)

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from fake_runs import FakeRuns, installed, made
 
+from fastllmload.cli.main import main
 from fastllmload.errors import InputError, Interrupted, TargetError
 from fastllmload.procedure.change import at_concurrency, at_rate
 from fastllmload.procedure.journal import Journal
@@ -274,3 +275,30 @@ def test_levels_that_are_not_asked_for_any_more_are_put_aside_and_told(runs: Fak
     assert there == ["000-rate-1", "001-rate-2.cut-1", "001-rate-5", "002-rate-3.cut-1"]
     assert [text.split(" was ")[0] for text in told] == ["levels/001-rate-2", "levels/002-rate-3"]
     assert "in no figure" in told[0]
+
+
+def test_a_start_that_is_killed_at_once_forgets_nothing(runs: FakeRuns, tmp_path: Path) -> None:
+    """What an earlier one recorded of levels, and the warm-ups that they stand on, is there for the next."""
+    with made(tmp_path / "p") as lab:
+        for rate in (1, 2):
+            lab.record(lab.level(f"rate {rate}", at_rate(lab.base, float(rate))), died=True)
+        lab.journal.put(warmup={"verified": None}, warmups=[{"before_level": 0}, {"before_level": 7}])
+    with made(tmp_path / "p"):
+        pass  # killed before it came to a level
+    with made(tmp_path / "p") as lab:
+        document = lab.journal.document
+        assert document["warmup"] == {"verified": None} and document["warmups"] == [{"before_level": 0}]
+        level = lab.level("rate 1", at_rate(lab.base, 1.0))
+        assert lab.earlier(level)["died"] is True
+        assert "died" not in lab.entry(level)  # until this start finds it again
+        lab.put_leftovers_aside()
+        assert [one["number"] for one in lab.journal.document["levels"]] == [0]
+
+
+def test_an_amount_of_warm_up_that_a_test_does_not_take_is_told(
+    runs: FakeRuns, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """100 requests and 10,000 tokens are what the methodology asks for; only 0 is another choice."""
+    for amount in ("10", "10000tok", "0"):
+        main(["procedure", "ttft", "--warmup", amount, "--rate", "1", "-o", str(tmp_path / amount), "--ui", "none"])
+        assert ("--warmup has no effect here but 0" in capsys.readouterr().err) == (amount != "0")

@@ -46,6 +46,7 @@ class Lab:
         self.console = SimpleNamespace(warn=lambda text: None)
         self.verified = verified
         self.due = lambda: None
+        self.next_level = len(self.journal.document["levels"])
 
     def prepare(self, group: str, what: str, action: object) -> None:
         self.due = action  # done when a level really runs
@@ -81,3 +82,16 @@ def test_a_warm_up_that_no_finished_level_stands_on_is_forgotten(
     start(monkeypatch, tmp_path, verified=False, levels=0, measures=True)
     document = start(monkeypatch, tmp_path, verified=True, levels=1, measures=True)
     assert document["warnings"] == [] and document["warmup"]["verified"] is True
+
+
+def test_each_warm_up_is_kept_while_a_finished_level_stands_on_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Of two that were done before the same level only the one behind which it was finished."""
+    start(monkeypatch, tmp_path, verified=False, levels=0, measures=True)  # killed in its first level
+    assert start(monkeypatch, tmp_path, verified=True, levels=1, measures=True)["warmups"] == [
+        {"before_level": 0, **WarmUp(verified=True).entry(), "folders": []}
+    ]
+    document = start(monkeypatch, tmp_path, verified=True, levels=2, measures=True)
+    assert [one["before_level"] for one in document["warmups"]] == [0, 1]
+    assert start(monkeypatch, tmp_path, verified=True, levels=2, measures=False)["warmups"] == document["warmups"]

@@ -40,17 +40,36 @@ def loaded(evidence: Evidence, /) -> Outcome:
 
 @check
 def enough(evidence: Evidence, /) -> Outcome:
-    """100 successful requests and 10,000 output tokens before the first measured one."""
-    if evidence.procedure is not None:
-        done = evidence.asked("warmup") or {}
-        told = int(done.get("requests") or 0), int(done.get("tokens") or 0)
-        seen = [answered(run, layout.MEASURE) for run in evidence.warmups]
-        if not seen:  # their folders are gone
-            return amount(*told)
-        requests, tokens = (min(said, sum(part)) for said, part in zip(told, zip(*seen, strict=True), strict=True))
-        return amount(requests, tokens)
+    """100 successful requests and 10,000 output tokens before the first measured one: in every warm-up of a test, since
+    one behind a restart makes up for nothing.
+    """
+    if evidence.procedure is None:
+        return each(evidence, lambda run: amount(*answered(run.run, layout.WARMUP)))
+    done = warm_ups(evidence)
+    found = [amount(*answered_in(evidence, one, number, len(done))) for number, one in enumerate(done, 1)]
+    return next((outcome for outcome in found if not outcome.holds), found[-1])
 
-    return each(evidence, lambda run: amount(*answered(run.run, layout.WARMUP)))
+
+def warm_ups(evidence: Evidence) -> list[dict[str, Any]]:
+    """What procedure.json says of each warm-up; of all as one where it does not tell them apart."""
+    several = [one for one in evidence.asked("warmups") or () if isinstance(one, dict)]
+    return several or [evidence.asked("warmup") or {}]
+
+
+def answered_in(evidence: Evidence, done: dict[str, Any], number: int, of: int) -> tuple[int, int, str]:
+    """Successful requests and output tokens of one warm-up, as far as the rows of its runs bear out what is told of it,
+    and which it was.
+    """
+    told = int(done.get("requests") or 0), int(done.get("tokens") or 0)
+    folders = done.get("folders")
+    seen = [
+        answered(run, layout.MEASURE) for run in evidence.warmups if folders is None or run.directory.name in folders
+    ]
+    which = f"warm-up {number} of {of}" if of > 1 else "the warm-up"
+    if not seen:  # their folders are gone
+        return *told, which
+    requests, tokens = (min(said, sum(part)) for said, part in zip(told, zip(*seen, strict=True), strict=True))
+    return requests, tokens, which
 
 
 def answered(run: Run, phase: int) -> tuple[int, int]:
@@ -59,10 +78,10 @@ def answered(run: Run, phase: int) -> tuple[int, int]:
     return int(ok.sum()), int(np.maximum(count_tokens(run).output[ok], 0).sum())
 
 
-def amount(requests: int, tokens: int) -> Outcome:
+def amount(requests: int, tokens: int, which: str = "the warm-up") -> Outcome:
     return judged(
         requests >= REQUESTS and tokens >= TOKENS,
-        f"the warm-up had {requests:,} successful requests and {tokens:,} output tokens",
+        f"{which} had {requests:,} successful requests and {tokens:,} output tokens",
         LONGER,
     )
 
@@ -119,27 +138,34 @@ def prefixes_cached(evidence: Evidence, /) -> Outcome:
 
 @check
 def probed(evidence: Evidence, /) -> Outcome:
-    """Probes before and after the warm-up."""
-    before, after = evidence.asked("warmup.probe_before"), evidence.asked("warmup.probes") or []
+    """Probes before and after each warm-up."""
+    counts = [(int(one.get("probe_before") is not None), len(one.get("probes") or [])) for one in warm_ups(evidence)]
+    before, after = min(counts, key=lambda pair: (min(pair), *pair))
     return judged(
-        before is not None and len(after) > 0,
-        f"{1 if before is not None else 0} probe before and {len(after)} after the warm-up",
+        before > 0 and after > 0,
+        f"{before} probe before and {after} after the warm-up",
         "run it as `fastllmload procedure`, which sends probes",
     )
 
 
 @check
 def stable(evidence: Evidence, /) -> Outcome:
-    """The last probes differ by less than 10% from one to the next, three times in a row."""
-    probes = evidence.asked("warmup.probes") or []
-    if len(probes) <= PAIRS:
-        return false(f"{len(probes)} probes after the warm-up are too few", "run it as `fastllmload procedure`")
-    worst = min(max(change(probes[k + j], probes[k + j + 1]) for j in range(PAIRS)) for k in range(len(probes) - PAIRS))
+    """The last probes differ by less than 10% from one to the next, three times in a row, behind each warm-up."""
+    series = [one.get("probes") or [] for one in warm_ups(evidence)]
+    fewest = min(map(len, series))
+    if fewest <= PAIRS:
+        return false(f"{fewest} probes after the warm-up are too few", "run it as `fastllmload procedure`")
+    worst = max(map(steadiest, series))
     return judged(
         worst < VARIATION,
         f"the steadiest {PAIRS + 1} probes in a row differ by at most {worst:.1%}",
         "warm up for longer, on an idle system",
     )
+
+
+def steadiest(probes: list[dict[str, Any]]) -> float:
+    """Largest change over the PAIRS pairs in a row where it is smallest."""
+    return min(max(change(probes[k + j], probes[k + j + 1]) for j in range(PAIRS)) for k in range(len(probes) - PAIRS))
 
 
 def change(a: dict[str, Any], b: dict[str, Any]) -> float:
