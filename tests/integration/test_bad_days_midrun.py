@@ -201,6 +201,18 @@ def test_a_server_that_goes_away_in_the_warm_up_is_told_before_anything_is_measu
     assert {"warmup"} == {PHASE_NAMES[phase] for phase in load(ended.folder).rows["phase"]}
 
 
+def test_a_declared_drain_time_out_says_what_it_cut(tmp_path: Path) -> None:
+    """Answers of minutes: it is over long before them."""
+    slow = ("--isl", "16", "--osl", "30000", "--warmup", "0", "--simulate", "ttft_ms=5", "itl_ms=20", "--no-telemetry")
+    ended = run(
+        tmp_path / "run", "--concurrency", "3", "--num-requests", "3", *slow, "--grace", "0.5", "--duration", "1"
+    )
+    document = ended.document
+    assert document is not None and document["counts"]["cancelled"] == 3, ended.said
+    assert document["phases"][-1]["drain_timed_out"] is True
+    assert "the drain time-out of 0.5 s (--grace) is over: 3 requests in flight were cancelled" in ended.out
+
+
 def test_failures_of_the_warm_up_do_not_stop_what_still_answers(tmp_path: Path) -> None:
     with turning(500, good=3) as url:
         ended = run(tmp_path / "run", "--url", url, "--rate", "40", "--num-requests", "5", *FAST, "--warmup", "6")

@@ -169,6 +169,13 @@ def test_open_files_that_do_not_suffice_are_refused_with_what_to_do(tmp_path: Pa
     ended.refused(2, "the limit of open files is 64", "ulimit -Hn", "--workers")
 
 
+@pytest.mark.parametrize("files", [10, 12])
+def test_fewer_open_files_than_the_command_itself_needs(tmp_path: Path, files: int) -> None:
+    """No trace: it is the limit that is wrong, not the program."""
+    ended = run(tmp_path / "run", *LOAD, *EMBEDDED, wrap=(*LIMITED, str(files), str(files)))
+    ended.refused(2, "too many open files", "ulimit -n")
+
+
 def test_a_soft_limit_of_open_files_is_raised(tmp_path: Path) -> None:
     """A hundred connections with a soft limit of 64: the hard limit counts."""
     held = ("--concurrency", "100", "--num-requests", "100")

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import sys
 import threading
@@ -22,6 +23,7 @@ from fastllmload.errors import FastLLMLoadError
 from fastllmload.redact import Redactor
 
 WRONG_INPUT, INTERRUPTED, BUG = 2, 4, 70
+NO_FILES = (errno.EMFILE, errno.ENFILE)
 
 fastllmload = LazyGroup(
     "fastllmload",
@@ -84,6 +86,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if error.exit_code == BUG:
             return _bug(redact, error)
         return _say(redact, str(error), error.exit_code)
+    except OSError as error:
+        if error.errno not in NO_FILES:
+            return _bug(redact, error)
+        return _say(
+            redact, f"{str(error.strerror).lower()}: raise the limit with 'ulimit -n 4096' and start again", WRONG_INPUT
+        )
     except (KeyboardInterrupt, click.Abort):
         return _say(redact, "interrupted", INTERRUPTED)
     except Exception as error:  # noqa: BLE001 - whatever it is, it ends as a sentence and exit code 70

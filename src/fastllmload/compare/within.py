@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from functools import cache
+from itertools import pairwise
 from statistics import NormalDist
 
 import numpy as np
@@ -94,7 +95,8 @@ def _by_block(figure: Figure, sample: Sample) -> Floats:
     """What each block does to the figure: its share of values above it, or its mean, relative to the whole."""
     edges, q = sample.edges(), LEVELS.get(figure.statistic or "")
     values = sample.values if q is None else sample.values > sample.at(q)
-    means = np.add.reduceat(values.astype(np.float64), edges[:-1]) / np.diff(edges)
+    blocks = [values[begin:end] for begin, end in pairwise(edges.tolist())]
+    means = np.array([block.mean() if len(block) else values.mean() for block in blocks])  # an empty one says nothing
     relative: Floats = means / means.mean() if means.any() else means
     return relative
 

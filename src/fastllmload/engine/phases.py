@@ -37,7 +37,7 @@ class Outcome:
     released: int
     ok: int
     cut: bool
-    timed_out: bool  # the supervisor's drain time-out cancelled what was in flight
+    timed_out: bool  # the drain time-out cancelled what was in flight
     cascading: bool = False  # sending was stopped because the last requests failed
 
 
@@ -88,6 +88,7 @@ class PhaseRun:
         self.started(self.start_ns)
         self.fleet.start_clock(self.start_ns)
         self._look_until_ended()
+        self._tell_cancelled()
         return Outcome(
             start_ns=self.start_ns,
             end_ns=self._end_of_sending(),
@@ -196,6 +197,17 @@ class PhaseRun:
             self.command = STOP
             self._tell()
             self.ui.message(f"the drain time-out of {grace_s:.0f} s is over: what is in flight is cancelled")
+
+    def _tell_cancelled(self) -> None:
+        """The declared drain time-out, which workers keep by themselves."""
+        cancelled = self.live.errors().get("drain", 0)
+        if self.own_grace or self.command == STOP or not cancelled:
+            return
+        self.timed_out = True
+        self.ui.message(
+            f"the drain time-out of {self.spec.drain_ns / 1e9:g} s (--grace) is over: {cancelled:,} "
+            f"request{'' if cancelled == 1 else 's'} in flight {'was' if cancelled == 1 else 'were'} cancelled"
+        )
 
     def _grace_s(self) -> float:
         p99 = scaled(self.fleet.histogram(k.H_E2E), 0.99, 1e9)

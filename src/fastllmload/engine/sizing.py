@@ -44,12 +44,18 @@ def demand(settings: RunSettings, plan: Plan, answer_s: float | None) -> Demand:
     e2e_s = min(settings.load.timeout, max(answer_s or 0.0, tokens * per_token))
     events = tokens + OVERHEAD_EVENTS if settings.workload.streaming else 1.0
     if plan.concurrency is not None:
-        rate = plan.concurrency / max(e2e_s, 1e-3)
-        return Demand(rate, rate * events, plan.concurrency)
+        rate = slots(plan) / max(e2e_s, 1e-3)
+        return Demand(rate, rate * events, slots(plan))
     rate = planned_rate(plan) * requests_per_start(plan)
     if math.isinf(rate):
         return Demand(rate, math.inf, capped(settings, plan.requests))
     return Demand(rate, rate * events, capped(settings, min(plan.requests, max(1, math.ceil(rate * e2e_s)))))
+
+
+def slots(plan: Plan) -> int:
+    """Of a closed loop: no more than there is to send, unless that starts again."""
+    assert plan.concurrency is not None
+    return plan.concurrency if plan.cycles else min(plan.concurrency, len(plan.starts))
 
 
 def capped(settings: RunSettings, in_flight: int) -> int:
@@ -92,23 +98,23 @@ def worker_count(
     """As asked, or as many as the demand needs at COMFORT; never more than cores (less one that the simulator
     needs), nor more than there are slots or requests: a worker without any has nothing to show for itself.
     """
-    slots = min(plan.concurrency or len(plan.starts), len(plan.starts))
+    most_in_flight = len(plan.starts) if plan.concurrency is None else slots(plan)
     if settings.client.workers is not None:
-        return max(1, min(settings.client.workers, slots))
+        return max(1, min(settings.client.workers, most_in_flight))
     if settings.client.pin:
-        return max(1, min(len(settings.client.pin), slots))
+        return max(1, min(len(settings.client.pin), most_in_flight))
     most = max(1, cores - 1 if simulated else cores)
     if math.isinf(wanted.rate):
-        return max(1, min(most, slots))
+        return max(1, min(most, most_in_flight))
     held = UNCALIBRATED if ceiling is None else ceiling
     load = wanted.events_per_s / held.events_per_s + wanted.rate / held.requests_per_s
-    return max(1, min(most, slots, math.ceil(load / COMFORT)))
+    return max(1, min(most, most_in_flight, math.ceil(load / COMFORT)))
 
 
 def initial_connections(settings: RunSettings, plan: Plan, wanted: Demand, workers: int) -> int:
     """Connections that one worker opens before time zero: a closed loop's slots, else what Little's law expects."""
     if plan.concurrency is not None:
-        return math.ceil(plan.concurrency / workers)
+        return math.ceil(slots(plan) / workers)
     expected = math.ceil(min(wanted.in_flight, plan.requests) / workers)
     return min(MOST_AHEAD, expected + (0 if settings.load.max_concurrency is not None else SLACK))
 

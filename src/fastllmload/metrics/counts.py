@@ -21,11 +21,13 @@ def counts_of(run: Run, chosen: Populations, tokens: TokenCounts) -> dict[str, A
     statuses = success.by_status(rows)
     left = int((left_by_plan(rows) | gave_up(rows)).sum())
     ok = chosen.measured & (run.rows["status"] == OK)
+    unsent = never_reached(run, len(rows))
     sources = np.bincount(tokens.source[ok], minlength=len(SOURCES))
     return {
-        "planned": len(rows),
+        "planned": len(rows) + unsent,
         "dispatched": len(rows) - statuses["not_sent"],
         **statuses,
+        "not_sent": statuses["not_sent"] + unsent,
         "failed": len(rows) - statuses["ok"] - statuses["not_sent"] - statuses["in_flight"] - left,
         "left": left,
         "explicit_errors": success.explicit_errors(rows),
@@ -37,3 +39,17 @@ def counts_of(run: Run, chosen: Populations, tokens: TokenCounts) -> dict[str, A
         "output_tokens_source": {name or "none": int(sources[n]) for n, name in enumerate(SOURCES)},
         "events": len(run.events),
     }
+
+
+def never_reached(run: Run, sent: int) -> int:
+    """Requests of a closed loop's plan that no slot came to, because the run or a worker ended before: they were due at no
+    instant, so they have no rows. 0 where the plan's length was no bound, and of conversations, whose next turns wait for
+    replies.
+    """
+    plan = run.manifest.get("plan") or {}
+    description = plan.get("description") or {}
+    load = description.get("load") or {}
+    bounded = load.get("loop") == "closed" and load.get("duration_s") is None and not load.get("cycles")
+    if not bounded or description.get("conversations") or run.phase("measure") is None:
+        return 0
+    return max(0, int(plan.get("requests") or 0) - sent)

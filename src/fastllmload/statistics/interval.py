@@ -161,7 +161,8 @@ def percentile_interval(sample: Sample, share: LongRun, q: float, confidence: fl
 def mean_interval(sample: Sample, edges: Counts, bulk: float, confidence: float) -> Estimate:
     """Of the mean of the values; of a ratio where units have several values each."""
     n, sizes = len(sample.values), np.diff(edges)
-    sums = np.add.reduceat(sample.values, edges[:-1])  # whole ns stay whole: 2^63 ns are 292 years
+    # Whole ns stay whole: 2^63 ns are 292 years. A batch may be empty: requests whose events were lost have no gaps.
+    sums = np.array([sample.values[begin:end].sum() for begin, end in pairwise(edges.tolist())])
     mean = float(sums.sum()) / n
     spread = long_run((sums - mean * sizes) / sizes.mean(), sample.scatter)
     inflated = max(bulk, spread.variance * n / sample.scatter) if sample.scatter > 0 else bulk

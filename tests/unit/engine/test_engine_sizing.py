@@ -23,13 +23,13 @@ def asked(**fields):
     return RunSettings(load=Load(**fields), client=Client(**client), workload=Workload(streaming=streaming))
 
 
-def planned(rate=None, requests=1000, tokens=100, concurrency=None, seconds=None, talks=None):
+def planned(rate=None, requests=1000, tokens=100, concurrency=None, seconds=None, talks=None, cycles=False):
     """*talks*: so many conversations share the requests."""
     arrivals = None if rate is None else {"name": "poisson", "rate": "inf" if math.isinf(rate) else rate}
     return SimpleNamespace(
         requests=requests, output_tokens=np.full(requests, tokens, np.int32), concurrency=concurrency, duration_s=seconds,
         description={"load": {"arrivals": arrivals}}, t_sched=None if rate is None else np.arange(requests) * 1_000_000,
-        turns=None if talks is None else object(), starts=np.arange(requests if talks is None else talks),
+        cycles=cycles, turns=None if talks is None else object(), starts=np.arange(requests if talks is None else talks),
     )  # fmt: skip
 
 
@@ -57,6 +57,15 @@ def test_a_time_out_a_cap_and_the_plan_bound_what_is_in_flight():
 def test_a_closed_loop_has_its_slots_in_flight():
     found = demand(asked(concurrency=50), planned(concurrency=50), answer_s=0.1)
     assert (found.in_flight, found.rate) == (50, pytest.approx(20.0))
+
+
+def test_a_closed_loop_has_no_more_slots_than_there_is_to_send():
+    """Unless the plan starts again: then all of them are used."""
+    asked_for = asked(concurrency=10**6)
+    for cycles, used in ((False, 10), (True, 10**6)):
+        plan = planned(concurrency=10**6, requests=10, cycles=cycles)
+        wanted = demand(asked_for, plan, answer_s=0.1)
+        assert (wanted.in_flight, initial_connections(asked_for, plan, wanted, 2)) == (used, used // 2)
 
 
 def test_answers_that_are_no_streams_are_one_event_each():

@@ -119,3 +119,32 @@ def test_a_request_that_never_got_out_can_starve() -> None:
     run.rows["status"][3] = layout.CONNECTION_ERROR
     found = measure(run)["fairness"]
     assert found["classes"]["0"]["starvation_rate"] == 0.25
+
+
+CLOSED = {"loop": "closed", "duration_s": None, "cycles": False}
+PHASE = {"name": "measure", "start_ns": BASE, "end_ns": None, "bound": "count", "ramp_share": 0.0}
+
+
+@pytest.mark.parametrize(
+    ("load", "more", "unsent"),
+    [
+        (CLOSED, {}, 6),
+        ({**CLOSED, "duration_s": 3.0}, {}, 0),  # the clock was the bound
+        ({**CLOSED, "loop": "open"}, {}, 0),  # each has a row of its own
+        (CLOSED, {"conversations": {"conversations": 4, "requests": 10}}, 0),
+    ],
+)
+def test_requests_of_a_closed_loop_that_no_slot_came_to_are_planned_and_not_sent(
+    load: dict[str, Any], more: dict[str, Any], unsent: int
+) -> None:
+    manifest = {"phases": [PHASE], "plan": {"requests": 10, "description": {"load": load, **more}}}
+    counts = measure(run_of([50.0] * 3 + [0.0], manifest=manifest))["counts"]
+    assert (counts["planned"], counts["not_sent"], counts["dispatched"]) == (4 + unsent, unsent, 4)
+    assert (counts["ok"], counts["failed"]) == (3, 1)
+
+
+def test_nothing_was_planned_for_a_measurement_that_did_not_begin() -> None:
+    counts = measure(run_of([], manifest={"phases": [], "plan": {"requests": 10, "description": {"load": CLOSED}}}))[
+        "counts"
+    ]
+    assert (counts["planned"], counts["not_sent"]) == (0, 0)

@@ -70,6 +70,18 @@ def test_the_textbook_interval_does_not() -> None:
     assert tally.coverage is not None and tally.coverage > 0.87
 
 
+@pytest.mark.parametrize("empty", [slice(0, 40), slice(160, 200), slice(360, 400)])
+def test_requests_without_values_may_fill_a_whole_batch(empty: slice) -> None:
+    """Such as those behind the instant at which the disk was full. The mean is that of the values that there are."""
+    rng = np.random.default_rng(3)
+    each = np.full(400, 25)
+    each[empty] = 0
+    first = np.concatenate([[0], np.cumsum(each)])
+    values = rng.integers(1_000, 2_000, int(first[-1]))
+    low, high = ends(of(values, first)["mean"])
+    assert low < values.mean() < high and high - low < 100
+
+
 def test_a_nearly_saturated_queue_is_not_estimable_from_a_short_run() -> None:
     for name, tally in simulate(NAMES["M/M/1 0.9"], 2_000, 50).items():
         assert tally.issued <= 0.1 * tally.runs, (name, tally)
