@@ -206,6 +206,6 @@ def mapped(path: Path) -> np.ndarray | None:
         return None
 
 
-def report(folder: Path) -> subprocess.CompletedProcess[str]:
-    """`fastllmload report` of the folder."""
-    return subprocess.run([*COMMAND, "report", str(folder)], capture_output=True, text=True, timeout=60)
+def report(folder: Path, reading: str = "report") -> subprocess.CompletedProcess[str]:
+    """`fastllmload report` of the folder, or another command that reads it."""
+    return subprocess.run([*COMMAND, reading, str(folder)], capture_output=True, text=True, timeout=60)

@@ -153,12 +153,17 @@ def test_the_supervisor_is_killed(going: Going) -> None:
     await_end(family)
     found = load(going.folder)
     assert found.incomplete and (found.rows["status"] == OK).any()
+    for reading in ("export", "compliance"):
+        told = report(going.folder, reading)
+        assert f"still there: fastllmload report {going.folder} removes them" in told.stderr, told.stderr
+        assert (going.folder / ".work").exists()
     again = report(going.folder)
     assert again.returncode == 0 and "INCOMPLETE (killed)" in again.stdout, again.stdout + again.stderr
     assert "the run was killed; its working files" in again.stdout
     assert not (going.folder / ".work").exists()
     assert json.loads((going.folder / "run.json").read_text())["status"] == "killed"
     assert "working files" not in report(going.folder).stdout
+    assert "working files" not in report(going.folder, "export").stderr
 
 
 # -- the target -------------------------------------------------------------------------------------------------------

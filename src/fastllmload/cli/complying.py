@@ -44,6 +44,7 @@ def compliance(folder: Path, against: tuple[Path, ...], as_json: bool, everythin
     from fastllmload.compliance.evidence import read
     from fastllmload.compliance.text import lines
     from fastllmload.compliance.verdict import NOT, document, judge
+    from fastllmload.records.owner import left_behind
 
     evidence = replace(read(folder), others=tuple(read(other) for other in against))
     refuse_unlike(evidence)
@@ -54,6 +55,9 @@ def compliance(folder: Path, against: tuple[Path, ...], as_json: bool, everythin
     else:
         text = "\n".join(lines(judgement, everything, min(WIDEST, shutil.get_terminal_size((100, 24)).columns)))
     show(redact(text))
+    for one in (folder, *against):
+        if (left := left_behind(one)) is not None:
+            click.echo(redact(f"note       {left}"), err=True)
     return NOT_COMPLIANT if judgement.verdict == NOT else 0
 
 

@@ -26,6 +26,7 @@ def export_rows(folder: Path, form: str, output: Path | None, redact: bool = Fal
 
     *redact*: host names, URLs and paths are left out.
     """
+    from fastllmload.records.owner import left_behind
     from fastllmload.records.run import load
     from fastllmload.records.whole import EVENTS, ROWS, TEXT, unlisted
 
@@ -38,9 +39,9 @@ def export_rows(folder: Path, form: str, output: Path | None, redact: bool = Fal
     for name in (ROWS, EVENTS, TEXT, *(("hiccup_intervals.npy",) if form == "hlog" else ())):
         if name in run.damaged:
             click.echo(f"note       {run.damaged[name]}{_left(run, name)}", err=True)
-    text = unlisted(run.manifest)
-    if text is not None:
-        click.echo(f"note       {text}", err=True)
+    for text in (unlisted(run.manifest), left_behind(folder)):
+        if text is not None:
+            click.echo(f"note       {text}", err=True)
     return written
 
 

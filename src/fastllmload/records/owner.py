@@ -1,6 +1,7 @@
 """Who owns a run folder: the supervisor holds a lock under `.work` while it lives, whatever ends it.
 
-What it leaves when it is killed is found by the next `report`: run.json then says `killed`, and `.work` goes.
+What it leaves when it is killed is found by the next `report`: run.json then says `killed`, and `.work` goes. Commands that
+only read (`export`, `compliance`) say that it is there (decision 094).
 """
 
 from __future__ import annotations
@@ -57,13 +58,27 @@ def tidy(folder: Path) -> str | None:
         raise RunFolderError(
             f"the run of {folder} was killed before its first request; nothing was measured, and the folder can be removed"
         )
-    size = sum(path.stat().st_size for path in (folder / WORK).rglob("*") if path.is_file())
+    size = size_of(folder / WORK)
     try:
         mark_killed(folder)
         shutil.rmtree(folder / WORK)
     except OSError as problem:
         return f"the run was killed; its working files in {folder / WORK} cannot be removed: {problem.strerror}"
-    return f"the run was killed; its working files ({size / 2**20:,.1f} MiB in {folder / WORK}) were removed"
+    return f"the run was killed; its working files ({size} in {folder / WORK}) were removed"
+
+
+def left_behind(folder: Path) -> str | None:
+    """One sentence about working files that nobody owns, for who does not remove them; None where there are none."""
+    if not abandoned(folder):
+        return None
+    return (
+        f"the run was killed; its working files, request bodies among them ({size_of(folder / WORK)} in {folder / WORK}), "
+        f"are still there: fastllmload report {folder} removes them"
+    )
+
+
+def size_of(folder: Path) -> str:
+    return f"{sum(path.stat().st_size for path in folder.rglob('*') if path.is_file()) / 2**20:,.1f} MiB"
 
 
 def mark_killed(folder: Path) -> None:

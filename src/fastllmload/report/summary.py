@@ -171,11 +171,16 @@ def _target(document: Document) -> list[Line]:
     return [Line(_labelled("target", f"{where} ({protocol}, model {target.get('model') or NOT_KNOWN})"))]
 
 
+UNDONE = (("in_flight", "cut off"), ("not_sent", "never sent"))  # of a run that did not come to its end
+
+
 def _requests(document: Document, width: int) -> list[Line]:
     ok, failed = document.get("completed"), document.get("failed")
     sent, lost = number(ok), number(failed)
     share = f" ({quantity(100 * lost / (sent + lost))} %)" if sent is not None and lost else ""
-    lines = [Line(_labelled("requests", f"{count(ok)} ok, {count(failed)} failed{share}"))]
+    rest = [(name, number(part(document, "counts", key))) for key, name in UNDONE]
+    parts = [(0, f"{count(ok)} ok, {count(failed)} failed{share}")]
+    lines = [_fitted("requests", parts + [(1, f"{count(many)} {name}") for name, many in rest if many], width)]
     wrong = errors(_error_classes(document.get("errors")))
     if wrong != "" or number(failed):
         lines.append(Line(_labelled("errors", wrong or "see run.json"), "bad"))

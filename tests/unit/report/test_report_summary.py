@@ -41,6 +41,15 @@ def test_a_run_that_was_interrupted_and_knows_little():
     same_as_golden("summary-nulls.txt", text_of(document("run-nulls"), folder=None))
 
 
+def test_requests_without_an_end_are_counted_beside_the_others():
+    """Of a run whose worker died: all that were planned are somewhere on the line."""
+    found = document()
+    found["completed"], found["failed"] = 211, 1
+    found["counts"] = {"in_flight": 7, "not_sent": 1_110}
+    line = next(line for line in text_of(found).splitlines() if line.startswith("requests"))
+    assert line.split(None, 1)[1] == "211 ok, 1 failed (0.4717 %), 7 cut off, 1,110 never sent"
+
+
 def test_an_empty_document():
     same_as_golden("summary-empty.txt", text_of({}, folder=None))
 
