@@ -275,6 +275,13 @@ def pair(text: str) -> tuple[str, str]:
     return name.strip(), value.strip()
 
 
+def axis(text: str) -> tuple[str, str]:
+    """An option of `--vary` and its values, not yet told apart."""
+    if "=" not in text or text.startswith("="):
+        raise ValueError("names no option with its values; write NAME=V1,V2, such as rate=10,20,40")
+    return pair(text)
+
+
 def objective(text: str) -> tuple[str, float]:
     """`ttft:200`, `2/itl:60`, `fluidity:0.9`: name, with its class of requests, and limit in the metric's unit."""
     from fastllmload.slo.objective import read_objective

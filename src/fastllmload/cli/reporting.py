@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from fastllmload.errors import InputError
+from fastllmload.errors import InputError, RunFolderError
 from fastllmload.redact import Redactor
 
 if TYPE_CHECKING:
@@ -67,12 +67,41 @@ def refresh(subject: Subject, secrets: Redactor) -> None:
 def warn(subject: Subject, form: str, secrets: Redactor) -> None:
     """Say which files of the run are not whole. Forms that need only run.json look at sizes, not at contents."""
     if subject.is_procedure:
+        warn_of_levels(subject, secrets)
         return
     from fastllmload.records.whole import not_whole
 
     damage = subject.run.damage if form in OF_ROWS else not_whole(subject.folder, subject.document, False).values()
     for problem in damage:
         click.echo(secrets(f"note       {problem}"), err=True)
+
+
+def warn_of_levels(subject: Subject, secrets: Redactor) -> None:
+    """Say which levels of a procedure are not as its tables have them: gone, not whole, not listed. Their names tell
+    loads, so that of a report for publication only their number is told.
+    """
+    from fastllmload.report.subject import procedure_document
+
+    found = list(problems_of_levels(subject.folder, procedure_document(subject.folder)))
+    if subject.redacted and found:
+        found = [f"{len(found)} levels are not as procedure.json has them; without --redact the report names them"]
+    for text in found:
+        click.echo(secrets(f"note       {text}"), err=True)
+
+
+def problems_of_levels(folder: Path, document: Mapping[str, Any]) -> Iterator[str]:
+    from fastllmload.compliance.evidence import strays_of
+    from fastllmload.records.run import read_manifest
+    from fastllmload.records.whole import not_whole
+    from fastllmload.report.subject import listed
+
+    yield from strays_of(folder, document)
+    for level in listed(document):
+        place = folder / str(level["folder"])
+        try:
+            yield from not_whole(place, read_manifest(place), False).values()
+        except RunFolderError as problem:
+            yield f"the level {level['folder']} cannot be read: {problem}"
 
 
 def show(subject: Subject, secrets: Redactor) -> None:
@@ -82,6 +111,7 @@ def show(subject: Subject, secrets: Redactor) -> None:
 
     if subject.is_procedure:
         write(secrets(text_of(subject, "terminal")), None)
+        warn_of_levels(subject, secrets)
         return
     folder = "[path]" if subject.redacted else str(subject.folder)
     write_summary(Outlet(sys.stdout, secrets), subject.document, secrets, folder)

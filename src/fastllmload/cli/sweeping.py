@@ -31,7 +31,7 @@ def runs(text: str) -> int:
 
 
 OWN: tuple[RunOption, ...] = (
-    several("--vary", "vary", read.pair, "NAME=V1,V2,...",
+    several("--vary", "vary", read.axis, "NAME=V1,V2,...",
             "Any option of a run with its values; repeat for a grid. Values that hold a comma are set apart by ';': "
             "isl='uniform:128,512;256'."),
     value("--runs", "runs", runs, "COUNT", "Runs of each combination, at other instants. Default 1."),

@@ -136,6 +136,8 @@ class Search:
 
     def conclude(self, status: str) -> dict[str, Any]:
         """Write search.json and the reports, and say what was found."""
+        if status == journal.DONE:
+            self.lab.put_leftovers_aside()
         self.lab.journal.put(status=status, ended_utc=journal.utc())
         answer = self.keep()
         names = search_report.write(self.lab.folder, self.lab.journal.document)

@@ -66,11 +66,16 @@ def subject_of(folder: Path, redacted: bool = False) -> Subject:
     return Subject(folder, withheld(document) if redacted else document, redacted, best)
 
 
+def listed(document: Document) -> list[Mapping[str, Any]]:
+    """Levels of a procedure that say where they are."""
+    return [each for each in document.get("levels") or () if isinstance(each, Mapping) and each.get("folder")]
+
+
 def best_level(folder: Path, document: Document) -> Path | None:
     """Of the levels on which the client was no limit (of all, where it always was) the one with the highest output
     throughput; where a search has an answer, one at that load.
     """
-    levels = [each for each in document.get("levels") or () if each.get("folder")]
+    levels = listed(document)
     sound = [each for each in levels if not client_limited(each)] or levels
     findings = document.get("findings") or {}
     answer = next((findings[name] for name in ANSWERS if findings.get(name) is not None), None)

@@ -134,7 +134,19 @@ def _procedure(found: dict[str, Any]) -> dict[str, Any]:
         "warnings": [text for text in told.get("warnings") or () if not CAPACITY_WORDS.search(text)],
         **({"command": WITHHELD} if commanded and found.get("command") else {}),
         "withheld": True,
+        **({"compliance": _without_reasons(told["compliance"])} if limits and told.get("compliance") else {}),
     }
+
+
+def _without_reasons(compliance: Any) -> Any:
+    """What has no key word is about loads, orders and counts of levels: of a test of capacity their numbers go."""
+    if not isinstance(compliance, dict) or not compliance.get("beside"):
+        return compliance
+    kept = [
+        {**entry, "reason": WITHHELD if any(map(str.isdigit, str(entry.get("reason")))) else entry.get("reason")}
+        for entry in compliance["beside"]
+    ]
+    return {**compliance, "beside": kept}
 
 
 def _without_loads(value: Any, key: str = "") -> Any:

@@ -210,3 +210,11 @@ def test_share_is_below_one():
     for text in ("1", "-0.1", "15%"):
         with pytest.raises(ValueError, match="is not a share"):
             read.share(text)
+
+
+@pytest.mark.parametrize("text", ["rate", "=1,2", ""])
+def test_an_axis_names_its_option(text: str) -> None:
+    """`--vary rate` has forgotten its values; it is no label."""
+    with pytest.raises(ValueError, match=r"names no option with its values; write NAME=V1,V2"):
+        read.axis(text)
+    assert read.axis("isl=uniform:128,512;256") == ("isl", "uniform:128,512;256")

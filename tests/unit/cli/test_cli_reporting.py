@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 from pathlib import Path
 
@@ -59,7 +60,8 @@ def test_a_procedure_has_the_same_forms(
     """One that was killed early has neither title nor section yet."""
     found = json.loads((GOLDEN / "report" / "procedure.json").read_text()) | {"status": status}
     early = {name: value for name, value in found.items() if status == "done" or name not in ("title", "section")}
-    for level in early["levels"]:
+    for number, level in enumerate(early["levels"]):
+        level["number"] = number  # as a lab counts
         (folder.parent / "levels").mkdir(exist_ok=True)
         (folder.parent / level["folder"]).symlink_to(folder)
     (folder.parent / "procedure.json").write_text(json.dumps(early))
@@ -115,3 +117,24 @@ def test_help_says_every_form_and_format(capsys: pytest.CaptureFixture[str]) -> 
     assert entry.main(["export", "--help"]) == 0
     said = capsys.readouterr().out
     assert [word for word in (*FORMS, *FORMATS) if word not in said] == []
+
+
+def test_levels_that_are_not_as_the_report_has_them_are_told(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """One that is gone, one that the list leaves out; a report for publication does not name loads."""
+    place = folder.parent / "procedure"
+    found = json.loads((GOLDEN / "report" / "procedure.json").read_text()) | {"status": "done"}
+    level = {**found["levels"][0], "number": 0, "folder": "levels/000-rate-5"}
+    (place / "levels").mkdir(parents=True)
+    shutil.copytree(folder, place / "levels" / "000-rate-5")
+    (place / "procedure.json").write_text(json.dumps({**found, "levels": [level]}))
+    assert entry.main(["report", str(place)]) == 0
+    assert capsys.readouterr().err == ""
+    (place / "levels" / "000-rate-5").rename(place / "levels" / "000-rate-9")
+    for form in ("terminal", "minimum", "full"):
+        assert entry.main(["report", str(place), "--as", form]) == 0
+        gone, stray = sorted(capsys.readouterr().err.splitlines(), reverse=True)
+        assert "the level levels/000-rate-5 cannot be read" in gone
+        assert stray == "note       levels/000-rate-9 is there, and procedure.json does not name it"
+    assert entry.main(["report", str(place), "--as", "markdown", "--redact"]) == 0
+    told = capsys.readouterr().err
+    assert told.startswith("note       2 levels are not as procedure.json has them") and "rate-" not in told

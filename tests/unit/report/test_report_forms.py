@@ -373,3 +373,16 @@ def test_throughput_under_the_limit_is_of_loads_that_were_sustained() -> None:
     ]
     asked = {"procedure": "throughput", "status": "done", "findings": {"max_output_tok_s": 570.0}, "levels": levels}
     assert minimum.constrained(Subject(Path("p"), asked)).startswith("570")
+
+
+@pytest.mark.parametrize(("test", "shown"), [("capacity", False), ("itl", True)])
+def test_what_has_no_key_word_is_listed_and_tells_no_capacity(test: str, shown: bool) -> None:
+    """Completions over a known time are a throughput; of another test they may be told."""
+    found = {**document("procedure"), "procedure": test}
+    beside = {"id": "IETF-5.5.3-f", "level": "DEFINITION", "state": "false", "remedy": "run it for longer"}
+    reasons = ("331 completions of 2 in 3.0 s", "the warm-up is not described")
+    found["compliance"] = {"verdict": "not compliant", "beside": [{**beside, "reason": reason} for reason in reasons]}
+    for redacted, document_ in ((False, found), (True, withheld(found))):
+        text = full.render(Subject(FOLDER, document_, redacted))
+        assert "Not met, without a key word in the draft" in text and reasons[1] in text
+        assert (reasons[0] in text) == (shown or not redacted)

@@ -84,7 +84,7 @@ def report(ladder: Ladder, capacity: Capacity, parameters: Parameters, found: Fi
     plots(rungs, found)
     if len(rungs) < LEAST_LEVELS:
         found.deviations = [text for text in found.deviations if not text.startswith("only ")]
-        found.deviate(f"only {len(rungs)} levels; IETF 5.3.2 asks for {LEAST_LEVELS} or more")
+        found.deviate(f"only {len(rungs)} level{'s' * (len(rungs) != 1)}; IETF 5.3.2 asks for {LEAST_LEVELS} or more")
     else:
         found.deviations = [text for text in found.deviations if not text.startswith("only ")]
 

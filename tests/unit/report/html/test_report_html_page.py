@@ -357,3 +357,11 @@ def test_classes_are_told_with_their_lengths_and_their_few_samples(run: Written)
     assert "35/s in 2 classes, open loop" in told and "by class" not in told
     assert "chat: synthetic-uniform, prompt 16, output uniform:2,9; batch: synthetic-uniform, prompt 1000" in told
     assert "90.50*" in page.text("traffic") and "from fewer samples than it needs" in page.text("traffic")
+
+
+def test_what_has_no_key_word_is_told_apart(run: Written) -> None:
+    beside = {"id": "IETF-5.3.2-b", "level": "DEFINITION", "state": "false", "reason": "4 s", "remedy": "--duration 60"}
+    given = {"verdict": "conditionally compliant", "scope": "one test", "unmet": [], "beside": [beside]}
+    text = rendered(run, compliance=given).text("methodology")
+    assert "without a key word: it decides nothing 1" in text
+    assert "IETF-5.3.2-b DEFINITION false 4 s --duration 60" in text
