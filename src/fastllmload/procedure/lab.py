@@ -90,9 +90,11 @@ class Lab:
 
     # -- levels -------------------------------------------------------------------------------------------------------
 
-    def level(self, name: str, settings: RunSettings, may_die: bool = False) -> Level:
+    def level(
+        self, name: str, settings: RunSettings, may_die: bool = False, before: Callable[[], None] | None = None
+    ) -> Level:
         """The finished level *name*: measured now, or found in the folder. *may_die*: a target that does not answer any
-        more behind it is what the level found, and the caller brings it back.
+        more behind it is what the level found, and the caller brings it back. *before*: done first where it is measured.
 
         Levels are numbered in the order in which they are asked for. Interrupted when the user stopped it, TargetError
         when the target was gone; what was measured stays in the level's folder.
@@ -105,6 +107,8 @@ class Lab:
         if level is None:
             if self._ran and self.settle_s > 0:
                 time.sleep(self.settle_s)
+            if before is not None:
+                before()
             self.steps.do()
             seconds = settings.load.duration
             self.console.begin(number, name, seconds)

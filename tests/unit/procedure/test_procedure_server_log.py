@@ -79,3 +79,30 @@ def test_a_start_that_was_cut_off_before_the_second_look_takes_it_later(
         with pytest.raises(KeyboardInterrupt):
             holds(tmp_path / "p", 4, log)
     assert holds(tmp_path / "p", 4, log) == (False, 1)
+
+
+def test_lines_of_an_attempt_whose_files_are_damaged_are_not_those_of_the_next(runs: FakeRuns, tmp_path: Path) -> None:
+    """The level is measured again on a server that has the memory by then."""
+    log = tmp_path / "log"
+    log.write_text("")
+    runs.answer = writing(log, OOM)
+    assert holds(tmp_path / "p", 4, log) == (False, 1)
+    (next((tmp_path / "p" / "levels").iterdir()) / "run.json").write_text("{")
+    runs.answer = passing
+    assert holds(tmp_path / "p", 4, log) == (True, 0)
+
+
+def test_lines_that_a_start_died_of_stay_with_the_level(runs: FakeRuns, tmp_path: Path) -> None:
+    """The server was killed by this level's load: that the level is measured again does not undo it."""
+    log = tmp_path / "log"
+    log.write_text("")
+
+    def dies(settings: RunSettings) -> dict[str, object]:
+        log.write_text(OOM)
+        raise KeyboardInterrupt
+
+    runs.answer = dies
+    with pytest.raises(KeyboardInterrupt):
+        holds(tmp_path / "p", 4, log)
+    runs.answer = passing
+    assert holds(tmp_path / "p", 4, log) == (False, 1)

@@ -54,11 +54,11 @@ class Levels:
     found: Findings
     prefix: str = ""
     done: list[tuple[Level, bool | None, int]] = field(default_factory=list)
+    _looked: set[str] = field(default_factory=set)
 
     def holds(self, load: float, repetition: int) -> bool | None:
         key = f"{self.prefix}{load:g} slots, run {repetition + 1}"
-        self.look_at_log(key)
-        level = self._measured(round(load), repetition)
+        level = self._measured(round(load), repetition, key)
         errors = speaks_of(level.document.get("error_texts"), self.parameters.oom_pattern) + self.oom_lines(key)
         answer = passes(level, errors, self.parameters)
         self.done.append((level, answer, errors))
@@ -66,7 +66,7 @@ class Levels:
         self.log()
         return answer
 
-    def _measured(self, slots: int, repetition: int) -> Level:
+    def _measured(self, slots: int, repetition: int, key: str) -> Level:
         """Duration and count must both be met: a level that was too short for its count is run for longer."""
         seconds = self.parameters.duration_s
         for attempt in range(4):
@@ -76,7 +76,8 @@ class Levels:
             settings = at_concurrency(
                 self.settings, slots, duration=seconds, num_requests=None, warmup_requests=0, ramp_share=0.0, **again
             )
-            level = self.lab.level(name, own_requests(settings, slots, repetition * 4 + attempt))
+            own = own_requests(settings, slots, repetition * 4 + attempt)
+            level = self.lab.level(name, own, before=lambda: self.look_at_log(key))
             ended = int(level.document.get("completed") or 0) + int(level.document.get("failed") or 0)
             wanted = self.parameters.per_slot * slots
             if ended >= wanted or level.cascading or not ended:
@@ -100,9 +101,15 @@ class Levels:
         return int(after - before if after >= before else after)  # a shorter log was begun anew
 
     def look_at_log(self, key: str) -> None:
-        """Before a level. One that an earlier start began keeps what was counted then."""
-        if SERVER_LOG in self.lab.commands and key not in self.lab.journal.document["server_log"]:
-            self.lab.journal.document["server_log"][key] = [self.lines(), None]
+        """Before a level is measured. One that an earlier start began keeps what was counted then, for it may be what cut
+        that start off; one that was whole once and is measured again, since its files are damaged, begins anew.
+        """
+        if SERVER_LOG not in self.lab.commands or key in self._looked:
+            return
+        self._looked.add(key)
+        log = self.lab.journal.document["server_log"]
+        if key not in log or log[key][1] is not None:
+            log[key] = [self.lines(), None]
             self.lab.journal.save()
 
     def lines(self) -> int:
