@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import termios
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -131,8 +132,12 @@ def last_words(output: str) -> str:
 
 
 def ask_operator(name: str, ask: Callable[[str], str] = input) -> Done:
-    """The operator does it by hand and confirms. HookFailed when they do not."""
+    """The operator does it by hand and confirms, behind the question: what was typed ahead of it confirms nothing.
+    HookFailed when they do not.
+    """
     began = time.monotonic()
+    if terminal():
+        termios.tcflush(sys.stdin, termios.TCIFLUSH)
     try:
         answer = ask(f"please {HOOKS[name]}, then type yes: ").strip().lower()
     except EOFError:

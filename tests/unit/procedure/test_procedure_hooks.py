@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import time
 from pathlib import Path
 
@@ -96,3 +97,21 @@ def test_an_operator_who_ends_the_input_stops_the_test() -> None:
 
     with pytest.raises(InputError, match="not yes"):
         ask_operator("cache-on", ended)
+
+
+def test_what_was_typed_ahead_confirms_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A yes from before the question was meant for another, or for nothing."""
+    keyboard, screen = os.openpty()
+    with open(screen, "r+b", buffering=0) as device:
+        typed_ahead, typed_behind = b"yes\n", b"no\n"
+        monkeypatch.setattr(sys, "stdin", device)
+        monkeypatch.setattr(sys, "stdout", device)
+        os.write(keyboard, typed_ahead)
+
+        def asked(text: str) -> str:
+            os.write(keyboard, typed_behind)
+            return device.readline().decode()
+
+        with pytest.raises(InputError, match="the operator answered 'no', not yes"):
+            ask_operator("cache-on", asked)
+    os.close(keyboard)
