@@ -17,7 +17,7 @@ from fastllmload.compare.between import change_between
 from fastllmload.compare.comparison import Comparison, Row, compare
 from fastllmload.compare.figure import Figure, figure_of, known_names
 from fastllmload.compare.side import Side, read_side
-from fastllmload.compare.within import expanded, superiority
+from fastllmload.compare.within import carried_over, expanded, superiority
 from fastllmload.errors import InputError
 from fastllmload.statistics.interval import Sample
 
@@ -246,3 +246,16 @@ def test_runs_of_one_queue_are_never_wholly_apart() -> None:
     for _ in range(100):
         a, b = pair(rng, 1000, 0.7, 0.0, False)
         assert all_apart(Figure("p50", "x", "p50", "ms"), a, b, (1.0, 1.0)) is None
+
+
+@pytest.mark.parametrize("statistic", ["mean", "p50"])
+@pytest.mark.parametrize("empty", [slice(0, 40), slice(360, 400)])
+def test_a_block_whose_requests_have_no_values_says_nothing_of_its_neighbours(statistic: str, empty: slice) -> None:
+    """Such as those behind the instant at which the disk was full."""
+    rng = np.random.default_rng(5)
+    each = np.full(400, 5)
+    each[empty] = 0
+    first = np.concatenate([[0], np.cumsum(each)])
+    samples = [Sample(values, np.sort(values), first) for values in rng.integers(1_000, 2_000, (2, int(first[-1])))]
+    wider = carried_over(Figure(f"{statistic}_itl_ms", "itl", statistic, "ms"), samples[0], samples[1])
+    assert 1.0 <= wider < 2.0
