@@ -1,4 +1,5 @@
 ERROR_JSON: bytes
+REASONS: tuple[bytes, ...]
 
 def words() -> list[str]: ...
 
