@@ -1,8 +1,8 @@
 """Whose lateness it was: ours, or that of a host that stood still as a whole.
 
-A reason is the host's when it would not stand without those releases and reads of whose time the host's stalls cover at
-least half. Each reason is asked for itself: of ten late releases the host's stall of 20 ms made the latest, whoever made
-the other nine.
+A release or read is the host's when its stalls cover at least half of the time that it was late. A reason is the host's
+when all that was more than 5 ms late is, or when the reason would not stand without what is. Each is asked for itself:
+of ten late releases the host's stall of 20 ms made the latest, whoever made the other nine.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def of_the_host(evidence: Evidence) -> frozenset[str]:
     found = set()
     if by_host.any():
         if by_host.all():
-            found |= {"dispersion", "user_stamps_late"}
+            found |= {one.code for one in criteria.CRITERIA if one.host_may_explain}
         limit_ns = SEEN * limit_us("worker_stall") * 1e3
         length = intervals[:, 1] - intervals[:, 0]
         if length[by_host].max() > limit_ns >= length[~by_host].max(initial=0):
