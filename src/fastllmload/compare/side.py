@@ -9,10 +9,9 @@ from typing import Any
 
 from fastllmload.errors import InputError, RunFolderError
 from fastllmload.metrics.core import measure
+from fastllmload.plan.seeded import drawn_from_a_seed
 from fastllmload.records.aside import runs_below
 from fastllmload.records.run import DONE, load, read_manifest
-
-FIXED = ("constant", "trace")  # arrivals that no seed draws
 
 
 @dataclass(frozen=True)
@@ -50,9 +49,7 @@ class RunRecord:
     @property
     def drawn(self) -> bool:
         """Its arrivals were drawn from a seed."""
-        described = ((self.document.get("plan") or {}).get("description") or {}).get("load") or {}
-        arrivals = described.get("arrivals") or {}
-        return arrivals.get("stream") is not None and arrivals.get("name") not in FIXED
+        return drawn_from_a_seed(((self.document.get("plan") or {}).get("description") or {}).get("load"))
 
 
 @dataclass(frozen=True)

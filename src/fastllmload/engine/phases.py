@@ -1,6 +1,6 @@
 """One phase from READY to its last request: starts the clock, looks four times a second, drains, ends.
 
-The supervisor only reads shared words and /proc here: 1.5 ms of CPU a look beside a busy worker and engine on two cores.
+The supervisor only reads shared words and a few files of /proc here.
 """
 
 from __future__ import annotations

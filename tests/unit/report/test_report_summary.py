@@ -124,12 +124,18 @@ def test_reasons_that_do_not_fit_are_left_out_whole_and_counted():
     assert f"({9 - begun} more reasons in run.json)" in "".join(lines)
 
 
-@pytest.mark.parametrize("width", [40, 60, 80])
-def test_the_gravest_reason_is_there_however_much_else_there_is_to_say(width):
+def with_much_to_say():
+    """Few samples and a verdict by the methodology, which take lines."""
     found = document()
     for name in ("ttft", "tpot", "e2e"):
         found["metrics"][name]["n"] = 200
     found["compliance"] = {"verdict": "not compliant", "must": {"hold": 49, "of": 52}}
+    return found
+
+
+@pytest.mark.parametrize("width", [40, 60, 80])
+def test_the_gravest_reason_is_there_however_much_else_there_is_to_say(width):
+    found = with_much_to_say()
     lines = [line.text for line in summary_lines(found, width, "r")]
     assert len(lines) <= SCREEN
     assert "releases were late" in "".join(lines[:4])
@@ -139,10 +145,7 @@ def test_the_gravest_reason_is_there_however_much_else_there_is_to_say(width):
 @pytest.mark.parametrize("notes", [0, 1, 2])
 def test_the_gravest_reason_is_whole_beside_notes(notes):
     """As many lines as there are, and one more: everything else that may be said is said."""
-    found = document()
-    for name in ("ttft", "tpot", "e2e"):
-        found["metrics"][name]["n"] = 200
-    found["compliance"] = {"verdict": "not compliant", "must": {"hold": 49, "of": 52}}
+    found = with_much_to_say()
     found["slo"] = {"slo_attainment": 0.586, "objectives": [{"objective": "ttft", "unit": "ms"}]}
     note = {"severity": "note", "text": "a note " + "word " * 12}
     grave = {"severity": "suspect", "text": "late " + "word " * 20 + "ends here"}

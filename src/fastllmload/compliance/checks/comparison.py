@@ -12,10 +12,10 @@ from fastllmload.compliance.checks.registry import check
 from fastllmload.compliance.declarations import by_key
 from fastllmload.compliance.evidence import Evidence, Measured
 from fastllmload.compliance.outcome import DECLARED, Outcome, false, judged, true, undeclared
+from fastllmload.plan.seeded import drawn_from_a_seed
 
 HARDWARE = ("sut.hardware.accelerator", "sut.hardware.count", "sut.hardware.memory_gib")
 RUNS = 3
-FIXED = ("constant", "trace")  # arrivals that no seed draws
 APART_S = 3600.0  # between two runs that count as at the same time
 
 
@@ -49,8 +49,7 @@ def begun(one: Evidence) -> str:
 
 def drawn(one: Evidence) -> str | None:
     """Its arrivals, where a seed draws them."""
-    arrivals = [run.get("plan.description.load.arrivals") or {} for run in one.runs]
-    seeded = any(each.get("stream") is not None and each.get("name") not in FIXED for each in arrivals)
+    seeded = any(drawn_from_a_seed(run.get("plan.description.load")) for run in one.runs)
     return text([run.get("plan.digest") for run in one.runs]) if seeded else None
 
 
