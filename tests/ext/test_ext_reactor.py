@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from reactor_drive import RESPONSE, answer_all, drive, read_request, scripted
+from reactor_drive import RESPONSE, Outcome, answer_all, drive, read_request, scripted
 
 from fastllmload._ext import counters as k
 
@@ -190,6 +190,46 @@ def test_a_cap_delays_but_keeps_the_schedule(tmp_path: Path) -> None:
     assert outcome.statuses() == {OK: 10}
     assert len(set(outcome.rows["t_sched"])) == 1
     assert outcome.lags_us.max() > 60_000
+
+
+def stalls_ms(outcome: Outcome) -> np.ndarray:
+    pairs = outcome.words[k.STALLS_START :].reshape(-1, 2)
+    return pairs[: outcome.words[k.W_STALLS]] / 1e6
+
+
+def test_a_stop_is_a_stall_of_that_length(tmp_path: Path) -> None:
+    """Asleep four times for 40 ms with the beat due within 5 ms: 35 ms of each at least, and no more than it slept."""
+    slept: list[tuple[int, int]] = []
+
+    def sleep(reactor: object) -> None:
+        if len(slept) < 4:
+            begin = time.monotonic_ns()
+            time.sleep(0.04)
+            slept.append((begin, time.monotonic_ns()))
+
+    with scripted(answer_all) as address:
+        outcome = drive(tmp_path, address, gaps_ms=[30.0] * 10, during=sleep)
+    assert outcome.statuses() == {OK: 10}
+    found = stalls_ms(outcome)
+    for begin, end in slept:
+        mine = found[(found[:, 0] + found[:, 1] >= end / 1e6) & (found[:, 0] <= end / 1e6)]
+        assert len(mine) == 1, f"slept from {begin} to {end}: {found}"
+        assert mine[0, 0] >= begin / 1e6 - 5 and mine[0, 1] >= (end - begin) / 1e6 - 5.1
+    assert outcome.words[k.W_STALL_MAX_NS] / 1e6 == found[:, 1].max()
+
+
+def test_a_worker_with_nothing_to_do_does_not_stall(tmp_path: Path) -> None:
+    """It waits 300 ms for its one answer. The host may stop it meanwhile, but not for all of that."""
+
+    def script(connection: socket.socket, number: int) -> None:
+        while read_request(connection):
+            time.sleep(0.3)
+            connection.sendall(RESPONSE)
+
+    with scripted(script) as address:
+        outcome = drive(tmp_path, address, gaps_ms=[1.0])
+    assert outcome.statuses() == {OK: 1}
+    assert stalls_ms(outcome)[:, 1].sum() < 250
 
 
 def test_cancel_all_ends_what_is_in_flight(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-# Shared-memory layout of one worker: CONTROL words, COUNTER words, then histograms. All int64, written by one process each.
+# Shared-memory layout of one worker: CONTROL words, COUNTER words, histograms, stalls. All int64, written by one process each.
 cdef enum:                 # words
     # Written by the supervisor
     W_COMMAND = 0           # Command
@@ -41,7 +41,9 @@ cdef enum:                 # words
     W_RSS_BYTES = 46
     W_GC_RUNS = 47
     W_BACKLOG_MAX = 48      # most releases that were due at one instant
-    W_UNREAD = 49           # spare
+    W_STALLS = 49           # stalls above STALL_NS: nobody looked at sockets or clock meanwhile
+    W_STALL_MAX_AT = 50     # the longest stall since the phase's start: CLOCK_MONOTONIC of its begin
+    W_STALL_MAX_NS = 51     # and its length; 0 = none above STALL_LEAST_NS
     W_STATUS0 = 64          # W_STATUS0 + Status: requests ended with it
     W_ERROR0 = 96           # W_ERROR0 + ErrorClass
     W_FAILED_AT0 = 128      # W_FAILED_AT0 + number of the URL, of those from LAST_URL on together: requests that failed there
@@ -54,8 +56,13 @@ cdef enum LiveHistogram:    # at WORDS + number * HDR_WORDS
     H_E2E = 2
     H_LAG = 3               # t_dispatch - t_sched
     H_SOCKET_TO_USER = 4    # user time of the read - kernel stamp
-    H_STALL = 5             # how late the beat of 5 ms came: nobody looked at sockets or clock meanwhile
+    H_BEAT = 5              # how late the beat of 5 ms came: what is ready waits so long for its turn
     HISTOGRAMS = 6
+
+cdef enum:                 # behind the histograms: the newest stalls, (begin, length) each, number W_STALLS % STALL_RING next
+    STALL_RING = 1024
+    STALL_NS = 5_000_000
+    STALL_LEAST_NS = 100_000
 
 cdef enum Command:
     RUN = 0

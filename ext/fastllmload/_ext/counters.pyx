@@ -43,7 +43,9 @@ NUMBERS = {
     "W_RSS_BYTES": <int>W_RSS_BYTES,
     "W_GC_RUNS": <int>W_GC_RUNS,
     "W_BACKLOG_MAX": <int>W_BACKLOG_MAX,
-    "W_UNREAD": <int>W_UNREAD,
+    "W_STALLS": <int>W_STALLS,
+    "W_STALL_MAX_AT": <int>W_STALL_MAX_AT,
+    "W_STALL_MAX_NS": <int>W_STALL_MAX_NS,
     "W_STATUS0": <int>W_STATUS0,
     "W_ERROR0": <int>W_ERROR0,
     "W_FAILED_AT0": <int>W_FAILED_AT0,
@@ -54,8 +56,11 @@ NUMBERS = {
     "H_E2E": <int>H_E2E,
     "H_LAG": <int>H_LAG,
     "H_SOCKET_TO_USER": <int>H_SOCKET_TO_USER,
-    "H_STALL": <int>H_STALL,
+    "H_BEAT": <int>H_BEAT,
     "HISTOGRAMS": <int>HISTOGRAMS,
+    "STALL_RING": <int>STALL_RING,
+    "STALL_NS": <int>STALL_NS,
+    "STALL_LEAST_NS": <int>STALL_LEAST_NS,
     "RUN": <int>RUN,
     "DRAIN": <int>DRAIN,
     "ABORT": <int>ABORT,
@@ -69,8 +74,9 @@ NUMBERS = {
 }
 globals().update(NUMBERS)
 
-# int64 words of one worker's shared memory: WORDS words, then HISTOGRAMS histograms.
-TOTAL_WORDS = <int>WORDS + <int>HISTOGRAMS * <int>HDR_WORDS
+# int64 words of one worker's shared memory: WORDS words, HISTOGRAMS histograms, then STALL_RING pairs of words.
+STALLS_START = <int>WORDS + <int>HISTOGRAMS * <int>HDR_WORDS
+TOTAL_WORDS = STALLS_START + 2 * <int>STALL_RING
 
 
 def histogram_start(int number) -> int:

@@ -3,13 +3,14 @@
 Theory of operation. One epoll set holds every socket and the pacer's timer; its descriptor is registered with the event
 loop once. The loop calls `on_ready` when anything is ready; inside, everything is C: `epoll_wait`, `recvmsg`, frame,
 classify, stamp, record. Between two reads of a batch every release that is due is sent. A beat every 5 ms does what can wait
-(time-outs, users who leave or read slowly, connections ahead of the schedule) and measures how late it comes itself.
+(time-outs, users who leave or read slowly, connections ahead of the schedule) and measures how late it comes itself, which is
+how long what is ready waits for its turn. A stall is something else: a time in which nobody looked at any socket or the clock.
 
 Three layers, each a class: the Transport moves bytes over connections of a Pool, the Releases decide what is sent when, and
 the Reactor has the epoll set, the timers and the life cycle.
 """
 
-from libc.stdint cimport int32_t, uint8_t, uint16_t, uint64_t
+from libc.stdint cimport INT64_MAX, int32_t, uint8_t, uint16_t, uint64_t
 from libc.stdlib cimport free, malloc
 
 cimport fastllmload._ext.counters as k
@@ -45,7 +46,8 @@ cdef class Reactor(Releases):
         Releases.__init__(self, protocol, pacer, run_id=run_id, worker=worker, workers=workers, timeout_ns=timeout_ns,
                           kernel_stamps=kernel_stamps, fresh_connections=fresh_connections, sources=sources)
         self.beat = Beat()
-        self.stall.counts = self.words + k.WORDS + k.H_STALL * HDR_WORDS
+        self.lateness.counts = self.words + k.WORDS + k.H_BEAT * HDR_WORDS
+        self.beat_due = INT64_MAX
         self.events = <epoll_event*>malloc(BATCH * sizeof(epoll_event))
         if self.events == NULL:
             raise MemoryError("events")
@@ -121,7 +123,9 @@ cdef class Reactor(Releases):
         """Time zero (CLOCK_MONOTONIC ns). A closed loop sends nothing from *stop_sending_ns* after it on (0: no bound)."""
         self.stop_at = start + stop_sending_ns if stop_sending_ns else 0
         self.staying = not self.pool.foreign
-        self._next_beat(mono_ns())
+        self.looked = mono_ns()
+        self.words[k.W_STALL_MAX_NS] = 0
+        self._next_beat(self.looked)
         self.pacer.start_at(start)
 
     def preconnect(self, uint32_t count) -> None:
@@ -183,6 +187,7 @@ cdef class Reactor(Releases):
     def rest(self) -> None:
         """The phase is over: the event loop has its own time again."""
         self.staying = False
+        self.beat_due = INT64_MAX
         self.beat.after(0)
 
     def close_connections(self) -> None:
@@ -219,6 +224,7 @@ cdef class Reactor(Releases):
         """What the beat does while the clock runs, for a worker whose clock does not run yet: clock, releases, pool."""
         cdef int64_t now = mono_ns()
         self.clock()
+        self._woken(now)
         if self.pacer.due() <= now:
             self.release(now)
         if now >= self.house_at:
@@ -228,6 +234,7 @@ cdef class Reactor(Releases):
 
     cdef int loop_read(self, int64_t user_t) except -1:
         cdef int64_t now = user_t
+        self._woken(now)
         if self.slots.freed:
             self.refill(now)
         now = mono_ns()
@@ -244,6 +251,7 @@ cdef class Reactor(Releases):
             self.pool.fetch(self.events[i].data.u64)
         self.clock()
         begun = now = mono_ns()
+        self._woken(now)
         for i in range(n):
             if i + 2 < n:
                 self.pool.fetch(self.events[i + 2].data.u64)
@@ -254,6 +262,9 @@ cdef class Reactor(Releases):
                 self.read_at = 0
                 self.event(&self.events[i])
                 now = self.read_at if self.read_at else mono_ns()
+            if now - self.looked > k.STALL_LEAST_NS:
+                self._stalled(self.looked, now)
+            self.looked = now
             if self.slots.freed:
                 self.refill(now)
             if self.pacer.due() <= now:
@@ -270,14 +281,33 @@ cdef class Reactor(Releases):
         return self.arm(now)
 
     cdef int _on_beat(self, int64_t now) except -1:
-        """Nothing looked at sockets or clock from the instant that the beat was due: that is the stall (H_STALL)."""
-        hdr_record(&self.stall, now - self.beat_due)
+        """It was ready since the instant that it was due, and waited for its turn like a socket (H_BEAT)."""
+        hdr_record(&self.lateness, now - self.beat_due)
         self.beats += 1
         if self.beats >= LOOP_BEATS:
             self.beats = 0
             self.leave = True
         self.refill(now)
         return self._next_beat(now)
+
+    cdef void _woken(self, int64_t now) noexcept:
+        """The first look after a wait: there need not have been anything to look at before the beat was due."""
+        cdef int64_t begin = max(self.looked, self.beat_due)
+        if now - begin > k.STALL_LEAST_NS:
+            self._stalled(begin, now)
+        self.looked = now
+
+    cdef void _stalled(self, int64_t begin, int64_t end) noexcept:
+        """Nobody looked at any socket or the clock from *begin* to *end*."""
+        cdef int64_t* at
+        if end - begin > self.words[k.W_STALL_MAX_NS]:
+            self.words[k.W_STALL_MAX_AT] = begin
+            self.words[k.W_STALL_MAX_NS] = end - begin
+        if end - begin > k.STALL_NS:
+            at = self.words + k.WORDS + k.HISTOGRAMS * HDR_WORDS + 2 * (self.words[k.W_STALLS] % k.STALL_RING)
+            at[0] = begin
+            at[1] = end - begin
+            self.words[k.W_STALLS] += 1
 
     cdef int _next_beat(self, int64_t now) except -1:
         self.beat_due = now + BEAT_NS

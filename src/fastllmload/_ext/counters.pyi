@@ -1,4 +1,5 @@
 NUMBERS: dict[str, int]
+STALLS_START: int
 TOTAL_WORDS: int
 
 def histogram_start(number: int) -> int: ...
@@ -42,7 +43,9 @@ W_CPU_NS: int
 W_RSS_BYTES: int
 W_GC_RUNS: int
 W_BACKLOG_MAX: int
-W_UNREAD: int
+W_STALLS: int
+W_STALL_MAX_AT: int
+W_STALL_MAX_NS: int
 W_STATUS0: int
 W_ERROR0: int
 W_FAILED_AT0: int
@@ -53,8 +56,11 @@ H_ITL: int
 H_E2E: int
 H_LAG: int
 H_SOCKET_TO_USER: int
-H_STALL: int
+H_BEAT: int
 HISTOGRAMS: int
+STALL_RING: int
+STALL_NS: int
+STALL_LEAST_NS: int
 RUN: int
 DRAIN: int
 ABORT: int

@@ -1,8 +1,9 @@
 """Whose lateness it was: ours, or that of a host that stood still as a whole.
 
-A release or read is the host's when its stalls cover at least half of the time that it was late. A reason is the host's
-when all that was more than 5 ms late is, or when the reason would not stand without what is. Each is asked for itself:
-of ten late releases the host's stall of 20 ms made the latest, whoever made the other nine.
+A release, a read or a worker's stall is the host's when its stalls cover at least half of that time. A reason is the host's
+when all releases and reads that were more than 5 ms late are, or when the reason would not stand without what is. Each is
+asked for itself: of ten late releases the host's stall of 20 ms made the latest, whoever made the other nine. That a worker
+stalled is asked of its stalls alone.
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ from fastllmload.certificate.evidence import Evidence, Times
 from fastllmload.certificate.host import covered
 from fastllmload.certificate.lag import late_intervals
 
+NO_STALLS: Times = np.empty((0, 2), np.int64)
 LEAST_NS = 1_000_000  # a release that was less late than this breaks no limit
-SEEN = 0.5  # a worker's stop shows in releases and reads that fall into its first half
 
 
 def late(evidence: Evidence) -> Times:
@@ -24,19 +25,22 @@ def late(evidence: Evidence) -> Times:
     return np.concatenate([late_intervals(evidence.sends), evidence.stamps.late_user])
 
 
+def worker_stalls(evidence: Evidence) -> Times:
+    """Rows (begin, end) of times in which a worker looked at nothing, whoever stopped it."""
+    return np.concatenate([NO_STALLS, *(one.stalls for one in evidence.workers if one.stalls is not None)])
+
+
 def of_the_host(evidence: Evidence) -> frozenset[str]:
     """Codes of the reasons that, where they stand, the host's stalls account for."""
     stalls = evidence.host.stalls
-    intervals = late(evidence)
-    by_host = covered(intervals, stalls)
+    by_host = covered(late(evidence), stalls)
     found = set()
-    if by_host.any():
-        if by_host.all():
-            found |= {one.code for one in criteria.CRITERIA if one.host_may_explain}
-        limit_ns = SEEN * limit_us("worker_stall") * 1e3
-        length = intervals[:, 1] - intervals[:, 0]
-        if length[by_host].max() > limit_ns >= length[~by_host].max(initial=0):
-            found.add("worker_stall")
+    if len(by_host) and by_host.all():
+        found = {one.code for one in criteria.CRITERIA if one.host_may_explain} - {"worker_stall"}
+    own = worker_stalls(evidence)
+    own = own[~covered(own, stalls)]
+    if (own[:, 1] - own[:, 0]).max(initial=0) <= limit_us("worker_stall") * 1e3:
+        found.add("worker_stall")
     rest = unexplained_lags_us(evidence)
     if len(rest) < len(evidence.sends.t_sched):
         p99, latest = (np.percentile(rest, 99), rest.max()) if len(rest) else (0.0, 0.0)

@@ -181,9 +181,9 @@ CRITERIA: tuple[Criterion, ...] = (
         "worker_stall",
         "stall_max_us",
         "us",
-        "a worker did not look at its sockets for {value}, allowed is {limit}",
-        "a stop of 50 ms is caught by the beat of 5 ms alone, a shorter one by the reads and releases that fell into "
-        "it; releases that all fall on one instant are a burst, not a stop",
+        "a worker looked at none of its sockets and not at the clock for {value}, allowed is {limit}",
+        "measured between two looks; a worker with nothing to do looks every 5 ms, so a stop of 50 ms shows as 45 or more; "
+        "releases that all fall on one instant are a burst, not a stop",
         suspect=30_000,
         invalid=1_000_000,
         host_may_explain=True,

@@ -89,7 +89,9 @@ class Sends:
 class WorkerRecord:
     """One worker in the window. Series are samples in time order; *counts* are differences over the window.
 
-    *words*: histograms of the window by name (`lag`, `socket_to_user`, `stall`), HDR words of ns.
+    *words*: histograms of the window by name (`lag`, `socket_to_user`, `beat`), HDR words of ns. *stalls*: rows (begin, end)
+    of times in the measure phase in which it looked at no socket and not at the clock: the longest, and the newest
+    above 5 ms; None: not known.
     """
 
     number: int
@@ -103,6 +105,7 @@ class WorkerRecord:
     batch_max_ns: int | None = None
     counts: Mapping[str, int] = field(default_factory=dict)
     words: Mapping[str, Times] = field(default_factory=dict)
+    stalls: Times | None = None
     involuntary_switches: int | None = None
     run_delay_ns: int | None = None
     fd_limit: int | None = None

@@ -156,9 +156,7 @@ def user_delay_p99_us(evidence: Evidence, sections: dict[str, Any]) -> float | N
     if sections["timestamp_source"] not in ("user", "mixed"):
         return None
     measured: float | None = sections["socket_to_user_us"]["p99"]
-    return (
-        measured if measured is not None else workers.percentiles_us(workers.merged(evidence.workers, "stall"))["p99"]
-    )
+    return measured if measured is not None else workers.percentiles_us(workers.merged(evidence.workers, "beat"))["p99"]
 
 
 def kernel_missing_share(evidence: Evidence, sections: dict[str, Any]) -> float | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -231,7 +232,7 @@ def stamp_classes(run: Run, mine: npt.NDArray[np.intp]) -> npt.NDArray[np.int64]
 def user_bound_ns(run: Run) -> int | None:
     """How late the process may have stamped what it stamped itself: P99 of its read delay, else of its beats."""
     records = tuple(WorkerRecord(number, words=words) for number, words in enumerate(histograms(run)))
-    for name in ("socket_to_user", "stall"):
+    for name in ("socket_to_user", "beat"):
         p99 = percentiles_us(merged(records, name))["p99"]
         if p99 is not None:
             return int(p99 * 1e3)
@@ -241,6 +242,16 @@ def user_bound_ns(run: Run) -> int | None:
 # -- workers and host -------------------------------------------------------------------------------------------------
 
 
+def worker_stalls(run: Run, number: int) -> Times | None:
+    """Rows (begin, end) of the worker's stalls in the measure phase; None when the run did not keep them."""
+    stalls, phase = run.array(watch.WORKER_STALLS, INT64, (None, 3)), run.phase("measure")
+    if stalls is None:
+        return None
+    begin, length = stalls[stalls[:, 0] == number][:, 1:].T
+    found = np.column_stack([begin, begin + length])
+    return found if phase is None else found[found[:, 1] > phase.start_ns]
+
+
 def worker_records(
     run: Run, window: Window, windows: list[dict[str, Times]], facts: dict[str, Any]
 ) -> tuple[WorkerRecord, ...]:
@@ -248,10 +259,11 @@ def worker_records(
     samples = run.samples
     dead = {int(worker["worker"]) for worker in run.manifest.get("workers", ()) if worker["died"]}
     known = set() if samples is None else {int(number) for number in np.unique(samples["worker"]) if number >= 0}
-    return tuple(
+    records = (
         worker_record(number, samples, window, windows[number] if number < len(windows) else {}, number in dead, facts)
         for number in sorted(known | dead)
     )
+    return tuple(replace(record, stalls=worker_stalls(run, record.number)) for record in records)
 
 
 def worker_record(

@@ -21,12 +21,13 @@ from fastllmload.host.limits import file_limit, port_range, reserved_ports
 from fastllmload.records.sharedmem import SharedWords
 
 HICCUP, STALLS, HISTOGRAMS = "hiccup.npy", "stalls.npy", "histograms.npy"
+WORKER_STALLS = "worker_stalls.npy"  # int64[n, 3]: worker, begin_ns, length_ns
 HICCUP_INTERVALS = "hiccup_intervals.npy"
 # One record per HDR count that is not 0: *count* values at place *index* of the histogram of [begin_ns, end_ns)
 HICCUP_INTERVAL = np.dtype([("begin_ns", "<i8"), ("end_ns", "<i8"), ("index", "<u4"), ("count", "<u4")])
 INTERVAL_NS = 1_000_000_000
 # Order in histograms.npy: int64[workers, len(WATCHED), HDR words]
-WATCHED = {"lag": counters.H_LAG, "socket_to_user": counters.H_SOCKET_TO_USER, "stall": counters.H_STALL}
+WATCHED = {"lag": counters.H_LAG, "socket_to_user": counters.H_SOCKET_TO_USER, "beat": counters.H_BEAT}
 STAT = Path("/proc/stat")
 
 
@@ -88,6 +89,10 @@ class Watch:
     def _read(self) -> npt.NDArray[np.int64]:
         return np.array([[worker.histogram(number) for number in WATCHED.values()] for worker in self._workers])
 
+    def _worker_stalls(self) -> npt.NDArray[np.int64]:
+        found = [np.insert(worker.stalls(), 0, number, axis=1) for number, worker in enumerate(self._workers)]
+        return np.concatenate([np.empty((0, 3), np.int64), *found])
+
     def start(self) -> None:
         self._words = self._read()
         self._ticks = cpu_ticks()
@@ -113,6 +118,7 @@ class Watch:
         np.save(folder / HICCUP_INTERVALS, self._intervals.records())
         np.save(folder / STALLS, self._meter.stalls)
         np.save(folder / HISTOGRAMS, self._read() - self._words)
+        np.save(folder / WORKER_STALLS, self._worker_stalls())
         low, high = port_range()
         ceiling = stored_ceiling()
         return {

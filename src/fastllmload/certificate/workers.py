@@ -43,12 +43,10 @@ def cpu_share(record: WorkerRecord) -> float | None:
 
 
 def stall_max_us(record: WorkerRecord) -> float | None:
-    """The longest time in which the worker did not look at its sockets or its clock, by whichever measure saw most."""
-    seen = [maximum_us(record.words.get(name)) for name in ("stall", "socket_to_user")]
-    if record.batch_max_ns is not None:
-        seen.append(record.batch_max_ns / 1e3)
-    known = [value for value in seen if value is not None]
-    return max(known) if known else None
+    """The longest time in which the worker looked at none of its sockets and not at the clock; 0: all below 0.1 ms."""
+    if record.stalls is None:
+        return None
+    return float((record.stalls[:, 1] - record.stalls[:, 0]).max(initial=0)) / 1e3
 
 
 def percentiles_us(words: Times | None) -> dict[str, float | None]:
@@ -58,11 +56,6 @@ def percentiles_us(words: Times | None) -> dict[str, float | None]:
         return {name: None for name, _ in named}
     values = {name: histogram.percentile(words, q) for name, q in named}
     return {name: None if value is None else value / 1e3 for name, value in values.items()}
-
-
-def maximum_us(words: Times | None) -> float | None:
-    value = None if words is None else histogram.percentile(words, 1.0)
-    return None if value is None else value / 1e3
 
 
 def merged(records: tuple[WorkerRecord, ...], name: str) -> Times | None:

@@ -57,3 +57,12 @@ class SharedWords:
         """The words of histogram *number* (`counters.H_TTFT` ...), for the functions of `_ext.histogram`."""
         start = counters.histogram_start(number)
         return self.words[start : start + histogram.WORDS]
+
+    def stalls(self) -> npt.NDArray[np.int64]:
+        """Rows (begin, length) in ns, in order: the newest stalls above `counters.STALL_NS`, and the phase's longest one,
+        whether it is that long or old.
+        """
+        seen = int(self.words[counters.W_STALLS])
+        ring = self.words[counters.STALLS_START : counters.TOTAL_WORDS].reshape(-1, 2)[:seen]
+        longest = self.words[[counters.W_STALL_MAX_AT, counters.W_STALL_MAX_NS]].reshape(1, 2)
+        return np.unique(np.concatenate([ring, longest[longest[:, 1] > 0]]), axis=0)

@@ -23,6 +23,7 @@ FILES = (
     "hiccup_intervals.npy",
     "stalls.npy",
     "histograms.npy",
+    "worker_stalls.npy",
     "telemetry.npy",
     "telemetry.json",
     "plan/plan.json",

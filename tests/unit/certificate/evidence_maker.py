@@ -21,7 +21,7 @@ from fastllmload.certificate.evidence import (
 
 START_NS = 7_000_000_000_000
 MS = 1_000_000
-TICK_NS, TICK_DUE_NS = 5 * MS, 10 * MS  # a worker's tick, and when its lateness begins to count
+BEAT_NS = 5 * MS  # a worker looks at least so often
 
 
 def words(values_ns: Times) -> Times:
@@ -62,8 +62,9 @@ def worker_record(rng: np.random.Generator, sends: Times, seconds: float) -> Wor
         words={
             "lag": words(np.abs(rng.normal(20_000, 10_000, 100)).astype(np.int64)),
             "socket_to_user": words(rng.exponential(30_000, 5000).astype(np.int64)),
-            "stall": words(rng.exponential(100_000, 500).astype(np.int64)),
+            "beat": words(rng.exponential(100_000, 500).astype(np.int64)),
         },
+        stalls=np.array([[START_NS + 700 * MS, START_NS + 701 * MS]]),
         involuntary_switches=40,
         run_delay_ns=20 * MS,
         fd_limit=100_000,
@@ -103,17 +104,15 @@ def with_worker(evidence: Evidence, **changes: object) -> Evidence:
 
 
 def stopped(evidence: Evidence, at_s: float, ms: float) -> Evidence:
-    """SIGSTOP: nothing is sent in between, everything that was due comes at once afterwards, and a tick is late."""
+    """SIGSTOP: nothing is sent or looked at in between, and everything that was due comes at once afterwards."""
     begin = START_NS + int(at_s * 1e9)
     end = begin + int(ms * MS)
     dispatch = evidence.sends.t_dispatch.copy()
     hit = (evidence.sends.t_sched < end) & (dispatch >= begin)
     dispatch[hit] = np.maximum(dispatch[hit], end + np.arange(int(hit.sum())) * 8_000)
-    ticked = evidence.workers[0].words["stall"].copy()
-    late = end - (begin - begin % TICK_NS) - TICK_DUE_NS  # ticks lie on a grid of 5 ms
-    if late > 0:
-        histogram.record_many(ticked, np.array([late]))
-    evidence = with_worker(evidence, words={**evidence.workers[0].words, "stall": ticked})
+    beat = begin - begin % BEAT_NS + BEAT_NS  # what would have been its next look
+    if end > beat:
+        evidence = with_worker(evidence, stalls=np.concatenate([evidence.workers[0].stalls, [[beat, end]]]))
     return with_dispatch(evidence, dispatch)
 
 

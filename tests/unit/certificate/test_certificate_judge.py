@@ -66,12 +66,21 @@ def test_a_stop_is_always_caught(rate: float, ms: float) -> None:
         assert all(reason["cause"] == "generator" for reason in found["reasons"])
 
 
-def test_a_stop_without_releases_is_caught_by_its_reads() -> None:
-    """Few releases, many events: the delay from socket to user shows the stop."""
-    evidence = clean(rate=2.0)
-    late = words(np.concatenate([np.full(9_990, 30_000), np.full(10, 40 * MS)]))
-    found = judge_evidence(with_worker(evidence, words={**evidence.workers[0].words, "socket_to_user": late}))
-    assert found["verdict"] == "suspect" and "worker_stall" in codes(found)
+def test_a_socket_that_waits_for_its_turn_is_no_stall() -> None:
+    """A busy worker read others meanwhile, and released what was due; the kernel's stamps do not mind."""
+    evidence = clean()
+    waited = words(np.concatenate([np.full(99_990, 30_000), np.full(10, 43 * MS)]))
+    beats = words(np.full(100, 40 * MS))
+    found = judge_evidence(
+        with_worker(evidence, words={"socket_to_user": waited, "beat": beats}, batch_max_ns=36 * MS)
+    )
+    assert found["verdict"] == "valid" and found["socket_to_user_us"]["max"] >= 43_000
+    assert found["workers"][0]["stall_max_us"] == 1_000
+
+
+def test_stalls_that_nobody_kept_are_not_known() -> None:
+    found = judge_evidence(with_worker(clean(), stalls=None))
+    assert found["workers"][0]["stall_max_us"] is None and found["verdict"] == "valid"
 
 
 def test_the_hosts_stop_is_not_ours() -> None:
@@ -237,7 +246,7 @@ FAULTS = [
     ("cpu", "suspect", lambda e: with_worker(e, cpu_ns=e.workers[0].cpu_ns * 3)),
     ("cpu", "invalid", lambda e: with_worker(e, cpu_ns=(e.workers[0].t_ns - START_NS))),
     ("run_queue", "suspect", lambda e: with_worker(e, run_delay_ns=5_000 * MS)),
-    ("worker_stall", "suspect", lambda e: with_worker(e, batch_max_ns=36 * MS)),
+    ("worker_stall", "suspect", lambda e: stopped(replace(e, host=HostRecord()), 5.0, 36)),
     ("no_samples", "suspect", lambda e: replace(e, workers=())),
     ("no_fd", "invalid", lambda e: replace(e, no_fd=1)),
     ("no_port", "invalid", lambda e: replace(e, no_port=3)),
@@ -278,7 +287,7 @@ def test_stamps_of_the_process_are_judged_by_their_delay() -> None:
     slow = {**evidence.workers[0].words, "socket_to_user": words(np.full(1000, 3 * MS))}
     found = judge_evidence(with_worker(on_time, words=slow))
     assert "user_stamps_late" in codes(found, "suspect") and found["generator_limited"]
-    blind = {"stall": words(np.full(1000, 3 * MS))}
+    blind = {"beat": words(np.full(1000, 3 * MS))}
     assert "user_stamps_late" in codes(judge_evidence(with_worker(on_time, words=blind)), "suspect")
 
 
@@ -312,8 +321,8 @@ def test_the_asked_burst_is_no_stall() -> None:
     freed = np.sort(START_NS + np.random.default_rng(0).integers(200 * MS, 20_000 * MS, 5_000))
     sends = Sends(Arrivals("closed"), freed, freed + 15_000, np.concatenate([fill, freed]), first_fill=fill)
     filled = replace(evidence, sends=sends)
-    assert judge_evidence(with_worker(filled, batch_max_ns=140 * MS))["verdict"] == "valid"
-    assert "worker_stall" in codes(judge_evidence(with_worker(filled, batch_max_ns=200 * MS)))
+    assert judge_evidence(with_worker(filled, stalls=np.array([[START_NS, START_NS + 140 * MS]])))["verdict"] == "valid"
+    assert "worker_stall" in codes(judge_evidence(with_worker(filled, stalls=np.array([[START_NS, START_NS + 200 * MS]]))))
 
 
 def test_everything_at_once_is_not_late() -> None:

@@ -122,8 +122,10 @@ def test_the_files_of_the_watch_are_read(tmp_path: Path) -> None:
     write_run(tmp_path)
     write_samples(tmp_path)
     watched = np.zeros((1, len(watch.WATCHED), histogram.WORDS), np.int64)
-    watched[0, list(watch.WATCHED).index("stall")] = words(np.full(3, 45 * MS))
+    watched[0, list(watch.WATCHED).index("socket_to_user")] = words(np.full(3, 45 * MS))
     np.save(tmp_path / watch.HISTOGRAMS, watched)
+    before, inside = [0, START_NS - 300 * MS, 200 * MS], [0, START_NS + 500 * MS, 45 * MS]
+    np.save(tmp_path / watch.WORKER_STALLS, np.array([before, inside, [1, START_NS, 80 * MS]]))
     np.save(tmp_path / watch.HICCUP, words(np.full(1000, 3 * MS)))
     np.save(tmp_path / watch.STALLS, np.array([[START_NS + 1_000 * MS, 9 * MS]]))
     manifest = json.loads((tmp_path / "run.json").read_text())
@@ -146,6 +148,8 @@ def test_the_files_of_the_watch_are_read(tmp_path: Path) -> None:
     assert found["verdict"] == "invalid"
     assert found["headroom"] == pytest.approx(1 / (800 / 1000 + 200 / 250))
     assert found["host"]["stalls"] == 1
+    assert [worker["stall_max_us"] for worker in found["workers"]] == [45_000, 80_000]
+    assert found["workers"][0]["socket_to_user_us"]["max"] == pytest.approx(45_000, rel=0.01)
 
 
 def test_collections_and_a_missing_sample_file(tmp_path: Path) -> None:

@@ -27,8 +27,24 @@ def test_words_and_histograms_are_shared_between_processes(tmp_path: Path) -> No
     subprocess.run([sys.executable, "-c", code, str(tmp_path / "shared")], check=True, timeout=60)
     assert mine.words[counters.W_RELEASED] == 7
     assert histogram.total(mine.histogram(counters.H_LAG)) == 1
-    assert histogram.total(mine.histogram(counters.H_STALL)) == 0
+    assert histogram.total(mine.histogram(counters.H_BEAT)) == 0
     assert np.count_nonzero(mine.words) == 5, "the counter, one count, and total, minimum and maximum"
+
+
+def test_the_newest_stalls_and_the_longest_are_kept(tmp_path: Path) -> None:
+    """Of more stalls than the ring has places the newest are left, and the longest of the phase beside them."""
+    shared = SharedWords.create(tmp_path / "shared")
+    assert shared.stalls().shape == (0, 2)
+    ring = shared.words[counters.STALLS_START : counters.TOTAL_WORDS].reshape(-1, 2)
+    assert len(ring) == counters.STALL_RING
+    shared.words[counters.W_STALL_MAX_AT], shared.words[counters.W_STALL_MAX_NS] = 50, 700
+    assert shared.stalls().tolist() == [[50, 700]]
+    for number in range(counters.STALL_RING + 10):
+        ring[number % counters.STALL_RING] = 1_000 + number, 6
+        shared.words[counters.W_STALLS] += 1
+    found = shared.stalls().tolist()
+    assert found[0] == [50, 700] and found[1] == [1_010, 6] and found[-1] == [1_000 + counters.STALL_RING + 9, 6]
+    assert len(found) == counters.STALL_RING + 1
 
 
 def test_a_file_of_another_size_is_refused(tmp_path: Path) -> None:
