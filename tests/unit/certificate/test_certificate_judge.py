@@ -71,9 +71,7 @@ def test_a_socket_that_waits_for_its_turn_is_no_stall() -> None:
     evidence = clean()
     waited = words(np.concatenate([np.full(99_990, 30_000), np.full(10, 43 * MS)]))
     beats = words(np.full(100, 40 * MS))
-    found = judge_evidence(
-        with_worker(evidence, words={"socket_to_user": waited, "beat": beats}, batch_max_ns=36 * MS)
-    )
+    found = judge_evidence(with_worker(evidence, words={"socket_to_user": waited, "beat": beats}, batch_max_ns=36 * MS))
     assert found["verdict"] == "valid" and found["socket_to_user_us"]["max"] >= 43_000
     assert found["workers"][0]["stall_max_us"] == 1_000
 
@@ -322,7 +320,9 @@ def test_the_asked_burst_is_no_stall() -> None:
     sends = Sends(Arrivals("closed"), freed, freed + 15_000, np.concatenate([fill, freed]), first_fill=fill)
     filled = replace(evidence, sends=sends)
     assert judge_evidence(with_worker(filled, stalls=np.array([[START_NS, START_NS + 140 * MS]])))["verdict"] == "valid"
-    assert "worker_stall" in codes(judge_evidence(with_worker(filled, stalls=np.array([[START_NS, START_NS + 200 * MS]]))))
+    assert "worker_stall" in codes(
+        judge_evidence(with_worker(filled, stalls=np.array([[START_NS, START_NS + 200 * MS]])))
+    )
 
 
 def test_everything_at_once_is_not_late() -> None:
