@@ -154,10 +154,11 @@ def answer_lines(document: Document) -> Iterator[str]:
     sure = f"{100 * parameters['confidence']:g}%"
     yield f"objective: {document['sentence']}"
     level, low, high = answer["level"], answer["low"], answer["high"]
+    whole = document["status"] == "done"
     if level is None and "smooth_goodput" in answer:
-        yield "no smooth goodput is known: the client was the limit at every level"
+        yield f"no smooth goodput is known{': the client was the limit at every level' if whole else ' so far'}"
     elif level is None:
-        yield f"no {what} was found to hold"
+        yield f"no {what} was found to hold{'' if whole else ' so far'}"
         yield from bound_lines(low, high, unit, sure)
     elif "smooth_goodput" in answer:
         yield f"highest smooth goodput: {answer['smooth_goodput']:,.5g} tokens/s at {what} {level:g}"
@@ -167,7 +168,7 @@ def answer_lines(document: Document) -> Iterator[str]:
         yield from bound_lines(low, high, unit, sure)
     if answer.get("limited_by"):
         yield f"limited by: {answer['limited_by']}"
-    why = ended_words(document) if document["status"] == "done" else ""  # cut short: the warnings say by what
+    why = ended_words(document) if whole else ""  # cut short: the warnings say by what
     yield from (text for text in (why, CONFIRMED.get(answer.get("confirmed"), "")) if text)
     if document["objective"] == "fluid" and answer["best_output_tok_s"] is not None:
         yield f"fluid token generation rate: {answer['best_output_tok_s']:,.5g} output tokens/s"
@@ -313,6 +314,8 @@ def page(document: Document) -> str:
     ]
     closed = answer["low"] is not None and answer["high"] is not None
     word, tone = ("found", "valid") if closed else ("open", "suspect") if answer["level"] else ("none", "invalid")
+    if document["status"] != "done":
+        word, tone = "incomplete", "suspect"
     head = Head(
         headline(document), lead=document["sentence"], verdict=word, meaning=first, tone=tone, facts=facts(document),
         simulated=bool(document["manifest"]["simulated"]),

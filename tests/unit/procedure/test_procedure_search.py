@@ -261,6 +261,24 @@ def test_a_server_that_dies_leaves_a_partial_report(monkeypatch: pytest.MonkeyPa
     assert not set(again.measured) & set(target.measured)
 
 
+@pytest.mark.parametrize("parameters", [RATE, msgspec.structs.replace(RATE, objective="smooth-goodput")])
+def test_a_search_that_was_cut_short_has_no_answer_yet(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, parameters: SearchParameters
+) -> None:
+    """Nothing was found to hold *so far*: the page does not say NONE, and blames nobody."""
+    target = SlotTarget(SlotServer(8, 0.2))
+
+    def dies(*arguments: Any) -> int:
+        raise TargetError("the target does not answer any more")
+
+    monkeypatch.setattr(target, "execute", dies)
+    with pytest.raises(TargetError):
+        run(monkeypatch, tmp_path / "s", target, parameters)
+    told, page = ((tmp_path / "s" / name).read_text() for name in ("search.md", "search.html"))
+    assert "so far" in told and "the client was the limit" not in told
+    assert '<b class="word">incomplete' in page.replace("\n", "") or "incomplete" in page.lower()
+
+
 @pytest.mark.parametrize(
     ("text", "limits", "why"),
     [
