@@ -5,12 +5,19 @@ late, gets several events a read, and each costs it less. The bare C client runs
 client could reach at that load.
 """
 
+import importlib.util
+import sys
+
 from pair import aiohttp, alternate, arguments, finish, limit, median, ours, paired_ratio, server, show
 
 TARGET = 0.2
 
 
 def main() -> None:
+    if importlib.util.find_spec("aiohttp") is None:
+        raise SystemExit(
+            f"vs_aiohttp compares with aiohttp, which is not installed: {sys.executable} -m pip install aiohttp"
+        )
     asked = arguments(__doc__, streams=2_000, held=600, tokens=200, itl_ms=20.0, rounds=3)
     with server(itl_ms=asked.itl_ms, ttft_ms=2 * asked.itl_ms, phase="spread") as engine:
         a, b = alternate(

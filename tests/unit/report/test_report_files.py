@@ -38,6 +38,11 @@ def test_a_damaged_file_costs_only_the_chart_that_needs_it(killed: Path) -> None
     page = (killed / "report.html").read_text(encoding="utf-8")
     assert page.count("stalls.npy cannot be read as a .npy file") == 1
     assert page.count("histograms.npy cannot be read as a .npy file") == 3
+    (killed / "stalls.npy").unlink()
+    (killed / "worker_stalls.npy").write_bytes(b"not an array")
+    assert files.write_again(lambda: run, document) == []
+    page = (killed / "report.html").read_text(encoding="utf-8")
+    assert page.count("worker_stalls.npy cannot be read as a .npy file") == 1
 
 
 def test_a_run_is_shown_and_exported_without_its_samples(killed: Path, capfd: pytest.CaptureFixture[str]) -> None:

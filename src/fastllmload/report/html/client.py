@@ -29,6 +29,7 @@ from fastllmload.report.series.host import (
     histograms,
     lag_over_time,
     stalls_over_time,
+    worker_stalls_over_time,
 )
 
 TONES = ("c1", "c3", "c4", "c5", "c6", "c8")
@@ -126,21 +127,23 @@ def _over_time(scene: Scene) -> list[Markup]:
 
 
 def _stalls(scene: Scene) -> Markup:
-    """Stalls of the host beside the latest release of each bin: whether the one explains the other."""
+    """Stalls of the host and of the workers beside the latest release of each bin: whether the one explains the other."""
     axis = scene.axis
     assert axis is not None
     x = middles(axis.edges_s)
     lag, unread = lag_over_time(scene.run, axis), scene.why("The host was not watched.", STALLS)
     try:
-        stalls = stalls_over_time(scene.run, axis)
+        stalls, own = stalls_over_time(scene.run, axis), worker_stalls_over_time(scene.run, axis)
     except RunFolderError as problem:
-        stalls, unread = None, visible(problem)
+        stalls, own, unread = None, None, visible(problem)
     layers: list[Layer] = []
     closed = scene.get("plan", "description", "load", "loop") == "closed"
     if known(lag):
         layers.append(Line("longest turn-around" if closed else "latest release", x, lag, "c1"))
     if stalls is not None and known(stalls):
         layers.append(Stems("host stall above 5 ms", x, stalls, "c2"))
+    if own is not None and known(own):
+        layers.append(Stems("worker stall above 5 ms", x, own, "c3"))
     if not layers:
         return empty("stalls", "Stalls and late releases", "Nothing was scheduled and nobody watched the host.")
     highest = max(float(np.nanmax(layer.y)) for layer in layers)

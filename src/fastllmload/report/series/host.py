@@ -9,7 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from fastllmload._ext import histogram
-from fastllmload.certificate.watch import HICCUP, HISTOGRAMS, STALLS, WATCHED
+from fastllmload.certificate.lag import LATE_NS
+from fastllmload.certificate.watch import HICCUP, HISTOGRAMS, STALLS, WATCHED, WORKER_STALLS
 from fastllmload.records import layout
 from fastllmload.records.run import Run
 from fastllmload.records.samples import SIMULATOR
@@ -70,6 +71,15 @@ def stalls_over_time(run: Run, axis: TimeAxis) -> Floats | None:
     if stalls is None:
         return None
     return worst_in_bins(axis, stalls[:, 0], stalls[:, 1] / 1e6)
+
+
+def worker_stalls_over_time(run: Run, axis: TimeAxis) -> Floats | None:
+    """ms: the longest stall of any worker in each bin, NaN without one above 5 ms; None when nobody kept them."""
+    stalls = run.array(WORKER_STALLS, INT64, (None, 3))
+    if stalls is None:
+        return None
+    shown = stalls[(stalls[:, 1] >= axis.zero_ns) & (stalls[:, 2] > LATE_NS)]
+    return worst_in_bins(axis, shown[:, 1], shown[:, 2] / 1e6)
 
 
 def histograms(run: Run) -> dict[str, Words]:

@@ -11,7 +11,7 @@ import numpy as np
 from synthetic_run import ORIGIN_NS, Shape, draw_requests, duration_phase, write_manifest, write_workers
 
 from fastllmload.certificate.judge import judge
-from fastllmload.certificate.watch import STALLS
+from fastllmload.certificate.watch import STALLS, WORKER_STALLS
 from fastllmload.metrics.core import measure
 from fastllmload.records.run import Run, load
 from fastllmload.report import html
@@ -62,6 +62,12 @@ def write(folder: Path, shape: Shape | None = None, status: str = "done", **more
     path = folder / "run.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), **manifest(**more)}))
     np.save(folder / STALLS, np.array([[ORIGIN_NS + 1_000_000_000, 9_000_000]], np.int64))
+    stalls = [
+        (-1.0, 60_000_000),
+        (1.0, 7_000_000),
+        (2.0, 1_000_000),
+    ]  # in the warm-up, in the run, too short to be shown
+    np.save(folder / WORKER_STALLS, np.array([[0, ORIGIN_NS + int(s * 1e9), ns] for s, ns in stalls], np.int64))
     run = load(folder)
     document = {**run.manifest, **measure(run), "certificate": judge(run)}
     html.write(run, document)

@@ -98,6 +98,12 @@ def test_rates_add_up_to_the_requests(run: Written, page: Page) -> None:
         assert sum(v or 0 for v in page.column("rate", name)) * width == pytest.approx(requests, rel=1e-3), name
 
 
+def test_stalls_of_the_workers_stand_beside_those_of_the_host(page: Page) -> None:
+    """One each in the run; the workers' others were in the warm-up or below 5 ms."""
+    for name, ms in (("host stall above 5 ms", 9.0), ("worker stall above 5 ms", 7.0)):
+        assert [value for value in page.column("stalls", name) if value] == [ms], name
+
+
 def test_a_rate_that_changes_is_shown_as_asked(run: Written) -> None:
     curve = {"kind": "linear", "t_s": [0.0, 2.0, 2.0, 5.0], "rate": [10.0, 10.0, 40.0, 80.0]}
     arrivals = {"name": "poisson", "rate": 40.0, "curve": curve}
