@@ -15,8 +15,8 @@ P50_US, TAIL_US = 30, 400
 def test_figures_are_the_servers_own(tmp_path: Path) -> None:
     """50 requests/s, 20 tokens each at 10 ms: p50 within 30 us and p99 within 400 us of the server's log.
 
-    A CPU that the hypervisor takes away between the server's stamp and ours is in the difference. Where it took some at every
-    try, p95 has to be as good at one of them, and the test is skipped.
+    A CPU that the hypervisor takes away between the server's stamp and ours is in the difference. Where it took some at
+    every try, p95 has to be as good at one of them, and the test is skipped.
     """
     stolen, p95 = [], []
 
