@@ -32,7 +32,8 @@ cdef enum:
 
 
 cdef class HiccupMeter:
-    """Measures wake-up lateness from start() to stop(); *cpu* pins the thread (None: wherever the process may run).
+    """Measures wake-up lateness from start() to stop(); *cpu* pins the thread (None: wherever the thread may run
+    that makes it).
 
     words: int64[HDR_WORDS], lateness in ns (histogram.pxd), readable while it runs.
     stalls: int64[n, 2], rows (CLOCK_MONOTONIC ns of the instant that was missed, lateness in ns) above 5 ms, in order.
@@ -47,6 +48,7 @@ cdef class HiccupMeter:
     cdef int64_t[:, ::1] _ring
     cdef object _ring_array
     cdef object _thread
+    cdef object _places
     cdef object _started
     cdef int _stopping
 
@@ -55,6 +57,7 @@ cdef class HiccupMeter:
             raise ValueError(f"interval_ns is {interval_ns}; it must be above 0")
         self.interval_ns = interval_ns
         self.cpu = cpu
+        self._places = os.sched_getaffinity(0) if cpu is None else {cpu}
         self.words = np.zeros(HDR_WORDS, np.int64)
         self._words = self.words
         self._ring_array = np.zeros((RING, 2), np.int64)
@@ -98,8 +101,7 @@ cdef class HiccupMeter:
         self._thread = None
 
     def _run(self) -> None:
-        if self.cpu is not None:
-            os.sched_setaffinity(0, {self.cpu})     # 0 is the calling thread
+        os.sched_setaffinity(0, self._places)        # 0 is the calling thread
         # The default slack of 50 us would be measured as lateness of the host.
         prctl(PR_SET_TIMERSLACK, 1, 0, 0, 0)
         self.slice_error = slice_ask(SLICE_NS)

@@ -212,7 +212,7 @@ SECTIONS: dict[str, tuple[RunOption, ...]] = {
     ),
     "Client": (
         value("--workers", "client.workers", read.workers, "COUNT", "Worker processes; auto by default."),
-        value("--pin", "client.pin", read.cpus, "CPUS", "One CPU per worker: 0,2-3."),
+        value("--pin", "client.pin", read.cpus, "CPUS", "One CPU per worker: 0,2-3. The rest of the run keeps off them."),
         value("--timestamps", "client.timestamps", read.one_of("kernel", "user"), "SOURCE",
               "Receive stamps from the kernel (default) or user space."),
         value("--transport", "client.transport", read.one_of("auto", "reactor", "asyncio"), "NAME",

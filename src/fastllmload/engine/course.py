@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 
 from fastllmload._ext import counters as k
 from fastllmload.certificate.watch import Watch
 from fastllmload.engine import sizing
+from fastllmload.engine.apart import apart
 from fastllmload.engine.conclude import Fate
 from fastllmload.engine.failures import Failures
 from fastllmload.engine.fleet import Fleet, Member
@@ -46,6 +48,7 @@ class Course:
     redact: Redactor
     fate: Fate = field(default_factory=Fate)
     wall: WallClock = field(default_factory=WallClock)
+    cpus: dict[int, int] = field(default_factory=dict)  # of each worker; empty: any
 
     def run(self, specs: list[WorkerSpec], phases: list[RunPhase]) -> None:
         """Workers from start to end. Whatever happens, none is left behind and what they wrote stays."""
@@ -58,6 +61,9 @@ class Course:
         )
         watch = Watch([member.shared for member in fleet.members])
         watching: list[bool] = []
+        processes = {member.spec.worker: member.process.pid for member in fleet.members}
+        places = ExitStack()
+        self.cpus = places.enter_context(apart(processes, self.settings.client.pin, self.simulator is not None))
 
         def ready() -> None:
             watch.start()
@@ -83,6 +89,7 @@ class Course:
                     self._died(fleet, member)
         finally:
             fleet.stop(PATIENCE_S if self.interrupts.level < STOP else HURRY_S)
+            places.close()
             log.close()
             self.folder.release([phase.plan.directory / BODIES for phase in phases])
             if watching:
@@ -194,7 +201,12 @@ class Course:
         self.fate.killed = sum(not member.stuck and -member.process.returncode in KILLED for member in died)
         self.fate.crashed = len(died) - self.fate.killed
         self.folder.manifest["workers"] = [
-            {"worker": member.spec.worker, "died": member.died, "exit_code": member.process.returncode}
+            {
+                "worker": member.spec.worker,
+                "died": member.died,
+                "exit_code": member.process.returncode,
+                "cpu": self.cpus.get(member.spec.worker),
+            }
             for member in fleet.members
         ]
 

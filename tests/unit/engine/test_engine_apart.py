@@ -1,0 +1,98 @@
+"""Workers alone on their CPUs, the rest of the run elsewhere, and everything as it was afterwards."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from fastllmload.engine import apart as module
+from fastllmload.engine.apart import apart, chosen_cpus, claimed
+
+ALL = os.sched_getaffinity(0)
+SLEEPER = (sys.executable, "-c", "import sys; sys.stdin.read()")
+needs_two = pytest.mark.skipif(len(ALL) < 2, reason="one CPU cannot be dealt to two")
+
+
+@pytest.fixture(autouse=True)
+def claim(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs of other tests may hold the real one."""
+    monkeypatch.setattr(module, "CLAIM", f"\0fastllmload-cpus-test-{os.getpid()}")
+
+
+@pytest.fixture
+def processes() -> Iterator[list[int]]:
+    """A worker and something else of the run."""
+    started = [subprocess.Popen(SLEEPER, stdin=subprocess.PIPE) for _ in range(2)]
+    yield [process.pid for process in started]
+    for process in started:
+        process.communicate()
+
+
+@pytest.mark.parametrize(
+    ("pinned", "workers", "cpus", "found"),
+    [
+        ((), 1, (0, 1), [1]),
+        ((), 2, (0, 1), []),
+        ((), 3, (2, 3, 5, 7), [7, 5, 3]),
+        ((), 1, (4,), []),
+        ((1, 3), 2, (0, 1, 2, 3), [1, 3]),
+        ((1,), 2, (0, 1), [1, 1]),
+    ],
+)
+def test_the_rest_keeps_a_cpu(pinned: tuple[int, ...], workers: int, cpus: tuple[int, ...], found: list[int]) -> None:
+    assert chosen_cpus(pinned, workers, cpus) == found
+
+
+@needs_two
+@pytest.mark.parametrize("pinned", [False, True])
+def test_the_worker_is_alone_and_afterwards_all_is_as_it_was(processes: list[int], pinned: bool) -> None:
+    """Also this process's other threads move; whoever was started before stays where the rest is."""
+    worker, other = processes
+    own = max(ALL)
+    stop = threading.Event()
+    thread = threading.Thread(target=stop.wait)
+    thread.start()
+    assert thread.native_id is not None
+    with apart({0: worker}, (own,) if pinned else (), embedded=not pinned) as cpus:
+        assert cpus == {0: own}
+        assert os.sched_getaffinity(worker) == {own}
+        for task in (0, other, thread.native_id):
+            assert os.sched_getaffinity(task) == ALL - {own}
+    for task in (0, worker, other, thread.native_id):
+        assert os.sched_getaffinity(task) == ALL
+    stop.set()
+    thread.join()
+
+
+@needs_two
+def test_nobody_moves_without_a_reason(processes: list[int]) -> None:
+    """A real server is not ours to know the load of; every CPU pinned leaves none for the rest; another run came first."""
+    worker, other = processes
+    with apart({0: worker}, (), embedded=False) as cpus:
+        assert cpus == {} and os.sched_getaffinity(worker) == os.sched_getaffinity(0) == ALL
+    every = tuple(sorted(ALL))
+    with apart(dict.fromkeys(range(len(every)), worker), every, embedded=True) as cpus:
+        assert list(cpus.values()) == list(every) and os.sched_getaffinity(other) == os.sched_getaffinity(0) == ALL
+    with claimed() as mine, apart({0: worker}, (), embedded=True) as cpus:
+        assert mine and cpus == {} and os.sched_getaffinity(worker) == os.sched_getaffinity(0) == ALL
+
+
+def test_one_run_at_a_time_chooses() -> None:
+    with claimed() as first, claimed() as second:
+        assert first and not second
+    with claimed() as again:
+        assert again
+
+
+@needs_two
+def test_a_worker_that_ends_meanwhile_is_no_problem(processes: list[int]) -> None:
+    gone = subprocess.Popen(SLEEPER, stdin=subprocess.DEVNULL)
+    gone.wait()
+    with apart({0: gone.pid}, (), embedded=True) as cpus:
+        assert cpus == {0: max(ALL)}
+    assert os.sched_getaffinity(0) == ALL
