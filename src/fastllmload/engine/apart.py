@@ -24,15 +24,18 @@ def chosen_cpus(pinned: Sequence[int], workers: int, cpus: Sequence[int]) -> lis
 
 
 @contextlib.contextmanager
-def apart(workers: Mapping[int, int], pinned: Sequence[int], embedded: bool) -> Iterator[dict[int, int]]:
+def apart(
+    workers: Mapping[int, int], engine: int | None, sampler: int | None, pinned: Sequence[int]
+) -> Iterator[dict[int, int]]:
     """Keep the processes of this run apart until the end of the block. Yields the CPU of each worker, {} where any may do.
 
-    *workers*: process by worker number. *pinned*: --pin. Without it CPUs are chosen only beside an *embedded* engine,
-    because only then all that loads this host is known; and by one run at a time, because two would choose the same.
+    *workers*: process by worker number. *engine*, *sampler*: those of the embedded engine and of telemetry, None: there is
+    none. *pinned*: --pin. Without it CPUs are chosen only beside an embedded engine, because only then all that loads this
+    host is known; and by one run at a time, because two would choose the same.
     """
     cpus = os.sched_getaffinity(0)
     with contextlib.ExitStack() as held:
-        found = chosen_cpus(pinned, len(workers), sorted(cpus)) if pinned or embedded else []
+        found = chosen_cpus(pinned, len(workers), sorted(cpus)) if pinned or engine is not None else []
         free = bool(pinned) or (bool(found) and held.enter_context(claimed()))
         places = dict(zip(workers, found, strict=True)) if found and free else {}
         rest = cpus - set(found)
@@ -40,7 +43,7 @@ def apart(workers: Mapping[int, int], pinned: Sequence[int], embedded: bool) -> 
             yield places
             return
         before = moved({process: {places[worker]} for worker, process in workers.items()})
-        before |= moved({process: rest for process in family(os.getpid()) if process not in workers.values()})
+        before |= moved({process: rest for process in (os.getpid(), engine, sampler) if process is not None})
         try:
             yield places
         finally:
@@ -74,16 +77,6 @@ def moved(places: Mapping[int, set[int]]) -> dict[int, set[int]]:
 def move(task: int, cpus: set[int]) -> None:
     with contextlib.suppress(OSError):  # it has ended, or may not run there any more
         os.sched_setaffinity(task, cpus)
-
-
-def family(process: int) -> list[int]:
-    """*process* and all below it."""
-    found = [process]
-    for task in entries(PROC / str(process) / "task"):
-        with contextlib.suppress(OSError):
-            for child in (PROC / str(process) / "task" / str(task) / "children").read_text().split():
-                found += family(int(child))
-    return found
 
 
 def entries(folder: Path) -> list[int]:

@@ -50,8 +50,10 @@ class Course:
     wall: WallClock = field(default_factory=WallClock)
     cpus: dict[int, int] = field(default_factory=dict)  # of each worker; empty: any
 
-    def run(self, specs: list[WorkerSpec], phases: list[RunPhase]) -> None:
-        """Workers from start to end. Whatever happens, none is left behind and what they wrote stays."""
+    def run(self, specs: list[WorkerSpec], phases: list[RunPhase], sampler: int | None = None) -> None:
+        """Workers from start to end. Whatever happens, none is left behind and what they wrote stays. *sampler*: the process
+        that reads telemetry.
+        """
         self.interrupts.collect()
         fleet = Fleet.start(specs)
         self.totals.attach(fleet)
@@ -62,8 +64,9 @@ class Course:
         watch = Watch([member.shared for member in fleet.members])
         watching: list[bool] = []
         processes = {member.spec.worker: member.process.pid for member in fleet.members}
+        engine = None if self.simulator is None else self.simulator.pid
         places = ExitStack()
-        self.cpus = places.enter_context(apart(processes, self.settings.client.pin, self.simulator is not None))
+        self.cpus = places.enter_context(apart(processes, engine, sampler, self.settings.client.pin))
 
         def ready() -> None:
             watch.start()

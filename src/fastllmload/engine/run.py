@@ -149,8 +149,8 @@ class Session:
         if settings.output.save_plan is not None:
             save_plan(plans.measure, Path(settings.output.save_plan))
         specs, phases = self._prepare(asked, endpoint, found, plans, beside)
-        with self._sampling(beside):
-            self.course.run(specs, phases)
+        with self._sampling(beside) as sampler:
+            self.course.run(specs, phases, sampler)
         self._refuse_empty()
         document = conclude(self.folder, phases, self.course.fate)
         for warning in (document["telemetry"] or {}).get("warnings", ()):
@@ -210,15 +210,15 @@ class Session:
         )
 
     @contextlib.contextmanager
-    def _sampling(self, beside: Found) -> Iterator[None]:
-        """Telemetry for as long as there are workers: its last look comes after their last byte."""
+    def _sampling(self, beside: Found) -> Iterator[int | None]:
+        """Telemetry for as long as there are workers: its last look comes after their last byte. Yields its process."""
         if not self.settings.telemetry.enabled:
-            yield
+            yield None
             return
         sampler = TelemetryProcess(self.settings, beside, self.folder.path, self.folder.work, self.redact)
         sampler.start()
         try:
-            yield
+            yield sampler.pid
         finally:
             problem = sampler.stop()
             if problem is not None:

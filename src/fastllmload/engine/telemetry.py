@@ -303,6 +303,10 @@ class TelemetryProcess:
             self._child.stdin.write(msgspec.json.encode(self._spec) + b"\n")
             self._child.stdin.flush()
 
+    @property
+    def pid(self) -> int | None:
+        return None if self._child is None else self._child.pid
+
     def stop(self) -> str | None:
         """Let it read everything once more and end. Returns a sentence when it ended by itself or would not
         end.

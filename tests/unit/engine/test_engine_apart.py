@@ -51,18 +51,21 @@ def test_the_rest_keeps_a_cpu(pinned: tuple[int, ...], workers: int, cpus: tuple
 @needs_two
 @pytest.mark.parametrize("pinned", [False, True])
 def test_the_worker_is_alone_and_afterwards_all_is_as_it_was(processes: list[int], pinned: bool) -> None:
-    """Also this process's other threads move; whoever was started before stays where the rest is."""
+    """Also this process's other threads move, but no child of it that is not of the run."""
     worker, other = processes
     own = max(ALL)
     stop = threading.Event()
     thread = threading.Thread(target=stop.wait)
     thread.start()
     assert thread.native_id is not None
-    with apart({0: worker}, (own,) if pinned else (), embedded=not pinned) as cpus:
+    outsider = subprocess.Popen(SLEEPER, stdin=subprocess.PIPE)  # a child of whoever called us from Python
+    with apart({0: worker}, other, None, (own,) if pinned else ()) as cpus:
         assert cpus == {0: own}
         assert os.sched_getaffinity(worker) == {own}
         for task in (0, other, thread.native_id):
             assert os.sched_getaffinity(task) == ALL - {own}
+        assert os.sched_getaffinity(outsider.pid) == ALL
+    outsider.communicate()
     for task in (0, worker, other, thread.native_id):
         assert os.sched_getaffinity(task) == ALL
     stop.set()
@@ -73,12 +76,12 @@ def test_the_worker_is_alone_and_afterwards_all_is_as_it_was(processes: list[int
 def test_nobody_moves_without_a_reason(processes: list[int]) -> None:
     """A real server is not ours to know the load of; every CPU pinned leaves none for the rest; another run came first."""
     worker, other = processes
-    with apart({0: worker}, (), embedded=False) as cpus:
+    with apart({0: worker}, None, other, ()) as cpus:
         assert cpus == {} and os.sched_getaffinity(worker) == os.sched_getaffinity(0) == ALL
     every = tuple(sorted(ALL))
-    with apart(dict.fromkeys(range(len(every)), worker), every, embedded=True) as cpus:
+    with apart(dict.fromkeys(range(len(every)), worker), other, None, every) as cpus:
         assert list(cpus.values()) == list(every) and os.sched_getaffinity(other) == os.sched_getaffinity(0) == ALL
-    with claimed() as mine, apart({0: worker}, (), embedded=True) as cpus:
+    with claimed() as mine, apart({0: worker}, other, None, ()) as cpus:
         assert mine and cpus == {} and os.sched_getaffinity(worker) == os.sched_getaffinity(0) == ALL
 
 
@@ -93,6 +96,6 @@ def test_one_run_at_a_time_chooses() -> None:
 def test_a_worker_that_ends_meanwhile_is_no_problem(processes: list[int]) -> None:
     gone = subprocess.Popen(SLEEPER, stdin=subprocess.DEVNULL)
     gone.wait()
-    with apart({0: gone.pid}, (), embedded=True) as cpus:
+    with apart({0: gone.pid}, gone.pid, None, ()) as cpus:
         assert cpus == {0: max(ALL)}
     assert os.sched_getaffinity(0) == ALL
