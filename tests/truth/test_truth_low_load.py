@@ -5,20 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-import pytest
 from truth_bench import CONTENT, measure, until_quiet
-
-STOLEN_SHARE = 0.005  # of the CPU time, by the hypervisor
-P50_US, TAIL_US = 30, 400
 
 
 def test_figures_are_the_servers_own(tmp_path: Path) -> None:
-    """50 requests/s, 20 tokens each at 10 ms: p50 within 30 us and p99 within 400 us of the server's log.
-
-    A CPU that the hypervisor takes away between the server's stamp and ours is in the difference. Where it took some at
-    every try, p95 has to be as good at one of them, and the test is skipped.
-    """
-    stolen, p95 = [], []
+    """50 requests/s, 20 tokens each at 10 ms: p50 within 30 us and p99 within 400 us of the server's log."""
 
     def check(directory: Path) -> tuple[bool, str]:
         measured = measure(
@@ -37,27 +28,17 @@ def test_figures_are_the_servers_own(tmp_path: Path) -> None:
         true_last = last_content(measured)
         e2e_error = e2e - (true_last - theirs["t_recv_last_kernel"])
         found = {
-            "event": np.percentile(np.abs(events), [50, 95, 99]) / 1e3,
-            "arrival": np.percentile(np.abs(arrivals), [50, 95, 99]) / 1e3,
-            "ttft": np.percentile(np.abs(ttft), [50, 95, 99]) / 1e3,
-            "e2e": np.percentile(np.abs(e2e_error), [50, 95, 99]) / 1e3,
+            "event": np.percentile(np.abs(events), [50, 99]) / 1e3,
+            "arrival": np.percentile(np.abs(arrivals), [50, 99]) / 1e3,
+            "ttft": np.percentile(np.abs(ttft), [50, 99]) / 1e3,
+            "e2e": np.percentile(np.abs(e2e_error), [50, 99]) / 1e3,
         }
-        medians = all(p50 <= (2 if name == "arrival" else 1) * P50_US for name, (p50, _, _) in found.items())
-        stolen.append(measured.document["certificate"]["host"]["steal_share"])
-        p95.append(medians and all(p95 <= TAIL_US for _, p95, _ in found.values()))
         assert np.percentile(events, 0.1) > -2_000, "nothing is received before it is sent"
         # The arrival spans our own system call: from before it to the segment's stamp at the server.
-        passed = medians and all(p99 <= TAIL_US for _, _, p99 in found.values())
+        passed = all(p50 <= (60 if name == "arrival" else 30) and p99 <= 400 for name, (p50, p99) in found.items())
         return passed, str({name: figures.round(1).tolist() for name, figures in found.items()})
 
-    try:
-        until_quiet(tmp_path, check)
-    except AssertionError:
-        if not any(p95) or any(share is None or share <= STOLEN_SHARE for share in stolen):
-            raise
-        pytest.skip(
-            f"the hypervisor took {min(stolen):.1%} to {max(stolen):.1%} of the CPU time at every try; p95 is as good"
-        )
+    until_quiet(tmp_path, check)
 
 
 def last_content(measured: object) -> np.ndarray:
