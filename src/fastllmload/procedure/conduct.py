@@ -17,7 +17,7 @@ from fastllmload.metrics.cold_start import declared_cold
 from fastllmload.plan.settings import RunSettings, Secret
 from fastllmload.procedure import cold, hooks, journal, manifest
 from fastllmload.procedure.console import Console
-from fastllmload.procedure.ending import kept
+from fastllmload.procedure.ending import kept, unbroken
 from fastllmload.procedure.files import write
 from fastllmload.procedure.findings import Findings
 from fastllmload.procedure.journal import Journal
@@ -187,7 +187,15 @@ def spoilt_words(levels: Sequence[Level]) -> str:
 
 
 def conclude(test: Test, lab: Lab, found: Findings, status: str, console: Console) -> bool:
-    """Write procedure.json and the reports, whatever happened; whether the draft was followed."""
+    """Write procedure.json and the reports, whatever happened, and show them; whether the draft was followed."""
+    with unbroken():
+        compliant = written(test, lab, found, status)
+    show(lab.journal.document, lab.folder, console)
+    return compliant
+
+
+def written(test: Test, lab: Lab, found: Findings, status: str) -> bool:
+    """Write procedure.json and the reports; whether the draft was followed."""
     if status == journal.DONE:
         lab.put_leftovers_aside()
     spoilt = [level for level in lab.levels if level.generator_limited and not counted(lab.entry(level))]
@@ -208,5 +216,4 @@ def conclude(test: Test, lab: Lab, found: Findings, status: str, console: Consol
     compliance = compliance_of(read(lab.folder))
     lab.journal.put(compliance=compliance)
     write(lab.folder, lab.journal.document)
-    show(lab.journal.document, lab.folder, console)
     return bool(compliance["verdict"] != NOT)

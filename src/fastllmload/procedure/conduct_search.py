@@ -14,7 +14,7 @@ from fastllmload.plan.settings import RunSettings, Secret
 from fastllmload.procedure import journal, search_report
 from fastllmload.procedure.change import changed
 from fastllmload.procedure.console import Console
-from fastllmload.procedure.ending import kept
+from fastllmload.procedure.ending import kept, unbroken
 from fastllmload.procedure.interval_search import IntervalSearch
 from fastllmload.procedure.journal import Journal
 from fastllmload.procedure.lab import SETTLE_S, Lab, told
@@ -136,11 +136,12 @@ class Search:
 
     def conclude(self, status: str) -> dict[str, Any]:
         """Write search.json and the reports, and say what was found."""
-        if status == journal.DONE:
-            self.lab.put_leftovers_aside()
-        self.lab.journal.put(status=status, ended_utc=journal.utc())
-        answer = self.keep()
-        names = search_report.write(self.lab.folder, self.lab.journal.document)
+        with unbroken():
+            if status == journal.DONE:
+                self.lab.put_leftovers_aside()
+            self.lab.journal.put(status=status, ended_utc=journal.utc())
+            answer = self.keep()
+            names = search_report.write(self.lab.folder, self.lab.journal.document)
         for line in search_report.lines(self.lab.journal.document):
             self.lab.console.say(line)
         self.lab.console.say(f"files      {self.lab.folder}/{search_report.JSON}, {', '.join(names)}, levels/")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
@@ -12,6 +12,7 @@ from fastllmload.errors import FastLLMLoadError, Interrupted
 from fastllmload.procedure.journal import FAILED, INTERRUPTED, Journal
 
 ENDING = (signal.SIGTERM, signal.SIGHUP)  # SIGINT is Python's own KeyboardInterrupt
+ALL = (signal.SIGINT, *ENDING)
 
 
 @contextmanager
@@ -38,15 +39,37 @@ def heeded() -> Iterator[None]:
     """SIGTERM and SIGHUP raise Interrupted between two levels, in a pause or a hook, as they end a run in order. What is
     ignored (`nohup`) stays ignored.
     """
+    with handled(ENDING, stop):
+        yield
+
+
+@contextmanager
+def unbroken() -> Iterator[None]:
+    """SIGINT, SIGTERM and SIGHUP have no effect while the report is written, which is how each of them would end: a second
+    Ctrl-C behind the first must not leave a document without its pages.
+    """
+    with handled(ALL, pass_over):
+        yield
+
+
+@contextmanager
+def handled(numbers: Iterable[signal.Signals], handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
+    """*handler* for those of *numbers* that are not ignored, and what was before it again."""
     if threading.current_thread() is not threading.main_thread():
         yield  # Python delivers signals to the main thread only
         return
-    before = {number: signal.signal(number, stop) for number in ENDING if signal.getsignal(number) != signal.SIG_IGN}
+    before = {
+        number: signal.signal(number, handler) for number in numbers if signal.getsignal(number) != signal.SIG_IGN
+    }
     try:
         yield
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        for number, earlier in before.items():
+            signal.signal(number, earlier)
+
+
+def pass_over(number: int, frame: FrameType | None) -> None:
+    """Not SIG_IGN, which what is started meanwhile would inherit."""
 
 
 def stop(number: int, frame: FrameType | None) -> None:

@@ -19,7 +19,7 @@ from fastllmload.procedure import journal, manifest, runs_report
 from fastllmload.procedure.change import changed
 from fastllmload.procedure.conduct import Terms, Test, complete, conduct, duration
 from fastllmload.procedure.console import Console
-from fastllmload.procedure.ending import kept
+from fastllmload.procedure.ending import kept, unbroken
 from fastllmload.procedure.journal import Journal
 from fastllmload.procedure.lab import told
 
@@ -96,9 +96,10 @@ def keep(book: Journal, folder: Path, runs: int) -> None:
 
 
 def conclude(book: Journal, folder: Path, runs: int, status: str, console: Console) -> None:
-    keep(book, folder, runs)
-    book.put(status=status, ended_utc=journal.utc())
-    names = runs_report.write(folder, book.document)
+    with unbroken():
+        keep(book, folder, runs)
+        book.put(status=status, ended_utc=journal.utc())
+        names = runs_report.write(folder, book.document)
     for line in runs_report.lines(book.document):
         console.say(line)
     console.say(f"files      {folder}/{runs_report.JSON}, {', '.join(names)}, run-1/ ...")

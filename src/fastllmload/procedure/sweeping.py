@@ -14,7 +14,7 @@ from fastllmload.plan.settings import RunSettings, Secret
 from fastllmload.procedure import journal, sweep_report
 from fastllmload.procedure.change import changed
 from fastllmload.procedure.console import Console
-from fastllmload.procedure.ending import kept
+from fastllmload.procedure.ending import kept, unbroken
 from fastllmload.procedure.journal import Journal
 from fastllmload.procedure.lab import SETTLE_S, Lab, told
 from fastllmload.procedure.level import Level
@@ -103,9 +103,10 @@ class Sweep:
 
     def conclude(self, status: str) -> bool:
         """Write sweep.json and the reports and show the table; whether every run's certificate is valid."""
-        self.lab.journal.put(status=status, ended_utc=journal.utc())
-        rows = self.keep()
-        names = sweep_report.write(self.lab.folder, self.lab.journal.document)
+        with unbroken():
+            self.lab.journal.put(status=status, ended_utc=journal.utc())
+            rows = self.keep()
+            names = sweep_report.write(self.lab.folder, self.lab.journal.document)
         for line in sweep_report.lines(self.lab.journal.document):
             self.lab.console.say(line)
         self.lab.console.say(f"files      {self.lab.folder}/{sweep_report.JSON}, {', '.join(names)}, levels/")

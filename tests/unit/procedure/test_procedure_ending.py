@@ -1,0 +1,121 @@
+"""What is made of levels and is stopped a second time while it writes its report: the report is whole all the same."""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import msgspec
+import pytest
+from slot_runs import SlotTarget, without_target
+from slot_server import SlotServer
+
+from fastllmload.errors import Interrupted
+from fastllmload.plan.settings import Load, RunSettings
+from fastllmload.procedure import conduct, lab
+from fastllmload.procedure.change import at_rate
+from fastllmload.procedure.conduct_search import SearchTerms, conduct_search
+from fastllmload.procedure.console import Console
+from fastllmload.procedure.ending import ALL, unbroken
+from fastllmload.procedure.findings import Findings
+from fastllmload.procedure.journal import DONE, INTERRUPTED, Journal
+from fastllmload.procedure.repeat import conduct_runs
+from fastllmload.procedure.searching import SearchParameters
+from fastllmload.procedure.sweeping import Cell, SweepTerms, conduct_sweep
+
+BASE = without_target(RunSettings(load=Load(rate=5.0, duration=10.0)))
+QUIET = Console(str, quiet=True)
+
+
+def search(folder: Path) -> int:
+    parameters = SearchParameters(minimum=8, maximum=16, level_s=30, looks=1)
+    return conduct_search(BASE, None, parameters, SearchTerms(folder, settle_s=0, warm=False), QUIET)
+
+
+def sweep(folder: Path) -> int:
+    return conduct_sweep([Cell((("rate", "5"),), BASE)], None, SweepTerms(folder, settle_s=0), QUIET)
+
+
+class Parameters(msgspec.Struct, frozen=True, kw_only=True):
+    """None."""
+
+
+def one_level(bench: lab.Lab, parameters: Parameters, found: Findings) -> None:
+    bench.level("one", at_rate(bench.base, 2.0))
+
+
+def procedure(folder: Path) -> int:
+    test = conduct.Test("ttft", "5.1", "Time to First Token", Parameters, one_level)
+    return conduct_runs(test, BASE, None, Parameters(), conduct.Terms(folder, conforming=False, settle_s=0.0), QUIET, 1)
+
+
+MADE = {
+    "search": (search, ("search.json", "search.md", "search.html")),
+    "sweep": (sweep, ("sweep.json", "sweep.md", "sweep.html")),
+    "procedure": (
+        procedure,
+        ("run-1/procedure.json", "run-1/procedure.md", "run-1/procedure.html", "runs.json", "runs.md", "runs.html"),
+    ),
+}
+
+
+def not_held_back(number: int, frame: FrameType | None) -> None:
+    raise AssertionError("the signal was not held back")
+
+
+@pytest.fixture(params=ALL, ids=lambda number: number.name)
+def number(request: pytest.FixtureRequest) -> Iterator[signal.Signals]:
+    """A signal that, were it not held back, would fail the test."""
+    before = signal.signal(request.param, not_held_back)
+    yield request.param
+    assert signal.signal(request.param, before) is not_held_back, "the handler from before is not back"
+
+
+@pytest.mark.parametrize("name", MADE)
+@pytest.mark.parametrize("status", [INTERRUPTED, DONE])
+def test_a_signal_behind_the_last_word_on_the_state(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str, status: str, number: signal.Signals
+) -> None:
+    """It comes when the document says how the whole ended and its pages are not there yet."""
+    made, files = MADE[name]
+    target = SlotTarget(SlotServer(8, 0.2))
+    sent: list[str] = []
+    put = Journal.put
+
+    def struck(self: Journal, **entries: Any) -> None:
+        put(self, **entries)
+        if "status" in entries:
+            sent.append(entries["status"])
+            signal.raise_signal(number)
+
+    def stopped(*given: Any) -> int:
+        raise Interrupted
+
+    monkeypatch.setattr(Journal, "put", struck)
+    monkeypatch.setattr(lab, "execute", target.execute if status == DONE else stopped)
+    monkeypatch.setattr(lab.Lab, "gone", lambda self: False)
+    if status == DONE:
+        made(tmp_path / "p")
+    else:
+        with pytest.raises(Interrupted, match="the same command with the same --output goes on"):
+            made(tmp_path / "p")
+    assert sent and set(sent) == {status}
+    for each in files:
+        assert (tmp_path / "p" / each).exists(), each
+    for each in files:
+        if each.endswith(".json"):
+            assert json.loads((tmp_path / "p" / each).read_text())["status"] == status
+
+
+def test_an_ignored_signal_stays_ignored() -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with unbroken():
+            assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
+        assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, before)
