@@ -98,15 +98,19 @@ def throughput(found: Findings, folder: Path) -> list[str]:
 
 
 def tradeoff(found: Findings, folder: Path) -> list[str]:
-    """8 slots give 800 tokens/s and no more; where the client was late, the level is no evidence and says so."""
+    """8 slots give 800 tokens/s and no more; where the client was late, the level is no evidence and says so. Below that
+    what comes is answered: 20 tokens for each of the requests that the seed's plan has in the window, give or take what is
+    cut at its two ends (standard deviation 3.3 tokens/s of 9 s).
+    """
     levels = json.loads((folder / "procedure.json").read_text())["levels"]
     top = levels[-1]
     saturated = top["criteria"]["saturated"] is True or top["criteria"]["generator_limited"]
+    coming = json.loads((folder / levels[0]["folder"] / "run.json").read_text())["certificate"]["planned_rate"]
     return [
         *near("load of the last level", top["load"], 60, 0),
         *same("saturated there", bool(saturated), True),
         *near("throughput there", top["output_tok_s"], 800, 60),
-        *near("throughput at 16/s", levels[0]["output_tok_s"], 320, 60),
+        *near("throughput at 16/s", levels[0]["output_tok_s"], 20 * coming, 15),
         *between("P99 TTFT there over that of the lowest", top["ttft_p99_ms"] / levels[0]["ttft_p99_ms"], 10, 1e9),
     ]
 
