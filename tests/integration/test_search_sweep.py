@@ -19,6 +19,7 @@ import pytest
 slow = pytest.mark.skipif(
     os.environ.get("FASTLLMLOAD_SLOW") != "1", reason="minutes of real levels; FASTLLMLOAD_SLOW=1"
 )
+PATIENCE_S = 2400  # twelve levels of 20, 40 and 80 s, where each has to be looked at three times
 COMMON = ["--isl", "16", "--warmup", "0", "--settle", "0", "--no-telemetry"]
 SLOTS = ["--simulate", "profile=slots", "set.max_running=4", "set.step_ms=5"]  # 8 tokens: 100 requests/s
 SEARCH = ["search", *SLOTS, "--osl", "8", *COMMON]
@@ -31,7 +32,7 @@ def start(arguments: list[str], folder: Path) -> subprocess.Popen[str]:
 
 def done(arguments: list[str], folder: Path) -> tuple[int, str]:
     process = start(arguments, folder)
-    said, _ = process.communicate(timeout=500)
+    said, _ = process.communicate(timeout=PATIENCE_S)
     return process.returncode, said
 
 
