@@ -72,7 +72,7 @@ def outcome(subject: Subject) -> Iterator[str]:
         return
     if subject.is_procedure and subject.level is not None:
         where = "" if subject.redacted else f" (`{subject.level.folder.parent.name}/{subject.level.folder.name}`)"
-        yield from ("", f"Of the best level on which the client was not the limit{where}.")
+        yield from ("", f"Of the level that stands for the test{where}.")
     yield from markdown(results.latency_table(document, title="Latency summary"))
     yield from markdown(results.throughput_table(document, "Throughput summary"))
     yield from markdown(results.success_table(document, "Success metrics"))

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 from fastllmload.report import identity
 from fastllmload.report.deviations import deviations
 from fastllmload.report.figures import NOT_KNOWN, WITHHELD, count, number, quantity
+from fastllmload.report.maximum import SWEEPS, below, maximum
 from fastllmload.report.results import metric, milliseconds
-from fastllmload.report.subject import Subject, client_limited
+from fastllmload.report.subject import Subject
 
 NOT_MEASURED = "not measured"
-SWEEPS = ("throughput", "tradeoff", "capacity")  # tests whose levels differ in nothing but their load
+COUNTING = {
+    "throughput": "the system sustained (not saturated, steady) within the test's own objectives",
+    "tradeoff": "the system sustained (not saturated, steady) within the test's own objectives",
+    "capacity": "passed the test's own criteria",
+}
 LIMIT_MS = 500.0  # of "Throughput at P99 TTFT < 500ms"
 
 
@@ -44,15 +48,10 @@ def lines(subject: Subject) -> Iterator[str]:
 
 
 def request_count(subject: Subject) -> str:
-    """Dispatched in the measured phase, of a procedure in all its levels."""
-    if not subject.is_procedure:
-        return plain((subject.document.get("counts") or {}).get("dispatched"))
-    if subject.redacted:
+    """Dispatched in the measured phase, of a procedure in the level that its other figures are of."""
+    if subject.is_procedure and subject.redacted:
         return WITHHELD
-    ended = [level.get(name) for level in subject.document.get("levels") or () for name in ("completed", "failed")]
-    known = [n for value in ended if (n := number(value)) is not None]
-    one = (identity.run_document(subject).get("counts") or {}).get("dispatched")
-    return plain(sum(known) if known else one)
+    return plain((identity.run_document(subject).get("counts") or {}).get("dispatched"))
 
 
 def plain(value: object) -> str:
@@ -81,48 +80,36 @@ def with_unit(value: object, unit: str) -> str:
 
 
 def max_throughput(subject: Subject) -> str:
-    """What a search found, else that of the one level there is."""
+    """What a search found, the best level of a sweep that counts, else that of the one level there is."""
     if subject.redacted:
         return WITHHELD
     found = number(subject.finding("max_output_tok_s"))
+    if found is None and subject.document.get("procedure") in SWEEPS:
+        top = maximum(subject.document)
+        return NOT_MEASURED if top is None else with_unit(top.get("output_tok_s"), "tok/s")
     value = found if found is not None else metric(identity.run_document(subject), "output_tok_s").get("value")
     return with_unit(value, "tok/s")
 
 
 def constrained(subject: Subject) -> str:
-    """A search under that very limit, else the best load of a sweep that meets it and that the system sustained; a single
-    run measured neither. Of a load with several runs the median counts (the lower of two), as for the maximum.
+    """A search under that very limit, else the best load of a sweep that meets it, of those that count for the maximum; a
+    single run measured neither.
     """
     if subject.redacted:
         return WITHHELD
     limits = subject.finding("limits")
     if isinstance(limits, Mapping) and number(limits.get("ttft")) == LIMIT_MS and len(limits) == 1:
-        return with_unit(subject.finding("max_output_tok_s"), "tok/s")
-    levels = subject.document.get("levels") or () if subject.document.get("procedure") in SWEEPS else ()
-    met: dict[Any, list[float]] = {}
-    for each in levels:
-        if (throughput := _meeting(each)) is not None:
-            met.setdefault(each.get("load"), []).append(throughput)
-    best = max((sorted(runs)[(len(runs) - 1) // 2] for runs in met.values()), default=None)
-    return f"{with_unit(best, 'tok/s')} (from sweep)" if best is not None and len(levels) > 1 else NOT_MEASURED
-
-
-def _meeting(level: Mapping[str, Any]) -> float | None:
-    """Output tokens/s of a level below the limit that the system sustained and on which the client was no limit."""
-    p99 = number(level.get("ttft_p99_ms"))
-    sound = p99 is not None and p99 < LIMIT_MS and level.get("saturated") is not True and not client_limited(level)
-    return number(level.get("output_tok_s")) if sound else None
+        found = number(subject.finding("max_output_tok_s"))
+        if found is not None:
+            return with_unit(found, "tok/s")
+    best = below(subject.document, LIMIT_MS)
+    several = len(subject.document.get("levels") or ()) > 1
+    return f"{with_unit(best, 'tok/s')} (from sweep)" if best is not None and several else NOT_MEASURED
 
 
 def notes(subject: Subject) -> Iterator[str]:
     if subject.is_procedure:
-        test = f"Test {subject.document.get('procedure')}"
-        level = subject.level
-        yield (
-            f"{test}: no level is finished"
-            if level is None
-            else f"{test}; TTFT and TPOT are those of {level_name(level)}"
-        )
+        yield from scope(subject)
     else:
         yield "TTFT, TPOT and Max Throughput are those of the one load level of this run; no maximum was searched for"
     found = deviations(subject)
@@ -130,6 +117,28 @@ def notes(subject: Subject) -> Iterator[str]:
     yield f"Success rate: {quantity(success(subject))}%" if success(subject) is not None else "Success rate: n/a"
     if subject.redacted:
         yield "withheld: capacity limits and memory thresholds (IETF 7.1)"
+
+
+def scope(subject: Subject) -> Iterator[str]:
+    """Of what the lines above are: one level of a procedure, and which levels the maximum is of."""
+    name, level = subject.document.get("procedure"), subject.level
+    if level is None:
+        yield f"Test {name}: no level is finished"
+        return
+    levels = () if subject.redacted else subject.document.get("levels") or ()
+    ended = [n for one in levels for key in ("completed", "failed") if (n := number(one.get(key))) is not None]
+    whole = f", one of {len(levels)} levels with {plain(sum(ended))} requests in all" if len(levels) > 1 else ""
+    yield (
+        f"Test {name}; Load Model, Request Count, Test Duration, TTFT and TPOT are those of {level_name(level)}{whole}"
+    )
+    if subject.redacted:
+        return
+    if name not in SWEEPS:
+        yield "Max Throughput is that of this level; no maximum was searched for"
+    elif maximum(subject.document) is not None or number(subject.finding("max_output_tok_s")) is not None:
+        yield f"throughputs are of levels that {COUNTING[name]}"
+    else:
+        yield f"no level is known that {COUNTING[name]}: there is no Max Throughput"
 
 
 def level_name(level: Subject) -> str:

@@ -13,6 +13,7 @@ import msgspec
 from fastllmload.errors import RunFolderError
 from fastllmload.records.run import Run, load
 from fastllmload.report.again import document_of
+from fastllmload.report.maximum import maximum
 from fastllmload.report.withheld import withheld
 
 PROCEDURE = "procedure.json"
@@ -72,9 +73,12 @@ def listed(document: Document) -> list[Mapping[str, Any]]:
 
 
 def best_level(folder: Path, document: Document) -> Path | None:
-    """Of the levels on which the client was no limit (of all, where it always was) the one with the highest output
-    throughput; where a search has an answer, one at that load.
+    """The level at the maximum (`report.maximum`). Of a test that has none: of the levels on which the client was no limit
+    (of all, where it always was) the one with the highest output throughput; where there is an answer, one at that load.
     """
+    top = maximum(document)
+    if top is not None and top.get("folder") and (folder / str(top["folder"]) / "run.json").exists():
+        return folder / str(top["folder"])
     levels = listed(document)
     sound = [each for each in levels if not client_limited(each)] or levels
     findings = document.get("findings") or {}

@@ -363,18 +363,6 @@ def test_a_run_that_was_cut_off_says_so_in_every_form(rows: Subject, form: str) 
     assert "INCOMPLETE (running)" in forms.text_of(Subject(rows.folder, {**rows.document, "status": "running"}), form)
 
 
-def test_throughput_under_the_limit_is_of_loads_that_were_sustained() -> None:
-    """A level that saturates the system may be fast enough at its 99th percentile all the same: it is no sustained one, and
-    the minimum report never has more under the limit than at the maximum.
-    """
-    levels = [
-        {"load": load, "output_tok_s": rate, "ttft_p99_ms": 100.0, "saturated": saturated}
-        for load, rate, saturated in ((4, 400.0, False), (6, 570.0, False), (6, 571.0, False), (7, 599.0, True))
-    ]
-    asked = {"procedure": "throughput", "status": "done", "findings": {"max_output_tok_s": 570.0}, "levels": levels}
-    assert minimum.constrained(Subject(Path("p"), asked)).startswith("570")
-
-
 @pytest.mark.parametrize(("test", "shown"), [("capacity", False), ("itl", True)])
 def test_what_has_no_key_word_is_listed_and_tells_no_capacity(test: str, shown: bool) -> None:
     """Completions over a known time are a throughput; of another test they may be told."""
