@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from fastllmload.compare.manifest import manifest_diff
 from fastllmload.compare.side import Side
-from fastllmload.compare.workload import differences
+from fastllmload.compare.workload import differences, unequal_requests
+from fastllmload.compliance.declarations import of_simulated_engine, strings
 
 BOUNDARY = "sut.boundary"
 HARDWARE = ("sut.hardware.accelerator", "sut.hardware.count", "sut.hardware.memory_gib")
@@ -29,9 +30,15 @@ class Item:
 
 
 def stated(side: Side, key: str) -> str | None:
-    """What the tester declared of a system: the same in all its runs, or None."""
-    said = {str((document.get("declarations") or {}).get(key)) for document in side.documents}
-    return None if said == {"None"} or len(said) > 1 else said.pop()
+    """What is declared of a system, by the tester or by the tool of its own engine: the same in all its runs, or None."""
+    said = {declared_of(document).get(key) for document in side.documents}
+    return said.pop() if len(said) == 1 else None
+
+
+def declared_of(document: Mapping[str, Any]) -> dict[str, str]:
+    """Declarations of a run: the tool's of its simulated engine, and over them the tester's."""
+    simulated = bool((document.get("target") or {}).get("simulated"))
+    return (of_simulated_engine() if simulated else {}) | strings(document.get("declarations"))
 
 
 def hardware(side: Side) -> tuple[str | None, ...]:
@@ -44,13 +51,18 @@ def _setting(document: Any, section: str, key: str) -> Any:
     return ((document.get("config") or {}).get(section) or {}).get(key)
 
 
+def unequal_systems(sides: list[Side]) -> list[str]:
+    """In what the workloads of systems differ: in their rules, or in what was sent (IETF 6.1)."""
+    return list(dict.fromkeys([*differences(sides), *unequal_requests(sides)]))
+
+
 def checklist(sides: list[Side]) -> list[Item]:
     """All items of IETF 6.4, and the boundary and hardware of 6.1."""
     return list(_items(sides))
 
 
 def _items(sides: list[Side]) -> Iterator[Item]:
-    unequal = differences(sides)
+    unequal = unequal_systems(sides)
     yield _judged("same workload", not unequal, "; ".join(unequal) or "requests, order, arrivals and seeds are equal")
     yield _same("same test duration", sides, "load", ("duration", "num_requests"))
     yield _same("same warm-up", sides, "load", WARM_UP)

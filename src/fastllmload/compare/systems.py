@@ -11,12 +11,11 @@ from statistics import median
 from typing import Any
 
 from fastllmload.compare.between import LEAST_RUNS
-from fastllmload.compare.checklist import BOUNDARY, Item, checklist, hardware, stated
+from fastllmload.compare.checklist import BOUNDARY, Item, checklist, hardware, stated, unequal_systems
 from fastllmload.compare.comparison import Comparison, Measured, Row, compare, measured, with_holm
 from fastllmload.compare.figure import Figure, figure_of
 from fastllmload.compare.manifest import Differs, manifest_diff
 from fastllmload.compare.side import Side
-from fastllmload.compare.workload import differences
 from fastllmload.errors import InputError
 
 NORMALISED = {"tok_per_gpu_s": "gpus", "tok_s_per_dollar_hour": "price_per_hour"}  # figure: what it is divided by
@@ -54,7 +53,7 @@ def compare_systems(
     sides: list[Side], names: Sequence[str] = (), test: str = "auto", different_workload: bool = False
 ) -> Systems:
     """InputError lists everything in which the set-ups are unequal where the methodology says MUST."""
-    unequal = [] if different_workload else differences(sides)
+    unequal = [] if different_workload else unequal_systems(sides)
     unequal += unequal_boundary(sides)
     same_hardware = len({hardware(side) for side in sides}) == 1
     normalised = normalised_figures(sides)
@@ -76,12 +75,13 @@ def compare_systems(
 
 
 def unequal_boundary(sides: list[Side]) -> list[str]:
-    """Declared boundaries that differ. One that is not declared is in the checklist."""
+    """Boundaries that are not known to be equal. Where nobody declares one, the checklist says so."""
     said = {side.name: stated(side, BOUNDARY) for side in sides}
-    known = {value for value in said.values() if value is not None}
-    if len(known) < 2:
+    if len(set(said.values())) < 2:
         return []
-    return [f"{BOUNDARY}: " + ", ".join(f"{value or 'not declared'} for {name}" for name, value in said.items())]
+    gone = [name for name, value in said.items() if value is None]
+    told = f"{BOUNDARY}: " + ", ".join(f"{value or 'not declared'} for {name}" for name, value in said.items())
+    return [f"{told}; measure {', '.join(gone)} with --declare {BOUNDARY}=..." if gone else told]
 
 
 def normalised_figures(sides: list[Side]) -> list[Figure]:
@@ -141,7 +141,7 @@ def claim(row: Row, pair: Comparison) -> str:
     values = {pair.base.name: row.base.value, pair.new.name: row.new.value}
     ends, p = row.change.interval or (0.0, 0.0), row.change.p_holm or 0.0
     return (
-        f"{better.name} is better than {worse.name} in {row.figure.name}: {values[better.name]:,.4g} against "
+        f"{better.name} is better than {worse.name} in {row.figure.name}: mean {values[better.name]:,.4g} against "
         f"{values[worse.name]:,.4g} {row.figure.unit}; {pair.new.name} less {pair.base.name} {ends[0]:+,.4g} to "
         f"{ends[1]:+,.4g} (95 %), {row.change.test}, p {p:.2g} after Holm, "
         f"{len(pair.base.runs)} and {len(pair.new.runs)} runs"

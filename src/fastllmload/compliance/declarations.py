@@ -11,6 +11,7 @@ import functools
 import tomllib
 from collections.abc import Mapping
 from importlib import resources
+from typing import Any
 
 import msgspec
 
@@ -128,3 +129,10 @@ def complaints(declared: Mapping[str, str]) -> list[str]:
 def of_simulated_engine() -> dict[str, str]:
     """What the tool knows about its own simulated engine, so that nobody has to declare it."""
     return {d.key: d.simulated for d in declarations() if d.simulated is not None}
+
+
+def strings(found: Any) -> dict[str, str]:
+    """A table of declarations with blank ones left out."""
+    if not isinstance(found, dict):
+        return {}
+    return {str(key): str(value) for key, value in found.items() if str(value).strip()}

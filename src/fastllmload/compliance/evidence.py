@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from fastllmload.compliance.declarations import of_simulated_engine
+from fastllmload.compliance.declarations import of_simulated_engine, strings
 from fastllmload.compliance.outcome import Outcome
 from fastllmload.errors import InputError, RunFolderError
 from fastllmload.records import layout
@@ -270,13 +270,6 @@ def dig(document: Any, path: str) -> Any:
             return None
         document = document.get(part)
     return document
-
-
-def strings(found: Any) -> dict[str, str]:
-    """A table of declarations with blank ones left out."""
-    if not isinstance(found, dict):
-        return {}
-    return {str(key): str(value) for key, value in found.items() if str(value).strip()}
 
 
 def of_run(run: Run) -> Evidence:

@@ -46,7 +46,7 @@ def test_a_claim_rests_on_its_test_and_says_so() -> None:
     found = compare_systems([system("a", FAST), system("b", SLOW)], ["p99_ttft_ms"])
     assert len(found.claims()) == 1
     claim = found.claims()[0]
-    assert claim.startswith("a is better than b in p99_ttft_ms: 100 against 150.3 ms; b less a +")
+    assert claim.startswith("a is better than b in p99_ttft_ms: mean 100 against 150.3 ms; b less a +")
     assert "welch, p " in claim and "after Holm, 3 and 3 runs" in claim
 
 
@@ -84,6 +84,27 @@ def test_unequal_set_ups_are_refused(parts: dict[str, Any], said: str) -> None:
     with pytest.raises(InputError, match="were not measured alike") as refused:
         compare_systems([system("a", FAST), system("b", SLOW, **parts)])
     assert said in str(refused.value)
+
+
+ENGINE = {"urls": ["http://127.0.0.1:1"], "model": "b", "simulated": True}
+SILENT = {key: value for key, value in DECLARED_ALL.items() if key != "sut.boundary"}
+GATEWAY = {**DECLARED_ALL, "sut.boundary": "application_gateway"}
+
+
+def test_the_boundary_of_the_simulated_engine_is_known() -> None:
+    """As `compliance` has it: the tool declares it of its own engine."""
+    embedded = system("b", SLOW, declarations=SILENT, target=ENGINE)
+    states = {item.name: item for item in checklist([system("a", FAST), embedded])}
+    assert states["boundary of the system"].evidence == "a: model_engine, b: model_engine"
+    with pytest.raises(InputError, match=r"sut.boundary: application_gateway for a, model_engine for b$"):
+        compare_systems([system("a", FAST, declarations=GATEWAY), embedded])
+
+
+def test_a_boundary_declared_on_one_side_only_is_not_equal() -> None:
+    with pytest.raises(InputError, match="not declared for b; measure b with --declare sut.boundary="):
+        compare_systems([system("a", FAST), system("b", SLOW, declarations=SILENT)])
+    silent = compare_systems([system("a", FAST, declarations=SILENT), system("b", SLOW, declarations=SILENT)])
+    assert {item.name: item.state for item in silent.checklist}["boundary of the system"] == NOT_DECLARED
 
 
 def test_unequal_hardware_is_normalised_by_gpus() -> None:

@@ -198,7 +198,8 @@ def cold_start_not_marked(cases: Cases) -> None:
 
 def other_seed(cases: Cases) -> None:
     """The second system got other requests."""
-    cases.others[0].run.plan["members"]["input_tokens.npy"] = "of another seed"
+    plan = cases.others[0].run.manifest["plan"]
+    plan["digest"], plan["description"]["seed"] = "of another seed", 43
 
 
 def other_boundary(cases: Cases) -> None:

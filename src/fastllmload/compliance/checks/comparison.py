@@ -7,16 +7,23 @@ from typing import Any
 
 import msgspec
 
+from fastllmload.compare.side import RunRecord, Side
+from fastllmload.compare.workload import unequal_repetitions, unequal_requests
 from fastllmload.compliance import facts
 from fastllmload.compliance.checks.registry import check
 from fastllmload.compliance.declarations import by_key
-from fastllmload.compliance.evidence import Evidence, Measured
+from fastllmload.compliance.evidence import SCHEDULE, Evidence, Measured
 from fastllmload.compliance.outcome import DECLARED, Outcome, false, judged, true, undeclared
 from fastllmload.plan.seeded import drawn_from_a_seed
 
 HARDWARE = ("sut.hardware.accelerator", "sut.hardware.count", "sut.hardware.memory_gib")
 RUNS = 3
 APART_S = 3600.0  # between two runs that count as at the same time
+MOST_TOLD = 3
+ALIKE = (
+    "measure every repetition with every system, with the same options, --seed and --repetition (or one --plan FILE), "
+    "and give all of them"
+)
 
 
 def together(evidence: Evidence) -> tuple[Evidence, ...]:
@@ -61,37 +68,65 @@ def same(evidence: Evidence, values: list[Any], what: str, remedy: str) -> Outco
     return judged(known and equal, f"{what}: {told}", remedy)
 
 
+def sides_of(evidence: Evidence) -> list[list[Evidence]]:
+    """The systems; each folder by itself where nothing tells systems apart."""
+    found = systems(evidence)
+    return found if len(found) > 1 else [[one] for one in together(evidence)]
+
+
 @check
 def same_requests(evidence: Evidence, /) -> Outcome:
-    """Same lengths in the same order, same seed and same description of the workload."""
+    """Repetition k of a system was sent what repetition k of each other was: `compare.workload.unequal_requests`."""
+    gone = [str(one.folder) for one in together(evidence) if not one.levels]
+    if gone:
+        return false(f"nothing was measured in {', '.join(gone)}", "measure it again")
+    sides = sides_of(evidence)
+    fewest = min(len(one.levels) for one in together(evidence))
+    told = list(dict.fromkeys(sentence for k in range(fewest) for sentence in unequal_levels(sides, k)))
+    more = f"; and {len(told) - MOST_TOLD} more" if len(told) > MOST_TOLD else ""
+    return judged(not told, "; ".join(told[:MOST_TOLD]) + more or "request sequences are equal", ALIKE)
 
-    def fingerprint(one: Evidence) -> list[Any]:
-        run = one.runs[0]
-        members = run.plan.get("members") or {}
-        lengths = [members.get(f"{side}_tokens.npy") for side in ("input", "output")]
-        return [*lengths, run.get("plan.description.seed"), facts.workload(run)]
 
-    found = [fingerprint(one) if one.runs else [None] for one in together(evidence)]
-    alike = all(one == found[0] for one in found) and found[0][0] is not None
-    return judged(alike, "request sequences are " + ("equal" if alike else "different"), "measure with one --plan FILE")
+def unequal_levels(sides: list[list[Evidence]], k: int) -> list[str]:
+    """In what level *k* of a test, or a run, was sent other requests. Tests that find their loads themselves have the
+    same requests at instants of their own: that the loads differ is another requirement's matter (IETF 6.1-d).
+    """
+    runs = [[one.levels[k] for one in side] for side in sides]
+    for run in (run for side in runs for run in side):
+        run.need(SCHEDULE)
+    found = [
+        Side(str(side[0].folder), tuple(RunRecord(run.run.directory, run.run.manifest) for run in measured))
+        for side, measured in zip(sides, runs, strict=True)
+    ]
+    loads = [{text(run.get("plan.description.load")) for run in side} for side in runs]
+    if sides[0][0].procedure is None or all(each == loads[0] for each in loads):
+        return unequal_requests(found)
+    return unequal_repetitions(tuple(run for side in found for run in side.runs)) if k == 0 else []
 
 
 @check
 def same_boundary(evidence: Evidence, /) -> Outcome:
+    silent = [str(one.folder) for one in together(evidence) if facts.boundary(one) is None]
+    if silent:
+        return undeclared(f"the boundary is not declared for {', '.join(silent)}", by_key()["sut.boundary"].remedy)
     return same(evidence, [facts.boundary(one) for one in together(evidence)], "boundary", "compare equal boundaries")
 
 
 @check
 def same_load(evidence: Evidence, /) -> Outcome:
     """Load model, rate or concurrency, bounds, arrival stream: every repetition of a system has one of each other."""
-    sides = systems(evidence)
-    if len(sides) == 1:
-        sides = [[one] for one in together(evidence)]
-    found = [sorted({text(one.every("plan.description.load")) for one in side}) for side in sides]
+    sides = sides_of(evidence)
+    found = [{text(one.every("plan.description.load")): one for one in side} for side in sides]
     known = all(one.first("plan.description.load") is not None for one in together(evidence))
-    alike = known and all(one == found[0] for one in found)
-    told = dict.fromkeys(words for one in together(evidence) for words in map(load_words, one.runs))
-    return judged(alike, f"load: {', '.join(told)}", "measure all with the same loads, seeds and repetitions")
+    alone = [
+        f"no run of {other[0].folder} was like {one.folder}"
+        for side, loads in zip(sides, found, strict=True)
+        for other, others in zip(sides, found, strict=True)
+        for load, one in loads.items()
+        if load not in others and other is not side
+    ]
+    told = ", ".join(dict.fromkeys(words for one in together(evidence) for words in map(load_words, one.runs)))
+    return judged(known and not alone, "; ".join([f"load: {told}", *dict.fromkeys(alone)]), ALIKE)
 
 
 def load_words(run: Measured) -> str:
