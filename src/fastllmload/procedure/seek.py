@@ -10,8 +10,19 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+
+@dataclass(frozen=True)
+class Event:
+    """An answer that no other run of the level outvotes, nor one of a level above it: it fails for good.
+
+    *what* was seen, such as `an out-of-memory error`. A latency above its limit may be noise; this is not.
+    """
+
+    what: str
+
+
 Answer = bool | None  # None: not known, because the client was the limit
-Ok = Callable[[float, int], Answer]  # level, repetition (0 is the first run of that level)
+Ok = Callable[[float, int], Answer | Event]  # level, repetition (0 is the first run of that level)
 Step = float | Callable[[float], float]
 
 CONFIRMATIONS = 2  # times that a refuted answer is looked for again
@@ -66,6 +77,7 @@ class Seek:
     fails: float | None = None
     asked: list[Asked] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    events: dict[float, str] = field(default_factory=dict)  # level → what was seen there, in which run
 
     def run(self, lo: float, least: float) -> Found:
         if not self._bracket(lo, least):
@@ -86,6 +98,9 @@ class Seek:
         for _ in range(TRIES):
             repetition = sum(each.level == level for each in self.asked)
             answer = self.ok(level, repetition)
+            if isinstance(answer, Event):
+                self.events[level] = f"{answer.what} in run {repetition + 1}"
+                answer = False
             self.asked.append(Asked(level, repetition, answer))
             if answer is not None:
                 return answer
@@ -103,7 +118,11 @@ class Seek:
         return self._stands(level) if self._was_asked(level) else self._ask(level)
 
     def _stands(self, level: float) -> Answer:
-        """What most runs of *level* said of the system; a draw is a failure."""
+        """What most runs of *level* said of the system; a draw is a failure, and so is an event in any run of it or of a
+        lower level.
+        """
+        if any(seen <= level for seen in self.events):
+            return False
         known = self._answers(level)
         return None if not known else 2 * sum(known) > len(known)
 
@@ -152,20 +171,26 @@ class Seek:
             self.notes.append(f"level {level:g} was not confirmed: the client was the limit whenever it was run again")
         if again is not False:
             return True
-        self.notes.append(f"level {level:g} held once and failed when it was run again: it does not count as passing")
+        if level not in self.events:
+            self.notes.append(
+                f"level {level:g} held once and failed when it was run again: it does not count as passing"
+            )
         self.fails = level
         lower = [each.level for each in self.asked if each.level < level and self._stands(each.level)]
         self.passes = max(lower, default=None)
         return False
 
     def _confirm_top(self) -> bool:
-        """Run the failing level again if one run decided it; a third run breaks the tie."""
+        """Run the failing level again if one run decided it; a third run breaks the tie. An event needs no second run."""
         level = self.fails
-        if level is None or self._stands(level) is None or len(self._answers(level)) > 1:
+        if level is None or self._stands(level) is None or len(self._answers(level)) > 1 or level in self.events:
             return True
         if self._ask(level) is not True:
             return True
-        if self._ask(level) is None:
+        third = self._ask(level)
+        if level in self.events:
+            return True
+        if third is None:
             self.notes.append(f"level {level:g} failed once and held once: it counts as failing")
             return True
         if not self._stands(level):
@@ -197,6 +222,10 @@ class Seek:
             self.notes.append(f"the upper bound {self.hi:g} holds: the true maximum may be higher")
         else:
             ended = "bracket"
+        self.notes += [
+            f"level {level:g} fails for good, and with it every level above: {what}; other runs do not undo that"
+            for level, what in sorted(self.events.items())
+        ]
         self.notes += self._repeated()
         odd = disorder({each.level: self._stands(each.level) for each in self.asked})
         return Found(self.passes, self.fails, ended, (*self.notes, *odd), tuple(self.asked))

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fastllmload.procedure.seek import Answer, Found, disorder, halfway, search
+from fastllmload.procedure.seek import Answer, Event, Found, disorder, halfway, search
 
 thresholds = st.floats(0.5, 2_000, allow_nan=False)
 
@@ -196,3 +196,49 @@ def test_an_empty_range_is_refused(lo: float, hi: float) -> None:
     """The caller's own mistake, told with the numbers."""
     with pytest.raises(ValueError, match="range"):
         search(lo, hi, 1, below(3))
+
+
+def seen_once(threshold: float, at: float, run: int) -> Callable[[float, int], Answer | Event]:
+    """A noiseless threshold, and an event in one run of one level."""
+    return lambda level, repetition: (
+        Event("an out-of-memory error") if (level, repetition) == (at, run) else level <= threshold
+    )
+
+
+def test_an_event_is_not_outvoted() -> None:
+    """Level 8 would hold twice afterwards: it is not run again, and the answer lies below it."""
+    found = search(8, 64, 1, seen_once(100, 8, 0), least=1)
+    assert (found.level, found.above, found.ended_by) == (7, 8, "bracket")
+    assert sum(each.level == 8 for each in found.asked) == 1
+    assert any(note.startswith("level 8 fails for good") and "memory error in run 1" in note for note in found.notes)
+    assert not any("counts as passing" in note for note in found.notes)
+
+
+def test_an_event_in_the_confirming_run_takes_the_level_back() -> None:
+    found = search(8, 64, 1, seen_once(20, 20, 1))
+    assert found.level == 19 and found.above == 20
+    assert any("level 20 fails for good" in note and "in run 2" in note for note in found.notes)
+    assert not any("held once" in note for note in found.notes)
+
+
+def test_where_every_level_has_an_event_none_holds() -> None:
+    found = search(8, 64, 1, lambda level, repetition: Event("a crash"), least=1)
+    assert (found.level, found.ended_by) == (None, "minimum")
+    assert [each.level for each in found.asked] == [8, 4, 2, 1]
+
+
+@given(seed=st.integers(0, 2**32), threshold=st.floats(4, 90), width=st.floats(0.01, 20), share=st.floats(0, 0.3))
+def test_no_level_at_or_above_an_event_is_the_answer(seed: int, threshold: float, width: float, share: float) -> None:
+    """Whatever the noise, and wherever events are seen."""
+    rng = np.random.default_rng(seed)
+    events: list[float] = []
+
+    def ok(level: float, repetition: int) -> Answer | Event:
+        if rng.random() < share:
+            events.append(level)
+            return Event("a crash")
+        return bool(rng.random() < 1 / (1 + math.exp(min(700.0, (level - threshold) / width))))
+
+    found = search(2, 100, 1, ok, least=1)
+    if events and found.level is not None:
+        assert found.level < min(events) and found.above is not None and found.above <= min(events)

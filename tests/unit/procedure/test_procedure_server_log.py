@@ -11,7 +11,8 @@ from fake_runs import FakeRuns, installed, made
 
 from fastllmload.plan.settings import RunSettings
 from fastllmload.procedure.findings import Findings
-from fastllmload.procedure.tests.capacity import Levels, Parameters
+from fastllmload.procedure.seek import Event, Found
+from fastllmload.procedure.tests.capacity import Levels, Parameters, report, sought
 
 OOM = "CUDA OOM: tried to allocate 2 GiB\n"
 
@@ -21,7 +22,7 @@ def runs(monkeypatch: pytest.MonkeyPatch) -> FakeRuns:
     return installed(monkeypatch)
 
 
-def holds(folder: Path, slots: int, log: Path) -> tuple[bool | None, int]:
+def holds(folder: Path, slots: int, log: Path) -> tuple[bool | Event | None, int]:
     """Whether the level passes, and the out-of-memory lines in its entry."""
     parameters = Parameters(slo_ttft_p99_ms=100.0, per_slot=0, duration_s=1.0)
     with made(folder, commands={"server-log": f"cat {log}"}) as lab:
@@ -55,9 +56,9 @@ def test_a_level_that_is_found_finished_keeps_its_lines(runs: FakeRuns, tmp_path
     log = tmp_path / "log"
     log.write_text("")
     runs.answer = writing(log, OOM)
-    assert holds(tmp_path / "p", 4, log) == (False, 1)
+    assert holds(tmp_path / "p", 4, log) == (Event("an out-of-memory error"), 1)
     log.write_text(OOM * 5)
-    assert holds(tmp_path / "p", 4, log) == (False, 1)
+    assert holds(tmp_path / "p", 4, log) == (Event("an out-of-memory error"), 1)
 
 
 def test_a_log_that_was_begun_anew_counts_from_its_start(runs: FakeRuns, tmp_path: Path) -> None:
@@ -78,7 +79,7 @@ def test_a_start_that_was_cut_off_before_the_second_look_takes_it_later(
         cut.setattr(Levels, "oom_lines", lambda self, key: (_ for _ in ()).throw(KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
             holds(tmp_path / "p", 4, log)
-    assert holds(tmp_path / "p", 4, log) == (False, 1)
+    assert holds(tmp_path / "p", 4, log) == (Event("an out-of-memory error"), 1)
 
 
 def test_lines_of_an_attempt_whose_files_are_damaged_are_not_those_of_the_next(runs: FakeRuns, tmp_path: Path) -> None:
@@ -86,7 +87,7 @@ def test_lines_of_an_attempt_whose_files_are_damaged_are_not_those_of_the_next(r
     log = tmp_path / "log"
     log.write_text("")
     runs.answer = writing(log, OOM)
-    assert holds(tmp_path / "p", 4, log) == (False, 1)
+    assert holds(tmp_path / "p", 4, log) == (Event("an out-of-memory error"), 1)
     (next((tmp_path / "p" / "levels").iterdir()) / "run.json").write_text("{")
     runs.answer = passing
     assert holds(tmp_path / "p", 4, log) == (True, 0)
@@ -105,4 +106,55 @@ def test_lines_that_a_start_died_of_stay_with_the_level(runs: FakeRuns, tmp_path
     with pytest.raises(KeyboardInterrupt):
         holds(tmp_path / "p", 4, log)
     runs.answer = passing
-    assert holds(tmp_path / "p", 4, log) == (False, 1)
+    assert holds(tmp_path / "p", 4, log) == (Event("an out-of-memory error"), 1)
+
+
+def searched(folder: Path, log: Path, **more: int) -> tuple[Found, Findings]:
+    parameters = Parameters(slo_ttft_p99_ms=100.0, per_slot=0, duration_s=1.0, maximum=16, **more)
+    found = Findings()
+    with made(folder, commands={"server-log": f"cat {log}"}) as lab:
+        levels = Levels(lab, lab.base, parameters, found)
+        answer = sought(levels)
+        report(levels, answer, found)
+    return answer, found
+
+
+def test_memory_that_ran_out_once_is_not_outvoted_by_better_runs(runs: FakeRuns, tmp_path: Path) -> None:
+    """One line while 8 slots are measured for the first time; every other run of any level passes."""
+    log = tmp_path / "log"
+    log.write_text("")
+
+    def once(settings: RunSettings) -> dict[str, object]:
+        if settings.load.concurrency == 8 and not log.read_text():
+            log.write_text(OOM)
+        return passing(settings)
+
+    runs.answer = once
+    answer, found = searched(tmp_path / "p", log)
+    assert (answer.level, answer.above) == (7, 8)
+    assert "Maximum concurrent requests meeting criteria: 7" in found.sentences
+    assert any("level 8 fails for good, and with it every level above" in text for text in found.sentences)
+    assert searched(tmp_path / "p", log) == (answer, found)
+
+
+def test_an_error_text_of_a_level_that_was_too_short_is_kept(runs: FakeRuns, tmp_path: Path) -> None:
+    """The level would be run for longer, for its count: what its first try said of memory is not forgotten."""
+    texts = {"texts": [{"text": "CUDA OOM", "requests": 2}]}
+    runs.answer = lambda settings: passing(settings) | ({"error_texts": texts} if len(runs.asked) == 1 else {})
+    parameters = Parameters(slo_ttft_p99_ms=100.0, duration_s=1.0)
+    with made(tmp_path / "p") as lab:
+        answer = Levels(lab, lab.base, parameters, Findings()).holds(4, 0)
+    assert answer == Event("2 out-of-memory errors")
+
+
+def test_a_level_on_which_most_requests_failed_is_not_outvoted(runs: FakeRuns, tmp_path: Path) -> None:
+    """A system that went away and came back is not one that held; where the client was the limit nothing is said."""
+    broken = {"phases": [{"cascading_failure": True}]}
+    runs.answer = lambda settings: passing(settings) | broken
+    parameters = Parameters(slo_ttft_p99_ms=100.0, per_slot=0, duration_s=1.0)
+    with made(tmp_path / "p") as lab:
+        assert Levels(lab, lab.base, parameters, Findings()).holds(4, 0) == Event("most requests failed")
+    limited = {"certificate": {"verdict": "invalid", "generator_limited": True}, "metrics": {}}
+    runs.answer = lambda settings: passing(settings) | broken | limited
+    with made(tmp_path / "q") as lab:
+        assert Levels(lab, lab.base, parameters, Findings()).holds(4, 0) is None

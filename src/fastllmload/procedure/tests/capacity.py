@@ -17,7 +17,7 @@ from fastllmload.procedure.findings import Findings, Plot, Series
 from fastllmload.procedure.lab import Lab
 from fastllmload.procedure.level import Level
 from fastllmload.procedure.quicker import shorter
-from fastllmload.procedure.seek import Found, search
+from fastllmload.procedure.seek import Event, Found, search
 from fastllmload.procedure.warmup import warm_up
 from fastllmload.records.error_texts import speaks_of
 
@@ -56,18 +56,22 @@ class Levels:
     done: list[tuple[Level, bool | None, int]] = field(default_factory=list)
     _looked: set[str] = field(default_factory=set)
 
-    def holds(self, load: float, repetition: int) -> bool | None:
+    def holds(self, load: float, repetition: int) -> bool | Event | None:
+        """An Event where memory ran out or most requests failed: the system gave out, which no better run undoes."""
         key = f"{self.prefix}{load:g} slots, run {repetition + 1}"
-        level = self._measured(round(load), repetition, key)
-        errors = speaks_of(level.document.get("error_texts"), self.parameters.oom_pattern) + self.oom_lines(key)
-        answer = passes(level, errors, self.parameters)
+        level, errors = self._measured(round(load), repetition, key)
+        errors += self.oom_lines(key)
+        seen = event(level, errors)
+        answer = False if seen else passes(level, self.parameters)
         self.done.append((level, answer, errors))
         self.lab.record(level, passes=answer, oom=errors)
         self.log()
-        return answer
+        return seen or answer
 
-    def _measured(self, slots: int, repetition: int, key: str) -> Level:
-        """Duration and count must both be met: a level that was too short for its count is run for longer."""
+    def _measured(self, slots: int, repetition: int, key: str) -> tuple[Level, int]:
+        """The level, and how many of its requests failed for want of memory. Duration and count must both be met: a level
+        that was too short for its count is run for longer, unless memory ran out.
+        """
         seconds = self.parameters.duration_s
         for attempt in range(4):
             name = f"{self.prefix}{slots} slots" + (f", run {repetition + 1}" if repetition else "")
@@ -78,12 +82,13 @@ class Levels:
             )
             own = own_requests(settings, slots, repetition * 4 + attempt)
             level = self.lab.level(name, own, before=lambda: self.look_at_log(key))
+            errors = speaks_of(level.document.get("error_texts"), self.parameters.oom_pattern)
             ended = int(level.document.get("completed") or 0) + int(level.document.get("failed") or 0)
             wanted = self.parameters.per_slot * slots
-            if ended >= wanted or level.cascading or not ended:
+            if ended >= wanted or level.cascading or not ended or errors:
                 break
             seconds = math.ceil(seconds * min(20.0, 1.1 * wanted / ended))
-        return level
+        return level, errors
 
     def oom_lines(self, key: str) -> int:
         """Lines about memory that the server's log got while the level *key* was measured, where a hook shows that log.
@@ -138,20 +143,31 @@ def completion(level: Level) -> float | None:
     return level.success_rate
 
 
-def passes(level: Level, oom: int, parameters: Parameters) -> bool | None:
-    """None when the client was the limit and the level failed: that says nothing about the system."""
+def passes(level: Level, parameters: Parameters) -> bool | None:
+    """Whether requests were complete and in time; None when the client was the limit and they were not: that says nothing
+    about the system.
+    """
     share, ttft = completion(level), level.figure("ttft", "p99")
     limit = parameters.slo_ttft_p99_ms
-    holds = share is not None and share >= COMPLETION and oom == 0
+    holds = share is not None and share >= COMPLETION
     holds = holds and (limit is None or (ttft is not None and ttft <= limit))
     return None if level.generator_limited and not holds else holds
+
+
+def event(level: Level, oom: int) -> Event | None:
+    """What was seen on the level that no other run of it outvotes."""
+    if oom:
+        return Event("an out-of-memory error" if oom == 1 else f"{oom} out-of-memory errors")
+    if level.cascading and not level.generator_limited:
+        return Event("most requests failed")
+    return None
 
 
 def sought(levels: Levels, least: float = 1.0) -> Found:
     """The search of procedures.md 0.10 to within 1/16."""
     parameters = levels.parameters
     return search(
-        float(min(parameters.initial, parameters.maximum)),
+        float(parameters.initial),
         float(parameters.maximum),
         lambda x: max(1.0, math.ceil(x / RESOLUTION)),
         levels.holds,
@@ -209,7 +225,18 @@ def best_level(levels: Levels, load: float | None) -> Level | None:
     return there[-1] if there else None
 
 
+def refuse_range(parameters: Parameters) -> None:
+    """InputError where the search would begin above its end."""
+    first, most = parameters.initial, parameters.maximum
+    if first > most:
+        default = " (the default)" if first == Parameters().initial else ""
+        raise InputError(
+            f"--initial {first}{default} and --max {most} leave no level between them; give --initial {most} or less"
+        )
+
+
 def refuse(parameters: Parameters, settings: RunSettings) -> None:
+    refuse_range(parameters)
     if parameters.slo_ttft_p99_ms is None:
         raise InputError("the test capacity needs the objective that it is judged by: --slo-ttft-p99 MS (IETF 5.5.2)")
     if settings.load.rate is not None or settings.load.concurrency is not None:
