@@ -9,7 +9,7 @@ highest of several such figures is above the truth.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from fastllmload.plan.settings import RunSettings
 from fastllmload.procedure.change import changed
@@ -17,20 +17,11 @@ from fastllmload.procedure.findings import Findings
 from fastllmload.procedure.lab import Lab
 from fastllmload.procedure.ladder import Ladder, state_of
 from fastllmload.procedure.seek import TRIES
+from fastllmload.procedure.shares import Known
 
 FIRST_SLOTS, MOST_SLOTS = 4, 4096
 SHARE, LEAST_S = 0.2, 60.0  # of a level's length, and no less
 QUICK_S = 5.0
-
-
-class Asked(Protocol):
-    """Parameters of a test that needs a capacity."""
-
-    @property
-    def capacity(self) -> float | None: ...
-
-    @property
-    def capacity_source(self) -> str | None: ...
 
 
 @dataclass(frozen=True)
@@ -45,13 +36,11 @@ class Capacity:
         return {"req_s": self.req_s, "source": self.source, "client_limited": self.limited}
 
 
-def capacity_of(lab: Lab, settings: RunSettings, asked: Asked, found: Findings, prefix: str = "") -> Capacity | None:
+def capacity_of(lab: Lab, settings: RunSettings, asked: Known, found: Findings, prefix: str = "") -> Capacity | None:
     """The declared capacity, or the one measured with the workload of *settings*; None when nothing came back."""
     if asked.capacity is not None:
-        source = asked.capacity_source or "declared without a source"
-        if asked.capacity_source is None:
-            found.deviate("the capacity is declared without its source (--capacity-source)")
-        return Capacity(asked.capacity, source)
+        assert asked.capacity_source is not None  # a test refuses a capacity without it
+        return Capacity(asked.capacity, asked.capacity_source)
     return measured(lab, settings, found, prefix)
 
 

@@ -21,6 +21,7 @@ from fastllmload.procedure.ladder import Ladder, Rung
 from fastllmload.procedure.level import Level
 from fastllmload.procedure.quicker import shorter
 from fastllmload.procedure.saturating import Capacity, capacity_of
+from fastllmload.procedure.shares import refuse_source
 from fastllmload.procedure.verdict import LevelVerdict
 from fastllmload.procedure.warmup import warm_up
 from fastllmload.records import layout
@@ -204,9 +205,10 @@ def ttft_of(run: Run, number: int | None) -> tuple[float, ...]:
 def refuse(parameters: Parameters, settings: RunSettings) -> None:
     if settings.load.rate is not None or settings.load.concurrency is not None:
         raise InputError(
-            "the test fairness takes a share of the capacity: leave --rate and --concurrency out, or give "
-            "--capacity RATE"
+            "the test fairness sets the load by itself, as a share of the capacity: leave --rate and --concurrency out; a "
+            "capacity that is known is given with --capacity RATE and --capacity-source TEXT"
         )
+    refuse_source(parameters)
     low, high = LOADS
     if not low <= parameters.share_of_capacity <= high:
         raise InputError(

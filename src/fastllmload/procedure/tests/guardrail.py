@@ -16,6 +16,7 @@ from fastllmload.procedure.lab import Lab
 from fastllmload.procedure.ladder import Ladder, Rung
 from fastllmload.procedure.quicker import first, shorter
 from fastllmload.procedure.saturating import Capacity, capacity_of, measured
+from fastllmload.procedure.shares import refuse_levels, refuse_source
 from fastllmload.procedure.warmup import warm_up
 
 CONFIGURATIONS = ("baseline", "input", "output", "full")
@@ -161,9 +162,11 @@ def hooks(parameters: Parameters) -> tuple[str, ...]:
 def refuse(parameters: Parameters, settings: RunSettings) -> None:
     if settings.load.rate is not None or settings.load.concurrency is not None:
         raise InputError(
-            "the test guardrail takes shares of the capacity: leave --rate and --concurrency out, or give "
-            "--capacity RATE"
+            "the test guardrail sets the load by itself, as shares of the capacity: leave --rate and --concurrency out; a "
+            "capacity that is known is given with --capacity RATE and --capacity-source TEXT"
         )
+    refuse_source(parameters)
+    refuse_levels(parameters.levels, SHARES, most=1.0)  # percent of the capacity (IETF 5.10.3)
     if len(set(parameters.configurations)) < 2:
         raise InputError(
             "--configuration must name at least two of baseline, input, output, full: one alone has no overhead"

@@ -17,6 +17,7 @@ from fastllmload.procedure.lab import Lab
 from fastllmload.procedure.level import Level
 from fastllmload.procedure.quicker import first
 from fastllmload.procedure.saturating import Capacity, capacity_of
+from fastllmload.procedure.shares import refuse_levels, refuse_source
 from fastllmload.procedure.warmup import warm_up
 
 SHARES = (0.25, 0.5, 0.75, 0.9)
@@ -128,8 +129,11 @@ def refuse(parameters: Parameters, settings: RunSettings) -> None:
         raise InputError("the test itl measures gaps between tokens: leave --no-stream out")
     if settings.load.rate is not None or settings.load.concurrency is not None:
         raise InputError(
-            "the test itl takes shares of the capacity: leave --rate and --concurrency out, or give --capacity RATE"
+            "the test itl sets the load by itself, as shares of the capacity: leave --rate and --concurrency out; a "
+            "capacity that is known is given with --capacity RATE and --capacity-source TEXT"
         )
+    refuse_source(parameters)
+    refuse_levels(parameters.levels, SHARES, most=1.0)  # percent of the maximum throughput (IETF 5.4.2)
 
 
 TEST = Test("itl", "5.4", "Inter-Token Latency Distribution", Parameters, run, refuse=refuse)

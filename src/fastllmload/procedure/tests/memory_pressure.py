@@ -15,6 +15,7 @@ from fastllmload.procedure.findings import Findings, Plot, Series
 from fastllmload.procedure.lab import Lab
 from fastllmload.procedure.level import Level
 from fastllmload.procedure.quicker import shorter
+from fastllmload.procedure.shares import listed, refuse_levels, refuse_source
 from fastllmload.procedure.tests import capacity as concurrency
 from fastllmload.procedure.warmup import warm_up
 
@@ -80,6 +81,8 @@ def capacity_slots(lab: Lab, settings: RunSettings, parameters: Parameters, foun
         asked = asked.quick()
     levels = concurrency.Levels(lab, settings, asked, found, prefix="capacity, ")
     answer = concurrency.sought(levels)
+    for note in answer.notes:
+        found.say(f"search of the capacity: {note}")
     return None if answer.level is None else int(answer.level)
 
 
@@ -201,9 +204,15 @@ def refuse(parameters: Parameters, settings: RunSettings) -> None:
             "the test memory-pressure needs the capacity (--capacity SLOTS with --capacity-source, measured with this "
             "workload) or the objective to measure it by (--slo-ttft-p99 MS)"
         )
-    if parameters.capacity is not None and parameters.capacity_source is None:
+    refuse_source(parameters)
+    if parameters.capacity is None:
+        concurrency.refuse_range(concurrency.Parameters(initial=parameters.initial))
+    refuse_levels(parameters.levels, LEVELS)
+    below = tuple(level for level in parameters.levels if level < 1)
+    if below or max(parameters.levels) <= 1:
         raise InputError(
-            "--capacity needs --capacity-source: a capacity from another workload is none of this one (procedures 5.8)"
+            f"--levels {listed(below or parameters.levels)}: levels of this test lie above the capacity, such as "
+            f"--levels {listed(LEVELS[1:])}; its base, 1, is always measured first (IETF 5.8.2)"
         )
     if settings.load.rate is not None or settings.load.concurrency is not None:
         raise InputError("the test memory-pressure sets the load by itself: leave --rate and --concurrency out")

@@ -15,6 +15,7 @@ from fastllmload.procedure.ladder import Ladder, Rung, queue_words, state_of
 from fastllmload.procedure.limits import limits_of, meets
 from fastllmload.procedure.quicker import shorter
 from fastllmload.procedure.saturating import Capacity, capacity_of
+from fastllmload.procedure.shares import refuse_levels, refuse_source
 from fastllmload.procedure.warmup import warm_up
 
 SHARES = tuple(round(0.1 * k, 1) for k in range(1, 13))
@@ -176,7 +177,12 @@ def refuse(parameters: Parameters, settings: RunSettings) -> None:
     if settings.load.concurrency is not None:
         raise InputError("the test tradeoff is open loop by definition (IETF 5.3): leave --concurrency out")
     if settings.load.rate is not None:
-        raise InputError("the test tradeoff sets the load by itself: leave --rate out, or say --capacity RATE")
+        raise InputError(
+            "the test tradeoff sets the load by itself: leave --rate out; a capacity that is known is given with "
+            "--capacity RATE and --capacity-source TEXT"
+        )
+    refuse_source(parameters)
+    refuse_levels(parameters.levels, SHARES)
 
 
 def expected_s(parameters: Parameters, settings: RunSettings) -> float | None:

@@ -1,0 +1,76 @@
+"""What a test may be asked: levels that mean something, a capacity with its source, a range that is one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from fastllmload.errors import InputError
+from fastllmload.plan.settings import RunSettings
+from fastllmload.procedure.tests import test_named as procedure_named
+
+TAKES_LEVELS = ("tradeoff", "itl", "guardrail", "memory-pressure")
+TAKES_CAPACITY = (*TAKES_LEVELS, "fairness")
+
+
+def refuse(name: str, **given: Any) -> None:
+    """With everything that the test needs besides."""
+    test = procedure_named(name)
+    known = {"capacity": 4.0, "capacity_source": "known"} if "capacity" in test.parameters.__struct_fields__ else {}
+    needed = {"slo_ttft_p99_ms": 100.0} if "slo_ttft_p99_ms" in test.parameters.__struct_fields__ else {}
+    test.refuse(test.parameters(**{**known, **needed, **given}), RunSettings())
+
+
+def refusal(name: str, **given: Any) -> str:
+    with pytest.raises(InputError) as refused:
+        refuse(name, **given)
+    said = str(refused.value)
+    assert "\n" not in said
+    return said
+
+
+@pytest.mark.parametrize("name", TAKES_CAPACITY)
+def test_what_the_defaults_ask_for_is_taken(name: str) -> None:
+    refuse(name)
+
+
+@pytest.mark.parametrize("name", TAKES_LEVELS)
+def test_no_level_is_none_to_measure(name: str) -> None:
+    assert "--levels names no level" in refusal(name, levels=())
+
+
+@pytest.mark.parametrize("name", TAKES_LEVELS)
+def test_a_level_is_named_once(name: str) -> None:
+    one = 1.25 if name == "memory-pressure" else 0.5
+    assert f"--levels names {one:g} twice" in refusal(name, levels=(one, one))
+
+
+@pytest.mark.parametrize("name", TAKES_CAPACITY)
+def test_a_capacity_has_a_source(name: str) -> None:
+    assert "--capacity 4 needs --capacity-source" in refusal(name, capacity_source=None)
+    assert "--capacity-source says where" in refusal(name, capacity=None)
+
+
+@pytest.mark.parametrize("name", ["itl", "guardrail"])
+def test_a_share_of_the_capacity_is_at_most_all_of_it(name: str) -> None:
+    """IETF 5.4.2 has percent of the maximum, 5.10.3 percent of the capacity; the tradeoff goes beyond it."""
+    assert "--levels 2 lies above the capacity" in refusal(name, levels=(0.5, 2.0))
+    refuse(name, levels=(0.5, 1.0))
+    refuse("tradeoff", levels=(0.5, 2.0))
+
+
+@pytest.mark.parametrize("levels", [(0.5,), (0.5, 1.5), (1.0,)])
+def test_memory_is_pressed_above_the_capacity(levels: tuple[float, ...]) -> None:
+    """100 % is the base, which is measured first and is no oversubscription by itself (IETF 5.8.2)."""
+    said = refusal("memory-pressure", levels=levels)
+    assert f"--levels {levels[0]:g}: levels of this test lie above the capacity" in said
+    refuse("memory-pressure", levels=(1.0, 1.1))
+    refuse("memory-pressure", levels=(1.5,))
+
+
+def test_a_search_begins_below_its_end() -> None:
+    assert "--initial 8 and --max 4" in refusal("capacity", initial=8, maximum=4).replace(" (the default)", "")
+    assert "--initial 9 and --max 4" in refusal("capacity", initial=9, maximum=4)
+    refuse("capacity", initial=4, maximum=4)
+    assert "--initial 600 and --max 512" in refusal("memory-pressure", capacity=None, capacity_source=None, initial=600)
