@@ -8,15 +8,18 @@ from __future__ import annotations
 
 import difflib
 import functools
+import math
+import re
 import tomllib
 from collections.abc import Mapping
 from importlib import resources
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
 from fastllmload.plan.settings import RunSettings
 
+NUMBERS = {"whole": re.compile(r"[+-]?[0-9]{1,18}"), "real": re.compile(r"[+-]?[0-9]{1,18}(\.[0-9]{1,18})?")}
 NEAR = 0.85  # of a key's name, for a slip of the hand
 MUST_CLASS = ("MUST", "MUST NOT", "REQUIRED")
 SHOULD_CLASS = ("SHOULD", "RECOMMENDED")
@@ -33,7 +36,8 @@ SKEWED = ("synthetic-skewed", "fairness", "fairness-short", "fairness-long")  # 
 class Declaration(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One key of `--declare`. *levels*: strongest first. *tests*: names of procedures, "comparison" or "every".
 
-    *when*: other keys with the values under which it is asked for; "" stands for "not declared".
+    *number*: the value is a "whole" or a "real" one, from *least* to *most*; its *unit* may stand behind it. *when*: other
+    keys with the values under which it is asked for; "" stands for "not declared".
     """
 
     key: str
@@ -42,6 +46,10 @@ class Declaration(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     tests: tuple[str, ...]
     example: str
     values: tuple[str, ...] = ()
+    number: Literal["", "whole", "real"] = ""
+    least: float = -math.inf
+    most: float = math.inf
+    unit: str = ""
     when: dict[str, tuple[str, ...]] = {}
     simulated: str | None = None
     option: str | None = None
@@ -53,6 +61,19 @@ class Declaration(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         others = [value for value in self.values if value != self.example]
         words = f"--declare {quoted}" + (f" (or {', '.join(others)})" if others else "")
         return words if self.option is None else f"{words}, or {self.option}"
+
+    @property
+    def numbers(self) -> str:
+        """What may be declared where it is a number: `a whole number from 1 on`, `a number from 0 to 1`."""
+        kind = "a whole number" if self.number == "whole" else "a number"
+        if math.isfinite(self.most):
+            return f"{kind} from {self.least:g} to {self.most:g}"
+        return f"{kind} from {self.least:g} on" if math.isfinite(self.least) else kind
+
+    def is_number(self, value: str) -> bool:
+        """Whether *value*, as it was typed, is one of those numbers."""
+        figure = value.strip().removesuffix(self.unit).strip()
+        return NUMBERS[self.number].fullmatch(figure) is not None and self.least <= float(figure) <= self.most
 
     def asked_by(self, test: str) -> bool:
         """Whether *test* (a procedure's name; "" for a plain run) asks for it at all."""
@@ -114,13 +135,18 @@ def facts_of(settings: RunSettings) -> dict[str, str]:
 
 
 def complaints(declared: Mapping[str, str]) -> list[str]:
-    """One sentence for every declared value that is none of the words allowed, and for every key that is nearly one."""
+    """One sentence for every declared value that is none of the words or numbers allowed, and for every key that is nearly
+    one.
+    """
     known = by_key()
     found = []
     for key, value in declared.items():
         near = difflib.get_close_matches(key, known, 1, NEAR)
         if key in known and known[key].values and value not in known[key].values:
             found.append(f"--declare {key}={value!r} is none of {', '.join(known[key].values)}")
+        elif key in known and known[key].number and not known[key].is_number(value):
+            one = known[key]
+            found.append(f"--declare {key}={value!r} is not {one.numbers}; write for example {one.example}")
         elif key not in known and near:
             found.append(f"--declare {key}={value!r} declares nothing; did you mean {near[0]}?")
     return found

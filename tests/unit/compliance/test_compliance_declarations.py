@@ -96,3 +96,26 @@ def test_a_key_that_is_nearly_one_is_asked_about() -> None:
     """A slip would declare nothing; a label of one's own is no slip."""
     (sentence,) = complaints({"sut.bundary": "model_engine", "team": "serving", "sut.rack": "12"})
     assert "sut.bundary" in sentence and "sut.boundary" in sentence
+
+
+@pytest.mark.parametrize(
+    ("key", "good", "bad"),
+    [
+        ("sut.hardware.count", ["8", "0"], ["x", "", "-1", "2.5", "8 GPUs"]),
+        ("sut.hardware.memory_gib", ["80", "141.5"], ["big", "-80", "nan", "80 GB"]),
+        ("tokenizer.vocabulary", ["128256"], ["-5", "0", "1e5", "many"]),
+        ("workload.prefix_share", ["0", "0.5", "1"], ["1.5", "half", "50%"]),
+        ("clock.offset_ms", ["-0.2", "0.2 ms"], ["0.2 s", "small", "inf"]),
+    ],
+)
+def test_a_number_is_declared_as_one(key: str, good: list[str], bad: list[str]) -> None:
+    """What is no number, or none that can be, satisfies nothing; the key's own unit may stand behind it."""
+    assert [complaints({key: value}) for value in good] == [[]] * len(good)
+    for value in bad:
+        (sentence,) = complaints({key: value})
+        assert f"--declare {key}={value!r} is not a" in sentence and by_key()[key].example in sentence
+
+
+def test_all_that_is_wrong_is_named_at_once() -> None:
+    found = complaints({"sut.hardware.count": "x", "sut.boundary": "gpu", "tokenizer.vocabulary": "-5"})
+    assert len(found) == 3
