@@ -35,8 +35,8 @@ OWN: tuple[RunOption, ...] = (
             "Any option of a run with its values; repeat for a grid. Values that hold a comma are set apart by ';': "
             "isl='uniform:128,512;256'."),
     value("--runs", "runs", runs, "COUNT", "Runs of each combination, at other instants. Default 1."),
-    switch("--interleave", "interleave", "Goes through all combinations once before any is run again."),
-    switch("--shuffle", "shuffle", "Runs in an order drawn from --seed."),
+    switch("--interleave", "interleave", "Goes through all combinations before any is run again."),
+    switch("--shuffle", "shuffle", "Runs in an order drawn from --seed; with --interleave, within each round."),
     switch("--same-requests", "same_requests",
            "Sends the same requests in every run; by default each has its own, for the sake of prefix caches."),
     value("--settle", "settle_s", pause, "TIME", "Pause between two runs. Default 5s."),
@@ -95,12 +95,21 @@ def cell_givens(base: Givens, values: Mapping[str, str]) -> Givens:
     return {**base, **varied}
 
 
+def order_of(shuffle: bool, interleave: bool) -> str:
+    """Of the runs. Both switches: drawn anew within each round, so that both promises hold."""
+    from fastllmload.procedure.sweeping import GRID, INTERLEAVED, ROUNDS, SHUFFLED
+
+    if interleave:
+        return ROUNDS if shuffle else INTERLEAVED
+    return SHUFFLED if shuffle else GRID
+
+
 def start(**parameters: object) -> int:
     """Exit code: 0; 1 with --strict and a run that is not valid."""
     from fastllmload.cli.commands import current_redactor
     from fastllmload.cli.resolve import apart, settle
     from fastllmload.procedure.console import Console
-    from fastllmload.procedure.sweeping import GRID, INTERLEAVED, SHUFFLED, Cell, SweepTerms, conduct_sweep
+    from fastllmload.procedure.sweeping import Cell, SweepTerms, conduct_sweep
 
     redact = current_redactor()
     base, texts = apart(parameters, OWN)
@@ -115,7 +124,7 @@ def start(**parameters: object) -> int:
     terms = SweepTerms(
         Path(first.directory or f"runs/sweep-{time.strftime('%Y%m%d-%H%M%S')}"),
         runs=own.get("runs", 1),
-        order=SHUFFLED if own.get("shuffle") else INTERLEAVED if own.get("interleave") else GRID,
+        order=order_of(shuffle=bool(own.get("shuffle")), interleave=bool(own.get("interleave"))),
         strict=first.strict,
         same_requests=bool(own.get("same_requests")),
         **({"settle_s": own["settle_s"]} if "settle_s" in own else {}),

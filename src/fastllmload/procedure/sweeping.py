@@ -21,7 +21,7 @@ from fastllmload.procedure.level import Level
 from fastllmload.procedure.manifest import entry
 
 NOT_MET = 1
-GRID, INTERLEAVED, SHUFFLED = "grid", "interleaved", "shuffled"
+GRID, INTERLEAVED, SHUFFLED, ROUNDS = "grid", "interleaved", "shuffled", "interleaved and shuffled"
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,8 @@ class Cell:
 
 @dataclass(frozen=True)
 class SweepTerms:
-    """*runs* of every cell, in the order "grid" (cell by cell), "interleaved" (round by round) or "shuffled".
+    """*runs* of every cell, in the order "grid" (cell by cell), "interleaved" (round by round), "shuffled", or
+    "interleaved and shuffled": round by round, each round in an order of its own.
 
     Every run has requests of its own, so that a prefix cache finds nothing of one run in another; *same_requests*: all
     have the same, as far as the varied options let them.
@@ -117,9 +118,12 @@ def schedule(cells: int, terms: SweepTerms, seed: int) -> list[tuple[int, int]]:
     """(cell, repetition) in the order of the runs; the same for the same seed, so that a sweep can go on."""
     if terms.order == GRID:
         return [(cell, repetition) for cell in range(cells) for repetition in range(terms.runs)]
+    rng = random.Random(f"{seed}/sweep")
+    if terms.order == ROUNDS:
+        return [(cell, repetition) for repetition in range(terms.runs) for cell in rng.sample(range(cells), k=cells)]
     rounds = [(cell, repetition) for repetition in range(terms.runs) for cell in range(cells)]
     if terms.order == SHUFFLED:
-        random.Random(f"{seed}/sweep").shuffle(rounds)
+        rng.shuffle(rounds)
         drawn = [cell for cell, _ in rounds]
         return [(cell, drawn[:position].count(cell)) for position, cell in enumerate(drawn)]
     return rounds

@@ -8,7 +8,7 @@ import pytest
 
 from fastllmload.cli.main import main
 from fastllmload.cli.searching import confidence, levels, looks, width
-from fastllmload.cli.sweeping import axes_of, cell_givens
+from fastllmload.cli.sweeping import axes_of, cell_givens, order_of
 from fastllmload.errors import InputError
 
 
@@ -99,3 +99,8 @@ def test_help_names_its_own_options_first(command: str, capsys: pytest.CaptureFi
     said = capsys.readouterr().out
     assert said.index(f"\n{command.capitalize()}:") < said.index("Target:")
     assert said.count(" --settle TIME ") == 1 and "  --interleave  " in said
+
+
+def test_neither_switch_of_a_sweeps_order_is_ignored() -> None:
+    orders = [order_of(shuffle, interleave) for shuffle in (False, True) for interleave in (False, True)]
+    assert orders == ["grid", "interleaved", "shuffled", "interleaved and shuffled"]

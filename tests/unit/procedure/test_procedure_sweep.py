@@ -15,7 +15,16 @@ from fastllmload.errors import FastLLMLoadError, HostLimitError, InputError, Tar
 from fastllmload.plan.settings import Load, Output, RunSettings, Workload
 from fastllmload.procedure import lab
 from fastllmload.procedure.console import Console
-from fastllmload.procedure.sweeping import GRID, INTERLEAVED, SHUFFLED, Cell, SweepTerms, conduct_sweep, schedule
+from fastllmload.procedure.sweeping import (
+    GRID,
+    INTERLEAVED,
+    ROUNDS,
+    SHUFFLED,
+    Cell,
+    SweepTerms,
+    conduct_sweep,
+    schedule,
+)
 
 
 def cells(rates: tuple[int, ...] = (5, 10), lengths: tuple[int, ...] = (16, 32)) -> list[Cell]:
@@ -74,7 +83,7 @@ def streams(folder: Path) -> set[str]:
     return {run["config"]["workload"]["stream"] for run in runs}
 
 
-@pytest.mark.parametrize("order", [GRID, INTERLEAVED, SHUFFLED])
+@pytest.mark.parametrize("order", [GRID, INTERLEAVED, SHUFFLED, ROUNDS])
 @pytest.mark.parametrize("kill_at", [0, 2, 5])
 def test_a_killed_sweep_goes_on(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, order: str, kill_at: int) -> None:
     """In any order: no finished run again, and the same table in the end."""
@@ -101,6 +110,16 @@ def test_orders_hold_every_run_once() -> None:
     assert schedule(3, SweepTerms(Path(), runs=2, order=SHUFFLED), 42) == orders[SHUFFLED]
     for cell in range(3):
         assert [run for at, run in orders[SHUFFLED] if at == cell] == [0, 1]
+
+
+def test_rounds_are_shuffled_each_for_itself() -> None:
+    """Both promises: all cells before any is run again, in an order drawn from the seed, another one each time."""
+    terms = SweepTerms(Path(), runs=5, order=ROUNDS)
+    found = schedule(6, terms, 42)
+    rounds = [found[start : start + 6] for start in range(0, 30, 6)]
+    assert [sorted(one) for one in rounds] == [[(cell, run) for cell in range(6)] for run in range(5)]
+    assert len({tuple(cell for cell, _ in one) for one in rounds}) == 5
+    assert schedule(6, terms, 42) == found != schedule(6, terms, 43)
 
 
 @pytest.mark.parametrize(
