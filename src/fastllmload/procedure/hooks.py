@@ -21,6 +21,7 @@ from fastllmload.errors import InputError
 from fastllmload.procedure.readiness import TELL_S
 
 TIMEOUT_S = 900.0
+YES, NO = ("y", "yes"), ("n", "no")
 TAIL = 200_000  # bytes of a hook's output that are kept
 
 HOOKS = {
@@ -133,18 +134,27 @@ def last_words(output: str) -> str:
 
 def ask_operator(name: str, ask: Callable[[str], str] = input) -> Done:
     """The operator does it by hand and confirms, behind the question: what was typed ahead of it confirms nothing.
-    HookFailed when they do not.
+    HookFailed when they say no or end the input; any other answer, an empty one too, is asked for again.
     """
     began = time.monotonic()
     if terminal():
         termios.tcflush(sys.stdin, termios.TCIFLUSH)
-    try:
-        answer = ask(f"please {HOOKS[name]}, then type yes: ").strip().lower()
-    except EOFError:
-        answer = ""
-    if answer not in ("y", "yes"):
-        raise HookFailed(f"hook {name}: the operator answered {answer!r}, not yes; the test stops here")
+    question = f"please {HOOKS[name]}, then type yes: "
+    while (answer := answered(ask, question)) not in YES:
+        if answer is None:
+            raise HookFailed(f"hook {name}: the input ended before the operator answered yes; the test stops here")
+        if answer in NO:
+            raise HookFailed(f"hook {name}: the operator answered {answer!r}, not yes; the test stops here")
+        question = f"  {answer!r} is neither yes nor no; type yes when it is done, or no to stop the test: "
     return Done(name, "operator", time.monotonic() - began, 0, "")
+
+
+def answered(ask: Callable[[str], str], question: str) -> str | None:
+    """In small letters; None at the end of the input."""
+    try:
+        return ask(question).strip().lower()
+    except EOFError:
+        return None
 
 
 def refuse_missing(names: tuple[str, ...], given: Mapping[str, str], simulated: bool, operator: bool) -> None:

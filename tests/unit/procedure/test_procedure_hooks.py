@@ -41,10 +41,18 @@ def test_an_operator_confirms(answer: str) -> None:
     assert done.how == "operator" and HOOKS["cache-on"] in asked[0]
 
 
-@pytest.mark.parametrize("answer", ["", "no", "later"])
-def test_anything_else_stops_the_test(answer: str) -> None:
+@pytest.mark.parametrize("answer", ["no", " N "])
+def test_a_no_stops_the_test(answer: str) -> None:
     with pytest.raises(InputError, match="not yes"):
         ask_operator("cache-on", lambda text: answer)
+
+
+def test_an_answer_that_is_neither_is_asked_for_again() -> None:
+    """Enter, or a word: a test of hours does not end for a key too many."""
+    asked: list[str] = []
+    answers = ["", "done", "yes"]
+    assert ask_operator("cache-on", lambda text: asked.append(text) or answers[len(asked) - 1]).how == "operator"
+    assert "type yes" in asked[1] and "'done' is neither yes nor no" in asked[2]
 
 
 def test_all_missing_hooks_are_named_at_once() -> None:
@@ -95,7 +103,7 @@ def test_an_operator_who_ends_the_input_stops_the_test() -> None:
     def ended(text: str) -> str:
         raise EOFError
 
-    with pytest.raises(InputError, match="not yes"):
+    with pytest.raises(InputError, match="the input ended"):
         ask_operator("cache-on", ended)
 
 
