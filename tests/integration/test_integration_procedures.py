@@ -114,6 +114,21 @@ def test_an_interrupted_procedure_keeps_what_it_has_and_says_so(tmp_path: Path) 
         (["ttft", "--rate", "5", "--url", "http://127.0.0.1:9"], "more declaration"),
         (["prefix-cache", "--rate", "5", "--url", "http://127.0.0.1:9"], "--hook cache-off=COMMAND"),
         (["nonsense"], "is not a test of"),
+        (["tradeoff", "--quick", "--levels", ""], "--levels names no level"),
+        (["tradeoff", "--levels", "0.5,0.50"], "--levels names 0.5 twice"),
+        (["tradeoff", "--capacity", "10"], "--capacity-source"),
+        (["itl", "--levels", "2"], "lies above the capacity"),
+        (["memory-pressure", "--slo-ttft-p99", "200", "--levels", "0.5"], "lie above the capacity"),
+        (["capacity", "--slo-ttft-p99", "200", "--initial", "8", "--max", "4"], "--initial 8"),
+        (
+            ["ttft", "--rate", "5", "--hook", "restart"],
+            "--hook 'restart' is no hook with its command; write NAME=COMMAND",
+        ),
+        (
+            ["ttft", "--rate", "5", "--declare", "sut.hardware.count=x", "--declare", "tokenizer.vocabulary=-5"],
+            "is not a whole number from 0 on; write for example 8; --declare tokenizer.vocabulary='-5' is not a whole",
+        ),
+        ([], "fastllmload procedure needs a test: ttft, throughput, tradeoff"),
     ],
 )
 def test_what_is_missing_is_one_sentence_and_nothing_is_left(
@@ -121,7 +136,8 @@ def test_what_is_missing_is_one_sentence_and_nothing_is_left(
 ) -> None:
     monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
     monkeypatch.setattr(sys, "stdin", io.StringIO())
-    assert main(["procedure", *words, "--output", str(tmp_path / "p")]) == 2
+    output = ["--output", str(tmp_path / "p")] if words else []
+    assert main(["procedure", *words, *output]) == 2
     told = capsys.readouterr().err
     assert said in told and "Traceback" not in told
     assert not (tmp_path / "p").exists()

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fastllmload.cli.options import BY_PARAMETER, RunOption, config_names
-from fastllmload.cli.readings import axis, nearest, pair
+from fastllmload.cli.readings import axis, hook, nearest
 from fastllmload.errors import InputError
 
 
@@ -89,7 +89,7 @@ def _from_toml(option: RunOption, where: str, found: object, opposite: bool) -> 
             raise InputError(f"{where} is {found!r}; write true or false")
         return Given(option, where, state=found is not opposite)
     entries = list(found) if isinstance(found, list | tuple) else [found]
-    if isinstance(found, dict) and (option.words or option.reading in (pair, axis)):  # [metadata] NAME = VALUE, [hook]
+    if isinstance(found, dict) and (option.words or option.reading in (axis, hook)):  # [metadata] NAME = VALUE, [hook]
         joint = ":" if option.name == "goodput" else "="
         entries = [f"{name}{joint}{_text(where, entry)}" for name, entry in found.items()]
     if len(entries) != 1 and not option.multiple:

@@ -96,7 +96,7 @@ TESTS: dict[str, tuple[RunOption, ...]] = {
 
 COMMON = (
     switch("--quick", "quick", "Scales durations and counts down, for trying out; the result does not conform."),
-    several("--hook", "hooks", read.pair, "NAME=COMMAND", "Shell command for a change of the server between phases."),
+    several("--hook", "hooks", read.hook, "NAME=COMMAND", "Shell command for a change of the server between phases."),
     value("--hook-timeout", "hook_s", read.seconds, "TIME", "Longest that a hook's command may take. Default 15m."),
     value("--runs", "runs", count_of_runs, "COUNT",
           "The whole test so many times, each at arrival instants of its own: median, mean and interval over runs."),

@@ -61,6 +61,11 @@ class ProcedureCommand(RunCommand):
 class Procedures(click.Group):
     """A command for each test, made when it is asked for."""
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if not args:
+            raise click.UsageError(f"{ctx.command_path} needs a test: {', '.join(TESTS)}", ctx)
+        return super().parse_args(ctx, args)
+
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:

@@ -275,6 +275,14 @@ def pair(text: str) -> tuple[str, str]:
     return name.strip(), value.strip()
 
 
+def hook(text: str) -> tuple[str, str]:
+    """A change of the server and the shell command that makes it."""
+    name, equals, command = text.partition("=")
+    if equals == "" or name.strip() == "" or command.strip() == "":
+        raise ValueError("is no hook with its command; write NAME=COMMAND, such as restart='systemctl restart vllm'")
+    return name.strip(), command.strip()
+
+
 def axis(text: str) -> tuple[str, str]:
     """An option of `--vary` and its values, not yet told apart."""
     if "=" not in text or text.startswith("="):

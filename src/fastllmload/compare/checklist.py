@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -117,7 +118,8 @@ def _at_the_same_time(sides: list[Side]) -> Item:
     except ValueError:
         return Item("same time", NOT_DECLARED, "a run does not say when it began")
     apart = (max(times) - min(times)).total_seconds()
-    told = f"all runs began within {apart / 60:,.0f} minutes"
+    minutes = max(1, math.ceil(apart / 60))
+    told = f"all runs began within {f'{minutes:,} minutes' if minutes > 1 else 'a minute'}"
     if shared == {"no"}:
         return Item("same time", DECLARED, f"no resources are shared; {told}")
     if None in shared:

@@ -136,6 +136,8 @@ def test_the_checklist_is_computed_or_declared() -> None:
     )
     apart = {item.name: item for item in checklist([early, late])}["same time"]
     assert apart.state == NO and "540 minutes" in apart.evidence
+    soon = {item.name: item for item in checklist([system("a", FAST), system("b", SLOW)])}["same time"]
+    assert soon.evidence.endswith("all runs began within a minute")
     unlike = {
         item.name: item.state
         for item in checklist([system("a", FAST), system("b", SLOW, config=config(load__warmup_requests=5))])
