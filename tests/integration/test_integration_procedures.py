@@ -128,7 +128,7 @@ def test_an_interrupted_procedure_keeps_what_it_has_and_says_so(tmp_path: Path) 
             ["ttft", "--rate", "5", "--declare", "sut.hardware.count=x", "--declare", "tokenizer.vocabulary=-5"],
             "is not a whole number from 0 on; write for example 8; --declare tokenizer.vocabulary='-5' is not a whole",
         ),
-        ([], "fastllmload procedure needs a test: ttft, throughput, tradeoff"),
+        ([], "fastllmload: procedure needs a test: ttft, throughput, tradeoff"),
     ],
 )
 def test_what_is_missing_is_one_sentence_and_nothing_is_left(

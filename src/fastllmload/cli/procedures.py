@@ -63,7 +63,7 @@ class Procedures(click.Group):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         if not args:
-            raise click.UsageError(f"{ctx.command_path} needs a test: {', '.join(TESTS)}", ctx)
+            raise click.UsageError(f"{ctx.info_name} needs a test: {', '.join(TESTS)}", ctx)
         return super().parse_args(ctx, args)
 
     def resolve_command(

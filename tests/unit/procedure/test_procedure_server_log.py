@@ -158,3 +158,20 @@ def test_a_level_on_which_most_requests_failed_is_not_outvoted(runs: FakeRuns, t
     runs.answer = lambda settings: passing(settings) | broken | limited
     with made(tmp_path / "q") as lab:
         assert Levels(lab, lab.base, parameters, Findings()).holds(4, 0) is None
+
+
+def test_lines_between_two_levels_are_told(runs: FakeRuns, tmp_path: Path) -> None:
+    """A log that is written late: the lines are nobody's, and not passed over in silence."""
+    log = tmp_path / "log"
+    log.write_text("")
+    runs.answer = passing
+    found = Findings()
+    parameters = Parameters(slo_ttft_p99_ms=100.0, per_slot=0, duration_s=1.0)
+    with made(tmp_path / "p", commands={"server-log": f"cat {log}"}) as lab:
+        levels = Levels(lab, lab.base, parameters, found)
+        levels.holds(4, 0)
+        assert found.warnings == []
+        log.write_text(OOM)
+        assert levels.holds(8, 0) is True
+    assert len(found.warnings) == 1 and "1 out-of-memory line came" in found.warnings[0]
+    assert "before 8 slots, run 1" in found.warnings[0]

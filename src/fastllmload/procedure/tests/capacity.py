@@ -55,6 +55,7 @@ class Levels:
     prefix: str = ""
     done: list[tuple[Level, bool | None, int]] = field(default_factory=list)
     _looked: set[str] = field(default_factory=set)
+    _lines: int | None = None  # about memory, behind the last level that was measured
 
     def holds(self, load: float, repetition: int) -> bool | Event | None:
         """An Event where memory ran out or most requests failed: the system gave out, which no better run undoes."""
@@ -100,7 +101,7 @@ class Levels:
         if counts is None or (counts[1] is None and SERVER_LOG not in self.lab.commands):
             return 0
         if counts[1] is None:
-            counts[1] = self.lines()
+            counts[1] = self._lines = self.lines()
             self.lab.journal.save()
         before, after = counts
         return int(after - before if after >= before else after)  # a shorter log was begun anew
@@ -116,6 +117,12 @@ class Levels:
         if key not in log or log[key][1] is not None:
             log[key] = [self.lines(), None]
             self.lab.journal.save()
+            late = 0 if self._lines is None else log[key][0] - self._lines
+            if late > 0:
+                self.found.warn(
+                    f"{late} out-of-memory line{'s' * (late > 1)} came into the server's log before {key}, when nothing was "
+                    "measured: they count for no level, though the one before it may have brought them"
+                )
 
     def lines(self) -> int:
         wanted = re.compile(self.parameters.oom_pattern, re.IGNORECASE)
