@@ -106,10 +106,18 @@ def runs_in(folder: Path) -> list[Path]:
         return [folder]
     found = [each for each in runs_below(folder) if (each / "run.json").exists()]
     if not found and (folder / "levels").is_dir():
-        raise RunFolderError(f"{folder} holds levels at several loads, no run: give single ones of {folder / 'levels'}")
+        raise RunFolderError(f"{folder} is no run: {levels_words(folder / 'levels')}")
     if not found:
         raise RunFolderError(f"{folder} is no run folder and holds none: there is no run.json in it or one level below")
     return found
+
+
+def levels_words(place: Path) -> str:
+    """Which of the runs in *place*, the levels of a test, search or sweep, to give instead of it."""
+    levels = [each for each in runs_below(place) if (each / "run.json").exists()]
+    if len(levels) == 1:
+        return f"it holds one level; give that, {levels[0]}"
+    return f"it holds {len(levels) or 'no'} levels{f'; give single ones of {place}' if levels else ''}"
 
 
 def read_run(folder: Path) -> RunRecord:

@@ -31,7 +31,7 @@ def of_run(run: Measured) -> list[str]:
     warmup = run.get("plan.warmup.deviation")
     if warmup is not None and run.entry is None:
         found.append(str(warmup))
-    if run.get("certificate.generator_limited"):
+    if facts.spoilt(run):
         found.append(f"the client was the limit{where}: nothing here tells of the system's saturation")
     if run.get("config.load.max_concurrency") is not None:
         found.append(f"--max-concurrency {run.get('config.load.max_concurrency')} makes the loop not open{where}")

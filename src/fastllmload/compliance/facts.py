@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -130,6 +131,20 @@ def sends_tools(evidence: Evidence) -> bool:
     """Tool definitions in the bodies, or tool calls in the answers."""
     bodies = any("tools" in str(run.get("config.workload.extra_body") or "") for run in evidence.runs)
     return bodies or any(bool((run.measure["flags"] & layout.FLAG_TOOL).any()) for run in evidence.runs)
+
+
+def counted(entry: Mapping[str, Any]) -> bool:
+    """Whether a level, by its entry in procedure.json, was taken for a pass: a limited client may pass a level that it
+    offered in full, never fail it.
+    """
+    criteria = entry.get("criteria") or {}
+    held = entry.get("saturated") is False and entry.get("steady") is True and criteria.get("offered_in_full") is True
+    return held or entry.get("passes") is True
+
+
+def spoilt(run: Measured) -> bool:
+    """The client was the limit, and what was seen was not taken for a pass all the same."""
+    return bool(run.get("certificate.generator_limited")) and not counted(run.entry or {})
 
 
 def request_count(run: Measured) -> int:

@@ -31,6 +31,7 @@ from fastllmload.compliance.outcome import (
     undeclared,
 )
 from fastllmload.compliance.requirement import Requirement, requirements
+from fastllmload.compliance.scaled import with_remedy
 
 DRAFT = "IETF-"
 UNCONDITIONAL, CONDITIONAL, NOT = "unconditionally compliant", "conditionally compliant", "not compliant"
@@ -198,7 +199,7 @@ def checked(evidence: Evidence, name: str, params: dict[str, Any]) -> Outcome:
     key = f"{name} {params}"
     if key not in evidence.said:
         try:
-            evidence.said[key] = CHECKS[name](evidence, **params)
+            evidence.said[key] = with_remedy(evidence, name, CHECKS[name](evidence, **params))
         except NotWhole as problem:
             evidence.said[key] = unread(problem)
     return evidence.said[key]

@@ -29,11 +29,21 @@ def ttft_net_adjusted(ttft_ms: float | None, rtt_p50_ms: float | None) -> float 
 
 
 def network_metrics(run: Run, population: Mask) -> dict[str, Any]:
-    """`rtt_ms` from the connections that were made for a request, of any phase; `ttft_net_adjusted` where asked for."""
+    """`rtt_ms` from the connections that were made for a request, of any phase, and where all were open before they were
+    needed from the connects ahead of the run; `ttft_net_adjusted` where asked for.
+    """
     rtt = rtt_ms(between(run.rows, "t_dispatch", "t_connected"))
+    if not rtt["n"]:
+        rtt = rtt_ms(connects_ahead(run))
     if not run.manifest.get("config", {}).get("output", {}).get("ttft_net_adjusted"):
         return {"rtt_ms": rtt}
     adjusted = np.full(0, NULL, np.int64)
     if rtt["p50"] is not None:
         adjusted = ttft(run.rows[population]) - round(rtt["p50"] * 1e6)
     return {"rtt_ms": rtt, "ttft_net_adjusted": {**distribution(adjusted, "ms"), "rtt_p50_ms": rtt["p50"]}}
+
+
+def connects_ahead(run: Run) -> Numbers:
+    """TCP connects that the checks made before the clock ran, in ns (`target.connect_ms`)."""
+    found = (run.manifest.get("target") or {}).get("connect_ms") or ()
+    return np.array([round(ms * 1e6) for ms in found], np.int64)

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from fastllmload.compliance.evidence import read
+from fastllmload.compliance.facts import counted
 from fastllmload.compliance.verdict import NOT, compliance_of
 from fastllmload.engine.public import redactor
 from fastllmload.errors import InputError
@@ -167,13 +168,6 @@ def with_declarations(settings: RunSettings, declarations: Mapping[str, str]) ->
     """Every level's run.json carries them too."""
     output = msgspec.structs.replace(settings.output, declare=tuple(declarations.items()))
     return msgspec.structs.replace(settings, output=output)
-
-
-def counted(entry: Mapping[str, Any]) -> bool:
-    """Whether a level was taken for a pass: a limited client may pass a level that it offered in full, never fail it."""
-    criteria = entry.get("criteria") or {}
-    held = entry.get("saturated") is False and entry.get("steady") is True and criteria.get("offered_in_full") is True
-    return held or entry.get("passes") is True
 
 
 def spoilt_words(levels: Sequence[Level]) -> str:

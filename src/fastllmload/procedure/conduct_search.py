@@ -71,7 +71,8 @@ def conduct_search(
 def announce(console: Console, book: Journal, asked: Asked, parameters: SearchParameters, simulated: bool) -> None:
     if simulated:
         console.say("SIMULATED ENGINE: the target is fastllmload's own simulator, not a server")
-    console.say(f"search in {book.path.parent}: the highest {parameters.what} at which {asked.sentence}")
+    aim = asked.sentence if asked.goal is None else f"the highest {parameters.what} at which {asked.sentence}"
+    console.say(f"search in {book.path.parent}: {aim}")
     longest = parameters.level_s * (2**parameters.looks - 1)
     longer = f", where noise asks for it {longest:g} s" if parameters.looks > 1 else ""
     console.say(f"at most {parameters.levels} levels of {parameters.level_s:g} s{longer}")

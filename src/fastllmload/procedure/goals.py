@@ -86,10 +86,15 @@ def part_words(part: Part) -> str:
         text = f"{100 * part.value:.3g}% ({100 * (part.low or 0):.3g} to {100 * (part.high or 0):.3g}%), allowed"
         return f"{part.name}: {text} {100 * part.allowed:.3g}%" + (f"; {part.note}" if part.note else "")
     if part.unit == RATIO:
-        value, low, high = (100 * (end or 0.0) - 100 for end in (part.value, part.low, part.high))
+        value, low, high = (in_percent_more(end or 0.0) for end in (part.value, part.low, part.high))
         return f"{part.name}: {value:+.3g}% ({low:+.3g} to {high:+.3g}%), needed {100 * part.allowed - 100:+.3g}%"
     text = f"{part.value:+.3g} {part.unit} ({part.low or 0:+.3g} to {part.high or 0:+.3g}), allowed {part.allowed:.3g}"
     return f"{part.name}: {text}" + (f"; {part.note}" if part.note else "")
+
+
+def in_percent_more(times: float) -> float:
+    """1.05 -> 5; what only the rounding of floats makes of a gain is 0."""
+    return round(100 * times - 100, 6) + 0.0  # no -0
 
 
 SEEMS_TO_GROW = "it seems to grow, which only a longer look can tell"

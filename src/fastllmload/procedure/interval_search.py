@@ -103,8 +103,8 @@ class IntervalSearch:
 
     def _look(self, level: float) -> Decision:
         number = self.looks.get(level, 0)
-        self.looks[level] = number + 1
         self.decisions[level] = self.bench.look(level, number)
+        self.looks[level] = number + 1  # one that was cut short is none
         return self.decisions[level]
 
     def _look_around(self) -> None:

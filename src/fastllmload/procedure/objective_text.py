@@ -72,7 +72,7 @@ def of_percentile(
     """A percentile is within its limit exactly when no more than the rest of the requests is beyond it."""
     refuse(not wanted, name, NEEDS_LIMITS)
     refuse(not 0.5 <= share < 1, name, "is no percentile from p50 to p99.9")
-    told = ", ".join(f"{name.upper()} of {one.name} at most {one.limit:g} {one.unit}" for one in wanted)
+    told = " and ".join(f"{name.upper()} of {one.name} is at most {one.limit:g} {one.unit}" for one in wanted)
     shares = tuple(ShareLimit(f"{one.name} beyond {one.limit:g} {one.unit}", one.name, 1 - share) for one in wanted)
     return Asked(name, Goal(name, told, shares, width, closed), wanted, told)
 

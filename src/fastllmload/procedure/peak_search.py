@@ -81,8 +81,8 @@ class PeakSearch:
         """Once; while the client is the limit again, as long as the level has looks left."""
         while True:
             number = self.looks.get(level, 0)
-            self.looks[level] = number + 1
             self.heights[level] = self.bench.look(level, number)
+            self.looks[level] = number + 1  # one that was cut short is none
             if self.heights[level].known or self.looks[level] >= self.plan.looks:
                 return
 

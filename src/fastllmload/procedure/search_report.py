@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from fastllmload.procedure.written import write_whole
 Document = Mapping[str, Any]
 
 JSON, MARKDOWN, PAGE = "search.json", "search.md", "search.html"
+DIGITS = 3  # of an end of the answer that lies between levels
 UNITS = {"rate": "requests/s", "concurrency": "in flight"}
 FIGURES = {
     "req_s": "req/s",
@@ -153,7 +154,8 @@ def answer_lines(document: Document) -> Iterator[str]:
     what, unit = parameters["what"], UNITS[parameters["what"]]
     sure = f"{100 * parameters['confidence']:g}%"
     yield f"objective: {document['sentence']}"
-    level, low, high = answer["level"], answer["low"], answer["high"]
+    level = answer["level"]
+    low, high = bounds(document)
     whole = document["status"] == "done"
     if level is None and "smooth_goodput" in answer:
         yield f"no smooth goodput is known{': the client was the limit at every level' if whole else ' so far'}"
@@ -175,14 +177,28 @@ def answer_lines(document: Document) -> Iterator[str]:
     yield from answer["notes"]
 
 
-def bound_lines(low: float | None, high: float | None, unit: str, sure: str) -> Iterator[str]:
+def bounds(document: Document) -> tuple[str | None, str | None]:
+    """Both ends of the answer as text; of one that is no tested level, three digits, rounded away from the answer."""
+    levels = {entry["level"] for entry in document["decisions"]}
+
+    def end(name: str, rounded: Callable[[float], int]) -> str | None:
+        value = document["answer"][name]
+        if value is None or value in levels or value <= 0 or not math.isfinite(value):
+            return None if value is None else f"{value:g}"
+        scale = 10.0 ** max(0, DIGITS - 1 - math.floor(math.log10(value)))
+        return f"{rounded(value * scale) / scale:.15g}"
+
+    return end("low", math.floor), end("high", math.ceil)
+
+
+def bound_lines(low: str | None, high: str | None, unit: str, sure: str) -> Iterator[str]:
     """The interval, as far as it is known."""
     if low is not None and high is not None:
-        yield f"with {sure} confidence the answer is between {low:g} and {high:g} {unit}"
+        yield f"with {sure} confidence the answer is between {low} and {high} {unit}"
     elif low is not None:
-        yield f"with {sure} confidence the answer is at least {low:g} {unit}"
+        yield f"with {sure} confidence the answer is at least {low} {unit}"
     elif high is not None:
-        yield f"with {sure} confidence the answer is below {high:g} {unit}"
+        yield f"with {sure} confidence the answer is below {high} {unit}"
 
 
 ENDED = {

@@ -91,8 +91,12 @@ def test_a_folder_of_levels_is_no_side_and_what_was_cut_off_is_no_run_of_one(tmp
     """A search or sweep has levels at several loads; beside them may lie what a killed start left of one."""
     for name in ("000-rate-5", "000-rate-5.cut-1"):
         write_run(tmp_path / "sweep" / "levels" / name, 1, n=20)
-    with pytest.raises(RunFolderError, match="holds levels at several loads, no run: give single ones of .*levels"):
+    with pytest.raises(RunFolderError, match="sweep is no run: it holds one level; give that, .*levels/000-rate-5$"):
         read_side([str(tmp_path / "sweep")])
+    write_run(tmp_path / "search" / "levels" / "000-rate-5", 1, n=20)
+    write_run(tmp_path / "search" / "levels" / "001-rate-9", 2, n=20)
+    with pytest.raises(RunFolderError, match="search is no run: it holds 2 levels; give single ones of .*levels$"):
+        read_side([str(tmp_path / "search")])
     assert [each.folder.name for each in read_side([str(tmp_path / "sweep" / "levels")]).runs] == ["000-rate-5"]
 
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 from fastllmload.metrics import cost, guardrail, inflation, network, power_efficiency, prefix_cache
 from fastllmload.metrics.between import NULL
+from fastllmload.records import layout
+from fastllmload.records.run import Run
 
 TTFT = {"p50": 100.0, "p95": 200.0, "p99": 400.0, "mean": 0.0}
 
@@ -80,6 +84,21 @@ def test_network() -> None:
     assert found["n"] == 2 and found["p50"] == 2 and found["p95"] == pytest.approx(2.9)
     assert network.rtt_ms(np.array([NULL]))["p50"] is None
     assert network.ttft_net_adjusted(100, 2) == 98 and network.ttft_net_adjusted(100, None) is None
+
+
+def test_a_round_trip_is_known_where_every_connection_was_open_before(tmp_path: Path) -> None:
+    """No request had to connect, so the connects ahead of the run tell, as in a run on loopback."""
+    rows = np.zeros(3, layout.REQUEST)
+    rows["t_dispatch"] = 1_000
+    manifest = {"target": {"connect_ms": [0.4, 0.2, 0.3]}, "config": {"output": {"ttft_net_adjusted": True}}}
+    run = Run(tmp_path, manifest, rows, np.zeros(0, layout.EVENT), np.zeros(4, np.int64))
+    found = network.network_metrics(run, np.ones(3, bool))
+    assert found["rtt_ms"] == {"unit": "ms", "n": 3, "p50": 0.3, "p95": pytest.approx(0.39)}
+    assert found["ttft_net_adjusted"]["rtt_p50_ms"] == 0.3
+    rows["t_connected"][1] = 8_001_000  # one that a request waited for
+    assert network.network_metrics(run, np.ones(3, bool))["rtt_ms"]["p50"] == 8
+    bare = Run(tmp_path, {}, np.zeros_like(rows), run.events, run.first_event)
+    assert network.network_metrics(bare, np.ones(3, bool))["rtt_ms"]["n"] == 0
 
 
 def test_a_constant_power_is_exactly_that() -> None:

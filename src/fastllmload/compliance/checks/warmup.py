@@ -20,6 +20,8 @@ REQUESTS, TOKENS = 100, 10_000
 PAIRS, VARIATION = 3, 0.10
 FOUND = 0.5  # of the shared tokens: servers cache whole blocks
 FILL = "measure with `fastllmload procedure prefix-cache`, which fills the cache with the measured prefixes first"
+PROBES = "run it as `fastllmload procedure`, which sends probes"
+WARM = "leave out --warmup 0: the test then warms up, and sends probes before and after"
 LONGER = "leave out --warmup, which is 100 requests and 10,000 output tokens by default"
 
 
@@ -144,8 +146,18 @@ def probed(evidence: Evidence, /) -> Outcome:
     return judged(
         before > 0 and after > 0,
         f"{before} probe before and {after} after the warm-up",
-        "run it as `fastllmload procedure`, which sends probes",
+        with_probes(evidence),
     )
+
+
+def with_probes(evidence: Evidence) -> str:
+    """What brings probes: a procedure sends them with its warm-up."""
+    if evidence.procedure is None:
+        return PROBES
+    left_out = evidence.asked("parameters.run.load.warmup_requests") == 0 or not evidence.asked("warmup")
+    if left_out:
+        return WARM
+    return "leave out --quick, which sends fewer" if evidence.asked("quick") else "run it again, in another folder"
 
 
 @check
@@ -154,7 +166,7 @@ def stable(evidence: Evidence, /) -> Outcome:
     series = [one.get("probes") or [] for one in warm_ups(evidence)]
     fewest = min(map(len, series))
     if fewest <= PAIRS:
-        return false(f"{fewest} probes after the warm-up are too few", "run it as `fastllmload procedure`")
+        return false(f"{fewest} probes after the warm-up are too few", with_probes(evidence))
     worst = max(map(steadiest, series))
     return judged(
         worst < VARIATION,
@@ -230,7 +242,7 @@ def warmup_reported(evidence: Evidence, /) -> Outcome:
         return judged(bool(evidence.first("plan.warmup")), "run.json describes the warm-up", "measure again")
     done = evidence.asked("warmup")
     there = isinstance(done, dict) and {"requests", "tokens", "probes"} <= set(done)
-    return judged(there, f"the warm-up is {'' if there else 'not '}described", "let the procedure warm up")
+    return judged(there, f"the warm-up is {'' if there else 'not '}described", WARM)
 
 
 @check

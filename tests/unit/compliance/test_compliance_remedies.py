@@ -1,0 +1,86 @@
+"""Remedies name what the tester did: a scaled-down test, a warm-up that was left out; who the limit was, by one rule."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from case_builder import Cases
+from compliance_scenes import plain, tradeoff, ttft
+
+from fastllmload.compliance.checks import CHECKS
+from fastllmload.compliance.deviations import deviations
+from fastllmload.compliance.outcome import FALSE
+from fastllmload.compliance.scaled import SCALED
+from fastllmload.compliance.verdict import judge
+
+
+def remedies(cases: Cases, folder: Path) -> dict[str, str]:
+    return {found.requirement.id: found.outcome.remedy for found in judge(cases.evidence(folder)).unmet}
+
+
+def document(cases: Cases) -> dict[str, Any]:
+    assert cases.procedure is not None
+    return cases.procedure
+
+
+def without_warm_up() -> Cases:
+    cases = ttft(1_000)
+    document(cases).pop("warmup", None)
+    document(cases).pop("warmups", None)
+    document(cases)["parameters"] = {"run": {"load": {"warmup_requests": 0}}}
+    return cases
+
+
+@pytest.mark.parametrize("check", ["probed", "stable", "warmup_reported"])
+def test_a_procedure_without_a_warm_up_is_told_to_leave_out_the_option(check: str, tmp_path: Path) -> None:
+    """It is a procedure already."""
+    outcome = CHECKS[check](without_warm_up().evidence(tmp_path))
+    assert outcome.state == FALSE and outcome.remedy.startswith("leave out --warmup 0")
+
+
+@pytest.mark.parametrize("check", ["probed", "stable"])
+def test_a_plain_run_is_told_to_be_a_procedure(check: str, tmp_path: Path) -> None:
+    assert "fastllmload procedure" in CHECKS[check](plain().evidence(tmp_path)).remedy
+
+
+def test_a_scaled_down_test_is_told_not_to_be(tmp_path: Path) -> None:
+    """The least that the draft asks for may be less than what was given."""
+    cases = ttft(50)
+    shorter = remedies(cases, tmp_path / "given")["IETF-5.1.2.1-c"]
+    assert shorter == "-n 1000 or longer"
+    document(cases)["quick"] = True
+    found = remedies(cases, tmp_path / "quick")
+    assert found["IETF-5.1.2.1-c"] == f"leave out --quick, which scales this down; where that is not enough: {shorter}"
+
+
+def test_what_is_scaled_is_a_check() -> None:
+    assert set(CHECKS) >= SCALED
+
+
+@pytest.mark.parametrize(
+    ("entry", "named"),
+    [
+        ({"saturated": False, "steady": True, "criteria": {"offered_in_full": True}}, False),
+        ({"passes": True}, False),
+        ({"saturated": False, "steady": True, "criteria": {"offered_in_full": False}}, True),
+        ({"saturated": None, "steady": True, "criteria": {"offered_in_full": True}}, True),
+    ],
+)
+def test_a_late_client_that_passed_a_level_was_not_its_limit(
+    entry: dict[str, Any], named: bool, tmp_path: Path
+) -> None:
+    """The rule of the test's own warning."""
+    cases = tradeoff()
+    late = cases.levels[0]
+    late.manifest["certificate"]["generator_limited"] = True
+    late.entry = {key: value for key, value in (late.entry or {}).items() if key not in ("passes", "criteria")} | entry
+    told = [text for text in deviations(cases.evidence(tmp_path)) if text.startswith("the client was the limit")]
+    assert [late.name in text for text in told] == [True] * named
+
+
+def test_a_late_client_was_the_limit_of_a_plain_run(tmp_path: Path) -> None:
+    cases = plain()
+    cases.run.manifest["certificate"]["generator_limited"] = True
+    assert any("the client was the limit" in text for text in deviations(cases.evidence(tmp_path)))

@@ -1,0 +1,99 @@
+"""What a search says of its aim, its bounds and its looks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from fastllmload.procedure.conduct_search import announce
+from fastllmload.procedure.console import Console
+from fastllmload.procedure.goals import RATIO, Part, part_words
+from fastllmload.procedure.interval_search import IntervalSearch
+from fastllmload.procedure.objective_text import read_goal
+from fastllmload.procedure.peak_search import Height, PeakSearch
+from fastllmload.procedure.search_report import bounds
+from fastllmload.procedure.searching import SearchParameters
+from fastllmload.procedure.sequential import Decision, Plan
+
+LIMITS = (("ttft", 100.0), ("tpot", 20.0))
+
+
+@pytest.mark.parametrize(
+    ("objective", "limits", "aim"),
+    [
+        ("smooth-goodput", (), "search in s: the load with the highest smooth goodput"),
+        (
+            "p99",
+            LIMITS,
+            "search in s: the highest rate at which P99 of ttft is at most 100 ms and P99 of tpot is at most 20 ms",
+        ),
+    ],
+)
+def test_the_aim_is_a_sentence(objective: str, limits: tuple[tuple[str, float], ...], aim: str) -> None:
+    said: list[str] = []
+    asked = read_goal(objective, limits, lambda load: 1.0, closed=False)
+    book = SimpleNamespace(path=Path("s/search.json"), resumed=False)
+    announce(Console(said.append), book, asked, SearchParameters(), simulated=False)  # type: ignore[arg-type]
+    assert aim in said
+
+
+@pytest.mark.parametrize(
+    ("value", "low", "high", "said"),
+    [
+        (1.0, 1 - 1e-16, 1 + 2.84e-16, "+0% (+0 to +0%)"),
+        (1 - 1e-12, 1 - 1e-12, 1 + 1e-12, "+0% (+0 to +0%)"),
+        (1.0465, 1.0417, 1.0514, "+4.65% (+4.17 to +5.14%)"),
+    ],
+)
+def test_the_rounding_of_floats_is_no_gain(value: float, low: float, high: float, said: str) -> None:
+    part = Part(name="gain", decision=Decision.FAIL, value=value, low=low, high=high, allowed=1.05, unit=RATIO)
+    assert said in part_words(part)
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "said"),
+    [
+        (37.9504, 200.0, ("37.9", "200")),
+        (112.5, 137.123, ("112.5", "138")),  # a level that was tested stays what it is
+        (0.0123456, 1234.5, ("0.0123", "1235")),
+        (None, 0.99999, (None, "1")),
+    ],
+)
+def test_ends_between_levels_have_three_digits_and_lie_outside(
+    low: float | None, high: float, said: tuple[str | None, str]
+) -> None:
+    document = {"answer": {"low": low, "high": high}, "decisions": [{"level": level} for level in (50.0, 112.5, 200.0)]}
+    assert bounds(document) == said
+
+
+class Dead(Exception):
+    """The server went away during a look."""
+
+
+class DyingBench:
+    """The second look does not end."""
+
+    def look(self, level: float, number: int) -> Decision:
+        if number:
+            raise Dead
+        return Decision.UNDECIDED
+
+
+class DyingPeak:
+    def look(self, level: float, number: int) -> Height:
+        if number:
+            raise Dead
+        return Height(1.0, 1.0, known=False)
+
+
+def test_a_look_that_was_cut_short_is_none() -> None:
+    search = IntervalSearch(10.0, 40.0, lambda load: 1.0, DyingBench(), Plan(0.05, 5, 3))  # type: ignore[arg-type]
+    with pytest.raises(Dead):
+        search.run()
+    assert search.looks == {10.0: 1}
+    peak = PeakSearch(10.0, 40.0, lambda load: 1.0, DyingPeak(), Plan(0.05, 5, 3))
+    with pytest.raises(Dead):
+        peak.run()
+    assert peak.looks == {10.0: 1}
