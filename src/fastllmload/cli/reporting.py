@@ -125,19 +125,39 @@ def text_of(subject: Subject, form: str) -> str:
     if subject.is_procedure and form in ("terminal", "html"):
         return of_procedure(subject, form)
     if form != "terminal":
-        return forms.text_of(subject, form)
+        return forms.text_of(subject if form == "json" else whole(subject), form)
     folder = "[path]" if subject.redacted else str(subject.folder)
     return "".join(f"{line.text}\n" for line in summary_lines(subject.document, WIDTH, folder))
 
 
+def whole(subject: Subject) -> Subject:
+    """*subject*, of a procedure that has not come to its end with what its document lacks."""
+    if not subject.is_procedure:
+        return subject
+    from dataclasses import replace
+
+    from fastllmload.procedure.unfinished import with_last_words, with_levels
+
+    return replace(subject, document=with_levels(with_last_words(named(subject.document))))
+
+
 def of_procedure(subject: Subject, form: str) -> str:
-    """The procedure's own views; one that was stopped early has not yet said its section and title."""
+    """The procedure's own views."""
     from fastllmload.procedure.outcome import lines
     from fastllmload.procedure.page import page
 
-    document = {"section": "5", "title": subject.document.get("procedure"), **subject.document}
-    document["manifest"] = {"declarations": {}, **(document.get("manifest") or {})}
+    document = named(subject.document)
     return page(document) if form == "html" else "\n".join(lines(document)) + "\n"
+
+
+def named(document: Mapping[str, Any]) -> dict[str, Any]:
+    """*document* with section and title, which an early end may have left unsaid."""
+    from fastllmload.procedure.tests import NAMES, test_named
+
+    name = str(document.get("procedure"))
+    test = test_named(name) if name in NAMES else None
+    said = {"section": test.section, "title": test.title} if test is not None else {"section": "5", "title": name}
+    return {**said, **document, "manifest": {"declarations": {}, **(document.get("manifest") or {})}}
 
 
 def write(text: str, output: Path | None) -> None:

@@ -17,6 +17,7 @@ from fastllmload.errors import InputError
 from fastllmload.metrics.cold_start import declared_cold
 from fastllmload.plan.settings import RunSettings, Secret
 from fastllmload.procedure import cold, hooks, journal, manifest
+from fastllmload.procedure.change import changed
 from fastllmload.procedure.console import Console
 from fastllmload.procedure.ending import kept, unbroken
 from fastllmload.procedure.files import write
@@ -24,7 +25,9 @@ from fastllmload.procedure.findings import Findings
 from fastllmload.procedure.journal import Journal
 from fastllmload.procedure.lab import SETTLE_S, Lab, told
 from fastllmload.procedure.level import Level
+from fastllmload.procedure.level_warnings import level_warnings
 from fastllmload.procedure.outcome import show
+from fastllmload.procedure.unfinished import QUICK, SIMULATED
 
 QUICK_SETTLE_S = 0.5
 NOT_MET = 1
@@ -46,6 +49,7 @@ class Test:
     refuse: Callable[[Any, RunSettings], None] = lambda parameters, settings: None
     expected_s: Callable[[Any, RunSettings], float | None] = lambda parameters, settings: None
     workload: str | None = None  # the test's own, where the tester names none
+    sends: str | None = None  # the workload that it sends whatever the tester names
     may: tuple[str, ...] = ()  # hooks that it does when they are given
 
 
@@ -77,8 +81,12 @@ def conduct(
     declarations = terms.declared
     if declarations is None:
         declarations = complete(test, settings, parameters, terms, simulated, book.declared)
+    settings = as_sent(test, settings)  # behind what was asked, by which an earlier start is known
     with book:
-        book.put(quick=terms.quick, manifest=manifest.entry(settings, declarations, simulated), section=test.section)
+        book.put(
+            quick=terms.quick, manifest=manifest.entry(settings, declarations, simulated), section=test.section,
+            title=test.title,
+        )  # fmt: skip
         announce(test, settings, parameters, terms, book, console, simulated)
         settings = with_declarations(settings, declarations)
         settle_s = terms.settle_s if terms.settle_s is not None else QUICK_SETTLE_S if terms.quick else SETTLE_S
@@ -136,10 +144,15 @@ def complete(
     attempt(lambda: cold.refuse(test.name, said, can_restart))
     attempt(lambda: hooks.refuse_missing(test.hooks(parameters), terms.commands, simulated, terms.ask is not None))
     ask = None if lacking or terms.quick else terms.ask
-    attempt(lambda: found.update(manifest.complete(settings, test.name, simulated, must, ask, earlier)))
+    attempt(lambda: found.update(manifest.complete(as_sent(test, settings), test.name, simulated, must, ask, earlier)))
     if lacking:
         raise InputError("\n".join(lacking))
     return found
+
+
+def as_sent(test: Test, settings: RunSettings) -> RunSettings:
+    """*settings* with the workload that *test* really sends: it is what the manifest declares (IETF 4.1)."""
+    return settings if test.sends is None else changed(settings, workload={"name": test.sends})
 
 
 def announce(
@@ -195,18 +208,20 @@ def written(test: Test, lab: Lab, found: Findings, status: str) -> bool:
     spoilt = [level for level in lab.levels if level.generator_limited and not counted(lab.entry(level))]
     if spoilt:
         found.warn(spoilt_words(spoilt))
+    for text in level_warnings(lab.journal.document["levels"]):
+        found.warn(text)
     if lab.cold and lab.levels:
         document = lab.journal.document
         lab.journal.put(cold_start=cold.entry(document["manifest"]["declarations"], document["steps"], lab.levels))
         found.say(cold.sentence(lab.journal.document["cold_start"]))
     if lab.journal.document["quick"]:
-        found.deviate("--quick: durations and request counts are below those of the methodology")
+        found.deviate(QUICK)
     if lab.simulated:
-        found.deviate("the target was fastllmload's own simulated engine")
+        found.deviate(SIMULATED)
     entries = found.entries()
     for kind in ("warnings", "deviations"):
         entries[kind] = [*dict.fromkeys([*lab.journal.document[kind], *entries[kind]])]
-    lab.journal.put(status=status, ended_utc=journal.utc(), title=test.title, **entries)
+    lab.journal.put(status=status, ended_utc=journal.utc(), **entries)
     compliance = compliance_of(read(lab.folder))
     lab.journal.put(compliance=compliance)
     write(lab.folder, lab.journal.document)

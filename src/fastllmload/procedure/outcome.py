@@ -17,6 +17,7 @@ from fastllmload.procedure.report_parts import (
     terminal_tables,
     with_state,
 )
+from fastllmload.procedure.unfinished import level_table, with_last_words, with_levels
 
 MARKDOWN, PAGE = "procedure.md", "procedure.html"
 LISTED = 6  # ids in a line; all of them are in procedure.json and in `fastllmload compliance`
@@ -30,7 +31,8 @@ def show(document: Mapping[str, Any], folder: Path, console: Console) -> None:
 
 
 def lines(document: Mapping[str, Any]) -> Iterator[str]:
-    """Terminal lines."""
+    """Terminal lines; of a procedure that has not come to its end also its levels, and how to go on."""
+    document = with_levels(with_last_words(document))
     yield ""
     yield headline(document)
     yield from terminal_tables(document["tables"])
@@ -46,7 +48,7 @@ def headline(document: Mapping[str, Any]) -> str:
 
 def verdict_lines(compliance: Mapping[str, Any] | None) -> Iterator[str]:
     if not compliance:
-        yield "compliance not evaluated"
+        yield "compliance not evaluated; for what there is: fastllmload compliance FOLDER"
         return
     yield f"compliance {compliance['verdict']}"
     for key, words in (("must", "MUST, REQUIRED"), ("should", "SHOULD, RECOMMENDED")):
@@ -60,7 +62,7 @@ def verdict_lines(compliance: Mapping[str, Any] | None) -> Iterator[str]:
 
 def markdown(document: Mapping[str, Any]) -> str:
     """The report as Markdown."""
-    return "\n".join(_markdown(document)) + "\n"
+    return "\n".join(_markdown(with_last_words(document))) + "\n"
 
 
 def _markdown(document: Mapping[str, Any]) -> Iterator[str]:
@@ -82,11 +84,3 @@ def _markdown(document: Mapping[str, Any]) -> Iterator[str]:
     yield from (
         f"* {escaped(key)}: {escaped(str(value))}" for key, value in document["manifest"]["declarations"].items()
     )
-
-
-def level_table(document: Mapping[str, Any]) -> dict[str, Any]:
-    """All levels that were measured, in order."""
-    columns = ["Level", "Name", "Load", "Output (tok/s)", "Requests (r/s)", "TTFT P99 (ms)", "Client", "Folder"]
-    names = ("number", "name", "load", "output_tok_s", "req_s", "ttft_p99_ms", "certificate", "folder")
-    rows = [[level.get(name) for name in names] for level in document["levels"]]
-    return {"columns": columns, "rows": rows, "notes": []}

@@ -6,8 +6,9 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from fastllmload.procedure.outcome import headline, level_table, verdict_lines
+from fastllmload.procedure.outcome import headline, verdict_lines
 from fastllmload.procedure.report_parts import REMARKS, facts
+from fastllmload.procedure.unfinished import level_table, with_last_words
 from fastllmload.report.html.sheet import Axis, Head, Plot, Rule, Section, Series, Table, sheet
 
 TONES = {
@@ -19,6 +20,7 @@ TONES = {
 
 def page(document: Mapping[str, Any]) -> str:
     """The page's text."""
+    document = with_last_words(document)
     sections = [Section("Results", [*document.get("sentences", ()), *map(table_of, document["tables"])])]
     if document["plots"]:
         sections.append(Section("Plots", [plot_of(plot) for plot in document["plots"]]))

@@ -26,6 +26,7 @@ IN_FLIGHT = "requests in flight"
 QUEUE, COMPLETION, LATENCY, NO_GAIN = "queue growing", "completion", "latency", "no gain"
 OWN_ERRORS = tuple(layout.ERROR_NAMES.index(name) for name in ("no_fd", "no_port"))
 SHORT_OF = 10  # a level shorter than so many mean e2e latencies is too short for the completion criterion
+TOO_SHORT = "too short for the completion criterion; take 300 s or more"
 OFFERED = 0.98  # of the planned rate must have been offered for a pass of a limited client to count
 
 
@@ -256,8 +257,7 @@ def too_short(run: Run, mean_e2e: float | None, closed: bool) -> tuple[str, ...]
     if mean_e2e <= seconds / SHORT_OF:
         return ()
     return (
-        f"the mean e2e latency of {mean_e2e:.3g} s is more than a tenth of the level's {seconds:.4g} s: too short for "
-        "the completion criterion; take 300 s or more",
+        f"the mean e2e latency of {mean_e2e:.3g} s is more than a tenth of the level's {seconds:.4g} s: {TOO_SHORT}",
     )
 
 

@@ -27,6 +27,7 @@ from fastllmload.procedure.warmup import warm_up
 from fastllmload.records import layout
 from fastllmload.records.run import Run
 from fastllmload.records.token_counts import count_tokens
+from fastllmload.report.figures import count
 from fastllmload.workload.fairness import MIXES, mean_tokens
 from fastllmload.workload.lengths import LogNormal, parse_lengths
 
@@ -126,10 +127,16 @@ def report(mixed: Level, alone: dict[str, Level], capacity: Capacity, parameters
     for name, level in alone.items():
         one = class_of(block, name)
         inflation[name] = latency_inflation(one["ttft"], level.document["metrics"]["ttft"])
-        rows.append(row(f"{name} isolated", level.document["metrics"], level.document.get("completed"), None))
-        rows.append(row(f"{name} mixed", one, one["ok"], inflation[name]["p50"]))
-        if one["submitted"] < P99_REQUESTS:
-            found.warn(f"class {name}: its P99 is from {one['submitted']} requests, fewer than {P99_REQUESTS:,}")
+        for how, figures, above in (
+            ("isolated", level.document["metrics"], None),
+            ("mixed", one, inflation[name]["p50"]),
+        ):
+            rows.append(row(f"{name} {how}", figures, above))
+            samples = figures["ttft"]["n"]
+            if samples < P99_REQUESTS:
+                found.warn(
+                    f"class {name}, {how}: its P99 is from {count(samples)} requests, fewer than {P99_REQUESTS:,}"
+                )
     columns = (
         "Class",
         "Count",
@@ -184,9 +191,10 @@ def class_of(block: dict[str, Any], name: str) -> dict[str, Any]:
     return classes.get(name) or classes[str(NUMBERS[name])]  # type: ignore[no-any-return]
 
 
-def row(name: str, figures: dict[str, Any], count: Any, inflation: float | None) -> tuple[Any, ...]:
+def row(name: str, figures: dict[str, Any], inflation: float | None) -> tuple[Any, ...]:
+    """The count is of the requests that the percentiles of TTFT are of: served, and sent in the window."""
     ttft, tpot = figures["ttft"], figures["tpot"]
-    return (name, count, ttft["p50"], ttft["p95"], ttft["p99"], tpot["p50"], tpot["p99"], inflation)
+    return (name, ttft["n"], ttft["p50"], ttft["p95"], ttft["p99"], tpot["p50"], tpot["p99"], inflation)
 
 
 def ttft_of(run: Run, number: int | None) -> tuple[float, ...]:
@@ -220,4 +228,6 @@ def expected_s(parameters: Parameters, settings: RunSettings) -> float | None:
     return 3 * parameters.duration_s
 
 
-TEST = Test("fairness", "5.6", "Scheduling Fairness", Parameters, run, refuse=refuse, expected_s=expected_s)
+TEST = Test(
+    "fairness", "5.6", "Scheduling Fairness", Parameters, run, refuse=refuse, expected_s=expected_s, sends=MIXED,
+)  # fmt: skip

@@ -162,4 +162,4 @@ def refuse(parameters: Parameters, settings: RunSettings) -> None:
         raise InputError("the test long-context sets the input lengths: leave --isl out, use --lengths")
 
 
-TEST = Test("long-context", "5.9", "Long Context Scaling", Parameters, run, refuse=refuse)
+TEST = Test("long-context", "5.9", "Long Context Scaling", Parameters, run, refuse=refuse, sends=WORKLOAD)

@@ -1,0 +1,129 @@
+"""What a procedure writes of itself from declarations to report: its workload, and the warnings of its levels."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fake_runs import FakeRuns, installed
+
+from fastllmload.plan.settings import Load, Output, RunSettings, Target, Workload
+from fastllmload.procedure import tests as ten
+from fastllmload.procedure.conduct import Terms, conduct
+from fastllmload.procedure.conduct import Test as Procedure
+from fastllmload.procedure.console import Console
+from fastllmload.procedure.findings import Findings
+from fastllmload.procedure.lab import Lab
+from fastllmload.procedure.tests import NAMES, fairness
+from fastllmload.procedure.tests.long_context import TEST as LONG_CONTEXT
+
+SETTINGS = RunSettings(
+    target=Target(urls=("http://127.0.0.1:1",)), load=Load(warmup_requests=0), output=Output(ui="none")
+)
+SHORT = "the mean e2e latency of 1.2 s is more than a tenth of the level's 6 s: too short for the completion criterion"
+
+
+@pytest.fixture
+def runs(monkeypatch: pytest.MonkeyPatch) -> FakeRuns:
+    return installed(monkeypatch)
+
+
+def conducted(
+    test: Procedure, folder: Path, parameters: Any = None, settings: RunSettings = SETTINGS
+) -> dict[str, Any]:
+    """procedure.json behind the test."""
+    asked = test.parameters() if parameters is None else parameters
+    conduct(test, settings, None, asked, Terms(folder, conforming=False, settle_s=0.0), Console(str, quiet=True))
+    found: dict[str, Any] = json.loads((folder / "procedure.json").read_text())
+    return found
+
+
+def nothing(lab: Lab, parameters: Any, found: Findings) -> None:
+    """A test's work."""
+
+
+@pytest.mark.parametrize("named", ["synthetic-uniform", "conversation"])
+def test_the_manifest_names_the_workload_that_is_sent(runs: FakeRuns, tmp_path: Path, named: str) -> None:
+    """Whatever the tester named, where the test sends its own (IETF 4.1)."""
+    settings = RunSettings(
+        target=SETTINGS.target, load=SETTINGS.load, output=SETTINGS.output, workload=Workload(name=named)
+    )
+    found = conducted(LONG_CONTEXT, tmp_path / "p", LONG_CONTEXT.parameters(lengths=(1024, 2048)), settings)
+    assert [asked.workload.name for asked in runs.asked] == ["long-context"] * 2
+    assert found["manifest"]["workload"] == "long-context"
+    assert "<dt>Workload</dt><dd>long-context</dd>" in (tmp_path / "p" / "procedure.html").read_text().replace("\n", "")
+    found = conducted(replace(fairness.TEST, run=nothing), tmp_path / "f", None, settings)
+    assert found["manifest"]["workload"] == fairness.MIXED == "fairness"
+    assert found["parameters"]["run"]["workload"]["name"] == named  # what was asked, by which it is started again
+    conducted(replace(fairness.TEST, run=nothing), tmp_path / "f", None, settings)
+
+
+def test_only_two_tests_send_a_workload_of_their_own() -> None:
+    own = {name: sends for name in NAMES if (sends := ten.test_named(name).sends) is not None}
+    assert own == {"fairness": "fairness", "long-context": "long-context"}
+
+
+def test_the_title_is_there_from_the_start(runs: FakeRuns, tmp_path: Path) -> None:
+    seen: list[dict[str, Any]] = []
+
+    def run(lab: Lab, parameters: Any, found: Findings) -> None:
+        seen.append(json.loads((lab.folder / "procedure.json").read_text()))
+
+    conducted(replace(fairness.TEST, run=run), tmp_path / "p")
+    assert (seen[0]["status"], seen[0]["section"], seen[0]["title"]) == ("running", "5.6", "Scheduling Fairness")
+
+
+def test_what_levels_warn_of_is_told_once_in_every_report(runs: FakeRuns, tmp_path: Path) -> None:
+    """A level that is too short for the completion criterion (procedures 0.6), and which ones."""
+
+    def run(lab: Lab, parameters: Any, found: Findings) -> None:
+        for number, warnings in enumerate(([f"{SHORT}; take 300 s or more"], [], [f"{SHORT}; take 300 s or more"])):
+            lab.record(lab.level(f"{number} per second", lab.base), criteria={"warnings": warnings})
+        lab.record(lab.level("silent", lab.base), criteria={"warnings": ["nothing was measured"]})
+
+    found = conducted(replace(fairness.TEST, run=run), tmp_path / "p")
+    told = (
+        "levels 0, 2: the mean e2e latency is more than a tenth of each: too short for the completion criterion; take"
+    )
+    assert [text for text in found["warnings"] if "level" in text] == [
+        f"{told} 300 s or more",
+        "level 3 (silent): nothing was measured",
+    ]
+    for name in ("procedure.md", "procedure.html"):
+        assert (tmp_path / "p" / name).read_text().count(told) == 1
+
+
+def test_a_class_is_counted_by_what_its_percentiles_are_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not by all that ended, which the ramp is part of; and each of the four is warned of by its own count."""
+
+    def figures(n: int) -> dict[str, Any]:
+        of = {"p50": 8.0, "p95": 9.0, "p99": 10.0, "mean": 8.5}
+        return {"ttft": {**of, "n": n}, "tpot": {**of, "n": n}}
+
+    def level(number: int, n: int) -> fairness.Level:
+        document = {"completed": n + 16, "failed": 0, "metrics": figures(n)}
+        return fairness.Level(number, f"level {number}", SETTINGS, tmp_path, document)
+
+    classes = {
+        name: {**figures(n), "submitted": n + 3, "ok": n, "starvation_rate": 0.0}
+        for name, n in (("short", 2000), ("long", 39))
+    }
+    index = {"value": 0.95, "significantly_unfair": False}
+    block = {"jain_index": index, "jain_norm_latency": index, "classes": classes}
+    monkeypatch.setattr(fairness.Level, "run", None)
+    monkeypatch.setattr(fairness, "block_of", lambda run, isolated: block)
+    monkeypatch.setattr(fairness, "ttft_of", lambda run, number: ())
+    found = Findings()
+    alone = {"short": level(0, 143), "long": level(1, 1000)}
+    fairness.report(level(2, 2039), alone, fairness.Capacity(10.0, "known"), fairness.Parameters(), found)
+    rows = next(table for table in found.tables if table.id == "fairness").rows
+    assert [row[:2] for row in rows] == [
+        ("short isolated", 143), ("short mixed", 2000), ("long isolated", 1000), ("long mixed", 39),
+    ]  # fmt: skip
+    assert found.warnings == [
+        "class short, isolated: its P99 is from 143 requests, fewer than 1,000",
+        "class long, mixed: its P99 is from 39 requests, fewer than 1,000",
+    ]

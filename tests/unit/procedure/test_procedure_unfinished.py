@@ -1,0 +1,110 @@
+"""What is told of a procedure that has not come to its end: its levels, its deviations, and how to go on."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from golden_file import GOLDEN
+
+from fastllmload.cli import main as entry
+from fastllmload.procedure.outcome import lines, markdown
+from fastllmload.procedure.page import page
+from fastllmload.procedure.unfinished import going_on, with_last_words, with_levels
+
+COMMAND = ["fastllmload", "procedure", "capacity", "--quick", "--header", "a b", "-o", "kept"]
+SHORT = "the mean e2e latency of 1.2 s is more than a tenth of the level's 6 s: too short for the completion criterion"
+
+
+def killed(**entries: Any) -> dict[str, Any]:
+    """As the last save before a SIGKILL leaves it: no tables, no sentences, no title."""
+    level = {"load": 4.0, "output_tok_s": 379.25, "req_s": 18.5, "ttft_p99_ms": 24.5, "certificate": "valid"}
+    levels = [
+        {**level, "number": number, "name": f"{slots} slots", "folder": f"levels/{number:03d}-{slots}-slots",
+         "criteria": {"warnings": [f"{SHORT}; take 300 s or more"]}}
+        for number, slots in enumerate((4, 8))
+    ]  # fmt: skip
+    return {
+        "schema_version": 1, "procedure": "capacity", "status": "running", "quick": True, "section": "5.5",
+        "command": COMMAND, "started_utc": "2026-01-01T00:00:00Z", "levels": levels, "findings": {}, "tables": [],
+        "plots": [], "deviations": ["the warm-up was left out (IETF 4.5.1)"], "warnings": [], "parameters": {},
+        "manifest": {"declarations": {}, "simulated": True, "urls": []}, **entries,
+    }  # fmt: skip
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    found = killed()
+    run = (GOLDEN / "report" / "run.json").read_text()
+    for level in found["levels"]:
+        (tmp_path / level["folder"]).mkdir(parents=True)
+        (tmp_path / level["folder"] / "run.json").write_text(run)
+    (tmp_path / "procedure.json").write_text(json.dumps(found))
+    return tmp_path
+
+
+@pytest.mark.parametrize("form", ["terminal", "full", "markdown", "html"])
+def test_a_killed_procedure_shows_its_levels_and_how_to_go_on(
+    folder: Path, capsys: pytest.CaptureFixture[str], form: str
+) -> None:
+    assert entry.main(["report", str(folder), "--as", form]) == 0
+    said = capsys.readouterr().out
+    assert "Concurrent Request Capacity" in said and "5.5 capacity" not in said
+    assert "8 slots" in said and "379.2" in said
+    assert (
+        "2 levels are finished and will not be measured again; the same command with the same --output goes on" in said
+    )
+    assert "simulated engine" in said or "SIMULATED ENGINE" in said
+    assert "INCOMPLETE" in said
+
+
+def test_a_killed_procedure_has_the_warnings_and_deviations_of_its_end() -> None:
+    found = with_last_words(killed())
+    assert found["warnings"] == [
+        "levels 0, 1: the mean e2e latency is more than a tenth of each: too short for the completion criterion; take "
+        "300 s or more"
+    ]
+    assert found["deviations"] == [
+        "the warm-up was left out (IETF 4.5.1)",
+        "--quick: durations and request counts are below those of the methodology",
+        "the target was fastllmload's own simulated engine",
+    ]
+    assert with_last_words(found) == found
+    real = with_last_words(killed(quick=False, manifest={"simulated": False}))
+    assert real["deviations"] == ["the warm-up was left out (IETF 4.5.1)"]
+
+
+def test_what_is_done_is_left_as_it_is() -> None:
+    done = killed(status="done")
+    assert with_levels(with_last_words(done)) == done
+
+
+def test_an_interrupted_procedure_says_how_to_go_on_and_keeps_its_own_words() -> None:
+    found = killed(status="interrupted", title="Concurrent Request Capacity", sentences=["one"])
+    assert with_last_words(found)["deviations"] == found["deviations"]
+    for text in ("\n".join(lines(found)), markdown(found), page(found)):
+        assert "goes on" in text and "8 slots" in text and "one" in text
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        (COMMAND, "with the same --output goes on: fastllmload procedure capacity --quick --header 'a b' -o kept"),
+        (["fastllmload", "procedure", "ttft"], "with this folder as --output goes on: fastllmload procedure ttft"),
+        (["fastllmload", "procedure", "ttft", "--output=x"], "with the same --output goes on: "),
+        ("withheld", "with the same --output goes on"),
+    ],
+)
+def test_the_command_is_there_to_be_copied(command: Any, words: str) -> None:
+    said = going_on(killed(command=command, levels=[]))
+    assert said.startswith("not finished: the same command ") and words in said
+    assert command != "withheld" or said.endswith("goes on")
+
+
+def test_one_level_is_named() -> None:
+    found = killed()
+    found = with_last_words({**found, "levels": found["levels"][:1]})
+    assert found["warnings"] == [f"level 0 (4 slots): {SHORT}; take 300 s or more"]
+    assert "1 level is finished" in found["sentences"][0]
