@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from fastllmload.procedure.findings import shown
+from fastllmload.report.command_line import code_span, command_line
 
 Document = Mapping[str, Any]
 
@@ -30,7 +31,7 @@ def facts(document: Document) -> dict[str, str]:
     """What was measured when and by which command, for the head of a page."""
     return {
         "Started": document["started_utc"],
-        "Command": " ".join(document["command"]),
+        "Command": command_line(document["command"]) or "not recorded",
         "Target": ", ".join(document["manifest"].get("urls", ())) or "the simulated engine",
     }
 
@@ -75,7 +76,8 @@ def markdown_head(headline: str, document: Document) -> Iterator[str]:
     if document["manifest"].get("simulated"):
         yield SIMULATED
         yield ""
-    yield from (f"* {name}: {escaped(text)}" for name, text in facts(document).items())
+    for name, text in facts(document).items():
+        yield f"* {name}: {code_span(text) if name == 'Command' else escaped(text)}"
     yield ""
 
 

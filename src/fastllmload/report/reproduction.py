@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterator
 
 from fastllmload.report import identity
+from fastllmload.report.command_line import command_line
 from fastllmload.report.figures import NOT_KNOWN
 from fastllmload.report.subject import Subject
 from fastllmload.report.summary import part
@@ -40,6 +40,4 @@ def reproduction(subject: Subject) -> Iterator[str]:
 def command(subject: Subject) -> str | None:
     """The command line, as it was recorded."""
     found = subject.document.get("command") or part(subject.document, "tool", "command")
-    if isinstance(found, (list, tuple)):
-        return shlex.join(map(str, found))
-    return None if found is None else str(found)
+    return command_line(found)
