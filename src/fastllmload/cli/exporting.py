@@ -67,9 +67,9 @@ def _left(run: Run, name: str) -> str:
 
 def without_names(run: Run) -> Run:
     """Targets are numbered instead of named."""
-    from fastllmload.report.withheld import withheld
+    from fastllmload.report.unnamed import without_names as unnamed
 
-    return replace(run, manifest=withheld(run.manifest))
+    return replace(run, manifest=unnamed(run.manifest))
 
 
 def _parquet(run: Run, output: Path | None) -> list[Path]:

@@ -39,7 +39,7 @@ def report_on(folder: Path, form: str, output: Path | None, redact: bool, secret
         write(secrets(text_of(subject, form)), output)
         warn(subject, form, secrets)
     if not subject.is_procedure:
-        told_unlisted(subject.document, secrets)
+        told_unlisted(as_written(subject), secrets)
     if tidied is not None:
         click.echo(f"note       {tidied}", err=form != "terminal")
 
@@ -51,6 +51,13 @@ def told_unlisted(document: Mapping[str, Any], secrets: Redactor) -> None:
     text = unlisted(document)
     if text is not None:
         click.echo(secrets(f"note       {text}"), err=True)
+
+
+def as_written(subject: Subject) -> Mapping[str, Any]:
+    """The run's document as its folder has it: what is published lists no files."""
+    from fastllmload.records.run import read_manifest
+
+    return read_manifest(subject.folder) if subject.redacted else subject.document
 
 
 def refresh(subject: Subject, secrets: Redactor) -> None:
@@ -71,7 +78,7 @@ def warn(subject: Subject, form: str, secrets: Redactor) -> None:
         return
     from fastllmload.records.whole import not_whole
 
-    damage = subject.run.damage if form in OF_ROWS else not_whole(subject.folder, subject.document, False).values()
+    damage = subject.run.damage if form in OF_ROWS else not_whole(subject.folder, as_written(subject), False).values()
     for problem in damage:
         click.echo(secrets(f"note       {problem}"), err=True)
 

@@ -18,6 +18,7 @@ from fastllmload.procedure.report_parts import (
     with_state,
 )
 from fastllmload.procedure.unfinished import level_table, with_last_words, with_levels
+from fastllmload.report.withheld import notice
 
 MARKDOWN, PAGE = "procedure.md", "procedure.html"
 LISTED = 6  # ids in a line; all of them are in procedure.json and in `fastllmload compliance`
@@ -39,6 +40,9 @@ def lines(document: Mapping[str, Any]) -> Iterator[str]:
     yield ""
     yield from document.get("sentences", ())
     yield from terminal_remarks(document)
+    said = notice(document)
+    if said is not None:
+        yield said
     yield from verdict_lines(document.get("compliance"))
 
 

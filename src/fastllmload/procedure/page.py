@@ -9,7 +9,9 @@ from typing import Any
 from fastllmload.procedure.outcome import headline, verdict_lines
 from fastllmload.procedure.report_parts import REMARKS, facts
 from fastllmload.procedure.unfinished import level_table, with_last_words
+from fastllmload.report.figures import WITHHELD
 from fastllmload.report.html.sheet import Axis, Head, Plot, Rule, Section, Series, Table, sheet
+from fastllmload.report.withheld import notice
 
 TONES = {
     "unconditionally compliant": "valid",
@@ -21,11 +23,16 @@ TONES = {
 def page(document: Mapping[str, Any]) -> str:
     """The page's text."""
     document = with_last_words(document)
-    sections = [Section("Results", [*document.get("sentences", ()), *map(table_of, document["tables"])])]
+    said = notice(document)
+    results = [*document.get("sentences", ()), *map(table_of, document["tables"])]
+    sections = [Section("Results", [*([] if said is None else [f"{said[0].upper()}{said[1:]}."]), *results])]
     if document["plots"]:
         sections.append(Section("Plots", [plot_of(plot) for plot in document["plots"]]))
     sections += [Section(title, document[name]) for name, title in REMARKS if document[name]]
-    sections.append(Section("Levels", [table_of({**level_table(document), "title": "Levels in the order measured"})]))
+    if said is None:
+        sections.append(
+            Section("Levels", [table_of({**level_table(document), "title": "Levels in the order measured"})])
+        )
     declared = document["manifest"]["declarations"]
     if declared:
         sections.append(
@@ -38,7 +45,8 @@ def head_of(document: Mapping[str, Any]) -> Head:
     compliance = document.get("compliance") or {}
     verdict = str(compliance.get("verdict", ""))
     manifest = document["manifest"]
-    more = {"Workload": str(manifest.get("workload")), "Levels": str(len(document["levels"]))}
+    levels = str(len(document["levels"])) if notice(document) is None else WITHHELD
+    more = {"Workload": str(manifest.get("workload")), "Levels": levels}
     return Head(
         headline(document),
         verdict=verdict,

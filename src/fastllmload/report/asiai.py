@@ -18,11 +18,12 @@ from fastllmload.records.token_counts import count_tokens
 from fastllmload.records.whole import ROWS
 from fastllmload.report import identity
 from fastllmload.report.deviations import loud
-from fastllmload.report.figures import NOT_KNOWN, count, number, quantity
+from fastllmload.report.figures import NOT_KNOWN, WITHHELD, count, number, quantity
 from fastllmload.report.results import metric
 from fastllmload.report.subject import Subject
 from fastllmload.report.summary import part
 from fastllmload.report.tables import Table, text
+from fastllmload.report.withheld import loadless, notice
 
 LEAST_RUNS = 3  # per prompt type, by its protocol
 
@@ -36,6 +37,9 @@ def lines(subject: Subject) -> Iterator[str]:
     document = identity.run_document(subject)
     found = block(subject)
     yield from loud(subject)
+    said = notice(subject.document)
+    if said is not None:
+        yield said
     yield f"asiai bench: {identity.model(subject)}, engine {identity.software(subject)}"
     yield from rate_lines(found)
     for name, label in (
@@ -69,7 +73,15 @@ def block(subject: Subject) -> dict[str, Any]:
         for number_ in np.unique(classes).tolist()
     }
     power = metric(document, "power_w").get("value")
-    return {**protocol(groups, power_w=number(power)), "throttled": throttled(document)}
+    found = {**protocol(groups, power_w=number(power)), "throttled": throttled(document)}
+    return without_counts(found) if loadless(document) else found
+
+
+def without_counts(found: Mapping[str, Any]) -> dict[str, Any]:
+    """A run's duration is told elsewhere: with it, tokens and runs are the throughput."""
+    counts = {name: WITHHELD if found[name] else 0 for name in ("tokens", "n_runs", "n_failed")}
+    rate = {**found["gen_tok_s"], "n_degenerate": WITHHELD if found["gen_tok_s"]["n_degenerate"] else 0}
+    return {**found, **counts, "gen_tok_s": rate, "withheld": True}
 
 
 def throttled(document: Mapping[str, Any]) -> bool | None:
@@ -91,7 +103,8 @@ def rate_lines(found: Mapping[str, Any]) -> Iterator[str]:
         yield f"{'':<16}{count(rate['n_degenerate'])} runs below 10 ms of generation are left out"
     fewest = min((len(each["runs_tok_s"]) for each in found["by_prompt_type"].values()), default=0)
     if fewest < LEAST_RUNS:
-        yield f"{'':<16}a prompt type has {fewest} runs, the protocol asks for {LEAST_RUNS}"
+        shown = WITHHELD if found.get("withheld") else fewest
+        yield f"{'':<16}a prompt type has {shown} runs, the protocol asks for {LEAST_RUNS}"
 
 
 def _cv(rate: Mapping[str, Any]) -> str:
@@ -136,12 +149,13 @@ def by_type(found: Mapping[str, Any]) -> Table:
     rows = []
     for name, each in found["by_prompt_type"].items():
         rate = each["gen_tok_s"]
+        hidden = bool(found.get("withheld"))
         failed = sum(run is None for run in each["runs_tok_s"])
         rows.append(
             [
                 name,
-                len(each["runs_tok_s"]),
-                failed,
+                WITHHELD if hidden else len(each["runs_tok_s"]),
+                WITHHELD if hidden and failed else failed,
                 rate["median"],
                 rate["mean"],
                 rate["pooled_std"],

@@ -19,6 +19,7 @@ from fastllmload.report.figures import NOT_KNOWN, WITHHELD, number
 from fastllmload.report.results import metric, success_note
 from fastllmload.report.subject import Subject
 from fastllmload.report.tables import Table, text
+from fastllmload.report.withheld import notice
 
 TITLE = "Benchmark Statistics"
 STATISTICS = {"mean": "Mean", "min": "Min", "max": "Max", "p99": "P99", "p90": "P90", "p75": "P75"}
@@ -43,7 +44,8 @@ def render(subject: Subject) -> str:
     document = identity.run_document(subject)
     rows = [[label, *(shown(found.get(key)) for key in STATISTICS)] for label, found in figures(subject, document)]
     table = Table(TITLE, ["Metric", *STATISTICS.values()], rows, [*success_note(document), *NOTES])
-    return "\n".join([*loud(subject), *text(table)]) + "\n"
+    said = notice(subject.document)
+    return "\n".join([*loud(subject), *([said] if said else []), *text(table)]) + "\n"
 
 
 def figures(subject: Subject, document: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from fastllmload.report.figures import count, number, percent
+from fastllmload.report.figures import WITHHELD, count, number, percent, rests_on_too_few
 from fastllmload.report.identity import run_document, simulated
 from fastllmload.report.results import metric
 from fastllmload.report.subject import Subject
@@ -80,9 +80,10 @@ def _of_run(document: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _of_tokens(document: Mapping[str, Any]) -> Iterator[str]:
-    estimated = number(part(document, "counts", "output_tokens_source", "estimate"))
-    if estimated:
-        yield f"{count(estimated)} output token counts are estimated from bytes"
+    told = part(document, "counts", "output_tokens_source", "estimate")
+    estimated = number(told)
+    if estimated or told == WITHHELD:
+        yield f"{count(told)} output token counts are estimated from bytes"
     whole = came_whole(document)
     if whole:
         yield f"{'answers' if whole == 'all' else whole} were not streamed: there is no time to first token"
@@ -92,6 +93,6 @@ def _of_tokens(document: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _few_samples(document: Mapping[str, Any]) -> Iterator[str]:
-    samples = number(metric(document, "ttft").get("n"))
-    if samples is not None and samples < SAMPLES_NEEDED["p99"]:
-        yield f"P99 of TTFT and TPOT rest on {count(samples)} samples, {SAMPLES_NEEDED['p99']:,} are needed"
+    found = metric(document, "ttft")
+    if rests_on_too_few(found, "p99", SAMPLES_NEEDED["p99"]):
+        yield f"P99 of TTFT and TPOT rest on {count(found.get('n'))} samples, {SAMPLES_NEEDED['p99']:,} are needed"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 
 NOT_KNOWN = "n/a"
 WITHHELD = "withheld"  # in a document whose figures are not public (report.withheld)
@@ -33,6 +34,16 @@ def count(value: object) -> str:
     if known is None:
         return WITHHELD if value == WITHHELD else NOT_KNOWN
     return f"{known:,.0f}"
+
+
+def rests_on_too_few(found: object, statistic: str, needed: int) -> bool:
+    """Whether *statistic* of a distribution has fewer than *needed* samples; also where their number is withheld."""
+    if not isinstance(found, Mapping):
+        return False
+    samples = number(found.get("n"))
+    if samples is None:
+        return found.get("n") == WITHHELD and statistic in (found.get("insufficient") or ())
+    return samples < needed
 
 
 def percent(share: object) -> str:

@@ -13,6 +13,7 @@ from fastllmload.report.reasons import reason_lines
 from fastllmload.report.reproduction import pairs, reproduction
 from fastllmload.report.subject import Subject
 from fastllmload.report.tables import Table, escaped, from_mapping, markdown
+from fastllmload.report.withheld import notice
 
 ALL = ("mean", "std", "min", "p50", "p75", "p90", "p95", "p99", "p999", "max")
 SECTIONS = (
@@ -34,11 +35,9 @@ def lines(subject: Subject) -> Iterator[str]:
     yield f"# {title(subject)}"
     for headline in loud(subject):
         yield from ("", f"**{headline}.**")
-    if subject.redacted:
-        yield from (
-            "",
-            "Withheld (IETF 7.1): capacity limits, knee and saturation points, memory thresholds, names of hosts.",
-        )
+    said = notice(subject.document)
+    if said is not None:
+        yield from ("", f"{escaped(said[0].upper() + said[1:])}.")
     bodies = (system, configuration, outcome, details, compliance, reproduction)
     for number_, (heading, body) in enumerate(zip(SECTIONS, bodies, strict=True), 1):
         yield from ("", f"## {number_}. {heading}")

@@ -15,6 +15,7 @@ from fastllmload.report.reproduction import reproduction
 from fastllmload.report.subject import Subject
 from fastllmload.report.summary import part
 from fastllmload.report.tables import Table, escaped, markdown
+from fastllmload.report.withheld import notice
 
 NAME = "report.md"
 MEANING = {
@@ -43,6 +44,9 @@ def lines(subject: Subject) -> Iterator[str]:
     yield f"# {title(subject)}"
     if identity.simulated(subject):
         yield from ("", f"> **{SIMULATED}.**")
+    said = notice(document)
+    if said is not None:
+        yield from ("", f"{escaped(said[0].upper() + said[1:])}.")
     yield from verdict_lines(document)
     yield from markdown(Table("", ["Run", " "], overview(subject)))
     yield from ("", "## Latency")

@@ -10,6 +10,7 @@ from fastllmload.report.figures import NOT_KNOWN, WITHHELD, count, number, quant
 from fastllmload.report.maximum import SWEEPS, below, maximum
 from fastllmload.report.results import metric, milliseconds
 from fastllmload.report.subject import Subject
+from fastllmload.report.withheld import notice
 
 NOT_MEASURED = "not measured"
 COUNTING = {
@@ -115,8 +116,9 @@ def notes(subject: Subject) -> Iterator[str]:
     found = deviations(subject)
     yield from found if found else ["no deviations from the methodology are known"]
     yield f"Success rate: {quantity(success(subject))}%" if success(subject) is not None else "Success rate: n/a"
-    if subject.redacted:
-        yield "withheld: capacity limits and memory thresholds (IETF 7.1)"
+    said = notice(subject.document)
+    if said is not None:
+        yield said
 
 
 def scope(subject: Subject) -> Iterator[str]:

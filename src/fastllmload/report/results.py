@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from fastllmload.records.error_texts import message_of
-from fastllmload.report.figures import NOT_KNOWN, WITHHELD, count, number, percent, quantity
+from fastllmload.report.figures import NOT_KNOWN, WITHHELD, count, number, percent, quantity, rests_on_too_few
 from fastllmload.report.summary import SAMPLES_NEEDED, part
 from fastllmload.report.tables import Cell, Table
 from fastllmload.report.traffic import came_whole, traffic_texts
@@ -64,9 +64,7 @@ def latency_row(name: str, found: Mapping[str, Any], statistics: Sequence[str]) 
 
 def marked(found: Mapping[str, Any], statistic: str) -> str:
     text = quantity(milliseconds(found, statistic))
-    samples = number(found.get("n"))
-    few = samples is not None and samples < SAMPLES_NEEDED.get(statistic, 0)
-    few = few or (found.get("n") == WITHHELD and statistic in (found.get("insufficient") or ()))
+    few = rests_on_too_few(found, statistic, SAMPLES_NEEDED.get(statistic, 0))
     return f"{text}{MARK}" if few and text != NOT_KNOWN else text
 
 

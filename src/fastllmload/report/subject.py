@@ -17,6 +17,7 @@ from fastllmload.report.maximum import maximum
 from fastllmload.report.withheld import withheld
 
 PROCEDURE = "procedure.json"
+SEARCHES = ("search.json", "sweep.json")
 PROCEDURE_VERSION = 1
 ANSWERS = ("sustainable_load", "max_concurrency", "optimal_point", "peak_level")  # findings that name a level's load
 Document = Mapping[str, Any]
@@ -64,7 +65,13 @@ def subject_of(folder: Path, redacted: bool = False) -> Subject:
     procedure = (folder / PROCEDURE).exists()
     document = procedure_document(folder) if procedure else document_of(folder)
     best = best_level(folder, document) if procedure else None
-    return Subject(folder, withheld(document) if redacted else document, redacted, best)
+    return Subject(folder, withheld(document, of_a_search(folder)) if redacted else document, redacted, best)
+
+
+def of_a_search(folder: Path) -> bool:
+    """Whether *folder* is a level of a procedure, a search or a sweep: then its load is part of an answer."""
+    place = folder.absolute().parent
+    return place.name == "levels" and any((place.parent / name).exists() for name in (PROCEDURE, *SEARCHES))
 
 
 def listed(document: Document) -> list[Mapping[str, Any]]:

@@ -11,8 +11,19 @@ from typing import Any
 from fastllmload.metrics.cold_start import started_cold
 from fastllmload.records.error_texts import message_of
 from fastllmload.report.failing import failing_urls
-from fastllmload.report.figures import NOT_KNOWN, asked_rate, count, errors, number, percent, quantity
+from fastllmload.report.figures import (
+    NOT_KNOWN,
+    WITHHELD,
+    asked_rate,
+    count,
+    errors,
+    number,
+    percent,
+    quantity,
+    rests_on_too_few,
+)
 from fastllmload.report.traffic import came_whole, traffic_texts
+from fastllmload.report.withheld import notice
 
 SCREEN = 23  # lines: the shell's next prompt needs the 24th
 LABEL = 11
@@ -74,9 +85,11 @@ def summary_lines(document: Document, width: int = 80, folder: str | None = None
         room = screen - len(body) - 2 * len(loud) - 2
     # Whole in any terminal: it is there to be copied
     where = Line(_labelled("run", run_folder(document, folder)))
+    said = notice(document)
+    left_out = [Line(text) for text in wrap(said, width)] if said is not None else []
     more = traffic_lines(document)  # what only some runs have stands below the one screen of all
     above = [_cut(line, width) for line in (*loud, *_verdict(document, room, width), *body, *more)]
-    return [*above, where, *(_cut(line, width) for line in loud)]
+    return [*above, *left_out, where, *(_cut(line, width) for line in loud)]
 
 
 def traffic_lines(document: Document) -> list[Line]:
@@ -178,6 +191,8 @@ def _requests(document: Document, width: int) -> list[Line]:
     ok, failed = document.get("completed"), document.get("failed")
     sent, lost = number(ok), number(failed)
     share = f" ({quantity(100 * lost / (sent + lost))} %)" if sent is not None and lost else ""
+    if failed == WITHHELD:  # how many is not public; that some failed must be said
+        share = f" ({percent(part(document, 'metrics', 'success_rate', 'value'))} of those in the window succeeded)"
     rest = [(name, number(part(document, "counts", key))) for key, name in UNDONE]
     parts = [(0, f"{count(ok)} ok, {count(failed)} failed{share}")]
     lines = [_fitted("requests", parts + [(1, f"{count(many)} {name}") for name, many in rest if many], width)]
@@ -233,6 +248,8 @@ def _fitted(label: str, parts: Sequence[tuple[int, str]], width: int) -> Line:
 def _asked(document: Document) -> str:
     """From the plan, which also knows it when a saved plan was sent."""
     load = part(document, "plan", "description", "load")
+    if WITHHELD in (part(load, "concurrency"), part(load, "arrivals", "rate")):
+        return f"{'open' if part(load, 'concurrency') is None else 'closed'} loop, load withheld"
     if part(load, "concurrency") is not None:
         return f"closed loop, {count(part(load, 'concurrency'))} in flight"
     rate, name = part(load, "arrivals", "rate"), part(load, "arrivals", "name")
@@ -295,8 +312,7 @@ def _timed_by_chunk(document: Document, name: str) -> str:
 
 def _cell(metric: object, column: str) -> str:
     text = quantity(_milliseconds(metric, column))
-    samples = number(part(metric, "n"))
-    few = samples is not None and samples < SAMPLES_NEEDED.get(column, 0)
+    few = rests_on_too_few(metric, column, SAMPLES_NEEDED.get(column, 0))
     return f"{text}*" if few and text != NOT_KNOWN else text
 
 

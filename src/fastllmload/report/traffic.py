@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from fastllmload.report.figures import count, number, percent, quantity
+from fastllmload.report.figures import WITHHELD, count, number, percent, quantity, rests_on_too_few
 
 LABEL = 11
 MOST = 12  # classes that are shown
@@ -17,6 +17,8 @@ def came_whole(document: Mapping[str, Any]) -> str | None:
     if ((document.get("plan") or {}).get("description") or {}).get("streaming") is False:
         return "all"
     counts, classes = document.get("counts") or {}, document.get("classes") or {}
+    if counts.get("came_whole") == WITHHELD:
+        return "some answers (how many is withheld)"
     whole, answers = number(counts.get("came_whole")), number(counts.get("latency_population"))
     if not whole:
         return None
@@ -47,7 +49,7 @@ def _class(name: str, one: Mapping[str, Any], met: Mapping[str, Any] | None) -> 
     ttft, tpot = one["ttft"], one["tpot"]
     left = f", {count(one['left'])} left" if one["left"] else ""
     goal = "" if met is None or met["slo_attainment"] is None else f"; {percent(met['slo_attainment'])} meet"
-    few = "*" if (ttft["n"] or 0) < P99_NEEDS else ""
+    few = "*" if rests_on_too_few(ttft, "p99", P99_NEEDS) else ""
     return (
         f"{name[: LABEL - 1]:<{LABEL}}{count(one['ok'])} ok, {count(one['failed'])} failed{left}; "
         f"ttft {quantity(ttft['p50'])}, p99 {quantity(ttft['p99'])}{few}; tpot {quantity(tpot['p50'])} ms{goal}"

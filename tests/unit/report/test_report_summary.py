@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from fastllmload.report.summary import SCREEN, SIMULATED, simulated, summary_lines
-from fastllmload.report.withheld import without_names
+from fastllmload.report.unnamed import without_names
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "terminal"
 

@@ -1,0 +1,228 @@
+"""What `--redact` leaves out: in no form of any test's report, and of no run at its limit, a number that tells the
+capacity; and every form says that something was left out.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from synthetic_run import ORIGIN_NS, Shape, draw_requests, duration_phase, write_manifest, write_workers
+
+from fastllmload.cli.reporting import FORMS, text_of
+from fastllmload.errors import InputError
+from fastllmload.metrics.core import measure
+from fastllmload.procedure.tests import NAMES
+from fastllmload.records.run import load
+from fastllmload.report.figures import count, quantity
+from fastllmload.report.subject import subject_of
+from fastllmload.report.withheld import withheld
+from fastllmload.report.withheld_texts import command_without_loads, without_figures
+
+RATE, CAPACITY, SLOTS, ASKED, BLOCKS, IN_CLASS = 23.7, 41.9, 67, 137, 608, 89
+SOURCE = f"{SLOTS} slots of {BLOCKS} blocks, nineteen ms each"
+SECRETS = (RATE, CAPACITY, SLOTS, ASKED, BLOCKS, IN_CLASS)
+COMMAND = ["fastllmload", "procedure", "ITS", "--rate", f"{RATE}", f"--num-requests={ASKED}", "-n", f"{ASKED}",
+           f"-c{SLOTS}", "--simulate", f"set.kv_blocks={BLOCKS}", "--max", f"{SLOTS}", "--quick"]  # fmt: skip
+MEASURED = ("counts", "completed", "total_input_tokens", "total_output_tokens", "request_throughput",
+            "output_throughput", "total_token_throughput")  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of requests at a rate, as a level of a procedure has it."""
+    folder = tmp_path_factory.mktemp("level")
+    write_workers(folder, draw_requests(3, Shape(requests=ASKED)))
+    write_manifest(folder, phases=[duration_phase(ORIGIN_NS, 2.0)])
+    found = load(folder)
+    asked = {"rate": RATE, "concurrency": None, "num_requests": ASKED, "duration": 2.0, "timeout": 600.0}
+    planned = {"name": "poisson", "rate": RATE, "stream": f"42/rate/{RATE}/0/arrivals"}
+    exact = {"checked": ASKED, "exact": ASKED, "prompts": ASKED, "share": 1.0}
+    made = {
+        **found.manifest,
+        **measure(found),
+        "status": "done",
+        "command": COMMAND,
+        "config": {"load": asked, "target": {"simulate": [["set.kv_blocks", str(BLOCKS)]]}},
+        "plan": {
+            "classes": ["short", "long", "code"],
+            "requests": ASKED,
+            "description": {"load": {"loop": "open", "arrivals": planned}, "workload": {"name": "w", "exact": exact}},
+            "warmup": {"requests": 0, "description": {"load": {"arrivals": planned}}},
+        },
+        "certificate": {
+            "verdict": "suspect", "planned_rate": RATE, "offered_rate": RATE, "events": ASKED, "peak_requests_per_s": RATE,
+            "workers": [{"cpu_share": 0.1, "connections_max": SLOTS}], "arrival_tests": {"sends": {"gaps": ASKED}},
+            "reasons": [{"severity": "note", "text": f"{ASKED} requests are too few", "value": ASKED}],
+        },
+        "environment": {"engine": {"name": "e", "max_batch_size": SLOTS}},
+    }  # fmt: skip
+    (folder / "run.json").write_text(json.dumps(made))
+    return folder
+
+
+def procedure(place: Path, test: str, run: Path) -> Path:
+    """A finished test's folder with figures of every kind where its tables, texts and parameters have them."""
+    level = place / "levels" / f"000-{SLOTS}-slots"
+    level.parent.mkdir(parents=True)
+    level.symlink_to(run)
+    limit = f"level 3 ({RATE} per second): the client was the limit; it decides nothing"
+    unmet = {"id": "IETF-1", "level": "MUST", "state": "false", "remedy": "run for longer"}
+    reason = f"mixed, {RATE} per second: the smallest class has {IN_CLASS} requests"
+    document = {
+        "schema_version": 1, "procedure": test, "status": "done", "section": "5", "title": "A Test", "quick": False,
+        "command": [word.replace("ITS", test) for word in COMMAND], "started_utc": "2026-01-01T00:00:00Z",
+        "manifest": {"declarations": {"sut.model.name": "m"}, "workload": "w", "urls": []},
+        "parameters": {
+            "test": {"capacity": CAPACITY, "capacity_source": SOURCE, "levels": [0.5], "requests": ASKED,
+                     "request_count": ASKED, "slots": SLOTS, "initial": SLOTS, "maximum": SLOTS, "duration_s": 2.0},
+            "run": {"load": {"rate": RATE, "concurrency": SLOTS, "num_requests": ASKED},
+                    "target": {"simulate": [["set.kv_blocks", str(BLOCKS)], ["set.max_running", str(SLOTS)]]}},
+        },
+        "levels": [{"number": 0, "name": f"{SLOTS} slots", "load": float(SLOTS), "output_tok_s": RATE, "req_s": RATE,
+                    "ttft_p99_ms": 1.5, "certificate": "valid", "folder": f"levels/000-{SLOTS}-slots"}],
+        "findings": {"capacity": {"req_s": CAPACITY}, "max_concurrency": SLOTS, "rate": RATE,
+                     "requests": {"short": IN_CLASS}, "request_count": ASKED, "throughput_tok_s": {"off": CAPACITY},
+                     "levels": [{"share": 0.5, "load": RATE, "requests": ASKED, "samples": ASKED}],
+                     "starvation": {"short": 22 / IN_CLASS}, "success_rate": 1.0},
+        "tables": [
+            {"id": "classes", "title": "Per-Class Latency", "columns": ["Class", "Count", "TTFT P50 (ms)", "n"],
+             "rows": [["short", IN_CLASS, 8.5, float(ASKED)]], "notes": [f"a P99 is from {ASKED} requests"]},
+            {"id": "shape", "title": "Results", "columns": ["Metric", f"50% ({RATE} r/s)"],
+             "rows": [["Samples", ASKED], ["Requests that qualify", float(ASKED)], ["Starvation", 22 / IN_CLASS],
+                      ["P50 (ms)", 9.25]], "notes": []},
+            {"id": "levels", "title": "Levels", "columns": ["Level", "Output (tok/s)"], "rows": [[SLOTS, CAPACITY]],
+             "notes": []},
+        ],
+        "plots": [{"kind": "line", "title": f"capacity {CAPACITY}"}],
+        "sentences": [f"Knee point: {CAPACITY} requests/s", f"the last had {ASKED} samples"],
+        "warnings": [limit, f"levels {SLOTS}, {SLOTS}: the client was the limit", f"P99 is from {IN_CLASS} requests",
+                     f"the pass has {SOURCE}"],
+        "deviations": [f"{ASKED} TTFT samples: fewer than needed (P99 1,000)"],
+        "compliance": {"verdict": "not compliant", "unmet": [{**unmet, "reason": reason}],
+                       "beside": [{**unmet, "reason": f"{ASKED} of {ASKED} completions in 3.0 s"}],
+                       "deviations": [f"the client was the limit (level mixed, {SLOTS} slots)"]},
+    }  # fmt: skip
+    (place / "procedure.json").write_text(json.dumps(document))
+    return place
+
+
+def numbers(found: Any) -> Iterator[float]:
+    if isinstance(found, dict):
+        for value in found.values():
+            yield from numbers(value)
+    elif isinstance(found, (int, float)) and not isinstance(found, bool) and found >= 20:
+        yield found
+
+
+def seen(shown: str, run: Path) -> set[str]:
+    """Which of the numbers that tell the load, or that are counts, *shown* has, however they are written."""
+    document = json.loads((run / "run.json").read_text())
+    sensitive = {*SECRETS, *numbers({name: document[name] for name in MEASURED})}
+    texts = {text for n in sensitive for text in (f"{n}", f"{n:g}", f"{n:.2f}", count(n), quantity(n))}
+    wanted = texts - {"100", "1,000", "10,000", "1000", "10000"}
+    return {text for text in wanted if re.search(rf"(?<![\d.,-]){re.escape(text)}(?![\d]|[.,]\d)", shown)}
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("test", NAMES)
+def test_no_form_of_any_test_has_a_number_that_tells_the_capacity(
+    test: str, form: str, run: Path, tmp_path: Path
+) -> None:
+    place = procedure(tmp_path / "p", test, run)
+    shown = text_of(subject_of(place, redacted=True), form)
+    if form == "html":
+        shown = re.sub(r"<[^>]*>", " ", re.sub(r"<(script|style).*?</\1>", "", shown, flags=re.S))
+    assert seen(shown, run) == set()
+    assert SOURCE not in shown and "nineteen ms" not in shown
+    assert "withheld" in shown.lower() and ("which tell the capacity" in shown or "are the capacity" in shown)
+    assert "w i t h h e l d" not in shown and "withheldwithheld" not in shown
+
+
+@pytest.mark.parametrize("form", [form for form in FORMS if form != "html"])
+def test_without_redact_they_are_there(form: str, run: Path, tmp_path: Path) -> None:
+    """The search above can find them: no form is so short that it could not fail."""
+    assert seen(text_of(subject_of(procedure(tmp_path / "p", "itl", run)), form), run)
+
+
+def test_the_page_of_a_test_of_capacity_says_that_its_levels_are_withheld(run: Path, tmp_path: Path) -> None:
+    shown = text_of(subject_of(procedure(tmp_path / "p", "throughput", run), redacted=True), "html")
+    assert "Withheld (IETF 7.1): results and levels" in shown
+    assert re.search(r"<dt>Levels</dt>\s*<dd>withheld</dd>", shown) and "Levels in the order measured" not in shown
+    assert re.search(r"<dt>Command</dt>\s*<dd>withheld</dd>", shown)
+
+
+CLOSED = {"concurrency": SLOTS, "rate": None, "num_requests": ASKED}
+OF_RUNS = [form for form in FORMS if form != "html"]
+
+
+@pytest.mark.parametrize("form", OF_RUNS)
+@pytest.mark.parametrize("asked", [CLOSED, {"rate": "inf"}, {"max_concurrency": SLOTS}, "a level of a search"])
+def test_no_form_of_a_run_at_its_limit_has_one(form: str, asked: Any, run: Path, tmp_path: Path) -> None:
+    """In a closed loop the number in flight over the mean latency is the throughput."""
+    if isinstance(asked, str):
+        (tmp_path / "search.json").write_text("{}")
+    place = tmp_path / "levels" / "000"
+    place.mkdir(parents=True)
+    for file in run.iterdir():
+        (place / file.name).symlink_to(file)
+    document = json.loads((run / "run.json").read_text())
+    if isinstance(asked, dict):
+        document["config"]["load"].update(asked)
+        if asked is CLOSED:
+            document["plan"]["description"]["load"] = {"loop": "closed", "arrivals": None, "concurrency": SLOTS}
+    (place / "run.json").unlink()
+    (place / "run.json").write_text(json.dumps(document))
+    shown = text_of(subject_of(place, redacted=True), form)
+    assert seen(shown, run) == set()
+    assert "which tell the capacity" in " ".join(shown.split())
+
+
+def test_a_run_at_a_declared_rate_keeps_what_was_asked_and_delivered(run: Path) -> None:
+    shown = text_of(subject_of(run, redacted=True), "full")
+    assert quantity(RATE) in shown and str(ASKED) in shown and str(BLOCKS) not in shown
+    assert "names of hosts" in shown and "which tell the capacity" not in shown
+    with pytest.raises(InputError, match="--redact leaves out what the plots"):
+        text_of(subject_of(run, redacted=True), "html")
+
+
+def test_the_document_that_was_read_is_left_as_it_is(run: Path, tmp_path: Path) -> None:
+    for path in (run / "run.json", procedure(tmp_path / "p", "itl", run) / "procedure.json"):
+        document = json.loads(path.read_text())
+        kept = copy.deepcopy(document)
+        withheld(document, limit=True)
+        assert document == kept
+
+
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [
+        ("its P99 is from 133 requests, fewer than 1,000", "its P99 is from withheld requests, fewer than 1,000"),
+        ("a P99 needs 1,000 samples", "a P99 needs 1,000 samples"),
+        ("IETF 4.5.1 asks for 100 requests and 10,000 output tokens", None),
+        ("the warm-up had 0 successful requests and 0 output tokens", None),
+        ("the warm-up had 31 successful requests and 4,711 output tokens",
+         "the warm-up had withheld successful requests and withheld output tokens"),
+        ("P99 needs about 595 requests like these", "P99 needs about withheld requests like these"),
+        ("levels 4, 8 and 9: the client was the limit", "levels withheld: the client was the limit"),
+        ("3 of 40 requests failed", "withheld requests failed"),
+        ("at most 12 in flight", "at most withheld in flight"),
+        ("levels of 6 s are shorter than the 60 s of IETF 5.2.2", None),
+    ],
+)  # fmt: skip
+def test_loads_and_counts_in_sentences(text: str, kept: str | None) -> None:
+    assert without_figures(text) == (text if kept is None else kept)
+
+
+def test_a_command_line_keeps_what_tells_no_load() -> None:
+    words = ["fastllmload", "procedure", "ttft", "--rate=5", "-n", "100", "-c8", "--osl", "64", "--seed", "42",
+             "--simulate", "set.kv_blocks=608", "--simulate=set.max_running=8", "--class", "chat rate=5"]  # fmt: skip
+    assert command_without_loads(words) == [
+        "fastllmload", "procedure", "ttft", "--rate=withheld", "-n", "withheld", "-cwithheld", "--osl", "64", "--seed",
+        "42", "--simulate", "set.kv_blocks=withheld", "--simulate=withheld", "--class", "withheld",
+    ]  # fmt: skip
