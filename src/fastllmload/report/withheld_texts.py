@@ -66,12 +66,16 @@ def command_without_loads(command: object, telling: frozenset[str] = TELLING) ->
 
 
 def _words(words: list[str], telling: frozenset[str]) -> Iterator[str]:
-    for before, word in zip(["", *words], words, strict=False):
+    """An option may have several values: all words up to the next option are its own."""
+    option = ""
+    for word in words:
         name, equals, _ = word.partition("=")
-        glued = word[:2] in telling and len(word) > 2
-        if before in telling:
-            yield f"{name}={WITHHELD}" if before == "--simulate" and equals else WITHHELD
-        elif equals and name in telling:
+        if not word.startswith("-"):
+            shown = f"{name}={WITHHELD}" if option == "--simulate" and equals else WITHHELD
+            yield shown if option in telling else word
+            continue
+        option = name
+        if equals and name in telling:
             yield f"{name}={WITHHELD}"
         else:
-            yield f"{word[:2]}{WITHHELD}" if glued else word
+            yield f"{word[:2]}{WITHHELD}" if word[:2] in telling and len(word) > 2 else word
