@@ -221,8 +221,10 @@ def test_loads_and_counts_in_sentences(text: str, kept: str | None) -> None:
 
 def test_a_command_line_keeps_what_tells_no_load() -> None:
     words = ["fastllmload", "procedure", "ttft", "--rate=5", "-n", "100", "-c8", "--osl", "64", "--seed", "42",
-             "--simulate", "set.kv_blocks=608", "set.max_running=8", "--simulate=set.max_running=8", "--class", "chat rate=5"]  # fmt: skip
+             "--simulate", "set.kv_blocks=608", "set.max_running=8",
+             "--simulate=set.max_running=8", "--class", "chat rate=5"]  # fmt: skip
     assert command_without_loads(words) == [
         "fastllmload", "procedure", "ttft", "--rate=withheld", "-n", "withheld", "-cwithheld", "--osl", "64", "--seed",
-        "42", "--simulate", "set.kv_blocks=withheld", "set.max_running=withheld", "--simulate=withheld", "--class", "withheld",
+        "42", "--simulate", "set.kv_blocks=withheld", "set.max_running=withheld", "--simulate=withheld", "--class",
+        "withheld",
     ]  # fmt: skip
