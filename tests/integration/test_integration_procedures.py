@@ -96,6 +96,7 @@ def test_an_interrupted_procedure_keeps_what_it_has_and_says_so(tmp_path: Path) 
     found = document(folder)
     assert (code, found["status"]) in ((4, "interrupted"), (0, "done"))  # it may have been at its end already
     assert found["findings"]["lengths"][0] == 1024
+    assert found["command"] == ["fastllmload", *command(folder)[3:]]  # as it can be typed again, however it was started
     assert (folder / "procedure.html").exists() and (folder / "procedure.md").exists()
 
 

@@ -47,7 +47,7 @@ class Member:
 
 
 def launch(spec: WorkerSpec) -> Member:
-    """Start one worker in a session of its own: SIGINT of the terminal is the supervisor's business."""
+    """Start one worker in a process group of its own: SIGINT of the terminal is the supervisor's business (decision 100)."""
     rows = Path(spec.rows_dir)
     rows.mkdir(parents=True, exist_ok=True)
     shared = SharedWords.create(spec.shared_path)
@@ -55,7 +55,7 @@ def launch(spec: WorkerSpec) -> Member:
     with open(log, "wb") as errors:
         process = subprocess.Popen(
             WORKER,
-            stdin=subprocess.PIPE, stdout=errors, stderr=errors, start_new_session=True, env=environment(),
+            stdin=subprocess.PIPE, stdout=errors, stderr=errors, process_group=0, env=environment(),
         )  # fmt: skip
     assert process.stdin is not None
     with contextlib.suppress(BrokenPipeError):  # it died at once: watch() finds that and its log says why

@@ -285,7 +285,7 @@ class TelemetryProcess:
         self._redact = redact
 
     def start(self) -> None:
-        """In a session of its own: SIGINT of the terminal is the supervisor's business. The key goes by
+        """In a process group of its own: SIGINT of the terminal is the supervisor's business. The key goes by
         stdin.
         """
         environment = {name: text for name, text in os.environ.items() if name != "OPENAI_API_KEY"}
@@ -295,7 +295,7 @@ class TelemetryProcess:
                 stdin=subprocess.PIPE,
                 stdout=errors,
                 stderr=errors,
-                start_new_session=True,
+                process_group=0,
                 env=environment,
             )
         assert self._child.stdin is not None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import Any, Self
 import msgspec
 
 from fastllmload import __version__
+from fastllmload.engine.environment import command_line
 from fastllmload.engine.public import blank
 from fastllmload.errors import HostLimitError, InputError
 from fastllmload.procedure.held import hold
@@ -92,7 +92,7 @@ class Journal:
             "tool": {"name": "fastllmload", "version": __version__},
             "procedure": procedure,
             "status": RUNNING,
-            "command": [Path(sys.argv[0]).name, *sys.argv[1:]],
+            "command": command_line(),
             "started_utc": utc() if before is None else before.started_utc,
             "last_start_utc": utc(),
             "starts": 1 if before is None else before.starts + 1,

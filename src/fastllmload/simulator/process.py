@@ -62,7 +62,7 @@ class SimulatorProcess:
         command += ["--die-with-parent", str(os.getpid())]
         self._child = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment,
-            start_new_session=True,  # Ctrl-C in the terminal is for the parent: it drains before it stops the engine
+            process_group=0,  # Ctrl-C in the terminal is for the parent: it drains before it stops the engine
         )  # fmt: skip
         line = self._first_line(self._child)
         if not line.startswith("ready "):
