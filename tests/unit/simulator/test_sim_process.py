@@ -117,3 +117,12 @@ def test_the_command_line_names_faults_and_options() -> None:
     assert "--truth FILE" in helped and "small-gpu" in helped
     wrong = subprocess.run([*run, "--set", "nonsense"], capture_output=True, text=True, check=False)
     assert wrong.returncode == 2 and "has no '='" in wrong.stderr
+
+
+def test_the_engine_shares_our_session_and_not_our_process_group() -> None:
+    """A session of its own would be a scheduling group of its own (decision 100); our group would get our Ctrl-C."""
+    with SimulatorProcess(SimulatorOptions()) as server:
+        assert server._child is not None
+        pid = server._child.pid
+        assert os.getsid(pid) == os.getsid(0)
+        assert os.getpgid(pid) == pid != os.getpgid(0)
