@@ -35,6 +35,26 @@ def going(tmp_path: Path) -> Iterator[Going]:
         one.kill()
 
 
+# -- where its processes live ------------------------------------------------------------------------------------------
+
+
+def test_every_process_shares_the_session_and_has_a_process_group_of_its_own(tmp_path: Path) -> None:
+    """A session of its own would be a scheduling group of its own (decision 100); the run's group would get the Ctrl-C
+    that is meant for the run.
+    """
+    one = begin(tmp_path / "run", *LONG, "--workers", "2", *(each for each in EMBEDDED if each != "--no-telemetry"))
+    try:
+        one.until_ok()
+        family = one.family()
+        assert len(family) == 4, [one.family(word) for word in ("worker", "simulat", "telemetry")]
+        assert {os.getsid(pid) for pid in family} == {os.getsid(0)}
+        assert [os.getpgid(pid) for pid in family] == family
+        one.signal(signal.SIGINT)
+        one.end().kept(4, "interrupted")
+    finally:
+        one.kill()
+
+
 # -- signals ----------------------------------------------------------------------------------------------------------
 
 

@@ -113,6 +113,7 @@ def test_an_open_loop_leaves_a_whole_folder(tmp_path):
     assert ui.document["completed"] > 0 and ui.document["failed"] == 0
     assert ui.document["certificate"]["schedule_lag_us"]["n"] > 0
     assert sorted(set(run.samples["worker"])) == [-1, 0, 1]
+    assert len(ui.document["target"]["connect_ms"]) == len(ui.document["target"]["connect_after_ms"]) == 20
     left = {path.name for path in (tmp_path / "run").iterdir()}
     assert left >= {"run.json", "requests.npy", "tokens.npy", "plan", "samples.npy", "hiccup.npy", "stalls.npy"}
     assert not left & {"workers", ".work"} and not [name for name in left if name.endswith(".part")]

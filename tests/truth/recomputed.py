@@ -379,7 +379,11 @@ class Recomputed:
         """In flight (7.2), round trips (7.12), servers' own durations, tail ratio and cost."""
         metrics = self.document["metrics"]
         connects = sorted(t for line in self.lines if (t := less_connected(line)) is not None)
-        connects = connects or sorted(round(ms * MS) for ms in self.document["target"].get("connect_ms") or ())
+        connects = connects or sorted(
+            round(ms * MS)
+            for name in ("connect_ms", "connect_after_ms")
+            for ms in self.document["target"].get(name) or ()
+        )
         found: dict[str, dict[str, Any]] = {
             "rtt_ms": {
                 "n": len(connects),

@@ -59,7 +59,7 @@ TESTS: dict[str, tuple[RunOption, ...]] = {
         CAPACITY, CAPACITY_SOURCE, factors("Shares of the capacity.", "0.25,0.5,0.75,0.9"),
     ),
     "capacity": (
-        value("--initial", "initial", read.count, "COUNT", "Concurrency tried first. Default 8."),
+        value("--initial", "initial", read.count, "COUNT", "Concurrency tried first. Default 8, or --max if less."),
         value("--max", "maximum", read.count, "COUNT", "Highest concurrency tried. Default 512."),
         value("--slo-ttft-p99", "slo_ttft_p99_ms", read.milliseconds, "MS", "Objective: P99 of TTFT at most this."),
         value("--oom-pattern", "oom_pattern", read.text, "REGEX", "What an out-of-memory error looks like."),

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -16,6 +16,10 @@ from fastllmload.cli.procedure_options import COMMON, TESTS
 from fastllmload.cli.readings import nearest
 from fastllmload.cli.runcommand import RunCommand, click_option
 from fastllmload.errors import InputError
+
+if TYPE_CHECKING:
+    from fastllmload.cli.given import Givens
+    from fastllmload.procedure.conduct import Test
 
 ABOUT = {
     "ttft": "Time to first token: its distribution at one load (IETF 5.1).",
@@ -32,6 +36,7 @@ ABOUT = {
 
 
 SHAPES = {"workload", "dataset_path", "isl", "prefix_len", "turns", "plan", "classes"}  # say what is sent
+OTHERS = {"workload", "dataset_path", "turns", "plan"}  # requests that a test of its own workload never sends
 
 
 class ProcedureCommand(RunCommand):
@@ -109,6 +114,7 @@ def start(name: str, parameters: Mapping[str, object]) -> int:
     test = test_named(name)
     if test.workload is not None and not SHAPES & given.keys():
         settings = changed(settings, workload={"name": test.workload})
+    refuse_shapes(test, given)
     fields = read(TESTS[name], own)
     for field, value in (
         ("duration_s", settings.load.duration),
@@ -140,6 +146,18 @@ def start(name: str, parameters: Mapping[str, object]) -> int:
         ),
         Console(redact, quiet=settings.output.ui == "none"),
     )
+
+
+def refuse_shapes(test: Test, given: Givens) -> None:
+    """InputError where other requests are asked for than those that the draft has *test* send."""
+    if test.sends is None:
+        return
+    for parameter in sorted(OTHERS & given.keys()):
+        one = given[parameter]
+        if parameter != "workload" or one.texts != (test.sends,):
+            raise InputError(
+                f"the test {test.name} sends the workload {test.sends} (IETF {test.section}): leave {one.where} out"
+            )
 
 
 def fixed_length(osl: str | None, name: str) -> int | None:

@@ -17,6 +17,7 @@ EVERY_RUN_ITS_OWN = {
     "environment.time_utc",
     "environment.clock_offset_ns",
     "target.connect_ms",
+    "target.connect_after_ms",
     "target.probe_s",
     "target.addresses",
 }

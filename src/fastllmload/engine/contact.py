@@ -20,7 +20,9 @@ from fastllmload.report.outlet import Redact
 
 CONNECT_TIMEOUT_S = 5.0
 LARGEST_ANSWER = 4 << 20
-RTT_CONNECTS = 5
+RTT_CONNECTS, RTT_LEAST = 20, 5  # connects for the round trip before a run, and behind it
+RTT_PAUSE_S = 0.005  # for a server that holds few connections which it has not accepted yet
+RTT_S = 1.0  # a far target is asked no more often than RTT_LEAST once they have taken this long
 
 
 class Contact:
@@ -69,14 +71,24 @@ class Contact:
             self.address = address
             if self.context is not None:
                 self._secure(self._connection()).close()
-            for _ in range(RTT_CONNECTS - 1):
-                started = time.perf_counter()
-                self._connection().close()
-                connect_ms.append((time.perf_counter() - started) * 1e3)
+            self.round_trips(connect_ms, RTT_CONNECTS - 1)
             return address
         raise TargetError(
             f"{self.base.shown} cannot be reached at {', '.join(failures)}; is the server up and --url right?"
         )
+
+    def round_trips(self, connect_ms: list[float], most: int = RTT_CONNECTS) -> None:
+        """*most* more connects to the address that took the first, in ms; fewer where they take long. TargetError when it
+        takes none any more.
+        """
+        begun = time.perf_counter()
+        for number in range(most):
+            started = time.perf_counter()
+            if number >= RTT_LEAST and started - begun > RTT_S:
+                return
+            self._connection().close()
+            connect_ms.append((time.perf_counter() - started) * 1e3)
+            time.sleep(RTT_PAUSE_S)
 
     def _patience_s(self, usual_s: float) -> float:
         return min(usual_s, self.settings.load.timeout) if self.asked_s is None else self.asked_s

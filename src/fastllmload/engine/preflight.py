@@ -25,12 +25,13 @@ from fastllmload.report.outlet import Redact
 
 @dataclass
 class Preflight:
-    """What the checks found. *usage_reported* None: not known; *connect_ms*: TCP connect times of the first target."""
+    """What the checks found. *usage_reported* None: not known; *connect_ms*: TCP connect times of the *first* target."""
 
     targets: list[TargetSpec] = field(default_factory=list)
     model: str = ""
     usage_reported: bool | None = None
     connect_ms: list[float] = field(default_factory=list)
+    first: Probe | None = None
     context_limit: int | None = None  # tokens of prompt and answer, the least that a server reports as max_model_len
     answer_s: float | None = None  # the probe of the first target, of PROBE_TOKENS tokens, whole
     class_heads: list[list[str]] = field(default_factory=list)  # per class, per target; empty without classes
@@ -76,6 +77,7 @@ def preflight(
 def look_at(probe: Probe, found: Preflight, wanted: str | None) -> str:
     """Whether the server of *probe* is there and answers, into *found*; the model that it serves."""
     address = probe.reach([] if found.targets else found.connect_ms)
+    found.first = found.first or probe
     model = probe.model(wanted)
     if probe.context_limit is not None:
         found.context_limit = min(found.context_limit or probe.context_limit, probe.context_limit)

@@ -32,11 +32,12 @@ from fastllmload.engine.specs import RunPhase, phase_specs, refuse_slow_readers,
 from fastllmload.engine.telemetry import Finder, Found, TelemetryProcess
 from fastllmload.engine.totals import Totals
 from fastllmload.engine.workspec import WorkerSpec
-from fastllmload.errors import HostLimitError, InternalError, Interrupted
+from fastllmload.errors import HostLimitError, InternalError, Interrupted, TargetError
 from fastllmload.host import limits, probe
 from fastllmload.plan.archive import refuse_unwritable, save_plan
 from fastllmload.plan.build import check_workloads
 from fastllmload.plan.settings import RunSettings, Secret
+from fastllmload.records.run import DONE
 from fastllmload.records.samples import DISK_FULL
 from fastllmload.report.terminal import Ui
 from fastllmload.simulator.process import SimulatorProcess
@@ -144,6 +145,7 @@ class Session:
         beside = Finder(settings, found, self.secret, self.redact).find(self.urls, found.class_urls)
         found.notes.extend(beside.notes)
         self.ui.banner(banner.target_lines(asked, [target.url for target in found.targets], found))
+        sizing.refuse_more_slots_than_files(replayed.settings, cores=max(1, int(probe.cores())))
         plans = build_plans(replayed, endpoint, found.model, self.folder.work)
         refuse_unknown(settings.output.goodput, plans.measure.classes, set(plans.measure.request_class.tolist()))
         if settings.output.save_plan is not None:
@@ -152,11 +154,24 @@ class Session:
         with self._sampling(beside) as sampler:
             self.course.run(specs, phases, sampler)
         self._refuse_empty()
+        self._round_trips_behind(found)
         document = conclude(self.folder, phases, self.course.fate)
         for warning in (document["telemetry"] or {}).get("warnings", ()):
             self.ui.message(f"warning: {warning}")
         self.ui.finish(document, folder=str(self.folder.path))
         return exit_code(document, self.course.fate, settings.output.strict)
+
+    def _round_trips_behind(self, found: Preflight) -> None:
+        """The round trip once more, behind the run (procedures 0.12). Nobody waits for it who wants the run to end."""
+        fate, target = self.course.fate, self.folder.manifest["target"]
+        target["connect_after_ms"] = []
+        if found.first is None or fate.status != DONE:
+            return
+        try:
+            found.first.round_trips(target["connect_after_ms"])
+        except TargetError as problem:
+            target["notes"].append(f"behind the run: {problem}")
+            self.ui.message(f"warning: behind the run: {problem}")
 
     def _refuse_empty(self) -> None:
         """No phase began: there is nothing to merge, measure or judge."""

@@ -14,7 +14,7 @@ from fastllmload.engine.preflight import Preflight
 from fastllmload.engine.probe import PROBE_TOKENS
 from fastllmload.engine.routing import crowds
 from fastllmload.errors import HostLimitError
-from fastllmload.host.limits import check_capacity
+from fastllmload.host.limits import Crowd, check_capacity
 from fastllmload.plan.plan import Plan
 from fastllmload.plan.settings import RunSettings
 
@@ -23,6 +23,7 @@ COMFORT = 0.5  # share of the ceiling that one worker is given
 OVERHEAD_EVENTS = 3.0  # role, finish, usage
 MOST_AHEAD = 4_096  # connections opened before time zero; the rest follow ahead of the schedule
 SLACK = 16
+DOES_NOT_FIT = "this host cannot carry the run"
 
 
 @dataclass(frozen=True)
@@ -119,6 +120,19 @@ def initial_connections(settings: RunSettings, plan: Plan, wanted: Demand, worke
     return min(MOST_AHEAD, expected + (0 if settings.load.max_concurrency is not None else SLACK))
 
 
+def refuse_more_slots_than_files(settings: RunSettings, cores: int) -> None:
+    """HostLimitError for a closed loop that no number of workers could hold open, before the plan of a million slots is
+    made. What it takes precisely is known once there is one.
+    """
+    load = settings.load
+    if load.concurrency is None or load.num_requests is not None:
+        return
+    workers = settings.client.workers or max(cores, len(settings.client.pin))
+    problems = check_capacity([Crowd("", load.concurrency, ports=False)], 1, workers=workers)
+    if problems:
+        raise HostLimitError(f"{DOES_NOT_FIT}: " + "; ".join(problems))
+
+
 def refuse_what_does_not_fit(settings: RunSettings, plan: Plan, wanted: Demand, workers: int, found: Preflight) -> None:
     """HostLimitError now, not a mess of failed connections during the run. Ports are counted for each target by itself:
     one is used once per source address and target.
@@ -131,7 +145,7 @@ def refuse_what_does_not_fit(settings: RunSettings, plan: Plan, wanted: Demand, 
     sources = max(1, len(settings.target.source_addresses))
     problems = check_capacity(each, sources, workers=workers, seconds=phase_seconds(plan))
     if problems:
-        raise HostLimitError("this host cannot carry the run: " + "; ".join(problems))
+        raise HostLimitError(f"{DOES_NOT_FIT}: " + "; ".join(problems))
 
 
 def answer_seconds(settings: RunSettings, plan: Plan, answer_s: float | None) -> npt.NDArray[np.float64]:

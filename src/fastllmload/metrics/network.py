@@ -30,11 +30,11 @@ def ttft_net_adjusted(ttft_ms: float | None, rtt_p50_ms: float | None) -> float 
 
 def network_metrics(run: Run, population: Mask) -> dict[str, Any]:
     """`rtt_ms` from the connections that were made for a request, of any phase, and where all were open before they were
-    needed from the connects ahead of the run; `ttft_net_adjusted` where asked for.
+    needed from the connects ahead of the run and behind it; `ttft_net_adjusted` where asked for.
     """
     rtt = rtt_ms(between(run.rows, "t_dispatch", "t_connected"))
     if not rtt["n"]:
-        rtt = rtt_ms(connects_ahead(run))
+        rtt = rtt_ms(connects_beside(run))
     if not run.manifest.get("config", {}).get("output", {}).get("ttft_net_adjusted"):
         return {"rtt_ms": rtt}
     adjusted = np.full(0, NULL, np.int64)
@@ -43,7 +43,10 @@ def network_metrics(run: Run, population: Mask) -> dict[str, Any]:
     return {"rtt_ms": rtt, "ttft_net_adjusted": {**distribution(adjusted, "ms"), "rtt_p50_ms": rtt["p50"]}}
 
 
-def connects_ahead(run: Run) -> Numbers:
-    """TCP connects that the checks made before the clock ran, in ns (`target.connect_ms`)."""
-    found = (run.manifest.get("target") or {}).get("connect_ms") or ()
+def connects_beside(run: Run) -> Numbers:
+    """TCP connects that were made for it before the clock ran and behind the last request, in ns (`target.connect_ms`,
+    `target.connect_after_ms`).
+    """
+    target = run.manifest.get("target") or {}
+    found = (*(target.get("connect_ms") or ()), *(target.get("connect_after_ms") or ()))
     return np.array([round(ms * 1e6) for ms in found], np.int64)

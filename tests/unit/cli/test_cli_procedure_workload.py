@@ -57,3 +57,27 @@ def test_requests_that_share_nothing_are_no_test_of_a_prefix_cache(
     folder = tmp_path / "p"
     assert main(["procedure", "prefix-cache", "--rate", "5", "--isl", "64", "--output", str(folder)]) == 2
     assert "--prefix-len" in capsys.readouterr().err and not folder.exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "left_out"),
+    [
+        (["fairness", "--workload", "conversation"], "--workload"),
+        (["fairness", "--workload", "conversation", "--turns", "3"], "--turns"),
+        (["long-context", "--workload", "synthetic-uniform"], "--workload"),
+        (["fairness", "--plan", "p"], "--plan"),
+    ],
+)
+def test_a_test_of_one_workload_takes_no_other(
+    asked: list[RunSettings], capsys: pytest.CaptureFixture[str], words: list[str], left_out: str
+) -> None:
+    assert main(["procedure", *words]) == 2
+    said = capsys.readouterr().err
+    assert f"leave {left_out}" in said and f"the test {words[0]} sends the workload {words[0]}" in said
+    assert not asked
+
+
+@pytest.mark.parametrize("name", ["fairness", "long-context"])
+def test_its_own_workload_may_be_named(asked: list[RunSettings], name: str) -> None:
+    assert main(["procedure", name, "--workload", name]) == 0
+    assert asked[0].workload.name == name

@@ -5,6 +5,10 @@ import http.server
 import threading
 
 
+class Server(http.server.ThreadingHTTPServer):
+    request_queue_size = 128  # of its own five the kernel drops what comes while another process has the CPU
+
+
 class CannedServer:
     """*answers*: path -> (status, content type, body); a body of None closes without an answer."""
 
@@ -30,7 +34,7 @@ class CannedServer:
             def log_message(self, *_):
                 pass
 
-        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.server = Server(("127.0.0.1", 0), Handler)
         self.url = f"http://127.0.0.1:{self.server.server_port}"
 
 

@@ -61,10 +61,32 @@ def test_a_good_target_gives_model_usage_and_address():
     assert (found.model, found.usage_reported, found.notes) == ("m", True, [])
     target = found.targets[0]
     assert (target.family, target.address, target.port) == ("inet", "127.0.0.1", server.server.server_port)
-    assert len(found.connect_ms) == 5 and found.answer_s > 0
+    assert len(found.connect_ms) == 20 and found.answer_s > 0
     assert f"Authorization: Bearer {KEY}\r\n" in target.head_prefix
     sent = json.loads(server.asked[-1][3])
     assert sent["model"] == "m" and sent["max_tokens"] == 4 and sent["stream"] is True
+
+
+def test_round_trips_are_measured_behind_a_run_too():
+    behind = []
+    with canned(GOOD) as server:
+        first = check([server.url]).first
+        first.round_trips(behind)
+    assert len(behind) == 20 and min(behind) > 0
+    with pytest.raises(TargetError, match=r"does not take connections any more"):
+        first.round_trips(behind)
+    assert len(behind) == 20
+
+
+def test_a_far_target_is_not_asked_for_its_round_trip_for_long(monkeypatch):
+    """Each connect takes 0.2 s by its clock: after five the second that it may take has long been over."""
+    now = iter(range(0, 100_000, 200))
+    with canned(GOOD) as server:
+        first = check([server.url]).first
+        monkeypatch.setattr(contact.time, "perf_counter", lambda: next(now) / 1e3)
+        behind = []
+        first.round_trips(behind)
+    assert behind == pytest.approx([200.0] * 5)
 
 
 def test_every_url_is_asked_and_named_with_its_own_host():

@@ -126,6 +126,17 @@ def known_host(monkeypatch):
     monkeypatch.setattr(limits, "time_wait_s", lambda loopback: 60.0)
 
 
+def test_a_million_slots_are_refused_before_they_are_planned(monkeypatch):
+    monkeypatch.setattr(limits, "file_limit", lambda: limits.FileLimit(1024, 1024))
+    with pytest.raises(HostLimitError, match=r"the limit of open files is 1,024 and each worker needs 500,064"):
+        sizing.refuse_more_slots_than_files(asked(concurrency=1_000_000, duration=1.0), cores=2)
+    with pytest.raises(HostLimitError, match=r"each worker needs 250,064"):
+        sizing.refuse_more_slots_than_files(asked(concurrency=1_000_000, duration=1.0, workers=4), cores=2)
+    sizing.refuse_more_slots_than_files(asked(concurrency=1_920, duration=1.0), cores=2)
+    sizing.refuse_more_slots_than_files(asked(concurrency=1_000_000, num_requests=5), cores=2)
+    sizing.refuse_more_slots_than_files(asked(rate=5.0, duration=1.0), cores=2)
+
+
 def test_a_run_that_needs_more_ports_than_there_are_is_refused():
     settings, here = asked(rate=5000.0, fresh_connections=True), found_at("10.0.0.1:80")
     refuse, wanted = sizing.refuse_what_does_not_fit, Demand(5000.0, 1.0, 10)

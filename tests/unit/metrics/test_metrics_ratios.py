@@ -95,6 +95,8 @@ def test_a_round_trip_is_known_where_every_connection_was_open_before(tmp_path: 
     found = network.network_metrics(run, np.ones(3, bool))
     assert found["rtt_ms"] == {"unit": "ms", "n": 3, "p50": 0.3, "p95": pytest.approx(0.39)}
     assert found["ttft_net_adjusted"]["rtt_p50_ms"] == 0.3
+    manifest["target"]["connect_after_ms"] = [0.1, 0.1]
+    assert network.network_metrics(run, np.ones(3, bool))["rtt_ms"] == {"unit": "ms", "n": 5, "p50": 0.2, "p95": 0.38}
     rows["t_connected"][1] = 8_001_000  # one that a request waited for
     assert network.network_metrics(run, np.ones(3, bool))["rtt_ms"]["p50"] == 8
     bare = Run(tmp_path, {}, np.zeros_like(rows), run.events, run.first_event)

@@ -9,6 +9,7 @@ import pytest
 from fastllmload.errors import InputError
 from fastllmload.plan.settings import RunSettings
 from fastllmload.procedure.tests import test_named as procedure_named
+from fastllmload.procedure.tests.capacity import Parameters as CapacityParameters
 
 TAKES_LEVELS = ("tradeoff", "itl", "guardrail", "memory-pressure")
 TAKES_CAPACITY = (*TAKES_LEVELS, "fairness")
@@ -70,7 +71,13 @@ def test_memory_is_pressed_above_the_capacity(levels: tuple[float, ...]) -> None
 
 
 def test_a_search_begins_below_its_end() -> None:
-    assert "--initial 8 and --max 4" in refusal("capacity", initial=8, maximum=4).replace(" (the default)", "")
     assert "--initial 9 and --max 4" in refusal("capacity", initial=9, maximum=4)
     refuse("capacity", initial=4, maximum=4)
+    refuse("capacity", maximum=4)
     assert "--initial 600 and --max 512" in refusal("memory-pressure", capacity=None, capacity_source=None, initial=600)
+
+
+@pytest.mark.parametrize(("given", "first"), [({}, 8), ({"maximum": 4}, 4), ({"maximum": 4, "initial": 2}, 2)])
+def test_the_search_begins_at_eight_or_at_its_end_where_that_is_less(given: dict[str, int], first: int) -> None:
+    asked = procedure_named("capacity").parameters(**given)
+    assert isinstance(asked, CapacityParameters) and asked.initial == asked.quick().initial == first

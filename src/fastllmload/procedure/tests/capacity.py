@@ -23,6 +23,7 @@ from fastllmload.records.error_texts import speaks_of
 
 COMPLETION = 0.99
 PER_SLOT = 100  # completions that a level must have for each slot
+INITIAL = 8
 RESOLUTION = 16  # the bracket of the answer is within 1/16 of it
 SERVER_LOG = "server-log"
 LARGEST_LOG = 1 << 28  # bytes of its end that are searched
@@ -30,15 +31,21 @@ OOM = "out of memory|CUDA OOM|OutOfMemory"
 
 
 class Parameters(msgspec.Struct, frozen=True, kw_only=True):
-    """*slo_ttft_p99_ms* is required. *duration_s*: a level takes this long at least, and 100 completions per slot."""
+    """*slo_ttft_p99_ms* is required. *duration_s*: a level takes this long at least, and 100 completions per slot.
+    *initial* 0: 8, or *maximum* where that is less.
+    """
 
-    initial: int = 8
+    initial: int = 0
     maximum: int = 512
     output_tokens: int | None = 256
     duration_s: float = 60.0
     per_slot: int = PER_SLOT
     slo_ttft_p99_ms: float | None = None
     oom_pattern: str = OOM
+
+    def __post_init__(self) -> None:
+        if not self.initial:
+            msgspec.structs.force_setattr(self, "initial", min(INITIAL, self.maximum))
 
     def quick(self) -> Parameters:
         return msgspec.structs.replace(self, duration_s=shorter(self.duration_s, 20, 3.0), per_slot=4)
@@ -236,9 +243,8 @@ def refuse_range(parameters: Parameters) -> None:
     """InputError where the search would begin above its end."""
     first, most = parameters.initial, parameters.maximum
     if first > most:
-        default = " (the default)" if first == Parameters().initial else ""
         raise InputError(
-            f"--initial {first}{default} and --max {most} leave no level between them; give --initial {most} or less"
+            f"--initial {first} and --max {most} leave no level between them; give --initial {most} or less"
         )
 
 
