@@ -26,7 +26,8 @@ classes classes.* classes.*.ttft classes.*.tpot conversations conversations.turn
 LISTS = """
 phases workers incidents errors command conversations.turns plan.deviations plan.classes target.urls
 target.addresses target.notes
-target.connect_ms target.connect_after_ms config.target.urls config.target.headers config.target.source_addresses config.output.goodput
+target.connect_ms target.connect_after_ms
+config.target.urls config.target.headers config.target.source_addresses config.output.goodput
 config.output.goodput.* config.output.prefill_deadline config.output.prefill_deadline.*
 slo.objectives telemetry.series telemetry.sources certificate.reasons certificate.workers
 compliance.deviations compliance.unmet compliance.must.false compliance.must.undeclared compliance.must.unchecked
