@@ -26,11 +26,14 @@ QUICK_S = 5.0
 
 @dataclass(frozen=True)
 class Capacity:
-    """Requests/s, and where the figure is from. *limited*: the client ended the measurement, not the system."""
+    """Requests/s, and where the figure is from. *limited*: the client ended the measurement, not the system.
+    *output_tok_s*: output tokens/s where they were measured.
+    """
 
     req_s: float
     source: str
     limited: bool = False
+    output_tok_s: float | None = None
 
     def entry(self) -> dict[str, Any]:
         return {"req_s": self.req_s, "source": self.source, "client_limited": self.limited}
@@ -64,10 +67,11 @@ def measured(lab: Lab, settings: RunSettings, found: Findings, prefix: str = "")
             for r in ladder.rungs]  # fmt: skip
     columns = ("Slots", "Requests (r/s)", "Output (tok/s)", "TTFT P99 (ms)", "Verdict")
     found.table(f"{prefix}capacity", f"{prefix}Capacity, measured in a closed loop".capitalize(), columns, rows)
-    best = max(ladder.rungs, key=lambda r: r.level.output_tok_s).level.req_s if ladder.rungs else 0.0
-    if best <= 0:
+    best = max((rung.level for rung in ladder.rungs), key=lambda level: level.output_tok_s, default=None)
+    if best is None or best.req_s <= 0:
         found.warn("no request of the capacity measurement succeeded: there is no capacity to take shares of")
         return None
     if limited:
         found.warn("the client was the limit while the capacity was measured: the true one may be higher")
-    return Capacity(best, f"measured: closed loop, {len(ladder.rungs)} levels of {length:g} s", limited)
+    source = f"measured: closed loop, {len(ladder.rungs)} levels of {length:g} s"
+    return Capacity(best.req_s, source, limited, best.output_tok_s)

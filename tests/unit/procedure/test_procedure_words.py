@@ -17,7 +17,7 @@ from fastllmload.procedure.ladder import Ladder, Rung
 from fastllmload.procedure.level import Level
 from fastllmload.procedure.saturating import Capacity
 from fastllmload.procedure.seek import Event
-from fastllmload.procedure.tests import guardrail
+from fastllmload.procedure.tests import fairness, guardrail
 from fastllmload.procedure.tests.capacity import Levels, Parameters
 from fastllmload.procedure.tests.fairness import CLASSES, MIXED, expected_tokens, overloaded
 from fastllmload.procedure.tests.memory_pressure import preemption_words
@@ -155,7 +155,11 @@ def test_a_declared_capacity_leaves_the_baselines_throughput_to_be_measured(
     measured = {"baseline, ": 20.0, "input, ": 15.0}
     installed(monkeypatch)
     monkeypatch.setattr(guardrail, "warm_up", lambda *arguments, **named: None)
-    monkeypatch.setattr(guardrail, "measured", lambda lab, settings, found, prefix: Capacity(measured[prefix], "here"))
+    monkeypatch.setattr(
+        guardrail,
+        "measured",
+        lambda lab, settings, found, prefix: Capacity(measured[prefix], "here", output_tok_s=3 * measured[prefix] + 8),
+    )
     monkeypatch.setattr(guardrail, "refusals", lambda rung: 0)
     monkeypatch.setattr(guardrail, "overhead", lambda done, level: {})
 
@@ -168,4 +172,13 @@ def test_a_declared_capacity_leaves_the_baselines_throughput_to_be_measured(
         monkeypatch.setattr(lab, "switch", lambda group, name: None)
         guardrail.run(lab, asked, found := Findings())
     assert found.values["throughput_req_s"] == {"baseline": 20.0, "input": 15.0}
-    assert found.values["throughput_change_percent"] == {"input": pytest.approx(-25.0)}
+    assert found.values["throughput_output_tok_s"] == {"baseline": 68.0, "input": 53.0}
+    assert found.values["throughput_change_percent"] == {"input": pytest.approx(-22.06, abs=0.005)}
+    (table,) = [one for one in found.tables if one.id == "guardrail-throughput"]
+    assert table.columns[:3] == ("Configuration", "Max Throughput (tok/s)", "Reduction")  # as in IETF Table 14
+    assert table.rows == (("Baseline", 68.0, "-", 20.0), ("Input filter", 53.0, "-22.1%", 15.0))
+
+
+@pytest.mark.parametrize(("rate", "text"), [(0.003, "0.3%"), (0.021, "2.1%"), (0.0, "0.0%"), (None, None)])
+def test_starvation_is_printed_as_in_table_9(rate: float | None, text: str | None) -> None:
+    assert fairness.starved({"starvation_rate": rate}) == text

@@ -154,7 +154,7 @@ def report(mixed: Level, alone: dict[str, Level], capacity: Capacity, parameters
     shown = [
         ("Jain's Fairness Index", jain["value"]),
         ("Jain's index of e2e per output token", latency["value"]),
-        *((f"{name.capitalize()} Class Starvation", class_of(block, name)["starvation_rate"]) for name in alone),
+        *((f"{name.capitalize()} Class Starvation", starved(class_of(block, name))) for name in alone),
     ]
     found.table(
         "fairness-indices", "Fairness", ("Metric", "Value"), shown,
@@ -208,6 +208,12 @@ def ttft_of(run: Run, number: int | None) -> tuple[float, ...]:
     if len(values) > 4_000:
         values = np.quantile(values, np.linspace(0, 1, 4_000))
     return tuple(float(value) for value in values)
+
+
+def starved(one: Any) -> str | None:
+    """The starvation rate of a class in percent, as IETF Table 9 prints it."""
+    rate = one["starvation_rate"]
+    return None if rate is None else f"{rate:.1%}"
 
 
 def refuse(parameters: Parameters, settings: RunSettings) -> None:

@@ -43,13 +43,14 @@ class Parameters(msgspec.Struct, frozen=True, kw_only=True):
 
 
 Done = dict[str, list[tuple[float, Rung]]]  # configuration → share of the capacity and its rung
+Throughput = dict[str, Capacity | None]  # configuration → what was measured; None where nothing came back
 
 
 def run(lab: Lab, parameters: Parameters, found: Findings) -> None:
     settings = changed(lab.base, load={"duration": parameters.duration_s, "num_requests": None})
     order = [name for name in CONFIGURATIONS if name in parameters.configurations]
     capacity: Capacity | None = None
-    throughput: dict[str, float | None] = {}
+    throughput: Throughput = {}
     done: Done = {}
     for name in order:
         lab.switch("guardrail", f"guardrail-{name}")
@@ -59,10 +60,9 @@ def run(lab: Lab, parameters: Parameters, found: Findings) -> None:
             if capacity is None:
                 return
             if parameters.capacity is None:
-                throughput[name] = capacity.req_s
+                throughput[name] = capacity
         if parameters.throughput and name not in throughput:
-            other = measured(lab, settings, found, prefix=f"{name}, ")
-            throughput[name] = None if other is None else other.req_s
+            throughput[name] = measured(lab, settings, found, prefix=f"{name}, ")
         ladder = Ladder(lab, settings, prefix=f"{name}, ")
         done[name] = [(share, ladder.at(float(f"{share * capacity.req_s:.6g}"))) for share in sorted(parameters.levels)]
         report(done, throughput, capacity, found)
@@ -70,7 +70,7 @@ def run(lab: Lab, parameters: Parameters, found: Findings) -> None:
         found.deviate("no baseline without guardrails was measured (IETF 5.10.2)")
 
 
-def report(done: Done, throughput: dict[str, float | None], capacity: Capacity, found: Findings) -> None:
+def report(done: Done, throughput: Throughput, capacity: Capacity, found: Findings) -> None:
     shares = [share for share, _ in next(iter(done.values()))]
     middle = (len(shares) - 1) // 2
     columns = ("Configuration", "TTFT P50 (ms)", "TTFT P99 (ms)", "E2E P50 (ms)", "E2E P99 (ms)")
@@ -83,21 +83,31 @@ def report(done: Done, throughput: dict[str, float | None], capacity: Capacity, 
     ]
     found.table("guardrail-levels", "All levels", (*columns, "Refused"), every,
                 "Refused: answered with an HTTP error of class 4xx; not part of the latencies")  # fmt: skip
-    baseline = throughput.get("baseline")
+    tokens = {name: None if most is None else most.output_tok_s for name, most in throughput.items()}
+    requests = {name: None if most is None else most.req_s for name, most in throughput.items()}
+    baseline = tokens.get("baseline")
     if throughput:
         changes = [
-            (TITLES[name], value, "-" if name == "baseline" else signed(throughput_change(baseline, value)))
-            for name, value in throughput.items()
+            (
+                TITLES[name],
+                value,
+                "-" if name == "baseline" else signed(throughput_change(baseline, value)),
+                requests[name],
+            )
+            for name, value in tokens.items()
         ]
         found.table(
-            "guardrail-throughput", "Throughput", ("Configuration", "Max Throughput (req/s)", "Reduction"), changes
-        )
+            "guardrail-throughput", "Throughput",
+            ("Configuration", "Max Throughput (tok/s)", "Reduction", "Requests (r/s)"), changes,
+            "Reduction: of output tokens/s, by the baseline's",
+        )  # fmt: skip
     found.values = {
         "capacity": capacity.entry(),
         "overheads": {f"{share:g}": overhead(done, k) for k, share in enumerate(shares)},
-        "throughput_req_s": throughput,
+        "throughput_output_tok_s": tokens,
+        "throughput_req_s": requests,
         "throughput_change_percent": {
-            name: throughput_change(baseline, value) for name, value in throughput.items() if name != "baseline"
+            name: throughput_change(baseline, value) for name, value in tokens.items() if name != "baseline"
         },
         "refused": {name: sum(refusals(rung) for _, rung in rungs) for name, rungs in done.items()},
     }
