@@ -110,11 +110,11 @@ def start(name: str, parameters: Mapping[str, object]) -> int:
 
     redact = current_redactor()
     given, own = apart(parameters, (*TESTS[name], *COMMON))
-    settings, secret = settle(given, os.environ, redact, complete=False)
     test = test_named(name)
+    refuse_shapes(test, given)
+    settings, secret = settle(given, os.environ, redact, complete=False)
     if test.workload is not None and not SHAPES & given.keys():
         settings = changed(settings, workload={"name": test.workload})
-    refuse_shapes(test, given)
     fields = read(TESTS[name], own)
     for field, value in (
         ("duration_s", settings.load.duration),

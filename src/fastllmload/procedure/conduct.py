@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -100,6 +100,8 @@ def conduct(
                 "--warmup has no effect here but 0, which leaves it out: a test warms up with 100 requests and 10,000 "
                 "output tokens at the least (IETF 4.5.1)"
             )
+        for text in without_effect(test, settings, parameters):
+            console.warn(text)
         before = terms.before
         if is_cold and cold.RESTART not in before and (simulated or terms.ask or cold.RESTART in terms.commands):
             before = (*before, cold.RESTART)
@@ -153,6 +155,17 @@ def complete(
 def as_sent(test: Test, settings: RunSettings) -> RunSettings:
     """*settings* with the workload that *test* really sends: it is what the manifest declares (IETF 4.1)."""
     return settings if test.sends is None else changed(settings, workload={"name": test.sends})
+
+
+def without_effect(test: Test, settings: RunSettings, parameters: Any) -> Iterator[str]:
+    """A sentence for each end of a run (a number of requests, a duration) that was asked for and that *test* has no use
+    for.
+    """
+    has = set(getattr(parameters, "__struct_fields__", ()))
+    if settings.load.num_requests is not None and not has & {"request_count", "requests"}:
+        yield f"--num-requests has no effect on the test {test.name}: its levels last as long as --duration says"
+    if settings.load.duration is not None and "duration_s" not in has:
+        yield f"--duration has no effect on the test {test.name}: its levels last until --num-requests were sent"
 
 
 def announce(

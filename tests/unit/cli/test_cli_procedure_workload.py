@@ -66,6 +66,7 @@ def test_requests_that_share_nothing_are_no_test_of_a_prefix_cache(
         (["fairness", "--workload", "conversation", "--turns", "3"], "--turns"),
         (["long-context", "--workload", "synthetic-uniform"], "--workload"),
         (["fairness", "--plan", "p"], "--plan"),
+        (["fairness", "--dataset-path", "absent.jsonl"], "--dataset-path"),
     ],
 )
 def test_a_test_of_one_workload_takes_no_other(

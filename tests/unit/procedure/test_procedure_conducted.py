@@ -12,7 +12,7 @@ from fake_runs import FakeRuns, installed
 
 from fastllmload.plan.settings import Load, Output, RunSettings, Target, Workload
 from fastllmload.procedure import tests as ten
-from fastllmload.procedure.conduct import Terms, conduct
+from fastllmload.procedure.conduct import Terms, conduct, without_effect
 from fastllmload.procedure.conduct import Test as Procedure
 from fastllmload.procedure.console import Console
 from fastllmload.procedure.findings import Findings
@@ -64,6 +64,23 @@ def test_the_manifest_names_the_workload_that_is_sent(runs: FakeRuns, tmp_path: 
 def test_only_two_tests_send_a_workload_of_their_own() -> None:
     own = {name: sends for name in NAMES if (sends := ten.test_named(name).sends) is not None}
     assert own == {"fairness": "fairness", "long-context": "long-context"}
+
+
+@pytest.mark.parametrize(
+    ("name", "load", "told"),
+    [
+        ("throughput", Load(num_requests=40), "--num-requests has no effect on the test throughput"),
+        ("ttft", Load(duration=9.0), "--duration has no effect on the test ttft"),
+        ("ttft", Load(num_requests=40), None),
+        ("tradeoff", Load(duration=9.0), None),
+        ("prefix-cache", Load(num_requests=40, duration=9.0), None),
+    ],
+)
+def test_an_end_that_a_test_has_no_use_for_is_told(name: str, load: Load, told: str | None) -> None:
+    """It was dropped without a word."""
+    test = ten.test_named(name)
+    said = " ".join(without_effect(test, RunSettings(load=load), test.parameters()))
+    assert said.startswith(told) if told else said == ""
 
 
 def test_the_title_is_there_from_the_start(runs: FakeRuns, tmp_path: Path) -> None:

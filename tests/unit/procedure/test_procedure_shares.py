@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from fastllmload.errors import InputError
-from fastllmload.plan.settings import RunSettings
+from fastllmload.plan.settings import RunSettings, Target, Workload
+from fastllmload.procedure.findings import Findings
 from fastllmload.procedure.tests import test_named as procedure_named
+from fastllmload.procedure.tests import throughput, tradeoff
 from fastllmload.procedure.tests.capacity import Parameters as CapacityParameters
 
 TAKES_LEVELS = ("tradeoff", "itl", "guardrail", "memory-pressure")
@@ -70,6 +73,26 @@ def test_memory_is_pressed_above_the_capacity(levels: tuple[float, ...]) -> None
     refuse("memory-pressure", levels=(1.5,))
 
 
+def test_a_length_is_named_once() -> None:
+    assert "--lengths names no length" in refusal("long-context", lengths=())
+    assert "--lengths names 2048 twice" in refusal("long-context", lengths=(2048, 4096, 2048))
+
+
+@pytest.mark.parametrize("option", ["isl", "osl"])
+def test_fairness_draws_the_lengths_of_its_classes_by_itself(option: str) -> None:
+    """They were dropped without a word (IETF 5.6.2)."""
+    test = procedure_named("fairness")
+    with pytest.raises(InputError, match=f"--{option} 40: .*leave --{option} out"):
+        test.refuse(test.parameters(), RunSettings(workload=Workload(**{option: "40"})))
+
+
+def test_all_that_the_pressure_on_memory_still_needs_is_told_at_once() -> None:
+    test = procedure_named("memory-pressure")
+    with pytest.raises(InputError) as refused:
+        test.refuse(test.parameters(), RunSettings(target=Target(urls=("http://127.0.0.1:1",))))
+    assert "--isolated" in str(refused.value) and "--slo-ttft-p99" in str(refused.value)
+
+
 def test_a_search_begins_below_its_end() -> None:
     assert "--initial 9 and --max 4" in refusal("capacity", initial=9, maximum=4)
     refuse("capacity", initial=4, maximum=4)
@@ -81,3 +104,55 @@ def test_a_search_begins_below_its_end() -> None:
 def test_the_search_begins_at_eight_or_at_its_end_where_that_is_less(given: dict[str, int], first: int) -> None:
     asked = procedure_named("capacity").parameters(**given)
     assert isinstance(asked, CapacityParameters) and asked.initial == asked.quick().initial == first
+
+
+@pytest.mark.parametrize(
+    ("levels", "quick", "measured"),
+    [
+        ((0.3, 1.4), True, [3, 14]),
+        ((0.3, 1.6, 2.0), True, [3, 16, 20]),
+        ((0.3, 1.4), False, [3, 14, 16, 20]),
+        ((0.3, 1.2), False, [3, 12, 14, 16, 20]),
+    ],
+)
+def test_every_level_of_the_tradeoff_that_was_named_is_measured(
+    monkeypatch: pytest.MonkeyPatch, levels: tuple[float, ...], quick: bool, measured: list[float]
+) -> None:
+    """Those of 1.4, 1.6 and 2 times the capacity too, which are otherwise added where nothing saturates (procedures 5.3)."""
+    loads: list[float] = []
+
+    class Rungs:
+        rungs: tuple[Any, ...] = ()
+
+        def __init__(self, *rest: Any) -> None: ...
+
+        def at(self, load: float) -> Any:
+            loads.append(load)
+            return SimpleNamespace(load=load, level=SimpleNamespace(cascading=False))
+
+    monkeypatch.setattr(tradeoff, "Ladder", Rungs)
+    for name in ("warm_up", "report"):
+        monkeypatch.setattr(tradeoff, name, lambda *rest, **more: None)
+    monkeypatch.setattr(tradeoff, "capacity_of", lambda *rest: SimpleNamespace(req_s=10.0))
+    lab = SimpleNamespace(base=RunSettings(), quick=quick)
+    tradeoff.run(lab, tradeoff.Parameters(levels=levels), Findings())  # type: ignore[arg-type]
+    assert loads == measured
+
+
+@pytest.mark.parametrize(
+    ("limited", "ttft_ms", "said"),
+    [(False, 90.0, True), (False, 110.0, False), (True, 90.0, True), (True, 110.0, None)],
+)
+def test_an_objective_missed_where_the_client_was_the_limit_fails_no_level(
+    limited: bool, ttft_ms: float, said: bool | None
+) -> None:
+    """It offered the load in full, but late; and the report is of a run that met the objectives."""
+    rung: Any = SimpleNamespace(
+        load=8.0,
+        verdict=SimpleNamespace(holds=True, generator_limited=limited),
+        level=SimpleNamespace(figure=lambda *asked: ttft_ms, output_tok_s=100.0),
+    )
+    assert throughput.answer(rung, {"ttft": 100.0}) is said
+    ladder: Any = SimpleNamespace(rungs=[rung])
+    assert throughput.best_of(ladder, 8.0, {"ttft": 100.0}) is (rung if said else None)
+    assert throughput.best_of(ladder, 8.0, {}) is rung

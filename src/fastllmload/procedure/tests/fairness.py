@@ -222,6 +222,12 @@ def refuse(parameters: Parameters, settings: RunSettings) -> None:
             "the test fairness sets the load by itself, as a share of the capacity: leave --rate and --concurrency out; a "
             "capacity that is known is given with --capacity RATE and --capacity-source TEXT"
         )
+    for option, lengths in (("--isl", settings.workload.isl), ("--osl", settings.workload.osl)):
+        if lengths is not None:
+            raise InputError(
+                f"{option} {lengths}: the test fairness draws the lengths of its two classes by itself (IETF 5.6.2): leave "
+                f"{option} out"
+            )
     refuse_source(parameters)
     low, high = LOADS
     if not low <= parameters.share_of_capacity <= high:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import msgspec
 import numpy as np
 
@@ -150,8 +152,11 @@ def plot(known: list[tuple[int, float]], fitted: Scaling, found: Findings) -> No
 def refuse(parameters: Parameters, settings: RunSettings) -> None:
     if not 1 <= parameters.slots <= SLOTS:
         raise InputError(f"--slots {parameters.slots} must lie from 1 to {SLOTS} (IETF 5.9.2)")
-    if len(set(parameters.lengths)) != len(parameters.lengths) or not parameters.lengths:
-        raise InputError("--lengths names a length twice, or none")
+    if not parameters.lengths:
+        raise InputError("--lengths names no length; write for example --lengths 2048,4096,8192,16384")
+    twice = [str(length) for length, times in Counter(parameters.lengths).items() if times > 1]
+    if twice:
+        raise InputError(f"--lengths names {','.join(twice)} twice; every length is measured once")
     if min(parameters.lengths) <= 100:
         raise InputError("--lengths must all be above 100 tokens, which the question behind the document takes")
     if settings.load.rate is not None or settings.load.concurrency is not None:

@@ -194,16 +194,19 @@ def longest_pause(level: Level) -> float | None:
 
 def refuse(parameters: Parameters, settings: RunSettings) -> None:
     simulated = not settings.target.urls and settings.target.unix_socket is None
+    lacking = []
     if not parameters.isolated and not simulated:
-        raise InputError(
+        lacking.append(
             "the test memory-pressure overloads the system and may bring it down: confirm with --isolated that nobody "
             "else uses it and that it can be recovered (IETF 7.4)"
         )
     if parameters.capacity is None and parameters.slo_ttft_p99_ms is None:
-        raise InputError(
+        lacking.append(
             "the test memory-pressure needs the capacity (--capacity SLOTS with --capacity-source, measured with this "
             "workload) or the objective to measure it by (--slo-ttft-p99 MS)"
         )
+    if lacking:
+        raise InputError("\n".join(lacking))
     refuse_source(parameters)
     if parameters.capacity is None:
         concurrency.refuse_range(concurrency.Parameters(initial=parameters.initial))

@@ -54,21 +54,30 @@ def sustained(ladder: Ladder, parameters: Parameters, found: Findings) -> Found:
     def holds(load: float, repetition: int) -> bool | None:
         rung = ladder.at(load, repetition)
         log(ladder, parameters, found)
-        known = rung.verdict.holds
-        return known if not known else meets(rung.level, limits_of(parameters))
+        return answer(rung, limits_of(parameters))
 
     return search(parameters.minimum, parameters.maximum, parameters.step, holds)
 
 
-def best_of(ladder: Ladder, load: float | None) -> Rung | None:
-    """Of the rungs at *load* that hold, the one with the median throughput (the lower of two)."""
-    there = [rung for rung in ladder.rungs if load is not None and rung.load == load and rung.verdict.holds]
+def answer(rung: Rung, limits: dict[str, float]) -> bool | None:
+    """Whether the level was sustained within *limits*. None: not known; a limit that is missed where the client was the
+    limit says nothing of the system.
+    """
+    known = rung.verdict.holds
+    if not known or meets(rung.level, limits):
+        return known
+    return None if rung.verdict.generator_limited else False
+
+
+def best_of(ladder: Ladder, load: float | None, limits: dict[str, float]) -> Rung | None:
+    """Of the rungs at *load* that hold within *limits*, the one with the median throughput (the lower of two)."""
+    there = [rung for rung in ladder.rungs if load is not None and rung.load == load and answer(rung, limits)]
     there.sort(key=lambda rung: rung.level.output_tok_s)
     return there[(len(there) - 1) // 2] if there else None
 
 
 def report(ladder: Ladder, sought: Found, parameters: Parameters, found: Findings) -> None:
-    best = best_of(ladder, sought.level)
+    best = best_of(ladder, sought.level, limits_of(parameters))
     unit = "slots" if ladder.closed else "requests/s"
     found.values = {
         "sustainable_load": sought.level,
@@ -133,7 +142,7 @@ def row_of(rung: Rung, parameters: Parameters) -> tuple[Any, ...]:
     level, verdict = rung.level, rung.verdict
     words = [state_of(verdict), *verdict.fired]
     if verdict.holds and not meets(level, limits_of(parameters)):
-        words.append("objective missed")
+        words.append("objective missed" + (", client limited" if verdict.generator_limited else ""))
     return (
         f"{rung.load:g}",
         level.settings.load.duration,

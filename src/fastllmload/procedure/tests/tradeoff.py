@@ -44,8 +44,9 @@ def run(lab: Lab, parameters: Parameters, found: Findings) -> None:
     if capacity is None:
         return
     ladder = Ladder(lab, settings)
-    for share in (*sorted(parameters.levels), *FURTHER):
-        if share in FURTHER and (lab.quick or share <= max(parameters.levels) or saturated(ladder)):
+    highest = max(parameters.levels)
+    for share in (*sorted(parameters.levels), *(one for one in FURTHER if one > highest)):
+        if share > highest and (lab.quick or saturated(ladder)):
             continue
         rung = ladder.at(float(f"{share * capacity.req_s:.6g}"))
         report(ladder, capacity, parameters, found)
