@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -20,7 +21,7 @@ from fastllmload.procedure.seek import Event
 from fastllmload.procedure.tests import fairness, guardrail
 from fastllmload.procedure.tests.capacity import Levels, Parameters
 from fastllmload.procedure.tests.fairness import CLASSES, MIXED, expected_tokens, overloaded
-from fastllmload.procedure.tests.memory_pressure import preemption_words
+from fastllmload.procedure.tests.memory_pressure import preempted, preemption_words
 from fastllmload.procedure.verdict import COMPLETION, QUEUE, LevelVerdict, nothing_measured
 
 
@@ -182,3 +183,17 @@ def test_a_declared_capacity_leaves_the_baselines_throughput_to_be_measured(
 @pytest.mark.parametrize(("rate", "text"), [(0.003, "0.3%"), (0.021, "2.1%"), (0.0, "0.0%"), (None, None)])
 def test_starvation_is_printed_as_in_table_9(rate: float | None, text: str | None) -> None:
     assert fairness.starved({"starvation_rate": rate}) == text
+
+
+@pytest.mark.parametrize(
+    ("document", "text"),
+    [
+        ({"server": {"preemptions": {"value": 46.0}}, "counts": {"submitted_in_window": 425}}, "10.8%"),
+        ({"server": {"preemptions": {"value": 0.0}}, "counts": {"submitted_in_window": 400}}, "0.0%"),
+        ({"server": {}, "counts": {"submitted_in_window": 400}}, "not measured"),
+        ({"server": {"preemptions": {"value": 3.0}}, "counts": {"submitted_in_window": 0}}, "not measured"),
+    ],
+)
+def test_preemptions_are_printed_as_in_table_11(document: dict[str, Any], text: str) -> None:
+    level: Any = SimpleNamespace(document=document, counts=document["counts"])
+    assert preempted(level) == text
