@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import http.client
+import io
 import socket
 import ssl
 import time
@@ -16,10 +17,12 @@ from fastllmload.engine.security import said, tls_advice, tls_context, trust_adv
 from fastllmload.engine.waiting import ANSWER_S, LIST_S, Say, shown, silent
 from fastllmload.errors import TargetError
 from fastllmload.plan.settings import RunSettings
+from fastllmload.records.error_texts import printable
 from fastllmload.report.outlet import Redact
 
 CONNECT_TIMEOUT_S = 5.0
 LARGEST_ANSWER = 4 << 20
+MOST_INTERIM = 100  # responses before the final one
 RTT_CONNECTS, RTT_LEAST = 20, 5  # connects for the round trip before a run, and behind it
 RTT_PAUSE_S = 0.005  # for a server that holds few connections which it has not accepted yet
 RTT_S = 1.0  # a far target is asked no more often than RTT_LEAST once they have taken this long
@@ -151,8 +154,7 @@ class Contact:
         try:
             end.start()
             connection.sendall((head + length + "Connection: close\r\n\r\n").encode("latin-1") + (body or b""))
-            with contextlib.closing(http.client.HTTPResponse(connection, method=method)) as response:
-                response.begin()
+            with contextlib.closing(final_response(connection, method)) as response:
                 content = response.read(LARGEST_ANSWER)
                 self.answered = True
                 if end.passed:  # of a body that ends with the connection
@@ -165,7 +167,7 @@ class Contact:
                     "is it well? --preflight-timeout gives it longer"
                 ) from None
             raise TargetError(
-                f"{self.base.shown} did not answer {method} {path} properly: {reason(problem)}{self._advice(problem)}"
+                f"{self.base.shown} did not answer {method} {path} properly: {reason(problem, self.redact)}{self._advice(problem)}"
             ) from None
         finally:
             end.cancel()
@@ -182,9 +184,42 @@ class Contact:
         return "; does this port speak http, or rather https?" if wordless else ""
 
 
-def reason(problem: BaseException) -> str:
+class Opened:
+    """One buffered reader of a socket, for all the heads that come out of it."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self.reader = connection.makefile("rb")
+
+    def makefile(self, *_: object) -> io.BufferedReader:
+        return self.reader
+
+
+def final_response(connection: socket.socket, method: str) -> http.client.HTTPResponse:
+    """The response whose head ends the interim ones before it (RFC 9110, 15.2). http.client passes over a 100 only."""
+    opened = Opened(connection)
+    with contextlib.ExitStack() as failed:
+        failed.callback(opened.reader.close)
+        for _ in range(MOST_INTERIM + 1):
+            response = http.client.HTTPResponse(opened, method=method)  # type: ignore[arg-type]
+            response.begin()
+            if not 102 <= response.status <= 199:
+                failed.pop_all()
+                return response
+            response.fp = None  # type: ignore[assignment]  # the reader outlives it
+    raise http.client.HTTPException(f"more than {MOST_INTERIM} interim responses and no final one")
+
+
+def reason(problem: BaseException, redact: Redact = str) -> str:
     if isinstance(problem, TimeoutError):
         return "it timed out"
     if isinstance(problem, http.client.IncompleteRead):
         return "the connection ended within the body"
+    if isinstance(problem, http.client.BadStatusLine) and not isinstance(problem, ConnectionError):
+        return f"its answer begins with no HTTP status line but with '{one_line(redact(str(problem)))}'"
     return said(problem)
+
+
+def one_line(text: str, size: int = 200) -> str:
+    """*text* of a server for a sentence: no ends of lines, nothing that a terminal would obey, at most *size* long."""
+    line = printable(" ".join(text.split()))
+    return line[:size] + ("…" if len(line) > size else "")

@@ -7,7 +7,7 @@ from typing import Any
 from fastllmload._ext.delta import Classifier
 from fastllmload._ext.ndjson import NdjsonParser
 from fastllmload._ext.sse import SseParser
-from fastllmload.engine.contact import LARGEST_ANSWER, Contact
+from fastllmload.engine.contact import LARGEST_ANSWER, Contact, one_line
 from fastllmload.engine.offers import context_limit, listing, offered_models, shown_list
 from fastllmload.errors import InputError, TargetError
 from fastllmload.report.outlet import Redact
@@ -132,5 +132,4 @@ def meanings(content: bytes, content_type: str, dialect: int) -> tuple[list[int]
 
 def excerpt(content: bytes, redact: Redact, size: int = 200) -> str:
     """One line of what a server said; redacted before it is cut, so that no part of a secret is left at the cut."""
-    text = " ".join(redact(content.decode(errors="replace")).split())
-    return text[:size] + ("…" if len(text) > size else "") if text else "an empty body"
+    return one_line(redact(content.decode(errors="replace")), size) or "an empty body"

@@ -449,3 +449,67 @@ def test_an_answer_that_is_cut_is_told_in_words():
         finally:
             listener.shutdown(socket.SHUT_RDWR)
             cutting.join()
+
+
+@contextlib.contextmanager
+def spoken_by(raw):
+    """URL of a server that answers every request with the bytes *raw* and closes."""
+
+    def answer(listener):
+        while True:
+            try:
+                connection, _ = listener.accept()
+            except OSError:
+                return
+            with connection:
+                asked = b""
+                while b"\r\n\r\n" not in asked and (more := connection.recv(65536)):
+                    asked += more
+                if asked:
+                    connection.sendall(raw)
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        answering = threading.Thread(target=answer, args=(listener,))
+        answering.start()
+        try:
+            yield f"http://127.0.0.1:{listener.getsockname()[1]}/v1"
+        finally:
+            listener.shutdown(socket.SHUT_RDWR)
+            answering.join()
+
+
+def test_interim_responses_before_the_answer_are_passed_over():
+    interim = (
+        b"HTTP/1.1 102 Processing\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\nHTTP/1.1 100 Continue\r\n\r\n"
+    )
+    listed = b'{"object":"list","data":[{"id":"m"}]}'
+    head = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(listed)
+    with spoken_by(interim + head + listed) as url:
+        assert check([url]).model == "m"
+
+
+def test_interim_responses_without_end_are_given_up():
+    with spoken_by(b"HTTP/1.1 102 Processing\r\n\r\n" * 200) as url:
+        with pytest.raises(TargetError, match="more than 100 interim responses and no final one"):
+            check([url])
+
+
+@pytest.mark.parametrize("raw", [b"SSH-2.0-\x1b[31mred\x07\r\n", b"\x00\x00\x12\x04\r\x1b]0;title\x85\n"])
+def test_what_is_no_http_is_shown_without_what_a_terminal_obeys(raw):
+    with (
+        spoken_by(raw) as url,
+        pytest.raises(TargetError, match="its answer begins with no HTTP status line but") as it,
+    ):
+        check([url])
+    assert str(it.value).isprintable()
+
+
+def test_what_is_no_http_and_repeats_the_key_is_told_without_it():
+    with spoken_by(b"x" * 190 + f" Bearer {KEY}\r\n".encode()) as url, pytest.raises(TargetError) as caught:
+        check([url])
+    assert "sk-" not in str(caught.value)
+
+
+def test_an_error_body_is_shown_without_what_a_terminal_obeys():
+    said = refused(TargetError, {**GOOD, CHAT: (500, "text/plain", b"\x1b]0;title\x07oh no")})
+    assert "oh no" in said and said.isprintable()
