@@ -166,9 +166,8 @@ class Contact:
                     f"{self.base.shown} took a connection but did not answer {method} {path} within {patience_s:g} s; "
                     "is it well? --preflight-timeout gives it longer"
                 ) from None
-            raise TargetError(
-                f"{self.base.shown} did not answer {method} {path} properly: {reason(problem, self.redact)}{self._advice(problem)}"
-            ) from None
+            why = reason(problem, self.redact) + self._advice(problem)
+            raise TargetError(f"{self.base.shown} did not answer {method} {path} properly: {why}") from None
         finally:
             end.cancel()
             connection.close()

@@ -489,9 +489,9 @@ def test_interim_responses_before_the_answer_are_passed_over():
 
 
 def test_interim_responses_without_end_are_given_up():
-    with spoken_by(b"HTTP/1.1 102 Processing\r\n\r\n" * 200) as url:
-        with pytest.raises(TargetError, match="more than 100 interim responses and no final one"):
-            check([url])
+    endless = b"HTTP/1.1 102 Processing\r\n\r\n" * 200
+    with spoken_by(endless) as url, pytest.raises(TargetError, match="more than 100 interim responses and no final"):
+        check([url])
 
 
 @pytest.mark.parametrize("raw", [b"SSH-2.0-\x1b[31mred\x07\r\n", b"\x00\x00\x12\x04\r\x1b]0;title\x85\n"])
