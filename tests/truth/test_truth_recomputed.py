@@ -49,7 +49,7 @@ RUNS = {
 }  # fmt: skip
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def odd() -> Iterator[str]:
     server = subprocess.Popen(
         [sys.executable, Path(__file__).with_name("odd_server.py")], stdout=subprocess.PIPE, text=True

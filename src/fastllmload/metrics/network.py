@@ -13,6 +13,7 @@ from fastllmload.metrics.percentiles import percentile
 from fastllmload.metrics.ttft import ttft
 from fastllmload.records.run import Run
 
+OF_REQUESTS, BESIDE = "connects of requests", "connects before the run and behind it"
 Numbers = npt.NDArray[np.int64]
 
 
@@ -30,11 +31,12 @@ def ttft_net_adjusted(ttft_ms: float | None, rtt_p50_ms: float | None) -> float 
 
 def network_metrics(run: Run, population: Mask) -> dict[str, Any]:
     """`rtt_ms` from the connections that were made for a request, of any phase, and where all were open before they were
-    needed from the connects ahead of the run and behind it; `ttft_net_adjusted` where asked for.
+    needed from the connects ahead of the run and behind it, as its `method` says (IETF 4.7.3); `ttft_net_adjusted` where
+    asked for.
     """
-    rtt = rtt_ms(between(run.rows, "t_dispatch", "t_connected"))
+    rtt = {**rtt_ms(between(run.rows, "t_dispatch", "t_connected")), "method": OF_REQUESTS}
     if not rtt["n"]:
-        rtt = rtt_ms(connects_beside(run))
+        rtt = {**rtt_ms(connects_beside(run)), "method": BESIDE}
     if not run.manifest.get("config", {}).get("output", {}).get("ttft_net_adjusted"):
         return {"rtt_ms": rtt}
     adjusted = np.full(0, NULL, np.int64)

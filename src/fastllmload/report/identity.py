@@ -247,7 +247,9 @@ def _measuring_pairs(subject: Subject) -> Iterator[tuple[str, str]]:
     measured = bool(number(rtt.get("n")))
     yield (
         "Round trip to the target",
-        f"P50 {quantity(rtt.get('p50'))} ms of {count(rtt.get('n'))} connects" if measured else "not measured",
+        f"P50 {quantity(rtt.get('p50'))} ms of {count(rtt.get('n'))} {rtt.get('method') or 'connects'}"
+        if measured
+        else "not measured",
     )
     adjusted = part(document, "config", "output", "ttft_net_adjusted")
     yield "Adjustments", "TTFT less the median round trip, beside the unadjusted" if adjusted else "none"
