@@ -18,7 +18,7 @@ from fastllmload.records.token_counts import count_tokens
 from fastllmload.records.whole import ROWS
 from fastllmload.report import identity
 from fastllmload.report.deviations import loud
-from fastllmload.report.figures import NOT_KNOWN, WITHHELD, count, number, quantity
+from fastllmload.report.figures import NOT_KNOWN, WITHHELD, count, number, quantity, some
 from fastllmload.report.results import metric
 from fastllmload.report.subject import Subject
 from fastllmload.report.summary import part
@@ -128,7 +128,7 @@ def _thermal(found: Mapping[str, Any]) -> str:
 def server_lines(document: Mapping[str, Any]) -> Iterator[str]:
     """What an Ollama server says of itself; never pooled with the client's figures."""
     rate, first = metric(document, "server_gen_tok_s"), metric(document, "server_ttft")
-    if number(rate.get("n")):
+    if some(rate.get("n")):
         prompt = f"prompt evaluated in {quantity(first.get('p50'))} ms"
         yield f"{'Server says':<16}{quantity(rate.get('p50'))} tok/s median, {prompt}"
 

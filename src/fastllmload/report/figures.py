@@ -16,6 +16,11 @@ def number(value: object) -> float | None:
     return float(value)
 
 
+def some(counted: object) -> bool:
+    """Whether there was anything of what was counted; a count that is withheld was measured, and is not 0."""
+    return counted == WITHHELD or bool(number(counted))
+
+
 def quantity(value: object) -> str:
     """About four digits: 0.0312, 3.217, 48.32, 812.4, 12,345."""
     known = number(value)

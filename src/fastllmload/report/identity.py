@@ -9,7 +9,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from fastllmload.report.figures import NOT_KNOWN, WITHHELD, asked_rate, count, number, quantity
+from fastllmload.report.figures import NOT_KNOWN, WITHHELD, asked_rate, count, number, quantity, some
 from fastllmload.report.subject import Subject
 from fastllmload.report.summary import part
 
@@ -244,11 +244,10 @@ def _measuring_pairs(subject: Subject) -> Iterator[tuple[str, str]]:
     yield "Clock", said.get("clock.method", "single client clock, CLOCK_MONOTONIC")
     yield "Time stamps", str(part(certificate, "timestamp_source") or NOT_KNOWN)
     rtt = part(document, "metrics", "rtt_ms") or {}
-    measured = bool(number(rtt.get("n")))
     yield (
         "Round trip to the target",
         f"P50 {quantity(rtt.get('p50'))} ms of {count(rtt.get('n'))} {rtt.get('method') or 'connects'}"
-        if measured
+        if some(rtt.get("n"))
         else "not measured",
     )
     adjusted = part(document, "config", "output", "ttft_net_adjusted")

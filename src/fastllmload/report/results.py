@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from fastllmload.records.error_texts import message_of
-from fastllmload.report.figures import NOT_KNOWN, WITHHELD, count, number, percent, quantity, rests_on_too_few
+from fastllmload.report.figures import NOT_KNOWN, WITHHELD, count, number, percent, quantity, rests_on_too_few, some
 from fastllmload.report.summary import SAMPLES_NEEDED, part
 from fastllmload.report.tables import Cell, Table
 from fastllmload.report.traffic import came_whole, traffic_texts
@@ -258,7 +258,7 @@ def objective_table(document: Document, title: str = "") -> Table | None:
 def _objective_row(each: Mapping[str, Any]) -> list[Cell]:
     unit = "" if each.get("unit") in (None, "share") else f" {each['unit']}"
     excess = each.get("excess") or {}
-    over = [f"{quantity(excess.get(name))}{unit}" if number(excess.get("n")) else NOT_KNOWN for name in ("p50", "max")]
+    over = [f"{quantity(excess.get(name))}{unit}" if some(excess.get("n")) else NOT_KNOWN for name in ("p50", "max")]
     asked = number(each.get("limit"))
     limit = quantity(each.get("limit")) if asked is None else f"{asked:,.10g}{unit}"
     numbers = [count(each.get(name)) for name in ("met", "missed", "failed")]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -144,13 +145,13 @@ def test_every_level_of_the_tradeoff_that_was_named_is_measured(
     [(False, 90.0, True), (False, 110.0, False), (True, 90.0, True), (True, 110.0, None)],
 )
 def test_an_objective_missed_where_the_client_was_the_limit_fails_no_level(
-    limited: bool, ttft_ms: float, said: bool | None
+    limited: bool, ttft_ms: float, said: bool | None, tmp_path: Path
 ) -> None:
     """It offered the load in full, but late; and the report is of a run that met the objectives."""
     rung: Any = SimpleNamespace(
         load=8.0,
         verdict=SimpleNamespace(holds=True, generator_limited=limited),
-        level=SimpleNamespace(figure=lambda *asked: ttft_ms, output_tok_s=100.0),
+        level=SimpleNamespace(figure=lambda *asked: ttft_ms, output_tok_s=100.0, folder=tmp_path),
     )
     assert throughput.answer(rung, {"ttft": 100.0}) is said
     ladder: Any = SimpleNamespace(rungs=[rung])

@@ -7,6 +7,7 @@ from __future__ import annotations
 import copy
 import json
 import re
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -181,6 +182,28 @@ def test_no_form_of_a_run_at_its_limit_has_one(form: str, asked: Any, run: Path,
     shown = text_of(subject_of(place, redacted=True), form)
     assert seen(shown, run) == set()
     assert "which tell the capacity" in " ".join(shown.split())
+
+
+@pytest.mark.parametrize("limit", [False, True])
+def test_what_was_measured_is_not_called_unmeasured_where_its_count_is_withheld(
+    limit: bool, run: Path, tmp_path: Path
+) -> None:
+    """Round trip, how far objectives were missed, what an Ollama server says of itself."""
+    place = tmp_path / "r"
+    shutil.copytree(run, place)
+    document = json.loads((run / "run.json").read_text())
+    document["metrics"]["rtt_ms"] = {"unit": "ms", "n": 40, "p50": 0.1687, "p95": 0.3}
+    document["metrics"]["server_gen_tok_s"] = {"unit": "tok/s", "n": 77, "p50": 173.25}
+    missed = {"unit": "ms", "n": 12, "p50": 33.25, "max": 44.5}
+    document["slo"] = {"objectives": [{"objective": "ttft", "limit": 100.0, "unit": "ms", "excess": missed}]}
+    if limit:
+        document["config"]["load"] |= {"rate": None, "concurrency": SLOTS}
+    (place / "run.json").write_text(json.dumps(document))
+    subject = subject_of(place, redacted=True)
+    full = text_of(subject, "full")
+    assert f"P50 0.1687 ms of {'withheld' if limit else '40'} connects" in full
+    assert "33.25 ms" in full and "44.50 ms" in full
+    assert "Server says" in text_of(subject, "asiai")
 
 
 def test_a_run_at_a_declared_rate_keeps_what_was_asked_and_delivered(run: Path) -> None:

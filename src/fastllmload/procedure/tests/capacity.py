@@ -15,6 +15,7 @@ from fastllmload.procedure.change import at_concurrency, changed, instants, own_
 from fastllmload.procedure.conduct import Test
 from fastllmload.procedure.findings import Findings, Plot, Series
 from fastllmload.procedure.lab import Lab
+from fastllmload.procedure.late_reads import may_be_in_time
 from fastllmload.procedure.level import Level
 from fastllmload.procedure.quicker import shorter
 from fastllmload.procedure.seek import Event, Found, search
@@ -158,14 +159,17 @@ def completion(level: Level) -> float | None:
 
 
 def passes(level: Level, parameters: Parameters) -> bool | None:
-    """Whether requests were complete and in time; None when the client was the limit and they were not: that says nothing
-    about the system.
+    """Whether requests were complete and in time; None when the client was the limit and they were not, or when they may
+    have been in time while it looked away: that says nothing about the system.
     """
     share, ttft = completion(level), level.figure("ttft", "p99")
     limit = parameters.slo_ttft_p99_ms
-    holds = share is not None and share >= COMPLETION
-    holds = holds and (limit is None or (ttft is not None and ttft <= limit))
-    return None if level.generator_limited and not holds else holds
+    complete = share is not None and share >= COMPLETION
+    if complete and (limit is None or (ttft is not None and ttft <= limit)):
+        return True
+    if level.generator_limited:
+        return None
+    return None if complete and limit is not None and may_be_in_time(level, limit) else False
 
 
 def event(level: Level, oom: int) -> Event | None:

@@ -14,6 +14,7 @@ from fastllmload.procedure.conduct import Test
 from fastllmload.procedure.findings import Findings, Plot, Series
 from fastllmload.procedure.lab import Lab
 from fastllmload.procedure.ladder import Ladder, Rung, queue_words, state_of
+from fastllmload.procedure.late_reads import may_be_in_time
 from fastllmload.procedure.level import Level
 from fastllmload.procedure.limits import limits_of, meets
 from fastllmload.procedure.quicker import shorter
@@ -66,7 +67,11 @@ def answer(rung: Rung, limits: dict[str, float]) -> bool | None:
     known = rung.verdict.holds
     if not known or meets(rung.level, limits):
         return known
-    return None if rung.verdict.generator_limited else False
+    if rung.verdict.generator_limited:
+        return None
+    others = {name: limit for name, limit in limits.items() if name != "ttft"}
+    looked_away = meets(rung.level, others) and may_be_in_time(rung.level, limits["ttft"])  # so TTFT is what missed
+    return None if looked_away else False
 
 
 def best_of(ladder: Ladder, load: float | None, limits: dict[str, float]) -> Rung | None:

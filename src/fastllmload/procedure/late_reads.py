@@ -1,0 +1,51 @@
+"""TTFT at best, where a worker looked away while first tokens came: what a limit that was missed may be held against."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from fastllmload.certificate.run_evidence import worker_stalls
+from fastllmload.certificate.watch import WORKER_STALLS
+from fastllmload.metrics.percentiles import percentile
+from fastllmload.metrics.window import populations, window_of
+from fastllmload.procedure.level import Level
+from fastllmload.records import layout
+from fastllmload.records.run import Run
+
+BEHIND_NS = 5_000_000  # a worker that looks again reads what came meanwhile within its beat
+
+
+def may_be_in_time(level: Level, limit_ms: float) -> bool:
+    """Whether P99 of TTFT may have been at most *limit_ms*, though it was measured above: the client looked away."""
+    if not (level.folder / WORKER_STALLS).exists():
+        return False
+    best = ttft_p99_at_best_ms(level.run)
+    return best is not None and best <= limit_ms
+
+
+def ttft_p99_at_best_ms(run: Run) -> float | None:
+    """P99 of TTFT in ms over the requests that the level's own is of, each first token as early as its stamp allows.
+
+    The kernel stamps a read once, with its last segment. What several events of one read waited for while the worker
+    stalled (decision 097) is not known: the first of them may have come when the stall began. None without requests.
+    """
+    chosen = populations(run, window_of(run))
+    rows = run.rows[chosen.latency & (run.rows["t_first"] > 0)]
+    return percentile(np.sort(earliest_first_ns(run, rows) - rows["t_submit"]) / 1e6, 0.99)
+
+
+def earliest_first_ns(run: Run, rows: npt.NDArray[np.void]) -> npt.NDArray[np.int64]:
+    """When the first token of each row may have come at the earliest: its stamp, except where a stall hides more."""
+    first: npt.NDArray[np.int64] = rows["t_first"].astype(np.int64)
+    least = np.maximum(rows["t_first_floor"], rows["t_submit"])
+    together = (rows["flags"] & layout.FLAG_FIRST_COALESCED) != 0
+    for worker in np.unique(rows["worker"]):
+        stalls = worker_stalls(run, int(worker))
+        if stalls is None or not len(stalls):
+            continue
+        begin, end = stalls[np.argsort(stalls[:, 0])].T
+        at = np.searchsorted(begin, first, side="right") - 1
+        hidden = together & (rows["worker"] == worker) & (at >= 0) & (first <= end[at] + BEHIND_NS)
+        first[hidden] = np.minimum(first, np.maximum(least, begin[at]))[hidden]
+    return first

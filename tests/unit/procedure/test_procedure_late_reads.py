@@ -1,0 +1,83 @@
+"""A TTFT limit that was missed while the client looked away is not held against the system; one that was waited for is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from synthetic_run import MS, ORIGIN_NS, Shape, draw_requests, duration_phase, write_manifest, write_workers
+
+from fastllmload.certificate.watch import WORKER_STALLS
+from fastllmload.procedure.late_reads import ttft_p99_at_best_ms
+from fastllmload.procedure.tests import capacity, throughput
+from fastllmload.records import layout
+from fastllmload.records.run import load
+
+WAITED = 450 * MS  # until the stamp of the read that brought the first tokens of one request of 32
+LIMIT_MS = 400.0
+
+
+def level(folder: Path, stall: tuple[int, int] | None, together: bool = True, worker: int = 0) -> Any:
+    """200 requests. One of 32 has its first token *WAITED* behind its submission, in a read of several events where
+    *together*; *stall*: how far from that read's stamp, in ns, a stall of *worker* begins and ends.
+    """
+    requests = draw_requests(5, Shape(requests=200, failures=0.0))
+    stalls = []
+    for number, request in enumerate(requests):
+        fields = request.fields
+        if "t_first" not in fields:
+            continue
+        fields["t_first"] = fields["t_submit"] + 40 * MS
+        if number % 32 == 0:
+            fields["t_first"] = stamped = fields["t_submit"] + WAITED
+            fields["t_first_floor"] = fields["t_submit"]
+            fields["flags"] |= layout.FLAG_FIRST_COALESCED if together else 0
+            if stall is not None:
+                stalls.append((worker, stamped + stall[0], stall[1] - stall[0]))
+    write_workers(folder, requests)
+    write_manifest(folder, phases=[duration_phase(ORIGIN_NS, 4.0)])
+    np.save(folder / WORKER_STALLS, np.array(stalls, np.int64).reshape(-1, 3))
+    run = load(folder)
+    return SimpleNamespace(
+        folder=folder, run=run, generator_limited=False, success_rate=1.0, figure=lambda name, statistic: WAITED / MS
+    )
+
+
+@pytest.mark.parametrize(
+    ("given", "best_ms", "said"),
+    [
+        ({"stall": (-149 * MS, 1 * MS)}, 301.0, None),  # the stall hides when they came
+        ({"stall": (-149 * MS, -2 * MS)}, 301.0, None),  # read just behind it
+        ({"stall": (-455 * MS, 1 * MS)}, 0.0, None),  # not before the request
+        ({"stall": (-30 * MS, 1 * MS)}, 420.0, False),  # too short a stall
+        ({"stall": (-149 * MS, -60 * MS)}, 450.0, False),  # it looked again before they came
+        ({"stall": (-149 * MS, 1 * MS), "worker": 1}, 450.0, False),  # another worker
+        ({"stall": (-149 * MS, 1 * MS), "together": False}, 450.0, False),  # one event in its read: its own stamp
+        ({"stall": None}, 450.0, False),
+    ],
+)
+def test_what_a_stall_hides_fails_no_level(
+    tmp_path: Path, given: dict[str, Any], best_ms: float, said: bool | None
+) -> None:
+    found = level(tmp_path, **given)
+    assert ttft_p99_at_best_ms(found.run) == pytest.approx(max(best_ms, 40.0))
+    assert capacity.passes(found, capacity.Parameters(slo_ttft_p99_ms=LIMIT_MS)) is said
+    rung: Any = SimpleNamespace(verdict=SimpleNamespace(holds=True, generator_limited=False), level=found)
+    assert throughput.answer(rung, {"ttft": LIMIT_MS}) is said
+    assert throughput.answer(rung, {"ttft": LIMIT_MS, "tpot": 1.0}) is False  # missed as well, and no stall excuses it
+    assert capacity.passes(found, capacity.Parameters(slo_ttft_p99_ms=WAITED / MS)) is True
+
+
+def test_requests_that_failed_are_not_excused(tmp_path: Path) -> None:
+    found = level(tmp_path, (-149 * MS, 1 * MS))
+    found.success_rate = 0.9
+    assert capacity.passes(found, capacity.Parameters(slo_ttft_p99_ms=LIMIT_MS)) is False
+
+
+def test_a_level_of_an_earlier_version_kept_no_stalls(tmp_path: Path) -> None:
+    found = level(tmp_path, (-149 * MS, 1 * MS))
+    (tmp_path / WORKER_STALLS).unlink()
+    assert capacity.passes(found, capacity.Parameters(slo_ttft_p99_ms=LIMIT_MS)) is False
