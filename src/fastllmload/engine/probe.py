@@ -89,7 +89,7 @@ class Probe(Contact):
         if status != 200:
             raise TargetError(
                 f"{self.base.shown} answers POST {self.path} with {status}: {excerpt(content, self.redact)}; "
-                "is the endpoint type right, and does the server take these fields?"
+                f"{status_advice(status)}"
             )
         kinds, texts, usage = meanings(content, content_type, self.endpoint.dialect)
         if "text/html" in content_type or not content:
@@ -108,6 +108,15 @@ class Probe(Contact):
         if not any(kind in CONTENT_KINDS for kind in kinds):
             notes.append(f"the probe of {self.base.shown} got an answer without a token")
         return usage
+
+
+def status_advice(status: int) -> str:
+    """What to look at when a probe is answered with *status*."""
+    if 300 <= status < 400:
+        return "redirects are not followed; give in --url where it leads"
+    if status >= 500:
+        return "is it well, or still loading its model? its own log says why"
+    return "is the endpoint type right, and does the server take these fields?"
 
 
 def meanings(content: bytes, content_type: str, dialect: int) -> tuple[list[int], list[bytes], bool]:

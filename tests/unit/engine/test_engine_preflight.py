@@ -193,7 +193,10 @@ def test_a_missing_key_is_asked_for():
     [
         ((404, "application/json", b'{"detail":"Not Found"}'), "with 404"),
         ((400, "application/json", b'{"error":"unknown field ignore_eos"}'), "unknown field ignore_eos"),
+        ((400, "application/json", b"{}"), "is the endpoint type right"),
         ((500, "text/plain", b"x" * 999), "with 500"),
+        ((503, "application/json", b"{}"), "is it well, or still loading its model?"),
+        ((307, "text/plain", b"moved"), "redirects are not followed"),
         ((200, "text/html", b"<html>hello</html>"), "a web page"),
         ((200, "text/event-stream", b""), "no body"),
         (stream(b'{"error":{"message":"out of memory","code":500}}'), "an error inside a 200"),
