@@ -152,11 +152,14 @@ def read_manifest(directory: Path) -> dict[str, Any]:
     path = directory / "run.json"
     try:
         manifest = msgspec.json.decode(path.read_bytes())
-    except FileNotFoundError:
-        why = "it has no run.json" if directory.exists() else "it does not exist"
+    except (FileNotFoundError, NotADirectoryError):
+        there = "it has no run.json" if directory.is_dir() else "it is a file"
+        why = there if directory.exists() else "it does not exist"
         raise RunFolderError(
             f"{directory} is no run folder: {why}; give the folder that a run named at its end"
         ) from None
+    except OSError as problem:
+        raise RunFolderError(f"{path} cannot be read: {problem.strerror}") from None
     except (msgspec.DecodeError, UnicodeDecodeError) as problem:
         raise RunFolderError(f"{path} is not JSON, it may be truncated: {problem}") from problem
     if not isinstance(manifest, dict):

@@ -94,6 +94,8 @@ def test_parquet_goes_into_a_folder(folder: Path, capsys: pytest.CaptureFixture[
         (["report", "RUN", "--as", "html", "--redact"], "use --as full"),
         (["report", "RUN", "-o", "RUN/no/out"], "--output RUN/no/out cannot be written: No such file or directory"),
         (["report", "RUN/nowhere"], "is no run folder: it does not exist; give the folder"),
+        (["report", "RUN/run.json"], "RUN/run.json is no run folder: it is a file; give the folder that a run named"),
+        (["report", "RUN/run.json/x"], "is no run folder: it does not exist; give the folder"),
         (["export", "RUN", "--format", "parquet"], "name a folder for them with -o"),
         (["export", "RUN", "--format", "parquet", "-o", "RUN/run.json"], "is a file, and --format parquet writes into"),
         (["export", "RUN", "-o", "RUN/no/out"], "cannot be written: No such file or directory"),
