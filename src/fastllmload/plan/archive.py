@@ -67,6 +67,10 @@ def load_plan(file: Path, directory: Path) -> Plan:
         raise RunFolderError(f"{file} is not a whole plan file: {error}") from error
     except FileNotFoundError as error:
         raise RunFolderError(f"there is no plan file {file}") from error
+    except OSError as error:
+        raise RunFolderError(
+            f"the plan file {file} cannot be read: {error.strerror}; give the file that --save-plan or plan save wrote"
+        ) from error
     plan = Plan.open(directory)
     plan.verify()
     return plan

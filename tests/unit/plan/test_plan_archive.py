@@ -153,6 +153,15 @@ def test_plan_files_that_are_none(tmp_path):
     assert not (tmp_path / "deep" / "outside").exists()
 
 
+def test_a_folder_in_place_of_a_plan_file(tmp_path):
+    """The folder plan/ of a run holds the plan's record, not a plan that can be sent."""
+    with pytest.raises(RunFolderError, match="cannot be read: Is a directory; give the file that --save-plan or plan"):
+        load_plan(tmp_path, tmp_path / "b")
+    (tmp_path / "file").touch()
+    with pytest.raises(RunFolderError, match="cannot be read: Not a directory"):
+        load_plan(tmp_path / "file" / "plan", tmp_path / "b")
+
+
 def test_flipped_bit_in_a_plan_file(tmp_path):
     """A changed body in the plan file is found while it is unpacked."""
     save_plan(build(tmp_path / "a"), tmp_path / "one.plan")
