@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from fake_runs import FakeRuns, installed
 
+from fastllmload.errors import InputError
 from fastllmload.plan.settings import Load, Output, RunSettings, Target, Workload
 from fastllmload.procedure import tests as ten
 from fastllmload.procedure.conduct import Terms, conduct, without_effect
@@ -59,6 +60,19 @@ def test_the_manifest_names_the_workload_that_is_sent(runs: FakeRuns, tmp_path: 
     assert found["manifest"]["workload"] == fairness.MIXED == "fairness"
     assert found["parameters"]["run"]["workload"]["name"] == named  # what was asked, by which it is started again
     conducted(replace(fairness.TEST, run=nothing), tmp_path / "f", None, settings)
+
+
+def test_lengths_that_are_all_beyond_the_context_are_refused_before_the_warm_up(runs: FakeRuns, tmp_path: Path) -> None:
+    """It ended as done, with nothing measured."""
+    settings = RunSettings(
+        target=SETTINGS.target, load=SETTINGS.load, output=SETTINGS.output, workload=Workload(context_limit=2200)
+    )
+    with pytest.raises(InputError, match="from 2,048 tokens on.*beyond the model's context of 2,200.*--lengths"):
+        conducted(LONG_CONTEXT, tmp_path / "p", LONG_CONTEXT.parameters(lengths=(4096, 2048)), settings)
+    assert not runs.asked
+    found = conducted(LONG_CONTEXT, tmp_path / "q", LONG_CONTEXT.parameters(lengths=(4096, 1024)), settings)
+    assert [level["name"] for level in found["levels"]] == ["1024 tokens"]
+    assert any("left out, beyond the model's context of 2,200 tokens: 4096" in text for text in found["sentences"])
 
 
 def test_only_two_tests_send_a_workload_of_their_own() -> None:

@@ -43,11 +43,16 @@ def run(lab: Lab, parameters: Parameters, found: Findings) -> None:
     lengths = sorted(parameters.lengths)
     shared = {"name": WORKLOAD, "osl": str(parameters.output_tokens), "ignore_eos": True}
     settings = changed(lab.base, workload=shared)
+    limit = settings.workload.context_limit
+    skipped = [length for length in lengths if limit is not None and length > limit - parameters.output_tokens]
+    if len(skipped) == len(lengths):
+        raise InputError(
+            f"every length, from {lengths[0]:,} tokens on, lies with its {parameters.output_tokens:,} tokens of answer beyond "
+            f"the model's context of {limit:,}: name shorter ones with --lengths"
+        )
     warm_up(
         lab, at_concurrency(changed(settings, workload={"isl": str(lengths[0])}), parameters.slots), quick=lab.quick
     )
-    limit = settings.workload.context_limit
-    skipped = [length for length in lengths if limit is not None and length > limit - parameters.output_tokens]
     done: list[Level] = []
     for length in (one for one in lengths if one not in skipped):
         asked = at_concurrency(
