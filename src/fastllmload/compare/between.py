@@ -14,6 +14,7 @@ from fastllmload.errors import InputError
 from fastllmload.statistics.student import t_quantile, t_two_sided
 from fastllmload.statistics.two_samples import Difference, hedges_g, mann_whitney, paired_t, welch
 
+DUST = 1e-9  # of the values: rounding of a float
 TESTS = ("auto", "welch", "paired", "mann-whitney")
 LEAST_RUNS = 3  # below it the spread between runs is hardly known (procedures 3)
 
@@ -46,12 +47,21 @@ def change_between(base: Sequence[float], new: Sequence[float], test: str, pairs
     middle = float(np.mean(base)), float(np.mean(new))
     if test == "one against several":
         return _one_against_several(base, new, middle)
-    if test == "paired" and pairs is not None:
-        found, p = paired_t(base, [new[k] for k in pairs]), None
+    partners = [new[k] for k in pairs] if test == "paired" and pairs is not None else None
+    if partners is not None and not alike(base, partners):
+        found, p = paired_t(base, partners), None
     else:
         found = welch(base, new)
         p = mann_whitney(base, new).p if test == "mann-whitney" else None
     return _change(found, middle, p, hedges_g(base, new), "Mann-Whitney" if p is not None else found.test)
+
+
+def alike(base: Sequence[float], partners: Sequence[float]) -> bool:
+    """Whether all pairs differ by one amount that is not 0: a request or token at the edge of the window, the same plan on
+    both sides. Nothing can be learnt from such differences about how far runs differ by chance.
+    """
+    gaps = np.subtract(partners, base)
+    return bool(gaps.any() and np.ptp(gaps) <= DUST * float(np.abs([*base, *partners]).max()))
 
 
 def _change(found: Difference, middle: tuple[float, float], p: float | None, effect: float | None, test: str) -> Change:

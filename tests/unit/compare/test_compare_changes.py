@@ -259,3 +259,19 @@ def test_a_block_whose_requests_have_no_values_says_nothing_of_its_neighbours(st
     samples = [Sample(values, np.sort(values), first) for values in rng.integers(1_000, 2_000, (2, int(first[-1])))]
     wider = carried_over(Figure(f"{statistic}_itl_ms", "itl", statistic, "ms"), samples[0], samples[1])
     assert 1.0 <= wider < 2.0
+
+
+def test_pairs_that_differ_by_one_amount_prove_nothing() -> None:
+    """One token more in each window of 2.7 s; by the paired t this was "better" with p = 0."""
+    base = [139.25925926, 185.55555556, 184.07407407]
+    new = [value + 1 / 2.7 for value in base]
+    found = change_between(base, new, "paired", (0, 1, 2))
+    assert found.test == "welch" and found.p is not None and found.p > 0.9 and not found.shown
+    equal = change_between(base, base, "paired", (0, 1, 2))
+    assert (equal.test, equal.p) == ("paired t", 1.0)
+    broken = change_between([1.0, 1.0, 1.0], [0.0, 0.0, 0.0], "paired", (0, 1, 2))
+    assert broken.p == 0.0 and broken.shown  # no run of either side differs from its own kind
+    apart = change_between(
+        base, [value + gap for value, gap in zip(base, (5, 5.1, 5.2), strict=True)], "paired", (0, 1, 2)
+    )
+    assert apart.test == "paired t" and apart.shown

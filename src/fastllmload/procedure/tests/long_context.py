@@ -47,8 +47,8 @@ def run(lab: Lab, parameters: Parameters, found: Findings) -> None:
     skipped = [length for length in lengths if limit is not None and length > limit - parameters.output_tokens]
     if len(skipped) == len(lengths):
         raise InputError(
-            f"every length, from {lengths[0]:,} tokens on, lies with its {parameters.output_tokens:,} tokens of answer beyond "
-            f"the model's context of {limit:,}: name shorter ones with --lengths"
+            f"every length, from {lengths[0]:,} tokens on, lies with its {parameters.output_tokens:,} tokens of answer "
+            f"beyond the model's context of {limit:,}: name shorter ones with --lengths"
         )
     warm_up(
         lab, at_concurrency(changed(settings, workload={"isl": str(lengths[0])}), parameters.slots), quick=lab.quick
