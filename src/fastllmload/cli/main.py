@@ -18,7 +18,7 @@ import click
 from fastllmload import __version__
 from fastllmload.cli import argv
 from fastllmload.cli.group import LazyCommand, LazyGroup
-from fastllmload.cli.stdout import be_patient
+from fastllmload.cli.stdout import be_patient, open_closed
 from fastllmload.errors import FastLLMLoadError
 from fastllmload.redact import Redactor
 
@@ -70,6 +70,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command in *arguments* (by default those of the process) and return its exit code."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     if arguments is None:
+        open_closed()
         be_patient()
     secrets = argv.secrets_of(given)
     redact = Redactor([*secrets, *_environment_secrets()])

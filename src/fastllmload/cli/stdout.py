@@ -10,6 +10,7 @@ import io
 import os
 import sys
 
+LAST_STANDARD = 2  # standard error
 PLAINLY = "plainly"  # the error handler
 PLAIN = str.maketrans("▁▂▃▄▅▆▇█░─│└…·–—×µ≤≥→", ".:-=+*%#--|+.---xu<>>")  # noqa: RUF001 - they are meant
 
@@ -49,6 +50,19 @@ class PatientStdout(io.TextIOWrapper):
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, self.fileno())
         os.close(nowhere)
+
+
+def open_closed() -> None:
+    """Where the caller closed standard input, output or error, nowhere takes its place: a file of the run would get its
+    number, and what is said would go into that file.
+    """
+    while (number := os.open(os.devnull, os.O_RDWR)) <= LAST_STANDARD:
+        os.set_inheritable(number, True)
+        if number == 1:
+            sys.stdout = open(number, "w", closefd=False)  # noqa: SIM115 - as long as we live
+        elif number == LAST_STANDARD:
+            sys.stderr = open(number, "w", closefd=False)  # noqa: SIM115
+    os.close(number)
 
 
 def be_patient() -> None:

@@ -73,3 +73,20 @@ def test_a_chart_where_there_are_no_blocks() -> None:
     out, said = process.communicate()
     assert (process.returncode, said) == (0, b"")
     assert b"#" in out and out.isascii()
+
+
+@pytest.mark.parametrize(
+    ("closed", "arguments", "code"),
+    [
+        (">&-", "--version", 0),
+        (">&- 2>&-", "--version", 0),
+        ("<&- >&- 2>&-", "report /nowhere", 2),
+        ("2>&-", "--rate x", 2),
+    ],
+)
+def test_standard_streams_that_the_caller_closed(closed: str, arguments: str, code: int) -> None:
+    """No file of a run gets their numbers, and nothing ends as a bug."""
+    ended = subprocess.run(
+        ["/bin/sh", "-c", f'"$0" -m fastllmload {arguments} {closed}', sys.executable], capture_output=True, check=False
+    )
+    assert (ended.returncode, ended.stdout, ended.stderr) == (code, b"", b"")
