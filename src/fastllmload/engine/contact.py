@@ -16,6 +16,7 @@ from fastllmload.engine.resolve import Base, addresses, request_head
 from fastllmload.engine.security import said, tls_advice, tls_context, trust_advice
 from fastllmload.engine.waiting import ANSWER_S, LIST_S, Say, shown, silent
 from fastllmload.errors import TargetError
+from fastllmload.host.limits import port_capacity
 from fastllmload.plan.settings import RunSettings
 from fastllmload.records.error_texts import printable
 from fastllmload.report.outlet import Redact
@@ -24,6 +25,7 @@ CONNECT_TIMEOUT_S = 5.0
 LARGEST_ANSWER = 4 << 20
 MOST_INTERIM = 100  # responses before the final one
 RTT_CONNECTS, RTT_LEAST = 20, 5  # connects for the round trip before a run, and behind it
+PORTS_EACH = 50  # local ports that there are for each such connect; where they are few, a run needs them
 RTT_PAUSE_S = 0.005  # for a server that holds few connections which it has not accepted yet
 RTT_S = 1.0  # a far target is asked no more often than RTT_LEAST once they have taken this long
 
@@ -85,7 +87,8 @@ class Contact:
         takes none any more.
         """
         begun = time.perf_counter()
-        for number in range(most):
+        spare = port_capacity(len(self.settings.target.source_addresses)) // PORTS_EACH  # each waits in TIME_WAIT
+        for number in range(min(most, max(RTT_LEAST - 1, spare))):
             started = time.perf_counter()
             if number >= RTT_LEAST and started - begun > RTT_S:
                 return
