@@ -79,10 +79,10 @@ def compare(runs: tuple[str, ...], against: str | None, **options: Any) -> int:
     """Compare runs: each figure's difference with interval, test and effect size.
 
     \b
-    fastllmload compare A B                          one run a side
-    fastllmload compare A1 A2 A3 --against B1 B2 B3  several runs a side: the run is the unit
-    fastllmload compare old=DIR --against new=DIR    folders that hold runs, with names
-    fastllmload compare x=DIR --against y=DIR --against z=DIR    three systems
+    compare A B                                   one run a side
+    compare A1 A2 A3 --against B1 B2 B3           several: the run is the unit
+    compare old=DIR --against new=DIR             folders of runs, with names
+    compare x=DIR --against y=DIR --against z=DIR three systems
 
     Refuses runs of different workloads. Exit code 1 when a --fail-if rule holds.
     """

@@ -97,7 +97,14 @@ def _to_standard_output(run: Run, form: str) -> None:
         sys.stdout.buffer.flush()
     except BrokenPipeError:
         # `| head` has seen enough. Python flushes standard output once more at exit: let that go nowhere.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _to_nowhere()
+    except OSError as error:
+        _to_nowhere()
+        raise InputError(f"standard output cannot be written: {error.strerror}; choose a file with -o") from None
+
+
+def _to_nowhere() -> None:
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _write(run: Run, form: str, file: BinaryIO) -> None:

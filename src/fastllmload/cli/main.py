@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import os
 import sys
@@ -18,12 +17,14 @@ import click
 from fastllmload import __version__
 from fastllmload.cli import argv
 from fastllmload.cli.group import LazyCommand, LazyGroup
-from fastllmload.cli.stdout import be_patient, open_closed
+from fastllmload.cli.stdout import be_patient, open_closed, said_in_vain
 from fastllmload.errors import FastLLMLoadError
 from fastllmload.redact import Redactor
 
 WRONG_INPUT, INTERRUPTED, BUG = 2, 4, 70
 NO_FILES = (errno.EMFILE, errno.ENFILE)
+NO_NAMES = (errno.ENAMETOOLONG, errno.ELOOP)
+SHOWN = 60  # characters of a name that is too long
 
 fastllmload = LazyGroup(
     "fastllmload",
@@ -69,9 +70,17 @@ def _show_version(context: click.Context, asked: bool) -> None:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command in *arguments* (by default those of the process) and return its exit code."""
     given = list(sys.argv[1:] if arguments is None else arguments)
-    if arguments is None:
-        open_closed()
-        be_patient()
+    if arguments is not None:
+        return _ended(given)
+    open_closed()
+    be_patient()
+    code = _ended(given)
+    unsaid = said_in_vain()
+    return code if unsaid is None else _say(Redactor([]), unsaid, code or WRONG_INPUT)
+
+
+def _ended(given: list[str]) -> int:
+    """The exit code, after a sentence for whatever went wrong."""
     secrets = argv.secrets_of(given)
     redact = Redactor([*secrets, *_environment_secrets()])
     if secrets:
@@ -88,19 +97,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return _bug(redact, error)
         return _say(redact, str(error), error.exit_code)
     except OSError as error:
-        if error.errno not in NO_FILES:
-            return _bug(redact, error)
-        return _say(
-            redact, f"{str(error.strerror).lower()}: raise the limit with 'ulimit -n 4096' and start again", WRONG_INPUT
-        )
+        sentence = _of_this_host(error)
+        return _bug(redact, error) if sentence is None else _say(redact, sentence, WRONG_INPUT)
     except (KeyboardInterrupt, click.Abort):
         return _say(redact, "interrupted", INTERRUPTED)
     except Exception as error:  # noqa: BLE001 - whatever it is, it ends as a sentence and exit code 70
         return _bug(redact, error)
-    finally:
-        if arguments is None:
-            with contextlib.suppress(OSError):  # a full disk: Python's own last flush says so
-                sys.stdout.flush()  # a reader that has gone is met here
+
+
+def _of_this_host(error: OSError) -> str | None:
+    """The sentence for what any command may meet where files are opened; None: it should have been foreseen."""
+    why = str(error.strerror).lower()
+    if error.errno in NO_FILES:
+        return f"{why}: raise the limit with 'ulimit -n 4096' and start again"
+    if error.errno in NO_NAMES and error.filename is not None:
+        name = os.fsdecode(error.filename)
+        shown = name if len(name) <= SHOWN else f"{name[:SHOWN]}..."
+        return f"{why}: {shown}; give a shorter one, or mend the links in it"
+    return None
 
 
 def _environment_secrets() -> list[str]:

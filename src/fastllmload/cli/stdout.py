@@ -23,7 +23,10 @@ def plainly(error: UnicodeError) -> tuple[str, int]:
 
 
 class PatientStdout(io.TextIOWrapper):
-    """Writes to the same buffer as *stream*; when its reader has gone, to nowhere."""
+    """Writes to the same buffer as *stream*; when its reader has gone, or what it goes to is full, to nowhere.
+
+    *refused*: why what was said could not be written (a full disk); a reader that leaves early is no such reason.
+    """
 
     def __init__(self, stream: io.TextIOWrapper) -> None:
         codecs.register_error(PLAINLY, plainly)
@@ -31,22 +34,25 @@ class PatientStdout(io.TextIOWrapper):
         super().__init__(
             stream.buffer, encoding=stream.encoding, errors=PLAINLY, line_buffering=stream.line_buffering
         )  # fmt: skip
+        self.refused: OSError | None = None
 
     def write(self, text: str) -> int:
         try:
             return super().write(text)
-        except BrokenPipeError:
-            self._nobody_reads()
+        except OSError as error:
+            self._nobody_reads(error)
             return len(text)
 
     def flush(self) -> None:
         try:
             super().flush()
-        except BrokenPipeError:
-            self._nobody_reads()
+        except OSError as error:
+            self._nobody_reads(error)
 
-    def _nobody_reads(self) -> None:
+    def _nobody_reads(self, error: OSError) -> None:
         """What is still buffered goes nowhere too, also when Python flushes once more at exit."""
+        if not isinstance(error, BrokenPipeError):
+            self.refused = error
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, self.fileno())
         os.close(nowhere)
@@ -63,6 +69,15 @@ def open_closed() -> None:
         elif number == LAST_STANDARD:
             sys.stderr = open(number, "w", closefd=False)  # noqa: SIM115
     os.close(number)
+
+
+def said_in_vain() -> str | None:
+    """Why standard output did not take all that was said; None where it did, or where its reader left."""
+    sys.stdout.flush()
+    if not isinstance(sys.stdout, PatientStdout) or sys.stdout.refused is None:
+        return None
+    why = sys.stdout.refused.strerror or str(sys.stdout.refused)
+    return f"standard output did not take all that was said: {why}; send it somewhere else, or make room"
 
 
 def be_patient() -> None:

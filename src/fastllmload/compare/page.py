@@ -52,7 +52,7 @@ def _head(title: str, comparison: Comparison, gates: Sequence[GateResult]) -> He
         facts={
             "Base": side_text(comparison.base),
             "New": side_text(comparison.new),
-            "Test": test_text(comparison.test),
+            "Test": test_text(comparison),
         },
         simulated=any(
             (run.document.get("target") or {}).get("simulated") is True
@@ -100,7 +100,7 @@ def _gates(gates: Sequence[GateResult]) -> Table:
 def _method(comparison: Comparison) -> str:
     return (
         "A line is the 95 % interval of the change from base to new. Better and worse are said only with p < 0.05 after "
-        f"Holm over all figures of the table, and an interval without 0. Test: {test_text(comparison.test)}."
+        f"Holm over all figures of the table, and an interval without 0. Test: {test_text(comparison)}."
     )
 
 

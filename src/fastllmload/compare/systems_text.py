@@ -35,7 +35,7 @@ def lines(found: Systems, width: int) -> list[str]:
     text += [*aligned(system_cells(found)), ""]
     for pair in found.pairs:
         text += [
-            f"{pair.new.name} against {pair.base.name} ({test_text(pair.test)}):",
+            f"{pair.new.name} against {pair.base.name} ({test_text(pair)}):",
             "",
             *aligned(pair_cells(pair)),
             "",
@@ -107,7 +107,7 @@ def markdown(found: Systems) -> str:
         body += [
             f"### {pair.new.name} against {pair.base.name}",
             "",
-            f"Test: {test_text(pair.test)}.",
+            f"Test: {test_text(pair)}.",
             "",
             *table_of(pair_cells(pair)),
             "",

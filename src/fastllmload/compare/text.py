@@ -47,12 +47,17 @@ def _sides(comparison: Comparison) -> Iterator[str]:
         yield from (f"         {line}" for line in comparison.workload)
     else:
         yield "workload the same on both sides"
-    yield f"test     {test_text(comparison.test)}"
+    yield f"test     {test_text(comparison)}"
     yield from differences_text(comparison.manifest, [comparison.base, comparison.new])
 
 
-def test_text(test: str) -> str:
-    return TESTS.get(test, test)
+def test_text(comparison: Comparison) -> str:
+    """The test of the comparison, and the figures that Welch's t judged in place of a paired one."""
+    said = TESTS.get(comparison.test, comparison.test)
+    if comparison.test != "paired":
+        return said
+    alike = ", ".join(row.figure.name for row in comparison.rows if row.change.test == "welch")
+    return f"{said}; Welch's t where all pairs differ by one amount: {alike}" if alike else said
 
 
 def side_text(side: Side) -> str:
@@ -183,7 +188,7 @@ def bulleted(comparison: Comparison) -> list[str]:
         f"- base: {side_text(comparison.base)}",
         f"- new: {side_text(comparison.new)}",
         f"- workload: {same}",
-        f"- test: {test_text(comparison.test)}; effect: {_effects(comparison.rows)}",
+        f"- test: {test_text(comparison)}; effect: {_effects(comparison.rows)}",
     ]
 
 

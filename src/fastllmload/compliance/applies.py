@@ -133,6 +133,11 @@ def report(evidence: Evidence, name: str) -> Reason:
     return unless(bool(there), f"the folder holds no {name} report (fastllmload report writes one)")
 
 
+def lengths(evidence: Evidence, _: str) -> Reason:
+    answered = (run.ok["input_target"][run.ok["t_first"] > 0] for run in evidence.runs)
+    return unless(any(len(found) and found.min() < found.max() for found in answered), "all prompts have one length")
+
+
 def metrics(evidence: Evidence, name: str) -> Reason:
     found = any(run.get(f"metrics.{FAMILIES[name]}") is not None for run in evidence.runs)
     return unless(found, f"no {name} metrics were computed")
@@ -147,7 +152,8 @@ QUESTIONS: dict[str, Callable[[Evidence, str], Reason]] = {
     "workload": workload, "kind": kind, "boundary": boundary,
     "load": load, "start": start, "topology": topology, "clock": clock, "accuracy": accuracy, "protocol": protocol,
     "itl": itl, "counting": counting, "cache": cache, "stamps": stamps, "server_timing": server_timing,
-    "adjusted": adjusted, "leading": leading, "percentile": percentile, "report": report, "metrics": metrics,
+    "adjusted": adjusted, "leading": leading, "percentile": percentile, "report": report, "lengths": lengths,
+    "metrics": metrics,
 }  # fmt: skip
 
 

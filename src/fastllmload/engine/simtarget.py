@@ -7,10 +7,17 @@ from collections.abc import Sequence
 import msgspec
 
 from fastllmload.errors import InputError
-from fastllmload.simulator.profile import SimulatorOptions
+from fastllmload.plan.settings import RunSettings
+from fastllmload.simulator.profile import SimulatorOptions, resolve
 
 OWN = {"host", "port", "unix_socket", "api_key", "die_with_parent", "faults", "overrides"}  # not for the user to set
 FIELDS = sorted(set(SimulatorOptions.__struct_fields__) - OWN)
+
+
+def refuse_engine(settings: RunSettings) -> None:
+    """InputError where the run is to start an engine that cannot be made: before anything is written or planned."""
+    if not settings.target.urls and settings.target.unix_socket is None:
+        resolve(options_of(settings.target.simulate))
 
 
 def options_of(pairs: Sequence[tuple[str, str]]) -> SimulatorOptions:

@@ -13,6 +13,7 @@ from fastllmload.compliance.evidence import read
 from fastllmload.compliance.facts import counted
 from fastllmload.compliance.verdict import NOT, compliance_of
 from fastllmload.engine.public import redactor
+from fastllmload.engine.simtarget import refuse_engine
 from fastllmload.errors import InputError
 from fastllmload.metrics.cold_start import declared_cold
 from fastllmload.plan.settings import RunSettings, Secret
@@ -141,6 +142,7 @@ def complete(
             lacking.append(str(problem))
 
     attempt(lambda: test.refuse(parameters, settings))
+    attempt(lambda: refuse_engine(settings))
     said = {**earlier, **manifest.declared(settings, simulated)}
     can_restart = simulated or terms.ask is not None or cold.RESTART in terms.commands
     attempt(lambda: cold.refuse(test.name, said, can_restart))

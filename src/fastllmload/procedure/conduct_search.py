@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from fastllmload.engine.public import redactor
+from fastllmload.engine.simtarget import refuse_engine
 from fastllmload.plan.settings import RunSettings, Secret
 from fastllmload.procedure import journal, search_report
 from fastllmload.procedure.change import changed
@@ -43,6 +44,7 @@ def conduct_search(
 ) -> int:
     """Exit code: 1 when no level holds or (*strict*) the answer has no two ends. What cuts it short is raised again."""
     parameters.refuse()
+    refuse_engine(settings)
     asked = read_goal(parameters.objective, settings.output.goodput, parameters.width, parameters.closed)
     simulated = not settings.target.urls and settings.target.unix_socket is None
     request = {"search": msgspec.to_builtins(parameters), "run": told(settings)}

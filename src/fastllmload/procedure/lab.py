@@ -343,8 +343,10 @@ def cascaded(level: Level) -> str:
 
 
 def told(settings: RunSettings) -> dict[str, Any]:
-    """What the procedure was asked, as plain values, without secrets and without where its files go."""
+    """What the procedure was asked, as plain values, without secrets, without where its files go, and without what the
+    exit code is to say of the client.
+    """
     found = public.told(settings, public.redactor(settings, None))
-    for name in ("directory", "ui", "save_plan"):
+    for name in ("directory", "ui", "save_plan", "strict"):
         found["output"].pop(name)
     return found

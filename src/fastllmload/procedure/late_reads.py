@@ -9,18 +9,17 @@ from fastllmload.certificate.run_evidence import worker_stalls
 from fastllmload.certificate.watch import WORKER_STALLS
 from fastllmload.metrics.percentiles import percentile
 from fastllmload.metrics.window import populations, window_of
-from fastllmload.procedure.level import Level
 from fastllmload.records import layout
 from fastllmload.records.run import Run
 
 BEHIND_NS = 5_000_000  # a worker that looks again reads what came meanwhile within its beat
 
 
-def may_be_in_time(level: Level, limit_ms: float) -> bool:
+def may_be_in_time(run: Run, limit_ms: float) -> bool:
     """Whether P99 of TTFT may have been at most *limit_ms*, though it was measured above: the client looked away."""
-    if not (level.folder / WORKER_STALLS).exists():
+    if not (run.directory / WORKER_STALLS).exists():
         return False
-    best = ttft_p99_at_best_ms(level.run)
+    best = ttft_p99_at_best_ms(run)
     return best is not None and best <= limit_ms
 
 

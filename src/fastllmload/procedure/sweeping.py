@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from fastllmload.engine.public import redactor
+from fastllmload.engine.simtarget import refuse_engine
 from fastllmload.errors import FastLLMLoadError, InputError, TargetError
 from fastllmload.plan.settings import RunSettings, Secret
 from fastllmload.procedure import journal, sweep_report
@@ -133,6 +134,8 @@ def conduct_sweep(cells: Sequence[Cell], secret: Secret | None, terms: SweepTerm
     """Exit code: 1 with *strict* and a run that is not valid. What cuts the sweep short is raised, after its report."""
     if len({cell.values for cell in cells}) < len(cells):
         raise InputError("--vary names the same value twice; every combination is measured once")
+    for cell in cells:
+        refuse_engine(cell.settings)
     base = cells[0].settings
     simulated = not base.target.urls and base.target.unix_socket is None
     asked: dict[str, Any] = {

@@ -16,6 +16,7 @@ from fastllmload.metrics.percentiles import percentile
 from fastllmload.metrics.ttft import ttft
 from fastllmload.metrics.window import Populations, Window, populations, window_of
 from fastllmload.procedure import criteria as rule
+from fastllmload.procedure.late_reads import may_be_in_time
 from fastllmload.procedure.server_queue import waiting
 from fastllmload.records import layout
 from fastllmload.records.run import Run
@@ -116,8 +117,8 @@ def judge_level(
         NO_GAIN: rule.no_gain(load_of(run), output, list(lower)) if closed else None,
     }
     drifts = rule.throughput_drifts(rates)
-    limits = client_limits(run, window)
     fired = tuple(name for name, holds in asked.items() if holds)
+    limits = (*client_limits(run, window), *looked_away(run, fired, compared))
     applied = any(holds is not None for holds in asked.values())
     return LevelVerdict(
         loop="closed" if closed else "open",
@@ -278,6 +279,16 @@ def client_limits(run: Run, window: Window) -> tuple[str, ...]:
     if certificate.get("generator_limited"):
         found += [reason["text"] for reason in certificate.get("reasons", ()) if limiting(reason)]
     return tuple(dict.fromkeys(found))
+
+
+def looked_away(run: Run, fired: Sequence[str], lowest: Lowest) -> tuple[str, ...]:
+    """Where latency alone speaks against the level, and a stall of ours may hide that it was in time (decision 101)."""
+    if tuple(fired) != (LATENCY,) or lowest.ttft_p50 is None:
+        return ()
+    limit = rule.TTFT_FACTOR * lowest.ttft_p50
+    if not may_be_in_time(run, limit):
+        return ()
+    return (f"the client stalled while first tokens came: P99 TTFT may have been within {limit:.4g} ms",)
 
 
 def limiting(reason: Mapping[str, Any]) -> bool:

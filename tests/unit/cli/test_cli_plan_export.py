@@ -187,3 +187,10 @@ def test_a_reader_that_has_seen_enough_is_no_failure():
         said_on_stderr = process.stderr.read()
         assert process.wait(timeout=20) == 0
     assert said_on_stderr == b""
+
+
+def test_standard_output_without_room_is_one_sentence():
+    with open("/dev/full", "wb") as full:
+        ended = subprocess.run([sys.executable, "-c", ENDLESS], stdout=full, stderr=subprocess.PIPE, check=False)
+    said = b"fastllmload: standard output cannot be written: No space left on device; choose a file with -o\n"
+    assert (ended.returncode, ended.stderr) == (2, said)

@@ -90,3 +90,32 @@ def test_standard_streams_that_the_caller_closed(closed: str, arguments: str, co
         ["/bin/sh", "-c", f'"$0" -m fastllmload {arguments} {closed}', sys.executable], capture_output=True, check=False
     )
     assert (ended.returncode, ended.stdout, ended.stderr) == (code, b"", b"")
+
+
+@pytest.mark.parametrize("arguments", [" ".join(SHOWN), "--version", "--help", "plan --help"])
+def test_where_standard_output_has_no_room(arguments: str) -> None:
+    """The command goes on to its end, and says then that nobody can read it."""
+    command = f'"$0" -m fastllmload {arguments} > /dev/full'
+    ended = subprocess.run(["/bin/sh", "-c", command, sys.executable], capture_output=True, check=False, text=True)
+    assert ended.returncode == 2
+    assert ended.stderr.startswith("fastllmload: standard output did not take all that was said: No space left")
+    assert len(ended.stderr.splitlines()) == 1
+
+
+def test_an_exit_code_of_its_own_outlives_a_full_disk(tmp_path: Path) -> None:
+    command = f'"$0" -m fastllmload report {tmp_path}/none > /dev/full'
+    ended = subprocess.run(["/bin/sh", "-c", command, sys.executable], capture_output=True, check=False, text=True)
+    assert ended.returncode == 2 and f"{tmp_path}/none" in ended.stderr
+    assert "standard output" not in ended.stderr  # it had nothing to say there
+
+
+@pytest.mark.parametrize("command", ["report", "export", "compliance"])
+def test_a_name_that_is_too_long_or_leads_in_a_circle(command: str, tmp_path: Path) -> None:
+    (tmp_path / "a").symlink_to("b")
+    (tmp_path / "b").symlink_to("a")
+    for name, why in (("x" * 300, "file name too long: " + "x" * 60 + "..."), (f"{tmp_path}/a", "")):
+        ended = subprocess.run(
+            [sys.executable, "-m", "fastllmload", command, name], capture_output=True, check=False, text=True
+        )
+        assert (ended.returncode, ended.stdout) == (2, "")
+        assert ended.stderr.startswith(f"fastllmload: {why}") and "Traceback" not in ended.stderr

@@ -54,6 +54,26 @@ def test_systems_that_do_not_differ_are_not_said_to() -> None:
     assert compare_systems([system("a", FAST), system("b", [100.5, 99.5, 101.0])], ["p99_ttft_ms"]).claims() == []
 
 
+def paired(name: str, p99: list[float], tok_s: list[float]) -> Side:
+    """Runs of a system whose arrivals the other system had too."""
+    made = []
+    for k, (value, rate) in enumerate(zip(p99, tok_s, strict=True)):
+        target = {"urls": [f"http://{name}"], "model": name, "simulated": False}
+        parts = {"plan": plan(f"{k}", "m", schedule=f"{k}" * 64), "declarations": DECLARED_ALL, "target": target}
+        made.append(RunRecord(Path(f"{name}/{k}"), document(value, rate, config=config(), **parts)))
+    return Side(name, tuple(made))
+
+
+def test_the_test_that_judged_a_figure_is_named() -> None:
+    """Pairs that all differ by one amount are judged by Welch's t (decision 102), and the head of the table says which."""
+    one = paired("a", FAST, [1000.0, 1001.0, 1003.0])
+    alike = compare_systems([one, paired("b", SLOW, [1000.5, 1001.5, 1003.5])], ["p99_ttft_ms", "output_tok_s"])
+    head = next(line for line in lines(alike, 100) if line.startswith("b against a"))
+    assert head.endswith("by their arrivals; Welch's t where all pairs differ by one amount: output_tok_s):")
+    other = compare_systems([one, paired("b", SLOW, [1000.5, 1001.0, 1003.5])], ["p99_ttft_ms", "output_tok_s"])
+    assert "Welch" not in "\n".join(lines(other, 100))
+
+
 def test_two_runs_carry_no_claim_however_far_apart() -> None:
     found = compare_systems([system("a", FAST[:2]), system("b", SLOW[:2])], ["p99_ttft_ms"])
     assert found.claims() == []

@@ -375,3 +375,13 @@ def test_equal_hardware_is_not_normalised(tmp_path: Path) -> None:
     assert why_not(cases.evidence(tmp_path / "1"), ["unequal_hardware"]) == "the hardware is equal"
     cases.others[0].declare(sut__hardware__count="8")
     assert why_not(cases.evidence(tmp_path / "2"), ["unequal_hardware"]) is None
+
+
+def test_classes_of_length_belong_to_prompts_that_differ(tmp_path: Path) -> None:
+    """IETF 5.1.4.2: of one length there is no such table, and nothing to be remedied."""
+    cases = ttft(1_000)
+    assert why_not(cases.evidence(tmp_path / "0"), ["lengths"]) is None
+    cases.run.rows["input_target"] = 128
+    assert why_not(cases.evidence(tmp_path / "1"), ["lengths"]) == "all prompts have one length"
+    cases.run.rows["status"] = layout.OK + 1
+    assert why_not(cases.evidence(tmp_path / "2"), ["lengths"]) == "all prompts have one length"

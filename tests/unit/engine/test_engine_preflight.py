@@ -78,6 +78,17 @@ def test_round_trips_are_measured_behind_a_run_too():
     assert len(behind) == 20
 
 
+@pytest.mark.parametrize(("ports", "more"), [(28_232, 20), (1_000, 20), (400, 8), (21, 4)])
+def test_few_local_ports_are_left_to_the_run(monkeypatch, ports, more):
+    """One connect for fifty of them, four at least: each waits in TIME_WAIT for a minute."""
+    monkeypatch.setattr(contact, "port_capacity", lambda sources: ports)
+    with canned(GOOD) as server:
+        first = check([server.url]).first
+        connects = []
+        first.round_trips(connects)
+    assert len(connects) == more
+
+
 def test_a_far_target_is_not_asked_for_its_round_trip_for_long(monkeypatch):
     """Each connect takes 0.2 s by its clock: after five the second that it may take has long been over."""
     now = iter(range(0, 100_000, 200))

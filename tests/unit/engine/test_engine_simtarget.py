@@ -2,6 +2,7 @@
 
 import pytest
 
+from fastllmload.cli.main import main
 from fastllmload.engine.simtarget import options_of
 from fastllmload.errors import InputError
 
@@ -28,3 +29,23 @@ def test_options_are_read_by_their_names_and_kinds():
 def test_what_is_no_option_is_refused(pair):
     with pytest.raises(InputError, match="--simulate"):
         options_of([pair])
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "procedure ttft --quick --rate 5",
+        "procedure ttft --quick --rate 5 --runs 2",
+        "search --max 10 --goodput ttft:100",
+        "sweep --rate 5 --duration 1 --vary osl=4,8",
+    ],
+)
+@pytest.mark.parametrize(
+    ("wrong", "said"), [("set.kv_blocks=1", "kv_blocks x block_size"), ("set.nope=1", "no field 'nope'")]
+)
+def test_an_engine_that_cannot_be_made_is_refused_before_anything_is_written(words, wrong, said, tmp_path, capsys):
+    folder = tmp_path / "made"
+    code = main([*words.split(), "--simulate", wrong, "--output", str(folder)])
+    error = capsys.readouterr().err
+    assert code == 2 and said in error
+    assert not folder.exists()

@@ -13,6 +13,7 @@ from synthetic_run import MS, ORIGIN_NS, Shape, draw_requests, duration_phase, w
 from fastllmload.certificate.watch import WORKER_STALLS
 from fastllmload.procedure.late_reads import ttft_p99_at_best_ms
 from fastllmload.procedure.tests import capacity, throughput
+from fastllmload.procedure.verdict import LATENCY, QUEUE, Lowest, judge_level, looked_away
 from fastllmload.records import layout
 from fastllmload.records.run import load
 
@@ -69,6 +70,30 @@ def test_what_a_stall_hides_fails_no_level(
     assert throughput.answer(rung, {"ttft": LIMIT_MS}) is said
     assert throughput.answer(rung, {"ttft": LIMIT_MS, "tpot": 1.0}) is False  # missed as well, and no stall excuses it
     assert capacity.passes(found, capacity.Parameters(slo_ttft_p99_ms=WAITED / MS)) is True
+
+
+@pytest.mark.parametrize(
+    ("stall", "p50", "saturated", "limited"),
+    [
+        ((-149 * MS, 1 * MS), 31.0, None, True),  # 301 ms at best, 310 allowed
+        ((-149 * MS, 1 * MS), 30.0, True, False),  # 300 allowed
+        (None, 31.0, True, False),
+        ((-149 * MS, 1 * MS), 46.0, False, False),  # 450 are in time by themselves
+    ],
+)
+def test_latency_alone_saturates_no_level_behind_a_stall(
+    tmp_path: Path, stall: tuple[int, int] | None, p50: float, saturated: bool | None, limited: bool
+) -> None:
+    """P99 above ten times the P50 of the lowest level: one worker's stall must not make that."""
+    found = judge_level(level(tmp_path, stall).run, Lowest(1.0, p50, p50, 0.1))
+    assert (found.saturated, found.generator_limited) == (saturated, limited)
+    assert [limit for limit in found.limits if "stalled while first tokens came" in limit] == list(found.limits)
+
+
+def test_a_stall_excuses_no_level_that_another_criterion_fails(tmp_path: Path) -> None:
+    run = level(tmp_path, (-149 * MS, 1 * MS)).run
+    assert looked_away(run, (LATENCY,), Lowest(1.0, 31.0, 31.0, 0.1))
+    assert looked_away(run, (QUEUE, LATENCY), Lowest(1.0, 31.0, 31.0, 0.1)) == ()
 
 
 def test_requests_that_failed_are_not_excused(tmp_path: Path) -> None:

@@ -151,7 +151,9 @@ def test_an_objective_missed_where_the_client_was_the_limit_fails_no_level(
     rung: Any = SimpleNamespace(
         load=8.0,
         verdict=SimpleNamespace(holds=True, generator_limited=limited),
-        level=SimpleNamespace(figure=lambda *asked: ttft_ms, output_tok_s=100.0, folder=tmp_path),
+        level=SimpleNamespace(
+            figure=lambda *asked: ttft_ms, output_tok_s=100.0, run=SimpleNamespace(directory=tmp_path)
+        ),
     )
     assert throughput.answer(rung, {"ttft": 100.0}) is said
     ladder: Any = SimpleNamespace(rungs=[rung])

@@ -169,7 +169,7 @@ def passes(level: Level, parameters: Parameters) -> bool | None:
         return True
     if level.generator_limited:
         return None
-    return None if complete and limit is not None and may_be_in_time(level, limit) else False
+    return None if complete and limit is not None and may_be_in_time(level.run, limit) else False
 
 
 def event(level: Level, oom: int) -> Event | None:

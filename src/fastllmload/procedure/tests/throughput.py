@@ -70,7 +70,7 @@ def answer(rung: Rung, limits: dict[str, float]) -> bool | None:
     if rung.verdict.generator_limited:
         return None
     others = {name: limit for name, limit in limits.items() if name != "ttft"}
-    looked_away = meets(rung.level, others) and may_be_in_time(rung.level, limits["ttft"])  # so TTFT is what missed
+    looked_away = meets(rung.level, others) and may_be_in_time(rung.level.run, limits["ttft"])  # so TTFT is what missed
     return None if looked_away else False
 
 
