@@ -131,12 +131,13 @@ class Seek:
     def _bracket(self, lo: float, least: float) -> bool:
         """Set *passes* and *fails*; False when no level holds."""
         x = lo
-        while not self._once(x):
-            self.fails = x
+        above: float | None = None
+        while not self._once(x) and (x > least or self._failure_stands(x)):
             if x <= least:
+                self.fails = x
                 return False
-            x = max(least, tidy(x / 2))
-        self.passes = x
+            above, x = x, max(least, tidy(x / 2))
+        self.passes, self.fails = x, above
         if self.fails is None:
             self._double()
         return True
@@ -181,9 +182,19 @@ class Seek:
         return False
 
     def _confirm_top(self) -> bool:
-        """Run the failing level again if one run decided it; a third run breaks the tie. An event needs no second run."""
+        """Whether the failing level stands; one that does not takes the place of the passing one."""
         level = self.fails
-        if level is None or self._stands(level) is None or len(self._answers(level)) > 1 or level in self.events:
+        if level is None or self._failure_stands(level):
+            return True
+        higher = [each.level for each in self.asked if each.level > level and not self._stands(each.level)]
+        self.passes, self.fails = level, min(higher, default=None)
+        if self.fails is None:
+            self._double()
+        return False
+
+    def _failure_stands(self, level: float) -> bool:
+        """Run a failing level again if one run decided it; a third run breaks the tie. An event needs no second run."""
+        if self._stands(level) is None or len(self._answers(level)) > 1 or level in self.events:
             return True
         if self._ask(level) is not True:
             return True
@@ -197,10 +208,6 @@ class Seek:
             self.notes.append(f"level {level:g} failed twice and held once: it counts as failing")
             return True
         self.notes.append(f"level {level:g} failed once and held twice: it counts as passing")
-        higher = [each.level for each in self.asked if each.level > level and not self._stands(each.level)]
-        self.passes, self.fails = level, min(higher, default=None)
-        if self.fails is None:
-            self._double()
         return False
 
     # -- the answer ---------------------------------------------------------------------------------------------------

@@ -58,6 +58,31 @@ def test_a_failing_first_level_is_halved_down_when_asked() -> None:
     assert search(8, 64, 1, below(0), least=1).ended_by == "minimum"
 
 
+@pytest.mark.parametrize(
+    ("answers", "bracket", "ended", "runs"),
+    [
+        ([False, False], (None, 8), "minimum", 2),
+        ([False, True, True], (8, 12), "bracket", 3),  # one unlucky run ends no search
+        ([False, True, False], (None, 8), "minimum", 3),
+        ([False, None, None, None], (None, 8), "minimum", 4),
+        ([Event("an out-of-memory error")], (None, 8), "minimum", 1),
+    ],
+)
+@pytest.mark.parametrize("above", [8, 16])
+def test_the_lowest_level_fails_only_if_it_fails_again(
+    answers: list[Answer | Event], bracket: tuple[float | None, float], ended: str, runs: int, above: int
+) -> None:
+    """As the failing end of a bracket does, from which no lower level is known either; also when it was halved down to."""
+
+    def ok(level: float, repetition: int) -> Answer | Event:
+        return level < 12 and answers[repetition] if level == 8 else level < 12
+
+    found = search(above, 64, 4, ok, least=8)
+    assert (found.level, found.above, found.ended_by) == (*bracket, ended)
+    assert sum(each.level == 8 for each in found.asked) == runs
+    assert any("fail" in note for note in found.notes) == (ended == "minimum" or runs == 3)
+
+
 @given(seed=st.integers(0, 2**32), threshold=st.floats(4, 90), width=st.floats(0.01, 20))
 def test_noisy_answers_end_and_are_replayed_from_their_cache(seed: int, threshold: float, width: float) -> None:
     """A search over noise ends in few runs; played again from finished answers it asks nothing and finds the same."""
