@@ -1,4 +1,4 @@
-"""Standard output for whoever reads it: a reader may leave early, and a terminal may know few characters.
+"""Standard output and error for whoever reads them: a reader may leave early, and a terminal may know few characters.
 
 Neither changes what a command does or how it ends: `compare ... --fail-if ... | head -1` still fails its gate.
 """
@@ -22,7 +22,7 @@ def plainly(error: UnicodeError) -> tuple[str, int]:
     return "".join(letter if letter.isascii() else "?" for letter in near), error.end
 
 
-class PatientStdout(io.TextIOWrapper):
+class PatientStream(io.TextIOWrapper):
     """Writes to the same buffer as *stream*; when its reader has gone, or what it goes to is full, to nowhere.
 
     *refused*: why what was said could not be written (a full disk); a reader that leaves early is no such reason.
@@ -74,13 +74,15 @@ def open_closed() -> None:
 def said_in_vain() -> str | None:
     """Why standard output did not take all that was said; None where it did, or where its reader left."""
     sys.stdout.flush()
-    if not isinstance(sys.stdout, PatientStdout) or sys.stdout.refused is None:
+    if not isinstance(sys.stdout, PatientStream) or sys.stdout.refused is None:
         return None
     why = sys.stdout.refused.strerror or str(sys.stdout.refused)
     return f"standard output did not take all that was said: {why}; send it somewhere else, or make room"
 
 
 def be_patient() -> None:
-    """For the process's own standard output; one that a caller has put in its place stays as it is."""
+    """For the process's own standard output and error (`2>&1 | head`); what a caller has put in their place stays."""
     if sys.stdout is sys.__stdout__ and isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout = PatientStdout(sys.stdout)
+        sys.stdout = PatientStream(sys.stdout)
+    if sys.stderr is sys.__stderr__ and isinstance(sys.stderr, io.TextIOWrapper):
+        sys.stderr = PatientStream(sys.stderr)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import os
 import subprocess
 import sys
@@ -10,14 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from fastllmload.cli.stdout import PLAIN, PatientStdout
+from fastllmload.cli.stdout import PLAIN, PatientStream
 
 SHOWN = ("plan", "--rate", "50", "--num-requests", "200", "--show")
 
 
-def patient(encoding: str) -> tuple[PatientStdout, io.BytesIO]:
+def patient(encoding: str) -> tuple[PatientStream, io.BytesIO]:
     inner = io.BytesIO()
-    return PatientStdout(io.TextIOWrapper(inner, encoding=encoding)), inner
+    return PatientStream(io.TextIOWrapper(inner, encoding=encoding)), inner
 
 
 @pytest.mark.parametrize(
@@ -66,6 +67,31 @@ def test_the_exit_code_of_a_gate_outlives_its_reader(tmp_path: Path) -> None:
     assert process.stderr.read().startswith(b"fastllmload: ")
     assert process.wait() == 2
     process.stderr.close()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        ("report /nowhere", 2),
+        ("--rte 5", 2),
+        ("procedure ttft --quick --rate 50 -n 100 --osl 2 --warmup 5 --allow-nonconforming --hook restart=true", 0),
+    ],
+)
+def test_both_streams_into_a_pipe_that_nobody_reads(arguments: str, code: int, tmp_path: Path) -> None:
+    """`2>&1 | head -1`: sentences and warnings go nowhere, and change neither what is done nor the exit code."""
+    folder = tmp_path / "made"
+    words = [sys.executable, "-m", "fastllmload", *arguments.split()]
+    if code == 0:
+        words += ["--output", str(folder), "--simulate", "null=true"]
+    reading, writing = os.pipe()
+    os.close(reading)
+    try:
+        ended = subprocess.run(words, stdout=writing, stderr=writing, check=False)
+    finally:
+        os.close(writing)
+    assert ended.returncode == code
+    if code == 0:
+        assert json.loads((folder / "procedure.json").read_bytes())["status"] == "done"
 
 
 def test_a_chart_where_there_are_no_blocks() -> None:
