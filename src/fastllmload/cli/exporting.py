@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 import click
 
+from fastllmload.cli.stdout import to_nowhere
 from fastllmload.errors import InputError, RunFolderError
 
 if TYPE_CHECKING:
@@ -97,14 +97,10 @@ def _to_standard_output(run: Run, form: str) -> None:
         sys.stdout.buffer.flush()
     except BrokenPipeError:
         # `| head` has seen enough. Python flushes standard output once more at exit: let that go nowhere.
-        _to_nowhere()
+        to_nowhere(sys.stdout)
     except OSError as error:
-        _to_nowhere()
+        to_nowhere(sys.stdout)
         raise InputError(f"standard output cannot be written: {error.strerror}; choose a file with -o") from None
-
-
-def _to_nowhere() -> None:
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _write(run: Run, form: str, file: BinaryIO) -> None:

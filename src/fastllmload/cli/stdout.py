@@ -9,6 +9,7 @@ import codecs
 import io
 import os
 import sys
+from typing import TextIO
 
 LAST_STANDARD = 2  # standard error
 PLAINLY = "plainly"  # the error handler
@@ -53,9 +54,14 @@ class PatientStream(io.TextIOWrapper):
         """What is still buffered goes nowhere too, also when Python flushes once more at exit."""
         if not isinstance(error, BrokenPipeError):
             self.refused = error
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, self.fileno())
-        os.close(nowhere)
+        to_nowhere(self)
+
+
+def to_nowhere(stream: TextIO) -> None:
+    """From now on what is written to *stream* is lost, what is still buffered too."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, stream.fileno())
+    os.close(nowhere)
 
 
 def open_closed() -> None:

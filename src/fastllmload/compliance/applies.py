@@ -135,7 +135,9 @@ def report(evidence: Evidence, name: str) -> Reason:
 
 def lengths(evidence: Evidence, _: str) -> Reason:
     answered = (run.ok["input_target"][run.ok["t_first"] > 0] for run in evidence.runs)
-    return unless(any(len(found) and found.min() < found.max() for found in answered), "all prompts have one length")
+    return unless(
+        any(len(found) and found.min() < found.max() for found in answered), "no two answered prompts differ in length"
+    )
 
 
 def metrics(evidence: Evidence, name: str) -> Reason:

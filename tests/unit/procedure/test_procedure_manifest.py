@@ -104,6 +104,19 @@ def test_other_options_are_named_with_both_values(tmp_path: Path) -> None:
         journal.Journal(tmp_path, "capacity", {"test": {**asked["test"], "initial": 4}, "run": {"load": {"rate": 7.0}}})
 
 
+def test_strict_may_be_added_when_it_is_started_again(tmp_path: Path) -> None:
+    """It says what the exit code tells of the client, not what is measured; the declared GPUs enter figures."""
+
+    def told_journal(**output: Any) -> journal.Journal:
+        settings = msgspec.structs.replace(SETTINGS, output=Output(**output))
+        return journal.Journal(tmp_path, "ttft", {"run": told(settings)})
+
+    told_journal().save()
+    assert told_journal(strict=True, ui="none").resumed
+    with pytest.raises(InputError, match=r"run\.output\.gpus null, now 4"):
+        told_journal(gpus=4)
+
+
 def test_a_new_credential_is_no_other_parameter(tmp_path: Path) -> None:
     """Neither for the procedure nor for its finished levels; any other field of the bodies is one."""
 
