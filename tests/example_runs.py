@@ -47,7 +47,7 @@ def run_of(requests: list[dict[str, Any]], manifest: dict[str, Any] | None = Non
         if "hidden_reasoning_tokens" in asked:
             row["reasoning_tokens"] = asked["hidden_reasoning_tokens"]
         for t, n, what in asked["chunks"]:
-            events.append((ns(t), number, KINDS[what], 1, n))
+            events.append((ns(t), number, KINDS[what], 1, n, 0, 0))
             count(row, ns(t), what)
         first.append(len(events))
     made = np.array(events, layout.EVENT) if events else np.empty(0, layout.EVENT)

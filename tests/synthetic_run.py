@@ -165,8 +165,7 @@ def write_workers(directory: Path, requests: list[Request], workers: int = 1, te
             if what == 0:
                 rows[i] = recorder.add_row(**{**requests[i].fields, "worker": w})
             elif what == 1:
-                t, kind, stamp, tokens = value
-                recorder.add_event(t, rows[i], kind, stamp, tokens)
+                recorder.add_event(value[0], rows[i], *value[1:])
             else:
                 recorder.add_text(rows[i], value)
         recorder.close()

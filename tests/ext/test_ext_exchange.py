@@ -99,7 +99,7 @@ def test_everything_in_one_read_is_coalesced(bench: Bench) -> None:
     assert status(rows[0]) == ("ok", "none")
     assert [stamp & 3 for stamp in events["stamp"]] == [COALESCED] * 5 + [KERNEL]
     assert [stamp >> 2 for stamp in events["stamp"]] == [0, 1, 1, 1, 1, 1]
-    assert rows[0]["t_first_floor"] == 1 * MS
+    assert list(events["bracket_ns"]) == [8 * MS] * 5 + [0]
     assert bench.words[k.W_COALESCED] == 5
 
 
@@ -300,3 +300,55 @@ def test_a_stamp_before_the_submission_is_moved_up_and_counted(bench: Bench) -> 
 
 def test_bytes_on_an_idle_connection_close_it(bench: Bench) -> None:
     assert bench.conversation.feed(b"HTTP/1.1 408 Timeout\r\n\r\n", 1) == CLOSE
+
+
+def test_events_of_one_segment_have_its_exact_time(bench: Bench) -> None:
+    """Where the kernel got a read at once, every event of it came at the stamp: no bracket, no coalesced event."""
+    bench.conversation.open(1 * MS)
+    assert bench.conversation.feed(STREAM, 9 * MS, one_segment=True) == REUSE
+    _, events = bench.rows()
+    assert set(events["stamp"] & 3) == {KERNEL} and not events["bracket_ns"].any()
+    assert bench.words[k.W_COALESCED] == 0
+
+
+def test_a_bracket_begins_where_the_socket_was_known_to_be_empty(bench: Bench) -> None:
+    """The lower end is what the transport knows, and never before the read before or the submission."""
+    bench.conversation.open(1 * MS)
+    bench.conversation.feed(HEAD + chunk(ROLE) + chunk(delta("a"))[:40], 9 * MS, low=2 * MS)
+    rest = chunk(delta("a"))[40:] + chunk(delta("b"))
+    bench.conversation.feed(rest + chunk(delta("c")), 20 * MS, low=17 * MS)
+    bench.conversation.feed(chunk(delta("d")) + chunk(delta("e")), 30 * MS, low=4 * MS)
+    bench.conversation.eof(31 * MS)
+    _, events = bench.rows()
+    assert list(events["t_ns"] // MS) == [9, 20, 20, 20, 30, 30]
+    assert list(events["bracket_ns"] // MS) == [7, 3, 3, 0, 10, 0]  # the role event: more bytes came in its read
+
+
+def test_an_event_that_ends_inside_its_read_is_not_exact(bench: Bench) -> None:
+    """The last event of a read that goes on with a part of the next one may have come in an earlier segment."""
+    bench.conversation.open(1 * MS)
+    bench.conversation.feed(HEAD + chunk(ROLE), 9 * MS)
+    bench.conversation.feed(chunk(delta("a")) + chunk(delta("b"))[:50], 20 * MS, low=15 * MS)
+    bench.conversation.feed(chunk(delta("b"))[50:], 30 * MS, low=25 * MS)
+    bench.conversation.eof(31 * MS)
+    _, events = bench.rows()
+    assert list(events["stamp"] & 3) == [KERNEL, COALESCED, KERNEL]
+    assert list(events["bracket_ns"] // MS) == [0, 5, 0]
+
+
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(cuts=st.lists(st.integers(1, len(STREAM) - 1), max_size=12, unique=True))
+def test_offsets_do_not_depend_on_the_split(tmp_path_factory: pytest.TempPathFactory, cuts: list[int]) -> None:
+    """Each event has the connection offset of the end of its data line, and the row those of its response."""
+    bench = Bench(tmp_path_factory.mktemp("offsets"))
+    for begin in (0, len(STREAM)):  # a second response on the same connection goes on counting
+        bench.conversation.open(1)
+        edges = [0, *sorted(cuts), len(STREAM)]
+        for i, (a, b) in enumerate(itertools.pairwise(edges)):
+            bench.conversation.feed(STREAM[a:b], 1000 * (i + 1))
+        assert bench.conversation.ended, begin
+    rows, events = bench.rows()
+    ends = [at + 1 for at in range(len(STREAM)) if STREAM[at : at + 2] == b"\n\n"]
+    assert list(events["offset"]) == ends + [len(STREAM) + end for end in ends]
+    assert list(rows["stream_begin"]) == [0, len(STREAM)]
+    assert list(rows["head_end"]) == [len(HEAD), len(STREAM) + len(HEAD)]

@@ -14,7 +14,9 @@ import pytest
 
 from fastllmload._ext import counters, recorder
 
-EVENTS_PER_WINDOW = recorder.WINDOW_BYTES // recorder.event_dtype().itemsize
+EVENTS_PER_WINDOW = (
+    recorder.WINDOW_BYTES // 12_288 * 12_288 // recorder.event_dtype().itemsize
+)  # whole pages of whole rows
 ROWS_PER_WINDOW = recorder.WINDOW_BYTES // recorder.request_dtype().itemsize
 IN_FLIGHT, OK = 1, 2
 PXD = Path(__file__).parents[2] / "ext/fastllmload/_ext"
@@ -32,7 +34,7 @@ def run_python(code: str, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 def test_record_sizes_are_those_of_the_format() -> None:
     assert recorder.request_dtype().itemsize == 256
-    assert recorder.event_dtype().itemsize == 16
+    assert recorder.event_dtype().itemsize == 24
 
 
 def test_files_load_while_running_and_are_exact_after_close(tmp_path: Path) -> None:
@@ -55,7 +57,7 @@ def test_files_load_while_running_and_are_exact_after_close(tmp_path: Path) -> N
     assert np.array_equal(events["tokens"], i % 65536)
     rows = load(tmp_path / "requests.npy")
     assert [(x["request"], x["t_sched"], x["t_end"], x["status"]) for x in rows] == [(41, 7, 9, OK)]
-    assert (tmp_path / "tokens.npy").stat().st_size == recorder.HEADER_BYTES + 16 * len(events)
+    assert (tmp_path / "tokens.npy").stat().st_size == recorder.HEADER_BYTES + 24 * len(events)
 
 
 def test_every_field_of_a_row_keeps_its_place(tmp_path: Path) -> None:
@@ -135,8 +137,8 @@ def test_a_full_disk_is_counted_and_what_is_there_stays_readable(tmp_path: Path)
         resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
         row = r.add_row(request=3)
         recorded = sum(r.add_event(i + 1, row, 3) for i in range(200_000))
-        assert recorded == r.events.count == 131_072, recorded
-        assert r.events.lost == 200_000 - 131_072, r.events.lost
+        assert recorded == r.events.count == 87_040, recorded
+        assert r.events.lost == 200_000 - 87_040, r.events.lost
         assert r.full and r.events.full and r.events.error_number == errno.EFBIG
         assert r.add_text(row, b"fits") and not r.add_text(row, b"x" * 3_000_000) and r.text.lost == 1
         rows = sum(r.add_row(request=i) is not None for i in range(9000))
@@ -147,7 +149,7 @@ def test_a_full_disk_is_counted_and_what_is_there_stays_readable(tmp_path: Path)
         str(tmp_path),
     )
     assert done.returncode == 0, done.stderr
-    assert np.array_equal(load(tmp_path / "tokens.npy")["t_ns"], np.arange(1, 131_073))
+    assert np.array_equal(load(tmp_path / "tokens.npy")["t_ns"], np.arange(1, 87_041))
     assert load(tmp_path / "requests.npy").shape == (8192,)
     assert (tmp_path / "text.bin").read_bytes()[8:] == b"fits"
 

@@ -27,6 +27,10 @@ cdef struct Conn:           # what every read touches comes first
     Exchange x
     uint32_t served         # requests ended on this connection
     uint32_t local_port     # since its first request; 0: none
+    uint32_t reads          # that returned bytes
+    uint32_t extra          # segments that the kernel got beyond one for each of *reads*, when this was last known
+    uint8_t extra_known
+    int64_t drained         # when a read last left nothing behind; 0: never
     uint32_t request        # request of the plan that it carries
     int32_t slot            # closed loop: the slot that the request fills; -1 otherwise
     int64_t deadline

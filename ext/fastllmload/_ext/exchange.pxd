@@ -1,12 +1,12 @@
 # One request and its response while it lasts: the data that transport, protocol and timeline share. Sans-IO.
-from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t
+from libc.stdint cimport uint8_t, uint16_t, uint32_t
 
 from fastllmload._ext.calls cimport Calls
 from fastllmload._ext.delta cimport Template
 from fastllmload._ext.http1 cimport Body
 from fastllmload._ext.ndjson cimport Ndjson
 from fastllmload._ext.recorder cimport Chunk, RequestRow
-from fastllmload._ext.sse cimport Sse
+from fastllmload._ext.sse cimport Arrival, Sse
 
 cdef enum ExchangeState:
     X_IDLE = 0              # nothing expected: any byte from the peer is an error
@@ -22,11 +22,9 @@ cdef enum Verdict:          # what the transport does next
 cdef struct Exchange:       # what every read touches comes first
     RequestRow* row         # NULL unless a request is open; lives in the recorder's window
     Template template
-    int64_t read_t          # stamp of the latest read
-    int64_t floor_t         # stamp of the read before it: lower bound of coalesced events
+    Arrival now             # of the latest read; its *t* is 0 before the first one of the response
     uint32_t number         # row number in the worker's requests file
     uint32_t event_read     # number of the read that delivered the latest event
-    uint8_t read_class      # StampClass of the latest read
     uint8_t state           # ExchangeState
     uint8_t content         # ContentKind of the response
     uint8_t keep_alive

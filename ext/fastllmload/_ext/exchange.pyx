@@ -18,6 +18,7 @@ cdef void exchange_init(Exchange* x, size_t max_event) noexcept nogil:
     memset(x, 0, sizeof(Exchange))
     sse_init(&x.sse, max_event)
     ndjson_init(&x.ndjson, max_event)
+    x.sse.now = x.ndjson.now = &x.now
 
 
 cdef void exchange_free(Exchange* x) noexcept nogil:
@@ -36,9 +37,8 @@ cdef void exchange_open(Exchange* x) noexcept nogil:
     x.error_events = 0
     x.refusals = 0
     x.keep = 0
-    x.read_t = 0
+    x.now.t = 0
     x.event_read = 0
-    x.floor_t = 0
     carry_reset(&x.held, &x.held_size, &x.held_cap)
     carry_reset(&x.reply, &x.reply_size, &x.reply_cap)
     if x.calls != NULL:

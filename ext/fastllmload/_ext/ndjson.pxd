@@ -1,13 +1,13 @@
 # Newline-delimited JSON, sans-IO. Empty lines are skipped; CR before LF is dropped. A last line without newline is
 # delivered by ndjson_eof.
-from libc.stdint cimport int64_t, uint8_t, uint32_t
+from libc.stdint cimport uint8_t, uint32_t
 
 from fastllmload._ext.cursor cimport Cursor
-from fastllmload._ext.sse cimport SseEvent, SseStep
+from fastllmload._ext.sse cimport Arrival, SseEvent, SseStep
 
 cdef struct Ndjson:
-    int64_t stamp
-    uint32_t read
+    Arrival* now                    # of the bytes being fed; borrowed, set by the feeder before each read
+    uint32_t line_offset            # bytes received with the newline of the current line
     size_t limit
     unsigned char* line             # partial line; owned
     size_t line_size

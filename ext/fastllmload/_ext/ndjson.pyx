@@ -1,11 +1,12 @@
 # One JSON text per line. Only LF ends a line; one CR in front of it is dropped; what is then empty is
 # skipped. A line with its CR may have Ndjson.limit bytes. After SSE_TOO_LONG the parser answers the same
 # until it is reset.
+from libc.stdint cimport int64_t
 from libc.string cimport memchr, memset
 
 from fastllmload._ext.carry cimport carry_add, carry_free, carry_reset
 from fastllmload._ext.cursor cimport Cursor, left, over
-from fastllmload._ext.sse cimport SSE_EVENT, SSE_NEED, SSE_TOO_LONG
+from fastllmload._ext.sse cimport SSE_EVENT, SSE_NEED, SSE_TOO_LONG, arrived_with
 
 
 cdef void ndjson_init(Ndjson* s, size_t limit) noexcept nogil:
@@ -36,6 +37,7 @@ cdef SseStep ndjson_next(Ndjson* s, Cursor* c, SseEvent* event) noexcept nogil:
             s.dead = carry_add(&s.line, &s.line_size, &s.line_cap, line.at, left(&line)) < 0
         else:
             c.at = end + 1
+            s.line_offset = arrived_with(s.now, c.at)
             if deliver(s, &line, event):
                 return SSE_EVENT
     return SSE_TOO_LONG if s.dead else SSE_NEED
@@ -44,6 +46,7 @@ cdef SseStep ndjson_next(Ndjson* s, Cursor* c, SseEvent* event) noexcept nogil:
 cdef SseStep ndjson_eof(Ndjson* s, SseEvent* event) noexcept nogil:
     cdef Cursor rest
     over(&rest, NULL, 0)
+    s.line_offset = s.now.end
     if s.dead:
         return SSE_TOO_LONG
     return SSE_EVENT if deliver(s, &rest, event) else SSE_NEED
@@ -61,8 +64,8 @@ cdef inline bint deliver(Ndjson* s, Cursor* line, SseEvent* event) noexcept nogi
     event.size = left(line)
     event.name = NULL
     event.name_size = 0
-    event.stamp = s.stamp
-    event.read = s.read
+    event.arrival = s.now[0]
+    event.offset = s.line_offset
     return event.size > 0 and not s.dead
 
 
@@ -70,9 +73,11 @@ cdef class NdjsonParser:
     """Lines of one stream, for callers outside the hot path; ``limit`` bounds one line in bytes."""
 
     cdef Ndjson ndjson
+    cdef Arrival now
 
     def __cinit__(self, *, size_t limit=1 << 20):
         ndjson_init(&self.ndjson, limit)
+        self.ndjson.now = &self.now
 
     def __dealloc__(self):
         ndjson_free(&self.ndjson)
@@ -95,11 +100,11 @@ cdef class NdjsonParser:
         cdef Cursor c
         cdef SseEvent event
         over(&c, &data[0] if len(data) else NULL, len(data))
-        self.ndjson.stamp = stamp
-        self.ndjson.read = read
+        self.now.t = stamp
+        self.now.read = read
         lines = []
         while ndjson_next(&self.ndjson, &c, &event) == SSE_EVENT:
-            lines.append((None, event.data[:event.size], event.stamp, event.read))
+            lines.append((None, event.data[:event.size], event.arrival.t, event.arrival.read))
         return lines
 
     def eof(self):
@@ -107,4 +112,4 @@ cdef class NdjsonParser:
         cdef SseEvent event
         if ndjson_eof(&self.ndjson, &event) != SSE_EVENT:
             return []
-        return [(None, event.data[:event.size], event.stamp, event.read)]
+        return [(None, event.data[:event.size], event.arrival.t, event.arrival.read)]

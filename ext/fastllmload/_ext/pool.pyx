@@ -118,8 +118,12 @@ cdef class Pool:
         c.talk = NULL
         c.leave_tokens = 0
         c.read_rate = 0
+        c.reads = c.extra = 0
+        c.extra_known = 1
+        c.drained = 0
         c.x.row = NULL
         c.x.state = 0
+        memset(&c.x.now, 0, sizeof(c.x.now))
         return c
 
     cdef Conn* take(self, uint16_t target) noexcept:

@@ -10,7 +10,7 @@ from fastllmload._ext.exchange cimport V_CLOSE, Exchange, Verdict
 from fastllmload._ext.histogram cimport Hdr
 from fastllmload._ext.http1 cimport HeadReader
 from fastllmload._ext.recorder cimport Recorder
-from fastllmload._ext.timeline cimport Pending, Timeline
+from fastllmload._ext.timeline cimport Timeline
 
 @cython.final
 cdef class Protocol:
@@ -30,16 +30,17 @@ cdef class Protocol:
     cdef bint last_left             # its user left: neither ok nor a failure
     cdef int64_t last_t             # its t_end
 
-    # Bytes of one read: its stamp *t* (ns), the stamp's class, and when user space had it.
-    cdef Verdict feed(self, Exchange* x, const unsigned char* data, size_t size, int64_t t, uint8_t stamp_class,
-                      int64_t user_t) except? V_CLOSE
+    # Bytes of one read: its stamp *t* (ns) and the stamp's class, *low*: none of them came earlier, and when user space had
+    # them. Afterwards the caller settles timeline.unsettled.
+    cdef Verdict feed(self, Exchange* x, const unsigned char* data, size_t size, int64_t t, int64_t low,
+                      uint8_t stamp_class, int64_t user_t) except? V_CLOSE
     cdef Verdict eof(self, Exchange* x, int64_t t, int64_t user_t, int error_number) except? V_CLOSE
     cdef int fail(self, Exchange* x, uint8_t status, uint8_t error, int64_t t, int64_t user_t) except -1
 
     cdef Verdict _head(self, Exchange* x, Cursor* c, int64_t t, int64_t user_t) except? V_CLOSE
     cdef Verdict _response(self, Exchange* x, int64_t t, int64_t user_t) except? V_CLOSE
     cdef Verdict _body(self, Exchange* x, Cursor* c, int64_t t, int64_t user_t) except? V_CLOSE
-    cdef int _payload(self, Exchange* x, Cursor* span, Pending* p) except -1
+    cdef int _payload(self, Exchange* x, Cursor* span) except -1
     cdef int _last_line(self, Exchange* x) except -1
     cdef bint _streams(self, Exchange* x) noexcept
     cdef int _end(self, Exchange* x, uint8_t status, uint8_t error, int64_t t, int64_t user_t) except -1

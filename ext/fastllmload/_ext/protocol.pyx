@@ -47,9 +47,10 @@ from fastllmload._ext.http1 cimport (
 )
 from fastllmload._ext.ndjson cimport ndjson_eof, ndjson_next, ndjson_reset
 from fastllmload._ext.recorder cimport FLAG_CLAMPED, FLAG_DONE, FLAG_STREAM, RequestRow
-from fastllmload._ext.sse cimport SSE_EVENT, SSE_TOO_LONG, SseEvent, SseStep, sse_next, sse_reset
+from fastllmload._ext.sse cimport SSE_EVENT, SSE_TOO_LONG, SseEvent, SseStep, arrived_with, sse_next, sse_reset
 
 cdef enum:
+    READ_NS = 50_000            # at most between the end of a read in the kernel and its stamp by the process, if not stopped
     MAX_HEAD = 65536            # a longer response head is refused
     MAX_ERROR_BODY = 65536      # of a failed response's body this much is looked at, the rest is skipped
 
@@ -74,25 +75,32 @@ cdef class Protocol:
         self.max_event = max_event
         self.max_body = max_body
 
-    cdef Verdict feed(self, Exchange* x, const unsigned char* data, size_t size, int64_t t, uint8_t stamp_class,
-                      int64_t user_t) except? V_CLOSE:
+    cdef Verdict feed(self, Exchange* x, const unsigned char* data, size_t size, int64_t t, int64_t low,
+                      uint8_t stamp_class, int64_t user_t) except? V_CLOSE:
         cdef Cursor c
+        cdef int64_t floor
         cdef Verdict verdict = V_MORE
         if x.state == X_IDLE:
             return V_CLOSE
         over(&c, data, size)
         self.reads += 1
         if x.row != NULL:
-            x.floor_t = x.read_t if x.read_t else x.row.t_submit
-            if t < x.floor_t:       # the offset to CLOCK_REALTIME jitters by nanoseconds; on loopback an answer can also
-                if x.read_t == 0:   # be stamped before the send() that asked for it has returned
+            floor = x.now.t if x.now.t else x.row.t_submit
+            if t < floor:           # the offset to CLOCK_REALTIME jitters by nanoseconds; on loopback an answer can also
+                if x.now.t == 0:    # be stamped before the send() that asked for it has returned
                     x.row.flags |= FLAG_CLAMPED
                     self.words[k.W_CLAMPED] += 1
-                t = x.floor_t
+                t = floor
+            # What comes later in the stream came later; but a stamp of the process was taken a little after its read.
+            low = max(low, floor if x.now.stamp_class == r.STAMP_KERNEL or x.now.t == 0 else floor - READ_NS)
             x.row.reads += 1
             x.row.bytes_received += size
-        x.read_t = t
-        x.read_class = stamp_class
+        x.now.t = t
+        x.now.low = low
+        x.now.read = self.reads
+        x.now.origin = x.now.end - <uint32_t><size_t>data
+        x.now.end += <uint32_t>size
+        x.now.stamp_class = stamp_class
         while x.state == X_HEAD and left(&c) and verdict == V_MORE:
             verdict = self._head(x, &c, t, user_t)
         if verdict == V_MORE and (x.state == X_BODY or x.state == X_TAIL):
@@ -131,6 +139,7 @@ cdef class Protocol:
             return V_CLOSE
         if self.head.status < 200:
             return V_MORE           # 100 Continue, 103 Early Hints: the real head follows
+        x.row.head_end = arrived_with(&x.now, c.at)
         return self._response(x, t, user_t)
 
     cdef Verdict _response(self, Exchange* x, int64_t t, int64_t user_t) except? V_CLOSE:
@@ -157,22 +166,18 @@ cdef class Protocol:
 
     cdef Verdict _body(self, Exchange* x, Cursor* c, int64_t t, int64_t user_t) except? V_CLOSE:
         cdef Cursor span
-        cdef Pending pending
         cdef BodyStep step
-        pending.full = 0
         while True:
             step = body_next(&x.body, c, &span)
             if step != BODY_SPAN:
                 break
             while x.row != NULL and not x.row.flags & FLAG_DONE:        # nothing behind [DONE] belongs to the stream
-                self.timeline.like(x, &span, self.reads, &pending)
+                self.timeline.like(x, &span)
                 if not left(&span):
                     break
-                if self._payload(x, &span, &pending) != 0:
-                    self.timeline.flush(x, &pending, False)
+                if self._payload(x, &span) != 0:
                     self.fail(x, r.STATUS_PROTOCOL_ERROR, r.ERROR_EVENT_TOO_LARGE, t, user_t)
                     return V_CLOSE
-        self.timeline.flush(x, &pending, False)
         if step == BODY_NEED:
             if x.row != NULL and x.row.flags & FLAG_DONE:
                 self._finish(x, t, user_t)
@@ -187,7 +192,7 @@ cdef class Protocol:
         x.state = X_IDLE
         return V_REUSE if x.keep_alive and not left(c) else V_CLOSE
 
-    cdef int _payload(self, Exchange* x, Cursor* span, Pending* p) except -1:
+    cdef int _payload(self, Exchange* x, Cursor* span) except -1:
         """Payload bytes of one span, as far as the end of its next event; 1 when an event or a body passed its limit."""
         cdef SseEvent event
         cdef SseStep step
@@ -202,25 +207,18 @@ cdef class Protocol:
             span.at = span.end
             return 0
         if x.content == CONTENT_SSE:
-            x.sse.stamp = x.read_t
-            x.sse.read = self.reads
             step = sse_next(&x.sse, span, &event)
         else:
-            x.ndjson.stamp = x.read_t
-            x.ndjson.read = self.reads
             step = ndjson_next(&x.ndjson, span, &event)
         if step == SSE_EVENT:
-            self.timeline.event(x, &event, p)
+            self.timeline.event(x, &event)
         return step == SSE_TOO_LONG
 
     cdef int _last_line(self, Exchange* x) except -1:
         """The message is over: a last NDJSON line needs no newline."""
-        cdef Pending pending
         cdef SseEvent event
-        pending.full = 0
         if x.content == CONTENT_NDJSON and x.row.flags & FLAG_STREAM and ndjson_eof(&x.ndjson, &event) == SSE_EVENT:
-            self.timeline.event(x, &event, &pending)
-            self.timeline.flush(x, &pending, False)
+            self.timeline.event(x, &event)
         return 0
 
     cdef int _finish(self, Exchange* x, int64_t t, int64_t user_t) except -1:
@@ -231,7 +229,7 @@ cdef class Protocol:
         cdef bint streamed = row.flags & FLAG_STREAM
         row.comments = x.sse.comments if streamed else 0
         if not streamed:
-            self.timeline.whole(x, t, self.reads)
+            self.timeline.whole(x, t)
         if row.http_status == 429:
             status, error = r.STATUS_RATE_LIMITED, r.ERROR_HTTP_STATUS
         elif not answers(row.http_status):
@@ -295,8 +293,8 @@ cdef class Protocol:
             x.state = X_IDLE
             return V_CLOSE
         row.error_number = error_number
-        if t < x.read_t:
-            t = x.read_t
+        if t < x.now.t:
+            t = x.now.t
         if row.bytes_received == 0:
             self.fail(x, r.STATUS_CONNECTION_ERROR,
                       r.ERROR_REUSED_CONNECTION_LOST if x.reused else r.ERROR_CLOSED_BEFORE_RESPONSE, t, user_t)
@@ -343,14 +341,20 @@ cdef class Conversation:
         self.x.row.status = r.STATUS_IN_FLIGHT
         self.x.reused = reused
         exchange_open(&self.x)
+        self.x.row.stream_begin = self.x.now.end
         self.x.dialect = <uint8_t>self.protocol.classifier.dialect
         self.x.keep = keep
         return self.x.number
 
-    def feed(self, const unsigned char[::1] data not None, int64_t t, uint8_t stamp_class=1) -> int:
+    def feed(self, const unsigned char[::1] data not None, int64_t t, uint8_t stamp_class=1, int64_t low=0,
+             bint one_segment=False) -> int:
+        """A read: *t* of its newest byte, *low* of its oldest at the earliest; *one_segment*: it came at once."""
         if data.shape[0] == 0:
             return V_MORE
-        return self.protocol.feed(&self.x, &data[0], data.shape[0], t, stamp_class, t)
+        verdict = self.protocol.feed(&self.x, &data[0], data.shape[0], t, low, stamp_class, t)
+        if self.protocol.timeline.unsettled:
+            self.protocol.timeline.settle(one_segment, low)
+        return verdict
 
     def eof(self, int64_t t, int error_number=0) -> int:
         return self.protocol.eof(&self.x, t, t, error_number)

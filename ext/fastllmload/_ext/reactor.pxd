@@ -14,12 +14,13 @@ cdef class Reactor(Releases):
     cdef bint leave                     # the event loop's turn has come
     cdef uint32_t beats                 # since its last one
     cdef int64_t beat_due
+    cdef int64_t clear                  # when a poll last returned, having found no more than it could return
     cdef int64_t looked                 # when somebody last looked at a socket or the clock
     cdef uint32_t reserve               # idle connections to keep ahead of the schedule
     cdef int64_t house_at               # next housekeeping
 
     cdef int loop_read(self, int64_t user_t) except -1          # after a read of a connection that the event loop owns
-    cdef int _batch(self, int n) except -1
+    cdef int _batch(self, int n, int64_t since) except -1
     cdef void _woken(self, int64_t now) noexcept
     cdef void _stalled(self, int64_t begin, int64_t end) noexcept
     cdef int _on_beat(self, int64_t now) except -1

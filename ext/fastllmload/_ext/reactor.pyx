@@ -23,10 +23,11 @@ from fastllmload._ext.pacer cimport Pacer
 from fastllmload._ext.protocol cimport Protocol
 from fastllmload._ext.share cimport Share
 from fastllmload._ext.talk cimport Talks
-from fastllmload._ext.wire cimport EPOLL_CTL_ADD, EPOLLET, EPOLLIN, epoll_ctl, epoll_wait
+from fastllmload._ext.wire cimport EPOLL_CTL_ADD, EPOLLET, EPOLLIN, epoll_ctl, epoll_wait, wire_run_delay
 
 cdef enum:
     BATCH = 256                 # events taken from the kernel at once
+    POLL_NS = 5_000             # a poll has looked at every socket at most this long before it returned
     BEAT_NS = 5_000_000         # between two beats
     LOOP_BEATS = 4              # at every so many of them the event loop gets its turn
     TIMER = 0xFFFFFFFF          # epoll tag of the pacer's timer
@@ -200,25 +201,31 @@ cdef class Reactor(Releases):
         """The epoll descriptor is readable: handle batches, and stay for more while the clock runs.
 
         Returning to the event loop after every batch would cost its own wait, a call and a second wake-up through the
-        nested descriptor. So the reactor waits for the next batch itself until a beat gives the loop its turn.
+        nested descriptor. So the reactor waits for the next batch itself until a beat gives the loop its turn (`resumes`).
         Connections that the loop owns would starve meanwhile, so with any of those it returns at once. The wait has no
         time-out: arming a kernel timer for each would cost a microsecond.
         """
-        cdef int64_t now
+        cdef int64_t now, since
         cdef int n
         self.leave = False
         while True:
+            since = mono_ns() if self.staying else 0
             with nogil:
                 n = epoll_wait(self.epfd, self.events, BATCH, -1 if self.staying else 0)
             if n <= 0:
                 break
-            self._batch(n)
+            self._batch(n, since)
             if self.leave or not self.staying:
                 break
         now = mono_ns()
         if now >= self.house_at:
             self._house(now)
         self.arm(now)
+
+    @property
+    def resumes(self) -> bool:
+        """on_ready() returned to give the event loop its turn, and is to be called again right after that."""
+        return self.leave and self.staying
 
     def tick(self) -> None:
         """What the beat does while the clock runs, for a worker whose clock does not run yet: clock, releases, pool."""
@@ -243,14 +250,21 @@ cdef class Reactor(Releases):
             now = mono_ns()
         return self.arm(now)
 
-    cdef int _batch(self, int n) except -1:
-        """One batch: read every socket that is ready, and between two reads send what is due."""
+    cdef int _batch(self, int n, int64_t since) except -1:
+        """One batch: read every socket that is ready, and between two reads send what is due. *since*: when the thread began
+        to wait for it, 0 when the event loop did that.
+        """
         cdef int i
         cdef int64_t begun, now
         for i in range(min(n, 2)):
             self.pool.fetch(self.events[i].data.u64)
         self.clock()
         begun = now = mono_ns()
+        self.empty_at = self.clear - POLL_NS
+        self.begun = begun
+        self.slept_from = since
+        if n < BATCH:
+            self.clear = begun
         self._woken(now)
         for i in range(n):
             if i + 2 < n:
@@ -283,6 +297,7 @@ cdef class Reactor(Releases):
     cdef int _on_beat(self, int64_t now) except -1:
         """It was ready since the instant that it was due, and waited for its turn like a socket (H_BEAT)."""
         hdr_record(&self.lateness, now - self.beat_due)
+        self.run_delay = wire_run_delay(self.schedstat)
         self.beats += 1
         if self.beats >= LOOP_BEATS:
             self.beats = 0

@@ -53,7 +53,7 @@ cdef enum RowFlag:
     FLAG_DONE = 2               # [DONE] seen
     FLAG_TOOL = 4
     FLAG_USAGE = 8              # usage seen
-    FLAG_FIRST_COALESCED = 16   # t_first is an upper bound
+    FLAG_FIRST_COALESCED = 16   # t_first is the stamp of a later segment: an upper bound (set when rows are merged)
     FLAG_CLAMPED = 32           # a kernel stamp lay before t_submit (loopback) and was moved up to it
     FLAG_STREAM = 64            # the response was an event stream
     FLAG_LATE_CONNECT = 128     # no idle connection was ready at release
@@ -64,9 +64,10 @@ cdef enum Phase:
     PHASE_PROBE = 2
 
 cdef enum StampClass:
-    STAMP_USER = 0
-    STAMP_KERNEL = 1            # the newest segment of its read: exact
-    STAMP_COALESCED = 2         # an earlier event of a read with several: t_ns is an upper bound, the previous read a lower one
+    STAMP_USER = 0              # taken by the process after the read: an upper bound
+    STAMP_KERNEL = 1            # of the segment that brought it: exact
+    STAMP_COALESCED = 2         # of the newest of several segments that one read returned: an upper bound
+    STAMP_TAP = 3               # of the segment that brought it, from the packet ring: exact
 
 cdef packed struct RequestRow:  # 256 bytes; a time of 0 means that it did not happen
     int64_t t_sched
@@ -80,7 +81,8 @@ cdef packed struct RequestRow:  # 256 bytes; a time of 0 means that it did not h
     int64_t t_last
     int64_t t_end
     int64_t t_end_user          # user-space time at which the end was seen
-    int64_t t_first_floor       # time of the read before the one that delivered t_first: its lower bound when coalesced
+    uint32_t stream_begin       # bytes that the connection had received before this response, modulo 2^32
+    uint32_t head_end           # connection offset of the end of the response head, likewise; 0 without a head
     int64_t retry_after_ms      # -1: no Retry-After
     uint64_t bytes_sent
     uint64_t bytes_received
@@ -97,7 +99,7 @@ cdef packed struct RequestRow:  # 256 bytes; a time of 0 means that it did not h
     uint32_t content_events     # events on the content timeline
     uint32_t reasoning_events
     uint32_t leading_events     # whitespace-only events before t_first
-    uint32_t coalesced_events
+    uint32_t coalesced_events   # of STAMP_COALESCED (set when rows are merged)
     uint32_t reads
     uint32_t comments
     int32_t error_number        # errno of a connection error; 0 = none
@@ -112,20 +114,25 @@ cdef packed struct RequestRow:  # 256 bytes; a time of 0 means that it did not h
     uint8_t finish              # FinishReason
     uint8_t flags               # RowFlag
     uint8_t phase               # Phase
-    uint8_t stamps              # StampClass of t_first
+    uint8_t stamps              # StampClass of t_first (set when rows are merged)
     uint32_t client             # ClientFlag (leaving.pxd)
     int64_t server_total_ns     # durations that an Ollama server says of itself; 0: it said none
     int64_t server_load_ns
     int64_t server_prompt_eval_ns
     int64_t server_eval_ns
-    uint64_t spare5             # zero; for what comes later
+    int64_t t_wire              # when the segment with the last byte of the request left; 0: not observed
 
-cdef packed struct EventRow:    # 16 bytes
+cdef packed struct EventRow:    # 24 bytes; the event arrived between t_ns - bracket_ns and t_ns
     int64_t t_ns                # CLOCK_MONOTONIC
     uint32_t row                # row number in this worker's requests file
     uint8_t kind                # EventKind
     uint8_t stamp               # low 2 bits StampClass; bit 2: same read as the request's previous event
     uint16_t tokens             # tokens that the event carries; 0 = the server did not say
+    uint32_t bracket_ns         # 0: t_ns is exact; BRACKET_OPEN: nothing is known but that it came after the submission
+    uint32_t offset             # bytes received on the connection with the event's last byte, modulo 2^32
+
+cdef enum:
+    BRACKET_OPEN = 0xFFFFFFFF
 
 cdef struct Chunk:              # one mapped window of a row file
     uint8_t* base               # mmap address; owned
@@ -152,6 +159,7 @@ cdef class RowFile:
     cdef int fd
     cdef bint pinned                        # rows are written to after they were appended (request file)
     cdef size_t record                      # bytes per record
+    cdef uint64_t window                    # bytes per window: whole pages of whole records
     cdef uint64_t per_chunk                 # records per window
     cdef Chunk* current                     # owned; NULL before the first record and after close()
     cdef uint64_t room                      # records that still fit in *current*
@@ -196,7 +204,8 @@ cdef class Recorder:
     cdef int write_text(self, uint32_t row, const unsigned char* text, uint32_t size) except -1
 
     # 0: recorded; 1: the disk is full, counted in events.lost
-    cdef inline int event(self, int64_t t_ns, uint32_t row, uint8_t kind, uint8_t stamp, uint16_t tokens) except -1:
+    cdef inline int event(self, int64_t t_ns, uint32_t row, uint8_t kind, uint8_t stamp, uint16_t tokens,
+                          uint32_t bracket_ns, uint32_t offset) except -1:
         cdef EventRow* e
         if self.events.room == 0 and self.new_event_window():
             return 1
@@ -205,6 +214,8 @@ cdef class Recorder:
         e.kind = kind
         e.stamp = stamp
         e.tokens = tokens
+        e.bracket_ns = bracket_ns
+        e.offset = offset
         FLL_ORDER_STORES()
         e.t_ns = t_ns           # last: a record without a time is not counted by readers of a killed run
         self.slot = e + 1

@@ -1,12 +1,13 @@
 """Request rows, event rows and text of one worker, in mapped files that can be read at every moment, also after SIGKILL.
 
-A file grows by windows of 1 MiB. Disk blocks are allocated before a window is mapped, so that a full disk is an answer
+A file grows by windows of up to 1 MiB. Disk blocks are allocated before a window is mapped, so that a full disk is an answer
 of posix_fallocate and never a SIGBUS; the header is rewritten after that, so that it never promises more than is there.
 """
 
 import errno
 import os
 from array import array
+from math import lcm
 
 import numpy as np
 
@@ -27,8 +28,9 @@ cdef extern from "<sys/mman.h>" nogil:
     int munmap(void* at, size_t size)
 
 cdef enum:
-    HEADER = 4096
-    WINDOW = 1 << 20
+    PAGE = 4096
+    HEADER = PAGE
+    WINDOW = 1 << 20            # at most
 
 HEADER_BYTES = HEADER
 WINDOW_BYTES = WINDOW
@@ -42,15 +44,15 @@ cdef int allocate(int fd, uint64_t offset, uint64_t size) noexcept nogil:
     return failed
 
 
-cdef uint8_t* map_window(int fd, uint64_t offset) except NULL:
-    cdef void* at = mmap(NULL, WINDOW, PROT_READ | PROT_WRITE, MAP_SHARED, fd, <long long>offset)
+cdef uint8_t* map_window(int fd, uint64_t offset, uint64_t size) except NULL:
+    cdef void* at = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, <long long>offset)
     if at == MAP_FAILED:
-        raise OSError(c_errno, f"cannot map a window of {WINDOW} bytes: {os.strerror(c_errno)}")
+        raise OSError(c_errno, f"cannot map a window of {size} bytes: {os.strerror(c_errno)}")
     return <uint8_t*>at
 
 
-cdef int unmap_window(uint8_t* base) except -1:
-    if munmap(base, WINDOW):
+cdef int unmap_window(uint8_t* base, uint64_t size) except -1:
+    if munmap(base, size):
         raise OSError(c_errno, f"cannot unmap a window: {os.strerror(c_errno)}")
     return 0
 
@@ -105,7 +107,8 @@ cdef class RowFile:
         self.dtype = dtype
         self.pinned = pinned
         self.record = dtype.itemsize
-        self.per_chunk = WINDOW // self.record
+        self.window = WINDOW - WINDOW % lcm(self.record, PAGE)
+        self.per_chunk = self.window // self.record
         self.open_chunks = []
         self.fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
         self.write_header(0)
@@ -113,10 +116,10 @@ cdef class RowFile:
     def __dealloc__(self):
         # Given up without close(): the file stays as after a kill. munmap and close cannot fail for what we own.
         if self.current != NULL:
-            munmap(self.current.base, WINDOW)
+            munmap(self.current.base, self.window)
             free(self.current)
         for address in self.open_chunks or ():
-            munmap((<Chunk*><size_t>address).base, WINDOW)
+            munmap((<Chunk*><size_t>address).base, self.window)
             free(<Chunk*><size_t>address)
         if self.fd >= 0:
             close_fd(self.fd)
@@ -133,7 +136,7 @@ cdef class RowFile:
     cdef int release(self, Chunk* chunk) except -1:
         cdef uint8_t* base = chunk.base
         free(chunk)
-        return unmap_window(base)
+        return unmap_window(base, self.window)
 
     cdef int grow(self) except -1:
         cdef uint64_t first = self.count
@@ -141,7 +144,7 @@ cdef class RowFile:
         cdef Chunk* chunk
         if self.full:
             return 1
-        self.error_number = allocate(self.fd, offset, WINDOW)
+        self.error_number = allocate(self.fd, offset, self.window)
         if self.error_number:
             self.full = True
             return 1
@@ -151,7 +154,7 @@ cdef class RowFile:
             raise MemoryError()
         chunk.first = first
         try:
-            chunk.base = map_window(self.fd, offset)
+            chunk.base = map_window(self.fd, offset, self.window)
         except BaseException:
             free(chunk)
             raise
@@ -236,9 +239,9 @@ cdef class ByteFile:
             inside = self.used % WINDOW
             if self.base == NULL or self.used - inside != self.mapped:
                 if self.base != NULL:
-                    unmap_window(self.base)
+                    unmap_window(self.base, WINDOW)
                     self.base = NULL
-                self.base = map_window(self.fd, self.used - inside)
+                self.base = map_window(self.fd, self.used - inside, WINDOW)
                 self.mapped = self.used - inside
             part = min(size, WINDOW - inside)
             memcpy(self.base + inside, data, part)
@@ -265,7 +268,7 @@ cdef class ByteFile:
         if self.fd < 0:
             return
         if self.base != NULL:
-            unmap_window(self.base)
+            unmap_window(self.base, WINDOW)
             self.base = NULL
         os.ftruncate(self.fd, self.used)
         os.close(self.fd)
@@ -345,9 +348,9 @@ cdef class Recorder:
         self.set_row(number, **fields)
         self.end_row(<Chunk*><size_t>self._open.pop(number)[1])
 
-    def add_event(self, t_ns, row, kind, stamp=0, tokens=0) -> bool:
+    def add_event(self, t_ns, row, kind, stamp=0, tokens=0, bracket_ns=0, offset=0) -> bool:
         """Append an event; False when the disk is full."""
-        return self.event(t_ns, row, kind, stamp, tokens) == 0
+        return self.event(t_ns, row, kind, stamp, tokens, bracket_ns, offset) == 0
 
     def add_text(self, row, const unsigned char[::1] text) -> bool:
         """Append text of a row; False when the disk is full."""

@@ -6,7 +6,9 @@ Event and text arrays are C-contiguous bytes of whole records. *merged_row* maps
 from libc.stdint cimport int64_t, uint8_t, uint32_t
 from libc.string cimport memcpy
 
-from fastllmload._ext.recorder cimport EventRow
+from fastllmload._ext.delta cimport EVENT_CONTENT, EVENT_REASONING, EVENT_REFUSAL, EVENT_TOOL, EVENT_WHITESPACE
+from fastllmload._ext.recorder cimport BRACKET_OPEN, FLAG_FIRST_COALESCED, STAMP_COALESCED, EventRow, RequestRow
+from fastllmload._ext.timeline cimport STAMP_CLASS
 
 
 cdef int check_row(uint32_t row, Py_ssize_t rows) except -1:
@@ -83,6 +85,66 @@ def order_rows(uint8_t[::1] events, const int64_t[::1] first) -> int:
             at[k] = held
             moved += 1
     return moved
+
+
+def describe_stamps(uint8_t[::1] rows, const uint8_t[::1] events, const int64_t[::1] first) -> None:
+    """Set what request rows repeat of the stamps of their events: `stamps` (that of the first token), `coalesced_events` and
+    FLAG_FIRST_COALESCED. *rows* has len(first) - 1 records.
+    """
+    cdef Py_ssize_t i
+    cdef int64_t at, n = events.shape[0] // <Py_ssize_t>sizeof(EventRow)
+    cdef RequestRow* row
+    cdef const EventRow* event
+    cdef bint found
+    if rows.shape[0] != (first.shape[0] - 1) * <Py_ssize_t>sizeof(RequestRow):
+        raise ValueError(f"{rows.shape[0]} bytes of rows do not fit {first.shape[0] - 1} rows")
+    if n == 0:
+        return
+    for i in range(first.shape[0] - 1):
+        if not 0 <= first[i] <= first[i + 1] <= n:
+            raise IndexError(f"row {i} has events {first[i]} to {first[i + 1]}, but there are {n}")
+        row = <RequestRow*>&rows[0] + i
+        row.coalesced_events = 0
+        row.flags &= ~<uint8_t>FLAG_FIRST_COALESCED
+        found = False
+        for at in range(first[i], first[i + 1]):
+            event = <const EventRow*>&events[0] + at
+            row.coalesced_events += event.stamp & STAMP_CLASS == STAMP_COALESCED
+            if not found and (event.kind == EVENT_CONTENT or event.kind == EVENT_TOOL):
+                found = True
+                row.stamps = event.stamp & STAMP_CLASS
+                if row.stamps == STAMP_COALESCED:
+                    row.flags |= FLAG_FIRST_COALESCED
+
+
+def earliest(const uint8_t[::1] events, const int64_t[::1] first, const int64_t[::1] t_submit, int64_t[:, ::1] into) -> None:
+    """Lower ends of three times of each row: t_any, t_first, t_last, in the columns of *into*; 0 where there is no such event.
+
+    None is before the row's *t_submit*.
+    """
+    cdef Py_ssize_t i, column, rows = first.shape[0] - 1
+    cdef int64_t at, low, n = events.shape[0] // <Py_ssize_t>sizeof(EventRow)
+    cdef const EventRow* event
+    if into.shape[0] != rows or into.shape[1] != 3 or t_submit.shape[0] != rows:
+        raise ValueError(f"{into.shape[0]} places and {t_submit.shape[0]} submissions do not fit {rows} rows")
+    for i in range(rows):
+        if not 0 <= first[i] <= first[i + 1] <= n:
+            raise IndexError(f"row {i} has events {first[i]} to {first[i + 1]}, but there are {n}")
+        for column in range(3):
+            into[i, column] = 0
+        for at in range(first[i], first[i + 1]):
+            event = <const EventRow*>&events[0] + at
+            if event.kind not in (EVENT_CONTENT, EVENT_TOOL, EVENT_REASONING, EVENT_WHITESPACE, EVENT_REFUSAL):
+                continue
+            low = t_submit[i]
+            if event.bracket_ns != BRACKET_OPEN:
+                low = max(low, event.t_ns - <int64_t>event.bracket_ns)
+            if into[i, 0] == 0:
+                into[i, 0] = low
+            if event.kind == EVENT_CONTENT or event.kind == EVENT_TOOL:
+                if into[i, 1] == 0:
+                    into[i, 1] = low
+                into[i, 2] = low
 
 
 def count_rows(const uint8_t[::1] events, int64_t[::1] counts) -> bool:

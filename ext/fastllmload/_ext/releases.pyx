@@ -127,6 +127,7 @@ cdef class Releases(Transport):
         list_add(&self.flight, c)
         self.words[k.W_IN_FLIGHT] = self.flight.count
         exchange_open(&c.x)
+        c.x.row.stream_begin = c.x.now.end
         c.talk = talk
         if talk != NULL:
             c.x.keep = talks.wants_reply(planned)

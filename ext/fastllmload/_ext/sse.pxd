@@ -16,17 +16,28 @@ cdef enum SseState:
     SSE_LINES = 3
     SSE_DEAD = 4
 
+cdef struct Arrival:                # what is known of the bytes of one read
+    int64_t t                       # time stamp of the newest of them
+    int64_t low                     # none of them came before it
+    uint32_t read                   # number of the read
+    uint32_t end                    # bytes received on the connection with the read's last one, modulo 2^32
+    uint32_t origin                 # of a byte of the read: this + its address is the same count up to it, modulo 2^32
+    uint8_t stamp_class             # StampClass (recorder.pxd) of t
+
+cdef inline uint32_t arrived_with(Arrival* a, const unsigned char* after) noexcept nogil:
+    # Bytes received on the connection up to *after*, a place in the bytes of the read.
+    return a.origin + <uint32_t><size_t>after
+
 cdef struct SseEvent:
     const unsigned char* data       # joined data lines; borrowed from the cursor's buffer or from Sse.data
     size_t size
     const unsigned char* name       # value of the event: field; NULL when absent
     size_t name_size
-    int64_t stamp                   # Sse.stamp at the read that delivered the newline of the last data line
-    uint32_t read                   # Sse.read, likewise
+    Arrival arrival                 # of the read that delivered the newline of the last data line
+    uint32_t offset                 # bytes received on the connection with that newline, modulo 2^32
 
 cdef struct Sse:
-    int64_t stamp                   # set by the feeder before each read: the read's time stamp
-    uint32_t read                   # set by the feeder before each read: the read's number
+    Arrival* now                    # of the bytes being fed; borrowed, set by the feeder before each read
     size_t limit                    # bytes that one line or one event's data may have
     unsigned char* line             # partial line carried over from earlier reads; owned, NULL until needed
     size_t line_size
@@ -37,8 +48,9 @@ cdef struct Sse:
     unsigned char* name             # event: field of the current event; owned
     size_t name_size
     size_t name_cap
-    int64_t data_stamp              # of the last data line of the current event
-    uint32_t data_read
+    Arrival data_arrival            # of the last data line of the current event
+    uint32_t data_offset
+    uint32_t line_offset            # bytes received with the newline of the current line
     uint32_t comments               # comment lines seen since sse_reset
     uint8_t state                   # SseState
     uint8_t flags                   # private to sse.pyx: CR pending, data seen; 0 between events

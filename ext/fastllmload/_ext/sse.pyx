@@ -38,8 +38,6 @@ cdef void sse_reset(Sse* s) noexcept nogil:
     carry_reset(&s.line, &s.line_size, &s.line_cap)
     carry_reset(&s.data, &s.data_size, &s.data_cap)
     carry_reset(&s.name, &s.name_size, &s.name_cap)
-    s.data_stamp = 0
-    s.data_read = 0
     s.comments = 0
     s.state = SSE_BOM_0
     s.flags = 0
@@ -66,8 +64,10 @@ cdef SseStep sse_next(Sse* s, Cursor* c, SseEvent* event) noexcept nogil:
         if line.at == line.end:
             if end_event(s, event):
                 return SSE_EVENT
-        elif field(s, &line, event) < 0:
-            return die(s)
+        else:
+            s.line_offset = arrived_with(s.now, c.at)
+            if field(s, &line, event) < 0:
+                return die(s)
     if found == LINE_TOO_LONG or keep(s, c, event) < 0:
         return die(s)
     return SSE_NEED
@@ -163,8 +163,8 @@ cdef inline void skip_space(Cursor* value) noexcept nogil:
 
 
 cdef inline int data_line(Sse* s, Cursor* value, SseEvent* event) noexcept nogil:
-    s.data_stamp = s.stamp
-    s.data_read = s.read
+    s.data_arrival = s.now[0]
+    s.data_offset = s.line_offset
     if s.flags & HAS_DATA:
         return join(s, value, event)
     s.flags |= HAS_DATA
@@ -226,8 +226,8 @@ cdef inline bint end_event(Sse* s, SseEvent* event) noexcept nogil:
     s.data_size = 0
     s.name_size = 0
     if deliver:
-        event.stamp = s.data_stamp
-        event.read = s.data_read
+        event.arrival = s.data_arrival
+        event.offset = s.data_offset
     else:
         resume(s, event)
     return deliver
@@ -256,9 +256,11 @@ cdef class SseParser:
     """
 
     cdef Sse sse
+    cdef Arrival now
 
     def __cinit__(self, *, size_t limit=1 << 20):
         sse_init(&self.sse, limit)
+        self.sse.now = &self.now
 
     def __dealloc__(self):
         sse_free(&self.sse)
@@ -285,12 +287,12 @@ cdef class SseParser:
         cdef Cursor c
         cdef SseEvent event
         over(&c, &data[0] if len(data) else NULL, len(data))
-        self.sse.stamp = stamp
-        self.sse.read = read
+        self.now.t = stamp
+        self.now.read = read
         events = []
         while sse_next(&self.sse, &c, &event) == SSE_EVENT:
             name = None if event.name == NULL else event.name[:event.name_size]
-            events.append((name, event.data[:event.size], event.stamp, event.read))
+            events.append((name, event.data[:event.size], event.arrival.t, event.arrival.read))
         return events
 
     def count(self, const unsigned char[::1] data not None):

@@ -13,20 +13,19 @@ from fastllmload._ext.exchange cimport Exchange, exchange_reply
 from fastllmload._ext.histogram cimport Hdr, hdr_record
 from fastllmload._ext.http1 cimport CONTENT_SSE
 from fastllmload._ext.jsonscan cimport Body
-from fastllmload._ext.recorder cimport FLAG_FIRST_COALESCED, Recorder, RequestRow
-from fastllmload._ext.sse cimport SseEvent, sse_rests, sse_takes_data, sse_takes_end
+from fastllmload._ext.recorder cimport Chunk, EventRow, Recorder, RequestRow
+from fastllmload._ext.sse cimport Arrival, SseEvent, arrived_with, sse_rests, sse_takes_data, sse_takes_end
 
 cdef enum:
-    SAME_READ = 4           # EventRow.stamp bit
+    STAMP_CLASS = 3         # EventRow.stamp bits: StampClass
+    SAME_READ = 4           # EventRow.stamp bit: same read as the request's previous event
 
-cdef struct Pending:        # the latest event of the read being fed: its class is known when the next one comes, or none
-    int64_t t
-    uint32_t row
-    uint32_t read
-    uint8_t kind
-    uint8_t follows         # same read as the request's previous event
-    uint8_t full
-    uint8_t first           # it set t_first
+cdef enum:
+    FRAMING = 9             # bytes that may follow in the segment of an event: its empty line, the ends of its chunk and of the body
+
+# How far before *t* an event may have come that came at *low* or later.
+cdef inline uint32_t bracket_of(int64_t t, int64_t low) noexcept nogil:
+    return <uint32_t>min(max(t - low, <int64_t>0), <int64_t>r.BRACKET_OPEN)
 
 @cython.final
 cdef class Timeline:
@@ -37,42 +36,38 @@ cdef class Timeline:
     cdef ErrorTexts error_texts
     cdef int64_t* words             # counters.pxd; borrowed from the Protocol's shared memory
     cdef Hdr ttft, itl
-    cdef int event(self, Exchange* x, SseEvent* event, Pending* p) except -1            # one event of a stream
-    cdef int whole(self, Exchange* x, int64_t t, uint32_t read) except -1               # a body that was no stream
+    cdef uint32_t unsettled         # events of the latest read that were recorded as STAMP_COALESCED
+    cdef Chunk* marked              # the window of event rows that *mark* is in; borrowed, only compared
+    cdef EventRow* mark             # the first of them
+    cdef int event(self, Exchange* x, SseEvent* event) except -1        # one event of a stream
+    cdef int whole(self, Exchange* x, int64_t t) except -1              # a body that was not a stream
+    # What the transport found out about the read that was fed last: *one_segment*: the kernel got all of it at once, so the
+    # stamp is the exact time of every event; else none of it came before *low*.
+    cdef int settle(self, bint one_segment, int64_t low) noexcept
     cdef int _timed(self, Exchange* x, Meaning* m, int64_t t, uint8_t kind) except -1
     cdef int _wrong(self, Exchange* x, uint8_t error, const unsigned char* text, size_t size) except -1
     cdef int _said(self, RequestRow* row, Meaning* m) noexcept
 
-    # Write what is pending, now that it is known whether another event came in the same read.
-    cdef inline int flush(self, Exchange* x, Pending* p, bint coalesced) except -1:
-        cdef uint8_t stamp
-        if not p.full:
-            return 0
-        p.full = 0
-        stamp = x.read_class
-        if coalesced:
+    # An event of *kind* at *t*, whose last byte is the connection's byte *offset*; *a*: the read that brought that byte.
+    cdef inline int put(self, Exchange* x, Arrival* a, int64_t t, uint32_t offset, uint8_t kind) except -1:
+        cdef uint8_t stamp = a.stamp_class
+        cdef uint32_t bracket = 0
+        cdef bint follows = x.row.events > 0 and x.event_read == a.read
+        if stamp == r.STAMP_USER:
+            bracket = bracket_of(t, a.low)
+        elif a.end - offset > FRAMING:      # more came with it, perhaps in a later segment: the stamp is that segment's
             stamp = r.STAMP_COALESCED
-            x.row.coalesced_events += 1
-            self.words[k.W_COALESCED] += 1
-        if p.first:
-            x.row.stamps = stamp
-            if coalesced:
-                x.row.flags |= FLAG_FIRST_COALESCED
-        return self.recorder.event(p.t, p.row, p.kind, stamp | (SAME_READ if p.follows else 0), 0)
-
-    # An event of *kind* at *t* waits for the next one of its read.
-    cdef inline int wait(self, Exchange* x, Pending* p, int64_t t, uint32_t read, uint8_t kind) except -1:
-        self.flush(x, p, p.full and p.read == read)
-        p.full = 1
-        p.t = t
-        p.row = x.number
-        p.follows = x.row.events > 0 and x.event_read == read
-        p.read = read
-        x.event_read = read
-        p.kind = kind
-        p.first = 0
+            bracket = bracket_of(t, a.low)
+        x.event_read = a.read
         x.row.events += 1
         self.words[k.W_EVENTS] += 1
+        if self.recorder.event(t, x.number, kind, stamp | (SAME_READ if follows else 0), 0, bracket, offset):
+            return 0
+        if stamp == r.STAMP_COALESCED and a.read == x.now.read:
+            if self.unsettled == 0:
+                self.marked = self.recorder.events.current
+                self.mark = self.recorder.slot - 1
+            self.unsettled += 1
         return 0
 
     # Text on the content timeline behind its first token.
@@ -92,22 +87,24 @@ cdef class Timeline:
 
     # Like events: each is whole in *c*, one line of data, and equals the stream's template in all but its text. What this
     # takes, sse_next(), classify() and event() would take in the same way; it stops where one of them has to look.
-    cdef inline int like(self, Exchange* x, Cursor* c, uint32_t read, Pending* p) except -1:
+    cdef inline int like(self, Exchange* x, Cursor* c) except -1:
         cdef RequestRow* row = x.row
         cdef int64_t t
+        cdef const unsigned char* newline
         cdef Cursor at
         cdef Body text
         if (x.content != CONTENT_SSE or row.t_first == 0 or x.template.kind != EVENT_CONTENT
                 or not x.template.one_line or not sse_rests(&x.sse)):
             return 0
-        t = x.read_t if x.read_t >= row.t_headers else row.t_headers
+        t = x.now.t if x.now.t >= row.t_headers else row.t_headers
         while True:
             at = c[0]
             if not (sse_takes_data(&at) and template_takes(&x.template, &at, &text)):
                 return 0
+            newline = at.at
             if <size_t>(at.at - c.at) > x.sse.limit or not sse_takes_end(&at):
                 return 0
             c.at = at.at
             self.classifier.by_template += 1
-            self.wait(x, p, t, read, EVENT_CONTENT)
+            self.put(x, &x.now, t, arrived_with(&x.now, newline + (2 if newline[0] == c'\r' else 1)), EVENT_CONTENT)
             self.content(x, text.at, <uint32_t>text.size, t)

@@ -1,8 +1,9 @@
 """Events onto the timeline of their request (metrics.md 3.2).
 
-The class of a stamp depends on what follows in the same read: only the last event of a read has the time of the read's
-newest segment, every earlier one has it as an upper bound. So each event waits in `Pending` until the next one, or the
-end of the read, decides.
+The kernel gives a read the stamp of the newest segment that it returned. So the last event of a read has its own time, and
+an earlier one has an upper bound, with a lower bound that the transport knows (`Arrival.low`). Such events are *unsettled*
+until the transport says whether one segment brought all of them, which makes the stamp exact again, or how early they may
+have come at the most (`settle`). They lie one after the other in the window of event rows, where they are put right.
 
 Events on the content timeline are recorded as EVENT_CONTENT, EVENT_TOOL: whitespace behind the first content token is
 content, whitespace before it stays EVENT_WHITESPACE.
@@ -46,10 +47,11 @@ cdef class Timeline:
         self.ttft.counts = self.words + k.WORDS + k.H_TTFT * HDR_WORDS
         self.itl.counts = self.words + k.WORDS + k.H_ITL * HDR_WORDS
 
-    cdef int event(self, Exchange* x, SseEvent* event, Pending* p) except -1:
+    cdef int event(self, Exchange* x, SseEvent* event) except -1:
         cdef Meaning m
+        cdef uint8_t kind
         cdef RequestRow* row = x.row
-        cdef int64_t t = event.stamp if event.stamp >= row.t_headers else row.t_headers
+        cdef int64_t t = event.arrival.t if event.arrival.t >= row.t_headers else row.t_headers
         if row.flags & FLAG_DONE:
             return 0                # nothing behind [DONE] belongs to the stream
         self.classifier.classify(x.dialect, &x.template, event.data, event.size, &m)
@@ -57,14 +59,10 @@ cdef class Timeline:
             m.kind = EVENT_ERROR    # whatever its data are: a server's own words, often no JSON
         elif m.kind == EVENT_BAD and event.name_size == 4 and memcmp(event.name, b"ping", 4) == 0:
             m.kind = EVENT_OTHER    # a gateway keeps the connection open; its data say nothing
-        self.wait(x, p, t, event.read, m.kind)
-        if m.kind == EVENT_CONTENT or m.kind == EVENT_TOOL or m.kind == EVENT_REASONING:
-            self._timed(x, &m, t, m.kind)
-            p.first = row.content_events == 1 and m.kind != EVENT_REASONING
-        elif m.kind == EVENT_WHITESPACE:
-            if row.t_first != 0:
-                p.kind = EVENT_CONTENT
-            self._timed(x, &m, t, p.kind)
+        kind = EVENT_CONTENT if m.kind == EVENT_WHITESPACE and row.t_first != 0 else m.kind
+        self.put(x, &event.arrival, t, event.offset, kind)
+        if kind == EVENT_CONTENT or kind == EVENT_TOOL or kind == EVENT_REASONING or kind == EVENT_WHITESPACE:
+            self._timed(x, &m, t, kind)
         elif m.kind == EVENT_REFUSAL:
             x.refusals = 1
             self._timed(x, &m, t, m.kind)
@@ -133,7 +131,6 @@ cdef class Timeline:
         elif kind != EVENT_REFUSAL:
             if row.t_first == 0:
                 row.t_first = t
-                row.t_first_floor = x.floor_t
                 if row.phase == r.PHASE_MEASURE:
                     hdr_record(&self.ttft, t - row.t_submit)
             elif row.phase == r.PHASE_MEASURE:
@@ -145,16 +142,13 @@ cdef class Timeline:
                 row.flags |= FLAG_TOOL
         return 0
 
-    cdef int whole(self, Exchange* x, int64_t t, uint32_t read) except -1:
+    cdef int whole(self, Exchange* x, int64_t t) except -1:
         """A complete body that was not a stream: its tokens all arrive with its last byte."""
         cdef Meaning m
         cdef RequestRow* row = x.row
-        cdef Pending p
         if not answers(row.http_status) or x.held_size == 0 or x.content != CONTENT_JSON:
             return 0
         self.classifier.classify_body(x.dialect, x.held, x.held_size, &m)
-        row.events = 1
-        self.words[k.W_EVENTS] += 1
         self._said(row, &m)
         if m.kind == EVENT_CONTENT or m.kind == EVENT_TOOL or m.kind == EVENT_WHITESPACE or m.kind == EVENT_REASONING:
             self._timed(x, &m, t, m.kind)
@@ -165,11 +159,24 @@ cdef class Timeline:
             self._wrong(x, r.ERROR_EVENT, x.held, x.held_size)
         elif m.kind == EVENT_BAD:
             self._wrong(x, r.ERROR_BAD_EVENT, x.held, x.held_size)
-        p.full = 1
-        p.t = t
-        p.row = x.number
-        p.read = read
-        p.kind = m.kind
-        p.follows = 0
-        p.first = row.content_events > 0
-        return self.flush(x, &p, False)
+        return self.put(x, &x.now, t, x.now.end, m.kind)
+
+    cdef int settle(self, bint one_segment, int64_t low) noexcept:
+        cdef EventRow* at = self.mark
+        cdef EventRow* end = self.recorder.slot
+        if not one_segment:
+            self.words[k.W_COALESCED] += self.unsettled
+        self.unsettled = 0
+        if self.recorder.events.current == NULL or end == NULL:
+            return 0                # the disk is full
+        if self.marked != self.recorder.events.current:
+            at = <EventRow*>self.recorder.events.current.base       # a new window was begun: those before it stay bounded
+        while at < end:
+            if at.stamp & STAMP_CLASS == r.STAMP_COALESCED:
+                if one_segment:
+                    at.stamp = (at.stamp & ~<uint8_t>STAMP_CLASS) | r.STAMP_KERNEL
+                    at.bracket_ns = 0
+                else:
+                    at.bracket_ns = min(at.bracket_ns, bracket_of(at.t_ns, low))
+            at += 1
+        return 0

@@ -24,6 +24,11 @@ cdef class Transport:
     cdef Hdr socket_to_user
     cdef int64_t read_at                # user-space time of the latest read
     cdef int64_t offset                 # CLOCK_REALTIME - CLOCK_MONOTONIC
+    cdef int64_t empty_at               # no socket of this batch had data then: all that they have came later
+    cdef int64_t begun                  # when the batch was known to be ready
+    cdef int64_t slept_from             # since when the thread waited for it; 0: it did not
+    cdef int schedstat                  # how long the thread was ready to run and did not; owned, -1: not known
+    cdef int64_t run_delay              # the same when it was last taken
     cdef int64_t unsure_until           # the wall clock was set: stamps from before may still lie in the kernel
 
     cdef int ended(self, Conn* c, int64_t user_t) except -1     # the request of *c* is over, in whatever status
@@ -45,4 +50,8 @@ cdef class Transport:
     cdef int _read(self, Conn* c, uint32_t flags) except -1
     @cython.final
     cdef int _got(self, Conn* c, Py_ssize_t got, int64_t stamp) except -1
+    @cython.final
+    cdef int64_t _earliest(self) noexcept                       # when the data of this batch came at the earliest, as tight as it is known
+    @cython.final
+    cdef int _settle(self, Conn* c) except -1                   # how exact the stamp of the latest read is
     cdef int _sip(self, Conn* c, int64_t now) except -1

@@ -4,6 +4,12 @@ A readable socket is read until it is empty: a read shorter than the buffer mean
 Each read has the kernel's stamp of its newest segment, which is CLOCK_REALTIME: the offset to the monotonic clock is taken
 once per batch. Where there is none the time in user space counts, and the row says so. The protocol's verdict on the read
 decides what becomes of the connection.
+
+How early may data have come whose stamp is that of a later segment, or of the process? Not before the poll that did not
+find its socket ready (`empty_at`), nor before the read that drained it (`Conn.drained`). When the thread slept in the poll,
+the first segment woke it, and only the wake-up lies between: the time that the scheduler let the thread wait, which it
+counts, and what an idle processor needs. When the kernel got no more segments than there were reads, each read had one,
+and its stamp is exact for all that it brought.
 """
 
 import os
@@ -27,11 +33,16 @@ from fastllmload._ext.wire cimport (
     epoll_create1,
     wire_connect_error,
     wire_local_port,
+    wire_open_run_delay,
     wire_recv,
+    wire_run_delay,
+    wire_segments,
     wire_send,
 )
 
 cdef enum:
+    DRAIN_NS = 50_000           # a read has emptied its socket at most this long before its end, if the thread was not stopped
+    WAKE_NS = 100_000           # from a segment to the thread that sleeps for it, in addition to what the scheduler counts
     STEP_NS = 1_000_000         # a realtime clock that moved by more between two batches was set
     UNSURE_NS = 20_000_000      # after that, stamps from before it may still lie in the kernel this long: none is believed
 
@@ -52,11 +63,15 @@ cdef class Transport:
             raise OSError("epoll_create1 failed: out of file descriptors")
         self.pool = Pool(self.epfd, protocol.shared, protocol.max_event, kernel_stamps, fresh_connections, sources)
         self.users = Users()
+        self.schedstat = wire_open_run_delay()
+        self.run_delay = wire_run_delay(self.schedstat)
 
     def __dealloc__(self):
         free(self.buffer)
         if self.epfd > 0:
             os.close(self.epfd)
+        if self.schedstat > 0:
+            os.close(self.schedstat)
 
     cdef int ended(self, Conn* c, int64_t user_t) except -1:
         raise NotImplementedError("who sends requests must hear of their ends")
@@ -171,6 +186,7 @@ cdef class Transport:
     cdef int _got(self, Conn* c, Py_ssize_t got, int64_t stamp) except -1:
         """*got* bytes are in the buffer; *stamp* is the kernel's, 0 when it gave none."""
         cdef int64_t t, user_t = mono_ns()
+        cdef int64_t low = self.empty_at
         cdef uint8_t stamp_class
         cdef bint had
         cdef Verdict verdict
@@ -189,9 +205,45 @@ cdef class Transport:
             t = user_t
             stamp_class = r.STAMP_USER
             self.words[k.W_USER_STAMPS] += 1
+            low = self._earliest()
+        if c.read_rate != 0:
+            low = 0                         # a slow reader lets data lie: nothing is known of when it came
+        elif c.drained - DRAIN_NS > low:
+            low = c.drained - DRAIN_NS
+        c.reads += 1
+        if got < BUFFER:
+            c.drained = user_t
         had = c.x.row != NULL
-        verdict = self.protocol.feed(&c.x, self.buffer, <size_t>got, t, stamp_class, user_t)
+        verdict = self.protocol.feed(&c.x, self.buffer, <size_t>got, t, low, stamp_class, user_t)
+        if self.protocol.timeline.unsettled:
+            self._settle(c)
         return self.fed(c, verdict, had, user_t)
+
+    cdef int64_t _earliest(self) noexcept:
+        cdef int64_t delay, ready
+        if self.slept_from == 0:
+            return self.empty_at
+        delay = wire_run_delay(self.schedstat)
+        if delay < 0 or self.run_delay < 0:
+            return self.empty_at
+        # Since it was taken last the thread waited for the processor this long: of this wake-up an upper bound. Where it
+        # accounts for the time in the poll, the thread need not have slept.
+        ready = delay - self.run_delay
+        self.run_delay = delay
+        if self.begun - self.slept_from > ready + WAKE_NS and self.begun - ready - WAKE_NS > self.empty_at:
+            self.empty_at = self.begun - ready - WAKE_NS
+        self.slept_from = 0                 # found for this batch
+        return self.empty_at
+
+    cdef int _settle(self, Conn* c) except -1:
+        cdef uint32_t segments = 0
+        cdef bint exact
+        cdef bint known = wire_segments(c.fd, c.x.now.end, &segments)
+        exact = known and c.extra_known and segments - c.reads == c.extra
+        c.extra_known = known
+        if known:
+            c.extra = segments - c.reads
+        return self.protocol.timeline.settle(exact, 0 if exact or c.read_rate != 0 else self._earliest())
 
     cdef int fed(self, Conn* c, Verdict verdict, bint had, int64_t user_t) except -1:
         """What the exchange says about the connection; *had*: a request was open before this read."""

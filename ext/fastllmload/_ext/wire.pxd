@@ -40,4 +40,10 @@ cdef int wire_local_port(int fd) noexcept nogil                 # 0 for Unix soc
 cdef Py_ssize_t wire_send(int fd, iovec* pieces, int count) noexcept nogil          # bytes, or -errno
 # One recvmsg. *stamp* is CLOCK_REALTIME ns of the newest segment returned, 0 when the kernel gave none.
 cdef Py_ssize_t wire_recv(int fd, void* data, size_t size, int64_t* stamp) noexcept nogil   # bytes, or -errno
+# Segments with data that the kernel got on the connection so far; False when it cannot tell, or when it holds more bytes than
+# the *received* ones (modulo 2^32) that were read.
+cdef bint wire_segments(int fd, uint32_t received, uint32_t* segments) noexcept nogil
+# Nanoseconds that the calling thread was ready to run and did not; *fd* is of wire_open_run_delay(). -1 when not known.
+cdef int64_t wire_run_delay(int fd) noexcept nogil
+cdef int wire_open_run_delay() noexcept nogil       # -1: this kernel does not tell
 cdef void wire_close(int fd, bint reset) noexcept nogil

@@ -16,6 +16,8 @@ cdef extern from *:
     #include <netinet/tcp.h>
     #include <arpa/inet.h>
     #include <string.h>
+    #include <stdlib.h>
+    #include <fcntl.h>
     #include <time.h>
     #include <errno.h>
     #ifndef IP_BIND_ADDRESS_NO_PORT
@@ -93,6 +95,33 @@ cdef extern from *:
         return n < 0 ? -errno : n;
     }
 
+    /* The beginning of the kernel's struct tcp_info; the C library's header may be older than these fields. */
+    struct fll_tcp_info {
+        uint8_t state, to_here[7];
+        uint32_t more[24];
+        uint64_t pacing_rate, max_pacing_rate, bytes_acked, bytes_received;
+        uint32_t segments_out, segments_in, not_sent, least_rtt, data_segments_in, data_segments_out;
+    };
+
+    static int fll_segments(int fd, uint32_t received, uint32_t *segments) {
+        struct fll_tcp_info info;
+        socklen_t n = sizeof(info);
+        if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &n) || n < sizeof(info)) return 0;
+        *segments = info.data_segments_in;
+        /* The peer's FIN counts as a byte that no read returns. */
+        return (uint32_t)info.bytes_received - (info.state == TCP_CLOSE_WAIT) == received;
+    }
+
+    static int64_t fll_run_delay(int fd) {
+        char text[96];
+        char *at;
+        ssize_t n = fd < 0 ? 0 : pread(fd, text, sizeof(text) - 1, 0);
+        if (n <= 0) return -1;
+        text[n] = 0;
+        at = strchr(text, ' ');     /* time on the processor, time ready to run, slices */
+        return at ? strtoll(at, NULL, 10) : -1;
+    }
+
     static void fll_set(int fd, int level, int name, int value) {
         (void)setsockopt(fd, level, name, &value, sizeof(value));
     }
@@ -107,12 +136,16 @@ cdef extern from *:
     int fll_port(int fd) nogil
     Py_ssize_t fll_recv(int fd, void* data, size_t size, int64_t* stamp) nogil
     Py_ssize_t fll_send(int fd, iovec* pieces, int count) nogil
+    bint fll_segments(int fd, uint32_t received, uint32_t* segments) nogil
+    int64_t fll_run_delay(int fd) nogil
     void fll_set(int fd, int level, int name, int value) nogil
     void fll_reset_on_close(int fd) nogil
     int socket_ "socket"(int domain, int type, int protocol) nogil
     int connect_ "connect"(int fd, sockaddr* address, socklen_t size) nogil
     int bind_ "bind"(int fd, sockaddr* address, socklen_t size) nogil
     int getsockopt(int fd, int level, int name, void* value, socklen_t* size) nogil
+    int open_ "open"(const char* path, int flags) nogil
+    int O_RDONLY, O_CLOEXEC
     int AF_INET, AF_INET6, SOCK_STREAM, SOCK_NONBLOCK, SOCK_CLOEXEC
     int SOL_SOCKET, SO_ERROR, SO_RCVBUF, SO_TIMESTAMPNS, IPPROTO_IP, IPPROTO_TCP, TCP_NODELAY, IP_BIND_ADDRESS_NO_PORT
 
@@ -183,6 +216,18 @@ cdef Py_ssize_t wire_recv(int fd, void* data, size_t size, int64_t* stamp) noexc
     while got == -EINTR:
         got = fll_recv(fd, data, size, stamp)
     return got
+
+
+cdef bint wire_segments(int fd, uint32_t received, uint32_t* segments) noexcept nogil:
+    return fll_segments(fd, received, segments)
+
+
+cdef int wire_open_run_delay() noexcept nogil:
+    return open_(b"/proc/thread-self/schedstat", O_RDONLY | O_CLOEXEC)
+
+
+cdef int64_t wire_run_delay(int fd) noexcept nogil:
+    return fll_run_delay(fd)
 
 
 cdef void wire_close(int fd, bint reset) noexcept nogil:

@@ -31,22 +31,17 @@ def percentiles(errors: Times) -> Figures:
     return {"p50": float(p50) / 1e3, "p99": float(p99) / 1e3, "max": float(errors.max()) / 1e3}
 
 
-def ttft_error_ns(rows: npt.NDArray[np.void], user_ns: int) -> Times:
-    """One per row with a t_first. Receipt: its stamp's class; submission: the time its write took.
-
-    *user_ns* bounds the lateness of a stamp taken in the process.
-    """
-    rows = rows[rows["t_first"] > 0]
-    received = np.where(rows["stamps"] == layout.STAMP_NAMES.index("user"), user_ns, KERNEL_STAMP_NS).astype(np.int64)
-    coalesced = (rows["flags"] & layout.FLAG_FIRST_COALESCED) != 0
-    floor = np.maximum(rows["t_first_floor"], rows["t_submit"])
-    received[coalesced] = np.maximum(rows["t_first"] - floor, 0)[coalesced] + KERNEL_STAMP_NS
+def ttft_error_ns(rows: npt.NDArray[np.void], first_low: Times) -> Times:
+    """One per row with a t_first. Receipt: its bracket, down to *first_low*; submission: the time that its write took."""
+    timed = rows["t_first"] > 0
+    rows, first_low = rows[timed], first_low[timed]
+    received = rows["t_first"] - first_low + KERNEL_STAMP_NS
     written = np.where(rows["t_submit_start"] > 0, rows["t_submit"] - rows["t_submit_start"], 0)
     errors: Times = np.maximum(received, written)
     return errors
 
 
-def itl_error_ns(events: npt.NDArray[np.void], first_event: Times, rows: npt.NDArray[np.intp], user_ns: int) -> Times:
+def itl_error_ns(events: npt.NDArray[np.void], first_event: Times, rows: npt.NDArray[np.intp]) -> Times:
     """One per gap between two content events of the same row; *rows* are the row numbers to look at, ascending."""
     blocks = []
     at = 0
@@ -56,35 +51,17 @@ def itl_error_ns(events: npt.NDArray[np.void], first_event: Times, rows: npt.NDA
         begin, end = int(first_event[rows[at]]), int(first_event[rows[until - 1] + 1])
         wanted = np.zeros(int(rows[until - 1] - rows[at]) + 1, np.bool_)
         wanted[rows[at:until] - rows[at]] = True
-        blocks.append(
-            _block_errors(events[begin:end], first_event[rows[at] : rows[until - 1] + 2] - begin, wanted, user_ns)
-        )
+        blocks.append(_block_errors(events[begin:end], first_event[rows[at] : rows[until - 1] + 2] - begin, wanted))
         at = until
     return np.concatenate(blocks) if blocks else NO_TIMES
 
 
-def _block_errors(events: npt.NDArray[np.void], first: Times, wanted: npt.NDArray[np.bool_], user_ns: int) -> Times:
-    """The larger error of a gap's two ends. A coalesced event came after the read before its own, and not after its
-    stamp.
-    """
+def _block_errors(events: npt.NDArray[np.void], first: Times, wanted: npt.NDArray[np.bool_]) -> Times:
+    """The larger error of a gap's two ends."""
     lengths = np.diff(first)
     row = np.repeat(np.arange(len(lengths)), lengths)
-    t, stamp = events["t_ns"], events["stamp"] & layout.STAMP_CLASS_MASK
-    error = np.where(stamp == layout.STAMP_NAMES.index("user"), user_ns, KERNEL_STAMP_NS).astype(np.int64)
-    coalesced = stamp == layout.STAMP_NAMES.index("coalesced")
-    follows = np.concatenate([[False], row[1:] == row[:-1]])[: len(t)]
-    error[coalesced] += (t - _read_before(t, follows))[coalesced]
     timed = np.isin(events["kind"], (layout.EVENT_CONTENT, layout.EVENT_WHITESPACE, layout.EVENT_TOOL)) & wanted[row]
-    error, row = error[timed], row[timed]
+    error = events["bracket_ns"][timed].astype(np.int64) + KERNEL_STAMP_NS
+    row = row[timed]
     gaps: Times = np.maximum(error[1:], error[:-1])[row[1:] == row[:-1]]
     return gaps
-
-
-def _read_before(t: Times, follows: npt.NDArray[np.bool_]) -> Times:
-    """For each event the time of the previous read of its row; its own time where there is none."""
-    number = np.arange(len(t))
-    new_read = ~follows
-    new_read[1:] |= t[1:] != t[:-1]
-    begin = np.maximum.accumulate(np.where(new_read, number, 0))
-    before: Times = np.where(follows[begin], t[np.maximum(begin - 1, 0)], t)
-    return before

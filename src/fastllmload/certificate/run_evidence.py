@@ -19,7 +19,6 @@ from fastllmload.certificate.ceiling import Ceiling
 from fastllmload.certificate.crowding import crowded_share
 from fastllmload.certificate.errorbar import itl_error_ns, ttft_error_ns
 from fastllmload.certificate.evidence import (
-    NO_TIMES,
     Arrivals,
     Evidence,
     HostRecord,
@@ -30,8 +29,8 @@ from fastllmload.certificate.evidence import (
     WorkerRecord,
 )
 from fastllmload.certificate.lag import LATE_NS
-from fastllmload.certificate.workers import merged, percentiles_us
 from fastllmload.errors import RunFolderError
+from fastllmload.metrics.bounds import earliest
 from fastllmload.metrics.users import read_slowly
 from fastllmload.metrics.window import window_of
 from fastllmload.plan.plan import DOCUMENT, read_document
@@ -199,8 +198,6 @@ def stamps(run: Run, window: Window, facts: dict[str, Any]) -> Stamps:
     chosen = rows[mine]
     classes = stamp_classes(run, mine)
     late = chosen[(chosen["t_end"] > 0) & (chosen["t_end_user"] - chosen["t_end"] > LATE_NS)]
-    user_ns = user_bound_ns(run)
-    bounded = user_ns is not None or not classes[0]  # stamps of the process are worth nothing without their bound
     return Stamps(
         asked=run.manifest.get("config", {}).get("client", {}).get("timestamps", "kernel"),
         user=int(classes[0]),
@@ -208,8 +205,8 @@ def stamps(run: Run, window: Window, facts: dict[str, Any]) -> Stamps:
         coalesced=int(classes[2]),
         clamped=int(np.count_nonzero(chosen["flags"] & layout.FLAG_CLAMPED)),
         requests=len(chosen),
-        ttft_error_ns=ttft_error_ns(chosen, user_ns or 0) if bounded else NO_TIMES,
-        itl_error_ns=itl_error_ns(run.events, run.first_event, mine, user_ns or 0) if bounded else NO_TIMES,
+        ttft_error_ns=ttft_error_ns(chosen, earliest(run).first[mine]),
+        itl_error_ns=itl_error_ns(run.events, run.first_event, mine),
         late_user=np.column_stack([late["t_end"], late["t_end_user"]]).astype(np.int64),
     )
 
@@ -227,16 +224,6 @@ def stamp_classes(run: Run, mine: npt.NDArray[np.intp]) -> npt.NDArray[np.int64]
         chosen = np.repeat(wanted[part], per_row[part]) & np.isin(run.event_kind[events], TIMED)
         counted += np.bincount(stamp[chosen] & layout.STAMP_CLASS_MASK, minlength=len(counted))
     return counted
-
-
-def user_bound_ns(run: Run) -> int | None:
-    """How late the process may have stamped what it stamped itself: P99 of its read delay, else of its beats."""
-    records = tuple(WorkerRecord(number, words=words) for number, words in enumerate(histograms(run)))
-    for name in ("socket_to_user", "beat"):
-        p99 = percentiles_us(merged(records, name))["p99"]
-        if p99 is not None:
-            return int(p99 * 1e3)
-    return None
 
 
 # -- workers and host -------------------------------------------------------------------------------------------------

@@ -91,6 +91,7 @@ class Worker:
         self.gc_runs = 0
         self.terminated = False  # by a signal, not by the supervisor's word
         self.failure: BaseException | None = None
+        self.resume: asyncio.Handle | None = None  # the call of the reactor after the turn of the event loop
         # What the clock needs is opened before it: a load that takes the last file descriptor must not end its worker.
         self.statm = os.open("/proc/self/statm", os.O_RDONLY)
         self.plans = {phase.number: Plan.open(Path(phase.plan_dir)) for phase in spec.phases}
@@ -135,6 +136,15 @@ class Worker:
         except BaseException as error:  # noqa: BLE001 - nobody above this call would see it
             self.failure = error
             self.loop.remove_reader(self.reactor.fileno())
+            return
+        if self.reactor.resumes and self.resume is None:
+            # The loop gets one turn, without a wait: it must be the reactor that waits for data (transport.pyx).
+            self.resume = self.loop.call_soon(self._on_resume)
+
+    def _on_resume(self) -> None:
+        self.resume = None
+        if self.failure is None:
+            self._on_ready()
 
     async def run(self) -> int:
         self.loop.add_reader(self.reactor.fileno(), self._on_ready)
@@ -146,6 +156,8 @@ class Worker:
             self.reactor.cancel_all()
             self.reactor.close_connections()
             self.loop.remove_reader(self.reactor.fileno())
+            if self.resume is not None:
+                self.resume.cancel()
             self.recorder.close()
             os.close(self.statm)
         if not self.terminated:

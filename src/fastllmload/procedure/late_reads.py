@@ -7,6 +7,7 @@ import numpy.typing as npt
 
 from fastllmload.certificate.run_evidence import worker_stalls
 from fastllmload.certificate.watch import WORKER_STALLS
+from fastllmload.metrics.bounds import earliest
 from fastllmload.metrics.percentiles import percentile
 from fastllmload.metrics.window import populations, window_of
 from fastllmload.records import layout
@@ -30,15 +31,17 @@ def ttft_p99_at_best_ms(run: Run) -> float | None:
     stalled (decision 097) is not known: the first of them may have come when the stall began. None without requests.
     """
     chosen = populations(run, window_of(run))
-    rows = run.rows[chosen.latency & (run.rows["t_first"] > 0)]
-    return percentile(np.sort(earliest_first_ns(run, rows) - rows["t_submit"]) / 1e6, 0.99)
+    wanted = chosen.latency & (run.rows["t_first"] > 0)
+    return percentile(np.sort(earliest_first_ns(run, wanted) - run.rows["t_submit"][wanted]) / 1e6, 0.99)
 
 
-def earliest_first_ns(run: Run, rows: npt.NDArray[np.void]) -> npt.NDArray[np.int64]:
-    """When the first token of each row may have come at the earliest: its stamp, except where a stall hides more."""
+def earliest_first_ns(run: Run, wanted: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
+    """When the first token of each row in *wanted* may have come at the earliest: its stamp, except where a stall hides
+    more.
+    """
+    rows = run.rows[wanted]
     first: npt.NDArray[np.int64] = rows["t_first"].astype(np.int64)
-    least = np.maximum(rows["t_first_floor"], rows["t_submit"])
-    together = (rows["flags"] & layout.FLAG_FIRST_COALESCED) != 0
+    least, together = earliest(run).first[wanted], (rows["flags"] & layout.FLAG_FIRST_COALESCED) != 0
     for worker in np.unique(rows["worker"]):
         stalls = worker_stalls(run, int(worker))
         if stalls is None or not len(stalls):

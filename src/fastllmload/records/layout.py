@@ -21,7 +21,8 @@ REQUEST = np.dtype(
         ("t_last", "<i8"),
         ("t_end", "<i8"),
         ("t_end_user", "<i8"),
-        ("t_first_floor", "<i8"),
+        ("stream_begin", "<u4"),
+        ("head_end", "<u4"),
         ("retry_after_ms", "<i8"),
         ("bytes_sent", "<u8"),
         ("bytes_received", "<u8"),
@@ -59,11 +60,21 @@ REQUEST = np.dtype(
         ("server_load_ns", "<i8"),
         ("server_prompt_eval_ns", "<i8"),
         ("server_eval_ns", "<i8"),
-        ("spare5", "<u8"),
+        ("t_wire", "<i8"),
     ]
 )
 
-EVENT = np.dtype([("t_ns", "<i8"), ("row", "<u4"), ("kind", "u1"), ("stamp", "u1"), ("tokens", "<u2")])
+EVENT = np.dtype(
+    [
+        ("t_ns", "<i8"),
+        ("row", "<u4"),
+        ("kind", "u1"),
+        ("stamp", "u1"),
+        ("tokens", "<u2"),
+        ("bracket_ns", "<u4"),
+        ("offset", "<u4"),
+    ]
+)
 
 # Position = number in the file.
 STATUS_NAMES = (
@@ -128,7 +139,7 @@ EVENT_NAMES = (
     "bad",
 )
 PHASE_NAMES = ("warmup", "measure", "probe")
-STAMP_NAMES = ("user", "kernel", "coalesced")
+STAMP_NAMES = ("user", "kernel", "coalesced", "tap")
 
 (
     NOT_SENT,
@@ -169,5 +180,7 @@ FLAG_CLAMPED = 32
 FLAG_STREAM = 64
 FLAG_LATE_CONNECT = 128
 
+STAMP_USER, STAMP_KERNEL, STAMP_COALESCED, STAMP_TAP = range(len(STAMP_NAMES))
+BRACKET_OPEN = 0xFFFFFFFF  # of an event: it came after the submission of its request, and more is not known
 STAMP_CLASS_MASK = 3  # of the stamp byte of an event
 STAMP_SAME_READ = 4  # this event came in the same read as the request's previous one

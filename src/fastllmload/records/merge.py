@@ -95,6 +95,7 @@ def merge_parts(parts: Sequence[WorkerFiles], planned: Sequence[PlannedPhase], a
     for part, place in zip(row_parts, places, strict=True):
         rows[place] = part
     events, first_event = merge_events(parts, places, len(rows), allocate)
+    regroup.describe_stamps(as_bytes(rows), as_bytes(events), first_event)
     damage = {name: told for part in parts for name, told in part.damage.items()}
     return Merged(rows, events, first_event, merge_text(parts, places, allocate), damage)
 

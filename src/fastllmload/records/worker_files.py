@@ -12,6 +12,7 @@ import numpy.typing as npt
 from fastllmload._ext import recorder, regroup
 from fastllmload.errors import RunFolderError
 from fastllmload.records import layout
+from fastllmload.records.earlier_layout import as_of_today, is_earlier
 from fastllmload.records.npy import read_array, read_head, same_but_for_spares, whole_records
 from fastllmload.records.whole import EVENTS, ROWS, TEXT
 
@@ -39,10 +40,16 @@ def as_bytes(records: npt.NDArray[Any]) -> Bytes:
 def open_rows(path: Path, dtype: np.dtype[Any]) -> Rows:
     """Map a .npy file of *dtype*. RunFolderError when it is missing, cut short or of another layout."""
     mapped = path.exists() and path.stat().st_size > recorder.HEADER_BYTES
-    rows = read_array(path, dtype, (None,), mapped)
+    rows = read_array(path, written_as(path, dtype), (None,), mapped)
     if rows is None:
         raise RunFolderError(f"{path} is missing: this is no run folder, or a part of it was deleted")
-    return np.asarray(rows)
+    return as_of_today(np.asarray(rows), dtype)
+
+
+def written_as(path: Path, dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """*dtype*, or the layout that it had before, when that is what the file has."""
+    head = read_head(path) if path.exists() else None
+    return head.dtype if head is not None and is_earlier(head.dtype, dtype) else dtype
 
 
 def open_what_is_left(path: Path, dtype: np.dtype[Any]) -> tuple[Rows, str | None]:
@@ -54,13 +61,16 @@ def open_what_is_left(path: Path, dtype: np.dtype[Any]) -> tuple[Rows, str | Non
     except RunFolderError as problem:
         if of_another_layout(path, dtype):
             raise
-        return (whole_records(path, dtype) if path.exists() else np.empty(0, dtype)), str(problem)
+        left = whole_records(path, written_as(path, dtype)) if path.exists() else np.empty(0, dtype)
+        return as_of_today(left, dtype), str(problem)
 
 
 def of_another_layout(path: Path, dtype: np.dtype[Any]) -> bool:
     """A whole head that promises other records than *dtype*."""
     head = read_head(path) if path.exists() else None
-    return head is not None and not (same_but_for_spares(head.dtype, dtype) or head.dtype == dtype)
+    return head is not None and not (
+        same_but_for_spares(head.dtype, dtype) or head.dtype == dtype or is_earlier(head.dtype, dtype)
+    )
 
 
 def within(events: Rows, rows: int) -> Rows:

@@ -41,7 +41,7 @@ def write_run(folder: Path, *, coalesced: bool = False, bound: str = "duration",
         for i in range(EVENTS):
             same = coalesced and i == 2
             at = first + (3 if same else i) * ITL_NS
-            recorder.add_event(at, row, KIND["content"], COALESCED if same else KERNEL, 1)
+            recorder.add_event(at, row, KIND["content"], COALESCED if same else KERNEL, 1, 2 * ITL_NS if same else 0)
     recorder.close()
     phase = {
         "number": 0, "name": "measure", "mode": "open", "start_ns": START_NS,

@@ -26,7 +26,7 @@ def run_of(requests: list[tuple[int, int, int, list[int]]]) -> Run:
         rows[number]["t_submit"], rows[number]["t_end"], rows[number]["prompt_tokens"] = t_submit, t_end, prompt
         rows[number]["completion_tokens"], rows[number]["phase"] = len(times), layout.MEASURE
         rows[number]["cached_tokens"] = rows[number]["reasoning_tokens"] = -1
-        events += [(t, number, layout.EVENT_CONTENT, 1, 1) for t in sorted(times)]
+        events += [(t, number, layout.EVENT_CONTENT, 1, 1, 0, 0) for t in sorted(times)]
         first.append(len(events))
     made = np.array(events, layout.EVENT) if events else np.empty(0, layout.EVENT)
     return Run(Path("."), {}, rows, made, np.array(first, np.int64))

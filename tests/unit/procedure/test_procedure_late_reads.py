@@ -19,6 +19,7 @@ from fastllmload.records.run import load
 
 WAITED = 450 * MS  # until the stamp of the read that brought the first tokens of one request of 32
 LIMIT_MS = 400.0
+CONTENT = layout.EVENT_NAMES.index("content")
 
 
 def level(folder: Path, stall: tuple[int, int] | None, together: bool = True, worker: int = 0) -> Any:
@@ -34,8 +35,10 @@ def level(folder: Path, stall: tuple[int, int] | None, together: bool = True, wo
         fields["t_first"] = fields["t_submit"] + 40 * MS
         if number % 32 == 0:
             fields["t_first"] = stamped = fields["t_submit"] + WAITED
-            fields["t_first_floor"] = fields["t_submit"]
-            fields["flags"] |= layout.FLAG_FIRST_COALESCED if together else 0
+            first = next(i for i, event in enumerate(request.events) if event[1] == CONTENT)
+            bracket = (layout.STAMP_COALESCED, 0, WAITED) if together else (layout.STAMP_KERNEL, 0, 0)
+            request.events = [(max(event[0], stamped), *event[1:]) for event in request.events]
+            request.events[first] = (stamped, CONTENT, *bracket)
             if stall is not None:
                 stalls.append((worker, stamped + stall[0], stall[1] - stall[0]))
     write_workers(folder, requests)

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from fastllmload._ext import recorder
-from fastllmload.records import layout
+from fastllmload.records import earlier_layout, layout
+from fastllmload.records.worker_files import open_rows
 
 PXD = Path(__file__).parents[3] / "ext/fastllmload/_ext"
 
@@ -28,7 +29,7 @@ def test_dtypes_are_those_of_the_compiled_structs() -> None:
     assert described(layout.REQUEST) == described(recorder.request_dtype())
     assert described(layout.EVENT) == described(recorder.event_dtype())
     assert layout.REQUEST.itemsize == recorder.request_dtype().itemsize == 256
-    assert layout.EVENT.itemsize == recorder.event_dtype().itemsize == 16
+    assert layout.EVENT.itemsize == recorder.event_dtype().itemsize == 24
 
 
 @pytest.mark.parametrize(
@@ -52,3 +53,24 @@ def test_flags_are_those_of_the_compiled_enumeration() -> None:
     body = (PXD / "recorder.pxd").read_text().split("cdef enum RowFlag:", 1)[1].split("\n\n", 1)[0]
     declared = {name: int(number) for name, number in re.findall(r"^    (FLAG_\w+) = (\d+)", body, re.M)}
     assert declared == {name: getattr(layout, name) for name in dir(layout) if name.startswith("FLAG_")}
+
+
+def test_files_of_the_layout_before_brackets_are_read(tmp_path: Path) -> None:
+    """Event rows of 16 bytes get the bracket that follows from the reads; `t_first_floor` is dropped."""
+    old_request = np.dtype(
+        [("t_first_floor", "<i8") if name == "stream_begin" else (name, code)
+         for name, code in layout.REQUEST.descr if name != "head_end"]
+    )  # fmt: skip
+    rows = np.zeros(2, old_request)
+    rows["t_submit"], rows["t_first_floor"] = [5, 6], [7, 8]
+    events = np.array(
+        [(10, 0, 3, 1, 2), (20, 1, 3, 0, 0), (20, 0, 3, 2, 0), (20, 0, 3, 5, 0), (40, 0, 3, 1, 0), (45, 1, 3, 0, 0)],
+        earlier_layout.EVENT,
+    )
+    np.save(tmp_path / "requests.npy", rows)
+    np.save(tmp_path / "tokens.npy", events)
+    found = open_rows(tmp_path / "requests.npy", layout.REQUEST)
+    assert found["t_submit"].tolist() == [5, 6] and found["stream_begin"].tolist() == [0, 0]
+    read = open_rows(tmp_path / "tokens.npy", layout.EVENT)
+    assert read["t_ns"].tolist() == events["t_ns"].tolist() and read["tokens"].tolist() == [2, 0, 0, 0, 0, 0]
+    assert read["bracket_ns"].tolist() == [0, layout.BRACKET_OPEN, 10, 0, 0, 25]
