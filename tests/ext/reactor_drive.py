@@ -134,6 +134,7 @@ def drive(
     sources: list[tuple[str, str]] | None = None,
     settle_s: float = 0.0,
     cap: int = 0,
+    before: Callable[[Reactor], None] | None = None,
     during: Callable[[Reactor], None] | None = None,
     stamps: bool = True,
     head: bytes = HEAD,
@@ -211,6 +212,8 @@ def drive(
         while reactor.connecting:
             await asyncio.sleep(0.002)
         await asyncio.sleep(settle_s)
+        if before is not None:
+            before(reactor)
         reactor.start_at(time.monotonic_ns() + 5_000_000)
         give_up = time.monotonic() + 30
         while not reactor.finished:

@@ -4,6 +4,8 @@ back.
 
 from __future__ import annotations
 
+import errno
+import os
 import socket
 import struct
 import time
@@ -14,6 +16,7 @@ import pytest
 from reactor_drive import RESPONSE, Outcome, answer_all, drive, read_request, scripted
 
 from fastllmload._ext import counters as k
+from fastllmload._ext.reactor import Reactor
 
 OK = ("ok", "none")
 GAPS = [1.0] * 50
@@ -118,6 +121,19 @@ def test_nobody_listens(tmp_path: Path) -> None:
         pass
     outcome = drive(tmp_path, address, gaps_ms=[5.0] * 3, preconnect=0)
     assert outcome.statuses() == {("connection_error", "connect_refused"): 3}
+
+
+def test_a_socket_that_cannot_be_watched_says_why(tmp_path: Path) -> None:
+    """epoll_ctl fails for another reason than file descriptors: the row has its errno, and no word of descriptors."""
+
+    def unwatch(reactor: Reactor) -> None:
+        with open(os.devnull) as other:
+            os.dup2(other.fileno(), reactor.fileno())  # no epoll descriptor any more: EINVAL
+
+    with scripted(answer_all) as address:
+        outcome = drive(tmp_path, address, gaps_ms=[20.0], preconnect=0, fresh=True, before=unwatch)
+    assert outcome.statuses() == {("connection_error", "connect_failed"): 1}
+    assert outcome.rows["error_number"][0] == errno.EINVAL
 
 
 def test_a_server_that_never_answers_times_out(tmp_path: Path) -> None:

@@ -7,6 +7,9 @@ from fastllmload._ext.recorder cimport RequestRow
 from fastllmload._ext.talk cimport Talk
 from fastllmload._ext.wire cimport Address, iovec
 
+cdef enum:
+    LINES = 128             # bytes of a request's own lines
+
 cdef enum ConnState:
     C_FREE = 0
     C_CONNECTING = 1
@@ -41,7 +44,7 @@ cdef struct Conn:           # what every read touches comes first
     iovec[3] pieces         # what is left to send: head, per-request lines, body
     int piece
     int lines_size
-    char[128] lines         # X-Request-Id, Content-Length, end of head
+    char[LINES] lines       # X-Request-Id, Content-Length, end of head
 
 cdef struct ConnList:           # intrusive, oldest first
     Conn* oldest                # borrowed

@@ -46,9 +46,9 @@ cdef enum:                 # words
     W_STALL_MAX_NS = 51     # and its length; 0 = none above STALL_LEAST_NS
     W_STATUS0 = 64          # W_STATUS0 + Status: requests ended with it
     W_ERROR0 = 96           # W_ERROR0 + ErrorClass
-    W_FAILED_AT0 = 128      # W_FAILED_AT0 + number of the URL, of those from LAST_URL on together: requests that failed there
+    W_FAILED_AT0 = 160      # W_FAILED_AT0 + number of the URL, of those from LAST_URL on together: requests that failed there
     LAST_URL = 127
-    WORDS = 256
+    WORDS = 288
 
 cdef enum LiveHistogram:    # at WORDS + number * HDR_WORDS
     H_TTFT = 0

@@ -28,6 +28,7 @@ cdef enum EventKind:            # primary meaning of an event; the same numbers 
     EVENT_ERROR = 9             # an error object
     EVENT_DONE = 10             # [DONE]; Ollama: done is true without a reason
     EVENT_BAD = 11              # not JSON, or JSON of a shape that is no event
+    EVENT_KINDS                 # how many: always the last
 
 cdef enum FinishReason:
     FINISH_NONE = 0

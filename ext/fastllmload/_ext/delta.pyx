@@ -62,6 +62,7 @@ from fastllmload._ext.facts cimport (
     facts_scan,
 )
 from fastllmload._ext.jsonscan cimport Body, blank_text, json_blanks, json_word
+from fastllmload._ext.static_assert cimport FLL_STATIC_ASSERT
 
 cdef object STRING = msgspec.json.Decoder(str)
 
@@ -156,6 +157,7 @@ cdef void judge(Facts* f, uint8_t decoder, Meaning* m) noexcept nogil:
     m.has_usage = (f.prompt_tokens >= 0 or f.completion_tokens >= 0 or f.reasoning_tokens >= 0
                    or f.cached_tokens >= 0)
     m.done = f.done
+    FLL_STATIC_ASSERT(sizeof(m.server_ns) == sizeof(f.server_ns))
     memcpy(m.server_ns, f.server_ns, sizeof(m.server_ns))
     if f.index == 0:
         m.calls = f.calls
@@ -289,10 +291,10 @@ cdef class Classifier:
         return None if escaped is None else expand_text(escaped)
 
     def tally(self, list events not None):
-        """How many of *events*, one stream, have each kind: twelve numbers. No object is made per event."""
+        """How many of *events*, one stream, have each kind. No object is made per event."""
         cdef Meaning m
         cdef bytes data
-        cdef uint64_t[12] found
+        cdef uint64_t[EVENT_KINDS] found
         memset(found, 0, sizeof(found))
         for data in events:
             self.classify(<uint8_t>self.dialect, &self._template, data, <size_t>len(data), &m)

@@ -33,7 +33,7 @@ cdef struct Facts:
     int32_t completion_tokens
     int32_t reasoning_tokens
     int32_t cached_tokens
-    int64_t[4] server_ns        # 0: not said, as Ollama itself leaves a zero out
+    int64_t[DURATIONS] server_ns    # 0: not said, as Ollama itself leaves a zero out
     Body content                # size 0: none, empty or null
     Body reasoning_content
     Body reasoning

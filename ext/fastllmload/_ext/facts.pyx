@@ -7,7 +7,7 @@
 # The scan gives up (and msgspec decides) wherever it would have to think: a key with an escape, a key that
 # matters twice, an unexpected type under a key that matters, more than one choice, too deep, too long a
 # number, invalid UTF-8, invalid JSON. So it never says that an event is bad.
-from libc.stdint cimport int32_t, uint8_t, uint32_t
+from libc.stdint cimport int32_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcmp, memset
 
 from fastllmload._ext.cursor cimport Cursor, left, over
@@ -22,6 +22,8 @@ from fastllmload._ext.jsonscan cimport (
     json_take,
     json_word,
 )
+
+from fastllmload._ext.static_assert cimport FLL_STATIC_ASSERT
 
 from fastllmload._ext.delta cimport (
     FINISH_CONTENT_FILTER,
@@ -79,6 +81,7 @@ cdef enum Field:
     F_OLLAMA_MESSAGE = 27
     F_DURATION = 28             # this and the next three in the order of server_ns
     F_LAST_DURATION = 31
+    FIELDS                      # how many: always the last
 
 cdef struct Key:
     const unsigned char* name   # a literal
@@ -100,6 +103,8 @@ cdef int add(int level, dict fields) except -1:
     cdef Key* key
     cdef bytes name
     for name, field in fields.items():
+        if KEYS_OF[level] == KEYS:
+            raise OverflowError(f"level {level} has more than {KEYS} keys: enlarge KEYS")
         NAMES.append(name)
         key = &TABLE[level][KEYS_OF[level]]
         key.name = name
@@ -110,6 +115,7 @@ cdef int add(int level, dict fields) except -1:
 
 
 cdef int fill() except -1:
+    FLL_STATIC_ASSERT(F_LAST_DURATION - F_DURATION + 1 == DURATIONS)
     add(IN_EVENT, {b"id": F_ID, b"object": F_OBJECT, b"choices": F_CHOICES})
     add(IN_EVENT, {b"usage": F_USAGE, b"error": F_ERROR})
     add(IN_CHOICE, {b"index": F_INDEX, b"finish_reason": F_FINISH})
@@ -159,8 +165,9 @@ cdef bint facts_scan(Facts* f, const unsigned char* data, size_t size) noexcept 
 cdef bint members(Facts* f, Cursor* c, int level, int depth) noexcept nogil:
     # The members of an object behind its opening brace, up to and with its closing one.
     cdef Body key
-    cdef uint32_t seen = 0
+    cdef uint64_t seen = 0
     cdef int field
+    FLL_STATIC_ASSERT(FIELDS <= 8 * sizeof(seen))
     if json_take(c, c'}'):
         return True
     while True:
@@ -173,7 +180,7 @@ cdef bint members(Facts* f, Cursor* c, int level, int depth) noexcept nogil:
         elif seen >> field & 1 or not value(f, c, field, depth):
             return False
         f.known |= depth == 1 and field != F_NONE
-        seen |= <uint32_t>1 << field
+        seen |= <uint64_t>1 << field
         if json_take(c, c'}'):
             return True
         if not json_take(c, c','):

@@ -9,7 +9,7 @@ A Conn struct is never freed while the worker runs: `generation` counts its uses
 (an event of the kernel, an instant, a Stream) notes the generation with it.
 """
 
-from libc.errno cimport EADDRNOTAVAIL, ECONNREFUSED, EMFILE, ENFILE, ETIMEDOUT
+from libc.errno cimport EADDRNOTAVAIL, ECONNREFUSED, EMFILE, ENFILE, ETIMEDOUT, errno
 from libc.math cimport ceil
 from libc.stdlib cimport calloc, free, realloc
 from libc.string cimport memset
@@ -161,7 +161,7 @@ cdef class Pool:
             return -c.fd
         event.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET
         event.data.u64 = (<uint64_t>c.generation << 32) | c.number
-        return EMFILE if epoll_ctl(self.epfd, EPOLL_CTL_ADD, c.fd, &event) != 0 else 0
+        return errno if epoll_ctl(self.epfd, EPOLL_CTL_ADD, c.fd, &event) != 0 else 0
 
     cdef uint8_t failed(self, Conn* c, int error_number) noexcept:
         self.words[k.W_CONNECT_FAILURES] += 1

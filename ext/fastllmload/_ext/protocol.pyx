@@ -48,6 +48,7 @@ from fastllmload._ext.http1 cimport (
 from fastllmload._ext.ndjson cimport ndjson_eof, ndjson_next, ndjson_reset
 from fastllmload._ext.recorder cimport FLAG_CLAMPED, FLAG_DONE, FLAG_STREAM, RequestRow
 from fastllmload._ext.sse cimport SSE_EVENT, SSE_TOO_LONG, SseEvent, SseStep, arrived_with, sse_next, sse_reset
+from fastllmload._ext.static_assert cimport FLL_STATIC_ASSERT
 
 cdef enum:
     READ_NS = 50_000            # at most between the end of a read in the kernel and its stamp by the process, if not stopped
@@ -62,6 +63,9 @@ cdef class Protocol:
     """
 
     def __init__(self, Recorder recorder, Classifier classifier, int64_t[::1] shared, size_t max_event, size_t max_body):
+        FLL_STATIC_ASSERT(k.W_STATUS0 + r.STATUSES <= k.W_ERROR0)
+        FLL_STATIC_ASSERT(k.W_ERROR0 + r.ERROR_CLASSES <= k.W_FAILED_AT0)
+        FLL_STATIC_ASSERT(k.W_FAILED_AT0 + k.LAST_URL < k.WORDS)
         if shared.shape[0] < k.WORDS + k.HISTOGRAMS * HDR_WORDS:
             raise ValueError(f"shared memory has {shared.shape[0]} words, {k.WORDS + k.HISTOGRAMS * HDR_WORDS} are needed")
         self.recorder = recorder

@@ -16,6 +16,7 @@ cdef enum Status:               # metrics.md 3.5, plus in_flight (only ever seen
     STATUS_PROTOCOL_ERROR = 10
     STATUS_CANCELLED = 11
     STATUS_STREAM_ERROR = 12
+    STATUSES                    # how many: always the last
 
 cdef enum ErrorClass:           # why, in one closed list; names in records/layout.py
     ERROR_NONE = 0
@@ -47,6 +48,7 @@ cdef enum ErrorClass:           # why, in one closed list; names in records/layo
     ERROR_CLIENT_CANCELLED = 26         # the user left by plan: no failure of anybody
     ERROR_CLIENT_ABANDONED = 27         # the user left because a deadline had passed
     ERROR_FINISH_REASON = 28            # ended with a finish_reason that is no normal end, such as abort
+    ERROR_CLASSES                       # how many: always the last
 
 cdef enum RowFlag:
     FLAG_REUSED = 1             # the connection had served a request before

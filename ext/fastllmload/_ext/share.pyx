@@ -12,7 +12,12 @@ from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memcpy, memset
 
 cimport fastllmload._ext.recorder as r
+from fastllmload._ext.conn cimport LINES
 from fastllmload._ext.digits cimport put_number
+from fastllmload._ext.static_assert cimport FLL_STATIC_ASSERT
+
+cdef enum:
+    DIGITS = 20                 # of the largest number of 64 bits
 
 
 cdef inline uint8_t* put_text(uint8_t* at, const char* text, size_t size) noexcept nogil:
@@ -122,6 +127,7 @@ cdef class Share:
         if stitched:
             size = talk.size
         c.x.dialect = head.dialect
+        FLL_STATIC_ASSERT(NAME_LONGEST + DIGITS + 18 + DIGITS + 4 <= LINES)
         at_line = put_number(put_text(<uint8_t*>c.lines, self.name, self.name_size), c.request)
         at_line = put_number(put_text(at_line, b"\r\nContent-Length: ", 18), <int64_t>size)
         c.lines_size = <int>(put_text(at_line, b"\r\n\r\n", 4) - <uint8_t*>c.lines)
