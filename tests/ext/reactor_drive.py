@@ -87,9 +87,8 @@ def read_request(connection: socket.socket) -> bytes:
             return b""
         data += more
     head, _, body = data.partition(b"\r\n\r\n")
-    length = next(
-        int(line.split(b":")[1]) for line in head.split(b"\r\n") if line.lower().startswith(b"content-length")
-    )
+    sizes = [int(line.split(b":")[1]) for line in head.split(b"\r\n") if line.lower().startswith(b"content-length")]
+    length = sum(sizes)
     while len(body) < length:
         body += connection.recv(1 << 20)
     return head + b"\r\n\r\n" + body
@@ -131,6 +130,7 @@ def drive(
     preconnect: int = 1,
     fresh: bool = False,
     over_asyncio: bool = False,
+    streams: Callable[[Stream], Stream] = lambda stream: stream,
     sources: list[tuple[str, str]] | None = None,
     settle_s: float = 0.0,
     cap: int = 0,
@@ -194,12 +194,15 @@ def drive(
 
     async def connect(stream: Stream) -> None:
         try:
-            await loop.create_connection(lambda: stream, *address[:2])  # type: ignore[arg-type,return-value]
+            if family == "unix":
+                await loop.create_unix_connection(lambda: stream, address)  # type: ignore[arg-type,return-value]
+            else:
+                await loop.create_connection(lambda: stream, *address[:2])  # type: ignore[arg-type,return-value]
         except OSError as error:
             stream.connect_failed(error.errno or 0, False)
 
     def connector(target: int, number: int, generation: int) -> Stream:
-        stream = Stream(reactor, number, generation)
+        stream = streams(Stream(reactor, number, generation))
         tasks.add(task := loop.create_task(connect(stream)))
         task.add_done_callback(tasks.discard)
         return stream
@@ -218,6 +221,8 @@ def drive(
         give_up = time.monotonic() + 30
         while not reactor.finished:
             await asyncio.sleep(0.005)
+            if reactor.failure is not None:
+                raise reactor.failure
             reactor.tick()
             if during is not None:
                 during(reactor)

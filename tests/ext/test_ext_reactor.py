@@ -17,6 +17,7 @@ from reactor_drive import RESPONSE, Outcome, answer_all, drive, read_request, sc
 
 from fastllmload._ext import counters as k
 from fastllmload._ext.reactor import Reactor
+from fastllmload._ext.stream import Stream
 
 OK = ("ok", "none")
 GAPS = [1.0] * 50
@@ -206,6 +207,38 @@ def test_a_cap_delays_but_keeps_the_schedule(tmp_path: Path) -> None:
     assert outcome.statuses() == {OK: 10}
     assert len(set(outcome.rows["t_sched"])) == 1
     assert outcome.lags_us.max() > 60_000
+
+
+@pytest.mark.parametrize("over_asyncio", [False, True])
+def test_a_cap_holds_where_every_request_fails_at_once(tmp_path: Path, over_asyncio: bool) -> None:
+    """60,000 due at once, 64 in flight at most, nobody at the socket: each fails, and none inside of another's end."""
+    outcome = drive(
+        tmp_path,
+        str(tmp_path / "nobody"),
+        family="unix",
+        gaps_ms=[0.0] * (2_000 if over_asyncio else 60_000),
+        preconnect=0,
+        cap=64,
+        over_asyncio=over_asyncio,
+    )
+    assert outcome.statuses() == {("connection_error", "connect_failed"): len(outcome.rows)}
+    assert len(outcome.rows) == (2_000 if over_asyncio else 60_000)
+    assert outcome.words[k.W_IN_FLIGHT] == 0
+
+
+def test_what_a_callback_raises_is_kept(tmp_path: Path) -> None:
+    """The fifth connection cannot be made, because of a bug: the event loop would log that, and the run would wait."""
+    made = 0
+
+    def broken(stream: Stream) -> Stream:
+        nonlocal made
+        made += 1
+        if made == 5:
+            raise ZeroDivisionError("a bug")
+        return stream
+
+    with scripted(answer_all) as address, pytest.raises(ZeroDivisionError, match="a bug"):
+        drive(tmp_path, address, gaps_ms=[], slots=2, limit=20, fresh=True, over_asyncio=True, streams=broken)
 
 
 def stalls_ms(outcome: Outcome) -> np.ndarray:

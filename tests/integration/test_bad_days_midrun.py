@@ -6,13 +6,16 @@ import contextlib
 import json
 import os
 import signal
+import socket
 import subprocess
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from ext.reactor_drive import read_request
 from integration.bad_days import EMBEDDED, FAST, Going, await_end, begin, report, run
-from integration.turning_server import turning
+from integration.turning_server import GOOD, JSON, STREAM, turning
 
 from fastllmload.records.layout import OK, PHASE_NAMES, STATUS_NAMES
 from fastllmload.records.run import load
@@ -128,6 +131,62 @@ def test_a_worker_is_killed(tmp_path: Path, workers: int, number: int) -> None:
     assert document["certificate"]["verdict"] == "invalid"
     assert [worker["died"] for worker in document["workers"]].count(True) == 1
     assert document["counts"]["not_sent"] > 0
+
+
+BUG = """
+import sys
+if "fastllmload.engine.worker" in sys.orig_argv:
+    from fastllmload._ext import stream
+
+    class Stream(stream.Stream):
+        made = 0
+        def __init__(self, *names):
+            super().__init__(*names)
+            Stream.made += 1
+            if Stream.made == 9:
+                raise ZeroDivisionError("a bug of a callback")
+
+    stream.Stream = Stream
+"""
+
+
+def test_a_bug_in_a_callback_of_the_event_loop_ends_the_run_with_its_trace(tmp_path: Path) -> None:
+    """The loop would only log it, and the request that it hit would wait for its time-out."""
+    (tmp_path / "sitecustomize.py").write_text(BUG)
+    options = ("-c", "2", "-n", "40", "--workers", "1", "--transport", "asyncio", "--fresh-connections", *EMBEDDED)
+    ended = run(tmp_path / "run", *options, PYTHONPATH=str(tmp_path))
+    assert ended.code == 70
+    assert "ZeroDivisionError: a bug of a callback" in ended.said and "Traceback" in ended.said
+
+
+def test_nobody_is_at_the_socket_any_more(tmp_path: Path) -> None:
+    """Requests fail within the call that connects, 64 at once of very many that are due: an end must not begin another."""
+    path = str(tmp_path / "s")
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(path)
+    listener.listen(64)
+    server = threading.Thread(target=answer_once, args=(listener,), daemon=True)
+    server.start()
+    options = ("--unix-socket", path, "-m", "one", "--rate", "inf", "-n", "60000", "--workers", "1", *FAST)
+    ended = run(tmp_path / "run", *options, "--max-concurrency", "64")
+    server.join()
+    assert ended.code == 3 and ended.document is not None, ended.said
+    assert ended.document["counts"]["connection_error"] == 60_000
+
+
+def answer_once(listener: socket.socket) -> None:
+    """Answers what a run asks before its clock, and goes away."""
+    posted = False
+    while not posted:
+        connection, _ = listener.accept()
+        with connection:
+            if not (asked := read_request(connection)):
+                continue  # a look whether somebody listens
+            posted = asked.startswith(b"POST")
+            kind, content = (STREAM, GOOD) if posted else (JSON, b'{"object":"list","data":[{"id":"one"}]}')
+            head = f"HTTP/1.1 200 OK\r\nContent-Type: {kind}\r\nContent-Length: {len(content)}\r\nConnection: close\r\n"
+            connection.sendall(head.encode() + b"\r\n" + content)
+    listener.close()
 
 
 @pytest.mark.parametrize("workers", [1, 2])

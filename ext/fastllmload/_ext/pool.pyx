@@ -186,16 +186,17 @@ cdef class Pool:
             list_remove(&self.targets[c.target].idle, c)
         elif c.state == C_CONNECTING and c.slot == -1 and c.deadline == 0:
             self.targets[c.target].connecting -= 1
-        if c.fd >= 0:
-            wire_close(c.fd, reset)
-            c.fd = -1
-        elif c.number in self.streams:
-            self.streams.pop(c.number).close(reset)
+        # Free before it is closed: what the event loop says of it while it closes a transport is of a connection of the past.
         c.state = C_FREE
         c.deadline = 0
         c.generation += 1
         self.words[k.W_CONNECTIONS] -= 1
         self.spare.append(c.number)
+        if c.fd >= 0:
+            wire_close(c.fd, reset)
+            c.fd = -1
+        elif c.number in self.streams:
+            self.streams.pop(c.number).close(reset)
         return 0
 
     cdef int open_ahead(self, uint32_t count, uint32_t at_once) except -1:

@@ -1,4 +1,5 @@
 # All streams of a worker: own epoll set (sockets and timers), the loop's entries, housekeeping.
+cimport cython
 from libc.stdint cimport int64_t, uint32_t
 
 from fastllmload._ext.histogram cimport Hdr
@@ -19,7 +20,10 @@ cdef class Reactor(Releases):
     cdef uint32_t reserve               # idle connections to keep ahead of the schedule
     cdef int64_t house_at               # next housekeeping
 
-    cdef int loop_read(self, int64_t user_t) except -1          # after a read of a connection that the event loop owns
+    cdef readonly object failure        # what a callback of the event loop raised first; None: nothing
+    cdef int loop_read(self, int64_t user_t) except -1          # after each event of a connection that the event loop owns
+    @cython.final
+    cdef int follow(self, int64_t now) except -1                # send what ends of requests and the schedule have made due
     cdef int _batch(self, int n, int64_t since) except -1
     cdef void _woken(self, int64_t now) noexcept
     cdef void _stalled(self, int64_t begin, int64_t end) noexcept

@@ -220,6 +220,7 @@ cdef class Reactor(Releases):
         now = mono_ns()
         if now >= self.house_at:
             self._house(now)
+            self.follow(now)
         self.arm(now)
 
     @property
@@ -232,23 +233,28 @@ cdef class Reactor(Releases):
         cdef int64_t now = mono_ns()
         self.clock()
         self._woken(now)
-        if self.pacer.due() <= now:
-            self.release(now)
         if now >= self.house_at:
             self._house(now)
         self.refill(now)
+        self.follow(now)
         self.arm(mono_ns())
 
-    cdef int loop_read(self, int64_t user_t) except -1:
-        cdef int64_t now = user_t
-        self._woken(now)
+    def fail(self, error: BaseException) -> None:
+        """Keep the first exception of a callback, which the event loop would only log; nothing is handled after it."""
+        if self.failure is None:
+            self.failure = error
+
+    cdef int follow(self, int64_t now) except -1:
         if self.slots.freed:
             self.refill(now)
-        now = mono_ns()
         if self.pacer.due() <= now:
             self.release(now)
-            now = mono_ns()
-        return self.arm(now)
+        return 0
+
+    cdef int loop_read(self, int64_t user_t) except -1:
+        self._woken(user_t)
+        self.follow(mono_ns())
+        return self.arm(mono_ns())
 
     cdef int _batch(self, int n, int64_t since) except -1:
         """One batch: read every socket that is ready, and between two reads send what is due. *since*: when the thread began
@@ -279,10 +285,7 @@ cdef class Reactor(Releases):
             if now - self.looked > k.STALL_LEAST_NS:
                 self._stalled(self.looked, now)
             self.looked = now
-            if self.slots.freed:
-                self.refill(now)
-            if self.pacer.due() <= now:
-                self.release(now)
+            self.follow(now)
         now = self.pacer.spin(now)
         if self.pacer.due() <= now:
             self.release(now)
@@ -292,6 +295,7 @@ cdef class Reactor(Releases):
             self.words[k.W_BATCH_MAX_NS] = now - begun
         if now >= self.house_at:
             self._house(now)
+            self.follow(now)
         return self.arm(now)
 
     cdef int _on_beat(self, int64_t now) except -1:

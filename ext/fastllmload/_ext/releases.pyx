@@ -138,17 +138,17 @@ cdef class Releases(Transport):
         return self.send(c, now) if c.state == C_IDLE else self.connect(c)
 
     cdef int ended(self, Conn* c, int64_t user_t) except -1:
-        """Its slot is free, the next turn of its conversation follows, and a capped open loop may release."""
+        """Its slot is free, and the next turn of its conversation follows.
+
+        What that makes due is not sent here: a request that fails at once ends inside of release() or refill(), as deep as
+        so many fail in a row. Whoever handles an event calls these two afterwards, in every entry of the loop.
+        """
         cdef int32_t slot = c.slot
         cdef bint goes_on = c.talk != NULL and self._goes_on(c)
         list_remove(&self.flight, c)
         self.words[k.W_IN_FLIGHT] = self.flight.count
         c.slot = -1
-        if not self.closed:
-            if self.cap and self.pacer.due() <= user_t:
-                self.release(user_t)
-            return 0
-        if slot < 0 or not self.sending or goes_on:
+        if not self.closed or slot < 0 or not self.sending or goes_on:
             return 0
         return self.slots.free(slot, not self.protocol.last_ok and not self.protocol.last_left, user_t)
 

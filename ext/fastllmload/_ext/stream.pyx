@@ -32,44 +32,38 @@ cdef class Stream:
         self.view = memoryview(<unsigned char[:BUFFER]>reactor.buffer)
 
     cdef Conn* _conn(self) noexcept:
-        """NULL: the connection is no longer wanted."""
+        """NULL: the connection is no longer wanted, or the run has failed."""
         cdef Conn* c = self.reactor.pool.find(self.tag)
-        return c if c != NULL and c.state != C_FREE else NULL
+        return c if c != NULL and c.state != C_FREE and self.reactor.failure is None else NULL
+
+    # -- the loop's callbacks: what one raises is a bug, and ends the run (Reactor.fail) ----------------------------------
 
     def connection_made(self, transport) -> None:
-        cdef Conn* c = self._conn()
-        self.transport = transport
-        # With a high mark of 0 the loop's TLS transport pauses at every write, also when nothing is left in its buffer.
-        transport.set_write_buffer_limits(high=1, low=0)
-        if c == NULL or c.state != C_CONNECTING:
-            transport.abort()
-            return
-        self.reactor.connected(c)
-        self.reactor.refill(mono_ns())
+        try:
+            self._made(transport)
+        except BaseException as error:
+            self.reactor.fail(error)
 
     def connect_failed(self, int error_number, bint tls) -> None:
         """From the connector: no connection came about. *error_number* is an errno, 0 when there is none."""
         cdef Conn* c = self._conn()
-        if c != NULL and c.state == C_CONNECTING:
-            self.reactor.connect_failed(c, error_number, tls)
-            self.reactor.refill(mono_ns())
+        try:
+            if c != NULL and c.state == C_CONNECTING:
+                self.reactor.connect_failed(c, error_number, tls)
+                self.reactor.loop_read(mono_ns())
+        except BaseException as error:
+            self.reactor.fail(error)
 
     def get_buffer(self, sizehint):
         return self.view
 
     def buffer_updated(self, Py_ssize_t size) -> None:
         cdef Conn* c = self._conn()
-        cdef int64_t user_t = mono_ns()
-        cdef bint had
-        if c == NULL:
-            return
-        had = c.x.row != NULL
-        self.reactor.words[k.W_READS] += 1
-        self.reactor.words[k.W_BYTES_IN] += size
-        self.reactor.words[k.W_USER_STAMPS] += 1
-        self.reactor.fed(c, self.reactor.protocol.feed(&c.x, self.reactor.buffer, <size_t>size, user_t, 0, r.STAMP_USER,
-                                                       user_t), had, user_t)
-        self.reactor.loop_read(user_t)
+        try:
+            if c != NULL:
+                self._read(c, size, mono_ns())
+        except BaseException as error:
+            self.reactor.fail(error)
 
     def eof_received(self) -> bool:
         return False
@@ -77,18 +71,24 @@ cdef class Stream:
     def connection_lost(self, error) -> None:
         cdef Conn* c = self._conn()
         number = 0 if error is None else getattr(error, "errno", None) or errno.ECONNRESET
-        if c != NULL:
-            self.reactor.broken(c, number)
-            self.reactor.refill(mono_ns())
+        try:
+            if c != NULL:
+                self.reactor.broken(c, number)
+                self.reactor.loop_read(mono_ns())
+        except BaseException as failure:
+            self.reactor.fail(failure)
 
     def pause_writing(self) -> None:
         self.paused = True
 
     def resume_writing(self) -> None:
         self.paused = False
-        if self.sending:
-            size, self.sending = self.sending, 0
-            self._sent(size)
+        try:
+            if self.sending:
+                size, self.sending = self.sending, 0
+                self._sent(size)
+        except BaseException as error:
+            self.reactor.fail(error)
 
     def send(self, bytes request) -> None:
         """Hand over a whole request; the reactor hears when the last byte has left the transport's buffer."""
@@ -97,6 +97,26 @@ cdef class Stream:
         if not self.paused and self.sending:
             self.sending = 0
             self._sent(len(request))
+
+    cdef int _made(self, transport) except -1:
+        cdef Conn* c = self._conn()
+        self.transport = transport
+        # With a high mark of 0 the loop's TLS transport pauses at every write, also when nothing is left in its buffer.
+        transport.set_write_buffer_limits(high=1, low=0)
+        if c == NULL or c.state != C_CONNECTING:
+            transport.abort()
+            return 0
+        self.reactor.connected(c)
+        return self.reactor.loop_read(mono_ns())
+
+    cdef int _read(self, Conn* c, Py_ssize_t size, int64_t user_t) except -1:
+        cdef bint had = c.x.row != NULL
+        self.reactor.words[k.W_READS] += 1
+        self.reactor.words[k.W_BYTES_IN] += size
+        self.reactor.words[k.W_USER_STAMPS] += 1
+        self.reactor.fed(c, self.reactor.protocol.feed(&c.x, self.reactor.buffer, <size_t>size, user_t, 0, r.STAMP_USER,
+                                                       user_t), had, user_t)
+        return self.reactor.loop_read(user_t)
 
     cdef int _sent(self, Py_ssize_t size) except -1:
         cdef Conn* c = self._conn()

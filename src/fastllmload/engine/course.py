@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -172,6 +173,8 @@ class Course:
         if member.stuck:
             how = "stood still for a minute and was ended"
         words = fleet.last_words(member, self.redact)
+        if code > 0 and (log := fleet.log_of(member, self.redact)):
+            print(log, file=sys.stderr)  # a bug of ours: its trace is lost with the worker's folder
         self.incident(f"worker {member.spec.worker} {how}: {words}")
 
     def _look_around(self) -> bool:

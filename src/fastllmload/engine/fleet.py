@@ -173,8 +173,12 @@ class Fleet:
 
     def last_words(self, member: Member, redact: Callable[[str], str]) -> str:
         """The last line a dead worker wrote, for one sentence."""
+        lines = self.log_of(member, redact).splitlines()
+        return lines[-1] if lines else "it said nothing"
+
+    def log_of(self, member: Member, redact: Callable[[str], str]) -> str:
+        """All that a worker wrote: nothing, or the trace that it died with."""
         try:
-            lines = member.log.read_text(errors="replace").strip().splitlines()
+            return redact(member.log.read_text(errors="replace").strip())
         except OSError:
-            lines = []
-        return redact(lines[-1]) if lines else "it said nothing"
+            return ""

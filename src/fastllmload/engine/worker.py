@@ -90,7 +90,6 @@ class Worker:
         self.sources = itertools.cycle(spec.source_addresses) if spec.source_addresses else None
         self.gc_runs = 0
         self.terminated = False  # by a signal, not by the supervisor's word
-        self.failure: BaseException | None = None
         self.resume: asyncio.Handle | None = None  # the call of the reactor after the turn of the event loop
         # What the clock needs is opened before it: a load that takes the last file descriptor must not end its worker.
         self.statm = os.open("/proc/self/statm", os.O_RDONLY)
@@ -126,6 +125,8 @@ class Worker:
             stream.connect_failed(0, True)
         except OSError as error:
             stream.connect_failed(error.errno or 0, target.tls and error.errno is None)
+        except Exception as error:  # noqa: BLE001 - as in _on_ready
+            self.reactor.fail(error)
 
     # -- phases -------------------------------------------------------------------------------------------------------
 
@@ -134,7 +135,7 @@ class Worker:
         try:
             self.reactor.on_ready()
         except BaseException as error:  # noqa: BLE001 - nobody above this call would see it
-            self.failure = error
+            self.reactor.fail(error)
             self.loop.remove_reader(self.reactor.fileno())
             return
         if self.reactor.resumes and self.resume is None:
@@ -143,8 +144,13 @@ class Worker:
 
     def _on_resume(self) -> None:
         self.resume = None
-        if self.failure is None:
+        if self.reactor.failure is None:
             self._on_ready()
+
+    def _raise_failure(self) -> None:
+        """What a callback of the event loop raised ends the run, with its trace."""
+        if self.reactor.failure is not None:
+            raise self.reactor.failure
 
     async def run(self) -> int:
         self.loop.add_reader(self.reactor.fileno(), self._on_ready)
@@ -181,6 +187,7 @@ class Worker:
         while not (start := int(self.words[k.W_START_NS])):
             if self.words[k.W_COMMAND] != k.RUN:
                 return False
+            self._raise_failure()
             self.reactor.tick()
             await asyncio.sleep(POLL_S)
         going_on = await self._clock(phase, start)
@@ -233,8 +240,7 @@ class Worker:
         sample_at = time.monotonic_ns() + SAMPLE_NS
         while not reactor.finished:
             await asyncio.sleep(TICK_S)
-            if self.failure is not None:
-                raise self.failure
+            self._raise_failure()
             now = time.monotonic_ns()
             if now >= sample_at:
                 sample_at = now + SAMPLE_NS
