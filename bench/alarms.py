@@ -19,6 +19,7 @@ import numpy.typing as npt
 from fastllmload.compare.between import change_between
 from fastllmload.compare.change import Change
 from fastllmload.compare.figure import LEVELS, Figure
+from fastllmload.compare.paired import Pairs, change_of_pairs
 from fastllmload.compare.within import change_of_samples
 from fastllmload.statistics.interval import NotEstimable, Sample, intervals
 
@@ -62,18 +63,21 @@ def figure_value(sample: Sample, statistic: str) -> float:
 
 
 def within(samples: list[Sample], statistic: str, one_plan: bool) -> Change | None:
-    """None where one of the two runs carries no interval."""
+    """None where one of the two runs carries no interval; of one plan, where the pairs do not."""
+    values = figure_value(samples[0], statistic), figure_value(samples[1], statistic)
+    figure = Figure(statistic, "latency", statistic, "ms")
+    if one_plan:
+        return change_of_pairs(figure, Pairs(samples[0], samples[1], 1.0), values, 0.5)
     levels = {} if statistic == "mean" else {statistic: LEVELS[statistic]}
     if any(isinstance(intervals(sample, levels)[statistic], NotEstimable) for sample in samples):
         return None
-    values = figure_value(samples[0], statistic), figure_value(samples[1], statistic)
-    return change_of_samples(Figure(statistic, "latency", statistic, "ms"), samples[0], samples[1], values, one_plan)
+    return change_of_samples(figure, samples[0], samples[1], values, one_plan)
 
 
 def within_lines(pairs: int, slower: float) -> Iterator[str]:
     rng = np.random.default_rng(1)
     for one_plan in (True, False):
-        for load, n in ((0.3, 5000), (0.5, 20_000), (0.7, 20_000)):
+        for load, n in (((0.3, 756), (0.5, 756)) if one_plan else ()) + ((0.3, 5000), (0.5, 20_000), (0.7, 20_000)):
             tallies = {statistic: Alarms() for statistic in STATISTICS}
             for _ in range(pairs):
                 samples = pair(rng, n, load, slower, one_plan)

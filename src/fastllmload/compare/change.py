@@ -13,7 +13,8 @@ class Change:
 
     *p* is two-sided, *p_holm* allows for all the figures that were compared. *effect*: Hedges' g over runs, or the
     chance that a request of the new side takes longer than one of the base (*effect_kind*). *why_not* says why there is
-    no interval, *lacking* which side needs how many requests for one; the differences stand even then.
+    no interval, *lacking* which side needs how many requests for one; the differences stand even then. *pairs*: how many
+    requests were compared with themselves; None where requests were not paired.
     """
 
     difference: float | None
@@ -27,6 +28,7 @@ class Change:
     effect_kind: str | None = None
     why_not: str | None = None
     lacking: tuple[str, int] | None = None
+    pairs: int | None = None
 
     @property
     def shown(self) -> bool:

@@ -9,6 +9,7 @@ from fastllmload.compare.between import LEAST_RUNS, change_between, chosen_test,
 from fastllmload.compare.change import Change, undecided
 from fastllmload.compare.figure import Figure, figure_of, gaps_of, standard_figures
 from fastllmload.compare.manifest import Differs, manifest_diff
+from fastllmload.compare.paired import BETWEEN_RUNS, PAIRED
 from fastllmload.compare.series import RunSeries
 from fastllmload.compare.side import Side
 from fastllmload.compare.within import WITHIN, change_within
@@ -65,6 +66,15 @@ class Comparison:
     manifest: list[Differs]
     notes: list[str] = field(default_factory=list)
 
+    @property
+    def paired_by(self) -> str | None:
+        """By what the requests of two single runs were paired; None where they were not."""
+        if not any(row.change.pairs for row in self.rows):
+            return None
+        digests = [run.digest for run in (self.base.first, self.new.first)]
+        named = f"plan {digests[0][:12]}" if digests[0] is not None and digests[0] == digests[1] else "the one plan"
+        return f"their number in {named}"
+
 
 def refuse_unless_same(sides: list[Side], allowed: bool) -> list[str]:
     """In what the workloads differ. InputError when they do and that was not *allowed*."""
@@ -96,7 +106,8 @@ def compare(
     if not figures:
         raise InputError(f"{base.first.folder} has no figure that the other runs have too: did a request succeed?")
     if len(base.runs) == len(new.runs) == 1:
-        used, rows = WITHIN, _within(figures, base, new)
+        rows = _within(figures, base, new)
+        used = PAIRED if any(row.change.pairs for row in rows) else WITHIN
     else:
         used = chosen_test(test, base, new)
         rows = [_between(figure, base, new, used) for figure in figures]
@@ -170,8 +181,11 @@ def _notes(base: Side, new: Side, test: str) -> list[str]:
         told = " and ".join(f"{', '.join(kind)} of {side.name}" for kind, side in zip(kinds, (base, new), strict=True))
         notes.append(f"gaps of unlike kinds: {told} (metrics 3.4), so what is called itl compares unlike things")
     fewest = min(len(base.runs), len(new.runs))
-    if test == WITHIN:
-        notes.append("one run a side: how runs differ from each other is not known; 3 or more a side would show it")
+    if test in (WITHIN, PAIRED):
+        allowed = f" ({100 * BETWEEN_RUNS:g} % standard error is allowed for it)" if test == PAIRED else ""
+        notes.append(
+            f"one run a side: how runs differ from each other is not known{allowed}; 3 or more a side would show it"
+        )
     elif fewest < LEAST_RUNS:
         notes.append(f"{fewest} runs on a side: the spread between runs is hardly known; give at least {LEAST_RUNS}")
     notes += repeated_arrivals([base, new])

@@ -10,6 +10,7 @@ from fastllmload.compare.comparison import Comparison, Measured, Row
 from fastllmload.compare.gate import GateResult
 from fastllmload.compare.manifest import Differs
 from fastllmload.compare.side import Side
+from fastllmload.statistics.batches import BATCHES
 
 SCHEMA_VERSION = 1
 
@@ -23,11 +24,20 @@ def document(comparison: Comparison, gates: Sequence[GateResult]) -> dict[str, A
         "same_workload": not comparison.workload,
         "workload_differences": comparison.workload,
         "test": comparison.test,
+        "paired": _paired(comparison),
         "figures": {row.figure.name: _row(row) for row in comparison.rows},
         "setup_differences": differences_document(comparison.manifest),
         "notes": comparison.notes,
         "gates": [{**asdict(each.gate), "outcome": each.outcome, "why": each.why} for each in gates],
     }
+
+
+def _paired(comparison: Comparison) -> dict[str, Any] | None:
+    """By what requests were paired, and how many of each figure; None where they were not."""
+    if comparison.paired_by is None:
+        return None
+    pairs = {row.figure.name: row.change.pairs for row in comparison.rows if row.change.pairs}
+    return {"by": comparison.paired_by, "blocks": BATCHES, "pairs": pairs}
 
 
 def side_document(side: Side) -> dict[str, Any]:

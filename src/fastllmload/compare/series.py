@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from fastllmload.compare.figure import GAPS, Figure
-from fastllmload.metrics.distribution import SCALES, without_nulls
-from fastllmload.metrics.itl import pooled
+from fastllmload.metrics.distribution import SCALES, known, without_nulls
+from fastllmload.metrics.itl import Pooled, pooled
 from fastllmload.metrics.latencies import durations, in_time, per_token_times, starts
 from fastllmload.metrics.throughput import amounts_by_stretch, mean_time_s, stretches
 from fastllmload.metrics.tpot import spaced, tpot_any
@@ -45,18 +45,28 @@ class RunSeries:
         self.tokens = count_tokens(run)
 
     @cached_property
+    def chosen_rows(self) -> npt.NDArray[np.int64]:
+        """Rows of the latency population, in order of time."""
+        return in_time(self.run.rows, self.chosen.latency)
+
+    @cached_property
     def latencies(self) -> dict[str, npt.NDArray[Any]]:
         """By metric: ns, or null, of each request of the latency population."""
-        mine = in_time(self.run.rows, self.chosen.latency)
+        mine = self.chosen_rows
         rows, output, timed = self.run.rows[mine], self.tokens.output[mine], spaced(self.run, self.tokens.timed)[mine]
         found = {**starts(rows), **durations(rows), **per_token_times(rows, output, timed)}
         return {**found, "tpot_any": tpot_any(rows, spaced(self.run, self.tokens.output)[mine])}
 
     @cached_property
-    def gaps(self) -> Sample:
-        """ns between tokens, or chunks, as pooled in run.json."""
+    def pooled(self) -> Pooled:
+        """Gaps between tokens, or chunks, as pooled in run.json."""
         times = token_times(self.run, self.chosen.submitted, self.tokens)
-        found = pooled(self.run, self.chosen.latency, self.tokens, times).gaps
+        return pooled(self.run, self.chosen.latency, self.tokens, times)
+
+    @cached_property
+    def gaps(self) -> Sample:
+        """The same as a sample, in ns."""
+        found = self.pooled.gaps
         return Sample(found.ns, np.sort(found.ns), found.first)
 
     def sample(self, figure: Figure) -> Sample | None:
@@ -67,6 +77,16 @@ class RunSeries:
             return None
         values = without_nulls(self.latencies[figure.metric])
         return Sample(values, np.sort(values)) if len(values) else None
+
+    def requests(self, figure: Figure) -> npt.NDArray[np.int64]:
+        """Number in the plan of each unit of `sample`."""
+        rows = self.chosen_rows
+        if figure.metric in GAPS:
+            rows = self.pooled.rows
+        elif figure.metric in self.latencies:
+            rows = rows[known(self.latencies[figure.metric])]
+        found: npt.NDArray[np.int64] = self.run.rows["request"][rows].astype(np.int64)
+        return found
 
     def successes(self) -> npt.NDArray[np.bool_]:
         """Of the requests submitted in the window, in order of time: which were ok."""

@@ -10,6 +10,7 @@ from fastllmload.compare.gate import FAILED, PASSED, UNDECIDED, GateResult
 from fastllmload.compare.manifest import Differs
 from fastllmload.compare.side import Side
 from fastllmload.report.figures import NOT_KNOWN, quantity
+from fastllmload.statistics.batches import BATCHES
 
 WIDE = 110  # columns from which intervals of both sides fit
 MOST_DIFFERENCES = 20
@@ -25,7 +26,7 @@ WORD = {"superiority": "P(new > base)", "hedges_g": "Hedges' g", "standard_devia
 def lines(comparison: Comparison, gates: Sequence[GateResult], width: int) -> list[str]:
     """For a terminal of *width* columns, 80 at least."""
     return [
-        *_sides(comparison),
+        *_sides(comparison, width),
         "",
         *aligned(_cells(comparison, width >= WIDE)),
         "",
@@ -39,7 +40,7 @@ def gate_text(result: GateResult) -> str:
     return f"gate {result.outcome}: {result.gate.text}: {result.why}"
 
 
-def _sides(comparison: Comparison) -> Iterator[str]:
+def _sides(comparison: Comparison, width: int) -> Iterator[str]:
     for label, side in (("base", comparison.base), ("new", comparison.new)):
         yield f"{label:<9}{side_text(side)}"
     if comparison.workload:
@@ -47,13 +48,17 @@ def _sides(comparison: Comparison) -> Iterator[str]:
         yield from (f"         {line}" for line in comparison.workload)
     else:
         yield "workload the same on both sides"
-    yield f"test     {test_text(comparison)}"
+    yield from wrap(f"test     {test_text(comparison)}", width, subsequent_indent="         ")
     yield from differences_text(comparison.manifest, [comparison.base, comparison.new])
 
 
 def test_text(comparison: Comparison) -> str:
     """The test of the comparison, and the figures that Welch's t judged in place of a paired one."""
     said = TESTS.get(comparison.test, comparison.test)
+    if comparison.paired_by is not None:
+        pairs = sorted({row.change.pairs for row in comparison.rows if row.change.pairs})
+        many = f"{pairs[0]:,}" if len(pairs) == 1 else f"{pairs[0]:,} to {pairs[-1]:,}"
+        return f"requests paired by {comparison.paired_by}: {many} pairs in {BATCHES} blocks of consecutive ones"
     if comparison.test != "paired":
         return said
     alike = ", ".join(row.figure.name for row in comparison.rows if row.change.test == "welch")

@@ -1,7 +1,7 @@
 """One run a side: what varies within the runs says how far the difference may be chance.
 
-Blocks of requests in order of time are resampled. When both sides were sent the same plan, blocks of the same requests
-are drawn together: what a burst of arrivals did to both is then no difference. What changes from run to run (placement,
+Blocks of requests in order of time are resampled. When both sides were sent the same plan, requests are compared with
+themselves (`compare.paired`). What changes from run to run (placement,
 caches, clocks, neighbours) is not in a single run: such a comparison never says more than "these two runs differ".
 """
 
@@ -18,6 +18,7 @@ import numpy.typing as npt
 from fastllmload.compare.apart import all_apart, figure_unit
 from fastllmload.compare.change import Change, plain, scaled, undecided
 from fastllmload.compare.figure import LEVELS, Figure
+from fastllmload.compare.paired import change_of_pairs, pairs_of_requests
 from fastllmload.compare.series import RunSeries
 from fastllmload.statistics.batches import BATCHES, MOST_CORRELATED, LongRun, batch_edges, long_run
 from fastllmload.statistics.bootstrap import block_weights, resampled_means, resampled_percentiles
@@ -36,6 +37,10 @@ def change_within(figure: Figure, base: RunSeries, new: RunSeries, values: tuple
     """*values*: the figure of base and new, as in their run.json; *paired*: both were sent the same plan."""
     a, b = base.sample(figure), new.sample(figure)
     if a is not None and b is not None and figure.statistic is not None:
+        pairs = pairs_of_requests(a, b, base.requests(figure), new.requests(figure)) if paired else None
+        if pairs is not None:
+            found = change_of_pairs(figure, pairs, values, superiority(a, b))
+            return found if found.why_not is None else all_apart(figure, a, b, values) or found
         lacking = next(((series.name, why) for series in (base, new) if (why := _lacking(figure, series))), None)
         if lacking is None:
             return change_of_samples(figure, a, b, values, paired)

@@ -15,10 +15,16 @@ from fastllmload.statistics.interval import Estimate, Sample, intervals
 SCALES = {"ms": 1e6, "s": 1e9}  # ns per unit; other units are taken as they are
 
 
+def known(values: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+    """Which *values* are neither NULL (integers) nor NaN (floats)."""
+    found: npt.NDArray[np.bool_] = values != NULL if values.dtype == np.int64 else ~np.isnan(values)
+    return found
+
+
 def without_nulls(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Values that are neither NULL (integers) nor NaN (floats); *values* itself where all are."""
-    known = values != NULL if values.dtype == np.int64 else ~np.isnan(values)
-    kept: npt.NDArray[Any] = values if known.all() else values[known]
+    """Those that are known; *values* itself where all are."""
+    there = known(values)
+    kept: npt.NDArray[Any] = values if there.all() else values[there]
     return kept
 
 

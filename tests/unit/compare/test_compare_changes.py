@@ -16,6 +16,7 @@ from fastllmload.compare.apart import all_apart
 from fastllmload.compare.between import change_between
 from fastllmload.compare.comparison import Comparison, Row, compare
 from fastllmload.compare.figure import Figure, figure_of, known_names
+from fastllmload.compare.paired import PAIRED
 from fastllmload.compare.side import Side, read_side
 from fastllmload.compare.within import carried_over, expanded, superiority
 from fastllmload.errors import InputError
@@ -47,7 +48,8 @@ def test_one_run_a_side_finds_a_slower_server(folders: dict[str, Side]) -> None:
         assert change.relative_interval is not None
         assert change.relative_interval[0] < 0.1 < change.relative_interval[1]
     assert row(found, "p50_ttft_ms").result == "worse"
-    assert found.test.startswith("block bootstrap")
+    assert found.test == PAIRED and found.paired_by == f"their number in plan {'d' * 12}"
+    assert 650 < (row(found, "p50_ttft_ms").change.pairs or 0) <= 720
     assert any("one run a side" in note for note in found.notes)
 
 

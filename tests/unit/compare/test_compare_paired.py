@@ -1,0 +1,161 @@
+"""Requests of two single runs of one plan, compared with themselves: small changes are found, chance is not."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from made_runs import plan, write_run
+
+from fastllmload.compare.comparison import compare
+from fastllmload.compare.document import document
+from fastllmload.compare.figure import Figure
+from fastllmload.compare.paired import BETWEEN_RUNS, Pairs, carrying, change_of_pairs, pairs_of_requests
+from fastllmload.compare.side import read_side
+from fastllmload.compare.text import lines
+from fastllmload.statistics.interval import Sample
+
+sys.path.insert(0, str(Path(__file__).parents[3] / "bench"))
+from alarms import Alarms, figure_value, pair, within
+
+N = 756  # of 840 requests the first tenth is the ramp
+Floats = npt.NDArray[np.float64]
+
+
+def sample(values: Floats, first: npt.NDArray[np.int64] | None = None) -> Sample:
+    return Sample(values, np.sort(values), first)
+
+
+def level_walk(rng: np.random.Generator, lasting: int) -> Floats:
+    """What all requests of a while share: standard normal, forgotten after about *lasting* requests."""
+    kept, found = np.exp(-1 / lasting), np.empty(N)
+    found[0] = rng.standard_normal()
+    for k, new in enumerate(rng.standard_normal(N - 1) * np.sqrt(1 - kept**2)):
+        found[k + 1] = kept * found[k] + new
+    return found
+
+
+def engine_pair(rng: np.random.Generator, slower: float) -> Pairs:
+    """Lengths of the plan spread both sides alike by 30 %; batches, shared for some 10 requests, by 3 % a side."""
+    lengths = 0.3 * rng.standard_normal(N)
+    a, b = (np.exp(lengths + 0.03 * level_walk(rng, 10) + 0.02 * rng.standard_normal(N)) for _ in range(2))
+    return Pairs(sample(a), sample((1 + slower) * b), 1.0)
+
+
+def judged(pairs: Pairs, statistic: str) -> bool | None:
+    """Whether a change was found; None where it is not estimable."""
+    values = figure_value(pairs.a, statistic), figure_value(pairs.b, statistic)
+    p = change_of_pairs(Figure(statistic, "ttft", statistic, "ms"), pairs, values, 0.5).p
+    return None if p is None else p < 0.05
+
+
+def test_five_percent_is_found_and_chance_is_not() -> None:
+    """Each run alone carries an interval of 2 % at best: the lengths of its requests spread by 30 %."""
+    rng, claims = np.random.default_rng(1), {0.0: Counter[str](), 0.05: Counter[str]()}
+    for slower, tally in claims.items():
+        for _ in range(100):
+            pairs = engine_pair(rng, slower)
+            tally.update(name for name in ("mean", "p50", "p90") if judged(pairs, name))
+    assert min(claims[0.05][name] for name in ("mean", "p50")) >= 90
+    assert max(claims[0.0].values(), default=0) <= 10  # 5 % and two standard errors
+
+
+def test_neighbours_that_depend_on_each_other_raise_no_more_alarms() -> None:
+    """What 50 requests share lasts for more than a block of 38."""
+    rng, alarms = np.random.default_rng(2), 0
+    for _ in range(200):
+        a, b = (np.exp(0.05 * level_walk(rng, 50)) for _ in range(2))
+        alarms += bool(judged(Pairs(sample(a), sample(b), 1.0), "mean"))
+    assert alarms <= 20  # as independent requests they would raise 140
+
+
+@pytest.mark.parametrize("load", [0.3, 0.5])
+def test_queues_of_equal_speed_raise_no_more_alarms_than_stated(load: float) -> None:
+    rng, tally = np.random.default_rng(3), Alarms()
+    for _ in range(200):
+        tally.count(within(pair(rng, N, load, 0.0, True), "mean", True))
+    assert tally.judged == 200 and tally.alarmed <= 20
+
+
+def test_a_tail_without_requests_is_not_estimable() -> None:
+    pairs = engine_pair(np.random.default_rng(4), 0.0)
+    values = pairs.a.at(0.999), pairs.b.at(0.999)
+    found = change_of_pairs(Figure("p999", "ttft", "p999", "ms"), pairs, values, 0.5)
+    assert found.p is None and found.lacking is not None and found.lacking[1] > N and found.pairs == N
+
+
+def test_a_run_against_itself_differs_by_nothing_but_what_runs_may() -> None:
+    pairs = engine_pair(np.random.default_rng(5), 0.0)
+    found = change_of_pairs(Figure("mean", "ttft", "mean", "ms"), Pairs(pairs.a, pairs.a, 1.0), (1.0, 1.0), 0.5)
+    assert found.p == 1.0 and found.relative_interval is not None
+    assert found.relative_interval[1] > BETWEEN_RUNS
+
+
+def test_values_of_zero_have_no_logarithm_but_a_difference() -> None:
+    rng = np.random.default_rng(6)
+    a = rng.exponential(1.0, N) * (rng.random(N) > 0.6)
+    found = change_of_pairs(Figure("p50", "x", "p50", "ms"), Pairs(sample(a), sample(a + 5.0), 1.0), (0.0, 5.0), 0.5)
+    assert found.interval is not None and found.interval[0] < 5.0 < found.interval[1] and found.shown
+
+
+def test_requests_find_their_partners() -> None:
+    """By number, in the base's order; what only one side has is left out."""
+    a, b = sample(np.arange(100.0)), sample(np.arange(1000.0, 1100.0))
+    found = pairs_of_requests(a, b, np.arange(100), np.arange(104, 4, -1))
+    assert found is not None and found.n == 95 and found.partnered == 0.95
+    assert found.a.values.tolist() == [float(k) for k in range(5, 100)]
+    assert found.b.values.tolist() == [1000.0 + 104 - k for k in range(5, 100)]
+
+
+def test_requests_with_several_values_find_their_partners() -> None:
+    first = np.concatenate([[0], np.cumsum(np.arange(1, 101) % 3)])
+    values = np.arange(float(first[-1]))
+    found = pairs_of_requests(sample(values, first), sample(values, first), np.arange(100), np.arange(100)[::-1])
+    assert found is not None and found.a.first is not None and found.b.first is not None
+    for k in (0, 1, 57, 99):
+        mine, theirs = (
+            each.values[each.first[k] : each.first[k + 1]].tolist()
+            for each in (found.a, found.b)
+            if each.first is not None
+        )
+        assert mine == values[first[k] : first[k + 1]].tolist()
+        assert theirs == values[first[99 - k] : first[100 - k]].tolist()
+
+
+def test_few_partners_or_numbers_that_repeat_are_no_pairs() -> None:
+    a = sample(np.arange(100.0))
+    assert pairs_of_requests(a, a, np.arange(100), np.arange(20, 120)) is None
+    assert pairs_of_requests(a, a, np.arange(100), np.arange(100) % 99) is None
+
+
+def test_a_spread_that_rests_on_one_block_has_few_degrees_of_freedom() -> None:
+    even = np.random.default_rng(7).standard_normal(20)
+    one = np.where(np.arange(20) == 3, 10.0, 0.01 * even)
+    assert carrying(even) > 8 and carrying(one) < 4
+
+
+def test_the_comparison_says_that_requests_were_paired_and_by_what(tmp_path: Path) -> None:
+    sides = [read_side([str(write_run(tmp_path / name, 1, 800, factor))]) for name, factor in (("a", 1.0), ("b", 1.03))]
+    found = compare(sides[0], sides[1], ["mean_e2e_ms", "p50_itl_ms", "req_s"])
+    rows = {row.figure.name: row for row in found.rows}
+    assert rows["mean_e2e_ms"].result == rows["p50_itl_ms"].result == "worse"
+    assert rows["req_s"].change.pairs is None
+    written = document(found, [])
+    pairs = rows["mean_e2e_ms"].change.pairs
+    assert written["paired"]["by"] == f"their number in plan {'d' * 12}"
+    assert written["paired"]["pairs"]["mean_e2e_ms"] == written["figures"]["mean_e2e_ms"]["pairs"] == pairs
+    told = " ".join(" ".join(lines(found, [], 80)).split())
+    assert f"requests paired by their number in plan {'d' * 12}: {pairs:,} pairs in 20 blocks" in told
+    assert "0.5 % standard error is allowed for it" in told
+
+
+def test_runs_of_two_plans_are_not_paired(tmp_path: Path) -> None:
+    a = write_run(tmp_path / "a", 1, 800)
+    b = write_run(tmp_path / "b", 2, 800, plan=plan("e" * 64, schedule="t" * 64))
+    found = compare(read_side([str(a)]), read_side([str(b)]), ["mean_e2e_ms"], different_workload=True)
+    assert found.paired_by is None and found.rows[0].change.pairs is None
+    assert document(found, [])["paired"] is None
