@@ -160,6 +160,8 @@ COMPLETE = (
     b'{"id":"x","object":"chat.completion","choices":[{"index":0,"message":{"role":"assistant","content":"hi"},'
     b'"finish_reason":"length"}],"usage":{"prompt_tokens":2,"completion_tokens":1,"total_tokens":3}}'
 )
+UNTIL_CLOSE = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n"
+SIZED = UNTIL_CLOSE.replace(b"\r\n\r\n", b"\r\nContent-Length: 9999\r\n\r\n")
 ERROR_BODY = b'{"error":{"message":"no","type":"x","code":500}}'
 
 
@@ -221,6 +223,16 @@ ERROR_BODY = b'{"error":{"message":"no","type":"x","code":500}}'
             ("stream_error", "event"),
             REUSE,
         ),
+        *(
+            (HEAD + chunk(delta("a", word)) + chunk(DONE) + b"0\r\n\r\n", ("ok", "none"), REUSE)
+            for word in ("eos", "eos_token", "end_turn", "MAX_TOKENS", "stop_sequence", "wandered")
+        ),
+        *(
+            (HEAD + chunk(delta("a", word)) + chunk(DONE) + b"0\r\n\r\n", ("stream_error", "finish_reason"), REUSE)
+            for word in ("insufficient_system_resource", "aborted", "MALFORMED_FUNCTION_CALL")
+        ),
+        (HEAD + chunk(delta("a", "SAFETY")) + chunk(DONE) + b"0\r\n\r\n", ("refused", "none"), REUSE),
+        (plain(b"200 OK", COMPLETE.replace(b'"length"', b'"wandered"')), ("ok", "none"), REUSE),
         (plain(b"200 OK", COMPLETE.replace(b'"length"', b'"abort"')), ("stream_error", "finish_reason"), REUSE),
         (STREAM + b"HTTP/1.1 200 OK\r\n", ("ok", "none"), CLOSE),
         (STREAM.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n", 1), ("ok", "none"), CLOSE),
@@ -256,7 +268,18 @@ def test_an_event_above_the_limit_fails_and_memory_stays(tmp_path: Path) -> None
         (b"", True, 104, ("connection_error", "reused_connection_lost")),
         (HEAD + chunk(delta("a")), False, 104, ("connection_error", "reset")),
         (HEAD + chunk(delta("a")), False, 0, ("truncated", "closed_in_body")),
-        (HEAD + chunk(delta("a", "stop")), False, 0, ("ok", "none")),
+        # the finish_reason came, the message's own end did not: FIN and reset make no difference
+        (HEAD + chunk(delta("a", "stop")), False, 0, ("ok", "cut_after_end")),
+        (HEAD + chunk(delta("a", "stop")), False, 104, ("ok", "cut_after_end")),
+        (HEAD + chunk(delta("a", "stop") + DONE), False, 104, ("ok", "none")),
+        (HEAD + chunk(delta("", "stop")), False, 104, ("empty", "none")),
+        (SIZED + delta("a", "stop"), False, 0, ("ok", "cut_after_end")),
+        (SIZED + delta("a", "stop"), False, 104, ("ok", "cut_after_end")),
+        (SIZED + delta("a"), False, 0, ("truncated", "closed_in_body")),
+        (plain(b"200 OK", COMPLETE)[:-1], False, 0, ("truncated", "closed_in_body")),
+        (HEAD + chunk(delta("a", "abort")), False, 104, ("stream_error", "finish_reason")),
+        (UNTIL_CLOSE + delta("a", "stop"), False, 0, ("ok", "none")),
+        (UNTIL_CLOSE + delta("a", "stop"), False, 104, ("ok", "cut_after_end")),
         (HEAD + chunk(delta("a", "abort")), False, 0, ("stream_error", "finish_reason")),
         (HEAD[:20], False, 0, ("connection_error", "closed_in_body")),
         (HEAD[:3], False, 0, ("connection_error", "closed_in_body")),
@@ -352,3 +375,28 @@ def test_offsets_do_not_depend_on_the_split(tmp_path_factory: pytest.TempPathFac
     assert list(events["offset"]) == ends + [len(STREAM) + end for end in ends]
     assert list(rows["stream_begin"]) == [0, len(STREAM)]
     assert list(rows["head_end"]) == [len(HEAD), len(STREAM) + len(HEAD)]
+
+
+def test_the_usage_of_an_answer_that_was_cut_after_its_end_is_kept(bench: Bench) -> None:
+    usage = b'data: {"choices":[],"usage":{"prompt_tokens":5,"completion_tokens":7,"total_tokens":12}}\n\n'
+    bench.conversation.open(1)
+    bench.conversation.feed(HEAD + chunk(delta("a", "stop") + usage), 5)
+    assert bench.conversation.eof(9, 104) == CLOSE
+    (row,) = bench.rows()[0]
+    assert status(row) == ("ok", "cut_after_end")
+    assert (row["prompt_tokens"], row["completion_tokens"], row["error_number"], row["t_end"]) == (5, 7, 104, 9)
+
+
+def test_words_that_are_not_known_are_kept_and_crowd_out_no_failure(bench: Bench) -> None:
+    """Each answer ends with a word of its own: the first 8 are kept, and the text of a failure after 40 of them too."""
+    for n in range(40):
+        bench.conversation.open(1)
+        bench.conversation.feed(HEAD + chunk(delta("a", f"word{n}") + DONE) + b"0\r\n\r\n", 5)
+    bench.conversation.open(1)
+    bench.conversation.feed(plain(b"503 Busy", ERROR_BODY), 5)
+    taken = bench.protocol.error_texts.taken()
+    assert taken == [
+        *((200, 0, f"finish_reason: word{n}".encode(), 1) for n in range(8)),
+        (503, ERROR_NAMES.index("http_status"), ERROR_BODY, 1),
+    ]
+    assert bench.protocol.error_texts.left_out == 0

@@ -36,9 +36,10 @@ cdef enum FinishReason:
     FINISH_LENGTH = 2
     FINISH_TOOL_CALLS = 3       # tool_calls, function_call
     FINISH_CONTENT_FILTER = 4
-    FINISH_OTHER = 5
+    FINISH_OTHER = 5            # a word of none of these: the answer is judged without it
     FINISH_LOAD = 6             # Ollama: only the model was loaded
     FINISH_UNLOAD = 7
+    FINISH_FAILED = 8           # abort, error ...: the server says that it did not get to the end
 
 cdef enum Decoder:              # which path decided; counted in the certificate
     DECODED_BY_TEMPLATE = 0

@@ -7,9 +7,11 @@ are rare or all alike, so a dict does; a request that succeeds never comes here.
 
 from fastllmload._ext.cursor cimport Cursor, over
 from fastllmload._ext.jsonfind cimport json_item, json_member
+from fastllmload._ext.recorder cimport ERROR_NONE
 
 cdef enum:
     MOST = 32           # distinct texts
+    WORDS_MOST = 8      # distinct finish_reasons that are not known
     LONGEST = 4096      # bytes of one: more than is shown, so that a secret at the cut can be blanked before it is cut again
 
 
@@ -44,7 +46,12 @@ cdef class ErrorTexts:
         key = (http_status, error, text[:min(size, <size_t>LONGEST)])
         if key in self.kept:
             self.kept[key] += 1
-        elif len(self.kept) < MOST:
+        elif error == ERROR_NONE:
+            if self.words < WORDS_MOST:
+                self.kept[key] = 1
+                self.words += 1
+                self.versions += 1
+        elif len(self.kept) - self.words < MOST:
             self.kept[key] = 1
             self.versions += 1
         else:

@@ -9,6 +9,7 @@
 # number, invalid UTF-8, invalid JSON. So it never says that an event is bad.
 from libc.stdint cimport int32_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcmp, memset
+from posix.strings cimport strncasecmp
 
 from fastllmload._ext.cursor cimport Cursor, left, over
 from fastllmload._ext.jsonscan cimport (
@@ -27,6 +28,7 @@ from fastllmload._ext.static_assert cimport FLL_STATIC_ASSERT
 
 from fastllmload._ext.delta cimport (
     FINISH_CONTENT_FILTER,
+    FINISH_FAILED,
     FINISH_LENGTH,
     FINISH_LOAD,
     FINISH_NONE,
@@ -143,8 +145,43 @@ cdef int fill() except -1:
     add(IN_OLLAMA_MESSAGE, {b"tool_calls": F_TOOL_CALLS})
     return 0
 
+# What servers and gateways end with, in any case (Gemini's are upper case): OpenAI, vLLM, SGLang; TGI, llama.cpp; Anthropic;
+# Gemini; Mistral; Cohere; DeepSeek; Bedrock; watsonx. Whatever is none of them says nothing about failure.
+cdef dict FINISHES = {
+    FINISH_STOP: b"stop eos eos_token end_turn stop_sequence stop_token pause_turn complete",
+    FINISH_LENGTH: b"length max_tokens model_length model_context_window_exceeded",
+    FINISH_TOOL_CALLS: b"tool_calls function_call tool_use tool_call",
+    FINISH_CONTENT_FILTER: b"content_filter content_filtered guardrail_intervened refusal safety recitation blocklist"
+                           b" prohibited_content spii image_safety",
+    FINISH_FAILED: b"abort aborted error error_toxic error_limit failed cancel cancelled canceled timeout overloaded"
+                   b" internal_error server_error network_error insufficient_system_resource malformed_function_call"
+                   b" unexpected_tool_call",
+}
+
+cdef enum:
+    WORDS_MOST = 64
+
+cdef Key[WORDS_MOST] WORDS          # *field*: FinishReason
+cdef int WORD_COUNT = 0
+
+
+cdef int fill_words() except -1:
+    global WORD_COUNT
+    cdef bytes word
+    for reason, words in FINISHES.items():
+        for word in words.split():
+            if WORD_COUNT == WORDS_MOST:
+                raise OverflowError(f"more than {WORDS_MOST} finish words: enlarge WORDS_MOST")
+            NAMES.append(word)
+            WORDS[WORD_COUNT].name = word
+            WORDS[WORD_COUNT].size = <uint8_t>len(word)
+            WORDS[WORD_COUNT].field = <uint8_t>reason
+            WORD_COUNT += 1
+    return 0
+
 
 fill()
+fill_words()
 
 
 cdef void facts_clear(Facts* f, uint8_t carrier) noexcept nogil:
@@ -321,18 +358,13 @@ cdef inline bint named(Body* name, const char* other, size_t size) noexcept nogi
 
 
 cdef uint8_t finish_of(Body* name) noexcept nogil:
-    # Behind OpenAI's own words, those of TGI and of gateways to Anthropic for the same things.
+    cdef int i
     if name.size == 0:
         return FINISH_NONE
-    if named(name, b"stop", 4) or named(name, b"eos_token", 9) or named(name, b"stop_sequence", 13):
-        return FINISH_STOP
-    if named(name, b"length", 6) or named(name, b"max_tokens", 10):
-        return FINISH_LENGTH
-    if named(name, b"tool_calls", 10) or named(name, b"function_call", 13) or named(name, b"tool_use", 8):
-        return FINISH_TOOL_CALLS
-    if named(name, b"content_filter", 14):
-        return FINISH_CONTENT_FILTER
-    return FINISH_STOP if named(name, b"end_turn", 8) else FINISH_OTHER
+    for i in range(WORD_COUNT):
+        if WORDS[i].size == name.size and strncasecmp(<char*>WORDS[i].name, <char*>name.at, name.size) == 0:
+            return WORDS[i].field
+    return FINISH_OTHER
 
 
 cdef uint8_t done_reason_of(Body* name) noexcept nogil:

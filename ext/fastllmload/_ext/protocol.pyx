@@ -13,7 +13,7 @@ cimport fastllmload._ext.counters as k
 cimport fastllmload._ext.recorder as r
 from fastllmload._ext.calls cimport Text, calls_write, text_free
 from fastllmload._ext.cursor cimport left, over
-from fastllmload._ext.delta cimport FINISH_CONTENT_FILTER, FINISH_NONE, FINISH_OTHER, says_done
+from fastllmload._ext.delta cimport FINISH_CONTENT_FILTER, FINISH_FAILED, FINISH_NONE, FINISH_OTHER, says_done
 from fastllmload._ext.exchange cimport (
     V_CLOSE,
     V_MORE,
@@ -225,8 +225,10 @@ cdef class Protocol:
             self.timeline.event(x, &event)
         return 0
 
-    cdef int _finish(self, Exchange* x, int64_t t, int64_t user_t) except -1:
-        """The response ended by its own framing, or with [DONE]: decide the status (metrics.md 3.5)."""
+    cdef int _finish(self, Exchange* x, int64_t t, int64_t user_t, bint cut=False) except -1:
+        """The response ended by its own framing, or with [DONE]: decide the status (metrics.md 3.5). *cut*: with neither, but
+        its finish_reason had come.
+        """
         cdef RequestRow* row = x.row
         cdef uint8_t status = r.STATUS_OK
         cdef uint8_t error = r.ERROR_NONE
@@ -248,16 +250,19 @@ cdef class Protocol:
             status, error = r.STATUS_PROTOCOL_ERROR, r.ERROR_UNEXPECTED_CONTENT_TYPE
         elif row.finish == FINISH_CONTENT_FILTER or (x.refusals and row.content_events == 0):
             status = r.STATUS_REFUSED
-        elif row.finish == FINISH_OTHER:
+        elif row.finish == FINISH_FAILED:
             status, error = r.STATUS_STREAM_ERROR, r.ERROR_FINISH_REASON
         elif (streamed or says_done(x.dialect)) and row.finish == FINISH_NONE and not row.flags & FLAG_DONE:
             status, error = r.STATUS_TRUNCATED, r.ERROR_NO_DONE
         elif row.content_events == 0:
             status = r.STATUS_EMPTY
+        elif cut:
+            error = r.ERROR_CUT_AFTER_END
         if (error == r.ERROR_HTTP_STATUS or error == r.ERROR_UNEXPECTED_CONTENT_TYPE) and row.phase == r.PHASE_MEASURE:
             self.error_texts.note(row.http_status, error, x.held, x.held_size)
-        elif error == r.ERROR_FINISH_REASON and row.phase == r.PHASE_MEASURE:
-            self.error_texts.note_reason(row.http_status, error, x.held, x.held_size)
+        elif (error == r.ERROR_FINISH_REASON or row.finish == FINISH_OTHER) and row.phase == r.PHASE_MEASURE:
+            self.error_texts.note_reason(row.http_status, error if status == r.STATUS_STREAM_ERROR else <uint8_t>r.ERROR_NONE,
+                                         x.held, x.held_size)
         return self._end(x, status, error, t, user_t)
 
     cdef int _end(self, Exchange* x, uint8_t status, uint8_t error, int64_t t, int64_t user_t) except -1:
@@ -277,7 +282,7 @@ cdef class Protocol:
             if status != r.STATUS_OK:
                 self.words[k.W_FAILED_AT0 + min(<int>row.url, <int>k.LAST_URL)] += 1
         self.words[k.W_STATUS0 + status] += 1
-        self.words[k.W_ERROR0 + error] += 1
+        self.words[k.W_ERROR0 + (error if status != r.STATUS_OK else 0)] += 1       # failures by their class
         x.row = NULL
         return self.recorder.end_row(x.chunk)
 
@@ -302,15 +307,20 @@ cdef class Protocol:
         if row.bytes_received == 0:
             self.fail(x, r.STATUS_CONNECTION_ERROR,
                       r.ERROR_REUSED_CONNECTION_LOST if x.reused else r.ERROR_CLOSED_BEFORE_RESPONSE, t, user_t)
-        elif error_number != 0:
+        elif error_number != 0 and row.finish == FINISH_NONE:
             self.fail(x, r.STATUS_CONNECTION_ERROR, r.ERROR_RESET, t, user_t)
         elif x.state == X_HEAD and x.held_size and memcmp(x.held, b"HTTP/", min(x.held_size, <size_t>5)) != 0:
             self.fail(x, r.STATUS_PROTOCOL_ERROR, r.ERROR_BAD_HEAD, t, user_t)
         elif x.state == X_HEAD:
             self.fail(x, r.STATUS_CONNECTION_ERROR, r.ERROR_CLOSED_IN_BODY, t, user_t)
-        elif body_eof(&x.body) == BODY_END or row.finish != FINISH_NONE:
+        elif body_eof(&x.body) == BODY_END and error_number == 0:
             self._last_line(x)
             self._finish(x, t, user_t)
+        elif row.finish != FINISH_NONE:
+            # The answer is there, with its times and what was said of its usage; only the message's own end is missing. It
+            # makes no difference by which of the two ways the connection went.
+            self._last_line(x)
+            self._finish(x, t, user_t, True)
         else:
             self.fail(x, r.STATUS_TRUNCATED, r.ERROR_CLOSED_IN_BODY, t, user_t)
         x.state = X_IDLE

@@ -23,6 +23,7 @@ from fastllmload._ext.delta cimport (
     EVENT_REFUSAL,
     EVENT_TOOL,
     EVENT_WHITESPACE,
+    FINISH_FAILED,
     FINISH_NONE,
     FINISH_OTHER,
     carrier_of,
@@ -72,7 +73,7 @@ cdef class Timeline:
             self._wrong(x, r.ERROR_BAD_EVENT, event.data, event.size)
         elif m.kind == EVENT_DONE:
             row.flags |= FLAG_DONE
-        if m.finish == FINISH_OTHER:
+        if m.finish == FINISH_OTHER or m.finish == FINISH_FAILED:
             x.held_size = 0         # of a stream nothing else is held: its last words, should these be
             exchange_hold(x, event.data, event.size)
         if m.calls and x.keep:

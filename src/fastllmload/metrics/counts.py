@@ -10,7 +10,7 @@ from fastllmload.metrics import success
 from fastllmload.metrics.tpot import came_whole
 from fastllmload.metrics.users import gave_up, left_by_plan
 from fastllmload.metrics.window import Populations
-from fastllmload.records.layout import OK
+from fastllmload.records.layout import CUT_AFTER_END, FINISH_OTHER, OK
 from fastllmload.records.run import Run
 from fastllmload.records.token_counts import SOURCES, TokenCounts
 
@@ -28,6 +28,8 @@ def counts_of(run: Run, chosen: Populations, tokens: TokenCounts) -> dict[str, A
         "dispatched": len(rows) - statuses["not_sent"],
         **statuses,
         "not_sent": statuses["not_sent"] + unsent,
+        "cut_after_end": int((rows["error"] == CUT_AFTER_END).sum()),
+        "unknown_finish": int(((rows["finish"] == FINISH_OTHER) & (rows["status"] == OK)).sum()),
         "failed": len(rows) - statuses["ok"] - statuses["not_sent"] - statuses["in_flight"] - left,
         "left": left,
         "explicit_errors": success.explicit_errors(rows),

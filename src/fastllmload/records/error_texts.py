@@ -19,6 +19,7 @@ from fastllmload.records import layout
 NAME = "error_texts.json"
 LONGEST = 1000  # characters that are kept of one text
 TAGS = re.compile(r"<(style|script|title)\b.*?</\1>|<[^>]*>", re.DOTALL | re.IGNORECASE)
+REASON = "finish_reason: "  # what errortexts.pyx writes before the word
 MESSAGE_KEYS = ("message", "detail", "error", "msg", "reason")
 
 
@@ -58,7 +59,8 @@ def write_texts(
 
 def read_texts(directory: Path) -> dict[str, Any]:
     """`texts` of all workers of a run folder, the most frequent first, equal ones together; `left_out`: failed requests
-    with other texts. RunFolderError names a file that cannot be read.
+    with other texts; `finish_reasons`: words that are not known, of answers that did not fail. RunFolderError names a file
+    that cannot be read.
     """
     together: dict[tuple[int | None, str, str], int] = {}
     left_out = 0
@@ -75,7 +77,16 @@ def read_texts(directory: Path) -> dict[str, Any]:
         {"http_status": http_status, "error": error, "text": text, "requests": requests}
         for (http_status, error, text), requests in together.items()
     ]
-    return {"texts": sorted(texts, key=lambda each: -each["requests"]), "left_out": left_out}
+    texts.sort(key=lambda each: -int(str(each["requests"])))
+    return {
+        "texts": [each for each in texts if each["error"] != layout.ERROR_NAMES[0]],
+        "left_out": left_out,
+        "finish_reasons": [
+            {"word": str(each["text"]).removeprefix(REASON), "requests": each["requests"]}
+            for each in texts
+            if each["error"] == layout.ERROR_NAMES[0]
+        ],
+    }
 
 
 def printable(text: str) -> str:

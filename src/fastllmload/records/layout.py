@@ -122,8 +122,9 @@ ERROR_NAMES = (
     "client_cancelled",
     "client_abandoned",
     "finish_reason",
+    "cut_after_end",
 )
-FINISH_NAMES = ("none", "stop", "length", "tool_calls", "content_filter", "other", "load", "unload")
+FINISH_NAMES = ("none", "stop", "length", "tool_calls", "content_filter", "other", "load", "unload", "failed")
 EVENT_NAMES = (
     "other",
     "role",
@@ -165,6 +166,8 @@ EVENT_REASONING = EVENT_NAMES.index("reasoning")
 EVENT_TOOL = EVENT_NAMES.index("tool")
 EVENT_REFUSAL = EVENT_NAMES.index("refusal")
 
+FINISH_OTHER = FINISH_NAMES.index("other")
+CUT_AFTER_END = ERROR_NAMES.index("cut_after_end")
 CLIENT_CANCELLED = ERROR_NAMES.index("client_cancelled")
 CLIENT_ABANDONED = ERROR_NAMES.index("client_abandoned")
 # Bits of a row's `client`: what its user was to do besides waiting.

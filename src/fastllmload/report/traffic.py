@@ -1,10 +1,11 @@
-"""Lines of the closing summary that only some runs have: classes, conversations, users who did more than wait."""
+"""Lines of the closing summary that only some runs have: classes, conversations, users who left, odd endings."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
+from fastllmload.records.error_texts import message_of
 from fastllmload.report.figures import WITHHELD, count, number, percent, quantity, rests_on_too_few
 
 LABEL = 11
@@ -35,6 +36,7 @@ def traffic_texts(document: Mapping[str, Any]) -> list[str]:
         *_places(document),
         *_conversations(document.get("conversations")),
         *_users(document.get("users")),
+        *_endings(document),
     ]
 
 
@@ -99,3 +101,21 @@ def _users(found: Mapping[str, Any] | None) -> list[str]:
     )
     shown = ", ".join(f"{count(many)} {what}" for many, what in parts if many)
     return [f"{'users':<{LABEL}}{shown or 'all waited for the end'} (no failures)"]
+
+
+def ending_texts(document: Mapping[str, Any]) -> list[str]:
+    """Answers that are ok though they did not end as others do."""
+    counts, said = document.get("counts") or {}, document.get("error_texts") or {}
+    unknown, cut = number(counts.get("unknown_finish")), number(counts.get("cut_after_end"))
+    lines = []
+    if unknown:
+        words = ", ".join(f'"{message_of(str(each["word"]))[:20]}"' for each in said.get("finish_reasons") or ())
+        lines.append(f"{count(unknown)} with a finish_reason that is not known{f': {words}' if words else ''}")
+    if cut:
+        lines.append(f"{count(cut)} without the end of the HTTP message, after their finish_reason")
+    return lines
+
+
+def _endings(document: Mapping[str, Any]) -> list[str]:
+    lines = ending_texts(document)
+    return [f"{'' if place else 'also ok':<{LABEL}}{line}" for place, line in enumerate(lines)]

@@ -9,11 +9,19 @@ from typing import Any, NoReturn
 from fastllmload.records.layout import EVENT_NAMES, FINISH_NAMES
 
 FINISHES = {
-    "stop": "stop", "eos_token": "stop", "stop_sequence": "stop", "end_turn": "stop",
-    "length": "length", "max_tokens": "length",
-    "tool_calls": "tool_calls", "function_call": "tool_calls", "tool_use": "tool_calls",
-    "content_filter": "content_filter",
-}  # fmt: skip
+    word: reason
+    for reason, words in {
+        "stop": "stop eos eos_token end_turn stop_sequence stop_token pause_turn complete",
+        "length": "length max_tokens model_length model_context_window_exceeded",
+        "tool_calls": "tool_calls function_call tool_use tool_call",
+        "content_filter": "content_filter content_filtered guardrail_intervened refusal safety recitation blocklist "
+        "prohibited_content spii image_safety",
+        "failed": "abort aborted error error_toxic error_limit failed cancel cancelled canceled timeout overloaded "
+        "internal_error server_error network_error insufficient_system_resource malformed_function_call "
+        "unexpected_tool_call",
+    }.items()
+    for word in words.split()
+}
 OLLAMA_CHAT, OLLAMA_GENERATE = 2, 3
 DURATIONS = ("total_duration", "load_duration", "prompt_eval_duration", "eval_duration")
 OLLAMA_KEYS = {
@@ -139,7 +147,7 @@ def of_event(event: dict[str, Any], dialect: int, whole: bool) -> dict[str, Any]
     delta = {"content": choice.get("text")} if dialect else is_a(dict, choice.get("message" if whole else "delta"))
     role = is_a(str, delta.get("role"))
     reason = is_a(str, choice.get("finish_reason"))
-    finish = FINISHES.get(reason, "other") if reason else "none"
+    finish = FINISHES.get(reason.lower(), "other") if reason else "none"
     counts = usage_counts(event.get("usage"))
     said = text_of(delta)
     calls = {"calls": bool(delta.get("tool_calls"))}
@@ -177,8 +185,8 @@ def of_ollama(event: dict[str, Any], chat: bool, whole: bool) -> dict[str, Any]:
     said = text_of({"content": carrier.get("content"), "reasoning": carrier.get("thinking"), **calls})
     role = is_a(str, carrier.get("role"))
     done, reason = is_a(bool, event.get("done")), is_a(str, event.get("done_reason"))
-    known = {**FINISHES, "load": "load", "unload": "unload"}
-    finish = known.get(reason, "other") if reason and done else "none"
+    known = reason if reason in ("load", "unload") else FINISHES.get(reason.lower(), "other")
+    finish = known if reason and done else "none"
     counts = {
         "prompt_tokens": tokens(event, "prompt_eval_count"),
         "completion_tokens": tokens(event, "eval_count"),

@@ -130,7 +130,9 @@ carriers = members(
         "function_call": mostly(functions),
     },
 )
-reasons = st.sampled_from(["stop", "length", "tool_calls", "content_filter", "eos_token", "abort", "", "st\u00f6p"])
+reasons = st.sampled_from(
+    ["stop", "length", "tool_calls", "content_filter", "eos_token", "MAX_TOKENS", "abort", "wandered", "", "st\u00f6p"]
+)
 indices = weighted(
     (30, st.just(Number("0"))),
     (3, st.sampled_from([Number("1"), Number("2"), Number("-1"), Number("0.0"), Number("9" * 12)])),

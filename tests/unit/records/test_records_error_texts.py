@@ -30,8 +30,18 @@ def test_equal_texts_of_workers_are_one_and_the_most_frequent_comes_first(tmp_pa
     assert found["texts"][0]["http_status"] == 500 and found["texts"][0]["error"] == "http_status"
 
 
+def test_finish_reasons_that_are_not_known_are_no_failures(tmp_path: Path) -> None:
+    directory = tmp_path / "workers" / "0"
+    directory.mkdir(parents=True)
+    taken = [(200, 0, b"finish_reason: wandered", 3), (500, HTTP_STATUS, b"busy", 1)]
+    write_texts(directory, taken, 0, Redactor([KEY]))
+    found = read_texts(tmp_path)
+    assert found["finish_reasons"] == [{"word": "wandered", "requests": 3}]
+    assert [each["text"] for each in found["texts"]] == ["busy"]
+
+
 def test_a_folder_without_any_has_none(tmp_path: Path) -> None:
-    assert read_texts(tmp_path) == {"texts": [], "left_out": 0}
+    assert read_texts(tmp_path) == {"texts": [], "left_out": 0, "finish_reasons": []}
 
 
 @pytest.mark.parametrize("before", [0, LONGEST - 5])

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from fastllmload.report.results import traffic_lines
 from fastllmload.report.summary import SCREEN, SIMULATED, simulated, summary_lines
 from fastllmload.report.unnamed import without_names
 
@@ -48,6 +49,21 @@ def test_requests_without_an_end_are_counted_beside_the_others():
     found["counts"] = {"in_flight": 7, "not_sent": 1_110}
     line = next(line for line in text_of(found).splitlines() if line.startswith("requests"))
     assert line.split(None, 1)[1] == "211 ok, 1 failed (0.4717 %), 7 cut off, 1,110 never sent"
+
+
+def test_answers_that_are_ok_and_ended_oddly_are_named_on_terminal_and_in_markdown():
+    """Counted with their words, which are the server's and stay text; nothing where there are none."""
+    found = document()
+    assert "also ok" not in text_of(found)
+    found["counts"] = {"unknown_finish": 1_200, "cut_after_end": 3}
+    found["error_texts"] = {"texts": [], "left_out": 0, "finish_reasons": [{"word": "eos\n<b>x", "requests": 1_200}]}
+    lines = text_of(found).splitlines()
+    assert 'also ok    1,200 with a finish_reason that is not known: "eos <b>x"' in lines
+    assert "           3 without the end of the HTTP message, after their finish_reason" in lines
+    assert traffic_lines(found) == [
+        'also ok 1,200 with a finish_reason that is not known: "eos <b>x"',
+        "3 without the end of the HTTP message, after their finish_reason",
+    ]
 
 
 def test_an_empty_document():

@@ -18,6 +18,7 @@ from fastllmload.report.html.tables import drawn
 from fastllmload.report.results import error_text_table, target_table
 from fastllmload.report.series.chosen import Delivery, choose_rows, delivery_of, thinned
 from fastllmload.report.series.load import failures_over_time
+from fastllmload.report.traffic import ending_texts
 
 STATUS_TONES = ("c2", "c5", "c4", "c6", "c1", "c3", "c8", "c7")
 
@@ -92,8 +93,10 @@ def failures(scene: Scene) -> Markup:
     """Tables by class and by URL, what was said, and failures over time."""
     groups = scene.document.get("errors")
     rows = [_group(scene, group) for group in groups if isinstance(group, Mapping)] if isinstance(groups, list) else []
+    also = [element("p", f"Also ok: {text}", class_="card") for text in ending_texts(scene.document)]
     if not rows:
-        return element("p", _none_failed(scene), class_="card good")
+        none = element("p", _none_failed(scene), class_="card good")
+        return element("div", none, *also, class_="grid start") if also else none
     head = ["status", "error", "HTTP", "errno", "requests", "of all sent"]
     listed = element("div", table(head, rows, "failures"), class_="card")
     told = (
@@ -101,7 +104,7 @@ def failures(scene: Scene) -> Markup:
         (error_text_table(scene.document, "What the server said"), "said"),
     )
     more = [drawn(each, class_) for each, class_ in told if each is not None]
-    return element("div", listed, _over_time(scene), *more, class_="grid start")
+    return element("div", listed, _over_time(scene), *more, *also, class_="grid start")
 
 
 def _none_failed(scene: Scene) -> str:
