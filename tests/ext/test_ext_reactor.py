@@ -242,8 +242,8 @@ def test_what_a_callback_raises_is_kept(tmp_path: Path) -> None:
 
 
 def stalls_ms(outcome: Outcome) -> np.ndarray:
-    pairs = outcome.words[k.STALLS_START :].reshape(-1, 2)
-    return pairs[: outcome.words[k.W_STALLS]] / 1e6
+    stalls = outcome.words[k.STALLS_START :].reshape(-1, k.STALL_WORDS)
+    return stalls[: outcome.words[k.W_STALLS]] / 1e6
 
 
 def test_a_stop_is_a_stall_of_that_length(tmp_path: Path) -> None:

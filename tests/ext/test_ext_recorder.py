@@ -205,7 +205,7 @@ def test_counter_names_are_those_of_the_layout() -> None:
     assert declared == counters.NUMBERS
     assert declared["W_RELEASED"] == counters.W_RELEASED
     assert declared["WORDS"] + declared["HISTOGRAMS"] * 33800 == counters.STALLS_START
-    assert counters.STALLS_START + 2 * declared["STALL_RING"] == counters.TOTAL_WORDS
+    assert counters.STALLS_START + declared["STALL_WORDS"] * declared["STALL_RING"] == counters.TOTAL_WORDS
     assert counters.histogram_start(counters.H_LAG) == 288 + 3 * 33800
     with pytest.raises(IndexError):
         counters.histogram_start(6)

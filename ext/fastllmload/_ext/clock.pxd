@@ -1,10 +1,16 @@
 # One clock: CLOCK_MONOTONIC nanoseconds everywhere. CLOCK_REALTIME appears only to map kernel receive stamps.
 from libc.stdint cimport int64_t
-from posix.time cimport CLOCK_MONOTONIC, CLOCK_REALTIME, clock_gettime, timespec
+from posix.time cimport CLOCK_MONOTONIC, CLOCK_REALTIME, CLOCK_THREAD_CPUTIME_ID, clock_gettime, timespec
 
 cdef inline int64_t mono_ns() noexcept nogil:
     cdef timespec now
     clock_gettime(CLOCK_MONOTONIC, &now)
+    return <int64_t>now.tv_sec * 1_000_000_000 + now.tv_nsec
+
+cdef inline int64_t thread_cpu_ns() noexcept nogil:
+    # Time that the calling thread was on a processor; a system call, unlike the others.
+    cdef timespec now
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now)
     return <int64_t>now.tv_sec * 1_000_000_000 + now.tv_nsec
 
 cdef inline int64_t real_ns() noexcept nogil:

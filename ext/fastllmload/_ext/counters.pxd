@@ -59,9 +59,10 @@ cdef enum LiveHistogram:    # at WORDS + number * HDR_WORDS
     H_BEAT = 5              # how late the beat of 5 ms came: what is ready waits so long for its turn
     HISTOGRAMS = 6
 
-cdef enum:                 # behind the histograms: the newest stalls, (begin, length) each, number W_STALLS % STALL_RING next
-    STALL_RING = 1024
-    STALL_NS = 5_000_000
+cdef enum:                 # after the histograms: the newest stalls, STALL_WORDS each, number W_STALLS % STALL_RING next
+    STALL_RING = 8192
+    STALL_WORDS = 4         # begin, length; of that ready to run without a processor, and running (ns)
+    STALL_NS = 500_000
     STALL_LEAST_NS = 100_000
 
 cdef enum Command:

@@ -59,6 +59,7 @@ NUMBERS = {
     "H_BEAT": <int>H_BEAT,
     "HISTOGRAMS": <int>HISTOGRAMS,
     "STALL_RING": <int>STALL_RING,
+    "STALL_WORDS": <int>STALL_WORDS,
     "STALL_NS": <int>STALL_NS,
     "STALL_LEAST_NS": <int>STALL_LEAST_NS,
     "RUN": <int>RUN,
@@ -74,9 +75,9 @@ NUMBERS = {
 }
 globals().update(NUMBERS)
 
-# int64 words of one worker's shared memory: WORDS words, HISTOGRAMS histograms, then STALL_RING pairs of words.
+# int64 words of one worker's shared memory: WORDS words, HISTOGRAMS histograms, then STALL_RING stalls.
 STALLS_START = <int>WORDS + <int>HISTOGRAMS * <int>HDR_WORDS
-TOTAL_WORDS = STALLS_START + 2 * <int>STALL_RING
+TOTAL_WORDS = STALLS_START + <int>STALL_WORDS * <int>STALL_RING
 
 
 def histogram_start(int number) -> int:

@@ -15,11 +15,23 @@ cdef class Reactor(Releases):
     cdef bint leave                     # the event loop's turn has come
     cdef uint32_t beats                 # since its last one
     cdef int64_t beat_due
+    cdef bint times_due                 # they are to be taken at the end of the batch
     cdef int64_t clear                  # when a poll last returned, having found no more than it could return
     cdef int64_t looked                 # when somebody last looked at a socket or the clock
     cdef uint32_t reserve               # idle connections to keep ahead of the schedule
     cdef int64_t house_at               # next housekeeping
 
+    cdef object loop_time               # the event loop's clock, which stands still within one turn of the loop; None: unknown
+    cdef double turn                    # its reading in the present turn
+    cdef int64_t turn_began             # our clock when data were first handed over in this turn
+    cdef int64_t turn_before            # and in the turn before it
+    cdef int64_t turn_delay             # run_delay at the last read before each of the two
+    cdef int64_t turn_delay_before
+    cdef int64_t read_before            # our clock at the read before, the thread's waits and time on a processor then
+    cdef int64_t delay_before
+    cdef int64_t cpu_before
+    # When data that the event loop hands over at *user_t* came at the earliest.
+    cdef int64_t loop_earliest(self, int64_t user_t) except -1
     cdef readonly object failure        # what a callback of the event loop raised first; None: nothing
     cdef int loop_read(self, int64_t user_t) except -1          # after each event of a connection that the event loop owns
     @cython.final
@@ -27,6 +39,7 @@ cdef class Reactor(Releases):
     cdef int _batch(self, int n, int64_t since) except -1
     cdef void _woken(self, int64_t now) noexcept
     cdef void _stalled(self, int64_t begin, int64_t end) noexcept
+    cdef void _take_times(self) noexcept        # run_delay and cpu_time, for what comes after this batch
     cdef int _on_beat(self, int64_t now) except -1
     cdef int _next_beat(self, int64_t now) except -1
     cdef int _house(self, int64_t now) except -1

@@ -15,7 +15,7 @@ from libc.stdlib cimport free, malloc
 
 cimport fastllmload._ext.counters as k
 cimport fastllmload._ext.recorder as r
-from fastllmload._ext.clock cimport mono_ns
+from fastllmload._ext.clock cimport mono_ns, thread_cpu_ns
 from fastllmload._ext.conn cimport C_CONNECTING, Conn
 from fastllmload._ext.histogram cimport HDR_WORDS, hdr_record
 from fastllmload._ext.leaving cimport Leaving
@@ -27,6 +27,9 @@ from fastllmload._ext.wire cimport EPOLL_CTL_ADD, EPOLLET, EPOLLIN, epoll_ctl, e
 
 cdef enum:
     BATCH = 256                 # events taken from the kernel at once
+    TURN_NS = 100_000           # from a poll of the event loop, or a wake-up, to the first data that it hands over
+    STOPPED_NS = 1_000_000      # later than the beat by more than that, and not for want of a processor: the thread was stopped
+    SLEPT_NS = 20_000           # time neither on a processor nor waiting for one: the thread slept
     POLL_NS = 5_000             # a poll has looked at every socket at most this long before it returned
     BEAT_NS = 5_000_000         # between two beats
     LOOP_BEATS = 4              # at every so many of them the event loop gets its turn
@@ -81,9 +84,12 @@ cdef class Reactor(Releases):
         """
         self.share.add_class(heads, <uint8_t>(dialect if dialect >= 0 else self.protocol.classifier.dialect))
 
-    def set_connector(self, connector) -> None:
-        """*connector(target, number, generation)* begins a connection of the event loop and returns its Stream."""
+    def set_connector(self, connector, loop_time=None) -> None:
+        """*connector(target, number, generation)* begins a connection of the event loop and returns its Stream. *loop_time*:
+        the loop's clock, where it is read once in a turn of the loop; None where it is not.
+        """
         self.pool.connector = connector
+        self.loop_time = loop_time
 
     def load(self, *, int phase, int phase_number, schedule, const uint64_t[::1] body_offset, const uint8_t[::1] bodies,
              const int32_t[::1] input_tokens, const int32_t[::1] output_tokens, const uint16_t[::1] request_class,
@@ -125,6 +131,7 @@ cdef class Reactor(Releases):
         self.stop_at = start + stop_sending_ns if stop_sending_ns else 0
         self.staying = not self.pool.foreign
         self.looked = mono_ns()
+        self._take_times()
         self.words[k.W_STALL_MAX_NS] = 0
         self._next_beat(self.looked)
         self.pacer.start_at(start)
@@ -244,6 +251,36 @@ cdef class Reactor(Releases):
         if self.failure is None:
             self.failure = error
 
+    cdef int64_t loop_earliest(self, int64_t user_t) except -1:
+        """Not before the loop's poll of an earlier turn, which did not find them; and when the thread has slept since the
+        read before, nothing was ready when it went to sleep: then at most the time for which it ran, or waited for a
+        processor, lies between.
+        """
+        cdef int64_t low = 0, ran, ready
+        cdef int64_t delay = wire_run_delay(self.schedstat)
+        cdef int64_t cpu = thread_cpu_ns()
+        cdef double turn
+        cdef bint on_time
+        ready, ran = delay - self.delay_before, cpu - self.cpu_before
+        # The beat wakes a thread that sleeps. One that was stopped by a signal does not come back for it.
+        on_time = user_t <= self.beat_due + ready + ran + TURN_NS
+        if self.loop_time is not None:
+            turn = self.loop_time()
+            if turn != self.turn and on_time:
+                self.turn = turn
+                self.turn_before = self.turn_began
+                self.turn_delay_before = self.turn_delay
+                self.turn_began = user_t
+                self.turn_delay = self.delay_before
+            low = self.turn_before - (delay - self.turn_delay_before) - TURN_NS if self.turn_before else 0
+        if self.read_before and delay >= 0 and self.delay_before >= 0:
+            if user_t - self.read_before - ready - ran > SLEPT_NS and on_time:
+                low = max(low, user_t - ready - ran - TURN_NS)
+        self.read_before = user_t
+        self.delay_before = delay
+        self.cpu_before = cpu
+        return low
+
     cdef int follow(self, int64_t now) except -1:
         if self.slots.freed:
             self.refill(now)
@@ -269,8 +306,10 @@ cdef class Reactor(Releases):
         self.empty_at = self.clear - POLL_NS
         self.begun = begun
         self.slept_from = since
+        self.ready = -1
         if n < BATCH:
-            self.clear = begun
+            # The beat wakes a thread that sleeps. One that comes later was stopped, perhaps between the poll and this line.
+            self.clear = begun if begun <= self.beat_due + STOPPED_NS else max(since, self.clear)
         self._woken(now)
         for i in range(n):
             if i + 2 < n:
@@ -293,6 +332,8 @@ cdef class Reactor(Releases):
         self.words[k.W_BATCHES] += 1
         if now - begun > self.words[k.W_BATCH_MAX_NS]:
             self.words[k.W_BATCH_MAX_NS] = now - begun
+        if self.times_due:
+            self._take_times()
         if now >= self.house_at:
             self._house(now)
             self.follow(now)
@@ -301,7 +342,7 @@ cdef class Reactor(Releases):
     cdef int _on_beat(self, int64_t now) except -1:
         """It was ready since the instant that it was due, and waited for its turn like a socket (H_BEAT)."""
         hdr_record(&self.lateness, now - self.beat_due)
-        self.run_delay = wire_run_delay(self.schedstat)
+        self.times_due = True
         self.beats += 1
         if self.beats >= LOOP_BEATS:
             self.beats = 0
@@ -310,8 +351,8 @@ cdef class Reactor(Releases):
         return self._next_beat(now)
 
     cdef void _woken(self, int64_t now) noexcept:
-        """The first look after a wait: there need not have been anything to look at before the beat was due."""
-        cdef int64_t begin = max(self.looked, self.beat_due)
+        """The first look after a wait: there need not have been anything to look at before the beat or a release was due."""
+        cdef int64_t begin = max(self.looked, min(self.beat_due, self.pacer.due()))
         if now - begin > k.STALL_LEAST_NS:
             self._stalled(begin, now)
         self.looked = now
@@ -319,14 +360,25 @@ cdef class Reactor(Releases):
     cdef void _stalled(self, int64_t begin, int64_t end) noexcept:
         """Nobody looked at any socket or the clock from *begin* to *end*."""
         cdef int64_t* at
+        cdef int64_t delay
         if end - begin > self.words[k.W_STALL_MAX_NS]:
             self.words[k.W_STALL_MAX_AT] = begin
             self.words[k.W_STALL_MAX_NS] = end - begin
         if end - begin > k.STALL_NS:
-            at = self.words + k.WORDS + k.HISTOGRAMS * HDR_WORDS + 2 * (self.words[k.W_STALLS] % k.STALL_RING)
+            # Of the time since these were taken last, which is a few ms more than the stall.
+            delay = wire_run_delay(self.schedstat)
+            at = self.words + k.WORDS + k.HISTOGRAMS * HDR_WORDS + k.STALL_WORDS * (self.words[k.W_STALLS] % k.STALL_RING)
             at[0] = begin
             at[1] = end - begin
+            at[2] = -1 if delay < 0 or self.run_delay < 0 else min(delay - self.run_delay, end - begin)
+            at[3] = min(thread_cpu_ns() - self.cpu_time, end - begin)
             self.words[k.W_STALLS] += 1
+            self.times_due = True
+
+    cdef void _take_times(self) noexcept:
+        self.times_due = False
+        self.run_delay = wire_run_delay(self.schedstat)
+        self.cpu_time = thread_cpu_ns()
 
     cdef int _next_beat(self, int64_t now) except -1:
         self.beat_due = now + BEAT_NS

@@ -114,8 +114,8 @@ cdef class Stream:
         self.reactor.words[k.W_READS] += 1
         self.reactor.words[k.W_BYTES_IN] += size
         self.reactor.words[k.W_USER_STAMPS] += 1
-        self.reactor.fed(c, self.reactor.protocol.feed(&c.x, self.reactor.buffer, <size_t>size, user_t, 0, r.STAMP_USER,
-                                                       user_t), had, user_t)
+        self.reactor.fed(c, self.reactor.protocol.feed(&c.x, self.reactor.buffer, <size_t>size, user_t,
+                                                       self.reactor.loop_earliest(user_t), r.STAMP_USER, user_t), had, user_t)
         return self.reactor.loop_read(user_t)
 
     cdef int _sent(self, Py_ssize_t size) except -1:

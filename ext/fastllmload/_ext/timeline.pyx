@@ -177,7 +177,7 @@ cdef class Timeline:
                 if one_segment:
                     at.stamp = (at.stamp & ~<uint8_t>STAMP_CLASS) | r.STAMP_KERNEL
                     at.bracket_ns = 0
-                else:
+                elif low < at.t_ns:         # else *low* is contradicted by the kernel's stamp: nothing is known from it
                     at.bracket_ns = min(at.bracket_ns, bracket_of(at.t_ns, low))
             at += 1
         return 0

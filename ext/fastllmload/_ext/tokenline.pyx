@@ -9,7 +9,7 @@ from libc.math cimport NAN, sqrt
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t
 
 from fastllmload._ext.delta cimport EVENT_CONTENT, EVENT_REFUSAL, EVENT_TOOL, EVENT_WHITESPACE
-from fastllmload._ext.recorder cimport EventRow
+from fastllmload._ext.recorder cimport BRACKET_OPEN, EventRow
 
 
 cdef int check_lists(const int64_t[::1] first, Py_ssize_t items) except -1:
@@ -79,6 +79,56 @@ def take_timed(
                 t_ns[k] = at[i].t_ns
                 tokens[k] = at[i].tokens
                 k += 1
+
+
+def take_earliest(
+    const uint8_t[::1] events, const int64_t[::1] first_event, const uint8_t[::1] chosen, const int64_t[::1] t_submit,
+    int64_t[::1] into
+) -> None:
+    """Write how early each timed event of the chosen rows may have come; none came before its row's *t_submit*."""
+    cdef Py_ssize_t row
+    cdef int64_t i, low, k = 0, n = events.shape[0] // <Py_ssize_t>sizeof(EventRow)
+    cdef const EventRow* at = <const EventRow*>&events[0] if n else NULL
+    cdef bint begun
+    check_lists(first_event, n)
+    if first_event.shape[0] != chosen.shape[0] + 1 or t_submit.shape[0] != chosen.shape[0]:
+        raise ValueError("borders and submissions need one item per row")
+    for row in range(chosen.shape[0]):
+        begun = False
+        if not chosen[row]:
+            continue
+        for i in range(first_event[row], first_event[row + 1]):
+            if is_timed(&at[i], &begun):
+                low = t_submit[row]
+                if at[i].bracket_ns != BRACKET_OPEN:
+                    low = max(low, at[i].t_ns - <int64_t>at[i].bracket_ns)
+                into[k] = min(low, at[i].t_ns)
+                k += 1
+
+
+@cython.boundscheck(False)
+@cython.wraparound(False)
+def take_gap_bounds(
+    const int64_t[::1] t_ns, const int64_t[::1] earliest, const int64_t[::1] first, const uint8_t[::1] kept,
+    int64_t[::1] least, int64_t[::1] most
+) -> None:
+    """Write the shortest and the longest that each gap between consecutive items of the *kept* requests may be, in ns."""
+    cdef Py_ssize_t k, n = first.shape[0] - 1
+    cdef int64_t i, at = 0, room = least.shape[0]
+    check_lists(first, t_ns.shape[0])
+    if kept.shape[0] != n or earliest.shape[0] != t_ns.shape[0] or most.shape[0] != room:
+        raise ValueError("kept needs one item per request, times and their lower ends one per item")
+    for k in range(n):
+        if not kept[k] or first[k + 1] <= first[k]:
+            continue
+        if at + first[k + 1] - first[k] - 1 > room:
+            raise IndexError(f"there is room for {room} gaps only")
+        for i in range(first[k] + 1, first[k + 1]):
+            least[at] = max(earliest[i] - t_ns[i - 1], <int64_t>0)
+            most[at] = t_ns[i] - earliest[i - 1]
+            at += 1
+    if at != room:
+        raise ValueError(f"{at} gaps do not fill {room} places")
 
 
 @cython.boundscheck(False)

@@ -28,7 +28,9 @@ cdef class Transport:
     cdef int64_t begun                  # when the batch was known to be ready
     cdef int64_t slept_from             # since when the thread waited for it; 0: it did not
     cdef int schedstat                  # how long the thread was ready to run and did not; owned, -1: not known
-    cdef int64_t run_delay              # the same when it was last taken
+    cdef int64_t run_delay              # the same at the end of an earlier batch, and the thread's time on a processor then
+    cdef int64_t cpu_time
+    cdef int64_t ready                  # what run_delay grew by since, as far as this batch knows; -1: not asked yet
     cdef int64_t unsure_until           # the wall clock was set: stamps from before may still lie in the kernel
 
     cdef int ended(self, Conn* c, int64_t user_t) except -1     # the request of *c* is over, in whatever status
@@ -51,7 +53,9 @@ cdef class Transport:
     @cython.final
     cdef int _got(self, Conn* c, Py_ssize_t got, int64_t stamp) except -1
     @cython.final
-    cdef int64_t _earliest(self) noexcept                       # when the data of this batch came at the earliest, as tight as it is known
+    cdef int64_t _earliest(self, Conn* c) noexcept              # when data of the latest read came at the earliest
+    @cython.final
+    cdef int64_t _ready_ns(self) noexcept
     @cython.final
     cdef int _settle(self, Conn* c) except -1                   # how exact the stamp of the latest read is
     cdef int _sip(self, Conn* c, int64_t now) except -1

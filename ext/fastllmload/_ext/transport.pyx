@@ -186,7 +186,7 @@ cdef class Transport:
     cdef int _got(self, Conn* c, Py_ssize_t got, int64_t stamp) except -1:
         """*got* bytes are in the buffer; *stamp* is the kernel's, 0 when it gave none."""
         cdef int64_t t, user_t = mono_ns()
-        cdef int64_t low = self.empty_at
+        cdef int64_t low = 0                # of a kernel stamp it is asked when it is needed
         cdef uint8_t stamp_class
         cdef bint had
         cdef Verdict verdict
@@ -205,11 +205,8 @@ cdef class Transport:
             t = user_t
             stamp_class = r.STAMP_USER
             self.words[k.W_USER_STAMPS] += 1
-            low = self._earliest()
-        if c.read_rate != 0:
-            low = 0                         # a slow reader lets data lie: nothing is known of when it came
-        elif c.drained - DRAIN_NS > low:
-            low = c.drained - DRAIN_NS
+            if c.read_rate == 0:            # a slow reader lets data lie: nothing is known of when it came
+                low = self._earliest(c)
         c.reads += 1
         if got < BUFFER:
             c.drained = user_t
@@ -219,21 +216,27 @@ cdef class Transport:
             self._settle(c)
         return self.fed(c, verdict, had, user_t)
 
-    cdef int64_t _earliest(self) noexcept:
-        cdef int64_t delay, ready
-        if self.slept_from == 0:
-            return self.empty_at
-        delay = wire_run_delay(self.schedstat)
-        if delay < 0 or self.run_delay < 0:
-            return self.empty_at
-        # Since it was taken last the thread waited for the processor this long: of this wake-up an upper bound. Where it
-        # accounts for the time in the poll, the thread need not have slept.
-        ready = delay - self.run_delay
-        self.run_delay = delay
-        if self.begun - self.slept_from > ready + WAKE_NS and self.begun - ready - WAKE_NS > self.empty_at:
-            self.empty_at = self.begun - ready - WAKE_NS
-        self.slept_from = 0                 # found for this batch
-        return self.empty_at
+    cdef int64_t _earliest(self, Conn* c) noexcept:
+        cdef int64_t low = max(self.empty_at, c.drained - DRAIN_NS)
+        cdef int64_t ready = self._ready_ns()
+        # What was known of an instant may be known of an earlier one only, if the thread then had to wait for a processor
+        # before it took the time: so long at the most.
+        low -= ready
+        if self.slept_from and self.begun - self.slept_from > ready + WAKE_NS:
+            low = max(low, self.begun - ready - WAKE_NS)
+        return low
+
+    cdef int64_t _ready_ns(self) noexcept:
+        """How long the thread was ready to run and had no processor, since the end of an earlier batch."""
+        cdef int64_t delay
+        if self.ready < 0:
+            delay = wire_run_delay(self.schedstat)
+            if delay < 0 or self.run_delay < 0:
+                self.slept_from = 0         # not known: the wake-up tells nothing then
+                self.ready = 0
+            else:
+                self.ready = delay - self.run_delay
+        return self.ready
 
     cdef int _settle(self, Conn* c) except -1:
         cdef uint32_t segments = 0
@@ -243,7 +246,7 @@ cdef class Transport:
         c.extra_known = known
         if known:
             c.extra = segments - c.reads
-        return self.protocol.timeline.settle(exact, 0 if exact or c.read_rate != 0 else self._earliest())
+        return self.protocol.timeline.settle(exact, 0 if exact or c.read_rate != 0 else self._earliest(c))
 
     cdef int fed(self, Conn* c, Verdict verdict, bint had, int64_t user_t) except -1:
         """What the exchange says about the connection; *had*: a request was open before this read."""

@@ -59,6 +59,7 @@ H_SOCKET_TO_USER: int
 H_BEAT: int
 HISTOGRAMS: int
 STALL_RING: int
+STALL_WORDS: int
 STALL_NS: int
 STALL_LEAST_NS: int
 RUN: int

@@ -1,9 +1,13 @@
-"""Whose lateness it was: ours, or that of a host that stood still as a whole.
+"""Who made something late: our own code, the host that gave our thread no processor, or nobody on this side.
 
-A release, a read or a worker's stall is the host's when its stalls cover at least half of that time. A reason is the host's
-when all releases and reads that were more than 5 ms late are, or when the reason would not stand without what is. Each is
-asked for itself: of ten late releases the host's stall of 20 ms made the latest, whoever made the other nine. That a worker
-stalled is asked of its stalls alone.
+Each late release and each late read is judged by itself. The worker writes down every stall of 0.5 ms or more (a time in
+which it looked at none of its sockets and not at the clock), how long of it the thread was ready to run without a
+processor, and how long it ran. A stall is the host's when the thread was ready for at least half of it, when the host
+itself stood still for at least half of it (`host.stalls`: a thread that only sleeps was late too), or when the hypervisor
+took the processor in that second. What is left is the generator's: its code ran, or was stopped or blocked.
+
+A release or a read is the host's when such times cover at least half of its lateness. A reason is the host's when all
+that was late is, or when the reason would not stand without what is.
 """
 
 from __future__ import annotations
@@ -12,16 +16,18 @@ import numpy as np
 import numpy.typing as npt
 
 from fastllmload.certificate import criteria
-from fastllmload.certificate.evidence import Evidence, Times
-from fastllmload.certificate.host import covered
+from fastllmload.certificate.evidence import Evidence, Times, WorkerRecord
+from fastllmload.certificate.host import around, covered
 from fastllmload.certificate.lag import late_intervals
 
+GENERATOR, HOST = "generator", "host"
 NO_STALLS: Times = np.empty((0, 2), np.int64)
+CATCH_UP = np.array([-200_000, 200_000])  # ns: what was due before a wait, and what is done first after it
 LEAST_NS = 1_000_000  # a release that was less late than this breaks no limit
 
 
 def late(evidence: Evidence) -> Times:
-    """Rows (begin, end) of releases and reads that were more than 5 ms late."""
+    """Rows (begin, end) of releases and reads that were more than 1 ms late."""
     return np.concatenate([late_intervals(evidence.sends), evidence.stamps.late_user])
 
 
@@ -30,9 +36,39 @@ def worker_stalls(evidence: Evidence) -> Times:
     return np.concatenate([NO_STALLS, *(one.stalls for one in evidence.workers if one.stalls is not None)])
 
 
+def waits_of(record: WorkerRecord) -> Times:
+    """Rows (begin, end) of the stalls in which the thread was ready to run for at least half of the time."""
+    if record.stalls is None or record.stall_ready is None:
+        return NO_STALLS
+    waited: Times = record.stalls[2 * record.stall_ready >= record.stalls[:, 1] - record.stalls[:, 0]]
+    return waited
+
+
+def host_times(evidence: Evidence) -> Times:
+    """Rows (begin, end) of times in which the host withheld a processor, from itself as a whole or from a worker."""
+    stalls = around(evidence.host.stalls)
+    if evidence.host.throttled:  # the processor was withheld by the quota of the client itself
+        return stalls
+    waits = np.concatenate([NO_STALLS, *map(waits_of, evidence.workers)])
+    return np.concatenate([stalls, waits + CATCH_UP, stolen(evidence) + CATCH_UP])
+
+
+def stolen(evidence: Evidence) -> Times:
+    """Rows (begin, end) of the stalls in whose time the hypervisor took at least half as much of the host's CPUs."""
+    times, ns = evidence.host.steal_t_ns, evidence.host.steal_ns
+    own = worker_stalls(evidence)
+    if len(times) < 2 or not len(own):
+        return NO_STALLS
+    # Steal is counted in ticks, at samples some 250 ms apart: of the samples around a stall.
+    first = np.clip(np.searchsorted(times, own[:, 0], side="right") - 1, 0, len(times) - 1)
+    last = np.clip(np.searchsorted(times, own[:, 1]), 0, len(times) - 1)
+    found: Times = own[2 * (ns[last] - ns[first]) >= own[:, 1] - own[:, 0]]
+    return found
+
+
 def of_the_host(evidence: Evidence) -> frozenset[str]:
-    """Codes of the reasons that, where they stand, the host's stalls account for."""
-    stalls = evidence.host.stalls
+    """Codes of the reasons that, where they stand, the host accounts for."""
+    stalls = host_times(evidence)
     by_host = covered(late(evidence), stalls)
     found = set()
     if len(by_host) and by_host.all():
@@ -41,7 +77,7 @@ def of_the_host(evidence: Evidence) -> frozenset[str]:
     own = own[~covered(own, stalls)]
     if (own[:, 1] - own[:, 0]).max(initial=0) <= limit_us("worker_stall") * 1e3:
         found.add("worker_stall")
-    rest = unexplained_lags_us(evidence)
+    rest = unexplained_lags_us(evidence, stalls)
     if len(rest) < len(evidence.sends.t_sched):
         p99, latest = (np.percentile(rest, 99), rest.max()) if len(rest) else (0.0, 0.0)
         if p99 <= limit_us("schedule_lag"):
@@ -51,13 +87,23 @@ def of_the_host(evidence: Evidence) -> frozenset[str]:
     return frozenset(found)
 
 
-def unexplained_lags_us(evidence: Evidence) -> npt.NDArray[np.float64]:
-    """Lags of the releases that the host's stalls do not account for."""
+def cause_of_lateness(evidence: Evidence, sending: bool) -> str:
+    """Who made most of the time late that releases (*sending*), or reads, were: HOST or GENERATOR."""
+    spans = late_intervals(evidence.sends) if sending else evidence.stamps.late_user
+    if not len(spans):
+        spans = worker_stalls(evidence)
+    length = spans[:, 1] - spans[:, 0]
+    by_host = covered(spans, host_times(evidence))
+    return HOST if len(spans) and 2 * length[by_host].sum() >= length.sum() else GENERATOR
+
+
+def unexplained_lags_us(evidence: Evidence, stalls: Times) -> npt.NDArray[np.float64]:
+    """Lags of the releases that the host's *stalls* do not account for."""
     sends = evidence.sends
     lag = sends.t_dispatch - sends.t_sched
     notable = np.flatnonzero(lag > LEAST_NS)
     spans = np.column_stack([sends.t_sched[notable], sends.t_dispatch[notable]])
-    rest = np.delete(lag, notable[covered(spans, evidence.host.stalls)])
+    rest = np.delete(lag, notable[covered(spans, stalls)])
     return rest / 1e3
 
 

@@ -10,6 +10,13 @@ from dataclasses import dataclass
 
 VALID, SUSPECT, INVALID, NOTE = "valid", "suspect", "invalid", "note"
 SEVERITY = (NOTE, SUSPECT, INVALID)
+CAUSES = {  # of the criteria whose cause is not the generator, or the host where it accounts for what was late
+    "host_hiccups": "host",
+    "host_steal": "host",
+    "run_queue": "host",
+    "schedule_shape": "plan",
+    "batched_delivery": "path",
+}
 
 
 @dataclass(frozen=True)
@@ -18,7 +25,8 @@ class Criterion:
 
     *text* may use {value} and {limit}, both with the unit. *host_may_explain*: the same thing happens when the whole
     host stalls. *limits_generator*: the run then cannot stand for saturation of the system under test (procedures
-    0.4.4).
+    0.4.4). *explains*: it says why figures are uncertain, and the verdict speaks of those (`figures`); so its own
+    severity is one less.
     """
 
     code: str
@@ -32,6 +40,7 @@ class Criterion:
     below: bool = False
     host_may_explain: bool = False
     limits_generator: bool = False
+    explains: bool = False
 
     def severity(self, value: float) -> tuple[str, float] | None:
         """The worst level that *value* passes and its limit; None when it passes none."""
@@ -80,6 +89,7 @@ CRITERIA: tuple[Criterion, ...] = (
         suspect=15_000,
         invalid=1_000_000,
         host_may_explain=True,
+        explains=True,
     ),
     Criterion(
         "early_release",
@@ -176,6 +186,7 @@ CRITERIA: tuple[Criterion, ...] = (
         suspect=0.8,
         invalid=0.97,
         limits_generator=True,
+        explains=True,
     ),
     Criterion(
         "worker_stall",
@@ -187,6 +198,7 @@ CRITERIA: tuple[Criterion, ...] = (
         suspect=30_000,
         invalid=1_000_000,
         host_may_explain=True,
+        explains=True,
     ),
     Criterion(
         "user_stamps_late",
@@ -198,6 +210,7 @@ CRITERIA: tuple[Criterion, ...] = (
         invalid=10_000,
         host_may_explain=True,
         limits_generator=True,
+        explains=True,
     ),
     Criterion(
         "kernel_stamps_missing",
@@ -207,14 +220,25 @@ CRITERIA: tuple[Criterion, ...] = (
         "99.9 % of the events must be exact or bounded",
         note=0.001,
         suspect=0.5,
+        explains=True,
     ),
     Criterion(
         "coalesced",
         "coalesced_read_share",
         "share",
-        "{value} of the events share a read with a later one: their times are upper bounds",
-        "the server or the network put several events into one segment",
-        note=0.01,
+        "{value} of the events came in a read of several segments: their times lie between two bounds",
+        "the bounds of the figures say what this amounts to",
+        note=0.1,
+    ),
+    Criterion(
+        "batched_delivery",
+        "batched_share",
+        "share",
+        "{value} of the tokens arrived together with the one before: the server or a proxy on the path collects them, so "
+        "the gaps between tokens are those of its deliveries",
+        "tokens that one segment brought, or that came within 1 ms in one read, were sent together; a proxy that collects "
+        "them also delays the first one",
+        note=0.05,
     ),
     Criterion(
         "clamped",
@@ -239,6 +263,7 @@ CRITERIA: tuple[Criterion, ...] = (
         "the host itself was late: its hiccup P99 is {value}, allowed is {limit}",
         "a thread that only sleeps met this, so any server on this host met it too",
         suspect=2_000,
+        explains=True,
     ),
     Criterion(
         "host_steal",
@@ -247,6 +272,7 @@ CRITERIA: tuple[Criterion, ...] = (
         "the hypervisor took {value} of this host's CPU time",
         "time that neither the client nor a server on this host had",
         suspect=0.05,
+        explains=True,
     ),
     Criterion(
         "run_queue",
@@ -255,6 +281,7 @@ CRITERIA: tuple[Criterion, ...] = (
         "a worker waited for a CPU during {value} of the window",
         "other processes compete for its core",
         suspect=0.1,
+        explains=True,
     ),
     Criterion(
         "no_fd",
@@ -318,7 +345,9 @@ CRITERIA: tuple[Criterion, ...] = (
 
 @dataclass(frozen=True)
 class Reason:
-    """One entry of `certificate.reasons`. *cause* is "generator", "host" or "plan"."""
+    """One entry of `certificate.reasons`. *cause* is "generator", "host", "path" (the server, or what is between it and the
+    client) or "plan". *limits_generator*: the generator may have been the limit.
+    """
 
     code: str
     severity: str
@@ -344,23 +373,20 @@ def reasons(figures: Mapping[str, float | int | None], of_the_host: Collection[s
 
 def _reason(criterion: Criterion, value: float, severity: str, limit: float, of_the_host: bool) -> Reason:
     text = criterion.text.format(value=beside(value, limit, criterion.unit), limit=shown(limit, criterion.unit))
-    cause = "generator"
-    if criterion.code.startswith("host_") or (criterion.host_may_explain and of_the_host):
+    cause = CAUSES.get(criterion.code, "generator")
+    if criterion.host_may_explain and of_the_host:
         cause = "host"
-    elif criterion.code == "schedule_shape":
-        cause = "plan"
-    if cause == "host" and criterion.host_may_explain:
-        text += "; the whole host stalled at the same instants"
+        text += "; the host gave the client no processor then"
     return Reason(
         criterion.code,
-        severity,
+        SEVERITY[max(0, SEVERITY.index(severity) - criterion.explains)],
         criterion.figure,
         float(value),
         limit,
         criterion.unit,
         text,
         cause,
-        criterion.limits_generator,
+        criterion.limits_generator and severity != NOTE,
     )
 
 

@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from fastllmload.arrivals.curve import Curve
 from fastllmload.certificate.ceiling import Ceiling
+from fastllmload.certificate.figures import Figure
 
 Times = npt.NDArray[np.int64]
 Figures = dict[str, float | int | None]
@@ -106,6 +107,7 @@ class WorkerRecord:
     counts: Mapping[str, int] = field(default_factory=dict)
     words: Mapping[str, Times] = field(default_factory=dict)
     stalls: Times | None = None
+    stall_ready: Times | None = None
     involuntary_switches: int | None = None
     run_delay_ns: int | None = None
     fd_limit: int | None = None
@@ -116,12 +118,17 @@ class HostRecord:
     """The host in the window: *words* is the hiccup histogram, *stalls* rows (instant, lateness) above 5 ms.
 
     *ports*: connections that can exist at once, over all source addresses, dealt to the targets as they were: the
-    fullest target is full then.
+    fullest target is full then. *steal_ns*: CPU time that the hypervisor had taken at *steal_t_ns*. *throttled*: the quota
+    of the client's own cgroup withheld most of what its workers waited for. *competitors*: who else used the CPUs, in words.
     """
 
     words: Times | None = None
     stalls: Times = field(default_factory=lambda: np.empty((0, 2), np.int64))
     steal_share: float | None = None
+    steal_t_ns: Times = field(default_factory=lambda: NO_TIMES)
+    steal_ns: Times = field(default_factory=lambda: NO_TIMES)
+    throttled: bool = False
+    competitors: tuple[str, ...] = ()
     ports: int | None = None
 
 
@@ -130,13 +137,16 @@ class Stamps:
     """Events of the window by stamp class, and what the error bars need.
 
     *ttft_error_ns* one per request, *itl_error_ns* one per gap: how far the true value may lie from the stated one,
-    from stamp classes alone. *late_user*: rows (kernel stamp, user time) of ends seen more than 5 ms late.
+    from their brackets. *batched*: events that came with the one before, by the doing of the server or the path.
+    *late_user*: rows (kernel stamp, user time) of ends seen more than 1 ms late.
     """
 
     asked: str = "kernel"
     user: int = 0
     kernel: int = 0
     coalesced: int = 0
+    tap: int = 0
+    batched: int = 0
     clamped: int = 0
     requests: int = 0
     ttft_error_ns: Times = field(default_factory=lambda: NO_TIMES)
@@ -145,13 +155,13 @@ class Stamps:
 
     @property
     def events(self) -> int:
-        return self.user + self.kernel + self.coalesced
+        return self.user + self.kernel + self.coalesced + self.tap
 
 
 @dataclass(frozen=True)
 class Evidence:
     """All of it. *no_fd*, *no_port*: requests that failed for want of a descriptor or a port. *plan_lead_ns*: from the
-    plan's last byte to the first release of the phase.
+    plan's last byte to the first release of the phase. *figures*: the headline figures with their ends.
     """
 
     window: Window
@@ -163,4 +173,5 @@ class Evidence:
     no_fd: int = 0
     no_port: int = 0
     disk_full: bool = False
+    figures: tuple[Figure, ...] = ()
     plan_lead_ns: int | None = None

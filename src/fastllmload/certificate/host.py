@@ -37,13 +37,18 @@ def stalls_in(record: HostRecord, window: Window) -> Times:
     return touched
 
 
-def covered(late: Times, stalls: Times) -> npt.NDArray[np.bool_]:
-    """Which of the intervals *late* (begin, end) the host's stalls (instant, lateness) account for: those that stalls
-    cover for at least half of their time, because a short hiccup does not excuse a long stop.
+def around(stalls: Times) -> Times:
+    """Rows (begin, end) of what the host's stalls (instant, lateness) may have made late."""
+    return np.column_stack([stalls[:, 0] - SLACK_NS, stalls[:, 0] + stalls[:, 1] + SLACK_NS])
+
+
+def covered(late: Times, spans: Times) -> npt.NDArray[np.bool_]:
+    """Which of the intervals *late* (begin, end) the intervals *spans* account for: those that they cover for at least
+    half of their time, because a short hiccup does not excuse a long stop.
     """
-    if not len(late) or not len(stalls):
+    if not len(late) or not len(spans):
         return np.zeros(len(late), np.bool_)
-    begin, end = _merged(stalls[:, 0] - SLACK_NS, stalls[:, 0] + stalls[:, 1] + SLACK_NS)
+    begin, end = _merged(spans[:, 0], spans[:, 1])
     so_far = np.concatenate([[0], np.cumsum(end - begin)])
 
     def covered_before(t: Times) -> Times:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from fastllmload.certificate import arrivals, blame, criteria, host, lag, workers
+from fastllmload.certificate import figures as headlines
 from fastllmload.certificate.errorbar import latency_error_bar_us
 from fastllmload.certificate.evidence import Evidence, Figures, Sends
 from fastllmload.certificate.headroom import headroom
@@ -46,15 +47,61 @@ def judge_evidence(evidence: Evidence) -> dict[str, Any]:
         "latency_error_bar_us": latency_error_bar_us(evidence),
     }
     late = blame.late(evidence)
-    explained = int(host.covered(late, evidence.host.stalls).sum())
+    explained = int(host.covered(late, blame.host_times(evidence)).sum())
     sections["host"]["late_intervals"], sections["host"]["late_explained"] = len(late), explained
-    found = criteria.reasons(figures(evidence, sections), blame.of_the_host(evidence))
+    sections["host"]["competitors"] = list(evidence.host.competitors)
+    found = [
+        *figure_reasons(evidence),
+        *criteria.reasons(figures(evidence, sections), blame.of_the_host(evidence)),
+    ]
+    found.sort(key=lambda reason: -criteria.SEVERITY.index(reason.severity))
     return {
         "verdict": criteria.verdict(found),
         "reasons": [asdict(reason) for reason in found],
-        "generator_limited": any(r.limits_generator and r.severity != criteria.NOTE for r in found),
+        "generator_limited": any(reason.limits_generator for reason in found),
+        "figures": headlines.described(evidence.figures),
         **sections,
     }
+
+
+def figure_reasons(evidence: Evidence) -> list[criteria.Reason]:
+    """One per metric of which a headline figure is not certain enough.
+
+    What counts from the scheduled instant is uncertain by late sends too; where the same figure from the submission is
+    certain, these alone are the cause.
+    """
+    worst = headlines.worst_by_metric(evidence.figures)
+    found = []
+    for name, figure in worst.items():
+        if figure.severity == headlines.VALID:
+            continue
+        sibling = worst.get(name.removesuffix("_sched"))
+        sending = name.endswith("_sched") and (sibling is None or sibling.severity == headlines.VALID)
+        cause = blame.cause_of_lateness(evidence, sending)
+        found.append(
+            criteria.Reason(
+                "uncertain_figure",
+                figure.severity,
+                f"{name}_{figure.statistic}",
+                figure.error,
+                figure.limit,
+                "ms",
+                f"{headlines.sentence(figure)}: {explanation(evidence, cause, sending)}",
+                cause,
+                cause == blame.GENERATOR and sending,
+            )
+        )
+    return found
+
+
+def explanation(evidence: Evidence, cause: str, sending: bool) -> str:
+    """Why a figure is uncertain, in one clause."""
+    what = "requests were sent late" if sending else "the client read late, and the times of the segments are not known"
+    if cause == blame.HOST:
+        return f"{what}, as the host gave it no processor"
+    if evidence.host.throttled:
+        return f"{what}, as the CPU quota of its cgroup was used up"
+    return what
 
 
 def figures(evidence: Evidence, sections: dict[str, Any]) -> Figures:
@@ -73,6 +120,7 @@ def figures(evidence: Evidence, sections: dict[str, Any]) -> Figures:
         "user_delay_p99_us": user_delay_p99_us(evidence, sections),
         "kernel_missing_share": kernel_missing_share(evidence, sections),
         "coalesced_read_share": sections["coalesced_read_share"],
+        "batched_share": sections["batched_share"],
         "clamped_share": sections["clamped_share"],
         "clock_steps": highest(w["clock_steps"] for w in its_workers),
         "hiccup_p99_us": sections["host"]["hiccup_p99_us"],

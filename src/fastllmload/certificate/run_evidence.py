@@ -28,6 +28,7 @@ from fastllmload.certificate.evidence import (
     Window,
     WorkerRecord,
 )
+from fastllmload.certificate.figures import headline_figures
 from fastllmload.certificate.lag import LATE_NS
 from fastllmload.errors import RunFolderError
 from fastllmload.metrics.bounds import earliest
@@ -40,6 +41,7 @@ from fastllmload.records.run import Run
 INT64 = np.dtype(np.int64)
 ALARMS = ("clock_steps", "clamped", "late_connects")
 ROWS_AT_ONCE = 1 << 16
+BATCH_NS = 1_000_000  # events of one read that came within this time were sent together
 TIMED = (
     layout.EVENT_CONTENT,
     layout.EVENT_WHITESPACE,
@@ -69,6 +71,7 @@ def from_run(run: Run) -> Evidence:
         no_fd=int(np.count_nonzero(errors == layout.ERROR_NAMES.index("no_fd"))),
         no_port=int(np.count_nonzero(errors == layout.ERROR_NAMES.index("no_port"))),
         disk_full=bool(run.manifest.get("disk_full", False)),
+        figures=headline_figures(run.manifest.get("metrics") or {}),
         plan_lead_ns=plan_lead_ns(run, rows),
     )
 
@@ -196,13 +199,15 @@ def stamps(run: Run, window: Window, facts: dict[str, Any]) -> Stamps:
     timely = (rows["phase"] == layout.MEASURE) & ~read_slowly(rows)  # a slow reader's stamps are its own doing
     mine = np.flatnonzero(timely & window.holds(rows["t_submit"]))
     chosen = rows[mine]
-    classes = stamp_classes(run, mine)
+    classes, batched = stamp_classes(run, mine)
     late = chosen[(chosen["t_end"] > 0) & (chosen["t_end_user"] - chosen["t_end"] > LATE_NS)]
     return Stamps(
         asked=run.manifest.get("config", {}).get("client", {}).get("timestamps", "kernel"),
         user=int(classes[0]),
         kernel=int(classes[1]),
         coalesced=int(classes[2]),
+        tap=int(classes[3]),
+        batched=batched,
         clamped=int(np.count_nonzero(chosen["flags"] & layout.FLAG_CLAMPED)),
         requests=len(chosen),
         ttft_error_ns=ttft_error_ns(chosen, earliest(run).first[mine]),
@@ -211,9 +216,12 @@ def stamps(run: Run, window: Window, facts: dict[str, Any]) -> Stamps:
     )
 
 
-def stamp_classes(run: Run, mine: npt.NDArray[np.intp]) -> npt.NDArray[np.int64]:
-    """Events that carry text of the rows *mine*, by stamp class: what ends a stream may share a read with anything."""
+def stamp_classes(run: Run, mine: npt.NDArray[np.intp]) -> tuple[npt.NDArray[np.int64], int]:
+    """Events that carry text of the rows *mine*, by stamp class: what ends a stream may share a read with anything. And how
+    many of them came with the event before: in its segment, or within BATCH_NS in its read.
+    """
     counted = np.zeros(layout.STAMP_CLASS_MASK + 1, np.int64)
+    batched = 0
     wanted = np.zeros(len(run.rows), np.bool_)
     wanted[mine] = True
     per_row = np.diff(run.first_event)
@@ -223,7 +231,10 @@ def stamp_classes(run: Run, mine: npt.NDArray[np.intp]) -> npt.NDArray[np.int64]
         stamp = run.event_stamp[events]
         chosen = np.repeat(wanted[part], per_row[part]) & np.isin(run.event_kind[events], TIMED)
         counted += np.bincount(stamp[chosen] & layout.STAMP_CLASS_MASK, minlength=len(counted))
-    return counted
+        follows = chosen[1:] & chosen[:-1] & ((stamp[1:] & layout.STAMP_SAME_READ) > 0)
+        together = run.events["bracket_ns"][events][:-1] <= BATCH_NS
+        batched += int(np.count_nonzero(follows & together))
+    return counted, batched
 
 
 # -- workers and host -------------------------------------------------------------------------------------------------
@@ -231,12 +242,17 @@ def stamp_classes(run: Run, mine: npt.NDArray[np.intp]) -> npt.NDArray[np.int64]
 
 def worker_stalls(run: Run, number: int) -> Times | None:
     """Rows (begin, end) of the worker's stalls in the measure phase; None when the run did not keep them."""
-    stalls, phase = run.array(watch.WORKER_STALLS, INT64, (None, 3)), run.phase("measure")
+    found = stalls_of_phase(run, number)
+    return None if found is None else np.column_stack([found[:, 1], found[:, 1] + found[:, 2]])
+
+
+def stalls_of_phase(run: Run, number: int) -> Times | None:
+    """The same as rows of worker_stalls.npy."""
+    stalls, phase = watch.read_worker_stalls(run), run.phase("measure")
     if stalls is None:
         return None
-    begin, length = stalls[stalls[:, 0] == number][:, 1:].T
-    found = np.column_stack([begin, begin + length])
-    return found if phase is None else found[found[:, 1] > phase.start_ns]
+    mine: Times = stalls[stalls[:, 0] == number]
+    return mine if phase is None else mine[mine[:, 1] + mine[:, 2] > phase.start_ns]
 
 
 def worker_records(
@@ -250,7 +266,13 @@ def worker_records(
         worker_record(number, samples, window, windows[number] if number < len(windows) else {}, number in dead, facts)
         for number in sorted(known | dead)
     )
-    return tuple(replace(record, stalls=worker_stalls(run, record.number)) for record in records)
+    return tuple(with_stalls(run, record) for record in records)
+
+
+def with_stalls(run: Run, record: WorkerRecord) -> WorkerRecord:
+    found = stalls_of_phase(run, record.number)
+    ready = None if found is None else found[:, 3]
+    return replace(record, stalls=worker_stalls(run, record.number), stall_ready=ready)
 
 
 def worker_record(
@@ -318,13 +340,30 @@ def histograms(run: Run) -> list[dict[str, Times]]:
     return [] if words is None else [dict(zip(watch.WATCHED, worker, strict=True)) for worker in words]
 
 
+def throttled(run: Run, facts: dict[str, Any]) -> bool:
+    """Whether the quota of the client's cgroup withheld at least half of the time that workers waited for a processor."""
+    taken, samples = facts.get("throttled_ns"), run.samples
+    if not taken or samples is None or not len(samples):
+        return False
+    workers = [
+        samples["run_delay_ns"][samples["worker"] == number] for number in np.unique(samples["worker"]) if number >= 0
+    ]
+    waited = sum(int(one.max()) - int(one.min()) for one in workers)
+    return bool(2 * int(taken) >= waited)
+
+
 def host_record(run: Run, facts: dict[str, Any]) -> HostRecord:
     stalls = run.array(watch.STALLS, INT64, (None, 2))
     sources = max(1, len(run.manifest.get("config", {}).get("target", {}).get("source_addresses", ())))
     crowded = crowded_share(run)
+    steal = np.array(facts.get("steal_samples") or np.empty((0, 2)), np.int64).reshape(-1, 2)
     return HostRecord(
         words=run.array(watch.HICCUP, INT64, (WORDS,)),
         stalls=np.empty((0, 2), np.int64) if stalls is None else stalls,
         steal_share=facts.get("steal_share"),
+        steal_t_ns=np.ascontiguousarray(steal[:, 0]),
+        steal_ns=np.ascontiguousarray(steal[:, 1]),
+        throttled=throttled(run, facts),
+        competitors=tuple(facts.get("competitors") or ()),
         ports=None if crowded is None or "ports" not in facts else int(facts["ports"] * sources / crowded),
     )

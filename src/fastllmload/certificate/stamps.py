@@ -19,6 +19,7 @@ def stamp_figures(stamps: Stamps) -> dict[str, float | int | str | None]:
         "kernel_share": stamps.kernel / own if own else None,
         "bounded_share": (stamps.kernel + stamps.coalesced) / n if n else None,
         "coalesced_read_share": stamps.coalesced / n if n else None,
+        "batched_share": stamps.batched / n if n else None,
         "clamped": stamps.clamped,
         "clamped_share": stamps.clamped / stamps.requests if stamps.requests else None,
     }

@@ -17,15 +17,21 @@ from fastllmload._ext import counters
 from fastllmload._ext.hiccup import HiccupMeter
 from fastllmload._ext.histogram import COUNTS
 from fastllmload.certificate.ceiling import stored_ceiling
+from fastllmload.errors import RunFolderError
+from fastllmload.host.cpu import NS_PER_TICK, Used, competitors, throttled_ns, used_cpu
 from fastllmload.host.limits import file_limit, port_range, reserved_ports
+from fastllmload.records.run import Run
 from fastllmload.records.sharedmem import SharedWords
 
 HICCUP, STALLS, HISTOGRAMS = "hiccup.npy", "stalls.npy", "histograms.npy"
-WORKER_STALLS = "worker_stalls.npy"  # int64[n, 3]: worker, begin_ns, length_ns
+WORKER_STALLS = (
+    "worker_stalls.npy"  # int64[n, 5]: worker, begin, length, ready without a processor, running; -1: not known
+)
 HICCUP_INTERVALS = "hiccup_intervals.npy"
 # One record per HDR count that is not 0: *count* values at place *index* of the histogram of [begin_ns, end_ns)
 HICCUP_INTERVAL = np.dtype([("begin_ns", "<i8"), ("end_ns", "<i8"), ("index", "<u4"), ("count", "<u4")])
 INTERVAL_NS = 1_000_000_000
+INT64 = np.dtype(np.int64)
 # Order in histograms.npy: int64[workers, len(WATCHED), HDR words]
 WATCHED = {"lag": counters.H_LAG, "socket_to_user": counters.H_SOCKET_TO_USER, "beat": counters.H_BEAT}
 STAT = Path("/proc/stat")
@@ -48,6 +54,10 @@ def steal_share(before: CpuTicks, after: CpuTicks) -> float | None:
     """Share of the host's CPU time that the hypervisor gave to others; None when no tick passed."""
     ticks = after.total - before.total
     return (after.steal - before.steal) / ticks if ticks > 0 else None
+
+
+def difference(before: int | None, after: int | None) -> int | None:
+    return None if before is None or after is None else after - before
 
 
 class Intervals:
@@ -76,6 +86,16 @@ class Intervals:
         return np.concatenate([np.empty(0, HICCUP_INTERVAL), *self._found])
 
 
+def read_worker_stalls(run: Run) -> npt.NDArray[np.int64] | None:
+    """worker_stalls.npy of a run, also of one that knew of no causes; None where it kept none."""
+    try:
+        return run.array(WORKER_STALLS, INT64, (None, 5))
+    except RunFolderError:
+        earlier = run.array(WORKER_STALLS, INT64, (None, 3))
+        assert earlier is not None  # it is there, in one of the two layouts
+        return np.column_stack([earlier, np.full((len(earlier), 2), -1)])
+
+
 class Watch:
     """`start()` when all workers are READY for the measure phase, `look()` now and then, `stop(folder)` at its end."""
 
@@ -83,6 +103,9 @@ class Watch:
         self._workers = workers
         self._meter = HiccupMeter(interval_ns)
         self._ticks: CpuTicks | None = None
+        self._steal: list[tuple[int, int]] = []
+        self._throttled: int | None = None
+        self._used: dict[int, Used] = {}
         self._words = self._read()
         self._intervals = Intervals(self._meter.words, 0)
 
@@ -91,11 +114,13 @@ class Watch:
 
     def _worker_stalls(self) -> npt.NDArray[np.int64]:
         found = [np.insert(worker.stalls(), 0, number, axis=1) for number, worker in enumerate(self._workers)]
-        return np.concatenate([np.empty((0, 3), np.int64), *found])
+        return np.concatenate([np.empty((0, 5), np.int64), *found])
 
     def start(self) -> None:
         self._words = self._read()
         self._ticks = cpu_ticks()
+        self._throttled = throttled_ns()
+        self._used = used_cpu()
         self._intervals = Intervals(self._meter.words, time.monotonic_ns())
         self._meter.start()
 
@@ -104,6 +129,10 @@ class Watch:
         now_ns = time.monotonic_ns()
         if self._intervals.due(now_ns):
             self._intervals.take(now_ns)
+            self._take_steal(now_ns)
+
+    def _take_steal(self, now_ns: int) -> None:
+        self._steal.append((now_ns, cpu_ticks().steal * NS_PER_TICK))
 
     def stop(self, folder: Path) -> dict[str, Any]:
         """Write the histograms, the stalls and their intervals; returns what belongs into run.json as `watch`.
@@ -115,6 +144,7 @@ class Watch:
         self._meter.stop()
         np.save(folder / HICCUP, self._meter.words)
         self._intervals.take(time.monotonic_ns())
+        self._take_steal(time.monotonic_ns())
         np.save(folder / HICCUP_INTERVALS, self._intervals.records())
         np.save(folder / STALLS, self._meter.stalls)
         np.save(folder / HISTOGRAMS, self._read() - self._words)
@@ -123,6 +153,9 @@ class Watch:
         ceiling = stored_ceiling()
         return {
             "steal_share": steal_share(self._ticks, cpu_ticks()),
+            "steal_samples": self._steal,
+            "throttled_ns": difference(self._throttled, throttled_ns()),
+            "competitors": competitors(self._used, used_cpu()),
             "ports": high - low + 1 - reserved_ports(),
             "fd_limit": file_limit().soft,
             "ceiling": None if ceiling is None else msgspec.to_builtins(ceiling),

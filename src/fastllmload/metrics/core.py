@@ -10,6 +10,7 @@ from typing import Any
 
 from fastllmload.metrics import success
 from fastllmload.metrics.benefit import benefit_metrics, received, smooth_by_preset
+from fastllmload.metrics.bounds import bounds_of
 from fastllmload.metrics.by_target import by_target
 from fastllmload.metrics.cold_start import cold_start_metrics
 from fastllmload.metrics.consistency import consistency_metrics
@@ -79,6 +80,8 @@ def measure_whole(run: Run) -> dict[str, Any]:
     metrics |= cache_metrics(run, run.rows[chosen.latency])
     for name, found in with_unfinished(run, window, chosen.measured).items():
         metrics[name]["with_unfinished"] = found
+    for name, found in bounds_of(run, chosen.latency, tokens, gaps).items():
+        metrics[name]["bounds"] = found
     counts = counts_of(run, chosen, tokens)
     slo = objectives(run, base, tokens, times, fluid, n_r, smooth_by_preset(metrics))
     return {

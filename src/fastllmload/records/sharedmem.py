@@ -59,10 +59,13 @@ class SharedWords:
         return self.words[start : start + histogram.WORDS]
 
     def stalls(self) -> npt.NDArray[np.int64]:
-        """Rows (begin, length) in ns, in order: the newest stalls above `counters.STALL_NS`, and the phase's longest one,
-        whether it is that long or old.
+        """Rows (begin, length, ready, running) in ns, in order: the newest stalls above `counters.STALL_NS`, and the phase's
+        longest one, whether it is that long or old. *ready*: how long of it the thread was ready to run and had no
+        processor; *running*: how long it ran; -1: not known.
         """
         seen = int(self.words[counters.W_STALLS])
-        ring = self.words[counters.STALLS_START : counters.TOTAL_WORDS].reshape(-1, 2)[:seen]
-        longest = self.words[[counters.W_STALL_MAX_AT, counters.W_STALL_MAX_NS]].reshape(1, 2)
-        return np.unique(np.concatenate([ring, longest[longest[:, 1] > 0]]), axis=0)
+        ring = self.words[counters.STALLS_START : counters.TOTAL_WORDS].reshape(-1, counters.STALL_WORDS)[:seen]
+        at, length = (int(self.words[word]) for word in (counters.W_STALL_MAX_AT, counters.W_STALL_MAX_NS))
+        if length and not (ring[:, 0] == at).any():
+            ring = np.concatenate([ring, [[at, length, -1, -1]]])
+        return ring[np.argsort(ring[:, 0], kind="stable")]

@@ -21,7 +21,8 @@ GENERATOR = {
     "worker_stall": "Give the client cores of its own (--pin) and send again.",
     "user_stamps_late": "Use --timestamps kernel, or give the client more room (--workers).",
     "kernel_stamps_missing": "Nothing, if the target has TLS or a proxy library; else see fastllmload doctor.",
-    "coalesced": "Nothing on the client's side; smaller chunks or TCP_NODELAY at the server or its proxy.",
+    "coalesced": "Use --timestamps tap where it is permitted; else see how far the figures may be away.",
+    "batched_delivery": "Switch TCP_NODELAY or unbuffered streaming on at the server and its proxies.",
     "clamped": "Nothing: the server answered before the whole request was out.",
     "clock_step": "Let the clock be slewed, not stepped, and send again.",
     "host_hiccups": "Use a host that is not shared, or stop what else runs on it.",
@@ -32,6 +33,7 @@ GENERATOR = {
     "fd_headroom": "Raise the limit of open files (ulimit -n).",
     "port_headroom": "Add source addresses (--source-address) or target addresses.",
     "disk_full": "Free room on the disk of the run folder and send again.",
+    "uncertain_figure": "Give the client cores of its own (--pin), or use --timestamps tap, and send again.",
     "headroom": "Add workers or hosts before you call this the target's capacity.",
 }
 HOST = "The whole host stalled: use one that is not shared, stop what else runs on it, and send again."

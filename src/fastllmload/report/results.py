@@ -311,15 +311,21 @@ def client_table(document: Document, title: str = "") -> Table:
     bars = part(certificate, "latency_error_bar_us") or {}
     workers = part(certificate, "workers") or ()
     busiest = max((n for each in workers if (n := number(part(each, "cpu_share"))) is not None), default=None)
+    figures: list[list[Cell]] = [
+        [f"Error of {name.upper()} P99 (%)", percent(part(certificate, "figures", name, "p99", "error_share"))]
+        for name in part(certificate, "figures") or ()
+    ]
     rows: list[list[Cell]] = [
         ["Verdict", str(certificate.get("verdict") or "not judged")],
         ["Schedule lag P50, P99, max (us)", ", ".join(quantity(lag.get(q)) for q in ("p50", "p99", "max"))],
         ["Socket-to-user delay P50, P99 (us)", ", ".join(quantity(read.get(q)) for q in ("p50", "p99"))],
-        ["Error bar on TTFT, P99 (us)", quantity(part(bars, "ttft", "p99"))],
-        ["Error bar on ITL, P99 (us)", quantity(part(bars, "itl", "p99"))],
+        ["Error of a TTFT, P99 (us)", quantity(part(bars, "ttft", "p99"))],
+        ["Error of an ITL, P99 (us)", quantity(part(bars, "itl", "p99"))],
+        *figures,
         ["Plan ahead of the clock, least (s)", quantity(certificate.get("plan_lead_s"))],
         ["Time stamps", str(certificate.get("timestamp_source") or NOT_KNOWN)],
-        ["Coalesced reads", percent(certificate.get("coalesced_read_share"))],
+        ["Events in reads of several segments", percent(certificate.get("coalesced_read_share"))],
+        ["Tokens that came with the one before", percent(certificate.get("batched_share"))],
         ["Busiest worker (of a core)", percent(busiest)],
         ["Headroom", _headroom(certificate)],
     ]

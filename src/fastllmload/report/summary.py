@@ -31,6 +31,7 @@ SIMULATED = "SIMULATED ENGINE: the target was fastllmload's own simulator, not a
 LATENCIES = ("ttft", "ttft_sched", "tpot", "itl", "e2e", "e2e_sched")
 CERTAIN = ("ttft", "itl", "e2e")  # those whose interval fits on a line
 COLUMNS = ("mean", "p50", "p90", "p95", "p99", "p999", "max")
+ERRORS = {"ttft": ("ttft",), "itl": ("itl", "tbc", "itl_b"), "e2e": ("e2e",)}  # how far P99 may be away, by label
 GIVEN_UP = ("e2e_sched", "stamps")  # rows that make room for the gravest reason
 DROPPED_FIRST = ("p95", "p90", "mean", "p999", "max")  # in a narrow terminal
 CELL = 9
@@ -118,6 +119,8 @@ def _verdict(document: Document, room: int, width: int) -> list[Line]:
     verdict = part(document, "certificate", "verdict")
     style = verdict if verdict in STYLES else ""
     text = verdict.upper() if isinstance(verdict, str) else "NOT JUDGED"
+    if any(part(reason, "cause") == "path" for reason in part(document, "certificate", "reasons") or ()):
+        text += ", THE PATH DELIVERS TOKENS IN BATCHES"
     if started_cold(document):
         text += ", COLD START" + (_cold_start(document) if document.get("status") == "done" else "")
     status = document.get("status")
@@ -126,7 +129,14 @@ def _verdict(document: Document, room: int, width: int) -> list[Line]:
         text += f", INCOMPLETE ({known}): what was measured before it ended"
         style = style or "bad"
     reasons = _shown_reasons(part(document, "certificate", "reasons") or (), room, width)
+    others = part(document, "certificate", "host", "competitors")
+    if isinstance(others, list) and others and len(reasons) < room and _blames_host(document):
+        reasons += wrap(f"also running: {', '.join(map(str, others))}", width - LABEL)[: room - len(reasons)]
     return [Line(_labelled("verdict", text), style), *(Line(" " * LABEL + reason) for reason in reasons)]
+
+
+def _blames_host(document: Document) -> bool:
+    return any(part(reason, "cause") == "host" for reason in part(document, "certificate", "reasons") or ())
 
 
 def _shown_reasons(reasons: Sequence[object], room: int, width: int) -> list[str]:
@@ -349,22 +359,23 @@ def _client(document: Document, width: int) -> list[Line]:
         (rank, f"{label} {quantity(part(lag, key))}")
         for rank, label, key in ((2, "p50", "p50"), (0, "p99", "p99"), (3, "p99.9", "p999"), (1, "max", "max"))
     ]
-    bars = part(certificate, "latency_error_bar_us")
     source = part(certificate, "timestamp_source") or NOT_KNOWN
-    coalesced = percent(part(certificate, "coalesced_read_share"))
+    batched = percent(part(certificate, "batched_share"))
     busiest, collections = percent(_highest(certificate, "cpu_share")), count(_total(certificate, "gc_runs"))
     headroom = [(0, _headroom(certificate)), (1, f"busiest worker {busiest} of a core"), (2, f"GC {collections}")]
-    accuracy = f"error bar p99 us: ttft {_bar(bars, 'ttft')}, itl {_bar(bars, 'itl')}"
+    errors = ", ".join(f"{name} {_error_us(certificate, metrics)}" for name, metrics in ERRORS.items())
     return [
         _fitted("lag us", shown, width),
         _fitted("headroom", headroom, width),
-        _fitted("stamps", [(1, source), (2, f"coalesced {coalesced}"), (0, accuracy)], width),
+        _fitted("stamps", [(1, source), (2, f"batched {batched}"), (0, f"p99 within us: {errors}")], width),
     ]
 
 
-def _bar(bars: object, name: str) -> str:
-    found = part(bars, name)
-    return quantity(part(found, "p99") if isinstance(found, Mapping) else found)
+def _error_us(certificate: object, metrics: Sequence[str]) -> str:
+    """How far P99 of the first of *metrics* that was judged may be away."""
+    found = next((p99 for name in metrics if (p99 := part(certificate, "figures", name, "p99")) is not None), None)
+    value, share = number(part(found, "value")), number(part(found, "error_share"))
+    return quantity(None if value is None or share is None else value * share * 1e3)
 
 
 def _headroom(certificate: object) -> str:

@@ -20,7 +20,7 @@ MEMORY = ("tokens_in_flight",)
 SERVER_MEMORY = (
     "kv_usage", "preemptions", "preemption_rate", "preemption_loss", "running", "waiting", "batch_utilization",
 )  # fmt: skip
-OF_NAMES = "names of hosts, URLs and paths, memory figures of the server, settings of a simulated engine"
+OF_NAMES = "names of hosts, URLs, paths and processes, memory figures of the server, settings of a simulated engine"
 OF_LOAD = f"the load, throughput and every count of requests or tokens, which tell the capacity; {OF_NAMES}"
 OF_LIMITS = f"results and levels, which are the capacity; {OF_LOAD}"
 
@@ -42,6 +42,8 @@ def withheld(document: Mapping[str, Any], limit: bool = False) -> dict[str, Any]
     for series in telemetry.get("series") or () if isinstance(telemetry, dict) else ():
         if series.get("name") in SERVER_MEMORY:
             withhold(series, [name for name in series if isinstance(series[name], float)])
+    for place in (found.get("watch"), (found.get("certificate") or {}).get("host")):
+        withhold(place if isinstance(place, dict) else None, ("competitors",))
     if limit or tells_capacity(found):
         return {**without_load(found), "withheld": OF_LOAD}
     command = {"command": command_without_loads(found["command"], SIMULATION)} if found.get("command") else {}

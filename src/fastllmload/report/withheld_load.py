@@ -34,7 +34,7 @@ NO_COUNTS = frozenset(("http_status", "number", "limit", "start_ns", "end_ns", "
 DROPPED = ("telemetry", "conversations", "users", "watch", "steadiness", "files")
 CERTIFICATE = (
     "verdict", "generator_limited", "schedule_lag_us", "plan_lead_s", "socket_to_user_us", "timestamp_source",
-    "kernel_share", "bounded_share", "coalesced_read_share", "headroom", "latency_error_bar_us",
+    "kernel_share", "bounded_share", "coalesced_read_share", "batched_share", "headroom", "latency_error_bar_us",
 )  # fmt: skip
 LOADS = frozenset(
     ("rate", "rate_curve", "concurrency", "max_concurrency", "num_requests", "slots", "capacity", "changes", "stream",

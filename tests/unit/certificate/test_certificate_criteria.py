@@ -17,7 +17,7 @@ def cell(criterion: Criterion, value: float | None) -> str:
 
 @pytest.mark.parametrize("criterion", CRITERIA, ids=lambda criterion: criterion.code)
 def test_the_documentation_has_this_row(criterion: Criterion) -> None:
-    marks = {"h": criterion.host_may_explain, "g": criterion.limits_generator}
+    marks = {"h": criterion.host_may_explain, "g": criterion.limits_generator, "e": criterion.explains}
     row = [
         f"`{criterion.code}`",
         f"`{criterion.figure}`",

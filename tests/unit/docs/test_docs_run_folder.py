@@ -23,9 +23,12 @@ FREE = (
     "compliance.counts", "telemetry.sources[].problems", "declarations", "metadata", "users.denominators", "config.classes",
     "plan.description.classes", "plan.classes",
     "certificate.arrival_tests",
+    "certificate.figures.*.p50",
+    "certificate.figures.*.p99",
     "watch.ceiling",
 )  # fmt: skip
 NAMED_BY_DATA = (
+    "certificate.figures",
     "slo.classes",
     "fairness.classes",
     "classes",

@@ -34,16 +34,17 @@ def test_words_and_histograms_are_shared_between_processes(tmp_path: Path) -> No
 def test_the_newest_stalls_and_the_longest_are_kept(tmp_path: Path) -> None:
     """Of more stalls than the ring has places the newest are left, and the longest of the phase beside them."""
     shared = SharedWords.create(tmp_path / "shared")
-    assert shared.stalls().shape == (0, 2)
-    ring = shared.words[counters.STALLS_START : counters.TOTAL_WORDS].reshape(-1, 2)
+    assert shared.stalls().shape == (0, 4)
+    ring = shared.words[counters.STALLS_START : counters.TOTAL_WORDS].reshape(-1, counters.STALL_WORDS)
     assert len(ring) == counters.STALL_RING
     shared.words[counters.W_STALL_MAX_AT], shared.words[counters.W_STALL_MAX_NS] = 50, 700
-    assert shared.stalls().tolist() == [[50, 700]]
+    assert shared.stalls().tolist() == [[50, 700, -1, -1]]
     for number in range(counters.STALL_RING + 10):
-        ring[number % counters.STALL_RING] = 1_000 + number, 6
+        ring[number % counters.STALL_RING] = 1_000 + number, 6, 4, 2
         shared.words[counters.W_STALLS] += 1
     found = shared.stalls().tolist()
-    assert found[0] == [50, 700] and found[1] == [1_010, 6] and found[-1] == [1_000 + counters.STALL_RING + 9, 6]
+    assert found[0] == [50, 700, -1, -1] and found[1] == [1_010, 6, 4, 2]
+    assert found[-1] == [1_000 + counters.STALL_RING + 9, 6, 4, 2]
     assert len(found) == counters.STALL_RING + 1
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from fastllmload.report.figures import NOT_KNOWN, number, percent, quantity
 from fastllmload.report.html.markup import Markup, element, joined, visible
 from fastllmload.report.html.scales import duration
 from fastllmload.report.html.scene import Scene
-from fastllmload.report.summary import part
+from fastllmload.report.summary import ERRORS, part
 
 LAGS = {"p50": "P50", "p99": "P99", "max": "max"}
 
@@ -19,13 +19,13 @@ def evidence(scene: Scene) -> Markup | None:
     if not isinstance(certificate, Mapping):
         return None
     closed = scene.get("plan", "description", "load", "loop") == "closed"
-    lag, bar = part(certificate, "schedule_lag_us"), part(certificate, "latency_error_bar_us")
+    lag = part(certificate, "schedule_lag_us")
     host, source = part(certificate, "host"), visible(certificate.get("timestamp_source") or NOT_KNOWN, 20)
     shown: dict[str, str | Markup] = {
         "Turn-around" if closed else "Release lag": ", ".join(f"{label} {us(lag, k)}" for k, label in LAGS.items()),
         "Rate": f"planned {_rate(certificate, 'planned_rate')}, sent {_rate(certificate, 'offered_rate')}",
-        "Error bar, P99": f"TTFT {us(_percentiles(bar, 'ttft'), 'p99')}, ITL {us(_percentiles(bar, 'itl'), 'p99')}",
-        "Stamps": f"{source}; {percent(certificate.get('coalesced_read_share'))} of events share a read",
+        "P99 is within": ", ".join(f"{name.upper()} {_within(certificate, of)}" for name, of in ERRORS.items()),
+        "Stamps": f"{source}; {percent(certificate.get('batched_share'))} of tokens came with the one before",
         "Busiest worker": _busiest(certificate),
         "Headroom": _headroom(certificate),
         "Host": f"stolen {percent(part(host, 'steal_share'))}, longest stall {us(host, 'hiccup_max_us')}",
@@ -47,10 +47,11 @@ def _rate(certificate: Mapping[str, object], key: str) -> str:
     return rate if rate == NOT_KNOWN else f"{rate}/s"
 
 
-def _percentiles(found: object, name: str) -> object:
-    """Error bars are given by percentile, or as one number."""
-    value = part(found, name)
-    return value if isinstance(value, Mapping) else {"p99": value}
+def _within(certificate: Mapping[str, object], metrics: Sequence[str]) -> str:
+    """How far P99 of the first of *metrics* that was judged may be away."""
+    found = next((p99 for name in metrics if (p99 := part(certificate, "figures", name, "p99")) is not None), None)
+    value, share = number(part(found, "value")), number(part(found, "error_share"))
+    return NOT_KNOWN if value is None or share is None else duration(value * share)
 
 
 def _busiest(certificate: Mapping[str, object]) -> str:

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from fastllmload._ext import histogram
 from fastllmload.certificate.lag import LATE_NS
-from fastllmload.certificate.watch import HICCUP, HISTOGRAMS, STALLS, WATCHED, WORKER_STALLS
+from fastllmload.certificate.watch import HICCUP, HISTOGRAMS, STALLS, WATCHED, read_worker_stalls
 from fastllmload.records import layout
 from fastllmload.records.run import Run
 from fastllmload.records.samples import SIMULATOR
@@ -75,7 +75,7 @@ def stalls_over_time(run: Run, axis: TimeAxis) -> Floats | None:
 
 def worker_stalls_over_time(run: Run, axis: TimeAxis) -> Floats | None:
     """ms: the longest stall of any worker in each bin, NaN without one above 5 ms; None when nobody kept them."""
-    stalls = run.array(WORKER_STALLS, INT64, (None, 3))
+    stalls = read_worker_stalls(run)
     if stalls is None:
         return None
     shown = stalls[(stalls[:, 1] >= axis.zero_ns) & (stalls[:, 2] > LATE_NS)]
