@@ -17,6 +17,8 @@ from fastllmload.compare.workload import differences, same_plan
 from fastllmload.errors import InputError
 from fastllmload.records.run import load
 from fastllmload.records.whole import EVENTS, ROWS, TEXT, not_whole
+from fastllmload.report.doubts import unsteady_texts
+from fastllmload.report.figures import quantity
 from fastllmload.statistics.student import t_interval
 from fastllmload.statistics.two_samples import holm
 
@@ -138,10 +140,21 @@ def _within(figures: Sequence[Figure], base: Side, new: Side) -> list[Row]:
             change = undecided(a.value, b.value, "not measured on both sides")
         elif damage is not None:
             change = undecided(a.value, b.value, damage)
+        elif (open_ended := only_bounded(figure, base, new)) is not None:
+            change = undecided(a.value, b.value, open_ended)
         else:
             change = change_within(figure, series[0], series[1], (a.value, b.value), paired)
         rows.append(Row(figure, a, b, change))
     return rows
+
+
+def only_bounded(figure: Figure, base: Side, new: Side) -> str | None:
+    """Which run has only a bound of the figure, as requests of it did not end; None where all have its value."""
+    for run in (*base.runs, *new.runs):
+        least = figure.at_least(run.document)
+        if least is not None:
+            return f"requests of {run.folder} did not end: it is at least {quantity(least)} {figure.unit} there"
+    return None
 
 
 def _between(figure: Figure, base: Side, new: Side, test: str) -> Row:
@@ -150,6 +163,9 @@ def _between(figure: Figure, base: Side, new: Side, test: str) -> Row:
     if a.value is None or b.value is None:
         missing = undecided(a.value, b.value, "some run has no such value")
         return Row(figure, a, b, missing)
+    open_ended = only_bounded(figure, base, new)
+    if open_ended is not None:
+        return Row(figure, a, b, undecided(a.value, b.value, open_ended))
     return Row(figure, a, b, change_between(x, y, test, pairs_of(base, new) if test == "paired" else None))
 
 
@@ -188,6 +204,7 @@ def _notes(base: Side, new: Side, test: str) -> list[str]:
         )
     elif fewest < LEAST_RUNS:
         notes.append(f"{fewest} runs on a side: the spread between runs is hardly known; give at least {LEAST_RUNS}")
+    notes += [f"{run.folder}: {text}" for run in runs for text in unsteady_texts(run.document)]
     notes += repeated_arrivals([base, new])
     both = [str(run.folder) for run in base.runs if any(run.same_as(each) for each in new.runs)]
     if both:

@@ -58,6 +58,11 @@ class Figure:
         found = entry.get(self.statistic or "value")
         return None if found is None else float(found) * self.scale
 
+    def at_least(self, document: Mapping[str, Any]) -> float | None:
+        """What is known of it where requests that did not end can move it; None where the value stands."""
+        found = ((entry_of(document, self.metric) or {}).get("unfinished_bounds") or {}).get(self.statistic)
+        return None if found is None else float(found["low"]) * self.scale
+
     def interval(self, document: Mapping[str, Any]) -> tuple[float, float] | None:
         """Its 95 % interval within that run."""
         found = (entry_of(document, self.metric) or {}).get("ci95")

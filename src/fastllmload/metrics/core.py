@@ -33,13 +33,13 @@ from fastllmload.metrics.server_side import server_side_metrics
 from fastllmload.metrics.shape import shape_metrics
 from fastllmload.metrics.steadiness import steadiness
 from fastllmload.metrics.throughput import throughput_metrics, time_base
-from fastllmload.metrics.unfinished import with_unfinished
+from fastllmload.metrics.unfinished import bounds_in_place, unfinished_in_window, with_unfinished
 from fastllmload.metrics.users import users_block
 from fastllmload.metrics.window import Window, populations, window_of
 from fastllmload.records.run import Run
 from fastllmload.records.token_counts import count_tokens
 from fastllmload.records.token_times import count_chunks, token_times
-from fastllmload.slo.report import objectives
+from fastllmload.slo.report import attainment_bounds, objectives
 
 
 def measure(run: Run) -> dict[str, Any]:
@@ -80,10 +80,13 @@ def measure_whole(run: Run) -> dict[str, Any]:
     metrics |= cache_metrics(run, run.rows[chosen.latency])
     for name, found in with_unfinished(run, window, chosen.measured).items():
         metrics[name]["with_unfinished"] = found
+        metrics[name]["unfinished_bounds"] = bounds_in_place(found, metrics[name])
     for name, found in bounds_of(run, chosen.latency, tokens, gaps).items():
         metrics[name]["bounds"] = found
     counts = counts_of(run, chosen, tokens)
     slo = objectives(run, base, tokens, times, fluid, n_r, smooth_by_preset(metrics))
+    if slo is not None:
+        slo |= attainment_bounds(slo, *unfinished_in_window(run, window, chosen))
     return {
         "window": described(window),
         "metrics": metrics,
@@ -95,7 +98,7 @@ def measure_whole(run: Run) -> dict[str, Any]:
         "classes": classes_block(run, window, chosen, tokens, times),
         "conversations": conversations_block(run, chosen),
         "users": users_block(run.rows[chosen.measured]),
-        "steadiness": steadiness(run, window),
+        "steadiness": steadiness(run, window, chosen, gaps),
         **flat_keys(metrics, counts, slo, window),
     }
 

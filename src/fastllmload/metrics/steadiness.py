@@ -1,4 +1,6 @@
-"""Was the run steady, and did nothing get lost: MSER-5 beside the draft's cut, and Little's law."""
+"""Was the run steady, and did nothing get lost: levels that drift, a queue that grows, MSER-5 beside the draft's cut, and
+Little's law.
+"""
 
 from __future__ import annotations
 
@@ -9,20 +11,94 @@ import numpy as np
 import numpy.typing as npt
 
 from fastllmload.metrics.between import NULL
+from fastllmload.metrics.distribution import without_nulls
 from fastllmload.metrics.e2e import e2e
+from fastllmload.metrics.itl import Pooled
+from fastllmload.metrics.latencies import in_time
 from fastllmload.metrics.ttft import ttft
-from fastllmload.metrics.window import Window
+from fastllmload.metrics.window import Populations, Window
 from fastllmload.records import layout
 from fastllmload.records.run import Run
+from fastllmload.statistics.batches import BATCHES
+from fastllmload.statistics.interval import Sample
 from fastllmload.statistics.little import TOLERANCE, littles_law
 from fastllmload.statistics.steady import mser5
+from fastllmload.statistics.trend import DRIFTED, Drift, drift
 
 Rows = npt.NDArray[Any]
 MEASURED = {"ttft": ttft, "e2e": e2e}
+STRETCHES, LOOKS = BATCHES, 20  # of the window; instants in each at which requests in flight are counted
+LEAST_REQUESTS = 10 * BATCHES
+LEAST_CHANGE = 0.2  # of a level: less is not worth a word
+LEAST_GROWTH, LEAST_RISE = 0.2, 2.0  # of requests in flight: share, number
 
 
-def steadiness(run: Run, window: Window | None) -> dict[str, Any]:
-    """`steadiness` of run.json: the transient by metric, and Little's law."""
+def steadiness(run: Run, window: Window | None, chosen: Populations, gaps: Pooled) -> dict[str, Any]:
+    """`steadiness` of run.json: the transient and the drift by metric, the queue, Little's law, and `steady`: False where
+    a level drifts or the queue grows, None where nothing could be judged. MSER-5's word on the transient is not asked: of
+    runs that are steady it calls too many unsteady (docs/statistics.md).
+    """
+    found = {**phase_long(run, window), "drift": drifts(run, chosen, gaps), "in_flight": queue(run, window, chosen)}
+    words = [one["steady"] for one in found["drift"].values() if one is not None]
+    words += [not found["in_flight"]["growing"]] if found["in_flight"] is not None else []
+    return {**found, "steady": all(words) if words else None}
+
+
+def drifts(run: Run, chosen: Populations, gaps: Pooled) -> dict[str, Any]:
+    """By metric: how the level of the window's requests moved, over STRETCHES of as many requests each."""
+    mine = in_time(run.rows, chosen.latency)
+    starts = without_nulls(ttft(run.rows[mine]))
+    return {
+        "ttft": drifted(Sample(starts, starts)),
+        "itl": drifted(Sample(gaps.gaps.ns, gaps.gaps.ns, gaps.gaps.first)),
+    }
+
+
+def drifted(sample: Sample) -> dict[str, Any] | None:
+    """ms of both halves, and on both sides of the most likely step; None for too few requests or an empty stretch."""
+    if sample.units < LEAST_REQUESTS:
+        return None
+    edges = sample.edges()
+    sizes = np.diff(edges)
+    if not sizes.all():
+        return None
+    found = drift(np.add.reduceat(np.asarray(sample.values, np.float64), edges[:-1]) / sizes / 1e6)
+    return {**stated(found), "steady": not found.moved(LEAST_CHANGE)}
+
+
+def stated(found: Drift) -> dict[str, float]:
+    return {
+        "first_half": found.first,
+        "second_half": found.second,
+        "p": found.p,
+        "step_at": found.at,
+        "before_step": found.before,
+        "after_step": found.after,
+        "p_step": found.p_step,
+    }
+
+
+def queue(run: Run, window: Window | None, chosen: Populations) -> dict[str, Any] | None:
+    """Requests in flight over the window of an open loop: `growing` where each fifth holds more than the one before, and
+    the second half LEAST_GROWTH and 2 more than the first, not by chance. None for a closed loop, whose slots hold the
+    number, and for too few requests.
+    """
+    rows = run.rows[chosen.measured & (run.rows["t_submit"] > 0)]
+    load = (run.manifest.get("plan", {}).get("description") or {}).get("load") or {}
+    if window is None or load.get("loop") != "open" or len(rows) < LEAST_REQUESTS or window.w1_ns <= window.w0_ns:
+        return None
+    looks = np.linspace(window.w0_ns, window.w1_ns, STRETCHES * LOOKS, endpoint=False)
+    begun, ended = np.sort(rows["t_submit"]), np.sort(rows["t_end"][rows["t_end"] > 0])
+    count = np.searchsorted(begun, looks, "right") - np.searchsorted(ended, looks, "right")
+    means = count.reshape(STRETCHES, LOOKS).mean(axis=1)
+    found, rising = drift(means), bool((np.diff(means.reshape(5, -1).mean(axis=1)) > 0).all())
+    rise = found.second - found.first
+    grown = rising and found.p < DRIFTED and rise >= max(LEAST_RISE, LEAST_GROWTH * found.first)
+    return {"first_half": found.first, "second_half": found.second, "p": found.p, "growing": grown}
+
+
+def phase_long(run: Run, window: Window | None) -> dict[str, Any]:
+    """What is judged over the whole measure phase."""
     rows = run.rows[(run.rows["phase"] == layout.MEASURE) & (run.rows["status"] == layout.OK)]
     rows = rows[np.argsort(rows["t_sched"], kind="stable")]
     return {

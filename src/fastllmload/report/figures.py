@@ -4,9 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from typing import Any
 
 NOT_KNOWN = "n/a"
 WITHHELD = "withheld"  # in a document whose figures are not public (report.withheld)
+
+
+def part(document: object, *keys: str) -> Any:
+    """What stands at *keys*, None where a step is missing."""
+    for key in keys:
+        document = document.get(key) if isinstance(document, Mapping) else None
+    return document
 
 
 def number(value: object) -> float | None:

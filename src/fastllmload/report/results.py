@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from fastllmload.records.error_texts import message_of
+from fastllmload.report.doubts import bound, unfinished_text
 from fastllmload.report.figures import NOT_KNOWN, WITHHELD, count, number, percent, quantity, rests_on_too_few, some
 from fastllmload.report.summary import SAMPLES_NEEDED, part
 from fastllmload.report.tables import Cell, Table
@@ -32,6 +33,7 @@ STATISTICS = {
 }  # fmt: skip
 SUMMARY = ("mean", "p50", "p90", "p95", "p99", "p999", "max")
 MARK = "*"
+AT_LEAST = "\N{GREATER-THAN OR EQUAL TO}"
 SCALES = {"s": 1e3, "us": 1e-3, "ns": 1e-6}
 
 
@@ -54,7 +56,12 @@ def latency_table(
     rows = [latency_row(name, metric(document, name), statistics) for name in there]
     few = any(str(cell).endswith(MARK) for row in rows for cell in row)
     columns = ["ms", "n", "null", *(STATISTICS[name] for name in statistics)]
-    return Table(title, columns, rows, [*success_note(document), *whole_note(document), *few_samples_note(few)])
+    return Table(
+        title,
+        columns,
+        rows,
+        [*success_note(document), *unfinished_note(document), *whole_note(document), *few_samples_note(few)],
+    )
 
 
 def latency_row(name: str, found: Mapping[str, Any], statistics: Sequence[str]) -> list[Cell]:
@@ -63,6 +70,9 @@ def latency_row(name: str, found: Mapping[str, Any], statistics: Sequence[str]) 
 
 
 def marked(found: Mapping[str, Any], statistic: str) -> str:
+    known = bound(found, statistic)
+    if known is not None:
+        return known.replace(">=", AT_LEAST)
     text = quantity(milliseconds(found, statistic))
     few = rests_on_too_few(found, statistic, SAMPLES_NEEDED.get(statistic, 0))
     return f"{text}{MARK}" if few and text != NOT_KNOWN else text
@@ -74,6 +84,12 @@ def success_note(document: Document) -> list[str]:
     n = count(part(document, "counts", "latency_population"))
     sent = count(part(document, "counts", "submitted_in_window"))
     return [f"n: {n} ok of {sent} requests submitted in the window; success rate {rate}"]
+
+
+def unfinished_note(document: Document) -> list[str]:
+    """Why some figures are bounds."""
+    text = unfinished_text(document)
+    return [text.replace(">=", AT_LEAST)] if text is not None else []
 
 
 def whole_note(document: Document) -> list[str]:
@@ -112,7 +128,9 @@ def not_estimable(found: Mapping[str, Any], statistic: str) -> str | None:
 
 
 def interval(found: Mapping[str, Any], statistic: str) -> str | None:
-    """`36.43 to 37.10`; None where there is none."""
+    """`36.43 to 37.10`; None where there is none. Of a figure that is only bounded, the bound."""
+    if bound(found, statistic) is not None:
+        return marked(found, statistic)
     ends = (found.get("ci95") or {}).get(statistic) if isinstance(found.get("ci95"), Mapping) else None
     if isinstance(ends, Mapping):
         ends = [ends.get("low"), ends.get("high")]
@@ -247,6 +265,9 @@ def objective_table(document: Document, title: str = "") -> Table | None:
         f"request goodput {quantity(part(slo, 'request_goodput'))} requests/s, "
         f"token goodput {quantity(part(slo, 'token_goodput'))} tokens/s"
     )
+    least = part(slo, "slo_attainment_bounds")
+    if isinstance(least, Sequence) and not isinstance(least, str):
+        note += f"; {count(part(slo, 'unfinished'))} did not end: {percent(least[0])} to {percent(least[1])}"
     return Table(
         title,
         ["Objective", "Limit", "Met", "Missed", "Failed", "Attainment", "Median excess", "Worst excess"],

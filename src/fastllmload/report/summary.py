@@ -10,6 +10,7 @@ from typing import Any
 
 from fastllmload.metrics.cold_start import started_cold
 from fastllmload.records.error_texts import message_of
+from fastllmload.report.doubts import bound, unfinished_text, unsteady_texts
 from fastllmload.report.failing import failing_urls
 from fastllmload.report.figures import (
     NOT_KNOWN,
@@ -22,6 +23,7 @@ from fastllmload.report.figures import (
     quantity,
     rests_on_too_few,
 )
+from fastllmload.report.figures import part as part  # from here to those that write reports
 from fastllmload.report.traffic import came_whole, traffic_texts
 from fastllmload.report.withheld import notice
 
@@ -54,13 +56,6 @@ class Line:
         return f"\x1b[{STYLES[self.style]}m{text}\x1b[0m" if colour and self.style != "" else text
 
 
-def part(document: object, *keys: str) -> Any:
-    """What stands at *keys*, None where a step is missing."""
-    for key in keys:
-        document = document.get(key) if isinstance(document, Mapping) else None
-    return document
-
-
 def summary_lines(document: Document, width: int = 80, folder: str | None = None, screen: int = SCREEN) -> list[Line]:
     """At most *screen* lines of at most *width* columns; *document* may be incomplete in every place, *folder* is
     its run's.
@@ -88,9 +83,19 @@ def summary_lines(document: Document, width: int = 80, folder: str | None = None
     where = Line(_labelled("run", run_folder(document, folder)))
     said = notice(document)
     left_out = [Line(text) for text in wrap(said, width)] if said is not None else []
-    more = traffic_lines(document)  # what only some runs have stands below the one screen of all
+    more = [
+        *doubt_lines(document, width),
+        *traffic_lines(document),
+    ]  # what only some runs have stands below the one screen of all
     above = [_cut(line, width) for line in (*loud, *_verdict(document, room, width), *body, *more)]
     return [*above, *left_out, where, *(_cut(line, width) for line in loud)]
+
+
+def doubt_lines(document: Document, width: int) -> list[Line]:
+    """That the run was not steady, or that figures are bounds; nothing for most runs."""
+    text = unfinished_text(document)
+    said = [*unsteady_texts(document), *([text] if text is not None else [])]
+    return [Line(line, "bad") for each in said for line in wrap(each, width, subsequent_indent="  ")]
 
 
 def traffic_lines(document: Document) -> list[Line]:
@@ -305,6 +310,8 @@ def _certainty(document: Document) -> list[Line]:
     for name in CERTAIN:
         name = _timed_by_chunk(document, name)
         metric = part(document, "metrics", name)
+        if bound(metric, "p99") is not None:
+            continue
         ends = part(metric, "ci95", "p99")
         needed = number(part(metric, "not_estimable", "p99", "requests_needed"))
         if isinstance(ends, Sequence) and len(ends) == 2:
@@ -321,6 +328,9 @@ def _timed_by_chunk(document: Document, name: str) -> str:
 
 
 def _cell(metric: object, column: str) -> str:
+    known = bound(metric, column)
+    if known is not None:
+        return known if len(known) < CELL else f">={quantity(part(metric, 'unfinished_bounds', column, 'low'))}"
     text = quantity(_milliseconds(metric, column))
     few = rests_on_too_few(metric, column, SAMPLES_NEEDED.get(column, 0))
     return f"{text}*" if few and text != NOT_KNOWN else text

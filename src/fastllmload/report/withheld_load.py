@@ -27,7 +27,7 @@ COUNTS = (
     "completed", "requests", "request_count", "samples", "input_tokens", "output_tokens", "total_input_tokens",
     "total_output_tokens", "explicit_errors", "usage", "tokenizer", "estimate", "checked", "exact", "prompts",
     "in_flight", "requests_needed", "generated", "rate_per_s", "cut_requests", "rounds_of_plan", "cut_share", "left",
-    "came_whole", *STATUS_NAMES,
+    "came_whole", "n_unfinished", "unfinished", *STATUS_NAMES,
 )  # fmt: skip
 COUNTED = ("counts", "classes", "by_target", "errors", "error_texts", "slo", "server", "phases", "fairness")
 NO_COUNTS = frozenset(("http_status", "number", "limit", "start_ns", "end_ns", "drained_ns"))
@@ -49,7 +49,7 @@ def without_load(document: Mapping[str, Any]) -> Document:
     for name in COUNTED:
         withhold_whole_numbers(found.get(name))
     withhold(found, ("command", *FLAT_THROUGHPUTS))
-    withhold(found.get("slo"), GOODPUTS)
+    withhold(found.get("slo"), (*GOODPUTS, "slo_attainment_bounds"))
     metrics = found.get("metrics")
     for name in THROUGHPUTS:
         withhold(metrics.get(name) if isinstance(metrics, dict) else None, ("value", "max"))

@@ -110,6 +110,17 @@ def judge(run: Run, wanted: Sequence[Objective], judged: Judged, n_r: Numbers, s
     }
 
 
+def attainment_bounds(found: Mapping[str, Any], among: int, beyond: int) -> dict[str, Any]:
+    """`unfinished` and `slo_attainment_bounds`: had none of the unfinished requests met the objectives, or all of them;
+    nothing without any. *among*: counted in `submitted` as failed; *beyond*: in flight when the run was killed, not in it.
+    """
+    submitted, met = found["submitted"], found["met"]
+    if submitted is None or met is None or not among + beyond:
+        return {}
+    every = submitted + beyond
+    return {"unfinished": among + beyond, "slo_attainment_bounds": [met / every, (met + among + beyond) / every]}
+
+
 def one_objective(run: Run, asked: Objective, judged: Judged, result: Outcome, whom: Mask) -> dict[str, Any]:
     """Who met it, who missed it by how much, who failed. Requests are named, the worst first."""
     late, failed = whom & judged.ok & ~result.met, whom & ~judged.ok

@@ -28,8 +28,8 @@ class Survival:
 def survival(times: Times, ended: npt.NDArray[np.bool_]) -> Survival:
     """Product-limit estimate from the time of each request and whether it *ended* then (or was only last seen then).
 
-    Right as long as what stops the watching has nothing to do with how long the request would have taken: the end of a
-    drain, a time limit. A connection that broke is no such thing.
+    Right only where what stops the watching has nothing to do with how long the request would have taken. The end of a run
+    has: under a queue that grows the late requests wait longest and are watched shortest, and the estimate is too low.
     """
     if len(times) == 0:
         return Survival(np.empty(0), np.empty(0), 0.0)

@@ -7,6 +7,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
+
+from fastllmload.statistics.student import t_two_sided
+
+Floats = npt.NDArray[np.float64]
+
+DRIFTED = 0.01  # p below which a level has moved
+CHOSEN = 5  # the best of some eleven steps, which are much alike, has a p so many times too small
+MOST_SHARED = 0.8  # correlation of neighbouring stretches; beyond it the factor would explode on noise
 
 
 @dataclass(frozen=True)
@@ -38,3 +47,57 @@ def slope(series: Sequence[float]) -> float:
         return 0.0
     t = np.arange(len(y)) - (len(y) - 1) / 2
     return float(np.dot(t, y - y.mean()) / np.dot(t, t))
+
+
+@dataclass(frozen=True)
+class Drift:
+    """A level that does not stay: means of the *first* and *second* half and the *p* of a straight line and of halves; the
+    most likely step is *at* this share of the series, from *before* to *after*, with *p_step* for having been chosen.
+    """
+
+    first: float
+    second: float
+    p: float
+    at: float
+    before: float
+    after: float
+    p_step: float
+
+    def moved(self, size: float) -> bool:
+        """By at least the share *size*, and not by chance."""
+        apart = abs(self.second - self.first) >= size * abs(self.first) and self.p < DRIFTED
+        return apart or (abs(self.after - self.before) >= size * abs(self.before) and self.p_step < DRIFTED)
+
+
+def drift(means: Floats) -> Drift:
+    """Of the *means* of 8 or more stretches of a run, in order of time. What neighbouring stretches share, once the line or
+    step is taken out, widens the error and takes degrees of freedom.
+    """
+    n = len(means)
+    line: Floats = np.arange(n, dtype=np.float64) - (n - 1) / 2
+    places = range(n // 4, n - n // 4 + 1)
+    steps = {k: np.where(np.arange(n) < k, -1 / k, 1 / (n - k)) for k in places}
+    p_of = {k: _p_along(means, step) for k, step in steps.items()}
+    best, half = min(p_of, key=lambda k: p_of[k]), n // 2
+    return Drift(
+        float(means[:half].mean()),
+        float(means[half:].mean()),
+        min(_p_along(means, line), p_of[half]),
+        best / n,
+        float(means[:best].mean()),
+        float(means[best:].mean()),
+        min(1.0, CHOSEN * p_of[best]),
+    )
+
+
+def _p_along(y: Floats, direction: Floats) -> float:
+    """Two-sided p of the part of *y* along *direction*, a vector of sum 0."""
+    unit = direction / math.sqrt(float(np.dot(direction, direction)))
+    part = float(np.dot(unit, y))
+    rest = y - y.mean() - part * unit
+    squares, n = float(np.dot(rest, rest)), len(y)
+    if squares <= 1e-18 * float(np.dot(y, y)):
+        return 1.0 if abs(part) <= 1e-9 * float(np.abs(y).max()) else 0.0
+    shared = min(max(float(np.dot(rest[1:], rest[:-1])) / squares + 2 / n, 0.0), MOST_SHARED)
+    wider = (1 + shared) / (1 - shared)
+    return t_two_sided(part / math.sqrt(squares / (n - 2) * wider), max((n - 2) / wider, 2.0))

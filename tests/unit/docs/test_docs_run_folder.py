@@ -34,6 +34,7 @@ NAMED_BY_DATA = (
     "classes",
     "server",
     "steadiness.transient",
+    "steadiness.drift",
     "files",
     "certificate.latency_error_bar_us",
 )

@@ -8,16 +8,20 @@ from typing import Any
 
 import numpy as np
 import pytest
-from synthetic_run import ORIGIN_NS, Shape, draw_requests, duration_phase, write_manifest, write_workers
+from synthetic_run import ORIGIN_NS, Request, Shape, draw_requests, duration_phase, write_manifest, write_workers
 
 from fastllmload.metrics.core import measure
 from fastllmload.metrics.distribution import distribution
 from fastllmload.metrics.steadiness import little
+from fastllmload.metrics.unfinished import bounds_in_place
 from fastllmload.metrics.window import window_of
 from fastllmload.records import layout
 from fastllmload.records.run import load
+from fastllmload.slo.report import attainment_bounds
+from fastllmload.statistics.censored import bounds
 
 S = 1_000_000_000
+ANSWER_S = 2.0  # from the server's turn to its first token, in `cut_run`
 FIGURES = {"p50", "p75", "p90", "p95", "p99", "p999", "mean"}
 
 
@@ -107,6 +111,75 @@ def test_requests_cut_off_are_not_forgotten(tmp_path: Path) -> None:
     assert found["p95"] is None and found["at_least"]["p95"] == pytest.approx(60_000)
     assert metrics["ttft"]["p95"] < 1000
     assert metrics["e2e"]["with_unfinished"]["n_unfinished"] == found["n_unfinished"]
+
+    stated = metrics["ttft"]["unfinished_bounds"]
+    assert stated["p95"] == {"low": pytest.approx(60_000), "high": None} and stated["max"]["low"] == pytest.approx(
+        60_000
+    )
+    assert "p50" not in stated or stated["p50"]["high"] == found["at_most"]["p50"]
+
+
+def cut_run(n: int, each_s: float, watched_s: float) -> list[Request]:
+    """One server that takes *each_s* a request and 100 requests/s offered: whoever is not done *watched_s* after the
+    first arrival is cancelled.
+    """
+    requests = [each for each in draw_requests(6, Shape(requests=2 * n, failures=0.0)) if "t_first" in each.fields][:n]
+    end = ORIGIN_NS + round(watched_s * S)
+    for k, request in enumerate(requests):
+        fields = request.fields
+        submitted = ORIGIN_NS + k * S // 100
+        first = ORIGIN_NS + round((ANSWER_S + (k + 1) * each_s) * S)
+        moved = submitted - fields["t_submit"]
+        for name in ("t_sched", "t_dispatch", "t_submit_start", "t_submit"):
+            fields[name] += moved
+        if first < end:
+            late = first - fields["t_first"]
+            for name in ("t_headers", "t_any", "t_first", "t_last", "t_end", "t_end_user"):
+                fields[name] += late
+            request.events = [(t + late, *rest) for t, *rest in request.events]
+        else:
+            for name in (
+                "t_any",
+                "t_first",
+                "t_last",
+                "events",
+                "content_events",
+                "reasoning_events",
+                "leading_events",
+            ):
+                fields.pop(name, None)
+            request.events, fields["status"] = [], layout.CANCELLED
+            fields["t_end"] = fields["t_end_user"] = end
+    return requests
+
+
+def test_a_run_that_was_cut_states_bounds_that_hold_the_truth(tmp_path: Path) -> None:
+    """Waiting decides who is cut off, so no estimate is right: of 656 requests the true P99 of TTFT is 8.5 s."""
+    n, each_s = 656, 0.02
+    whole = [ANSWER_S + (k + 1) * each_s - k / 100 for k in range(66, n)]  # those after the ramp of a tenth
+    metric = measured(tmp_path / "run", cut_run(n, each_s, 10.8), 6.6)["metrics"]["ttft"]
+    found = metric["unfinished_bounds"]
+    assert metric["with_unfinished"]["n_unfinished"] > 150
+    for name, q in (("p50", 0.5), ("p90", 0.9), ("p99", 0.99)):
+        true = 1e3 * float(np.quantile(whole, q, method="inverted_cdf"))
+        assert name not in found or found[name]["low"] - 1 <= true <= (found[name]["high"] or np.inf) + 1, name
+    assert found["p99"]["high"] is None and metric["p99"] < 0.8 * 1e3 * float(np.quantile(whole, 0.99))
+
+
+def test_a_handful_of_cut_requests_leaves_the_median_alone() -> None:
+    times, ended = np.arange(1.0, 1001.0), np.arange(1000) > 1
+    figures = {"mean": 501.5, "max": 1000.0, "p50": 501.0, "p99": 990.5}
+    least = {name: both[0] for name, q in (("p50", 0.5), ("p99", 0.99)) if (both := bounds(times, ended, q))}
+    most = {name: both[1] for name, q in (("p50", 0.5), ("p99", 0.99)) if (both := bounds(times, ended, q))}
+    found = {"n": 1000, "n_unfinished": 2, "at_least": {**least, "mean": 500.5, "max": 1000.0}, "at_most": most}
+    assert bounds_in_place(found, figures) == {}
+    assert bounds_in_place({**found, "n_unfinished": 0}, {}) == {}
+
+
+def test_attainment_has_bounds_where_requests_did_not_end() -> None:
+    found = {"met": 60, "submitted": 90}
+    assert attainment_bounds(found, 20, 10) == {"unfinished": 30, "slo_attainment_bounds": [0.6, 0.9]}
+    assert attainment_bounds(found, 0, 0) == {}
 
 
 def test_without_unfinished_requests_nothing_is_said_of_them(document: dict[str, Any]) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from fastllmload.records.whole import EVENTS, ROWS
+from fastllmload.report.doubts import bound, unfinished_text
 from fastllmload.report.figures import NOT_KNOWN, count, number, quantity
 from fastllmload.report.html.chart import Chart, Line, Span, Whiskers
 from fastllmload.report.html.figure import empty, grid, table
@@ -67,6 +68,9 @@ def size(metric: object) -> Markup:
 
 def cell(metric: object, column: str) -> Markup:
     """A value, and its interval below where it has one; a star where there are fewer samples than it needs."""
+    known = bound(metric, column)
+    if known is not None:
+        return joined(element("span", known.replace(">=", "≥ "), class_="few"))
     value = quantity(part(metric, column))
     few = column in (part(metric, "insufficient") or ())
     shown = element("span", value + ("*" if few and value != NOT_KNOWN else ""), class_="few" if few else None)
@@ -97,6 +101,9 @@ def _footnote(scene: Scene) -> Markup:
     notes[0] += ", or how many requests like these one needs." if needs else "."
     if any(part(metric, "n") and part(metric, "insufficient") for metric in shown):
         notes.append("* from fewer samples than the percentile needs (P99: 1,000, P99.9: 10,000).")
+    cut = unfinished_text(scene.document)
+    if cut is not None:
+        notes.append(cut.replace(">=", "≥"))
     whole = came_whole(scene.document)
     if whole == "all":
         notes.append(

@@ -8,6 +8,7 @@ from typing import Any
 
 from fastllmload.metrics.cold_start import started_cold
 from fastllmload.records.whole import unlisted
+from fastllmload.report.doubts import bound, unsteady_texts
 from fastllmload.report.figures import NOT_KNOWN, asked_rate, count, errors, number, percent, quantity
 from fastllmload.report.html.evidence import evidence
 from fastllmload.report.html.markup import Markup, element, joined, visible
@@ -131,15 +132,10 @@ def reasons(scene: Scene) -> list[Reason]:
 
 def _unsteady(scene: Scene) -> list[Reason]:
     """What speaks against one figure standing for the whole window."""
-    found = []
-    transient = scene.get("steadiness", "transient")
-    for name, one in transient.items() if isinstance(transient, Mapping) else ():
-        if part(one, "steady") is False:
-            found.append(Reason("unsteady", f"{str(name).upper()} did not settle within the run (MSER-5).", SETTLE))
-    if scene.get("steadiness", "littles_law", "holds") is False:
-        residual = percent(scene.get("steadiness", "littles_law", "residual"))
-        found.append(Reason("unsteady", f"Little's law does not hold: {residual} are missing.", LOST))
-    return found
+    return [
+        Reason("unsteady", text, LOST if text.startswith("Little") else SETTLE)
+        for text in unsteady_texts(scene.document)
+    ]
 
 
 def _by_status(scene: Scene) -> dict[str, int]:
@@ -350,13 +346,18 @@ def tiles(scene: Scene) -> Markup:
 
 def _latency_tile(name: str, metric: object) -> Markup:
     p50, p99 = number(part(metric, "p50")), number(part(metric, "p99"))
+    known = bound(metric, "p99")
     big = NOT_KNOWN if p50 is None else duration(p50, zeros=True)
     value, _, unit = big.partition(" ")
     return _tile(
         name,
         value,
         f"{unit or 'ms'} P50".strip() if p50 is not None else "",
-        "nothing measured" if p99 is None else f"P99 {duration(p99, zeros=True)}",
+        f"P99 {known.replace('>=', '≥ ')} ms"
+        if known is not None
+        else "nothing measured"
+        if p99 is None
+        else f"P99 {duration(p99, zeros=True)}",
     )
 
 

@@ -1,0 +1,79 @@
+"""What speaks against a run's figures reaches the terminal and report.md, in words with numbers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastllmload.report.doubts import bound, unfinished_text, unsteady_texts
+from fastllmload.report.results import latency_table, objective_table
+from fastllmload.report.summary import summary_lines
+
+LEVEL = {"first_half": 47.0, "second_half": 66.0, "p": 1e-6, "step_at": 0.75, "before_step": 40.0, "after_step": 80.0}
+TTFT = {
+    "unit": "ms", "n": 439, "n_null": 0, "mean": 1800.0, "p50": 1700.0, "p90": 3300.0, "p95": 3700.0, "p99": 4024.0,
+    "p999": 4100.0, "max": 4120.0,
+    "unfinished_bounds": {"p50": {"low": 1690.0, "high": 2100.0}, "p99": {"low": 4129.0, "high": None}},
+    "with_unfinished": {"n": 656, "n_unfinished": 217},
+}  # fmt: skip
+
+
+def document(**parts: Any) -> dict[str, Any]:
+    return {"status": "done", "metrics": {"ttft": TTFT}, **parts}
+
+
+def shown(found: dict[str, Any], width: int = 80) -> str:
+    return "\n".join(line.text for line in summary_lines(found, width))
+
+
+def test_a_bound_stands_in_place_of_a_figure_that_unfinished_requests_can_move() -> None:
+    text = shown(document())
+    row = next(line for line in text.splitlines() if line.startswith("ttft "))
+    assert ">=4,129" in row and "4,024" not in text and "1,800" in row
+    assert "217 of 656 requests did not end their wait" in " ".join(text.split())
+    table = latency_table(document(), ["ttft"])
+    assert "≥4,129" in table.rows[0] and "1,690-2,100" in table.rows[0] and "4,024" not in str(table.rows)
+    assert any("217 of 656" in note for note in table.notes)
+
+
+def test_figures_of_a_run_whose_requests_all_ended_are_figures() -> None:
+    ended = {name: value for name, value in TTFT.items() if name not in ("unfinished_bounds", "with_unfinished")}
+    found = document(metrics={"ttft": ended})
+    assert "4,024" in shown(found) and ">=" not in shown(found)
+    assert unfinished_text(found) is None and bound(ended, "p99") is None
+
+
+def test_a_bound_that_is_not_public_is_withheld() -> None:
+    assert bound({"unfinished_bounds": {"p99": "withheld"}}, "p99") == "withheld"
+
+
+def test_an_unsteady_run_says_so_on_the_terminal() -> None:
+    steadiness = {
+        "drift": {"ttft": {**LEVEL, "p_step": 1e-3, "steady": False}, "itl": {**LEVEL, "p_step": 1.0, "steady": True}},
+        "in_flight": {"first_half": 12.0, "second_half": 30.0, "p": 1e-4, "growing": True},
+    }
+    text = " ".join(shown(document(steadiness=steadiness)).split())
+    assert "Not steady: TTFT 47.00 ms in the first half of the window, 66.00 ms in the second." in text
+    assert (
+        "The queue was growing: 12.00 requests in flight in the first half of the window, 30.00 in the second." in text
+    )
+    assert "ITL" not in text
+
+
+def test_a_step_is_told_as_a_step() -> None:
+    steadiness = {"drift": {"ttft": {**LEVEL, "p_step": 1e-9, "steady": False}, "itl": None}, "in_flight": None}
+    (text,) = unsteady_texts({"steadiness": steadiness})
+    assert "TTFT 40.00 ms over the first 75.0 % of the requests, 80.00 ms after them" in text
+
+
+def test_a_steady_run_and_one_of_an_earlier_version_say_nothing() -> None:
+    assert unsteady_texts({"steadiness": {"drift": {"ttft": {**LEVEL, "steady": True}}}}) == []
+    assert unsteady_texts({"steadiness": {"transient": {"ttft": {"steady": False}}}}) == unsteady_texts({}) == []
+
+
+def test_attainment_is_stated_with_its_bounds() -> None:
+    slo = {
+        "objectives": [{"objective": "ttft", "limit": 500, "unit": "ms"}], "met": 64, "submitted": 656,
+        "slo_attainment": 0.098, "unfinished": 303, "slo_attainment_bounds": [0.098, 0.559],
+    }  # fmt: skip
+    table = objective_table({"slo": slo})
+    assert table is not None and "303 did not end: 9.8 % to 55.9 %" in table.notes[0]
