@@ -1,9 +1,8 @@
 """Percentiles that do not forget the requests that were cut off: a time limit, the end of the drain, a killed run.
 
 Such a request is known to have taken at least as long as it was watched. Leaving it out, as a sample of ended requests
-does, makes a slow target look fast: where they can move a percentile, `unfinished_bounds` stand in its
-place. Requests that failed
-for another reason tell nothing of how long they would have taken; they are left out here as in every latency.
+does, makes a slow target look fast: where they can move a percentile, `unfinished_bounds` stand in its place. Requests that
+failed for another reason tell nothing of how long they would have taken; they are left out here as in every latency.
 """
 
 from __future__ import annotations
