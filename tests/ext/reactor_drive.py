@@ -139,6 +139,8 @@ def drive(
     stamps: bool = True,
     head: bytes = HEAD,
     max_event: int = 1 << 20,
+    max_held: int = 1 << 40,
+    patience_s: float = 30.0,
     dialect: int = 0,
     class_heads: list[bytes] | None = None,
     client: np.ndarray | None = None,
@@ -151,7 +153,7 @@ def drive(
     """
     shared = SharedWords.create(directory / "shared.bin")
     recorder = Recorder(directory)
-    protocol = Protocol(recorder, Classifier(dialect), shared.words, max_event, 4 * max_event)
+    protocol = Protocol(recorder, Classifier(dialect), shared.words, max_event, 4 * max_event, max_held)
     reactor = Reactor(
         protocol,
         Pacer(),
@@ -218,7 +220,7 @@ def drive(
         if before is not None:
             before(reactor)
         reactor.start_at(time.monotonic_ns() + 5_000_000)
-        give_up = time.monotonic() + 30
+        give_up = time.monotonic() + patience_s
         while not reactor.finished:
             await asyncio.sleep(0.005)
             if reactor.failure is not None:

@@ -31,6 +31,13 @@ CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
             "end",
         ),
         ("chunked", 0, b'1;a="\\";\\"";b\r\nx\r\n00\r\n\r\n', (b"x", "end", b""), "end"),
+        ("chunked", 0, b"3 \t\r\nabc\r\n0 \r\n\r\n", (b"abc", "end", b""), "end"),
+        ("chunked", 0, b'3 ; a = "b" \t; c\t; d= e \r\nabc\r\n0\r\n\r\n', (b"abc", "end", b""), "end"),
+        ("chunked", 0, b" 3\r\n", (b"", "bad_chunk_size", b"3\r\n"), "bad_chunk_size"),
+        ("chunked", 0, b"3 3\r\n", (b"", "bad_chunk_size", b"\r\n"), "bad_chunk_size"),
+        ("chunked", 0, b"1; \r\n", (b"", "bad_extension", b"\n"), "bad_extension"),
+        ("chunked", 0, b"1;a b\r\n", (b"", "bad_extension", b"\r\n"), "bad_extension"),
+        ("chunked", 0, b"1;a=b c\r\n", (b"", "bad_extension", b"\r\n"), "bad_extension"),
         ("chunked", 0, b"3\r\nabc", (b"abc", "need", b""), "cut"),
         ("chunked", 0, b"3\r\nabc\r\n0\r\n", (b"abc", "need", b""), "cut"),
         ("chunked", 0, b"3\nabc", (b"", "bad_chunk_size", b"abc"), "bad_chunk_size"),
@@ -110,7 +117,10 @@ def test_any_split_gives_the_same_body_and_twin_and_oracle_agree(data: bytes, pl
     """Payload, verdict and rest are a function of the bytes alone; httptools fed whole says the same."""
     whole = frame(BodyFramer("chunked"), [data])
     assert frame(BodyFramer("chunked"), cut(data, places)) == whole
-    assert frame(ReferenceFramer("chunked"), cut(data, places)) == whole
+    twin = ReferenceFramer("chunked")
+    assert frame(twin, cut(data, places)) == whole
+    if twin.blanks:
+        return  # llhttp bears none in these lines; the twin is the judge
     if whole[1] == "end":
         data = data[: len(data) - len(whole[2])]  # what follows belongs to a next response
     oracle = Oracle(CHUNKED + data)
@@ -127,6 +137,12 @@ def test_any_split_gives_the_same_body_and_twin_and_oracle_agree(data: bytes, pl
         (b"1;", b"\r\nx\r\n0\r\n\r\n"),
         (b"1;", b"a\r\nx\r\n0\r\n\r\n"),
         (b"1;a", b"\r\nx\r\n0\r\n\r\n"),
+        (b"1 ", b"\r\nx\r\n0\r\n\r\n"),
+        (b"1; ", b"\r\nx\r\n0\r\n\r\n"),
+        (b"1;a ", b"\r\nx\r\n0\r\n\r\n"),
+        (b"1;a= ", b"\r\nx\r\n0\r\n\r\n"),
+        (b"1;a=b ", b"\r\nx\r\n0\r\n\r\n"),
+        (b'1;a="b" ', b"\r\nx\r\n0\r\n\r\n"),
         (b"1;a=", b"\r\nx\r\n0\r\n\r\n"),
         (b'1;a="', b'"\r\nx\r\n0\r\n\r\n'),
         (b'1;a="\\', b'"\r\nx\r\n0\r\n\r\n'),
@@ -147,7 +163,10 @@ def test_every_byte_at_every_place_of_the_framing(before: bytes, after: bytes) -
     for byte in range(256):
         data = before + bytes([byte]) + after
         payload, state, unused = frame(BodyFramer("chunked"), [data])
-        assert frame(ReferenceFramer("chunked"), [data]) == (payload, state, unused), data
+        twin = ReferenceFramer("chunked")
+        assert frame(twin, [data]) == (payload, state, unused), data
+        if twin.blanks:
+            continue
         oracle = Oracle(CHUNKED + data[: len(data) - len(unused)] if state == "end" else CHUNKED + data)
         assert oracle.accepted == (state in ("need", "end")), (data, state)
         assert oracle.body == payload, data

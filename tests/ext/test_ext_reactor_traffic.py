@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import socket
+import threading
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from reactor_drive import HEAD, RESPONSE, answer_all, drive, read_request, scripted
+from reactor_drive import ANSWER, HEAD, RESPONSE, answer_all, drive, read_request, scripted
 
+from fastllmload._ext.carry import carried
+from fastllmload._ext.reactor import Reactor
 from fastllmload._ext.talk import Talks
 from fastllmload.endpoint import ENDPOINTS
 from fastllmload.plan.conversations import Part, write_conversations
@@ -173,3 +178,54 @@ def test_a_slow_reader_released_by_the_end_of_another_is_read(tmp_path: Path) ->
     with scripted(script) as address:
         found = drive(tmp_path, address, gaps_ms=[5.0, 0.0, 0.0, 0.0], cap=1, client=users(4, read_rate=200.0))
     assert found.statuses() == {("ok", "none"): 4}
+
+
+@pytest.mark.parametrize("over_asyncio", [False, True])
+def test_bodies_share_a_budget(tmp_path: Path, over_asyncio: bool) -> None:
+    """Forty bodies of 2 MB are half there at once, 16 MiB may be held: some fail as too large, the rest come, and what they
+    took is given back, to the kernel too.
+    """
+    body = ANSWER.ljust(2_000_000)
+    head = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(body)
+    all_half = threading.Barrier(40, timeout=20)
+    most = [0, 0]
+    before, resident = carried(), resident_bytes()
+
+    def script(connection: socket.socket, number: int) -> None:
+        while read_request(connection):
+            with contextlib.suppress(OSError):  # the client has closed
+                connection.sendall(head + body[:1_000_000])
+            all_half.wait()
+            connection.sendall(body[1_000_000:])
+
+    def watch(reactor: Reactor) -> None:
+        most[:] = max(most[0], carried() - before), max(most[1], resident_bytes() - resident)
+
+    with scripted(script) as address:
+        outcome = drive(
+            tmp_path, address, gaps_ms=[0.0] * 40, preconnect=0, over_asyncio=over_asyncio, max_held=16 << 20,
+            during=watch, patience_s=60, timeout_s=30,
+        )  # fmt: skip
+    found = outcome.statuses()
+    assert set(found) == {("ok", "none"), ("protocol_error", "body_too_large")}
+    assert found["ok", "none"] >= 4 and found["protocol_error", "body_too_large"] >= 10
+    assert most[0] < 24 << 20
+    assert carried() - before < 1 << 20
+    assert resident_bytes() - resident < 12 << 20, (most, resident_bytes() - resident)
+
+
+def resident_bytes() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def test_one_body_above_its_own_limit_is_too_large(tmp_path: Path) -> None:
+    body = ANSWER.ljust(5000)
+    head = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(body)
+
+    def script(connection: socket.socket, number: int) -> None:
+        while read_request(connection):
+            connection.sendall(head + body)
+
+    with scripted(script) as address:
+        outcome = drive(tmp_path, address, gaps_ms=[0.0] * 3, max_event=1000)
+    assert outcome.statuses() == {("protocol_error", "body_too_large"): 3}

@@ -49,6 +49,9 @@ cdef struct Exchange:       # what every read touches comes first
 cdef void exchange_init(Exchange* x, size_t max_event) noexcept nogil
 cdef void exchange_free(Exchange* x) noexcept nogil
 cdef void exchange_open(Exchange* x) noexcept nogil         # for the next request; the caller has set its row
+# What it holds beyond small buffers, and give that back: nothing of a request that has ended is needed but its reply.
+cdef size_t exchange_held(Exchange* x) noexcept nogil
+cdef void exchange_give_back(Exchange* x) noexcept nogil
 # Keep bytes of a partial head or of a body until the rest is there, or text of the answer for a later turn. Callers bound
 # the size. MemoryError when there is none.
 cdef int exchange_hold(Exchange* x, const unsigned char* data, size_t size) except -1

@@ -2,16 +2,16 @@
 
 The states go X_IDLE -> X_HEAD -> X_BODY -> X_IDLE; a stream whose [DONE] came before the end of its message waits in
 X_TAIL: the request has ended, the connection is not free yet. An Exchange belongs to a connection and outlives its
-requests: small buffers stay for the next one, those above 64 KiB are given back.
+requests: small buffers stay for the next one, those above 64 KiB are given back when the request ends.
 """
 
 from libc.string cimport memset
 
 from fastllmload._ext.calls cimport calls_clear, calls_free
-from fastllmload._ext.carry cimport carry_add, carry_free, carry_reset
+from fastllmload._ext.carry cimport CARRY_KEEP, carry_add, carry_free, carry_reset
 from fastllmload._ext.delta cimport template_free, template_reset
-from fastllmload._ext.ndjson cimport ndjson_free, ndjson_init
-from fastllmload._ext.sse cimport sse_free, sse_init
+from fastllmload._ext.ndjson cimport ndjson_free, ndjson_init, ndjson_reset
+from fastllmload._ext.sse cimport sse_free, sse_init, sse_reset
 
 
 cdef void exchange_init(Exchange* x, size_t max_event) noexcept nogil:
@@ -44,6 +44,23 @@ cdef void exchange_open(Exchange* x) noexcept nogil:
     if x.calls != NULL:
         calls_clear(x.calls)
     template_reset(&x.template)
+
+
+cdef inline size_t large(size_t cap) noexcept nogil:
+    return cap if cap > CARRY_KEEP else 0
+
+
+cdef size_t exchange_held(Exchange* x) noexcept nogil:
+    return (large(x.held_cap) + large(x.reply_cap) + large(x.sse.line_cap) + large(x.sse.data_cap) + large(x.sse.name_cap)
+            + large(x.ndjson.line_cap))
+
+
+cdef void exchange_give_back(Exchange* x) noexcept nogil:
+    carry_reset(&x.held, &x.held_size, &x.held_cap)
+    if large(x.sse.line_cap) or large(x.sse.data_cap) or large(x.sse.name_cap):
+        sse_reset(&x.sse)
+    if large(x.ndjson.line_cap):
+        ndjson_reset(&x.ndjson)
 
 
 cdef int exchange_hold(Exchange* x, const unsigned char* data, size_t size) except -1:

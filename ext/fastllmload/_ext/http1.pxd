@@ -107,7 +107,7 @@ cdef enum HeadError:
 cdef class HeadReader:
     # Reused for every response of a worker: read() and like() set all fields. A head is read whole, terminator included.
     cdef public int status
-    cdef public int minor_version       # 0 for HTTP/1.0
+    cdef public int minor_version       # 0 for HTTP/1.0, else 1
     cdef public bint keep_alive
     cdef public int framing             # Framing
     cdef public uint64_t length         # for FRAMING_LENGTH

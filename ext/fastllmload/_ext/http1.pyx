@@ -3,7 +3,7 @@
 # llhttp's strict one with two differences: sizes above 2**60 are refused, and trailers are checked but never
 # interpreted.
 from cpython.bytes cimport PyBytes_FromStringAndSize
-from libc.string cimport memchr, memset
+from libc.string cimport memchr, memcmp, memset
 
 from fastllmload._ext.chunkline cimport (
     AT_BROKEN,
@@ -11,14 +11,16 @@ from fastllmload._ext.chunkline cimport (
     AT_DATA,
     AT_DATA_CR,
     AT_DATA_LF,
+    AT_EXT_END,
     AT_EXT_FIRST,
-    AT_EXT_QUOTED_END,
     AT_SIZE,
+    AT_SIZE_BLANK,
     AT_SIZE_FIRST,
     AT_SIZE_LF,
     AT_TRAILER_FIRST,
     extension_next,
     hex_value,
+    is_bws,
     trailer_next,
 )
 from fastllmload._ext.cursor cimport Cursor, left, over
@@ -90,7 +92,7 @@ cdef inline uint8_t line_byte(Body* b, unsigned char byte) noexcept nogil:
         return broken(b, BODY_LINE_TOO_LONG)
     if b.state <= AT_SIZE_LF:
         return size_byte(b, byte)
-    if b.state <= AT_EXT_QUOTED_END:
+    if b.state <= AT_EXT_END:
         b.state = extension_next(b.state, byte)
         return b.state if b.state != AT_BROKEN else broken(b, BODY_BAD_EXTENSION)
     return trailer_byte(b, byte)
@@ -103,13 +105,17 @@ cdef inline uint8_t size_byte(Body* b, unsigned char byte) noexcept nogil:
         if byte != c'\n':
             return broken(b, BODY_BAD_CHUNK_SIZE)
         return AT_DATA if b.left > 0 else AT_TRAILER_FIRST
-    if digit >= 0 and b.left <= SIZE_MOST >> 4:
+    if digit >= 0 and b.state != AT_SIZE_BLANK and b.left <= SIZE_MOST >> 4:
         b.left = (b.left << 4) | <uint64_t>digit
         return AT_SIZE if b.left <= SIZE_MOST else broken(b, BODY_BAD_CHUNK_SIZE)
-    if b.state == AT_SIZE and byte == c'\r':
+    if b.state == AT_SIZE_FIRST:
+        return broken(b, BODY_BAD_CHUNK_SIZE)
+    if byte == c'\r':
         return AT_SIZE_LF
-    if b.state == AT_SIZE and byte == c';':
+    if byte == c';':
         return AT_EXT_FIRST
+    if is_bws(byte):
+        return AT_SIZE_BLANK
     return broken(b, BODY_BAD_CHUNK_SIZE)
 
 
@@ -140,6 +146,25 @@ cdef size_t head_size(const unsigned char* data, size_t size, size_t seen) noexc
         if end - at >= 2 and at[0] == c'\r' and at[1] == c'\n':
             return at + 2 - data
     return 0
+
+
+cdef bytes plain_head(const unsigned char* head, size_t size):
+    """The head in the form that the parser takes: it knows no minor version above 1, which is to be read as 1 (RFC 9110 2.5),
+    and no lines that go on the line before, which are blanks (RFC 9112 5.2).
+    """
+    cdef bytes text = PyBytes_FromStringAndSize(<const char*>head, <Py_ssize_t>size)
+    cdef unsigned char* at = <unsigned char*>text          # ours alone, until it is returned
+    cdef size_t i = 0
+    while i < size and (at[i] == c'\r' or at[i] == c'\n'):
+        i += 1
+    if size - i > 8 and memcmp(at + i, b"HTTP/1.", 7) == 0 and c'1' < at[i + 7] <= c'9':
+        at[i + 7] = c'1'
+    while i < size and at[i] != c'\n':
+        i += 1
+    for i in range(i + 1, size - 1):                        # not behind the status line: that is no field's line
+        if at[i] == c'\n' and at[i - 1] == c'\r' and (at[i + 1] == c' ' or at[i + 1] == c'\t'):
+            at[i - 1] = at[i] = c' '
+    return text
 
 
 cdef class HeadReader:
@@ -210,8 +235,9 @@ cdef class HeadReader:
         if size == 0 or head_size(head, size, 0) != size:
             return self._refuse(HEAD_MALFORMED, "not one whole head")
         parser = self._parser_type(self)
+        text = plain_head(head, size)
         try:
-            parser.feed_data(PyBytes_FromStringAndSize(<const char*>head, <Py_ssize_t>size))
+            parser.feed_data(text)
         except Upgraded:
             pass                # 101: what follows is another protocol, the head itself is sound
         except CallbackError as error:
@@ -219,7 +245,10 @@ cdef class HeadReader:
         except ParserError as error:
             reason = str(error)
             return self._refuse(HEAD_BAD_LENGTH if "Content-Length" in reason else HEAD_MALFORMED, reason)
-        return self._judge(head, size)
+        error = self._judge(text, size)
+        if error == HEAD_OK:
+            self._keep(head, size)
+        return error
 
     cdef int _refuse(self, HeadError error, str reason) except -1:
         self.message = reason
@@ -227,7 +256,6 @@ cdef class HeadReader:
 
     cdef int _judge(self, const unsigned char* head, size_t size) except -1:
         # What httptools accepts beyond HTTP/1.x, and what the headers mean together.
-        cdef const unsigned char* whole = head
         cdef const unsigned char* end = head + size
         while head < end and (head[0] == c'\r' or head[0] == c'\n'):
             head += 1
@@ -240,7 +268,6 @@ cdef class HeadReader:
         if self._coding < 0:
             return self._refuse(HEAD_BAD_CODING, "a transfer coding other than chunked")
         self._frame()
-        self._keep(whole, size)
         return HEAD_OK
 
     cdef int _frame(self) except -1:

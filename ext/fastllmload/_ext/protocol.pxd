@@ -25,6 +25,7 @@ cdef class Protocol:
     cdef Hdr e2e
     cdef size_t max_event           # bytes of one event, and of one SSE line
     cdef size_t max_body            # bytes of a non-streaming body
+    cdef int64_t max_held           # bytes that all connections together hold of what is not complete
     cdef uint32_t reads             # running number of the read being fed
     cdef bint last_ok               # status of the request that ended last
     cdef bint last_left             # its user left: neither ok nor a failure

@@ -12,6 +12,7 @@ from libc.string cimport memcmp, memset
 cimport fastllmload._ext.counters as k
 cimport fastllmload._ext.recorder as r
 from fastllmload._ext.calls cimport Text, calls_write, text_free
+from fastllmload._ext.carry cimport carry_total
 from fastllmload._ext.cursor cimport left, over
 from fastllmload._ext.delta cimport FINISH_CONTENT_FILTER, FINISH_FAILED, FINISH_NONE, FINISH_OTHER, says_done
 from fastllmload._ext.exchange cimport (
@@ -24,6 +25,8 @@ from fastllmload._ext.exchange cimport (
     X_TAIL,
     answers,
     exchange_free,
+    exchange_give_back,
+    exchange_held,
     exchange_hold,
     exchange_init,
     exchange_open,
@@ -53,7 +56,15 @@ from fastllmload._ext.static_assert cimport FLL_STATIC_ASSERT
 cdef enum:
     READ_NS = 50_000            # at most between the end of a read in the kernel and its stamp by the process, if not stopped
     MAX_HEAD = 65536            # a longer response head is refused
+    LARGE = 1 << 20             # buffers from here on go back to the kernel as soon as they are free
     MAX_ERROR_BODY = 65536      # of a failed response's body this much is looked at, the rest is skipped
+
+
+cdef int64_t MAX_HELD = 512 << 20           # of a worker
+
+cdef extern from "<malloc.h>" nogil:
+    int M_MMAP_THRESHOLD
+    int mallopt(int param, int value)
 
 
 cdef class Protocol:
@@ -62,7 +73,8 @@ cdef class Protocol:
     *shared* is the worker's shared memory (int64, length counters.WORDS + counters.HISTOGRAMS * HDR_WORDS).
     """
 
-    def __init__(self, Recorder recorder, Classifier classifier, int64_t[::1] shared, size_t max_event, size_t max_body):
+    def __init__(self, Recorder recorder, Classifier classifier, int64_t[::1] shared, size_t max_event, size_t max_body,
+                 int64_t max_held=MAX_HELD):
         FLL_STATIC_ASSERT(k.W_STATUS0 + r.STATUSES <= k.W_ERROR0)
         FLL_STATIC_ASSERT(k.W_ERROR0 + r.ERROR_CLASSES <= k.W_FAILED_AT0)
         FLL_STATIC_ASSERT(k.W_FAILED_AT0 + k.LAST_URL < k.WORDS)
@@ -78,6 +90,9 @@ cdef class Protocol:
         self.e2e.counts = self.words + k.WORDS + k.H_E2E * HDR_WORDS
         self.max_event = max_event
         self.max_body = max_body
+        self.max_held = max_held
+        # Without this, glibc serves the next large buffers from its heap, which it gives back when it likes.
+        mallopt(M_MMAP_THRESHOLD, LARGE)
 
     cdef Verdict feed(self, Exchange* x, const unsigned char* data, size_t size, int64_t t, int64_t low,
                       uint8_t stamp_class, int64_t user_t) except? V_CLOSE:
@@ -109,6 +124,9 @@ cdef class Protocol:
             verdict = self._head(x, &c, t, user_t)
         if verdict == V_MORE and (x.state == X_BODY or x.state == X_TAIL):
             verdict = self._body(x, &c, t, user_t)
+        if carry_total() > self.max_held and x.row != NULL and exchange_held(x):
+            self.fail(x, r.STATUS_PROTOCOL_ERROR, r.ERROR_BODY_TOO_LARGE, t, user_t)
+            return V_CLOSE
         return verdict
 
     cdef Verdict _head(self, Exchange* x, Cursor* c, int64_t t, int64_t user_t) except? V_CLOSE:
@@ -180,7 +198,8 @@ cdef class Protocol:
                 if not left(&span):
                     break
                 if self._payload(x, &span) != 0:
-                    self.fail(x, r.STATUS_PROTOCOL_ERROR, r.ERROR_EVENT_TOO_LARGE, t, user_t)
+                    self.fail(x, r.STATUS_PROTOCOL_ERROR,
+                              r.ERROR_EVENT_TOO_LARGE if x.row.flags & FLAG_STREAM else r.ERROR_BODY_TOO_LARGE, t, user_t)
                     return V_CLOSE
         if step == BODY_NEED:
             if x.row != NULL and x.row.flags & FLAG_DONE:
@@ -284,6 +303,7 @@ cdef class Protocol:
         self.words[k.W_STATUS0 + status] += 1
         self.words[k.W_ERROR0 + (error if status != r.STATUS_OK else 0)] += 1       # failures by their class
         x.row = NULL
+        exchange_give_back(x)
         return self.recorder.end_row(x.chunk)
 
     cdef int fail(self, Exchange* x, uint8_t status, uint8_t error, int64_t t, int64_t user_t) except -1:

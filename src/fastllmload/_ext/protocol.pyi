@@ -21,6 +21,7 @@ class Protocol:
         shared: npt.NDArray[np.int64],
         max_event: int,
         max_body: int,
+        max_held: int = ...,
     ) -> None: ...
 
 class Conversation:

@@ -5,7 +5,7 @@ from collections.abc import Generator
 
 TOKEN = rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]"
 TEXT = rb"[\t\x20-\x7e\x80-\xff]"
-STATUS_LINE = re.compile(rb"[\r\n]*HTTP/1\.([01]) ([1-9]\d\d)(?: [^\r\n]*)?\r\n")
+STATUS_LINE = re.compile(rb"[\r\n]*HTTP/1\.([0-9]) ([1-9]\d\d)(?: [^\r\n]*)?\r\n")
 FIELD = re.compile(rb"(" + TOKEN + rb"+):[ \t]*(" + TEXT + rb"*)\r\n")
 TRAILER_SO_FAR = re.compile(rb"\r\n?|" + TOKEN + rb"+(?::" + TEXT + rb"*(?:\r\n?)?)?")
 TOKENS = b"".join(re.findall(TOKEN, bytes(range(256))))
@@ -24,12 +24,13 @@ CONTENTS = {
 
 def reference_head(head: bytes) -> dict[str, object]:
     """What ``parse_head`` gives, without "message"; a refused head gives "error" alone."""
+    head = unfolded(head)
     fields = _fields(head)
     line = STATUS_LINE.match(head)
     if fields is None or line is None:
         return {"error": "malformed"}
     values = {name: [v for n, v in fields if n == name] for name, _ in fields}
-    status, minor = int(line[2]), int(line[1])
+    status, minor = int(line[2]), min(1, int(line[1]))
     lengths, codings = values.get(b"content-length", []), values.get(b"transfer-encoding", [])
     if len(lengths) > 1 or (lengths and codings) or not all(_is_length(v) for v in lengths):
         return {"error": "bad_length"}
@@ -48,6 +49,17 @@ def reference_head(head: bytes) -> dict[str, object]:
         "upgrade": status == 101,
         "retry_after_ms": _retry(values.get(b"retry-after", [b""])[-1]),
     }
+
+
+def unfolded(head: bytes) -> bytes:
+    """A line that begins with a blank goes on the one before (RFC 9112 5.2), unless that is the status line."""
+    line = STATUS_LINE.match(head)
+    return head if line is None else head[: line.end()] + re.sub(rb"\r\n(?=[ \t])", b"  ", head[line.end() :])
+
+
+def for_llhttp(head: bytes) -> bytes:
+    """The same head without what a client has to bear and llhttp does not: later minor versions, folded lines."""
+    return re.sub(rb"^([\r\n]*HTTP/1\.)[2-9] ", rb"\g<1>1 ", unfolded(head))
 
 
 def _fields(head: bytes) -> list[tuple[bytes, bytes]] | None:
@@ -101,6 +113,7 @@ class ReferenceFramer:
         self.state = "need"
         self._framing = framing
         self._line = 0
+        self.blanks = False  # where llhttp allows none
         self._payload = bytearray()
         self._run = {
             "none": self._exactly(0),
@@ -156,11 +169,19 @@ class ReferenceFramer:
             if int(digits, 16) > 1 << 60:
                 raise Broken("bad_chunk_size")
             byte = yield from self._next()
+        if digits:
+            byte = yield from self._blanks(byte)
         if digits and byte == ord(";"):
             byte = yield from self._extensions()
         if not digits or byte != CR or (yield from self._next()) != LF:
             raise Broken("bad_chunk_size")
         return int(digits, 16)
+
+    def _blanks(self, byte: int) -> Generator[None, int, int]:
+        while byte in b" \t":
+            self.blanks = True
+            byte = yield from self._next()
+        return byte
 
     def _next(self) -> Generator[None, int, int]:
         """The next byte of a line, which has at most 16 KiB."""
@@ -174,14 +195,17 @@ class ReferenceFramer:
         """Behind the first ";"; the byte that ended the last one: always CR."""
         byte = ord(";")
         while byte == ord(";"):
-            byte = yield from self._next()
+            byte = yield from self._blanks((yield from self._next()))
             if byte == CR:
                 raise Broken("bad_extension")
             byte = yield from self._tokens(byte)
+            byte = yield from self._blanks(byte)
             if byte == ord("="):
-                byte = yield from self._tokens((yield from self._next()))
+                byte = yield from self._blanks((yield from self._next()))
+                byte = yield from self._tokens(byte)
                 if byte == ord('"'):
                     byte = yield from self._quoted()
+                byte = yield from self._blanks(byte)
         if byte != CR:
             raise Broken("bad_extension")
         return byte
@@ -199,10 +223,7 @@ class ReferenceFramer:
             if byte not in TEXTS:
                 raise Broken("bad_extension")
             byte = yield from self._next()
-        byte = yield from self._next()
-        if byte not in b"\r;":
-            raise Broken("bad_extension")
-        return byte
+        return (yield from self._next())
 
     def _trailers(self) -> Generator[None, int, None]:
         line, total = b"", 0
