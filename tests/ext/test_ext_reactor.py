@@ -149,6 +149,28 @@ def test_a_server_that_never_answers_times_out(tmp_path: Path) -> None:
     assert (waited >= 0.2).all()
 
 
+def test_what_was_answered_in_time_is_no_time_out_for_a_client_that_stood_still(tmp_path: Path) -> None:
+    """600 answers come while the client is stopped past their deadlines, more than one poll returns: all are read first."""
+    stood = False
+
+    def script(connection: socket.socket, number: int) -> None:
+        while read_request(connection):
+            time.sleep(0.2)
+            connection.sendall(RESPONSE)
+
+    def stand(reactor: Reactor) -> None:
+        nonlocal stood
+        if reactor.in_flight == 600 and not stood:
+            stood = True
+            time.sleep(1.2)
+
+    with scripted(script) as address:
+        outcome = drive(
+            tmp_path, address, gaps_ms=[], slots=600, limit=600, preconnect=600, timeout_s=0.9, during=stand
+        )
+    assert stood and outcome.statuses() == {OK: 600}
+
+
 @pytest.mark.parametrize("over_asyncio", [False, True])
 def test_a_large_body_is_sent_in_parts(tmp_path: Path, over_asyncio: bool) -> None:
     """8 MiB to a reader who waits 100 ms when the first byte is there: t_submit is that of the last byte."""

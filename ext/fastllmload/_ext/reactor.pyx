@@ -35,6 +35,7 @@ cdef enum:
     LOOP_BEATS = 4              # at every so many of them the event loop gets its turn
     TIMER = 0xFFFFFFFF          # epoll tag of the pacer's timer
     BEAT = 0xFFFFFFFE           # and of the beat
+    UNREAD_NS = 1_000_000_000   # a request whose socket was not looked at since its deadline is given this long
     HOUSE_NS = 5_000_000        # housekeeping at most this often
     AHEAD_NS = 30_000_000       # connections are opened for releases this far ahead
     NEAR = 4096                 # and for so many of them
@@ -388,13 +389,16 @@ cdef class Reactor(Releases):
         """What need not be done at once: time-outs, users who leave or read slowly, connections ahead, counters."""
         cdef Conn* c
         cdef uint8_t why = r.ERROR_NONE
+        cdef int64_t until
         self.house_at = now + HOUSE_NS
         self.words[k.W_HEARTBEAT_NS] = now
         self.words[k.W_SPIN_NS] = self.pacer.spun
         self.words[k.W_BY_TEMPLATE] = <int64_t>self.protocol.classifier.by_template
         self.words[k.W_BY_SCAN] = <int64_t>self.protocol.classifier.by_scan
         self.words[k.W_BY_MSGSPEC] = <int64_t>self.protocol.classifier.by_msgspec
-        while self.flight.oldest != NULL and self.flight.oldest.deadline <= now:
+        # A poll that found more than it could return has left sockets unread: what lies there may be the answer in time.
+        until = now if self.pool.foreign else max(self.clear, now - UNREAD_NS)
+        while self.flight.oldest != NULL and self.flight.oldest.deadline <= until:
             c = self.flight.oldest
             self.cancel(c, r.STATUS_TIMEOUT, r.ERROR_CONNECT_TIMEOUT if c.state == C_CONNECTING else r.ERROR_DEADLINE, now)
         while self.users.leaves.count:
