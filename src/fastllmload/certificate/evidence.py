@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -162,6 +163,7 @@ class Stamps:
 class Evidence:
     """All of it. *no_fd*, *no_port*: requests that failed for want of a descriptor or a port. *plan_lead_ns*: from the
     plan's last byte to the first release of the phase. *figures*: the headline figures with their ends.
+    *seconds*: the worst seconds of the window, as `seconds.described` gives them.
     """
 
     window: Window
@@ -174,4 +176,5 @@ class Evidence:
     no_port: int = 0
     disk_full: bool = False
     figures: tuple[Figure, ...] = ()
+    seconds: dict[str, Any] = field(default_factory=dict)
     plan_lead_ns: int | None = None

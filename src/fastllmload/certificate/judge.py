@@ -60,6 +60,7 @@ def judge_evidence(evidence: Evidence) -> dict[str, Any]:
         "reasons": [asdict(reason) for reason in found],
         "generator_limited": any(reason.limits_generator for reason in found),
         "figures": headlines.described(evidence.figures),
+        "seconds": evidence.seconds,
         **sections,
     }
 

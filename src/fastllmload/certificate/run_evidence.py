@@ -30,6 +30,7 @@ from fastllmload.certificate.evidence import (
 )
 from fastllmload.certificate.figures import headline_figures
 from fastllmload.certificate.lag import LATE_NS
+from fastllmload.certificate.seconds import described, seconds_of
 from fastllmload.errors import RunFolderError
 from fastllmload.metrics.bounds import earliest
 from fastllmload.metrics.users import read_slowly
@@ -61,11 +62,14 @@ def from_run(run: Run) -> Evidence:
     facts = run.manifest.get("watch") or {}
     windows = histograms(run)
     errors = rows["error"]
+    released = sends(run, rows, sending_window(run, rows, window))
+    its_workers = worker_records(run, window, windows, facts)
     return Evidence(
         window=sending_window(run, rows, window),
-        sends=sends(run, rows, sending_window(run, rows, window)),
+        sends=released,
         stamps=stamps(run, window, facts),
-        workers=worker_records(run, window, windows, facts),
+        workers=its_workers,
+        seconds=described(seconds_of(run, window, released, its_workers)),
         host=host_record(run, facts),
         ceiling=msgspec.convert(facts["ceiling"], Ceiling) if facts.get("ceiling") else None,
         no_fd=int(np.count_nonzero(errors == layout.ERROR_NAMES.index("no_fd"))),

@@ -373,12 +373,30 @@ def _client(document: Document, width: int) -> list[Line]:
     batched = percent(part(certificate, "batched_share"))
     busiest, collections = percent(_highest(certificate, "cpu_share")), count(_total(certificate, "gc_runs"))
     headroom = [(0, _headroom(certificate)), (1, f"busiest worker {busiest} of a core"), (2, f"GC {collections}")]
+    bad = bad_seconds(certificate)
     errors = ", ".join(f"{name} {_error_us(certificate, metrics)}" for name, metrics in ERRORS.items())
     return [
         _fitted("lag us", shown, width),
         _fitted("headroom", headroom, width),
+        *([] if bad is None else [Line(_labelled("bad s", bad))]),
         _fitted("stamps", [(1, source), (2, f"batched {batched}"), (0, f"p99 within us: {errors}")], width),
     ]
+
+
+def bad_seconds(certificate: object) -> str | None:
+    """How many seconds of the window were bad for the client, and the worst of them; None without any."""
+    seconds = part(certificate, "seconds")
+    worst = part(seconds, "worst")
+    if not isinstance(worst, list) or not worst:
+        return None
+    first = worst[0]
+    shown = [
+        ("lag P99 {} ms", number(part(first, "lag_p99_us")), 1e-3),
+        ("brackets P99 {} ms", number(part(first, "bracket_p99_us")), 1e-3),
+        ("CPU {} %", number(part(first, "cpu_share")), 100),
+    ]
+    each = ", ".join(text.format(quantity(value * scale)) for text, value, scale in shown if value is not None)
+    return f"{part(seconds, 'bad')} of {part(seconds, 'n')}, the worst at {part(first, 'at_s')} s: {each}"
 
 
 def _error_us(certificate: object, metrics: Sequence[str]) -> str:

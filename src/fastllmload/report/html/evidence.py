@@ -8,7 +8,7 @@ from fastllmload.report.figures import NOT_KNOWN, number, percent, quantity
 from fastllmload.report.html.markup import Markup, element, joined, visible
 from fastllmload.report.html.scales import duration
 from fastllmload.report.html.scene import Scene
-from fastllmload.report.summary import ERRORS, part
+from fastllmload.report.summary import ERRORS, bad_seconds, part
 
 LAGS = {"p50": "P50", "p99": "P99", "max": "max"}
 
@@ -27,6 +27,7 @@ def evidence(scene: Scene) -> Markup | None:
         "P99 is within": ", ".join(f"{name.upper()} {_within(certificate, of)}" for name, of in ERRORS.items()),
         "Stamps": f"{source}; {percent(certificate.get('batched_share'))} of tokens came with the one before",
         "Busiest worker": _busiest(certificate),
+        "Bad seconds": bad_seconds(certificate) or "none",
         "Headroom": _headroom(certificate),
         "Host": f"stolen {percent(part(host, 'steal_share'))}, longest stall {us(host, 'hiccup_max_us')}",
     }
