@@ -171,6 +171,26 @@ def test_what_was_answered_in_time_is_no_time_out_for_a_client_that_stood_still(
     assert stood and outcome.statuses() == {OK: 600}
 
 
+def test_what_came_after_its_deadline_is_a_time_out_for_a_client_that_stood_still_too(tmp_path: Path) -> None:
+    """Ten answers come 0.3 s after their deadlines and are read as soon as the client goes on: their stamps decide."""
+    stood = False
+
+    def script(connection: socket.socket, number: int) -> None:
+        while read_request(connection):
+            time.sleep(0.6)
+            connection.sendall(RESPONSE)
+
+    def stand(reactor: Reactor) -> None:
+        nonlocal stood
+        if reactor.in_flight == 10 and not stood:
+            stood = True
+            time.sleep(1.2)
+
+    with scripted(script) as address:
+        outcome = drive(tmp_path, address, gaps_ms=[], slots=10, limit=10, preconnect=10, timeout_s=0.3, during=stand)
+    assert stood and outcome.statuses() == {("timeout", "deadline"): 10}
+
+
 @pytest.mark.parametrize("over_asyncio", [False, True])
 def test_a_large_body_is_sent_in_parts(tmp_path: Path, over_asyncio: bool) -> None:
     """8 MiB to a reader who waits 100 ms when the first byte is there: t_submit is that of the last byte."""

@@ -211,6 +211,9 @@ cdef class Transport:
         if got < BUFFER:
             c.drained = user_t
         had = c.x.row != NULL
+        # It came too late without doubt, also where the client stood still when the time was over.
+        if had and (t if stamp_class == r.STAMP_KERNEL else low) > c.deadline:
+            return self.cancel(c, r.STATUS_TIMEOUT, r.ERROR_DEADLINE, user_t)
         verdict = self.protocol.feed(&c.x, self.buffer, <size_t>got, t, low, stamp_class, user_t)
         if self.protocol.timeline.unsettled:
             self._settle(c)
