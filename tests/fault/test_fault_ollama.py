@@ -96,6 +96,7 @@ def test_each_failure_has_its_class(tmp_path: Path, port: int, fault: str, expec
 
 @pytest.mark.parametrize("resource", sorted(RESOURCES))
 def test_thinking_is_not_the_first_token(tmp_path: Path, port: int, resource: str) -> None:
-    rows = faulty(tmp_path, port, "reasoning:4", resource).rows
+    outcome = faulty(tmp_path, port, "reasoning:4", resource)
+    rows = outcome.rows
     assert set(rows["reasoning_events"]) == {4} and set(rows["content_events"]) == {TOKENS - 4}
     assert earlier(outcome).all()
