@@ -19,7 +19,7 @@ from fastllmload.records.export import export_jsonl
 from fastllmload.records.run import load
 
 ELSEWHERE = {  # need the text, the plan, a declaration, a sensor
-    "usage_less_tokenizer", "cache_hit_rate", "cold_start_latency", "power_w", "tok_s_per_w",
+    "usage_less_tokenizer", "cache_hit_rate", "cached_prompt_share", "cold_start_latency", "power_w", "tok_s_per_w",
 }  # fmt: skip
 
 RUNS = {

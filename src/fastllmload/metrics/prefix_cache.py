@@ -71,15 +71,41 @@ def prefix_tokens_of(run: Run, requests: npt.NDArray[Any]) -> Numbers:
     return np.zeros(len(requests), np.int64)
 
 
+TEMPLATE = 64  # tokens that a chat template may add to a prompt
+UNLIKE = 0.05  # share by which two tokenizers may count a prompt differently and still have one unit
+OTHER_UNIT = (
+    "null: the server counts {said:,} tokens where the plan counts {ours:,}: its cached tokens are another unit"
+)
+
+
 def cache_metrics(run: Run, rows: npt.NDArray[Any]) -> dict[str, Any]:
-    """`cache_hit_rate` over *rows*, which are ok: null when prompts share no prefix or the server says nothing."""
+    """`cache_hit_rate` over *rows*, which are ok: null when prompts share no prefix, the server says nothing, or counts in
+    tokens of another tokenizer than the plan. `cached_prompt_share`: of the prompts, both as the server counts.
+    """
     shared, cached = prefix_tokens(run, rows), rows["cached_tokens"].astype(np.int64)
-    sharing = shared > 0
+    sharing, counted = shared > 0, (cached >= 0) & (rows["prompt_tokens"] > 0)
+    prompts = int(rows["prompt_tokens"][counted].sum())
+    unlike = other_unit(rows[sharing & counted & (rows["input_target"] > 0)])
     return {
         "cache_hit_rate": scalar(
-            cache_hit_rate(cached, shared),
+            cache_hit_rate(cached, shared) if unlike is None else None,
             "share",
             n=int((sharing & (cached >= 0)).sum()),
             n_null=int((sharing & (cached < 0)).sum()),
-        )
+            **({} if unlike is None else {"note": unlike}),
+        ),
+        "cached_prompt_share": scalar(
+            float(cached[counted].sum() / prompts) if prompts else None, "share", n=int(counted.sum())
+        ),
     }
+
+
+def other_unit(rows: npt.NDArray[Any]) -> str | None:
+    """Why the server's tokens are not those of the plan; None where prompts have about as many by both counts."""
+    if not len(rows):
+        return None
+    ours, said = rows["input_target"].astype(np.int64), rows["prompt_tokens"].astype(np.int64)
+    more = float(np.median(said - ours))
+    if -UNLIKE * float(np.median(ours)) <= more <= TEMPLATE + UNLIKE * float(np.median(ours)):
+        return None
+    return OTHER_UNIT.format(said=int(said.sum()), ours=int(ours.sum()))

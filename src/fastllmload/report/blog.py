@@ -15,7 +15,7 @@ from fastllmload.metrics.window import populations, window_of
 from fastllmload.records.token_counts import count_tokens
 from fastllmload.report import identity
 from fastllmload.report.deviations import loud
-from fastllmload.report.figures import NOT_KNOWN, WITHHELD, number
+from fastllmload.report.figures import NOT_KNOWN, WITHHELD, count, number, part
 from fastllmload.report.results import metric, success_note
 from fastllmload.report.subject import Subject
 from fastllmload.report.tables import Table, text
@@ -34,7 +34,7 @@ ROWS = {
     "req_s_makespan": "Request Throughput (req/s)",
 }
 NOTES = (
-    "Inter-Token Latency is one mean per request here (our tpot); throughputs are one number each, over the makespan",
+    "Inter-Token Latency is one mean per request here (our tpot)",
     "input and output lengths are the server's counts where it gives them",
 )
 
@@ -43,9 +43,20 @@ def render(subject: Subject) -> str:
     """The table and what it is about."""
     document = identity.run_document(subject)
     rows = [[label, *(shown(found.get(key)) for key in STATISTICS)] for label, found in figures(subject, document)]
-    table = Table(TITLE, ["Metric", *STATISTICS.values()], rows, [*success_note(document), *NOTES])
+    table = Table(
+        TITLE, ["Metric", *STATISTICS.values()], rows, [*success_note(document), populations_note(document), *NOTES]
+    )
     said = notice(subject.document)
     return "\n".join([*loud(subject), *([said] if said else []), *text(table)]) + "\n"
+
+
+def populations_note(document: Mapping[str, Any]) -> str:
+    """The throughputs are of another population than the latencies, as the blog has no window."""
+    ok = count(part(document, "counts", "ok"))
+    return (
+        "latencies and lengths are of these n requests; throughputs are one number each, of all "
+        f"{ok} ok requests of the measure phase over its makespan, the ramp included"
+    )
 
 
 def figures(subject: Subject, document: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:

@@ -79,6 +79,18 @@ def test_cache_hit_rate_of_the_planned_prefix(cached: Any, prefix_len: int, rate
     assert found["value"] == rate and found["n"] == known
 
 
+def test_tokens_of_another_tokenizer_are_no_share_of_the_planned_prefix() -> None:
+    """The server found all of the prefix, 408 of its tokens; as a share of our 800 that was 0.51."""
+    plan = {"plan": {"description": {"workload": {"prefix_len": 800}}}}
+    alike = measure(run_of([50.0] * 4, manifest=plan, cached_tokens=800, input_target=1000, prompt_tokens=1030))
+    assert alike["metrics"]["cache_hit_rate"]["value"] == 1.0
+    found = measure(run_of([50.0] * 4, manifest=plan, cached_tokens=408, input_target=1000, prompt_tokens=510))[
+        "metrics"
+    ]
+    assert found["cache_hit_rate"]["value"] is None and "another unit" in found["cache_hit_rate"]["note"]
+    assert found["cached_prompt_share"]["value"] == pytest.approx(0.8) and found["cached_prompt_share"]["n"] == 4
+
+
 def test_fairness_needs_two_classes() -> None:
     assert measure(run_of([50.0] * 4))["fairness"] is None
     assert measure(Run(Path("."), {}, np.empty(0, layout.REQUEST), np.empty(0, layout.EVENT), np.zeros(1, np.int64)))[
