@@ -1,5 +1,5 @@
-"""Files of a recorder can be loaded at every moment, hold exactly what was recorded, and survive a kill and a full
-disk.
+"""What a recorder was given is in its files: at every pass of whoever writes them, after a kill, and as far as a full disk
+takes it.
 """
 
 import os
@@ -7,17 +7,16 @@ import signal
 import subprocess
 import sys
 import textwrap
+import time
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from fastllmload._ext import counters, recorder
+from fastllmload._ext import counters, recorder, rowmemory
+from fastllmload._ext.rowwriter import RowWriter
 
-EVENTS_PER_WINDOW = (
-    recorder.WINDOW_BYTES // 12_288 * 12_288 // recorder.event_dtype().itemsize
-)  # whole pages of whole rows
-ROWS_PER_WINDOW = recorder.WINDOW_BYTES // recorder.request_dtype().itemsize
+EVENTS_PER_BLOCK = (1 << 18) // recorder.event_dtype().itemsize
 IN_FLIGHT, OK = 1, 2
 PXD = Path(__file__).parents[2] / "ext/fastllmload/_ext"
 
@@ -38,23 +37,27 @@ def test_record_sizes_are_those_of_the_format() -> None:
 
 
 def test_files_load_while_running_and_are_exact_after_close(tmp_path: Path) -> None:
+    many = 2 * EVENTS_PER_BLOCK + 5
     r = recorder.Recorder(tmp_path)
     assert load(tmp_path / "tokens.npy").shape == (0,)
     row = r.add_row(request=41, t_sched=7)
-    for i in range(EVENTS_PER_WINDOW + 5):
+    for i in range(many):
         r.add_event(1000 + i, row, i % 12, i % 3, i % 65536)
+    r.flush()
     running = load(tmp_path / "tokens.npy")
-    assert running.shape == (2 * EVENTS_PER_WINDOW,)
-    assert np.count_nonzero(running["t_ns"]) == EVENTS_PER_WINDOW + 5
+    assert np.array_equal(running["t_ns"], 1000 + np.arange(many))
     assert load(tmp_path / "requests.npy")[0]["status"] == IN_FLIGHT
     r.finish_row(row, status=OK, t_end=9)
+    r.add_event(5, row, 1)
+    r.flush()
+    assert load(tmp_path / "requests.npy")[0]["status"] == OK
     r.close()
     events = load(tmp_path / "tokens.npy")
-    i = np.arange(EVENTS_PER_WINDOW + 5)
-    assert np.array_equal(events["t_ns"], 1000 + i)
-    assert np.array_equal(events["kind"], i % 12)
-    assert np.array_equal(events["stamp"], i % 3)
-    assert np.array_equal(events["tokens"], i % 65536)
+    i = np.arange(many)
+    assert np.array_equal(events["t_ns"][:-1], 1000 + i) and events["t_ns"][-1] == 5
+    assert np.array_equal(events["kind"][:-1], i % 12)
+    assert np.array_equal(events["stamp"][:-1], i % 3)
+    assert np.array_equal(events["tokens"][:-1], i % 65536)
     rows = load(tmp_path / "requests.npy")
     assert [(x["request"], x["t_sched"], x["t_end"], x["status"]) for x in rows] == [(41, 7, 9, OK)]
     assert (tmp_path / "tokens.npy").stat().st_size == recorder.HEADER_BYTES + 24 * len(events)
@@ -70,22 +73,47 @@ def test_every_field_of_a_row_keeps_its_place(tmp_path: Path) -> None:
     assert {name: int(row[name]) for name in dtype.names} == values
 
 
-def test_finished_windows_are_unmapped(tmp_path: Path) -> None:
-    r = recorder.Recorder(tmp_path)
-    first = r.add_row(request=0)
-    for i in range(1, ROWS_PER_WINDOW + 1):
-        r.finish_row(r.add_row(request=i))
-    for i in range(3 * EVENTS_PER_WINDOW):
-        r.add_event(1 + i, 0, 3)
-    assert r.events.mapped == 1
-    assert r.requests.mapped == 2, "a row of the first window is still open"
-    r.finish_row(first, status=OK)
-    assert r.requests.mapped == 1
+def test_rows_that_end_in_any_order_stand_by_number(tmp_path: Path) -> None:
+    """Passes fall between begin and end of rows, places are used again, and long-lived rows stay open throughout."""
+    rng, r, open_rows = np.random.default_rng(1), recorder.Recorder(tmp_path), []
+    for step in range(6_000):
+        open_rows.append(r.add_row(request=step, t_sched=step + 1))
+        if step % 700 == 0:
+            r.flush()
+        while len(open_rows) > 40:
+            number = open_rows.pop(int(rng.integers(1, len(open_rows))))
+            r.finish_row(number, status=OK, t_end=number + 7)
+    r.flush()
+    while_open = load(tmp_path / "requests.npy")
+    assert np.array_equal(while_open["request"], np.arange(6_000))
+    assert sorted(np.flatnonzero(while_open["status"] == IN_FLIGHT)) == sorted(open_rows)
+    for number in open_rows:
+        r.finish_row(number, status=OK, t_end=number + 7)
     r.close()
-    assert (r.requests.mapped, r.events.mapped) == (0, 0)
     rows = load(tmp_path / "requests.npy")
-    assert np.array_equal(rows["request"], np.arange(ROWS_PER_WINDOW + 1))
-    assert rows[0]["status"] == OK
+    assert np.array_equal(rows["t_end"], np.arange(6_000) + 7) and (rows["status"] == OK).all()
+
+
+def test_a_row_that_is_open_for_long_is_written_as_it_changes(tmp_path: Path) -> None:
+    r = recorder.Recorder(tmp_path)
+    row = r.add_row(request=1)
+    r.flush()
+    r.set_row(row, t_first=77)
+    r.flush()
+    r.flush()
+    assert load(tmp_path / "requests.npy")[0]["t_first"] == 77
+
+
+def test_the_latest_events_may_change_until_their_block_is_full(tmp_path: Path) -> None:
+    """Timeline.settle() puts the stamps of the latest read right; a pass may have fallen before that."""
+    r = recorder.Recorder(tmp_path)
+    row = r.add_row()
+    r.add_event(1, row, 3, 2, 0, 50)
+    r.flush()
+    r.change_event(0, stamp=1, bracket_ns=0)
+    r.close()
+    event = load(tmp_path / "tokens.npy")[0]
+    assert (event["stamp"], event["bracket_ns"]) == (1, 0)
 
 
 def test_close_with_an_open_row_leaves_it_in_flight(tmp_path: Path) -> None:
@@ -102,77 +130,154 @@ def test_an_existing_recording_is_never_overwritten(tmp_path: Path) -> None:
         recorder.Recorder(tmp_path)
 
 
-def test_what_was_recorded_is_readable_after_sigkill(tmp_path: Path) -> None:
-    done = run_python(
-        """
-        import os, signal, sys
-        from fastllmload._ext.recorder import Recorder
-        r = Recorder(sys.argv[1], True)
-        row = r.add_row(request=3)
-        for i in range(70_000):
-            r.add_event(i + 1, row, 3)
-        r.add_text(row, b"ab")
-        r.finish_row(r.add_row(request=4), status=2)
-        os.kill(os.getpid(), signal.SIGKILL)
-        """,
-        str(tmp_path),
-    )
+WORKER = """
+    import os, signal, sys, time
+    from fastllmload._ext.recorder import Recorder
+    r = Recorder(memory=int(sys.argv[1]), text=True)
+    row = r.add_row(request=3)
+    for i in range(70_000):
+        r.add_event(i + 1, row, 3)
+    r.add_text(row, b"ab")
+    r.finish_row(r.add_row(request=4), status=2)
+    """
+
+
+def test_what_was_recorded_outlives_a_sigkill_of_its_process(tmp_path: Path) -> None:
+    memory = rowmemory.create()
+    recorder.make_files(tmp_path, True)
+    writer = RowWriter(memory, tmp_path, True)
+    code = textwrap.dedent(WORKER) + "os.kill(os.getpid(), signal.SIGKILL)"
+    done = subprocess.run([sys.executable, "-c", code, str(memory)], pass_fds=(memory,), timeout=60)
     assert done.returncode == -signal.SIGKILL
-    events = load(tmp_path / "tokens.npy")
-    assert np.array_equal(events["t_ns"][:70_000], np.arange(1, 70_001))
-    assert not events["t_ns"][70_000:].any()
-    rows = load(tmp_path / "requests.npy")
-    assert rows["status"][:3].tolist() == [IN_FLIGHT, OK, 0]
+    assert writer.finish()
+    assert rowmemory.RowMemory(memory).missing == {"rows": 0, "events": 0, "texts": 0}
+    os.close(memory)
+    assert np.array_equal(load(tmp_path / "tokens.npy")["t_ns"], np.arange(1, 70_001))
+    assert load(tmp_path / "requests.npy")["status"].tolist() == [IN_FLIGHT, OK]
     assert [a.tolist() for a in recorder.text_index((tmp_path / "text.bin").read_bytes())] == [[0], [8], [2]]
 
 
-def test_a_full_disk_is_counted_and_what_is_there_stays_readable(tmp_path: Path) -> None:
-    """The file-size limit makes posix_fallocate fail as a full disk does, at the third event window."""
+def test_another_writer_goes_on_where_one_was_killed(tmp_path: Path) -> None:
+    memory = rowmemory.create()
+    recorder.make_files(tmp_path, False)
+    r = recorder.Recorder(memory=memory)
+    kept = r.add_row(request=0)
+    for i in range(3 * EVENTS_PER_BLOCK):
+        r.add_event(i + 1, kept, 3)
+    RowWriter(memory, tmp_path, False).write_out()  # and nothing more: as after a kill
+    for i in range(EVENTS_PER_BLOCK):
+        r.add_event(3 * EVENTS_PER_BLOCK + i + 1, kept, 3)
+    r.finish_row(kept, status=OK)
+    r.close()
+    assert RowWriter(memory, tmp_path, False).finish()
+    os.close(memory)
+    assert np.array_equal(load(tmp_path / "tokens.npy")["t_ns"], np.arange(1, 4 * EVENTS_PER_BLOCK + 1))
+    assert load(tmp_path / "requests.npy")["status"].tolist() == [OK]
+
+
+def test_a_full_disk_is_noticed_and_what_waits_is_written_when_there_is_room(tmp_path: Path) -> None:
+    """The file-size limit makes writes fail as a full disk does."""
     done = run_python(
         """
         import errno, resource, sys
         from fastllmload._ext.recorder import Recorder
         r = Recorder(sys.argv[1], True)
-        limit = 2 * 2**20 + 8192
-        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
-        row = r.add_row(request=3)
-        recorded = sum(r.add_event(i + 1, row, 3) for i in range(200_000))
-        assert recorded == r.events.count == 87_040, recorded
-        assert r.events.lost == 200_000 - 87_040, r.events.lost
-        assert r.full and r.events.full and r.events.error_number == errno.EFBIG
-        assert r.add_text(row, b"fits") and not r.add_text(row, b"x" * 3_000_000) and r.text.lost == 1
-        rows = sum(r.add_row(request=i) is not None for i in range(9000))
-        assert rows == 2 * 4096 - 1, rows
-        assert r.requests.lost == 9000 - rows
+        limit = 2 * 2**20
+        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY))
+        rows = [r.add_row(request=i) for i in range(9000)]
+        for i in range(200_000):
+            assert r.add_event(i + 1, rows[0], 3)
+        assert r.add_text(0, b"fits")
+        r.flush()
+        assert r.full and r.memory.error_number == errno.EFBIG
+        missing = r.memory.missing
+        assert missing["rows"] == 9000 - (limit - 4096) // 256, missing
+        assert missing["events"] == 200_000 - (limit - 4096) // 24 and missing["texts"] == 0, missing
+        if sys.argv[2] == "room":
+            resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
         r.close()
+        """,
+        str(tmp_path),
+        "room",
+    )
+    assert done.returncode == 0, done.stderr
+    assert np.array_equal(load(tmp_path / "tokens.npy")["t_ns"], np.arange(1, 200_001))
+    assert np.array_equal(load(tmp_path / "requests.npy")["request"], np.arange(9000))
+    assert (tmp_path / "text.bin").read_bytes()[8:] == b"fits"
+
+
+def test_a_disk_that_stays_full_leaves_whole_records_and_no_event_without_its_row(tmp_path: Path) -> None:
+    done = run_python(
+        """
+        import resource, sys
+        from fastllmload._ext.recorder import Recorder
+        r = Recorder(sys.argv[1])
+        limit = 2**20 + 100
+        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+        for i in range(9000):
+            r.add_event(i + 1, r.add_row(request=i), 3)
+        r.close()
+        print(r.memory.missing)
         """,
         str(tmp_path),
     )
     assert done.returncode == 0, done.stderr
-    assert np.array_equal(load(tmp_path / "tokens.npy")["t_ns"], np.arange(1, 87_041))
-    assert load(tmp_path / "requests.npy").shape == (8192,)
-    assert (tmp_path / "text.bin").read_bytes()[8:] == b"fits"
+    rows, events = load(tmp_path / "requests.npy"), load(tmp_path / "tokens.npy")
+    assert len(rows) == len(events) == (2**20 + 100 - 4096) // 256
+    assert done.stdout.strip() == str({"rows": 9000 - len(rows), "events": 9000 - len(events), "texts": 0})
 
 
-def test_memory_stays_flat_while_the_file_grows(tmp_path: Path) -> None:
-    done = run_python(
-        """
-        import sys
+def test_memory_that_nobody_empties_is_bounded_and_what_it_does_not_hold_is_counted(tmp_path: Path) -> None:
+    memory = rowmemory.create()
+    r = recorder.Recorder(memory=memory, text=True)
+    row = r.add_row()
+    taken = 0
+    while r.add_text(row, b"x" * (8 << 20)):
+        taken += 1
+    assert taken == rowmemory.MOST["text_bytes"] // (8 << 20) - 1 and r.full
+    assert r.memory.missing == {"rows": 1, "events": 0, "texts": 2}, "one that was lost, and those that wait"
+    os.close(memory)
+
+
+def test_recording_takes_no_page_fault_and_no_more_memory_with_time(tmp_path: Path) -> None:
+    """Another process writes; 700,000 events and 60,000 rows are 32 MiB, more than what is faulted in ahead."""
+    memory = rowmemory.create()
+    recorder.make_files(tmp_path, True)
+    code = """
+        import resource, sys, time
         from fastllmload._ext.recorder import Recorder
-        def file_pages():
-            return int(next(x for x in open("/proc/self/status") if x.startswith("RssFile")).split()[1])
-        r = Recorder(sys.argv[1])
-        row = r.add_row()
-        for i in range(70_000):
-            r.add_event(i + 1, row, 3)
-        before = file_pages()
-        for i in range(600_000):
-            r.add_event(i + 1, row, 3)
-        print(file_pages() - before)
-        """,
-        str(tmp_path),
+        def faults():
+            used = resource.getrusage(resource.RUSAGE_SELF)
+            return used.ru_minflt + used.ru_majflt
+        def record(steps):
+            for i in range(steps):
+                row = r.add_row(request=i)
+                for k in range(12):
+                    r.add_event(i + 1, row, 3)
+                r.add_text(row, b"some text of it")
+                r.finish_row(row, status=2)
+                if i % 500 == 0:
+                    time.sleep(0.02)
+        r = Recorder(memory=int(sys.argv[1]), text=True)
+        record(2_000)
+        before = faults()
+        record(60_000)
+        print(faults() - before)
+    """
+    worker = subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(code), str(memory)],
+        pass_fds=(memory,),
+        stdout=subprocess.PIPE,
+        text=True,
     )
-    assert int(done.stdout) < 2048, "KiB more after 9 MiB more of events"
+    writer = RowWriter(memory, tmp_path, True)
+    while worker.poll() is None:
+        writer.write_out()
+        time.sleep(0.05)
+    assert writer.finish()
+    os.close(memory)
+    assert int(worker.communicate()[0]) < 10, "of Python's own, no more"
+    assert len(load(tmp_path / "tokens.npy")) == 62_000 * 12 and (load(tmp_path / "requests.npy")["status"] == OK).all()
 
 
 def test_text_crosses_windows_and_torn_ends_are_left_out(tmp_path: Path) -> None:
@@ -182,6 +287,7 @@ def test_text_crosses_windows_and_torn_ends_are_left_out(tmp_path: Path) -> None
     for row, text in written:
         assert r.add_text(row, text)
     assert r.add_text(99, b""), "nothing to write is no failure"
+    r.flush()
     running = (tmp_path / "text.bin").read_bytes()
     r.close()
     data = (tmp_path / "text.bin").read_bytes()

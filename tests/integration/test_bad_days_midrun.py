@@ -12,6 +12,7 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 from ext.reactor_drive import read_request
 from integration.bad_days import EMBEDDED, FAST, Going, await_end, begin, report, run
@@ -49,7 +50,7 @@ def test_every_process_shares_the_session_and_has_a_process_group_of_its_own(tmp
     try:
         one.until_ok()
         family = one.family()
-        assert len(family) == 4, [one.family(word) for word in ("worker", "simulat", "telemetry")]
+        assert len(family) == 5, [one.family(word) for word in ("worker", "rowwriter", "simulat", "telemetry")]
         assert {os.getsid(pid) for pid in family} == {os.getsid(0)}
         assert [os.getpgid(pid) for pid in family] == family
         one.signal(signal.SIGINT)
@@ -227,7 +228,7 @@ def test_a_worker_is_killed_before_the_first_request(tmp_path: Path) -> None:
 def test_the_supervisor_is_killed(going: Going) -> None:
     """Nobody is left behind; `report` shows what was measured, says what happened, and clears up."""
     family = going.family()
-    assert len(family) == 2  # a worker and the simulated engine
+    assert len(family) == 3  # a worker, the simulated engine and what writes rows
     going.kill()
     await_end(family)
     found = load(going.folder)
@@ -243,6 +244,33 @@ def test_the_supervisor_is_killed(going: Going) -> None:
     assert json.loads((going.folder / "run.json").read_text())["status"] == "killed"
     assert "working files" not in report(going.folder).stdout
     assert "working files" not in report(going.folder, "export").stderr
+
+
+def test_what_writes_rows_is_killed(going: Going) -> None:
+    """Another one goes on where it was; nothing that was recorded is missing."""
+    os.kill(going.family("engine.rowwriter")[0], signal.SIGKILL)
+    going.until(lambda: "another one goes on where it was" in going.text())
+    going.signal(signal.SIGINT)
+    ended = going.end()
+    document = ended.kept(4, "interrupted")
+    assert document["disk_full"] is False
+    found = load(going.folder)
+    assert (found.rows["status"] == OK).sum() == document["counts"]["ok"] > 0
+    assert (np.diff(found.first_event) == found.rows["events"]).all()
+
+
+def test_everything_is_killed_at_once(going: Going) -> None:
+    """At most a second is lost: rows and events are those of an instant that is not older."""
+    family = going.family()
+    time.sleep(1.5)
+    killed_ns = time.monotonic_ns()
+    for pid in [*family, going.process.pid]:
+        os.kill(pid, signal.SIGKILL)
+    await_end(family)
+    found = load(going.folder)
+    assert found.incomplete
+    assert killed_ns - int(found.events["t_ns"].max()) < 1_000_000_000
+    assert killed_ns - int(found.rows["t_end"].max()) < 1_000_000_000
 
 
 # -- the target -------------------------------------------------------------------------------------------------------

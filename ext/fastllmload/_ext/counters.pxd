@@ -44,6 +44,7 @@ cdef enum:                 # words
     W_STALLS = 49           # stalls above STALL_NS: nobody looked at sockets or clock meanwhile
     W_STALL_MAX_AT = 50     # the longest stall since the phase's start: CLOCK_MONOTONIC of its begin
     W_STALL_MAX_NS = 51     # and its length; 0 = none above STALL_LEAST_NS
+    W_PAGE_FAULTS = 56      # minor and major, since the phase's first 100 ms
     W_STATUS0 = 64          # W_STATUS0 + Status: requests ended with it
     W_ERROR0 = 96           # W_ERROR0 + ErrorClass
     W_FAILED_AT0 = 160      # W_FAILED_AT0 + number of the URL, of those from LAST_URL on together: requests that failed there

@@ -46,6 +46,7 @@ NUMBERS = {
     "W_STALLS": <int>W_STALLS,
     "W_STALL_MAX_AT": <int>W_STALL_MAX_AT,
     "W_STALL_MAX_NS": <int>W_STALL_MAX_NS,
+    "W_PAGE_FAULTS": <int>W_PAGE_FAULTS,
     "W_STATUS0": <int>W_STATUS0,
     "W_ERROR0": <int>W_ERROR0,
     "W_FAILED_AT0": <int>W_FAILED_AT0,

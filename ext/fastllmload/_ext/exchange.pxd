@@ -5,7 +5,7 @@ from fastllmload._ext.calls cimport Calls
 from fastllmload._ext.delta cimport Template
 from fastllmload._ext.http1 cimport Body
 from fastllmload._ext.ndjson cimport Ndjson
-from fastllmload._ext.recorder cimport Chunk, RequestRow
+from fastllmload._ext.recorder cimport RequestRow
 from fastllmload._ext.sse cimport Arrival, Sse
 
 cdef enum ExchangeState:
@@ -20,7 +20,7 @@ cdef enum Verdict:          # what the transport does next
     V_CLOSE = 2             # close it
 
 cdef struct Exchange:       # what every read touches comes first
-    RequestRow* row         # NULL unless a request is open; lives in the recorder's window
+    RequestRow* row         # NULL unless a request is open; lives in the recorder's memory
     Template template
     Arrival now             # of the latest read; its *t* is 0 before the first one of the response
     uint32_t number         # row number in the worker's requests file
@@ -36,7 +36,6 @@ cdef struct Exchange:       # what every read touches comes first
     uint8_t keep            # a later turn of the conversation carries the answer's text
     Body body
     Sse sse
-    Chunk* chunk            # the window of *row*
     Ndjson ndjson
     unsigned char* reply    # text of the answer, escaped as it came, while *keep*; owned
     size_t reply_size

@@ -304,7 +304,7 @@ cdef class Protocol:
         self.words[k.W_ERROR0 + (error if status != r.STATUS_OK else 0)] += 1       # failures by their class
         x.row = NULL
         exchange_give_back(x)
-        return self.recorder.end_row(x.chunk)
+        return self.recorder.end_row(row)
 
     cdef int fail(self, Exchange* x, uint8_t status, uint8_t error, int64_t t, int64_t user_t) except -1:
         """The transport's or the framing's failure; a request that has ended already is left as it is."""
@@ -365,7 +365,7 @@ cdef class Conversation:
 
     def open(self, int64_t t_submit, bint reused=False, bint keep=False) -> int:
         """Begin a request handed over at *t_submit*; returns its row number. *keep*: what is said is kept for another turn."""
-        self.x.row = self.protocol.recorder.open_row(&self.x.number, &self.x.chunk)
+        self.x.row = self.protocol.recorder.open_row(&self.x.number)
         if self.x.row == NULL:
             raise OSError("disk full")
         self.x.row.t_sched = self.x.row.t_dispatch = self.x.row.t_submit_start = self.x.row.t_submit = t_submit

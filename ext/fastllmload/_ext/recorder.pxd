@@ -1,7 +1,8 @@
-# Rows and stamps of a worker, in memory-mapped .npy files that are readable at every moment.
+# Rows, events and text of a worker, into memory that another process writes out. The rows themselves: recordlayout.pxd.
 cimport cython
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
+from fastllmload._ext.rowmemory cimport Places, RowMemory, fll_publish
 cdef enum Status:               # metrics.md 3.5, plus in_flight (only ever seen in a killed run) and stream_error
     STATUS_NOT_SENT = 0
     STATUS_IN_FLIGHT = 1
@@ -137,91 +138,56 @@ cdef packed struct EventRow:    # 24 bytes; the event arrived between t_ns - bra
 cdef enum:
     BRACKET_OPEN = 0xFFFFFFFF
 
-cdef struct Chunk:              # one mapped window of a row file
-    uint8_t* base               # mmap address; owned
-    uint64_t first              # record number of its first record
-    uint32_t live               # rows that are not yet ended (request file only)
-    uint32_t sealed             # no new record will be added
-
-cdef extern from * nogil:
-    """
-    /* Keeps stores in program order for whoever reads the file after a kill; no instruction is emitted. */
-    #define FLL_ORDER_STORES() __asm__ __volatile__("" ::: "memory")
-    """
-    void FLL_ORDER_STORES() noexcept
+cdef struct Chunk:              # a block of event rows
+    uint8_t* base               # borrowed from the memory
 
 @cython.final
-cdef class RowFile:
-    # A .npy file that grows by mapped windows. The header is 4096 bytes and is rewritten at each growth; records behind
-    # the used count are zero. A full disk sets *full* and append returns NULL: what is written stays readable.
-    cdef readonly object path
-    cdef readonly uint64_t count            # records appended
-    cdef readonly uint64_t lost             # records that found the disk full
-    cdef readonly bint full
-    cdef readonly int error_number          # why it is full: errno of the allocation
-    cdef int fd
-    cdef bint pinned                        # rows are written to after they were appended (request file)
-    cdef size_t record                      # bytes per record
-    cdef uint64_t window                    # bytes per window: whole pages of whole records
-    cdef uint64_t per_chunk                 # records per window
-    cdef Chunk* current                     # owned; NULL before the first record and after close()
-    cdef uint64_t room                      # records that still fit in *current*
-    cdef object dtype
-    cdef list open_chunks                   # of chunk addresses still mapped besides *current* (request file)
-    cdef int grow(self) except -1           # 0: a new window is current; 1: the disk is full
-    cdef uint8_t* append(self) except? NULL # zeroed record, or NULL when the disk is full
-    cdef int seal(self) except -1
-    cdef int release(self, Chunk* chunk) except -1
-    cdef int write_header(self, uint64_t records) except -1
-
-@cython.final
-cdef class ByteFile:
-    # Length-prefixed byte records {u32 row, u32 size, bytes} in mapped windows; zeros behind the last one.
-    cdef readonly object path
-    cdef readonly uint64_t used             # bytes written
-    cdef readonly uint64_t lost             # records that found the disk full
-    cdef readonly bint full
-    cdef readonly int error_number
-    cdef int fd
-    cdef uint8_t* base                      # mmap address of the current window; owned
-    cdef uint64_t mapped                    # file offset of the current window
-    cdef uint64_t reserved                  # bytes of the file that have disk blocks
-    cdef int reserve(self, uint64_t size) except -1         # 0: so many bytes fit; 1: the disk is full
-    cdef int put(self, const unsigned char* data, uint64_t size) except -1
-    cdef int write(self, uint32_t row, const unsigned char* data, uint32_t size) except -1
+cdef class EventCount:
+    # Events of a recorder.
+    cdef readonly uint64_t lost             # found no memory
+    cdef Chunk* current                     # the block that is being filled; borrowed, NULL before the first event
+    cdef Chunk* chunks                      # of each block; owned
 
 @cython.final
 cdef class Recorder:
-    # All that a worker writes while the clock runs. Not thread-safe: one per worker process.
-    cdef readonly RowFile requests
-    cdef readonly RowFile events
+    # All that a worker writes while the clock runs. Not thread-safe: one per worker process. It writes to memory
+    # (rowmemory.pxd), which is faulted in before the clock starts, and never waits for a disk.
+    cdef readonly RowMemory memory
+    cdef readonly object writer             # writes to the disk from this process; None: another process does that
+    cdef readonly EventCount events
     cdef readonly bint text_on
-    cdef readonly ByteFile text             # None without text
-    cdef EventRow* slot                     # where the next event goes; borrowed from the event file's window
-    cdef dict _open                         # rows opened from Python: number -> (row, chunk) addresses
-    # NULL when the disk is full. The row is zeroed but for status IN_FLIGHT and what the caller fills; *number* is its
-    # row number. Row and chunk stay mapped until end_row().
-    cdef RequestRow* open_row(self, uint32_t* number, Chunk** chunk) except? NULL
-    cdef int end_row(self, Chunk* chunk) except -1          # its window may be unmapped once all its rows ended
+    cdef readonly bint closed
+    cdef EventRow* slot                     # where the next event goes; borrowed from the memory
+    cdef EventRow* slot_end                 # of its block
+    cdef uint64_t* recorded                 # events so far: a word of the memory
+    cdef Places row_places
+    cdef Places event_places
+    cdef Places text_places
+    cdef uint64_t text_room                 # bytes of the text stream up to the end of its last block
+    cdef dict _open                         # rows opened from Python: number -> address
+    # NULL when there is no memory left. The row is zeroed but for status IN_FLIGHT and what the caller fills; *number* is
+    # its row number. It stays where it is until end_row().
+    cdef RequestRow* open_row(self, uint32_t* number) except? NULL
+    cdef int end_row(self, RequestRow* row) except -1       # nothing of it may be used afterwards
     cdef int new_event_window(self) except -1
     cdef int write_text(self, uint32_t row, const unsigned char* text, uint32_t size) except -1
+    cdef int64_t _take(self, Places* places) except? -1
 
-    # 0: recorded; 1: the disk is full, counted in events.lost
+    # 0: recorded; 1: there is no memory left, counted in events.lost
     cdef inline int event(self, int64_t t_ns, uint32_t row, uint8_t kind, uint8_t stamp, uint16_t tokens,
                           uint32_t bracket_ns, uint32_t offset) except -1:
-        cdef EventRow* e
-        if self.events.room == 0 and self.new_event_window():
-            return 1
-        e = self.slot
+        cdef EventRow* e = self.slot
+        if e == self.slot_end:
+            if self.new_event_window():
+                return 1
+            e = self.slot
+        e.t_ns = t_ns
         e.row = row
         e.kind = kind
         e.stamp = stamp
         e.tokens = tokens
         e.bracket_ns = bracket_ns
         e.offset = offset
-        FLL_ORDER_STORES()
-        e.t_ns = t_ns           # last: a record without a time is not counted by readers of a killed run
         self.slot = e + 1
-        self.events.room -= 1
-        self.events.count += 1
+        fll_publish(self.recorded, self.recorded[0] + 1)      # last: the writer reads up to here
         return 0

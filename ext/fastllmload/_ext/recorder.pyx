@@ -1,60 +1,48 @@
-"""Request rows, event rows and text of one worker, in mapped files that can be read at every moment, also after SIGKILL.
+"""Request rows, event rows and text of one worker, into memory that is there before the clock starts.
 
-A file grows by windows of up to 1 MiB. Disk blocks are allocated before a window is mapped, so that a full disk is an answer
-of posix_fallocate and never a SIGBUS; the header is rewritten after that, so that it never promises more than is there.
+A process of its own writes them to the disk (rowwriter.pyx), so a disk that stalls stalls nobody here: what waits for it
+stays in memory, up to the bounds of rowmemory.pxd, and is counted as lost behind them.
 """
 
-import errno
 import os
 from array import array
-from math import lcm
 
 import numpy as np
 
-from libc.errno cimport EINTR, errno as c_errno
+from fastllmload._ext import rowmemory
+
 from libc.stdlib cimport calloc, free
-from libc.string cimport memcpy
+from libc.string cimport memcpy, memset
 
-cdef extern from "<fcntl.h>" nogil:
-    int posix_fallocate(int fd, long long offset, long long size)
-
-cdef extern from "<unistd.h>" nogil:
-    int close_fd "close"(int fd)
-
-cdef extern from "<sys/mman.h>" nogil:
-    int PROT_READ, PROT_WRITE, MAP_SHARED
-    void* MAP_FAILED
-    void* mmap(void* at, size_t size, int protection, int flags, int fd, long long offset)
-    int munmap(void* at, size_t size)
+from fastllmload._ext.rowmemory cimport (
+    BLOCK,
+    EVENT_BLOCKS,
+    EVENT_BYTES,
+    EVENTS_PER_BLOCK,
+    M_EVENTS,
+    M_EVENTS_GIVEN,
+    M_LOST_EVENTS,
+    M_LOST_ROWS,
+    M_LOST_TEXT,
+    M_OPENED,
+    M_PLACES,
+    M_ROWS_GIVEN,
+    M_TEXT,
+    M_TEXT_GIVEN,
+    ROW_BYTES,
+    ROW_PLACES,
+    TAG_ENDED,
+    TAG_OPEN,
+    TAG_SHIFT,
+    TEXT_BLOCKS,
+    place_take,
+)
 
 cdef enum:
-    PAGE = 4096
-    HEADER = PAGE
-    WINDOW = 1 << 20            # at most
+    HEADER = 4096
 
 HEADER_BYTES = HEADER
-WINDOW_BYTES = WINDOW
-
-
-cdef int allocate(int fd, uint64_t offset, uint64_t size) noexcept nogil:
-    # 0, or the errno of a disk that cannot take *size* more bytes.
-    cdef int failed = EINTR
-    while failed == EINTR:
-        failed = posix_fallocate(fd, <long long>offset, <long long>size)
-    return failed
-
-
-cdef uint8_t* map_window(int fd, uint64_t offset, uint64_t size) except NULL:
-    cdef void* at = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, <long long>offset)
-    if at == MAP_FAILED:
-        raise OSError(c_errno, f"cannot map a window of {size} bytes: {os.strerror(c_errno)}")
-    return <uint8_t*>at
-
-
-cdef int unmap_window(uint8_t* base, uint64_t size) except -1:
-    if munmap(base, size):
-        raise OSError(c_errno, f"cannot unmap a window: {os.strerror(c_errno)}")
-    return 0
+ROWS, EVENTS, TEXT = "requests.npy", "tokens.npy", "text.bin"
 
 
 def request_dtype():
@@ -96,249 +84,151 @@ def text_index(const unsigned char[::1] data):
     return np.array(rows, np.uint32), np.array(starts, np.int64), np.array(sizes, np.uint32)
 
 
-cdef class RowFile:
-    """A growing .npy file of fixed records. *path* must not exist yet. OSError when it cannot be created."""
+def make_files(directory, bint text) -> None:
+    """The files of a worker, without records. FileExistsError where there are any."""
+    for name, content in ((ROWS, npy_header(request_dtype(), 0)), (EVENTS, npy_header(event_dtype(), 0)), (TEXT, b"")):
+        if text or name != TEXT:
+            with open(os.path.join(directory, name), "xb") as file:
+                file.write(content)
+
+
+cdef class EventCount:
+    """How many events were recorded, and how many found no memory."""
 
     def __cinit__(self):
-        self.fd = -1
-
-    def __init__(self, path, dtype, bint pinned):
-        self.path = os.fspath(path)
-        self.dtype = dtype
-        self.pinned = pinned
-        self.record = dtype.itemsize
-        self.window = WINDOW - WINDOW % lcm(self.record, PAGE)
-        self.per_chunk = self.window // self.record
-        self.open_chunks = []
-        self.fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
-        self.write_header(0)
+        self.chunks = <Chunk*>calloc(EVENT_BLOCKS, sizeof(Chunk))
+        if self.chunks == NULL:
+            raise MemoryError("event blocks")
 
     def __dealloc__(self):
-        # Given up without close(): the file stays as after a kill. munmap and close cannot fail for what we own.
-        if self.current != NULL:
-            munmap(self.current.base, self.window)
-            free(self.current)
-        for address in self.open_chunks or ():
-            munmap((<Chunk*><size_t>address).base, self.window)
-            free(<Chunk*><size_t>address)
-        if self.fd >= 0:
-            close_fd(self.fd)
-
-    @property
-    def mapped(self) -> int:
-        """Windows mapped now."""
-        return len(self.open_chunks) + (self.current != NULL)
-
-    cdef int write_header(self, uint64_t records) except -1:
-        os.pwrite(self.fd, npy_header(self.dtype, records), 0)
-        return 0
-
-    cdef int release(self, Chunk* chunk) except -1:
-        cdef uint8_t* base = chunk.base
-        free(chunk)
-        return unmap_window(base, self.window)
-
-    cdef int grow(self) except -1:
-        cdef uint64_t first = self.count
-        cdef uint64_t offset = HEADER + first * self.record
-        cdef Chunk* chunk
-        if self.full:
-            return 1
-        self.error_number = allocate(self.fd, offset, self.window)
-        if self.error_number:
-            self.full = True
-            return 1
-        self.write_header(first + self.per_chunk)
-        chunk = <Chunk*>calloc(1, sizeof(Chunk))
-        if chunk == NULL:
-            raise MemoryError()
-        chunk.first = first
-        try:
-            chunk.base = map_window(self.fd, offset, self.window)
-        except BaseException:
-            free(chunk)
-            raise
-        self.seal()
-        self.current = chunk
-        self.room = self.per_chunk
-        return 0
-
-    cdef int seal(self) except -1:
-        # The current window gets no more records: unmapped at once, or with the end of its last open row.
-        cdef Chunk* chunk = self.current
-        self.current = NULL
-        self.room = 0
-        if chunk == NULL:
-            return 0
-        chunk.sealed = 1
-        if chunk.live:
-            self.open_chunks.append(<size_t>chunk)
-            return 0
-        return self.release(chunk)
-
-    cdef uint8_t* append(self) except? NULL:
-        cdef uint8_t* at
-        if self.room == 0 and self.grow():
-            self.lost += 1
-            return NULL
-        at = self.current.base + (self.count - self.current.first) * self.record
-        self.count += 1
-        self.room -= 1
-        return at
-
-    def close(self) -> None:
-        """Unmap, cut the file to its records and write the final header. No row may be used afterwards."""
-        if self.fd < 0:
-            return
-        self.seal()
-        for address in self.open_chunks:
-            self.release(<Chunk*><size_t>address)
-        self.open_chunks.clear()
-        # Header first: between the two calls the file has more bytes than promised, never fewer.
-        self.write_header(self.count)
-        os.ftruncate(self.fd, HEADER + self.count * self.record)
-        os.close(self.fd)
-        self.fd = -1
-        self.full = True
-        self.error_number = errno.EBADF
-
-
-cdef class ByteFile:
-    """text.bin: records {u32 row, u32 size, bytes}. *path* must not exist yet. OSError when it cannot be created."""
-
-    def __cinit__(self):
-        self.fd = -1
-
-    def __init__(self, path):
-        self.path = os.fspath(path)
-        self.fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
-
-    def __dealloc__(self):
-        if self.base != NULL:
-            munmap(self.base, WINDOW)
-        if self.fd >= 0:
-            close_fd(self.fd)
-
-    cdef int reserve(self, uint64_t size) except -1:
-        cdef uint64_t missing
-        if self.full:
-            return 1
-        if self.used + size <= self.reserved:
-            return 0
-        missing = (self.used + size - self.reserved + WINDOW - 1) // WINDOW * WINDOW
-        self.error_number = allocate(self.fd, self.reserved, missing)
-        if self.error_number:
-            self.full = True
-            return 1
-        self.reserved += missing
-        return 0
-
-    cdef int put(self, const unsigned char* data, uint64_t size) except -1:
-        cdef uint64_t inside, part
-        while size:
-            inside = self.used % WINDOW
-            if self.base == NULL or self.used - inside != self.mapped:
-                if self.base != NULL:
-                    unmap_window(self.base, WINDOW)
-                    self.base = NULL
-                self.base = map_window(self.fd, self.used - inside, WINDOW)
-                self.mapped = self.used - inside
-            part = min(size, WINDOW - inside)
-            memcpy(self.base + inside, data, part)
-            self.used += part
-            data += part
-            size -= part
-        return 0
-
-    cdef int write(self, uint32_t row, const unsigned char* data, uint32_t size) except -1:
-        cdef uint32_t[2] head
-        if size == 0:
-            return 0
-        if self.reserve(sizeof(head) + size):
-            self.lost += 1
-            return 1
-        head[0] = row
-        head[1] = size
-        self.put(<const unsigned char*>head, sizeof(head))
-        self.put(data, size)
-        return 0
-
-    def close(self) -> None:
-        """Unmap and cut the file to what was written."""
-        if self.fd < 0:
-            return
-        if self.base != NULL:
-            unmap_window(self.base, WINDOW)
-            self.base = NULL
-        os.ftruncate(self.fd, self.used)
-        os.close(self.fd)
-        self.fd = -1
-        self.full = True
-        self.error_number = errno.EBADF
+        free(self.chunks)
 
 
 cdef class Recorder:
-    """requests.npy, tokens.npy and, with *text*, text.bin in *directory*, which exists and has none of them.
+    """Rows, events and, with *text*, text of a worker.
 
+    *directory*: where its files are made, which this process then writes itself, at `flush()`, `close()` and where memory
+    runs out. None: another process writes *memory*, a descriptor of `rowmemory.create()`.
     The Python methods below are for tests and for generators of rows; the hot path calls the C methods.
     """
 
-    def __init__(self, directory, bint text=False):
+    def __init__(self, directory=None, bint text=False, memory=None):
+        cdef RowMemory m
+        if sizeof(RequestRow) != ROW_BYTES or sizeof(EventRow) != EVENT_BYTES or BLOCK // EVENT_BYTES != EVENTS_PER_BLOCK:
+            raise AssertionError("rowmemory.pxd has other sizes of rows than recorder.pxd")
         self.text_on = text
         self._open = {}
-        self.requests = RowFile(os.path.join(directory, "requests.npy"), request_dtype(), True)
-        self.events = RowFile(os.path.join(directory, "tokens.npy"), event_dtype(), False)
-        if text:
-            self.text = ByteFile(os.path.join(directory, "text.bin"))
+        self.events = EventCount()
+        self.writer = None
+        if directory is not None:
+            make_files(directory, text)
+            memory = rowmemory.create()
+        self.memory = m = RowMemory(memory)
+        if directory is not None:
+            from fastllmload._ext.rowwriter import RowWriter
 
-    cdef RequestRow* open_row(self, uint32_t* number, Chunk** chunk) except? NULL:
+            self.writer = RowWriter(memory, directory, text)
+            os.close(memory)
+        else:
+            m.warm(text)
+        self.recorded = m.words + M_EVENTS
+        self.row_places = Places(m.tags, m.words + M_ROWS_GIVEN, 0, 0, ROW_PLACES)
+        self.event_places = Places(m.event_links, m.words + M_EVENTS_GIVEN, 0, 0, EVENT_BLOCKS)
+        self.text_places = Places(m.text_links, m.words + M_TEXT_GIVEN, 0, 0, TEXT_BLOCKS)
+
+    cdef int64_t _take(self, Places* places) except? -1:
+        cdef int64_t place = -1 if self.closed else place_take(places)
+        if place < 0 and self.writer is not None and not self.closed:
+            self.writer.write_out()
+            place = place_take(places)
+        return place
+
+    cdef RequestRow* open_row(self, uint32_t* number) except? NULL:
+        cdef RowMemory m = self.memory
+        cdef int64_t place = self._take(&self.row_places)
         cdef RequestRow* row
-        number[0] = <uint32_t>self.requests.count
-        row = <RequestRow*>self.requests.append()
-        if row == NULL:
-            chunk[0] = NULL
+        if place < 0:
+            m.words[M_LOST_ROWS] += 1
             return NULL
+        row = <RequestRow*>m.rows + place
+        memset(row, 0, sizeof(RequestRow))
         row.status = STATUS_IN_FLIGHT
-        chunk[0] = self.requests.current
-        self.requests.current.live += 1
+        number[0] = <uint32_t>m.words[M_OPENED]
+        fll_publish(m.tags + place, (<uint64_t>TAG_OPEN << TAG_SHIFT) | number[0])
+        if <uint64_t>place >= m.words[M_PLACES]:
+            fll_publish(m.words + M_PLACES, <uint64_t>place + 1)
+        fll_publish(m.words + M_OPENED, m.words[M_OPENED] + 1)
         return row
 
-    cdef int end_row(self, Chunk* chunk) except -1:
-        chunk.live -= 1
-        if chunk.live == 0 and chunk.sealed:
-            self.requests.open_chunks.remove(<size_t>chunk)
-            return self.requests.release(chunk)
+    cdef int end_row(self, RequestRow* row) except -1:
+        cdef uint64_t* tag = self.memory.tags + (row - <RequestRow*>self.memory.rows)
+        fll_publish(tag, (<uint64_t>TAG_ENDED << TAG_SHIFT) | <uint32_t>tag[0])
         return 0
 
     cdef int new_event_window(self) except -1:
-        if self.events.grow():
+        cdef RowMemory m = self.memory
+        cdef int64_t place = self._take(&self.event_places)
+        if place < 0:
             self.events.lost += 1
+            m.words[M_LOST_EVENTS] += 1
             return 1
+        m.event_order[m.words[M_EVENTS] // EVENTS_PER_BLOCK % EVENT_BLOCKS] = <uint32_t>place
+        self.events.current = self.events.chunks + place
+        self.events.current.base = m.events + place * BLOCK
         self.slot = <EventRow*>self.events.current.base
+        self.slot_end = self.slot + EVENTS_PER_BLOCK
         return 0
 
     cdef int write_text(self, uint32_t row, const unsigned char* text, uint32_t size) except -1:
-        return self.text.write(row, text, size)
+        cdef RowMemory m = self.memory
+        cdef uint64_t at = m.words[M_TEXT]
+        cdef uint64_t end = at + 2 * sizeof(uint32_t) + size
+        cdef uint32_t[2] head
+        cdef int64_t place
+        if size == 0:
+            return 0
+        while self.text_room < end:
+            place = self._take(&self.text_places)
+            if place < 0:
+                m.words[M_LOST_TEXT] += 1
+                return 1
+            m.text_order[self.text_room // BLOCK % TEXT_BLOCKS] = <uint32_t>place
+            self.text_room += BLOCK
+        head[0] = row
+        head[1] = size
+        text_put(m, at, <const unsigned char*>head, sizeof(head))
+        text_put(m, at + sizeof(head), text, size)
+        fll_publish(m.words + M_TEXT, end)
+        return 0
+
+    @property
+    def rows(self) -> int:
+        """Rows opened so far."""
+        return self.memory.words[M_OPENED]
+
+    @property
+    def recorded_events(self) -> int:
+        return self.recorded[0]
 
     @property
     def full(self) -> bool:
-        """A file could not grow: records were lost, and are counted in *lost* of that file."""
-        return self.requests.full or self.events.full or (self.text is not None and self.text.full)
+        """The disk cannot take more, or the memory is full because the disk is too slow."""
+        cdef uint64_t* w = self.memory.words
+        return self.memory.error_number != 0 or w[M_LOST_ROWS] + w[M_LOST_EVENTS] + w[M_LOST_TEXT] > 0
 
     def add_row(self, **fields):
-        """Open a row and fill *fields* of it; its number, or None when the disk is full."""
+        """Open a row and fill *fields* of it; its number, or None when there is no memory left."""
         cdef uint32_t number
-        cdef Chunk* chunk
-        cdef RequestRow* row = self.open_row(&number, &chunk)
+        cdef RequestRow* row = self.open_row(&number)
         if row == NULL:
             return None
-        self._open[number] = (<size_t>row, <size_t>chunk)
+        self._open[number] = <size_t>row
         self.set_row(number, **fields)
         return number
 
     def set_row(self, number, **fields) -> None:
         """Change fields of a row that add_row() opened and finish_row() has not ended."""
-        cdef RequestRow* row = <RequestRow*><size_t>self._open[number][0]
+        cdef RequestRow* row = <RequestRow*><size_t>self._open[number]
         view = np.asarray(<RequestRow[:1]>row)
         for name, value in fields.items():
             view[name] = value
@@ -346,23 +236,50 @@ cdef class Recorder:
     def finish_row(self, number, **fields) -> None:
         """Change fields of a row and end it."""
         self.set_row(number, **fields)
-        self.end_row(<Chunk*><size_t>self._open.pop(number)[1])
+        self.end_row(<RequestRow*><size_t>self._open.pop(number))
 
     def add_event(self, t_ns, row, kind, stamp=0, tokens=0, bracket_ns=0, offset=0) -> bool:
-        """Append an event; False when the disk is full."""
+        """Append an event; False when there is no memory left."""
         return self.event(t_ns, row, kind, stamp, tokens, bracket_ns, offset) == 0
 
+    def change_event(self, int back, uint8_t stamp, uint32_t bracket_ns) -> None:
+        """Put the event right that was recorded *back* events ago, as Timeline.settle() does; it is in the latest block."""
+        cdef EventRow* e = self.slot - 1 - back
+        if back < 0 or self.slot == NULL or <uint8_t*>e < self.events.current.base:
+            raise ValueError(f"no event {back} before the latest one in its block")
+        e.stamp = stamp
+        e.bracket_ns = bracket_ns
+
     def add_text(self, row, const unsigned char[::1] text) -> bool:
-        """Append text of a row; False when the disk is full."""
+        """Append text of a row; False when there is no memory left."""
         if text.shape[0] == 0:
             return True
         return self.write_text(row, &text[0], <uint32_t>text.shape[0]) == 0
 
+    def flush(self) -> None:
+        """Write to the disk what there is, where this process does that; a full disk sets *full*."""
+        if self.writer is not None and not self.closed:
+            self.writer.write_out()
+
     def close(self) -> None:
-        """Cut the files to what was written and close them. Every row must have ended or be given up."""
+        """Nothing more can be recorded. Where this process writes: write what there is and close the files."""
+        if self.closed:
+            return
+        self.closed = True
         self._open.clear()
-        self.slot = NULL
-        self.requests.close()
-        self.events.close()
-        if self.text is not None:
-            self.text.close()
+        self.slot = self.slot_end = NULL
+        self.events.current = NULL
+        if self.writer is not None:
+            self.writer.finish()
+
+
+cdef void text_put(RowMemory m, uint64_t at, const unsigned char* data, uint64_t size) noexcept:
+    # Into blocks that were taken.
+    cdef uint64_t inside, part
+    while size:
+        inside = at % BLOCK
+        part = min(size, BLOCK - inside)
+        memcpy(m.text + m.text_order[at // BLOCK % TEXT_BLOCKS] * <uint64_t>BLOCK + inside, data, part)
+        at += part
+        data += part
+        size -= part

@@ -19,7 +19,7 @@ from fastllmload._ext.dues cimport dues_pop, dues_push
 from fastllmload._ext.exchange cimport exchange_open
 from fastllmload._ext.histogram cimport HDR_WORDS, hdr_record
 from fastllmload._ext.protocol cimport Protocol
-from fastllmload._ext.recorder cimport FLAG_LATE_CONNECT, FLAG_REUSED, Chunk, RequestRow
+from fastllmload._ext.recorder cimport FLAG_LATE_CONNECT, FLAG_REUSED, RequestRow
 from fastllmload._ext.slots cimport Slot
 from fastllmload._ext.talk cimport Talks
 
@@ -87,8 +87,7 @@ cdef class Releases(Transport):
         """Send a request. *talk*: the conversation that it goes on; the one that it begins is made here."""
         cdef int64_t now = mono_ns()
         cdef uint32_t number, planned = request % self.share.plan_size
-        cdef Chunk* chunk
-        cdef RequestRow* row = self.protocol.recorder.open_row(&number, &chunk)
+        cdef RequestRow* row = self.protocol.recorder.open_row(&number)
         cdef Conn* c = NULL
         cdef Talks talks = self.share.talks
         cdef bint pooled = not self.pool.fresh and not self.users.reads_slowly(planned)
@@ -118,7 +117,6 @@ cdef class Releases(Transport):
         if c.served:
             row.flags |= FLAG_REUSED
         c.x.row = row
-        c.x.chunk = chunk
         c.x.number = number
         c.x.reused = c.served > 0
         c.request = request

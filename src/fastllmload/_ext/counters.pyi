@@ -46,6 +46,7 @@ W_BACKLOG_MAX: int
 W_STALLS: int
 W_STALL_MAX_AT: int
 W_STALL_MAX_NS: int
+W_PAGE_FAULTS: int
 W_STATUS0: int
 W_ERROR0: int
 W_FAILED_AT0: int

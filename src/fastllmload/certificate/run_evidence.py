@@ -310,6 +310,7 @@ def worker_record(
             **grew,
             "spin_ns": int(mine["spin_ns"][-1] - mine["spin_ns"][0]),
             "gc_runs": int(mine["gc_runs"].max()),
+            **({"page_faults": int(mine["page_faults"].max())} if "page_faults" in (mine.dtype.names or ()) else {}),
         },  # collections are counted from the phase's start
         words=words,
         involuntary_switches=int(mine["involuntary_switches"][-1] - mine["involuntary_switches"][0]),

@@ -26,6 +26,7 @@ def worker(record: WorkerRecord) -> dict[str, Any]:
         "rss_bytes": int(record.rss_bytes[-1]) if len(record.rss_bytes) else None,
         "rss_growth_bytes": span(record.rss_bytes, 1),
         "gc_runs": record.counts.get("gc_runs"),
+        "page_faults": record.counts.get("page_faults"),
         "batch_max_us": None if record.batch_max_ns is None else record.batch_max_ns / 1e3,
         "stall_max_us": stall_max_us(record),
         "socket_to_user_us": percentiles_us(record.words.get("socket_to_user")),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 
@@ -67,7 +67,7 @@ class Course:
         processes = {member.spec.worker: member.process.pid for member in fleet.members}
         engine = None if self.simulator is None else self.simulator.pid
         places = ExitStack()
-        self.cpus = places.enter_context(apart(processes, engine, sampler, self.settings.client.pin))
+        self.cpus = places.enter_context(apart(processes, engine, sampler, self.settings.client.pin, fleet.rows.pid))
 
         def ready() -> None:
             watch.start()
@@ -75,6 +75,9 @@ class Course:
 
         def look() -> bool:
             gone = self._look_around()
+            ended = fleet.rows.restarted()
+            if ended is not None:
+                self.incident(f"the process that writes rows to the disk {ended}: another one goes on where it was")
             if watching:
                 watch.look()
             return gone
@@ -96,9 +99,10 @@ class Course:
             places.close()
             log.close()
             self.folder.release([phase.plan.directory / BODIES for phase in phases])
+            missing = fleet.rows.finish()  # on a full disk there is room again for what waits
             if watching:
                 self.folder.manifest["watch"] = watch.stop(self.folder.path)
-            self._account(fleet, log)
+            self._account(fleet, log, missing)
 
     def _phase(
         self,
@@ -196,13 +200,17 @@ class Course:
         self.folder.manifest["incidents"].append(sentence)
         self.ui.message(sentence)
 
-    def _account(self, fleet: Fleet, log: SampleLog) -> None:
-        """What the end of every worker, and of the simulated engine, means for the run."""
+    def _account(self, fleet: Fleet, log: SampleLog, missing: Mapping[str, int]) -> None:
+        """What the end of every worker, and of the simulated engine, means for the run. *missing*: rows, events and texts
+        that are not on the disk.
+        """
         self._look_around()
         self.fate.interrupted = self.interrupts.level > 0
-        self.fate.disk_full = log.full or fleet.total(k.W_DISK_FULL) > 0
+        lost = ", ".join(f"{count:,} {name}" for name, count in missing.items() if count)
+        self.fate.disk_full = log.full or fleet.total(k.W_DISK_FULL) > 0 or bool(lost)
         if self.fate.disk_full:
-            self.incident("the disk was full: sending stopped early, and rows or events are missing")
+            told = f"not on the disk: {lost}" if lost else "what was measured until then is all there"
+            self.incident(f"the disk was full: sending stopped early; {told}")
         died = [member for member in fleet.members if member.died]
         self.fate.killed = sum(not member.stuck and -member.process.returncode in KILLED for member in died)
         self.fate.crashed = len(died) - self.fate.killed

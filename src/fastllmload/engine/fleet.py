@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from fastllmload._ext import counters as k
 from fastllmload._ext import histogram
+from fastllmload.engine.rowsprocess import RowsProcess
 from fastllmload.engine.workspec import WorkerSpec
 from fastllmload.records.sharedmem import SharedWords
 
@@ -46,16 +47,18 @@ class Member:
         return self.process.pid
 
 
-def launch(spec: WorkerSpec) -> Member:
-    """Start one worker in a process group of its own: SIGINT of the terminal is the supervisor's business (decision 100)."""
+def launch(spec: WorkerSpec, life: int) -> Member:
+    """Start one worker in a process group of its own: SIGINT of the terminal is the supervisor's business (decision 100).
+    *life*: a descriptor that it keeps until its end.
+    """
     rows = Path(spec.rows_dir)
-    rows.mkdir(parents=True, exist_ok=True)
     shared = SharedWords.create(spec.shared_path)
     log = rows / "stderr.txt"
     with open(log, "wb") as errors:
         process = subprocess.Popen(
             WORKER,
             stdin=subprocess.PIPE, stdout=errors, stderr=errors, process_group=0, env=environment(),
+            pass_fds=(spec.rows_memory, life),
         )  # fmt: skip
     assert process.stdin is not None
     with contextlib.suppress(BrokenPipeError):  # it died at once: watch() finds that and its log says why
@@ -65,7 +68,7 @@ def launch(spec: WorkerSpec) -> Member:
 
 
 def environment() -> dict[str, str]:
-    """The supervisor's, without the API key: a worker gets it on its stdin."""
+    """The supervisor's, without the API key: a worker gets it on its stdin, what writes rows has no use for it."""
     return {name: text for name, text in os.environ.items() if name != "OPENAI_API_KEY"}
 
 
@@ -73,17 +76,20 @@ def environment() -> dict[str, str]:
 class Fleet:
     """All workers of a run. A member that ends before it has FINISHED has died; the others go on."""
 
+    rows: RowsProcess
     members: list[Member] = field(default_factory=list)
 
     @classmethod
     def start(cls, specs: Sequence[WorkerSpec]) -> Fleet:
         """One process per spec. Nothing is left behind when one of them cannot be started."""
-        fleet = cls()
+        fleet = cls(RowsProcess(specs, environment()))
         try:
-            for spec in specs:
-                fleet.members.append(launch(spec))
+            fleet.rows.start()
+            for spec, memory in zip(specs, fleet.rows.memories, strict=True):
+                fleet.members.append(launch(msgspec.structs.replace(spec, rows_memory=memory), fleet.rows.life))
         except BaseException:
             fleet.stop()
+            fleet.rows.finish()
             raise
         return fleet
 

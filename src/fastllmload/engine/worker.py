@@ -14,6 +14,7 @@ import ctypes
 import gc
 import itertools
 import os
+import resource
 import signal
 import ssl
 import sys
@@ -44,6 +45,7 @@ from fastllmload.redact import Redactor
 TICK_S = 0.01  # a look at commands and counts; while the reactor waits itself the loop has a turn only every 20 ms
 POLL_S = 0.002  # while no clock runs
 CONNECTING_S = 5.0  # for connections ahead of the clock; one that hangs longer is what its request meets
+SETTLED_NS = 100_000_000  # from then on nothing may be touched for the first time
 SAMPLE_NS = 200_000_000  # CPU, RSS and GC counts go to shared memory this often
 PR_SET_PDEATHSIG = 1
 PR_SET_TIMERSLACK = 29
@@ -56,8 +58,7 @@ class Worker:
         self.spec = spec
         self.loop = loop
         self.words = SharedWords.open(Path(spec.shared_path)).words
-        rows = Path(spec.rows_dir)
-        self.recorder = Recorder(rows, text=spec.record_text)
+        self.recorder = Recorder(memory=spec.rows_memory, text=spec.record_text)
         classifier = Classifier(spec.dialects[0], strict=spec.strict_decode)
         protocol = Protocol(self.recorder, classifier, self.words, spec.max_event_bytes, 4 * spec.max_event_bytes)
         self.error_texts = protocol.error_texts
@@ -89,6 +90,7 @@ class Worker:
         self.connecting: set[asyncio.Task[None]] = set()
         self.sources = itertools.cycle(spec.source_addresses) if spec.source_addresses else None
         self.gc_runs = 0
+        self.settled_faults: int | None = None  # page faults up to the phase's first 100 ms; None before
         self.terminated = False  # by a signal, not by the supervisor's word
         self.resume: asyncio.Handle | None = None  # the call of the reactor after the turn of the event loop
         # What the clock needs is opened before it: a load that takes the last file descriptor must not end its worker.
@@ -233,6 +235,7 @@ class Worker:
         gc.freeze()
         gc.disable()
         before = self.gc_runs
+        self.settled_faults = None
         words[k.W_STATE] = k.RUNNING
         reactor.start_at(start, phase.stop_sending_ns)
         drain_until = 0
@@ -242,6 +245,8 @@ class Worker:
             await asyncio.sleep(TICK_S)
             self._raise_failure()
             now = time.monotonic_ns()
+            if self.settled_faults is None and now >= start + SETTLED_NS:
+                self.settled_faults = page_faults()
             if now >= sample_at:
                 sample_at = now + SAMPLE_NS
                 self.plans[phase.number].let_go()
@@ -279,10 +284,17 @@ class Worker:
         used = time.process_time_ns()
         self.words[k.W_CPU_NS] = used
         self.words[k.W_GC_RUNS] = self.gc_runs - gc_before
+        self.words[k.W_PAGE_FAULTS] = 0 if self.settled_faults is None else page_faults() - self.settled_faults
         if self.recorder.full:
             self.words[k.W_DISK_FULL] = 1
         resident = int(os.pread(self.statm, 128, 0).split()[1])
         self.words[k.W_RSS_BYTES] = resident * os.sysconf("SC_PAGE_SIZE")
+
+
+def page_faults() -> int:
+    """Minor and major, of this process so far."""
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    return used.ru_minflt + used.ru_majflt
 
 
 def conversations(plan: Plan, worker: int, workers: int, slots: int = 0) -> dict[str, Any]:

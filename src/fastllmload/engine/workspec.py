@@ -60,6 +60,7 @@ class WorkerSpec(msgspec.Struct, frozen=True, kw_only=True):
     spin_budget: float = 0.15
     pin_cpu: int | None = None
     record_text: bool = False
+    rows_memory: int = -1  # inherited descriptor of the memory that its rows go to (rowmemory.pxd)
     max_event_bytes: int = 8 << 20
     source_addresses: tuple[str, ...] = ()
     cacert: str | None = None

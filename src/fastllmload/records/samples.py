@@ -41,6 +41,7 @@ COUNTERS: dict[str, int] = {  # column: word of the worker's shared memory
     "clamped": k.W_CLAMPED,
     "backlog_max": k.W_BACKLOG_MAX,
     "gc_runs": k.W_GC_RUNS,
+    "page_faults": k.W_PAGE_FAULTS,
 }
 PROCESS = ("cpu_ns", "rss_bytes", "voluntary_switches", "involuntary_switches", "run_delay_ns")
 SAMPLE = np.dtype(

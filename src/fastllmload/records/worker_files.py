@@ -18,6 +18,7 @@ from fastllmload.records.whole import EVENTS, ROWS, TEXT
 
 Rows = npt.NDArray[np.void]
 Bytes = npt.NDArray[np.uint8]
+EARLIER_WINDOW = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -90,9 +91,9 @@ def open_text(path: Path) -> Bytes:
 def used_rows(rows: Rows) -> int:
     """Number of rows before the zeros at the end of an unfinished file: a row that was opened has a status.
 
-    Files grow by windows, so only the last window can hold zeros.
+    Earlier versions let files grow by windows of EARLIER_WINDOW bytes, of which the last one could hold zeros.
     """
-    start = max(0, len(rows) - recorder.WINDOW_BYTES // rows.dtype.itemsize)
+    start = max(0, len(rows) - EARLIER_WINDOW // rows.dtype.itemsize)
     used = np.flatnonzero(rows["status"][start:])
     return start + int(used[-1]) + 1 if len(used) else start
 

@@ -95,6 +95,7 @@ def fleet(monkeypatch, specs):
     yield start
     for one in started:
         one.stop(0.0)
+        one.rows.finish()
         assert all(member.process.poll() is not None for member in one.members)
 
 

@@ -68,6 +68,7 @@ def test_unfinished_files_are_cut_and_rows_in_flight_stay_marked(tmp_path: Path)
     recorder.add_event(10, flying, layout.EVENT_CONTENT)
     recorder.add_event(20, 0, layout.EVENT_CONTENT)
     recorder.add_text(flying, b"hi")
+    recorder.flush()
     write_manifest(tmp_path, status="running")
     run = load(tmp_path)
     assert run.incomplete

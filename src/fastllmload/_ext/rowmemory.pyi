@@ -1,0 +1,16 @@
+from typing import final
+
+WARM: dict[str, int]
+MOST: dict[str, int]
+
+def create() -> int: ...
+
+@final
+class RowMemory:
+    descriptor: int
+    def __init__(self, descriptor: int) -> None: ...
+    def warm(self, text: bool) -> None: ...
+    @property
+    def error_number(self) -> int: ...
+    @property
+    def missing(self) -> dict[str, int]: ...
