@@ -45,6 +45,7 @@ from fastllmload.redact import Redactor
 TICK_S = 0.01  # a look at commands and counts; while the reactor waits itself the loop has a turn only every 20 ms
 POLL_S = 0.002  # while no clock runs
 CONNECTING_S = 5.0  # for connections ahead of the clock; one that hangs longer is what its request meets
+TOUCHED = slice(511, None, 512)  # a word of each page of shared words, none that the supervisor writes
 SETTLED_NS = 100_000_000  # from then on nothing may be touched for the first time
 SAMPLE_NS = 200_000_000  # CPU, RSS and GC counts go to shared memory this often
 PR_SET_PDEATHSIG = 1
@@ -58,6 +59,7 @@ class Worker:
         self.spec = spec
         self.loop = loop
         self.words = SharedWords.open(Path(spec.shared_path)).words
+        self.words[TOUCHED] += 0  # every page of the histograms, before a clock runs
         self.recorder = Recorder(memory=spec.rows_memory, text=spec.record_text)
         classifier = Classifier(spec.dialects[0], strict=spec.strict_decode)
         protocol = Protocol(self.recorder, classifier, self.words, spec.max_event_bytes, 4 * spec.max_event_bytes)
