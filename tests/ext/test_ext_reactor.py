@@ -58,6 +58,20 @@ def test_closed_loop_sends_exactly_the_limit(tmp_path: Path) -> None:
     assert max(((starts <= t) & (ends > t)).sum() for t in starts) <= 4
 
 
+def test_a_closed_loop_opens_no_more_connections_than_it_has_slots(tmp_path: Path) -> None:
+    """A server that serves one connection at a time would never answer on a spare one."""
+
+    def slowly(connection: socket.socket, number: int) -> None:
+        while read_request(connection):
+            time.sleep(0.02)
+            connection.sendall(RESPONSE)
+
+    with scripted(slowly) as address:
+        outcome = drive(tmp_path, address, gaps_ms=[], slots=2, limit=20, preconnect=2)
+    assert outcome.statuses() == {OK: 20}
+    assert outcome.words[k.W_CONNECTS] == 2
+
+
 def test_fresh_connections_are_used_once(tmp_path: Path) -> None:
     with scripted(answer_all) as address:
         outcome = drive(tmp_path, address, gaps_ms=GAPS, fresh=True)

@@ -413,11 +413,16 @@ cdef class Reactor(Releases):
     cdef int _look_ahead(self, int64_t now) except -1:
         """Open connections ahead of the schedule: as many idle ones as releases are near, and a margin."""
         cdef Py_ssize_t near = 0
+        cdef uint32_t spare = self.reserve
         if not self.sending:
             return 0
-        # In a closed loop spares only: every slot that ends gives its connection back.
-        if not self.closed and self.pacer.start:
+        if self.closed:
+            # Every slot that ends gives its connection back. More connections than slots are for a server that has
+            # dropped a kept one: one that serves a single connection at a time would never answer on the others.
+            if not self.words[k.W_IDLE_DROPPED] and not self.words[k.W_ERROR0 + r.ERROR_REUSED_CONNECTION_LOST]:
+                spare = min(spare, self.slots.count - min(self.flight.count, self.slots.count))
+        elif self.pacer.start:
             if self.pacer.next >= self.pacer.size:
                 return 0
             near = self.pacer.near(now + AHEAD_NS, NEAR)
-        return self.pool.open_ahead(<uint32_t>near + self.reserve, CONNECTS_AT_ONCE)
+        return self.pool.open_ahead(<uint32_t>near + spare, CONNECTS_AT_ONCE)

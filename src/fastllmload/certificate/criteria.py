@@ -61,6 +61,15 @@ CRITERIA: tuple[Criterion, ...] = (
         below=True,
     ),
     Criterion(
+        "nothing_measured",
+        "ok",
+        "",
+        "no request was answered: nothing was measured",
+        "figures of no answer describe no target",
+        invalid=1,
+        below=True,
+    ),
+    Criterion(
         "no_samples",
         "sampled_workers",
         "",

@@ -163,7 +163,8 @@ class Stamps:
 class Evidence:
     """All of it. *no_fd*, *no_port*: requests that failed for want of a descriptor or a port. *plan_lead_ns*: from the
     plan's last byte to the first release of the phase. *figures*: the headline figures with their ends.
-    *seconds*: the worst seconds of the window, as `seconds.described` gives them.
+    *seconds*: the worst seconds of the window, as `seconds.described` gives them. *ok*: requests of
+    the phase that were answered, None where none failed.
     """
 
     window: Window
@@ -178,3 +179,4 @@ class Evidence:
     figures: tuple[Figure, ...] = ()
     seconds: dict[str, Any] = field(default_factory=dict)
     plan_lead_ns: int | None = None
+    ok: int | None = None

@@ -127,6 +127,7 @@ def figures(evidence: Evidence, sections: dict[str, Any]) -> Figures:
         "hiccup_p99_us": sections["host"]["hiccup_p99_us"],
         "steal_share": sections["host"]["steal_share"],
         "run_delay_share_max": highest(w["run_delay_share"] for w in its_workers),
+        "ok": evidence.ok,
         "no_fd": evidence.no_fd,
         "no_port": evidence.no_port,
         "fd_headroom": sections["ports"]["fd_headroom"],

@@ -77,7 +77,14 @@ def from_run(run: Run) -> Evidence:
         disk_full=bool(run.manifest.get("disk_full", False)),
         figures=headline_figures(run.manifest.get("metrics") or {}),
         plan_lead_ns=plan_lead_ns(run, rows),
+        ok=answered(rows),
     )
+
+
+def answered(rows: npt.NDArray[Any]) -> int | None:
+    """Requests that are ok; None where none failed: a run may have none because all of its users left, as was asked."""
+    failed = (rows["status"] > layout.OK) & (rows["status"] != layout.CANCELLED)
+    return int(np.count_nonzero(rows["status"] == layout.OK)) if failed.any() else None
 
 
 def plan_lead_ns(run: Run, rows: npt.NDArray[Any]) -> int | None:

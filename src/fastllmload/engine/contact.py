@@ -30,6 +30,15 @@ RTT_PAUSE_S = 0.005  # for a server that holds few connections which it has not 
 RTT_S = 1.0  # a far target is asked no more often than RTT_LEAST once they have taken this long
 
 
+PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes((0, 0, 0, 4, 0, 0, 0, 0, 0))  # with empty SETTINGS
+FRAME_HEAD, SETTINGS, GOAWAY = 9, 4, 7  # RFC 9113, 4.1 and 6
+ONLY_H2 = "it speaks HTTP/2 without TLS (h2c), and HTTP/1.1 is spoken here; give a port that takes HTTP/1.1"
+
+
+class Silent(TargetError):
+    """A server that took a connection and did not answer in time: asking again would double the wait."""
+
+
 class Contact:
     """Blocking connections to one URL, one request on each."""
 
@@ -165,15 +174,32 @@ class Contact:
                 return response.status, response.headers.get("Content-Type", ""), content
         except (OSError, http.client.HTTPException, ValueError) as problem:
             if end.passed or isinstance(problem, TimeoutError):
-                raise TargetError(
+                raise Silent(
                     f"{self.base.shown} took a connection but did not answer {method} {path} within {patience_s:g} s; "
                     "is it well? --preflight-timeout gives it longer"
                 ) from None
+            if self._only_h2(problem):
+                raise TargetError(f"{self.base.shown} did not answer {method} {path} properly: {ONLY_H2}") from None
             why = reason(problem, self.redact) + self._advice(problem)
             raise TargetError(f"{self.base.shown} did not answer {method} {path} properly: {why}") from None
         finally:
             end.cancel()
             connection.close()
+
+    def _only_h2(self, problem: BaseException) -> bool:
+        """Whether a server that answered HTTP/1.1 with frames, or with nothing, takes the preface of HTTP/2."""
+        if self.answered or self.context is not None:
+            return False
+        if isinstance(problem, http.client.BadStatusLine) and not isinstance(problem, ConnectionError):
+            return begins_with_frame(str(problem).encode("latin-1", "replace"))
+        if not isinstance(problem, ConnectionError):
+            return False
+        try:
+            with self._connection() as connection:
+                connection.sendall(PREFACE)
+                return begins_with_frame(connection.recv(FRAME_HEAD, socket.MSG_WAITALL))
+        except (OSError, TargetError):
+            return False
 
     def _advice(self, problem: BaseException) -> str:
         """What to look at when a server took a connection and answered with nothing, or with what is no HTTP."""
@@ -209,6 +235,11 @@ def final_response(connection: socket.socket, method: str) -> http.client.HTTPRe
                 return response
             response.fp = None  # type: ignore[assignment]  # the reader outlives it
     raise http.client.HTTPException(f"more than {MOST_INTERIM} interim responses and no final one")
+
+
+def begins_with_frame(data: bytes) -> bool:
+    """Whether *data* begins with the frame that an HTTP/2 server sends first, or with the one that it leaves with."""
+    return len(data) >= 4 and data[:2] == b"\0\0" and data[3] in (SETTINGS, GOAWAY)
 
 
 def reason(problem: BaseException, redact: Redact = str) -> str:

@@ -85,7 +85,10 @@ class Course:
         try:
             for spec, phase in zip(specs[0].phases, phases, strict=True):
                 outcome = self._phase(fleet, live, spec, phase, ready if phase.name == MEASURE else nothing, look)
-                if outcome is None or outcome.cut or not fleet.alive:
+                if outcome is None:
+                    fleet.command(k.ABORT)  # the others wait for a clock that will not start
+                    break
+                if outcome.cut or not fleet.alive:
                     break
                 if phase.name != MEASURE and not self._goes_on(live, specs[0].targets):
                     fleet.command(k.ABORT)

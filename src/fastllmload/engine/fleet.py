@@ -126,9 +126,12 @@ class Fleet:
             member.words[k.W_PHASE] = number
 
     def ready(self, number: int) -> bool:
-        return all(
-            member.words[k.W_STATE] == k.READY and member.words[k.W_PHASE_DONE] == number for member in self.alive
-        )
+        return all(self.is_ready(member, number) for member in self.alive)
+
+    @staticmethod
+    def is_ready(member: Member, number: int) -> bool:
+        """Whether *member* waits for the clock of phase *number*."""
+        return bool(member.words[k.W_STATE] == k.READY and member.words[k.W_PHASE_DONE] == number)
 
     def start_clock(self, at_ns: int) -> None:
         for member in self.members:

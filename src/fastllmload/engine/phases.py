@@ -15,7 +15,8 @@ from fastllmload.engine.fleet import STARTING_S, Fleet, Member
 from fastllmload.engine.interrupts import DRAIN, NOTHING, STOP, Interrupts
 from fastllmload.engine.live import Live, scaled
 from fastllmload.engine.workspec import PhaseSpec
-from fastllmload.errors import InternalError
+from fastllmload.errors import HostLimitError
+from fastllmload.host.process import process_figures
 from fastllmload.plan.plan import Plan
 from fastllmload.report.terminal import Ui
 
@@ -107,9 +108,25 @@ class PhaseRun:
             if self.interrupts.level or self._missing():
                 return False
             if time.monotonic() > until:
-                raise InternalError(f"the workers were not ready for {self.spec.name} within {STARTING_S:g} s")
+                raise HostLimitError(self._starved())
             self.interrupts.wait(POLL_S)
         return not self._missing()
+
+    def _starved(self) -> str:
+        """Which worker was not ready in time, and what of that time it had a CPU."""
+        late = [member for member in self.fleet.alive if not self.fleet.is_ready(member, self.spec.number)]
+        figures = [(found, member) for member in late if (found := process_figures(member.pid)) is not None]
+        what = f"the workers were not ready for the phase {self.spec.name} within {STARTING_S:g} s"
+        if figures:
+            used, member = max(figures, key=lambda each: each[0].run_delay_ns)
+            what = (
+                f"worker {member.spec.worker} was not ready for the phase {self.spec.name} within {STARTING_S:g} s: since "
+                f"its start it ran for {used.cpu_ns / 1e9:.1f} s and waited {used.run_delay_ns / 1e9:.1f} s for a CPU"
+            )
+        return (
+            f"{what}; this host is too busy or its CPU quota too small: stop what else runs on it, raise the quota, or use "
+            "fewer --workers, and start the run again"
+        )
 
     def _missing(self) -> bool:
         return len(self.fleet.alive) < len(self.fleet.members)

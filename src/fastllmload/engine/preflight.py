@@ -5,14 +5,13 @@ better than a mess during the run.
 from __future__ import annotations
 
 import contextlib
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from fastllmload.endpoint import ENDPOINTS, Endpoint
 from fastllmload.engine.places import refuse_sources
-from fastllmload.engine.probe import Probe
+from fastllmload.engine.probe import PROBE_TOKENS, Probe
 from fastllmload.engine.resolve import parse_base, request_head, target_spec
 from fastllmload.engine.waiting import Say, silent
 from fastllmload.engine.workspec import TargetSpec
@@ -81,10 +80,9 @@ def look_at(probe: Probe, found: Preflight, wanted: str | None) -> str:
     model = probe.model(wanted)
     if probe.context_limit is not None:
         found.context_limit = min(found.context_limit or probe.context_limit, probe.context_limit)
-    begun = time.perf_counter()
     usage = None if stays_cold(probe, found.notes) else probe.answer(model, found.notes)
     if usage is not None:
-        found.answer_s = found.answer_s or time.perf_counter() - begun
+        found.answer_s = found.answer_s or probe.answer_s * PROBE_TOKENS / probe.asked_tokens
         found.usage_reported = usage if found.usage_reported is None else found.usage_reported and usage
     target = probe.settings.target
     found.targets.append(target_spec(probe.base, address, probe.path, target.headers, probe.key, target.server_name))

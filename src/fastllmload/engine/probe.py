@@ -2,17 +2,40 @@
 
 from __future__ import annotations
 
-from typing import Any
+import re
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
 
 from fastllmload._ext.delta import Classifier
 from fastllmload._ext.ndjson import NdjsonParser
 from fastllmload._ext.sse import SseParser
-from fastllmload.engine.contact import LARGEST_ANSWER, Contact, one_line
+from fastllmload.endpoint import ENDPOINTS
+from fastllmload.endpoint.fields import extra_fields
+from fastllmload.engine.contact import LARGEST_ANSWER, Contact, Silent, one_line
 from fastllmload.engine.offers import context_limit, listing, offered_models, shown_list
 from fastllmload.errors import InputError, TargetError
 from fastllmload.report.outlet import Redact
 
 PROBE_TOKENS = 4
+TRIES, PAUSE_S = 5, 0.2  # of a server that fails now and then
+AT_LEAST = re.compile(r"min_(?:\w+_)?tokens")  # fields of --extra-body that max_tokens may not be below
+BUDGET = re.compile(r"(?:\w+_)?budget(?:_tokens)?")  # and those that it must be above
+# What the events of another protocol hold, none of which the others have: its name, and the option that reads it.
+LOOKS_LIKE: tuple[tuple[bytes, str, str], ...] = (
+    (rb'"type"\s*:\s*"response\.', "OpenAI Responses", "openai-responses"),
+    (rb'"type"\s*:\s*"(?:message_start|content_block_(?:start|delta))"', "Anthropic Messages", "anthropic-messages"),
+    (rb'"object"\s*:\s*"response"', "OpenAI Responses", "openai-responses"),
+    (rb'"type"\s*:\s*"message"\s*,.*"role"\s*:\s*"assistant"', "Anthropic Messages", "anthropic-messages"),
+    (rb'"object"\s*:\s*"chat\.completion', "OpenAI chat completions", "openai-chat"),
+    (rb'"object"\s*:\s*"text_completion"', "OpenAI completions", "openai-completions"),
+    (rb'"message"\s*:\s*\{.*"done"\s*:', "Ollama's chat", "ollama-chat"),
+    (rb'"response"\s*:\s*".*"done"\s*:', "Ollama's generate", "ollama-generate"),
+    (rb'"token"\s*:\s*\{\s*"id"\s*:', "Text Generation Inference (TGI)", "tgi"),
+    (rb'"candidates"\s*:\s*\[', "Gemini", ""),
+    (rb'"meta_info"\s*:\s*\{', "SGLang's generate", "sglang-generate"),
+)
+Found = TypeVar("Found")
 STREAMS = ("text/event-stream", "application/x-ndjson")
 PROBE_IDS = (1, 2, 3, 4)  # every vocabulary has them
 ERROR_KIND = 9
@@ -21,18 +44,22 @@ CONTENT_KINDS = (2, 3, 4, 5, 6)  # delta.EventKind: whitespace, content, reasoni
 
 class Probe(Contact):
     """The checks of one URL. *context_limit*: what its list says of the model last asked for, tokens; *served*: of a
-    class's own server, the model that it is asked for.
+    class's own server, the model that it is asked for; *asked_tokens*: the output length that `answer` asked for;
+    *answer_s*: how long that answer took.
     """
 
     context_limit: int | None = None
     served: str | None = None
+    unlisted: tuple[str, ...] = ()  # remarks on a model that is asked for though the list does not have it
+    asked_tokens = PROBE_TOKENS
+    answer_s = 0.0
 
     def model(self, wanted: str | None) -> str:
         """The model to name: *wanted* if the server offers it or offers no list, the only one offered if none is
         wanted.
         """
         path = self.endpoint.models_path(self.base.path)
-        status, _, body = self.exchange("GET", path, None)
+        status, body = self._listed(path)
         self._refuse_unauthorised(status)
         offered = offered_models(body) if status == 200 else None
         self.context_limit = None if offered is None else context_limit(body, wanted or offered[0])
@@ -45,8 +72,45 @@ class Probe(Contact):
                 return offered[0]
             raise InputError(f"{self.base.shown} offers {shown_list(offered)}; choose one with -m")
         if wanted not in offered and f"{wanted}:latest" not in offered:  # Ollama's tag may be left out
-            raise InputError(f"-m {wanted!r} is not offered by {self.base.shown}; it offers {shown_list(offered)}")
+            told = f"-m {wanted!r} is not offered by {self.base.shown}; it offers {shown_list(offered)}"
+            if self.settings.target.model_check:
+                raise InputError(f"{told}; --no-model-check sends a name that is not listed, such as an alias")
+            remark = one_line(told, 400)
+            self.unlisted = (remark,)
         return wanted
+
+    def _listed(self, path: str) -> tuple[int, bytes]:
+        """(status, body) of the list of models; of a server that fails now and then the first that came whole."""
+
+        def ask() -> tuple[int, bytes]:
+            status, _, body = self.exchange("GET", path, None)
+            if status >= 500:
+                raise Failed(status, body)
+            return status, body
+
+        try:
+            return self._retried(ask, f"GET {path}", [])
+        except Failed as problem:  # some servers have no list and say 500 or 501 for it
+            return problem.status, problem.body
+
+    def _retried(self, ask: Callable[[], Found], what: str, notes: list[str]) -> Found:
+        """What *ask* returns, asked up to TRIES times; where an answer came after failures, *notes* say what was seen."""
+        failures: list[str] = []
+        while True:
+            try:
+                found = ask()
+                break
+            except (Silent, Refused):
+                raise
+            except TargetError as problem:
+                failures.append(str(problem))
+                if len(failures) == TRIES:
+                    raise
+                time.sleep(PAUSE_S)
+        if failures:
+            times = "once" if len(failures) == 1 else f"{len(failures)} times"
+            notes.append(f"the probe {what} failed {times} before it was answered: {failures[-1]}")
+        return found
 
     def status(self, most_s: float) -> int:
         """What HTTP status the model list has. TargetError when nobody answers within *most_s*."""
@@ -73,41 +137,106 @@ class Probe(Contact):
         if status in (401, 403):
             wrong = "the API key was refused; give another in OPENAI_API_KEY or with --api-key"
             given = wrong if self.key is not None else "it asks for an API key; set OPENAI_API_KEY"
-            raise TargetError(f"{self.base.shown} answers {status}: {given}")
+            raise Refused(f"{self.base.shown} answers {status}: {given}")
 
     def answer(self, model: str, notes: list[str]) -> bool | None:
-        """Send one short real request. True when usage came with it; remarks go to *notes*."""
+        """Send one short real request, again where it fails. True when usage came with it; remarks go to *notes*."""
+        notes += [remark for remark in self.unlisted if remark not in notes]
+        return self._retried(lambda: self._answer(model, notes), f"POST {self.path}", notes)
+
+    def _answer(self, model: str, notes: list[str]) -> bool | None:
         workload = self.settings.workload
         ids = workload.prompt_form in ("ids", "native") and self.endpoint.name == "openai-completions"
         prompt = PROBE_IDS if ids else "Say hello."
-        body = self.endpoint.encode_body(model, workload, prompt, PROBE_TOKENS)
+        self.asked_tokens = probe_tokens(workload.extra_body)
+        body = self.endpoint.encode_body(model, workload, prompt, self.asked_tokens)
+        begun = time.perf_counter()
         status, content_type, content = self.exchange("POST", self.path, body)
+        self.answer_s = time.perf_counter() - begun
         self._refuse_unauthorised(status)
         if status == 429:
             notes.append(f"{self.base.shown} answered the probe with 429: it may refuse some of the load")
             return None
         if status != 200:
-            raise TargetError(
+            failed = TargetError if status >= 500 else Refused
+            raise failed(
                 f"{self.base.shown} answers POST {self.path} with {status}: {excerpt(content, self.redact)}; "
                 f"{status_advice(status)}"
             )
         kinds, texts, usage = meanings(content, content_type, self.endpoint.dialect)
-        if "text/html" in content_type or not content:
+        if "text/html" in content_type:
+            raise Refused(
+                f"{self.base.shown} answers POST {self.path} with 200 but a web page: "
+                f"does this URL speak {self.endpoint.name}?"
+            )
+        if not content:
             raise TargetError(
-                f"{self.base.shown} answers POST {self.path} with 200 but {'no body' if not content else 'a web page'}: "
+                f"{self.base.shown} answers POST {self.path} with 200 but no body: "
                 f"does this URL speak {self.endpoint.name}?"
             )
         if ERROR_KIND in kinds:
             wrong = texts[kinds.index(ERROR_KIND)]
             raise TargetError(f"{self.base.shown} answers with an error inside a 200: {excerpt(wrong, self.redact)}")
+        if not any(kind in CONTENT_KINDS for kind in kinds):
+            self._refuse_another_protocol(content)
         notes += [remark for remark in self.endpoint.remarks(workload) if remark not in notes]
         if workload.streaming and not any(stream in content_type for stream in STREAMS):
             notes.append(
-                f"{self.base.shown} answers a streaming request with {content_type or 'no content type'}, not a stream"
+                f"{self.base.shown} answers a streaming request with "
+                f"{one_line(content_type) or 'no content type'}, not a stream"
             )
         if not any(kind in CONTENT_KINDS for kind in kinds):
             notes.append(f"the probe of {self.base.shown} got an answer without a token")
         return usage
+
+    def _refuse_another_protocol(self, content: bytes) -> None:
+        """TargetError for an answer that is in order, but of another protocol than is read here."""
+        for name, option in another_protocol(content, self.endpoint.name):
+            if option in ENDPOINTS:
+                remedy = f"give --endpoint-type {option}"
+            else:
+                remedy = f"no --endpoint-type reads that here; choose a path of {self.endpoint.name} with --endpoint"
+            raise Refused(
+                f"{self.base.shown} answers POST {self.path} in the form of {name}, not of {self.endpoint.name}; {remedy}"
+            )
+
+
+class Refused(TargetError):
+    """An answer that would be the same if it were asked for again."""
+
+
+class Failed(TargetError):
+    """A list of models that came with an error of the server."""
+
+    def __init__(self, status: int, body: bytes) -> None:
+        super().__init__(f"it answered {status}")
+        self.status = status
+        self.body = body
+
+
+def another_protocol(content: bytes, own: str) -> Iterator[tuple[str, str]]:
+    """(name, --endpoint-type) of protocols but *own* that *content* looks like."""
+    for pattern, name, option in LOOKS_LIKE:
+        if option != own and re.search(pattern, content, re.DOTALL):
+            yield name, option
+
+
+def probe_tokens(extra_body: str | None) -> int:
+    """Output tokens of a probe: PROBE_TOKENS, or as many as --extra-body leaves a server no choice but to allow."""
+    asked = [PROBE_TOKENS]
+
+    def visit(value: Any) -> None:
+        for name, inner in value.items() if isinstance(value, dict) else ():
+            if isinstance(inner, dict):
+                visit(inner)
+            elif isinstance(inner, int) and not isinstance(inner, bool):
+                if AT_LEAST.fullmatch(name):
+                    asked.append(inner)
+                elif BUDGET.fullmatch(name):
+                    asked.append(inner + PROBE_TOKENS)
+
+    visit(extra_fields(extra_body))
+    return max(asked)
 
 
 def status_advice(status: int) -> str:

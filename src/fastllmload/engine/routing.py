@@ -65,5 +65,6 @@ def crowds(
         part = float(held[mine].sum() / held.sum()) if held.sum() > 0 else 1.0
         churn = churn_per_s * float(many[mine].sum()) / max(1, plan.requests)
         at_home = place[1].startswith(LOOPBACK)
-        found.append(Crowd(url, math.ceil(in_flight * part - 1e-9), churn, at_home, place[0] != "unix"))
+        most = None if plan.cycles else int(many[mine].sum())
+        found.append(Crowd(url, math.ceil(in_flight * part - 1e-9), churn, at_home, place[0] != "unix", most))
     return found

@@ -181,7 +181,7 @@ class Worker:
                 return False
             await asyncio.sleep(POLL_S)
         self._load(phase, self.plans[phase.number])
-        self.reactor.preconnect(phase.initial_connections)
+        self.reactor.preconnect(self._connections_ahead(phase))
         until = time.monotonic() + CONNECTING_S
         while self.reactor.connecting and time.monotonic() < until:
             if self.words[k.W_COMMAND] != k.RUN:
@@ -198,6 +198,13 @@ class Worker:
         self.words[k.W_PHASE_DONE] = phase.number + 1
         self.words[k.W_STATE] = k.PHASE_ENDED
         return going_on
+
+    def _connections_ahead(self, phase: PhaseSpec) -> int:
+        """Of a closed loop no more than this worker has slots."""
+        if phase.mode != "closed":
+            return phase.initial_connections
+        slots = min(phase.concurrency, phase.num_requests) if phase.num_requests else phase.concurrency
+        return min(phase.initial_connections, share(slots, self.spec.worker, self.spec.workers))
 
     def _load(self, phase: PhaseSpec, plan: Plan) -> None:
         spec = self.spec

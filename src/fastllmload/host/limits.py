@@ -82,6 +82,7 @@ class Crowd:
     """Connections to one place (address and port): how many at once, and how many are opened and closed per second.
 
     *where* names it for people. *loopback*: it is on this host. *ports* False: a Unix socket, which needs none.
+    *requests*: how many it gets in all, None without bound; each takes one connection at most.
     """
 
     where: str
@@ -89,6 +90,7 @@ class Crowd:
     churn_per_s: float = 0.0
     loopback: bool = False
     ports: bool = True
+    requests: int | None = None
 
 
 def check_capacity(
@@ -117,6 +119,8 @@ def check_capacity(
     for crowd in crowds:
         held_s = time_wait_s(crowd.loopback)
         needed = crowd.connections + int(crowd.churn_per_s * (held_s if seconds is None else min(held_s, seconds)))
+        if crowd.requests is not None:
+            needed = min(needed, max(crowd.connections, crowd.requests))
         if crowd.ports and needed > ports:
             problems.append(_too_few_ports(needed, ports, crowd, n_sources))
     return problems

@@ -19,6 +19,7 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
     endpoint_type: str = "openai-chat"  # key of fastllmload.endpoint.ENDPOINTS
     endpoint_path: str | None = None
     model: str | None = None
+    model_check: bool = True  # refuse a model that the server's list does not have
     headers: tuple[tuple[str, str], ...] = ()
     source_addresses: tuple[str, ...] = ()
     insecure: bool = False

@@ -34,7 +34,7 @@ def own(folder: Path) -> int:
 def abandoned(folder: Path) -> bool:
     """Whether *folder* has working files that no living supervisor owns."""
     try:
-        descriptor = os.open(folder / WORK / OWNER, os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = os.open(folder / WORK / OWNER, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:  # it ended in order, or was never begun
         return False
     try:
@@ -54,17 +54,30 @@ def tidy(folder: Path) -> str | None:
     """
     if not abandoned(folder):
         return None
-    if not (folder / "run.json").exists():
-        raise RunFolderError(
-            f"the run of {folder} was killed before its first request; nothing was measured, and the folder can be removed"
-        )
+    begun = began(folder)
     size = size_of(folder / WORK)
     try:
-        mark_killed(folder)
+        if begun:
+            mark_killed(folder)
         shutil.rmtree(folder / WORK)
     except OSError as problem:
+        if not begun:
+            raise RunFolderError(before_first_request(folder)) from None
         return f"the run was killed; its working files in {folder / WORK} cannot be removed: {problem.strerror}"
+    if not begun:
+        raise RunFolderError(before_first_request(folder))
     return f"the run was killed; its working files ({size} in {folder / WORK}) were removed"
+
+
+def began(folder: Path) -> bool:
+    """Whether the clock of a phase was started in the run of *folder*."""
+    return (folder / "run.json").exists() and bool(read_manifest(folder).get("phases"))
+
+
+def before_first_request(folder: Path) -> str:
+    return (
+        f"the run of {folder} was killed before its first request; nothing was measured, and the folder can be removed"
+    )
 
 
 def left_behind(folder: Path) -> str | None:

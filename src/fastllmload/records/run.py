@@ -25,6 +25,7 @@ from fastllmload.records.worker_files import Bytes, Rows, as_bytes, open_text, o
 
 SCHEMA_VERSION = 1
 SAMPLES = "samples.npy"
+ENDED_EARLY = ("running", "killed")  # run.json "status" of a run that its supervisor did not end
 DONE = "done"  # run.json "status" of a run that ended as planned; anything else is incomplete
 
 
@@ -153,6 +154,7 @@ def read_manifest(directory: Path) -> dict[str, Any]:
     try:
         manifest = msgspec.json.decode(path.read_bytes())
     except (FileNotFoundError, NotADirectoryError):
+        refuse_unbegun(directory, {})
         there = "it has no run.json" if directory.is_dir() else "it is a file"
         why = there if directory.exists() else "it does not exist"
         raise RunFolderError(
@@ -174,6 +176,15 @@ def read_manifest(directory: Path) -> dict[str, Any]:
     if wrong is not None:
         raise RunFolderError(f"{path} is damaged: {wrong}; it was changed since fastllmload wrote it")
     return manifest
+
+
+def refuse_unbegun(directory: Path, manifest: Mapping[str, Any]) -> None:
+    """RunFolderError for the folder of a run that was killed before the clock of its first phase was started."""
+    from fastllmload.records.owner import WORK, abandoned, before_first_request
+
+    left = manifest.get("status") in ENDED_EARLY and manifest.get("phases") == [] and not (directory / WORK).exists()
+    if left or (abandoned(directory) and not manifest.get("phases")):
+        raise RunFolderError(before_first_request(directory))
 
 
 def read_merged(directory: Path, known: Mapping[str, str] | None = None) -> Merged:
@@ -220,6 +231,7 @@ def load(directory: str | os.PathLike[str], contents: bool = True) -> Run:
     if not folder.is_dir():
         raise RunFolderError(f"{folder} does not exist or is no folder")
     manifest = read_manifest(folder)
+    refuse_unbegun(folder, manifest)
     unmerged = not (folder / ROWS).exists() and (folder / "workers").is_dir()
     known = not_whole(folder, manifest, contents)
     if not unmerged and not (folder / ROWS).exists() and ROWS not in known:

@@ -11,7 +11,7 @@ from fastllmload.report import full, identity, results
 from fastllmload.report.deviations import SIMULATED
 from fastllmload.report.doubts import unsteady_texts
 from fastllmload.report.figures import NOT_KNOWN, count, percent, quantity
-from fastllmload.report.reasons import reason_lines
+from fastllmload.report.reasons import codes, reason_lines
 from fastllmload.report.reproduction import reproduction
 from fastllmload.report.subject import Subject
 from fastllmload.report.summary import part
@@ -80,6 +80,8 @@ def verdict_lines(document: Mapping[str, Any]) -> Iterator[str]:
         yield from ("", f"> **INCOMPLETE ({escaped(status or 'no status')})**: what was measured before the run ended.")
     verdict = part(document, "certificate", "verdict")
     meaning = MEANING.get(str(verdict), "nothing is known about the client")
+    if "nothing_measured" in codes(document):
+        meaning = "no request was answered, so nothing was measured"
     yield from ("", f"**{escaped(verdict or 'not judged')}**: {meaning}.")
     yield from reason_lines(document)
     unsteady = unsteady_texts(document)

@@ -9,6 +9,12 @@ from fastllmload.report import results
 from fastllmload.report.tables import escaped
 
 
+def codes(document: Mapping[str, Any]) -> set[object]:
+    """Codes of the certificate's reasons."""
+    found = (document.get("certificate") or {}).get("reasons") or ()
+    return {each.get("code") for each in found if isinstance(each, Mapping)}
+
+
 def reason_lines(document: Mapping[str, Any]) -> Iterator[str]:
     """The certificate's reasons as a list."""
     found = list(results.reasons(document))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 GENERATOR = {
+    "nothing_measured": "See in the errors what the target answered, and run again once it answers.",
     "no_releases": "Run longer, or raise the rate: the window must hold some requests.",
     "no_samples": "Run longer than a second, and look in the run folder for what ended the worker.",
     "schedule_lag": "Give the client cores of its own (--workers, --pin), or spread the rate over more hosts.",

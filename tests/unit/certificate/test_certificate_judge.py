@@ -259,6 +259,7 @@ FAULTS = [
     ("batched_delivery", "note", lambda e: replace(e, stamps=replace(e.stamps, batched=e.stamps.kernel // 2))),
     ("clamped", "note", lambda e: replace(e, stamps=replace(e.stamps, clamped=e.stamps.requests // 2))),
     ("capped", "suspect", lambda e: stopped(replace(e, sends=replace(e.sends, cap=10)), 5.0, 900)),
+    ("nothing_measured", "invalid", lambda e: replace(e, ok=0)),
     ("no_releases", "invalid", lambda e: replace(e, sends=Sends(e.sends.arrivals, *[np.empty(0, np.int64)] * 3))),
 ]  # fmt: skip
 

@@ -88,6 +88,7 @@ EVERY_OPTION = {
     "osl": ("uniform:1,9", "workload.osl", "uniform:1,9"),
     "tokenizer": ("none", "workload.tokenizer", "none"),
     "prompt-form": ("ids", "workload.prompt_form", "ids"),
+    "no-model-check": (True, "target.model_check", False),
     "stream": (False, "workload.streaming", False),
     "ignore-eos": (False, "workload.ignore_eos", False),
     "temperature": ("none", "workload.temperature", None),

@@ -19,6 +19,9 @@ def wait(condition):
 def run(spec, words, how):
     for phase in spec.phases:
         wait(lambda number=phase.number: words[k.W_PHASE] >= number)
+        if how == "never ready":
+            wait(lambda: words[k.W_COMMAND] == k.ABORT)
+            return
         words[k.W_STATE] = k.READY
         wait(lambda: words[k.W_START_NS] or words[k.W_COMMAND] == k.ABORT)
         if not words[k.W_START_NS]:

@@ -2,14 +2,17 @@
 
 import json
 import math
+import os
 
 import pytest
 
 from fastllmload.engine.conclude import Fate, exit_code
 from fastllmload.engine.folder import Folder
 from fastllmload.engine.public import public, redactor, told
-from fastllmload.errors import HostLimitError, InputError
+from fastllmload.errors import HostLimitError, InputError, RunFolderError
 from fastllmload.plan.settings import Load, RunSettings, Secret, Target, TrafficClass, Workload
+from fastllmload.records.owner import tidy
+from fastllmload.records.run import load
 
 
 def test_a_run_that_is_refused_leaves_nothing(tmp_path, monkeypatch):
@@ -129,3 +132,22 @@ def test_credentials_in_bodies_are_not_stored_however_short_they_are(tmp_path):
     assert stored.classes[0].workload.extra_body == '{"password": "***", "a": {"token": "***"}}'
     assert settings.workload.extra_body == body
     assert told(settings, known)["target"]["headers"] == [["X-Short-Token", "***"]]
+
+
+@pytest.mark.parametrize("begun", [False, True])
+def test_every_command_says_the_same_of_a_run_that_was_killed_at_its_start(tmp_path, begun):
+    """With or without a run.json: nothing was measured; what reads leaves the working files, `report` removes them."""
+    folder = Folder.create(str(tmp_path / "run"))
+    if begun:
+        folder.begin(RunSettings(), {})
+    os.close(folder.owner)  # as the death of the supervisor does
+    words = "was killed before its first request; nothing was measured"
+    for _ in range(2):
+        with pytest.raises(RunFolderError, match=words):
+            load(folder.path)
+        assert (folder.path / ".work").exists()
+    with pytest.raises(RunFolderError, match=words):
+        tidy(folder.path)
+    assert not (folder.path / ".work").exists()
+    with pytest.raises(RunFolderError, match=words if begun else "it has no run.json"):
+        load(folder.path)

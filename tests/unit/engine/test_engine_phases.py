@@ -9,6 +9,7 @@ from fastllmload._ext import counters as k
 from fastllmload.engine import phases
 from fastllmload.engine.interrupts import DRAIN, STOP
 from fastllmload.engine.live import Live
+from fastllmload.errors import HostLimitError
 from fastllmload.records.samples import SampleLog
 
 
@@ -165,3 +166,12 @@ def test_samples_of_every_worker_are_readable_while_the_clock_runs(fleet, phase,
     last = seen[-1][-2:]
     assert sorted(last["worker"]) == [0, 1]
     assert (last["released"] == 10).all() and (last["rss_bytes"] > 1 << 20).all()
+
+
+def test_workers_that_are_not_ready_in_time_are_the_hosts_affair(fleet, phase, monkeypatch):
+    monkeypatch.setattr(phases, "STARTING_S", 0.3)
+    words = (
+        r"worker 0 was not ready .* within 0.3 s: since its start it ran for \d+\.\d s and waited \d+\.\d s for a CPU; "
+    )
+    with pytest.raises(HostLimitError, match=words + "this host is too busy or its CPU quota too small"):
+        phase(fleet("never ready")).run()

@@ -12,7 +12,7 @@ from canned_server import canned
 from certificates import certificate, needs_openssl
 
 from fastllmload.endpoint import ENDPOINTS
-from fastllmload.engine import contact, waiting
+from fastllmload.engine import contact, probe, waiting
 from fastllmload.engine.preflight import preflight
 from fastllmload.engine.probe import Probe
 from fastllmload.errors import InputError, TargetError
@@ -491,7 +491,7 @@ def test_interim_responses_without_end_are_given_up():
         check([url])
 
 
-@pytest.mark.parametrize("raw", [b"SSH-2.0-\x1b[31mred\x07\r\n", b"\x00\x00\x12\x04\r\x1b]0;title\x85\n"])
+@pytest.mark.parametrize("raw", [b"SSH-2.0-\x1b[31mred\x07\r\n", b"\x00\x01\x12\x04\r\x1b]0;title\x85\n"])
 def test_what_is_no_http_is_shown_without_what_a_terminal_obeys(raw):
     with (
         spoken_by(raw) as url,
@@ -510,3 +510,120 @@ def test_what_is_no_http_and_repeats_the_key_is_told_without_it():
 def test_an_error_body_is_shown_without_what_a_terminal_obeys():
     said = refused(TargetError, {**GOOD, CHAT: (500, "text/plain", b"\x1b]0;title\x07oh no")})
     assert "oh no" in said and said.isprintable()
+
+
+class Flaky(dict):
+    """Answers of which the first *failures* of each path are *bad*."""
+
+    def __init__(self, answers, bad, failures):
+        super().__init__(answers)
+        self.bad, self.left = bad, dict.fromkeys(answers, failures)
+
+    def get(self, path, default=None):
+        if self.left.get(path, 0) > 0:
+            self.left[path] -= 1
+            return self.bad
+        return super().get(path, default)
+
+
+@pytest.mark.parametrize(
+    ("bad", "seen"),
+    [
+        ((500, "application/json", b'{"error":{"message":"now and then"}}'), "with 500: "),
+        ((200, "text/event-stream", None), "properly"),
+        (stream(b'{"error":{"message":"engine stalled","type":"x","code":503}}'), "error inside a 200"),
+    ],
+)
+def test_a_server_that_fails_now_and_then_is_asked_again_and_the_failure_is_noted(monkeypatch, bad, seen):
+    monkeypatch.setattr(probe, "PAUSE_S", 0.0)
+    answers = Flaky(GOOD, bad, 2)
+    answers.left[MODELS] = 0
+    with canned(answers) as server:
+        found = check([server.url])
+    (note,) = found.notes
+    assert "failed 2 times before it was answered" in note and seen in note
+
+
+def test_a_server_that_always_fails_is_refused_after_five_tries(monkeypatch):
+    monkeypatch.setattr(probe, "PAUSE_S", 0.0)
+    answers = {MODELS: GOOD[MODELS], CHAT: (503, "application/json", b"{}")}
+    with canned(answers) as server, pytest.raises(TargetError, match="503"):
+        check([server.url])
+    assert [path for _, path, *_ in server.asked].count(CHAT) == 5
+
+
+def test_what_would_fail_again_is_asked_once():
+    answers = {MODELS: GOOD[MODELS], CHAT: (400, "application/json", b"{}")}
+    with canned(answers) as server, pytest.raises(TargetError, match="400"):
+        check([server.url])
+    assert [path for _, path, *_ in server.asked].count(CHAT) == 1
+
+
+def test_a_model_that_is_not_listed_is_sent_where_the_user_says_so():
+    assert "--no-model-check" in refused(InputError, GOOD, model="alias")
+    with canned(GOOD) as server:
+        found = check([server.url], model="alias", model_check=False)
+    assert found.model == "alias" and "'alias' is not offered" in found.notes[0]
+    assert json.loads(server.asked[-1][3])["model"] == "alias"
+
+
+RESPONSES = b'{"type":"response.output_text.delta","delta":"hi","item_id":"i","output_index":0}'
+MESSAGES = b'{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"hi"}}'
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        (stream(RESPONSES), "in the form of OpenAI Responses, not of openai-chat; no --endpoint-type"),
+        (stream(MESSAGES), "in the form of Anthropic Messages"),
+        (stream(TEXT), "in the form of OpenAI completions, not of openai-chat; give --endpoint-type openai-completions"),
+        ((200, "application/x-ndjson", OLLAMA), "Ollama's chat, not of openai-chat; give --endpoint-type ollama-chat"),
+        ((200, "application/x-ndjson", b'{"model":"o","response":"hi","done":false}\n'), "--endpoint-type ollama-generate"),
+        (stream(b'{"token":{"id":3,"text":"a","logprob":-1,"special":false},"generated_text":null}'), "TGI"),
+    ],
+)  # fmt: skip
+def test_an_answer_of_another_protocol_is_refused_by_its_name(answer, words):
+    assert words in refused(TargetError, {MODELS: GOOD[MODELS], CHAT: answer})
+
+
+@pytest.mark.parametrize(
+    ("extra", "tokens"),
+    [
+        ('{"min_tokens":8}', 8),
+        ('{"min_tokens":2}', 4),
+        ('{"nvext":{"min_new_tokens":16}}', 16),
+        ('{"thinking":{"type":"enabled","budget_tokens":64}}', 68),
+        ('{"min_p":1}', 4),
+    ],
+)
+def test_the_probe_asks_for_no_less_than_the_extra_body_needs(extra, tokens):
+    with canned(GOOD) as server:
+        check([server.url], workload=Workload(extra_body=extra))
+    assert json.loads(server.asked[-1][3])["max_tokens"] == tokens
+
+
+SETTINGS_FRAME = bytes((0, 0, 0, 4, 0, 0, 0, 0, 0))
+
+
+@pytest.mark.parametrize("silent", [False, True])
+def test_a_port_that_speaks_only_h2c_is_named(silent):
+    """It answers HTTP/1.1 with a frame, or closes; to the preface of HTTP/2 it says SETTINGS."""
+
+    def serve(listener):
+        while True:
+            try:
+                connection, _ = listener.accept()
+            except OSError:
+                return
+            with connection:
+                data = connection.recv(4096)
+                if data and (not silent or data.startswith(b"PRI * HTTP/2.0")):
+                    connection.sendall(SETTINGS_FRAME)
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=serve, args=(listener,), daemon=True)
+        thread.start()
+        with pytest.raises(TargetError, match=r"HTTP/2 without TLS \(h2c\)"):
+            check([f"http://127.0.0.1:{listener.getsockname()[1]}"])
+        listener.shutdown(socket.SHUT_RDWR)
+    thread.join(5)

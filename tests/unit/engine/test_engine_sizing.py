@@ -141,8 +141,19 @@ def test_a_run_that_needs_more_ports_than_there_are_is_refused():
     settings, here = asked(rate=5000.0, fresh_connections=True), found_at("10.0.0.1:80")
     refuse, wanted = sizing.refuse_what_does_not_fit, Demand(5000.0, 1.0, 10)
     with pytest.raises(HostLimitError, match="needs 300,010 local ports to 10.0.0.1:80, "):
-        refuse(settings, planned(rate=5000.0, seconds=60.0), wanted, 1, here)
-    refuse(settings, planned(rate=5000.0, seconds=1.0), wanted, 1, here)
+        refuse(settings, planned(rate=5000.0, seconds=60.0, requests=400_000), wanted, 1, here)
+    refuse(settings, planned(rate=5000.0, seconds=1.0, requests=400_000), wanted, 1, here)
+
+
+def test_a_run_of_few_requests_needs_no_more_ports_than_these():
+    """Slots that are refilled quickly use no port that the run has no request for; one without a count might."""
+    settings, here = asked(concurrency=150, fresh_connections=True), found_at("10.0.0.1:80")
+    wanted = Demand(150_000.0, 1.0, 150)
+    sizing.refuse_what_does_not_fit(settings, planned(concurrency=150, requests=200), wanted, 1, here)
+    with pytest.raises(HostLimitError, match="local ports"):
+        sizing.refuse_what_does_not_fit(
+            settings, planned(concurrency=150, requests=200, cycles=True, seconds=60.0), wanted, 1, here
+        )
 
 
 def test_ports_are_counted_for_each_address_and_port():
@@ -155,7 +166,7 @@ def test_ports_are_counted_for_each_address_and_port():
 
 def classed_plan(tokens):
     """Half of the requests are of class 0, half of class 1, with so many output *tokens* of each."""
-    plan = planned(rate=9.0, seconds=60.0)
+    plan = planned(rate=9.0, seconds=60.0, requests=60_000)
     plan.request_class = np.arange(plan.requests) % 2
     plan.output_tokens = np.array(tokens, np.int32)[plan.request_class]
     plan.starts = np.arange(plan.requests)

@@ -16,6 +16,7 @@ from fastllmload.report.html.scales import duration
 from fastllmload.report.html.scene import Scene
 from fastllmload.report.html.shell import SIMULATED
 from fastllmload.report.html.verdict import Reason, card
+from fastllmload.report.reasons import codes
 from fastllmload.report.remedies import remedy
 from fastllmload.report.summary import SEVERITIES, part, run_folder, simulated
 from fastllmload.report.traffic import came_whole
@@ -57,7 +58,9 @@ def header(scene: Scene) -> Markup:
     few = 3 * len(told) + len(deviations(scene)) <= 9  # lines; then the figures fit below, else beside
     judged = card(
         found,
-        WORDS.get(found, "Nobody judged the client: do not rely on these figures."),
+        "No request was answered: nothing was measured."
+        if "nothing_measured" in codes(scene.document)
+        else WORDS.get(found, "Nobody judged the client: do not rely on these figures."),
         told,
         over="Verdict on the client",
         tone=found if found in WORDS else "invalid",
