@@ -10,6 +10,7 @@ from pathlib import Path
 
 from fastllmload.arrivals.curve import Curve, Day, Exponential, Linear
 from fastllmload.errors import InputError
+from fastllmload.files import read_text
 
 UNITS = {"": 1.0, "s": 1.0, "ms": 1e-3, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 SHAPES = {
@@ -111,14 +112,18 @@ def _series(rest: str, seconds: float | None) -> Curve:
     """A file of `time,rate` lines, seconds ascending; straight lines between them, constant before the first."""
     path = Path(rest.strip())
     try:
-        text = path.read_text(encoding="utf-8-sig")
+        text = read_text(path, encoding="utf-8-sig")
     except OSError as problem:
         raise ValueError(f"{path} cannot be read ({problem.strerror})") from None
     except UnicodeDecodeError:
         raise ValueError(f"{path} is not text") from None
     t: list[float] = []
     r: list[float] = []
-    for number, row in enumerate(csv.reader(text.splitlines()), 1):
+    try:
+        rows = list(csv.reader(text.splitlines()))
+    except csv.Error as problem:
+        raise ValueError(f"{path} cannot be read as CSV ({problem})") from None
+    for number, row in enumerate(rows, 1):
         cells = [cell.strip() for cell in row]
         if cells in ([], [""]) or cells[0].startswith("#") or (not t and _is_header(cells)):
             continue

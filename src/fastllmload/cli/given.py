@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import sys
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from fastllmload.cli.options import BY_PARAMETER, RunOption, config_names
 from fastllmload.cli.readings import axis, hook, nearest
 from fastllmload.errors import InputError
+from fastllmload.files import parse_toml, read_text
 
 
 @dataclass(frozen=True)
@@ -75,8 +73,8 @@ def from_table(table: Mapping[str, object], before: str, behind: str, more: Sequ
 def _toml(path: str) -> dict[str, object]:
     """`-` is the standard input."""
     try:
-        text = sys.stdin.buffer.read().decode() if path == "-" else Path(path).read_text(encoding="utf-8")
-        return tomllib.loads(text)
+        text = read_text("/dev/stdin" if path == "-" else path)
+        return parse_toml(text)
     except OSError as error:
         raise InputError(f"--config {path} cannot be read: {error.strerror}; give a TOML file") from None
     except ValueError as error:  # TOMLDecodeError, UnicodeDecodeError

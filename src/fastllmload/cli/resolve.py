@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
 from fastllmload.cli.classes import replayed_urls, with_classes
 from fastllmload.cli.contradictions import refuse_contradictions, refuse_idle_security, refuse_stored_secrets
@@ -12,6 +11,7 @@ from fastllmload.cli.options import BY_PARAMETER, RunOption
 from fastllmload.cli.ratecurve import spread_rate
 from fastllmload.cli.readings import TRACES
 from fastllmload.errors import InputError
+from fastllmload.files import read_text
 from fastllmload.plan.settings import Behaviour, Client, Load, Output, RunSettings, Secret, Target, Telemetry, Workload
 from fastllmload.redact import Redactor, body_secrets, class_secrets, table_secrets, url_secrets, written_header
 
@@ -159,7 +159,7 @@ def _api_key(givens: Givens, redactor: Redactor) -> Secret | None:
 
 def _first_line(path: str) -> str:
     try:
-        return (Path(path).read_text(encoding="utf-8").splitlines() or [""])[0].strip()
+        return (read_text(path).splitlines() or [""])[0].strip()
     except OSError as error:
         raise InputError(f"--api-key-file {path} cannot be read: {error.strerror}") from None
     except UnicodeDecodeError:

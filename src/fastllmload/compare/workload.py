@@ -34,8 +34,10 @@ def description(run: RunRecord) -> Mapping[str, Any]:
 def sequence(run: RunRecord) -> Sequence | None:
     """One record per request in the order of the plan, less its instant; None where the folder has no schedule."""
     try:
-        found = np.load(run.folder / "plan" / "schedule.npy")
-    except (OSError, ValueError, EOFError):
+        found = read_array(run.folder / "plan" / "schedule.npy")
+    except RunFolderError:
+        return None
+    if found is None:
         return None
     names = [name for name in found.dtype.names or () if name != INSTANT]
     return {name: found[name] for name in names} if "input_tokens" in names else None

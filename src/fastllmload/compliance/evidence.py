@@ -16,8 +16,10 @@ import numpy.typing as npt
 from fastllmload.compliance.declarations import of_simulated_engine, strings
 from fastllmload.compliance.outcome import Outcome
 from fastllmload.errors import InputError, RunFolderError
+from fastllmload.files import parse_json, read_regular
 from fastllmload.records import layout
 from fastllmload.records.aside import runs_below
+from fastllmload.records.npy import read_array
 from fastllmload.records.run import DONE, Run, load
 from fastllmload.records.whole import EVENTS, ROWS
 
@@ -110,8 +112,10 @@ class Measured:
         """plan/schedule.npy: instants (-1 in a closed loop) and lengths; None where there is none that can be read."""
         self.need(SCHEDULE)
         try:
-            found = np.load(self.run.directory / "plan" / "schedule.npy")
-        except (OSError, ValueError, EOFError):
+            found = read_array(self.run.directory / "plan" / "schedule.npy")
+        except RunFolderError:
+            return None
+        if found is None:
             return None
         return found if set(PLANNED) <= set(found.dtype.names or ()) else None
 
@@ -120,7 +124,7 @@ class Measured:
         """plan/plan.json; empty where the folder has none that can be read."""
         self.need(PLAN)
         try:
-            found = msgspec.json.decode((self.run.directory / "plan" / "plan.json").read_bytes())
+            found = parse_json(read_regular(self.run.directory / "plan" / "plan.json"))
         except (OSError, msgspec.DecodeError):
             return {}
         return found if isinstance(found, dict) else {}
@@ -298,8 +302,10 @@ def read_procedure(folder: Path) -> Evidence:
     """procedure.json and the runs that it names; a level's folder that is gone is listed, not an error."""
     path = folder / PROCEDURE
     try:
-        document = msgspec.json.decode(path.read_bytes())
-    except (msgspec.DecodeError, UnicodeDecodeError) as problem:
+        document = parse_json(read_regular(path))
+    except OSError as problem:
+        raise InputError(f"{path} cannot be read: {problem.strerror}") from None
+    except msgspec.DecodeError as problem:
         raise InputError(f"{path} is not JSON: {problem}; it may have been cut short") from problem
     if not isinstance(document, dict):
         raise InputError(f"{path} is not a JSON object")

@@ -23,6 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastllmload.errors import RunFolderError
+from fastllmload.files import read_regular, regular
 from fastllmload.plan.digest import array_hash, digest_of
 
 SCHEMA_VERSION = 1
@@ -254,8 +255,8 @@ def joint_of(one: Mapping[str, Any], whole: Mapping[str, Any]) -> tuple[bytes, b
 def read_document(directory: Path) -> dict[str, Any]:
     """`plan.json`, its digest checked. RunFolderError otherwise."""
     try:
-        document = json.loads((directory / DOCUMENT).read_bytes())
-    except (OSError, ValueError) as error:
+        document = json.loads(read_regular(directory / DOCUMENT))
+    except (OSError, ValueError, RecursionError) as error:
         raise RunFolderError(f"{directory} holds no readable plan: {DOCUMENT}: {error}") from error
     version = document.get("schema_version") if isinstance(document, dict) else None
     if version != SCHEMA_VERSION:
@@ -276,8 +277,9 @@ def write_document(directory: Path, document: dict[str, Any]) -> None:
 def _mapped(directory: Path, name: str) -> Any:
     path = directory / name
     try:
+        regular(path)
         array = np.load(path, mmap_mode="r") if _has_rows(path) else np.load(path)
-    except (OSError, ValueError, EOFError, SyntaxError, tokenize.TokenError) as error:
+    except (OSError, ValueError, EOFError, SyntaxError, tokenize.TokenError, RecursionError, MemoryError) as error:
         raise RunFolderError(f"the plan in {directory} cannot be read: {name}: {error}") from error
     if array.dtype != ARRAYS[name] or array.ndim != 1:
         raise RunFolderError(f"the plan in {directory} cannot be read: {name} is no array of {ARRAYS[name]}")
@@ -295,7 +297,7 @@ def _has_rows(path: Path) -> bool:
 
 def _mapped_bytes(path: Path) -> npt.NDArray[np.uint8]:
     try:
-        if path.stat().st_size == 0:
+        if regular(path) == 0:
             return np.empty(0, dtype=np.uint8)
         return np.memmap(path, dtype=np.uint8, mode="r")
     except OSError as error:

@@ -16,6 +16,7 @@ from fastllmload import __version__
 from fastllmload.engine.environment import command_line
 from fastllmload.engine.public import blank
 from fastllmload.errors import HostLimitError, InputError
+from fastllmload.files import parse_json, read_regular, replace_with
 from fastllmload.procedure.held import hold
 from fastllmload.records.samples import DISK_FULL
 from fastllmload.redact import Redactor
@@ -140,9 +141,7 @@ class Journal:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             if self._held is None and not self._shared:
                 self._held = hold(self.path.parent)
-            part = self.path.with_suffix(".part")
-            part.write_bytes(msgspec.json.format(msgspec.json.encode(self.document), indent=2) + b"\n")
-            part.replace(self.path)
+            replace_with(self.path, msgspec.json.format(msgspec.json.encode(self.document), indent=2) + b"\n")
 
 
 @contextlib.contextmanager
@@ -178,10 +177,10 @@ def read(folder: Path, file: str = FILE) -> dict[str, Any]:
     """*file* of *folder*; InputError when it is none or of another version."""
     path = folder / file
     try:
-        found = msgspec.json.decode(path.read_bytes())
+        found = parse_json(read_regular(path))
     except FileNotFoundError:
         raise InputError(f"{folder} is no procedure's folder: it has no {file}") from None
-    except (OSError, msgspec.DecodeError, UnicodeDecodeError) as problem:
+    except (OSError, msgspec.DecodeError) as problem:
         raise InputError(f"{path} cannot be read: {problem}") from None
     if not isinstance(found, dict) or found.get("schema_version") != SCHEMA_VERSION:
         raise InputError(f"{path} is of another schema version; this version reads {SCHEMA_VERSION}")

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fastllmload.errors import InputError
+from fastllmload.files import read_regular
 from fastllmload.procedure import journal, runs_report, search_report, sweep_report
 
 FORMS = ("terminal", "markdown", "html", "json")
@@ -49,7 +50,7 @@ def shown_again(folder: Path, form: str, redact: bool = False) -> str | None:
     if kind.needed not in document:
         raise InputError(f"{folder} holds a {kind.file} that was stopped before its first level")
     if form == "json":
-        return (folder / kind.file).read_text(encoding="utf-8")
+        return read_regular(folder / kind.file).decode()
     try:
         return rendered(kind, document, form)
     except (KeyError, TypeError, AttributeError, IndexError) as problem:

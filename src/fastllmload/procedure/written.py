@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+from fastllmload.files import replace_with
+
 
 def write_whole(folder: Path, texts: Mapping[str, str]) -> tuple[str, ...]:
     """Put every text of name → text into *folder*, in place of one of that name; the names."""
     for name, text in texts.items():
-        part = folder / f"{name}.part"
-        part.write_text(text, encoding="utf-8")
-        part.replace(folder / name)
+        replace_with(folder / name, text)
     return tuple(texts)

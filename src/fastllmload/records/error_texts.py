@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from fastllmload.errors import RunFolderError
+from fastllmload.files import read_regular
 from fastllmload.records import layout
 
 NAME = "error_texts.json"
@@ -66,8 +67,8 @@ def read_texts(directory: Path) -> dict[str, Any]:
     left_out = 0
     for path in sorted((directory / "workers").glob(f"*/{NAME}")):
         try:
-            found = msgspec.json.decode(path.read_bytes(), type=Texts)
-        except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as problem:
+            found = msgspec.json.decode(read_regular(path), type=Texts)
+        except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as problem:
             raise RunFolderError(f"{path} cannot be read: {problem}") from problem
         left_out += found.left_out
         for each in found.texts:

@@ -12,9 +12,10 @@ import numpy as np
 import numpy.typing as npt
 
 from fastllmload.errors import RunFolderError
+from fastllmload.files import regular
 
 # What numpy raises for a file that is not what it seems.
-UNREADABLE = (ValueError, OSError, EOFError, MemoryError, TypeError, SyntaxError, tokenize.TokenError)
+UNREADABLE = (ValueError, OSError, EOFError, MemoryError, TypeError, SyntaxError, tokenize.TokenError, RecursionError)
 Array = npt.NDArray[Any]
 
 
@@ -27,12 +28,17 @@ def read_array(
     layout in which one version has a name for what is spare in another is the same layout.
     """
     try:
+        regular(path)
+        with path.open("rb") as file:
+            np.lib.format.read_magic(file)  # what else numpy would open (a zip archive, a pickle) is no array
         found: Array = np.load(path, mmap_mode="r" if mapped else None)
     except FileNotFoundError:
         return None
     except UNREADABLE as problem:
         head = read_head(path)
-        if head is not None and path.stat().st_size < head.expected_bytes:
+        if isinstance(problem, OSError):
+            told = f"cannot be read: {problem.strerror}"
+        elif head is not None and path.stat().st_size < head.expected_bytes:
             told = f"is cut: {size_text(path.stat().st_size, head.expected_bytes)}"
         else:
             told = f"cannot be read as a .npy file, it may be truncated: {first_line(problem)}"
@@ -68,6 +74,7 @@ class Head:
 def read_head(path: Path) -> Head | None:
     """The head of a .npy file; None where there is none that can be read."""
     try:
+        regular(path)
         with path.open("rb") as file:
             version = np.lib.format.read_magic(file)
             read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0

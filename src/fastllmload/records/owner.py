@@ -15,6 +15,7 @@ from pathlib import Path
 import msgspec
 
 from fastllmload.errors import RunFolderError
+from fastllmload.files import replace_with
 from fastllmload.records.run import read_manifest
 
 WORK, OWNER = ".work", "owner"
@@ -99,6 +100,5 @@ def mark_killed(folder: Path) -> None:
     manifest = read_manifest(folder)
     if manifest.get("status") != RUNNING:
         return
-    part = folder / "run.json.part"
-    part.write_bytes(msgspec.json.format(msgspec.json.encode({**manifest, "status": KILLED}), indent=2) + b"\n")
-    part.replace(folder / "run.json")
+    data = msgspec.json.format(msgspec.json.encode({**manifest, "status": KILLED}), indent=2) + b"\n"
+    replace_with(folder / "run.json", data)

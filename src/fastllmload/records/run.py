@@ -15,6 +15,7 @@ import numpy.typing as npt
 from fastllmload._ext import regroup
 from fastllmload._ext.recorder import text_index
 from fastllmload.errors import RunFolderError
+from fastllmload.files import parse_json, read_regular
 from fastllmload.records import layout
 from fastllmload.records.error_texts import read_texts
 from fastllmload.records.merge import Merged, merge_in_memory
@@ -152,7 +153,7 @@ def read_manifest(directory: Path) -> dict[str, Any]:
     """run.json as a dict. RunFolderError when it is missing, no JSON object, or of another schema version."""
     path = directory / "run.json"
     try:
-        manifest = msgspec.json.decode(path.read_bytes())
+        manifest = parse_json(read_regular(path))
     except (FileNotFoundError, NotADirectoryError):
         refuse_unbegun(directory, {})
         there = "it has no run.json" if directory.is_dir() else "it is a file"
@@ -162,7 +163,7 @@ def read_manifest(directory: Path) -> dict[str, Any]:
         ) from None
     except OSError as problem:
         raise RunFolderError(f"{path} cannot be read: {problem.strerror}") from None
-    except (msgspec.DecodeError, UnicodeDecodeError) as problem:
+    except msgspec.DecodeError as problem:
         raise RunFolderError(f"{path} is not JSON, it may be truncated: {problem}") from problem
     if not isinstance(manifest, dict):
         raise RunFolderError(f"{path} is not a JSON object")

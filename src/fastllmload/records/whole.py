@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from fastllmload.files import NOT_REGULAR
 from fastllmload.records.npy import read_head, size_text
 
 ROWS, EVENTS, TEXT = "requests.npy", "tokens.npy", "text.bin"
@@ -74,6 +75,8 @@ def not_whole(folder: Path, manifest: Mapping[str, Any], contents: bool = True) 
 def differs(path: Path, entry: Mapping[str, int], contents: bool) -> str | None:
     """In what the file is not the one of *entry*."""
     expected = entry["bytes"]
+    if path.exists() and not path.is_file():
+        return f"cannot be read: {NOT_REGULAR}"
     if not path.is_file():
         return f"is missing: the run wrote {expected:,} bytes"
     size = path.stat().st_size
@@ -89,6 +92,8 @@ def differs(path: Path, entry: Mapping[str, int], contents: bool) -> str | None:
 
 def broken(path: Path) -> str | None:
     """In what a .npy file is not as its own head says; None also where there is no file."""
+    if path.exists() and not path.is_file():
+        return f"cannot be read: {NOT_REGULAR}"
     if path.suffix != ".npy" or not path.is_file():
         return None
     head, size = read_head(path), path.stat().st_size

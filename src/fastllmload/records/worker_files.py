@@ -81,7 +81,7 @@ def within(events: Rows, rows: int) -> Rows:
 
 def open_text(path: Path) -> Bytes:
     """Map text.bin up to its last complete record; empty when there is none."""
-    if not path.exists() or path.stat().st_size == 0:
+    if not path.is_file() or path.stat().st_size == 0:
         return np.empty(0, np.uint8)
     content = np.asarray(np.memmap(path, np.uint8, "r"))
     _, starts, sizes = recorder.text_index(content)

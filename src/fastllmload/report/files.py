@@ -49,7 +49,7 @@ def write_again(load: Callable[[], Run], document: Mapping[str, Any]) -> list[st
 
 def write_missing(run: Run, document: Mapping[str, Any]) -> list[str]:
     """Of a folder that was damaged after the run: what is there was written when it was whole, and stays."""
-    missing = {module: what for module, what in WRITERS.items() if not (run.directory / what).exists()}
+    missing = {module: what for module, what in WRITERS.items() if not (run.directory / what).is_file()}
     kept = [what for what in WRITERS.values() if what not in missing.values()]
     told = [f"{' and '.join(kept)} were left as they are, from before"] if kept else []
     damage = [f"{problem}; the rest of the run is shown" for problem in run.damage]

@@ -6,6 +6,7 @@ own tools read it, add up any range of it, and merge it with logs of other runs.
 
 from __future__ import annotations
 
+import io
 from datetime import UTC, datetime
 from typing import IO, Any
 
@@ -14,6 +15,7 @@ from hdrh.histogram import HdrHistogram  # type: ignore[import-untyped]
 
 from fastllmload._ext import histogram
 from fastllmload.errors import RunFolderError
+from fastllmload.files import replacing
 from fastllmload.records.run import Run
 from fastllmload.records.whole import EVENTS, ROWS
 from fastllmload.report.seconds import Interval, seconds
@@ -29,8 +31,11 @@ def write(run: Run, document: dict[str, Any]) -> None:
     damage = run.lost(ROWS, EVENTS)
     if damage is not None:
         raise RunFolderError(damage)
-    with open(run.directory / NAME, "w", encoding="ascii", newline="\n") as file:
-        write_log(run, file)
+    with replacing(run.directory / NAME) as file:
+        text = io.TextIOWrapper(file, encoding="ascii", newline="\n")
+        write_log(run, text)
+        text.flush()
+        text.detach()
 
 
 def write_log(run: Run, stream: IO[str]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from fastllmload.files import replace_with
 from fastllmload.metrics.cold_start import started_cold
 from fastllmload.records.run import DONE, Run
 from fastllmload.report import full, identity, results
@@ -29,7 +30,7 @@ MEANING = {
 def write(run: Run, document: dict[str, Any]) -> None:
     """Write report.md into the run folder."""
     subject = Subject(run.directory, document)
-    (run.directory / NAME).write_text(render(subject), encoding="utf-8", newline="\n")
+    replace_with(run.directory / NAME, render(subject))
 
 
 def render(subject: Subject) -> str:

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from fastllmload.errors import RunFolderError
+from fastllmload.files import parse_json, read_regular
 from fastllmload.records.run import Run, load
 from fastllmload.report.again import document_of
 from fastllmload.report.maximum import maximum
@@ -104,8 +105,8 @@ def client_limited(level: Mapping[str, Any]) -> bool:
 def procedure_document(folder: Path) -> dict[str, Any]:
     path = folder / PROCEDURE
     try:
-        found = msgspec.json.decode(path.read_bytes())
-    except (msgspec.DecodeError, UnicodeDecodeError) as problem:
+        found = parse_json(read_regular(path))
+    except msgspec.DecodeError as problem:
         raise RunFolderError(f"{path} is not JSON, it may be truncated: {problem}") from None
     except OSError as problem:
         raise RunFolderError(f"{path} cannot be read: {problem.strerror}") from None

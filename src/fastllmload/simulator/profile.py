@@ -7,12 +7,12 @@ anything compiled, so that `--help` stays instant.
 from __future__ import annotations
 
 import difflib
-import tomllib
 from pathlib import Path
 
 import msgspec
 
 from fastllmload.errors import InputError
+from fastllmload.files import parse_toml, read_text
 
 PROFILES = Path(__file__).parent / "profiles"
 
@@ -127,7 +127,7 @@ def profile_names() -> list[str]:
 def _read(name: str) -> dict[str, object]:
     path = Path(name) if name.endswith(".toml") else PROFILES / f"{name}.toml"
     try:
-        return tomllib.loads(path.read_text())
+        return parse_toml(read_text(path))
     except FileNotFoundError:
         known = ", ".join(profile_names())
         raise InputError(f"profile {name!r} does not exist; give a .toml file or one of {known}") from None

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastllmload.errors import RunFolderError
+from fastllmload.files import read_regular
 from fastllmload.telemetry.files import (
     DESCR,
     HEADER_BYTES,
@@ -107,8 +108,8 @@ def one(entry: SeriesEntry, source: SourceEntry, rows: npt.NDArray[np.void]) -> 
 
 def read_index(path: Path) -> Index:
     try:
-        index = msgspec.json.decode(path.read_bytes(), type=Index)
-    except (msgspec.DecodeError, UnicodeDecodeError) as problem:
+        index = msgspec.json.decode(read_regular(path), type=Index)
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError) as problem:
         raise RunFolderError(f"{path} is no telemetry index: {problem}") from None
     if index.version != VERSION:
         raise RunFolderError(
@@ -124,9 +125,11 @@ def read_rows(path: Path) -> npt.NDArray[np.void]:
     header says.
     """
     try:
-        data = path.read_bytes()
+        data = read_regular(path)
     except FileNotFoundError:
         raise RunFolderError(f"{path} is missing although there is a telemetry index") from None
+    except OSError as problem:
+        raise RunFolderError(f"{path} cannot be read: {problem.strerror}") from None
     if data[:6] != b"\x93NUMPY" or len(data) < HEADER_BYTES or repr(DESCR).encode() not in data[:HEADER_BYTES]:
         raise RunFolderError(f"{path} is no telemetry file of this version, or it is truncated")
     whole = (len(data) - HEADER_BYTES) // DTYPE.itemsize

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from fastllmload.errors import InputError
+from fastllmload.files import LARGEST_DATASET, read_bounded
 from fastllmload.workload.cutting import Cut, cut_many
 
 INSTEAD = "give the file of a Hugging Face model, or a name such as cl100k_base"
@@ -96,7 +97,7 @@ def load_file(path: Path, modified_ns: int) -> FileTokenizer:
 def _read(path: Path) -> bytes:
     """The bytes of *path*, which hold a JSON object with a model; told before a package is asked for."""
     try:
-        raw = path.read_bytes()
+        raw = read_bounded(path, LARGEST_DATASET)
         found = msgspec.json.decode(raw)
     except OSError as problem:
         raise InputError(f"--tokenizer {path} cannot be read: {problem.strerror}") from None

@@ -27,6 +27,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastllmload.errors import InputError
+from fastllmload.files import LARGEST_DATASET, read_bounded
 from fastllmload.workload.written import LONGEST_FIELD, MOST_TOKENS, column, refuse_packed, why
 
 MOONCAKE_BLOCK = 512
@@ -84,7 +85,7 @@ class Trace:
 def read_trace(name: str, path: Path) -> Trace:
     """The trace in *path*. InputError names file and line of what is wrong."""
     try:
-        raw = path.read_bytes()
+        raw = read_bounded(path, LARGEST_DATASET)
     except OSError as problem:
         raise InputError(f"--dataset-path {path} cannot be read: {problem.strerror}") from None
     refuse_packed(path, raw)

@@ -25,6 +25,7 @@ from typing import Any
 import msgspec
 
 from fastllmload.errors import InputError
+from fastllmload.files import LARGEST_DATASET, read_bounded
 from fastllmload.workload.image import wanted
 from fastllmload.workload.tokenizer import Tokenizer
 
@@ -133,7 +134,7 @@ def read_dataset(name: str, path: Path, tokenizer: Tokenizer | None) -> DataSet:
 
 def read_bytes(path: Path) -> bytes:
     try:
-        raw = path.read_bytes()
+        raw = read_bounded(path, LARGEST_DATASET)
     except OSError as problem:
         raise InputError(f"--dataset-path {path} cannot be read: {problem.strerror}") from None
     refuse_packed(path, raw)

@@ -20,7 +20,11 @@ TITLES = (
 def texts(evidence: Evidence) -> list[str]:
     """Texts of reports in the folder."""
     found = [path for pattern in TEXTS for path in sorted(evidence.folder.glob(pattern))]
-    return [path.read_text(encoding="utf-8", errors="replace") for path in found if path.stat().st_size <= LARGEST]
+    return [
+        path.read_text(encoding="utf-8", errors="replace")
+        for path in found
+        if path.is_file() and path.stat().st_size <= LARGEST
+    ]
 
 
 def minimum(evidence: Evidence) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from fastllmload.files import replace_with
 from fastllmload.records.run import Run
 
 NAME = "report.html"
@@ -15,12 +16,7 @@ def write(run: Run, document: Mapping[str, Any]) -> None:
 
     OSError when there is no room; RunFolderError for a file of the run that is damaged.
     """
-    part = run.directory / f"{NAME}.part"
-    try:
-        part.write_text(render(run, document), encoding="utf-8")
-        part.replace(run.directory / NAME)
-    finally:
-        part.unlink(missing_ok=True)
+    replace_with(run.directory / NAME, render(run, document))
 
 
 def render(run: Run, document: Mapping[str, Any]) -> str:

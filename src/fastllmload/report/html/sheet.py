@@ -19,6 +19,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from fastllmload.files import replace_with
 from fastllmload.report import tables
 from fastllmload.report.figures import NOT_KNOWN, quantity
 from fastllmload.report.html.chart import Rule, Span
@@ -107,12 +108,7 @@ def sheet(head: Head, sections: Sequence[Section]) -> str:
 
 def write_sheet(path: Path, head: Head, sections: Sequence[Section]) -> None:
     """The page as a file, whole or not at all. OSError when there is no room."""
-    part = path.with_name(f"{path.name}.part")
-    try:
-        part.write_text(sheet(head, sections), encoding="utf-8")
-        part.replace(path)
-    finally:
-        part.unlink(missing_ok=True)
+    replace_with(path, sheet(head, sections))
 
 
 def _top(head: Head) -> Markup:

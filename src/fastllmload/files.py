@@ -1,0 +1,96 @@
+"""Files that somebody else may have made: read with a bound, and written so that no link leads out of the folder.
+
+A folder that was sent may hold a pipe, a device or a link where a file is expected. A pipe would be waited for, a device
+read without end, and the target of a link overwritten.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import stat
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, Any
+
+import msgspec
+
+LARGEST_OPTION = 64 << 20  # bytes of a file that an option names and that is read at once
+LARGEST_DATASET = 8 << 30
+LARGEST_DOCUMENT = 1 << 30  # bytes of a JSON document of a run folder
+NOT_REGULAR = "it is no regular file"
+TOO_DEEP = "it is nested too deeply"
+
+
+def regular(path: Path) -> int:
+    """Its size. OSError with a reason where it is no regular file (a pipe, a device, a folder), or is not there."""
+    found = path.stat()
+    if not stat.S_ISREG(found.st_mode):
+        raise OSError(errno.EINVAL, "it is a folder" if stat.S_ISDIR(found.st_mode) else NOT_REGULAR, str(path))
+    return found.st_size
+
+
+def read_regular(path: Path, most: int = LARGEST_DOCUMENT) -> bytes:
+    """A file of a folder. OSError as `regular`, and where it has more than *most* bytes."""
+    regular(path)
+    return read_bounded(path, most)
+
+
+def read_bounded(path: str | Path, most: int = LARGEST_OPTION) -> bytes:
+    """All of *path*, which may be a pipe that somebody writes to. OSError where it has more than *most* bytes."""
+    with open(path, "rb") as file:
+        kind = os.fstat(file.fileno())
+        if stat.S_ISCHR(kind.st_mode) and kind.st_rdev != os.makedev(1, 3) and not file.isatty():  # not /dev/null
+            raise OSError(errno.EINVAL, "it is a device", str(path))
+        data = file.read(most + 1)
+    if len(data) > most:
+        raise OSError(errno.EFBIG, f"it has more than the {most:,} bytes that are read of such a file", str(path))
+    return data
+
+
+def read_text(path: str | Path, most: int = LARGEST_OPTION, encoding: str = "utf-8") -> str:
+    """The same as text; UnicodeDecodeError where it is none."""
+    return read_bounded(path, most).decode(encoding)
+
+
+def parse_toml(text: str) -> dict[str, Any]:
+    """ValueError for what is no TOML, also for what is nested too deeply to be read."""
+    try:
+        return tomllib.loads(text)
+    except RecursionError:
+        raise ValueError(TOO_DEEP) from None
+
+
+def parse_json(data: bytes | str) -> Any:
+    """msgspec.DecodeError for what is no JSON, also for what is nested too deeply to be read."""
+    try:
+        return msgspec.json.decode(data)
+    except RecursionError:
+        raise msgspec.DecodeError(TOO_DEEP) from None
+    except UnicodeDecodeError as problem:
+        raise msgspec.DecodeError(str(problem)) from None
+
+
+@contextlib.contextmanager
+def replacing(path: Path) -> Iterator[IO[bytes]]:
+    """A file that takes the place of *path*, whole or not at all. What is there, a link too, is replaced, not followed."""
+    part = path.with_name(f"{path.name}.part")
+    with contextlib.suppress(FileNotFoundError):
+        part.unlink()
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    try:
+        with open(os.open(part, flags, 0o666), "wb") as file:
+            yield file
+        part.replace(path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            part.unlink()
+        raise
+
+
+def replace_with(path: Path, data: bytes | str) -> None:
+    """*data* in the place of *path*, as `replacing`."""
+    with replacing(path) as file:
+        file.write(data.encode("utf-8") if isinstance(data, str) else data)
