@@ -44,9 +44,14 @@ def read_bounded(path: str | Path, most: int = LARGEST_OPTION) -> bytes:
         kind = os.fstat(file.fileno())
         if stat.S_ISCHR(kind.st_mode) and kind.st_rdev != os.makedev(1, 3) and not file.isatty():  # not /dev/null
             raise OSError(errno.EINVAL, "it is a device", str(path))
-        data = file.read(most + 1)
+        return read_open(file, most)
+
+
+def read_open(file: IO[bytes], most: int = LARGEST_OPTION) -> bytes:
+    """All that *file* has left. OSError where that is more than *most* bytes."""
+    data = file.read(most + 1)
     if len(data) > most:
-        raise OSError(errno.EFBIG, f"it has more than the {most:,} bytes that are read of such a file", str(path))
+        raise OSError(errno.EFBIG, f"it has more than the {most:,} bytes that are read of such a file")
     return data
 
 

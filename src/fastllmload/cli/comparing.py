@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fastllmload.errors import InputError
+from fastllmload.report.outlet import on_screen
 
 if TYPE_CHECKING:
     from fastllmload.compare.side import Side
@@ -126,7 +127,7 @@ def compare_two(
     rules = [parse_gate(gate) for gate in gates]
     found = compared(base, new, list(figures), test, different_workload, [rule.figure for rule in rules])
     results = judge_gates(rules, found, mode)
-    click.echo("\n".join(lines(found, results, width_of_terminal())))
+    click.echo(on_screen("\n".join(lines(found, results, width_of_terminal()))))
     write(json_file, "--json", lambda: json_text(document(found, results)))
     write(markdown_file, "--markdown", lambda: markdown(found, results))
     if html_file is not None:
@@ -158,7 +159,7 @@ def compare_many(
     if gates:
         raise InputError("--fail-if compares two sides without --systems; leave one of the two out")
     found = compare_systems(sides, list(figures), test, different_workload)
-    click.echo("\n".join(lines(found, width_of_terminal())))
+    click.echo(on_screen("\n".join(lines(found, width_of_terminal()))))
     write(json_file, "--json", lambda: json_text(document(found)))
     write(markdown_file, "--markdown", lambda: markdown(found))
     return int(strict and any(run.verdict != "valid" for side in sides for run in side.runs))

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from fastllmload.errors import HostLimitError, InputError
+from fastllmload.report.outlet import on_screen
 
 if TYPE_CHECKING:
     from fastllmload.compliance.evidence import Evidence
@@ -57,7 +58,7 @@ def compliance(folder: Path, against: tuple[Path, ...], as_json: bool, everythin
     show(redact(text))
     for one in (folder, *against):
         if (left := left_behind(one)) is not None:
-            click.echo(redact(f"note       {left}"), err=True)
+            click.echo(on_screen(redact(f"note       {left}")), err=True)
     return NOT_COMPLIANT if judgement.verdict == NOT else 0
 
 
@@ -78,7 +79,7 @@ def refuse_unlike(evidence: Evidence) -> None:
 def show(text: str) -> None:
     """On standard output, whose reader may leave early (`| head`)."""
     try:
-        print(text, flush=True)
+        print(on_screen(text), flush=True)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes once more at exit
     except OSError as problem:

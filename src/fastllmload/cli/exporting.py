@@ -14,6 +14,7 @@ import click
 
 from fastllmload.cli.stdout import to_nowhere
 from fastllmload.errors import InputError, RunFolderError
+from fastllmload.report.outlet import on_screen
 
 if TYPE_CHECKING:
     from fastllmload.records.run import Run
@@ -38,10 +39,10 @@ def export_rows(folder: Path, form: str, output: Path | None, redact: bool = Fal
     written = _exported(run, form, output)
     for name in (ROWS, EVENTS, TEXT, *(("hiccup_intervals.npy",) if form == "hlog" else ())):
         if name in run.damaged:
-            click.echo(f"note       {run.damaged[name]}{_left(run, name)}", err=True)
+            click.echo(on_screen(f"note       {run.damaged[name]}{_left(run, name)}"), err=True)
     for text in (unlisted(run.manifest), left_behind(folder)):
         if text is not None:
-            click.echo(f"note       {text}", err=True)
+            click.echo(on_screen(f"note       {text}"), err=True)
     return written
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from fastllmload.cli.options import BY_PARAMETER, RunOption, config_names
 from fastllmload.cli.readings import axis, hook, nearest
 from fastllmload.errors import InputError
-from fastllmload.files import parse_toml, read_text
+from fastllmload.files import parse_toml, read_open, read_text
 
 
 @dataclass(frozen=True)
@@ -73,7 +74,7 @@ def from_table(table: Mapping[str, object], before: str, behind: str, more: Sequ
 def _toml(path: str) -> dict[str, object]:
     """`-` is the standard input."""
     try:
-        text = read_text("/dev/stdin" if path == "-" else path)
+        text = read_open(sys.stdin.buffer).decode() if path == "-" else read_text(path)
         return parse_toml(text)
     except OSError as error:
         raise InputError(f"--config {path} cannot be read: {error.strerror}; give a TOML file") from None

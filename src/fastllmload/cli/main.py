@@ -20,10 +20,12 @@ from fastllmload.cli.group import LazyCommand, LazyGroup
 from fastllmload.cli.stdout import be_patient, open_closed, said_in_vain
 from fastllmload.errors import FastLLMLoadError
 from fastllmload.redact import Redactor
+from fastllmload.report.outlet import on_screen
 
 WRONG_INPUT, INTERRUPTED, BUG = 2, 4, 70
 NO_FILES = (errno.EMFILE, errno.ENFILE)
 NO_NAMES = (errno.ENAMETOOLONG, errno.ELOOP)
+READERS = ("report", "export", "compare", "compliance")  # commands that read folders and run nothing
 SHOWN = 60  # characters of a name that is too long
 
 fastllmload = LazyGroup(
@@ -102,7 +104,25 @@ def _ended(given: list[str]) -> int:
     except (KeyboardInterrupt, click.Abort):
         return _say(redact, "interrupted", INTERRUPTED)
     except Exception as error:  # noqa: BLE001 - whatever it is, it ends as a sentence and exit code 70
-        return _bug(redact, error)
+        folder = _folder_read(given)
+        return _bug(redact, error) if folder is None else _say(redact, _unreadable(folder, error), WRONG_INPUT)
+
+
+def _folder_read(given: Sequence[str]) -> str | None:
+    """The first folder that a command which only reads folders was given; None for every other command."""
+    if not given or given[0] not in READERS:
+        return None
+    return next((each for each in given[1:] if not each.startswith("-") and os.path.isdir(each)), None)
+
+
+def _unreadable(folder: str, error: Exception) -> str:
+    """What a folder holds is what this program wrote, or was changed: a text where a number belongs can meet any line."""
+    *_, last = traceback.extract_tb(error.__traceback__)
+    what = f"{type(error).__name__}: {error}".splitlines()[0][:200].rstrip()
+    return (
+        f"{folder} cannot be shown: one of its files is not as fastllmload writes it ({what}, at "
+        f"{os.path.basename(last.filename)}:{last.lineno}); if nobody changed it, please report this with the folder"
+    )
 
 
 def _of_this_host(error: OSError) -> str | None:
@@ -138,7 +158,7 @@ def _usage(error: click.ClickException) -> str:
 
 
 def _say(redact: Redactor, sentence: str, code: int) -> int:
-    print(redact(f"fastllmload: {sentence}"), file=sys.stderr)
+    print(on_screen(redact(f"fastllmload: {sentence}")), file=sys.stderr)
     return code
 
 

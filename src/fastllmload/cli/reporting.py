@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from collections.abc import Iterator, Mapping
@@ -12,6 +13,7 @@ import click
 
 from fastllmload.errors import InputError, RunFolderError
 from fastllmload.redact import Redactor
+from fastllmload.report.outlet import on_screen
 
 if TYPE_CHECKING:
     from fastllmload.report.subject import Subject
@@ -28,7 +30,7 @@ def report_on(folder: Path, form: str, output: Path | None, redact: bool, secret
 
     found = shown_again(folder, form, redact)
     if found is not None:
-        write(secrets(found), output)
+        write(readable(secrets(found), form), output)
         return
     tidied = tidy(folder)
     subject = subject_of(folder, redact)
@@ -36,12 +38,23 @@ def report_on(folder: Path, form: str, output: Path | None, redact: bool, secret
         show(subject, secrets)
         refresh(subject, secrets)
     else:
-        write(secrets(text_of(subject, form)), output)
+        write(readable(secrets(text_of(subject, form)), form), output)
         warn(subject, form, secrets)
     if not subject.is_procedure:
         told_unlisted(as_written(subject), secrets)
     if tidied is not None:
-        click.echo(f"note       {tidied}", err=form != "terminal")
+        click.echo(on_screen(f"note       {tidied}"), err=form != "terminal")
+
+
+def readable(text: str, form: str) -> str:
+    """*text* of a report without what a terminal would obey. A page has escaped it already; in JSON it becomes \\u...,
+    which says the same.
+    """
+    if form == "html" or text.isprintable():
+        return text
+    if form == "json":
+        return "".join(one if one.isprintable() or one == "\n" else json.dumps(one)[1:-1] for one in text)
+    return on_screen(text)
 
 
 def told_unlisted(document: Mapping[str, Any], secrets: Redactor) -> None:
@@ -50,7 +63,7 @@ def told_unlisted(document: Mapping[str, Any], secrets: Redactor) -> None:
 
     text = unlisted(document)
     if text is not None:
-        click.echo(secrets(f"note       {text}"), err=True)
+        click.echo(on_screen(secrets(f"note       {text}")), err=True)
 
 
 def as_written(subject: Subject) -> Mapping[str, Any]:
@@ -68,7 +81,7 @@ def refresh(subject: Subject, secrets: Redactor) -> None:
 
     problems = write_again(lambda: subject.run, subject.document)
     for problem in problems:
-        click.echo(secrets(f"note       {problem}"), err=True)
+        click.echo(on_screen(secrets(f"note       {problem}")), err=True)
 
 
 def warn(subject: Subject, form: str, secrets: Redactor) -> None:
@@ -80,7 +93,7 @@ def warn(subject: Subject, form: str, secrets: Redactor) -> None:
 
     damage = subject.run.damage if form in OF_ROWS else not_whole(subject.folder, as_written(subject), False).values()
     for problem in damage:
-        click.echo(secrets(f"note       {problem}"), err=True)
+        click.echo(on_screen(secrets(f"note       {problem}")), err=True)
 
 
 def warn_of_levels(subject: Subject, secrets: Redactor) -> None:
@@ -93,7 +106,7 @@ def warn_of_levels(subject: Subject, secrets: Redactor) -> None:
     if subject.redacted and found:
         found = [f"{len(found)} levels are not as procedure.json has them; without --redact the report names them"]
     for text in found:
-        click.echo(secrets(f"note       {text}"), err=True)
+        click.echo(on_screen(secrets(f"note       {text}")), err=True)
 
 
 def problems_of_levels(folder: Path, document: Mapping[str, Any]) -> Iterator[str]:
@@ -117,7 +130,7 @@ def show(subject: Subject, secrets: Redactor) -> None:
     from fastllmload.report.screen import write_summary
 
     if subject.is_procedure:
-        write(secrets(text_of(subject, "terminal")), None)
+        write(on_screen(secrets(text_of(subject, "terminal"))), None)
         warn_of_levels(subject, secrets)
         return
     folder = "[path]" if subject.redacted else str(subject.folder)
@@ -134,7 +147,7 @@ def text_of(subject: Subject, form: str) -> str:
     if form != "terminal":
         return forms.text_of(subject if form == "json" else whole(subject), form)
     folder = "[path]" if subject.redacted else str(subject.folder)
-    return "".join(f"{line.text}\n" for line in summary_lines(subject.document, WIDTH, folder))
+    return "".join(f"{line.render(str, False)}\n" for line in summary_lines(subject.document, WIDTH, folder))
 
 
 def whole(subject: Subject) -> Subject:

@@ -9,6 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from fastllmload.compare.side import RunRecord, Side
+from fastllmload.errors import RunFolderError
+from fastllmload.records.npy import read_array
 
 NAMES_OF_THE_TARGET = ("model", "endpoint")  # stand in every body, so the plan's digest differs with them
 RULES = {  # settings outside the plan that change what is asked or what counts; the plan's digest covers the requests

@@ -15,8 +15,9 @@ import msgspec
 from fastllmload import __version__
 from fastllmload.errors import HostLimitError, InputError
 from fastllmload.plan.settings import RunSettings
-from fastllmload.records.owner import WORK, own
+from fastllmload.records.owner import own
 from fastllmload.records.run import SCHEMA_VERSION
+from fastllmload.records.whole import WORK
 
 BALLAST, BALLAST_BYTES = "ballast", 4 << 20
 

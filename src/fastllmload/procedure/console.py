@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from fastllmload.procedure.level import Level
+from fastllmload.report.outlet import on_screen
 
 if TYPE_CHECKING:
     from fastllmload.report.snapshot import Snapshot
@@ -21,10 +22,10 @@ class Console:
 
     def say(self, line: str) -> None:
         if not self._quiet:
-            print(self._redact(line), flush=True)
+            print(on_screen(self._redact(line)), flush=True)
 
     def warn(self, line: str) -> None:
-        print(self._redact(f"warning: {line}"), file=sys.stderr, flush=True)
+        print(on_screen(self._redact(f"warning: {line}")), file=sys.stderr, flush=True)
 
     def begin(self, number: int, name: str, seconds: float | None) -> None:
         length = "" if seconds is None else f", about {seconds:,.0f} s"

@@ -12,6 +12,7 @@ from fastllmload.records.columns import LISTS, REQUEST_COLUMNS, blocks, token_li
 from fastllmload.records.run import Run
 
 SCALARS = tuple(REQUEST_COLUMNS)
+FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
 
 
 def record_blocks(run: Run) -> Iterator[list[dict[str, Any]]]:
@@ -34,4 +35,10 @@ def export_csv(run: Run, stream: IO[str]) -> None:
     writer = csv.writer(stream, lineterminator="\n")
     writer.writerow(SCALARS)
     for block in blocks(run):
-        writer.writerows(zip(*(column.to_list() for column in block.columns.values()), strict=True))
+        columns = [column.to_list() for column in block.columns.values()]
+        writer.writerows([cell(value) for value in record] for record in zip(*columns, strict=True))
+
+
+def cell(value: Any) -> Any:
+    """*value* as a spreadsheet shows it: a text that would begin a formula has an apostrophe before it."""
+    return f"'{value}" if isinstance(value, str) and value.startswith(FORMULA) else value

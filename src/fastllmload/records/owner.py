@@ -17,8 +17,8 @@ import msgspec
 from fastllmload.errors import RunFolderError
 from fastllmload.files import replace_with
 from fastllmload.records.run import read_manifest
+from fastllmload.records.whole import OWNER, WORK, abandoned, before_first_request
 
-WORK, OWNER = ".work", "owner"
 RUNNING, KILLED = "running", "killed"  # run.json "status"
 
 
@@ -30,21 +30,6 @@ def own(folder: Path) -> int:
     with contextlib.suppress(OSError):  # a file system without locks: then what a killed run leaves stays there
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     return descriptor
-
-
-def abandoned(folder: Path) -> bool:
-    """Whether *folder* has working files that no living supervisor owns."""
-    try:
-        descriptor = os.open(folder / WORK / OWNER, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError:  # it ended in order, or was never begun
-        return False
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:  # somebody owns it, or cannot say so
-        return False
-    finally:
-        os.close(descriptor)
-    return True
 
 
 def tidy(folder: Path) -> str | None:
@@ -73,12 +58,6 @@ def tidy(folder: Path) -> str | None:
 def began(folder: Path) -> bool:
     """Whether the clock of a phase was started in the run of *folder*."""
     return (folder / "run.json").exists() and bool(read_manifest(folder).get("phases"))
-
-
-def before_first_request(folder: Path) -> str:
-    return (
-        f"the run of {folder} was killed before its first request; nothing was measured, and the folder can be removed"
-    )
 
 
 def left_behind(folder: Path) -> str | None:

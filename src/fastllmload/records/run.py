@@ -21,7 +21,7 @@ from fastllmload.records.error_texts import read_texts
 from fastllmload.records.merge import Merged, merge_in_memory
 from fastllmload.records.npy import read_array
 from fastllmload.records.shape import misshapen
-from fastllmload.records.whole import EVENTS, ROWS, TEXT, not_whole
+from fastllmload.records.whole import EVENTS, ROWS, TEXT, abandoned, before_first_request, not_whole
 from fastllmload.records.worker_files import Bytes, Rows, as_bytes, open_text, open_what_is_left, within
 
 SCHEMA_VERSION = 1
@@ -181,10 +181,7 @@ def read_manifest(directory: Path) -> dict[str, Any]:
 
 def refuse_unbegun(directory: Path, manifest: Mapping[str, Any]) -> None:
     """RunFolderError for the folder of a run that was killed before the clock of its first phase was started."""
-    from fastllmload.records.owner import WORK, abandoned, before_first_request
-
-    left = manifest.get("status") in ENDED_EARLY and manifest.get("phases") == [] and not (directory / WORK).exists()
-    if left or (abandoned(directory) and not manifest.get("phases")):
+    if abandoned(directory) and not manifest.get("phases"):
         raise RunFolderError(before_first_request(directory))
 
 
@@ -236,8 +233,12 @@ def load(directory: str | os.PathLike[str], contents: bool = True) -> Run:
     unmerged = not (folder / ROWS).exists() and (folder / "workers").is_dir()
     known = not_whole(folder, manifest, contents)
     if not unmerged and not (folder / ROWS).exists() and ROWS not in known:
+        if manifest.get("phases") == [] and manifest.get("status") in ENDED_EARLY:
+            raise RunFolderError(before_first_request(folder))
         raise RunFolderError(f"{folder} has neither {ROWS} nor worker files: nothing was measured")
     merged = merge_in_memory(folder) if unmerged else read_merged(folder, known)
+    if not len(merged.rows) and manifest.get("phases") == [] and manifest.get("status") in ENDED_EARLY:
+        raise RunFolderError(before_first_request(folder))
     damaged = {**known, **merged.damage}
     if unmerged:
         manifest.setdefault("error_texts", texts_left(folder, damaged))

@@ -6,6 +6,8 @@ no such list; then only the heads of its files tell.
 
 from __future__ import annotations
 
+import fcntl
+import os
 import zlib
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,6 +16,7 @@ from typing import Any
 from fastllmload.files import NOT_REGULAR
 from fastllmload.records.npy import read_head, size_text
 
+WORK, OWNER = ".work", "owner"  # what only a running run has, and the file in it that its supervisor holds a lock on
 ROWS, EVENTS, TEXT = "requests.npy", "tokens.npy", "text.bin"
 FILES = (
     ROWS,
@@ -100,3 +103,24 @@ def broken(path: Path) -> str | None:
     if head is None:
         return f"cannot be read as a .npy file: its {size:,} bytes do not begin like one; it may be truncated"
     return f"is cut: {size_text(size, head.expected_bytes)}" if size < head.expected_bytes else None
+
+
+def abandoned(folder: Path) -> bool:
+    """Whether *folder* has working files that no living supervisor owns."""
+    try:
+        descriptor = os.open(folder / WORK / OWNER, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:  # it ended in order, or was never begun
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:  # somebody owns it, or cannot say so
+        return False
+    finally:
+        os.close(descriptor)
+    return True
+
+
+def before_first_request(folder: Path) -> str:
+    return (
+        f"the run of {folder} was killed before its first request; nothing was measured, and the folder can be removed"
+    )

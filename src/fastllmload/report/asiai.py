@@ -19,6 +19,7 @@ from fastllmload.records.whole import ROWS
 from fastllmload.report import identity
 from fastllmload.report.deviations import loud
 from fastllmload.report.figures import NOT_KNOWN, WITHHELD, count, number, quantity, some
+from fastllmload.report.outlet import one_screen_line
 from fastllmload.report.results import metric
 from fastllmload.report.subject import Subject
 from fastllmload.report.summary import part
@@ -30,7 +31,7 @@ LEAST_RUNS = 3  # per prompt type, by its protocol
 
 def render(subject: Subject) -> str:
     """The whole block."""
-    return "\n".join(lines(subject)) + "\n"
+    return "\n".join(map(one_screen_line, lines(subject))) + "\n"
 
 
 def lines(subject: Subject) -> Iterator[str]:

@@ -8,6 +8,7 @@ from fastllmload.report import identity
 from fastllmload.report.deviations import deviations
 from fastllmload.report.figures import NOT_KNOWN, WITHHELD, count, number, quantity
 from fastllmload.report.maximum import SWEEPS, below, maximum
+from fastllmload.report.outlet import one_screen_line
 from fastllmload.report.results import metric, milliseconds
 from fastllmload.report.subject import Subject
 from fastllmload.report.withheld import notice
@@ -23,7 +24,7 @@ LIMIT_MS = 500.0  # of "Throughput at P99 TTFT < 500ms"
 
 def render(subject: Subject) -> str:
     """The whole report."""
-    return "\n".join(lines(subject)) + "\n"
+    return "\n".join(map(one_screen_line, lines(subject))) + "\n"
 
 
 def lines(subject: Subject) -> Iterator[str]:

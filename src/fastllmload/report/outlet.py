@@ -9,6 +9,20 @@ from typing import Protocol
 Redact = Callable[[str], str]
 
 
+def on_screen(text: str) -> str:
+    """*text* as a terminal may have it: of what a server or a folder says nothing moves its cursor, sets its title, or
+    turns the direction of text. Ends of lines stay.
+    """
+    return (
+        text if text.isprintable() else "".join(one if one.isprintable() or one == "\n" else "\ufffd" for one in text)
+    )
+
+
+def one_screen_line(text: str) -> str:
+    """The same for a text that is one line: an end of a line in it begins no other."""
+    return text if text.isprintable() else "".join(one if one.isprintable() else "\ufffd" for one in text)
+
+
 class Writable(Protocol):
     """What a view needs of a text stream."""
 

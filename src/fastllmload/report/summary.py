@@ -24,6 +24,7 @@ from fastllmload.report.figures import (
     rests_on_too_few,
 )
 from fastllmload.report.figures import part as part  # from here to those that write reports
+from fastllmload.report.outlet import one_screen_line
 from fastllmload.report.traffic import came_whole, traffic_texts
 from fastllmload.report.withheld import notice
 
@@ -52,7 +53,7 @@ class Line:
     style: str = ""
 
     def render(self, redact: Callable[[str], str], colour: bool) -> str:
-        text = redact(self.text)
+        text = one_screen_line(redact(self.text))
         return f"\x1b[{STYLES[self.style]}m{text}\x1b[0m" if colour and self.style != "" else text
 
 

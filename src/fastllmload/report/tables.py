@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fastllmload.report.figures import NOT_KNOWN, WITHHELD, quantity
+from fastllmload.report.outlet import one_screen_line
 
 Cell = str | float | int | None
 NUMBER = re.compile(r"[-+]?[\d.,]+\*?(\s?(%|ms|s))?$")
@@ -38,7 +39,7 @@ def from_mapping(table: Mapping[str, Any]) -> Table:
 def shown(value: object) -> str:
     """A cell as text."""
     if isinstance(value, str):
-        return value
+        return one_screen_line(value)
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, int):
@@ -90,7 +91,7 @@ def text(table: Table, indent: str = "") -> Iterator[str]:
 
 def escaped(text: object) -> str:
     """Text that Markdown shows as it is, on one line; nothing in it becomes HTML, a link or another cell."""
-    found = " ".join(str(text).split())
+    found = one_screen_line(" ".join(str(text).split()))
     for mark in "\\`*[]|~":
         found = found.replace(mark, f"\\{mark}")
     found = EDGE.sub(r"\\_", found)

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
-from fastllmload.report.outlet import Outlet, Redact, Writable
+from fastllmload.report.outlet import Outlet, Redact, Writable, one_screen_line
 from fastllmload.report.screen import can_move_cursor
 from fastllmload.report.snapshot import Snapshot
 from fastllmload.report.summary import run_folder
@@ -41,16 +41,17 @@ def make_ui(mode: str, stream: Writable, redact: Redact = str) -> Ui:
     `auto` is live on a terminal that can move its cursor, else plain.
     """
     outlet = Outlet(stream, redact)
+    shown = lambda text: one_screen_line(redact(text))  # noqa: E731 - for texts before they have colours
     if mode == "auto":
         mode = "live" if can_move_cursor(stream) else "plain"
     if mode == "live":
         from fastllmload.report.live import LiveView
 
-        return LiveView(outlet, redact)
+        return LiveView(outlet, shown)
     if mode == "plain":
         from fastllmload.report.plain import PlainView
 
-        return PlainView(outlet, redact)
+        return PlainView(outlet, shown)
     if mode == "none":
         return NoView(outlet)
     raise ValueError(f"mode {mode!r} is none of auto, live, plain, none")
@@ -75,7 +76,7 @@ class NoView:
         pass
 
     def finish(self, document: Mapping[str, Any], folder: str | None = None) -> None:
-        self._outlet.write(f"{run_folder(document, folder)}\n")
+        self._outlet.write(f"{one_screen_line(run_folder(document, folder))}\n")
         self._outlet.flush()
 
     def close(self) -> None:

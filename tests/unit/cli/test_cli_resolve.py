@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import math
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -479,3 +480,26 @@ def test_the_simulated_engine_may_have_several_faults():
 
 def test_zero_is_a_seed():
     assert settings_of("--rate", "5", "--seed", "0")[0].client.seed == 0
+
+
+@pytest.mark.parametrize(
+    ("option", "words"),
+    [("--api-key-file", "cannot be read: it is a device"), ("--rate-series", "cannot be read (it is a device)")],
+)
+def test_a_device_without_end_is_no_file_of_an_option(
+    option: str, words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from fastllmload.cli.main import main
+
+    assert main(["run", option, "/dev/zero", "--duration", "1", "-o", "/nonexistent/run"]) == 2
+    said = capsys.readouterr().err
+    assert words in said and len(said.splitlines()) == 1
+
+
+def test_nested_brackets_are_no_config(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from fastllmload.cli.main import main
+
+    (tmp_path / "deep.toml").write_text("a = " + "[" * 5000 + "]" * 5000)
+    assert main(["run", "--config", str(tmp_path / "deep.toml")]) == 2
+    said = capsys.readouterr().err
+    assert "is not TOML: it is nested too deeply" in said and len(said.splitlines()) == 1

@@ -93,7 +93,7 @@ def test_a_full_disk_is_told_for_each_file(killed: Path, monkeypatch: pytest.Mon
     def full(*_: object, **__: object) -> int:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(Path, "write_text", full)
+    monkeypatch.setattr(Path, "replace", full)
     problems = files.write_reports(run, document)
     assert (
         "report.html could not be written: No space left on device; make room and run `fastllmload report`" in problems

@@ -357,3 +357,21 @@ def test_errors_are_ranked_and_bounded():
     classes = {"a": 1, "b": 9, "c": 0, "d": 2, "e": 3, "f": 4, "g": None}
     assert figures.errors(classes) == "b 9, f 4, e 3, d 2, and 1 more classes"
     assert figures.errors({}) == figures.errors(None) == ""
+
+
+@pytest.mark.parametrize("mode", ["plain", "live"])
+def test_what_a_server_said_moves_nothing_on_the_terminal(mode):
+    """The first `target:` line and every message: escapes and ends of lines of a model's name are marks."""
+
+    class Stream(io.StringIO):
+        def isatty(self):
+            return False
+
+    stream = Stream()
+    view = make_ui(mode, stream)
+    view.banner(["target: http://h, openai-chat, model \x1b]0;owned\x07evil\nVALID\x9b2J\u202e"])
+    view.message("it said \x1b[2J")
+    view.close()
+    said = stream.getvalue()
+    assert not any(one in said for one in ("\x1b]", "\x1b[2J", "\x07", "\x9b", "\u202e"))
+    assert not any(line.startswith("VALID") for line in said.splitlines())
