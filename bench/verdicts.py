@@ -258,7 +258,7 @@ def main() -> None:
             true = None if run is None else with_true_times(run, truth.load(str(Path(folder) / "truth")))
             mine = counts[case.label]
             mine["runs"] += 1
-            if run is None or true is None:
+            if run is None or true is None or "certificate" not in run.manifest:
                 mine["without_truth"] += 1
                 continue
             found = judged(case, run, true)
