@@ -106,6 +106,8 @@ cdef class Stream:
         if c == NULL or c.state != C_CONNECTING:
             transport.abort()
             return 0
+        own = transport.get_extra_info("sockname")
+        c.local_port = <uint32_t>own[1] if isinstance(own, tuple) else 0
         self.reactor.connected(c)
         return self.reactor.loop_read(mono_ns())
 

@@ -111,8 +111,8 @@ cdef class Transport:
         cdef size_t part
         if c.x.row.t_submit_start == 0:
             c.x.row.t_submit_start = now
-            if c.served == 0:
-                c.local_port = wire_local_port(c.fd) if c.fd >= 0 else 0
+            if c.served == 0 and c.fd >= 0:
+                c.local_port = wire_local_port(c.fd)
             c.x.row.local_port = c.local_port
         c.state = C_SENDING
         if c.fd < 0:

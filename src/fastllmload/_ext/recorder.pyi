@@ -8,6 +8,9 @@ from fastllmload._ext.rowmemory import RowMemory
 from fastllmload._ext.rowwriter import RowWriter
 
 HEADER_BYTES: int
+ROWS: str
+EVENTS: str
+TEXT: str
 
 def request_dtype() -> np.dtype[np.void]: ...
 def event_dtype() -> np.dtype[np.void]: ...

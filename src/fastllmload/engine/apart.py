@@ -25,16 +25,12 @@ def chosen_cpus(pinned: Sequence[int], workers: int, cpus: Sequence[int]) -> lis
 
 @contextlib.contextmanager
 def apart(
-    workers: Mapping[int, int],
-    engine: int | None,
-    sampler: int | None,
-    pinned: Sequence[int],
-    writer: int | None = None,
+    workers: Mapping[int, int], engine: int | None, helpers: Sequence[int | None], pinned: Sequence[int]
 ) -> Iterator[dict[int, int]]:
     """Keep the processes of this run apart until the end of the block. Yields the CPU of each worker, {} where any may do.
 
-    *workers*: process by worker number. *engine*, *sampler*, *writer*: those of the embedded engine, of telemetry and of
-    what writes rows, None: there is none. *pinned*: --pin. Without it CPUs are chosen only beside an embedded engine,
+    *workers*: process by worker number. *engine*, *helpers*: those of the embedded engine, of telemetry, of what writes rows
+    and of the packet ring, None: there is none. *pinned*: --pin. Without it CPUs are chosen only beside an embedded engine,
     because only then all that loads this host is known; and by one run at a time, because two would choose the same.
     """
     cpus = os.sched_getaffinity(0)
@@ -47,7 +43,7 @@ def apart(
             yield places
             return
         before = moved({process: {places[worker]} for worker, process in workers.items()})
-        before |= moved({process: rest for process in (os.getpid(), engine, sampler, writer) if process is not None})
+        before |= moved({process: rest for process in (os.getpid(), engine, *helpers) if process is not None})
         try:
             yield places
         finally:

@@ -58,7 +58,7 @@ def conclude(folder: Folder, phases: Sequence[RunPhase], fate: Fate) -> dict[str
     drop_empty(folder)
     folder.manifest["error_texts"] = read_texts(folder.path)
     try:
-        merge_workers(folder.path, planned_phases(folder, phases))
+        merge_workers(folder.path, planned_phases(folder, phases), tap=folder.manifest.get("tap"))
     except HostLimitError as problem:
         fate.disk_full = True
         folder.manifest["incidents"].append(str(problem))
@@ -84,7 +84,7 @@ def conclude(folder: Folder, phases: Sequence[RunPhase], fate: Fate) -> dict[str
 def drop_empty(folder: Folder) -> None:
     """A worker that died before it made its files has left nothing to merge; its last words are in the incidents."""
     for rows in (folder.path / "workers").iterdir():
-        if not ((rows / "requests.npy").exists() and (rows / "tokens.npy").exists()):
+        if rows.is_dir() and not ((rows / "requests.npy").exists() and (rows / "tokens.npy").exists()):
             shutil.rmtree(rows)
 
 

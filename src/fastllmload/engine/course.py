@@ -51,9 +51,9 @@ class Course:
     wall: WallClock = field(default_factory=WallClock)
     cpus: dict[int, int] = field(default_factory=dict)  # of each worker; empty: any
 
-    def run(self, specs: list[WorkerSpec], phases: list[RunPhase], sampler: int | None = None) -> None:
-        """Workers from start to end. Whatever happens, none is left behind and what they wrote stays. *sampler*: the process
-        that reads telemetry.
+    def run(self, specs: list[WorkerSpec], phases: list[RunPhase], helpers: Sequence[int | None] = ()) -> None:
+        """Workers from start to end. Whatever happens, none is left behind and what they wrote stays. *helpers*: processes
+        that read telemetry and the packet ring; None: there is none.
         """
         self.interrupts.collect()
         fleet = Fleet.start(specs)
@@ -67,7 +67,7 @@ class Course:
         processes = {member.spec.worker: member.process.pid for member in fleet.members}
         engine = None if self.simulator is None else self.simulator.pid
         places = ExitStack()
-        self.cpus = places.enter_context(apart(processes, engine, sampler, self.settings.client.pin, fleet.rows.pid))
+        self.cpus = places.enter_context(apart(processes, engine, (*helpers, fleet.rows.pid), self.settings.client.pin))
 
         def ready() -> None:
             watch.start()

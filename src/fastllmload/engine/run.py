@@ -29,6 +29,7 @@ from fastllmload.engine.prometheus import serving
 from fastllmload.engine.public import blank, public, redactor
 from fastllmload.engine.simtarget import options_of
 from fastllmload.engine.specs import RunPhase, phase_specs, refuse_slow_readers, run_phases, worker_specs
+from fastllmload.engine.tap import Tap, open_tap
 from fastllmload.engine.telemetry import Finder, Found, TelemetryProcess
 from fastllmload.engine.totals import Totals
 from fastllmload.engine.workspec import WorkerSpec
@@ -141,7 +142,7 @@ class Session:
         replayed = self.replayed
         found = preflight(settings, self.urls, endpoint, self.secret, self.redact, self.ui.message)
         replayed = replayed.within(found.context_limit).naming(found.class_models)
-        asked = stampable(replayed.settings, found)
+        asked = replayed.settings
         beside = Finder(settings, found, self.secret, self.redact).find(self.urls, found.class_urls)
         found.notes.extend(beside.notes)
         self.ui.banner(banner.target_lines(asked, [target.url for target in found.targets], found))
@@ -150,9 +151,9 @@ class Session:
         refuse_unknown(settings.output.goodput, plans.measure.classes, set(plans.measure.request_class.tolist()))
         if settings.output.save_plan is not None:
             save_plan(plans.measure, Path(settings.output.save_plan))
-        specs, phases = self._prepare(asked, endpoint, found, plans, beside)
-        with self._sampling(beside) as sampler:
-            self.course.run(specs, phases, sampler)
+        specs, phases, tap = self._prepare(asked, endpoint, found, plans, beside)
+        with self._sampling(beside) as sampler, self._tapping(tap) as reader:
+            self.course.run(specs, phases, (sampler, reader))
         self._refuse_empty()
         self._round_trips_behind(found)
         document = conclude(self.folder, phases, self.course.fate)
@@ -190,7 +191,7 @@ class Session:
 
     def _prepare(
         self, settings: RunSettings, endpoint: Endpoint, found: Preflight, plans: Plans, beside: Found
-    ) -> tuple[list[WorkerSpec], list[RunPhase]]:
+    ) -> tuple[list[WorkerSpec], list[RunPhase], Tap | None]:
         """Sizes, refusals, and the run folder's first run.json."""
         refuse_slow_readers(settings, plans.measure, found)
         wanted = sizing.demand(settings, plans.measure, found.answer_s)
@@ -204,10 +205,18 @@ class Session:
         phases = run_phases(plans.warmup, plans.measure)
         run_id = secrets.token_hex(4)
         told = phase_specs(settings, phases, wanted, workers)
+        tap, note = open_tap(settings, found.targets, wanted)
+        found.notes.extend([] if note is None else [note])
+        settings = stampable(settings, found, tap is not None)
         specs = worker_specs(settings, endpoint, found, self.folder, told, workers, run_id, self.redact.known)
-        self._begin(settings, found, plans, run_id, workers, beside)
+        try:
+            self._begin(settings, found, plans, run_id, workers, beside)
+        except BaseException:
+            if tap is not None:
+                tap.close()
+            raise
         self.ui.banner(banner.plan_lines(settings, plans, workers))
-        return specs, phases
+        return specs, phases, tap
 
     def _begin(
         self, settings: RunSettings, found: Preflight, plans: Plans, run_id: str, workers: int, beside: Found
@@ -239,13 +248,29 @@ class Session:
             if problem is not None:
                 self.course.incident(problem)
 
+    @contextlib.contextmanager
+    def _tapping(self, tap: Tap | None) -> Iterator[int | None]:
+        """The packet ring is read for as long as there are workers, and until it is empty. Yields the reader's process."""
+        if tap is None:
+            yield None
+            return
+        try:
+            yield tap.start(self.folder.path / "workers")
+        finally:
+            problem = tap.stop()
+            self.folder.manifest["tap"] = tap.facts
+            if problem is not None:
+                self.course.incident(problem)
 
-def stampable(settings: RunSettings, found: Preflight) -> RunSettings:
-    """With user stamps where the kernel gives none: TLS, Unix sockets, connections of the event loop."""
+
+def stampable(settings: RunSettings, found: Preflight, tapped: bool) -> RunSettings:
+    """With the source of stamps that there is: the packet ring, else the kernel's receive stamps, which connections with
+    TLS, Unix sockets and those of the event loop do not have, else user space.
+    """
+    asked = settings.client.timestamps
     over_loop = settings.client.transport == "asyncio"
-    if settings.client.timestamps != "kernel" or not all(
-        over_loop or t.tls or t.family == "unix" for t in found.targets
-    ):
-        return settings
-    found.notes.append("no kernel receive stamps on these connections: user-space stamps are used")
-    return msgspec.structs.replace(settings, client=msgspec.structs.replace(settings.client, timestamps="user"))
+    source = "tap" if tapped else "kernel" if asked == "auto" else asked
+    if source == "kernel" and all(over_loop or t.tls or t.family == "unix" for t in found.targets):
+        found.notes.append("no kernel receive stamps on these connections: user-space stamps are used")
+        source = "user"
+    return msgspec.structs.replace(settings, client=msgspec.structs.replace(settings.client, timestamps=source))

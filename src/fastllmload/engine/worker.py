@@ -67,7 +67,7 @@ class Worker:
         self.texts_written = 0
         self.redact = Redactor(spec.secrets)
         self.pacer = Pacer(budget=spec.spin_budget)
-        kernel = spec.timestamps == "kernel"
+        kernel = spec.timestamps != "user"
         self.stamp_keeper = warm_up_kernel_stamps() if kernel else None
         self.reactor = Reactor(
             protocol,

@@ -121,7 +121,7 @@ class Client(msgspec.Struct, frozen=True, kw_only=True):
 
     workers: int | None = None  # None: auto
     pin: tuple[int, ...] = ()  # one CPU per worker
-    timestamps: str = "kernel"  # or user
+    timestamps: str = "kernel"  # auto, tap, kernel, user
     transport: str = "auto"  # reactor, asyncio; auto: reactor, asyncio for TLS
     decode: str = "fast"  # or strict
     fresh_connections: bool = False

@@ -19,6 +19,7 @@ import numpy.typing as npt
 from fastllmload._ext import recorder, regroup
 from fastllmload.errors import HostLimitError, RunFolderError
 from fastllmload.records import layout
+from fastllmload.records.tap import join_tap
 from fastllmload.records.worker_files import Bytes, Rows, WorkerFiles, as_bytes, read_workers
 
 Numbers = npt.NDArray[np.int64]
@@ -43,7 +44,7 @@ class PlannedPhase:
 class Merged:
     """Rows, events grouped by row, `first_event[r]:first_event[r + 1]` of row r, and text with merged row numbers.
 
-    *damage*: by name of a file that was cut or changed after the run, a sentence.
+    *damage*: by name of a file that was cut or changed after the run, a sentence. *tap*: what came of joining its segments.
     """
 
     rows: Rows
@@ -51,6 +52,7 @@ class Merged:
     first_event: Numbers
     text: Bytes
     damage: dict[str, str] = field(default_factory=dict)
+    tap: dict[str, Any] | None = None
 
 
 def not_sent_rows(planned: PlannedPhase, parts: Sequence[WorkerFiles]) -> Rows:
@@ -85,8 +87,11 @@ def merged_places(parts: Sequence[Rows]) -> list[Numbers]:
     return np.split(places, np.cumsum([len(part) for part in parts])[:-1])
 
 
-def merge_parts(parts: Sequence[WorkerFiles], planned: Sequence[PlannedPhase], allocate: Allocate) -> Merged:
-    """Merge into memory that *allocate* gives. RunFolderError for events of rows that do not exist."""
+def merge_parts(folder: Path, planned: Sequence[PlannedPhase], allocate: Allocate) -> Merged:
+    """Merge the worker files in *folder* into memory that *allocate* gives, with the times of the tap where there was one.
+    RunFolderError for events of rows that do not exist.
+    """
+    parts = read_workers(folder)
     row_parts = [part.rows for part in parts] + [not_sent_rows(each, parts) for each in planned]
     if not row_parts:
         row_parts = [np.empty(0, layout.REQUEST)]
@@ -95,9 +100,10 @@ def merge_parts(parts: Sequence[WorkerFiles], planned: Sequence[PlannedPhase], a
     for part, place in zip(row_parts, places, strict=True):
         rows[place] = part
     events, first_event = merge_events(parts, places, len(rows), allocate)
+    tap = join_tap(folder / "workers", rows, events, first_event)
     regroup.describe_stamps(as_bytes(rows), as_bytes(events), first_event)
     damage = {name: told for part in parts for name, told in part.damage.items()}
-    return Merged(rows, events, first_event, merge_text(parts, places, allocate), damage)
+    return Merged(rows, events, first_event, merge_text(parts, places, allocate), damage, tap)
 
 
 def merge_events(
@@ -161,17 +167,23 @@ def mapped_file(directory: Path, name: str, size: int) -> Bytes:
 
 
 def merge_workers(
-    directory: str | os.PathLike[str], planned: Sequence[PlannedPhase] = (), remove: bool = True
+    directory: str | os.PathLike[str],
+    planned: Sequence[PlannedPhase] = (),
+    remove: bool = True,
+    tap: dict[str, Any] | None = None,
 ) -> tuple[int, int]:
     """Merge the worker files of a run folder into it and remove them; returns the numbers of rows and events.
 
     *planned* phases get a `not_sent` row for each request that was never dispatched. With *remove* false the worker
-    files stay. RunFolderError for files that cannot be read, HostLimitError for a full disk.
+    files stay. *tap* takes what came of joining the segments of the packet ring. RunFolderError for files that cannot be
+    read, HostLimitError for a full disk.
     """
     folder = Path(directory)
-    merged = merge_parts(read_workers(folder), planned, lambda name, size: mapped_file(folder, name, size))
+    merged = merge_parts(folder, planned, lambda name, size: mapped_file(folder, name, size))
     counts = len(merged.rows), len(merged.events)
     with_text = len(merged.text) > 0
+    if tap is not None and merged.tap is not None:
+        tap.update(merged.tap)
     del merged
     if with_text:
         unfinished(folder, "text.bin").replace(folder / "text.bin")
@@ -187,4 +199,4 @@ def merge_workers(
 
 def merge_in_memory(directory: Path) -> Merged:
     """Rows and events of a folder whose workers were not merged: a run that goes on, or was killed."""
-    return merge_parts(read_workers(directory), (), in_memory)
+    return merge_parts(directory, (), in_memory)

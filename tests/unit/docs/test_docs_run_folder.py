@@ -62,7 +62,7 @@ def test_every_file_is_there_and_every_file_of_a_run_is_named() -> None:
     named = set().union(*(words(row[0]) for row in rows("Files")))
     left = {str(path.relative_to(real_run())) for path in real_run().rglob("*") if path.is_file()}
     assert left <= named
-    assert named - left == {"text.bin", "workers/<w>/", ".work/"}
+    assert named - left == {"text.bin", "workers/<w>/", "workers/tap.bin", "workers/tap.json", ".work/"}
 
 
 @pytest.mark.parametrize(("title", "dtype"), [("requests.npy", layout.REQUEST), ("tokens.npy", layout.EVENT)])

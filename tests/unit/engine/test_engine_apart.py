@@ -59,7 +59,7 @@ def test_the_worker_is_alone_and_afterwards_all_is_as_it_was(processes: list[int
     thread.start()
     assert thread.native_id is not None
     outsider = subprocess.Popen(SLEEPER, stdin=subprocess.PIPE)  # a child of whoever called us from Python
-    with apart({0: worker}, other, None, (own,) if pinned else ()) as cpus:
+    with apart({0: worker}, other, (None,), (own,) if pinned else ()) as cpus:
         assert cpus == {0: own}
         assert os.sched_getaffinity(worker) == {own}
         for task in (0, other, thread.native_id):
@@ -96,6 +96,6 @@ def test_one_run_at_a_time_chooses() -> None:
 def test_a_worker_that_ends_meanwhile_is_no_problem(processes: list[int]) -> None:
     gone = subprocess.Popen(SLEEPER, stdin=subprocess.DEVNULL)
     gone.wait()
-    with apart({0: gone.pid}, gone.pid, None, ()) as cpus:
+    with apart({0: gone.pid}, gone.pid, (None,), ()) as cpus:
         assert cpus == {0: max(ALL)}
     assert os.sched_getaffinity(0) == ALL

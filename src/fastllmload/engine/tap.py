@@ -1,0 +1,183 @@
+"""The tap of a run as the supervisor sees it: whether there is one, its packet ring, and the process that reads that.
+
+The ring is made here, before the workers connect, so that it has every handshake; its reader inherits it and starts beside
+the workers, in its own time: until it is there the ring keeps what comes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import math
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from fastllmload._ext.tap import Ring
+from fastllmload.engine.sizing import Demand
+from fastllmload.engine.tapfilter import on_wire, packet_filter
+from fastllmload.engine.workspec import TargetSpec
+from fastllmload.errors import HostLimitError
+from fastllmload.plan.settings import RunSettings
+from fastllmload.records.tap import SEGMENTS, Watched, write_watched
+
+PROCESS = (sys.executable, "-m", "fastllmload.engine.tapreader")
+ENDING_S = 20.0  # for the reader to write what the ring holds
+GRANT = "run as root, or give Python the capability: sudo setcap cap_net_raw+ep $(readlink -f $(which python3))"
+NEEDS = "CAP_NET_RAW is missing"
+SMALLEST, LARGEST = 8 << 20, 64 << 20  # bytes of a ring
+FRAME_BYTES = 136  # that a segment takes in it
+HELD_S = 4.0  # of the expected load that the ring holds
+MOST_EVENTS_PER_S = 200_000.0  # `auto` uses no tap above: docs/decisions/110-the-tap.md
+
+
+class NoTap(Exception):
+    """Why a run has no tap, as a clause; *denied*: for want of a privilege."""
+
+    def __init__(self, why: str, denied: bool = False) -> None:
+        super().__init__(why)
+        self.denied = denied
+
+
+def permitted() -> bool:
+    """Whether this process may open a packet socket. OSError where this kernel has none."""
+    try:
+        socket.socket(socket.AF_PACKET, socket.SOCK_DGRAM, 0).close()
+    except PermissionError:
+        return False
+    return True
+
+
+def obstacle(targets: Sequence[TargetSpec]) -> NoTap | None:
+    """What is in the way of a tap on these targets, before anything is opened."""
+    if all(target.family == "unix" for target in targets):
+        return NoTap("the targets are Unix sockets, which have no packets")
+    try:
+        if not permitted():
+            return NoTap(f"{NEEDS}: {GRANT}", denied=True)
+    except OSError as problem:
+        return NoTap(f"this kernel has no packet sockets ({problem.strerror})")
+    return None
+
+
+def worth_it(wanted: Demand) -> bool:
+    """The rule of `auto`. A rate that is not known beforehand (all at once) is judged by what can be in flight."""
+    return wanted.events_per_s <= MOST_EVENTS_PER_S or math.isinf(wanted.events_per_s)
+
+
+def ring_bytes(wanted: Demand) -> int:
+    """For HELD_S of the expected events, each with a segment, and as much again for requests and handshakes."""
+    if math.isinf(wanted.events_per_s):
+        return LARGEST
+    return min(LARGEST, max(SMALLEST, round(2 * HELD_S * wanted.events_per_s * FRAME_BYTES)))
+
+
+class Tap:
+    """A packet ring on *targets*, which is filled from now on. NoTap says why there is none."""
+
+    def __init__(self, targets: Sequence[TargetSpec], size: int) -> None:
+        begun = time.perf_counter()
+        problem = obstacle(targets)
+        if problem is not None:
+            raise problem
+        sides = [(str(on_wire(target.address)), target.port) for target in targets if target.family != "unix"]
+        self._sides = list(dict.fromkeys(sides))
+        places = {side: number for number, side in enumerate(self._sides)}
+        found = iter(sides)
+        self._watched = Watched(
+            remote=tuple(-1 if target.family == "unix" else places[next(found)] for target in targets),
+            tls=tuple(target.tls for target in targets),
+        )
+        try:
+            self._ring = Ring.open(packet_filter(self._sides), size, self._sides)
+        except OSError as refused:
+            if refused.errno in (errno.EPERM, errno.EACCES):
+                raise NoTap(f"{NEEDS}: {GRANT}", denied=True) from refused
+            raise NoTap(f"{refused.args[-1]}") from refused
+        except HostLimitError as refused:
+            raise NoTap(str(refused)) from refused
+        self._reader: subprocess.Popen[bytes] | None = None
+        self._open_s = time.perf_counter() - begun
+        self.facts: dict[str, Any] = {}
+
+    def start(self, workers: Path) -> int:
+        """Let a process read the ring into the folder *workers*; its number."""
+        begun = time.perf_counter()
+        workers.mkdir(parents=True, exist_ok=True)
+        write_watched(workers, self._watched)
+        fd = self._ring.fileno()
+        self._reader = subprocess.Popen(
+            PROCESS,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            process_group=0, pass_fds=(fd,),
+            env={name: text for name, text in os.environ.items() if name != "OPENAI_API_KEY"},
+        )  # fmt: skip
+        told = {
+            "fd": fd,
+            "block_bytes": self._ring.block_bytes,
+            "blocks": self._ring.block_count,
+            "watched": self._sides,
+            "path": str((workers / SEGMENTS).absolute()),
+        }
+        assert self._reader.stdin is not None
+        with contextlib.suppress(BrokenPipeError):  # it died at once: stop() says so
+            self._reader.stdin.write(msgspec.json.encode(told) + b"\n")
+            self._reader.stdin.flush()
+        self.facts = {
+            "ring_bytes": self._ring.size,
+            "start_ms": round((time.perf_counter() - begun + self._open_s) * 1e3, 3),
+        }
+        return self._reader.pid
+
+    def stop(self) -> str | None:
+        """Let the reader write what the ring holds and end; *facts* then have what it says. A sentence when it failed."""
+        reader, self._reader = self._reader, None
+        begun = time.perf_counter()
+        try:
+            if reader is None:
+                return None
+            try:
+                said, wrong = reader.communicate(timeout=ENDING_S)
+            except subprocess.TimeoutExpired:
+                reader.kill()
+                reader.communicate()
+                return f"the reader of the packet ring did not end within {ENDING_S:g} s; its last segments are missing"
+            if reader.returncode:
+                last = (wrong.decode(errors="replace").strip().splitlines() or ["it left no message"])[-1]
+                return f"the reader of the packet ring ended with exit code {reader.returncode}: {last[:200]}"
+            self.facts.update(msgspec.json.decode(said))
+            self.facts["stop_ms"] = round((time.perf_counter() - begun) * 1e3, 3)
+            return None
+        finally:
+            self._ring.close()
+
+    def close(self) -> None:
+        """Of a run that came to nothing."""
+        if self._reader is not None:
+            self.stop()
+        self._ring.close()
+
+
+def open_tap(settings: RunSettings, targets: Sequence[TargetSpec], wanted: Demand) -> tuple[Tap | None, str | None]:
+    """The tap that *settings* ask for, and a note where `auto` has none. HostLimitError: it was asked for and cannot be."""
+    asked = settings.client.timestamps
+    if asked not in ("auto", "tap"):
+        return None, None
+    if asked == "auto" and not worth_it(wanted):
+        return None, (
+            f"no packet ring: {wanted.events_per_s:,.0f} events/s are expected, and it is used up to "
+            f"{MOST_EVENTS_PER_S:,.0f} (--timestamps tap uses it at any rate)"
+        )
+    try:
+        return Tap(targets, ring_bytes(wanted)), None
+    except NoTap as problem:
+        if asked == "tap":
+            raise HostLimitError(f"--timestamps tap: {problem}") from problem
+        return None, f"no packet ring: {problem}"
