@@ -35,7 +35,12 @@ def test_the_aim_is_a_sentence(objective: str, limits: tuple[tuple[str, float], 
     said: list[str] = []
     asked = read_goal(objective, limits, lambda load: 1.0, closed=False)
     book = SimpleNamespace(path=Path("s/search.json"), resumed=False)
-    announce(Console(said.append), book, asked, SearchParameters(), simulated=False)  # type: ignore[arg-type]
+
+    def kept(line: str) -> str:
+        said.append(line)
+        return line
+
+    announce(Console(kept), book, asked, SearchParameters(), simulated=False)  # type: ignore[arg-type]
     assert aim in said
 
 
