@@ -243,7 +243,8 @@ def stamp_classes(run: Run, mine: npt.NDArray[np.intp]) -> tuple[npt.NDArray[np.
         chosen = np.repeat(wanted[part], per_row[part]) & np.isin(run.event_kind[events], TIMED)
         counted += np.bincount(stamp[chosen] & layout.STAMP_CLASS_MASK, minlength=len(counted))
         follows = chosen[1:] & chosen[:-1] & ((stamp[1:] & layout.STAMP_SAME_READ) > 0)
-        together = run.events["bracket_ns"][events][:-1] <= BATCH_NS
+        t, bracket = run.event_t[events], run.events["bracket_ns"][events].astype(np.int64)
+        together = t[1:] - (t[:-1] - bracket[:-1]) <= BATCH_NS
         batched += int(np.count_nonzero(follows & together))
     return counted, batched
 

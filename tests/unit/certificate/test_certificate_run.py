@@ -17,7 +17,7 @@ from fastllmload.records.run import load
 from fastllmload.records.samples import SAMPLE
 
 KIND = {name: number for number, name in enumerate(layout.EVENT_NAMES)}
-KERNEL, COALESCED = layout.STAMP_NAMES.index("kernel"), layout.STAMP_NAMES.index("coalesced")
+KERNEL, COALESCED, TAP = layout.STAMP_KERNEL, layout.STAMP_COALESCED, layout.STAMP_TAP
 LAG_NS, TTFT_NS, ITL_NS, EVENTS = 30_000, 5 * MS, 10 * MS, 4
 RATE, SECONDS = 200.0, 4.0
 
@@ -193,3 +193,30 @@ def test_a_capped_open_loop_is_judged_as_such(tmp_path: Path) -> None:
     found = judge(load(tmp_path))
     assert from_run(load(tmp_path)).sends.cap == 4
     assert found["verdict"] == "valid"  # nobody had to wait
+
+
+def test_tokens_that_were_sent_together_are_told_from_those_that_were_read_together(tmp_path: Path) -> None:
+    """Same read: one segment, one millisecond or a tap's equal times are the path's doing; a late reader's are not."""
+    times = [
+        (0, 0, KERNEL),
+        (0, 0, KERNEL),
+        (10, 0, TAP),
+        (20, 0, TAP),
+        (40, 5, COALESCED),
+        (40, 0, KERNEL),
+        (60, 0, TAP),
+        (60, 0, TAP),
+    ]
+    rows = tmp_path / "workers" / "0"
+    rows.mkdir(parents=True)
+    recorder = Recorder(rows, text=False)
+    row = recorder.add_row(
+        phase=layout.MEASURE, t_submit=START_NS, t_dispatch=START_NS, t_sched=START_NS, status=layout.OK
+    )
+    for number, (at_ms, bracket_ms, stamp) in enumerate(times):
+        same = layout.STAMP_SAME_READ if number else 0
+        recorder.add_event(START_NS + at_ms * MS, row, KIND["content"], stamp | same, 1, bracket_ms * MS)
+    recorder.finish_row(row, t_end=START_NS + 100 * MS)
+    recorder.close()
+    (tmp_path / "run.json").write_text(json.dumps({"schema_version": 1, "status": "done", "phases": []}))
+    assert judge(load(tmp_path))["batched_share"] == pytest.approx(2 / len(times))
