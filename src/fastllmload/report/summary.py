@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from textwrap import wrap
 from typing import Any
 
+from fastllmload.certificate.seconds import BRACKET_US, CPU_SHARE, LAG_US
 from fastllmload.metrics.cold_start import started_cold
 from fastllmload.records.error_texts import message_of
 from fastllmload.report.doubts import bound, unfinished_text, unsteady_texts
@@ -392,11 +393,15 @@ def bad_seconds(certificate: object) -> str | None:
         return None
     first = worst[0]
     shown = [
-        ("lag P99 {} ms", number(part(first, "lag_p99_us")), 1e-3),
-        ("brackets P99 {} ms", number(part(first, "bracket_p99_us")), 1e-3),
-        ("CPU {} %", number(part(first, "cpu_share")), 100),
+        ("lag P99 {} ms", number(part(first, "lag_p99_us")), LAG_US, 1e-3),
+        ("brackets P99 {} ms", number(part(first, "bracket_p99_us")), BRACKET_US, 1e-3),
+        ("CPU {} %", number(part(first, "cpu_share")), CPU_SHARE, 100),
     ]
-    each = ", ".join(text.format(quantity(value * scale)) for text, value, scale in shown if value is not None)
+    each = ", ".join(
+        text.format(quantity(value * scale))
+        for text, value, limit, scale in shown
+        if value is not None and value > limit
+    )
     return f"{part(seconds, 'bad')} of {part(seconds, 'n')}, the worst at {part(first, 'at_s')} s: {each}"
 
 
