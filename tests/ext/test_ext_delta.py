@@ -93,10 +93,10 @@ def test_events_of_real_servers(protocol: str, expected: str, text: str) -> None
     [
         (chunk({"role": "assistant"}), "role", None),
         (chunk({"role": "assistant", "content": None}), "role", None),
-        (chunk({"role": "", "content": ""}), "other", None),
-        (chunk({"content": None}), "other", None),
-        (chunk({}), "other", None),
-        (chunk(None), "other", None),
+        (chunk({"role": "", "content": ""}), "empty", None),
+        (chunk({"content": None}), "empty", None),
+        (chunk({}), "empty", None),
+        (chunk(None), "empty", None),
         (chunk({"content": " \n"}), "whitespace", " \n"),
         (chunk({"content": " \n", "reasoning": "r"}), "whitespace", " \n"),
         (chunk({"content": "c", "reasoning_content": "r"}), "content", "c"),
@@ -117,13 +117,15 @@ def test_events_of_real_servers(protocol: str, expected: str, text: str) -> None
             "{}",
         ),
         (chunk({"tool_calls": [{"function": {"arguments": {"a": 1}}}]}), "tool", None),
-        (chunk({"tool_calls": [{"id": "x", "function": {"name": "", "arguments": ""}}]}), "other", None),
+        (chunk({"tool_calls": [{"id": "x", "function": {"name": "", "arguments": ""}}]}), "empty", None),
         (chunk({"function_call": {"arguments": "{"}}), "tool", "{"),
         (chunk({"refusal": "no"}, "stop"), "refusal", "no"),
-        (chunk({}, ""), "other", None),
+        (chunk({}, ""), "empty", None),
         (chunk({}, "stop", usage=USAGE), "finish", None),
-        (chunk({"role": "assistant"}, usage=USAGE), "usage", None),
-        (chunk({}, usage={"total_tokens": 3}), "other", None),
+        (chunk({"role": "assistant"}, usage=USAGE), "role", None),
+        (chunk({"content": ""}, usage=USAGE), "empty", None),
+        (b'{"choices":[],"usage":{"completion_tokens":3}}', "usage", None),
+        (chunk({}, usage={"total_tokens": 3}), "empty", None),
         (chunk({"content": "x"}, error={"message": "late"}), "error", None),
         (chunk({"content": 5}, error="late"), "error", None),
         (chunk({"content": "x"}, error=None), "content", "x"),
@@ -228,6 +230,39 @@ def test_any_event_means_the_same_on_every_path(data: bytes, after: bytes, diale
 def test_a_template_reads_any_text_as_the_others_do(text: bytes, before: bytes) -> None:
     """Whatever bytes stand between prefix and suffix: quotes, escapes, half characters, an early end."""
     agreed(PLAIN % text, after=PLAIN % before)
+
+
+USED = b'{"choices":[{"delta":{"content":"%b"}}],"usage":{"prompt_tokens":3,"completion_tokens":%b,"total_tokens":%b}}'
+NUMBERS = st.one_of(
+    st.integers(0, 10**10).map(lambda number: b"%d" % number),
+    st.sampled_from([b"", b"-1", b"007", b"1.0", b"1e3", b"null", b" 5", b"5 ", b'"5"', b"999999999", b"2147483648"]),
+)
+
+
+@FAST
+@given(
+    first=st.tuples(NUMBERS, NUMBERS), then=st.tuples(NUMBERS, NUMBERS), text=st.sampled_from([b"x", b" ", b"", b'\\"'])
+)
+def test_a_template_reads_any_count_as_the_others_do(
+    first: tuple[bytes, bytes], then: tuple[bytes, bytes], text: bytes
+) -> None:
+    agreed(USED % (text, *then), after=USED % (b"a", *first))
+
+
+def test_tokens_that_an_event_lists() -> None:
+    """Its token_ids, else its logprobs; what is no list is not there."""
+    logprobs = {"content": [{"token": "a"}, {"token": "b"}]}
+    for dialect, choice, tokens in (
+        (CHAT, {"delta": {"content": "ab"}, "token_ids": [7, 8, 9], "logprobs": logprobs}, 3),
+        (CHAT, {"delta": {"content": ""}, "logprobs": logprobs}, 2),
+        (CHAT, {"delta": {"content": "ab"}, "token_ids": None, "logprobs": None}, -1),
+        (CHAT, {"delta": {"content": "ab"}, "token_ids": 5, "logprobs": {"content": {}}}, -1),
+        (CHAT, {"index": 1, "delta": {"content": "ab"}, "token_ids": [7]}, -1),
+        (COMPLETIONS, {"text": "ab", "logprobs": {"tokens": ["a", "b"], "token_logprobs": [0, 0]}}, 2),
+        (COMPLETIONS, {"text": "ab", "token_ids": []}, 0),
+    ):
+        data = json.dumps({"choices": [choice]}).encode()
+        assert agreed(data, dialect)["listed_tokens"] == tokens, choice
 
 
 @st.composite

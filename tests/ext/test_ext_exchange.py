@@ -5,6 +5,7 @@ bytes.
 from __future__ import annotations
 
 import itertools
+import json
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +17,7 @@ from fastllmload._ext import counters as k
 from fastllmload._ext.delta import Classifier
 from fastllmload._ext.protocol import Conversation, Protocol
 from fastllmload._ext.recorder import Recorder
-from fastllmload.records.layout import ERROR_NAMES, STATUS_NAMES
+from fastllmload.records.layout import ERROR_NAMES, EVENT_NAMES, STATUS_NAMES, TOKENS_NONE
 from fastllmload.records.sharedmem import SharedWords
 
 MORE, REUSE, CLOSE = 0, 1, 2
@@ -52,13 +53,13 @@ STREAM = HEAD + b"".join(map(chunk, (ROLE, delta("a"), delta(" "), delta("c", "s
 class Bench:
     """A protocol on files in *directory*, and what it wrote."""
 
-    def __init__(self, directory: Path, max_event: int = 1 << 20) -> None:
+    def __init__(self, directory: Path, max_event: int = 1 << 20, strict: bool = False) -> None:
         directory.mkdir(parents=True, exist_ok=True)
         self.directory = directory
         self.shared = SharedWords.create(directory / "shared.bin")
         self.words = self.shared.words
         self.recorder = Recorder(directory, text=True)
-        self.protocol = Protocol(self.recorder, Classifier(0), self.words, max_event, 4 * max_event)
+        self.protocol = Protocol(self.recorder, Classifier(0, strict), self.words, max_event, 4 * max_event)
         self.conversation = Conversation(self.protocol)
 
     def rows(self) -> tuple[np.ndarray, np.ndarray]:
@@ -400,3 +401,112 @@ def test_words_that_are_not_known_are_kept_and_crowd_out_no_failure(bench: Bench
         (503, ERROR_NAMES.index("http_status"), ERROR_BODY, 1),
     ]
     assert bench.protocol.error_texts.left_out == 0
+
+
+def used(text: str | None, count: int | None, finish: str | None = None, **choice: object) -> bytes:
+    """An event of a stream that says its completion_tokens up to now, as vLLM does with continuous_usage_stats."""
+    delta = {} if text is None else {"content": text}
+    event: dict[str, object] = {"id": "x", "choices": [{"index": 0, "delta": delta, "finish_reason": finish, **choice}]}
+    if count is not None:
+        event["usage"] = {"prompt_tokens": 7, "completion_tokens": count, "total_tokens": 7 + count}
+    return b"data: " + json.dumps(event).encode() + b"\n\n"
+
+
+ONLY_USAGE = b'data: {"choices":[],"usage":{"prompt_tokens":7,"completion_tokens":5,"total_tokens":12}}\n\n'
+ROLE_USED = used("", 0).replace(b'{"content"', b'{"role":"assistant","content"')
+WITHOUT_TEXT, NONE = 8, TOKENS_NONE
+
+
+@pytest.mark.parametrize(
+    ("events", "kinds", "tokens"),
+    [
+        (
+            [ROLE_USED, used("a", 1), used("", 2), used("bc", 5), used("d", 5), used(None, 6, "stop"), ONLY_USAGE],
+            ["role", "content", "content", "content", "content", "content", "usage"],
+            [0, 1, 1, 3, NONE, 1, 0],
+        ),
+        (  # usage comes with the end alone: nobody says what an event carries, and the end is none
+            [used("", None), used("a", None), used("", None), used("b", None), used("", 5, "stop"), ONLY_USAGE],
+            ["empty", "content", "empty", "content", "finish", "usage"],
+            [0] * 6,
+        ),
+        (  # one event without it: no later growth is that of one event
+            [ROLE_USED, used("a", 1), used("b", None), used("c", 4), used("", 5), used("d", 5)],
+            ["role", "content", "content", "content", "empty", "content"],
+            [0, 1, 0, 0, 0, 0],
+        ),
+        (  # 0 until the end is no running count
+            [ROLE_USED, used("a", 0), used("b", 0), used("", 5, "stop")],
+            ["role", "content", "content", "finish"],
+            [0] * 4,
+        ),
+        (  # it falls
+            [ROLE_USED, used("a", 4), used("b", 2), used("c", 3)],
+            ["role", "content", "content", "content"],
+            [0, 4, 0, 0],
+        ),
+        (
+            [
+                used("", None, token_ids=[]),
+                used("a", None, token_ids=[5, 6]),
+                used("", None, token_ids=[7]),
+                used("b", None, logprobs={"content": [{"token": "b"}]}),
+                used("c", None),
+                used("", None, "stop", token_ids=[2]),
+                used("", None, token_ids=[2]),
+            ],
+            ["empty", "content", "content", "content", "content", "content", "empty"],
+            [0, 2, 1, 1, 0, 1, 0],
+        ),
+        (  # before the first content it is whitespace, or reasoning behind reasoning
+            [ROLE_USED, used("", 1), used(None, 2, delta={"reasoning": "r"}), used("", 3), used("a", 4), used("", 5)],
+            ["role", "whitespace", "reasoning", "reasoning", "content", "content"],
+            [0, 1, 1, 1, 1, 1],
+        ),
+    ],
+    ids=["counted", "at the end", "once not", "zero", "falling", "listed", "before content"],
+)
+@pytest.mark.parametrize("strict", [False, True])
+def test_tokens_of_each_event(
+    tmp_path: Path, events: list[bytes], kinds: list[str], tokens: list[int], strict: bool
+) -> None:
+    """By the growth of cumulative usage, else by a list; an event without text that carries tokens is an arrival."""
+    bench = Bench(tmp_path, strict=strict)
+    bench.conversation.open(1 * MS)
+    bench.conversation.feed(HEAD, 2 * MS)
+    for i, event in enumerate(events):
+        bench.conversation.feed(chunk(event), (10 + i) * MS)
+    bench.conversation.feed(chunk(DONE) + b"0\r\n\r\n", 30 * MS)
+    rows, found = bench.rows()
+    found = found[: len(events)]
+    assert [EVENT_NAMES[kind] for kind in found["kind"]] == kinds
+    assert found["tokens"].tolist() == tokens
+    content = [10 + i for i, kind in enumerate(kinds) if kind == "content"]
+    assert (rows[0]["t_first"] // MS, rows[0]["t_last"] // MS) == (content[0], content[-1])
+    assert rows[0]["content_events"] == len(content)
+    texts = [json.loads(event[6:]).get("choices") or [{"delta": {}}] for event in events]
+    bare = [not any(text[0]["delta"].get(key) for key in ("content", "reasoning")) for text in texts]
+    assert [bool(stamp & WITHOUT_TEXT) for stamp in found["stamp"]] == [
+        empty and kind in ("content", "reasoning", "whitespace") for empty, kind in zip(bare, kinds, strict=True)
+    ]
+
+
+def test_an_answer_that_is_all_reasoning_is_ok(bench: Bench) -> None:
+    """It has a first token of any kind and an end, and no answer token; without any token it stays empty."""
+    thought = b'data: {"choices":[{"index":0,"delta":{"reasoning":"r"},"finish_reason":%b}]}\n\n'
+    for number in range(2):
+        bench.conversation.open(1 * MS)
+        pieces = [
+            HEAD,
+            *[chunk(thought % b"null")] * (2 - 2 * number),
+            chunk(delta("", "length")),
+            chunk(DONE),
+            b"0\r\n\r\n",
+        ]
+        for i, piece in enumerate(pieces):
+            bench.conversation.feed(piece, (10 + i) * MS)
+    rows, _ = bench.rows()
+    assert [status(row) for row in rows] == [("ok", "none"), ("empty", "none")]
+    assert [rows[0][name] // MS for name in ("t_any", "t_first", "t_last", "t_end")] == [11, 0, 12, 14]
+    assert (rows[0]["reasoning_events"], rows[0]["content_events"], rows[1]["t_last"]) == (2, 0, 0)
+    assert bench.words[k.W_OK] == 1

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from fastllmload._ext.delta import Classifier
 from fastllmload._ext.protocol import Conversation, Protocol
 from fastllmload._ext.recorder import Recorder, text_index
+from fastllmload.records.layout import TOKENS_NONE
 from fastllmload.records.sharedmem import SharedWords
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n"
@@ -21,6 +22,11 @@ SHAPES = [
     (BEFORE, BEHIND),
     (b'{"choices":[{"delta":{"reasoning":"', b'"}}]}'),
     (b'{ "choices":[{"delta":{"content":"', b'"}} ]}'),
+]
+COUNTED = [  # usage in every event
+    b'"}}],"usage":{"prompt_tokens":7,"total_tokens":%d,"completion_tokens":%d}}',
+    b'"}}],"usage":{"completion_tokens": %d , "completion_tokens_details":{"reasoning_tokens":%d}}}',
+    b'"},"token_ids":[4,5]}],"usage":{"total_tokens":0%d,"completion_tokens":%d}}',
 ]
 TEXTS = [
     b"a",
@@ -66,6 +72,10 @@ plain = st.builds(
     st.sampled_from(SHAPES),
     st.sampled_from(TEXTS[:8]),
 )
+counted = st.builds(
+    lambda text, behind, more, count: b'data: {"choices":[{"delta":{"content":"%b' % text + behind % (more, count) + b"\n\n",
+    st.sampled_from([*TEXTS[:6], b"b"]), st.sampled_from(COUNTED), st.integers(0, 12), st.integers(0, 12),
+)  # fmt: skip
 odd = st.builds(
     lambda field, shape, text, end: field + shape[0] + text + shape[1] + end,
     st.sampled_from(FIELDS), st.sampled_from(SHAPES), st.sampled_from(TEXTS), st.sampled_from(ENDS),
@@ -75,7 +85,9 @@ folded = st.builds(
     lambda word, text: b'data: {\n%b"choices":[{"delta":{"content":"%b"}}]}\n\n' % (word, text),
     st.sampled_from([b"data: ", b""]), st.sampled_from(TEXTS[:4]),
 )  # fmt: skip
-streams = st.lists(st.one_of(plain, plain, plain, odd, folded, st.sampled_from(OTHERS)), min_size=1, max_size=24)
+streams = st.lists(
+    st.one_of(plain, plain, plain, counted, counted, odd, folded, st.sampled_from(OTHERS)), min_size=1, max_size=24
+)
 
 
 def framed(payload: bytes, places: list[int], framing: str) -> bytes:
@@ -95,14 +107,14 @@ def framed(payload: bytes, places: list[int], framing: str) -> bytes:
 
 
 ALIKE = ("status", "error", "events", "content_events", "reasoning_events", "leading_events", "text_bytes", "finish",
-         "prompt_tokens", "comments", "flags", "bytes_received")  # fmt: skip
+         "prompt_tokens", "completion_tokens", "reasoning_tokens", "comments", "flags", "bytes_received")  # fmt: skip
 COALESCED_FIRST = 16  # the one flag that depends on reads
 
 
 def outcome(
     directory: Path, reads: list[bytes], strict: bool = False
-) -> tuple[list[int], list[int], list[bytes], bytes]:
-    """Fields of the row, kinds of the events, pieces of text and the kept reply of a response fed in *reads*."""
+) -> tuple[list[int], list[tuple[int, ...]], list[bytes], bytes]:
+    """Fields of the row, kinds and tokens of the events, pieces of text and the kept reply of a response fed in *reads*."""
     directory.mkdir()
     recorder, classifier = Recorder(directory, text=True), Classifier(0, strict)
     conversation = Conversation(
@@ -124,7 +136,12 @@ def outcome(
     text = (directory / "text.bin").read_bytes()
     _, starts, sizes = text_index(text)
     fields = [int(row[name]) & ~COALESCED_FIRST if name == "flags" else int(row[name]) for name in ALIKE]
-    return fields, events["kind"].tolist(), [text[a : a + n] for a, n in zip(starts, sizes, strict=True)], reply
+    return (
+        fields,
+        events[["kind", "tokens"]].tolist(),
+        [text[a : a + n] for a, n in zip(starts, sizes, strict=True)],
+        reply,
+    )
 
 
 @settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -148,6 +165,25 @@ def test_what_is_read_by_comparison_is_what_parser_and_classifier_say(
     for one in (compared, parsed, decoded):
         one[0][received] = 0
     assert compared == parsed == decoded
+
+
+def test_events_with_usage_are_read_by_comparison(tmp_path: Path) -> None:
+    """Another count is no reason to parse an event again, and its growth is what the event carries."""
+    recorder, classifier = Recorder(tmp_path), Classifier(0)
+    conversation = Conversation(
+        Protocol(recorder, classifier, SharedWords.create(tmp_path / "words").words, 1 << 20, 1 << 22)
+    )
+    conversation.open(1)
+    counts = [1, 2, 9, 10, 10, 99, 100, 103]
+    behind = b'"}}],"usage":{"prompt_tokens":7,"completion_tokens":%d,"total_tokens":%d}}\n\n'
+    head = b'data: {"choices":[{"delta":{"content":"a'
+    conversation.feed(framed(b"".join(head + behind % (n, 7 + n) for n in counts), [], "close"), 10)
+    assert (classifier.by_scan, classifier.by_template, classifier.by_msgspec) == (1, 7, 0)
+    conversation.eof(13)
+    recorder.close()
+    assert np.load(tmp_path / "tokens.npy")["tokens"].tolist() == [1, 1, 7, 1, TOKENS_NONE, 89, 1, 3]
+    row = np.load(tmp_path / "requests.npy")[0]
+    assert (row["prompt_tokens"], row["completion_tokens"]) == (7, 103)
 
 
 def test_like_events_are_read_by_comparison(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ cdef enum Dialect:
     DIALECTS = 4
 
 cdef enum EventKind:            # primary meaning of an event; the same numbers are in tokens.npy
-    EVENT_OTHER = 0             # valid, but nothing in it is timed (empty delta, logprobs only, index > 0)
+    EVENT_OTHER = 0             # valid, but nothing in it is timed (no choice, index > 0)
     EVENT_ROLE = 1
     EVENT_WHITESPACE = 2        # text that is only whitespace
     EVENT_CONTENT = 3
@@ -28,6 +28,7 @@ cdef enum EventKind:            # primary meaning of an event; the same numbers 
     EVENT_ERROR = 9             # an error object
     EVENT_DONE = 10             # [DONE]; Ollama: done is true without a reason
     EVENT_BAD = 11              # not JSON, or JSON of a shape that is no event
+    EVENT_EMPTY = 12            # a choice without text: it may stand for a token whose text is still to come
     EVENT_KINDS                 # how many: always the last
 
 cdef enum FinishReason:
@@ -57,6 +58,7 @@ cdef struct Meaning:
     int32_t completion_tokens
     int32_t reasoning_tokens
     int32_t cached_tokens
+    int32_t listed_tokens       # length of token_ids, else of logprobs; -1: neither is there
     int64_t[4] server_ns        # Ollama's own, in the order of facts.pxd; 0: not said
     # The text's JSON string body, still escaped, valid UTF-8; NULL if none. Of a tool call: its arguments,
     # else its name. Borrowed from the event, or from the classifier until its next call.
@@ -70,16 +72,25 @@ cdef enum:
 cdef struct Template:           # per stream: the bytes before and after the text of the last scanned event
     uint8_t* bytes              # owned; prefix, then suffix; NULL until learned
     uint16_t prefix             # bytes up to and with the opening quote; 0: nothing learned
-    uint16_t suffix             # bytes from the closing quote on
+    uint16_t suffix             # bytes from the closing quote on, without the digits of the numbers
     uint8_t kind                # EVENT_CONTENT or EVENT_REASONING: the text field that the template is for
     uint8_t one_line            # no line end in either: what equals it is the data of one line
+    uint8_t numbers             # in the suffix, which may differ from event to event: completion_tokens and total_tokens
+    uint8_t completion          # which of them is completion_tokens
+    uint16_t[2] before          # bytes of the suffix before each of them
+    int32_t prompt_tokens       # what else the event said; -1: nothing
+    int32_t reasoning_tokens
+    int32_t cached_tokens
+    int32_t listed_tokens
 
 cdef void template_reset(Template* t) noexcept nogil     # forget, keep memory
 cdef void template_free(Template* t) noexcept nogil
+# The suffix of a template with numbers; the cursor stands at the text's closing quote.
+cdef bint template_takes_numbers(Template* t, Cursor* c, int32_t* completion_tokens) noexcept nogil
 
-# Takes an event that equals the template in all but its text, which is not empty and becomes *text*; behind it anything may
-# stand. False, and nothing is taken, for all else.
-cdef inline bint template_takes(Template* t, Cursor* c, Body* text) noexcept nogil:
+# Takes an event that equals the template in all but its numbers and its text, which is not empty and becomes *text*; behind
+# it anything may stand. *completion_tokens*: -1 if the template has none. False, and nothing is taken, for all else.
+cdef inline bint template_takes(Template* t, Cursor* c, Body* text, int32_t* completion_tokens) noexcept nogil:
     cdef Cursor at
     if t.prefix == 0 or left(c) < <size_t>t.prefix + t.suffix or memcmp(c.at, t.bytes, t.prefix) != 0:
         return False
@@ -93,7 +104,15 @@ cdef inline bint template_takes(Template* t, Cursor* c, Body* text) noexcept nog
         if not json_string(&at, text):
             return False
         at.at -= 1
-    if text.size == 0 or left(&at) < t.suffix or memcmp(at.at, t.bytes + t.prefix, t.suffix) != 0:
+    if text.size == 0:
+        return False
+    completion_tokens[0] = -1
+    if t.numbers:
+        if not template_takes_numbers(t, &at, completion_tokens):
+            return False
+        c.at = at.at
+        return True
+    if left(&at) < t.suffix or memcmp(at.at, t.bytes + t.prefix, t.suffix) != 0:
         return False
     c.at = at.at + t.suffix
     return True

@@ -3,8 +3,8 @@
 
 Three ways to the same answer; `Meaning.decoder` says which one was taken.
 
-1. *template*: the event equals the stream's previous one in every byte before and behind its text. Then its
-   structure is the same, hence valid, and only the text is looked at.
+1. *template*: the event equals the stream's previous one in every byte before and behind its text, but for the
+   digits of completion_tokens and total_tokens. Then its structure is the same, hence valid.
 2. *scan*: one strict pass in C (facts.pyx). It gives up on what is unusual.
 3. *msgspec*: a tree, walked in Python (eventtree.pyx). It decides all the rest, and everything under
    `strict`.
@@ -26,9 +26,10 @@ gives the kind.
     reasoning_content or reasoning not empty                              REASONING
     refusal not empty                                                     REFUSAL
     finish_reason not empty                                               FINISH
-    usage with a count                                                    USAGE
     role not empty                                                        ROLE
-    anything else: empty delta, no choices, logprobs only, index > 0      OTHER
+    a choice, or an Ollama object: an empty delta                         EMPTY
+    usage with a count                                                    USAGE
+    anything else: no choices, index > 0                                  OTHER
 
 Ollama's events (docs/api.md of Ollama) have the same kinds. What carries the text is `message` (chat) or
 `response` (generate); `thinking` is reasoning, `done_reason` a finish_reason that counts when `done` is true,
@@ -40,16 +41,19 @@ equal keys the last one counts. Of several choices the first whose index is 0 (o
 none, nothing of them does. A token count that is no integer from 0 to 2,147,483,647 is not said. Text that is
 not UTF-8 is read with U+FFFD in place of what is wrong, as server-sent events demand, and so is an unpaired
 surrogate. An integer of more than 4,300 digits, or nesting beyond Python's recursion limit, makes an event
-BAD. The kind of a whole body is never DONE, FINISH, USAGE or ROLE, but OTHER.
+BAD. The kind of a whole body is never DONE, FINISH, USAGE, ROLE or EMPTY, but OTHER.
+
+How many tokens an event carries is told by cumulative usage (timeline.pyx), or by a list with one item per token:
+`token_ids` of the choice, else its `logprobs`. A list that is none is not there.
 """
 
 import msgspec
 
-from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
+from libc.stdint cimport int32_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memchr, memcpy, memset
 
-from fastllmload._ext.cursor cimport Cursor, over
+from fastllmload._ext.cursor cimport Cursor, left, over
 from fastllmload._ext.eventtree cimport EventTree
 from fastllmload._ext.facts cimport (
     CARRIED_BY_DELTA,
@@ -80,10 +84,17 @@ cdef void template_free(Template* t) noexcept nogil:
 cdef bint template_read(Template* t, const unsigned char* data, size_t size, Meaning* m) noexcept nogil:
     cdef Cursor c
     cdef Body text
+    cdef int32_t completion_tokens
     over(&c, data, size)
-    if not template_takes(t, &c, &text) or c.at != c.end:
+    if not template_takes(t, &c, &text, &completion_tokens) or c.at != c.end:
         return False
     say(m, t.kind, DECODED_BY_TEMPLATE)
+    m.has_usage = t.numbers > 0
+    m.prompt_tokens = t.prompt_tokens
+    m.completion_tokens = completion_tokens
+    m.reasoning_tokens = t.reasoning_tokens
+    m.cached_tokens = t.cached_tokens
+    m.listed_tokens = t.listed_tokens
     if t.kind == EVENT_CONTENT and blank_text(text.at, text.size):
         m.kind = EVENT_WHITESPACE
     m.text = text.at
@@ -91,20 +102,88 @@ cdef bint template_read(Template* t, const unsigned char* data, size_t size, Mea
     return True
 
 
-cdef void template_learn(Template* t, const unsigned char* data, size_t size, Meaning* m) noexcept nogil:
-    # Only of an event that says one text and nothing else: another text of the same kind then changes nothing
-    # else.
+cdef inline size_t digits_at(const unsigned char* at, const unsigned char* end) noexcept nogil:
+    # Bytes of an integer of at most nine digits, as JSON writes it; 0: none.
+    cdef size_t n = 0
+    while at + n < end and c'0' <= at[n] <= c'9':
+        n += 1
+    return n if 1 <= n <= 9 and (n == 1 or at[0] != c'0') else 0
+
+
+cdef bint template_takes_numbers(Template* t, Cursor* c, int32_t* completion_tokens) noexcept nogil:
+    cdef const uint8_t* literal = t.bytes + t.prefix
+    cdef size_t piece, done = 0
+    cdef size_t n, k
+    cdef int32_t value
+    cdef int i
+    for i in range(t.numbers):
+        piece = t.before[i] - done
+        if left(c) < piece or memcmp(c.at, literal + done, piece) != 0:
+            return False
+        c.at += piece
+        done = t.before[i]
+        n = digits_at(c.at, c.end)
+        if n == 0:
+            return False
+        if i == t.completion:
+            value = 0
+            for k in range(n):
+                value = value * 10 + (c.at[k] - c'0')
+            completion_tokens[0] = value
+        c.at += n
+    piece = t.suffix - done
+    if left(c) < piece or memcmp(c.at, literal + done, piece) != 0:
+        return False
+    c.at += piece
+    return True
+
+
+cdef bint template_numbers(Template* t, const unsigned char* after, const unsigned char* end, Facts* f) noexcept nogil:
+    # Where the numbers stand behind the text; False where one of them does not.
+    cdef const unsigned char* first = f.completion_at
+    cdef const unsigned char* second = f.total_at
+    t.numbers = 0
+    if first == NULL or first < after or (second != NULL and second < after):
+        return False
+    t.completion = second != NULL and second < first
+    if t.completion:
+        first, second = second, first
+    t.numbers = 1
+    t.before[0] = <uint16_t>(first - after)
+    if second != NULL:
+        t.numbers = 2
+        t.before[1] = <uint16_t>(second - after - <Py_ssize_t>digits_at(first, end))
+    return True
+
+
+cdef void template_learn(Template* t, const unsigned char* data, size_t size, Meaning* m, Facts* f) noexcept nogil:
+    # Only of an event that says one text, and usage behind it: another text of the same kind then changes nothing else, and
+    # another number is another number.
     cdef size_t prefix = <size_t>(m.text - data)
     cdef size_t suffix = size - prefix - m.text_size
-    t.prefix = 0
-    if prefix > PREFIX_LONGEST or suffix > SUFFIX_LONGEST:
+    cdef const unsigned char* after = m.text + m.text_size
+    cdef const unsigned char* end = data + size
+    cdef size_t at = 0
+    cdef int i
+    t.prefix = t.numbers = 0
+    if prefix > PREFIX_LONGEST or suffix > SUFFIX_LONGEST or (m.has_usage and not template_numbers(t, after, end, f)):
         return
+    t.prompt_tokens = m.prompt_tokens
+    t.reasoning_tokens = m.reasoning_tokens
+    t.cached_tokens = m.cached_tokens
+    t.listed_tokens = m.listed_tokens
     if t.bytes == NULL:
         t.bytes = <uint8_t*>malloc(PREFIX_LONGEST + SUFFIX_LONGEST)
         if t.bytes == NULL:
             return                  # without a template the stream is scanned
     memcpy(t.bytes, data, prefix)
-    memcpy(t.bytes + prefix, m.text + m.text_size, suffix)
+    for i in range(t.numbers):      # the pieces between the numbers
+        memcpy(t.bytes + prefix + at, after, t.before[i] - at)
+        after += t.before[i] - at
+        at = t.before[i]
+        after += digits_at(after, end)
+    memcpy(t.bytes + prefix + at, after, <size_t>(end - after))
+    suffix = at + <size_t>(end - after)
     t.prefix = <uint16_t>prefix
     t.suffix = <uint16_t>suffix
     t.kind = EVENT_REASONING if m.kind == EVENT_REASONING else EVENT_CONTENT
@@ -114,7 +193,7 @@ cdef void template_learn(Template* t, const unsigned char* data, size_t size, Me
 cdef inline bint one_text(Facts* f, Meaning* m) noexcept nogil:
     if m.kind != EVENT_CONTENT and m.kind != EVENT_WHITESPACE and m.kind != EVENT_REASONING:
         return False
-    if m.finish != FINISH_NONE or m.has_usage or f.tool or f.calls:
+    if m.finish != FINISH_NONE or f.tool or f.calls:
         return False
     return ((f.content.size > 0) + (f.reasoning_content.size > 0) + (f.reasoning.size > 0)
             + (f.refusal.size > 0)) == 1
@@ -124,7 +203,7 @@ cdef inline void say(Meaning* m, uint8_t kind, uint8_t decoder) noexcept nogil:
     memset(m, 0, sizeof(Meaning))
     m.kind = kind
     m.decoder = decoder
-    m.prompt_tokens = m.completion_tokens = m.reasoning_tokens = m.cached_tokens = -1
+    m.prompt_tokens = m.completion_tokens = m.reasoning_tokens = m.cached_tokens = m.listed_tokens = -1
 
 
 cdef bint is_blank(const unsigned char* data, size_t size) noexcept nogil:
@@ -161,6 +240,7 @@ cdef void judge(Facts* f, uint8_t decoder, Meaning* m) noexcept nogil:
     memcpy(m.server_ns, f.server_ns, sizeof(m.server_ns))
     if f.index == 0:
         m.calls = f.calls
+        m.listed_tokens = f.token_ids if f.token_ids >= 0 else f.logprobs
         m.finish = f.finish if f.done or f.carrier < CARRIED_BY_OLLAMA_CHAT else FINISH_NONE
         if judge_text(f, m):
             return
@@ -168,10 +248,12 @@ cdef void judge(Facts* f, uint8_t decoder, Meaning* m) noexcept nogil:
         m.kind = EVENT_FINISH
     elif m.done:
         m.kind = EVENT_DONE
-    elif m.has_usage:
-        m.kind = EVENT_USAGE
     elif f.index == 0 and f.role:
         m.kind = EVENT_ROLE
+    elif f.index == 0 and f.choice:
+        m.kind = EVENT_EMPTY
+    elif m.has_usage:
+        m.kind = EVENT_USAGE
 
 
 cdef bint judge_text(Facts* f, Meaning* m) noexcept nogil:
@@ -242,7 +324,7 @@ cdef class Classifier:
             return 0
         if self._scan(data, size, carrier_of(dialect, False), &f, m):
             if one_text(&f, m):
-                template_learn(t, data, size, m)
+                template_learn(t, data, size, m, &f)
             return 0
         return self._decode(data, size, carrier_of(dialect, False), m)
 
@@ -250,7 +332,7 @@ cdef class Classifier:
         cdef Facts f
         if not self._scan(data, size, carrier_of(dialect, True), &f, m):
             self._decode(data, size, carrier_of(dialect, True), m)
-        if EVENT_USAGE <= m.kind <= EVENT_FINISH or m.kind == EVENT_ROLE or m.kind == EVENT_DONE:
+        if EVENT_USAGE <= m.kind <= EVENT_FINISH or m.kind == EVENT_ROLE or m.kind == EVENT_DONE or m.kind == EVENT_EMPTY:
             m.kind = EVENT_OTHER
         return 0
 
@@ -317,6 +399,7 @@ cdef dict as_dict(Meaning* m):
         "completion_tokens": m.completion_tokens,
         "reasoning_tokens": m.reasoning_tokens,
         "cached_tokens": m.cached_tokens,
+        "listed_tokens": m.listed_tokens,
         "done": bool(m.done),
         "calls": bool(m.calls),
         "server_ns": [m.server_ns[i] for i in range(DURATIONS)],

@@ -84,6 +84,7 @@ cdef class EventTree:
         for number, entry in enumerate(need(list, event.get("choices"))):
             choice = need(dict, entry)
             if index_of(choice.get("index")) == 0:
+                f.choice = True
                 self._choice(number, choice, f)
                 break
         usage_of(event.get("usage"), f)
@@ -128,6 +129,8 @@ cdef class EventTree:
         name.at = finish
         name.size = <size_t>len(finish)
         f.finish = finish_of(&name)
+        f.token_ids = length_of(choice.get("token_ids"))
+        f.logprobs = logprobs_of(choice.get("logprobs"))
         if f.carrier == CARRIED_BY_TEXT:
             return self._text(("choices", number), choice, "text", &f.content)
         key = "delta" if f.carrier == CARRIED_BY_DELTA else "message"
@@ -199,6 +202,17 @@ cdef object index_of(value):
     if type(value) is not int or value < 0:
         raise _NoEvent
     return value
+
+
+cdef int32_t length_of(items) except? -2:
+    return <int32_t>len(items) if isinstance(items, list) else -1
+
+
+cdef int32_t logprobs_of(logprobs) except? -2:
+    """Tokens that chat's `content` or a completion's `tokens` lists; -1 when there is no list."""
+    if not isinstance(logprobs, dict):
+        return -1
+    return max(length_of(logprobs.get("content")), length_of(logprobs.get("tokens")))
 
 
 cdef int usage_of(usage, Facts* f) except -1:

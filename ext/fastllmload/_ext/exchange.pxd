@@ -1,5 +1,5 @@
 # One request and its response while it lasts: the data that transport, protocol and timeline share. Sans-IO.
-from libc.stdint cimport uint8_t, uint16_t, uint32_t
+from libc.stdint cimport int32_t, uint8_t, uint16_t, uint32_t
 
 from fastllmload._ext.calls cimport Calls
 from fastllmload._ext.delta cimport Template
@@ -34,6 +34,9 @@ cdef struct Exchange:       # what every read touches comes first
     uint8_t reused          # the connection served a request before
     uint8_t dialect         # Dialect of its events (delta.pxd)
     uint8_t keep            # a later turn of the conversation carries the answer's text
+    uint8_t counted         # an event said its cumulative completion_tokens
+    uint8_t uncounted       # an event with text did not: later growth is not that of one event
+    int32_t completion      # completion_tokens that the events up to now account for
     Body body
     Sse sse
     Ndjson ndjson

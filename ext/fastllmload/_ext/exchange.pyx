@@ -37,6 +37,8 @@ cdef void exchange_open(Exchange* x) noexcept nogil:
     x.error_events = 0
     x.refusals = 0
     x.keep = 0
+    x.counted = x.uncounted = 0
+    x.completion = 0
     x.now.t = 0
     x.event_read = 0
     carry_reset(&x.held, &x.held_size, &x.held_cap)

@@ -28,11 +28,16 @@ cdef struct Facts:
     uint8_t calls               # something of tool_calls, if only an id
     uint8_t finish              # FinishReason of delta.pxd
     uint8_t done                # Ollama: done is true
+    uint8_t choice              # a choice stands there, whatever it says; of Ollama: always
     int32_t index               # of the choice
     int32_t prompt_tokens       # -1: not said
     int32_t completion_tokens
     int32_t reasoning_tokens
     int32_t cached_tokens
+    int32_t token_ids           # how many the choice lists; -1: no list
+    int32_t logprobs            # of how many tokens; -1: no list
+    const unsigned char* completion_at      # first digit of completion_tokens, of total_tokens; NULL: not said, or found by
+    const unsigned char* total_at           # msgspec
     int64_t[DURATIONS] server_ns    # 0: not said, as Ollama itself leaves a zero out
     Body content                # size 0: none, empty or null
     Body reasoning_content

@@ -47,10 +47,11 @@ cdef enum Level:
     IN_USAGE = 5
     IN_PROMPT_DETAILS = 6
     IN_COMPLETION_DETAILS = 7
-    IN_OLLAMA_CHAT = 8          # Ollama's levels in the order of its carriers
-    IN_OLLAMA_GENERATE = 9
-    IN_OLLAMA_MESSAGE = 10
-    LEVELS = 11
+    IN_LOGPROBS = 8
+    IN_OLLAMA_CHAT = 9          # Ollama's levels in the order of its carriers
+    IN_OLLAMA_GENERATE = 10
+    IN_OLLAMA_MESSAGE = 11
+    LEVELS = 12
 
 cdef enum Field:
     F_NONE = 0                  # not ours: check and skip
@@ -79,10 +80,14 @@ cdef enum Field:
     F_COMPLETION_DETAILS = 23
     F_CACHED_TOKENS = 24
     F_REASONING_TOKENS = 25
-    F_DONE = 26                 # Ollama's own; the rest of its keys mean what a field above means
-    F_OLLAMA_MESSAGE = 27
-    F_DURATION = 28             # this and the next three in the order of server_ns
-    F_LAST_DURATION = 31
+    F_TOTAL_TOKENS = 26
+    F_TOKEN_IDS = 27
+    F_LOGPROBS = 28
+    F_LOGPROB_LIST = 29         # one item per token
+    F_DONE = 30                 # Ollama's own; the rest of its keys mean what a field above means
+    F_OLLAMA_MESSAGE = 31
+    F_DURATION = 32             # this and the next three in the order of server_ns
+    F_LAST_DURATION = 35
     FIELDS                      # how many: always the last
 
 cdef struct Key:
@@ -120,7 +125,8 @@ cdef int fill() except -1:
     FLL_STATIC_ASSERT(F_LAST_DURATION - F_DURATION + 1 == DURATIONS)
     add(IN_EVENT, {b"id": F_ID, b"object": F_OBJECT, b"choices": F_CHOICES})
     add(IN_EVENT, {b"usage": F_USAGE, b"error": F_ERROR})
-    add(IN_CHOICE, {b"index": F_INDEX, b"finish_reason": F_FINISH})
+    add(IN_CHOICE, {b"index": F_INDEX, b"finish_reason": F_FINISH, b"logprobs": F_LOGPROBS, b"token_ids": F_TOKEN_IDS})
+    add(IN_LOGPROBS, {b"content": F_LOGPROB_LIST, b"tokens": F_LOGPROB_LIST})
     add(IN_CHOICE, {b"delta": F_DELTA, b"message": F_MESSAGE, b"text": F_TEXT})
     add(IN_CARRIER, {b"content": F_CONTENT, b"role": F_ROLE, b"refusal": F_REFUSAL})
     add(IN_CARRIER, {b"reasoning_content": F_REASONING_CONTENT, b"reasoning": F_REASONING})
@@ -128,6 +134,7 @@ cdef int fill() except -1:
     add(IN_TOOL_CALL, {b"function": F_FUNCTION})
     add(IN_FUNCTION, {b"name": F_NAME, b"arguments": F_ARGUMENTS})
     add(IN_USAGE, {b"prompt_tokens": F_PROMPT_TOKENS, b"completion_tokens": F_COMPLETION_TOKENS})
+    add(IN_USAGE, {b"total_tokens": F_TOTAL_TOKENS})
     add(IN_USAGE, {b"prompt_tokens_details": F_PROMPT_DETAILS})
     add(IN_USAGE, {b"completion_tokens_details": F_COMPLETION_DETAILS})
     add(IN_PROMPT_DETAILS, {b"cached_tokens": F_CACHED_TOKENS})
@@ -187,6 +194,8 @@ fill_words()
 cdef void facts_clear(Facts* f, uint8_t carrier) noexcept nogil:
     memset(f, 0, sizeof(Facts))
     f.carrier = carrier
+    f.choice = carrier >= CARRIED_BY_OLLAMA_CHAT
+    f.token_ids = f.logprobs = -1
     f.prompt_tokens = f.completion_tokens = f.reasoning_tokens = f.cached_tokens = -1
 
 
@@ -309,6 +318,8 @@ cdef bint object_value(Facts* f, Cursor* c, int field, int depth) noexcept nogil
         level = IN_PROMPT_DETAILS
     elif field == F_COMPLETION_DETAILS:
         level = IN_COMPLETION_DETAILS
+    elif field == F_LOGPROBS:
+        level = IN_LOGPROBS
     else:
         return False
     c.at += 1
@@ -317,12 +328,17 @@ cdef bint object_value(Facts* f, Cursor* c, int field, int depth) noexcept nogil
 
 cdef bint array_value(Facts* f, Cursor* c, int field, int depth) noexcept nogil:
     cdef int level = IN_CHOICE if field == F_CHOICES else IN_TOOL_CALL
+    if field == F_TOKEN_IDS:
+        return items(c, depth, &f.token_ids)
+    if field == F_LOGPROB_LIST:
+        return items(c, depth, &f.logprobs)
     if field != F_CHOICES and field != F_TOOL_CALLS or depth + 1 >= JSON_DEPTH:
         return False
     c.at += 1
     if json_take(c, c']'):
         return True
     f.calls |= field == F_TOOL_CALLS
+    f.choice |= field == F_CHOICES
     while True:
         if not json_take(c, c'{') or not members(f, c, level, depth + 2):
             return False
@@ -332,18 +348,39 @@ cdef bint array_value(Facts* f, Cursor* c, int field, int depth) noexcept nogil:
             return False            # of several choices, msgspec finds the one that is timed
 
 
+cdef bint items(Cursor* c, int depth, int32_t* count) noexcept nogil:
+    # The length of an array, whatever its items are; the cursor stands at its bracket.
+    count[0] = 0
+    c.at += 1
+    if json_take(c, c']'):
+        return True
+    while json_skip(c, depth + 1):
+        count[0] += 1
+        if json_take(c, c']'):
+            return True
+        if not json_take(c, c','):
+            return False
+    return False
+
+
 cdef bint flag(Facts* f, Cursor* c) noexcept nogil:
     f.done = json_word(c, b"true", 4)
     return f.done or json_word(c, b"false", 5)
 
 
 cdef bint number(Facts* f, Cursor* c, int field) noexcept nogil:
+    # The cursor stands at its first byte.
+    cdef int32_t total
     if field == F_INDEX:
         return json_count(c, &f.index)
     if field == F_PROMPT_TOKENS:
         return json_count(c, &f.prompt_tokens)
     if field == F_COMPLETION_TOKENS:
+        f.completion_at = c.at
         return json_count(c, &f.completion_tokens)
+    if field == F_TOTAL_TOKENS:
+        f.total_at = c.at
+        return json_count(c, &total)
     if field == F_CACHED_TOKENS:
         return json_count(c, &f.cached_tokens)
     if field == F_REASONING_TOKENS:

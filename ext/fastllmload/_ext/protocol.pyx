@@ -273,7 +273,7 @@ cdef class Protocol:
             status, error = r.STATUS_STREAM_ERROR, r.ERROR_FINISH_REASON
         elif (streamed or says_done(x.dialect)) and row.finish == FINISH_NONE and not row.flags & FLAG_DONE:
             status, error = r.STATUS_TRUNCATED, r.ERROR_NO_DONE
-        elif row.content_events == 0:
+        elif row.content_events == 0 and row.reasoning_events == 0:
             status = r.STATUS_EMPTY
         elif cut:
             error = r.ERROR_CUT_AFTER_END
@@ -293,6 +293,8 @@ cdef class Protocol:
         self.last_ok = status == r.STATUS_OK
         self.last_left = error == r.ERROR_CLIENT_CANCELLED or error == r.ERROR_CLIENT_ABANDONED
         self.last_t = t
+        if status != r.STATUS_OK and row.t_first == 0:
+            row.t_last = 0
         if status == r.STATUS_OK and row.phase == r.PHASE_MEASURE:
             hdr_record(&self.e2e, row.t_last - row.t_submit)
         self.words[k.W_ENDED] += 1

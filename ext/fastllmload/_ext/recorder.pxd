@@ -130,13 +130,15 @@ cdef packed struct EventRow:    # 24 bytes; the event arrived between t_ns - bra
     int64_t t_ns                # CLOCK_MONOTONIC
     uint32_t row                # row number in this worker's requests file
     uint8_t kind                # EventKind
-    uint8_t stamp               # low 2 bits StampClass; bit 2: same read as the request's previous event
-    uint16_t tokens             # tokens that the event carries; 0 = the server did not say
+    uint8_t stamp               # low 2 bits StampClass; bit 2: same read as the request's previous event; bit 3: without text
+    uint16_t tokens             # tokens that the event carries; 0: the server did not say; TOKENS_NONE: none
     uint32_t bracket_ns         # 0: t_ns is exact; BRACKET_OPEN: nothing is known but that it came after the submission
     uint32_t offset             # bytes received on the connection with the event's last byte, modulo 2^32
 
 cdef enum:
     BRACKET_OPEN = 0xFFFFFFFF
+    TOKENS_NONE = 0xFFFF
+    TOKENS_MOST = 0xFFFE        # more are recorded as so many
 
 cdef struct Chunk:              # a block of event rows
     uint8_t* base               # borrowed from the memory

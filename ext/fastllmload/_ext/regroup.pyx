@@ -145,6 +145,8 @@ def earliest(const uint8_t[::1] events, const int64_t[::1] first, const int64_t[
                 if into[i, 1] == 0:
                     into[i, 1] = low
                 into[i, 2] = low
+            elif into[i, 1] == 0:       # of an answer that is all reasoning, the last of it
+                into[i, 2] = low
 
 
 def count_rows(const uint8_t[::1] events, int64_t[::1] counts) -> bool:

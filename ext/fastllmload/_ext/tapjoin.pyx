@@ -731,6 +731,8 @@ cdef int repeat(RequestRow* row, EventRow* events, int64_t begin, int64_t end) n
             if first == 0:
                 first = events[i].t_ns
             last = events[i].t_ns
+        elif first == 0:                    # of an answer that is all reasoning, the last of it
+            last = events[i].t_ns
     if row.t_any and any_:
         row.t_any = any_
     if row.t_first and first:

@@ -7,6 +7,12 @@ have come at the most (`settle`). They lie one after the other in the window of 
 
 Events on the content timeline are recorded as EVENT_CONTENT, EVENT_TOOL: whitespace behind the first content token is
 content, whitespace before it stays EVENT_WHITESPACE.
+
+How many tokens an event carries is recorded where the server says it (metrics.md 3.4): the growth of its cumulative
+`usage.completion_tokens`, as long as every event with text has said it; else the length of `token_ids`, else of `logprobs`.
+An event without text (an empty delta, a finish_reason) that carries tokens so, such as half a character or the end-of-sequence
+token, is an arrival of the same kind as the text before it. The first usage of a stream makes no arrival: it may be the
+total.
 """
 
 from libc.string cimport memcmp
@@ -17,10 +23,13 @@ from fastllmload._ext.delta cimport (
     EVENT_BAD,
     EVENT_CONTENT,
     EVENT_DONE,
+    EVENT_EMPTY,
     EVENT_ERROR,
+    EVENT_FINISH,
     EVENT_OTHER,
     EVENT_REASONING,
     EVENT_REFUSAL,
+    EVENT_ROLE,
     EVENT_TOOL,
     EVENT_WHITESPACE,
     FINISH_FAILED,
@@ -33,6 +42,15 @@ from fastllmload._ext.exchange cimport answers, exchange_hold, exchange_reply
 from fastllmload._ext.histogram cimport HDR_WORDS, hdr_record
 from fastllmload._ext.http1 cimport CONTENT_JSON
 from fastllmload._ext.recorder cimport FLAG_DONE, FLAG_TOOL, FLAG_USAGE
+
+
+cdef inline bint is_text(uint8_t kind) noexcept nogil:
+    return EVENT_WHITESPACE <= kind <= EVENT_REFUSAL
+
+
+cdef inline bint may_be_token(uint8_t kind, RequestRow* row) noexcept nogil:
+    # Some servers say the role in every event.
+    return row.finish == FINISH_NONE and (kind == EVENT_EMPTY or kind == EVENT_FINISH or (kind == EVENT_ROLE and row.t_any))
 
 
 cdef class Timeline:
@@ -50,7 +68,8 @@ cdef class Timeline:
 
     cdef int event(self, Exchange* x, SseEvent* event) except -1:
         cdef Meaning m
-        cdef uint8_t kind
+        cdef uint8_t kind, extra = 0
+        cdef uint16_t tokens = 0
         cdef RequestRow* row = x.row
         cdef int64_t t = event.arrival.t if event.arrival.t >= row.t_headers else row.t_headers
         if row.flags & FLAG_DONE:
@@ -61,7 +80,18 @@ cdef class Timeline:
         elif m.kind == EVENT_BAD and event.name_size == 4 and memcmp(event.name, b"ping", 4) == 0:
             m.kind = EVENT_OTHER    # a gateway keeps the connection open; its data say nothing
         kind = EVENT_CONTENT if m.kind == EVENT_WHITESPACE and row.t_first != 0 else m.kind
-        self.put(x, &event.arrival, t, event.offset, kind)
+        if is_text(kind):
+            tokens = self.tokens_of(x, m.completion_tokens, m.listed_tokens)
+        elif may_be_token(kind, row):
+            if x.counted and m.completion_tokens >= 0:
+                tokens = self.tokens_of(x, m.completion_tokens, m.listed_tokens)
+            elif m.listed_tokens > 0:
+                tokens = <uint16_t>min(m.listed_tokens, <int32_t>r.TOKENS_MOST)
+            if tokens != 0 and tokens != r.TOKENS_NONE:
+                extra = WITHOUT_TEXT
+                kind = EVENT_CONTENT if row.t_first else EVENT_REASONING if row.reasoning_events else EVENT_WHITESPACE
+        x.counted |= m.completion_tokens >= 0
+        self.put(x, &event.arrival, t, event.offset, kind, tokens, extra)
         if kind == EVENT_CONTENT or kind == EVENT_TOOL or kind == EVENT_REASONING or kind == EVENT_WHITESPACE:
             self._timed(x, &m, t, kind)
         elif m.kind == EVENT_REFUSAL:
@@ -120,6 +150,8 @@ cdef class Timeline:
             row.t_any = t
         if row.t_first != 0 and kind == EVENT_CONTENT:
             return self.content(x, m.text, m.text_size, t)
+        if row.t_first == 0:        # of an answer that is all reasoning, the last of it
+            row.t_last = t
         row.text_bytes += m.text_size
         if self.recorder.text_on and m.text != NULL and kind != EVENT_REASONING:
             self.recorder.write_text(x.number, m.text, m.text_size)
@@ -134,9 +166,10 @@ cdef class Timeline:
                 row.t_first = t
                 if row.phase == r.PHASE_MEASURE:
                     hdr_record(&self.ttft, t - row.t_submit)
-            elif row.phase == r.PHASE_MEASURE:
-                hdr_record(&self.itl, t - row.t_last)
-            row.t_last = t
+            else:
+                if row.phase == r.PHASE_MEASURE:
+                    hdr_record(&self.itl, t - row.t_last)
+                row.t_last = t
             row.content_events += 1
             self.words[k.W_CONTENT_EVENTS] += 1
             if kind == EVENT_TOOL:
@@ -160,7 +193,7 @@ cdef class Timeline:
             self._wrong(x, r.ERROR_EVENT, x.held, x.held_size)
         elif m.kind == EVENT_BAD:
             self._wrong(x, r.ERROR_BAD_EVENT, x.held, x.held_size)
-        return self.put(x, &x.now, t, x.now.end, m.kind)
+        return self.put(x, &x.now, t, x.now.end, m.kind, 0)
 
     cdef int settle(self, bint one_segment, int64_t low) noexcept:
         cdef EventRow* at = self.mark

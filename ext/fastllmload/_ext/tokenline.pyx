@@ -8,8 +8,9 @@ cimport cython
 from libc.math cimport NAN, sqrt
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t
 
-from fastllmload._ext.delta cimport EVENT_CONTENT, EVENT_REFUSAL, EVENT_TOOL, EVENT_WHITESPACE
-from fastllmload._ext.recorder cimport BRACKET_OPEN, EventRow
+from fastllmload._ext.delta cimport EVENT_CONTENT, EVENT_EMPTY, EVENT_REFUSAL, EVENT_TOOL, EVENT_WHITESPACE
+from fastllmload._ext.recorder cimport BRACKET_OPEN, TOKENS_NONE, EventRow
+from fastllmload._ext.timeline cimport WITHOUT_TEXT
 
 
 cdef int check_lists(const int64_t[::1] first, Py_ssize_t items) except -1:
@@ -131,6 +132,32 @@ def take_gap_bounds(
         raise ValueError(f"{at} gaps do not fill {room} places")
 
 
+def count_empty(const uint8_t[::1] events, const int64_t[::1] first_event, const uint8_t[::1] chosen) -> tuple[int, int]:
+    """Events without text between timed events of the chosen rows: those of which nobody said whether they carry a token, and
+    those that carry some.
+    """
+    cdef Py_ssize_t row
+    cdef int64_t i, waiting, unsaid = 0, said = 0, n = events.shape[0] // <Py_ssize_t>sizeof(EventRow)
+    cdef const EventRow* at = <const EventRow*>&events[0] if n else NULL
+    cdef bint begun
+    check_lists(first_event, n)
+    if first_event.shape[0] != chosen.shape[0] + 1:
+        raise ValueError(f"{chosen.shape[0]} rows need {chosen.shape[0] + 1} borders of their events")
+    for row in range(chosen.shape[0]):
+        begun = False
+        waiting = 0
+        if not chosen[row]:
+            continue
+        for i in range(first_event[row], first_event[row + 1]):
+            if is_timed(&at[i], &begun):
+                unsaid += waiting
+                waiting = 0
+                said += at[i].stamp & WITHOUT_TEXT != 0
+            elif begun and at[i].kind == EVENT_EMPTY and at[i].tokens == 0:
+                waiting += 1
+    return unsaid, said
+
+
 @cython.boundscheck(False)
 @cython.wraparound(False)
 def chunk_facts(
@@ -147,7 +174,7 @@ def chunk_facts(
         for i in range(first[k], first[k + 1]):
             said[k] += tokens[i] > 0
             single[k] += tokens[i] == 1
-            total[k] += tokens[i]
+            total[k] += tokens[i] if tokens[i] != TOKENS_NONE else 0
 
 
 def spread(const int64_t[::1] t_ns, const uint32_t[::1] sizes, int64_t[::1] into) -> None:

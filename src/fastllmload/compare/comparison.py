@@ -17,7 +17,7 @@ from fastllmload.compare.workload import differences, same_plan
 from fastllmload.errors import InputError
 from fastllmload.records.run import load
 from fastllmload.records.whole import EVENTS, ROWS, TEXT, not_whole
-from fastllmload.report.doubts import unsteady_texts
+from fastllmload.report.doubts import doubt_texts
 from fastllmload.report.figures import quantity
 from fastllmload.statistics.student import t_interval
 from fastllmload.statistics.two_samples import holm
@@ -204,7 +204,7 @@ def _notes(base: Side, new: Side, test: str) -> list[str]:
         )
     elif fewest < LEAST_RUNS:
         notes.append(f"{fewest} runs on a side: the spread between runs is hardly known; give at least {LEAST_RUNS}")
-    notes += [f"{run.folder}: {text}" for run in runs for text in unsteady_texts(run.document)]
+    notes += [f"{run.folder}: {text}" for run in runs for text in doubt_texts(run.document)]
     notes += repeated_arrivals([base, new])
     both = [str(run.folder) for run in base.runs if any(run.same_as(each) for each in new.runs)]
     if both:

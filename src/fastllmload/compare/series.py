@@ -18,7 +18,7 @@ from fastllmload.metrics.tpot import spaced, tpot_any
 from fastllmload.metrics.window import Mask, Window, populations, window_of
 from fastllmload.records import layout
 from fastllmload.records.run import Run
-from fastllmload.records.timeline import BEARING
+from fastllmload.records.timeline import BEARING, stated_tokens
 from fastllmload.records.token_counts import count_tokens
 from fastllmload.records.token_times import token_times
 from fastllmload.statistics.interval import Sample
@@ -111,7 +111,7 @@ class RunSeries:
         """float64[BATCHES]: every token at the time of its event. Two runs of one plan differ by little else."""
         events = self.run.events
         kept = np.flatnonzero(BEARING[events["kind"]] & ok[events["row"]])
-        row, weight = events["row"][kept], np.maximum(events["tokens"][kept], 1).astype(np.float64)
+        row, weight = events["row"][kept], stated_tokens(events["tokens"][kept], 1).astype(np.float64)
         whole = np.bincount(row, weight, len(ok))
         each = np.maximum(self.tokens.output, 0) / np.maximum(whole, 1)
         return amounts_by_stretch(events["t_ns"][kept], weight * each[row], window)

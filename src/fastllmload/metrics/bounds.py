@@ -116,6 +116,9 @@ def gap_bounds(run: Run, gaps: Pooled) -> tuple[Times, Times]:
     low = np.empty(first[-1], np.int64)
     tokenline.take_timed(events, run.first_event, picked, t_ns, stated)
     tokenline.take_earliest(events, run.first_event, picked, np.ascontiguousarray(run.rows["t_submit"]), low)
+    if gaps.bearing is not None:
+        t_ns, low = t_ns[gaps.bearing], low[gaps.bearing]
+        first = np.concatenate([[0], np.cumsum(gaps.bearing)])[first]
     chunks = int(np.maximum(np.diff(first) - 1, 0).sum())
     pooled = max(len(gaps.gaps.ns), chunks)
     least, most = np.zeros(pooled, np.int64), np.zeros(pooled, np.int64)

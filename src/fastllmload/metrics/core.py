@@ -23,7 +23,7 @@ from fastllmload.metrics.fluid_rates import deadline_metrics
 from fastllmload.metrics.fluidity import fluidity_metrics, fluidity_of
 from fastllmload.metrics.idle import idle_metrics
 from fastllmload.metrics.in_flight import in_flight_metrics
-from fastllmload.metrics.itl import gap_metrics, pooled
+from fastllmload.metrics.itl import empty_chunks, gap_metrics, pooled
 from fastllmload.metrics.latencies import latency_metrics
 from fastllmload.metrics.lost import without_lost
 from fastllmload.metrics.network import network_metrics
@@ -64,6 +64,7 @@ def measure_whole(run: Run) -> dict[str, Any]:
         **latency_metrics(run, chosen, tokens),
         **server_side_metrics(run, chosen),
         **gap_metrics(times, gaps),
+        **empty_chunks(run, gaps),
         **throughput_metrics(run, window, chosen, tokens),
         **success.success_metrics(run.rows[chosen.submitted]),
         **fluidity_metrics(run, chosen.latency, times, fluid),

@@ -17,6 +17,7 @@ from fastllmload.metrics.tpot import came_whole
 from fastllmload.records.run import Run
 from fastllmload.records.token_counts import ESTIMATE, TokenCounts
 from fastllmload.records.token_times import CHUNK, TIMES_SOURCES, TokenTimes
+from fastllmload.records.worker_files import as_bytes
 
 Numbers = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -39,7 +40,9 @@ class Pooled:
     """Gaps of the latency population under the option that was chosen; *rows* are its row numbers in the run, without
     those of the *whole* requests whose answers were not streamed.
 
-    *option*: direct, A or B; *share_single*: share of chunks with exactly one token, None where that is unknown.
+    *option*: direct, A or B, and what was *asked* for; *share_single*: share of chunks with exactly one token, None where
+    that is unknown; *unknown*: requests the tokens of whose chunks nobody knows; *bearing*: which of the chunks of *rows*
+    the gaps lie between, None for all.
     """
 
     option: str
@@ -47,6 +50,9 @@ class Pooled:
     rows: Numbers
     gaps: Gaps
     whole: int = 0
+    asked: str = "auto"
+    unknown: int = 0
+    bearing: Mask | None = None
 
     @property
     def name(self) -> str:
@@ -64,7 +70,11 @@ def pooled(run: Run, population: Mask, tokens: TokenCounts, times: TokenTimes) -
     asked = run.manifest.get("config", {}).get("output", {}).get("itl_option", "auto")
     option = choose(asked, single, bool((times.known() & kept).any()))
     found = chunk_gaps(times, kept) if option == "A" else token_gaps(times, kept)
-    return Pooled(option, single, times.rows[kept], found, int((population[times.rows] & unspaced).sum()))
+    bearing = None
+    if option != "A" and times.sizes is not None:
+        bearing = times.sizes[np.repeat(kept, times.chunks.events)] > 0
+    whole, unknown = int((population[times.rows] & unspaced).sum()), int((kept & ~times.known()).sum())
+    return Pooled(option, single, times.rows[kept], found, whole, asked, unknown, bearing)
 
 
 def choose(asked: str, single: float | None, known: bool) -> str:
@@ -110,6 +120,20 @@ def token_gaps(times: TokenTimes, kept: Mask) -> Gaps:
     return gaps_of(times.t_ns, times.first, kept)
 
 
+def empty_chunks(run: Run, found: Pooled) -> dict[str, Any]:
+    """`empty_chunks`: the share of chunks without text between the first and the last token of which nobody said whether
+    they carry a token. `itl_mean_least`: the mean gap in ms if each of them did. `n_said`: chunks without text that do.
+    """
+    chosen = np.zeros(len(run.rows), np.uint8)
+    chosen[found.rows] = 1
+    unsaid, said = tokenline.count_empty(as_bytes(run.events), run.first_event, chosen)
+    gaps = len(found.gaps.ns)
+    chunks = unsaid + gaps + int(np.count_nonzero(np.diff(found.gaps.first) > 0))
+    least = float(found.gaps.ns.sum()) / 1e6 / (gaps + unsaid) if gaps else None
+    share = unsaid / chunks if chunks else None
+    return {"empty_chunks": scalar(share, "share", n=unsaid, n_said=said, itl_mean_least=least)}
+
+
 def jitter(gaps: Gaps) -> Floats:
     """Population standard deviation of each request's gaps in ns; NaN for fewer than 2."""
     return figures(gaps)[0]
@@ -150,6 +174,8 @@ def gap_metrics(times: TokenTimes, found: Pooled) -> dict[str, Any]:
             "share",
             itl_option=found.option,
             pooled_as=found.name,
+            itl_option_asked=found.asked,
+            n_unknown=found.unknown,
             token_times_source={name: int(taken[n]) for n, name in enumerate(TIMES_SOURCES)},
         ),
     }

@@ -20,7 +20,7 @@ from fastllmload.procedure.late_reads import may_be_in_time
 from fastllmload.procedure.server_queue import waiting
 from fastllmload.records import layout
 from fastllmload.records.run import Run
-from fastllmload.records.timeline import BEARING
+from fastllmload.records.timeline import BEARING, stated_tokens
 from fastllmload.records.token_counts import count_tokens
 
 IN_FLIGHT = "requests in flight"
@@ -237,7 +237,7 @@ def token_rates(run: Run, window: Window, parts: int = rule.SUB_WINDOWS) -> rule
     ok = (rows["status"] == layout.OK) & (rows["phase"] == layout.MEASURE)
     events = run.events
     bearing = BEARING[events["kind"]] & ok[events["row"]]
-    row, weight = events["row"][bearing], np.maximum(events["tokens"][bearing], 1).astype(np.float64)
+    row, weight = events["row"][bearing], stated_tokens(events["tokens"][bearing], 1).astype(np.float64)
     total = np.bincount(row, weight, len(rows))
     each = count_tokens(run).output / np.maximum(total, 1)
     return rule.sub_window_rates(events["t_ns"][bearing], weight * each[row], window.w0_ns, window.w1_ns, parts)

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from fastllmload.records import layout
 from fastllmload.records.run import Run
 from fastllmload.records.text import chunk_texts, paired, tokenizer_of
-from fastllmload.records.timeline import on_timeline
+from fastllmload.records.timeline import on_timeline, stated_tokens
 from fastllmload.workload.tokenizer import Tokenizer
 
 Numbers = npt.NDArray[np.int64]
@@ -53,7 +53,7 @@ class ChunkCounts:
         were asked for, as they were counted.
         """
         first = self.run.first_event[begin : after + 1]
-        weights = np.maximum(self.run.event_tokens[int(first[0]) : int(first[-1])].astype(np.int64), 1)
+        weights = stated_tokens(self.run.event_tokens[int(first[0]) : int(first[-1])], 1)
         for row in range(begin, after) if self._found else ():
             counts = self._found.get(row)
             if counts is not None:
@@ -64,12 +64,15 @@ class ChunkCounts:
 
 def timed_pieces(run: Run, row: int, pieces: list[str]) -> list[str] | None:
     """The texts of *row*'s timed events; None when events with text and texts are not as many."""
-    kinds = run.event_kind[run.first_event[row] : run.first_event[row + 1]]
-    bearing = kinds[np.isin(kinds, BEARING)]
-    if len(bearing) != len(pieces):
+    events = slice(int(run.first_event[row]), int(run.first_event[row + 1]))
+    mine = np.isin(run.event_kind[events], BEARING)
+    with_text = run.event_stamp[events][mine] & layout.STAMP_WITHOUT_TEXT == 0
+    if np.count_nonzero(with_text) != len(pieces):
         return None
-    content = np.flatnonzero(bearing != layout.EVENT_WHITESPACE)
-    return pieces[int(content[0]) :] if len(content) else []
+    texts = iter(pieces)
+    timed = [next(texts) if has_text else "" for has_text in with_text.tolist()]
+    content = np.flatnonzero(run.event_kind[events][mine] != layout.EVENT_WHITESPACE)
+    return timed[int(content[0]) :] if len(content) else []
 
 
 def tokens_of_chunks(pieces: list[str], tokenizer: Tokenizer) -> Iterator[int]:

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from fastllmload.records import layout
 from fastllmload.records.run import Run
-from fastllmload.records.timeline import BEARING, Mask, on_timeline
+from fastllmload.records.timeline import BEARING, Mask, on_timeline, stated_tokens
 from fastllmload.records.token_counts import SOURCES, UNKNOWN, TokenCounts, count_tokens
 from fastllmload.records.token_times import token_times
 
@@ -206,7 +206,7 @@ def token_lists(run: Run, part: slice, tokens: TokenCounts) -> dict[str, list[li
         "token_counts": cut(said(known_counts(run, part, tokens)), kept),
         "read_ids": cut(read_numbers(run, part, first)[timed].tolist(), kept),
         "untimed_ns": cut(run.event_t[events][other].tolist(), left),
-        "untimed_counts": cut(said(run.event_tokens[events][other].astype(np.int64), 0), left),
+        "untimed_counts": cut(said(stated_tokens(run.event_tokens[events][other], UNKNOWN)), left),
     }
     broken = set(np.flatnonzero(~run.whole_rows[part]).tolist())
     return {name: [None if k in broken else each for k, each in enumerate(lists)] for name, lists in found.items()}
@@ -217,13 +217,13 @@ def known_counts(run: Run, part: slice, tokens: TokenCounts) -> npt.NDArray[np.i
     chosen = np.zeros(len(run.rows), np.bool_)
     chosen[part] = True
     times = token_times(run, chosen, tokens)
-    stated = np.where(times.chunks.tokens == 0, UNKNOWN, times.chunks.tokens.astype(np.int64))
+    stated = stated_tokens(times.chunks.tokens, UNKNOWN)
     counts = np.ones(len(stated), np.int64) if times.sizes is None else times.sizes.astype(np.int64)
     return np.where(np.repeat(times.known(), times.chunks.events), counts, stated)
 
 
-def said(tokens: npt.NDArray[np.int64], absent: int = UNKNOWN) -> list[int | None]:
-    return Column(tokens, tokens == absent).to_list()
+def said(tokens: npt.NDArray[np.int64]) -> list[int | None]:
+    return Column(tokens, tokens == UNKNOWN).to_list()
 
 
 def read_numbers(run: Run, part: slice, first: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:

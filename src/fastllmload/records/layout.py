@@ -138,6 +138,7 @@ EVENT_NAMES = (
     "error",
     "done",
     "bad",
+    "empty",
 )
 PHASE_NAMES = ("warmup", "measure", "probe")
 STAMP_NAMES = ("user", "kernel", "coalesced", "tap")
@@ -165,6 +166,7 @@ EVENT_CONTENT = EVENT_NAMES.index("content")
 EVENT_REASONING = EVENT_NAMES.index("reasoning")
 EVENT_TOOL = EVENT_NAMES.index("tool")
 EVENT_REFUSAL = EVENT_NAMES.index("refusal")
+EVENT_EMPTY = EVENT_NAMES.index("empty")
 
 FINISH_OTHER = FINISH_NAMES.index("other")
 CUT_AFTER_END = ERROR_NAMES.index("cut_after_end")
@@ -187,3 +189,5 @@ STAMP_USER, STAMP_KERNEL, STAMP_COALESCED, STAMP_TAP = range(len(STAMP_NAMES))
 BRACKET_OPEN = 0xFFFFFFFF  # of an event: it came after the submission of its request, and more is not known
 STAMP_CLASS_MASK = 3  # of the stamp byte of an event
 STAMP_SAME_READ = 4  # this event came in the same read as the request's previous one
+STAMP_WITHOUT_TEXT = 8  # the event carries tokens, but no text
+TOKENS_NONE = 0xFFFF  # tokens of an event of which the server said that it completes none

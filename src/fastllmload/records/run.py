@@ -95,12 +95,12 @@ class Run:
 
     @property
     def event_stamp(self) -> npt.NDArray[np.uint8]:
-        """Stamp class in the low bits (`layout.STAMP_CLASS_MASK`), and `layout.STAMP_SAME_READ`."""
+        """Stamp class in the low bits (`layout.STAMP_CLASS_MASK`), `layout.STAMP_SAME_READ`, `layout.STAMP_WITHOUT_TEXT`."""
         return self.events["stamp"]
 
     @property
     def event_tokens(self) -> npt.NDArray[np.uint16]:
-        """Tokens that the server said the event carries; 0 = it did not say."""
+        """Tokens that the server said the event carries; 0 = it did not say, `layout.TOKENS_NONE` = none."""
         return self.events["tokens"]
 
     @property

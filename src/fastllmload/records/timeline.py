@@ -24,6 +24,12 @@ BEARING = ALWAYS.copy()
 BEARING[[layout.EVENT_WHITESPACE, layout.EVENT_REASONING]] = True
 
 
+def stated_tokens(tokens: npt.NDArray[np.uint16], unsaid: int) -> Numbers:
+    """Tokens of each event as the server said, *unsaid* where it did not; *tokens*: `Run.event_tokens` or a part of it."""
+    found = tokens.astype(np.int64)
+    return np.where(found == 0, unsaid, np.where(found == layout.TOKENS_NONE, 0, found))
+
+
 def on_timeline(run: Run, part: slice | None = None) -> Mask:
     """One item per event of the run, or of its rows *part*: whether it is on its request's content timeline."""
     first = run.first_event if part is None else run.first_event[part.start : part.stop + 1]
@@ -43,7 +49,7 @@ class Timeline:
     """Timed events (chunks) of chosen requests: request k has items `first[k]:first[k + 1]` of the others.
 
     *rows*: row numbers of the chosen requests; *t_ns*: CLOCK_MONOTONIC ns; *tokens*: tokens per event as the server
-    said, 0 = it did not.
+    said, 0 = it did not, `layout.TOKENS_NONE` = none.
     """
 
     rows: Numbers

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import islice
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +17,7 @@ from fastllmload.records import layout
 from fastllmload.records.chunk_counts import ChunkCounts
 from fastllmload.records.run import Run
 from fastllmload.records.text import texts, tokenizer_of
+from fastllmload.records.timeline import stated_tokens
 
 Numbers = npt.NDArray[np.int64]
 
@@ -76,7 +78,8 @@ def count_tokens(run: Run) -> TokenCounts:
     estimate = np.where(text_bytes > 0, np.maximum(1, text_bytes // BYTES_PER_TOKEN), 0)
     tokenized = tokenized_output(run)
     usage = rows["completion_tokens"].astype(np.int64)
-    reasoning = np.maximum(rows["reasoning_tokens"].astype(np.int64), 0)
+    reasoned = reasoning_tokens(run)
+    reasoning = np.maximum(reasoned, 0)
     # Recorded text holds no reasoning: what the server says of it comes on top.
     counted = np.where(tokenized >= 0, tokenized + reasoning, UNKNOWN)
     source = np.where(text_bytes > 0, ESTIMATE, NO_TEXT)
@@ -92,8 +95,8 @@ def count_tokens(run: Run) -> TokenCounts:
         input_from_usage=reported,
         output=output,
         source=source,
-        reasoning=np.minimum(reasoning, output),
-        timed=timed_tokens(run, output, source),
+        reasoning=np.minimum(np.where(all_reasoning(rows), output, reasoning), output),
+        timed=timed_tokens(run, output, source, reasoned),
         chunks=ChunkCounts(run),
     )
 
@@ -103,20 +106,38 @@ def leading_tokens(run: Run) -> Numbers:
     leading = np.flatnonzero(run.event_kind == layout.EVENT_WHITESPACE)
     rows = run.events["row"][leading]
     leading = leading[run.event_t[leading] <= np.where(run.rows["t_first"] == 0, 2**62, run.rows["t_first"])[rows]]
-    stated = np.maximum(1, run.event_tokens[leading].astype(np.int64))
+    stated = stated_tokens(run.event_tokens[leading], 1)
     return np.bincount(run.events["row"][leading], stated, len(run.rows)).astype(np.int64)
 
 
-def timed_tokens(run: Run, output: Numbers, source: npt.NDArray[np.uint8]) -> Numbers:
+def all_reasoning(rows: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+    """Answers without an answer token."""
+    mask: npt.NDArray[np.bool_] = (rows["reasoning_events"] > 0) & (rows["content_events"] == 0)
+    return mask
+
+
+def reasoning_tokens(run: Run) -> Numbers:
+    """Of each row as the server said, in its usage or of each event with reasoning; UNKNOWN where it did not."""
+    said = run.rows["reasoning_tokens"].astype(np.int64)
+    if not ((said < 0) & (run.rows["reasoning_events"] > 0)).any():
+        return said
+    of_reasoning = np.flatnonzero(run.event_kind == layout.EVENT_REASONING)
+    row, stated = run.events["row"][of_reasoning], stated_tokens(run.event_tokens[of_reasoning], UNKNOWN)
+    events = np.bincount(row[stated >= 0], minlength=len(said))
+    counted = np.bincount(row, np.maximum(stated, 0), len(said)).astype(np.int64)
+    return np.where((said < 0) & (events > 0) & (events == run.rows["reasoning_events"]), counted, said)
+
+
+def timed_tokens(run: Run, output: Numbers, source: npt.NDArray[np.uint8], reasoning: Numbers) -> Numbers:
     """visible tokens - leading tokens, at least 0 (metrics.md 3.3).
 
-    When reasoning was streamed but the server does not say how many tokens it had, events stand for tokens if there is
-    nearly one per token; else the count is UNKNOWN.
+    When reasoning was streamed but the server does not say how many tokens it had (*reasoning*), events stand for tokens
+    if there is nearly one per token; else the count is UNKNOWN.
     """
     rows = run.rows
-    reasoning = rows["reasoning_tokens"].astype(np.int64)
     timed = np.maximum(output - np.maximum(reasoning, 0) - leading_tokens(run), 0)
     unsaid = (source != TOKENIZER) & (reasoning < 0) & (rows["reasoning_events"] > 0)
     events = rows["content_events"].astype(np.int64) + rows["reasoning_events"] + rows["leading_events"]
     one_each = (events > SINGLE_SHARE * output) & (events <= output)
-    return np.where(unsaid, np.where(one_each, rows["content_events"].astype(np.int64), UNKNOWN), timed)
+    timed = np.where(unsaid, np.where(one_each, rows["content_events"].astype(np.int64), UNKNOWN), timed)
+    return np.where(all_reasoning(rows), 0, timed)

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from fastllmload._ext import tokenline
 from fastllmload.records.run import Run
-from fastllmload.records.timeline import Mask, Numbers, Timeline, timeline
+from fastllmload.records.timeline import Mask, Numbers, Timeline, stated_tokens, timeline
 from fastllmload.records.token_counts import ESTIMATE, TokenCounts
 
 # Where the number of tokens of each chunk comes from: said by the server; counted in the recorded text; as many chunks
@@ -66,10 +66,13 @@ def token_times(run: Run, chosen: Mask, tokens: TokenCounts) -> TokenTimes:
     tokenline.chunk_facts(line.tokens, line.first, said, single, total)
     source = sources(line, tokens, said)
     stated = source == SERVER
-    sizes = sizes_of(line, stated & (total != line.events))
+    sizes = sizes_of(line, stated & (single != line.events))
     counted = recount(tokens, line, source, sizes)
     if counted is None:
-        single, bearing = np.where(stated, single, line.events), line.events
+        single, bearing = (
+            np.where(stated, single, line.events),
+            line.events if sizes is None else per_request(sizes > 0, line.first),
+        )
         spread_over = sizes
     else:
         spread_over, bearing = counted, per_request(counted > 0, line.first)
@@ -89,7 +92,7 @@ def sizes_of(line: Timeline, several: Mask) -> Sizes | None:
     """Tokens per chunk: as stated for the requests in *several*, 1 for all others; None when nobody is in it."""
     if not several.any():
         return None
-    return np.where(np.repeat(several, line.events), line.tokens, 1).astype(np.uint32)
+    return np.where(np.repeat(several, line.events), stated_tokens(line.tokens, 0), 1).astype(np.uint32)
 
 
 def recount(tokens: TokenCounts, line: Timeline, source: Sources, sizes: Sizes | None) -> Sizes | None:

@@ -1,5 +1,5 @@
 """What speaks against taking the figures of a run for those of a steady target: levels that moved, a queue that grew,
-requests that did not end.
+requests that did not end, chunks of unknown size.
 """
 
 from __future__ import annotations
@@ -56,6 +56,35 @@ def unsteady_texts(document: Mapping[str, Any]) -> list[str]:
         residual = percent(part(document, "steadiness", "littles_law", "residual"))
         found.append(f"Little's law does not hold: {residual} are missing.")
     return found
+
+
+def token_texts(document: Mapping[str, Any]) -> list[str]:
+    """What is not known of the tokens of a chunk, and what that does to the gaps between tokens."""
+    found = []
+    single, empty = part(document, "metrics", "share_single"), part(document, "metrics", "empty_chunks")
+    if part(single, "itl_option_asked") == "B":
+        unknown = number(part(single, "n_unknown"))
+        if part(single, "itl_option") != "B":
+            found.append(
+                "--itl-option B was asked for, but nobody said how many tokens a chunk carries: the gaps are those between "
+                "chunks (TBC). --continuous-usage on, or --record-text on with --tokenizer, would tell."
+            )
+        elif unknown:
+            found.append(
+                f"ITL (B): the chunks of {count(unknown)} answers are of unknown size, and count as one token each."
+            )
+    share, least = number(part(empty, "value")), part(empty, "itl_mean_least")
+    if share:
+        found.append(
+            f"{percent(share)} of the chunks had no text, and nobody said whether they carry a token: if all of them do, "
+            f"the mean gap is {quantity(least)} ms."
+        )
+    return found
+
+
+def doubt_texts(document: Mapping[str, Any]) -> list[str]:
+    """All of it, one sentence each."""
+    return [*unsteady_texts(document), *token_texts(document)]
 
 
 def _moved(drift: Mapping[str, Any]) -> str:

@@ -10,7 +10,7 @@ from fastllmload.metrics.cold_start import started_cold
 from fastllmload.records.run import DONE, Run
 from fastllmload.report import full, identity, results
 from fastllmload.report.deviations import SIMULATED
-from fastllmload.report.doubts import unsteady_texts
+from fastllmload.report.doubts import doubt_texts
 from fastllmload.report.figures import NOT_KNOWN, count, percent, quantity
 from fastllmload.report.reasons import codes, reason_lines
 from fastllmload.report.reproduction import reproduction
@@ -85,7 +85,7 @@ def verdict_lines(document: Mapping[str, Any]) -> Iterator[str]:
         meaning = "no request was answered, so nothing was measured"
     yield from ("", f"**{escaped(verdict or 'not judged')}**: {meaning}.")
     yield from reason_lines(document)
-    unsteady = unsteady_texts(document)
+    unsteady = doubt_texts(document)
     if unsteady:
         yield from ("", *(f"* **{escaped(text)}**" for text in unsteady))
 

@@ -11,7 +11,7 @@ from typing import Any
 from fastllmload.certificate.seconds import BRACKET_US, CPU_SHARE, LAG_US
 from fastllmload.metrics.cold_start import started_cold
 from fastllmload.records.error_texts import message_of
-from fastllmload.report.doubts import bound, unfinished_text, unsteady_texts
+from fastllmload.report.doubts import bound, doubt_texts, unfinished_text
 from fastllmload.report.failing import failing_urls
 from fastllmload.report.figures import (
     NOT_KNOWN,
@@ -96,7 +96,7 @@ def summary_lines(document: Document, width: int = 80, folder: str | None = None
 def doubt_lines(document: Document, width: int) -> list[Line]:
     """That the run was not steady, or that figures are bounds; nothing for most runs."""
     text = unfinished_text(document)
-    said = [*unsteady_texts(document), *([text] if text is not None else [])]
+    said = [*doubt_texts(document), *([text] if text is not None else [])]
     return [Line(line, "bad") for each in said for line in wrap(each, width, subsequent_indent="  ")]
 
 

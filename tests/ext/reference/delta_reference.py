@@ -47,6 +47,7 @@ def meaning(
         "kind": EVENT_NAMES.index(kind),
         "finish": FINISH_NAMES.index(finish),
         "has_usage": any(count >= 0 for count in said.values()),
+        "listed_tokens": -1,
         "text": re.sub("[\ud800-\udfff]", "\ufffd", text) if text else None,
         "done": False,
         "calls": False,
@@ -79,14 +80,23 @@ def usage_counts(usage: Any) -> dict[str, int]:
     }
 
 
-def timed_choice(event: dict[str, Any]) -> dict[str, Any]:
+def timed_choice(event: dict[str, Any]) -> dict[str, Any] | None:
     for choice in is_a(list, event.get("choices")):
         index = is_a(int, is_a(dict, choice).get("index"))
         if index < 0:
             raise Shape
         if index == 0:
             return choice or {}
-    return {}
+    return None
+
+
+def listed(choice: dict[str, Any]) -> int:
+    """Tokens that the choice lists: its token_ids, else its logprobs."""
+    if isinstance(choice.get("token_ids"), list):
+        return len(choice["token_ids"])
+    logprobs = choice.get("logprobs")
+    lists = (logprobs.get("content"), logprobs.get("tokens")) if isinstance(logprobs, dict) else ()
+    return max((len(found) for found in lists if isinstance(found, list)), default=-1)
 
 
 def tool_texts(delta: dict[str, Any]) -> tuple[bool, str]:
@@ -143,20 +153,22 @@ def of_event(event: dict[str, Any], dialect: int, whole: bool) -> dict[str, Any]
         return meaning("error")
     if not event.keys() & {"choices", "usage", "error", "object", "id"}:
         return meaning("bad")
-    choice = timed_choice(event)
+    chosen = timed_choice(event)
+    choice = chosen or {}
     delta = {"content": choice.get("text")} if dialect else is_a(dict, choice.get("message" if whole else "delta"))
     role = is_a(str, delta.get("role"))
     reason = is_a(str, choice.get("finish_reason"))
     finish = FINISHES.get(reason.lower(), "other") if reason else "none"
     counts = usage_counts(event.get("usage"))
     said = text_of(delta)
-    calls = {"calls": bool(delta.get("tool_calls"))}
+    calls = {"calls": bool(delta.get("tool_calls")), "listed_tokens": listed(choice)}
     if said is not None:
         return meaning(said[0], finish, said[1], counts) | calls
     kind = "other"
     if not whole:
         usage = any(count >= 0 for count in counts.values())
-        kind = "finish" if reason else "usage" if usage else "role" if role else "other"
+        kind = "role" if role else "empty" if chosen is not None else "usage" if usage else "other"
+        kind = "finish" if reason else kind
     return meaning(kind, finish, counts=counts) | calls
 
 
@@ -194,8 +206,7 @@ def of_ollama(event: dict[str, Any], chat: bool, whole: bool) -> dict[str, Any]:
     }
     kind = said[0] if said else "other"
     if said is None and not whole:
-        usage = any(count >= 0 for count in counts.values())
-        kind = "finish" if finish != "none" else "done" if done else "usage" if usage else "role" if role else "other"
+        kind = "finish" if finish != "none" else "done" if done else "role" if role else "empty"
     return {
         **meaning(kind, finish, said[1] if said else None, counts),
         "done": done,

@@ -143,7 +143,20 @@ choices = members(
     {
         "index": indices,
         "finish_reason": weighted((3, st.none()), (2, mostly(reasons))),
-        "logprobs": anything,
+        "logprobs": weighted(
+            (2, anything),
+            (
+                3,
+                members(
+                    {},
+                    {
+                        "content": mostly(st.lists(anything, max_size=3)),
+                        "tokens": mostly(st.lists(anything, max_size=3)),
+                    },
+                ),
+            ),
+        ),
+        "token_ids": weighted((1, anything), (4, st.lists(st.integers(0, 99999), max_size=4))),
     },
 )
 counts = weighted((20, st.integers(0, 99999)), (1, numbers))
@@ -152,6 +165,7 @@ usages = members(
     {
         "prompt_tokens": mostly(counts),
         "completion_tokens": mostly(counts),
+        "total_tokens": mostly(counts),
         "prompt_tokens_details": mostly(members({}, {"cached_tokens": mostly(counts)})),
         "completion_tokens_details": mostly(members({}, {"reasoning_tokens": mostly(counts)})),
     },

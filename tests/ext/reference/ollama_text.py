@@ -78,7 +78,7 @@ SEEN = [
     (2, "role", "none", None, False, None, chat('"content":""', '"done_reason":"stop","done":false}')),
     (3, "content", "none", "The", False, None, HEAD + '"response":"The","done":false}'),
     (3, "reasoning", "none", "Hm", False, None, HEAD + '"response":"","thinking":"Hm","done":false}'),
-    (3, "other", "none", None, False, None, HEAD + '"response":"","done":false}'),
+    (3, "empty", "none", None, False, None, HEAD + '"response":"","done":false}'),
     (3, "finish", "stop", None, True, NS, HEAD + '"response":"","context":[1,2,3],' + STOP),
     (3, "finish", "unload", None, True, None, HEAD + '"response":"","done":true,"done_reason":"unload"}'),
     (3, "error", "none", None, False, None, '{"error":"an error was encountered while running the model"}'),

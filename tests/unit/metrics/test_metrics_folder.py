@@ -12,7 +12,11 @@ import pytest
 from synthetic_run import ORIGIN_NS, Shape, draw_requests, duration_phase, write_manifest, write_workers
 
 from fastllmload.metrics.core import measure
+from fastllmload.metrics.window import populations, window_of
+from fastllmload.records.layout import EVENT_EMPTY
 from fastllmload.records.run import Run, load
+from fastllmload.records.timeline import timeline
+from fastllmload.report.doubts import token_texts
 
 GOODPUT = [["ttft", 60.0], ["1/tbt", 40.0], ["idle", 300.0], ["fluidity", 0.5], ["reading", 4.0], ["tbc", 90.0]]
 SHAPES = {
@@ -89,6 +93,33 @@ def test_the_option_of_the_gaps_is_chosen_and_declared(
     assert max(declared["token_times_source"], key=declared["token_times_source"].get) == source
     pooled = {"direct": "itl", "A": "tbc", "B": "itl_b"}
     assert all((metrics[key]["n"] > 0) == (key == pooled[option]) for key in pooled.values())
+
+
+def test_an_option_that_cannot_be_had_is_said(tmp_path: Path) -> None:
+    for name, several in (("nothing", True), ("said", False)):
+        document = measure(folder(tmp_path / name, SHAPES[name], 1, itl_option="B"))
+        assert document["metrics"]["share_single"]["itl_option_asked"] == "B"
+        assert bool(token_texts(document)) == several == (document["metrics"]["share_single"]["n_unknown"] > 0)
+
+
+def test_chunks_without_text_of_which_nobody_speaks_bound_the_mean_gap(tmp_path: Path) -> None:
+    """Two of four gaps hide one more token each; what comes before the first token and after the last is no gap."""
+    run = folder(tmp_path / "run", SHAPES["usage"], 1)
+    several = (run.rows["content_events"] > 3) & (run.rows["reasoning_events"] == 0)
+    row = int(np.flatnonzero(populations(run, window_of(run)).latency & several)[0])
+    line = timeline(run, np.arange(len(run.rows)) == row)
+    empty = np.zeros(4, run.events.dtype)
+    empty["t_ns"] = [line.t_ns[0] - 1, line.t_ns[0] + 1, line.t_ns[1] + 1, line.t_ns[-1] + 1]
+    empty["kind"], empty["row"] = EVENT_EMPTY, row
+    events = np.concatenate([run.events, empty])
+    events = events[np.lexsort((events["t_ns"], events["row"]))]
+    first = np.searchsorted(events["row"], np.arange(len(run.rows) + 1))
+    before, found = measure(run)["metrics"], measure(replace(run, events=events, first_event=first))["metrics"]
+    assert before["empty_chunks"]["value"] == 0 and found["empty_chunks"]["n"] == 2
+    n, mean = found["itl"]["n"], found["itl"]["mean"]
+    assert (n, mean) == (before["itl"]["n"], before["itl"]["mean"])
+    assert found["empty_chunks"]["itl_mean_least"] == pytest.approx(mean * n / (n + 2))
+    assert any("had no text" in text for text in token_texts({"metrics": found}))
 
 
 def test_failed_requests_are_in_no_latency_but_in_every_share(tmp_path: Path) -> None:

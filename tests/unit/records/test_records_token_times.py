@@ -17,7 +17,7 @@ from fastllmload.records.export import record_blocks
 from fastllmload.records.run import Run, load
 from fastllmload.records.text import paired
 from fastllmload.records.timeline import on_timeline, timeline
-from fastllmload.records.token_counts import count_tokens
+from fastllmload.records.token_counts import UNKNOWN, count_tokens
 from fastllmload.records.token_times import TIMES_SOURCES, TokenTimes, token_times
 from fastllmload.workload.tokenizer import load_tokenizer
 
@@ -66,6 +66,43 @@ def test_text_that_does_not_match_the_events_leaves_the_sizes_unknown(tmp_path: 
     """A tool call may come without text: then which text belongs to which event cannot be told."""
     run = folder(tmp_path, [request(0, [("content", "Hello there my friend", 0), ("tool", "", 0)])], text=True)
     assert [TIMES_SOURCES[source] for source in times_of(run).source] == ["chunk"]
+
+
+def test_a_chunk_that_completes_no_token_is_none_of_the_token_times(tmp_path: Path) -> None:
+    """Three tokens in two of the three chunks, as the server said: one gap of 20 ms, and the middle chunk bears none."""
+    run = folder(tmp_path, [request(0, [("content", "", 1), ("content", "", layout.TOKENS_NONE), ("content", "", 2)])])
+    times = times_of(run)
+    assert [TIMES_SOURCES[source] for source in times.source] == ["server"]
+    assert times.after(run.rows["t_submit"]).tolist() == [10_000_000, 30_000_000, 30_000_000]
+    assert (times.single.tolist(), times.bearing.tolist()) == ([1], [2])
+    assert next(record_blocks(run))[0]["token_counts"] == [1, 0, 2]
+
+
+def test_text_belongs_to_the_events_that_have_some(tmp_path: Path) -> None:
+    """A token without text stands between two texts: its chunk gets no token of the text, and the others keep theirs."""
+    lines = request(0, [("content", "Hello there", 0), ("content", "", 1), ("content", ", how are you", 0)])
+    t, kind, stamp, said = lines.events[1]
+    lines.events[1] = t, kind, stamp | layout.STAMP_WITHOUT_TEXT, said
+    times = times_of(folder(tmp_path, [lines], text=True))
+    assert [TIMES_SOURCES[source] for source in times.source] == ["text"]
+    assert times.sizes is not None and times.sizes.tolist() == [2, 0, 4]
+
+
+def test_reasoning_tokens_that_only_the_events_say(tmp_path: Path) -> None:
+    """Usage counts 9 tokens and names no reasoning; the events say that 4 of them are."""
+    chunks = [
+        ("reasoning", "a", 1),
+        ("reasoning", "b", 3),
+        ("whitespace", "\n", 1),
+        ("content", "c", 2),
+        ("content", "d", 2),
+    ]
+    thinking = request(0, chunks, usage=9)
+    thinking.fields |= {"reasoning_events": 2, "leading_events": 1}
+    silent = request(1, [("reasoning", "a", 0), ("content", "c", 2)], usage=9)
+    silent.fields |= {"reasoning_events": 1}
+    tokens = count_tokens(folder(tmp_path, [thinking, silent]))
+    assert (tokens.reasoning.tolist(), tokens.timed.tolist()) == ([4, 0], [4, UNKNOWN])
 
 
 def test_leading_whitespace_and_reasoning_have_no_token_times(tmp_path: Path) -> None:

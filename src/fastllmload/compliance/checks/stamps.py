@@ -167,7 +167,8 @@ def gaps_without_ttft(evidence: Evidence, /) -> Outcome:
         if not pooled.get("n"):
             return inapplicable("no gap was measured")
         found = float(pooled["mean"]) * int(pooled["n"])
-        wanted = float((rows["t_last"] - rows["t_first"])[populations(run.run, window_of(run.run)).latency].sum()) / 1e6
+        timed = populations(run.run, window_of(run.run)).latency & (rows["t_first"] > 0)
+        wanted = float((rows["t_last"] - rows["t_first"])[timed].sum()) / 1e6
         return judged(
             abs(found - wanted) <= CLOSE * max(wanted, 1.0),
             f"{int(pooled['n']):,} gaps add up to {found:,.1f} ms, first to last tokens to {wanted:,.1f} ms",

@@ -8,7 +8,7 @@ from typing import Any
 
 from fastllmload.metrics.cold_start import started_cold
 from fastllmload.records.whole import unlisted
-from fastllmload.report.doubts import bound, unsteady_texts
+from fastllmload.report.doubts import bound, token_texts, unsteady_texts
 from fastllmload.report.figures import NOT_KNOWN, asked_rate, count, errors, number, percent, quantity
 from fastllmload.report.html.evidence import evidence
 from fastllmload.report.html.markup import Markup, element, joined, visible
@@ -136,8 +136,11 @@ def reasons(scene: Scene) -> list[Reason]:
 def _unsteady(scene: Scene) -> list[Reason]:
     """What speaks against one figure standing for the whole window."""
     return [
-        Reason("unsteady", text, LOST if text.startswith("Little") else SETTLE)
-        for text in unsteady_texts(scene.document)
+        *(
+            Reason("unsteady", text, LOST if text.startswith("Little") else SETTLE)
+            for text in unsteady_texts(scene.document)
+        ),
+        *(Reason("tokens", text, NONE) for text in token_texts(scene.document)),
     ]
 
 

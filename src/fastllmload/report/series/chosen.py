@@ -12,7 +12,7 @@ import numpy.typing as npt
 from fastllmload.metrics.idle import Reader
 from fastllmload.records import layout
 from fastllmload.records.run import Run
-from fastllmload.records.timeline import on_timeline
+from fastllmload.records.timeline import on_timeline, stated_tokens
 from fastllmload.report.series.axis import Floats
 from fastllmload.report.series.tokens import TokenSeries, rows_of
 
@@ -73,7 +73,7 @@ def delivery_of(run: Run, row: int, why: str, pause_ns: float, reader: Reader) -
     part = rows_of(run, row, row + 1)
     timed = on_timeline(part)
     fields = part.rows[0]
-    sizes = np.maximum(part.event_tokens[timed].astype(np.int64), 1)
+    sizes = stated_tokens(part.event_tokens[timed], 1)
     t = part.event_t[timed] - int(fields["t_submit"])
     waits, corners = course(t, sizes, reader)
     due = reader.first_ns + (np.cumsum(sizes) - sizes) * reader.per_token_ns

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from fastllmload.metrics.idle import Reader
 from fastllmload.records import layout
 from fastllmload.records.run import Run
-from fastllmload.records.timeline import BEARING, Timeline, timeline
+from fastllmload.records.timeline import BEARING, Timeline, stated_tokens, timeline
 from fastllmload.report.series.axis import Floats, TimeAxis, Times
 from fastllmload.report.series.curves import BUCKETS, bucket_of
 
@@ -97,7 +97,7 @@ def add_tokens(part: Run, axis: TimeAxis, measured: Mask, ok: Mask, chunks: Floa
     chunks += np.bincount(where, minlength=axis.bins)
     if not ok.any():
         return
-    weight = np.maximum(part.event_tokens[bearing], 1).astype(np.float64)
+    weight = stated_tokens(part.event_tokens[bearing], 1).astype(np.float64)
     whole = np.bincount(row, weight, len(part.rows))
     output = np.where(ok, part.rows["completion_tokens"], 0)
     share = np.where(whole > 0, output / np.maximum(whole, 1), 0.0)
