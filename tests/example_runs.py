@@ -60,6 +60,8 @@ def count(row: Any, t: int, what: str) -> None:
         return
     if row["t_any"] == 0:
         row["t_any"] = t
+    if row["t_first"] == 0:
+        row["t_last"] = t
     if what == "reason":
         row["reasoning_events"] += 1
     elif what == "ws" and row["t_first"] == 0:

@@ -18,8 +18,9 @@ from recomputed_numbers import compared
 from fastllmload.records.export import export_jsonl
 from fastllmload.records.run import load
 
-ELSEWHERE = {  # need the text, the plan, a declaration, a sensor
+ELSEWHERE = {  # need the text, the plan, a declaration, a sensor, the kind of each event
     "usage_less_tokenizer", "cache_hit_rate", "cached_prompt_share", "cold_start_latency", "power_w", "tok_s_per_w",
+    "reasoning_tok_s", "empty_chunks",
 }  # fmt: skip
 
 RUNS = {

@@ -11,16 +11,21 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from fastllmload.slo.objective import asked_of
+
 VALID, SUSPECT, INVALID = "valid", "suspect", "invalid"
 SEVERITIES = (VALID, SUSPECT, INVALID)
 LIMITS = ((0.02, 0.1, VALID), (0.10, 0.5, SUSPECT))  # share of the figure, or ms: whichever is larger
 STATISTICS = ("p50", "p99")
 GAPS = ("itl", "tbc", "itl_b")  # of these the one that was pooled
-LATENCIES = ("ttft", "ttft_sched", "tpot", *GAPS, "e2e", "e2e_sched")
+OF_REASONING = ("ttft_any", "tpot_any")  # of runs with reasoning, and of those with an objective on them
+LATENCIES = ("ttft", "ttft_sched", "ttft_any", "tpot", "tpot_any", *GAPS, "e2e", "e2e_sched")
 NAMES = {
     "ttft": "TTFT",
     "ttft_sched": "TTFT from the scheduled instant",
+    "ttft_any": "TTFT (any token)",
     "tpot": "TPOT",
+    "tpot_any": "TPOT (all tokens)",
     "itl": "ITL",
     "tbc": "time between chunks",
     "itl_b": "ITL",
@@ -61,10 +66,20 @@ class Figure:
         return passed[-1] if passed else max(LIMITS[0][0] * self.value, LIMITS[0][1])
 
 
-def headline_figures(metrics: Mapping[str, Any]) -> tuple[Figure, ...]:
-    """P50 and P99 of TTFT, TPOT, ITL and E2E, from the submission and from the scheduled instant, of run.json `metrics`."""
+def headlines_of(document: Mapping[str, Any]) -> tuple[str, ...]:
+    """The metrics of a run.json whose figures decide on its verdict."""
+    asked = {name.rpartition("/")[2] for name, _ in asked_of(document)}
+    reasoned = bool((document.get("counts") or {}).get("reasoned"))
+    return tuple(name for name in LATENCIES if name not in OF_REASONING or reasoned or name in asked)
+
+
+def headline_figures(document: Mapping[str, Any]) -> tuple[Figure, ...]:
+    """P50 and P99 of TTFT, TPOT, ITL and E2E, from the submission and from the scheduled instant, of a run.json; with the
+    reasoning too, where answers have some.
+    """
+    metrics = document.get("metrics") or {}
     found = []
-    for name in LATENCIES:
+    for name in headlines_of(document):
         metric = metrics.get(name) or {}
         for statistic in STATISTICS:
             ends, value = (metric.get("bounds") or {}).get(statistic), metric.get(statistic)

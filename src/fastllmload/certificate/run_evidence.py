@@ -75,7 +75,7 @@ def from_run(run: Run) -> Evidence:
         no_fd=int(np.count_nonzero(errors == layout.ERROR_NAMES.index("no_fd"))),
         no_port=int(np.count_nonzero(errors == layout.ERROR_NAMES.index("no_port"))),
         disk_full=bool(run.manifest.get("disk_full", False)),
-        figures=headline_figures(run.manifest.get("metrics") or {}),
+        figures=headline_figures(run.manifest),
         plan_lead_ns=plan_lead_ns(run, rows),
         ok=answered(rows),
     )

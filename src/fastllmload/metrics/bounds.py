@@ -79,24 +79,31 @@ def request_bounds(
     A figure that counts from a planned instant would be less by the lag, had the request been sent in time. Where requests
     wait for a slot, or all are due at once, no instant was planned that a send could miss.
     """
-    early, mine = earliest(run), np.flatnonzero(population & (run.rows["t_first"] > 0))
-    rows, first, last = run.rows[mine], early.first[mine], early.last[mine]
+    early, mine = earliest(run), np.flatnonzero(population & (run.rows["t_any"] > 0))
+    rows, any_, first, last = run.rows[mine], early.any[mine], early.first[mine], early.last[mine]
     begun = np.where(rows["t_submit_start"] > 0, rows["t_submit_start"], rows["t_submit"])
     began = np.where(rows["t_wire"] > 0, np.clip(rows["t_wire"], begun, rows["t_submit"]), begun)
     lag = np.maximum(rows["t_dispatch"] - rows["t_sched"], 0) if has_planned_instants(run) else 0
-    timed = spaced(run, tokens.timed)[mine]
-    several = timed > 1
-    pauses = np.maximum(timed - 1, 1)
+    answered = rows["t_first"] > 0  # others are all reasoning
     return {
-        "ttft": (first - rows["t_submit"], rows["t_first"] - began),
-        "ttft_sched": (first - rows["t_sched"] - lag, rows["t_first"] - rows["t_sched"]),
-        "tpot": (
-            (np.maximum(last - rows["t_first"], 0) / pauses)[several],
-            ((rows["t_last"] - first) / pauses)[several],
+        "ttft": ((first - rows["t_submit"])[answered], (rows["t_first"] - began)[answered]),
+        "ttft_sched": (
+            (first - rows["t_sched"] - lag)[answered],
+            (rows["t_first"] - rows["t_sched"])[answered],
         ),
+        "ttft_any": (any_ - rows["t_submit"], rows["t_any"] - began),
+        "tpot": per_pause(rows["t_first"], first, rows["t_last"], last, spaced(run, tokens.timed)[mine] * answered),
+        "tpot_any": per_pause(rows["t_any"], any_, rows["t_last"], last, spaced(run, tokens.output)[mine]),
         "e2e": (last - rows["t_submit"], rows["t_last"] - began),
         "e2e_sched": (last - rows["t_sched"] - lag, rows["t_last"] - rows["t_sched"]),
     }
+
+
+def per_pause(begin: Times, least_begin: Times, end: Times, least_end: Times, count: Times) -> tuple[Values, Values]:
+    """Lower and upper (*end* - *begin*) / (*count* - 1), of the requests that have two tokens and more."""
+    several = count > 1
+    pauses = np.maximum(count - 1, 1)
+    return (np.maximum(least_end - begin, 0) / pauses)[several], ((end - least_begin) / pauses)[several]
 
 
 def has_planned_instants(run: Run) -> bool:

@@ -29,6 +29,7 @@ from fastllmload.metrics.lost import without_lost
 from fastllmload.metrics.network import network_metrics
 from fastllmload.metrics.per_class import classes_block
 from fastllmload.metrics.prefix_cache import cache_metrics
+from fastllmload.metrics.reasoning import reasoning_metrics
 from fastllmload.metrics.server_side import server_side_metrics
 from fastllmload.metrics.shape import shape_metrics
 from fastllmload.metrics.steadiness import steadiness
@@ -62,6 +63,7 @@ def measure_whole(run: Run) -> dict[str, Any]:
     base = time_base(run, window, chosen.submitted)
     metrics = {
         **latency_metrics(run, chosen, tokens),
+        **reasoning_metrics(run, chosen.latency, tokens),
         **server_side_metrics(run, chosen),
         **gap_metrics(times, gaps),
         **empty_chunks(run, gaps),

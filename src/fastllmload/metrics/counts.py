@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from fastllmload.metrics import success
+from fastllmload.metrics.reasoning import reasoning_counts
 from fastllmload.metrics.tpot import came_whole
 from fastllmload.metrics.users import gave_up, left_by_plan
 from fastllmload.metrics.window import Populations
@@ -39,6 +40,7 @@ def counts_of(run: Run, chosen: Populations, tokens: TokenCounts) -> dict[str, A
         "input_tokens": int(np.maximum(tokens.input[ok], 0).sum()),
         "output_tokens": int(np.maximum(tokens.output[ok], 0).sum()),
         "output_tokens_source": {name or "none": int(sources[n]) for n, name in enumerate(SOURCES)},
+        **reasoning_counts(run, chosen, tokens),
         "events": len(run.events),
     }
 

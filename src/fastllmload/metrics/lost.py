@@ -20,6 +20,9 @@ OF_ROWS = frozenset(
 )
 BLOCKS = ("window", "errors", "by_target", "slo", "fairness", "classes", "conversations", "users", "steadiness")
 OF_EVENTS = ("slo", "fairness", "classes", "steadiness")
+COUNTS_OF_EVENTS = (
+    "events", "output_tokens", "output_tokens_source", "reasoning_tokens", "answer_tokens", "reasoning_tokens_source",
+)  # fmt: skip
 KEPT = ("unit", "pooled_as", "insufficient", "note", "caveat")
 
 
@@ -33,7 +36,7 @@ def without_lost(found: dict[str, Any], run: Run) -> dict[str, Any]:
         name: each if name in OF_ROWS and not no_rows else nothing(each, damage)
         for name, each in found["metrics"].items()
     }
-    kept = {} if no_rows else found["counts"] | {"events": None, "output_tokens": None, "output_tokens_source": None}
+    kept = {} if no_rows else found["counts"] | dict.fromkeys(COUNTS_OF_EVENTS)
     flat = {name: None for name, each in found.items() if is_flat(each) and (no_rows or needs_events(name))}
     return {
         **found,
@@ -52,7 +55,7 @@ def is_flat(value: object) -> bool:
 def needs_events(name: str) -> bool:
     """Of vLLM's flat keys: those of TTFT, E2E and of requests do not."""
     return name not in ("duration", "completed", "failed", "request_throughput", "total_input_tokens") and not (
-        name.endswith(("_ttft_ms", "_e2el_ms"))
+        name.endswith(("_ttft_ms", "_ttft_any_ms", "_e2el_ms"))
     )
 
 

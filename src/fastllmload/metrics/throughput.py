@@ -75,7 +75,12 @@ def input_tok_s(run: Run, window: Window, taken: Numbers, ok: Mask) -> float | N
     """*taken* input tokens of *ok* requests whose first token came in the window, per second."""
     if window.seconds <= 0:
         return None
-    return float(taken[ok & window.holds(run.rows["t_first"])].sum()) / window.seconds
+    return float(taken[ok & window.holds(first_token(run.rows))].sum()) / window.seconds
+
+
+def first_token(rows: npt.NDArray[Any]) -> Numbers:
+    """t_first, or t_any of an answer that is all reasoning."""
+    return np.where(rows["t_first"] > 0, rows["t_first"], rows["t_any"])
 
 
 def stretch_edges(window: Window) -> Floats:
@@ -118,8 +123,8 @@ def stretches(
         "req_s": amounts_by_stretch(done["t_last"], np.ones(len(done)), window),
         "output_tok_s": tokens_by_stretch(done, tokens.output[ok], window),
         "failed_output_tok_s": tokens_by_stretch(rows[failed], tokens.output[failed], window),
-        "input_tok_s": amounts_by_stretch(done["t_first"], tokens.input[ok], window),
-        "input_tok_s_cache_misses": amounts_by_stretch(done["t_first"], missed[ok], window),
+        "input_tok_s": amounts_by_stretch(first_token(done), tokens.input[ok], window),
+        "input_tok_s_cache_misses": amounts_by_stretch(first_token(done), missed[ok], window),
     }
 
 

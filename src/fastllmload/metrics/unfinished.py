@@ -25,6 +25,7 @@ SOME = 0.01  # share of requests, or of a figure, that is not worth a bound
 NAMES = {  # metric: from, to, and whether a request that was cut off later still has it
     "ttft": ("t_submit", "t_first", True),
     "ttft_sched": ("t_sched", "t_first", True),
+    "ttft_any": ("t_submit", "t_any", True),
     "e2e": ("t_submit", "t_last", False),
     "e2e_sched": ("t_sched", "t_last", False),
 }
@@ -55,8 +56,10 @@ def unfinished_in_window(run: Run, window: Window | None, chosen: Populations) -
 
 def described(rows: npt.NDArray[Any], start: str, end: str, kept_if_cut: bool, last_seen: int) -> dict[str, Any]:
     """`p50` ... in ms by Kaplan and Meier, None where too few ended. `at_least`: had the rest ended when last seen;
-    `at_most`: had the rest never ended, None where they reach below the percentile.
+    `at_most`: had the rest never ended, None where they reach below the percentile. An answer that ended without *end*, as
+    one that is all reasoning did without an answer token, waits for nothing and is left out.
     """
+    rows = rows[(rows["status"] != layout.OK) | (rows[end] > 0)]
     ended = rows[end] > 0 if kept_if_cut else rows["status"] == layout.OK
     watched = np.where(rows["t_end"] > 0, rows["t_end"], last_seen)
     times = np.where(ended, rows[end], watched) - rows[start]

@@ -14,8 +14,8 @@ from fastllmload.metrics.e2e import e2e, e2e_sched
 from fastllmload.metrics.fluidity import Fluidity
 from fastllmload.metrics.idle import Reader, idle_latency, max_lateness
 from fastllmload.metrics.itl import chunk_gaps, max_pause, token_gaps
-from fastllmload.metrics.tpot import tpot
-from fastllmload.metrics.ttft import ttft, ttft_sched
+from fastllmload.metrics.tpot import tpot, tpot_any
+from fastllmload.metrics.ttft import ttft, ttft_any, ttft_sched
 from fastllmload.records.layout import OK
 from fastllmload.records.token_times import TokenTimes
 from fastllmload.slo.objective import Objective
@@ -37,12 +37,13 @@ EVALUATORS = {
 class Judged:
     """The requests that objectives are about, one item per request of *times*.
 
-    *rows*: their rows; *timed*: their content tokens, -1 where unknown; *fluid*: by the run's targets; *reader*: by
+    *rows*: their rows; *timed*: their content tokens, *output*: all of them, -1 where unknown; *fluid*: by the run's targets; *reader*: by
     whose speed `idle` is taken.
     """
 
     rows: npt.NDArray[Any]
     timed: Numbers
+    output: Numbers
     times: TokenTimes
     fluid: Fluidity
     reader: Reader
@@ -50,6 +51,12 @@ class Judged:
     @property
     def ok(self) -> Mask:
         found: Mask = self.rows["status"] == OK
+        return found
+
+    @property
+    def answered(self) -> Mask:
+        """Those with an answer token, which an answer that is all reasoning has not."""
+        found: Mask = self.rows["t_first"] > 0
         return found
 
 
@@ -77,7 +84,9 @@ def late_by(judged: Judged, reader: Reader) -> Numbers:
 VALUES: dict[str, Callable[[Judged], Values]] = {
     "ttft": lambda judged: ttft(judged.rows),
     "ttft_sched": lambda judged: ttft_sched(judged.rows),
+    "ttft_any": lambda judged: ttft_any(judged.rows),
     "tpot": lambda judged: tpot(judged.rows, judged.timed),
+    "tpot_any": lambda judged: tpot_any(judged.rows, judged.output),
     "e2el": lambda judged: e2e(judged.rows),
     "e2el_sched": lambda judged: e2e_sched(judged.rows),
     "itl": lambda judged: longest_gap(judged, chunks=False),
@@ -86,24 +95,28 @@ VALUES: dict[str, Callable[[Judged], Values]] = {
     "idle": lambda judged: idle_latency(late_by(judged, judged.reader)),
     "fluidity": lambda judged: judged.fluid.index,
 }
-NULL_PASSES = frozenset({"tpot", "itl", "tbt", "tbc"})  # one token has no gap that could be too long
+NULL_PASSES = frozenset({"tpot", "tpot_any", "itl", "tbt", "tbc"})  # one token has no gap that could be too long
+OF_ALL_TOKENS = frozenset({"ttft_any", "tpot_any", "e2el", "e2el_sched"})  # all others are of the answer
 
 
 def outcome(judged: Judged, asked: Objective) -> Outcome:
-    """Of every request, as if the objective were for its class."""
+    """Of every request, as if the objective were for its class. An answer that is all reasoning misses what is asked of an
+    answer: its reader got none.
+    """
+    meets = judged.ok if asked.metric in OF_ALL_TOKENS else judged.ok & judged.answered
     if asked.metric == "reading":
-        return compared(judged.ok, late_by(judged, Reader(asked.limit)), 0, False)
+        return compared(meets, late_by(judged, Reader(asked.limit)), 0, False)
     values = VALUES[asked.metric](judged)
     if asked.unit == "share":
-        return compared(judged.ok, -values, -asked.limit, False)
-    return compared(judged.ok, values, round(asked.limit * 1e6), asked.metric in NULL_PASSES)
+        return compared(meets, -values, -asked.limit, False)
+    return compared(meets, values, round(asked.limit * 1e6), asked.metric in NULL_PASSES)
 
 
-def compared(ok: Mask, values: Values, limit: float, null_passes: bool) -> Outcome:
-    """Values of at most *limit* meet it; a failed request never does."""
+def compared(may_meet: Mask, values: Values, limit: float, null_passes: bool) -> Outcome:
+    """Values of at most *limit* meet it, of the requests that *may_meet* it at all."""
     null = values == NULL if values.dtype == np.int64 else np.isnan(values)
     met = np.where(null, null_passes, values <= limit)
-    return Outcome(ok & met, np.where(null, np.nan, values - limit))
+    return Outcome(may_meet & met, np.where(null | ~may_meet, np.nan, values - limit))
 
 
 def evaluator(metrics: set[str]) -> str | None:

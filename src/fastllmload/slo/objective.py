@@ -15,7 +15,9 @@ from fastllmload.errors import InputError
 # Metric -> unit of its limit. vLLM's names, and those of the deadline frameworks of the smooth-goodput paper.
 UNITS = {
     "ttft": "ms",
+    "ttft_any": "ms",  # to the first token of any kind, reasoning included
     "tpot": "ms",
+    "tpot_any": "ms",  # of all tokens, reasoning included
     "e2el": "ms",
     "itl": "ms",  # every gap between two tokens
     "tbt": "ms",  # the same by its other name

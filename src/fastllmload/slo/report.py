@@ -44,7 +44,8 @@ def slo_ok(run: Run, chosen: Mask, limits: Mapping[str, float]) -> Mask:
 
 def judged_of(run: Run, tokens: TokenCounts, times: TokenTimes, fluid: Fluidity) -> Judged:
     """The requests of *times*, by the run's own reader."""
-    return Judged(run.rows[times.rows], tokens.timed[times.rows], times, fluid, reader_of(run.manifest))
+    timed, output = tokens.timed[times.rows], tokens.output[times.rows]
+    return Judged(run.rows[times.rows], timed, output, times, fluid, reader_of(run.manifest))
 
 
 def meeting(run: Run, wanted: Sequence[Objective], judged: Judged, found: Sequence[Outcome]) -> Mask:
@@ -127,7 +128,8 @@ def one_objective(run: Run, asked: Objective, judged: Judged, result: Outcome, w
     met, unit = int((whom & result.met).sum()), "share" if asked.unit == "share" else "ms"
     scale = 1.0 if unit == "share" else 1e6
     names = RowNames(run.manifest)
-    by_excess = np.flatnonzero(late)[np.argsort(-result.excess[late], kind="stable")][:WORST]
+    beyond = np.nan_to_num(result.excess[late], nan=np.inf)  # nothing is worse than no value
+    by_excess = np.flatnonzero(late)[np.argsort(-beyond, kind="stable")][:WORST]
     unknown = asked.request_class is not None and class_number(asked.request_class, run.manifest) is None
     return {
         "objective": asked.name,
@@ -142,13 +144,18 @@ def one_objective(run: Run, asked: Objective, judged: Judged, result: Outcome, w
         "failed": int(failed.sum()),
         "excess": distribution(np.where(late, result.excess, np.nan)[late], unit),
         "worst": [
-            {"request_id": names.request_id(judged.rows[k]), "excess": float(result.excess[k]) / scale}
-            for k in by_excess
+            {"request_id": names.request_id(judged.rows[k]), "excess": excess_of(result, k, scale)} for k in by_excess
         ],
         "failed_requests": [names.request_id(judged.rows[k]) for k in np.flatnonzero(failed)[:WORST]],
         **settings_of(run, asked),
         **({"problem": f"the plan has no class {asked.request_class!r}"} if unknown else {}),
     }
+
+
+def excess_of(result: Outcome, number: int, scale: float) -> float | None:
+    """None of a request without a value, such as the TTFT of an answer that is all reasoning."""
+    excess = float(result.excess[number])
+    return None if np.isnan(excess) else excess / scale
 
 
 def settings_of(run: Run, asked: Objective) -> dict[str, Any]:

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from real_run import real_run
 
-from fastllmload.metrics.flat import FLAT, VLLM
+from fastllmload.metrics.flat import FLAT, REASONING, VLLM
 from fastllmload.metrics.percentiles import NAMED
 from fastllmload.records import layout
 
@@ -118,7 +118,7 @@ def flat_keys() -> set[str]:
     text = words(section("vLLM's flat keys"))
     pattern = [word for word in text if "_X_" in word]
     assert sorted(pattern) == sorted(f"{name}_X_ms" for name in FLAT)
-    filled = {word.replace("X", name) for word in pattern for name in VLLM}
+    filled = {word.replace("X", name) for word in pattern for name in VLLM | REASONING}
     return {word for word in text if "_X_" not in word} | filled
 
 

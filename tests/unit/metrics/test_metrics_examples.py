@@ -171,7 +171,7 @@ def test_goodput(example: dict[str, Any]) -> None:
     run = run_of([streamed(**asked) for asked in given["requests"]])
     tokens, times = timed(run)
     fluid = fluidity.fluidity_of(run, tokens, times)
-    judged = Judged(run.rows, tokens.timed, times, fluid, idle.Reader())
+    judged = Judged(run.rows, tokens.timed, tokens.output, times, fluid, idle.Reader())
     check(judge(run, wanted, judged, benefit.received(tokens, times, True), given["window_s"]), example)
 
 

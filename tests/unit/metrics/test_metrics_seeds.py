@@ -127,7 +127,9 @@ def objectives_of(given: Found) -> Found:
 def goodput_of(given: Found) -> Found:
     run = run_of([streamed(**asked) for asked in given["requests"]])
     tokens, times = timed(run)
-    judged = Judged(run.rows, tokens.timed, times, fluidity.fluidity_of(run, tokens, times), idle.Reader())
+    judged = Judged(
+        run.rows, tokens.timed, tokens.output, times, fluidity.fluidity_of(run, tokens, times), idle.Reader()
+    )
     n_r = benefit.received(tokens, times, True)
     return judge(run, [objective("reading", given["speed"])], judged, n_r, given["window_s"])
 
