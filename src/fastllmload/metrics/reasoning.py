@@ -35,7 +35,7 @@ USAGE, EVENTS, OUTPUT, CHUNKS, UNSAID = range(len(SOURCES))
 
 @dataclass(frozen=True)
 class Reasoning:
-    """Per row of a run: reasoning *tokens*, UNKNOWN where nobody knows them, and the position of their *source* in SOURCES."""
+    """Per row of a run: reasoning *tokens*, UNKNOWN where nobody knows them, and their *source* as a position in SOURCES."""
 
     tokens: Numbers
     source: npt.NDArray[np.uint8]

@@ -37,8 +37,8 @@ EVALUATORS = {
 class Judged:
     """The requests that objectives are about, one item per request of *times*.
 
-    *rows*: their rows; *timed*: their content tokens, *output*: all of them, -1 where unknown; *fluid*: by the run's targets; *reader*: by
-    whose speed `idle` is taken.
+    *rows*: their rows; *timed*: their content tokens, *output*: all of them, -1 where unknown; *fluid*: by the run's
+    targets; *reader*: by whose speed `idle` is taken.
     """
 
     rows: npt.NDArray[Any]
