@@ -252,7 +252,7 @@ SECTIONS: dict[str, tuple[RunOption, ...]] = {
     "Output": (
         words("--goodput", "output.goodput", read.objective, "NAME:LIMIT ...",
               "Objectives in ms: ttft:200 tpot:50 e2el:3000, itl:60 (every gap; tbt, tbc), idle:500; reading:20 tokens/s; "
-              "fluidity:0.9. For one class of requests: CLASS/ttft:200."),
+              "ttft_any:200 and tpot_any:50 count reasoning; fluidity:0.9. For one class of requests: CLASS/ttft:200."),
         value("--itl-option", "output.itl_option", read.one_of("auto", "A", "B"), "NAME",
               "Gaps: auto (default) by delivery; A between chunks; B chunks spread over their tokens (IETF B.2.1)."),
         value("--prefill-deadline", "output.prefill_deadline", read.prefill_deadline, "MS",

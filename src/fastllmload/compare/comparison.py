@@ -19,6 +19,7 @@ from fastllmload.records.run import load
 from fastllmload.records.whole import EVENTS, ROWS, TEXT, not_whole
 from fastllmload.report.doubts import doubt_texts
 from fastllmload.report.figures import quantity
+from fastllmload.report.reasoning import alone_text, legend, reasoned
 from fastllmload.statistics.student import t_interval
 from fastllmload.statistics.two_samples import holm
 
@@ -205,6 +206,7 @@ def _notes(base: Side, new: Side, test: str) -> list[str]:
     elif fewest < LEAST_RUNS:
         notes.append(f"{fewest} runs on a side: the spread between runs is hardly known; give at least {LEAST_RUNS}")
     notes += [f"{run.folder}: {text}" for run in runs for text in doubt_texts(run.document)]
+    notes += reasoning_notes(base, new)
     notes += repeated_arrivals([base, new])
     both = [str(run.folder) for run in base.runs if any(run.same_as(each) for each in new.runs)]
     if both:
@@ -212,6 +214,20 @@ def _notes(base: Side, new: Side, test: str) -> list[str]:
     if test == "mann-whitney":
         notes += _too_few_ranks(len(base.runs), len(new.runs))
     return list(dict.fromkeys(notes))
+
+
+def reasoning_notes(base: Side, new: Side) -> list[str]:
+    """Which figures count the reasoning, and which answers were nothing else; none where nobody reasons."""
+    thinking = [side for side in (base, new) if any(reasoned(run.document) for run in side.runs)]
+    other = [side for side in (base, new) if side not in thinking]
+    runs = (*base.runs, *new.runs)
+    notes = [text for run in runs if (text := legend(run.document)) is not None]
+    if thinking and other:
+        notes.append(
+            f"answers of {thinking[0].name} reason, those of {other[0].name} do not: ttft is after the reasoning on "
+            "one side; ttft_any is alike on both"
+        )
+    return notes + [f"{run.folder}: {text}" for run in runs if (text := alone_text(run.document)) is not None]
 
 
 def repeated_arrivals(sides: Sequence[Side]) -> list[str]:

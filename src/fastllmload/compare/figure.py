@@ -26,6 +26,8 @@ STANDARD = (
     "req_s",
     "success_rate",
 )
+LATENCIES = 8  # of STANDARD, before the rates
+OF_REASONING = tuple(f"{statistic}_{metric}_ms" for metric in ("ttft_any", "tpot_any") for statistic in ("p50", "p99"))
 
 
 @dataclass(frozen=True)
@@ -130,9 +132,13 @@ def known_names(metrics: Mapping[str, Any]) -> list[str]:
 
 
 def standard_figures(documents: list[Mapping[str, Any]]) -> list[Figure]:
-    """STANDARD, as far as every run has a value, and goodput where objectives were set."""
+    """STANDARD, as far as every run has a value, those of any token where a run has reasoning, and goodput where objectives
+    were set.
+    """
     known = known_names(documents[0].get("metrics") or {})
-    figures = [figure_of(name, documents[0]) for name in (*STANDARD, "request_goodput") if name in known]
+    more = OF_REASONING if any((document.get("counts") or {}).get("reasoned") for document in documents) else ()
+    names = (*STANDARD[:LATENCIES], *more, *STANDARD[LATENCIES:], "request_goodput")
+    figures = [figure_of(name, documents[0]) for name in names if name in known]
     if len({str(objectives(document)) for document in documents}) > 1:  # goodput of other objectives is another figure
         figures = [figure for figure in figures if figure.metric != "request_goodput"]
     return [figure for figure in figures if all(figure.value(document) is not None for document in documents)]

@@ -16,8 +16,15 @@ from fastllmload.records.run import load
 from fastllmload.records.whole import EVENTS, ROWS
 from fastllmload.report.figures import quantity
 from fastllmload.report.html.sheet import Axis, Effect, Forest, Head, Plot, Reason, Section, Series, Table, sheet
+from fastllmload.report.reasoning import OF_REASONING
 
-CURVES = {"ttft": "Time to first token", "tpot": "Per output token", "e2e": "End to end"}
+CURVES = {
+    "ttft": "Time to first token",
+    "ttft_any": "Time to first token of any kind, reasoning included",
+    "tpot": "Per output token",
+    "tpot_any": "Per token of any kind, reasoning included",
+    "e2e": "End to end",
+}
 TONES = {FAILED: "invalid", UNDECIDED: "suspect", PASSED: "valid"}
 WORDS = {
     FAILED: "A limit is broken, and chance does not explain it.",
@@ -129,7 +136,10 @@ def _curves(comparison: Comparison) -> list[Plot | str]:
     for side, each in zip(sides, drawn, strict=True):
         if not each:
             told.append(f"{side.name} is not drawn: files of its runs are damaged.")
+    compared = {row.figure.metric for row in comparison.rows}
     for metric, title in CURVES.items():
+        if metric in OF_REASONING and metric not in compared:
+            continue
         series = [
             Series(label if side.name == label else f"{label}: {side.name}", each[metric])
             for label, side, each in zip(("base", "new"), sides, drawn, strict=True)

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from fastllmload.records.error_texts import message_of
+from fastllmload.report import reasoning
 from fastllmload.report.doubts import bound, unfinished_text
 from fastllmload.report.figures import NOT_KNOWN, WITHHELD, count, number, percent, quantity, rests_on_too_few, some
 from fastllmload.report.summary import SAMPLES_NEEDED, part
@@ -17,7 +18,9 @@ Document = Mapping[str, Any]
 LATENCIES = {  # metric: label
     "ttft": "TTFT",
     "ttft_sched": "TTFT from t_sched",
+    "ttft_any": reasoning.LABELS["ttft_any"],
     "tpot": "TPOT",
+    "tpot_any": reasoning.LABELS["tpot_any"],
     "itl": "ITL",
     "tbc": "Time Between Chunks",
     "itl_b": "ITL (B)",
@@ -52,21 +55,32 @@ def latency_table(
     document: Document, names: Sequence[str] = tuple(LATENCIES), statistics: Sequence[str] = SUMMARY, title: str = ""
 ) -> Table:
     """One row per latency that has values, in ms; a percentile that rests on too few samples is marked."""
-    there = [name for name in names if metric(document, name).get("n") not in (None, 0)] or list(names[:1])
-    rows = [latency_row(name, metric(document, name), statistics) for name in there]
+    shown = reasoning.headlines(document, names)
+    there = [name for name in shown if metric(document, name).get("n") not in (None, 0)] or list(names[:1])
+    rows = [[latency_label(document, name), *latency_row(metric(document, name), statistics)] for name in there]
     few = any(str(cell).endswith(MARK) for row in rows for cell in row)
     columns = ["ms", "n", "null", *(STATISTICS[name] for name in statistics)]
     return Table(
         title,
         columns,
         rows,
-        [*success_note(document), *unfinished_note(document), *whole_note(document), *few_samples_note(few)],
+        [
+            *success_note(document),
+            *unfinished_note(document),
+            *whole_note(document),
+            *reasoning.notes(document),
+            *few_samples_note(few),
+        ],
     )
 
 
-def latency_row(name: str, found: Mapping[str, Any], statistics: Sequence[str]) -> list[Cell]:
+def latency_label(document: Document, name: str) -> str:
+    return reasoning.label(document, name, LATENCIES.get(name, name))
+
+
+def latency_row(found: Mapping[str, Any], statistics: Sequence[str]) -> list[Cell]:
     cells = [marked(found, statistic) for statistic in statistics]
-    return [LATENCIES.get(name, name), count(found.get("n")), count(found.get("n_null")), *cells]
+    return [count(found.get("n")), count(found.get("n_null")), *cells]
 
 
 def marked(found: Mapping[str, Any], statistic: str) -> str:
@@ -106,14 +120,16 @@ def few_samples_note(marked: bool) -> list[str]:
     return [f"{MARK} from fewer samples than it needs (P99: 1,000; P99.9: 10,000)"] if marked else []
 
 
-def interval_table(document: Document, names: Sequence[str] = ("ttft", "tpot", "e2e")) -> Table | None:
+def interval_table(
+    document: Document, names: Sequence[str] = ("ttft", "ttft_any", "tpot", "tpot_any", "e2e")
+) -> Table | None:
     """95 % intervals of P50 and P99 where the run has them; an open end is n/a."""
     rows: list[list[Cell]] = []
-    for name in names:
+    for name in reasoning.headlines(document, names):
         found = metric(document, name)
         pairs = [interval(found, statistic) or not_estimable(found, statistic) for statistic in ("p50", "p99")]
         if any(pair is not None for pair in pairs):
-            rows.append([LATENCIES.get(name, name), *(NOT_KNOWN if pair is None else pair for pair in pairs)])
+            rows.append([latency_label(document, name), *(NOT_KNOWN if pair is None else pair for pair in pairs)])
     columns = ["ms", "P50, 95 % interval", "P99, 95 % interval"]
     return Table("", columns, rows, ()) if rows else None
 

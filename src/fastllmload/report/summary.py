@@ -26,17 +26,24 @@ from fastllmload.report.figures import (
 )
 from fastllmload.report.figures import part as part  # from here to those that write reports
 from fastllmload.report.outlet import one_screen_line
+from fastllmload.report.reasoning import alone_text, headlines, legend, reasoned, token_text
 from fastllmload.report.traffic import came_whole, traffic_texts
 from fastllmload.report.withheld import notice
 
 SCREEN = 23  # lines: the shell's next prompt needs the 24th
 LABEL = 11
 SIMULATED = "SIMULATED ENGINE: the target was fastllmload's own simulator, not a server"
-LATENCIES = ("ttft", "ttft_sched", "tpot", "itl", "e2e", "e2e_sched")
-CERTAIN = ("ttft", "itl", "e2e")  # those whose interval fits on a line
+LATENCIES = ("ttft", "ttft_sched", "ttft_any", "tpot", "tpot_any", "itl", "e2e", "e2e_sched")
+CERTAIN = ("ttft", "ttft_any", "itl", "e2e")  # those whose interval fits on a line
 COLUMNS = ("mean", "p50", "p90", "p95", "p99", "p999", "max")
-ERRORS = {"ttft": ("ttft",), "itl": ("itl", "tbc", "itl_b"), "e2e": ("e2e",)}  # how far P99 may be away, by label
+ERRORS = {
+    "ttft": ("ttft",),
+    "ttft_any": ("ttft_any",),
+    "itl": ("itl", "tbc", "itl_b"),
+    "e2e": ("e2e",),
+}  # how far P99 may be away, by label
 GIVEN_UP = ("e2e_sched", "stamps")  # rows that make room for the gravest reason
+GIVEN_UP_TOO = ("ttft_sched", "tpot_any")  # where reasoning takes more of it
 DROPPED_FIRST = ("p95", "p90", "mean", "p999", "max")  # in a narrow terminal
 CELL = 9
 SAMPLES_NEEDED = {"p99": 1_000, "p999": 10_000}  # IETF 5.1.2.1
@@ -73,7 +80,7 @@ def summary_lines(document: Document, width: int = 80, folder: str | None = None
         *_objectives(document, width),
         *_methodology(document, width),
     ]
-    for label in GIVEN_UP:
+    for label in (*GIVEN_UP, *(GIVEN_UP_TOO if reasoned(document) else ())):
         if screen - len(body) - 2 * len(loud) - 2 < _gravest_lines(document, width):
             body = [line for line in body if not line.text.startswith(f"{label} ")]
     room = screen - len(body) - 2 * len(loud) - 2
@@ -87,6 +94,7 @@ def summary_lines(document: Document, width: int = 80, folder: str | None = None
     left_out = [Line(text) for text in wrap(said, width)] if said is not None else []
     more = [
         *doubt_lines(document, width),
+        *reasoning_lines(document, width),
         *traffic_lines(document),
     ]  # what only some runs have stands below the one screen of all
     above = [_cut(line, width) for line in (*loud, *_verdict(document, room, width), *body, *more)]
@@ -98,6 +106,13 @@ def doubt_lines(document: Document, width: int) -> list[Line]:
     text = unfinished_text(document)
     said = [*doubt_texts(document), *([text] if text is not None else [])]
     return [Line(line, "bad") for each in said for line in wrap(each, width, subsequent_indent="  ")]
+
+
+def reasoning_lines(document: Document, width: int) -> list[Line]:
+    """Which figures are of the answer, what was reasoned, and which answers were nothing else."""
+    texts = [text for text in (legend(document), token_text(document), alone_text(document)) if text is not None]
+    lines = [line for text in texts for line in wrap(text, width - LABEL)]
+    return [Line(_labelled("" if place else "reasoning", line)) for place, line in enumerate(lines)]
 
 
 def traffic_lines(document: Document) -> list[Line]:
@@ -287,7 +302,7 @@ def _latencies(document: Document, width: int) -> list[Line]:
     head = "".join(f"{'p99.9' if name == 'p999' else name:>{CELL}}" for name in columns)
     lines = [Line(f"{'ms':<{LABEL}}{head}")]
     short = False
-    for name in LATENCIES:
+    for name in headlines(document, LATENCIES):
         name = _timed_by_chunk(document, name)
         metric = part(document, "metrics", name)
         cells = [_cell(metric, column) for column in columns]
@@ -309,7 +324,7 @@ def _latencies(document: Document, width: int) -> list[Line]:
 def _certainty(document: Document) -> list[Line]:
     """The 95 % interval of P99 of each latency, or that the run is too short for one."""
     parts = []
-    for name in CERTAIN:
+    for name in headlines(document, CERTAIN):
         name = _timed_by_chunk(document, name)
         metric = part(document, "metrics", name)
         if bound(metric, "p99") is not None:
@@ -376,7 +391,7 @@ def _client(document: Document, width: int) -> list[Line]:
     busiest, collections = percent(_highest(certificate, "cpu_share")), count(_total(certificate, "gc_runs"))
     headroom = [(0, _headroom(certificate)), (1, f"busiest worker {busiest} of a core"), (2, f"GC {collections}")]
     bad = bad_seconds(certificate)
-    errors = ", ".join(f"{name} {_error_us(certificate, metrics)}" for name, metrics in ERRORS.items())
+    errors = ", ".join(f"{name} {_error_us(certificate, ERRORS[name])}" for name in headlines(document, tuple(ERRORS)))
     return [
         _fitted("lag us", shown, width),
         _fitted("headroom", headroom, width),

@@ -15,9 +15,7 @@ from fastllmload.errors import InputError
 # Metric -> unit of its limit. vLLM's names, and those of the deadline frameworks of the smooth-goodput paper.
 UNITS = {
     "ttft": "ms",
-    "ttft_any": "ms",  # to the first token of any kind, reasoning included
     "tpot": "ms",
-    "tpot_any": "ms",  # of all tokens, reasoning included
     "e2el": "ms",
     "itl": "ms",  # every gap between two tokens
     "tbt": "ms",  # the same by its other name
@@ -27,6 +25,8 @@ UNITS = {
     "fluidity": "share",  # fluidity_index of at least so much
     "ttft_sched": "ms",
     "e2el_sched": "ms",
+    "ttft_any": "ms",  # to the first token of any kind, reasoning included
+    "tpot_any": "ms",  # of all tokens, reasoning included
 }
 ALIASES = {"e2e": "e2el"}
 FACTORS = {

@@ -38,7 +38,7 @@ MEASURED = ("counts", "completed", "total_input_tokens", "total_output_tokens", 
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run of requests at a rate, as a level of a procedure has it."""
     folder = tmp_path_factory.mktemp("level")
-    write_workers(folder, draw_requests(3, Shape(requests=ASKED)))
+    write_workers(folder, draw_requests(5, Shape(requests=ASKED)))
     write_manifest(folder, phases=[duration_phase(ORIGIN_NS, 2.0)])
     found = load(folder)
     asked = {"rate": RATE, "concurrency": None, "num_requests": ASKED, "duration": 2.0, "timeout": 600.0}

@@ -17,6 +17,7 @@ from fastllmload.report.html.markup import Markup, element, joined, visible
 from fastllmload.report.html.overview import success_text
 from fastllmload.report.html.scales import Tail, for_durations
 from fastllmload.report.html.scene import Scene
+from fastllmload.report.reasoning import headlines, notes, reasoned
 from fastllmload.report.series.curves import Curve, curve_of, curve_of_buckets
 from fastllmload.report.summary import part
 from fastllmload.report.traffic import came_whole
@@ -25,12 +26,22 @@ COLUMNS = {"mean": "mean", "p50": "P50", "p90": "P90", "p95": "P95", "p99": "P99
 MAIN = {
     "ttft": ("Time to first token", "from submission"),
     "ttft_sched": ("Time to first token", "from the scheduled instant"),
+    "ttft_any": ("Time to first token of any kind", "from submission, reasoning included"),
     "itl": ("Between tokens", "pooled over all requests"),
     "itl_b": ("Between tokens", "those of one chunk come together"),
     "tbc": ("Between chunks", "a chunk may carry several tokens"),
     "tpot": ("Per output token", "one value per request"),
+    "tpot_any": ("Per token of any kind", "reasoning included, one value per request"),
     "e2e": ("End to end", "from submission to the last token"),
     "e2e_sched": ("End to end", "from the scheduled instant"),
+}
+OF_ANSWER = {  # where answers reason
+    "ttft": "Time to first answer token",
+    "ttft_sched": "Time to first answer token",
+    "itl": "Between answer tokens",
+    "itl_b": "Between answer tokens",
+    "tbc": "Between answer chunks",
+    "tpot": "Per answer token",
 }
 PLACES = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99, "p999": 0.999}
 
@@ -49,7 +60,9 @@ def section(scene: Scene) -> Markup:
 def main_table(scene: Scene) -> Markup:
     """One row per latency, each percentile with its 95 % interval; the success rate below, in the same table."""
     rows: list[list[str | Markup]] = []
-    for name, (label, meaning) in MAIN.items():
+    for name in headlines(scene.document, tuple(MAIN)):
+        label, meaning = MAIN[name]
+        label = OF_ANSWER.get(name, label) if reasoned(scene.document) else label
         metric = scene.get("metrics", name)
         if name in ("itl", "itl_b", "tbc") and name != scene.gap_name:
             continue
@@ -95,29 +108,30 @@ def interval(metric: object, column: str) -> str | None:
 def _footnote(scene: Scene) -> Markup:
     if not scene.get("metrics", "ttft", "n") and not scene.get("metrics", "e2e", "n"):
         return element("p", "No request submitted in the window succeeded: there is no latency to show.", class_="note")
-    notes = ["Below each value: its 95 % confidence interval"]
+    told = ["Below each value: its 95 % confidence interval"]
     shown = [scene.get("metrics", name) for name in MAIN if name in ("ttft", "tpot", "e2e", scene.gap_name)]
     needs = any(part(metric, "not_estimable") for metric in shown)
-    notes[0] += ", or how many requests like these one needs." if needs else "."
+    told[0] += ", or how many requests like these one needs." if needs else "."
     if any(part(metric, "n") and part(metric, "insufficient") for metric in shown):
-        notes.append("* from fewer samples than the percentile needs (P99: 1,000, P99.9: 10,000).")
+        told.append("* from fewer samples than the percentile needs (P99: 1,000, P99.9: 10,000).")
     cut = unfinished_text(scene.document)
     if cut is not None:
-        notes.append(cut.replace(">=", "≥"))
+        told.append(cut.replace(">=", "≥"))
     whole = came_whole(scene.document)
     if whole == "all":
-        notes.append(
+        told.append(
             "The answers were not streamed: time to first token is the end of the answer, and as no gap between tokens was "
             "seen there is no time between tokens or per output token."
         )
     elif whole:
-        notes.append(
+        told.append(
             f"{visible(whole, 300)} were not streamed: their time to first token is the end of the answer, and they are in "
             "no time between tokens or per output token."
         )
+    told += notes(scene.document)
     if scene.gap_name == "tbc":
-        notes.append("The server sent several tokens in a chunk, so gaps are those between chunks.")
-    return element("p", " ".join(notes), class_="note")
+        told.append("The server sent several tokens in a chunk, so gaps are those between chunks.")
+    return element("p", " ".join(told), class_="note")
 
 
 def curves(scene: Scene) -> list[Markup]:
@@ -130,16 +144,21 @@ def curves(scene: Scene) -> list[Markup]:
     whole = scene.why(why, EVENTS) if len(scene.latency_rows) else nobody
     gaps = scene.tokens
     gap_curve = curve_of_buckets(gaps.gap_counts.sum(axis=0), 1e6) if gaps is not None else curve_of(np.empty(0))
-    gap_title = "Time between chunks" if scene.gap_name == "tbc" else "Time between tokens"
+    both = reasoned(scene.document)
+    gap_title = f"Time between {'answer ' if both else ''}{'chunks' if scene.gap_name == 'tbc' else 'tokens'}"
+    alone = "No request in the window had an answer token." if both and len(scene.latency_rows) else nobody
+    first = _pair(
+        scene,
+        "cdf-ttft",
+        "Time to first answer token" if both else "Time to first token",
+        ("ttft", "t_submit", "t_first"),
+        ("ttft_sched", "t_sched", "t_first"),
+        alone,
+    )
+    any_kind = (("ttft_any", "t_submit", "t_any"), ("ttft_any_sched", "t_sched", "t_any"))
     return [
-        _pair(
-            scene,
-            "cdf-ttft",
-            "Time to first token",
-            ("ttft", "t_submit", "t_first"),
-            ("ttft_sched", "t_sched", "t_first"),
-            nobody,
-        ),
+        first,
+        *([_pair(scene, "cdf-ttft-any", "Time to first token of any kind", *any_kind, nobody)] if both else []),
         _single(scene, "cdf-itl", gap_title, scene.gap_name, gap_curve, whole),
         _pair(
             scene, "cdf-e2e", "End to end", ("e2e", "t_submit", "t_last"), ("e2e_sched", "t_sched", "t_last"), nobody
@@ -206,7 +225,8 @@ def other_metrics(scene: Scene) -> Markup | None:
     metrics = scene.get("metrics")
     if not isinstance(metrics, Mapping):
         return None
-    rows = [_metric_row(name, metric) for name, metric in metrics.items() if name not in MAIN and part(metric, "n")]
+    shown = headlines(scene.document, tuple(MAIN))
+    rows = [_metric_row(name, metric) for name, metric in metrics.items() if name not in shown and part(metric, "n")]
     scalars = [
         [visible(name, 60), visible(part(metric, "unit") or "", 40), quantity(part(metric, "value"))]
         for name, metric in metrics.items()

@@ -12,6 +12,7 @@ from fastllmload.report.html.figure import empty, grid, known, middles
 from fastllmload.report.html.markup import Markup, element
 from fastllmload.report.html.scales import Floats, Linear, Scale, for_durations, up_to
 from fastllmload.report.html.scene import Scene
+from fastllmload.report.reasoning import reasoned
 from fastllmload.report.series.axis import TimeAxis
 from fastllmload.report.series.curves import percentiles_of_buckets, percentiles_over_time
 from fastllmload.report.series.load import Load, load_over_time
@@ -43,11 +44,17 @@ def charts(scene: Scene) -> list[Markup]:
         return [empty("rate", "Request rate", scene.why("No request of the measured phase was sent.", ROWS))]
     load = load_over_time(scene.run, axis)
     gap_name = "Time between chunks" if scene.gap_name == "tbc" else "Time between tokens"
+    both = reasoned(scene.document)
     return [
         rates(scene, axis, load),
         in_flight(scene, axis, load),
         token_rate(scene, axis),
-        _latency(scene, "time-ttft", "Time to first token", axis, "t_submit", "t_first"),
+        _latency(scene, "time-ttft", f"Time to first {'answer ' if both else ''}token", axis, "t_submit", "t_first"),
+        *(
+            [_latency(scene, "time-ttft-any", "Time to first token of any kind", axis, "t_submit", "t_any")]
+            if both
+            else []
+        ),
         gaps_over_time(scene, gap_name),
         _latency(scene, "time-e2e", "End to end, by submission", axis, "t_submit", "t_last"),
     ]

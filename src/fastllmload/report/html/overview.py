@@ -16,6 +16,7 @@ from fastllmload.report.html.scales import duration
 from fastllmload.report.html.scene import Scene
 from fastllmload.report.html.shell import SIMULATED
 from fastllmload.report.html.verdict import Reason, card
+from fastllmload.report.reasoning import reasoned
 from fastllmload.report.reasons import codes
 from fastllmload.report.remedies import remedy
 from fastllmload.report.summary import SEVERITIES, part, run_folder, simulated
@@ -335,11 +336,16 @@ def _plan(scene: Scene) -> Markup | None:
 
 
 def tiles(scene: Scene) -> Markup:
-    """Six figures."""
+    """Six figures; eight where answers reason."""
     metrics: Any = scene.get("metrics") or {}
-    gap = scene.gap_name
+    gap, both = scene.gap_name, reasoned(scene.document)
+    of_any = [
+        _latency_tile("First token of any kind", part(metrics, "ttft_any")),
+        _latency_tile("Per token, with reasoning", part(metrics, "tpot_any")),
+    ]
     shown = [
-        _latency_tile("Time to first token", part(metrics, "ttft")),
+        _latency_tile("First answer token" if both else "Time to first token", part(metrics, "ttft")),
+        *(of_any if both else []),
         _latency_tile("Between chunks" if gap == "tbc" else "Between tokens", part(metrics, gap)),
         _latency_tile("End to end", part(metrics, "e2e")),
         _tile("Output", quantity(scene.document.get("output_throughput")), "tokens/s",
@@ -347,7 +353,7 @@ def tiles(scene: Scene) -> Markup:
         _tile("Completed", quantity(scene.document.get("request_throughput")), "requests/s", _asked(scene)),
         _success_tile(scene),
     ]  # fmt: skip
-    return element("section", *shown, class_="tiles", aria_label="Key figures")
+    return element("section", *shown, class_="tiles eight" if both else "tiles", aria_label="Key figures")
 
 
 def _latency_tile(name: str, metric: object) -> Markup:

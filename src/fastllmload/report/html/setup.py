@@ -10,6 +10,7 @@ from fastllmload.report.html.markup import Markup, element, joined, visible
 from fastllmload.report.html.overview import without_password
 from fastllmload.report.html.scene import Scene
 from fastllmload.report.html.tables import drawn
+from fastllmload.report.reasoning import headlines
 from fastllmload.report.results import objective_table
 
 DEFINITIONS = {
@@ -21,6 +22,10 @@ DEFINITIONS = {
     "carries several tokens.",
     "tpot": "(last \N{MINUS SIGN} first content token) / (tokens \N{MINUS SIGN} 1), one value per request.",
     "e2e": "From t_submit to the last content token.",
+    "ttft_any": "From t_submit to the first generated token of any kind: reasoning, white space or content; ttft is of the "
+    "answer.",
+    "tpot_any": "(last content token \N{MINUS SIGN} first token of any kind) / (all output tokens \N{MINUS SIGN} 1). An "
+    "answer that is all reasoning ends with its last reasoning token.",
     "window": "Figures describe requests submitted in the window and ended since; the first part of a run bounded by "
     "time is left out.",
     "percentiles": "Exact, type 7, with 95 % intervals; a percentile that rests on too few samples is marked.",
@@ -33,7 +38,7 @@ def section(scene: Scene) -> Markup:
         "section",
         element("h2", "How it was done"),
         element("div", *(block for block in _blocks(scene) if block is not None), class_="blocks"),
-        element("div", element("h3", "What the figures mean"), _definitions(), class_="card"),
+        element("div", element("h3", "What the figures mean"), _definitions(scene), class_="card"),
         id="setup",
     )
 
@@ -103,10 +108,11 @@ def _block(name: str, rows: Mapping[str, str]) -> Markup | None:
                    element("dl", *pairs), class_="card more", open="")  # fmt: skip
 
 
-def _definitions() -> Markup:
+def _definitions(scene: Scene) -> Markup:
+    shown = headlines(scene.document, tuple(DEFINITIONS))
     return element(
         "dl",
-        *(joined(element("dt", element("code", name)), element("dd", text)) for name, text in DEFINITIONS.items()),
+        *(joined(element("dt", element("code", name)), element("dd", DEFINITIONS[name])) for name in shown),
         class_="meanings",
     )
 

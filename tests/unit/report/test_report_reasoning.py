@@ -1,0 +1,134 @@
+"""Runs with reasoning have both kinds of first token in every report, by name; runs without keep their wording."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from example_runs import run_of, streamed
+
+from fastllmload.certificate.figures import headline_figures
+from fastllmload.compare.figure import OF_REASONING, standard_figures
+from fastllmload.metrics.core import measure
+from fastllmload.report.html.latency import section
+from fastllmload.report.html.overtime import section as over_time
+from fastllmload.report.html.overview import tiles
+from fastllmload.report.html.scene import Scene
+from fastllmload.report.html.setup import section as meanings
+from fastllmload.report.reasoning import LABELS, notes
+from fastllmload.report.results import interval_table, latency_table
+from fastllmload.report.summary import summary_lines
+from fastllmload.report.withheld_load import without_load
+
+THINKS = streamed([], ended=210, chunks=[[100 + 10 * k, 1, "reason"] for k in range(5)]
+                  + [[150 + 20 * k, 1, "text"] for k in range(4)], output_tokens=9, hidden_reasoning_tokens=5)  # fmt: skip
+ALONE = streamed([], ended=140, chunks=[[100 + 10 * k, 1, "reason"] for k in range(5)], output_tokens=5)
+PLAIN = streamed([50, 60, 70])
+OURS = ("ttft_any", "tpot_any")
+
+
+def made(*requests: dict[str, Any], goodput: tuple[tuple[str, float], ...] = ()) -> tuple[Any, dict[str, Any]]:
+    manifest = {"config": {"output": {"goodput": [list(each) for each in goodput]}}, "status": "done"}
+    run = run_of(list(requests), manifest)
+    return run, manifest | measure(run)
+
+
+def summary(*requests: dict[str, Any]) -> str:
+    return "\n".join(line.text for line in summary_lines(made(*requests)[1], 100))
+
+
+def test_the_summary_has_both_and_says_which_is_which() -> None:
+    text = summary(THINKS, ALONE, PLAIN)
+    rows = {line.split()[0]: line.split() for line in text.splitlines() if line}
+    assert rows["ttft_any"][2] == "100.0" and "tpot_any" in rows
+    assert "ttft, tpot: of the answer; ttft_any, tpot_any: with the reasoning" in text
+    assert (
+        "10 reasoning tokens (by the server's usage, all output where nothing else was generated), 7 answer tokens"
+        in (" ".join(text.split()))
+    )
+    assert "100.0 reasoning tok/s per request (P50)" in " ".join(text.split())
+    assert "1 of 3 answers were all reasoning: no answer token" in " ".join(text.split())
+
+
+def test_a_run_without_reasoning_says_nothing_of_it() -> None:
+    text = summary(PLAIN, PLAIN)
+    assert "reasoning" not in text and "_any" not in text
+    run, document = made(PLAIN, PLAIN)
+    scene = Scene(run, document)
+    pages = "".join(str(part) for part in (section(scene), tiles(scene), over_time(scene)))
+    assert "easoning" not in "".join(str(part) for part in (tiles(scene), over_time(scene), meanings(scene)))
+    assert "Time to first token" in pages and "answer token" not in pages
+    assert latency_table(document).rows[0][0] == "TTFT" and notes(document) == []
+
+
+def test_tables_name_both() -> None:
+    _, document = made(*[THINKS] * 4, ALONE)
+    table = latency_table(document)
+    named = {str(row[0]): row for row in table.rows}
+    assert {LABELS[name] for name in ("ttft", "ttft_any", "tpot", "tpot_any")} <= set(named)
+    n, null = named["TTFT (first answer token)"][1:3]
+    assert (n, null) == ("4", "1") and named[LABELS["ttft_any"]][1] == "5"
+    assert "1 of 5 answers were all reasoning" in " ".join(table.notes)
+    intervals = interval_table(document)
+    assert intervals is not None and LABELS["ttft_any"] in [row[0] for row in intervals.rows]
+
+
+def test_the_page_names_both() -> None:
+    run, document = made(*[THINKS] * 4, ALONE)
+    scene = Scene(run, document)
+    page = "".join(str(part) for part in (tiles(scene), section(scene), over_time(scene), meanings(scene)))
+    for text in (
+        *("First answer token", "First token of any kind", "Time to first answer token", "Per token of any kind"),
+        *("1 of 5 answers were all reasoning", "25 reasoning tokens", "reasoning_tok_s", "reasoning, white space"),
+    ):
+        assert text in page, text
+    for figure in ("cdf-ttft-any", "time-ttft-any"):
+        assert figure in page
+
+
+def test_a_page_of_nothing_but_reasoning() -> None:
+    run, document = made(*[ALONE] * 4)
+    scene = Scene(run, document)
+    page = "".join(str(part) for part in (tiles(scene), section(scene), over_time(scene)))
+    assert "No request in the window had an answer token." in page and "cdf-ttft-any" in page
+    assert "ttft_any" in summary(*[ALONE] * 4)
+
+
+def test_unknown_numbers_are_said() -> None:
+    silent = THINKS | {"hidden_reasoning_tokens": -1, "output_tokens": 90}
+    silent["chunks"] = [[t, 0, what] for t, _, what in silent["chunks"]]
+    _, document = made(THINKS, silent)
+    assert notes(document)[0].startswith(
+        "5 reasoning tokens (by the server's usage), 4 answer tokens; of 1 more answers nobody"
+    )
+
+
+def test_hidden_reasoning_has_tokens_and_one_kind_of_first_token() -> None:
+    text = summary(streamed([50, 60, 70], output_tokens=13, hidden_reasoning_tokens=10))
+    assert "10 reasoning tokens (by the server's usage), 3 answer tokens" in text and "ttft_any" not in text
+
+
+def test_withheld_counts_do_not_hide_that_there_is_reasoning() -> None:
+    _, document = made(THINKS, ALONE)
+    said = notes(without_load(document))
+    assert (
+        said[0].startswith("Withheld reasoning tokens")
+        and "withheld of withheld answers were all reasoning" in said[1].lower()
+    )
+
+
+@pytest.mark.parametrize("asked", [(), (("ttft_any", 200.0),), (("0/tpot_any", 40.0),)])
+def test_the_certificate_judges_them_where_they_are_headlines_or_asked_for(
+    asked: tuple[tuple[str, float], ...],
+) -> None:
+    wanted = {name.rpartition("/")[2] for name, _ in asked}
+    judged = {figure.metric for figure in headline_figures(made(PLAIN, PLAIN, goodput=asked)[1])}
+    assert judged & set(OURS) == wanted and "ttft" in judged
+    assert set(OURS) <= {figure.metric for figure in headline_figures(made(THINKS, goodput=asked)[1])}
+
+
+def test_compare_has_both_where_one_side_reasons() -> None:
+    plain, thinks = made(PLAIN, PLAIN)[1], made(THINKS, THINKS)[1]
+    names = [figure.name for figure in standard_figures([plain, thinks])]
+    assert set(OF_REASONING) <= set(names) and names.index("p99_e2e_ms") < names.index(OF_REASONING[0])
+    assert not set(OF_REASONING) & {figure.name for figure in standard_figures([plain, plain])}
