@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from fastllmload._ext import counters as k
+from fastllmload._ext import histogram
 from fastllmload._ext.delta import Classifier
 from fastllmload._ext.protocol import Conversation, Protocol
 from fastllmload._ext.recorder import Recorder
@@ -510,3 +511,18 @@ def test_an_answer_that_is_all_reasoning_is_ok(bench: Bench) -> None:
     assert [rows[0][name] // MS for name in ("t_any", "t_first", "t_last", "t_end")] == [11, 0, 12, 14]
     assert (rows[0]["reasoning_events"], rows[0]["content_events"], rows[1]["t_last"]) == (2, 0, 0)
     assert bench.words[k.W_OK] == 1
+
+
+def test_the_live_view_has_the_first_token_of_any_kind(bench: Bench) -> None:
+    """One value a response that generated something, and how many of them reasoned; the answer's is counted apart."""
+    thought = b'data: {"choices":[{"index":0,"delta":{"reasoning":"r"},"finish_reason":null}]}\n\n'
+    for middle in ([thought, thought, delta("a")], [thought], [delta("a"), delta("b")]):
+        bench.conversation.open(1 * MS)
+        pieces = [HEAD, *map(chunk, middle), chunk(delta("", "stop")), chunk(DONE), b"0\r\n\r\n"]
+        for i, piece in enumerate(pieces):
+            bench.conversation.feed(piece, (10 + i) * MS)
+    assert bench.words[k.W_REASONED] == 2
+    first, any_kind = (bench.shared.histogram(number) for number in (k.H_TTFT, k.H_TTFT_ANY))
+    assert (histogram.total(first), histogram.total(any_kind)) == (2, 3)
+    assert histogram.percentile(first, 1.0) == pytest.approx(12 * MS, rel=1e-3)
+    assert histogram.percentile(any_kind, 1.0) == pytest.approx(10 * MS, rel=1e-3)

@@ -314,4 +314,4 @@ def test_counter_names_are_those_of_the_layout() -> None:
     assert counters.STALLS_START + declared["STALL_WORDS"] * declared["STALL_RING"] == counters.TOTAL_WORDS
     assert counters.histogram_start(counters.H_LAG) == 288 + 3 * 33800
     with pytest.raises(IndexError):
-        counters.histogram_start(6)
+        counters.histogram_start(counters.HISTOGRAMS)

@@ -44,6 +44,7 @@ cdef enum:                 # words
     W_STALLS = 49           # stalls above STALL_NS: nobody looked at sockets or clock meanwhile
     W_STALL_MAX_AT = 50     # the longest stall since the phase's start: CLOCK_MONOTONIC of its begin
     W_STALL_MAX_NS = 51     # and its length; 0 = none above STALL_LEAST_NS
+    W_REASONED = 52         # measured responses that began to reason
     W_PAGE_FAULTS = 56      # minor and major, since the phase's first 100 ms
     W_STATUS0 = 64          # W_STATUS0 + Status: requests ended with it
     W_ERROR0 = 96           # W_ERROR0 + ErrorClass
@@ -58,7 +59,8 @@ cdef enum LiveHistogram:    # at WORDS + number * HDR_WORDS
     H_LAG = 3               # t_dispatch - t_sched
     H_SOCKET_TO_USER = 4    # user time of the read - kernel stamp
     H_BEAT = 5              # how late the beat of 5 ms came: what is ready waits so long for its turn
-    HISTOGRAMS = 6
+    H_TTFT_ANY = 6          # to the first generated token of any kind
+    HISTOGRAMS = 7
 
 cdef enum:                 # after the histograms: the newest stalls, STALL_WORDS each, number W_STALLS % STALL_RING next
     STALL_RING = 8192

@@ -36,7 +36,7 @@ cdef class Timeline:
     cdef CallReader calls
     cdef ErrorTexts error_texts
     cdef int64_t* words             # counters.pxd; borrowed from the Protocol's shared memory
-    cdef Hdr ttft, itl
+    cdef Hdr ttft, ttft_any, itl
     cdef uint32_t unsettled         # events of the latest read that were recorded as STAMP_COALESCED
     cdef Chunk* marked              # the window of event rows that *mark* is in; borrowed, only compared
     cdef EventRow* mark             # the first of them

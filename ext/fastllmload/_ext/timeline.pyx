@@ -64,6 +64,7 @@ cdef class Timeline:
         self.error_texts = error_texts
         self.words = &words[0]
         self.ttft.counts = self.words + k.WORDS + k.H_TTFT * HDR_WORDS
+        self.ttft_any.counts = self.words + k.WORDS + k.H_TTFT_ANY * HDR_WORDS
         self.itl.counts = self.words + k.WORDS + k.H_ITL * HDR_WORDS
 
     cdef int event(self, Exchange* x, SseEvent* event) except -1:
@@ -148,6 +149,8 @@ cdef class Timeline:
         cdef RequestRow* row = x.row
         if row.t_any == 0:
             row.t_any = t
+            if row.phase == r.PHASE_MEASURE:
+                hdr_record(&self.ttft_any, t - row.t_submit)
         if row.t_first != 0 and kind == EVENT_CONTENT:
             return self.content(x, m.text, m.text_size, t)
         if row.t_first == 0:        # of an answer that is all reasoning, the last of it
@@ -158,6 +161,8 @@ cdef class Timeline:
         if x.keep and m.text != NULL and (kind == EVENT_CONTENT or kind == EVENT_WHITESPACE):
             exchange_reply(x, m.text, m.text_size)
         if kind == EVENT_REASONING:
+            if row.reasoning_events == 0 and row.phase == r.PHASE_MEASURE:
+                self.words[k.W_REASONED] += 1
             row.reasoning_events += 1
         elif kind == EVENT_WHITESPACE:
             row.leading_events += 1

@@ -46,6 +46,7 @@ W_BACKLOG_MAX: int
 W_STALLS: int
 W_STALL_MAX_AT: int
 W_STALL_MAX_NS: int
+W_REASONED: int
 W_PAGE_FAULTS: int
 W_STATUS0: int
 W_ERROR0: int
@@ -58,6 +59,7 @@ H_E2E: int
 H_LAG: int
 H_SOCKET_TO_USER: int
 H_BEAT: int
+H_TTFT_ANY: int
 HISTOGRAMS: int
 STALL_RING: int
 STALL_WORDS: int

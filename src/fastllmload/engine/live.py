@@ -30,7 +30,14 @@ class Live:
 
     def begin(self) -> None:
         """Counters run on through all phases; a snapshot shows this phase's own."""
-        words = (k.W_RELEASED, k.W_ENDED, k.W_OK, k.W_FAILED, *(k.W_ERROR0 + n for n in range(len(ERROR_NAMES))))
+        words = (
+            k.W_RELEASED,
+            k.W_ENDED,
+            k.W_OK,
+            k.W_FAILED,
+            k.W_REASONED,
+            *(k.W_ERROR0 + n for n in range(len(ERROR_NAMES))),
+        )
         self._base = {word: self.fleet.total(word) for word in (*words, *range(k.W_FAILED_AT0, k.WORDS))}
         self._events = (time.monotonic_ns(), self.fleet.total(k.W_EVENTS))
 
@@ -73,12 +80,15 @@ class Live:
         self._events = (now, events)
         released = self.since(k.W_RELEASED)
         ttft, itl, e2e, lag = (self.fleet.histogram(n) for n in (k.H_TTFT, k.H_ITL, k.H_E2E, k.H_LAG))
+        first = self.fleet.histogram(k.H_TTFT_ANY) if self.since(k.W_REASONED) else None
         return Snapshot(
             t=t, phase=name, asked_rate=rate, concurrency=concurrency,
             achieved_rate=released / sending if sending > 0 else None,
             released=released, ended=self.since(k.W_ENDED), ok=self.since(k.W_OK), failed=self.since(k.W_FAILED),
             in_flight=self.fleet.total(k.W_IN_FLIGHT), connections=self.fleet.total(k.W_CONNECTIONS),
             ttft_p50_ms=scaled(ttft, 0.5, 1e6), ttft_p99_ms=scaled(ttft, 0.99, 1e6),
+            ttft_any_p50_ms=None if first is None else scaled(first, 0.5, 1e6),
+            ttft_any_p99_ms=None if first is None else scaled(first, 0.99, 1e6),
             itl_p50_ms=scaled(itl, 0.5, 1e6), itl_p99_ms=scaled(itl, 0.99, 1e6),
             e2e_p50_ms=scaled(e2e, 0.5, 1e6),
             lag_p50_us=scaled(lag, 0.5, 1e3), lag_p99_us=scaled(lag, 0.99, 1e3),

@@ -66,6 +66,12 @@ GAPS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.15, 0
 LAGS = (1e-6, 2e-6, 5e-6, 1e-5, 2e-5, 5e-5, 1e-4, 2e-4, 5e-4, 0.001, 0.002, 0.005, 0.01, 0.1, 1.0)
 HISTOGRAMS: tuple[tuple[str, int, tuple[float, ...], str], ...] = (
     ("ttft_seconds", k.H_TTFT, DELAYS, "Last byte of the request sent to first content token."),
+    (
+        "ttft_any_seconds",
+        k.H_TTFT_ANY,
+        DELAYS,
+        "Last byte of the request sent to first token of any kind, with reasoning.",
+    ),
     ("itl_seconds", k.H_ITL, GAPS, "Gap between content events of one response."),
     ("e2e_seconds", k.H_E2E, DELAYS, "Last byte of the request sent to last content token."),
     ("schedule_lag_seconds", k.H_LAG, LAGS, "Scheduled instant to dispatch."),

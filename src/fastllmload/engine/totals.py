@@ -14,7 +14,7 @@ from fastllmload._ext import counters as k
 from fastllmload.engine.fleet import Fleet
 
 Words = npt.NDArray[np.int64]
-HISTOGRAMS = (k.H_TTFT, k.H_ITL, k.H_E2E, k.H_LAG)
+HISTOGRAMS = (k.H_TTFT, k.H_TTFT_ANY, k.H_ITL, k.H_E2E, k.H_LAG)
 
 
 @dataclass

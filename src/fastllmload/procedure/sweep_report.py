@@ -11,6 +11,7 @@ from fastllmload.procedure.findings import SHARES, in_percent, shown
 from fastllmload.procedure.level import Level
 from fastllmload.procedure.report_parts import aligned, escaped, facts, markdown_head, pipes, with_state
 from fastllmload.procedure.written import write_whole
+from fastllmload.report.reasoning import OF_REASONING, reasoned
 from fastllmload.statistics.student import t_interval
 
 if TYPE_CHECKING:
@@ -25,8 +26,12 @@ FIGURES = {
     "output_tok_s": ("tok/s", "output_tok_s", "value"),
     "ttft_p50_ms": ("TTFT P50 (ms)", "ttft", "p50"),
     "ttft_p99_ms": ("TTFT P99 (ms)", "ttft", "p99"),
+    "ttft_any_p50_ms": ("TTFT (any token) P50 (ms)", "ttft_any", "p50"),
+    "ttft_any_p99_ms": ("TTFT (any token) P99 (ms)", "ttft_any", "p99"),
     "tpot_p50_ms": ("TPOT P50 (ms)", "tpot", "p50"),
     "tpot_p99_ms": ("TPOT P99 (ms)", "tpot", "p99"),
+    "tpot_any_p50_ms": ("TPOT (all tokens) P50 (ms)", "tpot_any", "p50"),
+    "tpot_any_p99_ms": ("TPOT (all tokens) P99 (ms)", "tpot_any", "p99"),
     "e2e_p99_ms": ("E2E P99 (ms)", "e2e", "p99"),
     "success_rate": ("Success", "success_rate", "value"),
 }
@@ -58,6 +63,8 @@ def figure(level: Level, key: str) -> float | None:
         value = (level.document.get("slo") or {}).get(key)
         return None if value is None else float(value)
     _, metric, statistic = FIGURES[key]
+    if metric in OF_REASONING and not reasoned(level.document):
+        return None
     return level.figure(metric, statistic)
 
 

@@ -23,6 +23,9 @@ BAR, LABEL = 30, 11
 UNMEASURED = [(name, "not measured in the warm-up", "dim") for name in ("ttft", "itl", "e2e", "lag")]
 
 
+OF_ANSWER, OF_ANY = "  first answer token", "  first token of any kind"  # where answers reason
+
+
 class LiveView:
     """Draws when it is told of a snapshot, without a thread of its own; *now* gives seconds."""
 
@@ -105,9 +108,11 @@ def _rows(now: Snapshot) -> list[tuple[str, str, str]]:
 
 
 def _latencies(now: Snapshot) -> list[tuple[str, str, str]]:
+    reasons = now.ttft_any_p50_ms is not None
     lag_is_high = now.lag_p99_us is not None and now.lag_p99_us > 1000
     return [
-        ("ttft", _pair(now.ttft_p50_ms, now.ttft_p99_ms, "ms"), ""),
+        ("ttft", _pair(now.ttft_p50_ms, now.ttft_p99_ms, "ms") + (OF_ANSWER if reasons else ""), ""),
+        *([("ttft_any", _pair(now.ttft_any_p50_ms, now.ttft_any_p99_ms, "ms") + OF_ANY, "")] if reasons else []),
         ("itl", _pair(now.itl_p50_ms, now.itl_p99_ms, "ms"), ""),
         ("e2e", f"p50 {quantity(now.e2e_p50_ms):>8} ms", ""),
         ("lag", _pair(now.lag_p50_us, now.lag_p99_us, "us"), "yellow" if lag_is_high else ""),

@@ -21,7 +21,7 @@ from fastllmload.metrics.between import NULL
 from fastllmload.metrics.e2e import e2e
 from fastllmload.metrics.itl import pooled
 from fastllmload.metrics.tpot import came_whole
-from fastllmload.metrics.ttft import dispatch_lag, ttft
+from fastllmload.metrics.ttft import dispatch_lag, ttft, ttft_any
 from fastllmload.metrics.window import Populations, populations, window_of
 from fastllmload.records.run import Run
 from fastllmload.records.token_counts import count_tokens
@@ -87,10 +87,12 @@ def block(sources: list[Source], begin_ns: int) -> Iterator[Interval]:
 
 
 def values_of(run: Run, chosen: Populations) -> Iterator[Source]:
-    """ttft at t_first, e2e at t_last, lag at t_dispatch."""
+    """ttft at t_first, e2e at t_last, lag at t_dispatch; where answers reason ttft_any at t_any."""
     ok, sent = run.rows[chosen.latency], run.rows[chosen.submitted]
+    of_any = [("ttft_any", ok["t_any"], ttft_any(ok))] if (ok["reasoning_events"] > 0).any() else []
     for tag, t_ns, values in (
         ("ttft", ok["t_first"], ttft(ok)),
+        *of_any,
         ("e2e", ok["t_last"], e2e(ok)),
         ("lag", sent["t_dispatch"], dispatch_lag(sent)),
     ):

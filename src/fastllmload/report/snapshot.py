@@ -23,6 +23,8 @@ class Snapshot:
     connections: int = 0
     ttft_p50_ms: float | None = None
     ttft_p99_ms: float | None = None
+    ttft_any_p50_ms: float | None = None  # to the first token of any kind; only where answers reason
+    ttft_any_p99_ms: float | None = None
     itl_p50_ms: float | None = None
     itl_p99_ms: float | None = None
     e2e_p50_ms: float | None = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,6 +16,7 @@ from compliance_scenes import SCENES, fairness, gateway, guardrail, itl, plain, 
 from fastllmload.compliance.applies import why_not
 from fastllmload.compliance.checks import CHECKS
 from fastllmload.compliance.checks.load import loop_is
+from fastllmload.compliance.checks.streaming import named_tbc, option_follows
 from fastllmload.compliance.evidence import Evidence, Measured
 from fastllmload.compliance.outcome import DECLARED, FALSE, INAPPLICABLE, TRUE, Outcome
 from fastllmload.records import layout
@@ -193,6 +195,17 @@ def test_a_closed_loop_that_only_finds_the_capacity_breaks_no_open_loop() -> Non
     found = Evidence(Path("p"), (level("capacity, 4 slots", "closed"), level("5 per second", "open")), {})
     assert loop_is(found, names=["open"]).holds
     assert not loop_is(Evidence(Path("p"), (level("4 slots", "closed"),), {}), names=["open"]).holds
+
+
+@pytest.mark.parametrize("check", [named_tbc, lambda evidence: option_follows(evidence, option="A")])
+def test_answers_without_an_answer_token_have_no_gaps_to_name(check: Callable[[Evidence], Any]) -> None:
+    """All reasoning: nothing to call ITL or TBC. Gaps that are missing for another reason stay a fault."""
+    metrics = {"ttft": {"n": 0}, "tbc": {"n": 0}, "itl": {"n": 0}, "share_single": {"value": None, "itl_option": "B"}}
+    states = []
+    for alone in (3, 0):
+        document = {"metrics": metrics, "counts": {"all_reasoning": alone}}
+        states.append(check(Evidence(Path("p"), (Measured(SimpleNamespace(manifest=document), "a"),), {})).state)  # type: ignore[arg-type]
+    assert states == [INAPPLICABLE, FALSE]
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,8 @@ from fastllmload.errors import FastLLMLoadError, HostLimitError, InputError, Tar
 from fastllmload.plan.settings import Load, Output, RunSettings, Workload
 from fastllmload.procedure import lab
 from fastllmload.procedure.console import Console
+from fastllmload.procedure.level import Level
+from fastllmload.procedure.sweep_report import figure
 from fastllmload.procedure.sweeping import (
     GRID,
     INTERLEAVED,
@@ -68,6 +70,13 @@ def test_every_combination_has_its_row(monkeypatch: pytest.MonkeyPatch, tmp_path
     text = (tmp_path / "s/sweep.md").read_text()
     assert text.count("\n| 5 |") == 2 and "SLO attainment" in text and "+/-" in text
     assert (tmp_path / "s/sweep.html").read_text().count("<svg") >= 3
+
+
+@pytest.mark.parametrize(("answers", "value"), [(5, 12.5), (0, None)])
+def test_first_tokens_of_any_kind_are_told_where_answers_reason(answers: int, value: float | None) -> None:
+    document = {"counts": {"reasoned": answers}, "metrics": {"ttft_any": {"p50": 12.5}, "ttft": {"p50": 40.0}}}
+    level = Level(0, "a", RunSettings(), Path("a"), document)
+    assert figure(level, "ttft_any_p50_ms") == value and figure(level, "ttft_p50_ms") == 40.0
 
 
 def test_runs_do_not_share_requests_unless_asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -5,11 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 from fastllmload.procedure import warmup
 from fastllmload.procedure.journal import Journal
-from fastllmload.procedure.warmup import NOT_VERIFIED, WarmUp, stable
+from fastllmload.procedure.warmup import NOT_VERIFIED, WarmUp, probe_of, stable
+from fastllmload.records import layout
 
 
 def series(ttft: list[float], e2e: list[float] | None = None) -> list[dict[str, float]]:
@@ -34,6 +36,14 @@ def test_pairs_in_a_row(ttft: list[float], found: bool) -> None:
 
 def test_both_figures_must_be_stable() -> None:
     assert not stable(series([10] * 4, [100, 120, 100, 120]))
+
+
+def test_a_probe_whose_answer_is_all_reasoning() -> None:
+    row = np.zeros(1, layout.REQUEST)[0]
+    row["t_submit"], row["t_any"], row["t_end"] = 5_000_000, 45_000_000, 105_000_000
+    assert probe_of(row) == {"ttft_ms": 40.0, "e2e_ms": 100.0}
+    row["t_first"] = 65_000_000
+    assert probe_of(row)["ttft_ms"] == 60.0
 
 
 class Lab:

@@ -22,7 +22,7 @@ from fastllmload.certificate.watch import HICCUP_INTERVALS, Intervals
 from fastllmload.metrics.between import NULL
 from fastllmload.metrics.e2e import e2e
 from fastllmload.metrics.itl import pooled
-from fastllmload.metrics.ttft import dispatch_lag, ttft
+from fastllmload.metrics.ttft import dispatch_lag, ttft, ttft_any
 from fastllmload.metrics.window import populations, window_of
 from fastllmload.records.run import Run, load
 from fastllmload.records.token_counts import count_tokens
@@ -52,6 +52,7 @@ def expected(run: Run) -> dict[str, np.ndarray]:
     gaps = pooled(run, chosen.latency, tokens, token_times(run, chosen.submitted, tokens))
     found = {
         "ttft": ttft(ok),
+        "ttft_any": ttft_any(ok),
         "e2e": e2e(ok),
         "lag": dispatch_lag(run.rows[chosen.submitted]),
         gaps.name: gaps.gaps.ns,
@@ -77,16 +78,22 @@ SHAPES = {
 def test_all_seconds_together_are_the_run(tmp_path: Path, name: str) -> None:
     run = folder(tmp_path, SHAPES[name], 100.0 if name == "long" else 3.0)
     found, whole_run = merged(run), expected(run)
-    assert found.keys() == whole_run.keys() == {"ttft", "e2e", "lag", "tbc" if name == "chunks" else "itl"}
+    assert found.keys() == whole_run.keys() == {"ttft", "ttft_any", "e2e", "lag", "tbc" if name == "chunks" else "itl"}
     for tag, words in whole_run.items():
         assert (found[tag] == words).all(), tag
+
+
+def test_without_reasoning_there_is_one_kind_of_first_token(tmp_path: Path) -> None:
+    run = folder(tmp_path, SHAPES["tokens"])
+    run.rows["reasoning_events"] = 0
+    assert {each.tag for each in seconds.seconds(run)} == {"ttft", "e2e", "lag", "itl"}
 
 
 def test_a_value_is_in_the_second_of_its_event(tmp_path: Path) -> None:
     run = folder(tmp_path, SHAPES["tokens"])
     rows = run.rows[populations(run, window_of(run)).latency]
     for each in seconds.seconds(run):
-        column = {"ttft": "t_first", "e2e": "t_last"}.get(each.tag)
+        column = {"ttft": "t_first", "ttft_any": "t_any", "e2e": "t_last"}.get(each.tag)
         if column is not None:
             inside = (rows[column] >= each.begin_ns) & (rows[column] < each.end_ns)
             assert each.words[histogram.TOTAL] == inside.sum()

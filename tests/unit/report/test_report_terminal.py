@@ -113,6 +113,17 @@ def whole_run(ui, found, snapshots):
     ui.close()
 
 
+def test_both_kinds_of_first_token_while_answers_reason():
+    """Without reasoning there is one, as before."""
+    thinking = replace(FULL, ttft_any_p50_ms=12.5, ttft_any_p99_ms=20.25)
+    assert "ttft 44.10/121.1 ms, ttft_any 12.50/20.25 ms, itl" in snapshot_line(thinking)
+    assert "ttft_any" not in snapshot_line(FULL)
+    both, one = ("\n".join(line.plain for line in picture(each).renderables) for each in (thinking, FULL))
+    assert re.search(r"ttft +p50 +44.10 +p99 +121.1 ms  first answer token\n", both)
+    assert re.search(r"ttft_any +p50 +12.50 +p99 +20.25 ms  first token of any kind\n", both)
+    assert "ttft_any" not in one and "answer token" not in one
+
+
 def test_plain_lines_of_a_run():
     stream = io.StringIO()
     at = [Snapshot(t=t / 4, phase="measure", asked_rate=500.0, achieved_rate=499.0) for t in range(49)]

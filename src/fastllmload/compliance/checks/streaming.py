@@ -54,6 +54,11 @@ def option_declared(evidence: Evidence, /) -> Outcome:
     return each(evidence, judge)
 
 
+def without_answers(run: Measured) -> bool:
+    """Whether no answer of the run has an answer token."""
+    return bool(run.get("counts.all_reasoning")) and run.get("metrics.ttft.n") == 0
+
+
 @check
 def option_follows(evidence: Evidence, /, option: str) -> Outcome:
     """The option is what the delivery pattern leads to, unless the tester asked for another."""
@@ -62,6 +67,8 @@ def option_follows(evidence: Evidence, /, option: str) -> Outcome:
         share, found = run.get("metrics.share_single.value"), run.get("metrics.share_single.itl_option")
         asked = run.get("config.output.itl_option")
         single = share is not None and share > DIRECT_ABOVE
+        if without_answers(run):
+            return inapplicable("the answers were all reasoning: no gap between answer tokens")
         if single != (option == "direct"):
             return inapplicable(f"the share of single-token chunks is {share}")
         return judged(found == option or asked not in (None, "auto"), f"option {found} at a share of {share}", AGAIN)
@@ -75,6 +82,8 @@ def named_tbc(evidence: Evidence, /) -> Outcome:
 
     def judge(run: Measured) -> Outcome:
         chunks, tokens = run.get("metrics.tbc.n") or 0, run.get("metrics.itl.n") or 0
+        if without_answers(run):
+            return inapplicable("the answers were all reasoning: no gap between answer tokens")
         return judged(chunks > 0 and not tokens, f"{chunks:,} gaps are reported as tbc, {tokens:,} as itl", AGAIN)
 
     return each(evidence, judge)
