@@ -137,7 +137,7 @@ class Recomputed:
         return self.document["plan"]["description"].get("streaming") is not False and line["streamed"] is not False
 
     def gen(self, line: Line) -> int | None:
-        total, first = less(line, "submit", "end"), less(line, "submit", "first")
+        total, first = less(line, "submit", "end"), less(line, "submit", "any")
         return None if total is None or first is None else max(0, total - first)
 
     # -- fluidity, idleness, benefit (5.9 to 5.11)

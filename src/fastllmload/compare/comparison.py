@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from fastllmload.compare.between import LEAST_RUNS, change_between, chosen_test, pairs_of
 from fastllmload.compare.change import Change, undecided
-from fastllmload.compare.figure import Figure, figure_of, gaps_of, standard_figures
+from fastllmload.compare.figure import Figure, figure_of, gaps_of, has_gaps, standard_figures
 from fastllmload.compare.manifest import Differs, manifest_diff
 from fastllmload.compare.paired import BETWEEN_RUNS, PAIRED
 from fastllmload.compare.series import RunSeries
@@ -193,8 +193,8 @@ def _notes(base: Side, new: Side, test: str) -> list[str]:
         f"the client's certificate is {verdict}: {', '.join(dict.fromkeys(names))}"
         for verdict, names in doubtful.items()
     ]
-    kinds = [sorted({gaps_of(run.document) for run in side.runs}) for side in (base, new)]
-    if kinds[0] != kinds[1]:
+    kinds = [sorted({gaps_of(run.document) for run in side.runs if has_gaps(run.document)}) for side in (base, new)]
+    if kinds[0] != kinds[1] and all(kinds):
         told = " and ".join(f"{', '.join(kind)} of {side.name}" for kind, side in zip(kinds, (base, new), strict=True))
         notes.append(f"gaps of unlike kinds: {told} (metrics 3.4), so what is called itl compares unlike things")
     fewest = min(len(base.runs), len(new.runs))

@@ -88,6 +88,11 @@ def gaps_of(document: Mapping[str, Any]) -> str:
     return str(((document.get("metrics") or {}).get("share_single") or {}).get("pooled_as") or "itl")
 
 
+def has_gaps(document: Mapping[str, Any]) -> bool:
+    """Whether any gap was seen; answers that are all reasoning have none."""
+    return bool(((document.get("metrics") or {}).get(gaps_of(document)) or {}).get("n"))
+
+
 def figure_of(name: str, document: Mapping[str, Any]) -> Figure:
     """The figure called *name*, as the run of *document* has it. InputError names what is near."""
     metrics = document.get("metrics") or {}

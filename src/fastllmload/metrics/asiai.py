@@ -13,11 +13,11 @@ import numpy as np
 import numpy.typing as npt
 
 from fastllmload.metrics.between import NULL
-from fastllmload.metrics.e2e import total_duration
+from fastllmload.metrics.e2e import gen_duration, total_duration
 from fastllmload.metrics.pooled import PooledSpread, pooled_spread
 from fastllmload.metrics.power_efficiency import tok_s_per_w
 from fastllmload.metrics.token_rate import SHORTEST_NS
-from fastllmload.metrics.ttft import ttft
+from fastllmload.metrics.ttft import ttft, ttft_any
 from fastllmload.records.layout import OK
 
 FULL_SPEED = 100.0  # percent: below it the machine was throttled
@@ -25,7 +25,7 @@ FULL_SPEED = 100.0  # percent: below it the machine was throttled
 
 @dataclass(frozen=True)
 class Generation:
-    """One measured request. *gen_ns* is the server's own figure, None: what total_ns leaves behind ttft_ns."""
+    """One measured request. *gen_ns*: how long tokens were generated, None: what total_ns leaves behind ttft_ns."""
 
     ttft_ns: int
     total_ns: int
@@ -52,13 +52,23 @@ Runs = Sequence[Generation | None]  # None: that run failed
 
 
 def from_rows(rows: npt.NDArray[Any], output_tokens: npt.NDArray[np.int64]) -> list[Generation | None]:
-    """One item per row from the client's own stamps; None for a row that is not ok."""
-    first, total = ttft(rows), total_duration(rows)
+    """One item per row from the client's own stamps; None for a row that is not ok. The TTFT of an answer that is all
+    reasoning is that of its first token.
+    """
+    first, total, generating = first_token(rows), total_duration(rows), gen_duration(rows)
     usable = (rows["status"] == OK) & (first != NULL) & (total != NULL)
     return [
-        Generation(int(first[row]), int(total[row]), int(output_tokens[row])) if usable[row] else None
+        Generation(int(first[row]), int(total[row]), int(output_tokens[row]), int(generating[row]))
+        if usable[row]
+        else None
         for row in range(len(rows))
     ]
+
+
+def first_token(rows: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+    """ttft, or ttft_any without an answer token."""
+    answered = ttft(rows)
+    return np.where(answered != NULL, answered, ttft_any(rows))
 
 
 def protocol(

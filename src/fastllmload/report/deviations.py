@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from fastllmload.report.figures import WITHHELD, count, number, percent, rests_on_too_few
+from fastllmload.report.figures import WITHHELD, count, number, percent, rests_on_too_few, some
 from fastllmload.report.identity import run_document, simulated
 from fastllmload.report.results import metric
 from fastllmload.report.subject import Subject
@@ -88,7 +88,7 @@ def _of_tokens(document: Mapping[str, Any]) -> Iterator[str]:
     if whole:
         yield f"{'answers' if whole == 'all' else whole} were not streamed: there is no time to first token"
     option = part(document, "metrics", "share_single", "itl_option")
-    if option in ("A", "B"):
+    if option in ("A", "B") and any(some(part(document, "metrics", name, "n")) for name in ("tbc", "itl_b")):
         yield f"ITL option {option} (IETF B.2.1): chunks carry several tokens"
 
 

@@ -56,7 +56,8 @@ def test_runs_from_rows() -> None:
     rows = np.zeros(3, layout.REQUEST)
     rows["status"] = [layout.OK, layout.TRUNCATED, layout.OK]
     rows["t_submit"], rows["t_first"], rows["t_last"], rows["t_end"] = 10, 10 + 3 * MS, 10 + 13 * MS, 10 + 23 * MS
-    rows["t_first"][2] = 0
+    rows["t_any"] = rows["t_first"]
+    rows["t_any"][2] = rows["t_first"][2] = 0
     runs = from_rows(rows, np.array([8, 8, 8]))
-    assert runs == [Generation(3 * MS, 23 * MS, 8), None, None]
+    assert runs == [Generation(3 * MS, 23 * MS, 8, 20 * MS), None, None]
     assert runs[0] is not None and runs[0].gen_tok_s == 400

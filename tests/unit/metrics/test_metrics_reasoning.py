@@ -10,9 +10,11 @@ from typing import Any
 import pytest
 from example_runs import run_of, streamed
 
+from fastllmload.metrics.asiai import from_rows
 from fastllmload.metrics.core import measure
 from fastllmload.metrics.flat import REASONING
 from fastllmload.records import layout
+from fastllmload.records.token_counts import count_tokens
 from fastllmload.slo.report import slo_ok
 
 # 5 reasoning tokens from 100 ms on, 10 ms apart, answer tokens from 150 ms on, 20 ms apart; stated by usage
@@ -48,6 +50,18 @@ def test_a_run_without_reasoning_has_the_flat_keys_of_vllm_alone() -> None:
     assert found["counts"]["reasoned"] == found["counts"]["reasoning_tokens"] == 0
     assert found["counts"]["answer_tokens"] == found["counts"]["output_tokens"] == 9
     assert sum(found["counts"]["reasoning_tokens_source"].values()) == 0
+
+
+def test_a_token_rate_is_over_the_time_of_the_reasoning_too() -> None:
+    """Nine tokens from 100 ms to 210 ms; over the time of the answer alone they would be 150 tokens/s."""
+    metrics = measure(run_of([THINKS]))["metrics"]
+    assert metrics["gen_duration"]["p50"] == 110 and metrics["gen_tok_s"]["p50"] == pytest.approx(9 / 0.110)
+    run = run_of([THINKS, ALONE, PLAIN])
+    thinking, alone, plain = from_rows(run.rows, count_tokens(run).output)
+    assert thinking is not None and alone is not None and plain is not None
+    assert (thinking.ttft_ns, thinking.gen_tok_s) == (150_000_000, pytest.approx(9 / 0.110))
+    assert (alone.ttft_ns, alone.gen_tok_s) == (100_000_000, pytest.approx(5 / 0.040))
+    assert (plain.ttft_ns, plain.gen_tok_s) == (50_000_000, pytest.approx(3 / 0.020))
 
 
 @pytest.mark.parametrize(
@@ -89,9 +103,9 @@ def test_an_answer_that_is_all_reasoning() -> None:
     """No first answer token: no ttft, tpot, gap. Everything else has a value."""
     found = measure(run_of([THINKS, ALONE]))
     metrics = found["metrics"]
-    for name in ("ttft", "ttft_sched", "tpot", "tpot_n", "decode_tok_s", "gen_tok_s", "jitter", "max_pause"):
+    for name in ("ttft", "ttft_sched", "tpot", "tpot_n", "decode_tok_s", "jitter", "max_pause"):
         assert (metrics[name]["n"], metrics[name]["n_null"]) == (1, 1), name
-    for name in ("e2e", "ttft_any", "tpot_any", "request_tok_s", "norm_latency", "reasoning_tok_s", "total_duration"):
+    for name in ("e2e", "ttft_any", "tpot_any", "request_tok_s", "norm_latency", "reasoning_tok_s", "gen_tok_s"):
         assert (metrics[name]["n"], metrics[name]["n_null"]) == (2, 0), name
     assert metrics["e2e"]["min"] == 140 and metrics["tpot_any"]["min"] == 10
     assert metrics["itl"]["n"] == 3

@@ -346,7 +346,7 @@ def tiles(scene: Scene) -> Markup:
     shown = [
         _latency_tile("First answer token" if both else "Time to first token", part(metrics, "ttft")),
         *(of_any if both else []),
-        _latency_tile("Between chunks" if gap == "tbc" else "Between tokens", part(metrics, gap)),
+        _latency_tile(f"Between {'answer ' if both else ''}{'chunks' if gap == 'tbc' else 'tokens'}", part(metrics, gap)),
         _latency_tile("End to end", part(metrics, "e2e")),
         _tile("Output", quantity(scene.document.get("output_throughput")), "tokens/s",
               f"{quantity(scene.document.get('total_token_throughput'))} with input"),
