@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from fastllmload.procedure import journal, search_report
 from fastllmload.procedure.change import changed
 from fastllmload.procedure.console import Console
 from fastllmload.procedure.ending import kept, unbroken
-from fastllmload.procedure.interval_search import IntervalSearch
+from fastllmload.procedure.interval_search import CHANGED, IntervalSearch
 from fastllmload.procedure.journal import Journal
 from fastllmload.procedure.lab import SETTLE_S, Lab, told
 from fastllmload.procedure.manifest import entry
@@ -42,7 +42,9 @@ class SearchTerms:
 def conduct_search(
     settings: RunSettings, secret: Secret | None, parameters: SearchParameters, terms: SearchTerms, console: Console
 ) -> int:
-    """Exit code: 1 when no level holds or (*strict*) the answer has no two ends. What cuts it short is raised again."""
+    """Exit code: 1 when no level holds, the system changed meanwhile or (*strict*) the answer has no two ends. What cuts
+    it short is raised again.
+    """
     parameters.refuse()
     refuse_engine(settings)
     asked = read_goal(parameters.objective, settings.output.goodput, parameters.width, parameters.closed)
@@ -67,7 +69,8 @@ def conduct_search(
             found.run()
         answer = found.conclude(journal.DONE)
         complete = answer["low"] is not None and answer["high"] is not None
-        return NOT_MET if answer["level"] is None or (terms.strict and not complete) else 0
+        known = answer["level"] is not None and answer["ended_by"] != CHANGED
+        return 0 if known and (complete or not terms.strict) else NOT_MET
 
 
 def announce(console: Console, book: Journal, asked: Asked, parameters: SearchParameters, simulated: bool) -> None:
@@ -75,11 +78,22 @@ def announce(console: Console, book: Journal, asked: Asked, parameters: SearchPa
         console.say("SIMULATED ENGINE: the target is fastllmload's own simulator, not a server")
     aim = asked.sentence if asked.goal is None else f"the highest {parameters.what} at which {asked.sentence}"
     console.say(f"search in {book.path.parent}: {aim}")
-    longest = parameters.level_s * (2**parameters.looks - 1)
-    longer = f", where noise asks for it {longest:g} s" if parameters.looks > 1 else ""
-    console.say(f"at most {parameters.levels} levels of {parameters.level_s:g} s{longer}")
+    console.say(f"at most {parameters.levels} levels of {lengths_words(parameters, asked)}")
     if book.resumed:
         console.say("started again: finished levels are taken from the folder")
+
+
+def lengths_words(parameters: SearchParameters, asked: Asked) -> str:
+    """How long the looks at a level are: `15 s, where the answer is likely to be 60 s, 120 s and 240 s more`."""
+    plan = replace(parameters.plan, short=0) if asked.goal is None else asked.goal.planned(parameters.plan)
+    first, *others = (f"{parameters.level_s * plan.length(number):g} s" for number in range(plan.looks + plan.short))
+    why = "the answer is likely to be" if plan.short else "noise asks for it"
+    return f"{first}, where {why} {listed(others)} more" if others else first
+
+
+def listed(texts: list[str]) -> str:
+    """`60 s, 120 s and 240 s`."""
+    return " and ".join(filter(None, (", ".join(texts[:-1]), texts[-1])))
 
 
 def too_few_requests(asked: Asked, parameters: SearchParameters, ramp_share: float) -> str | None:
@@ -88,7 +102,7 @@ def too_few_requests(asked: Asked, parameters: SearchParameters, ramp_share: flo
         return None
     alpha = parameters.plan.alpha_per_look / (len(asked.goal.shares) + 1)
     needed = max(requests_needed(limit.allowed, alpha) for limit in asked.goal.shares)
-    looks = (2**parameters.looks - 1) * (1 - ramp_share)
+    looks = parameters.plan.longest * (1 - ramp_share)
     coming = parameters.minimum * parameters.level_s * looks
     if coming >= needed:
         return None
@@ -107,12 +121,9 @@ class Search:
         self.bench = LabBench(lab, lab.base, parameters, asked)
         lo, hi = parameters.minimum, parameters.maximum
         shuffle = lab.base.client.seed if parameters.interleave else None
-        plan, width = parameters.plan, parameters.width
+        plan, width = self.bench.plan, parameters.width
         self.peak = PeakSearch(lo, hi, width, PeakLabBench(self.bench), plan, shuffle) if asked.goal is None else None
         self.threshold = IntervalSearch(lo, hi, width, self.bench, plan, shuffle)
-        if asked.goal is not None:
-            self.threshold.reference = asked.goal.reference
-            self.threshold.firm = self.bench.firm
         self.bench.before = self.keep
 
     def run(self) -> None:

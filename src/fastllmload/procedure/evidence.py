@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
 
 from fastllmload.metrics.benefit import PRESETS, benefits_by, received
 from fastllmload.metrics.between import committed
+from fastllmload.metrics.bounds import earliest
 from fastllmload.metrics.fluidity import fluidity_of
 from fastllmload.metrics.window import Window, populations, window_of
 from fastllmload.procedure import verdict
@@ -25,6 +26,7 @@ from fastllmload.slo.report import judged_of
 
 Floats = npt.NDArray[np.float64]
 Mask = npt.NDArray[np.bool_]
+Numbers = npt.NDArray[np.int64]
 
 FAILED = "failed"  # key of the severities that are inf for a failed request and 0 for any other
 ALL = "all"  # key of the worst severity over all objectives
@@ -33,8 +35,9 @@ ALL = "all"  # key of the worst severity over all objectives
 @dataclass(frozen=True)
 class Evidence:
     """One run. *severities*: by name of the objective, and FAILED, ALL. *tokens*, *benefit*: sums of equal parts of the
-    window, whose *part_s* is the same for all looks at a level. *limited*: why the client was the limit. *cascading*:
-    more than half of 100 requests in a row failed.
+    window, whose *part_s* is the same for all looks at a level. *limited*: why the client was the limit; *favourable* and
+    *unfavourable*: then, the same with each time at the better, or worse, end of what is known of it. *cascading*: more
+    than half of 100 requests in a row failed.
     """
 
     severities: Mapping[str, Severities]
@@ -47,6 +50,8 @@ class Evidence:
     cascading: bool = False
     service_s: float | None = None
     figures: Mapping[str, float | None] = field(default_factory=dict)
+    favourable: Evidence | None = None
+    unfavourable: Evidence | None = None
 
     @property
     def seconds(self) -> float:
@@ -74,15 +79,17 @@ def evidence_of(
     whom = {asked.name: subject(asked, wanted, judged.rows["request_class"], run.manifest) for asked in wanted}
     found = {asked.name: severity(judged, asked, outcome(judged, asked)) for asked in wanted}
     failed = np.where(judged.ok, 0.0, np.inf)
-    worst = np.max([failed, *(np.where(whom[name], value, 0.0) for name, value in found.items())], axis=0)
-    told = {
-        name: Severities(at_s[whom[name]], value[whom[name]], window.seconds, parts) for name, value in found.items()
-    }
-    told |= {key: Severities(at_s, value, window.seconds, parts) for key, value in ((FAILED, failed), (ALL, worst))}
+
+    def severities(found: Mapping[str, Floats], failed: Floats) -> dict[str, Severities]:
+        worst = np.max([failed, *(np.where(whom[name], value, 0.0) for name, value in found.items())], axis=0)
+        told = {name: Severities(at_s[who], found[name][who], window.seconds, parts) for name, who in whom.items()}
+        both = ((FAILED, failed), (ALL, worst))
+        return told | {key: Severities(at_s, value, window.seconds, parts) for key, value in both}
+
     benefits = np.nan_to_num(benefits_by(run, times, received(tokens, times, False), PRESETS[preset]))
     benefit, _ = np.histogram(at_s, bins=parts, range=(0.0, window.seconds), weights=benefits)
-    return Evidence(
-        severities=told,
+    measured = Evidence(
+        severities=severities(found, failed),
         growth=growth_of(run, window, parts),
         tokens=verdict.token_rates(run, window, parts) * (window.seconds / parts),
         benefit=benefit,
@@ -92,6 +99,80 @@ def evidence_of(
         cascading=verdict.was_cascading(run),
         service_s=service_s(judged),
         figures=figures_of(run),
+    )
+    if not measured.limited:
+        return measured
+    late = lateness_of(run, judged, window)
+    own = np.isin(judged.rows["error"], verdict.OWN_ERRORS)
+
+    def within(side: int) -> Evidence:
+        """*side* -1: all that the client did late in time; 1: each time at its worse end."""
+        moved = {asked.name: late.moved(found[asked.name], asked, side) for asked in wanted}
+        if side < 0:
+            moved = {name: np.where(own, 0.0, value) for name, value in moved.items()}
+        held = severities(moved, np.where(own, 0.0, failed) if side < 0 else failed)
+        return replace(measured, severities=held, growth=late.of_queue(measured.growth, len(at_s), side))
+
+    return replace(measured, favourable=within(-1), unfavourable=within(1))
+
+
+@dataclass(frozen=True)
+class Lateness:
+    """How far the client may have moved the times of requests, in ns: *sent* at most, of any of them; per request
+    *first*, *last*, *any*: what is not known of its first, last, or any event; *written*: how long its write took; *gaps*
+    between its tokens.
+    """
+
+    sent: int
+    first: Numbers
+    last: Numbers
+    any: Numbers
+    written: Numbers
+    gaps: Numbers
+
+    def moved(self, severity: Floats, asked: Objective, side: int) -> Floats:
+        """*severity* with each value at its better (*side* -1) or worse (1) end. A request that was sent late may have
+        kept others waiting that much longer; what it was late itself is part of that.
+        """
+        better, worse = self._ends(asked.metric)
+        moved = severity + (worse if side > 0 else -better) / (asked.limit * 1e6)
+        return np.where(np.isinf(severity), severity, np.maximum(moved, 0.0))
+
+    def _ends(self, metric: str) -> tuple[Floats, Floats]:
+        """By how much a value may be less, and more. A late read only makes a sum of lateness greater."""
+        if metric in ("ttft", "ttft_sched"):
+            return (self.first + self.sent).astype(np.float64), self.written.astype(np.float64)
+        if metric in ("e2el", "e2el_sched"):
+            return (self.last + self.sent).astype(np.float64), self.written.astype(np.float64)
+        if metric == "tpot":
+            return self.last / self.gaps, self.first / self.gaps
+        if metric in ("itl", "tbt", "tbc"):
+            return self.any.astype(np.float64), self.any.astype(np.float64)
+        return np.full(len(self.any), np.inf), np.zeros(len(self.any))
+
+    def of_queue(self, growth: Growth, requests: int, side: int) -> Growth:
+        """*growth* if what came and went within the lateness of the client had done so at the other border of the window."""
+        seconds = (self.sent + int(self.last.max(initial=0))) / 1e9
+        moved = 2 * requests / growth.seconds * seconds
+        ramp = np.linspace(0.0, side * moved, len(growth.at_borders))
+        return replace(growth, at_borders=growth.at_borders + ramp, spread=growth.spread + moved)
+
+
+def lateness_of(run: Run, judged: Judged, window: Window) -> Lateness:
+    """Of the requests of *judged*, from the brackets of their events."""
+    mine, rows = judged.times.rows, judged.rows
+    early = earliest(run)
+    brackets = np.zeros(len(run.rows), np.int64)
+    np.maximum.at(brackets, run.events["row"], run.events["bracket_ns"].astype(np.int64))
+    lags = verdict.dispatch_lags(run, run.rows[run.rows["phase"] == layout.MEASURE], window)
+    written = np.where(rows["t_submit_start"] > 0, rows["t_submit"] - rows["t_submit_start"], 0)
+    return Lateness(
+        sent=max(0, int(lags.max(initial=0))),
+        first=np.where(rows["t_first"] > 0, rows["t_first"] - early.first[mine], 0),
+        last=np.where(rows["t_last"] > 0, rows["t_last"] - early.last[mine], 0),
+        any=brackets[mine],
+        written=np.maximum(written, 0),
+        gaps=np.maximum(judged.timed - 1, 1),
     )
 
 

@@ -4,24 +4,29 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import msgspec
 import numpy as np
+from msgspec.structs import replace as replace_struct
 
 from fastllmload.procedure.criteria import COMPLETION, GAIN, MORE_SLOTS
 from fastllmload.procedure.evidence import ALL, FAILED, Evidence
 from fastllmload.procedure.sequential import (
     Decision,
+    Growth,
     Plan,
     Ratio,
     decide_growth,
     decide_share,
+    drift,
     growth_bound,
+    growth_within_reach,
     ratio,
     requests_needed,
     seems_to_grow,
     share_interval,
+    share_within_reach,
 )
 
 FILLING = 0.25  # of the window: a request that takes longer makes any queue look growing
@@ -45,7 +50,8 @@ class Part(msgspec.Struct, frozen=True, kw_only=True):
 
 class Judgement(msgspec.Struct, frozen=True, kw_only=True):
     """Of one level after some looks. On *limited* of *looks* the client was the limit, for the reasons *limits*; where
-    there were others, these decided alone.
+    there were others, these decided alone. *short*: what its only, short look says, in words. *bounded*: it was decided
+    although the client was the limit, because its decision is the same for all that its times may have been.
     """
 
     decision: Decision
@@ -53,6 +59,8 @@ class Judgement(msgspec.Struct, frozen=True, kw_only=True):
     limits: tuple[str, ...] = ()
     limited: int = 0
     looks: int = 0
+    short: str = ""
+    bounded: bool = False
 
     @property
     def reason(self) -> str:
@@ -60,7 +68,10 @@ class Judgement(msgspec.Struct, frozen=True, kw_only=True):
         if self.decision is Decision.CLIENT:
             return client_words(self.limits, self.looks)
         chosen = [part for part in self.parts if part.decision is self.decision] or list(self.parts)
-        words = [part_words(part) for part in chosen if not (part.veto and self.decision is Decision.PASS)]
+        words = [self.short] if self.short else []
+        words += [part_words(part) for part in chosen if not (part.veto and self.decision is Decision.PASS)]
+        if self.bounded:
+            words.append(f"whatever the client was late ({self.limits[-1]})")
         if 0 < self.limited < self.looks:
             words.append(set_aside(self.limited, self.looks))
         return "; ".join(words)
@@ -131,6 +142,11 @@ class ShareLimit:
             note=note,
         )
 
+    def within_reach(self, runs: Sequence[Evidence], alpha: float, times: float) -> tuple[bool, bool]:
+        """Whether *times* as many requests might prove that the limit is kept, or that it is missed."""
+        found = share_interval([run.severities[self.key] for run in runs], alpha)
+        return share_within_reach(found, self.allowed, times, alpha)
+
 
 @dataclass(frozen=True)
 class Goal:
@@ -147,6 +163,12 @@ class Goal:
     closed: bool = False
     sustain: bool = False
 
+    def planned(self, plan: Plan) -> Plan:
+        """*plan* with the looks that this goal is decided by: a closed loop's gain leans on lower levels, of which short
+        looks would know too little.
+        """
+        return replace(plan, short=0) if self.closed and self.sustain else plan
+
     def growth_left(self, runs: Sequence[Evidence], plan: Plan) -> float:
         """Requests/s by which the queue of an open loop may grow at a level that passed on its latencies, by its *runs*.
 
@@ -154,7 +176,7 @@ class Goal:
         """
         if self.closed or self.sustain:
             return 0.0
-        return growth_bound([run.growth for run in believed(runs)], self._alpha(plan))
+        return growth_bound(growths_of(believed(runs)), self._alpha(plan))
 
     def claim(self, level: float, tested: Collection[float] = (), growth: float = 0.0) -> float:
         """What is known when *level* passes: the answer is at least so high. *tested*: all levels. *growth*: what is
@@ -171,6 +193,70 @@ class Goal:
         below, above = around(level, tested)
         return level if below is None or above - below <= self.width(level) else below
 
+    def leaning(self, level: float, runs: Sequence[Evidence], lower: Mapping[float, Sequence[Evidence]]) -> bool:
+        """Whether *level* is likelier to hold than not, by its *runs*: for the choice of levels, no proof."""
+        runs = believed(runs)
+        if any(run.cascading for run in runs):
+            return False
+        found = [share_interval([run.severities[limit.key] for run in runs], SUSPICION) for limit in self.shares]
+        if any(
+            share is not None and share.value > limit.allowed for share, limit in zip(found, self.shares, strict=True)
+        ):
+            return False
+        if not self.closed:
+            return not seems_to_grow(growths_of(runs), SUSPICION)
+        part = gain(level, runs, lower, SUSPICION) if self.sustain else None
+        return part is None or part.value is None or part.value >= part.allowed
+
+    def within_reach(
+        self,
+        level: float,
+        runs: Sequence[Evidence],
+        plan: Plan,
+        lower: Mapping[float, Sequence[Evidence]],
+        times: float,
+    ) -> bool:
+        """Whether *times* as much of what *runs* show of *level* is likely to decide it; for the choice of levels."""
+        runs, alpha = believed(runs), self._alpha(plan)
+        reach = [limit.within_reach(runs, alpha, times) for limit in self.shares]
+        if not self.closed:
+            holds, fails = growth_within_reach(growths_of(runs), times, alpha, self.width(level))
+            reach.append((holds or not self.sustain, fails))
+        elif self.sustain:
+            reach.append(gain_within_reach(gain(level, runs, lower, alpha), times))
+        return all(holds for holds, _ in reach) or any(fails for _, fails in reach)
+
+    def pace(self, level: float, runs: Sequence[Evidence]) -> float | None:
+        """Requests/s that a server finished while an open loop's queue grew by *level* less that; None where it did not
+        grow.
+        """
+        growths = growths_of(believed(runs))
+        if self.closed or not seems_to_grow(growths, SUSPICION):
+            return None
+        found = drift(growths, SUSPICION)
+        return None if found is None else max(0.0, level - found.value)
+
+    def changed(self, level: float, before: Sequence[Evidence], after: Sequence[Evidence], plan: Plan) -> str | None:
+        """What differs between two measurements of one *level* by more than chance and by more than the step, in words;
+        None where nothing does. A system that stays as it is differs so with the chance of one wrong decision.
+        """
+        alpha = self._alpha(plan) / 2
+        first, then = (drift(growths_of(runs), alpha) for runs in (before, after))
+        if not self.closed and first is not None and then is not None:
+            apart = then.value - first.value
+            if abs(apart) > max(math.hypot(first.half, then.half), self.width(level)):
+                return f"the queue grew by {first.value:+.3g} requests/s, then by {then.value:+.3g}"
+        rates = token_rate(before, alpha), token_rate(after, alpha)
+        if self.closed and rates[0] is not None and rates[1] is not None:
+            apart = rates[1].value - rates[0].value
+            if abs(apart) > max(math.hypot(rates[0].half, rates[1].half), self.width(level) / level * rates[0].value):
+                return f"{rates[0].value:,.4g} output tokens/s, then {rates[1].value:,.4g}"
+        for limit in self.shares:
+            found = [limit.part(runs, alpha) for runs in (before, after)]
+            if {part.decision for part in found} == {Decision.PASS, Decision.FAIL}:
+                return f"{part_words(found[0])}, then {part_words(found[1])}"
+        return None
+
     def reference(self, level: float, tested: Collection[float]) -> float | None:
         """The slots to measure so that the gain of *level* leans on neighbours; None where it does, or needs none."""
         below, above = around(level, tested)
@@ -185,19 +271,24 @@ class Goal:
     ) -> Judgement:
         """*runs*: all looks so far. *lower*: those of all lower levels, for the gain of a closed loop.
 
-        Looks on which the client was the limit are set aside as soon as there is another. Alone they may still pass a
-        level that they offered in full: what the client did late can only have made the latencies worse.
+        Where the client was the limit, a fail stands that would be one if all that the client did late had been in time,
+        and a pass that would be one if each time lay at the worse end of what is known of it, of a load that was offered
+        in full. Else looks on which the client was the limit are set aside as soon as there is another.
         """
-        clean = [run for run in runs if not run.limited]
-        found = self._decide(level, believed(runs), plan, lower)
         limited = [run for run in runs if run.limited]
+        found = self._decide(level, believed(runs), plan, lower)
         if not limited:
             return found
-        decision = found.decision
-        unsound = decision is Decision.FAIL or not all(run.offered_in_full for run in limited)
-        if not clean and decision is not Decision.UNDECIDED and unsound:
-            decision = Decision.CLIENT
         limits = tuple(dict.fromkeys(reason for run in limited for reason in run.limited))
+        in_time = self._decide(level, [run.favourable or run for run in runs], plan, lower)
+        if in_time.decision is Decision.FAIL and not (self.closed and self.sustain):
+            return replace_struct(in_time, limits=limits, bounded=True)
+        if all(run.offered_in_full for run in limited):
+            at_worst = self._decide(level, [run.unfavourable or run for run in runs], plan, lower)
+            if at_worst.decision is Decision.PASS:
+                return replace_struct(at_worst, limits=limits, bounded=True)
+        decided = found.decision in (Decision.PASS, Decision.FAIL)
+        decision = Decision.CLIENT if decided and len(limited) == len(runs) else found.decision
         return Judgement(decision=decision, parts=found.parts, limits=limits, limited=len(limited), looks=len(runs))
 
     def _decide(
@@ -225,22 +316,17 @@ class Goal:
         return plan.alpha_per_look / (len(self.shares) + 1)
 
     def _growth(self, level: float, runs: Sequence[Evidence], alpha: float) -> Part:
-        width = self.width(level)
-        decision, found = decide_growth([run.growth for run in runs], alpha, width)
-        slow = [run for run in runs if run.service_s is not None and run.service_s > FILLING * run.seconds]
+        width, growths = self.width(level), growths_of(runs)
+        decision, found = decide_growth(growths, alpha, width)
         note = ""
-        if slow and decision is Decision.FAIL:
+        if decision is Decision.FAIL and all(is_filling(run) for run in runs):
             decision, note = Decision.UNDECIDED, "requests take too long for levels of this length"
-        elif (
-            not self.sustain
-            and decision is Decision.UNDECIDED
-            and seems_to_grow([run.growth for run in runs], SUSPICION)
-        ):
+        elif not self.sustain and decision is Decision.UNDECIDED and seems_to_grow(growths, SUSPICION):
             note = SEEMS_TO_GROW
         elif decision is Decision.UNDECIDED and found is not None and found.half > 0:
             times = (2 * found.half / width) ** 2
             if times > 1:
-                note = f"needs about {times * sum(run.seconds for run in runs):,.0f} s of measurement"
+                note = f"needs about {times * sum(run.seconds for run in growths):,.0f} s of measurement"
         value, half = (None, 0.0) if found is None else (found.value, found.half)
         return Part(
             name="queue growth", decision=decision, value=value, low=None if value is None else value - half,
@@ -251,6 +337,16 @@ class Goal:
 def believed(runs: Sequence[Evidence]) -> Sequence[Evidence]:
     """The looks that decide: those on which the client was not the limit, all where there is none."""
     return [run for run in runs if not run.limited] or runs
+
+
+def is_filling(run: Evidence) -> bool:
+    """Whether its requests take so long that any queue looks growing."""
+    return run.service_s is not None and run.service_s > FILLING * run.seconds
+
+
+def growths_of(runs: Sequence[Evidence]) -> list[Growth]:
+    """Of the runs that were long enough to tell growth; of all where none was."""
+    return [run.growth for run in runs if not is_filling(run)] or [run.growth for run in runs]
 
 
 def around(level: float, tested: Collection[float]) -> tuple[float | None, float]:
@@ -276,6 +372,17 @@ def gain(level: float, runs: Sequence[Evidence], lower: Mapping[float, Sequence[
     high = 1 / (share - half) if share > half else math.inf
     decision = Decision.PASS if low >= allowed else Decision.FAIL if high < allowed else Decision.UNDECIDED
     return Part(name="gain", decision=decision, value=value, low=low, high=high, allowed=allowed, unit=RATIO)
+
+
+def gain_within_reach(part: Part, times: float) -> tuple[bool, bool]:
+    """Whether a gain known sqrt(*times*) as well might be proven to be enough, or too small; by half of its error more or
+    less.
+    """
+    if part.value is None or part.low is None or part.high is None:
+        return True, True
+    width = 0.5 - 1 / math.sqrt(times)
+    low, high = part.value - part.low, part.high - part.value
+    return part.value + low * width >= part.allowed, part.value - high * width < part.allowed
 
 
 def token_rate(runs: Sequence[Evidence], alpha: float) -> Ratio | None:

@@ -11,7 +11,7 @@ import msgspec
 
 from fastllmload.procedure.findings import in_percent
 from fastllmload.procedure.goals import client_words, part_words, set_aside
-from fastllmload.procedure.interval_search import Interval
+from fastllmload.procedure.interval_search import CHANGED, Interval
 from fastllmload.procedure.peak_search import Peak
 from fastllmload.procedure.report_parts import aligned, escaped, facts, markdown_head, markdown_tables, with_state
 from fastllmload.procedure.searching import LabBench
@@ -21,6 +21,7 @@ from fastllmload.procedure.written import write_whole
 Document = Mapping[str, Any]
 
 JSON, MARKDOWN, PAGE = "search.json", "search.md", "search.html"
+IMPLIED = "implied"  # decision of a level that was not proven, below one that passed
 DIGITS = 3  # of an end of the answer that lies between levels
 UNITS = {"rate": "requests/s", "concurrency": "in flight"}
 FIGURES = {
@@ -40,8 +41,8 @@ def interval_answer(found: Interval, bench: LabBench) -> dict[str, Any]:
     limit = None if found.above is None else bench.judgements.get(found.above)
     return {
         "level": found.best,
-        "low": surely(found, bench),
-        "high": found.above,
+        "low": None if found.drifted else surely(found, bench),
+        "high": None if found.drifted else found.above,
         "ended_by": found.ended_by,
         "confirmed": found.confirmed,
         "limited_by": None if limit is None else limit.reason,
@@ -96,11 +97,13 @@ def peak_answer(found: Peak, bench: LabBench) -> dict[str, Any]:
 
 def interval_rows(found: Interval, bench: LabBench) -> list[dict[str, Any]]:
     """One entry per level, ascending."""
+    best = 0.0 if found.best is None or found.drifted else found.best
+    implied = {level for level, one in found.decisions.items() if one is Decision.UNDECIDED and level < best}
     return [
         {
             "level": level,
-            "decision": str(decision),
-            "reason": bench.judgements[level].reason,
+            "decision": IMPLIED if level in implied else str(decision),
+            "reason": (f"holds if {best:g} does; " if level in implied else "") + bench.judgements[level].reason,
             "tests": [
                 {**msgspec.to_builtins(part), "words": part_words(part)} for part in bench.judgements[level].parts
             ],
@@ -157,6 +160,8 @@ def answer_lines(document: Document) -> Iterator[str]:
     level = answer["level"]
     low, high = bounds(document)
     whole = document["status"] == "done"
+    if answer["ended_by"] == CHANGED:
+        yield f"THE SYSTEM CHANGED DURING THE SEARCH: {ENDED[CHANGED]}"
     if level is None and "smooth_goodput" in answer:
         yield f"no smooth goodput is known{': the client was the limit at every level' if whole else ' so far'}"
     elif level is None:
@@ -208,12 +213,16 @@ ENDED = {
     "minimum": "the lowest level --min is already too much: start lower",
     "undecided": "not every level could be decided: longer levels (--level-duration) or more --runs decide more",
     "nothing": "nothing was measured",
+    CHANGED: "levels measured before and after it are not of one system, so no interval is stated; find out what changed, "
+    "and search again",
 }
 
 
 def ended_words(document: Document) -> str:
     """What ended the search, where that needs to be said; of the client, at which levels and how often it was tried."""
     ended = document["answer"]["ended_by"]
+    if ended == CHANGED:
+        return ""  # was said first
     if ended != "client":
         return ENDED[ended]
     limited = [entry for entry in document["decisions"] if entry["decision"] == Decision.CLIENT]
@@ -330,6 +339,8 @@ def page(document: Document) -> str:
     ]
     closed = answer["low"] is not None and answer["high"] is not None
     word, tone = ("found", "valid") if closed else ("open", "suspect") if answer["level"] else ("none", "invalid")
+    if answer["ended_by"] == CHANGED:
+        word, tone = "changed", "invalid"
     if document["status"] != "done":
         word, tone = "incomplete", "suspect"
     head = Head(

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field, replace
 
 import msgspec
 import numpy as np
@@ -13,7 +13,8 @@ from fastllmload.metrics.benefit import PRESETS
 from fastllmload.plan.settings import RunSettings
 from fastllmload.procedure.change import at_load
 from fastllmload.procedure.evidence import Evidence, evidence_of
-from fastllmload.procedure.goals import Judgement
+from fastllmload.procedure.goals import Goal, Judgement
+from fastllmload.procedure.interval_search import Bench
 from fastllmload.procedure.lab import Lab
 from fastllmload.procedure.level import Level
 from fastllmload.procedure.objective_text import Asked
@@ -22,6 +23,7 @@ from fastllmload.procedure.sequential import Decision, Plan, ratio
 from fastllmload.procedure.verdict import Lowest, judge_level, lowest_of
 
 RATE, CONCURRENCY = "rate", "concurrency"
+LEAST_LOOK = 0.9  # of a first look's window: shorter looks decide nothing
 
 
 class SearchParameters(msgspec.Struct, frozen=True, kw_only=True):
@@ -66,7 +68,7 @@ class SearchParameters(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @dataclass
-class LabBench:
+class LabBench(Bench):
     """Measures levels in *lab* and decides. *settings*: what all levels share.
 
     Every run has requests and instants of its own (a stream of the seed), so that runs are independent of each other
@@ -85,24 +87,29 @@ class LabBench:
     lowest: Lowest | None = None
     before: Callable[[], object] = lambda: None  # each level: keeps what is known by then, should this be the last
 
+    @property
+    def plan(self) -> Plan:
+        """A search for a peak has no short looks either."""
+        plan = self.parameters.plan
+        return replace(plan, short=0) if self.asked.goal is None else self.asked.goal.planned(plan)
+
     # -- the questions of IntervalSearch ------------------------------------------------------------------------------
 
     def look(self, level: float, number: int) -> Decision:
-        self.measure(level, self.times(level, number), "" if number == 0 else f", look {number + 1}")
+        words = ", short look" if number < self.plan.short else f", look {number + 1 - self.plan.short}"
+        self.measure(level, self.plan.length(number - self.repeated.get(level, 0)), words)
         decision = self.again(level)
         self.repeated[level] = self.repeated.get(level, 0) + (decision is Decision.CLIENT)
         return decision
 
     def times(self, level: float, number: int) -> int:
-        """How often a first look's length look *number* takes: twice the one before, but a look that decided nothing
-        because the client was the limit is repeated as it was.
+        """How often a first look's length look *number* of a search for a peak takes: twice the one before, but a look
+        that decided nothing because the client was the limit is repeated as it was.
         """
         return 1 << (number - self.repeated.get(level, 0))
 
     def retest(self, level: float, number: int) -> Decision:
-        longest = max((run.seconds for run in self.runs[level]), default=0.0)
-        times = max(1, round(longest / self._window_s))
-        found = self.measure(level, times, ", re-test")
+        found = self.measure(level, 1, ", re-test")
         return Decision.CLIENT if found is None else self._judge(level, [found]).decision
 
     def again(self, level: float) -> Decision:
@@ -111,8 +118,44 @@ class LabBench:
         else:
             self.judgements[level] = self._judge(level, self.runs[level])
         judgement = self.judgements[level]
+        if self._is_short(level) and judgement.decision is not Decision.CLIENT:
+            likely = "hold" if self.leaning(level) else "fail"
+            words = f"a short look, by which it is likely to {likely}"
+            judgement = msgspec.structs.replace(judgement, decision=Decision.UNDECIDED, short=words)
+            self.judgements[level] = judgement
         self.lab.console.say(f"  {self.parameters.what} {level:g}: {judgement.decision.upper()}, {judgement.reason}")
         return judgement.decision
+
+    def _is_short(self, level: float) -> bool:
+        """Whether there are only short looks at *level*, which decide nothing."""
+        runs = self.runs.get(level, [])
+        return bool(runs) and max(run.seconds for run in runs) < LEAST_LOOK * self._window_s
+
+    def leaning(self, level: float) -> bool | None:
+        if not self.plan.short or not self.runs.get(level):
+            return None
+        return self._goal.leaning(level, self.runs[level], self._lower(level))
+
+    def within_reach(self, level: float) -> bool:
+        runs = self.runs.get(level)
+        if not runs or not self.plan.short:
+            return True
+        done = sum(run.seconds for run in runs) / self._window_s
+        times = max(1.0, self.plan.longest / done)
+        return self._goal.within_reach(level, runs, self.plan, self._lower(level), times)
+
+    def pace(self, level: float) -> float | None:
+        return self._goal.pace(level, self.runs[level]) if self.runs.get(level) else None
+
+    def reference(self, level: float, tested: Collection[float]) -> float | None:
+        return self._goal.reference(level, tested)
+
+    def changed(self, level: float) -> str | None:
+        runs = self.runs.get(level, [])
+        before = [run for run in runs[:-1] if not run.limited]
+        if not before or runs[-1].limited:
+            return None
+        return self._goal.changed(level, before, runs[-1:], self.plan)
 
     def firm(self, level: float) -> bool:
         """Whether the queue is known not to grow by more than a step at *level*."""
@@ -120,8 +163,7 @@ class LabBench:
 
     def growth_left(self, level: float) -> float:
         """Requests/s, by all looks at *level*."""
-        assert self.asked.goal is not None  # a peak has heights instead
-        return self.asked.goal.growth_left(self.runs[level], self.parameters.plan)
+        return self._goal.growth_left(self.runs[level], self.plan)
 
     # -- measuring ----------------------------------------------------------------------------------------------------
 
@@ -131,13 +173,19 @@ class LabBench:
         return self.parameters.level_s * (1 - self.settings.load.ramp_share)
 
     def _judge(self, level: float, runs: list[Evidence]) -> Judgement:
-        assert self.asked.goal is not None  # a peak has heights instead
         if not runs:
             return Judgement(decision=Decision.UNDECIDED, parts=())
-        lower = {at: found for at, found in self.runs.items() if at < level and found}
-        return self.asked.goal.judge(level, runs, self.parameters.plan, lower)
+        return self._goal.judge(level, runs, self.plan, self._lower(level))
 
-    def measure(self, level: float, times: int, words: str) -> Evidence | None:
+    def _lower(self, level: float) -> dict[float, list[Evidence]]:
+        return {at: found for at, found in self.runs.items() if at < level and found}
+
+    @property
+    def _goal(self) -> Goal:
+        assert self.asked.goal is not None  # a peak has heights instead
+        return self.asked.goal
+
+    def measure(self, level: float, times: float, words: str) -> Evidence | None:
         """One run of *level*; None where this host cannot offer it, or nothing came back."""
         self.before()
         runs, repetition = self.runs.setdefault(level, []), self.taken.get(level, 0)
@@ -191,7 +239,7 @@ class PeakLabBench:
         found = ratio(
             [run.benefit for run in runs],
             [np.full(len(run.benefit), run.part_s) for run in runs],
-            bench.parameters.plan.alpha_per_look,
+            bench.plan.alpha_per_look,
         )
         known = level not in bench.refused and bool(clean)
         if found is None:  # too short to say how far off: most requests failed, or nothing could be sent

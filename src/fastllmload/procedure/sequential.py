@@ -9,22 +9,28 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
 
+from fastllmload.statistics.batches import MOST_CORRELATED
 from fastllmload.statistics.student import beta_quantile, t_quantile
 
 Floats = npt.NDArray[np.float64]
 
+SHORT = 0.25  # of the first look that decides: the look that only shows whether a level is likely to hold
 PARTS = 30  # of the shortest look; a longer one has parts of the same length
+CORRELATED_PARTS = 10  # fewer do not show how much neighbours share
 LEAST_PARTS = 5  # fewer have no variance worth the name
 MERGES = (1, 2, 4, 8, 16)  # parts taken together: a queue remembers for longer than one part
-FEW = 5  # bad requests; with fewer, how they cluster is read off a lower limit
+FEW = 5  # independent bad (or good) requests; with fewer, how they cluster is read off a lower limit
 SURROGATES = (0.9, 0.75)  # quantiles of the severity
+LUCK = 0.5  # standard errors by which a longer look may find better what is to be proven
+HALVINGS = 20  # of a range in which a bound is looked for
+FAR = 1 / 50  # of the limit: where all requests are below it, their clustering is none of requests above the limit
 
 
 class Decision(StrEnum):
@@ -38,19 +44,35 @@ class Decision(StrEnum):
 
 @dataclass(frozen=True)
 class Plan:
-    """*alpha*: chance of any wrong pass or fail in a search of at most *levels*, each looked at up to *looks* times.
+    """*alpha*: chance of any wrong pass or fail in a search of at most *levels*, each looked at up to *looks* times after
+    a short look, SHORT of the first, that decides nothing.
 
-    Look r lasts 2^r times as long as the first, and is pooled with those before it. The winner's re-test is one more.
+    Look r lasts 2^r times as long as the first, and is pooled with those before it. At most *tests* of a search are looks
+    that may decide, re-tests included. *short*: 1, or 0 for no short looks: then each look of each level may decide.
     """
 
     alpha: float = 0.05
     levels: int = 12
     looks: int = 3
+    short: int = 1
+
+    @property
+    def tests(self) -> int:
+        return self.levels + self.looks + 1 if self.short else self.levels * (self.looks + 1)
+
+    def length(self, number: int) -> float:
+        """Of look *number* of a level as a share of its first one that may decide: 1/4, 1, 2, 4."""
+        return SHORT if number < self.short else float(2 ** (number - self.short))
+
+    @property
+    def longest(self) -> float:
+        """All looks of a level together."""
+        return sum(self.length(number) for number in range(self.looks + self.short))
 
     @property
     def alpha_per_look(self) -> float:
         """Of one test, one-sided: a level can be wrong in one direction only."""
-        return self.alpha / (self.levels * (self.looks + 1))
+        return self.alpha / self.tests
 
 
 @dataclass(frozen=True)
@@ -68,10 +90,11 @@ def merged(values: Floats, size: int) -> Floats:
     return np.add.reduceat(values, np.arange(0, len(values), size))
 
 
-def ratio(a: Sequence[Floats], b: Sequence[Floats], alpha: float) -> Ratio | None:
+def ratio(a: Sequence[Floats], b: Sequence[Floats], alpha: float, lasting: bool = False) -> Ratio | None:
     """Ratio of sums over the parts of one or more runs; None below five parts or without any *b*.
 
-    The interval is the widest over sizes of parts that leave at least five of them.
+    The interval is the widest over sizes of parts that leave at least five of them. *lasting*: what happens may depend
+    on each other for longer than the largest part, so what neighbouring parts share widens it further.
     """
     total = float(sum(part.sum() for part in b))
     if total <= 0:
@@ -80,13 +103,25 @@ def ratio(a: Sequence[Floats], b: Sequence[Floats], alpha: float) -> Ratio | Non
     rests = [x - value * y for x, y in zip(a, b, strict=True)]
     deviations = []
     for size in MERGES:
-        rest = np.concatenate([merged(one, size) for one in rests])
+        pieces = [merged(one, size) for one in rests]
+        rest = np.concatenate(pieces)
         if len(rest) >= LEAST_PARTS:
-            deviations.append(math.sqrt(float(np.dot(rest, rest)) * len(rest) / (len(rest) - 1)) / total)
+            wider = math.sqrt(widening(pieces)) if lasting and len(rest) >= CORRELATED_PARTS else 1.0
+            deviations.append(wider * math.sqrt(float(np.dot(rest, rest)) * len(rest) / (len(rest) - 1)) / total)
     if not deviations:
         return None
     parts = sum(len(one) for one in rests)
     return Ratio(value, quantile(1 - alpha, parts - 1) * max(deviations), max(deviations), parts)
+
+
+def widening(runs: Sequence[Floats]) -> float:
+    """Factor on the variance of a sum over parts for what neighbouring parts share, if that fades exponentially."""
+    squares = sum(float(np.dot(one, one)) for one in runs)
+    if squares <= 0:
+        return 1.0
+    lagged = sum(float(np.dot(one[1:], one[:-1])) for one in runs) / squares + 1 / sum(len(one) for one in runs)
+    shared = min(max(lagged, 0.0), MOST_CORRELATED)
+    return (1 + shared) / (1 - shared)
 
 
 @lru_cache(maxsize=4096)
@@ -134,34 +169,54 @@ class Share:
 def share_interval(runs: Sequence[Severities], alpha: float) -> Share | None:
     """Bounds of the share of bad requests, each with chance *alpha* to be wrong (Korn and Graubard 1998).
 
-    Clopper-Pearson over the number of independent requests that would have this variance. With fewer than five bad (or
-    good) ones their clustering is that of the worst tenth of the requests. None without requests or below five parts.
+    Clopper-Pearson over the number of independent requests that would have this variance. Where that makes fewer than
+    five independent bad (or good) ones, their clustering is also taken from the worst tenth and the worst quarter of the
+    requests, unless all lie far below the limit. None without requests or below five parts.
     """
     n = sum(len(run.at_s) for run in runs)
     bad = sum(int((run.severity > 1).sum()) for run in runs)
     if n == 0 or sum(run.parts for run in runs) < LEAST_PARTS:
         return None
-    everything = np.concatenate([run.severity for run in runs])
-    limits = [float(np.quantile(everything, q, method="lower")) for q in SURROGATES] + (
-        [1.0] if FEW <= bad <= n - FEW else []
-    )
-    effective = min(effective_size(runs, limit, n, alpha) for limit in limits)
     p = bad / n
-    k = p * effective
-    low = beta_quantile(alpha, k, effective - k + 1) if bad else 0.0
-    high = beta_quantile(1 - alpha, k + 1, effective - k) if bad < n else 1.0
-    return Share(p, low, high, n, effective)
+    effective = effective_size(runs, 1.0, n, alpha)
+    if min(p, 1 - p) * effective < FEW:
+        everything = np.concatenate([run.severity for run in runs])
+        limits = [float(np.quantile(everything, q, method="lower")) for q in SURROGATES]
+        if float(everything.max()) > FAR:
+            effective = min(effective, *(effective_size(runs, limit, n, alpha) for limit in limits))
+    return Share(p, lower(p, effective, alpha), upper(p, effective, alpha), n, effective)
 
 
 def effective_size(runs: Sequence[Severities], limit: float, n: int, alpha: float) -> float:
     """Independent requests of which a share above *limit* would be as uncertain; at most *n*, at least 1."""
     above = [run.over(limit) for run in runs]
-    found = ratio([a for a, _ in above], [b for _, b in above], alpha)
+    found = ratio([a for a, _ in above], [b for _, b in above], alpha, lasting=True)
     if found is None or found.half == 0:
         return float(n)
     z = quantile(1 - alpha, math.inf)
     size = found.value * (1 - found.value) * (z / found.half) ** 2
     return float(min(n, max(1.0, size)))
+
+
+def share_within_reach(found: Share | None, allowed: float, times: float, alpha: float) -> tuple[bool, bool]:
+    """Whether *times* as many requests might prove that the share is at most *allowed*, or that it is not: if it lies LUCK
+    standard errors lower, or higher, than it was found.
+    """
+    if found is None:
+        return True, True
+    effective, error = found.effective * times, LUCK * math.sqrt(found.value * (1 - found.value) / found.effective)
+    low, high = max(0.0, found.value - error), min(1.0, found.value + error)
+    return upper(low, effective, alpha) <= allowed, lower(high, effective, alpha) > allowed
+
+
+def lower(share: float, n: float, alpha: float) -> float:
+    """Clopper and Pearson's lower bound for *share* of *n* independent requests."""
+    return beta_quantile(alpha, share * n, (1 - share) * n + 1) if share > 0 else 0.0
+
+
+def upper(share: float, n: float, alpha: float) -> float:
+    """The upper one."""
+    return beta_quantile(1 - alpha, share * n + 1, (1 - share) * n) if share < 1 else 1.0
 
 
 def decide_share(found: Share | None, allowed: float) -> Decision:
@@ -216,6 +271,27 @@ def stays_in_band(runs: Sequence[Growth]) -> float:
     return min(1.0, (4 / math.pi) ** len(runs) * math.exp(-exponent))
 
 
+def cannot_grow(runs: Sequence[Growth], pace: float, variance: float) -> float:
+    """Chance that a queue which grows by at least *pace* requests/s would have stayed as narrow and grown as little, or
+    less. *variance*: per second, of its growth, at most.
+
+    The chance of the band without a drift (`stays_in_band`) times exp(pace x / variance - pace^2 T / (2 variance)), by
+    which a drift changes that of a random walk that ended x higher after T seconds (Girsanov). A server that falls
+    behind faster than by *pace* makes it smaller still, as long as the queue grew more slowly than that.
+    """
+    seconds = sum(run.seconds for run in runs)
+    risen = sum(float(run.at_borders[-1] - run.at_borders[0]) for run in runs)
+    band = stays_in_band(runs)
+    if variance <= 0 or risen >= pace * seconds:
+        return band
+    return band * math.exp(min(0.0, (pace * risen - pace**2 * seconds / 2) / variance))
+
+
+def growth_variance(found: Ratio, seconds: float, alpha: float) -> float:
+    """Per second, of the growth that *found* is of: at most, by the half-width of its interval."""
+    return seconds * (found.half / quantile(1 - alpha, math.inf)) ** 2
+
+
 def decide_growth(runs: Sequence[Growth], alpha: float, tolerance: float) -> tuple[Decision, Ratio | None]:
     """Whether the queue grows by less than *tolerance* requests/s for ever: by its slope, or by the band that it keeps.
 
@@ -228,8 +304,25 @@ def decide_growth(runs: Sequence[Growth], alpha: float, tolerance: float) -> tup
         return Decision.UNDECIDED, None
     if found.value - found.half > 0 and later_growth(runs) >= found.value / 2:
         return Decision.FAIL, found
-    flat = found.value + found.half < tolerance or stays_in_band(runs) <= alpha
+    variance = growth_variance(found, sum(run.seconds for run in runs), alpha)
+    flat = found.value + found.half < tolerance or cannot_grow(runs, tolerance, variance) <= alpha
     return (Decision.PASS if flat else Decision.UNDECIDED), found
+
+
+def growth_within_reach(runs: Sequence[Growth], times: float, alpha: float, tolerance: float) -> tuple[bool, bool]:
+    """Whether *times* as many seconds might prove that the queue does not grow, or that it does: as `decide_growth`, if
+    its growth lies LUCK standard errors lower, or higher, than it was found.
+    """
+    alpha /= 2
+    found = drift(runs, alpha)
+    if found is None:
+        return True, True
+    seconds = sum(run.seconds for run in runs)
+    half, error = found.half / math.sqrt(times), LUCK * found.deviation
+    longer = [replace(run, seconds=run.seconds * times) for run in runs]
+    variance = growth_variance(found, seconds, alpha)
+    flat = found.value - error + half < tolerance or cannot_grow(longer, tolerance, variance) <= alpha
+    return flat, found.value + error - half > 0
 
 
 def growth_bound(runs: Sequence[Growth], alpha: float) -> float:
@@ -240,7 +333,14 @@ def growth_bound(runs: Sequence[Growth], alpha: float) -> float:
     found = drift(runs, alpha)
     if found is None:
         return math.inf
-    return 0.0 if stays_in_band(runs) <= alpha else max(0.0, found.value + found.half)
+    if stays_in_band(runs) <= alpha:
+        return 0.0
+    low, high = 0.0, max(0.0, found.value + found.half)
+    variance = growth_variance(found, sum(run.seconds for run in runs), alpha)
+    for _ in range(HALVINGS):
+        middle = (low + high) / 2
+        low, high = (low, middle) if cannot_grow(runs, middle, variance) <= alpha else (middle, high)
+    return high
 
 
 def seems_to_grow(runs: Sequence[Growth], alpha: float) -> bool:

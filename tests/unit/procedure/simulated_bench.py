@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -11,7 +11,7 @@ from slot_server import Served, SlotServer
 
 from fastllmload.procedure.evidence import ALL, FAILED, Evidence, growth, parts_of
 from fastllmload.procedure.goals import Goal
-from fastllmload.procedure.interval_search import Interval
+from fastllmload.procedure.interval_search import Bench, Interval
 from fastllmload.procedure.sequential import Decision, Plan, Severities
 
 TOKENS = 100  # of every answer
@@ -46,7 +46,7 @@ def evidence(
 
 
 @dataclass
-class SlotBench:
+class SlotBench(Bench):
     """Measures levels on *server* with looks of *seconds* x 2^number. *bad*: share of the requests that miss the objective
     whatever the load is; None: those that wait too long do.
     """
@@ -68,20 +68,45 @@ class SlotBench:
         return evidence(served, self.limit_s, 0.9 * self.seconds, bad=bad)
 
     def _decide(self, level: float, runs: Sequence[Evidence]) -> Decision:
-        lower = {at: found for at, found in self.runs.items() if at < level}
-        return self.goal.judge(level, runs, self.plan, lower).decision
+        return self.goal.judge(level, runs, self.plan, self._lower(level)).decision
+
+    def _lower(self, level: float) -> dict[float, list[Evidence]]:
+        return {at: found for at, found in self.runs.items() if at < level}
 
     def look(self, level: float, number: int) -> Decision:
-        self.runs.setdefault(level, []).append(self._measure(level, self.seconds * 2**number))
-        return self.again(level)
+        length = self.length(number)
+        self.runs.setdefault(level, []).append(self._measure(level, self.seconds * length))
+        return Decision.UNDECIDED if length < 1 else self.again(level)
+
+    def length(self, number: int) -> float:
+        """Of a look; ea1b49f, which bench/search_seconds.py measures as well, has no short ones."""
+        return self.plan.length(number) if hasattr(self.plan, "length") else 2.0**number
 
     def retest(self, level: float, number: int) -> Decision:
-        found = self._measure(level, max(run.seconds for run in self.runs[level]) / 0.9)
+        found = self._measure(level, self.seconds)
         self.runs[level].append(found)
         return self._decide(level, [found])
 
     def again(self, level: float) -> Decision:
         return self._decide(level, self.runs[level])
+
+    def leaning(self, level: float) -> bool | None:
+        return self.goal.leaning(level, self.runs[level], self._lower(level))
+
+    def within_reach(self, level: float) -> bool:
+        done = sum(run.seconds for run in self.runs[level]) / (0.9 * self.seconds)
+        times = max(1.0, self.plan.longest / done)
+        return self.goal.within_reach(level, self.runs[level], self.plan, self._lower(level), times)
+
+    def pace(self, level: float) -> float | None:
+        return self.goal.pace(level, self.runs[level])
+
+    def reference(self, level: float, tested: Collection[float]) -> float | None:
+        return self.goal.reference(level, tested)
+
+    def changed(self, level: float) -> str | None:
+        *before, last = self.runs[level]
+        return self.goal.changed(level, before, [last], self.plan)
 
     def firm(self, level: float) -> bool:
         return self.goal.growth_left(self.runs[level], self.plan) <= self.goal.width(level)

@@ -30,8 +30,8 @@ class Killed(BaseException):
 class SlotTarget:
     """*kill_at*: number of the run in which the process is killed, its folder half written. *measured*: run folders.
 
-    *late_above*: from that level on the client itself is 20 ms late; on *late_runs*, by their number, it is so whatever
-    the level. *broken_above*: from there every request fails.
+    *late_above*: from that level on the client itself is *late_s* late; on *late_runs*, by their number, it is so whatever
+    the level. *broken_above*: from there every request fails. *slower*: takes the server's place after *slows_after* runs.
     """
 
     server: SlotServer
@@ -39,6 +39,9 @@ class SlotTarget:
     late_above: float = float("inf")
     late_runs: frozenset[int] = frozenset()
     broken_above: float = float("inf")
+    late_s: float = 0.02
+    slower: SlotServer | None = None
+    slows_after: int = 0
     measured: list[str] = field(default_factory=list)
 
     def execute(self, settings: RunSettings, secret: object, ui: Any, engine: object) -> int:
@@ -52,12 +55,14 @@ class SlotTarget:
         asked = settings.load
         seed = zlib.crc32(f"{settings.workload.stream}/{asked.rate}/{asked.concurrency}/{asked.duration}".encode())
         rng, seconds = np.random.default_rng(seed), float(asked.duration or 0)
+        slow = self.slower is not None and len(self.measured) > self.slows_after
+        server = self.slower if slow and self.slower is not None else self.server
         if asked.concurrency is None:
-            served = self.server.serve(float(asked.rate or 0), seconds, rng)
+            served = server.serve(float(asked.rate or 0), seconds, rng)
         else:
-            served = closed_loop(self.server, asked.concurrency, seconds, rng)
+            served = closed_loop(server, asked.concurrency, seconds, rng)
         late = self._load(settings) >= self.late_above or len(self.measured) - 1 in self.late_runs
-        write_rows(folder, served, late, self._load(settings) >= self.broken_above)
+        write_rows(folder, served, self.late_s if late else 10e-6, self._load(settings) >= self.broken_above)
         self._save(folder, {**manifest, "status": "done"})
         run = load(folder)
         document = {**manifest, "status": "done", **measure(run), "certificate": {"verdict": "valid"}}
@@ -93,7 +98,7 @@ def closed_loop(server: SlotServer, slots: int, seconds: float, rng: np.random.G
     return Served(seconds, np.array(arrive), np.array(begin), np.array(end))
 
 
-def write_rows(folder: Path, served: Served, late: bool, broken: bool) -> None:
+def write_rows(folder: Path, served: Served, late_s: float, broken: bool) -> None:
     """requests.npy and tokens.npy: two events each, at the first token and at the last."""
     n = len(served.arrive)
     at = {name: (ORIGIN_NS + value * 1e9).astype(np.int64) for name, value in vars(served).items() if name != "seconds"}
@@ -101,7 +106,7 @@ def write_rows(folder: Path, served: Served, late: bool, broken: bool) -> None:
     last = np.maximum(at["end"], first) + 1000
     rows = np.zeros(n, layout.REQUEST)
     rows["t_sched"] = at["arrive"]
-    rows["t_dispatch"] = rows["t_submit_start"] = at["arrive"] + (20_000_000 if late else 10_000)
+    rows["t_dispatch"] = rows["t_submit_start"] = at["arrive"] + round(late_s * 1e9)
     rows["t_submit"] = rows["t_dispatch"] + 1_000
     rows["t_headers"] = rows["t_any"] = rows["t_first"] = np.maximum(first, rows["t_submit"])
     rows["t_last"] = np.maximum(last, rows["t_first"])

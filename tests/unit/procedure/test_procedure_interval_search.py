@@ -13,11 +13,12 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from search_servers import Slowing
 from simulated_bench import SlotBench
 from slot_server import SlotServer
 
 from fastllmload.procedure.goals import Goal, all_limits, failures
-from fastllmload.procedure.interval_search import Interval, IntervalSearch
+from fastllmload.procedure.interval_search import Bench, Interval, IntervalSearch
 from fastllmload.procedure.sequential import Decision, Plan
 
 slow = pytest.mark.skipif(os.environ.get("FASTLLMLOAD_SLOW") != "1", reason="minutes of simulation; FASTLLMLOAD_SLOW=1")
@@ -53,7 +54,7 @@ class Case:
     def search(self, seed: int) -> tuple[Interval, tuple[float, float]]:
         rng = np.random.default_rng(seed)
         bench = SlotBench(self.server, self.goal, Plan(), self.seconds, self.limit_s, rng, self.bad)
-        search = IntervalSearch(self.hi / self.grid, self.hi, step, bench, Plan(), self.shuffle, firm=bench.firm)
+        search = IntervalSearch(self.hi / self.grid, self.hi, step, bench, Plan(), self.shuffle)
         found = search.run()
         return found, (bench.low(found), math.inf if found.above is None else found.above)
 
@@ -63,7 +64,7 @@ class Case:
         for seed in seeds:
             found, (low, high) = self.search(seed)
             assert len(found.decisions) <= 12
-            assert all(count <= 3 for count in found.looks.values())
+            assert all(count <= 4 for count in found.looks.values())
             held += low <= self.truth <= high
             widths.append((low / self.truth, high / self.truth))
         return held, widths
@@ -113,8 +114,11 @@ def test_a_few_searches_hold_the_truth(name: str) -> None:
 # -- the order of questions, without noise ----------------------------------------------------------------------------
 
 
+LONG = Plan(short=0)  # each look decides
+
+
 @dataclass
-class Oracle:
+class Oracle(Bench):
     """Passes below *low*, fails above *high*, undecided between; the client is the limit from *limited* on."""
 
     low: float
@@ -122,6 +126,10 @@ class Oracle:
     limited: float = math.inf
     retests: dict[float, Decision] = field(default_factory=dict)
     asked: list[tuple[str, float, int]] = field(default_factory=list)
+    firm_below: float = math.inf
+
+    def firm(self, level: float) -> bool:
+        return level < self.firm_below
 
     def again(self, level: float) -> Decision:
         if level >= self.limited:
@@ -145,20 +153,20 @@ def one(level: float) -> float:
 def test_the_interval_closes_in_on_what_is_undecided(low: float, width: float, shuffle: int | None) -> None:
     """With levels to spare, both ends come within a step of where decisions become possible."""
     bench = Oracle(low, low + width)
-    found = IntervalSearch(1, 100, one, bench, Plan(levels=60), shuffle).run()
+    found = IntervalSearch(1, 100, one, bench, Plan(short=0, levels=60), shuffle).run()
     assert found.best is not None and found.above is not None
     assert found.best <= low and found.above > low + width
     if found.ended_by == "bracket":
         assert low - found.best <= 1.01 and found.above - (low + width) <= 1.01
     assert all(count <= 3 for count in found.looks.values())
-    again = IntervalSearch(1, 100, one, Oracle(low, low + width), Plan(levels=60), shuffle).run()
+    again = IntervalSearch(1, 100, one, Oracle(low, low + width), Plan(short=0, levels=60), shuffle).run()
     assert again == found
 
 
 def test_undecided_levels_are_looked_at_three_times_each_time_longer() -> None:
     """Decided ones once."""
     bench = Oracle(8, 12)
-    found = IntervalSearch(4, 16, lambda level: 4, bench, Plan()).run()
+    found = IntervalSearch(4, 16, lambda level: 4, bench, LONG).run()
     assert [entry[1:] for entry in bench.asked if entry[0] == "look"] == [
         (4, 0),
         (8, 0),
@@ -173,7 +181,7 @@ def test_undecided_levels_are_looked_at_three_times_each_time_longer() -> None:
 def test_interleaved_looks_go_around_the_bracket() -> None:
     """Before an undecided level is looked at again, both ends of its bracket are."""
     bench = Oracle(8, 12)
-    IntervalSearch(4, 16, lambda level: 4, bench, Plan(), shuffle=3).run()
+    IntervalSearch(4, 16, lambda level: 4, bench, LONG, shuffle=3).run()
     looks = [entry[1] for entry in bench.asked if entry[0] == "look"]
     first, second = (k for k, level in enumerate(looks) if level == 12.0 and k < 7)
     assert sorted(looks[first + 1 : second]) == [8, 16]
@@ -182,7 +190,7 @@ def test_interleaved_looks_go_around_the_bracket() -> None:
 def test_a_winner_that_fails_its_retest_gives_way() -> None:
     """10 passes and fails afresh: 9 is the answer, and the note says so."""
     bench = Oracle(10, 10, retests={10.0: FAIL})
-    found = IntervalSearch(8, 16, one, bench, Plan(levels=30)).run()
+    found = IntervalSearch(8, 16, one, bench, Plan(short=0, levels=30)).run()
     assert found.best == 9 and found.decisions[10] is UNDECIDED
     assert any("10 passed, but failed when it was measured afresh" in note for note in found.notes)
 
@@ -199,20 +207,20 @@ def test_a_winner_that_fails_its_retest_gives_way() -> None:
 )
 def test_what_ended_the_search_is_told(bench: Oracle, ended_by: str, best: float | None, above: float | None) -> None:
     """A level where the client was the limit is never the upper end; lighter ones below it are tried."""
-    found = IntervalSearch(1, 100, one, bench, Plan()).run()
+    found = IntervalSearch(1, 100, one, bench, LONG).run()
     assert (found.ended_by, found.best, found.above) == (ended_by, best, above)
 
 
 def test_below_the_clients_limit_the_systems_own_is_still_found() -> None:
     """The client gives out at 64, the system at 40: the answer has both its ends."""
-    found = IntervalSearch(1, 100, one, Oracle(40, 40, limited=60), Plan(levels=20)).run()
+    found = IntervalSearch(1, 100, one, Oracle(40, 40, limited=60), Plan(short=0, levels=20)).run()
     assert found.best == 40 and found.above == 41
 
 
 def test_where_the_client_limits_the_lowest_level_lower_ones_are_tried() -> None:
     """64 asks too much of the client, 32 and 16 too; 8 tells, and from there the answer is narrowed up to the client."""
     bench = Oracle(500, 500, limited=10)
-    found = IntervalSearch(64, 256, one, bench, Plan(looks=1, levels=20)).run()
+    found = IntervalSearch(64, 256, one, bench, Plan(short=0, looks=1, levels=20)).run()
     assert [level for kind, level, _ in bench.asked if kind == "look"][:4] == [64, 32, 16, 8]
     assert (found.best, found.above, found.ended_by) == (9, None, "client")
     assert sum("below the lowest one asked for" in note for note in found.notes) == 3
@@ -220,25 +228,25 @@ def test_where_the_client_limits_the_lowest_level_lower_ones_are_tried() -> None
 
 def test_a_lower_level_that_fails_bounds_the_answer() -> None:
     """32 fails while 64 says nothing: the system holds less than both."""
-    found = IntervalSearch(64, 256, one, Oracle(20, 20, limited=40), Plan()).run()
+    found = IntervalSearch(64, 256, one, Oracle(20, 20, limited=40), LONG).run()
     assert (found.best, found.above, found.ended_by) == (None, 32, "minimum")
 
 
 def test_four_halves_are_tried_and_whole_slots_end_at_one() -> None:
     """A client that is always the limit ends the search; half of one slot is no level."""
     bench = Oracle(500, 500, limited=0.1)
-    found = IntervalSearch(64, 256, one, bench, Plan()).run()
+    found = IntervalSearch(64, 256, one, bench, LONG).run()
     assert sorted(found.decisions) == [4, 8, 16, 32, 64] and found.ended_by == "client"
-    assert sorted(IntervalSearch(2, 256, one, Oracle(500, 500, limited=0.1), Plan()).run().decisions) == [1, 2]
+    assert sorted(IntervalSearch(2, 256, one, Oracle(500, 500, limited=0.1), LONG).run().decisions) == [1, 2]
 
 
 def test_the_winner_is_looked_at_until_it_is_firm() -> None:
     """As far as its looks go; a level that then fails gives way to the next."""
-    bench = Oracle(10, 10)
-    found = IntervalSearch(8, 16, one, bench, Plan(levels=30), firm=lambda level: level < 10).run()
+    bench = Oracle(10, 10, firm_below=10)
+    found = IntervalSearch(8, 16, one, bench, Plan(short=0, levels=30)).run()
     assert found.looks == {8: 1, 16: 1, 12: 1, 10: 3, 11: 1} and found.best == 10
-    bench = Turning(10, 10)
-    found = IntervalSearch(8, 16, one, bench, Plan(levels=30), firm=lambda level: level < 10).run()
+    bench = Turning(10, 10, firm_below=10)
+    found = IntervalSearch(8, 16, one, bench, Plan(short=0, levels=30)).run()
     assert found.best == 9 and found.decisions[10] is FAIL
     assert "level 10: pass, after another look fail" in found.notes
 
@@ -250,6 +258,9 @@ class Turning(Oracle):
     def look(self, level: float, number: int) -> Decision:
         found = super().look(level, number)
         return FAIL if level == 10 and number > 0 else found
+
+    def retest(self, level: float, number: int) -> Decision:
+        return FAIL if level == 10 else super().retest(level, number)
 
 
 # -- objectives that say nothing of the queue -------------------------------------------------------------------------
@@ -265,7 +276,7 @@ def judged(load: float, looks: int, seconds: float = 10.0) -> list[tuple[Decisio
         rate = load * server.capacity
         bench = SlotBench(server, ATTAINMENT, plan, seconds, 1.0, np.random.default_rng(seed), bad=0.025)
         for number in range(looks):
-            bench.look(rate, number)
+            bench.look(rate, number + 1)
         runs = bench.runs[rate]
         judgement = ATTAINMENT.judge(rate, runs, plan, {})
         claimed = ATTAINMENT.claim(rate, (rate,), ATTAINMENT.growth_left(runs, plan)) / server.capacity
@@ -298,12 +309,12 @@ def test_a_pass_claims_no_more_than_its_queue_shows(load: float) -> None:
 
 def test_a_gap_to_a_client_limited_level_is_not_called_a_bracket() -> None:
     """Failing levels above the client's limit still bound the answer, but the client is named."""
-    found = IntervalSearch(1, 4, one, Mixed({1: PASS, 2: PASS, 4: FAIL, 3: CLIENT}), Plan()).run()
+    found = IntervalSearch(1, 4, one, Mixed({1: PASS, 2: PASS, 4: FAIL, 3: CLIENT}), LONG).run()
     assert found.ended_by == "client" and (found.best, found.above) == (2, 4)
 
 
 @dataclass
-class Mixed:
+class Mixed(Bench):
     answers: dict[float, Decision]
 
     def look(self, level: float, number: int) -> Decision:
@@ -314,3 +325,54 @@ class Mixed:
 
     def again(self, level: float) -> Decision:
         return self.answers[level]
+
+
+# -- a system that does not stay the same -----------------------------------------------------------------------------
+
+
+def drifted(goal: Goal, limit_s: float, at_s: float) -> Interval:
+    """Of a server of 100 requests/s that falls to 18 after *at_s* seconds of load."""
+    server = Slowing(SlotServer(50, 0.5), SlotServer(9, 0.5), at_s)
+    bench = SlotBench(server, goal, Plan(), 60.0, limit_s, np.random.default_rng(1))
+    return IntervalSearch(4, 256, step, bench, Plan()).run()
+
+
+@pytest.mark.parametrize(("goal", "limit_s"), [(SUSTAINED, 1.0), (ATTAINMENT, 0.5)])
+def test_a_server_that_slows_down_is_noticed(goal: Goal, limit_s: float) -> None:
+    """Whether it happens on the way up or later: the search ends there and says at which level, and what differs."""
+    for at_s in (200.0, 500.0):
+        found = drifted(goal, limit_s, at_s)
+        assert found.ended_by == "changed" and found.drifted
+        assert any("the system changed during the search: at level" in note for note in found.notes)
+    assert drifted(goal, limit_s, math.inf).ended_by != "changed"
+
+
+def test_a_level_that_a_higher_pass_implies_is_not_proven() -> None:
+    """Of a server that holds all levels only the highest is decided; the others have a short look each."""
+    bench = SlotBench(SlotServer(1000, 0.2), SUSTAINED, Plan(), 60.0, 0.5, np.random.default_rng(1))
+    found = IntervalSearch(4, 256, step, bench, Plan()).run()
+    assert found.best == 256 and found.passed == [256]
+    assert all(found.looks[level] == 1 for level in found.decisions if level < 256)
+    assert bench.measured_s == 7 * 15 + 60 + 60
+
+
+def test_a_lower_level_that_seems_to_fail_is_looked_at_although_a_higher_one_passed() -> None:
+    """The search leans on a system that is monotonic, and checks what speaks against that."""
+    bench = Leaning(40, 40, doubted=8.0)
+    IntervalSearch(1, 100, one, bench, Plan(levels=30)).run()
+    assert ("look", 8.0, 1) in bench.asked
+    assert not any(level < 20 and level != 8 and number > 0 for kind, level, number in bench.asked if kind == "look")
+
+
+@dataclass
+class Leaning(Oracle):
+    """A first look decides nothing, but shows what the second would; at *doubted* it seems to fail."""
+
+    doubted: float = 0.0
+
+    def look(self, level: float, number: int) -> Decision:
+        found = super().look(level, number)
+        return found if number else UNDECIDED
+
+    def leaning(self, level: float) -> bool | None:
+        return level <= self.low and level != self.doubted

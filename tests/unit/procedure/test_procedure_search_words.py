@@ -10,7 +10,7 @@ import pytest
 from fastllmload.procedure.conduct_search import announce
 from fastllmload.procedure.console import Console
 from fastllmload.procedure.goals import RATIO, Part, part_words
-from fastllmload.procedure.interval_search import IntervalSearch
+from fastllmload.procedure.interval_search import Bench, IntervalSearch
 from fastllmload.procedure.objective_text import read_goal
 from fastllmload.procedure.peak_search import Height, PeakSearch
 from fastllmload.procedure.search_report import bounds
@@ -77,7 +77,7 @@ class Dead(Exception):
     """The server went away during a look."""
 
 
-class DyingBench:
+class DyingBench(Bench):
     """The second look does not end."""
 
     def look(self, level: float, number: int) -> Decision:
@@ -94,7 +94,7 @@ class DyingPeak:
 
 
 def test_a_look_that_was_cut_short_is_none() -> None:
-    search = IntervalSearch(10.0, 40.0, lambda load: 1.0, DyingBench(), Plan(0.05, 5, 3))  # type: ignore[arg-type]
+    search = IntervalSearch(10.0, 40.0, lambda load: 1.0, DyingBench(), Plan(0.05, 5, 3, short=0))
     with pytest.raises(Dead):
         search.run()
     assert search.looks == {10.0: 1}

@@ -15,6 +15,7 @@ from fastllmload.procedure.sequential import (
     Growth,
     Plan,
     Severities,
+    cannot_grow,
     decide_growth,
     decide_share,
     ratio,
@@ -33,8 +34,11 @@ def independent(rng: np.random.Generator, n: int, share: float) -> Severities:
 
 
 def test_the_error_of_a_search_is_shared_out_over_its_looks() -> None:
-    """12 levels of 3 looks and a re-test at 5%."""
-    assert Plan().alpha_per_look == pytest.approx(0.05 / 48)
+    """16 looks that may decide at 5%; without short looks each of 12 levels has 3 looks and a re-test."""
+    assert Plan().alpha_per_look == pytest.approx(0.05 / 16)
+    assert Plan(short=0).alpha_per_look == pytest.approx(0.05 / 48)
+    assert [Plan().length(number) for number in range(4)] == [0.25, 1, 2, 4] and Plan().longest == 7.25
+    assert [Plan(short=0).length(number) for number in range(3)] == [1, 2, 4]
     assert requests_needed(0.01, 0.001) == 688
 
 
@@ -130,3 +134,48 @@ def test_requests_of_a_queue_keep_the_error_rate(
                 errors += decision is wrong
                 break
     assert errors <= 3
+
+
+def waves(rng: np.random.Generator, n: int, share: float) -> Severities:
+    """Of *n* requests in 60 s a *share* are bad; all others are 1 % about the same value, in waves of 4 s."""
+    at = np.sort(rng.uniform(0, 60, n))
+    quiet = 0.5 + 0.005 * np.repeat(rng.normal(0, 1, 15), n // 15 + 1)[:n]
+    return Severities(at, np.where(rng.random(n) < share, 2.0, quiet), 60.0, 30)
+
+
+def test_bad_requests_that_there_are_enough_of_show_themselves_how_they_cluster() -> None:
+    """240 of 10,119 fail a limit of 1 %, though what happens far below the limit comes in waves."""
+    found = share_interval([waves(np.random.default_rng(3), 10_119, 240 / 10_119)], ALPHA)
+    assert found is not None and found.effective > 3_000
+    assert decide_share(found, 0.01) is Decision.FAIL
+
+
+def test_a_limit_far_above_all_requests_is_kept() -> None:
+    """Waves at 1/200 of the limit are none that could reach it; those at half of it may be."""
+    rng = np.random.default_rng(3)
+    near = waves(rng, 3_000, 0.0)
+    far = Severities(near.at_s, near.severity / 100, 60.0, 30)
+    assert decide_share(share_interval([near], ALPHA), 0.01) is Decision.UNDECIDED
+    assert decide_share(share_interval([far], ALPHA), 0.01) is Decision.PASS
+
+
+def test_a_share_at_its_limit_is_seldom_decided() -> None:
+    """Of 120 levels of a queue at exactly the limit, in looks of 60 and 120 s, at most 3 are decided."""
+    server, rng, decided = SlotServer(32, 1.0), np.random.default_rng(11), 0
+    for limit_s, allowed in ((0.5, 0.01), (0.5, 0.1)):
+        rate = server.rate_where(limit_s, allowed)
+        for _ in range(60):
+            runs = [evidence(server.serve(rate, s, rng), limit_s, 54.0).severities[ALL] for s in (60.0, 120.0)]
+            found = [decide_share(share_interval(runs[:many], ALPHA / 2), allowed) for many in (1, 2)]
+            decided += any(one is not Decision.UNDECIDED for one in found)
+    assert decided <= 3
+
+
+def test_growth_and_band_together_prove_more_than_either() -> None:
+    """A queue that rose by nothing and stayed narrow for two minutes did not grow by 1.5/s; for ever so little it may."""
+    rng = np.random.default_rng(4)
+    walk = evidence(SlotServer(32, 1.0).serve(24.0, 120.0, rng), 1.0, 54.0).growth
+    alone, together = stays_in_band([walk]), cannot_grow([walk], 1.5, 60.0)
+    assert together < alone / 5 and cannot_grow([walk], 1e-6, 60.0) == pytest.approx(alone, rel=1e-3)
+    rising = Growth(np.linspace(0, 200, 31), 54.0, spread=200.0, jolt=30.0)
+    assert cannot_grow([rising], 1.5, 60.0) == stays_in_band([rising])
