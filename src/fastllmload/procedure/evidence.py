@@ -119,11 +119,12 @@ def evidence_of(
 @dataclass(frozen=True)
 class Lateness:
     """How far the client may have moved the times of requests, in ns: *sent* at most, of any of them; per request
-    *first*, *last*, *any*: what is not known of its first, last, or any event; *written*: how long its write took; *gaps*
-    between its tokens.
+    *earliest*, *first*, *last*, *any*: what is not known of its first event of any kind, its first and last of the answer,
+    and any; *written*: how long its write took; *gaps* between its tokens.
     """
 
     sent: int
+    earliest: Numbers
     first: Numbers
     last: Numbers
     any: Numbers
@@ -142,10 +143,14 @@ class Lateness:
         """By how much a value may be less, and more. A late read only makes a sum of lateness greater."""
         if metric in ("ttft", "ttft_sched"):
             return (self.first + self.sent).astype(np.float64), self.written.astype(np.float64)
+        if metric == "ttft_any":
+            return (self.earliest + self.sent).astype(np.float64), self.written.astype(np.float64)
         if metric in ("e2el", "e2el_sched"):
             return (self.last + self.sent).astype(np.float64), self.written.astype(np.float64)
         if metric == "tpot":
             return self.last / self.gaps, self.first / self.gaps
+        if metric == "tpot_any":  # its gaps may be more than those of the answer, so each is bounded from above
+            return self.last / self.gaps, self.earliest / self.gaps
         if metric in ("itl", "tbt", "tbc"):
             return self.any.astype(np.float64), self.any.astype(np.float64)
         return np.full(len(self.any), np.inf), np.zeros(len(self.any))
@@ -168,6 +173,7 @@ def lateness_of(run: Run, judged: Judged, window: Window) -> Lateness:
     written = np.where(rows["t_submit_start"] > 0, rows["t_submit"] - rows["t_submit_start"], 0)
     return Lateness(
         sent=max(0, int(lags.max(initial=0))),
+        earliest=np.where(rows["t_any"] > 0, rows["t_any"] - early.any[mine], 0),
         first=np.where(rows["t_first"] > 0, rows["t_first"] - early.first[mine], 0),
         last=np.where(rows["t_last"] > 0, rows["t_last"] - early.last[mine], 0),
         any=brackets[mine],
