@@ -35,7 +35,9 @@ cdef enum Fault:                # numbers stand in the truth log
     FAULT_CONTENT_LENGTH = 30
     FAULT_TOOL_CALLS = 31
     FAULT_ABORT = 32
-    FAULTS = 33
+    FAULT_MULTI_TOKEN = 33
+    FAULT_EMPTY_TEXT = 34
+    FAULTS = 35
 
 cdef enum:
     MIDDLE = 0xFFFFFFFF         # argument: in the middle of the reply

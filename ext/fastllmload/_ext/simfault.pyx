@@ -36,6 +36,8 @@ CATALOGUE = {
     "until_close": (FAULT_UNTIL_CLOSE, 0, "neither chunked nor Content-Length: the close ends the body"),
     "content_length": (FAULT_CONTENT_LENGTH, 0, "the stream has a Content-Length in place of chunks"),
     "abort": (FAULT_ABORT, _MIDDLE, "the engine gives up before token ARG (default: the middle): finish_reason abort, usage, [DONE]"),
+    "multi_token": (FAULT_MULTI_TOKEN, 4, "ARG tokens per event"),
+    "empty_text": (FAULT_EMPTY_TEXT, 20, "every ARG-th token comes without text, which the next event has: half a character"),
     "tool_calls": (FAULT_TOOL_CALLS, 1, "the reply of a chat is ARG tool calls in place of text"),
 }
 NAMES = {number: name for name, (number, _, _) in CATALOGUE.items()}

@@ -25,6 +25,9 @@ cdef struct Stamp:              # what makes one reply's bytes its own
     uint8_t chunked             # each event is a chunk of its own
     uint8_t ndjson              # a line per event; else server-sent events
     uint8_t padded              # the stream's length was declared: numbers that are not known yet have a fixed width
+    uint8_t counted             # every event with a choice says the usage up to then (continuous_usage_stats)
+    int64_t prompt              # its numbers
+    int64_t completion
 
 cdef struct Usage:
     int64_t prompt
@@ -38,7 +41,7 @@ cdef struct Usage:
 cdef enum:
     WORDS = 64
     WORD_LONGEST = 11           # with its leading space
-    EVENT_SLACK = 64            # bytes that framing, line ends and numbers add to an event at most
+    EVENT_SLACK = 192           # bytes that framing, line ends and numbers add to an event at most
 
 cdef Piece[WORDS] WORD          # " the": a leading space, then letters; each is one token of cl100k_base
 

@@ -128,13 +128,17 @@ cdef class Form:
 
     cdef uint8_t* event(self, uint8_t* out, Stamp* s, Piece before, const uint8_t* text, size_t size, Piece after) noexcept:
         cdef uint8_t* start
-        cdef size_t all = self.opening.size + before.size + size + after.size + line_end_size(s)
+        cdef uint8_t[128] said
+        cdef size_t more = put_running_usage(said, s) - said if s.counted else 0
+        cdef size_t all = self.opening.size + before.size + size + after.size + more + line_end_size(s)
         if s.chunked:
             out = put_chunk_size(out, all)
         start = out
         out = put_piece(out, self.opening)
         patch(start, self.id_at, self.created_at, s)
         out = put_piece(put(put_piece(out, before), text, size), after)
+        if more:                                            # before the closing brace
+            out = put(put(out - 1, said, more), b"}", 1)
         out = put_line_end(out, s)
         return put(out, b"\r\n", 2) if s.chunked else out
 
@@ -159,6 +163,7 @@ cdef class Form:
         piece.at = text
         text[0] = 93                                        # the closing bracket of "choices":[
         piece.size = <size_t>(put_usage(&text[1], u) - text)
+        s.counted = 0
         return self.event(out, s, piece, self.nothing.at, 0, self.nothing)
 
     cdef size_t document_size(self, int64_t tokens) noexcept:
@@ -176,6 +181,16 @@ cdef class Form:
             out = put(out, word.at + (1 if i == 0 else 0), word.size - (1 if i == 0 else 0))
         out = put_piece(out, self.document_ends[ending])
         return put_usage(out, u) if with_usage else put(out, b"}", 1)
+
+
+cdef uint8_t* put_running_usage(uint8_t* out, Stamp* s) noexcept nogil:
+    out = put(out, b',"usage":{"prompt_tokens":', 26)
+    out = put_number(out, s.prompt)
+    out = put(out, b',"total_tokens":', 16)
+    out = put_number(out, s.prompt + s.completion)
+    out = put(out, b',"completion_tokens":', 21)
+    out = put_number(out, s.completion)
+    return put(out, b"}", 1)
 
 
 cdef uint8_t* put_usage(uint8_t* out, Usage* u) noexcept nogil:

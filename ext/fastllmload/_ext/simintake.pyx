@@ -145,6 +145,9 @@ cdef class Intake:
         c.reply.stream = asked.stream is True
         options = asked.stream_options
         c.reply.with_usage = not c.reply.stream or options is not None and options.include_usage is True
+        c.reply.stamp.counted = (c.reply.stream and not ollama and c.reply.with_usage
+                                 and options is not None and options.continuous_usage_stats is True)
+        c.reply.stamp.prompt = c.sequence.prompt_tokens
         c.sequence.whole = not c.reply.stream
         c.sequence.priority = r.priority if r.has_priority else asked.priority
         return self.lengths(c, asked, kind)

@@ -21,6 +21,7 @@ cdef class Responder(Writer):
     cdef int frame(self, Connection* c) except -1
     cdef uint8_t* put_head(self, Connection* c, uint8_t* out) except NULL
     cdef uint8_t* put_token(self, Connection* c, Form form, uint8_t* out, int64_t index, uint8_t* kind) except NULL
+    cdef uint8_t* put_tokens(self, Connection* c, Form form, uint8_t* out, int64_t index) noexcept
     cdef uint8_t* put_tail(self, Connection* c, uint8_t* out) except NULL
     cdef Outcome opening(self, Connection* c) except? LOST
     cdef Outcome burst(self, Connection* c, int64_t upto, bint all) except? LOST

@@ -21,7 +21,9 @@ from fastllmload._ext.simform cimport (
     FORM_CHAT,
     FORM_OLLAMA_CHAT,
     WORD,
+    WORD_LONGEST,
     WORDS,
+    Piece,
     put,
     put_chunk_size,
     put_piece,
@@ -74,6 +76,10 @@ cdef class Responder(Writer):
             return self.opening(c) if self.early_head and c.reply.stream else GOING
         if fault == FAULT_COALESCE:
             c.reply.coalesce = <int>max(c.reply.fault_arg, <uint32_t>1)
+        elif fault == FAULT_MULTI_TOKEN:
+            c.reply.coalesce = c.reply.fault_arg = <int>max(min(c.reply.fault_arg, <uint32_t>256), <uint32_t>1)
+        elif fault == FAULT_EMPTY_TEXT:
+            c.reply.fault_arg = max(c.reply.fault_arg, <uint32_t>1)
         elif fault == FAULT_DRIP:
             c.drip_ns = max(<int64_t>c.reply.fault_arg, <int64_t>1) * MS
         elif fault == FAULT_TOOL_CALLS:
@@ -223,7 +229,7 @@ cdef class Responder(Writer):
             n = <int>min(<int64_t>min(c.reply.coalesce, 256), upto - c.reply.sent)
             if n < c.reply.coalesce and not all:
                 break
-            self.ensure(<size_t>n * (form.event_size + EVENT_SLACK + (self.calls.room if c.reply.fault == FAULT_TOOL_CALLS else 0)))
+            self.ensure(<size_t>n * (form.event_size + EVENT_SLACK + WORD_LONGEST + (self.calls.room if c.reply.fault == FAULT_TOOL_CALLS else 0)))
             out = self.scratch
             for i in range(n):
                 out = self.put_token(c, form, out, c.reply.sent + i, &kinds[i])
@@ -245,6 +251,7 @@ cdef class Responder(Writer):
             text += 1
             size -= 1
         kind[0] = KIND_CONTENT
+        c.reply.stamp.completion = index + 1
         if c.reply.fault == FAULT_COMMENTS:
             out = raw_event(out, &c.reply.stamp, form.comment, len(form.comment))
         elif c.reply.fault == FAULT_WHITESPACE_FIRST and index < c.reply.fault_arg:
@@ -257,7 +264,29 @@ cdef class Responder(Writer):
             if form.chat or index < c.reply.fault_arg:
                 kind[0] = KIND_TOOL
             return self.calls.token(form, out, &c.reply.stamp, index, c.sequence.output_tokens, c.reply.fault_arg)
+        elif c.reply.fault == FAULT_MULTI_TOKEN or c.reply.fault == FAULT_EMPTY_TEXT:
+            return self.put_tokens(c, form, out, index)
         return form.content(out, &c.reply.stamp, text, size)
+
+    cdef uint8_t* put_tokens(self, Connection* c, Form form, uint8_t* out, int64_t index) noexcept:
+        # The words of all tokens since the last event with text, when this one has some; else an event without (empty_text) or
+        # none at all (multi_token).
+        cdef uint8_t[256 * WORD_LONGEST] text
+        cdef uint8_t* end = text
+        cdef bint several = c.reply.fault == FAULT_MULTI_TOKEN
+        cdef int64_t each, arg = c.reply.fault_arg
+        cdef bint last = index + 1 == c.sequence.output_tokens
+        cdef Piece word
+        if several and (index + 1) % arg and not last:
+            return out
+        if not several and (index + 1) % arg == 0:
+            return form.content(out, &c.reply.stamp, b"", 0)
+        each = index - index % arg if several else index - (index > 0 and index % arg == 0)
+        while each <= index:
+            word = WORD[draw(c.reply.stamp.id, <uint64_t>each, DRAW_WORD) % WORDS]
+            end = put(end, word.at + (each == 0), word.size - (each == 0))
+            each += 1
+        return form.content(out, &c.reply.stamp, text, <size_t>(end - text))
 
     cdef Outcome strike(self, Connection* c, int64_t now) except? LOST:
         cdef Form form = <Form>self.forms[c.reply.form]
@@ -337,6 +366,7 @@ cdef class Responder(Writer):
         cdef Usage u
         if c.reply.fault == FAULT_NO_DONE:
             return put(out, b"0\r\n\r\n", 5) if c.reply.stamp.chunked else out
+        c.reply.stamp.completion = c.reply.sent
         if c.reply.fault != FAULT_ERROR_EVENT:
             self.usage_of(c, &u)
             if c.reply.fault == FAULT_TOOL_CALLS and form.chat:

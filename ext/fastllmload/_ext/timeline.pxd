@@ -7,7 +7,7 @@ cimport fastllmload._ext.counters as k
 cimport fastllmload._ext.recorder as r
 from fastllmload._ext.calls cimport CallReader
 from fastllmload._ext.cursor cimport Cursor, left
-from fastllmload._ext.delta cimport EVENT_CONTENT, Classifier, Meaning, template_takes
+from fastllmload._ext.delta cimport EVENT_CONTENT, Classifier, Meaning, Template, template_takes
 from fastllmload._ext.errortexts cimport ErrorTexts
 from fastllmload._ext.exchange cimport Exchange, exchange_reply
 from fastllmload._ext.histogram cimport Hdr, hdr_record
@@ -106,6 +106,16 @@ cdef class Timeline:
         self.words[k.W_CONTENT_EVENTS] += 1
         return 0
 
+    # What _said() does for an event that equals the template.
+    cdef inline void usage_again(self, RequestRow* row, Template* template, int32_t completion) noexcept:
+        row.completion_tokens = completion
+        if template.prompt_tokens >= 0:
+            row.prompt_tokens = template.prompt_tokens
+        if template.reasoning_tokens >= 0:
+            row.reasoning_tokens = template.reasoning_tokens
+        if template.cached_tokens >= 0:
+            row.cached_tokens = template.cached_tokens
+
     # Like events: each is whole in *c*, one line of data, and equals the stream's template in all but text and usage. What this
     # takes, sse_next(), classify() and event() would take in the same way; it stops where one of them has to look.
     cdef inline int like(self, Exchange* x, Cursor* c) except -1:
@@ -132,7 +142,7 @@ cdef class Timeline:
             self.classifier.by_template += 1
             tokens = 0
             if completion >= 0:
-                row.completion_tokens = completion
+                self.usage_again(row, &x.template, completion)
                 tokens = self.tokens_of(x, completion, x.template.listed_tokens)
             elif x.template.listed_tokens > 0:
                 tokens = <uint16_t>min(x.template.listed_tokens, <int32_t>r.TOKENS_MOST)

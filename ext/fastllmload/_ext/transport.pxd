@@ -53,7 +53,7 @@ cdef class Transport:
     @cython.final
     cdef int _got(self, Conn* c, Py_ssize_t got, int64_t stamp) except -1
     @cython.final
-    cdef int64_t _earliest(self, Conn* c) noexcept              # when data of the latest read came at the earliest
+    cdef int64_t _earliest(self, Conn* c, int64_t newest) noexcept              # when data of the latest read came at the earliest
     @cython.final
     cdef int64_t _ready_ns(self) noexcept
     @cython.final

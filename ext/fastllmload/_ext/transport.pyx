@@ -206,10 +206,8 @@ cdef class Transport:
             stamp_class = r.STAMP_USER
             self.words[k.W_USER_STAMPS] += 1
             if c.read_rate == 0:            # a slow reader lets data lie: nothing is known of when it came
-                low = self._earliest(c)
+                low = self._earliest(c, user_t)
         c.reads += 1
-        if got < BUFFER:
-            c.drained = user_t
         had = c.x.row != NULL
         # It came too late without doubt, also where the client stood still when the time was over.
         if had and (t if stamp_class == r.STAMP_KERNEL else low) > c.deadline:
@@ -217,16 +215,22 @@ cdef class Transport:
         verdict = self.protocol.feed(&c.x, self.buffer, <size_t>got, t, low, stamp_class, user_t)
         if self.protocol.timeline.unsettled:
             self._settle(c)
+        if got < BUFFER:
+            c.drained = user_t              # what comes after it has this as its lower bound
         return self.fed(c, verdict, had, user_t)
 
-    cdef int64_t _earliest(self, Conn* c) noexcept:
+    cdef int64_t _earliest(self, Conn* c, int64_t newest) noexcept:
+        """No byte of the latest read came before this instant; the last of them came at *newest*."""
         cdef int64_t low = max(self.empty_at, c.drained - DRAIN_NS)
         cdef int64_t ready = self._ready_ns()
+        cdef int64_t woken
         # What was known of an instant may be known of an earlier one only, if the thread then had to wait for a processor
         # before it took the time: so long at the most.
         low -= ready
         if self.slept_from and self.begun - self.slept_from > ready + WAKE_NS:
-            low = max(low, self.begun - ready - WAKE_NS)
+            woken = self.begun - ready - WAKE_NS
+            if woken < newest:              # else the wake-up took longer than is thought here
+                low = max(low, woken)
         return low
 
     cdef int64_t _ready_ns(self) noexcept:
@@ -249,7 +253,7 @@ cdef class Transport:
         c.extra_known = known
         if known:
             c.extra = segments - c.reads
-        return self.protocol.timeline.settle(exact, 0 if exact or c.read_rate != 0 else self._earliest(c))
+        return self.protocol.timeline.settle(exact, 0 if exact or c.read_rate != 0 else self._earliest(c, c.x.now.t))
 
     cdef int fed(self, Conn* c, Verdict verdict, bint had, int64_t user_t) except -1:
         """What the exchange says about the connection; *had*: a request was open before this read."""

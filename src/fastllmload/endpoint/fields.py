@@ -31,7 +31,7 @@ def sampling_fields(workload: Workload) -> dict[str, Any]:
         fields["temperature"] = workload.temperature
     fields["stream"] = workload.streaming
     if workload.streaming:
-        fields["stream_options"] = {"include_usage": True}
+        fields["stream_options"] = {"include_usage": True, **workload.usage_asked("continuous_usage_stats")}
     removed = [name for name, value in extra.items() if value is None and name in fields]
     return {name: value for name, value in (fields | extra).items() if name not in removed}
 

@@ -24,6 +24,7 @@ def target_facts(settings: RunSettings, found: Preflight, simulated: bool) -> di
         "model": found.model,
         "simulated": simulated,
         "usage_reported": found.usage_reported,
+        "continuous_usage": found.continuous_usage,
         "connect_ms": found.connect_ms,
         "probe_s": found.answer_s,
         "notes": found.notes,

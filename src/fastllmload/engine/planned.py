@@ -40,6 +40,13 @@ class Settled:
         changed = msgspec.structs.replace(workload, context_limit=context_limit)
         return Settled(msgspec.structs.replace(self.settings, workload=changed), self.plan)
 
+    def counted(self, served: bool | None) -> Settled:
+        """With usage in every event where the command line wants it, or leaves it to a server that has *served* it."""
+        workload = self.settings.workload
+        on = workload.continuous_usage == "on" or (workload.continuous_usage == "auto" and served is True)
+        changed = msgspec.structs.replace(workload, continuous_usage="on" if on else "off")
+        return Settled(msgspec.structs.replace(self.settings, workload=changed), self.plan)
+
     def naming(self, models: Sequence[str]) -> Settled:
         """With the model that was found at the URL of each class which has one of its own and names none."""
         found = [
@@ -92,13 +99,18 @@ def settled(settings: RunSettings, endpoint: Endpoint, work: Path) -> Settled:
         raise InputError(
             f"--plan {settings.output.plan} names model {described['model']!r} in every body, not {model!r}"
         )
+    asked, planned = settings.workload.continuous_usage, "on" if described.get("continuous_usage") else "off"
+    if asked not in ("auto", planned):
+        raise InputError(f"--plan {settings.output.plan} has --continuous-usage {planned} in every body, not {asked}")
     classes = placed(classes_of(described), settings.output, described)
     return Settled(
         msgspec.structs.replace(
             settings,
             target=msgspec.structs.replace(homed(settings.target, classes), model=described["model"]),
             load=load_of(settings.load, described["load"], plan),
-            workload=workload_of(settings.workload, described["workload"], described["streaming"]),
+            workload=msgspec.structs.replace(
+                workload_of(settings.workload, described["workload"], described["streaming"]), continuous_usage=planned
+            ),
             classes=classes,
         ),
         plan,

@@ -29,6 +29,7 @@ class Preflight:
     targets: list[TargetSpec] = field(default_factory=list)
     model: str = ""
     usage_reported: bool | None = None
+    continuous_usage: bool | None = None  # every event said its usage, everywhere; None: that was not asked
     connect_ms: list[float] = field(default_factory=list)
     first: Probe | None = None
     context_limit: int | None = None  # tokens of prompt and answer, the least that a server reports as max_model_len
@@ -81,12 +82,18 @@ def look_at(probe: Probe, found: Preflight, wanted: str | None) -> str:
     if probe.context_limit is not None:
         found.context_limit = min(found.context_limit or probe.context_limit, probe.context_limit)
     usage = None if stays_cold(probe, found.notes) else probe.answer(model, found.notes)
+    note_usage(probe, found)
     if usage is not None:
         found.answer_s = found.answer_s or probe.answer_s * PROBE_TOKENS / probe.asked_tokens
         found.usage_reported = usage if found.usage_reported is None else found.usage_reported and usage
     target = probe.settings.target
     found.targets.append(target_spec(probe.base, address, probe.path, target.headers, probe.key, target.server_name))
     return model
+
+
+def note_usage(probe: Probe, found: Preflight) -> None:
+    if probe.continuous_usage is not None:
+        found.continuous_usage = probe.continuous_usage and found.continuous_usage is not False
 
 
 def stays_cold(probe: Probe, notes: list[str]) -> bool:
@@ -148,6 +155,7 @@ def probe_classes(settings: RunSettings, probes: Sequence[Probe], found: Preflig
                 asked.add(question)
                 with named(one):
                     probe.answer(probe.model(model), found.notes)
+                    note_usage(probe, found)
             heads[number] = request_head(probe.base, probe.path, each.target.headers, probe.key)
         found.class_heads.append(heads)
         found.class_models.append(model)

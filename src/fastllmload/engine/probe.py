@@ -7,6 +7,8 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
+import msgspec
+
 from fastllmload._ext.delta import Classifier
 from fastllmload._ext.ndjson import NdjsonParser
 from fastllmload._ext.sse import SseParser
@@ -15,6 +17,7 @@ from fastllmload.endpoint.fields import extra_fields
 from fastllmload.engine.contact import LARGEST_ANSWER, Contact, Silent, one_line
 from fastllmload.engine.offers import context_limit, listing, offered_models, shown_list
 from fastllmload.errors import InputError, TargetError
+from fastllmload.plan.settings import Workload
 from fastllmload.report.outlet import Redact
 
 PROBE_TOKENS = 4
@@ -39,6 +42,7 @@ Found = TypeVar("Found")
 STREAMS = ("text/event-stream", "application/x-ndjson")
 PROBE_IDS = (1, 2, 3, 4)  # every vocabulary has them
 ERROR_KIND = 9
+UNKNOWN_FIELD = (400, 404, 415, 422, 501)  # statuses of servers that refuse a field
 CONTENT_KINDS = (2, 3, 4, 5, 6)  # delta.EventKind: whitespace, content, reasoning, tool call, refusal
 
 
@@ -53,6 +57,7 @@ class Probe(Contact):
     unlisted: tuple[str, ...] = ()  # remarks on a model that is asked for though the list does not have it
     asked_tokens = PROBE_TOKENS
     answer_s = 0.0
+    continuous_usage: bool | None = None  # whether every event says its usage when asked to; None: it was not asked
 
     def model(self, wanted: str | None) -> str:
         """The model to name: *wanted* if the server offers it or offers no list, the only one offered if none is
@@ -149,6 +154,9 @@ class Probe(Contact):
         ids = workload.prompt_form in ("ids", "native") and self.endpoint.name == "openai-completions"
         prompt = PROBE_IDS if ids else "Say hello."
         self.asked_tokens = probe_tokens(workload.extra_body)
+        asks = self._asks_usage(workload)
+        if asks:
+            workload = msgspec.structs.replace(workload, continuous_usage="on")
         body = self.endpoint.encode_body(model, workload, prompt, self.asked_tokens)
         begun = time.perf_counter()
         status, content_type, content = self.exchange("POST", self.path, body)
@@ -157,13 +165,23 @@ class Probe(Contact):
         if status == 429:
             notes.append(f"{self.base.shown} answered the probe with 429: it may refuse some of the load")
             return None
+        if asks and status in UNKNOWN_FIELD and self.settings.workload.continuous_usage == "auto":
+            self.continuous_usage = False
+            return self._answer(model, notes)
         if status != 200:
             failed = TargetError if status >= 500 else Refused
             raise failed(
                 f"{self.base.shown} answers POST {self.path} with {status}: {excerpt(content, self.redact)}; "
                 f"{status_advice(status)}"
             )
-        kinds, texts, usage = meanings(content, content_type, self.endpoint.dialect)
+        kinds, texts, usage, counted = meanings(content, content_type, self.endpoint.dialect)
+        if asks:
+            self.continuous_usage = counted
+            if not counted and self.settings.workload.continuous_usage == "on":
+                raise Refused(
+                    f"--continuous-usage on was asked for, but the events of {self.base.shown} do not say their usage; "
+                    "leave it out"
+                )
         if "text/html" in content_type:
             raise Refused(
                 f"{self.base.shown} answers POST {self.path} with 200 but a web page: "
@@ -188,6 +206,24 @@ class Probe(Contact):
         if not any(kind in CONTENT_KINDS for kind in kinds):
             notes.append(f"the probe of {self.base.shown} got an answer without a token")
         return usage
+
+    def _asks_usage(self, workload: Workload) -> bool:
+        """Whether each event shall say its usage. InputError where --continuous-usage on cannot be."""
+        if workload.continuous_usage == "off" or self.continuous_usage is False:
+            return False
+        extra = extra_fields(workload.extra_body)
+        hindered = (
+            f"{self.endpoint.name} has no field for it"
+            if not self.endpoint.name.startswith("openai-")
+            else "answers are not streamed"
+            if not workload.streaming
+            else "--extra-body sets stream_options"
+            if "stream_options" in extra
+            else None
+        )
+        if hindered is not None and workload.continuous_usage == "on":
+            raise InputError(f"--continuous-usage on cannot be: {hindered}; leave it out")
+        return hindered is None
 
     def _refuse_another_protocol(self, content: bytes) -> None:
         """TargetError for an answer that is in order, but of another protocol than is read here."""
@@ -248,8 +284,8 @@ def status_advice(status: int) -> str:
     return "is the endpoint type right, and does the server take these fields?"
 
 
-def meanings(content: bytes, content_type: str, dialect: int) -> tuple[list[int], list[bytes], bool]:
-    """Kinds of the events of an answer, what they say, and whether usage was among them."""
+def meanings(content: bytes, content_type: str, dialect: int) -> tuple[list[int], list[bytes], bool, bool]:
+    """Kinds of the events of an answer, what they say, whether usage was among them, and whether all with text said it."""
     classifier = Classifier(dialect)
     if "text/event-stream" in content_type:
         events = SseParser(limit=LARGEST_ANSWER).feed(content)
@@ -265,7 +301,11 @@ def meanings(content: bytes, content_type: str, dialect: int) -> tuple[list[int]
     else:
         texts = [content]
         found = [classifier.classify_body_bytes(content)]
-    return [int(meaning["kind"]) for meaning in found], texts, any(meaning["has_usage"] for meaning in found)
+    kinds = [int(meaning["kind"]) for meaning in found]
+    said = [
+        meaning["completion_tokens"] >= 0 for meaning, kind in zip(found, kinds, strict=True) if kind in CONTENT_KINDS
+    ]
+    return kinds, texts, any(meaning["has_usage"] for meaning in found), bool(said) and all(said)
 
 
 def excerpt(content: bytes, redact: Redact, size: int = 200) -> str:

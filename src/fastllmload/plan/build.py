@@ -88,6 +88,7 @@ def build_plan(
         "endpoint": settings.target.endpoint_type,
         "model": model,
         "streaming": settings.workload.streaming,
+        **settings.workload.usage_asked("continuous_usage"),
         "requests": len(bodies.input_tokens),
     }
     if isinstance(content, Synthesized | Told):

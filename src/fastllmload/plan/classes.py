@@ -72,7 +72,9 @@ def class_settings(settings: RunSettings, one: TrafficClass, count: int | None =
             headers=settings.target.headers + one.headers,
         ),
         load=load,
-        workload=msgspec.structs.replace(one.workload, stream=stream),
+        workload=msgspec.structs.replace(
+            one.workload, stream=stream, continuous_usage=settings.workload.continuous_usage
+        ),
         behaviour=one.behaviour,
         classes=(),
     )  # fmt: skip
@@ -237,6 +239,7 @@ def described(
         "endpoint": settings.target.endpoint_type,
         "model": model,
         "streaming": settings.workload.streaming,
+        **settings.workload.usage_asked("continuous_usage"),
         "requests": sum(plan.requests for plan in plans),
         "classes": [described_class(one, by_name.get(one.name)) for one in settings.classes],
     }  # fmt: skip

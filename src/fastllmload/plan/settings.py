@@ -67,6 +67,9 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
     streaming: bool = True
     ignore_eos: bool = True
     temperature: float | None = 0.0
+    continuous_usage: str = (
+        "auto"  # usage in every event: auto (where the server takes it), on, off; of all classes alike
+    )
     extra_body: str | None = None  # JSON object text, merged into every body
     dataset_path: str | None = None  # the file of a trace
     dataset_class: str | None = None  # only the data set's entries of this class; None: all of them
@@ -88,6 +91,10 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
     least_output: int = 0  # shorter answers are asked for with so many tokens (IETF 5.4.2 needs 50 gaps)
     stream: str = ""  # another stream of the seed, whose requests share nothing with the run's own
     prefix_stream: str | None = None  # that of the shared prefixes, where it is another one; None: the same
+
+    def usage_asked(self, name: str) -> dict[str, bool]:
+        """{name: True} where every event of a stream is asked to say its usage; else nothing."""
+        return {name: True} if self.continuous_usage == "on" else {}
 
 
 class Behaviour(msgspec.Struct, frozen=True, kw_only=True):

@@ -92,6 +92,7 @@ EVERY_OPTION = {
     "no-model-check": (True, "target.model_check", False),
     "stream": (False, "workload.streaming", False),
     "ignore-eos": (False, "workload.ignore_eos", False),
+    "continuous-usage": ("off", "workload.continuous_usage", "off"),
     "temperature": ("none", "workload.temperature", None),
     "extra-body": ("{}", "workload.extra_body", "{}"),
     "prefix-len": ("5", "workload.prefix_len", 5),

@@ -124,9 +124,9 @@ def test_the_probe_reads_ollamas_answers() -> None:
         b'{"model":"m","response":"Hi","done":false}\n'
         b'{"model":"m","response":"","done":true,"done_reason":"stop","eval_count":2,"prompt_eval_count":3}'
     )
-    assert meanings(lines, "application/x-ndjson", 3) == ([3, 8], lines.split(b"\n"), True)
+    assert meanings(lines, "application/x-ndjson", 3) == ([3, 8], lines.split(b"\n"), True, False)
     whole = b'{"model":"m","message":{"role":"assistant","content":"Hi"},"done":true,"done_reason":"stop"}'
-    assert meanings(whole, "application/json; charset=utf-8", 2) == ([3], [whole], False)
+    assert meanings(whole, "application/json; charset=utf-8", 2) == ([3], [whole], False, False)
 
 
 def test_model_lists_of_both_kinds() -> None:

@@ -10,7 +10,9 @@ class Server(http.server.ThreadingHTTPServer):
 
 
 class CannedServer:
-    """*answers*: path -> (status, content type, body); a body of None closes without an answer."""
+    """*answers*: path -> (status, content type, body), or an object with answers_to(path, body of the request); a body of
+    None closes without an answer.
+    """
 
     def __init__(self, answers):
         outer = self
@@ -20,7 +22,11 @@ class CannedServer:
             def do_GET(self):
                 body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
                 outer.asked.append((self.command, self.path, dict(self.headers), body))
-                status, kind, content = answers.get(self.path, (404, "application/json", b"{}"))
+                default = 404, "application/json", b"{}"
+                if hasattr(answers, "answers_to"):
+                    status, kind, content = answers.answers_to(self.path, body) or default
+                else:
+                    status, kind, content = answers.get(self.path, default)
                 if content is None:
                     return
                 self.send_response(status)

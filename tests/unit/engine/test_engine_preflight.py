@@ -13,6 +13,7 @@ from certificates import certificate, needs_openssl
 
 from fastllmload.endpoint import ENDPOINTS
 from fastllmload.engine import contact, probe, waiting
+from fastllmload.engine.planned import Settled
 from fastllmload.engine.preflight import preflight
 from fastllmload.engine.probe import Probe
 from fastllmload.errors import InputError, TargetError
@@ -556,7 +557,7 @@ def test_what_would_fail_again_is_asked_once():
     answers = {MODELS: GOOD[MODELS], CHAT: (400, "application/json", b"{}")}
     with canned(answers) as server, pytest.raises(TargetError, match="400"):
         check([server.url])
-    assert [path for _, path, *_ in server.asked].count(CHAT) == 1
+    assert [path for _, path, *_ in server.asked].count(CHAT) == 2  # with and without usage in every event
 
 
 def test_a_model_that_is_not_listed_is_sent_where_the_user_says_so():
@@ -627,3 +628,77 @@ def test_a_port_that_speaks_only_h2c_is_named(silent):
             check([f"http://127.0.0.1:{listener.getsockname()[1]}"])
         listener.shutdown(socket.SHUT_RDWR)
     thread.join(5)
+
+
+COUNTING = stream(
+    b'{"choices":[{"index":0,"delta":{"role":"assistant","content":""}}],"usage":{"prompt_tokens":3,"completion_tokens":0}}',
+    b'{"choices":[{"index":0,"delta":{"content":"a"}}],"usage":{"prompt_tokens":3,"completion_tokens":1}}',
+    b'{"choices":[{"index":0,"delta":{},"finish_reason":"length"}],"usage":{"prompt_tokens":3,"completion_tokens":1}}',
+    b"[DONE]",
+)
+
+
+class Refusing(dict):
+    """Refuses the field with which usage is asked for in every event, as OpenAI does."""
+
+    def answers_to(self, path, body):
+        if path == CHAT and b"continuous_usage_stats" in body:
+            return 400, "application/json", b'{"error":{"message":"Unknown parameter"}}'
+        return self.get(path)
+
+
+def asked_options(server):
+    return [json.loads(body).get("stream_options") for _, path, _, body in server.asked if path == CHAT]
+
+
+@pytest.mark.parametrize(
+    ("answers", "served", "questions"),
+    [
+        ({MODELS: models("m"), CHAT: COUNTING}, True, [True]),
+        (GOOD, False, [True]),
+        (Refusing(GOOD), False, [True, False]),
+    ],
+    ids=["served", "ignored", "refused"],
+)
+def test_usage_in_every_event_is_asked_for_where_it_is_served(answers, served, questions):
+    with canned(answers) as server:
+        found = check([server.url])
+    assert found.continuous_usage is served and found.usage_reported is True
+    assert [options.get("continuous_usage_stats", False) for options in asked_options(server)] == questions
+    for asked, on in (("auto", served), ("on", True), ("off", False)):
+        settings = RunSettings(workload=Workload(continuous_usage=asked))
+        assert Settled(settings).counted(served).settings.workload.continuous_usage == ("on" if on else "off")
+
+
+@pytest.mark.parametrize(
+    ("workload", "endpoint"),
+    [
+        (Workload(continuous_usage="off"), "openai-chat"),
+        (Workload(streaming=False), "openai-chat"),
+        (Workload(extra_body='{"stream_options":{"include_usage":true}}'), "openai-chat"),
+    ],
+)
+def test_usage_in_every_event_is_not_asked_for(workload, endpoint):
+    with canned(GOOD) as server:
+        found = check([server.url], workload=workload, endpoint=endpoint)
+    assert found.continuous_usage is None
+    assert not any((options or {}).get("continuous_usage_stats") for options in asked_options(server))
+
+
+@pytest.mark.parametrize(
+    ("answers", "workload", "kind", "words"),
+    [
+        (GOOD, Workload(continuous_usage="on"), TargetError, "do not say their usage"),
+        (Refusing(GOOD), Workload(continuous_usage="on"), TargetError, "Unknown parameter"),
+        (GOOD, Workload(continuous_usage="on", streaming=False), InputError, "answers are not streamed"),
+        (GOOD, Workload(continuous_usage="on", extra_body='{"stream_options":{}}'), InputError, "sets stream_options"),
+    ],
+)
+def test_usage_in_every_event_that_cannot_be_had_is_refused(answers, workload, kind, words):
+    with canned(answers) as server, pytest.raises(kind, match=words):
+        check([server.url], workload=workload)
+
+
+def test_one_url_without_usage_in_every_event_is_enough_to_do_without():
+    with canned({MODELS: models("m"), CHAT: COUNTING}) as one, canned(GOOD) as other:
+        assert check([one.url, other.url]).continuous_usage is False

@@ -365,3 +365,39 @@ def test_many_connections_may_fail_at_once(quick: int) -> None:
         client.socket.setsockopt(1, 13, struct.pack("ii", 1, 0))  # SO_LINGER: close() resets
         client.socket.close()
     assert ask(quick, request()).usage["completion_tokens"] == 4
+
+
+COUNTED = {"include_usage": True, "continuous_usage_stats": True}
+
+
+def counts(reply: Response) -> list[int]:
+    return [one["usage"]["completion_tokens"] for one in reply.chunks]
+
+
+def test_multi_token(quick: int) -> None:
+    """Three words in an event, the rest in the last one; the text is that of a reply of single tokens."""
+    plain, reply = (ask(quick, fault(name, stream_options=COUNTED)) for name in ("coalesce:1", "multi_token:3"))
+    assert counts(reply) == [0, 3, 6, 8, 8, 8] and counts(plain) == [0, 1, 2, 3, 4, 5, 6, 7, 8, 8, 8]
+    texts = [one["choices"][0]["delta"].get("content", "") for one in reply.chunks[:-1]]
+    assert [len(text.split()) for text in texts] == [0, 3, 3, 2, 0]
+
+
+def test_empty_text(quick: int) -> None:
+    """Each third token comes without its word, which the next event has; behind the last one it never comes."""
+    reply = ask(quick, fault("empty_text:3", stream_options=COUNTED, max_tokens=6))
+    texts = [one["choices"][0]["delta"].get("content", "") for one in reply.chunks[1:-2]]
+    assert [len(text.split()) for text in texts] == [1, 1, 0, 2, 1, 0]
+    assert counts(reply) == [0, 1, 2, 3, 4, 5, 6, 6, 6]
+
+
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/completions"])
+def test_usage_in_every_event_is_served_where_it_is_asked_for(quick: int, path: str) -> None:
+    """As vLLM does: only with include_usage, of streams alone, and the last event has no choice."""
+    prompt = {} if "chat" in path else {"prompt": "Say it.", "messages": None}
+    reply = ask(quick, request(path=path, max_tokens=4, stream_options=COUNTED, **prompt))
+    said = [one["usage"] for one in reply.chunks]
+    assert [one["completion_tokens"] for one in said] == ([0] if "chat" in path else []) + [1, 2, 3, 4, 4, 4]
+    assert all(one["total_tokens"] == one["prompt_tokens"] + one["completion_tokens"] for one in said)
+    assert [bool(one["choices"]) for one in reply.chunks] == [True] * (len(said) - 1) + [False]
+    alone = ask(quick, request(path=path, max_tokens=4, stream_options={"continuous_usage_stats": True}, **prompt))
+    assert not any("usage" in one for one in alone.chunks)
