@@ -7,8 +7,8 @@ from __future__ import annotations
 import errno
 import os
 import socket
-import threading
 import struct
+import threading
 import time
 from pathlib import Path
 
