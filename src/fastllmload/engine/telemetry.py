@@ -19,6 +19,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from fastllmload.endpoint.ollama_fields import beside
 from fastllmload.engine.preflight import Preflight
 from fastllmload.engine.resolve import Base, addresses, parse_base, request_head
 from fastllmload.errors import InputError, TargetError
@@ -109,6 +110,22 @@ class Finder:
                 self._keep(spec, base, answer, found)
                 return
         found.notes.append(f"{base.shown} has no metrics page: server-only figures are not measured")
+        if found.engine is None:
+            found.engine = self._ollama(base, address)
+
+    def _ollama(self, base: Base, address: tuple[str, str, int]) -> dict[str, Any] | None:
+        """The engine of a target that speaks Ollama's protocol, which has a page for its version."""
+        protocol, _, resource = self._settings.target.endpoint_type.partition("-")
+        if protocol != "ollama":
+            return None
+        told = told_by(self._spec(base, address, beside(base.path, f"api/{resource}", "version"), True)) or {}
+        version = told.get("version")
+        return {
+            "name": "ollama",
+            "version": self._shown(version if isinstance(version, str) else None),
+            "max_batch_size": None,
+            "max_batch_source": None,
+        }
 
     def _keep(self, spec: PageSpec, base: Base, answer: Answer, found: Found) -> None:
         found.pages.append(spec)

@@ -27,6 +27,11 @@ from fastllmload.report.tables import Table, text
 from fastllmload.report.withheld import loadless, notice
 
 LEAST_RUNS = 3  # per prompt type, by its protocol
+SERVER_DURATIONS = (
+    ("server_ttft", "TTFT", "prompt_eval_duration"),
+    ("server_eval_duration", "Generation", "eval_duration"),
+    ("server_total_duration", "Total duration", "total_duration"),
+)
 
 
 def render(subject: Subject) -> str:
@@ -42,6 +47,10 @@ def lines(subject: Subject) -> Iterator[str]:
     if said is not None:
         yield said
     yield f"asiai bench: {identity.model(subject)}, engine {identity.software(subject)}"
+    of_server = list(server_lines(document))
+    if of_server:
+        yield from of_server
+        yield "As the client saw it:"
     yield from rate_lines(found)
     for name, label in (
         ("ttft_ms", "TTFT"),
@@ -52,7 +61,6 @@ def lines(subject: Subject) -> Iterator[str]:
     yield f"{'Tokens':<16}{count(found['tokens'])} in {count(found['n_runs'])} runs, {count(found['n_failed'])} failed"
     yield f"{'Power':<16}{_power(found)}"
     yield f"{'Thermal':<16}{_thermal(found)}"
-    yield from server_lines(document)
     yield from metadata(subject)
     yield ""
     yield from text(by_type(found))
@@ -127,11 +135,17 @@ def _thermal(found: Mapping[str, Any]) -> str:
 
 
 def server_lines(document: Mapping[str, Any]) -> Iterator[str]:
-    """What an Ollama server says of itself; never pooled with the client's figures."""
-    rate, first = metric(document, "server_gen_tok_s"), metric(document, "server_ttft")
-    if some(rate.get("n")):
-        prompt = f"prompt evaluated in {quantity(first.get('p50'))} ms"
-        yield f"{'Server says':<16}{quantity(rate.get('p50'))} tok/s median, {prompt}"
+    """What an Ollama server says of itself, which is the source of these figures for it (ASIAI-M1 to M5); never pooled with
+    the client's.
+    """
+    rate = metric(document, "server_gen_tok_s")
+    if not some(rate.get("n")):
+        return
+    yield "As the server says:"
+    yield f"{'tok/s':<16}{quantity(rate.get('p50'))} median, {quantity(rate.get('mean'))} mean, eval_count / eval_duration"
+    for name, label, field in SERVER_DURATIONS:
+        said = metric(document, name)
+        yield f"{label:<16}{quantity(said.get('p50'))} ms median, {quantity(said.get('mean'))} ms mean, {field}"
 
 
 def metadata(subject: Subject) -> Iterator[str]:

@@ -16,6 +16,7 @@ from fastllmload.engine import contact, probe, waiting
 from fastllmload.engine.planned import Settled
 from fastllmload.engine.preflight import preflight
 from fastllmload.engine.probe import Probe
+from fastllmload.engine.telemetry import Finder
 from fastllmload.errors import InputError, TargetError
 from fastllmload.plan.settings import Client, Load, RunSettings, Secret, Target, TrafficClass, Workload
 from fastllmload.redact import Redactor
@@ -702,3 +703,24 @@ def test_usage_in_every_event_that_cannot_be_had_is_refused(answers, workload, k
 def test_one_url_without_usage_in_every_event_is_enough_to_do_without():
     with canned({MODELS: models("m"), CHAT: COUNTING}) as one, canned(GOOD) as other:
         assert check([one.url, other.url]).continuous_usage is False
+
+
+@pytest.mark.parametrize(
+    ("base", "version"), [("", "0.9.1"), ("/api", "0.9.1"), ("/api/chat", "0.9.1"), ("/other", None)]
+)
+def test_an_ollama_server_has_a_page_for_its_version(base, version):
+    """It has no metrics page that would say it; where there is no such page the engine is known by its protocol alone."""
+    line = (
+        b'{"model":"m","message":{"role":"assistant","content":"hi"},"done":true,"done_reason":"stop","eval_count":1}\n'
+    )
+    answers = {"/api/version": (200, "application/json", b'{"version":"0.9.1"}')}
+    for place in ("", "/other"):
+        answers |= {place + "/api/tags": (200, "application/json", b'{"models":[{"name":"m"}]}')}
+        answers |= {place + "/api/chat": (200, "application/x-ndjson", line)}
+    with canned(answers) as server:
+        url = server.url + base
+        target = Target(urls=(url,), endpoint_type="ollama-chat")
+        settings = RunSettings(target=target, load=Load(rate=1.0))
+        found = preflight(settings, [url], ENDPOINTS["ollama-chat"], None, Redactor([]))
+        engine = Finder(settings, found, None, Redactor([])).find([url]).engine
+    assert (engine["name"], engine["version"]) == ("ollama", version)

@@ -126,7 +126,7 @@ def test_a_drift_of_the_throughput_is_not_steady(tmp_path: Path) -> None:
     served = SERVER.serve(16, 100.0, np.random.default_rng(1))
     kept = np.random.default_rng(2).random(len(served.arrive)) < 0.2 + 0.008 * served.arrive
     thin = replace(served, arrive=served.arrive[kept], begin=served.begin[kept], end=served.end[kept])
-    write_rows(folder, thin, late=False, broken=False)
+    write_rows(folder, thin, late_s=10e-6, broken=False)
     verdict = judge_level(load(folder), queue=np.full(100, 16.0))
     assert verdict.steady is False and verdict.saturated is False and verdict.unsteady and verdict.holds is False
 

@@ -203,7 +203,7 @@ def test_what_was_measured_is_not_called_unmeasured_where_its_count_is_withheld(
     full = text_of(subject, "full")
     assert f"P50 0.1687 ms of {'withheld' if limit else '40'} connects" in full
     assert "33.25 ms" in full and "44.50 ms" in full
-    assert "Server says" in text_of(subject, "asiai")
+    assert "As the server says:" in text_of(subject, "asiai")
 
 
 def test_a_run_at_a_declared_rate_keeps_what_was_asked_and_delivered(run: Path) -> None:
