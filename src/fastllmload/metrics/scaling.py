@@ -12,9 +12,13 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from fastllmload.statistics.student import incomplete_beta
+
 Floats = npt.NDArray[np.float64]
 
 FEW_LENGTHS = 3  # with fewer the exponent is flagged
+LEAST_TO_TELL = 4  # with fewer nothing tells a line from a curve
+SIGNIFICANT = 0.05
 MODELS = {"proportional": (1,), "linear": (0, 1), "quadratic": (0, 1, 2)}  # powers of the length
 EXACT = 1e-12  # of the largest TTFT: residuals below it are rounding, not evidence
 
@@ -42,11 +46,14 @@ class Fit:
     aic: float | None
     aicc: float | None
     saturated: bool
+    rss: float | None = None
 
 
 @dataclass(frozen=True)
 class Scaling:
-    """*ms_per_1k* by length; *best* is the model with the lowest value of *criterion*, None when none can be judged."""
+    """*ms_per_1k* by length; *best* is the model that *criterion* chose ("aicc", or "f_test" where AICc has no value),
+    None with too few lengths to tell.
+    """
 
     lengths: tuple[float, ...]
     ms_per_1k: tuple[float, ...]
@@ -67,7 +74,7 @@ def scaling(lengths: Sequence[float], ttft_ms: Sequence[float]) -> Scaling:
     order = np.argsort(x)
     x, y = x[order], y[order]
     fits = tuple(fit_model(x, y, model) for model in MODELS)
-    criterion, best = choose(fits)
+    criterion, best = choose(fits, len(x))
     return Scaling(tuple(x.tolist()), tuple(prefill_ms_per_1k(x, y).tolist()), exponent(x, y), fits, criterion, best)
 
 
@@ -110,11 +117,30 @@ def fit_model(lengths: Floats, ttft_ms: Floats, model: str) -> Fit:
     spare = n - parameters - 1
     aicc = None if aic is None or spare <= 0 else aic + 2 * parameters * (parameters + 1) / spare
     coefficients = tuple(float(value) / float(scale) ** power for value, power in zip(found, powers, strict=True))
-    return Fit(model, coefficients, r_squared(ttft_ms, predicted), aic, aicc, saturated)
+    return Fit(model, coefficients, r_squared(ttft_ms, predicted), aic, aicc, saturated, residual)
 
 
-def choose(fits: Sequence[Fit]) -> tuple[str, str | None]:
-    """Criterion and model: lowest AICc; lowest AIC for all when AICc is undefined for one of them."""
-    criterion = "aicc" if all(fit.aicc is not None for fit in fits) else "aic"
-    judged = [(value, fit.model) for fit in fits if (value := getattr(fit, criterion)) is not None]
-    return criterion, min(judged)[1] if judged else None
+def choose(fits: Sequence[Fit], n: int) -> tuple[str, str | None]:
+    """Criterion and model: lowest AICc; F test where *n* lengths are too few for the AICc of one of the models.
+
+    With so few lengths AIC takes the model with the most parameters, which bends to any error: a larger model is taken
+    there only where it explains more than chance would (p < SIGNIFICANT). None below LEAST_TO_TELL lengths, where
+    a curve goes through every point.
+    """
+    if all(fit.aicc is not None for fit in fits):
+        return "aicc", min((fit.aicc, fit.model) for fit in fits if fit.aicc is not None)[1]
+    if n < LEAST_TO_TELL:
+        return "f_test", None
+    best = fits[0]
+    for larger in fits[1:]:
+        if larger.rss is not None and best.rss is not None and f_test(best, larger, n) < SIGNIFICANT:
+            best = larger
+    return "f_test", best.model
+
+
+def f_test(smaller: Fit, larger: Fit, n: int) -> float:
+    """P value of what *larger* explains beyond *smaller*, whose powers it has all."""
+    assert smaller.rss is not None and larger.rss is not None
+    more, spare = len(MODELS[larger.model]) - len(MODELS[smaller.model]), n - len(MODELS[larger.model])
+    f = max(0.0, smaller.rss - larger.rss) / more / (larger.rss / spare)
+    return incomplete_beta(spare / (spare + more * f), spare / 2, more / 2)

@@ -69,6 +69,30 @@ class LevelVerdict(msgspec.Struct, frozen=True, kw_only=True):
         holds = not self.saturated and self.steady
         return holds if not self.generator_limited or (holds and self.offered_in_full) else None
 
+    def why(self) -> str:
+        """Why the level does not hold, in words: criterion, value and limit of each that fired."""
+        if self.generator_limited and self.holds is None:
+            return f"the client was the limit: {self.limits[-1]}" if self.limits else "the client was the limit"
+        found = [self._words(name) for name in self.fired]
+        if not found and self.steady is False:
+            found = ["throughput drifts: it is not steady"]
+        return "; ".join(found) or "it could not be judged"
+
+    def _words(self, name: str) -> str:
+        of = self.figures
+        if name == LATENCY:
+            p99, p50 = of.get("ttft_p99_ms"), of.get("lowest_ttft_p50_ms")
+            most = math.nan if p50 is None else rule.TTFT_FACTOR * p50
+            return f"latency: P99 TTFT {p99:,.4g} ms is above {most:,.4g} ms, {rule.TTFT_FACTOR:g} x the lowest level's P50"
+        if name == COMPLETION:
+            return f"completion: {of.get('completion_rate'):.1%} of what was due in the window, below {rule.COMPLETION:.0%}"
+        if name == QUEUE:
+            mean, last = of.get("queue_mean"), of.get("queue_last")
+            return f"queue growing: {self.queue}, {mean:,.4g} on average and {last:,.4g} at the end, rise in each fifth"
+        if name == NO_GAIN:
+            return f"no gain: {of.get('output_tok_s'):,.4g} output tok/s, less than {rule.GAIN:.0%} above a lower level"
+        return name
+
     @property
     def unsteady(self) -> bool:
         """Neither steady nor saturated: to be run again, twice as long (procedures 0.9)."""

@@ -212,12 +212,15 @@ def report(levels: Levels, answer: Found, found: Findings) -> None:
         "ended_by": answer.ended_by,
         "levels": len(levels.done),
         "slo_ttft_p99_ms": levels.parameters.slo_ttft_p99_ms,
+        "limited_by": limited_by(levels, answer.above),
         "output_tok_s": None if best is None else best.output_tok_s,
         "tokens_in_flight_mean": None if best is None else best.figure("tokens_in_flight"),
         "tokens_in_flight_max": None if best is None else best.figure("tokens_in_flight", "max"),
     }
     number = "none" if answer.level is None else f"{int(answer.level)}"
     found.say(f"Maximum concurrent requests meeting criteria: {number}")
+    if found.values["limited_by"] is not None:
+        found.say(f"at {answer.above:g} slots: {found.values['limited_by']}")
     if best is not None:
         flight = found.values["tokens_in_flight_mean"]
         text = "" if flight is None else f", {flight:,.0f} tokens in flight on average"
@@ -236,6 +239,23 @@ def report(levels: Levels, answer: Found, found: Findings) -> None:
     y = tuple(level.figure("ttft", "p99") for level, _, _ in ordered)
     found.plot(Plot("ttft", "P99 TTFT over concurrency", "line", (Series("TTFT P99", y, x),),
                     ("concurrency", "slots", None), ("TTFT", "ms", True)))  # fmt: skip
+
+
+def limited_by(levels: Levels, load: float | None) -> str | None:
+    """Criterion, value and limit of what ended the search at *load*, by the last run there that does not pass."""
+    there = [(level, oom) for level, answer, oom in levels.done if level.load == load and not answer]
+    if not there:
+        return None
+    level, oom = there[-1]
+    share, ttft, limit = completion(level), level.figure("ttft", "p99"), levels.parameters.slo_ttft_p99_ms
+    found = [f"{oom} out-of-memory errors" if oom > 1 else "an out-of-memory error"] if oom else []
+    if share is None or share < COMPLETION:
+        found.append(f"completion {0 if share is None else share:.1%}, below {COMPLETION:.0%}")
+    if limit is not None and ttft is not None and ttft > limit:
+        found.append(f"P99 TTFT {ttft:,.4g} ms is above {limit:,.4g} ms")
+    if passes(level, levels.parameters) is None:
+        found.append("the client was the limit")
+    return "; ".join(found) or None
 
 
 def best_level(levels: Levels, load: float | None) -> Level | None:

@@ -19,12 +19,15 @@ from fastllmload.procedure.quicker import first
 from fastllmload.procedure.saturating import Capacity, capacity_of
 from fastllmload.procedure.shares import refuse_levels, refuse_source
 from fastllmload.procedure.warmup import warm_up
+from fastllmload.records import layout
+from fastllmload.workload.lengths import Choice, Fixed, InTurn, LogNormal, Uniform, parse_lengths
 
 SHARES = (0.25, 0.5, 0.75, 0.9)
 REQUESTS, LEAST_REQUESTS = 200, 100
 LEAST_TOKENS, LEAST_GAPS = 50, 5_000
 OUTPUT_AT_LEAST = 51  # a request of 51 tokens has 50 gaps; 100 of them have the 5,000 that are asked for
 TRIES = 4
+RAISED = f"answers of fewer than {OUTPUT_AT_LEAST} tokens were asked for with {OUTPUT_AT_LEAST} (IETF 5.4.2)"
 WORKLOADS = ("synthetic-uniform", "conversation")
 
 
@@ -54,6 +57,7 @@ def run(lab: Lab, parameters: Parameters, found: Findings) -> None:
         level, gaps = enough(lab, share * capacity.req_s, parameters, found)
         done.append((share, level, gaps))
         report(done, capacity, found)
+        say_raised(done, found)
 
 
 def enough(lab: Lab, rate: float, parameters: Parameters, found: Findings) -> tuple[Level, Gaps]:
@@ -109,6 +113,31 @@ def report(done: list[tuple[float, Level, Gaps]], capacity: Capacity, found: Fin
     found.say(f"gaps are pooled with option {option} (IETF B.2.1)")
 
 
+def say_raised(done: list[tuple[float, Level, Gaps]], found: Findings) -> None:
+    """How many answers were asked for with the least length: shorter targets are raised to it (procedures 5.4)."""
+    targets = [level.run.rows["output_target"][level.run.rows["phase"] == layout.MEASURE] for _, level, _ in done]
+    raised = sum(int((each == OUTPUT_AT_LEAST).sum()) for each in targets)
+    found.values["answers_at_least_length"] = raised
+    found.sentences = [text for text in found.sentences if not text.startswith(RAISED)]
+    if raised:
+        found.say(f"{RAISED}: {raised:,} of {sum(map(len, targets)):,} requests asked for exactly that many")
+
+
+def refuse_short(osl: str | None) -> None:
+    """InputError where no answer that --osl asks for has enough gaps; a test of other lengths would be another test."""
+    asked = None if osl is None else parse_lengths(osl, "--osl")
+    longest = {Fixed: "tokens", Uniform: "high", LogNormal: "high"}.get(type(asked))
+    if isinstance(asked, (Choice, InTurn)):
+        short = max(asked.values) < OUTPUT_AT_LEAST
+    else:  # a normal length has no end
+        short = longest is not None and getattr(asked, longest) < OUTPUT_AT_LEAST
+    if short:
+        raise InputError(
+            f"--osl {osl} asks for answers of less than {OUTPUT_AT_LEAST} tokens, and the test itl needs {LEAST_TOKENS} "
+            f"gaps of each (IETF 5.4.2): give --osl {OUTPUT_AT_LEAST} or more, or leave it out"
+        )
+
+
 def notes(done: list[tuple[float, Level, Gaps]]) -> list[str]:
     few = [f"{share:.0%}" for share, _, gaps in done if len(gaps.ns) < 10_000]
     return [f"P99.9 needs 10,000 gaps: too few at {', '.join(few)}"] if few else []
@@ -132,6 +161,7 @@ def refuse(parameters: Parameters, settings: RunSettings) -> None:
             "the test itl sets the load by itself, as shares of the capacity: leave --rate and --concurrency out; a "
             "capacity that is known is given with --capacity RATE and --capacity-source TEXT"
         )
+    refuse_short(settings.workload.osl)
     refuse_source(parameters)
     refuse_levels(parameters.levels, SHARES, most=1.0)  # percent of the maximum throughput (IETF 5.4.2)
 

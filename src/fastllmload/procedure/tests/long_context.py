@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 
 from fastllmload.errors import InputError
-from fastllmload.metrics.scaling import Scaling, scaling
+from fastllmload.metrics.scaling import LEAST_TO_TELL, Scaling, scaling
 from fastllmload.plan.settings import RunSettings
 from fastllmload.procedure.change import at_concurrency, changed, own_requests
 from fastllmload.procedure.conduct import Test
@@ -22,6 +22,11 @@ LENGTHS = tuple(1024 << k for k in range(8))  # 1 Ki to 128 Ki
 REQUESTS, LEAST_REQUESTS = 30, 20
 SLOTS = 4
 WORKLOAD = "long-context"
+F_TEST = "f_test"
+CRITERIA = {
+    "aicc": "lowest AICc",
+    F_TEST: "F test at 5 %, for fewer lengths than AICc needs: a larger model must explain more than chance",
+}
 
 
 class Parameters(msgspec.Struct, frozen=True, kw_only=True):
@@ -100,19 +105,25 @@ def fits(fitted: Scaling, ends: tuple[int, int], found: Findings) -> None:
         values = None if fit.coefficients is None else ", ".join(f"{value:.4g}" for value in fit.coefficients)
         rows.append((fit.model, values, fit.r2, fit.aic, fit.aicc, "chosen" if fit.model == fitted.best else ""))
     columns = ("Model", "Coefficients (ms per token^k, ascending)", "R2", "AIC", "AICc", "")
-    found.table("fits", "Fits of the mean TTFT", columns, rows, f"criterion: lowest {fitted.criterion.upper()}")
+    found.table("fits", "Fits of the mean TTFT", columns, rows, f"criterion: {CRITERIA[fitted.criterion]}")
     exponent = fitted.exponent
     found.values |= {
         "best_fit": fitted.best,
+        "criterion": fitted.criterion,
         "exponent": exponent.k,
         "r2_log": exponent.r2_log,
         "slope_us_per_token": slope_us(fitted),
         "fits": [{"model": fit.model, "r2": fit.r2, "coefficients": fit.coefficients} for fit in fitted.fits],
     }
     found.sentences = [text for text in found.sentences if not text.startswith(("Best fit", "Exponent"))]
+    many = len(fitted.lengths)
+    if fitted.best is None:
+        found.say(f"Best fit: too few lengths to tell a line from a curve: {many}, {LEAST_TO_TELL} are needed")
     if fitted.best is not None:
         r2 = fitted.fit(fitted.best).r2
-        found.say(f"Best fit: {fitted.best} (R^2 = {'n/a' if r2 is None else f'{r2:.4f}'}){per_token(fitted, ends)}")
+        weak = f"; with {many} lengths only a clear curve is told from a line" if fitted.criterion == F_TEST else ""
+        r2_text = "n/a" if r2 is None else f"{r2:.4f}"
+        found.say(f"Best fit: {fitted.best} (R^2 = {r2_text}){per_token(fitted, ends)}{weak}")
     if exponent.k is not None:
         few = ", from two lengths only" if exponent.few else ""
         found.say(f"Exponent: TTFT grows as length^{exponent.k:.3f}{few}")

@@ -93,6 +93,7 @@ def report(ladder: Ladder, sought: Found, parameters: Parameters, found: Finding
         "max_output_tok_s": None if best is None else best.level.output_tok_s,
         "max_req_s": None if best is None else best.level.req_s,
         "limits": limits_of(parameters),
+        "limited_by": None if sought.above is None else limited_by(ladder, sought.above, limits_of(parameters)),
     }
     log(ladder, parameters, found)
     curve(ladder, found, unit)
@@ -100,12 +101,41 @@ def report(ladder: Ladder, sought: Found, parameters: Parameters, found: Finding
         found.say(note)
     found.say(constraint(parameters))
     if best is None:
-        found.say(f"no level from {parameters.minimum:g} {unit} up holds: there is no throughput to report")
+        why = found.values["limited_by"]
+        found.say(
+            f"no level from {parameters.minimum:g} {unit} up holds: there is no throughput to report"
+            + (f"; {why}" if why else "")
+        )
         return
     summary(best.level, sought, found, unit)
+    if (more := higher(ladder, best, limits_of(parameters))) is not None:
+        found.say(more)
     latency(best.level, found)
     if best.level.settings.load.duration is not None and best.level.settings.load.duration < LEAST_S:
         found.deviate(f"levels of {parameters.duration_s:g} s are shorter than the {LEAST_S:g} s of IETF 5.2.2")
+
+
+def limited_by(ladder: Ladder, load: float, limits: dict[str, float]) -> str | None:
+    """Criterion, value and limit of what ended the search at *load*, by the last run there that does not hold."""
+    there = [rung for rung in ladder.rungs if rung.load == load and not answer(rung, limits)]
+    if not there:
+        return None
+    rung = there[-1]
+    missed = [
+        f"P99 {name.upper()} {value:,.4g} ms is above {limit:,.4g} ms"
+        for name, limit in limits.items()
+        if (value := rung.level.figure(name, "p99")) is not None and value > limit
+    ]
+    return "; ".join(missed) if rung.verdict.holds and missed else rung.verdict.why()
+
+
+def higher(ladder: Ladder, best: Rung, limits: dict[str, float]) -> str | None:
+    """That a level which does not hold had more output tokens/s than the best one; None where none had."""
+    most = max(ladder.rungs, key=lambda rung: rung.level.output_tok_s)
+    if most.level.output_tok_s <= best.level.output_tok_s or answer(most, limits):
+        return None
+    why = limited_by(ladder, most.load, limits)
+    return f"{most.level.output_tok_s:,.4g} tok/s at {most.load:g} do not count as sustained: {why}"
 
 
 def constraint(parameters: Parameters) -> str:
@@ -122,6 +152,8 @@ def summary(level: Level, sought: Found, found: Findings, unit: str) -> None:
         ("Tokens per GPU-second", level.figure("tok_per_gpu_s")),
     ]
     top = "no level above was tried" if sought.above is None else f"{sought.above:g} {unit} does not hold"
+    why = found.values["limited_by"]
+    top += f": {why}" if why else ""
     if sought.ended_by == "client":
         top = f"at {sought.above:g} {unit} the client was the limit: the true maximum may be higher"
     found.table(

@@ -1,0 +1,85 @@
+"""Every maximum names what ended it: criterion, value, limit and level."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from fastllmload.errors import InputError
+from fastllmload.plan.settings import RunSettings, Workload
+from fastllmload.procedure.tests import capacity, itl, throughput
+from fastllmload.procedure.verdict import COMPLETION, IN_FLIGHT, LATENCY, NO_GAIN, QUEUE, LevelVerdict
+
+FIGURES: dict[str, float | None] = {
+    "ttft_p99_ms": 812.0,
+    "lowest_ttft_p50_ms": 40.0,
+    "completion_rate": 0.71,
+    "queue_mean": 30.0,
+    "queue_last": 90.0,
+    "output_tok_s": 639.0,
+}
+
+
+def verdict(*fired: str, holds: bool = False, limited: bool = False) -> LevelVerdict:
+    return LevelVerdict(
+        loop="open", saturated=bool(fired), fired=fired, inapplicable=(), steady=holds or bool(fired),
+        generator_limited=limited, limits=("P99 of the dispatch lag is 3 ms",) if limited else (), offered_in_full=True,
+        cascading=False, warnings=(), figures=FIGURES, queue=IN_FLIGHT,
+    )  # fmt: skip
+
+
+def rung(load: float, tok_s: float, said: LevelVerdict, ttft: float = 800.0) -> Any:
+    level = SimpleNamespace(load=load, output_tok_s=tok_s, figure=lambda name, statistic: ttft, run=None)
+    return SimpleNamespace(load=load, level=level, verdict=said)
+
+
+@pytest.mark.parametrize(
+    ("said", "words"),
+    [
+        (verdict(LATENCY), "latency: P99 TTFT 812 ms is above 400 ms, 10 x the lowest level's P50"),
+        (verdict(COMPLETION), "completion: 71.0% of what was due in the window, below 90%"),
+        (verdict(QUEUE), "queue growing: requests in flight, 30 on average and 90 at the end, rise in each fifth"),
+        (verdict(NO_GAIN), "no gain: 639 output tok/s, less than 5% above a lower level"),
+        (verdict(), "throughput drifts: it is not steady"),
+        (verdict(LATENCY, limited=True), "the client was the limit: P99 of the dispatch lag is 3 ms"),
+    ],
+)
+def test_a_level_that_does_not_hold_names_criterion_value_and_limit(said: LevelVerdict, words: str) -> None:
+    assert said.why() == words
+
+
+def test_the_maximum_throughput_names_what_ended_it_and_why_more_tokens_do_not_count() -> None:
+    """384 tok/s is the maximum although 80/s gave 639: the latency criterion fired there, at 50/s as well."""
+    best = rung(40, 383.7, verdict(holds=True))
+    ladder: Any = SimpleNamespace(rungs=[best, rung(50, 500, verdict(LATENCY)), rung(80, 639, verdict(LATENCY, QUEUE))])
+    assert throughput.limited_by(ladder, 50, {}) == verdict(LATENCY).why()
+    more = throughput.higher(ladder, best, {})
+    assert more is not None and more.startswith("639 tok/s at 80 do not count as sustained: latency: P99 TTFT 812 ms")
+    assert throughput.higher(ladder, ladder.rungs[2], {}) is None and throughput.limited_by(ladder, 40, {}) is None
+    ladder.rungs.append(rung(45, 400, verdict(holds=True)))
+    assert throughput.limited_by(ladder, 45, {"tpot": 50.0}) == "P99 TPOT 800 ms is above 50 ms"
+
+
+def test_the_maximum_concurrency_names_what_ended_it() -> None:
+    """Completion, latency and memory, with value and limit, of the level that does not pass."""
+    level = SimpleNamespace(load=64.0, success_rate=0.93, generator_limited=False, figure=lambda name, statistic: 812.0)
+    levels: Any = SimpleNamespace(done=[(level, False, 2)], parameters=SimpleNamespace(slo_ttft_p99_ms=500.0))
+    assert capacity.limited_by(levels, 64.0) == (
+        "2 out-of-memory errors; completion 93.0%, below 99%; P99 TTFT 812 ms is above 500 ms"
+    )
+    assert capacity.limited_by(levels, 32.0) is None and capacity.limited_by(levels, None) is None
+
+
+@pytest.mark.parametrize("osl", ["16", "uniform:8,50"])
+def test_itl_refuses_answers_that_have_too_few_gaps(osl: str) -> None:
+    """They were raised to 51 tokens without a word."""
+    settings = RunSettings(workload=Workload(osl=osl))
+    with pytest.raises(InputError, match=f"--osl {osl} asks for answers of less than 51 tokens"):
+        itl.refuse(itl.Parameters(), settings)
+
+
+@pytest.mark.parametrize("osl", [None, "51", "uniform:8,200", "normal:40,10"])
+def test_itl_takes_answers_that_may_have_enough(osl: str | None) -> None:
+    itl.refuse(itl.Parameters(), RunSettings(workload=Workload(osl=osl)))
