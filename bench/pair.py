@@ -97,13 +97,15 @@ def pinned_json(client: str, command: list[str], tokens: int) -> Cost:
     )  # fmt: skip
 
 
-def ours(url: str, *options: str, keep: Callable[[Run], dict[str, Any]] | None = None) -> Cost:
-    """One run of one worker pinned to the client's CPU. *keep* takes figures from the run before its folder goes."""
+def ours(url: str, *options: str, usage: str = "off", keep: Callable[[Run], dict[str, Any]] | None = None) -> Cost:
+    """One run of one worker pinned to the client's CPU, which gets the events that the other clients get: without *usage* in
+    each. *keep* takes figures from the run before its folder goes.
+    """
     with tempfile.TemporaryDirectory(prefix="fastllmload-bench-") as parent:
         folder = Path(parent) / "run"
         command = [
             sys.executable, "-m", "fastllmload.cli.main", "--url", url, "--workers", "1", "--pin", str(CLIENT_CPU),
-            "--ui", "none", "--warmup", "0", "--isl", "16", "-o", str(folder), *options,
+            "--ui", "none", "--warmup", "0", "--isl", "16", "--continuous-usage", usage, "-o", str(folder), *options,
         ]  # fmt: skip
         done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
         if done.returncode not in (0, 1):
