@@ -121,6 +121,13 @@ def _timed(rows: Rows, source: Source, part: slice) -> Column:
     return Column(timed, (timed < 0) | ~source.whole[part])
 
 
+def _reasoning(rows: Rows, source: Source, part: slice) -> Column:
+    """Null where reasoning was streamed and the server says neither in its usage nor event by event how many tokens."""
+    tokens = source.tokens.reasoning[part]
+    unsaid = (rows["reasoning_events"] > 0) & (rows["reasoning_tokens"] < 0) & (tokens == 0)
+    return Column(tokens, unsaid)
+
+
 def _reused(rows: Rows, source: Source, part: slice) -> Column:
     return Column((rows["flags"] & layout.FLAG_REUSED) > 0, rows["t_submit"] <= 0)
 
@@ -154,7 +161,7 @@ REQUEST_COLUMNS: dict[str, Make] = {  # in the contract's order
     "error": named("error", layout.ERROR_NAMES, 0),
     "input_tokens": counted("input"),
     "output_tokens": counted("output"),
-    "reasoning_tokens": counted("reasoning"),
+    "reasoning_tokens": _reasoning,
     "cached_tokens": unless("cached_tokens", -1),
     "output_tokens_source": counted("source", SOURCES),
     "bytes_sent": plain("bytes_sent"),

@@ -235,6 +235,22 @@ def test_timed_tokens_leave_out_reasoning(tmp_path: Path, fields: dict[str, int]
 
 
 @pytest.mark.parametrize(
+    ("fields", "reasoning"),
+    [
+        ({"completion_tokens": 20, "reasoning_tokens": 5, "content_events": 15, "reasoning_events": 5}, 5),
+        ({"completion_tokens": 60, "reasoning_tokens": -1, "content_events": 15, "reasoning_events": 5}, None),
+        ({"completion_tokens": 20, "reasoning_tokens": -1, "content_events": 0, "reasoning_events": 5}, 20),
+        ({"completion_tokens": 20, "reasoning_tokens": -1, "content_events": 20, "reasoning_events": 0}, 0),
+    ],
+)
+def test_reasoning_tokens_that_nobody_counted_are_null(
+    tmp_path: Path, fields: dict[str, int], reasoning: int | None
+) -> None:
+    """0 only where there was no reasoning."""
+    assert exported(write_one(tmp_path, **fields))[0]["reasoning_tokens"] == reasoning
+
+
+@pytest.mark.parametrize(
     ("escaped", "text"),
     [
         (b'a\\"b\\\\', 'a"b\\'),

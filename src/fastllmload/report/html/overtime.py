@@ -115,7 +115,9 @@ def asked_line(scene: Scene, axis: TimeAxis) -> Line | None:
 def in_flight(scene: Scene, axis: TimeAxis, load: Load) -> Markup:
     x = middles(axis.edges_s)
     layers: list[Layer] = [
-        Line("waiting for a first token", x, load.waiting, "c5", "area"),
+        Line(
+            f"waiting for a first {'answer ' if reasoned(scene.document) else ''}token", x, load.waiting, "c5", "area"
+        ),
         Line("in flight", x, load.in_flight, "c1"),
     ]
     slots = number(scene.get("plan", "description", "load", "concurrency"))
