@@ -26,22 +26,13 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "unit" / "procedure"))
 
-from search_servers import Cliff, Slowing, TwoTimes
+from search_servers import ATTAINMENT, P99, SUSTAINED, Cliff, Slowing, TwoTimes, step
 from simulated_bench import SlotBench
 from slot_server import SlotServer
 
-from fastllmload.procedure.goals import Goal, all_limits, failures
+from fastllmload.procedure.goals import Goal
 from fastllmload.procedure.interval_search import IntervalSearch
 from fastllmload.procedure.sequential import Plan
-
-
-def step(level: float) -> float:
-    return 0.05 * level
-
-
-SUSTAINED = Goal("sustained", "", (failures(),), step, sustain=True)
-P99 = Goal("p99", "", (all_limits(0.01),), step)
-ATTAINMENT = Goal("attainment", "", (all_limits(0.1),), step)
 
 
 @dataclass(frozen=True)

@@ -183,23 +183,22 @@ cdef class Form:
         return put_usage(out, u) if with_usage else put(out, b"}", 1)
 
 
-cdef uint8_t* put_running_usage(uint8_t* out, Stamp* s) noexcept nogil:
+cdef uint8_t* put_counts(uint8_t* out, int64_t prompt, int64_t completion) noexcept nogil:
+    # The beginning of a usage object.
     out = put(out, b',"usage":{"prompt_tokens":', 26)
-    out = put_number(out, s.prompt)
+    out = put_number(out, prompt)
     out = put(out, b',"total_tokens":', 16)
-    out = put_number(out, s.prompt + s.completion)
+    out = put_number(out, prompt + completion)
     out = put(out, b',"completion_tokens":', 21)
-    out = put_number(out, s.completion)
-    return put(out, b"}", 1)
+    return put_number(out, completion)
+
+
+cdef uint8_t* put_running_usage(uint8_t* out, Stamp* s) noexcept nogil:
+    return put(put_counts(out, s.prompt, s.completion), b"}", 1)
 
 
 cdef uint8_t* put_usage(uint8_t* out, Usage* u) noexcept nogil:
-    out = put(out, b',"usage":{"prompt_tokens":', 26)
-    out = put_number(out, u.prompt)
-    out = put(out, b',"total_tokens":', 16)
-    out = put_number(out, u.prompt + u.completion)
-    out = put(out, b',"completion_tokens":', 21)
-    out = put_number(out, u.completion)
+    out = put_counts(out, u.prompt, u.completion)
     out = put(out, b',"prompt_tokens_details":{"cached_tokens":', 42)
     out = put_number(out, u.cached)
     return put(out, b"}}}", 3)

@@ -7,7 +7,7 @@ cimport fastllmload._ext.counters as k
 cimport fastllmload._ext.recorder as r
 from fastllmload._ext.calls cimport CallReader
 from fastllmload._ext.cursor cimport Cursor, left
-from fastllmload._ext.delta cimport EVENT_CONTENT, Classifier, Meaning, Template, template_takes
+from fastllmload._ext.delta cimport EVENT_CONTENT, Classifier, Meaning, template_takes
 from fastllmload._ext.errortexts cimport ErrorTexts
 from fastllmload._ext.exchange cimport Exchange, exchange_reply
 from fastllmload._ext.histogram cimport Hdr, hdr_record
@@ -27,6 +27,17 @@ cdef enum:
 # How far before *t* an event may have come that came at *low* or later.
 cdef inline uint32_t bracket_of(int64_t t, int64_t low) noexcept nogil:
     return <uint32_t>min(max(t - low, <int64_t>0), <int64_t>r.BRACKET_OPEN)
+
+# Usage that an event says, in tokens; a count of -1 is not in it.
+cdef inline void row_usage(RequestRow* row, int32_t prompt, int32_t completion, int32_t reasoning, int32_t cached) noexcept:
+    if prompt >= 0:
+        row.prompt_tokens = prompt
+    if completion >= 0:
+        row.completion_tokens = completion
+    if reasoning >= 0:
+        row.reasoning_tokens = reasoning
+    if cached >= 0:
+        row.cached_tokens = cached
 
 @cython.final
 cdef class Timeline:
@@ -106,16 +117,6 @@ cdef class Timeline:
         self.words[k.W_CONTENT_EVENTS] += 1
         return 0
 
-    # What _said() does for an event that equals the template.
-    cdef inline void usage_again(self, RequestRow* row, Template* template, int32_t completion) noexcept:
-        row.completion_tokens = completion
-        if template.prompt_tokens >= 0:
-            row.prompt_tokens = template.prompt_tokens
-        if template.reasoning_tokens >= 0:
-            row.reasoning_tokens = template.reasoning_tokens
-        if template.cached_tokens >= 0:
-            row.cached_tokens = template.cached_tokens
-
     # Like events: each is whole in *c*, one line of data, and equals the stream's template in all but text and usage. What this
     # takes, sse_next(), classify() and event() would take in the same way; it stops where one of them has to look.
     cdef inline int like(self, Exchange* x, Cursor* c) except -1:
@@ -142,7 +143,7 @@ cdef class Timeline:
             self.classifier.by_template += 1
             tokens = 0
             if completion >= 0:
-                self.usage_again(row, &x.template, completion)
+                row_usage(row, x.template.prompt_tokens, completion, x.template.reasoning_tokens, x.template.cached_tokens)
                 tokens = self.tokens_of(x, completion, x.template.listed_tokens)
             elif x.template.listed_tokens > 0:
                 tokens = <uint16_t>min(x.template.listed_tokens, <int32_t>r.TOKENS_MOST)

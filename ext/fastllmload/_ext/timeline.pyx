@@ -128,14 +128,7 @@ cdef class Timeline:
             row.finish = m.finish
         if m.has_usage:
             row.flags |= FLAG_USAGE
-            if m.prompt_tokens >= 0:
-                row.prompt_tokens = m.prompt_tokens
-            if m.completion_tokens >= 0:
-                row.completion_tokens = m.completion_tokens
-            if m.reasoning_tokens >= 0:
-                row.reasoning_tokens = m.reasoning_tokens
-            if m.cached_tokens >= 0:
-                row.cached_tokens = m.cached_tokens
+            row_usage(row, m.prompt_tokens, m.completion_tokens, m.reasoning_tokens, m.cached_tokens)
         if m.done:                  # Ollama
             row.flags |= FLAG_DONE
             row.server_total_ns = m.server_ns[NS_TOTAL]

@@ -92,6 +92,7 @@ def look_at(probe: Probe, found: Preflight, wanted: str | None) -> str:
 
 
 def note_usage(probe: Probe, found: Preflight) -> None:
+    """One target whose events do not say their usage is enough for the run not to ask for it."""
     if probe.continuous_usage is not None:
         found.continuous_usage = probe.continuous_usage and found.continuous_usage is not False
 

@@ -211,19 +211,15 @@ class Probe(Contact):
         """Whether each event shall say its usage. InputError where --continuous-usage on cannot be."""
         if workload.continuous_usage == "off" or self.continuous_usage is False:
             return False
-        extra = extra_fields(workload.extra_body)
-        hindered = (
-            f"{self.endpoint.name} has no field for it"
-            if not self.endpoint.name.startswith("openai-")
-            else "answers are not streamed"
-            if not workload.streaming
-            else "--extra-body sets stream_options"
-            if "stream_options" in extra
-            else None
-        )
-        if hindered is not None and workload.continuous_usage == "on":
-            raise InputError(f"--continuous-usage on cannot be: {hindered}; leave it out")
-        return hindered is None
+        obstacles = {
+            f"{self.endpoint.name} has no field for it": not self.endpoint.name.startswith("openai-"),
+            "answers are not streamed": not workload.streaming,
+            "--extra-body sets stream_options": "stream_options" in extra_fields(workload.extra_body),
+        }
+        there = [obstacle for obstacle, holds in obstacles.items() if holds]
+        if there and workload.continuous_usage == "on":
+            raise InputError(f"--continuous-usage on cannot be: {there[0]}; leave it out")
+        return not there
 
     def _refuse_another_protocol(self, content: bytes) -> None:
         """TargetError for an answer that is in order, but of another protocol than is read here."""

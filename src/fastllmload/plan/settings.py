@@ -67,9 +67,7 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
     streaming: bool = True
     ignore_eos: bool = True
     temperature: float | None = 0.0
-    continuous_usage: str = (
-        "auto"  # usage in every event: auto (where the server takes it), on, off; of all classes alike
-    )
+    continuous_usage: str = "auto"  # usage in every event: auto (where it is served), on, off; of all classes alike
     extra_body: str | None = None  # JSON object text, merged into every body
     dataset_path: str | None = None  # the file of a trace
     dataset_class: str | None = None  # only the data set's entries of this class; None: all of them

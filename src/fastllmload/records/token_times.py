@@ -69,10 +69,8 @@ def token_times(run: Run, chosen: Mask, tokens: TokenCounts) -> TokenTimes:
     sizes = sizes_of(line, stated & (single != line.events))
     counted = recount(tokens, line, source, sizes)
     if counted is None:
-        single, bearing = (
-            np.where(stated, single, line.events),
-            line.events if sizes is None else per_request(sizes > 0, line.first),
-        )
+        single = np.where(stated, single, line.events)
+        bearing = line.events if sizes is None else per_request(sizes > 0, line.first)
         spread_over = sizes
     else:
         spread_over, bearing = counted, per_request(counted > 0, line.first)

@@ -672,16 +672,16 @@ def test_usage_in_every_event_is_asked_for_where_it_is_served(answers, served, q
 
 
 @pytest.mark.parametrize(
-    ("workload", "endpoint"),
+    "workload",
     [
-        (Workload(continuous_usage="off"), "openai-chat"),
-        (Workload(streaming=False), "openai-chat"),
-        (Workload(extra_body='{"stream_options":{"include_usage":true}}'), "openai-chat"),
+        Workload(continuous_usage="off"),
+        Workload(streaming=False),
+        Workload(extra_body='{"stream_options":{"include_usage":true}}'),
     ],
 )
-def test_usage_in_every_event_is_not_asked_for(workload, endpoint):
+def test_usage_in_every_event_is_not_asked_for(workload):
     with canned(GOOD) as server:
-        found = check([server.url], workload=workload, endpoint=endpoint)
+        found = check([server.url], workload=workload)
     assert found.continuous_usage is None
     assert not any((options or {}).get("continuous_usage_stats") for options in asked_options(server))
 

@@ -1,4 +1,4 @@
-"""Servers of known answer for whole searches: two service times, a cliff, none that holds, and one that slows down."""
+"""What whole searches are tried on: goals, and servers of known answer: two service times, a cliff, a falling capacity."""
 
 from __future__ import annotations
 
@@ -7,6 +7,17 @@ from dataclasses import dataclass
 
 import numpy as np
 from slot_server import Served, SlotServer
+
+from fastllmload.procedure.goals import Goal, all_limits, failures
+
+
+def step(level: float) -> float:
+    return 0.05 * level
+
+
+SUSTAINED = Goal("sustained", "", (failures(),), step, sustain=True)
+P99 = Goal("p99", "", (all_limits(0.01),), step)
+ATTAINMENT = Goal("attainment", "", (all_limits(0.1),), step)
 
 
 @dataclass(frozen=True)

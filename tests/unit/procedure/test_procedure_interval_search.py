@@ -13,25 +13,16 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from search_servers import Slowing
+from search_servers import ATTAINMENT, P99, SUSTAINED, Slowing, step
 from simulated_bench import SlotBench
 from slot_server import SlotServer
 
-from fastllmload.procedure.goals import Goal, all_limits, failures
+from fastllmload.procedure.goals import Goal
 from fastllmload.procedure.interval_search import Bench, Interval, IntervalSearch
 from fastllmload.procedure.sequential import Decision, Plan
 
 slow = pytest.mark.skipif(os.environ.get("FASTLLMLOAD_SLOW") != "1", reason="minutes of simulation; FASTLLMLOAD_SLOW=1")
 PASS, FAIL, UNDECIDED, CLIENT = Decision.PASS, Decision.FAIL, Decision.UNDECIDED, Decision.CLIENT
-
-
-def step(level: float) -> float:
-    return 0.05 * level
-
-
-SUSTAINED = Goal("sustained", "", (failures(),), step, sustain=True)
-P99 = Goal("p99", "", (all_limits(0.01),), step)
-ATTAINMENT = Goal("attainment", "", (all_limits(0.1),), step)
 
 
 @dataclass(frozen=True)

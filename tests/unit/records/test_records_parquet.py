@@ -5,9 +5,11 @@ from __future__ import annotations
 import io
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from synthetic_run import Shape, draw_requests, write_manifest, write_workers
 
@@ -65,6 +67,16 @@ def test_events_are_those_of_the_run(tmp_path: Path) -> None:
     assert {row["tokens"] for row in found} >= {None, 1, 2, 3}
     assert sum(row["same_read"] for row in found) == int((run.event_stamp & layout.STAMP_SAME_READ > 0).sum())
     assert {row["timestamp_source"] for row in found} == {layout.STAMP_NAMES[1]}
+
+
+def test_events_that_complete_no_token_have_none(tmp_path: Path) -> None:
+    """The server said so: 0. It did not say: null."""
+    pytest.importorskip("duckdb")
+    run = recorded(tmp_path, Shape(requests=5))
+    events = np.array(run.events)
+    events["tokens"][:3] = layout.TOKENS_NONE, 0, 7
+    _, path = export_parquet(replace(run, events=events), tmp_path / "out")
+    assert [row["tokens"] for row in rows_of(path, "SELECT * FROM {} ORDER BY row, t_ns")][:3] == [0, None, 7]
 
 
 def test_without_duckdb_one_sentence_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
