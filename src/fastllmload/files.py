@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import select
 import stat
 import tomllib
 from collections.abc import Iterator
@@ -21,6 +22,7 @@ LARGEST_OPTION = 64 << 20  # bytes of a file that an option names and that is re
 LARGEST_DATASET = 8 << 30
 LARGEST_DOCUMENT = 1 << 30  # bytes of a JSON document of a run folder
 NOT_REGULAR = "it is no regular file"
+WRITER_S = 2.0  # seconds in which somebody has to open a named pipe for writing
 TOO_DEEP = "it is nested too deeply"
 
 
@@ -39,17 +41,43 @@ def read_regular(path: Path, most: int = LARGEST_DOCUMENT) -> bytes:
 
 
 def read_bounded(path: str | Path, most: int = LARGEST_OPTION) -> bytes:
-    """All of *path*, which may be a pipe that somebody writes to. OSError where it has more than *most* bytes."""
-    with open(path, "rb") as file:
-        kind = os.fstat(file.fileno())
-        if stat.S_ISCHR(kind.st_mode) and kind.st_rdev != os.makedev(1, 3) and not file.isatty():  # not /dev/null
+    """All of *path*, which may be a pipe that somebody writes to. OSError where it has more than *most* bytes, and
+    where nobody opens the pipe for writing.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        kind = os.fstat(descriptor)
+        if stat.S_ISDIR(kind.st_mode):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+        if (
+            stat.S_ISCHR(kind.st_mode) and kind.st_rdev != os.makedev(1, 3) and not os.isatty(descriptor)
+        ):  # not /dev/null
             raise OSError(errno.EINVAL, "it is a device", str(path))
-        return read_open(file, most)
+        first = begun(descriptor, path) if stat.S_ISFIFO(kind.st_mode) else b""
+        os.set_blocking(descriptor, True)
+        with open(descriptor, "rb", closefd=False) as file:
+            return read_open(file, most, first)
+    finally:
+        os.close(descriptor)
 
 
-def read_open(file: IO[bytes], most: int = LARGEST_OPTION) -> bytes:
-    """All that *file* has left. OSError where that is more than *most* bytes."""
-    data = file.read(most + 1)
+def begun(pipe: int, path: str | Path) -> bytes:
+    """What *pipe*, opened without waiting, has first; OSError when nobody opens it for writing in WRITER_S."""
+    ready = select.poll()
+    ready.register(pipe, select.POLLIN)
+    events = ready.poll(WRITER_S * 1e3)  # also when a writer has come and gone
+    try:
+        data = os.read(pipe, 1 << 16)
+    except BlockingIOError:  # somebody has it open, and has not written yet
+        return b""
+    if not data and not events:
+        raise OSError(errno.EINVAL, f"it is a pipe that nobody has opened for writing in {WRITER_S:g} s", str(path))
+    return data
+
+
+def read_open(file: IO[bytes], most: int = LARGEST_OPTION, first: bytes = b"") -> bytes:
+    """*first* and all that *file* has left. OSError where that is more than *most* bytes."""
+    data = first + file.read(most + 1)
     if len(data) > most:
         raise OSError(errno.EFBIG, f"it has more than the {most:,} bytes that are read of such a file")
     return data

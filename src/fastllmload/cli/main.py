@@ -26,6 +26,18 @@ WRONG_INPUT, INTERRUPTED, BUG = 2, 4, 70
 NO_FILES = (errno.EMFILE, errno.ENFILE)
 NO_NAMES = (errno.ENAMETOOLONG, errno.ELOOP)
 READERS = ("report", "export", "compare", "compliance")  # commands that read folders and run nothing
+OF_CONTENT = (  # what a folder's content can raise; a NameError, an assertion or an import that fails is a bug of ours
+    ArithmeticError,
+    AttributeError,
+    BufferError,
+    EOFError,
+    LookupError,
+    MemoryError,
+    RecursionError,
+    SyntaxError,
+    TypeError,
+    ValueError,
+)
 SHOWN = 60  # characters of a name that is too long
 
 fastllmload = LazyGroup(
@@ -104,7 +116,7 @@ def _ended(given: list[str]) -> int:
     except (KeyboardInterrupt, click.Abort):
         return _say(redact, "interrupted", INTERRUPTED)
     except Exception as error:  # noqa: BLE001 - whatever it is, it ends as a sentence and exit code 70
-        folder = _folder_read(given)
+        folder = _folder_read(given) if isinstance(error, OF_CONTENT) else None
         return _bug(redact, error) if folder is None else _say(redact, _unreadable(folder, error), WRONG_INPUT)
 
 

@@ -24,6 +24,7 @@ GROUPS = {
     "output": Output,
     "telemetry": Telemetry,
 }
+LARGEST_KEY_FILE = 64 << 10  # bytes; no server takes a longer header
 RIVALS = (("rate", "concurrency"), ("api_key", "api_key_file"), ("ui", "disable_tqdm"))
 DEFAULT_SECONDS = 60.0
 Fields = dict[str, object]  # "load.rate" -> value
@@ -159,7 +160,7 @@ def _api_key(givens: Givens, redactor: Redactor) -> Secret | None:
 
 def _first_line(path: str) -> str:
     try:
-        return (read_text(path).splitlines() or [""])[0].strip()
+        return (read_text(path, LARGEST_KEY_FILE).splitlines() or [""])[0].strip()
     except OSError as error:
         raise InputError(f"--api-key-file {path} cannot be read: {error.strerror}") from None
     except UnicodeDecodeError:

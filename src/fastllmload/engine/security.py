@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import http.client
 import re
 import ssl
+from pathlib import Path
 
 from fastllmload.errors import InputError
+from fastllmload.files import LARGEST_OPTION, regular
 from fastllmload.plan.settings import Target
 
 OTHER_NAME, OUT_OF_DATE = (62, 63, 64), (9, 10)  # X509_V_ERR: host, email, address; not yet valid, expired
@@ -26,6 +29,7 @@ GONE = (ssl.SSLEOFError, ssl.SSLZeroReturnError, ConnectionResetError, BrokenPip
 def tls_context(target: Target) -> ssl.SSLContext:
     """The run's TLS settings as the workers will use them. InputError names the file that cannot be used."""
     try:
+        usable(target.cacert)
         context = ssl.create_default_context(cafile=target.cacert)
     except (OSError, ssl.SSLError) as problem:
         raise InputError(f"--cacert {target.cacert!r} cannot be used: {said(problem)}") from None
@@ -42,10 +46,18 @@ def tls_context(target: Target) -> ssl.SSLContext:
             )
 
         try:
+            usable(target.client_cert, target.client_key)
             context.load_cert_chain(target.client_cert, target.client_key, locked)
         except (OSError, ssl.SSLError) as problem:
             raise InputError(f"{files} cannot be used: {said(problem)}") from None
     return context
+
+
+def usable(*files: str | None) -> None:
+    """OSError for a file that OpenSSL would wait for, or read without end."""
+    for file in files:
+        if file is not None and regular(Path(file)) > LARGEST_OPTION:
+            raise OSError(errno.EFBIG, f"{file} has more than {LARGEST_OPTION:,} bytes")
 
 
 def said(problem: BaseException) -> str:

@@ -12,11 +12,13 @@ import zipfile
 from pathlib import Path
 
 from fastllmload.errors import RunFolderError
+from fastllmload.files import regular
 from fastllmload.plan.bodies import disk_errors
 from fastllmload.plan.plan import ARRAYS, BODIES, DOCUMENT, OPTIONAL, REQUIRED, Plan
 
 BLOCK = 1 << 20
 SAVE = "--save-plan"
+ENCRYPTED = 0x1  # flag of a zip entry
 EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest date that zip knows: no time of day in a plan file
 
 
@@ -56,6 +58,7 @@ def load_plan(file: Path, directory: Path) -> Plan:
     whole.
     """
     try:
+        regular(file)
         with zipfile.ZipFile(file) as archive:
             _check_entries(file, archive)
             with disk_errors(directory / DOCUMENT):
@@ -89,6 +92,8 @@ def _check_entries(file: Path, archive: zipfile.ZipFile) -> None:
     required = REQUIRED | {DOCUMENT}
     if len(set(names)) != len(names) or not required <= set(names) <= required | OPTIONAL:
         raise RunFolderError(f"{file} is not a plan file: its members are {', '.join(sorted(names)) or 'none'}")
+    if any(entry.flag_bits & ENCRYPTED for entry in archive.infolist()):
+        raise RunFolderError(f"{file} is not a plan file of this program: its members are encrypted")
     if any(entry.compress_type != zipfile.ZIP_STORED for entry in archive.infolist()):
         raise RunFolderError(f"{file} is not a plan file of this program: its members are compressed")
 

@@ -41,7 +41,7 @@ METRICS = (
 
 def render_metrics(model: str, figures: dict[str, float]) -> bytes:
     """Prometheus text format 0.0.4. What the running cadence does not have (blocks, cache) is 0."""
-    label = 'model_name="' + model.replace("\\", "\\\\").replace('"', '\\"') + '"'
+    label = f'model_name="{label_value(model)}"'
     lines = []
     for name, kind, key, text in METRICS:
         value = f"{figures.get(key, 0):.9g}" if isinstance(figures.get(key, 0), float) else str(figures.get(key, 0))
@@ -52,6 +52,12 @@ def render_metrics(model: str, figures: dict[str, float]) -> bytes:
         f'{name}{{finished_reason="{why}",{label}}} {figures[why]}' for why in ("stop", "length", "abort", "error")
     ]
     return ("\n".join(lines) + "\n").encode()
+
+
+def label_value(text: str) -> str:
+    """*text* between the quotes of a label; what UTF-8 cannot hold is U+FFFD."""
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    return escaped.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 class Pages:

@@ -155,7 +155,7 @@ def test_plan_files_that_are_none(tmp_path):
 
 def test_a_folder_in_place_of_a_plan_file(tmp_path):
     """The folder plan/ of a run holds the plan's record, not a plan that can be sent."""
-    with pytest.raises(RunFolderError, match="cannot be read: Is a directory; give the file that --save-plan or plan"):
+    with pytest.raises(RunFolderError, match="cannot be read: it is a folder; give the file that --save-plan or plan"):
         load_plan(tmp_path, tmp_path / "b")
     (tmp_path / "file").touch()
     with pytest.raises(RunFolderError, match="cannot be read: Not a directory"):

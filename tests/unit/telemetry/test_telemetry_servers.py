@@ -2,6 +2,7 @@
 
 import pytest
 from metrics_peer import answering, peer, request, response
+from prometheus_client.parser import text_string_to_metric_families
 from server_pages import LLAMA_CPP, SGLANG, TGI, VLLM
 
 from fastllmload.simulator.pages import METRICS, render_metrics
@@ -9,6 +10,8 @@ from fastllmload.telemetry.page import Page
 from fastllmload.telemetry.scrape import MOST_LABEL_SETS, Scrape
 from fastllmload.telemetry.sensor import SensorError
 from fastllmload.telemetry.servers import SOURCES, engine_of
+
+FIGURES = dict.fromkeys(("stop", "length", "abort", "error"), 0.0)
 
 
 def scraped(page, *extra, redact=str):
@@ -18,6 +21,17 @@ def scraped(page, *extra, redact=str):
             return scrape.read()
         finally:
             scrape.close()
+
+
+@pytest.mark.parametrize(
+    "name", ['a"b', "a\\", "a\\n", "a\n# TYPE x counter\nx 1", "\x1b[31m", "\udcff", '"} 1\nup{x="']
+)
+def test_a_model_name_stays_text(name):
+    """The simulated engine's page, as the reference reader reads it."""
+    families = list(text_string_to_metric_families(render_metrics(name, FIGURES).decode()))
+    samples = [sample for family in families for sample in family.samples]
+    assert len(samples) == len(METRICS) + 4
+    assert {sample.labels["model_name"] for sample in samples} == {name.replace("\udcff", "\ufffd")}
 
 
 def values(page):

@@ -1,0 +1,129 @@
+"""Every option that names a file, with what is no such file: one sentence and exit code 2, soon; never a trace."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from fastllmload.cli import main as entry
+from fastllmload.engine import security
+from fastllmload.errors import RunFolderError
+from fastllmload.files import read_bounded
+from fastllmload.plan.archive import load_plan
+from fastllmload.plan.plan import DOCUMENT, REQUIRED
+
+RUN = ("run", "--url", "https://127.0.0.1:9/v1", "--model", "m", "--num-requests", "2")
+CLOSED = (*RUN, "--concurrency", "1")
+COMMANDS: tuple[tuple[str, ...], ...] = (
+    (*CLOSED, "--cacert", "FILE"),
+    (*CLOSED, "--cert", "FILE", "--key", "FILE"),
+    (*CLOSED, "--config", "FILE"),
+    (*CLOSED, "--api-key-file", "FILE"),
+    (*RUN[:5], "--plan", "FILE"),
+    (*CLOSED, "--tokenizer", "FILE"),
+    (*CLOSED, "--workload", "custom", "--dataset-path", "FILE"),
+    (*RUN, "--rate-series", "FILE"),
+    ("plan", "--verify", "FILE"),
+    ("report", "FILE"),
+    ("export", "FILE"),
+    ("compliance", "FILE"),
+    ("compare", "FILE", "FILE"),
+    ("simulate", "--port", "0", "--profile", "FILE"),
+)
+ENDED = "import sys; from fastllmload.cli.main import main; sys.exit(main())"
+
+
+def odd_file(folder: Path, kind: str) -> Path:
+    path = folder / kind
+    if kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "folder":
+        path.mkdir()
+    elif kind == "nested":
+        path.write_text("[" * 200_000)
+    elif kind == "line":
+        path.write_bytes(b"x" * 10_000_000)
+    elif kind == "bytes":
+        path.write_bytes(b"\xff\xfe\x00" * 1000)
+    return Path("/dev/zero") if kind == "zeros" else path
+
+
+@pytest.mark.parametrize("kind", ["pipe", "folder", "zeros", "nested", "line", "bytes", "missing"])
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: " ".join(command[-2:]) + command[0])
+def test_no_such_file(tmp_path: Path, command: tuple[str, ...], kind: str) -> None:
+    path = str(odd_file(tmp_path, kind))
+    given = [path if word == "FILE" else word for word in command]
+    ended = subprocess.run(
+        [sys.executable, "-c", ENDED, *given], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert ended.returncode == 2, ended.stderr
+    assert "Traceback" not in ended.stderr
+    assert Path(path).name in ended.stderr, "the sentence names the file"
+
+
+def test_a_pipe_with_a_writer_is_read(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    writer = threading.Thread(target=lambda: (tmp_path / "pipe").write_bytes(b"x" * 200_000))
+    writer.start()
+    assert read_bounded(tmp_path / "pipe") == b"x" * 200_000
+    writer.join()
+
+
+def test_a_pipe_whose_writer_is_slow_or_writes_nothing(tmp_path: Path) -> None:
+    read, write = os.pipe()
+    os.close(write)
+    assert read_bounded(f"/dev/fd/{read}") == b""
+    os.close(read)
+    os.mkfifo(tmp_path / "pipe")
+    with subprocess.Popen(["sh", "-c", f"exec >{tmp_path}/pipe; sleep 2.5; echo late"]) as writer:
+        assert read_bounded(tmp_path / "pipe") == b"late\n"
+    assert writer.returncode == 0
+
+
+@pytest.mark.parametrize("path", ["/", "/dev/zero"])
+def test_what_is_refused_is_closed_again(path: str) -> None:
+    before = os.listdir("/proc/self/fd")
+    with pytest.raises(OSError, match="device|directory"):
+        read_bounded(path)
+    assert os.listdir("/proc/self/fd") == before
+
+
+def test_a_tls_file_that_is_too_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(security, "LARGEST_OPTION", 10)
+    (tmp_path / "ca").write_bytes(b"x" * 11)
+    with pytest.raises(OSError, match="more than 10 bytes"):
+        security.usable(str(tmp_path / "ca"))
+
+
+def test_an_encrypted_plan_file(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "one.plan", "w") as archive:
+        for name in sorted(REQUIRED | {DOCUMENT}):
+            archive.writestr(name, b"")
+    data = bytearray((tmp_path / "one.plan").read_bytes())
+    place = data.find(b"PK\x01\x02")
+    while place >= 0:  # the central directory's flags
+        data[place + 8] |= 1
+        place = data.find(b"PK\x01\x02", place + 1)
+    (tmp_path / "one.plan").write_bytes(data)
+    with pytest.raises(RunFolderError, match="encrypted"):
+        load_plan(tmp_path / "one.plan", tmp_path / "to")
+
+
+@pytest.mark.parametrize("error", [AssertionError("ours"), NameError("ours"), NotImplementedError("ours")])
+def test_a_bug_is_no_fault_of_the_folder(
+    tmp_path: Path, error: Exception, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fails(*_: object) -> int:
+        raise error
+
+    for module, name in ((sys, "excepthook"), (sys, "unraisablehook"), (entry.threading, "excepthook")):
+        monkeypatch.setattr(module, name, getattr(module, name))
+    monkeypatch.setattr(entry, "_invoke", fails)
+    assert entry.main(["report", str(tmp_path)]) == 70
+    assert "Traceback" in capsys.readouterr().err
