@@ -3,7 +3,7 @@
 Each run drives the bundled engine, which logs when it wrote each event, while one thing is disturbed: nothing (quiet), the
 worker (client: SIGSTOP, once or again and again), the processors (host: busy loops), the engine (server: SIGSTOP), or what
 is between (path: a relay that collects output for 20 to 80 ms). The truth is the run measured once more with the engine's
-own times in place of the client's.
+own times in place of the client's; where a front adds TLS, with the times at which that passed the events on.
 
 A verdict is right when it is valid and every headline figure is within the rule of the truth, or when it is not valid and a
 figure is not, or requests were sent or read so late that the bounds of a figure do not vouch for it. A false alarm is a
@@ -46,7 +46,8 @@ CAUSES = {"client": {"generator"}, "host": {"host"}, "server": {"host"}, "path":
 TEXT_KINDS = (layout.EVENT_WHITESPACE, layout.EVENT_CONTENT, layout.EVENT_REASONING, layout.EVENT_TOOL)
 FIGURES = ("ttft", "tpot", "itl", "e2e")
 LATE_US = 1_000.0
-RELAY = Path(__file__).parent / "peers" / "batching_relay.py"
+PEERS = Path(__file__).parent / "peers"
+RELAY, TLS_FRONT = PEERS / "batching_relay.py", PEERS / "tls_front.py"
 TARGETS = {"right": 0.99, "false_alarms": 0.01, "cause_right": 0.95}
 
 
@@ -60,17 +61,20 @@ class Case:
     osl: int
     itl_ms: float
     transport: tuple[str, ...]
+    tls: bool
 
 
 def cases(rng: random.Random, runs: int) -> Iterator[Case]:
     for number in range(runs):
+        label = LABELS[number % len(LABELS)]
         yield Case(
-            LABELS[number % len(LABELS)],
+            label,
             rng.random(),
             rng.choice((20.0, 60.0, 150.0)),
             rng.choice((16, 48)),
             rng.choice((8.0, 20.0)),
             rng.choice(((), (), ("--transport", "asyncio"))),
+            rng.random() < 0.25 and label != "path",
         )
 
 
@@ -123,18 +127,32 @@ def busy_loops(count: int) -> Iterator[None]:
 
 
 @contextmanager
-def relay(case: Case, port: int) -> Iterator[int]:
-    """The port to send to: the engine's own, or that of a relay that collects its output."""
-    if case.label != "path":
-        yield port
+def front(case: Case, port: int, folder: Path) -> Iterator[list[str]]:
+    """The client's options for where to send to: the engine itself, or what is put before it."""
+    if case.label != "path" and not case.tls:
+        yield ["--url", f"http://127.0.0.1:{port}/v1"]
         return
-    command = [sys.executable, str(RELAY), "--to", str(port), "--every-ms", str(20 + 60 * case.severity)]
+    command, options = [sys.executable, str(RELAY), "--to", str(port), "--every-ms", str(20 + 60 * case.severity)], []
+    if case.tls:
+        pem, key = folder / "front.pem", folder / "front.key"
+        make_certificate(pem, key)
+        command = [sys.executable, str(TLS_FRONT), "--to", str(port), "--certificate", str(pem), "--key", str(key)]
+        command += ["--log", str(folder / "passed.npy")]
+        options = ["--cacert", str(pem)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         try:
-            yield int(process.stdout.readline())
+            at = f"localhost:{int(process.stdout.readline())}/v1"
+            yield ["--url", f"{'https' if case.tls else 'http'}://{at}", *options]
         finally:
-            process.kill()
+            process.terminate()
+
+
+def make_certificate(pem: Path, key: Path) -> None:
+    """One that signs itself, for localhost."""
+    asked = ["req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost"]
+    names = ["-addext", "subjectAltName=DNS:localhost", "-keyout", str(key), "-out", str(pem)]
+    subprocess.run(["openssl", *asked, *names], check=True, capture_output=True)
 
 
 def disturb(case: Case, client: int, engine: int, seconds: float) -> None:
@@ -155,9 +173,9 @@ def disturb(case: Case, client: int, engine: int, seconds: float) -> None:
 def drive(case: Case, seconds: float, seed: int, folder: Path) -> Run | None:
     """The run and its truth log in *folder*; None where the client could not run at all."""
     options = SimulatorOptions(ttft_ms=20.0, itl_ms=case.itl_ms, phase="spread", truth=str(folder / "truth"))
-    with SimulatorProcess(options) as engine, relay(case, engine.port) as port:
+    with SimulatorProcess(options) as engine, front(case, engine.port, folder) as target:
         command = [
-            sys.executable, "-m", "fastllmload.cli.main", "--url", f"http://127.0.0.1:{port}/v1", "--rate", str(case.rate),
+            sys.executable, "-m", "fastllmload.cli.main", *target, "--rate", str(case.rate),
             "--duration", str(seconds), "--osl", str(case.osl), "--isl", "16", "--warmup", "0", "--workers", "1",
             "--seed", str(seed), "--ui", "none", "-o", str(folder / "run"), *case.transport,
         ]  # fmt: skip
@@ -179,8 +197,10 @@ def wait_until_it_measures(client: subprocess.Popen[bytes], path: Path) -> None:
         time.sleep(0.05)
 
 
-def with_true_times(run: Run, known: truth.Truth) -> Run | None:
-    """The run as it would be with the engine's own times; None where the two do not have the same events."""
+def with_true_times(run: Run, known: truth.Truth, passed: np.ndarray[Any, Any] | None = None) -> Run | None:
+    """The run as it would be with the engine's own times, or with those at which a front passed the events on; None where
+    the two do not have the same events.
+    """
     rows, events = run.rows.copy(), run.events.copy()
     written = known.content()
     for number, row in enumerate(rows):
@@ -191,6 +211,12 @@ def with_true_times(run: Run, known: truth.Truth) -> Run | None:
         sent = written["t_ns"][written["key"] == row["request"]]
         if len(sent) != int(text.sum()):
             return None
+        if passed is not None:
+            given = passed[passed["port"] == row["local_port"]]
+            places = np.searchsorted(given["bytes"], events["offset"][mine][text])
+            if len(given) == 0 or places.max() >= len(given):
+                return None
+            sent = given["t_ns"][places]
         events["t_ns"][mine][text] = sent
         row["t_first"], row["t_last"] = sent[0], sent[-1]
     events["bracket_ns"] = 0
@@ -255,7 +281,8 @@ def main() -> None:
     for number, case in enumerate(cases(random.Random(asked.seed), asked.runs)):
         with tempfile.TemporaryDirectory(prefix="fastllmload-verdicts-") as folder:
             run = drive(case, asked.seconds, asked.seed + number, Path(folder))
-            true = None if run is None else with_true_times(run, truth.load(str(Path(folder) / "truth")))
+            passed = np.load(Path(folder) / "passed.npy") if case.tls else None
+            true = None if run is None else with_true_times(run, truth.load(str(Path(folder) / "truth")), passed)
             mine = counts[case.label]
             mine["runs"] += 1
             if run is None or true is None or "certificate" not in run.manifest:

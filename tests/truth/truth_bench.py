@@ -68,6 +68,12 @@ class Measured:
             classes.append(self.run.event_stamp[mine][chosen] & 3)
         return np.concatenate(errors), np.concatenate(classes)
 
+    def content_brackets_ns(self) -> np.ndarray:
+        """How much earlier than stated each event of content_errors_ns() may have come."""
+        rows = np.flatnonzero(self.run.rows["phase"] == 1)
+        events = [self.run.events[self.run.first_event[r] : self.run.first_event[r + 1]] for r in rows]
+        return np.concatenate([mine["bracket_ns"][mine["kind"] == CONTENT] for mine in events]).astype(np.int64)
+
 
 def measure(
     directory: Path, options: list[str], *, during: Callable[[Path], None] | None = None, **simulator: Any

@@ -15,6 +15,7 @@ cdef class Reactor(Releases):
     cdef bint leave                     # the event loop's turn has come
     cdef uint32_t beats                 # since its last one
     cdef int64_t beat_due
+    cdef bint beat_was_late             # the thread was stopped since the latest read of the event loop
     cdef bint times_due                 # they are to be taken at the end of the batch
     cdef int64_t clear                  # when a poll last returned, having found no more than it could return
     cdef int64_t looked                 # when somebody last looked at a socket or the clock
@@ -30,6 +31,7 @@ cdef class Reactor(Releases):
     cdef int64_t read_before            # our clock at the read before, the thread's waits and time on a processor then
     cdef int64_t delay_before
     cdef int64_t cpu_before
+    cdef int64_t woken_at               # the thread did not wake earlier from its latest sleep before a read; 0: not known
     # When data that the event loop hands over at *user_t* came at the earliest.
     cdef int64_t loop_earliest(self, int64_t user_t) except -1
     cdef readonly object failure        # what a callback of the event loop raised first; None: nothing
@@ -41,6 +43,7 @@ cdef class Reactor(Releases):
     cdef void _stalled(self, int64_t begin, int64_t end) noexcept
     cdef void _take_times(self) noexcept        # run_delay and cpu_time, for what comes after this batch
     cdef int _on_beat(self, int64_t now) except -1
+    cdef int64_t _busy(self) noexcept
     cdef int _next_beat(self, int64_t now) except -1
     cdef int _house(self, int64_t now) except -1
     cdef int _look_ahead(self, int64_t now) except -1

@@ -23,13 +23,13 @@ from fastllmload._ext.pacer cimport Pacer
 from fastllmload._ext.protocol cimport Protocol
 from fastllmload._ext.share cimport Share
 from fastllmload._ext.talk cimport Talks
+from fastllmload._ext.transport cimport STOPPED_NS
 from fastllmload._ext.wire cimport EPOLL_CTL_ADD, EPOLLET, EPOLLIN, epoll_ctl, epoll_wait, wire_run_delay
 
 cdef enum:
     BATCH = 256                 # events taken from the kernel at once
     TURN_NS = 100_000           # from a poll of the event loop, or a wake-up, to the first data that it hands over
-    STOPPED_NS = 1_000_000      # later than the beat by more than that, and not for want of a processor: the thread was stopped
-    SLEPT_NS = 20_000           # time neither on a processor nor waiting for one: the thread slept
+    SLEPT_NS = 50_000           # time neither on a processor nor waiting for one: the thread slept
     POLL_NS = 5_000             # a poll has looked at every socket at most this long before it returned
     BEAT_NS = 5_000_000         # between two beats
     LOOP_BEATS = 4              # at every so many of them the event loop gets its turn
@@ -253,9 +253,9 @@ cdef class Reactor(Releases):
             self.failure = error
 
     cdef int64_t loop_earliest(self, int64_t user_t) except -1:
-        """Not before the loop's poll of an earlier turn, which did not find them; and when the thread has slept since the
-        read before, nothing was ready when it went to sleep: then at most the time for which it ran, or waited for a
-        processor, lies between.
+        """Not before the loop's poll of an earlier turn, which did not find them; nor before the thread last woke, since
+        nothing was ready when it went to sleep. It slept since the read before if more time went by than it ran, or waited
+        for a processor; and what it did of both came after the sleep at most.
         """
         cdef int64_t low = 0, ran, ready
         cdef int64_t delay = wire_run_delay(self.schedstat)
@@ -264,23 +264,25 @@ cdef class Reactor(Releases):
         cdef bint on_time
         ready, ran = delay - self.delay_before, cpu - self.cpu_before
         # The beat wakes a thread that sleeps. One that was stopped by a signal does not come back for it.
-        on_time = user_t <= self.beat_due + ready + ran + TURN_NS
+        on_time = not self.beat_was_late and user_t <= self.beat_due + ready + ran + TURN_NS
         if self.loop_time is not None:
             turn = self.loop_time()
-            if turn != self.turn and on_time:
+            if turn != self.turn:
                 self.turn = turn
                 self.turn_before = self.turn_began
                 self.turn_delay_before = self.turn_delay
-                self.turn_began = user_t
-                self.turn_delay = self.delay_before
+                if on_time:             # else the thread may have been stopped since the poll of this turn
+                    self.turn_began = user_t
+                    self.turn_delay = self.delay_before
             low = self.turn_before - (delay - self.turn_delay_before) - TURN_NS if self.turn_before else 0
-        if self.read_before and delay >= 0 and self.delay_before >= 0:
-            if user_t - self.read_before - ready - ran > SLEPT_NS and on_time:
-                low = max(low, user_t - ready - ran - TURN_NS)
+        if on_time and self.read_before and delay >= 0 and self.delay_before >= 0:
+            if user_t - self.read_before - ready - ran > SLEPT_NS:
+                self.woken_at = user_t - ready - ran - TURN_NS
+        self.beat_was_late = False
         self.read_before = user_t
         self.delay_before = delay
         self.cpu_before = cpu
-        return low
+        return max(low, self.woken_at)
 
     cdef int follow(self, int64_t now) except -1:
         if self.slots.freed:
@@ -307,10 +309,11 @@ cdef class Reactor(Releases):
         self.empty_at = self.clear - POLL_NS
         self.begun = begun
         self.slept_from = since
+        self.awaited = self.beat_due
         self.ready = -1
         if n < BATCH:
             # The beat wakes a thread that sleeps. One that comes later was stopped, perhaps between the poll and this line.
-            self.clear = begun if begun <= self.beat_due + STOPPED_NS else max(since, self.clear)
+            self.clear = begun if self.on_time(0) else max(since, self.clear)
         self._woken(now)
         for i in range(n):
             if i + 2 < n:
@@ -343,6 +346,8 @@ cdef class Reactor(Releases):
     cdef int _on_beat(self, int64_t now) except -1:
         """It was ready since the instant that it was due, and waited for its turn like a socket (H_BEAT)."""
         hdr_record(&self.lateness, now - self.beat_due)
+        if self.read_before and now > self.beat_due + STOPPED_NS:
+            self.beat_was_late = now > self.beat_due + STOPPED_NS + self._busy()
         self.times_due = True
         self.beats += 1
         if self.beats >= LOOP_BEATS:
@@ -380,6 +385,10 @@ cdef class Reactor(Releases):
         self.times_due = False
         self.run_delay = wire_run_delay(self.schedstat)
         self.cpu_time = thread_cpu_ns()
+
+    cdef int64_t _busy(self) noexcept:
+        """For how long the thread ran, or waited for a processor, since the latest read of the event loop."""
+        return wire_run_delay(self.schedstat) - self.delay_before + thread_cpu_ns() - self.cpu_before
 
     cdef int _next_beat(self, int64_t now) except -1:
         self.beat_due = now + BEAT_NS

@@ -13,6 +13,7 @@ from fastllmload._ext.wire cimport epoll_event
 
 cdef enum:
     BUFFER = 262144             # shared read buffer, bytes
+    STOPPED_NS = 1_000_000      # later than the beat by more than that, and not for want of a processor: the thread was stopped
 
 cdef class Transport:
     cdef readonly Protocol protocol
@@ -27,6 +28,7 @@ cdef class Transport:
     cdef int64_t empty_at               # no socket of this batch had data then: all that they have came later
     cdef int64_t begun                  # when the batch was known to be ready
     cdef int64_t slept_from             # since when the thread waited for it; 0: it did not
+    cdef int64_t awaited                # the beat was due then, at which the thread would have been woken
     cdef int schedstat                  # how long the thread was ready to run and did not; owned, -1: not known
     cdef int64_t run_delay              # the same at the end of an earlier batch, and the thread's time on a processor then
     cdef int64_t cpu_time
@@ -54,6 +56,8 @@ cdef class Transport:
     cdef int _got(self, Conn* c, Py_ssize_t got, int64_t stamp) except -1
     @cython.final
     cdef int64_t _earliest(self, Conn* c, int64_t newest) noexcept              # when data of the latest read came at the earliest
+    @cython.final
+    cdef bint on_time(self, int64_t ready) noexcept             # the batch did not begin later than the thread would have woken
     @cython.final
     cdef int64_t _ready_ns(self) noexcept
     @cython.final

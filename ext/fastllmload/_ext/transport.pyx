@@ -8,7 +8,8 @@ decides what becomes of the connection.
 How early may data have come whose stamp is that of a later segment, or of the process? Not before the poll that did not
 find its socket ready (`empty_at`), nor before the read that drained it (`Conn.drained`). When the thread slept in the poll,
 the first segment woke it, and only the wake-up lies between: the time that the scheduler let the thread wait, which it
-counts, and what an idle processor needs. When the kernel got no more segments than there were reads, each read had one,
+counts, and what an idle processor needs; not so if a signal stopped it there, which its beat tells: it comes too late for
+it. When the kernel got no more segments than there were reads, each read had one,
 and its stamp is exact for all that it brought.
 """
 
@@ -227,11 +228,17 @@ cdef class Transport:
         # What was known of an instant may be known of an earlier one only, if the thread then had to wait for a processor
         # before it took the time: so long at the most.
         low -= ready
-        if self.slept_from and self.begun - self.slept_from > ready + WAKE_NS:
+        if self.slept_from and self.on_time(ready) and self.begun - self.slept_from > ready + WAKE_NS:
             woken = self.begun - ready - WAKE_NS
             if woken < newest:              # else the wake-up took longer than is thought here
                 low = max(low, woken)
         return low
+
+    cdef bint on_time(self, int64_t ready) noexcept:
+        """The batch began when the beat was due at the latest, but for the *ready* ns that its thread had no processor: one
+        that a signal stops sleeps through it.
+        """
+        return self.begun <= self.awaited + ready + STOPPED_NS
 
     cdef int64_t _ready_ns(self) noexcept:
         """How long the thread was ready to run and had no processor, since the end of an earlier batch."""

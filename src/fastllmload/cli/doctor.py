@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
 
+from fastllmload.engine import tap
 from fastllmload.host import limits, probe
 
 GOOD, WARN, BAD, UNKNOWN = "ok", "warn", "bad", "unknown"
@@ -41,6 +42,7 @@ def examine(runs: Path) -> list[Finding]:
         steal,
         memory,
         kernel_stamps,
+        packet_ring,
         modules,
         compiled,
         lambda: disk(runs),
@@ -169,6 +171,15 @@ def kernel_stamps() -> Finding:
         return Finding("kernel stamps", GOOD, "SO_TIMESTAMPNS works on TCP")
     fix = "leave the sandbox, or use a Linux kernel with SO_TIMESTAMPNS"
     return Finding("kernel stamps", WARN, "none given: stamps are taken in user space", fix)
+
+
+def packet_ring() -> Finding:
+    problem = tap.obstacle([])
+    if problem is None:
+        return Finding("packet ring", GOOD, "permitted: --timestamps tap can stamp each segment before TCP")
+    return Finding(
+        "packet ring", UNKNOWN, f"--timestamps tap, for exact times of a starved client, is not possible: {problem}"
+    )
 
 
 def modules() -> Finding:

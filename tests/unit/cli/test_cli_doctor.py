@@ -8,6 +8,7 @@ import pytest
 
 from fastllmload.cli import doctor
 from fastllmload.cli.doctor import BAD, GOOD, UNKNOWN, WARN, Finding
+from fastllmload.engine import tap
 from fastllmload.host import limits, probe
 from fastllmload.host.limits import FileLimit
 
@@ -17,7 +18,7 @@ def test_this_host_is_examined_whole(tmp_path, monkeypatch):
     monkeypatch.setattr(probe, "timer_lateness_us", lambda: [1.0, 2.0])
     monkeypatch.setattr(probe, "not_importable", lambda names: {})
     findings = doctor.examine(tmp_path / "runs")
-    assert len({finding.name for finding in findings}) == len(findings) == 15
+    assert len({finding.name for finding in findings}) == len(findings) == 16
     for finding in findings:
         assert finding.verdict in (GOOD, WARN, BAD, UNKNOWN)
         assert (finding.fix != "") == (finding.verdict in (WARN, BAD)), finding
@@ -35,6 +36,10 @@ def test_print_says_what_to_change_and_the_code():
     assert stream.getvalue().splitlines()[2].split() == ["->", "mend", "it"]
     assert stream.getvalue().splitlines()[-1] == "1 to change, 1 worth a look, of 3 checks"
     assert doctor.print_findings(findings[:1], io.StringIO()) == 0
+
+
+def no_such_socket():
+    raise OSError(97, "Address family not supported by protocol")
 
 
 SETTINGS = [
@@ -83,6 +88,21 @@ def test_settings_of_the_kernel(monkeypatch, check, value, verdict):
 def test_probes(monkeypatch, check, name, value, verdict):
     monkeypatch.setattr(probe, name, lambda: value)
     assert getattr(doctor, check)().verdict == verdict
+
+
+@pytest.mark.parametrize(
+    ("permitted", "verdict", "text"),
+    [
+        (lambda: True, GOOD, "permitted"),
+        (lambda: False, UNKNOWN, tap.GRANT),
+        (no_such_socket, UNKNOWN, "no packet sockets"),
+    ],
+)
+def test_packet_ring(monkeypatch, permitted, verdict, text):
+    monkeypatch.setattr(tap, "permitted", permitted)
+    finding = doctor.packet_ring()
+    assert finding.verdict == verdict
+    assert text in finding.text
 
 
 @pytest.mark.parametrize(("hard", "verdict"), [(1024, BAD), (65_536, GOOD), (None, GOOD)])
