@@ -81,6 +81,14 @@ class Journal:
             )
         with written(folder):
             strange = before is None and folder.exists() and any(folder.iterdir())
+            links = (
+                [each for each in folder.iterdir() if each.is_symlink() and each.is_dir()] if before is not None else []
+            )
+        if links:
+            raise InputError(
+                f"{links[0]} is a link to another folder, where this start would write what it measures; put the folder "
+                "itself in its place, or name a new folder with --output"
+            )
         if strange:
             raise InputError(f"--output {str(folder)!r} exists and is no folder of a {Path(file).stem}; name a new one")
         self.resumed = before is not None

@@ -137,6 +137,18 @@ def test_a_folder_of_another_procedure_is_refused(runs: FakeRuns, tmp_path: Path
         made(tmp_path / "p")
 
 
+@pytest.mark.parametrize("name", ["levels", "preparation"])
+def test_a_folder_whose_levels_lead_elsewhere_is_not_gone_on_with(runs: FakeRuns, tmp_path: Path, name: str) -> None:
+    with made(tmp_path / "p") as lab:
+        three_levels(lab)
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "p" / "levels").rename(tmp_path / "kept")
+    (tmp_path / "p" / name).symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(InputError, match=f"p/{name} is a link to another folder"):
+        made(tmp_path / "p")
+    assert list((tmp_path / "elsewhere").iterdir()) == []
+
+
 def test_an_interrupted_level_ends_the_procedure_and_can_be_gone_on_with(runs: FakeRuns, tmp_path: Path) -> None:
     runs.code, runs.answer = 4, lambda settings: {"status": "interrupted"}
     with made(tmp_path / "p") as lab, pytest.raises(Interrupted):
