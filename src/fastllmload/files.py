@@ -21,6 +21,7 @@ import msgspec
 LARGEST_OPTION = 64 << 20  # bytes of a file that an option names and that is read at once
 LARGEST_DATASET = 8 << 30
 LARGEST_DOCUMENT = 1 << 30  # bytes of a JSON document of a run folder
+AT_ONCE = 1 << 20
 NOT_REGULAR = "it is no regular file"
 WRITER_S = 2.0  # seconds in which somebody has to open a named pipe for writing
 TOO_DEEP = "it is nested too deeply"
@@ -77,10 +78,14 @@ def begun(pipe: int, path: str | Path) -> bytes:
 
 def read_open(file: IO[bytes], most: int = LARGEST_OPTION, first: bytes = b"") -> bytes:
     """*first* and all that *file* has left. OSError where that is more than *most* bytes."""
-    data = first + file.read(most + 1)
+    data = bytearray(first)
+    while len(data) <= most and (
+        piece := file.read(min(AT_ONCE, most + 1 - len(data)))
+    ):  # read(n) takes n bytes at once
+        data += piece
     if len(data) > most:
         raise OSError(errno.EFBIG, f"it has more than the {most:,} bytes that are read of such a file")
-    return data
+    return bytes(data)
 
 
 def read_text(path: str | Path, most: int = LARGEST_OPTION, encoding: str = "utf-8") -> str:

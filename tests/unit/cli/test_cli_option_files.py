@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import threading
+import tracemalloc
 import zipfile
 from pathlib import Path
 
@@ -127,3 +128,16 @@ def test_a_bug_is_no_fault_of_the_folder(
     monkeypatch.setattr(entry, "_invoke", fails)
     assert entry.main(["report", str(tmp_path)]) == 70
     assert "Traceback" in capsys.readouterr().err
+
+
+def test_a_small_file_takes_little_memory_whatever_its_bound(tmp_path: Path) -> None:
+    path = tmp_path / "small"
+    path.write_bytes(b"x" * 3_000_000)
+    tracemalloc.start()
+    try:
+        assert read_bounded(path, most=1 << 30) == b"x" * 3_000_000
+        assert tracemalloc.get_traced_memory()[1] < 20_000_000
+    finally:
+        tracemalloc.stop()
+    with pytest.raises(OSError, match="more than the 2,999,999 bytes"):
+        read_bounded(path, most=2_999_999)
