@@ -82,54 +82,79 @@ def take_timed(
                 k += 1
 
 
-def take_earliest(
+cdef inline int64_t earliest_of(const EventRow* event, int64_t submitted) noexcept nogil:
+    cdef int64_t low = submitted
+    if event.bracket_ns != BRACKET_OPEN:
+        low = max(low, event.t_ns - <int64_t>event.bracket_ns)
+    return min(low, event.t_ns)
+
+
+def take_gap_bounds(
     const uint8_t[::1] events, const int64_t[::1] first_event, const uint8_t[::1] chosen, const int64_t[::1] t_submit,
-    int64_t[::1] into
-) -> None:
-    """Write how early each timed event of the chosen rows may have come; none came before its row's *t_submit*."""
+    const uint8_t[::1] bearing, int64_t[::1] least, int64_t[::1] most
+) -> tuple[int, int]:
+    """Write the shortest and the longest ns that each gap between consecutive timed events of one chosen row may be, none of
+    which came before its row's *t_submit*; returns how many gaps, and how many timed events there are.
+
+    *bearing*: one byte per timed event, 0 = left out; None: all count. *least* and *most* have room for all events.
+    """
     cdef Py_ssize_t row
-    cdef int64_t i, low, k = 0, n = events.shape[0] // <Py_ssize_t>sizeof(EventRow)
+    cdef int64_t i, low, t_before, low_before, timed = 0, found = 0, n = events.shape[0] // <Py_ssize_t>sizeof(EventRow)
     cdef const EventRow* at = <const EventRow*>&events[0] if n else NULL
-    cdef bint begun
+    cdef bint begun, follows, every = bearing is None
     check_lists(first_event, n)
     if first_event.shape[0] != chosen.shape[0] + 1 or t_submit.shape[0] != chosen.shape[0]:
         raise ValueError("borders and submissions need one item per row")
+    if least.shape[0] != most.shape[0] or least.shape[0] < first_event[chosen.shape[0]] - first_event[0]:
+        raise ValueError("bounds need one place per event")
     for row in range(chosen.shape[0]):
-        begun = False
+        begun = follows = False
+        t_before = low_before = 0
         if not chosen[row]:
             continue
         for i in range(first_event[row], first_event[row + 1]):
-            if is_timed(&at[i], &begun):
-                low = t_submit[row]
-                if at[i].bracket_ns != BRACKET_OPEN:
-                    low = max(low, at[i].t_ns - <int64_t>at[i].bracket_ns)
-                into[k] = min(low, at[i].t_ns)
-                k += 1
+            if not is_timed(&at[i], &begun):
+                continue
+            timed += 1
+            if not every and not bearing[timed - 1]:
+                continue
+            low = earliest_of(&at[i], t_submit[row])
+            if follows:
+                least[found] = max(low - t_before, <int64_t>0)
+                most[found] = at[i].t_ns - low_before
+                found += 1
+            follows = True
+            t_before = at[i].t_ns
+            low_before = low
+    return found, timed
 
 
-@cython.boundscheck(False)
-@cython.wraparound(False)
-def take_gap_bounds(
-    const int64_t[::1] t_ns, const int64_t[::1] earliest, const int64_t[::1] first, const uint8_t[::1] kept,
-    int64_t[::1] least, int64_t[::1] most
-) -> None:
-    """Write the shortest and the longest that each gap between consecutive items of the *kept* requests may be, in ns."""
-    cdef Py_ssize_t k, n = first.shape[0] - 1
-    cdef int64_t i, at = 0, room = least.shape[0]
-    check_lists(first, t_ns.shape[0])
-    if kept.shape[0] != n or earliest.shape[0] != t_ns.shape[0] or most.shape[0] != room:
-        raise ValueError("kept needs one item per request, times and their lower ends one per item")
-    for k in range(n):
-        if not kept[k] or first[k + 1] <= first[k]:
+def take_gap_brackets(
+    const uint8_t[::1] events, const int64_t[::1] first_event, const uint8_t[::1] chosen, int64_t[::1] into
+) -> int:
+    """Write the larger bracket of the two ends of each gap between content events of one chosen row; returns their number.
+
+    Whitespace counts wherever it stands. *into* has room for as many as there are events.
+    """
+    cdef Py_ssize_t row
+    cdef int64_t i, bracket, before, found = 0, n = events.shape[0] // <Py_ssize_t>sizeof(EventRow)
+    cdef const EventRow* at = <const EventRow*>&events[0] if n else NULL
+    check_lists(first_event, n)
+    if first_event.shape[0] != chosen.shape[0] + 1 or into.shape[0] < first_event[chosen.shape[0]] - first_event[0]:
+        raise ValueError("borders need one item per row, and brackets one place per event")
+    for row in range(chosen.shape[0]):
+        before = -1
+        if not chosen[row]:
             continue
-        if at + first[k + 1] - first[k] - 1 > room:
-            raise IndexError(f"there is room for {room} gaps only")
-        for i in range(first[k] + 1, first[k + 1]):
-            least[at] = max(earliest[i] - t_ns[i - 1], <int64_t>0)
-            most[at] = t_ns[i] - earliest[i - 1]
-            at += 1
-    if at != room:
-        raise ValueError(f"{at} gaps do not fill {room} places")
+        for i in range(first_event[row], first_event[row + 1]):
+            if at[i].kind != EVENT_CONTENT and at[i].kind != EVENT_WHITESPACE and at[i].kind != EVENT_TOOL:
+                continue
+            bracket = at[i].bracket_ns
+            if before >= 0:
+                into[found] = max(bracket, before)
+                found += 1
+            before = bracket
+    return found
 
 
 def count_empty(const uint8_t[::1] events, const int64_t[::1] first_event, const uint8_t[::1] chosen) -> tuple[int, int]:
@@ -246,3 +271,22 @@ def gap_figures(const int64_t[::1] gaps, const int64_t[::1] first, double[::1] j
         longest[k] = most
         if first[k + 1] - first[k] >= 2:
             jitter[k] = deviation(&gaps[first[k]], first[k + 1] - first[k])
+
+
+@cython.boundscheck(False)
+@cython.wraparound(False)
+def longest_gaps(const int64_t[::1] t_ns, const int64_t[::1] first, double[::1] longest) -> None:
+    """Per request: the longest ns between consecutive items, NaN below two of them."""
+    cdef Py_ssize_t k, n = first.shape[0] - 1
+    cdef int64_t i, most
+    check_lists(first, t_ns.shape[0])
+    if longest.shape[0] != n:
+        raise ValueError("longest gaps need one item per request")
+    for k in range(n):
+        longest[k] = NAN
+        if first[k + 1] - first[k] < 2:
+            continue
+        most = t_ns[first[k] + 1] - t_ns[first[k]]
+        for i in range(first[k] + 2, first[k + 1]):
+            most = max(most, t_ns[i] - t_ns[i - 1])
+        longest[k] = most

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 import numpy.typing as npt
 
-from fastllmload.certificate.evidence import NO_TIMES, Evidence, Figures, Times
-from fastllmload.records import layout
+from fastllmload._ext import tokenline
+from fastllmload.certificate.evidence import Evidence, Figures, Times
+from fastllmload.metrics.percentiles import percentile, ranks_of
+from fastllmload.records.run import Run
+from fastllmload.records.timeline import stretches
+from fastllmload.records.worker_files import as_bytes
+from fastllmload.statistics.ranked import AT_ONCE, Ranked, collected
 
 # A kernel stamp is taken in the softirq that queues the segment, and mapped from CLOCK_REALTIME by an offset that is
 # read
 # once per batch: against a sender's own clock on the same host this was 2 us at p50 and 5 us at p99.
 KERNEL_STAMP_NS = 5_000
-BLOCK = 1_000_000
 
 
 def latency_error_bar_us(evidence: Evidence) -> dict[str, Figures]:
@@ -24,11 +30,15 @@ def latency_error_bar_us(evidence: Evidence) -> dict[str, Figures]:
     return {"ttft": percentiles(ttft), "itl": percentiles(itl)}
 
 
-def percentiles(errors: Times) -> Figures:
+def percentiles(errors: Times | Ranked) -> Figures:
     if not len(errors):
         return {"p50": None, "p99": None, "max": None}
-    p50, p99 = np.percentile(errors, [50, 99])
-    return {"p50": float(p50) / 1e3, "p99": float(p99) / 1e3, "max": float(errors.max()) / 1e3}
+    if isinstance(errors, Ranked):
+        errors.prepare(ranks_of(len(errors), (0.5, 0.99)))
+        low, high, most = percentile(errors, 0.5) or 0.0, percentile(errors, 0.99) or 0.0, errors.high
+    else:
+        (low, high), most = np.percentile(errors, [50, 99]), int(errors.max())
+    return {"p50": float(low) / 1e3, "p99": float(high) / 1e3, "max": most / 1e3}
 
 
 def ttft_error_ns(rows: npt.NDArray[np.void], first_low: Times) -> Times:
@@ -41,27 +51,16 @@ def ttft_error_ns(rows: npt.NDArray[np.void], first_low: Times) -> Times:
     return errors
 
 
-def itl_error_ns(events: npt.NDArray[np.void], first_event: Times, rows: npt.NDArray[np.intp]) -> Times:
-    """One per gap between two content events of the same row; *rows* are the row numbers to look at, ascending."""
-    blocks = []
-    at = 0
-    while at < len(rows):
-        until = int(np.searchsorted(first_event[rows], first_event[rows[at]] + BLOCK, side="right"))
-        until = max(until, at + 1)
-        begin, end = int(first_event[rows[at]]), int(first_event[rows[until - 1] + 1])
-        wanted = np.zeros(int(rows[until - 1] - rows[at]) + 1, np.bool_)
-        wanted[rows[at:until] - rows[at]] = True
-        blocks.append(_block_errors(events[begin:end], first_event[rows[at] : rows[until - 1] + 2] - begin, wanted))
-        at = until
-    return np.concatenate(blocks) if blocks else NO_TIMES
+def itl_error_ns(run: Run, mine: npt.NDArray[np.intp]) -> Times | Ranked:
+    """The larger error of the two ends of each gap between content events of one row, for the rows *mine*."""
+    chosen = np.zeros(len(run.rows), np.uint8)
+    chosen[mine] = 1
+    return collected(lambda: gap_errors(run, chosen), len(run.events))
 
 
-def _block_errors(events: npt.NDArray[np.void], first: Times, wanted: npt.NDArray[np.bool_]) -> Times:
-    """The larger error of a gap's two ends."""
-    lengths = np.diff(first)
-    row = np.repeat(np.arange(len(lengths)), lengths)
-    timed = np.isin(events["kind"], (layout.EVENT_CONTENT, layout.EVENT_WHITESPACE, layout.EVENT_TOOL)) & wanted[row]
-    error = events["bracket_ns"][timed].astype(np.int64) + KERNEL_STAMP_NS
-    row = row[timed]
-    gaps: Times = np.maximum(error[1:], error[:-1])[row[1:] == row[:-1]]
-    return gaps
+def gap_errors(run: Run, chosen: npt.NDArray[np.uint8]) -> Iterator[Times]:
+    for part in stretches(run.first_event, AT_ONCE):
+        first = run.first_event[part.start : part.stop + 1]
+        brackets = np.empty(int(first[-1] - first[0]), np.int64)
+        found = tokenline.take_gap_brackets(as_bytes(run.events), first, chosen[part], brackets)
+        yield brackets[:found] + KERNEL_STAMP_NS

@@ -16,6 +16,7 @@ import numpy.typing as npt
 from fastllmload.arrivals.curve import Curve
 from fastllmload.certificate.ceiling import Ceiling
 from fastllmload.certificate.figures import Figure
+from fastllmload.statistics.ranked import Ranked
 
 Times = npt.NDArray[np.int64]
 Figures = dict[str, float | int | None]
@@ -151,7 +152,7 @@ class Stamps:
     clamped: int = 0
     requests: int = 0
     ttft_error_ns: Times = field(default_factory=lambda: NO_TIMES)
-    itl_error_ns: Times = field(default_factory=lambda: NO_TIMES)
+    itl_error_ns: Times | Ranked = field(default_factory=lambda: NO_TIMES)
     late_user: Times = field(default_factory=lambda: np.empty((0, 2), np.int64))
 
     @property

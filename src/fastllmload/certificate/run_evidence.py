@@ -38,10 +38,11 @@ from fastllmload.metrics.window import window_of
 from fastllmload.plan.plan import DOCUMENT, read_document
 from fastllmload.records import layout
 from fastllmload.records.run import Run
+from fastllmload.records.timeline import stretches
 
 INT64 = np.dtype(np.int64)
 ALARMS = ("clock_steps", "clamped", "late_connects")
-ROWS_AT_ONCE = 1 << 16
+EVENTS_AT_ONCE = 1 << 17
 BATCH_NS = 1_000_000  # events of one read that came within this time were sent together
 TIMED = (
     layout.EVENT_CONTENT,
@@ -222,7 +223,7 @@ def stamps(run: Run, window: Window, facts: dict[str, Any]) -> Stamps:
         clamped=int(np.count_nonzero(chosen["flags"] & layout.FLAG_CLAMPED)),
         requests=len(chosen),
         ttft_error_ns=ttft_error_ns(chosen, earliest(run).first[mine]),
-        itl_error_ns=itl_error_ns(run.events, run.first_event, mine),
+        itl_error_ns=itl_error_ns(run, mine),
         late_user=np.column_stack([late["t_end"], late["t_end_user"]]).astype(np.int64),
     )
 
@@ -236,9 +237,8 @@ def stamp_classes(run: Run, mine: npt.NDArray[np.intp]) -> tuple[npt.NDArray[np.
     wanted = np.zeros(len(run.rows), np.bool_)
     wanted[mine] = True
     per_row = np.diff(run.first_event)
-    for begin in range(0, len(run.rows), ROWS_AT_ONCE):
-        part = slice(begin, begin + ROWS_AT_ONCE)
-        events = slice(run.first_event[begin], run.first_event[min(part.stop, len(run.rows))])
+    for part in stretches(run.first_event, EVENTS_AT_ONCE):
+        events = slice(run.first_event[part.start], run.first_event[part.stop])
         stamp = run.event_stamp[events]
         chosen = np.repeat(wanted[part], per_row[part]) & np.isin(run.event_kind[events], TIMED)
         counted += np.bincount(stamp[chosen] & layout.STAMP_CLASS_MASK, minlength=len(counted))

@@ -18,7 +18,7 @@ SHOWN = 10
 SECOND_NS = 1_000_000_000
 PER_OCTAVE = 8  # classes of brackets: a percentile is off by at most a twelfth
 CLASSES = 33 * PER_OCTAVE
-EVENTS_AT_ONCE = 1 << 20
+EVENTS_AT_ONCE = 1 << 17
 TIMED = (layout.EVENT_CONTENT, layout.EVENT_WHITESPACE, layout.EVENT_REASONING, layout.EVENT_TOOL)
 Counts = npt.NDArray[np.int64]
 

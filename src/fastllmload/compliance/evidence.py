@@ -176,7 +176,7 @@ class ContentEvents:
             self.first[low] = known
 
 
-PIECE = 1 << 22  # events
+PIECE = 1 << 18  # events
 TIMED = np.isin(np.arange(len(layout.EVENT_NAMES)), (layout.EVENT_CONTENT, layout.EVENT_TOOL))
 BLANK = np.arange(len(layout.EVENT_NAMES)) == layout.EVENT_WHITESPACE
 

@@ -7,7 +7,7 @@ figure of all lower and of all upper values: percentiles and means keep the orde
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,12 +15,15 @@ import numpy as np
 import numpy.typing as npt
 
 from fastllmload._ext import regroup, tokenline
+from fastllmload.metrics.distribution import mean_of
 from fastllmload.metrics.itl import Pooled
-from fastllmload.metrics.percentiles import percentile
+from fastllmload.metrics.percentiles import percentile, ranks_of
 from fastllmload.metrics.tpot import spaced
 from fastllmload.records.run import Run
+from fastllmload.records.timeline import stretches
 from fastllmload.records.token_counts import TokenCounts
 from fastllmload.records.worker_files import as_bytes
+from fastllmload.statistics.ranked import AT_ONCE, Ranked, collected
 
 Times = npt.NDArray[np.int64]
 Values = npt.NDArray[Any]
@@ -50,25 +53,27 @@ def earliest(run: Run) -> Earliest:
 
 def bounds_of(run: Run, population: npt.NDArray[np.bool_], tokens: TokenCounts, gaps: Pooled) -> dict[str, Any]:
     """By metric: `bounds` of run.json, {statistic: [low, high]} in ms, of the latency *population*."""
-    return {
-        name: described(least, most)
-        for name, (least, most) in {
-            **request_bounds(run, population, tokens),
-            gaps.name: gap_bounds(run, gaps),
-        }.items()
-        if len(least)
+    of_requests = {
+        name: (np.maximum(least - STAMP_NS, 0), most + STAMP_NS)
+        for name, (least, most) in request_bounds(run, population, tokens).items()
     }
+    found = {**of_requests, gaps.name: gap_bounds(run, gaps)}
+    return {name: described(least, most) for name, (least, most) in found.items() if len(least)}
 
 
-def described(least: Values, most: Values) -> dict[str, list[float]]:
+def described(least: Values | Ranked, most: Values | Ranked) -> dict[str, list[float]]:
     """The figures of the lower and of the upper values, in ms."""
-    low, high = np.sort(np.maximum(least - STAMP_NS, 0)), np.sort(most + STAMP_NS)
-    both = {"mean": (float(np.mean(low)), float(np.mean(high)))}
-    for name, q in PERCENTILES.items():
-        below, above = percentile(low, q), percentile(high, q)
-        assert below is not None and above is not None  # of values that there are
-        both[name] = below, above
-    return {name: [pair[0] / NS_PER_MS, pair[1] / NS_PER_MS] for name, pair in both.items()}
+    low, high = figures_of(least), figures_of(most)
+    return {name: [low[name] / NS_PER_MS, high[name] / NS_PER_MS] for name in low}
+
+
+def figures_of(values: Values | Ranked) -> dict[str, float]:
+    """Mean and percentiles of values that there are."""
+    ordered = values if isinstance(values, Ranked) else np.sort(values)
+    if isinstance(ordered, Ranked):
+        ordered.prepare(ranks_of(len(ordered), PERCENTILES.values()))
+    found = {"mean": mean_of(ordered), **{name: percentile(ordered, q) for name, q in PERCENTILES.items()}}
+    return {name: value for name, value in found.items() if value is not None}
 
 
 def request_bounds(
@@ -112,23 +117,29 @@ def has_planned_instants(run: Run) -> bool:
     return load.get("concurrency") is None and load.get("max_concurrency") is None and load.get("rate") != "inf"
 
 
-def gap_bounds(run: Run, gaps: Pooled) -> tuple[Times, Times]:
-    """Lower and upper values of the pooled gaps, in ns. Gaps inside a chunk are 0 by definition, and exact."""
-    chosen = np.zeros(len(run.rows), np.bool_)
-    chosen[gaps.rows] = True
-    picked, events = chosen.view(np.uint8), as_bytes(run.events)
-    first = np.zeros(len(gaps.rows) + 1, np.int64)
-    tokenline.count_timed(events, run.first_event, picked, first)
-    t_ns, stated = np.empty(first[-1], np.int64), np.empty(first[-1], np.uint16)
-    low = np.empty(first[-1], np.int64)
-    tokenline.take_timed(events, run.first_event, picked, t_ns, stated)
-    tokenline.take_earliest(events, run.first_event, picked, np.ascontiguousarray(run.rows["t_submit"]), low)
-    if gaps.bearing is not None:
-        t_ns, low = t_ns[gaps.bearing], low[gaps.bearing]
-        first = np.concatenate([[0], np.cumsum(gaps.bearing)])[first]
-    chunks = int(np.maximum(np.diff(first) - 1, 0).sum())
-    pooled = max(len(gaps.gaps.ns), chunks)
-    least, most = np.zeros(pooled, np.int64), np.zeros(pooled, np.int64)
-    every = np.ones(len(gaps.rows), np.uint8)
-    tokenline.take_gap_bounds(t_ns, low, first, every, least[:chunks], most[:chunks])
-    return least, most
+def gap_bounds(run: Run, gaps: Pooled) -> tuple[Values | Ranked, Values | Ranked]:
+    """What the pooled gaps are at least, and at most, in ns. Gaps inside a chunk are 0 by definition, and exact."""
+    n = len(gaps.gaps.ns)
+    least = collected(lambda: (np.maximum(low - STAMP_NS, 0) for low, _ in bounds_of_gaps(run, gaps)), n)
+    return least, collected(lambda: (high + STAMP_NS for _, high in bounds_of_gaps(run, gaps)), n)
+
+
+def bounds_of_gaps(run: Run, gaps: Pooled) -> Iterator[tuple[Times, Times]]:
+    """Lower and upper values by the brackets, those of some rows at a time, and then the 0 ns of gaps inside chunks."""
+    chosen = np.zeros(len(run.rows), np.uint8)
+    chosen[gaps.rows] = 1
+    submitted = np.ascontiguousarray(run.rows["t_submit"])
+    bearing = None if gaps.bearing is None else gaps.bearing.view(np.uint8)
+    told = chunks = 0
+    for part in stretches(run.first_event, AT_ONCE):
+        first = run.first_event[part.start : part.stop + 1]
+        least, most = (np.empty(int(first[-1] - first[0]), np.int64) for _ in range(2))
+        behind = None if bearing is None else bearing[chunks:]
+        found, timed = tokenline.take_gap_bounds(
+            as_bytes(run.events), first, chosen[part], submitted[part], behind, least, most
+        )
+        told, chunks = told + found, chunks + timed
+        yield least[:found], most[:found]
+    inside = np.zeros(AT_ONCE, np.int64)
+    for begin in range(told, len(gaps.gaps.ns), AT_ONCE):
+        yield inside[: len(gaps.gaps.ns) - begin], inside[: len(gaps.gaps.ns) - begin]

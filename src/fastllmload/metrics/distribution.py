@@ -9,8 +9,9 @@ import numpy.typing as npt
 
 from fastllmload.metrics.between import NULL
 from fastllmload.metrics.estimates import stated, stated_all
-from fastllmload.metrics.percentiles import NAMED, insufficient, percentile
+from fastllmload.metrics.percentiles import NAMED, insufficient, percentile, ranks_of
 from fastllmload.statistics.interval import Estimate, Sample, intervals
+from fastllmload.statistics.ranked import Ranked, in_order, pieces
 
 SCALES = {"ms": 1e6, "s": 1e9}  # ns per unit; other units are taken as they are
 
@@ -23,9 +24,20 @@ def known(values: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
 
 def without_nulls(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """Those that are known; *values* itself where all are."""
-    there = known(values)
-    kept: npt.NDArray[Any] = values if there.all() else values[there]
+    if all(known(piece).all() for piece in pieces(values)):
+        return values
+    kept: npt.NDArray[Any] = values[known(values)]
     return kept
+
+
+def mean_of(ordered: npt.NDArray[Any] | Ranked) -> float:
+    """Of a sample that is not empty."""
+    return ordered.mean if isinstance(ordered, Ranked) else float(np.mean(ordered))
+
+
+def std_of(ordered: npt.NDArray[Any] | Ranked) -> float:
+    """Of a sample that is not empty, dividing by n."""
+    return ordered.std() if isinstance(ordered, Ranked) else float(np.std(ordered))
 
 
 def distribution(
@@ -40,9 +52,11 @@ def distribution(
     intervals of the percentiles and of the mean, None for those in `not_estimable`.
     """
     kept = without_nulls(values)
-    ordered = np.sort(kept)
+    ordered = in_order(kept)
     n, scale = len(ordered), SCALES.get(unit, 1.0)
-    mean, std = (float(np.mean(ordered)), float(np.std(ordered))) if n else (None, None)
+    if isinstance(ordered, Ranked):
+        ordered.prepare(ranks_of(n, NAMED.values()))
+    mean, std = (mean_of(ordered), std_of(ordered)) if n else (None, None)
 
     def scaled(value: float | None) -> float | None:
         return None if value is None else float(value) / scale
@@ -53,8 +67,8 @@ def distribution(
         "n_null": len(values) - n if n_null is None else n_null,
         "mean": scaled(mean),
         "std": scaled(std),
-        "min": scaled(ordered[0]) if n else None,
-        "max": scaled(ordered[-1]) if n else None,
+        "min": scaled(float(ordered[0])) if n else None,
+        "max": scaled(float(ordered[-1])) if n else None,
         **{name: scaled(percentile(ordered, q)) for name, q in NAMED.items()},
         **stated_all(intervals(Sample(kept, ordered, first, std), NAMED) if n else None, scale),
         "insufficient": insufficient(n),

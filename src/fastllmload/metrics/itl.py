@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from fastllmload.metrics.between import Mask
 from fastllmload.metrics.distribution import distribution, scalar
 from fastllmload.metrics.tpot import came_whole
 from fastllmload.records.run import Run
+from fastllmload.records.scratch import room
 from fastllmload.records.token_counts import ESTIMATE, TokenCounts
 from fastllmload.records.token_times import CHUNK, TIMES_SOURCES, TokenTimes
 from fastllmload.records.worker_files import as_bytes
@@ -69,7 +71,7 @@ def pooled(run: Run, population: Mask, tokens: TokenCounts, times: TokenTimes) -
     single = share_single(times, tokens, kept)
     asked = run.manifest.get("config", {}).get("output", {}).get("itl_option", "auto")
     option = choose(asked, single, bool((times.known() & kept).any()))
-    found = chunk_gaps(times, kept) if option == "A" else token_gaps(times, kept)
+    found = chunk_gaps(times, kept, run.directory) if option == "A" else token_gaps(times, kept, run.directory)
     bearing = None
     if option != "A" and times.sizes is not None:
         bearing = times.sizes[np.repeat(kept, times.chunks.events)] > 0
@@ -101,23 +103,23 @@ def share_single(times: TokenTimes, tokens: TokenCounts, kept: Mask) -> float | 
     return (int(times.single[exact].sum()) + max(0, some - abs(several - some))) / chunks
 
 
-def gaps_of(t_ns: Numbers, first: Numbers, kept: Mask) -> Gaps:
+def gaps_of(t_ns: Numbers, first: Numbers, kept: Mask, beside: Path | None = None) -> Gaps:
     """ns between consecutive items of each kept request."""
     count = np.maximum(np.diff(first)[kept] - 1, 0)
     borders = np.concatenate([[0], np.cumsum(count)])
-    ns = np.empty(borders[-1], np.int64)
+    ns = room(int(borders[-1]), np.int64, beside)
     tokenline.take_gaps(t_ns, first, kept.view(np.uint8), ns)
     return Gaps(borders, ns)
 
 
-def chunk_gaps(times: TokenTimes, kept: Mask) -> Gaps:
+def chunk_gaps(times: TokenTimes, kept: Mask, beside: Path | None = None) -> Gaps:
     """Option A: one gap per consecutive pair of chunks."""
-    return gaps_of(times.chunks.t_ns, times.chunks.first, kept)
+    return gaps_of(times.chunks.t_ns, times.chunks.first, kept, beside)
 
 
-def token_gaps(times: TokenTimes, kept: Mask) -> Gaps:
+def token_gaps(times: TokenTimes, kept: Mask, beside: Path | None = None) -> Gaps:
     """Direct and option B: all tokens of a chunk come at its time, so gaps inside it are 0."""
-    return gaps_of(times.t_ns, times.first, kept)
+    return gaps_of(times.t_ns, times.first, kept, beside)
 
 
 def empty_chunks(run: Run, found: Pooled) -> dict[str, Any]:

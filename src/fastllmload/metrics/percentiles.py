@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from fastllmload.statistics.ranked import Ordered
+
 NAMED = {"p50": 0.5, "p75": 0.75, "p90": 0.9, "p95": 0.95, "p99": 0.99, "p999": 0.999}
 NEEDED = {"p99": 1000, "p999": 10000}  # samples below which the value is flagged (IETF 5.1.2.1, 5.1.4.3)
 
 
-def percentile(ordered: npt.NDArray[Any], q: float) -> float | None:
+def ranks_of(n: int, levels: Iterable[float]) -> list[int]:
+    """The ranks, from 0, between which the percentiles *levels* of *n* values lie."""
+    below = [math.floor(q * (n - 1)) for q in levels]
+    return [*below, *(rank + 1 for rank in below if rank + 1 < n)]
+
+
+def percentile(ordered: Ordered, q: float) -> float | None:
     """Type 7 (linear interpolation at q (n - 1)) of an ascending sample; None for an empty one."""
     if len(ordered) == 0:
         return None

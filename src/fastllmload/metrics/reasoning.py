@@ -15,6 +15,7 @@ from fastllmload.metrics.tpot import came_whole
 from fastllmload.metrics.window import Populations
 from fastllmload.records import layout
 from fastllmload.records.run import Run
+from fastllmload.records.timeline import of_kind
 from fastllmload.records.token_counts import (
     UNKNOWN,
     TokenCounts,
@@ -100,7 +101,7 @@ def reasons_again(run: Run, chosen: Mask) -> Mask:
     """Rows of *chosen* with reasoning after their first answer token: how long they reasoned is not known."""
     again = np.zeros(len(run.rows), np.bool_)
     if chosen.any():
-        at = np.flatnonzero(run.event_kind == layout.EVENT_REASONING)
+        at = of_kind(run, layout.EVENT_REASONING)
         row = run.events["row"][at]
         first = run.rows["t_first"][row]
         again[row[(first > 0) & (run.event_t[at] > first)]] = True

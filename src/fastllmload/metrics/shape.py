@@ -6,7 +6,7 @@ All take gaps in ns, in any order: none of them needs a sort, which would cost m
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastllmload.metrics.distribution import scalar
+from fastllmload.statistics.ranked import in_order, pieces
 
 Floats = npt.NDArray[np.float64]
 Numbers = npt.NDArray[np.int64]
@@ -21,7 +22,6 @@ Numbers = npt.NDArray[np.int64]
 SHORTEST_NS = 100_000  # gaps below 0.1 ms lie inside one read and are no regime of their own
 GRID = 512
 CELLS = 16 * GRID  # of the histogram that stands for the sample
-AT_ONCE = 1 << 20
 PEAK_SHARE, VALLEY_SHARE = 0.10, 0.80
 TAIL_SHARE = 0.05
 LIGHT_BELOW, HEAVY_ABOVE = -0.15, 0.15
@@ -107,18 +107,24 @@ def modality(gaps_ns: Numbers) -> Modality | None:
 
 
 def cells_of(gaps_ns: Numbers) -> Cells | None:
-    """Gaps of 0.1 ms or more, 16 cells for each point of the grid; a million at a time, so that copies stay small."""
-    long = gaps_ns[gaps_ns >= SHORTEST_NS]
-    if len(long) == 0:
+    """Gaps of 0.1 ms or more, 16 cells for each point of the grid."""
+    ends = [(int(long.min()), int(long.max())) for long in at_least(gaps_ns, SHORTEST_NS)]
+    if not ends:
         return None
-    low, high = math.log(long.min()), math.log(long.max())
+    low, high = math.log(min(least for least, _ in ends)), math.log(max(most for _, most in ends))
     if low == high:
-        return Cells(low, high, np.array([float(len(long))]))
+        return Cells(low, high, np.array([float(sum(map(len, at_least(gaps_ns, SHORTEST_NS))))]))
     counts = np.zeros(CELLS)
-    for start in range(0, len(long), AT_ONCE):
-        place = (np.log(long[start : start + AT_ONCE]) - low) * (CELLS / (high - low))
+    for long in at_least(gaps_ns, SHORTEST_NS):
+        place = (np.log(long) - low) * (CELLS / (high - low))
         counts += np.bincount(np.clip(place.astype(np.int64), 0, CELLS - 1), minlength=CELLS)
     return Cells(low, high, counts)
+
+
+def at_least(gaps_ns: Numbers, ns: int) -> Iterator[Numbers]:
+    """Those of *ns* and more, in pieces that hold some."""
+    found = (piece[piece >= ns] for piece in pieces(gaps_ns))
+    return (long for long in found if len(long))
 
 
 def silverman(cells: Cells) -> float:
@@ -170,11 +176,13 @@ def tail(gaps_ns: Numbers) -> Tail | None:
     k = int(TAIL_SHARE * n)
     if k < 2:
         return None
-    largest = np.partition(gaps_ns, n - k - 1)[n - k - 1 :]  # the threshold stands first
-    if largest[0] <= 0:
+    threshold = int(in_order(gaps_ns)[n - k - 1])
+    if threshold <= 0:
         return None
-    over = np.log(largest[1:] / largest[0])
-    first, second = float(over.mean()), float((over * over).mean())
+    over = [np.log(long / threshold) for long in at_least(gaps_ns, threshold + 1)]  # ln(1) of those equal to it is 0
+    first, second = (
+        math.fsum(float(part.sum()) for part in parts) / k for parts in (over, [part * part for part in over])
+    )
     if second == 0 or first * first >= second:
         return None
     xi = first + 1 - 0.5 / (1 - first * first / second)

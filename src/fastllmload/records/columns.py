@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from fastllmload.records import layout
 from fastllmload.records.run import Run
-from fastllmload.records.timeline import BEARING, Mask, on_timeline, stated_tokens
+from fastllmload.records.timeline import BEARING, Mask, on_timeline, stated_tokens, stretches
 from fastllmload.records.token_counts import SOURCES, UNKNOWN, TokenCounts, count_tokens
 from fastllmload.records.token_times import token_times
 
@@ -20,6 +20,7 @@ TIMES = ("t_sched", "t_dispatch", "t_submit", "t_headers", "t_any", "t_first", "
 SERVER_SAID = ("total", "load", "prompt_eval", "eval")  # durations of an Ollama server's own clock
 LISTS = ("token_ns", "token_counts", "read_ids", "untimed_ns", "untimed_counts")
 AT_ONCE = 4096  # requests whose columns are in memory together
+EVENTS_AT_ONCE = 1 << 17  # and whose lists of events are
 Values = npt.NDArray[Any]
 
 
@@ -187,12 +188,14 @@ class Block:
     columns: dict[str, Column]
 
 
-def blocks(run: Run, at_once: int = AT_ONCE) -> Iterator[Block]:
-    """All rows, *at_once* at a time, by phase and request."""
+def blocks(run: Run, at_once: int = AT_ONCE, events_at_once: int | None = None) -> Iterator[Block]:
+    """All rows by phase and request, *at_once* at a time, or fewer that have about *events_at_once* events."""
     source = Source(RowNames(run.manifest), count_tokens(run), run.whole_rows)
-    for begin in range(0, len(run.rows), at_once):
-        part = slice(begin, min(begin + at_once, len(run.rows)))
-        rows = np.array(run.rows[part])
+    whole = [slice(0, len(run.rows))] if events_at_once is None else stretches(run.first_event, events_at_once)
+    for begin, end in (
+        (at, min(at + at_once, each.stop)) for each in whole for at in range(each.start, each.stop, at_once)
+    ):
+        part, rows = slice(begin, end), np.array(run.rows[begin:end])
         yield Block(part, source.tokens, {name: make(rows, source, part) for name, make in REQUEST_COLUMNS.items()})
 
 

@@ -8,7 +8,7 @@ from typing import IO, Any
 
 import msgspec
 
-from fastllmload.records.columns import LISTS, REQUEST_COLUMNS, blocks, token_lists
+from fastllmload.records.columns import EVENTS_AT_ONCE, LISTS, REQUEST_COLUMNS, blocks, token_lists
 from fastllmload.records.run import Run
 
 SCALARS = tuple(REQUEST_COLUMNS)
@@ -16,8 +16,8 @@ FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
 
 
 def record_blocks(run: Run) -> Iterator[list[dict[str, Any]]]:
-    """All requests by phase and request, a few thousand at a time; keys in the contract's order, null is None."""
-    for block in blocks(run):
+    """All requests by phase and request, some at a time; keys in the contract's order, null is None."""
+    for block in blocks(run, events_at_once=EVENTS_AT_ONCE):
         lists = token_lists(run, block.part, block.tokens)
         columns = [column.to_list() for column in block.columns.values()] + [lists[name] for name in LISTS]
         yield [dict(zip((*SCALARS, *LISTS), values, strict=True)) for values in zip(*columns, strict=True)]

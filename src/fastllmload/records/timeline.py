@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,10 +11,13 @@ import numpy.typing as npt
 from fastllmload._ext import tokenline
 from fastllmload.records import layout
 from fastllmload.records.run import Run
+from fastllmload.records.scratch import room
 from fastllmload.records.worker_files import as_bytes
 
 Numbers = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
+
+AT_ONCE = 1 << 17  # events
 
 # Kinds on the timeline, by kind number; whitespace is on it only behind the first content.
 ALWAYS = np.zeros(256, np.bool_)
@@ -44,6 +48,22 @@ def on_timeline(run: Run, part: slice | None = None) -> Mask:
     return mask
 
 
+def stretches(first: Numbers, at_once: int) -> Iterator[slice]:
+    """All rows in stretches of about *at_once* events and at least one row; row r has the events `first[r]:first[r + 1]`."""
+    start, rows = 0, len(first) - 1
+    while start < rows:
+        stop = max(start + 1, int(np.searchsorted(first, first[start] + at_once, side="right")) - 1)
+        yield slice(start, min(stop, rows))
+        start = stop
+
+
+def of_kind(run: Run, kind: int) -> Numbers:
+    """Positions of the events of this *kind*."""
+    kinds = run.event_kind
+    found = [begin + np.flatnonzero(kinds[begin : begin + AT_ONCE] == kind) for begin in range(0, len(kinds), AT_ONCE)]
+    return np.concatenate([np.empty(0, np.int64), *found])
+
+
 @dataclass(frozen=True)
 class Timeline:
     """Timed events (chunks) of chosen requests: request k has items `first[k]:first[k + 1]` of the others.
@@ -69,6 +89,7 @@ def timeline(run: Run, chosen: Mask) -> Timeline:
     first = np.zeros(len(rows) + 1, np.int64)
     events, picked = as_bytes(run.events), chosen.view(np.uint8)
     tokenline.count_timed(events, run.first_event, picked, first)
-    t_ns, tokens = np.empty(first[-1], np.int64), np.empty(first[-1], np.uint16)
+    n, beside = int(first[-1]), run.directory
+    t_ns, tokens = room(n, np.int64, beside), room(n, np.uint16, beside)
     tokenline.take_timed(events, run.first_event, picked, t_ns, tokens)
     return Timeline(rows, first, t_ns, tokens)

@@ -17,7 +17,7 @@ from fastllmload.records import layout
 from fastllmload.records.chunk_counts import ChunkCounts
 from fastllmload.records.run import Run
 from fastllmload.records.text import texts, tokenizer_of
-from fastllmload.records.timeline import stated_tokens
+from fastllmload.records.timeline import of_kind, stated_tokens
 
 Numbers = npt.NDArray[np.int64]
 
@@ -103,7 +103,7 @@ def count_tokens(run: Run) -> TokenCounts:
 
 def leading_tokens(run: Run) -> Numbers:
     """Tokens of whitespace before the first content: as stated by the server, else one for each such event."""
-    leading = np.flatnonzero(run.event_kind == layout.EVENT_WHITESPACE)
+    leading = of_kind(run, layout.EVENT_WHITESPACE)
     rows = run.events["row"][leading]
     leading = leading[run.event_t[leading] <= np.where(run.rows["t_first"] == 0, 2**62, run.rows["t_first"])[rows]]
     stated = stated_tokens(run.event_tokens[leading], 1)
@@ -121,7 +121,7 @@ def reasoning_tokens(run: Run) -> Numbers:
     said = run.rows["reasoning_tokens"].astype(np.int64)
     if not ((said < 0) & (run.rows["reasoning_events"] > 0)).any():
         return said
-    of_reasoning = np.flatnonzero(run.event_kind == layout.EVENT_REASONING)
+    of_reasoning = of_kind(run, layout.EVENT_REASONING)
     row, stated = run.events["row"][of_reasoning], stated_tokens(run.event_tokens[of_reasoning], UNKNOWN)
     events = np.bincount(row[stated >= 0], minlength=len(said))
     counted = np.bincount(row, np.maximum(stated, 0), len(said)).astype(np.int64)

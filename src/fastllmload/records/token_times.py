@@ -7,20 +7,25 @@ record holds a server's own time of a token, so option C has nothing to choose f
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from fastllmload._ext import tokenline
 from fastllmload.records.run import Run
-from fastllmload.records.timeline import Mask, Numbers, Timeline, stated_tokens, timeline
+from fastllmload.records.scratch import room
+from fastllmload.records.timeline import AT_ONCE, Mask, Numbers, Timeline, stated_tokens, stretches, timeline
 from fastllmload.records.token_counts import ESTIMATE, TokenCounts
 
 # Where the number of tokens of each chunk comes from: said by the server; counted in the recorded text; as many chunks
 # as tokens, so one each; unknown, so a chunk stands for one token.
 TIMES_SOURCES = ("server", "text", "single", "chunk")
 SERVER, TEXT, SINGLE, CHUNK = range(len(TIMES_SOURCES))
+MOST_TOKENS, MOST_PER_CHUNK = 1 << 26, 256
 Sizes = npt.NDArray[np.uint32]
 Sources = npt.NDArray[np.uint8]
 
@@ -64,33 +69,44 @@ def token_times(run: Run, chosen: Mask, tokens: TokenCounts) -> TokenTimes:
     n = len(line.rows)
     said, single, total = np.zeros(n, np.int64), np.zeros(n, np.int64), np.zeros(n, np.int64)
     tokenline.chunk_facts(line.tokens, line.first, said, single, total)
-    source = sources(line, tokens, said)
+    source = sources(line, tokens, said, total)
     stated = source == SERVER
-    sizes = sizes_of(line, stated & (single != line.events))
+    sizes = sizes_of(line, stated & (single != line.events), run.directory)
     counted = recount(tokens, line, source, sizes)
     if counted is None:
         single = np.where(stated, single, line.events)
-        bearing = line.events if sizes is None else per_request(sizes > 0, line.first)
+        bearing = line.events if sizes is None else per_request(sizes, line.first, lambda sizes: sizes > 0)
         spread_over = sizes
     else:
-        spread_over, bearing = counted, per_request(counted > 0, line.first)
-        single = per_request(counted == 1, line.first)
-    first, t_ns = spread(line, spread_over)
+        spread_over, bearing = counted, per_request(counted, line.first, lambda sizes: sizes > 0)
+        single = per_request(counted, line.first, lambda sizes: sizes == 1)
+    first, t_ns = spread(line, spread_over, run.directory)
     return TokenTimes(line.rows, first, t_ns, source, spread_over, line, single, bearing)
 
 
-def sources(line: Timeline, tokens: TokenCounts, said: Numbers) -> Sources:
-    """SERVER where it stated every chunk, SINGLE where chunks and counted tokens are as many, else CHUNK."""
+def sources(line: Timeline, tokens: TokenCounts, said: Numbers, total: Numbers) -> Sources:
+    """SERVER where it stated every chunk, SINGLE where chunks and counted tokens are as many, else CHUNK.
+
+    *total*: tokens that the server stated. Each token takes memory, so a run with more than MOST_TOKENS is not believed
+    where a chunk would have more than MOST_PER_CHUNK on average.
+    """
     timed, counted = tokens.timed[line.rows], tokens.source[line.rows] != ESTIMATE
     one_each = counted & (timed == line.events)
-    return np.where(said == line.events, SERVER, np.where(one_each, SINGLE, CHUNK)).astype(np.uint8)
+    stated = said == line.events
+    if int(total.sum()) > MOST_TOKENS:
+        stated &= total <= MOST_PER_CHUNK * line.events
+    return np.where(stated, SERVER, np.where(one_each, SINGLE, CHUNK)).astype(np.uint8)
 
 
-def sizes_of(line: Timeline, several: Mask) -> Sizes | None:
+def sizes_of(line: Timeline, several: Mask, beside: Path) -> Sizes | None:
     """Tokens per chunk: as stated for the requests in *several*, 1 for all others; None when nobody is in it."""
     if not several.any():
         return None
-    return np.where(np.repeat(several, line.events), stated_tokens(line.tokens, 0), 1).astype(np.uint32)
+    sizes = room(len(line.tokens), np.uint32, beside)
+    for part in stretches(line.first, AT_ONCE):
+        mine, stated = items_of(line.first, part), np.repeat(several[part], line.events[part])
+        sizes[mine] = np.where(stated, stated_tokens(line.tokens[mine], 0), 1)
+    return sizes
 
 
 def recount(tokens: TokenCounts, line: Timeline, source: Sources, sizes: Sizes | None) -> Sizes | None:
@@ -117,18 +133,26 @@ def count_chunks(run: Run, chosen: Mask, tokens: TokenCounts) -> None:
         token_times(run, chosen, tokens)
 
 
-def per_request(mask: Mask, first: Numbers) -> Numbers:
-    """How many items of each request's list are true."""
-    running = np.concatenate([[0], np.cumsum(mask)])
-    found: Numbers = running[first[1:]] - running[first[:-1]]
+def items_of(first: Numbers, part: slice) -> slice:
+    """The items of the requests *part*."""
+    return slice(int(first[part.start]), int(first[part.stop]))
+
+
+def per_request(sizes: Sizes, first: Numbers, of: Callable[[Sizes], npt.NDArray[Any]]) -> Numbers:
+    """The sum of `of(sizes)` over the items of each request's list."""
+    found = np.empty(len(first) - 1, np.int64)
+    for part in stretches(first, AT_ONCE):
+        mine = items_of(first, part)
+        running = np.concatenate([[0], np.cumsum(of(sizes[mine]), dtype=np.int64)])
+        found[part] = np.diff(running[first[part.start : part.stop + 1] - mine.start])
     return found
 
 
-def spread(line: Timeline, sizes: Sizes | None) -> tuple[Numbers, Numbers]:
+def spread(line: Timeline, sizes: Sizes | None, beside: Path) -> tuple[Numbers, Numbers]:
     """Borders and times of the tokens; those of the chunks themselves when each carries one."""
     if sizes is None:
         return line.first, line.t_ns
-    ends = np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)])
-    t_ns = np.empty(ends[-1], np.int64)
+    first = np.concatenate([[0], np.cumsum(per_request(sizes, line.first, lambda sizes: sizes))])
+    t_ns = room(int(first[-1]), np.int64, beside)
     tokenline.spread(line.t_ns, sizes, t_ns)
-    return ends[line.first], t_ns
+    return first, t_ns

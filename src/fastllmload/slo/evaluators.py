@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from fastllmload._ext import tokenline
 from fastllmload.metrics.between import NULL, Mask, committed
 from fastllmload.metrics.e2e import e2e, e2e_sched
 from fastllmload.metrics.fluidity import Fluidity
 from fastllmload.metrics.idle import Reader, idle_latency, max_lateness
-from fastllmload.metrics.itl import chunk_gaps, max_pause, token_gaps
 from fastllmload.metrics.tpot import tpot, tpot_any
 from fastllmload.metrics.ttft import ttft, ttft_any, ttft_sched
 from fastllmload.records.layout import OK
@@ -71,8 +71,10 @@ class Outcome:
 
 def longest_gap(judged: Judged, chunks: bool) -> Values:
     """Longest gap of each request between its tokens, or between its chunks, in ns; NaN without a gap."""
-    everybody = np.ones(len(judged.rows), np.bool_)
-    return max_pause((chunk_gaps if chunks else token_gaps)(judged.times, everybody))
+    of = judged.times.chunks if chunks else judged.times
+    found = np.empty(len(judged.rows))
+    tokenline.longest_gaps(of.t_ns, of.first, found)
+    return found
 
 
 def late_by(judged: Judged, reader: Reader) -> Numbers:

@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastllmload.statistics.batches import BATCHES, LongRun, batch_edges, long_run
+from fastllmload.statistics.ranked import Ordered
 from fastllmload.statistics.student import beta_quantile, t_quantile
 
 Values = npt.NDArray[Any]
@@ -60,7 +61,7 @@ class Sample:
     """
 
     values: Values
-    ordered: Values
+    ordered: Ordered
     first: Counts | None = None
     std: float | None = None
 
@@ -114,8 +115,8 @@ def above_share(sample: Sample, edges: Counts, q: float) -> LongRun:
     bound = sample.at(q)
     sizes = np.diff(edges)
     whole = np.issubdtype(sample.values.dtype, np.integer)  # compared as they are: no float copy of all values
-    above = sample.values > (math.floor(bound) if whole else bound)
-    counts = np.array([np.count_nonzero(above[begin:end]) for begin, end in pairwise(edges.tolist())])
+    least = math.floor(bound) if whole else bound
+    counts = np.array([np.count_nonzero(sample.values[begin:end] > least) for begin, end in pairwise(edges.tolist())])
     share = counts.sum() / sizes.sum()
     # a share with a random size in it: linearised
     return long_run((counts - share * sizes) / sizes.mean(), float(share * (1 - share)))

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fastllmload.metrics import shape
+from fastllmload.statistics import ranked
 
 MS = 1_000_000
 
@@ -129,11 +130,15 @@ def test_tail_ratio() -> None:
     assert shape.tail_ratio(0, 50) is shape.tail_ratio(None, None) is None
 
 
-def test_pieces_of_a_long_sample_make_the_same_cells(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pieces_of_a_long_sample_have_the_same_shape(monkeypatch: pytest.MonkeyPatch) -> None:
     gaps = in_ns(np.random.default_rng(9).exponential(20, 1000))
-    whole = shape.modality(gaps)
-    monkeypatch.setattr(shape, "AT_ONCE", 7)
-    assert shape.modality(gaps) == whole and whole is not None
+    modes, tail = shape.modality(gaps), shape.tail(gaps)
+    monkeypatch.setattr(ranked, "AT_ONCE", 7)
+    monkeypatch.setattr(ranked, "MANY", 1)
+    again = shape.tail(gaps)
+    assert shape.modality(gaps) == modes and modes is not None
+    assert tail is not None and again is not None and (again.k, again.label) == (tail.k, tail.label)
+    assert again.xi == pytest.approx(tail.xi, rel=1e-12)
 
 
 def test_what_run_json_says() -> None:

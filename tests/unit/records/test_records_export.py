@@ -12,7 +12,7 @@ from golden_file import same_as_golden
 from synthetic_run import KIND, Request, Shape, draw_requests, write_manifest, write_workers
 
 from fastllmload._ext.recorder import Recorder
-from fastllmload.records import columns, layout
+from fastllmload.records import columns, export, layout
 from fastllmload.records.export import export_csv, export_jsonl
 from fastllmload.records.merge import merge_workers
 from fastllmload.records.run import Run, load
@@ -158,11 +158,15 @@ def test_the_bytes(tmp_path: Path) -> None:
     same_as_golden("exports/requests.csv", cells.getvalue())
 
 
-@pytest.mark.parametrize("at_once", [1, 3, 50, 4096])
-def test_blocks_of_any_size_give_the_same_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at_once: int) -> None:
+@pytest.mark.parametrize(("at_once", "events"), [(1, None), (3, None), (50, None), (4096, 1), (4096, 100), (3, 200)])
+def test_blocks_of_any_size_give_the_same_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at_once: int, events: int | None
+) -> None:
     run = recorded(tmp_path, draw_requests(5, Shape(requests=50, tokens_per_event=2, say_tokens=True)))
     whole = exported(run)
-    monkeypatch.setattr(columns.blocks, "__defaults__", (at_once,))
+    monkeypatch.setattr(columns.blocks, "__defaults__", (at_once, None))
+    if events is not None:
+        monkeypatch.setattr(export, "EVENTS_AT_ONCE", events)
     assert exported(run) == whole
 
 

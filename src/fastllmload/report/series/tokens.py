@@ -14,7 +14,7 @@ import numpy.typing as npt
 from fastllmload.metrics.idle import Reader
 from fastllmload.records import layout
 from fastllmload.records.run import Run
-from fastllmload.records.timeline import BEARING, Timeline, stated_tokens, timeline
+from fastllmload.records.timeline import BEARING, Timeline, stated_tokens, stretches, timeline
 from fastllmload.report.series.axis import Floats, TimeAxis, Times
 from fastllmload.report.series.curves import BUCKETS, bucket_of
 
@@ -70,13 +70,8 @@ def token_series(run: Run, axis: TimeAxis, latency: Mask, within_chunks: bool, r
 
 def slices(run: Run, at_once: int = EVENTS_AT_ONCE) -> Iterator[tuple[slice, Run]]:
     """The run cut into runs of whole requests with about *at_once* events each, and which rows they are."""
-    first = run.first_event
-    start = 0
-    while start < len(run.rows):
-        stop = max(start + 1, int(np.searchsorted(first, first[start] + at_once, side="right")) - 1)
-        stop = min(stop, len(run.rows))
-        yield slice(start, stop), rows_of(run, start, stop)
-        start = stop
+    for part in stretches(run.first_event, at_once):
+        yield part, rows_of(run, part.start, part.stop)
 
 
 def rows_of(run: Run, start: int, stop: int) -> Run:
