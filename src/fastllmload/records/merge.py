@@ -19,6 +19,7 @@ import numpy.typing as npt
 from fastllmload._ext import recorder, regroup
 from fastllmload.errors import HostLimitError, RunFolderError
 from fastllmload.records import layout
+from fastllmload.records.scratch import zeros
 from fastllmload.records.tap import join_tap
 from fastllmload.records.worker_files import Bytes, Rows, WorkerFiles, as_bytes, read_workers
 
@@ -136,11 +137,6 @@ def merge_text(parts: Sequence[WorkerFiles], places: Sequence[Numbers], allocate
     return into
 
 
-def in_memory(name: str, size: int) -> Bytes:
-    """Memory for a merge that leaves no file."""
-    return np.zeros(size, np.uint8)
-
-
 def unfinished(directory: Path, name: str) -> Path:
     return directory / f"{name}.part"
 
@@ -198,5 +194,5 @@ def merge_workers(
 
 
 def merge_in_memory(directory: Path) -> Merged:
-    """Rows and events of a folder whose workers were not merged: a run that goes on, or was killed."""
-    return merge_parts(directory, (), in_memory)
+    """Rows and events of a folder whose workers were not merged: a run that goes on, or was killed. It leaves no file."""
+    return merge_parts(directory, (), lambda name, size: zeros(size, np.uint8, directory))

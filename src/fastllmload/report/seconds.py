@@ -27,8 +27,10 @@ from fastllmload.records.run import Run
 from fastllmload.records.token_counts import count_tokens
 from fastllmload.records.token_times import token_times
 from fastllmload.records.whole import EVENTS
+from fastllmload.statistics.ranked import pieces
 
 SECOND_NS = 1_000_000_000
+LONGEST_NS = 365 * 86_400 * SECOND_NS  # of a run
 AT_ONCE = 32  # seconds whose histograms are in memory together: 8.7 MB per metric
 Times = npt.NDArray[np.int64]
 Words = npt.NDArray[np.int64]
@@ -46,12 +48,24 @@ class Interval:
 
 @dataclass(frozen=True)
 class Source:
-    """What is counted under a tag: *record(begin_ns, words)* counts the values of the seconds that begin there."""
+    """What is counted under a tag: *record(begin_ns, words)* counts the values of the seconds that begin there. *t_ns*: the
+    instants of the values, and maybe others.
+    """
 
     tag: str
     first_ns: int
     last_ns: int
+    t_ns: Times
     record: Callable[[int, Words], None]
+
+    def seconds(self, base_ns: int) -> Times:
+        """Numbers, from *base_ns* on, of the seconds in which there may be a value; some more than once."""
+        found = [np.empty(0, np.int64)]
+        for piece in pieces(self.t_ns):
+            number = (piece - base_ns) // SECOND_NS
+            found.append(number[np.append(True, number[1:] != number[:-1])])
+        numbers = np.concatenate(found)
+        return numbers[(numbers >= 0) & (numbers <= (self.last_ns - base_ns) // SECOND_NS)]
 
 
 def seconds(run: Run) -> Iterator[Interval]:
@@ -61,15 +75,27 @@ def seconds(run: Run) -> Iterator[Interval]:
     hiccups = list(hiccup_intervals(run))
     phase = run.phase("measure")
     earliest = min((source.first_ns for source in sources), default=0)
-    begin = earliest if phase is None else min(phase.start_ns, earliest)
-    last = max((source.last_ns for source in sources), default=-1)
-    while sources and begin <= last:
+    base = earliest if phase is None else min(phase.start_ns, earliest)
+    for begin in beginnings(sources, base):
         until = begin + AT_ONCE * SECOND_NS
         due = [each for each in hiccups if each.begin_ns < until]
         hiccups = hiccups[len(due) :]
         yield from sorted([*block(sources, begin), *due], key=lambda each: each.begin_ns)
-        begin = until
     yield from hiccups
+
+
+def beginnings(sources: list[Source], base_ns: int) -> Iterator[int]:
+    """Where each next AT_ONCE seconds begin that have a value: whole seconds from *base_ns* on."""
+    last = max((source.last_ns for source in sources), default=base_ns)
+    if last - base_ns > LONGEST_NS:
+        raise RunFolderError(
+            f"the times of its events lie {(last - base_ns) / LONGEST_NS:.0f} years apart: they were changed"
+        )
+    numbers = np.unique(np.concatenate([np.empty(0, np.int64), *(source.seconds(base_ns) for source in sources)]))
+    at = 0
+    while at < len(numbers):
+        yield base_ns + int(numbers[at]) * SECOND_NS
+        at = int(np.searchsorted(numbers, numbers[at] + AT_ONCE))
 
 
 def block(sources: list[Source], begin_ns: int) -> Iterator[Interval]:
@@ -102,10 +128,14 @@ def values_of(run: Run, chosen: Populations) -> Iterator[Source]:
 
 
 def value_source(tag: str, t_ns: Times, values: Times) -> Source:
-    def record(begin_ns: int, words: Words) -> None:
-        intervals.record_values(t_ns, values, begin_ns, SECOND_NS, words)
+    order = np.argsort(t_ns, kind="stable")
+    t_ns, values = t_ns[order], values[order]
 
-    return Source(tag, int(t_ns.min()), int(t_ns.max()), record)
+    def record(begin_ns: int, words: Words) -> None:
+        low, high = np.searchsorted(t_ns, (begin_ns, begin_ns + AT_ONCE * SECOND_NS))
+        intervals.record_values(t_ns[low:high], values[low:high], begin_ns, SECOND_NS, words)
+
+    return Source(tag, int(t_ns[0]), int(t_ns[-1]), t_ns, record)
 
 
 def gaps_of(run: Run, chosen: Populations) -> Iterator[Source]:
@@ -132,7 +162,7 @@ def gap_source(tag: str, t_ns: Times, first: Times, kept: npt.NDArray[np.bool_])
         alive = kept & (begins < begin_ns + AT_ONCE * SECOND_NS) & (ends >= begin_ns)
         intervals.record_gaps(t_ns, first, alive.view(np.uint8), begin_ns, SECOND_NS, words)
 
-    return Source(tag, int(begins[kept].min()), int(ends[kept].max()), record)
+    return Source(tag, int(begins[kept].min()), int(ends[kept].max()), t_ns, record)
 
 
 def hiccup_intervals(run: Run) -> Iterator[Interval]:

@@ -19,6 +19,7 @@ from synthetic_run import ORIGIN_NS, Shape, draw_requests, duration_phase, write
 
 from fastllmload._ext import histogram
 from fastllmload.certificate.watch import HICCUP_INTERVALS, Intervals
+from fastllmload.errors import RunFolderError
 from fastllmload.metrics.between import NULL
 from fastllmload.metrics.e2e import e2e
 from fastllmload.metrics.itl import pooled
@@ -105,6 +106,22 @@ def test_intervals_come_in_the_order_of_time(tmp_path: Path) -> None:
     begins = [each.begin_ns for each in seconds.seconds(run)]
     assert begins == sorted(begins)
     assert begins[-1] - begins[0] > seconds.AT_ONCE * SECOND
+
+
+def test_seconds_without_a_value_take_no_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder that was changed, or a host that slept: events that are months apart; only centuries are refused."""
+    run = folder(tmp_path, SHAPES["tokens"])
+    looks = []
+    monkeypatch.setattr(seconds, "block", lambda sources, begin: looks.append(begin) or [])
+    list(seconds.seconds(run))
+    near = len(looks)
+    late = np.flatnonzero(populations(run, window_of(run)).latency)[-1]
+    run.rows["t_last"][late] += 300 * 86_400 * SECOND
+    list(seconds.seconds(run))
+    assert len(looks) == near + near + 1 and looks[-1] - looks[-2] > 299 * 86_400 * SECOND
+    run.rows["t_last"][late] = 2**63 - 1
+    with pytest.raises(RunFolderError, match="292 years apart: they were changed"):
+        list(seconds.seconds(run))
 
 
 def test_the_host_has_intervals_of_its_own(tmp_path: Path) -> None:
