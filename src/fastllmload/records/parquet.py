@@ -19,7 +19,8 @@ from fastllmload.records.run import Run
 REQUESTS, EVENTS = "requests.parquet", "events.parquet"
 OPTIONS = "(FORMAT parquet, COMPRESSION zstd)"
 EVENT_QUERY = f"""
-    SELECT "row", t_ns, {list(layout.EVENT_NAMES)!r}[kind + 1] AS kind, nullif(tokens, 0) % {layout.TOKENS_NONE} AS tokens,
+    SELECT "row", t_ns, {list(layout.EVENT_NAMES)!r}[kind::INTEGER + 1] AS kind,
+        nullif(tokens, 0) % {layout.TOKENS_NONE} AS tokens,
         {list(layout.STAMP_NAMES)!r}[(stamp & {layout.STAMP_CLASS_MASK}) + 1] AS timestamp_source,
         (stamp & {layout.STAMP_SAME_READ}) > 0 AS same_read
     FROM events"""

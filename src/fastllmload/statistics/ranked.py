@@ -83,10 +83,6 @@ class Ranked:
         squares = math.fsum(float(np.square(block - self.mean).sum()) for block in self._blocks())
         return math.sqrt(squares / self._n) if self._n else 0.0
 
-    def blocks(self) -> Iterator[Numbers]:
-        """All values, in the order in which they came."""
-        return self._blocks()
-
     def prepare(self, ranks: Iterable[int]) -> None:
         """Find the values around all *ranks* in common passes."""
         wanted = sorted({rank for rank in ranks if 0 <= rank < self._n and self._find(rank) is None})
