@@ -14,7 +14,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from golden_file import GOLDEN
 from real_run import real_run
 
 from fastllmload.cli import main as entry
@@ -25,6 +27,11 @@ COMMANDS: tuple[tuple[str, ...], ...] = (
     ("report",), ("report", "--as", "full"), ("report", "--as", "markdown"), ("export",), ("export", "--format", "csv"),
     ("compliance",), ("compare",),
 )  # fmt: skip
+OF_PROCEDURES = (
+    ("report",),
+    *(("report", "--as", form) for form in ("full", "markdown", "minimum", "html")),
+    ("compliance",),
+)
 SWAPS: tuple[Any, ...] = ("text", -1, 1e308, None, [], {}, True, [[]], {"a": []}, "\x1b]0;title\x07")
 Mutation = Callable[[random.Random, Path], str]
 
@@ -102,10 +109,25 @@ def swapped(chance: random.Random, folder: Path) -> str:
     return f"run.json {key!r} = {container[key]!r}"
 
 
+def extreme(chance: random.Random, folder: Path) -> str:
+    """One field of all rows or events, or of one of them, at the end of what it holds; nothing says that it was changed."""
+    name = chance.choice(("requests.npy", "tokens.npy"))
+    records = np.load(folder / name)
+    field = chance.choice(records.dtype.names)
+    ends = np.iinfo(records.dtype[field])
+    at = chance.choice((slice(None), chance.randrange(len(records)), len(records) - 1))
+    records[field][at] = chance.choice((ends.min, ends.max, 0, ends.max - 1))
+    np.save(folder / name, records)
+    document = json.loads((folder / "run.json").read_text())
+    del document["files"]
+    (folder / "run.json").write_text(json.dumps(document))
+    return f"{name} {field}[{at}] = {records[field][at]}"
+
+
 @pytest.mark.parametrize("seed", range(8))
 def test_whatever_a_folder_holds_each_command_ends_in_time_without_a_trace(tmp_path: Path, seed: int) -> None:
     chance = random.Random(seed)
-    mutations: tuple[Mutation, ...] = (cut, scribbled, replaced, swapped, swapped)
+    mutations: tuple[Mutation, ...] = (cut, scribbled, replaced, swapped, swapped, extreme, extreme)
     for number in range(TRIES // 8):
         folder = tmp_path / str(number)
         shutil.copytree(real_run(), folder)
@@ -118,6 +140,26 @@ def test_whatever_a_folder_holds_each_command_ends_in_time_without_a_trace(tmp_p
         assert not any(ord(one) < 32 and one != "\n" for one in said), (what, command, said)
         assert time.monotonic() - begun < LONGEST_S, (what, command)
         shutil.rmtree(folder)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_whatever_a_procedure_holds_its_report_ends_in_time_without_a_trace(tmp_path: Path, seed: int) -> None:
+    chance = random.Random(seed)
+    for number in range(TRIES // 8):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        document = json.loads((GOLDEN / "report" / "procedure.json").read_text())
+        for level in document["levels"]:
+            (folder / level["folder"]).mkdir(parents=True)
+            shutil.copy(GOLDEN / "report" / "run.json", folder / level["folder"])
+        container, key = chance.choice(list(places(document)))
+        container[key] = chance.choice(SWAPS)
+        (folder / "procedure.json").write_text(json.dumps(document))
+        command = chance.choice(OF_PROCEDURES)
+        code, said = said_by(folder, *command)
+        what = (key, container[key], command, said)
+        assert code in (0, 1, 2) and "Traceback" not in said, what
+        assert not any(ord(one) < 32 and one != "\n" for one in said), what
 
 
 @pytest.mark.parametrize("name", ["report.md", "latency.hlog", "report.html", "report.html.part", "report.md.part"])
@@ -167,3 +209,5 @@ def test_what_a_server_said_stays_text_in_every_output(tmp_path: Path) -> None:
     assert "\x1b" not in (folder / "report.md").read_text() and "<script>" not in (folder / "report.md").read_text()
     code, table = said_by(folder, "export", "--format", "csv")
     assert code == 0 and all(not line.startswith("=") for line in table.splitlines()), table[:300]
+    assert "<script>" in table and all(one.isprintable() or one == "\n" for one in table)
+    assert table.count("\n") == 1 + len(np.load(folder / "requests.npy"))

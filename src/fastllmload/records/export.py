@@ -40,5 +40,10 @@ def export_csv(run: Run, stream: IO[str]) -> None:
 
 
 def cell(value: Any) -> Any:
-    """*value* as a spreadsheet shows it: a text that would begin a formula has an apostrophe before it."""
-    return f"'{value}" if isinstance(value, str) and value.startswith(FORMULA) else value
+    """*value* as a spreadsheet and a terminal show it: a text that would begin a formula has an apostrophe before it, and
+    what cannot be shown (ends of lines, what moves a cursor) stands as \\r or \\x1b.
+    """
+    if not isinstance(value, str):
+        return value
+    text = f"'{value}" if value.startswith(FORMULA) else value
+    return text if text.isprintable() else "".join(one if one.isprintable() else ascii(one)[1:-1] for one in text)
