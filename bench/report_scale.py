@@ -33,7 +33,7 @@ from fastllmload.records import layout
 from fastllmload.records.run import load
 
 TARGET_S = 1.0  # per million events
-TARGET_MIB = 12.0  # of anonymous memory per million events more
+TARGET_MIB = 2.0  # of anonymous memory per million events more
 PER_REQUEST = 1024  # bytes of anonymous memory that a request may take
 ORIGIN_NS = 1_000_000_000_000
 MS = 1_000_000
