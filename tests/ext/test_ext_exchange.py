@@ -464,8 +464,28 @@ WITHOUT_TEXT, NONE = 8, TOKENS_NONE
             ["role", "whitespace", "reasoning", "reasoning", "content", "content"],
             [0, 1, 1, 1, 1, 1],
         ),
+        (  # a first event without text, as of a completion that begins with half a character, is one too
+            [used("", 1), used("a", 2), used("b", 3), used("", 3, "stop")],
+            ["whitespace", "content", "content", "finish"],
+            [1, 1, 1, NONE],
+        ),
+        (  # 0 is said before there is a token
+            [ROLE_USED, used("", 0), used("a", 2), used("b", 3)],
+            ["role", "empty", "content", "content"],
+            [0, 0, 2, 1],
+        ),
     ],
-    ids=["counted", "at the end", "once not", "zero", "falling", "listed", "before content"],
+    ids=[
+        "counted",
+        "at the end",
+        "once not",
+        "zero",
+        "falling",
+        "listed",
+        "before content",
+        "empty first",
+        "zero first",
+    ],
 )
 @pytest.mark.parametrize("strict", [False, True])
 def test_tokens_of_each_event(

@@ -11,8 +11,8 @@ content, whitespace before it stays EVENT_WHITESPACE.
 How many tokens an event carries is recorded where the server says it (metrics.md 3.4): the growth of its cumulative
 `usage.completion_tokens`, as long as every event with text has said it; else the length of `token_ids`, else of `logprobs`.
 An event without text (an empty delta, a finish_reason) that carries tokens so, such as half a character or the end-of-sequence
-token, is an arrival of the same kind as the text before it. The first usage of a stream makes no arrival: it may be the
-total.
+token, is an arrival of the same kind as the text before it. A finish_reason with the first usage of a stream is none: it may
+be the total.
 """
 
 from libc.string cimport memcmp
@@ -84,7 +84,7 @@ cdef class Timeline:
         if is_text(kind):
             tokens = self.tokens_of(x, m.completion_tokens, m.listed_tokens)
         elif may_be_token(kind, row):
-            if x.counted and m.completion_tokens >= 0:
+            if m.completion_tokens > 0 and (x.counted or kind == EVENT_EMPTY):
                 tokens = self.tokens_of(x, m.completion_tokens, m.listed_tokens)
             elif m.listed_tokens > 0:
                 tokens = <uint16_t>min(m.listed_tokens, <int32_t>r.TOKENS_MOST)

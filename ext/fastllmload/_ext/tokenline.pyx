@@ -8,7 +8,7 @@ cimport cython
 from libc.math cimport NAN, sqrt
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t
 
-from fastllmload._ext.delta cimport EVENT_CONTENT, EVENT_EMPTY, EVENT_REFUSAL, EVENT_TOOL, EVENT_WHITESPACE
+from fastllmload._ext.delta cimport EVENT_CONTENT, EVENT_EMPTY, EVENT_REFUSAL, EVENT_ROLE, EVENT_TOOL, EVENT_WHITESPACE
 from fastllmload._ext.recorder cimport BRACKET_OPEN, TOKENS_NONE, EventRow
 from fastllmload._ext.timeline cimport WITHOUT_TEXT
 
@@ -157,12 +157,14 @@ def take_gap_brackets(
     return found
 
 
-def count_empty(const uint8_t[::1] events, const int64_t[::1] first_event, const uint8_t[::1] chosen) -> tuple[int, int]:
-    """Events without text between timed events of the chosen rows: those of which nobody said whether they carry a token, and
-    those that carry some.
+def count_empty(
+    const uint8_t[::1] events, const int64_t[::1] first_event, const uint8_t[::1] chosen, int64_t[::1] unsaid
+) -> int:
+    """Events without text between timed events of the chosen rows: write those of each of which nobody said whether they carry
+    a token, and return how many carry some.
     """
-    cdef Py_ssize_t row
-    cdef int64_t i, waiting, unsaid = 0, said = 0, n = events.shape[0] // <Py_ssize_t>sizeof(EventRow)
+    cdef Py_ssize_t row, k = 0
+    cdef int64_t i, waiting, said = 0, n = events.shape[0] // <Py_ssize_t>sizeof(EventRow)
     cdef const EventRow* at = <const EventRow*>&events[0] if n else NULL
     cdef bint begun
     check_lists(first_event, n)
@@ -173,14 +175,18 @@ def count_empty(const uint8_t[::1] events, const int64_t[::1] first_event, const
         waiting = 0
         if not chosen[row]:
             continue
+        unsaid[k] = 0
         for i in range(first_event[row], first_event[row + 1]):
             if is_timed(&at[i], &begun):
-                unsaid += waiting
+                unsaid[k] += waiting
                 waiting = 0
                 said += at[i].stamp & WITHOUT_TEXT != 0
-            elif begun and at[i].kind == EVENT_EMPTY and at[i].tokens == 0:
-                waiting += 1
-    return unsaid, said
+            elif begun and (at[i].kind == EVENT_EMPTY or at[i].kind == EVENT_ROLE) and at[i].tokens == 0:
+                waiting += 1        # some servers say the role in every event
+        k += 1
+    if k != unsaid.shape[0]:
+        raise ValueError(f"{k} rows are chosen, but there is room for {unsaid.shape[0]}")
+    return said
 
 
 @cython.boundscheck(False)

@@ -66,7 +66,7 @@ def measure_whole(run: Run) -> dict[str, Any]:
         **reasoning_metrics(run, chosen.latency, tokens),
         **server_side_metrics(run, chosen),
         **gap_metrics(times, gaps),
-        **empty_chunks(run, gaps),
+        **empty_chunks(run, gaps, times, tokens),
         **throughput_metrics(run, window, chosen, tokens),
         **success.success_metrics(run.rows[chosen.submitted]),
         **fluidity_metrics(run, chosen.latency, times, fluid),

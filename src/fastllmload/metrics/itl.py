@@ -122,18 +122,26 @@ def token_gaps(times: TokenTimes, kept: Mask, beside: Path | None = None) -> Gap
     return gaps_of(times.t_ns, times.first, kept, beside)
 
 
-def empty_chunks(run: Run, found: Pooled) -> dict[str, Any]:
+def empty_chunks(run: Run, found: Pooled, times: TokenTimes, tokens: TokenCounts) -> dict[str, Any]:
     """`empty_chunks`: the share of chunks without text between the first and the last token of which nobody said whether
-    they carry a token. `itl_mean_least`: the mean gap in ms if each of them did. `n_said`: chunks without text that do.
+    they carry a token. `n_carrying`: as many of them as the token counts of their answers leave tokens for, all where there
+    is no such count; `itl_mean_least`: the mean gap in ms if so many do. `n_said`: chunks without text that carry one.
     """
-    chosen = np.zeros(len(run.rows), np.uint8)
+    chosen, unsaid = np.zeros(len(run.rows), np.uint8), np.zeros(len(found.rows), np.int64)
     chosen[found.rows] = 1
-    unsaid, said = tokenline.count_empty(as_bytes(run.events), run.first_event, chosen)
+    said = tokenline.count_empty(as_bytes(run.events), run.first_event, chosen, unsaid)
+    rows, timed = run.rows[found.rows], tokens.timed[found.rows]
+    told = (rows["reasoning_events"] == 0) | (rows["reasoning_tokens"] >= 0)
+    counted = told & (tokens.source[found.rows] != ESTIMATE) & (timed >= 0)
+    left = np.where(counted, timed - times.count[np.isin(times.rows, found.rows)], unsaid)
+    n, carrying = int(unsaid.sum()), int(np.clip(left, 0, unsaid).sum())
     gaps = len(found.gaps.ns)
-    chunks = unsaid + gaps + int(np.count_nonzero(np.diff(found.gaps.first) > 0))
-    least = float(found.gaps.ns.sum()) / 1e6 / (gaps + unsaid) if gaps else None
-    share = unsaid / chunks if chunks else None
-    return {"empty_chunks": scalar(share, "share", n=unsaid, n_said=said, itl_mean_least=least)}
+    chunks = n + gaps + int(np.count_nonzero(np.diff(found.gaps.first) > 0))
+    least = float(found.gaps.ns.sum()) / 1e6 / (gaps + carrying) if gaps else None
+    share = n / chunks if chunks else None
+    return {
+        "empty_chunks": scalar(share, "share", n=n, n_carrying=carrying, n_said=said, itl_mean_least=least),
+    }
 
 
 def jitter(gaps: Gaps) -> Floats:

@@ -67,19 +67,27 @@ def token_texts(document: Mapping[str, Any]) -> list[str]:
         if part(single, "itl_option") != "B":
             found.append(
                 "--itl-option B was asked for, but nobody said how many tokens a chunk carries: the gaps are those between "
-                "chunks (TBC). --continuous-usage on, or --record-text on with --tokenizer, would tell."
+                f"chunks (TBC). {_remedy(document)}--record-text on with --tokenizer would tell."
             )
         elif unknown:
             found.append(
                 f"ITL (B): the chunks of {count(unknown)} answers are of unknown size, and count as one token each."
             )
     share, least = number(part(empty, "value")), part(empty, "itl_mean_least")
-    if share:
+    carrying, several = number(part(empty, "n_carrying")), number(part(empty, "n"))
+    if share and carrying != 0:
+        all_of_them = carrying in (None, several)
+        some = "all of them do" if all_of_them else f"{count(carrying)} of them do, as the answers' counts allow"
         found.append(
-            f"{percent(share)} of the chunks had no text, and nobody said whether they carry a token: if all of them do, "
+            f"{percent(share)} of the chunks had no text, and nobody said whether they carry a token: if {some}, "
             f"the mean gap is {quantity(least)} ms."
         )
     return found
+
+
+def _remedy(document: Mapping[str, Any]) -> str:
+    """What else would tell, unless the server was asked for it and does not do it."""
+    return "" if part(document, "target", "continuous_usage") is False else "--continuous-usage on or "
 
 
 def doubt_texts(document: Mapping[str, Any]) -> list[str]:

@@ -13,7 +13,7 @@ from synthetic_run import ORIGIN_NS, Shape, draw_requests, duration_phase, write
 
 from fastllmload.metrics.core import measure
 from fastllmload.metrics.window import populations, window_of
-from fastllmload.records.layout import EVENT_EMPTY
+from fastllmload.records.layout import EVENT_EMPTY, EVENT_NAMES
 from fastllmload.records.run import Run, load
 from fastllmload.records.timeline import timeline
 from fastllmload.report.doubts import token_texts
@@ -102,24 +102,35 @@ def test_an_option_that_cannot_be_had_is_said(tmp_path: Path) -> None:
         assert bool(token_texts(document)) == several == (document["metrics"]["share_single"]["n_unknown"] > 0)
 
 
-def test_chunks_without_text_of_which_nobody_speaks_bound_the_mean_gap(tmp_path: Path) -> None:
-    """Two of four gaps hide one more token each; what comes before the first token and after the last is no gap."""
+@pytest.mark.parametrize(
+    ("kind", "more", "carrying"), [(EVENT_EMPTY, 9, 2), (EVENT_NAMES.index("role"), 1, 1), (EVENT_EMPTY, 0, 0)]
+)
+def test_chunks_without_text_of_which_nobody_speaks_bound_the_mean_gap(
+    tmp_path: Path, kind: int, more: int, carrying: int
+) -> None:
+    """Two of four gaps may hide one more token each, as far as the answer has *more* tokens than chunks with text; what
+    comes before the first token and after the last is no gap.
+    """
     run = folder(tmp_path / "run", SHAPES["usage"], 1)
     several = (run.rows["content_events"] > 3) & (run.rows["reasoning_events"] == 0)
     row = int(np.flatnonzero(populations(run, window_of(run)).latency & several)[0])
     line = timeline(run, np.arange(len(run.rows)) == row)
     empty = np.zeros(4, run.events.dtype)
     empty["t_ns"] = [line.t_ns[0] - 1, line.t_ns[0] + 1, line.t_ns[1] + 1, line.t_ns[-1] + 1]
-    empty["kind"], empty["row"] = EVENT_EMPTY, row
+    empty["kind"], empty["row"] = kind, row
     events = np.concatenate([run.events, empty])
     events = events[np.lexsort((events["t_ns"], events["row"]))]
     first = np.searchsorted(events["row"], np.arange(len(run.rows) + 1))
-    before, found = measure(run)["metrics"], measure(replace(run, events=events, first_event=first))["metrics"]
+    rows = run.rows.copy()
+    rows["completion_tokens"][row] += more
+    before = measure(run)["metrics"]
+    found = measure(replace(run, rows=rows, events=events, first_event=first))["metrics"]
     assert before["empty_chunks"]["value"] == 0 and found["empty_chunks"]["n"] == 2
     n, mean = found["itl"]["n"], found["itl"]["mean"]
     assert (n, mean) == (before["itl"]["n"], before["itl"]["mean"])
-    assert found["empty_chunks"]["itl_mean_least"] == pytest.approx(mean * n / (n + 2))
-    assert any("had no text" in text for text in token_texts({"metrics": found}))
+    assert found["empty_chunks"]["n_carrying"] == carrying
+    assert found["empty_chunks"]["itl_mean_least"] == pytest.approx(mean * n / (n + carrying))
+    assert any("had no text" in text for text in token_texts({"metrics": found})) == (carrying > 0)
 
 
 def test_failed_requests_are_in_no_latency_but_in_every_share(tmp_path: Path) -> None:
