@@ -28,6 +28,12 @@ cdef struct Stamp:              # what makes one reply's bytes its own
     uint8_t counted             # every event with a choice says the usage up to then (continuous_usage_stats)
     int64_t prompt              # its numbers
     int64_t completion
+    uint8_t lists               # Lists: what events with text say of each of their tokens
+    int64_t tokens              # in the event
+
+cdef enum Lists:
+    LISTS_IDS = 1               # return_token_ids
+    LISTS_LOGPROBS = 2
 
 cdef struct Usage:
     int64_t prompt
@@ -41,7 +47,7 @@ cdef struct Usage:
 cdef enum:
     WORDS = 64
     WORD_LONGEST = 11           # with its leading space
-    EVENT_SLACK = 192           # bytes that framing, line ends and numbers add to an event at most
+    EVENT_SLACK = 384           # bytes that framing, line ends, numbers and lists add to an event of one token at most
 
 cdef Piece[WORDS] WORD          # " the": a leading space, then letters; each is one token of cl100k_base
 
@@ -63,6 +69,7 @@ cdef class Form:
     cdef size_t created_at
     cdef Piece content_open, content_close
     cdef Piece reasoning_open, reasoning_close
+    cdef Piece to_logprobs, to_ids, to_end      # content_close in three: what lists are put between
     cdef Piece role
     cdef Piece[ENDINGS] finishes        # by Ending
     cdef Piece document_opening         # the same of a reply in one document
@@ -84,6 +91,7 @@ cdef class Form:
     # opening.size + the pieces' sizes + EVENT_SLACK.
     cdef uint8_t* content(self, uint8_t* out, Stamp* s, const uint8_t* text, size_t size) noexcept
     cdef uint8_t* reasoning(self, uint8_t* out, Stamp* s, const uint8_t* text, size_t size) noexcept
+    cdef uint8_t* listed(self, uint8_t* out, Stamp* s, Piece before, const uint8_t* text, size_t size) noexcept
     cdef uint8_t* with_piece(self, uint8_t* out, Stamp* s, Piece piece) noexcept
     cdef uint8_t* tail(self, uint8_t* out, Stamp* s, int ending, bint with_usage, Usage* u) noexcept
     cdef uint8_t* usage(self, uint8_t* out, Stamp* s, Usage* u) noexcept

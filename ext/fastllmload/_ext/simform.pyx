@@ -16,6 +16,9 @@ assert len(_WORDS) == WORDS, len(_WORDS)
 _KEPT = [b" " + word.encode() for word in _WORDS]
 ERROR_JSON = b'{"error":{"message":"simulated failure","type":"InternalServerError","param":null,"code":500}}'
 REASONS = (b"stop", b"length", b"abort")       # by Ending
+cdef enum:
+    LIST_ROOM = 32_768          # of 256 tokens
+    FIRST_ID = 1000             # of the words' ids
 _PAD = b',"obfuscation":""'         # the field that OpenAI itself pads its events with
 
 
@@ -103,6 +106,9 @@ cdef class Form:
         pad = b',"obfuscation":"' + b"x" * room + b'"' if room > 0 else b""
         self.content_open = self.keep_piece(content)
         self.content_close = self.keep_piece(after % b"null" + pad + b"}")
+        split = after.index(b"null")
+        self.to_logprobs, self.to_ids = self.keep_piece(after[:split]), self.keep_piece(b',"finish_reason":null')
+        self.to_end = self.keep_piece(b"}]}")       # what has lists is not padded
         self.reasoning_open = self.keep_piece(thought)
         self.reasoning_close = self.content_close
         role = b'{"index":0,"delta":{"role":"assistant","content":""},"logprobs":null,"finish_reason":null}]}'
@@ -143,10 +149,30 @@ cdef class Form:
         return put(out, b"\r\n", 2) if s.chunked else out
 
     cdef uint8_t* content(self, uint8_t* out, Stamp* s, const uint8_t* text, size_t size) noexcept:
+        if s.lists:
+            return self.listed(out, s, self.content_open, text, size)
         return self.event(out, s, self.content_open, text, size, self.content_close)
 
     cdef uint8_t* reasoning(self, uint8_t* out, Stamp* s, const uint8_t* text, size_t size) noexcept:
+        if s.lists:
+            return self.listed(out, s, self.reasoning_open, text, size)
         return self.event(out, s, self.reasoning_open, text, size, self.reasoning_close)
+
+    cdef uint8_t* listed(self, uint8_t* out, Stamp* s, Piece before, const uint8_t* text, size_t size) noexcept:
+        # An event whose tokens are listed between the pieces of its end.
+        cdef uint8_t[LIST_ROOM] close
+        cdef uint8_t* end = put_piece(close, self.to_logprobs)
+        cdef Piece after
+        if s.lists & LISTS_LOGPROBS:
+            end = put_logprobs(end, s, self.chat)
+        else:
+            end = put(end, b"null", 4)
+        end = put_piece(end, self.to_ids)
+        if s.lists & LISTS_IDS:
+            end = put_ids(end, s)
+        after.at = close
+        after.size = <size_t>(put_piece(end, self.to_end) - close)
+        return self.event(out, s, before, text, size, after)
 
     cdef uint8_t* with_piece(self, uint8_t* out, Stamp* s, Piece piece) noexcept:
         return self.event(out, s, piece, self.nothing.at, 0, self.nothing)
@@ -181,6 +207,33 @@ cdef class Form:
             out = put(out, word.at + (1 if i == 0 else 0), word.size - (1 if i == 0 else 0))
         out = put_piece(out, self.document_ends[ending])
         return put_usage(out, u) if with_usage else put(out, b"}", 1)
+
+
+cdef inline uint64_t word_of(Stamp* s, int64_t k) noexcept nogil:
+    # Number of the word of an event's token *k*.
+    return draw(s.id, <uint64_t>(s.completion - s.tokens + k), DRAW_WORD) % WORDS
+
+
+cdef uint8_t* put_ids(uint8_t* out, Stamp* s) noexcept nogil:
+    cdef int64_t k
+    out = put(out, b',"token_ids":[', 14)
+    for k in range(s.tokens):
+        out = put(out, b",", k > 0)
+        out = put_number(out, FIRST_ID + <int64_t>word_of(s, k))
+    return put(out, b"]", 1)
+
+
+cdef uint8_t* put_logprobs(uint8_t* out, Stamp* s, bint chat) noexcept nogil:
+    cdef int64_t k
+    cdef Piece word
+    out = put(out, b'{"content":[', 12) if chat else put(out, b'{"tokens":[', 11)
+    for k in range(s.tokens):
+        word = WORD[word_of(s, k)]
+        out = put(out, b",", k > 0)
+        out = put(out, b'{"token":"', 10) if chat else put(out, b'"', 1)
+        out = put_piece(out, word)
+        out = put(out, b'","logprob":-0.5,"bytes":null,"top_logprobs":[]}', 48) if chat else put(out, b'"', 1)
+    return put(out, b"]}", 2)
 
 
 cdef uint8_t* put_counts(uint8_t* out, int64_t prompt, int64_t completion) noexcept nogil:

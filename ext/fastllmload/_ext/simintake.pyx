@@ -5,7 +5,7 @@ from libc.stdint cimport uint16_t
 from libc.string cimport memset
 
 from fastllmload._ext.simfault cimport FAULT_NONE
-from fastllmload._ext.simform cimport ENDED_LENGTH, ENDED_STOP, FORM_CHAT, FORM_KINDS, FORM_OLLAMA_CHAT
+from fastllmload._ext.simform cimport ENDED_LENGTH, ENDED_STOP, FORM_CHAT, FORM_KINDS, FORM_OLLAMA_CHAT, LISTS_IDS, LISTS_LOGPROBS
 from fastllmload._ext.simhttp cimport NO_KEY
 from fastllmload._ext.simprompt cimport Prompt, prompt_read
 from fastllmload._ext.simsequence cimport DRAW_ID, DRAW_LENGTH, draw, uniform
@@ -147,6 +147,8 @@ cdef class Intake:
         c.reply.with_usage = not c.reply.stream or options is not None and options.include_usage is True
         c.reply.stamp.counted = (c.reply.stream and not ollama and c.reply.with_usage
                                  and options is not None and options.continuous_usage_stats is True)
+        if c.reply.stream and not ollama:
+            c.reply.stamp.lists = (LISTS_IDS if asked.return_token_ids is True else 0) | (LISTS_LOGPROBS if asked.logprobs else 0)
         c.reply.stamp.prompt = c.sequence.prompt_tokens
         c.sequence.whole = not c.reply.stream
         c.sequence.priority = r.priority if r.has_priority else asked.priority

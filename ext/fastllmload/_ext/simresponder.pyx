@@ -252,6 +252,7 @@ cdef class Responder(Writer):
             size -= 1
         kind[0] = KIND_CONTENT
         c.reply.stamp.completion = index + 1
+        c.reply.stamp.tokens = 1
         if c.reply.fault == FAULT_COMMENTS:
             out = raw_event(out, &c.reply.stamp, form.comment, len(form.comment))
         elif c.reply.fault == FAULT_WHITESPACE_FIRST and index < c.reply.fault_arg:
@@ -282,6 +283,8 @@ cdef class Responder(Writer):
         if not several and (index + 1) % arg == 0:
             return form.content(out, &c.reply.stamp, b"", 0)
         each = index - index % arg if several else index - (index > 0 and index % arg == 0)
+        if several:
+            c.reply.stamp.tokens = index + 1 - each
         while each <= index:
             word = WORD[draw(c.reply.stamp.id, <uint64_t>each, DRAW_WORD) % WORDS]
             end = put(end, word.at + (each == 0), word.size - (each == 0))

@@ -27,6 +27,8 @@ class RequestBody(msgspec.Struct, frozen=True, gc=False):
     min_tokens: Int32 = 0
     ignore_eos: bool | None = None
     n: Int32 | None = None
+    return_token_ids: bool | None = None
+    logprobs: bool | Int32 | None = None  # chat says whether, completions how many
     priority: Int32 = 0
     loads: str = ""  # Ollama: nothing is generated, this body is the answer
 

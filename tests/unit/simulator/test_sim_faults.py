@@ -401,3 +401,28 @@ def test_usage_in_every_event_is_served_where_it_is_asked_for(quick: int, path: 
     assert [bool(one["choices"]) for one in reply.chunks] == [True] * (len(said) - 1) + [False]
     alone = ask(quick, request(path=path, max_tokens=4, stream_options={"continuous_usage_stats": True}, **prompt))
     assert not any("usage" in one for one in alone.chunks)
+
+
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/completions"])
+@pytest.mark.parametrize(
+    ("name", "tokens"), [("coalesce:1", [1] * 8), ("multi_token:3", [3, 3, 2]), ("empty_text:3", [1] * 8)]
+)
+def test_token_ids_and_logprobs_are_served_where_they_are_asked_for(
+    quick: int, path: str, name: str, tokens: list[int]
+) -> None:
+    """One item for each token of an event, the same ids however the tokens are put together."""
+    prompt = {} if "chat" in path else {"prompt": "Say it.", "messages": None}
+    logprobs = {"logprobs": True if "chat" in path else 1}
+    reply, alone, plain = (
+        ask(quick, fault(name, path=path, **prompt, **more))
+        for more in ({"return_token_ids": True}, logprobs, {"return_token_ids": True} | logprobs)
+    )
+    listed = [one["choices"][0].get("token_ids") for one in reply.chunks if one["choices"]]
+    listed = [ids for ids in listed if ids is not None]
+    assert [len(ids) for ids in listed] == tokens and len({one for ids in listed for one in ids}) > 2
+    assert all(one["choices"][0]["logprobs"] is None for one in reply.chunks if one["choices"])
+    said = [one["choices"][0]["logprobs"] for one in alone.chunks if one["choices"] and one["choices"][0]["logprobs"]]
+    assert [len(one["content" if "chat" in path else "tokens"]) for one in said] == tokens
+    assert not any("token_ids" in one["choices"][0] for one in alone.chunks if one["choices"])
+    both = [one["choices"][0] for one in plain.chunks if one["choices"] and "token_ids" in one["choices"][0]]
+    assert [len(one["token_ids"]) for one in both] == tokens and all(one["logprobs"] for one in both)
