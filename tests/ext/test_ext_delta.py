@@ -17,7 +17,7 @@ from reference.event_text import spelled
 from fastllmload._ext.delta import Classifier, expand_text
 from fastllmload.records.layout import EVENT_NAMES, FINISH_NAMES
 
-CHAT, COMPLETIONS = 0, 1
+CHAT, COMPLETIONS, OLLAMA_CHAT, OLLAMA_GENERATE = range(4)
 TEMPLATE, SCAN, MSGSPEC = 0, 1, 2
 CORPUS = (
     Path(os.environ.get("FASTLLMLOAD_CORPORA", Path(__file__).parents[2] / "../shared/corpora")) / "json/test_parsing"
@@ -263,6 +263,10 @@ def test_tokens_that_an_event_lists() -> None:
     ):
         data = json.dumps({"choices": [choice]}).encode()
         assert agreed(data, dialect)["listed_tokens"] == tokens, choice
+    for dialect, text in ((OLLAMA_CHAT, {"message": {"content": "ab"}}), (OLLAMA_GENERATE, {"response": "ab"})):
+        for found, tokens in (([{"token": "a"}, {"token": "b"}], 2), ([], 0), (None, -1), ({}, -1)):
+            data = json.dumps({"model": "m", **text, "logprobs": found}).encode()
+            assert agreed(data, dialect)["listed_tokens"] == tokens, data
 
 
 @st.composite

@@ -44,7 +44,7 @@ surrogate. An integer of more than 4,300 digits, or nesting beyond Python's recu
 BAD. The kind of a whole body is never DONE, FINISH, USAGE, ROLE or EMPTY, but OTHER.
 
 How many tokens an event carries is told by cumulative usage (timeline.pyx), or by a list with one item per token:
-`token_ids` of the choice, else its `logprobs`. What is no list is as good as absent.
+`token_ids` of the choice, else its `logprobs`, which Ollama has at the top. What is no list is as good as absent.
 """
 
 import msgspec

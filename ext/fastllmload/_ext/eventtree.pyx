@@ -30,7 +30,7 @@ cdef object ARRAY_OF_RAW = msgspec.json.Decoder(list[msgspec.Raw])
 cdef frozenset KNOWN = frozenset({"id", "object", "choices", "usage", "error"})
 cdef tuple OLLAMA_DURATIONS = ("total_duration", "load_duration", "prompt_eval_duration", "eval_duration")
 cdef frozenset OLLAMA_BOTH = frozenset({
-    "model", "error", "done", "done_reason", "prompt_eval_count", "prompt_eval_cached_count", "eval_count",
+    "model", "error", "done", "done_reason", "prompt_eval_count", "prompt_eval_cached_count", "eval_count", "logprobs",
     *OLLAMA_DURATIONS,
 })
 cdef frozenset OLLAMA_CHAT = OLLAMA_BOTH | {"message"}
@@ -108,6 +108,7 @@ cdef class EventTree:
         f.prompt_tokens = tokens(event, "prompt_eval_count")
         f.cached_tokens = tokens(event, "prompt_eval_cached_count")
         f.completion_tokens = tokens(event, "eval_count")
+        f.logprobs = length_of(event.get("logprobs"))
         for i in range(DURATIONS):
             f.server_ns[i] = duration(event.get(OLLAMA_DURATIONS[i]))
         if not chat:

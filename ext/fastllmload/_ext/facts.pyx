@@ -145,7 +145,7 @@ cdef int fill() except -1:
         add(level, {b"prompt_eval_cached_count": F_CACHED_TOKENS})
         add(level, {b"total_duration": F_DURATION + NS_TOTAL, b"load_duration": F_DURATION + NS_LOAD})
         add(level, {b"prompt_eval_duration": F_DURATION + NS_PROMPT_EVAL})
-        add(level, {b"eval_duration": F_DURATION + NS_EVAL})
+        add(level, {b"eval_duration": F_DURATION + NS_EVAL, b"logprobs": F_LOGPROB_LIST})
     add(IN_OLLAMA_CHAT, {b"message": F_OLLAMA_MESSAGE})
     add(IN_OLLAMA_GENERATE, {b"response": F_CONTENT, b"thinking": F_REASONING})
     add(IN_OLLAMA_MESSAGE, {b"content": F_CONTENT, b"thinking": F_REASONING, b"role": F_ROLE})

@@ -25,7 +25,8 @@ FINISHES = {
 OLLAMA_CHAT, OLLAMA_GENERATE = 2, 3
 DURATIONS = ("total_duration", "load_duration", "prompt_eval_duration", "eval_duration")
 OLLAMA_KEYS = {
-    "model", "error", "done", "done_reason", "prompt_eval_count", "prompt_eval_cached_count", "eval_count", *DURATIONS
+    "model", "error", "done", "done_reason", "prompt_eval_count", "prompt_eval_cached_count", "eval_count", "logprobs",
+    *DURATIONS,
 }  # fmt: skip
 COUNTS = ("prompt_tokens", "completion_tokens", "reasoning_tokens", "cached_tokens")
 
@@ -211,5 +212,6 @@ def of_ollama(event: dict[str, Any], chat: bool, whole: bool) -> dict[str, Any]:
         **meaning(kind, finish, said[1] if said else None, counts),
         "done": done,
         "calls": bool(calls.get("tool_calls")),
+        "listed_tokens": len(event["logprobs"]) if isinstance(event.get("logprobs"), list) else -1,
         "server_ns": [duration(event.get(name)) for name in DURATIONS],
     }

@@ -41,6 +41,7 @@ lines = members(
         "prompt_eval_duration": mostly(durations),
         "eval_count": mostly(counts),
         "eval_duration": mostly(durations),
+        "logprobs": weighted((1, anything), (4, st.lists(st.just({"token": "a", "logprob": -1}), max_size=3))),
     },
 )
 failures = members({"error": mostly(st.one_of(texts, st.just({"message": "no"}), numbers))}, {"done": anything})
