@@ -55,6 +55,35 @@ def test_gaps_between_tokens_are_the_servers_own(tmp_path: Path, fault: str, opt
     until_quiet(tmp_path, check)
 
 
+@pytest.mark.parametrize(
+    ("extra", "asked"),
+    [
+        ('{"stream_options":{"include_usage":true}}', True),
+        ('{"stream_options":{"include_usage":true},"return_token_ids":false,"logprobs":true}', None),
+    ],
+    ids=["token ids", "logprobs"],
+)
+def test_gaps_are_the_servers_own_where_events_list_their_tokens(
+    tmp_path: Path, extra: str, asked: bool | None
+) -> None:
+    """Without usage in every event the probe asks for token ids; logprobs are read where the user asks for them."""
+
+    def check(directory: Path) -> tuple[bool, str]:
+        measured = measure(
+            directory, [*LOAD, "--extra-body", extra], ttft_ms=20.0, itl_ms=6.0, phase="spread",
+            faults=("empty_text:1:20",),
+        )  # fmt: skip
+        assert measured.exit_code == 0, measured.said
+        target = measured.document["target"]
+        assert (target["continuous_usage"], target["token_ids"]) == (False if asked else None, asked)
+        metrics, true = measured.document["metrics"], true_gaps_ms(measured)
+        assert metrics["itl"]["n"] == len(true)
+        found = metrics["itl"]["mean"], metrics["tpot"]["mean"], float(true.mean())
+        return close(found[0], found[2]) and close(found[1], found[2]), f"itl, tpot, truth in ms: {found}"
+
+    until_quiet(tmp_path, check)
+
+
 def test_what_nobody_says_is_bounded(tmp_path: Path) -> None:
     """Without usage in every event the gaps are too long by the chunks without text, and the bound has the truth."""
 

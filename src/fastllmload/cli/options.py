@@ -174,8 +174,9 @@ SECTIONS: dict[str, tuple[RunOption, ...]] = {
               "Most tokens of prompt and answer together; asked from /v1/models where it says so."),
         switch("--stream", "workload.streaming",
                "Streamed answers (default) or whole ones.", no="--no-stream"),
-        value("--continuous-usage", "workload.continuous_usage", read.one_of("auto", "on", "off"), "NAME",
-              "Usage in every event of a stream, so that the tokens of each are known; auto: where the server takes it."),
+        value("--continuous-usage", "workload.continuous_usage", read.one_of("auto", "on", "token-ids", "off"), "NAME",
+              "Usage (on) or token-ids in every event of a stream, so that the tokens of each are known; auto: what the "
+              "server takes."),
         switch("--ignore-eos", "workload.ignore_eos",
                "Asks for the full output length (default).", no="--no-ignore-eos"),
         value("--temperature", "workload.temperature", read.temperature, "NUMBER",

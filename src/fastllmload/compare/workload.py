@@ -12,7 +12,8 @@ from fastllmload.compare.side import RunRecord, Side
 from fastllmload.errors import RunFolderError
 from fastllmload.records.npy import read_array
 
-NAMES_OF_THE_TARGET = ("model", "endpoint", "continuous_usage")  # of every body, so the plan's digest differs with them
+# Of every body, so the plan's digest differs with them
+NAMES_OF_THE_TARGET = ("model", "endpoint", "continuous_usage", "token_ids")
 RULES = {  # settings outside the plan that change what is asked or what counts; the plan's digest covers the requests
     "load": ("max_concurrency", "warmup_requests", "warmup_tokens", "warmup_seconds", "ramp_share", "timeout", "grace"),
     "workload": ("counting", "turns", "think_time", "history", "tool_turns"),

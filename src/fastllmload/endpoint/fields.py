@@ -32,6 +32,7 @@ def sampling_fields(workload: Workload) -> dict[str, Any]:
     fields["stream"] = workload.streaming
     if workload.streaming:
         fields["stream_options"] = {"include_usage": True, **workload.usage_asked("continuous_usage_stats")}
+        fields |= workload.ids_asked("return_token_ids")
     removed = [name for name, value in extra.items() if value is None and name in fields]
     return {name: value for name, value in (fields | extra).items() if name not in removed}
 

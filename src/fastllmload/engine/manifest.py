@@ -8,6 +8,7 @@ from typing import Any
 from fastllmload.engine.phases import Outcome
 from fastllmload.engine.planned import Plans
 from fastllmload.engine.preflight import Preflight
+from fastllmload.engine.probe import TOKEN_IDS, USAGE
 from fastllmload.engine.workspec import PhaseSpec
 from fastllmload.plan.plan import Plan
 from fastllmload.plan.settings import Load, RunSettings
@@ -24,11 +25,18 @@ def target_facts(settings: RunSettings, found: Preflight, simulated: bool) -> di
         "model": found.model,
         "simulated": simulated,
         "usage_reported": found.usage_reported,
-        "continuous_usage": found.continuous_usage,
+        **tokens_told(found.way),
         "connect_ms": found.connect_ms,
         "probe_s": found.answer_s,
         "notes": found.notes,
     }
+
+
+def tokens_told(way: str | None) -> dict[str, bool | None]:
+    """Whether every event said its usage, or the ids of its tokens, when asked to; null: it was not asked."""
+    if way is None:
+        return {"continuous_usage": None, "token_ids": None}
+    return {"continuous_usage": way == USAGE, "token_ids": None if way == USAGE else way == TOKEN_IDS}
 
 
 def class_targets(settings: RunSettings, found: Preflight) -> list[dict[str, Any]]:

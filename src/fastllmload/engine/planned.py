@@ -40,11 +40,11 @@ class Settled:
         changed = msgspec.structs.replace(workload, context_limit=context_limit)
         return Settled(msgspec.structs.replace(self.settings, workload=changed), self.plan)
 
-    def counted(self, served: bool | None) -> Settled:
-        """With usage in every event where the command line wants it, or leaves it to a server that has *served* it."""
+    def counted(self, way: str | None) -> Settled:
+        """With events asked what they carry as the command line wants it, and where it wants nothing in the *way* found."""
         workload = self.settings.workload
-        on = workload.continuous_usage == "on" or (workload.continuous_usage == "auto" and served is True)
-        changed = msgspec.structs.replace(workload, continuous_usage="on" if on else "off")
+        asked = workload.continuous_usage
+        changed = msgspec.structs.replace(workload, continuous_usage=(way or "off") if asked == "auto" else asked)
         return Settled(msgspec.structs.replace(self.settings, workload=changed), self.plan)
 
     def naming(self, models: Sequence[str]) -> Settled:
@@ -99,7 +99,8 @@ def settled(settings: RunSettings, endpoint: Endpoint, work: Path) -> Settled:
         raise InputError(
             f"--plan {settings.output.plan} names model {described['model']!r} in every body, not {model!r}"
         )
-    asked, planned = settings.workload.continuous_usage, "on" if described.get("continuous_usage") else "off"
+    asked = settings.workload.continuous_usage
+    planned = "on" if described.get("continuous_usage") else "token-ids" if described.get("token_ids") else "off"
     if asked not in ("auto", planned):
         raise InputError(f"--plan {settings.output.plan} has --continuous-usage {planned} in every body, not {asked}")
     classes = placed(classes_of(described), settings.output, described)

@@ -29,7 +29,9 @@ class Preflight:
     targets: list[TargetSpec] = field(default_factory=list)
     model: str = ""
     usage_reported: bool | None = None
-    continuous_usage: bool | None = None  # every event said its usage, everywhere; None: that was not asked
+    way: str | None = (
+        None  # in which the events of all targets say what they carry (`probe.USAGE` ...); None: not asked
+    )
     connect_ms: list[float] = field(default_factory=list)
     first: Probe | None = None
     context_limit: int | None = None  # tokens of prompt and answer, the least that a server reports as max_model_len
@@ -81,8 +83,7 @@ def look_at(probe: Probe, found: Preflight, wanted: str | None) -> str:
     model = probe.model(wanted)
     if probe.context_limit is not None:
         found.context_limit = min(found.context_limit or probe.context_limit, probe.context_limit)
-    usage = None if stays_cold(probe, found.notes) else probe.answer(model, found.notes)
-    note_usage(probe, found)
+    usage = None if stays_cold(probe, found.notes) else ask(probe, found, model)
     if usage is not None:
         found.answer_s = found.answer_s or probe.answer_s * PROBE_TOKENS / probe.asked_tokens
         found.usage_reported = usage if found.usage_reported is None else found.usage_reported and usage
@@ -91,10 +92,14 @@ def look_at(probe: Probe, found: Preflight, wanted: str | None) -> str:
     return model
 
 
-def note_usage(probe: Probe, found: Preflight) -> None:
-    """One target whose events do not say their usage is enough for the run not to ask for it."""
-    if probe.continuous_usage is not None:
-        found.continuous_usage = probe.continuous_usage and found.continuous_usage is not False
+def ask(probe: Probe, found: Preflight, model: str) -> bool | None:
+    """The answer of *probe*. All targets are asked in the same way what events carry, and one that does not say it so is
+    enough for the run not to ask.
+    """
+    probe.known = found.way
+    usage = probe.answer(model, found.notes)
+    found.way = probe.way or found.way
+    return usage
 
 
 def stays_cold(probe: Probe, notes: list[str]) -> bool:
@@ -155,8 +160,7 @@ def probe_classes(settings: RunSettings, probes: Sequence[Probe], found: Preflig
             if question not in asked:
                 asked.add(question)
                 with named(one):
-                    probe.answer(probe.model(model), found.notes)
-                    note_usage(probe, found)
+                    ask(probe, found, probe.model(model))
             heads[number] = request_head(probe.base, probe.path, each.target.headers, probe.key)
         found.class_heads.append(heads)
         found.class_models.append(model)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Iterator
-from typing import Any, TypeVar
+from functools import partial
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
@@ -43,13 +44,16 @@ STREAMS = ("text/event-stream", "application/x-ndjson")
 PROBE_IDS = (1, 2, 3, 4)  # every vocabulary has them
 ERROR_KIND = 9
 UNKNOWN_FIELD = (400, 404, 415, 422, 501)  # statuses of servers that refuse a field
+USAGE, TOKEN_IDS, NEITHER = "on", "token-ids", "off"  # ways in which events are asked how many tokens they carry
+OPTION = "--continuous-usage"
 CONTENT_KINDS = (2, 3, 4, 5, 6)  # delta.EventKind: whitespace, content, reasoning, tool call, refusal
 
 
 class Probe(Contact):
     """The checks of one URL. *context_limit*: what its list says of the model last asked for, tokens; *served*: of a
     class's own server, the model that it is asked for; *asked_tokens*: the output length that `answer` asked for;
-    *answer_s*: how long that answer took.
+    *answer_s*: how long that answer took. *way*: how events are asked what they carry so that this server says it, None
+    where it was not asked; *known*: what was found of a server before this one, whose way is the only one tried.
     """
 
     context_limit: int | None = None
@@ -57,7 +61,8 @@ class Probe(Contact):
     unlisted: tuple[str, ...] = ()  # remarks on a model that is asked for though the list does not have it
     asked_tokens = PROBE_TOKENS
     answer_s = 0.0
-    continuous_usage: bool | None = None  # whether every event says its usage when asked to; None: it was not asked
+    way: str | None = None
+    known: str | None = None
 
     def model(self, wanted: str | None) -> str:
         """The model to name: *wanted* if the server offers it or offers no list, the only one offered if none is
@@ -98,8 +103,8 @@ class Probe(Contact):
         except Failed as problem:  # some servers have no list and say 500 or 501 for it
             return problem.status, problem.body
 
-    def _retried(self, ask: Callable[[], Found], what: str, notes: list[str]) -> Found:
-        """What *ask* returns, asked up to TRIES times; where an answer came after failures, *notes* say what was seen."""
+    def _retried(self, ask: Callable[[], Found], what: str, notes: list[str], tries: int = TRIES) -> Found:
+        """What *ask* returns, asked up to *tries* times; where an answer came after failures, *notes* say what was seen."""
         failures: list[str] = []
         while True:
             try:
@@ -109,7 +114,7 @@ class Probe(Contact):
                 raise
             except TargetError as problem:
                 failures.append(str(problem))
-                if len(failures) == TRIES:
+                if len(failures) == tries:
                     raise
                 time.sleep(PAUSE_S)
         if failures:
@@ -145,43 +150,99 @@ class Probe(Contact):
             raise Refused(f"{self.base.shown} answers {status}: {given}")
 
     def answer(self, model: str, notes: list[str]) -> bool | None:
-        """Send one short real request, again where it fails. True when usage came with it; remarks go to *notes*."""
-        notes += [remark for remark in self.unlisted if remark not in notes]
-        return self._retried(lambda: self._answer(model, notes), f"POST {self.path}", notes)
+        """Send one short real request, again where it fails, and in other words where fields of it are refused. True when
+        usage came with it; remarks go to *notes*.
+        """
+        remember(notes, *self.unlisted)
+        said, ways, tries = None, self._ways(self.settings.workload), TRIES
+        for way in ways:
+            if said is not None and (way == NEITHER or said.tells_otherwise):
+                break
+            if way != NEITHER and tries < TRIES:
+                continue  # what fails at one question is not asked another
+            ask = partial(self._answer, model, notes, way)
+            try:
+                said = self._retried(ask, f"POST {self.path}", notes, tries - (way != ways[-1]))
+            except NotTaken:
+                continue
+            except (Silent, Refused):
+                raise
+            except TargetError:
+                if way == ways[-1]:
+                    raise
+                tries = 1  # without the question: some servers answer a field that they do not know with 500
+                continue
+            if said.usage is None:
+                self.way = None
+                break
+            if way != NEITHER and said.tells(way):
+                self.way = way
+                break
+        return None if said is None else said.usage
 
-    def _answer(self, model: str, notes: list[str]) -> bool | None:
-        workload = self.settings.workload
+    def _ways(self, workload: Workload) -> list[str]:
+        """How events are asked what they carry, in the order of trial. InputError where what was asked for cannot be."""
+        obstacles = {way: next(iter(self._obstacles(workload, way)), None) for way in (USAGE, TOKEN_IDS)}
+        asked = workload.continuous_usage
+        if asked in obstacles:
+            if obstacles[asked] is not None:
+                raise InputError(f"{OPTION} {asked} cannot be: {obstacles[asked]}; leave it out")
+            return [asked]
+        wanted = () if asked == NEITHER else (USAGE, TOKEN_IDS) if self.known is None else (self.known,)
+        free = [way for way in wanted if obstacles.get(way, "") is None]
+        self.way = NEITHER if free else None
+        return [*free, NEITHER]
+
+    def _obstacles(self, workload: Workload, way: str) -> Iterator[str]:
+        field = "stream_options" if way == USAGE else "return_token_ids"
+        if not self.endpoint.name.startswith("openai-"):
+            yield f"{self.endpoint.name} has no field for it"
+        if not workload.streaming:
+            yield "answers are not streamed"
+        if field in extra_fields(workload.extra_body):
+            yield f"--extra-body sets {field}"
+
+    def _answer(self, model: str, notes: list[str], way: str) -> Said:
+        workload = msgspec.structs.replace(self.settings.workload, continuous_usage=way)
         ids = workload.prompt_form in ("ids", "native") and self.endpoint.name == "openai-completions"
         prompt = PROBE_IDS if ids else "Say hello."
         self.asked_tokens = probe_tokens(workload.extra_body)
-        asks = self._asks_usage(workload)
-        if asks:
-            workload = msgspec.structs.replace(workload, continuous_usage="on")
         body = self.endpoint.encode_body(model, workload, prompt, self.asked_tokens)
         begun = time.perf_counter()
         status, content_type, content = self.exchange("POST", self.path, body)
         self.answer_s = time.perf_counter() - begun
         self._refuse_unauthorised(status)
         if status == 429:
-            notes.append(f"{self.base.shown} answered the probe with 429: it may refuse some of the load")
-            return None
-        if asks and status in UNKNOWN_FIELD and self.settings.workload.continuous_usage == "auto":
-            self.continuous_usage = False
-            return self._answer(model, notes)
+            remember(notes, f"{self.base.shown} answered the probe with 429: it may refuse some of the load")
+            return Said(None)
         if status != 200:
-            failed = TargetError if status >= 500 else Refused
-            raise failed(
-                f"{self.base.shown} answers POST {self.path} with {status}: {excerpt(content, self.redact)}; "
-                f"{status_advice(status)}"
+            self._refuse_status(status, content, way)
+        kinds, texts, said = meanings(content, content_type, self.endpoint.dialect)
+        self._refuse_content(content, content_type, kinds, texts)
+        if self.settings.workload.continuous_usage == way != NEITHER and not said.tells(way):
+            what = "usage" if way == USAGE else "token ids"
+            raise Refused(
+                f"{OPTION} {way} was asked for, but the events of {self.base.shown} do not say their {what}; leave it out"
             )
-        kinds, texts, usage, counted = meanings(content, content_type, self.endpoint.dialect)
-        if asks:
-            self.continuous_usage = counted
-            if not counted and self.settings.workload.continuous_usage == "on":
-                raise Refused(
-                    f"--continuous-usage on was asked for, but the events of {self.base.shown} do not say their usage; "
-                    "leave it out"
-                )
+        remember(notes, *self.endpoint.remarks(workload))
+        if workload.streaming and not any(stream in content_type for stream in STREAMS):
+            kind = one_line(content_type) or "no content type"
+            remember(notes, f"{self.base.shown} answers a streaming request with {kind}, not a stream")
+        if not any(kind in CONTENT_KINDS for kind in kinds):
+            remember(notes, f"the probe of {self.base.shown} got an answer without a token")
+        return said
+
+    def _refuse_status(self, status: int, content: bytes, way: str) -> None:
+        if way != NEITHER and status in UNKNOWN_FIELD and self.settings.workload.continuous_usage == "auto":
+            raise NotTaken(f"{self.base.shown} does not take the field of {OPTION} {way}")
+        failed = TargetError if status >= 500 else Refused
+        raise failed(
+            f"{self.base.shown} answers POST {self.path} with {status}: {excerpt(content, self.redact)}; "
+            f"{status_advice(status)}"
+        )
+
+    def _refuse_content(self, content: bytes, content_type: str, kinds: list[int], texts: list[bytes]) -> None:
+        """TargetError for a 200 that is no answer."""
         if "text/html" in content_type:
             raise Refused(
                 f"{self.base.shown} answers POST {self.path} with 200 but a web page: "
@@ -197,29 +258,6 @@ class Probe(Contact):
             raise TargetError(f"{self.base.shown} answers with an error inside a 200: {excerpt(wrong, self.redact)}")
         if not any(kind in CONTENT_KINDS for kind in kinds):
             self._refuse_another_protocol(content)
-        notes += [remark for remark in self.endpoint.remarks(workload) if remark not in notes]
-        if workload.streaming and not any(stream in content_type for stream in STREAMS):
-            notes.append(
-                f"{self.base.shown} answers a streaming request with "
-                f"{one_line(content_type) or 'no content type'}, not a stream"
-            )
-        if not any(kind in CONTENT_KINDS for kind in kinds):
-            notes.append(f"the probe of {self.base.shown} got an answer without a token")
-        return usage
-
-    def _asks_usage(self, workload: Workload) -> bool:
-        """Whether each event shall say its usage. InputError where --continuous-usage on cannot be."""
-        if workload.continuous_usage == "off" or self.continuous_usage is False:
-            return False
-        obstacles = {
-            f"{self.endpoint.name} has no field for it": not self.endpoint.name.startswith("openai-"),
-            "answers are not streamed": not workload.streaming,
-            "--extra-body sets stream_options": "stream_options" in extra_fields(workload.extra_body),
-        }
-        there = [obstacle for obstacle, holds in obstacles.items() if holds]
-        if there and workload.continuous_usage == "on":
-            raise InputError(f"--continuous-usage on cannot be: {there[0]}; leave it out")
-        return not there
 
     def _refuse_another_protocol(self, content: bytes) -> None:
         """TargetError for an answer that is in order, but of another protocol than is read here."""
@@ -235,6 +273,10 @@ class Probe(Contact):
 
 class Refused(TargetError):
     """An answer that would be the same if it were asked for again."""
+
+
+class NotTaken(Refused):
+    """A field that a server refuses and that can be left out."""
 
 
 class Failed(TargetError):
@@ -280,8 +322,28 @@ def status_advice(status: int) -> str:
     return "is the endpoint type right, and does the server take these fields?"
 
 
-def meanings(content: bytes, content_type: str, dialect: int) -> tuple[list[int], list[bytes], bool, bool]:
-    """Kinds of the events of an answer, what they say, whether usage was among them, and whether all with text said it."""
+class Said(NamedTuple):
+    """What an answer says beside its text. *usage*: it was among the events, None: there was no answer; *counted*: all
+    events with text said their completion_tokens, *listed*: all had a list of their tokens; *texts*: how many these were.
+    """
+
+    usage: bool | None
+    counted: bool = False
+    listed: bool = False
+    texts: int = 0
+
+    def tells(self, way: str) -> bool:
+        """Whether the events say what they carry as they were asked to."""
+        return self.counted if way == USAGE else self.listed
+
+    @property
+    def tells_otherwise(self) -> bool:
+        """They say it without being asked, or had no text of which it could be said."""
+        return self.counted or self.listed or self.texts == 0
+
+
+def meanings(content: bytes, content_type: str, dialect: int) -> tuple[list[int], list[bytes], Said]:
+    """Kinds of the events of an answer, their data, and what they say beside their text."""
     classifier = Classifier(dialect)
     if "text/event-stream" in content_type:
         events = SseParser(limit=LARGEST_ANSWER).feed(content)
@@ -298,10 +360,19 @@ def meanings(content: bytes, content_type: str, dialect: int) -> tuple[list[int]
         texts = [content]
         found = [classifier.classify_body_bytes(content)]
     kinds = [int(meaning["kind"]) for meaning in found]
-    said = [
-        meaning["completion_tokens"] >= 0 for meaning, kind in zip(found, kinds, strict=True) if kind in CONTENT_KINDS
-    ]
-    return kinds, texts, any(meaning["has_usage"] for meaning in found), bool(said) and all(said)
+    speaking = [meaning for meaning, kind in zip(found, kinds, strict=True) if kind in CONTENT_KINDS]
+    counts, lists = ([one[name] for one in speaking] for name in ("completion_tokens", "listed_tokens"))
+    return kinds, texts, Said(
+        any(meaning["has_usage"] for meaning in found),
+        bool(counts) and min(counts) >= 0,
+        bool(lists) and min(lists) >= 0 < max(lists),
+        len(speaking),
+    )  # fmt: skip
+
+
+def remember(notes: list[str], *remarks: str) -> None:
+    """Add those of *remarks* that *notes* does not have."""
+    notes += [remark for remark in remarks if remark not in notes]
 
 
 def excerpt(content: bytes, redact: Redact, size: int = 200) -> str:

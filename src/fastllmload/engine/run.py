@@ -141,7 +141,7 @@ class Session:
             refuse_unwritable(Path(settings.output.save_plan))
         replayed = self.replayed
         found = preflight(settings, self.urls, endpoint, self.secret, self.redact, self.ui.message)
-        replayed = replayed.within(found.context_limit).naming(found.class_models).counted(found.continuous_usage)
+        replayed = replayed.within(found.context_limit).naming(found.class_models).counted(found.way)
         asked = replayed.settings
         beside = Finder(settings, found, self.secret, self.redact).find(self.urls, found.class_urls)
         found.notes.extend(beside.notes)

@@ -89,6 +89,7 @@ def build_plan(
         "model": model,
         "streaming": settings.workload.streaming,
         **settings.workload.usage_asked("continuous_usage"),
+        **settings.workload.ids_asked("token_ids"),
         "requests": len(bodies.input_tokens),
     }
     if isinstance(content, Synthesized | Told):

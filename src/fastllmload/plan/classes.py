@@ -240,6 +240,7 @@ def described(
         "model": model,
         "streaming": settings.workload.streaming,
         **settings.workload.usage_asked("continuous_usage"),
+        **settings.workload.ids_asked("token_ids"),
         "requests": sum(plan.requests for plan in plans),
         "classes": [described_class(one, by_name.get(one.name)) for one in settings.classes],
     }  # fmt: skip

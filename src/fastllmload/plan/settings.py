@@ -67,7 +67,7 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
     streaming: bool = True
     ignore_eos: bool = True
     temperature: float | None = 0.0
-    continuous_usage: str = "auto"  # usage in every event: auto (where it is served), on, off; of all classes alike
+    continuous_usage: str = "auto"  # what events say: on: usage, token-ids, off, auto: what is served; of all classes
     extra_body: str | None = None  # JSON object text, merged into every body
     dataset_path: str | None = None  # the file of a trace
     dataset_class: str | None = None  # only the data set's entries of this class; None: all of them
@@ -93,6 +93,10 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
     def usage_asked(self, name: str) -> dict[str, bool]:
         """{name: True} where every event of a stream is asked to say its usage; else nothing."""
         return {name: True} if self.continuous_usage == "on" else {}
+
+    def ids_asked(self, name: str) -> dict[str, bool]:
+        """{name: True} where every event of a stream is asked for the ids of its tokens; else nothing."""
+        return {name: True} if self.continuous_usage == "token-ids" else {}
 
 
 class Behaviour(msgspec.Struct, frozen=True, kw_only=True):

@@ -19,7 +19,7 @@ from fastllmload.engine import public
 from fastllmload.engine.run import execute
 from fastllmload.engine.simtarget import options_of
 from fastllmload.errors import InputError, Interrupted, TargetError
-from fastllmload.plan.settings import RunSettings, Secret
+from fastllmload.plan.settings import RunSettings, Secret, Target
 from fastllmload.procedure import hooks
 from fastllmload.procedure.change import changed, digest
 from fastllmload.procedure.console import Console
@@ -66,6 +66,7 @@ class Lab:
     _prepared: int = 0
     _ran: bool = False
     _engine: SimulatorProcess | None = None
+    _silent: set[Target] = field(default_factory=set)  # whose events do not say what they carry: asked once
 
     def __enter__(self) -> Self:
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -230,6 +231,8 @@ class Lab:
         )
         if asked.load.stop_on_failures is None:
             asked = changed(asked, load={"stop_on_failures": FAILURES})
+        if asked.target in self._silent and asked.workload.continuous_usage == "auto":
+            asked = changed(asked, workload={"continuous_usage": "off"})
         view = self.console.view()
         try:
             code = execute(asked, self.secret, view, self.engine())
@@ -240,6 +243,9 @@ class Lab:
         if code == STOPPED:
             raise Interrupted(f"interrupted; {folder} holds what was measured of this level, start again to go on")
         document = view.document
+        told = document.get("target") or {}
+        if told.get("continuous_usage") is False and told.get("token_ids") is False:
+            self._silent.add(asked.target)
         if (code == REFUSED or document.get("failed")) and not may_die and self.gone():
             kept = put_aside(folder)
             raise TargetError(f"the target does not answer any more; {kept} holds what was measured of this level")

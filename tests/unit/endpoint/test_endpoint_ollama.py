@@ -10,7 +10,7 @@ import pytest
 
 from fastllmload.endpoint import ENDPOINTS
 from fastllmload.engine.offers import offered_models
-from fastllmload.engine.probe import meanings
+from fastllmload.engine.probe import Said, meanings
 from fastllmload.errors import InputError
 from fastllmload.plan.build import build_plan
 from fastllmload.plan.settings import Client, Load, RunSettings, Target, Workload
@@ -124,9 +124,10 @@ def test_the_probe_reads_ollamas_answers() -> None:
         b'{"model":"m","response":"Hi","done":false}\n'
         b'{"model":"m","response":"","done":true,"done_reason":"stop","eval_count":2,"prompt_eval_count":3}'
     )
-    assert meanings(lines, "application/x-ndjson", 3) == ([3, 8], lines.split(b"\n"), True, False)
+    kinds, texts, said = meanings(lines, "application/x-ndjson", 3)
+    assert (kinds, texts, said.usage, said.counted) == ([3, 8], lines.split(b"\n"), True, False)
     whole = b'{"model":"m","message":{"role":"assistant","content":"Hi"},"done":true,"done_reason":"stop"}'
-    assert meanings(whole, "application/json; charset=utf-8", 2) == ([3], [whole], False, False)
+    assert meanings(whole, "application/json; charset=utf-8", 2) == ([3], [whole], Said(False, texts=1))
 
 
 def test_model_lists_of_both_kinds() -> None:

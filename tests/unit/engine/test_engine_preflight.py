@@ -13,6 +13,7 @@ from certificates import certificate, needs_openssl
 
 from fastllmload.endpoint import ENDPOINTS
 from fastllmload.engine import contact, probe, waiting
+from fastllmload.engine.manifest import tokens_told
 from fastllmload.engine.planned import Settled
 from fastllmload.engine.preflight import preflight
 from fastllmload.engine.probe import Probe
@@ -558,7 +559,9 @@ def test_what_would_fail_again_is_asked_once():
     answers = {MODELS: GOOD[MODELS], CHAT: (400, "application/json", b"{}")}
     with canned(answers) as server, pytest.raises(TargetError, match="400"):
         check([server.url])
-    assert [path for _, path, *_ in server.asked].count(CHAT) == 2  # with and without usage in every event
+    assert [path for _, path, *_ in server.asked].count(
+        CHAT
+    ) == 3  # for usage in every event, for token ids, for neither
 
 
 def test_a_model_that_is_not_listed_is_sent_where_the_user_says_so():
@@ -640,69 +643,108 @@ COUNTING = stream(
 
 
 class Refusing(dict):
-    """Refuses the field with which usage is asked for in every event, as OpenAI does."""
+    """Answers requests with one of *fields* by *status*, as OpenAI does for what it does not know, and all others as its
+    items say; what asks for token ids as *listing* says.
+    """
+
+    def __init__(self, answers, fields, status=400, listing=None):
+        super().__init__(answers)
+        self.fields, self.status, self.listing = fields, status, listing
 
     def answers_to(self, path, body):
-        if path == CHAT and b"continuous_usage_stats" in body:
-            return 400, "application/json", b'{"error":{"message":"Unknown parameter"}}'
+        if path == CHAT and any(field in body for field in self.fields):
+            return self.status, "application/json", b'{"error":{"message":"Unknown parameter"}}'
+        if self.listing is not None and path == CHAT and b"return_token_ids" in body:
+            return self.listing
         return self.get(path)
 
 
-def asked_options(server):
-    return [json.loads(body).get("stream_options") for _, path, _, body in server.asked if path == CHAT]
+USAGE, IDS = b"continuous_usage_stats", b"return_token_ids"
+LISTING = stream(TOKEN.replace(b'"index":0', b'"index":0,"token_ids":[7,8]'), b"[DONE]")
+LOGPROBS = stream(TOKEN.replace(b'"index":0', b'"index":0,"logprobs":{"content":[{"token":"h"}]}'), b"[DONE]")
+
+
+def questions_to(server):
+    """What each probe asked of its events."""
+    asked = [json.loads(body) for _, path, _, body in server.asked if path == CHAT]
+    return [
+        "on" if (body.get("stream_options") or {}).get("continuous_usage_stats")
+        else "token-ids" if body.get("return_token_ids") else "off"
+        for body in asked
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(
-    ("answers", "served", "questions"),
+    ("answers", "way", "questions"),
     [
-        ({MODELS: models("m"), CHAT: COUNTING}, True, [True]),
-        (GOOD, False, [True]),
-        (Refusing(GOOD), False, [True, False]),
+        ({MODELS: models("m"), CHAT: COUNTING}, "on", ["on"]),
+        (GOOD, "off", ["on", "token-ids"]),
+        ({MODELS: models("m"), CHAT: LOGPROBS}, "off", ["on"]),
+        (Refusing(GOOD, (USAGE,), 422), "off", ["on", "token-ids"]),
+        (Refusing(GOOD, (USAGE,), 422, LISTING), "token-ids", ["on", "token-ids"]),
+        (Refusing(GOOD, (), 400, LISTING), "token-ids", ["on", "token-ids"]),
+        (Refusing(GOOD, (IDS,)), "off", ["on", "token-ids"]),
+        (Refusing(GOOD, (USAGE, IDS)), "off", ["on", "token-ids", "off"]),
+        (Refusing(GOOD, (USAGE, IDS), 500), "off", ["on"] * 4 + ["off"]),
+        ({MODELS: models("m"), CHAT: (429, "application/json", b"{}")}, None, ["on"]),
     ],
-    ids=["served", "ignored", "refused"],
-)
-def test_usage_in_every_event_is_asked_for_where_it_is_served(answers, served, questions):
+    ids=[
+        "usage", "neither", "lists unasked", "usage refused", "ids instead", "ids beside", "ids refused", "both refused",
+        "error 500", "429",
+    ],
+)  # fmt: skip
+def test_events_are_asked_what_they_carry_in_a_way_that_the_server_takes(answers, way, questions, monkeypatch):
+    """By usage, else by token ids; a server that takes neither is asked for nothing."""
+    monkeypatch.setattr(probe, "PAUSE_S", 0.0)
     with canned(answers) as server:
         found = check([server.url])
-    assert found.continuous_usage is served and found.usage_reported is True
-    assert [options.get("continuous_usage_stats", False) for options in asked_options(server)] == questions
-    for asked, on in (("auto", served), ("on", True), ("off", False)):
+    assert (found.way, questions_to(server)) == (way, questions)
+    assert len(found.notes) == len(set(found.notes))
+    for asked, settled in (("auto", way or "off"), ("on", "on"), ("token-ids", "token-ids"), ("off", "off")):
         settings = RunSettings(workload=Workload(continuous_usage=asked))
-        assert Settled(settings).counted(served).settings.workload.continuous_usage == ("on" if on else "off")
+        assert Settled(settings).counted(way).settings.workload.continuous_usage == settled
 
 
 @pytest.mark.parametrize(
-    "workload",
+    ("workload", "way", "questions"),
     [
-        Workload(continuous_usage="off"),
-        Workload(streaming=False),
-        Workload(extra_body='{"stream_options":{"include_usage":true}}'),
+        (Workload(continuous_usage="off"), None, ["off"]),
+        (Workload(streaming=False), None, ["off"]),
+        (Workload(extra_body='{"stream_options":{"include_usage":true}}'), "token-ids", ["token-ids"]),
+        (Workload(extra_body='{"return_token_ids":false}'), "off", ["on"]),
+        (Workload(continuous_usage="token-ids"), "token-ids", ["token-ids"]),
     ],
 )
-def test_usage_in_every_event_is_not_asked_for(workload):
-    with canned(GOOD) as server:
+def test_events_are_asked_for_nothing_that_cannot_be_or_is_not_wanted(workload, way, questions):
+    with canned(Refusing(GOOD, (), 400, LISTING if "false" not in str(workload.extra_body) else None)) as server:
         found = check([server.url], workload=workload)
-    assert found.continuous_usage is None
-    assert not any((options or {}).get("continuous_usage_stats") for options in asked_options(server))
+    assert (found.way, questions_to(server)) == (way, questions)
 
 
 @pytest.mark.parametrize(
     ("answers", "workload", "kind", "words"),
     [
         (GOOD, Workload(continuous_usage="on"), TargetError, "do not say their usage"),
-        (Refusing(GOOD), Workload(continuous_usage="on"), TargetError, "Unknown parameter"),
+        (GOOD, Workload(continuous_usage="token-ids"), TargetError, "do not say their token ids"),
+        (Refusing(GOOD, (USAGE,)), Workload(continuous_usage="on"), TargetError, "Unknown parameter"),
         (GOOD, Workload(continuous_usage="on", streaming=False), InputError, "answers are not streamed"),
         (GOOD, Workload(continuous_usage="on", extra_body='{"stream_options":{}}'), InputError, "sets stream_options"),
     ],
 )
-def test_usage_in_every_event_that_cannot_be_had_is_refused(answers, workload, kind, words):
+def test_what_events_cannot_say_is_refused_where_it_was_asked_for(answers, workload, kind, words):
     with canned(answers) as server, pytest.raises(kind, match=words):
         check([server.url], workload=workload)
 
 
-def test_one_url_without_usage_in_every_event_is_enough_to_do_without():
-    with canned({MODELS: models("m"), CHAT: COUNTING}) as one, canned(GOOD) as other:
-        assert check([one.url, other.url]).continuous_usage is False
+def test_one_url_whose_events_do_not_say_what_they_carry_is_enough_not_to_ask():
+    """The second is only asked in the way of the first, since the bodies of a run are the same everywhere."""
+    with canned({MODELS: models("m"), CHAT: COUNTING}) as one, canned(Refusing(GOOD, (), 400, LISTING)) as other:
+        found = check([one.url, other.url, one.url])
+        assert (questions_to(one), questions_to(other)) == (["on", "off"], ["on"])
+    assert found.way == "off"
+    assert tokens_told(found.way) == {"continuous_usage": False, "token_ids": False}
+    assert tokens_told("on") == {"continuous_usage": True, "token_ids": None}
+    assert tokens_told(None) == {"continuous_usage": None, "token_ids": None}
 
 
 @pytest.mark.parametrize(

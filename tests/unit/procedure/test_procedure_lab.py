@@ -10,7 +10,7 @@ from fake_runs import FakeRuns, installed, made
 
 from fastllmload.cli.main import main
 from fastllmload.errors import InputError, Interrupted, TargetError
-from fastllmload.procedure.change import at_concurrency, at_rate
+from fastllmload.procedure.change import at_concurrency, at_rate, changed
 from fastllmload.procedure.journal import Journal
 from fastllmload.procedure.lab import Lab
 from fastllmload.redact import Redactor
@@ -314,3 +314,25 @@ def test_an_amount_of_warm_up_that_a_test_does_not_take_is_told(
     for amount in ("10", "10000tok", "0"):
         main(["procedure", "ttft", "--warmup", amount, "--rate", "1", "-o", str(tmp_path / amount), "--ui", "none"])
         assert ("--warmup has no effect here but 0" in capsys.readouterr().err) == (amount != "0")
+
+
+@pytest.mark.parametrize(
+    ("told", "asked"),
+    [
+        ({"continuous_usage": False, "token_ids": False}, ["auto", "off", "off"]),
+        ({"continuous_usage": True, "token_ids": None}, ["auto", "auto", "auto"]),
+        ({"continuous_usage": False, "token_ids": True}, ["auto", "auto", "auto"]),
+    ],
+    ids=["neither", "usage", "token ids"],
+)
+def test_a_target_that_does_not_say_what_events_carry_is_asked_once(
+    runs: FakeRuns, tmp_path: Path, told: dict[str, bool | None], asked: list[str]
+) -> None:
+    """Else each level would pay for questions whose answer is known; another target is asked anew."""
+    runs.answer = lambda settings: {"target": told}
+    with made(tmp_path / "p") as lab:
+        three_levels(lab)
+        assert [settings.workload.continuous_usage for settings in runs.asked] == asked
+        other = changed(lab.base, target={"urls": ("http://127.0.0.1:2",)})
+        lab.level("elsewhere", at_rate(other, 1.0))
+    assert runs.asked[-1].workload.continuous_usage == "auto"
