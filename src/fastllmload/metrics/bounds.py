@@ -97,6 +97,7 @@ def request_bounds(
             (rows["t_first"] - rows["t_sched"])[answered],
         ),
         "ttft_any": (any_ - rows["t_submit"], rows["t_any"] - began),
+        "ttft_any_sched": (any_ - rows["t_sched"] - lag, rows["t_any"] - rows["t_sched"]),
         "tpot": per_pause(rows["t_first"], first, rows["t_last"], last, spaced(run, tokens.timed)[mine] * answered),
         "tpot_any": per_pause(rows["t_any"], any_, rows["t_last"], last, spaced(run, tokens.output)[mine]),
         "e2e": (last - rows["t_submit"], rows["t_last"] - began),

@@ -14,7 +14,7 @@ from fastllmload.metrics.distribution import distribution
 from fastllmload.metrics.itl import gap_metrics, pooled
 from fastllmload.metrics.latencies import in_time
 from fastllmload.metrics.throughput import output_tok_s, req_s
-from fastllmload.metrics.tpot import came_whole, spaced, tpot
+from fastllmload.metrics.tpot import came_whole, spaced, tpot, tpot_any
 from fastllmload.metrics.users import gave_up, left_by_plan
 from fastllmload.metrics.window import Populations, Window
 from fastllmload.records import layout
@@ -58,6 +58,7 @@ def one_class(
         "ttft": starts.ttft(rows),
         "ttft_sched": starts.ttft_sched(rows),
         "tpot": tpot(rows, spaced(run, tokens.timed)[kept]),
+        **of_any_token(run, rows, tokens, kept),
         "e2e": ends.e2e(rows),
         "e2e_sched": ends.e2e_sched(rows),
     }
@@ -75,6 +76,13 @@ def one_class(
         **{name: distribution(values, "ms") for name, values in in_ns.items()},
         **{name: gaps[name] for name in GAPS if name in gaps},
     }
+
+
+def of_any_token(run: Run, rows: Any, tokens: TokenCounts, kept: Any) -> dict[str, Any]:
+    """With the reasoning; nothing for a class whose answers do not reason."""
+    if not (rows["reasoning_events"] > 0).any():
+        return {}
+    return {"ttft_any": starts.ttft_any(rows), "tpot_any": tpot_any(rows, spaced(run, tokens.output)[kept])}
 
 
 def failures(rows: Any) -> int:

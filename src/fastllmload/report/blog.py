@@ -16,6 +16,7 @@ from fastllmload.records.token_counts import count_tokens
 from fastllmload.report import identity
 from fastllmload.report.deviations import loud
 from fastllmload.report.figures import NOT_KNOWN, WITHHELD, count, number, part
+from fastllmload.report.reasoning import reasoned
 from fastllmload.report.results import metric, success_note
 from fastllmload.report.subject import Subject
 from fastllmload.report.tables import Table, text
@@ -43,9 +44,8 @@ def render(subject: Subject) -> str:
     """The table and what it is about."""
     document = identity.run_document(subject)
     rows = [[label, *(shown(found.get(key)) for key in STATISTICS)] for label, found in figures(subject, document)]
-    table = Table(
-        TITLE, ["Metric", *STATISTICS.values()], rows, [*success_note(document), populations_note(document), *NOTES]
-    )
+    notes = [*success_note(document), populations_note(document), *NOTES, *reasoning_note(document)]
+    table = Table(TITLE, ["Metric", *STATISTICS.values()], rows, notes)
     said = notice(subject.document)
     return "\n".join([*loud(subject), *([said] if said else []), *text(table)]) + "\n"
 
@@ -57,6 +57,17 @@ def populations_note(document: Mapping[str, Any]) -> str:
         "latencies and lengths are of these n requests; throughputs are one number each, of all "
         f"{ok} ok requests of the measure phase over its makespan, the ramp included"
     )
+
+
+def reasoning_note(document: Mapping[str, Any]) -> list[str]:
+    """The blog knows no reasoning: its first token is that of the answer here."""
+    if not reasoned(document):
+        return []
+    first, pause = (shown(metric(document, name).get("mean")) for name in ("ttft_any", "tpot_any"))
+    return [
+        "answers reason: Time to First Token and Inter-Token Latency are of the answer; the mean from the last byte sent "
+        f"to the first token of any kind is {first} ms, the mean gap of all tokens {pause} ms"
+    ]
 
 
 def figures(subject: Subject, document: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:

@@ -9,6 +9,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from fastllmload.report.event_tokens import event_tokens_text
 from fastllmload.report.figures import NOT_KNOWN, WITHHELD, asked_rate, count, number, quantity, some
 from fastllmload.report.subject import Subject
 from fastllmload.report.summary import part
@@ -241,6 +242,9 @@ def _measuring_pairs(subject: Subject) -> Iterator[tuple[str, str]]:
         "ITL option (IETF B.2.1)",
         f"{part(single, 'itl_option') or NOT_KNOWN}, reported as {part(single, 'pooled_as') or NOT_KNOWN}",
     )
+    told = event_tokens_text(document)
+    if told is not None:
+        yield "Tokens of an event known by", told
     yield "Clock", said.get("clock.method", "single client clock, CLOCK_MONOTONIC")
     yield "Time stamps", str(part(certificate, "timestamp_source") or NOT_KNOWN)
     rtt = part(document, "metrics", "rtt_ms") or {}

@@ -307,7 +307,10 @@ def class_table(document: Document, title: str = "") -> Table | None:
     classes = part(document, "fairness", "classes")
     if not isinstance(classes, Mapping) or not classes:
         return None
-    rows = [_class_row(str(name), each) for name, each in classes.items() if each]
+    any_token: dict[str, Any] = {}
+    if reasoning.reasoned(document):
+        any_token = {str(name): part(document, "classes", str(name), "ttft_any") for name in classes}
+    rows = [_class_row(str(name), each, any_token) for name, each in classes.items() if each]
     columns = [
         "Class",
         "Submitted",
@@ -316,14 +319,16 @@ def class_table(document: Document, title: str = "") -> Table | None:
         "TTFT P99 (ms)",
         "TPOT P50 (ms)",
         "TPOT P99 (ms)",
+        *(f"TTFT {q} of any token (ms)" for q in ("P50", "P99") if any_token),
         "Starved",
     ]
     few = any(cell.endswith(MARK) for row in rows for cell in row)
     return Table(title, columns, rows, [*_jain(document), *few_samples_note(few)])
 
 
-def _class_row(name: str, each: Mapping[str, Any]) -> list[str]:
-    figures = [marked(each.get(key) or {}, q) for key in ("ttft", "tpot") for q in ("p50", "p99")]
+def _class_row(name: str, each: Mapping[str, Any], any_token: Mapping[str, Any]) -> list[str]:
+    found = [each.get("ttft"), each.get("tpot"), *([any_token.get(name)] if any_token else [])]
+    figures = [marked(one or {}, q) for one in found for q in ("p50", "p99")]
     return [name, count(each.get("submitted")), count(each.get("ok")), *figures, percent(each.get("starvation_rate"))]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from textwrap import wrap
 from typing import Any
@@ -12,6 +12,7 @@ from fastllmload.certificate.seconds import BRACKET_US, CPU_SHARE, LAG_US
 from fastllmload.metrics.cold_start import started_cold
 from fastllmload.records.error_texts import message_of
 from fastllmload.report.doubts import bound, doubt_texts, unfinished_text
+from fastllmload.report.event_tokens import event_token_lines
 from fastllmload.report.failing import failing_urls
 from fastllmload.report.figures import (
     NOT_KNOWN,
@@ -94,6 +95,7 @@ def summary_lines(document: Document, width: int = 80, folder: str | None = None
     left_out = [Line(text) for text in wrap(said, width)] if said is not None else []
     more = [
         *doubt_lines(document, width),
+        *(line for text in event_token_lines(document) for line in _tall("tokens", text, width)),
         *reasoning_lines(document, width),
         *traffic_lines(document),
     ]  # what only some runs have stands below the one screen of all
@@ -111,8 +113,13 @@ def doubt_lines(document: Document, width: int) -> list[Line]:
 def reasoning_lines(document: Document, width: int) -> list[Line]:
     """Which figures are of the answer, what was reasoned, and which answers were nothing else."""
     texts = [text for text in (legend(document), token_text(document), alone_text(document)) if text is not None]
-    lines = [line for text in texts for line in wrap(text, width - LABEL)]
-    return [Line(_labelled("" if place else "reasoning", line)) for place, line in enumerate(lines)]
+    return [line for place, text in enumerate(texts) for line in _tall("" if place else "reasoning", text, width)]
+
+
+def _tall(label: str, text: str, width: int) -> Iterator[Line]:
+    """A label, and as many lines as the text takes."""
+    for place, line in enumerate(wrap(text, width - LABEL)):
+        yield Line(_labelled("" if place else label, line))
 
 
 def traffic_lines(document: Document) -> list[Line]:

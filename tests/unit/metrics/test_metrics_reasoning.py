@@ -171,7 +171,7 @@ def test_bounds_hold_the_figures_and_widen_with_the_brackets() -> None:
     exact = measure(run)["metrics"]
     run.events["bracket_ns"] = 4_000_000
     wide = measure(run)["metrics"]
-    for name in ("ttft_any", "tpot_any", "e2e", "ttft"):
+    for name in ("ttft_any", "ttft_any_sched", "tpot_any", "e2e", "ttft"):
         low, high = wide[name]["bounds"]["p50"]
         assert low < exact[name]["bounds"]["p50"][0] <= exact[name]["p50"] <= high, name
     assert wide["ttft_any"]["bounds"]["p50"][0] == pytest.approx(96, abs=0.1)
@@ -184,3 +184,10 @@ def test_it_is_not_waiting_for_a_first_answer_token() -> None:
     found = measure(run_of([THINKS] * 8 + [ALONE, cut]))["metrics"]
     assert (found["ttft"]["with_unfinished"]["n"], found["ttft"]["with_unfinished"]["n_unfinished"]) == (9, 1)
     assert found["ttft_any"]["with_unfinished"]["n_unfinished"] == 0
+
+
+def test_classes_have_both_where_they_reason() -> None:
+    found = measure(run_of([THINKS | {"class": 1}] * 3 + [PLAIN | {"class": 0}] * 3))["classes"]
+    thinking = next(one for one in found.values() if one["ttft"]["p50"] == 150)
+    assert (thinking["ttft_any"]["p50"], thinking["tpot_any"]["p50"]) == (100, pytest.approx(110 / 8))
+    assert [("ttft_any" in one) for one in found.values()].count(True) == 1

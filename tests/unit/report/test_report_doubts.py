@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+import html
+from pathlib import Path
 from typing import Any
 
-from fastllmload.report.doubts import bound, unfinished_text, unsteady_texts
+import pytest
+from example_runs import run_of, streamed
+
+from fastllmload.report.doubts import bound, token_texts, unfinished_text, unsteady_texts
+from fastllmload.report.event_tokens import event_tokens_text
+from fastllmload.report.html.scene import Scene
+from fastllmload.report.html.setup import section as meanings
+from fastllmload.report.identity import configuration_pairs
 from fastllmload.report.results import latency_table, objective_table
+from fastllmload.report.subject import Subject
 from fastllmload.report.summary import summary_lines
 
 LEVEL = {"first_half": 47.0, "second_half": 66.0, "p": 1e-6, "step_at": 0.75, "before_step": 40.0, "after_step": 80.0}
@@ -77,3 +87,42 @@ def test_attainment_is_stated_with_its_bounds() -> None:
     }  # fmt: skip
     table = objective_table({"slo": slo})
     assert table is not None and "303 did not end: 9.8 % to 55.9 %" in table.notes[0]
+
+
+def counted(sources: dict[str, int], pooled: str = "itl", **plan: bool) -> dict[str, Any]:
+    single = {"token_times_source": sources, "pooled_as": pooled}
+    return {"metrics": {"ttft": TTFT, "share_single": single}, "plan": {"description": plan}}
+
+
+@pytest.mark.parametrize(
+    ("found", "text", "matters"),
+    [
+        (counted({"server": 9}, continuous_usage=True), "the server's usage in each event", False),
+        (counted({"server": 9}, "tbc", token_ids=True), "the server's token ids in each event", True),
+        (counted({"server": 9}), "what the server says in each event (usage, token ids or logprobs)", False),
+        (counted({"single": 9, "chunk": 0}), "there are as many events as tokens, so one each", False),
+        (counted({"text": 9}), "the tokenizer, on the text up to each event", True),
+        (counted({"single": 8, "chunk": 1}), "of 1 answers: nobody said it, so an event counts as one token", True),
+    ],
+)
+def test_reports_say_from_where_the_tokens_of_an_event_are_known(
+    found: dict[str, Any], text: str, matters: bool
+) -> None:
+    """In the setup always, on the terminal where figures rest on more than the server's word."""
+    assert text in str(event_tokens_text(found))
+    assert ("tokens     " in shown({"status": "done", **found}, 120)) is matters
+    pairs = dict(configuration_pairs(Subject(Path(), found)))
+    assert text in pairs["Tokens of an event known by"]
+    assert text in html.unescape(str(meanings(Scene(run_of([streamed([50])]), found))))
+
+
+def test_what_has_no_stream_says_nothing_of_events() -> None:
+    assert event_tokens_text({}) is None and event_tokens_text(counted({"server": 0})) is None
+    assert "Tokens of an event known by" not in dict(configuration_pairs(Subject(Path(), {})))
+
+
+@pytest.mark.parametrize(("asked", "advised"), [(None, True), (False, False)])
+def test_what_a_server_did_not_do_when_asked_is_not_advised(asked: bool | None, advised: bool) -> None:
+    single = {"itl_option_asked": "B", "itl_option": "A"}
+    (text,) = token_texts({"metrics": {"share_single": single}, "target": {"continuous_usage": asked}})
+    assert ("--continuous-usage on" in text) is advised and "--record-text on with --tokenizer would tell" in text

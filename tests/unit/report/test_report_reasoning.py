@@ -10,13 +10,15 @@ from example_runs import run_of, streamed
 from fastllmload.certificate.figures import headline_figures
 from fastllmload.compare.figure import OF_REASONING, standard_figures
 from fastllmload.metrics.core import measure
+from fastllmload.report.blog import reasoning_note
+from fastllmload.report.html.evidence import evidence
 from fastllmload.report.html.latency import section
 from fastllmload.report.html.overtime import section as over_time
 from fastllmload.report.html.overview import tiles
 from fastllmload.report.html.scene import Scene
 from fastllmload.report.html.setup import section as meanings
 from fastllmload.report.reasoning import LABELS, notes
-from fastllmload.report.results import interval_table, latency_table
+from fastllmload.report.results import class_table, interval_table, latency_table
 from fastllmload.report.summary import summary_lines
 from fastllmload.report.withheld_load import without_load
 
@@ -132,3 +134,24 @@ def test_compare_has_both_where_one_side_reasons() -> None:
     names = [figure.name for figure in standard_figures([plain, thinks])]
     assert set(OF_REASONING) <= set(names) and names.index("p99_e2e_ms") < names.index(OF_REASONING[0])
     assert not set(OF_REASONING) & {figure.name for figure in standard_figures([plain, plain])}
+
+
+def test_other_tables_say_what_they_leave_out() -> None:
+    """The table of classes has the first token of any kind beside that of the answer, the blog's a note."""
+    _, document = made(THINKS | {"class": 1}, PLAIN | {"class": 0})
+    table = class_table(document)
+    assert table is not None and "TTFT P50 of any token (ms)" in table.columns
+    column = table.columns.index("TTFT P50 of any token (ms)")
+    assert [str(row[column]).strip("*") for row in table.rows if str(row[3]).startswith("150")] == ["100.0"]
+    assert reasoning_note(document)[0].endswith("any kind is 75.00 ms, the mean gap of all tokens 11.88 ms")
+    plain = made(PLAIN | {"class": 1}, PLAIN | {"class": 0})[1]
+    other = class_table(plain)
+    assert other is not None and not [name for name in other.columns if "any token" in name]
+    assert reasoning_note(plain) == []
+
+
+def test_the_evidence_has_the_bound_of_any_token_where_answers_reason() -> None:
+    for requests, there in (((THINKS, ALONE), True), ((PLAIN, PLAIN), False)):
+        run, document = made(*requests)
+        shown = str(evidence(Scene(run, document | {"certificate": {"verdict": "valid"}})))
+        assert ("TTFT of any token" in shown) is there and "P99 is within" in shown and "TTFT_ANY" not in shown

@@ -8,8 +8,10 @@ from fastllmload.report.figures import NOT_KNOWN, number, percent, quantity
 from fastllmload.report.html.markup import Markup, element, joined, visible
 from fastllmload.report.html.scales import duration
 from fastllmload.report.html.scene import Scene
+from fastllmload.report.reasoning import headlines
 from fastllmload.report.summary import ERRORS, bad_seconds, part
 
+SHORT = {"ttft_any": "TTFT of any token"}
 LAGS = {"p50": "P50", "p99": "P99", "max": "max"}
 
 
@@ -24,7 +26,10 @@ def evidence(scene: Scene) -> Markup | None:
     shown: dict[str, str | Markup] = {
         "Turn-around" if closed else "Release lag": ", ".join(f"{label} {us(lag, k)}" for k, label in LAGS.items()),
         "Rate": f"planned {_rate(certificate, 'planned_rate')}, sent {_rate(certificate, 'offered_rate')}",
-        "P99 is within": ", ".join(f"{name.upper()} {_within(certificate, of)}" for name, of in ERRORS.items()),
+        "P99 is within": ", ".join(
+            f"{SHORT.get(name, name.upper())} {_within(certificate, ERRORS[name])}"
+            for name in headlines(scene.document, tuple(ERRORS))
+        ),
         "Stamps": f"{source}; {percent(certificate.get('batched_share'))} of tokens came with the one before",
         "Busiest worker": _busiest(certificate),
         "Bad seconds": bad_seconds(certificate) or "none",

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from fastllmload.redact import PLACEHOLDER, secret_header
+from fastllmload.report.event_tokens import event_tokens_text
 from fastllmload.report.html.markup import Markup, element, joined, visible
 from fastllmload.report.html.overview import without_password
 from fastllmload.report.html.scene import Scene
@@ -109,10 +110,13 @@ def _block(name: str, rows: Mapping[str, str]) -> Markup | None:
 
 
 def _definitions(scene: Scene) -> Markup:
-    shown = headlines(scene.document, tuple(DEFINITIONS))
+    meanings = {name: DEFINITIONS[name] for name in headlines(scene.document, tuple(DEFINITIONS))}
+    told = event_tokens_text(scene.document)
+    if told is not None:
+        meanings["tokens of an event"] = f"Known by: {told}."
     return element(
         "dl",
-        *(joined(element("dt", element("code", name)), element("dd", DEFINITIONS[name])) for name in shown),
+        *(joined(element("dt", element("code", name)), element("dd", text)) for name, text in meanings.items()),
         class_="meanings",
     )
 
