@@ -262,6 +262,34 @@ def test_an_event_above_the_limit_fails_and_memory_stays(tmp_path: Path) -> None
     assert status(rows[0]) == ("protocol_error", "event_too_large")
 
 
+def test_a_failure_whose_body_does_not_end_is_that_failure(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, max_event=100_000)
+    bench.conversation.open(1)
+    bench.conversation.feed(HEAD.replace(b"200 OK", b"500 Oops"), 2)
+    more = [bench.conversation.feed(chunk(b"x" * 50_000), 3) for _ in range(8)]
+    assert more == [MORE] * 7 + [CLOSE]
+    rows, _ = bench.rows()
+    assert (*status(rows[0]), rows[0]["http_status"]) == ("http_error", "http_status", 500)
+
+
+def test_interim_responses_do_not_go_on_without_end(bench: Bench) -> None:
+    bench.conversation.open(1)
+    hints = b"HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n"
+    assert bench.conversation.feed(hints * (60_000 // len(hints)), 2) == MORE
+    assert bench.conversation.feed(hints * (10_000 // len(hints)), 3) == CLOSE
+    rows, _ = bench.rows()
+    assert status(rows[0]) == ("protocol_error", "head_too_large")
+
+
+def test_a_final_head_follows_interim_responses_in_a_large_read(bench: Bench) -> None:
+    """What is behind the interim response in the same read is no part of the heads."""
+    bench.conversation.open(1)
+    body = COMPLETE.ljust(100_000)
+    assert bench.conversation.feed(b"HTTP/1.1 100 Continue\r\n\r\n" + plain(b"200 OK", body), 2) == REUSE
+    rows, _ = bench.rows()
+    assert status(rows[0]) == ("ok", "none")
+
+
 @pytest.mark.parametrize(
     ("fed", "reused", "error_number", "expected"),
     [

@@ -8,6 +8,9 @@ import errno
 import os
 import socket
 import struct
+import subprocess
+import sys
+import threading
 import time
 from pathlib import Path
 
@@ -70,6 +73,57 @@ def test_a_closed_loop_opens_no_more_connections_than_it_has_slots(tmp_path: Pat
         outcome = drive(tmp_path, address, gaps_ms=[], slots=2, limit=20, preconnect=2)
     assert outcome.statuses() == {OK: 20}
     assert outcome.words[k.W_CONNECTS] == 2
+
+
+DONE = (
+    b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
+    b'55\r\ndata: {"choices":[{"index":0,"delta":{"content":"a"},"finish_reason":"stop"}]}     \n\n\r\n'
+    b"e\r\ndata: [DONE]\n\n\r\n"
+)
+# Answers one request, then sends chunks of comments until all of them are sent or the client has gone.
+FLOODS = """
+import socket, sys
+listener = socket.create_server(("127.0.0.1", 0))
+print(listener.getsockname()[1], flush=True)
+connection, _ = listener.accept()
+connection.recv(65536)
+connection.sendall(bytes.fromhex(sys.argv[1]))
+piece = (b"8000\\r\\n" + b":" * 0x7fff + b"\\n\\r\\n") * 128
+try:
+    for _ in range(int(sys.argv[2])):
+        connection.sendall(piece)
+except OSError:
+    pass
+"""
+
+
+def test_a_server_that_sends_without_end_is_read_in_turns(tmp_path: Path) -> None:
+    """One read of each socket in a batch, also while there is more: what else is due is looked at in between."""
+    command = [sys.executable, "-c", FLOODS, DONE[:-19].hex(), "64"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdout is not None
+        port = int(server.stdout.readline())
+        outcome = drive(tmp_path, ("127.0.0.1", port), gaps_ms=[1.0], preconnect=1, timeout_s=60)
+    assert outcome.words[k.W_READS] > 500  # 256 MiB in buffers of 256 KiB at the most
+    assert outcome.words[k.W_READS] <= outcome.words[k.W_BATCHES] + 10
+
+
+def test_a_message_without_an_end_holds_its_connection_for_a_while_only(tmp_path: Path) -> None:
+    """The second request is answered once the client has given up the connection of the first."""
+    closed = threading.Event()
+
+    def script(connection: socket.socket, number: int) -> None:
+        read_request(connection)
+        if number == 0:
+            connection.sendall(DONE)
+            if not connection.recv(1):
+                closed.set()
+        elif closed.wait(20):
+            connection.sendall(RESPONSE)
+
+    with scripted(script) as address:
+        outcome = drive(tmp_path, address, gaps_ms=[1.0, 20.0], preconnect=0, timeout_s=30)
+    assert outcome.statuses() == {OK: 2}
 
 
 def test_fresh_connections_are_used_once(tmp_path: Path) -> None:

@@ -16,7 +16,8 @@ cdef enum ConnState:
     C_IDLE = 2              # in the pool of its target
     C_SENDING = 3           # a request is partly handed to the socket
     C_WAITING = 4           # request handed over, response not complete
-    C_TAIL = 5              # the request has ended, the message framing has not
+    C_TAIL = 5              # the request has ended, the message framing has not; in the pool's list of such
+    C_ENDED = 6             # the request has ended, what becomes of the connection is said next
 
 cdef struct Conn:           # what every read touches comes first
     int fd                  # -1 for connections that asyncio owns
@@ -33,6 +34,7 @@ cdef struct Conn:           # what every read touches comes first
     uint32_t reads          # that returned bytes
     uint32_t extra          # segments that the kernel got beyond one for each of *reads*, when this was last known
     uint8_t extra_known
+    uint8_t unread          # the last read left something behind that was there since *drained* at the earliest
     int64_t drained         # when a read last left nothing behind; 0: never
     uint32_t request        # request of the plan that it carries
     int32_t slot            # closed loop: the slot that the request fills; -1 otherwise

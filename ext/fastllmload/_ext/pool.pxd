@@ -1,8 +1,9 @@
 # Connections of a worker: which targets they go to, which are idle, which are opened ahead. Opens and closes them; what is
 # written and read is the transport's.
+cimport cython
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
-from fastllmload._ext.conn cimport Conn, TargetState, conn_fetch
+from fastllmload._ext.conn cimport Conn, ConnList, TargetState, conn_fetch
 from fastllmload._ext.wire cimport Address
 
 cdef class Pool:
@@ -21,6 +22,7 @@ cdef class Pool:
     cdef Conn** conns                   # owned, with what they point at
     cdef uint32_t conn_count
     cdef uint32_t conn_cap
+    cdef ConnList tails                 # whose request has ended and whose message has not, by how long they may still last
     cdef list spare                     # numbers of free Conn structs
     cdef dict streams                   # number -> Stream of connections that the event loop owns
     cdef object connector               # called with (target, number, generation), returns the Stream that it opens
@@ -39,6 +41,11 @@ cdef class Pool:
     cdef Conn* take(self, uint16_t target) noexcept             # the one that is idle longest, or NULL
     cdef int put(self, Conn* c) except -1                       # it is idle from now on
     cdef int connect(self, Conn* c) except -1                   # 0: under way; else the errno of its failure
+    @cython.final
+    cdef int _watch(self, Conn* c, int operation) noexcept
+    cdef int again(self, Conn* c) except -1                     # report it once more if there is still something to read
+    cdef int tail(self, Conn* c, int64_t now) except -1         # its request has ended; the message may end for a while
+    cdef int end_tails(self, int64_t now) except -1             # drop those which have not
     cdef uint8_t failed(self, Conn* c, int error_number) noexcept           # the ErrorClass of that; drop() is to follow
     cdef int drop(self, Conn* c, bint reset) except -1          # close and forget; its request has ended before
     # Until every target has its share of *count* by its weight, idle or under way; at most so many are begun now.

@@ -5,6 +5,9 @@ for both directions. Idle ones stay registered, so one that the server closes is
 idle longest is used next. Connections that the event loop owns (TLS) run through the same states; only the verbs connect,
 send and close differ.
 
+A message that has not ended behind the end of its request ([DONE]) has TAIL_NS for that: a server that keeps it open
+would otherwise cost a connection for each request.
+
 A Conn struct is never freed while the worker runs: `generation` counts its uses, and whoever notes a connection for later
 (an event of the kernel, an instant, a Stream) notes the generation with it.
 """
@@ -22,6 +25,7 @@ from fastllmload._ext.exchange cimport exchange_free, exchange_init
 from fastllmload._ext.talk cimport talk_free
 from fastllmload._ext.wire cimport (
     EPOLL_CTL_ADD,
+    EPOLL_CTL_MOD,
     EPOLLET,
     EPOLLIN,
     EPOLLOUT,
@@ -37,6 +41,7 @@ cdef extern from "<stdlib.h>" nogil:
     void* aligned_alloc(size_t alignment, size_t size)
 
 cdef enum:
+    TAIL_NS = 1_000_000_000     # from the end of a request to that of its message
     RETRY_NS = 100_000_000      # pause of a target's pre-connects after one that failed
     SLOW_BUFFER = 4096          # bytes that the kernel may hold for a slow reader
 
@@ -121,6 +126,7 @@ cdef class Pool:
         c.reads = c.extra = 0
         c.extra_known = 1
         c.drained = 0
+        c.unread = 0
         c.x.row = NULL
         c.x.state = 0
         memset(&c.x.now, 0, sizeof(c.x.now))
@@ -136,6 +142,8 @@ cdef class Pool:
     cdef int put(self, Conn* c) except -1:
         if c.state == C_CONNECTING:
             self.targets[c.target].connecting -= 1
+        elif c.state == C_TAIL:
+            list_remove(&self.tails, c)
         self.words[k.W_IDLE] += 1
         c.state = C_IDLE
         list_add(&self.targets[c.target].idle, c)
@@ -144,7 +152,6 @@ cdef class Pool:
     cdef int connect(self, Conn* c) except -1:
         cdef TargetState* t = &self.targets[c.target]
         cdef Address* source = NULL
-        cdef epoll_event event
         c.state = C_CONNECTING
         self.words[k.W_CONNECTIONS] += 1
         self.words[k.W_CONNECTS] += 1
@@ -159,9 +166,31 @@ cdef class Pool:
         c.fd = wire_connect(&t.address, source, self.stamps, SLOW_BUFFER if c.read_rate > 0 else 0)
         if c.fd < 0:
             return -c.fd
+        return self._watch(c, EPOLL_CTL_ADD)
+
+    cdef int _watch(self, Conn* c, int operation) noexcept:
+        """0 or the errno."""
+        cdef epoll_event event
         event.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET
         event.data.u64 = (<uint64_t>c.generation << 32) | c.number
-        return errno if epoll_ctl(self.epfd, EPOLL_CTL_ADD, c.fd, &event) != 0 else 0
+        return errno if epoll_ctl(self.epfd, operation, c.fd, &event) != 0 else 0
+
+    cdef int again(self, Conn* c) except -1:
+        cdef int error_number = self._watch(c, EPOLL_CTL_MOD)
+        if error_number:
+            raise OSError(error_number, "a socket cannot be watched any more")
+        return 0
+
+    cdef int tail(self, Conn* c, int64_t now) except -1:
+        c.state = C_TAIL
+        c.deadline = now + TAIL_NS
+        list_add(&self.tails, c)
+        return 0
+
+    cdef int end_tails(self, int64_t now) except -1:
+        while self.tails.oldest != NULL and self.tails.oldest.deadline <= now:
+            self.drop(self.tails.oldest, False)
+        return 0
 
     cdef uint8_t failed(self, Conn* c, int error_number) noexcept:
         self.words[k.W_CONNECT_FAILURES] += 1
@@ -184,6 +213,8 @@ cdef class Pool:
         if c.state == C_IDLE:
             self.words[k.W_IDLE] -= 1
             list_remove(&self.targets[c.target].idle, c)
+        elif c.state == C_TAIL:
+            list_remove(&self.tails, c)
         elif c.state == C_CONNECTING and c.slot == -1 and c.deadline == 0:
             self.targets[c.target].connecting -= 1
         # Free before it is closed: what the event loop says of it while it closes a transport is of a connection of the past.

@@ -55,7 +55,7 @@ from fastllmload._ext.static_assert cimport FLL_STATIC_ASSERT
 
 cdef enum:
     READ_NS = 50_000            # at most between the end of a read in the kernel and its stamp by the process, if not stopped
-    MAX_HEAD = 65536            # a longer response head is refused
+    MAX_HEAD = 65536            # a longer response head is refused, with the interim ones before it too
     LARGE = 1 << 20             # buffers from here on go back to the kernel as soon as they are free
     MAX_ERROR_BODY = 65536      # of a failed response's body this much is looked at, the rest is skipped
 
@@ -159,8 +159,11 @@ cdef class Protocol:
         if (not known and self.head.read(head, size) != HEAD_OK) or self.head.upgrade:
             self.fail(x, r.STATUS_PROTOCOL_ERROR, r.ERROR_BAD_HEAD, t, user_t)
             return V_CLOSE
-        if self.head.status < 200:
-            return V_MORE           # 100 Continue, 103 Early Hints: the real head follows
+        if self.head.status < 200:  # 100 Continue, 103 Early Hints: the real head follows
+            if x.now.end - <uint32_t>left(c) - x.row.stream_begin > MAX_HEAD:
+                self.fail(x, r.STATUS_PROTOCOL_ERROR, r.ERROR_HEAD_TOO_LARGE, t, user_t)
+                return V_CLOSE
+            return V_MORE
         x.row.head_end = arrived_with(&x.now, c.at)
         return self._response(x, t, user_t)
 
@@ -198,8 +201,12 @@ cdef class Protocol:
                 if not left(&span):
                     break
                 if self._payload(x, &span) != 0:
-                    self.fail(x, r.STATUS_PROTOCOL_ERROR,
-                              r.ERROR_EVENT_TOO_LARGE if x.row.flags & FLAG_STREAM else r.ERROR_BODY_TOO_LARGE, t, user_t)
+                    if answers(x.row.http_status):
+                        self.fail(x, r.STATUS_PROTOCOL_ERROR,
+                                  r.ERROR_EVENT_TOO_LARGE if x.row.flags & FLAG_STREAM else r.ERROR_BODY_TOO_LARGE, t, user_t)
+                    else:
+                        self._finish(x, t, user_t)      # its status says why it failed, however long it goes on
+                        x.state = X_IDLE
                     return V_CLOSE
         if step == BODY_NEED:
             if x.row != NULL and x.row.flags & FLAG_DONE:
@@ -216,7 +223,9 @@ cdef class Protocol:
         return V_REUSE if x.keep_alive and not left(c) else V_CLOSE
 
     cdef int _payload(self, Exchange* x, Cursor* span) except -1:
-        """Payload bytes of one span, as far as the end of its next event; 1 when an event or a body passed its limit."""
+        """Payload bytes of one span, as far as the end of its next event; 1 when an event or a body, also one of a failure, passed
+        its limit.
+        """
         cdef SseEvent event
         cdef SseStep step
         cdef size_t limit
@@ -224,6 +233,8 @@ cdef class Protocol:
             limit = self.max_body if answers(x.row.http_status) else <size_t>MAX_ERROR_BODY
             if x.held_size + left(span) > limit:
                 if answers(x.row.http_status):
+                    return 1
+                if x.row.bytes_received > self.max_body:
                     return 1
                 span.end = span.at + (limit - x.held_size)
             exchange_hold(x, span.at, left(span))

@@ -417,6 +417,7 @@ cdef class Reactor(Releases):
             self.cancel(c, r.STATUS_CANCELLED, why, now)
         if self.users.slow_count:
             self.sip_all(now)
+        self.pool.end_tails(now)
         return self._look_ahead(now)
 
     cdef int _look_ahead(self, int64_t now) except -1:

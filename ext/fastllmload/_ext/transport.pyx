@@ -1,6 +1,8 @@
 """What goes over a worker's connections.
 
 A readable socket is read until it is empty: a read shorter than the buffer means that it is (sockets are edge-triggered).
+One that fills the buffer is reported again by the next poll, so that a server which sends without end keeps the thread from
+no other socket and no release.
 Each read has the kernel's stamp of its newest segment, which is CLOCK_REALTIME: the offset to the monotonic clock is taken
 once per batch. Where there is none the time in user space counts, and the row says so. The protocol's verdict on the read
 decides what becomes of the connection.
@@ -21,7 +23,7 @@ from libc.stdlib cimport free, malloc
 cimport fastllmload._ext.counters as k
 cimport fastllmload._ext.recorder as r
 from fastllmload._ext.clock cimport mono_ns, real_minus_mono
-from fastllmload._ext.conn cimport C_CONNECTING, C_IDLE, C_SENDING, C_TAIL, C_WAITING, conn_fetch_rest
+from fastllmload._ext.conn cimport C_CONNECTING, C_ENDED, C_IDLE, C_SENDING, C_TAIL, C_WAITING, conn_fetch_rest
 from fastllmload._ext.exchange cimport V_MORE, V_REUSE
 from fastllmload._ext.histogram cimport HDR_WORDS, hdr_record
 from fastllmload._ext.wire cimport (
@@ -169,19 +171,29 @@ cdef class Transport:
         return 0
 
     cdef int _read(self, Conn* c, uint32_t flags) except -1:
-        """Read until the socket is empty: one recvmsg, unless it filled the buffer or the peer has closed."""
+        """Read until the socket is empty, or the buffer full: one recvmsg, unless the peer has closed."""
         cdef int64_t stamp
         cdef Py_ssize_t got
+        cdef int64_t low = 0
         cdef uint32_t generation = c.generation
         conn_fetch_rest(c)
         while True:
             got = wire_recv(c.fd, self.buffer, BUFFER, &stamp)
+            if got == BUFFER and not c.unread:
+                low = self._earliest(c, mono_ns())
             if got == -EAGAIN:
                 return 0
             if got <= 0:
                 return self.broken(c, <int>-got)
             self._got(c, got, stamp)
-            if c.generation != generation or (got < BUFFER and not flags & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)):
+            if c.generation != generation:
+                return 0
+            if got == BUFFER:
+                if not c.unread:        # what it left came as early as what it had, but no earlier
+                    c.unread = True
+                    c.drained = low + DRAIN_NS
+                return self.pool.again(c)
+            if not flags & (EPOLLRDHUP | EPOLLHUP | EPOLLERR):
                 return 0
 
     cdef int _got(self, Conn* c, Py_ssize_t got, int64_t stamp) except -1:
@@ -218,11 +230,12 @@ cdef class Transport:
             self._settle(c)
         if got < BUFFER:
             c.drained = user_t              # what comes after it has this as its lower bound
+            c.unread = False
         return self.fed(c, verdict, had, user_t)
 
     cdef int64_t _earliest(self, Conn* c, int64_t newest) noexcept:
         """No byte of the latest read came before this instant; the last of them came at *newest*."""
-        cdef int64_t low = max(self.empty_at, c.drained - DRAIN_NS)
+        cdef int64_t low = c.drained - DRAIN_NS if c.unread else max(self.empty_at, c.drained - DRAIN_NS)
         cdef int64_t ready = self._ready_ns()
         cdef int64_t woken
         # What was known of an instant may be known of an earlier one only, if the thread then had to wait for a processor
@@ -267,8 +280,9 @@ cdef class Transport:
         cdef bint ended = had and c.x.row == NULL
         if verdict == V_MORE:
             if ended:
-                c.state = C_TAIL
+                c.state = C_ENDED
                 self.ended(c, user_t)
+                return self.pool.tail(c, user_t)
             elif had and c.leave_tokens and c.x.row.content_events >= c.leave_tokens:
                 return self.cancel(c, r.STATUS_CANCELLED, r.ERROR_CLIENT_CANCELLED, mono_ns())
             return 0
@@ -280,7 +294,7 @@ cdef class Transport:
                 self.ended(c, user_t)       # leaves the in-flight list before the connection enters the idle one
             return self.pool.put(c)
         if ended:
-            c.state = C_TAIL
+            c.state = C_ENDED
             self.ended(c, user_t)
         elif c.state == C_IDLE:
             self.words[k.W_IDLE_DROPPED] += 1
@@ -292,7 +306,7 @@ cdef class Transport:
             self.words[k.W_IDLE_DROPPED] += 1
         elif c.x.row != NULL:
             self.protocol.eof(&c.x, now, now, error_number)
-            c.state = C_TAIL
+            c.state = C_ENDED
             self.ended(c, now)
         return self.pool.drop(c, False)
 
