@@ -6,6 +6,7 @@ read without end, and the target of a link overwritten.
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import errno
 import os
@@ -22,6 +23,8 @@ LARGEST_OPTION = 64 << 20  # bytes of a file that an option names and that is re
 LARGEST_DATASET = 8 << 30
 LARGEST_DOCUMENT = 1 << 30  # bytes of a JSON document of a run folder
 AT_ONCE = 1 << 20
+NPY_MAGIC, LARGEST_NPY_HEAD = b"\x93NUMPY", 10_000
+NPY_LENGTHS = {b"\x01\x00": 2, b"\x02\x00": 4, b"\x03\x00": 4}  # by version: bytes of the head's length
 NOT_REGULAR = "it is no regular file"
 WRITER_S = 2.0  # seconds in which somebody has to open a named pipe for writing
 TOO_DEEP = "it is nested too deeply"
@@ -86,6 +89,20 @@ def read_open(file: IO[bytes], most: int = LARGEST_OPTION, first: bytes = b"") -
     if len(data) > most:
         raise OSError(errno.EFBIG, f"it has more than the {most:,} bytes that are read of such a file")
     return bytes(data)
+
+
+def check_npy_head(file: IO[bytes]) -> None:
+    """ValueError or SyntaxError where the .npy file *file*, which stands at its begin and does so again, has a head that is
+    none: numpy looks for minutes at what a few changed bytes can make of it, and would open an archive or a pickle too.
+    """
+    magic, version = file.read(len(NPY_MAGIC)), file.read(2)
+    if magic != NPY_MAGIC or version not in NPY_LENGTHS:
+        raise ValueError("it does not begin like one")
+    size = int.from_bytes(file.read(NPY_LENGTHS[version]), "little")
+    if size > LARGEST_NPY_HEAD:
+        raise ValueError(f"its head has {size:,} bytes")
+    ast.literal_eval(file.read(size).decode("latin-1"))
+    file.seek(0)
 
 
 def read_text(path: str | Path, most: int = LARGEST_OPTION, encoding: str = "utf-8") -> str:

@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastllmload.errors import RunFolderError
-from fastllmload.files import read_regular, regular
+from fastllmload.files import check_npy_head, read_regular, regular
 from fastllmload.plan.digest import array_hash, digest_of
 
 SCHEMA_VERSION = 1
@@ -289,6 +289,7 @@ def _mapped(directory: Path, name: str) -> Any:
 def _has_rows(path: Path) -> bool:
     """An empty array cannot be mapped."""
     with open(path, "rb") as file:
+        check_npy_head(file)
         version = np.lib.format.read_magic(file)
         read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
         shape, _, _ = read(file)

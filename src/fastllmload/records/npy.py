@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastllmload.errors import RunFolderError
-from fastllmload.files import regular
+from fastllmload.files import check_npy_head, regular
 
 # What numpy raises for a file that is not what it seems.
 UNREADABLE = (ValueError, OSError, EOFError, MemoryError, TypeError, SyntaxError, tokenize.TokenError, RecursionError)
@@ -30,7 +30,7 @@ def read_array(
     try:
         regular(path)
         with path.open("rb") as file:
-            np.lib.format.read_magic(file)  # what else numpy would open (a zip archive, a pickle) is no array
+            check_npy_head(file)
         found: Array = np.load(path, mmap_mode="r" if mapped else None)
     except FileNotFoundError:
         return None
@@ -76,6 +76,7 @@ def read_head(path: Path) -> Head | None:
     try:
         regular(path)
         with path.open("rb") as file:
+            check_npy_head(file)
             version = np.lib.format.read_magic(file)
             read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
             shape, _, dtype = read(file)

@@ -59,7 +59,12 @@ def write_log(run: Run, stream: IO[str]) -> None:
 
 
 def _wall_clock(epoch_s: float) -> str:
-    said = datetime.fromtimestamp(epoch_s, UTC).strftime("%a %b %d %H:%M:%S UTC %Y")
+    try:
+        said = datetime.fromtimestamp(epoch_s, UTC).strftime("%a %b %d %H:%M:%S UTC %Y")
+    except (OSError, ValueError, OverflowError):
+        raise RunFolderError(
+            f"{epoch_s:g} s since 1970, when the run began, are no date: run.json was changed"
+        ) from None
     return (
         f"#[StartTime: {epoch_s:.3f} (seconds since epoch), {said}]\n#[BaseTime: {epoch_s:.3f} (seconds since epoch)]\n"
     )

@@ -29,6 +29,7 @@ from fastllmload.records.run import Run, load
 from fastllmload.records.token_counts import count_tokens
 from fastllmload.records.token_times import token_times
 from fastllmload.report import hlog, seconds
+from fastllmload.report.hlog import write_log
 
 SECOND = 1_000_000_000
 JAR = os.environ.get("FASTLLMLOAD_HDRHISTOGRAM_JAR")
@@ -122,6 +123,14 @@ def test_seconds_without_a_value_take_no_time(tmp_path: Path, monkeypatch: pytes
     run.rows["t_last"][late] = 2**63 - 1
     with pytest.raises(RunFolderError, match="292 years apart: they were changed"):
         list(seconds.seconds(run))
+
+
+@pytest.mark.parametrize("offset_ns", [10**19, -(10**20), 10**40])
+def test_a_start_that_is_no_date_is_one_sentence(tmp_path: Path, offset_ns: int) -> None:
+    run = folder(tmp_path, SHAPES["tokens"])
+    run.manifest["environment"] = {"clock_offset_ns": offset_ns * 1_000}
+    with pytest.raises(RunFolderError, match="are no date: run.json was changed"):
+        write_log(run, io.StringIO())
 
 
 def test_the_host_has_intervals_of_its_own(tmp_path: Path) -> None:
