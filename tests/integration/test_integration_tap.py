@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -47,16 +48,29 @@ def errors_us(found: Run, truth: Path) -> np.ndarray:
     return errors
 
 
-@pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
+def own_address(elsewhere: str) -> str:
+    """The address that this host would send from to *elsewhere*."""
+    with socket.socket(socket.AF_INET6 if ":" in elsewhere else socket.AF_INET, socket.SOCK_DGRAM) as asked:
+        try:
+            asked.connect((elsewhere, 9))
+        except OSError as problem:
+            pytest.skip(f"no way to {elsewhere} from here: {problem}")
+        return str(asked.getsockname()[0])
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "::1", "own 198.51.100.1", "own 2001:db8::1"])
 @pytest.mark.parametrize("fresh", [(), ("--fresh-connections",)])
 def test_every_event_has_the_time_of_its_segment(tmp_path: Path, host: str, fresh: tuple[str, ...]) -> None:
+    """An address of this host's is reached over the loopback interface, wherever it is assigned."""
     truth = tmp_path / "truth.bin"
+    if host.startswith("own "):
+        host = own_address(host.removeprefix("own "))
     with SimulatorProcess(SimulatorOptions(host=host, truth=str(truth), ttft_ms=20.0, itl_ms=10.0)) as server:
         document, found = run(tmp_path, "--url", server.url, "--timestamps", "tap", *fresh)
     tap = document["tap"]
     assert tap["joined"] == tap["events"] == len(found.events) > 500
     assert not any(tap["unmatched"].values()) and tap["drops"] == 0
-    assert tap["requests_timed"] == len(found.rows)
+    assert tap["requests_timed"] == len(found.rows) and tap["interface"] == "lo"
     assert document["certificate"]["timestamp_source"] == document["config"]["client"]["timestamps"] == "tap"
     assert set(found.event_stamp & layout.STAMP_CLASS_MASK) == {layout.STAMP_TAP}
     assert set(found.rows["stamps"]) == {layout.STAMP_TAP} and not found.rows["coalesced_events"].any()
@@ -98,6 +112,7 @@ def test_lost_and_reordered_packets_make_events_as_late_as_they_were(tmp_path: P
     document, found = json.loads((tmp_path / "run" / "run.json").read_text()), load(tmp_path / "run")
     tap = document["tap"]
     assert tap["joined"] == tap["events"] > 500, tap["unmatched"]
+    assert tap["interface"] is None and tap["requests_timed"] == len(found.rows)
     assert tap["retransmitted"] + tap["out_of_order"] > 5
     errors = errors_us(found, tmp_path / "truth.bin")
     assert errors.min() > 1_900, "the link takes 2 ms"

@@ -17,6 +17,7 @@ cdef class Ring:
     cdef uint32_t next                  # block that is read next
     cdef Peers peers                    # remote sides that are watched
     cdef Peers locals                   # addresses of this host
+    cdef readonly bint looped                    # what is sent comes in too
     cdef int out                        # descriptor of the file; borrowed
     cdef Segment* held                  # not yet written; owned
     cdef uint32_t holding

@@ -8,6 +8,9 @@ are the kernel's own and are never swapped.
 Stamps are CLOCK_REALTIME. Its distance from CLOCK_MONOTONIC changes only when the wall clock is set (both are slewed
 alike), so it is sampled once per block; frames around a change are marked, and have no time.
 
+Over the loopback interface every frame goes out and comes in. A ring on that interface alone (*looped*) takes it as it comes
+in, in both directions, and the kernel makes no copy of what goes out, nor looks at other interfaces' traffic for it.
+
 A ring that is full loses frames. The kernel counts them; each count is written with the time since the one before it, so
 whoever joins segments to events knows where some may be missing.
 """
@@ -65,13 +68,22 @@ cdef extern from *:
         return setsockopt(fd, SOL_SOCKET, SO_ATTACH_FILTER, &p, sizeof(p));
     }
 
-    /* From now on, from every interface: this is what starts the ring. */
-    static int fll_bind(int fd) {
+    /* From now on, from every interface or the one with a number: this is what starts the ring. */
+    static int fll_bind(int fd, int interface) {
         struct sockaddr_ll all;
         memset(&all, 0, sizeof(all));
         all.sll_family = AF_PACKET;
         all.sll_protocol = htons(ETH_P_ALL);
+        all.sll_ifindex = interface;
         return bind(fd, (struct sockaddr *)&all, sizeof(all));
+    }
+
+    #ifndef PACKET_IGNORE_OUTGOING
+    #define PACKET_IGNORE_OUTGOING 23
+    #endif
+    static int fll_only_incoming(int fd) {
+        int yes = 1;
+        return setsockopt(fd, SOL_PACKET, PACKET_IGNORE_OUTGOING, &yes, sizeof(yes));
     }
 
     /* Both counts begin again at 0 when they are read. */
@@ -126,7 +138,8 @@ cdef extern from *:
     int fll_ring(int fd, unsigned int block_size, unsigned int blocks, unsigned int frame, unsigned int retire_ms) nogil
     int fll_filter(int fd, const void* program, unsigned short size) nogil
     int fll_lost(int fd, unsigned int* drops, unsigned int* freezes) nogil
-    int fll_bind(int fd) nogil
+    int fll_bind(int fd, int interface) nogil
+    int fll_only_incoming(int fd) nogil
     bint fll_filled(void* block) nogil
     void fll_empty(void* block) nogil
     unsigned int fll_frames(void* block, unsigned int* first) nogil
@@ -151,14 +164,15 @@ BLOCKS = 256                    # of a ring of any size: a reader may be late by
 
 cdef class Ring:
     """*fd*: of the packet socket, which the ring owns from now on. *watched*: (address, port) of remote sides, in the
-    order of their numbers.
+    order of their numbers. *looped*: as it was opened.
     """
 
     def __cinit__(self):
         self.fd = -1
 
-    def __init__(self, int fd, int block_size, int blocks, watched):
+    def __init__(self, int fd, int block_size, int blocks, watched, *, bint looped=False):
         self.fd = fd
+        self.looped = looped
         self.block_size = block_size
         self.blocks = blocks
         self.peers = Peers()
@@ -172,11 +186,12 @@ cdef class Ring:
         self.close()
 
     @classmethod
-    def open(cls, bytes program not None, int size, watched):
-        """A ring of about *size* bytes that keeps what the classic BPF *program* lets through, of all interfaces.
+    def open(cls, bytes program not None, int size, watched, *, int loopback=0):
+        """A ring of about *size* bytes that keeps what the classic BPF *program* lets through: of all interfaces, or of what
+        comes in at the *loopback* interface with this number.
 
-        PermissionError without CAP_NET_RAW; any other OSError where this kernel has no such ring. With less memory than
-        asked for it is smaller.
+        PermissionError without CAP_NET_RAW; any other OSError where this kernel has no such ring (ENOPROTOOPT: none without
+        what goes out). With less memory than asked for it is smaller.
         """
         cdef const unsigned char[::1] code = program
         cdef int block = max(16 * FRAME, size // BLOCKS // 4096 * 4096)
@@ -190,12 +205,14 @@ cdef class Ring:
                 if c_errno != errno.ENOMEM or blocks <= LEAST_BLOCKS:
                     raise OSError(c_errno, f"no packet ring of {blocks * block} bytes: {os.strerror(c_errno)}")
                 blocks //= 2
-            if fll_bind(opened.fileno()):
+            if loopback and fll_only_incoming(opened.fileno()):
+                raise OSError(c_errno, f"the packet socket takes what goes out too: {os.strerror(c_errno)}")
+            if fll_bind(opened.fileno(), loopback):
                 raise OSError(c_errno, f"the packet socket cannot be bound: {os.strerror(c_errno)}")
         except BaseException:
             opened.close()
             raise
-        return cls(opened.detach(), block, blocks, watched)
+        return cls(opened.detach(), block, blocks, watched, looped=loopback != 0)
 
     @property
     def size(self) -> int:
@@ -315,15 +332,16 @@ cdef class Ring:
         if kind != FRAME_SEGMENT:
             return 0
         memset(&s, 0, sizeof(s))
-        if f.type == PACKET_OUTGOING:
-            remote = self.peers.number(p.family, p.target, p.target_port)
+        remote = -1 if f.type == PACKET_OUTGOING else self.peers.number(p.family, p.source, p.source_port)
+        if remote >= 0:
+            own = self.locals.add(p.family, p.target, 0)
+            s.port = p.target_port
+        else:
+            if f.type == PACKET_OUTGOING or self.looped:
+                remote = self.peers.number(p.family, p.target, p.target_port)
             own = self.locals.add(p.family, p.source, 0) if remote >= 0 else 0
             s.port = p.source_port
             s.flags = SEG_SENT
-        else:
-            remote = self.peers.number(p.family, p.source, p.source_port)
-            own = self.locals.add(p.family, p.target, 0) if remote >= 0 else 0
-            s.port = p.target_port
         if remote < 0 or own < 0:
             self.foreign += 1
             return 0

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import ipaddress
 import math
 import os
 import socket
@@ -79,6 +80,40 @@ def ring_bytes(wanted: Demand) -> int:
     return min(LARGEST, max(SMALLEST, round(2 * HELD_S * wanted.events_per_s * FRAME_BYTES)))
 
 
+def loopback(sides: Sequence[tuple[str, int]]) -> int:
+    """The number of the loopback interface where it carries everything to and from *sides*; 0 where it does not."""
+    try:
+        return socket.if_nametoindex("lo") if all(is_own(address) for address, _ in sides) else 0
+    except OSError:
+        return 0
+
+
+def is_own(address: str) -> bool:
+    """Whether *address* is one of this host, which the kernel never sends out: it is then where packets to it come from."""
+    there = ipaddress.ip_address(address)
+    family = socket.AF_INET if there.version == 4 else socket.AF_INET6
+    try:
+        with socket.socket(family, socket.SOCK_DGRAM) as asked:
+            asked.connect((address, 9))  # nothing is sent: only the route is looked up
+            return there.is_loopback or ipaddress.ip_address(asked.getsockname()[0]) == there
+    except OSError:
+        return False
+
+
+def open_ring(sides: Sequence[tuple[str, int]], size: int) -> Ring:
+    """On the loopback interface alone where that is enough. OSError, HostLimitError: there is none."""
+    interface = loopback(sides)
+    if interface:
+        try:
+            return Ring.open(packet_filter(sides, looped=True), size, sides, loopback=interface)
+        except HostLimitError:  # it asks for each address twice: the other filter may do
+            pass
+        except OSError as refused:
+            if refused.errno != errno.ENOPROTOOPT:  # Linux before 4.20
+                raise
+    return Ring.open(packet_filter(sides), size, sides)
+
+
 class Tap:
     """A packet ring on *targets*, which is filled from now on. NoTap says why there is none."""
 
@@ -96,7 +131,7 @@ class Tap:
             tls=tuple(target.tls for target in targets),
         )
         try:
-            self._ring = Ring.open(packet_filter(self._sides), size, self._sides)
+            self._ring = open_ring(self._sides, size)
         except OSError as refused:
             if refused.errno in (errno.EPERM, errno.EACCES):
                 raise NoTap(f"{NEEDS}: {GRANT}", denied=True) from refused
@@ -124,6 +159,7 @@ class Tap:
             "block_bytes": self._ring.block_bytes,
             "blocks": self._ring.block_count,
             "watched": self._sides,
+            "looped": self._ring.looped,
             "path": str((workers / SEGMENTS).absolute()),
         }
         assert self._reader.stdin is not None
@@ -131,6 +167,7 @@ class Tap:
             self._reader.stdin.write(msgspec.json.encode(told) + b"\n")
             self._reader.stdin.flush()
         self.facts = {
+            "interface": "lo" if self._ring.looped else None,
             "ring_bytes": self._ring.size,
             "start_ms": round((time.perf_counter() - begun + self._open_s) * 1e3, 3),
         }

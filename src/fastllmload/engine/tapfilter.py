@@ -1,7 +1,9 @@
 """The packet filter of a run: classic BPF that keeps the segments between this host and the run's targets.
 
 It sees a frame from its network header on. Of those of a watched address and port it keeps what came in from there and what
-goes out to there, when it has payload or begins or ends a connection; of each only the headers.
+goes out to there, when it has payload or begins or ends a connection; of each only the headers. On the loopback interface
+(*looped*) a frame comes in that went out, so there the ring is spared what goes out, and both directions are frames that
+came in: from a watched side, or to one.
 """
 
 from __future__ import annotations
@@ -68,13 +70,22 @@ class Program:
         return bytes(out)
 
 
+@dataclass(frozen=True)
+class Side:
+    """Where a frame has one of its two sides: *address* its words, *port* by which operation."""
+
+    address: tuple[int, ...]
+    load_port: int
+    port: int
+
+
 def on_wire(address: str) -> Address:
     """The address that packets have: without a zone, IPv4 where it is mapped into IPv6."""
     found = ipaddress.ip_address(address.partition("%")[0])
     return (found.ipv4_mapped or found) if found.version == 6 else found
 
 
-def packet_filter(watched: Iterable[tuple[str, int]]) -> bytes:
+def packet_filter(watched: Iterable[tuple[str, int]], *, looped: bool = False) -> bytes:
     """The program for these numeric addresses and ports. HostLimitError for more than the kernel takes."""
     ports: dict[Address, list[int]] = {}
     for address, port in watched:
@@ -86,11 +97,9 @@ def packet_filter(watched: Iterable[tuple[str, int]]) -> bytes:
     program.test(IF_EQUAL, 6, "ipv6")
     program.do(RETURN, 0)
     program.place("ipv4")
-    ipv4(program)
-    sides(program, {each: found for each, found in ports.items() if each.version == 4})
+    ipv4(program, {each: found for each, found in ports.items() if each.version == 4}, looped)
     program.place("ipv6")
-    ipv6(program)
-    sides(program, {each: found for each, found in ports.items() if each.version == 6})
+    ipv6(program, {each: found for each, found in ports.items() if each.version == 6}, looped)
     program.place("none")
     program.do(RETURN, 0)
     if len(program.code) > MOST_INSTRUCTIONS:
@@ -101,8 +110,8 @@ def packet_filter(watched: Iterable[tuple[str, int]]) -> bytes:
     return program.assembled()
 
 
-def ipv4(program: Program) -> None:
-    """The other side's address and port to their scratch words; frames without news leave."""
+def ipv4(program: Program, ports: dict[Address, list[int]], looped: bool) -> None:
+    """Frames without news leave first: on a stream that is received, half of all are acknowledgements."""
     program.do(LD_BYTE, 9)
     program.unless(IF_EQUAL, TCP, "none")
     program.do(LD_HALF, 6)
@@ -111,62 +120,76 @@ def ipv4(program: Program) -> None:
     program.do(TXA)
     program.do(ADD, TCP_HEADER)
     program.do(STORE, KEPT)
-    program.do(LD_BYTE, PACKET_TYPE)
-    program.test(IF_EQUAL, INCOMING, "in4")
-    program.unless(IF_EQUAL, OUTGOING, "none")
-    other_side(program, (16,), LD_HALF_X, 2)
-    program.jump("news4")
-    program.place("in4")
-    other_side(program, (12,), LD_HALF_X, 0)
-    program.place("news4")
     program.do(LD_BYTE_X, 13)
-    program.test(IF_BITS, FIN_SYN_RST, "sides4")
+    program.test(IF_BITS, FIN_SYN_RST, "news4")
     program.do(LD_BYTE_X, 12)
     program.do(AND, 0xF0)
     program.do(RSH, 2)
     program.do(ADD_X)
-    payload(program, "sides4", length_at=2)
-    program.place("sides4")
+    payload(program, "news4", length_at=2)
+    program.place("news4")
+    program.do(LDX_IPV4_HEADER, 0)
+    source, target = Side((12,), LD_HALF_X, 0), Side((16,), LD_HALF_X, 2)
+    directions(program, source, target, ports, looped)
 
 
-def ipv6(program: Program) -> None:
+def ipv6(program: Program, ports: dict[Address, list[int]], looped: bool) -> None:
     """The same; frames with extension headers are kept for who can walk along them."""
-    program.do(LD_BYTE, PACKET_TYPE)
-    program.test(IF_EQUAL, INCOMING, "in6")
-    program.unless(IF_EQUAL, OUTGOING, "none")
     extensions(program)
-    other_side(program, (24, 28, 32, 36), LD_HALF, IPV6_HEADER + 2)
-    program.jump("news6")
-    program.place("in6")
-    extensions(program)
-    other_side(program, (8, 12, 16, 20), LD_HALF, IPV6_HEADER)
-    program.place("news6")
     program.do(LD_BYTE, IPV6_HEADER + 13)
-    program.test(IF_BITS, FIN_SYN_RST, "sides6")
+    program.test(IF_BITS, FIN_SYN_RST, "news6")
     program.do(LD_BYTE, IPV6_HEADER + 12)
     program.do(AND, 0xF0)
     program.do(RSH, 2)
-    payload(program, "sides6", length_at=4)
-    program.place("sides6")
-    kept(program, IPV6_HEADER + TCP_HEADER)
+    payload(program, "news6", length_at=4)
+    program.place("news6")
+    program.do(LD_VALUE, IPV6_HEADER + TCP_HEADER)
+    program.do(STORE, KEPT)
+    source = Side((8, 12, 16, 20), LD_HALF, IPV6_HEADER)
+    target = Side((24, 28, 32, 36), LD_HALF, IPV6_HEADER + 2)
+    directions(program, source, target, ports, looped)
+
+
+def directions(program: Program, source: Side, target: Side, ports: dict[Address, list[int]], looped: bool) -> None:
+    """What came in is kept by where it is from, what goes out by where it goes; *looped*: what came in by either."""
+    out, judge = f"out {len(program.code)}", f"judge {len(program.code)}"
+    program.do(LD_BYTE, PACKET_TYPE)
+    program.unless(IF_EQUAL, INCOMING, "none" if looped else out)
+    other_side(program, source)
+    if looped:
+        sides(program, ports, out)
+        program.place(out)
+    else:
+        program.jump(judge)
+        program.place(out)
+        program.unless(IF_EQUAL, OUTGOING, "none")
+    other_side(program, target)
+    program.place(judge)
+    sides(program, ports, "none")
 
 
 def extensions(program: Program) -> None:
+    """TCP goes on; other frames with extension headers are kept if their direction may be one that is asked for."""
     program.do(LD_BYTE, 6)
-    done = f"tcp{len(program.code)}"
-    program.test(IF_EQUAL, TCP, done)
+    program.test(IF_EQUAL, TCP, "tcp6")
     for header in EXTENSIONS:
-        program.code.append((IF_EQUAL, header, ".next", ".over"))
-        program.do(RETURN, EXTENDED)
+        program.test(IF_EQUAL, header, "extended")
     program.do(RETURN, 0)
-    program.place(done)
+    program.place("extended")
+    program.do(LD_BYTE, PACKET_TYPE)
+    program.test(IF_EQUAL, INCOMING, "walk")
+    program.unless(IF_EQUAL, OUTGOING, "none")
+    program.place("walk")
+    program.do(RETURN, EXTENDED)
+    program.place("tcp6")
 
 
-def other_side(program: Program, address: tuple[int, ...], load_port: int, port: int) -> None:
-    for number, at in enumerate(address):
+def other_side(program: Program, side: Side) -> None:
+    """Its address and port to their scratch words."""
+    for number, at in enumerate(side.address):
         program.do(LD_WORD, at)
         program.do(STORE, ADDRESS + number)
-    program.do(load_port, port)
+    program.do(side.load_port, side.port)
     program.do(STORE, PORT)
 
 
@@ -179,15 +202,10 @@ def payload(program: Program, name: str, length_at: int) -> None:
     program.test(IF_EQUAL_X, 0, "none")
 
 
-def kept(program: Program, size: int) -> None:
-    program.do(LD_VALUE, size)
-    program.do(STORE, KEPT)
-
-
-def sides(program: Program, ports: dict[Address, list[int]]) -> None:
-    """Keep what has one of these addresses and ports; leave with the rest."""
+def sides(program: Program, ports: dict[Address, list[int]], otherwise: str) -> None:
+    """Keep what has one of these addresses and ports; the rest goes to the place *otherwise*."""
     for address, found in ports.items():
-        after = f"after {address}"
+        after = f"after {address} {len(program.code)}"
         words = struct.unpack(f">{len(address.packed) // 4}I", address.packed)
         for number, word in enumerate(words):
             program.do(LD_SCRATCH, ADDRESS + number)
@@ -197,6 +215,6 @@ def sides(program: Program, ports: dict[Address, list[int]]) -> None:
             program.code.append((IF_EQUAL, port, ".next", ".after"))
             program.do(LD_SCRATCH, KEPT)
             program.do(RETURN_A)
-        program.do(RETURN, 0)
+        program.jump(otherwise)
         program.place(after)
-    program.do(RETURN, 0)
+    program.jump(otherwise)

@@ -17,7 +17,7 @@ STDIN = 0
 def main() -> int:
     told = json.loads(sys.stdin.buffer.readline())
     os.nice(NICE)
-    ring = Ring(told["fd"], told["block_bytes"], told["blocks"], told["watched"])
+    ring = Ring(told["fd"], told["block_bytes"], told["blocks"], told["watched"], looped=told["looped"])
     ring.attach(os.open(told["path"], os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644))
     while not ring.read(-1, STDIN):
         pass

@@ -77,8 +77,23 @@ def test_news_of_a_watched_side_is_kept_in_its_direction() -> None:
             assert bytes_kept(program, make(*((port, here) if kind == INCOMING else (here, port)), 9), kind) == 0
 
 
-def test_headers_of_any_length_are_kept_whole() -> None:
-    program = packet_filter([THERE, THERE6])
+def test_over_the_loopback_interface_both_directions_come_in() -> None:
+    program = packet_filter([THERE, THERE6, (THERE[0], 9_000)], looped=True)
+    for make, here, there, kept in ((ipv4, HERE, THERE, 40), (ipv6, HERE6, THERE6, 60)):
+        for source, target in ((there, here), (here, there)):
+            for payload, flags in ((100, PUSH), (1, ACK), (0, SYN), (0, FIN), (0, RST)):
+                assert bytes_kept(program, make(source, target, payload, flags=flags), INCOMING) == kept
+            assert bytes_kept(program, make(source, target, 0, flags=ACK), INCOMING) == 0, "no news"
+            assert bytes_kept(program, make(source, target, 100, flags=PUSH), OUTGOING) == 0, "it comes in as well"
+        port = (there[0], 8_001)
+        for source, target in ((port, here), (here, port), (here, here)):
+            assert bytes_kept(program, make(source, target, 9), INCOMING) == 0
+    assert bytes_kept(program, ipv4(HERE, (THERE[0], 9_000), 9, options=bytes(8)), INCOMING) == 48
+
+
+@pytest.mark.parametrize("looped", [False, True])
+def test_headers_of_any_length_are_kept_whole(looped: bool) -> None:
+    program = packet_filter([THERE, THERE6], looped=looped)
     assert bytes_kept(program, ipv4(THERE, HERE, 5, options=bytes(40)), INCOMING) == 80
     extended = ipv6(THERE6, HERE6, 5, extensions=((0, b"\x00" + bytes(6)),))
     assert bytes_kept(program, extended, INCOMING) == EXTENDED
@@ -101,8 +116,9 @@ def test_each_of_many_sides_is_kept() -> None:
     assert bytes_kept(program, ipv4(("10.1.0.0", 8_002), HERE, 5), INCOMING) == 0
 
 
-def test_any_bytes_are_judged() -> None:
-    program = packet_filter([THERE, THERE6])
+@pytest.mark.parametrize("looped", [False, True])
+def test_any_bytes_are_judged(looped: bool) -> None:
+    program = packet_filter([THERE, THERE6], looped=looped)
     draw = random.Random(3)
     for _ in range(5_000):
         frame = bytearray(draw.choice((ipv4(THERE, HERE, 9), ipv6(THERE6, HERE6, 9), draw.randbytes(60))))
