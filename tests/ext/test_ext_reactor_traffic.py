@@ -238,3 +238,22 @@ def test_one_body_above_its_own_limit_is_too_large(tmp_path: Path) -> None:
     with scripted(script) as address:
         outcome = drive(tmp_path, address, gaps_ms=[0.0] * 3, max_event=1000)
     assert outcome.statuses() == {("protocol_error", "body_too_large"): 3}
+
+
+def test_each_of_many_connections_has_memory_of_its_own(tmp_path: Path) -> None:
+    """More than one block of them holds (pool.pyx): each carries one stream, and says of it what its server sent."""
+    streams = 1_300
+    sent: list[int] = []
+
+    def script(connection: socket.socket, number: int) -> None:
+        if read_request(connection):
+            sent.append(len(f"number {number}") + 2 * (number % 700))
+            body = event(f"number {number}") + event("x" * (number % 700)) * 2 + LAST
+            connection.sendall(STREAM + body)
+            connection.shutdown(socket.SHUT_WR)
+
+    with scripted(script) as address:
+        found = drive(tmp_path, address, gaps_ms=[0.5] * streams, preconnect=streams, timeout_s=30.0)
+    assert found.statuses() == {("ok", "none"): streams}
+    assert sorted(found.rows["text_bytes"].tolist()) == sorted(sent)
+    assert len(np.unique(found.rows["local_port"])) == streams

@@ -70,7 +70,7 @@ cdef enum:
     SUFFIX_LONGEST = 512
 
 cdef struct Template:           # per stream: the bytes before and after the text of the last scanned event
-    uint8_t* bytes              # owned; prefix, then suffix; NULL until learned
+    uint8_t* bytes              # prefix, then suffix; owned, NULL until learned, or lent by who has room for the longest
     uint16_t prefix             # bytes up to and with the opening quote; 0: nothing learned
     uint16_t suffix             # bytes from the closing quote on, without the digits of the numbers
     uint8_t kind                # EVENT_CONTENT or EVENT_REASONING: the text field that the template is for

@@ -3,7 +3,7 @@
 cimport cython
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
-from fastllmload._ext.conn cimport Conn, ConnList, TargetState, conn_fetch
+from fastllmload._ext.conn cimport Conn, ConnList, TargetState
 from fastllmload._ext.wire cimport Address
 
 cdef class Pool:
@@ -19,7 +19,10 @@ cdef class Pool:
     cdef Address* sources               # owned
     cdef Py_ssize_t source_count
     cdef Py_ssize_t source_next
-    cdef Conn** conns                   # owned, with what they point at
+    cdef Conn** conns                   # owned; what they point at lies in blocks
+    cdef void** block                   # the latest; begins with the address of the one before. All are owned
+    cdef uint8_t* room                  # what is left of it
+    cdef size_t room_left
     cdef uint32_t conn_count
     cdef uint32_t conn_cap
     cdef ConnList tails                 # whose request has ended and whose message has not, by how long they may still last
@@ -27,17 +30,14 @@ cdef class Pool:
     cdef dict streams                   # number -> Stream of connections that the event loop owns
     cdef object connector               # called with (target, number, generation), returns the Stream that it opens
 
-    # The connection that *tag* (generation above, number below) was given to; NULL when that was an earlier use of it.
+    # The connection that *tag* (generation above, number below) names; NULL when that was an earlier use of it.
     cdef inline Conn* find(self, uint64_t tag) noexcept:
         cdef Conn* c = self.conns[<uint32_t>tag]
         return c if c.generation == <uint32_t>(tag >> 32) else NULL
 
-    cdef inline void fetch(self, uint64_t tag) noexcept:        # its event is near (conn.pxd); tags of others are ignored
-        if <uint32_t>tag < self.conn_count:
-            conn_fetch(self.conns[<uint32_t>tag])
-
     cdef int add_target(self, str family, address, int port, bint over_asyncio, double weight) except -1
     cdef Conn* make(self, uint16_t target) except NULL          # not connected yet
+    cdef Conn* _new(self) except NULL
     cdef Conn* take(self, uint16_t target) noexcept             # the one that is idle longest, or NULL
     cdef int put(self, Conn* c) except -1                       # it is idle from now on
     cdef int connect(self, Conn* c) except -1                   # 0: under way; else the errno of its failure

@@ -20,8 +20,22 @@ from libc.string cimport memset
 cimport fastllmload._ext.counters as k
 cimport fastllmload._ext.recorder as r
 from fastllmload._ext.clock cimport mono_ns
-from fastllmload._ext.conn cimport C_CONNECTING, C_FREE, C_IDLE, C_TAIL, LINE, list_add, list_remove
+from fastllmload._ext.conn cimport (
+    C_CONNECTING,
+    C_FREE,
+    C_IDLE,
+    C_TAIL,
+    FLL_READ_TOUCHES,
+    HOT_LINES,
+    LINE,
+    conn_placed,
+    conn_tag,
+    list_add,
+    list_remove,
+)
+from fastllmload._ext.delta cimport PREFIX_LONGEST, SUFFIX_LONGEST
 from fastllmload._ext.exchange cimport exchange_free, exchange_init
+from fastllmload._ext.static_assert cimport FLL_STATIC_ASSERT
 from fastllmload._ext.talk cimport talk_free
 from fastllmload._ext.wire cimport (
     EPOLL_CTL_ADD,
@@ -40,8 +54,14 @@ from fastllmload._ext.wire cimport (
 cdef extern from "<stdlib.h>" nogil:
     void* aligned_alloc(size_t alignment, size_t size)
 
+cdef extern from "<sys/mman.h>" nogil:
+    int madvise(void* at, size_t size, int advice)
+    int MADV_HUGEPAGE
+
 cdef enum:
     TAIL_NS = 1_000_000_000     # from the end of a request to that of its message
+    BLOCK = 1 << 21             # bytes of memory for connections that are taken at once: a huge page, so that finding the memory
+                                # of any of a thousand takes the processor one look and not one each
     RETRY_NS = 100_000_000      # pause of a target's pre-connects after one that failed
     SLOW_BUFFER = 4096          # bytes that the kernel may hold for a slow reader
 
@@ -68,13 +88,18 @@ cdef class Pool:
 
     def __dealloc__(self):
         cdef uint32_t i
+        cdef void** before
         for i in range(self.conn_count):
             if self.conns[i].fd >= 0:
                 wire_close(self.conns[i].fd, False)
+            self.conns[i].x.template.bytes = NULL           # it lies beside the connection
             exchange_free(&self.conns[i].x)
             if self.conns[i].talk != NULL:
                 talk_free(self.conns[i].talk)
-            free(self.conns[i])
+        while self.block != NULL:
+            before = <void**>self.block[0]
+            free(self.block)
+            self.block = before
         free(self.conns)
         free(self.targets)
         free(self.sources)
@@ -95,8 +120,9 @@ cdef class Pool:
         return 0
 
     cdef Conn* make(self, uint16_t target) except NULL:
-        cdef Conn* c
+        cdef Conn* c = NULL
         cdef Conn** grown
+        FLL_STATIC_ASSERT(FLL_READ_TOUCHES(c) <= HOT_LINES * LINE)
         if self.spare:
             c = self.conns[<uint32_t>self.spare.pop()]
         else:
@@ -106,11 +132,7 @@ cdef class Pool:
                     raise MemoryError("connections")
                 self.conns = grown
                 self.conn_cap = self.conn_cap * 2 + 256
-            c = <Conn*>aligned_alloc(LINE, (sizeof(Conn) + LINE - 1) // LINE * LINE)
-            if c == NULL:
-                raise MemoryError("connection")
-            memset(c, 0, sizeof(Conn))
-            exchange_init(&c.x, self.max_event)
+            c = self._new()
             c.number = self.conn_count
             self.conns[self.conn_count] = c
             self.conn_count += 1
@@ -130,6 +152,32 @@ cdef class Pool:
         c.x.row = NULL
         c.x.state = 0
         memset(&c.x.now, 0, sizeof(c.x.now))
+        return c
+
+    cdef Conn* _new(self) except NULL:
+        """Memory for one more connection and the template of its events."""
+        cdef size_t own = (sizeof(Conn) + LINE - 1) // LINE * LINE
+        cdef size_t size = own + (PREFIX_LONGEST + SUFFIX_LONGEST + LINE - 1) // LINE * LINE
+        cdef void** block
+        cdef Conn* c
+        if self.room_left < size:
+            block = <void**>aligned_alloc(BLOCK, BLOCK)
+            if block == NULL:
+                raise MemoryError("connections")
+            madvise(block, BLOCK, MADV_HUGEPAGE)            # where the kernel has none it is only slower
+            block[0] = self.block
+            self.block = block
+            self.room = <uint8_t*>block + LINE
+            self.room_left = BLOCK - LINE
+            if conn_placed(<uint64_t>self.room + self.room_left) != <Conn*>(self.room + self.room_left):
+                self.room_left = 0
+                raise MemoryError("connections: addresses of this machine do not fit into 48 bits")
+        c = <Conn*>self.room
+        memset(c, 0, sizeof(Conn))
+        exchange_init(&c.x, self.max_event)
+        c.x.template.bytes = self.room + own
+        self.room += size
+        self.room_left -= size
         return c
 
     cdef Conn* take(self, uint16_t target) noexcept:
@@ -172,7 +220,7 @@ cdef class Pool:
         """0 or the errno."""
         cdef epoll_event event
         event.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET
-        event.data.u64 = (<uint64_t>c.generation << 32) | c.number
+        event.data.u64 = conn_tag(c)
         return errno if epoll_ctl(self.epfd, operation, c.fd, &event) != 0 else 0
 
     cdef int again(self, Conn* c) except -1:

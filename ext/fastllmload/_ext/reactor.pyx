@@ -16,7 +16,7 @@ from libc.stdlib cimport free, malloc
 cimport fastllmload._ext.counters as k
 cimport fastllmload._ext.recorder as r
 from fastllmload._ext.clock cimport mono_ns, thread_cpu_ns
-from fastllmload._ext.conn cimport C_CONNECTING, Conn
+from fastllmload._ext.conn cimport C_CONNECTING, Conn, conn_fetch
 from fastllmload._ext.histogram cimport HDR_WORDS, hdr_record
 from fastllmload._ext.leaving cimport Leaving
 from fastllmload._ext.pacer cimport Pacer
@@ -28,6 +28,7 @@ from fastllmload._ext.wire cimport EPOLL_CTL_ADD, EPOLLET, EPOLLIN, epoll_ctl, e
 
 cdef enum:
     BATCH = 256                 # events taken from the kernel at once
+    AHEAD = 3                   # so many events before its own the memory of a connection is asked for
     TURN_NS = 100_000           # from a poll of the event loop, or a wake-up, to the first data that it hands over
     SLEPT_NS = 50_000           # time neither on a processor nor waiting for one: the thread slept
     POLL_NS = 5_000             # a poll has looked at every socket at most this long before it returned
@@ -220,6 +221,8 @@ cdef class Reactor(Releases):
             since = mono_ns() if self.staying else 0
             with nogil:
                 n = epoll_wait(self.epfd, self.events, BATCH, -1 if self.staying else 0)
+                if n > 0:
+                    conn_fetch(self.events[0].data.u64)
             if n <= 0:
                 break
             self._batch(n, since)
@@ -302,8 +305,8 @@ cdef class Reactor(Releases):
         """
         cdef int i
         cdef int64_t begun, now
-        for i in range(min(n, 2)):
-            self.pool.fetch(self.events[i].data.u64)
+        for i in range(1, min(n, AHEAD)):
+            conn_fetch(self.events[i].data.u64)
         self.clock()
         begun = now = mono_ns()
         self.empty_at = self.clear - POLL_NS
@@ -316,8 +319,8 @@ cdef class Reactor(Releases):
             self.clear = begun if self.on_time(0) else max(since, self.clear)
         self._woken(now)
         for i in range(n):
-            if i + 2 < n:
-                self.pool.fetch(self.events[i + 2].data.u64)
+            if i + AHEAD < n:
+                conn_fetch(self.events[i + AHEAD].data.u64)
             if self.events[i].data.u64 == BEAT:
                 now = mono_ns()
                 self._on_beat(now)

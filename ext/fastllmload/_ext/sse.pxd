@@ -36,24 +36,24 @@ cdef struct SseEvent:
     Arrival arrival                 # of the read that delivered the newline of the last data line
     uint32_t offset                 # bytes received on the connection with that newline, modulo 2^32
 
-cdef struct Sse:
+cdef struct Sse:                    # what like events touch comes first
     Arrival* now                    # of the bytes being fed; borrowed, set by the feeder before each read
     size_t limit                    # bytes that one line or one event's data may have
+    size_t line_size                # of *line*
+    size_t name_size                # of *name*
+    uint8_t state                   # SseState
+    uint8_t flags                   # private to sse.pyx: CR pending, data seen; 0 between events
     unsigned char* line             # partial line carried over from earlier reads; owned, NULL until needed
-    size_t line_size
     size_t line_cap
     unsigned char* data             # data lines of the current event when they had to be copied; owned
     size_t data_size
     size_t data_cap
     unsigned char* name             # event: field of the current event; owned
-    size_t name_size
     size_t name_cap
     Arrival data_arrival            # of the last data line of the current event
     uint32_t data_offset
     uint32_t line_offset            # bytes received with the newline of the current line
     uint32_t comments               # comment lines seen since sse_reset
-    uint8_t state                   # SseState
-    uint8_t flags                   # private to sse.pyx: CR pending, data seen; 0 between events
 
 cdef void sse_init(Sse* s, size_t limit) noexcept nogil       # zeroes; allocates nothing
 cdef void sse_reset(Sse* s) noexcept nogil                    # next stream; keeps small buffers, frees those above 64 KiB

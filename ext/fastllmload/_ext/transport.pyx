@@ -23,7 +23,16 @@ from libc.stdlib cimport free, malloc
 cimport fastllmload._ext.counters as k
 cimport fastllmload._ext.recorder as r
 from fastllmload._ext.clock cimport mono_ns, real_minus_mono
-from fastllmload._ext.conn cimport C_CONNECTING, C_ENDED, C_IDLE, C_SENDING, C_TAIL, C_WAITING, conn_fetch_rest
+from fastllmload._ext.conn cimport (
+    C_CONNECTING,
+    C_ENDED,
+    C_IDLE,
+    C_SENDING,
+    C_TAIL,
+    C_WAITING,
+    conn_fetch_rest,
+    conn_tagged,
+)
 from fastllmload._ext.exchange cimport V_MORE, V_REUSE
 from fastllmload._ext.histogram cimport HDR_WORDS, hdr_record
 from fastllmload._ext.wire cimport (
@@ -149,7 +158,7 @@ cdef class Transport:
 
     cdef int event(self, epoll_event* event) except -1:
         cdef uint32_t flags = event.events
-        cdef Conn* c = self.pool.find(event.data.u64)
+        cdef Conn* c = conn_tagged(event.data.u64)
         cdef int failed
         if c == NULL:
             return 0                # of a connection that was dropped earlier in this batch
@@ -160,11 +169,11 @@ cdef class Transport:
             if failed:
                 return self.connect_failed(c, failed, False)
             self.connected(c)
-            if self.pool.find(event.data.u64) == NULL:
+            if conn_tagged(event.data.u64) == NULL:
                 return 0
         elif c.state == C_SENDING and flags & EPOLLOUT:
             self.send(c, 0)
-            if self.pool.find(event.data.u64) == NULL:
+            if conn_tagged(event.data.u64) == NULL:
                 return 0
         if flags & (EPOLLIN | EPOLLRDHUP | EPOLLHUP | EPOLLERR) and c.read_rate == 0:
             return self._read(c, flags)
