@@ -16,7 +16,7 @@ from fastllmload.metrics.distribution import without_nulls
 from fastllmload.metrics.e2e import e2e
 from fastllmload.metrics.itl import Pooled
 from fastllmload.metrics.latencies import in_time
-from fastllmload.metrics.ttft import ttft
+from fastllmload.metrics.ttft import ttft, ttft_any
 from fastllmload.metrics.window import Populations, Window
 from fastllmload.records import layout
 from fastllmload.records.run import Run
@@ -46,13 +46,14 @@ def steadiness(run: Run, window: Window | None, chosen: Populations, gaps: Poole
 
 
 def drifts(run: Run, chosen: Populations, gaps: Pooled) -> dict[str, Any]:
-    """By metric: how the level of the window's requests moved, over STRETCHES of as many requests each."""
-    mine = in_time(run.rows, chosen.latency)
-    starts = without_nulls(ttft(run.rows[mine]))
-    return {
-        "ttft": drifted(Sample(starts, starts)),
-        "itl": drifted(Sample(gaps.gaps.ns, gaps.gaps.ns, gaps.gaps.first)),
-    }
+    """By metric: how the level of the window's requests moved, over STRETCHES of as many requests each. That of the first
+    token of any kind only where answers reason: it is that of the first token elsewhere.
+    """
+    rows = run.rows[in_time(run.rows, chosen.latency)]
+    judged = {**MEASURED, "ttft_any": ttft_any} if (rows["reasoning_events"] > 0).any() else MEASURED
+    values = {name: without_nulls(of(rows)) for name, of in judged.items()}
+    found = {name: drifted(Sample(each, each)) for name, each in values.items()}
+    return {**found, "itl": drifted(Sample(gaps.gaps.ns, gaps.gaps.ns, gaps.gaps.first))}
 
 
 def drifted(sample: Sample) -> dict[str, Any] | None:

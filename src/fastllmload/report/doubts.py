@@ -9,7 +9,7 @@ from typing import Any
 
 from fastllmload.report.figures import NOT_KNOWN, WITHHELD, count, number, part, percent, quantity
 
-LEVELS = {"ttft": "TTFT", "itl": "ITL"}
+LEVELS = {"ttft": "TTFT", "ttft_any": "TTFT (first token of any kind)", "itl": "ITL", "e2e": "End-to-End"}
 
 
 def bound(metric: object, statistic: str) -> str | None:
@@ -93,6 +93,12 @@ def _remedy(document: Mapping[str, Any]) -> str:
 def doubt_texts(document: Mapping[str, Any]) -> list[str]:
     """All of it, one sentence each."""
     return [*unsteady_texts(document), *token_texts(document)]
+
+
+def all_texts(document: Mapping[str, Any]) -> list[str]:
+    """The same, and why figures are bounds."""
+    cut = unfinished_text(document)
+    return [*doubt_texts(document), *([cut] if cut is not None else [])]
 
 
 def _moved(drift: Mapping[str, Any]) -> str:

@@ -13,7 +13,7 @@ from fastllmload.statistics.student import t_two_sided
 
 Floats = npt.NDArray[np.float64]
 
-DRIFTED = 0.01  # p below which a level has moved
+DRIFTED = 0.005  # p below which a level has moved; several are judged in each run
 CHOSEN = 5  # the best of some eleven steps, which are much alike, has a p so many times too small
 MOST_SHARED = 0.8  # correlation of neighbouring stretches; beyond it the factor would explode on noise
 

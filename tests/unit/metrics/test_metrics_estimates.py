@@ -81,6 +81,36 @@ def test_a_steady_run_is_called_steady(document: dict[str, Any]) -> None:
     assert document["steadiness"]["littles_law"] is None  # nobody counted
 
 
+def answered(requests: list[Request]) -> list[tuple[int, Request]]:
+    """Those with an answer token, and their numbers."""
+    return [(k, request) for k, request in enumerate(requests) if request.fields.get("t_first")]
+
+
+def test_answers_that_take_twice_as_long_in_the_end_are_not_steady(tmp_path: Path) -> None:
+    """The first token as before, every gap behind it longer and longer: ITL and End-to-End move, TTFT does not."""
+    requests = draw_requests(5, Shape(requests=1500, failures=0.0))
+    for k, request in answered(requests):
+        first = request.fields["t_first"]
+        for name in ("t_last", "t_end", "t_end_user"):
+            request.fields[name] = first + (request.fields[name] - first) * (1500 + k) // 1500
+        request.events = [(max(t, first + (t - first) * (1500 + k) // 1500), *rest) for t, *rest in request.events]
+    found = measured(tmp_path / "run", requests, 30.0)["steadiness"]
+    moved = {name for name, each in found["drift"].items() if not each["steady"]}
+    assert moved == {"itl", "e2e"} and set(found["drift"]) == {"ttft", "ttft_any", "itl", "e2e"}
+    assert found["steady"] is False
+
+
+def test_the_first_token_of_any_kind_is_judged_where_answers_reason(tmp_path: Path) -> None:
+    """A pause between reasoning and answer that shrinks as the wait for the reasoning grows leaves TTFT where it was."""
+    requests = draw_requests(6, Shape(requests=1500, failures=0.0))
+    for k, request in answered(requests):
+        wait = request.fields["t_first"] - request.fields["t_submit"]
+        request.fields["t_any"] = request.fields["t_submit"] + wait * (1500 + k) // 3000
+    drift = measured(tmp_path / "run", requests, 30.0)["steadiness"]["drift"]
+    assert drift["ttft"]["steady"] and not drift["ttft_any"]["steady"]
+    assert drift["ttft_any"]["second_half"] > 1.25 * drift["ttft_any"]["first_half"]
+
+
 def test_slow_first_requests_are_the_transient(tmp_path: Path) -> None:
     """The first 200 of 1,500 wait up to 2 s longer, less and less."""
     requests = draw_requests(4, Shape(requests=1500, failures=0.0))
