@@ -28,6 +28,8 @@ NAMES = {  # metric: from, to, and whether a request that was cut off later stil
     "ttft_any": ("t_submit", "t_any", True),
     "e2e": ("t_submit", "t_last", False),
     "e2e_sched": ("t_sched", "t_last", False),
+    "ttft_dispatch": ("t_dispatch", "t_first", True),
+    "e2e_dispatch": ("t_dispatch", "t_last", False),
 }
 
 

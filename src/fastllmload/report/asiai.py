@@ -18,6 +18,7 @@ from fastllmload.records.token_counts import count_tokens
 from fastllmload.records.whole import ROWS
 from fastllmload.report import identity
 from fastllmload.report.deviations import loud
+from fastllmload.report.doubts import doubt_texts
 from fastllmload.report.figures import NOT_KNOWN, WITHHELD, count, number, quantity, some
 from fastllmload.report.outlet import one_screen_line
 from fastllmload.report.results import metric
@@ -46,6 +47,11 @@ def lines(subject: Subject) -> Iterator[str]:
     said = notice(subject.document)
     if said is not None:
         yield said
+    yield from doubt_texts(document)
+    cut = part(document, "metrics", "e2e", "with_unfinished")
+    if part(document, "metrics", "e2e", "unfinished_bounds"):
+        ended = f"{count(part(cut, 'n_unfinished'))} of {count(part(cut, 'n'))} requests did not end"
+        yield f"{ended}: the figures are of those that did, and so too low"
     yield f"asiai bench: {identity.model(subject)}, engine {identity.software(subject)}"
     of_server = list(server_lines(document))
     if of_server:

@@ -15,6 +15,7 @@ from fastllmload.metrics.window import populations, window_of
 from fastllmload.records.token_counts import count_tokens
 from fastllmload.report import identity
 from fastllmload.report.deviations import loud
+from fastllmload.report.doubts import all_texts, bound
 from fastllmload.report.figures import NOT_KNOWN, WITHHELD, count, number, part
 from fastllmload.report.reasoning import reasoned
 from fastllmload.report.results import metric, success_note
@@ -43,8 +44,14 @@ NOTES = (
 def render(subject: Subject) -> str:
     """The table and what it is about."""
     document = identity.run_document(subject)
-    rows = [[label, *(shown(found.get(key)) for key in STATISTICS)] for label, found in figures(subject, document)]
-    notes = [*success_note(document), populations_note(document), *NOTES, *reasoning_note(document)]
+    rows = [[label, *(cell(found, key) for key in STATISTICS)] for label, found in figures(subject, document)]
+    notes = [
+        *success_note(document),
+        populations_note(document),
+        *NOTES,
+        *reasoning_note(document),
+        *all_texts(document),
+    ]
     table = Table(TITLE, ["Metric", *STATISTICS.values()], rows, notes)
     said = notice(subject.document)
     return "\n".join([*loud(subject), *([said] if said else []), *text(table)]) + "\n"
@@ -87,6 +94,11 @@ def token_lengths(subject: Subject) -> dict[str, dict[str, Any]]:
         "input_tokens": distribution(tokens.input[mine].astype(np.float64), "tokens"),
         "output_tokens": distribution(tokens.output[mine].astype(np.float64), "tokens"),
     }
+
+
+def cell(found: Mapping[str, Any], statistic: str) -> str:
+    """The figure, or what is known of it where requests that did not end can move it."""
+    return bound(found, statistic) or shown(found.get(statistic))
 
 
 def shown(value: object) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 from fastllmload.report import identity, results
 from fastllmload.report.compliance_section import section as compliance
 from fastllmload.report.deviations import loud
+from fastllmload.report.doubts import doubt_texts
 from fastllmload.report.figures import NOT_KNOWN, WITHHELD, number, quantity
 from fastllmload.report.reasons import reason_lines
 from fastllmload.report.reproduction import pairs, reproduction
@@ -72,6 +73,9 @@ def outcome(subject: Subject) -> Iterator[str]:
     if subject.is_procedure and subject.level is not None:
         where = "" if subject.redacted else f" (`{subject.level.folder.parent.name}/{subject.level.folder.name}`)"
         yield from ("", f"Of the level that stands for the test{where}.")
+    unsteady = doubt_texts(document)
+    if unsteady:
+        yield from ("", *(f"* **{escaped(each)}**" for each in unsteady))
     yield from markdown(results.latency_table(document, title="Latency summary"))
     yield from markdown(results.throughput_table(document, "Throughput summary"))
     yield from markdown(results.success_table(document, "Success metrics"))

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from fastllmload.report import identity
 from fastllmload.report.deviations import deviations
+from fastllmload.report.doubts import all_texts, bound
 from fastllmload.report.figures import NOT_KNOWN, WITHHELD, count, number, quantity
 from fastllmload.report.maximum import SWEEPS, below, maximum
 from fastllmload.report.outlet import one_screen_line
@@ -72,8 +73,15 @@ def latencies(subject: Subject) -> Iterator[str]:
     document = identity.run_document(subject)
     for name, label in (("ttft", "TTFT"), ("tpot", "TPOT")):
         for statistic in ("p50", "p99"):
-            value = milliseconds(metric(document, name), statistic)
-            yield f"- {label} {statistic.upper()}: {with_unit(value, 'ms')}"
+            found = metric(document, name)
+            value = bound_in(found, statistic, "ms") or with_unit(milliseconds(found, statistic), "ms")
+            yield f"- {label} {statistic.upper()}: {value}"
+
+
+def bound_in(found: Mapping[str, object], statistic: str, unit: str) -> str | None:
+    """The bound that stands in place of a figure, which requests that did not end can move; None where none can."""
+    known = bound(found, statistic)
+    return known if known is None or known == WITHHELD else f"{known} {unit}"
 
 
 def with_unit(value: object, unit: str) -> str:
@@ -114,6 +122,7 @@ def notes(subject: Subject) -> Iterator[str]:
         yield from scope(subject)
     else:
         yield "TTFT, TPOT and Max Throughput are those of the one load level of this run; no maximum was searched for"
+    yield from all_texts(identity.run_document(subject))
     found = deviations(subject)
     yield from found if found else ["no deviations from the methodology are known"]
     yield f"Success rate: {quantity(success(subject))}%" if success(subject) is not None else "Success rate: n/a"

@@ -11,7 +11,7 @@ from typing import Any
 from fastllmload.certificate.seconds import BRACKET_US, CPU_SHARE, LAG_US
 from fastllmload.metrics.cold_start import started_cold
 from fastllmload.records.error_texts import message_of
-from fastllmload.report.doubts import bound, doubt_texts, unfinished_text
+from fastllmload.report.doubts import all_texts, bound
 from fastllmload.report.event_tokens import event_token_lines
 from fastllmload.report.failing import failing_urls
 from fastllmload.report.figures import (
@@ -105,9 +105,7 @@ def summary_lines(document: Document, width: int = 80, folder: str | None = None
 
 def doubt_lines(document: Document, width: int) -> list[Line]:
     """That the run was not steady, or that figures are bounds; nothing for most runs."""
-    text = unfinished_text(document)
-    said = [*doubt_texts(document), *([text] if text is not None else [])]
-    return [Line(line, "bad") for each in said for line in wrap(each, width, subsequent_indent="  ")]
+    return [Line(line, "bad") for each in all_texts(document) for line in wrap(each, width, subsequent_indent="  ")]
 
 
 def reasoning_lines(document: Document, width: int) -> list[Line]:

@@ -363,6 +363,34 @@ def test_a_run_that_was_cut_off_says_so_in_every_form(rows: Subject, form: str) 
     assert "INCOMPLETE (running)" in forms.text_of(Subject(rows.folder, {**rows.document, "status": "running"}), form)
 
 
+def doubtful(rows: Subject) -> Subject:
+    """A queue that grew, and requests that were cut off."""
+    flight = {"first_half": 12.0, "second_half": 30.0, "p": 1e-4, "growing": True}
+    cut = {
+        "unfinished_bounds": {"p99": {"low": 4129.0, "high": None}, "p90": {"low": 3000.0, "high": 3100.0}},
+        "with_unfinished": {"n": 656, "n_unfinished": 217},
+    }
+    names = ("ttft", "ttft_dispatch", "e2e")
+    metrics = {**rows.document["metrics"], **{name: {**rows.document["metrics"][name], **cut} for name in names}}
+    steadiness = {**rows.document["steadiness"], "in_flight": flight}
+    return Subject(rows.folder, {**rows.document, "metrics": metrics, "steadiness": steadiness})
+
+
+@pytest.mark.parametrize("form", ["full", "blog", "asiai", "minimum", "markdown", "html"])
+def test_a_run_that_says_too_little_says_so_in_every_form(rows: Subject, form: str) -> None:
+    text = forms.text_of(doubtful(rows), form)
+    assert "The queue was growing: 12.00 requests in flight in the first half of the window, 30.00" in text
+    assert "217 of 656 requests did not end" in text
+    assert "queue was growing" not in forms.text_of(rows, form)
+
+
+def test_a_bound_stands_in_place_of_a_figure_in_short_reports(rows: Subject) -> None:
+    subject = doubtful(rows)
+    assert "- TTFT P99: >=4,129 ms\n" in minimum.render(subject)
+    row = next(line for line in blog.render(subject).splitlines() if line.startswith("Time to First Token"))
+    assert ">=4,129" in row and "3,000-3,100" in row
+
+
 @pytest.mark.parametrize("test", ["capacity", "itl"])
 def test_what_has_no_key_word_is_listed_and_tells_no_capacity(test: str) -> None:
     """Completions over a known time are a throughput, of any test."""
