@@ -15,7 +15,7 @@ from fastllmload.plan.settings import RunSettings
 from fastllmload.procedure.change import changed
 from fastllmload.procedure.findings import Findings
 from fastllmload.procedure.lab import Lab
-from fastllmload.procedure.ladder import Ladder, state_of
+from fastllmload.procedure.ladder import Ladder, Rung, state_of
 from fastllmload.procedure.seek import TRIES
 from fastllmload.procedure.shares import Known
 
@@ -27,16 +27,18 @@ QUICK_S = 5.0
 @dataclass(frozen=True)
 class Capacity:
     """Requests/s, and where the figure is from. *limited*: the client ended the measurement, not the system.
-    *output_tok_s*: output tokens/s where they were measured.
+    *output_tok_s*: output tokens/s where they were measured. *limited_by*: what ended the measurement, in words.
     """
 
     req_s: float
     source: str
     limited: bool = False
     output_tok_s: float | None = None
+    limited_by: str | None = None
 
     def entry(self) -> dict[str, Any]:
-        return {"req_s": self.req_s, "source": self.source, "client_limited": self.limited}
+        known = {"req_s": self.req_s, "source": self.source, "client_limited": self.limited}
+        return known if self.limited_by is None else {**known, "limited_by": self.limited_by}
 
 
 def capacity_of(lab: Lab, settings: RunSettings, asked: Known, found: Findings, prefix: str = "") -> Capacity | None:
@@ -66,7 +68,9 @@ def measured(lab: Lab, settings: RunSettings, found: Findings, prefix: str = "")
     rows = [(f"{r.load:g}", r.level.req_s, r.level.output_tok_s, r.level.figure("ttft", "p99"), state_of(r.verdict))
             for r in ladder.rungs]  # fmt: skip
     columns = ("Slots", "Requests (r/s)", "Output (tok/s)", "TTFT P99 (ms)", "Verdict")
-    found.table(f"{prefix}capacity", f"{prefix}Capacity, measured in a closed loop".capitalize(), columns, rows)
+    why = ended_by(ladder.rungs[-1])
+    title = f"{prefix}Capacity, measured in a closed loop".capitalize()
+    found.table(f"{prefix}capacity", title, columns, rows, f"limited by: {why}")
     best = max((rung.level for rung in ladder.rungs), key=lambda level: level.output_tok_s, default=None)
     if best is None or best.req_s <= 0:
         found.warn("no request of the capacity measurement succeeded: there is no capacity to take shares of")
@@ -74,4 +78,13 @@ def measured(lab: Lab, settings: RunSettings, found: Findings, prefix: str = "")
     if limited:
         found.warn("the client was the limit while the capacity was measured: the true one may be higher")
     source = f"measured: closed loop, {len(ladder.rungs)} levels of {length:g} s"
-    return Capacity(best.req_s, source, limited, best.output_tok_s)
+    return Capacity(best.req_s, source, limited, best.output_tok_s, why)
+
+
+def ended_by(last: Rung) -> str:
+    """What ended the measurement at its *last* level, in words: criterion, value and limit."""
+    if last.level.cascading:
+        return f"at {last.load:g} slots most of the last requests failed"
+    if last.verdict.saturated or (last.verdict.generator_limited and last.verdict.saturated is None):
+        return f"at {last.load:g} slots, {last.verdict.why()}"
+    return f"{last.load:g} slots, the most that are tried, were not saturated: the true capacity may be higher"

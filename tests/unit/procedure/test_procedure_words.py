@@ -22,7 +22,7 @@ from fastllmload.procedure.tests import fairness, guardrail
 from fastllmload.procedure.tests.capacity import Levels, Parameters
 from fastllmload.procedure.tests.fairness import CLASSES, MIXED, expected_tokens, overloaded
 from fastllmload.procedure.tests.memory_pressure import preempted, preemption_words
-from fastllmload.procedure.verdict import COMPLETION, QUEUE, LevelVerdict, nothing_measured
+from fastllmload.procedure.verdict import COMPLETION, NO_GAIN, QUEUE, LevelVerdict, nothing_measured
 
 
 def test_same_tokens_follow_from_the_workloads_definition() -> None:
@@ -80,7 +80,8 @@ def test_the_best_level_of_a_capacity_is_that_with_the_most_tokens(
 
     def at(ladder: Ladder, load: float, repetition: int = 0, **fields: Any) -> Rung:
         rung = Rung(ladder.lab.level(f"{load:g}", saturating.changed(ladder.settings, load={
-            "rate": None, "concurrency": round(load)})), verdict(saturated=load >= 16))  # fmt: skip
+            "rate": None, "concurrency": round(load)})), verdict(saturated=load >= 16, fired=(NO_GAIN,) * (load >= 16),
+            figures={"output_tok_s": figures[round(load)][1]}))  # fmt: skip
         ladder.rungs.append(rung)
         return rung
 
@@ -88,6 +89,20 @@ def test_the_best_level_of_a_capacity_is_that_with_the_most_tokens(
     with made(tmp_path / "p") as lab:
         found = saturating.measured(lab, lab.base, Findings())
     assert found is not None and found.req_s == 14.7
+    assert found.limited_by == "at 16 slots, no gain: 1,990 output tok/s, less than 5% above a lower level"
+    assert found.entry()["limited_by"] == found.limited_by
+
+
+def test_a_capacity_names_what_ended_its_measurement(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A criterion, the client, or that nothing did up to the most slots that are tried."""
+    installed(monkeypatch).answer = lambda settings: {}
+    with made(tmp_path) as lab:
+        level = lab.level("8", saturating.changed(lab.base, load={"rate": None, "concurrency": 8}))
+    late = verdict(saturated=None, generator_limited=True, fired=(QUEUE,), limits=("the lag is 3 ms",))
+    assert saturating.ended_by(Rung(level, late)) == "at 8 slots, the client was the limit: the lag is 3 ms"
+    assert "8 slots, the most that are tried, were not saturated" in saturating.ended_by(
+        Rung(level, verdict(saturated=False, steady=True))
+    )
 
 
 @pytest.mark.parametrize(
