@@ -15,6 +15,7 @@ from libc.stdlib cimport free, malloc
 
 cimport fastllmload._ext.counters as k
 cimport fastllmload._ext.recorder as r
+from fastllmload._ext.bodies cimport Bodies
 from fastllmload._ext.clock cimport mono_ns, thread_cpu_ns
 from fastllmload._ext.conn cimport C_CONNECTING, Conn, conn_fetch
 from fastllmload._ext.histogram cimport HDR_WORDS, hdr_record
@@ -96,7 +97,8 @@ cdef class Reactor(Releases):
     def load(self, *, int phase, int phase_number, schedule, const uint64_t[::1] body_offset, const uint8_t[::1] bodies,
              const int32_t[::1] input_tokens, const int32_t[::1] output_tokens, const uint16_t[::1] request_class,
              bint closed, uint64_t limit=0, uint32_t cap=0, uint32_t reserve=MARGIN, const uint32_t[::1] numbers=None,
-             Talks talks=None, const Leaving[::1] client=None, const uint16_t[::1] target=None, uint32_t slots=0) -> None:
+             Talks talks=None, const Leaving[::1] client=None, const uint16_t[::1] target=None, uint32_t slots=0,
+             Bodies near=None) -> None:
         """Take over one phase.
 
         *schedule*: int64 ns offsets of this worker's releases (open loop), or zeros, one per slot (closed loop).
@@ -104,12 +106,14 @@ cdef class Reactor(Releases):
         *numbers*: with *talks*, the requests that its releases are, in order; else they are worker, worker + workers ...,
         anew in each round of *slots*, which are those of all workers in a closed loop.
         *client*: what users do besides waiting. *target*: of each request of the plan; None: dealt round robin.
+        *near*: the same bodies, in their file; None: *bodies* is memory of this process.
         """
         cdef Share share = self.share
         self.end_talks()
         share.begin(<uint8_t>phase, phase_number)
         share.body_offset = body_offset
         share.bodies = bodies
+        self.bodies = Bodies(bodies) if near is None else near
         share.input_tokens = input_tokens
         share.output_tokens = output_tokens
         share.request_class = request_class

@@ -2,6 +2,7 @@
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport free
 
+from fastllmload._ext.bodies cimport Bodies
 from fastllmload._ext.calls cimport Calls, CallList, Text
 
 cdef enum TurnFlag:
@@ -35,6 +36,7 @@ cdef class Talks:
     cdef const Turn[::1] turns
     cdef const uint64_t[::1] body_offset
     cdef const uint8_t[::1] bodies
+    cdef Bodies near                        # the same, where they can be read
     cdef list joints                        # (before, behind, between) of each class: around a reply, and between messages
     cdef const uint16_t[::1] request_class  # None: there is one joint
     cdef uint32_t sessions                  # in the whole plan
@@ -50,4 +52,5 @@ cdef class Talks:
     cdef bint _stitch_calls(self, Talk* talk, uint32_t planned, const unsigned char* reply, size_t size,
                             Calls* calls) except? False
     cdef tuple _joint(self, uint32_t planned)
+    cdef int _add_planned(self, Talk* talk, uint64_t at, size_t size) except -1       # bytes of the plan's bodies
     cdef int _add(self, Talk* talk, const unsigned char* data, size_t size) except -1

@@ -44,15 +44,16 @@ def in_order(list instants) -> list:
 
 cdef class Talks:
     """*turns*, *body_offset* and *bodies* are a plan's; *joints*: what stands before and behind a reply and between
-    messages, of each class of *request_class*; without that there is one.
+    messages, of each class of *request_class*; without that there is one. *near*: the bodies in their file.
     """
 
     def __init__(self, const Turn[::1] turns not None, const uint64_t[::1] body_offset not None,
                  const uint8_t[::1] bodies not None, list joints not None, uint32_t sessions,
-                 const uint16_t[::1] request_class=None):
+                 const uint16_t[::1] request_class=None, Bodies near=None):
         self.turns = turns
         self.body_offset = body_offset
         self.bodies = bodies
+        self.near = Bodies(bodies) if near is None else near
         self.joints = joints
         self.request_class = request_class
         self.sessions = sessions
@@ -95,7 +96,7 @@ cdef class Talks:
         if talk.size:
             talk.size -= self.turns[planned].tail
         else:
-            self._add(talk, &self.bodies[at], end - at - self.turns[planned].tail)
+            self._add_planned(talk, at, end - at - self.turns[planned].tail)
         at, end = end, self.body_offset[planned + 2]
         before, behind, between = self._joint(planned)
         if calls != NULL and calls.count and after.flags & TURN_REPLY and self._stitch_calls(talk, planned, reply, size, calls):
@@ -103,14 +104,14 @@ cdef class Talks:
         if not after.flags & TURN_REPLY or after.reply_at:
             self._add(talk, between, len(between))
             if after.reply_at:
-                self._add(talk, &self.bodies[at + after.skip], after.reply_at - after.skip)
+                self._add_planned(talk, at + after.skip, after.reply_at - after.skip)
                 self._add(talk, reply, size)
-                return self._add(talk, &self.bodies[at + after.reply_at], end - at - after.reply_at)
+                return self._add_planned(talk, at + after.reply_at, end - at - after.reply_at)
         else:
             self._add(talk, before, len(before))
             self._add(talk, reply, size)
             self._add(talk, behind, len(behind))
-        return self._add(talk, &self.bodies[at + after.skip], end - at - after.skip)
+        return self._add_planned(talk, at + after.skip, end - at - after.skip)
 
     cdef bint _stitch_calls(self, Talk* talk, uint32_t planned, const unsigned char* reply, size_t size,
                             Calls* calls) except? False:
@@ -124,13 +125,17 @@ cdef class Talks:
         if after.reply_at == 0:
             called_reply(&self.scratch, before, behind, reply, size, calls, after.turn)
             self._add(talk, self.scratch.at, self.scratch.size)
-            self._add(talk, &self.bodies[own], own_size)
+            self._add_planned(talk, own, own_size)
             return True
-        if not called_turn(&self.scratch, &self.bodies[own], own_size, after.reply_at - after.skip, reply, size, calls, after.turn):
+        if not called_turn(&self.scratch, self.near.whole(own, own_size), own_size, after.reply_at - after.skip, reply, size,
+                           calls, after.turn):
             return False
         self._add(talk, between, len(between))
         self._add(talk, self.scratch.at, self.scratch.size)
         return True
+
+    cdef int _add_planned(self, Talk* talk, uint64_t at, size_t size) except -1:
+        return self._add(talk, self.near.whole(at, size), size) if size else 0
 
     cdef int _add(self, Talk* talk, const unsigned char* data, size_t size) except -1:
         cdef size_t cap = talk.cap if talk.cap else 4096

@@ -3,6 +3,7 @@
 cimport cython
 from libc.stdint cimport int64_t, uint8_t, uint32_t
 
+from fastllmload._ext.bodies cimport Bodies
 from fastllmload._ext.conn cimport Conn
 from fastllmload._ext.exchange cimport Verdict
 from fastllmload._ext.histogram cimport Hdr
@@ -19,6 +20,7 @@ cdef class Transport:
     cdef readonly Protocol protocol
     cdef Pool pool
     cdef Users users
+    cdef Bodies bodies                  # of the phase
     cdef int epfd                       # sockets, and whatever the Reactor watches; owned
     cdef unsigned char* buffer          # shared read buffer; owned
     cdef int64_t* words                 # borrowed from protocol

@@ -19,6 +19,7 @@ import os
 
 from libc.errno cimport EAGAIN
 from libc.stdlib cimport free, malloc
+from libc.string cimport memset
 
 cimport fastllmload._ext.counters as k
 cimport fastllmload._ext.recorder as r
@@ -70,11 +71,13 @@ cdef class Transport:
         self.buffer = <unsigned char*>malloc(BUFFER)
         if self.buffer == NULL:
             raise MemoryError("read buffer")
+        memset(self.buffer, 1, BUFFER)          # its pages are there before a clock starts; of zeros a compiler makes calloc()
         self.epfd = epoll_create1(EPOLL_CLOEXEC)
         if self.epfd < 0:
             raise OSError("epoll_create1 failed: out of file descriptors")
         self.pool = Pool(self.epfd, protocol.shared, protocol.max_event, kernel_stamps, fresh_connections, sources)
         self.users = Users()
+        self.bodies = Bodies()
         self.schedstat = wire_open_run_delay()
         self.run_delay = wire_run_delay(self.schedstat)
 
@@ -120,7 +123,8 @@ cdef class Transport:
     cdef int send(self, Conn* c, int64_t now) except -1:
         """Hand what is left of the request to the socket; the rest follows when it takes more."""
         cdef Py_ssize_t sent
-        cdef size_t part
+        cdef size_t part, size
+        cdef void* body
         if c.x.row.t_submit_start == 0:
             c.x.row.t_submit_start = now
             if c.served == 0 and c.fd >= 0:
@@ -129,10 +133,15 @@ cdef class Transport:
         c.state = C_SENDING
         if c.fd < 0:
             self.pool.streams[c.number].send(b"".join(
-                [(<char*>c.pieces[i].iov_base)[:c.pieces[i].iov_len] for i in range(3)]))
+                [self.bodies.taken(c.pieces[i].iov_base, c.pieces[i].iov_len) for i in range(3)]))
             return 0
         while c.piece < 3:
+            body = c.pieces[2].iov_base
+            size = c.pieces[2].iov_len
+            c.pieces[2].iov_base = <void*>self.bodies.near(body, &c.pieces[2].iov_len)
             sent = wire_send(c.fd, &c.pieces[c.piece], 3 - c.piece)
+            c.pieces[2].iov_base = body         # what is left of it is looked for anew
+            c.pieces[2].iov_len = size
             if sent == -EAGAIN:
                 return 0
             if sent < 0:

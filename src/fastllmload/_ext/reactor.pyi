@@ -3,6 +3,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import numpy.typing as npt
 
+from fastllmload._ext.bodies import Bodies
 from fastllmload._ext.pacer import Pacer
 from fastllmload._ext.protocol import Protocol
 from fastllmload._ext.releases import Releases
@@ -56,6 +57,7 @@ class Reactor(Releases):
         client: npt.NDArray[np.void] | None = None,
         target: npt.NDArray[np.uint16] | None = None,
         slots: int = 0,
+        near: Bodies | None = None,
     ) -> None: ...
     def start_at(self, start: int, stop_sending_ns: int = 0) -> None: ...
     def preconnect(self, count: int) -> None: ...

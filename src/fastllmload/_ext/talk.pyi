@@ -1,6 +1,7 @@
 import numpy as np
 import numpy.typing as npt
 
+from fastllmload._ext.bodies import Bodies
 from fastllmload._ext.calls import CallList
 
 def turn_dtype() -> np.dtype[np.void]: ...
@@ -21,5 +22,6 @@ class Talks:
         joints: list[tuple[bytes, bytes, bytes]],
         sessions: int,
         request_class: npt.NDArray[np.uint16] | None = None,
+        near: Bodies | None = None,
     ) -> None: ...
     def joined(self, first: int, replies: list[bytes], called: list[CallList | None] | None = None) -> list[bytes]: ...

@@ -27,6 +27,7 @@ import numpy as np
 import uvloop
 
 from fastllmload._ext import counters as k
+from fastllmload._ext.bodies import Bodies
 from fastllmload._ext.delta import Classifier
 from fastllmload._ext.pacer import Pacer
 from fastllmload._ext.protocol import Protocol
@@ -35,9 +36,10 @@ from fastllmload._ext.recorder import Recorder
 from fastllmload._ext.stream import Stream
 from fastllmload._ext.talk import Talks
 from fastllmload._ext.wire import warm_up_kernel_stamps
+from fastllmload.engine.memory import touch, warm_heap
 from fastllmload.engine.routing import routed
 from fastllmload.engine.workspec import PhaseSpec, TargetSpec, WorkerSpec
-from fastllmload.plan.plan import Plan
+from fastllmload.plan.plan import BODIES, Plan
 from fastllmload.records.error_texts import write_texts
 from fastllmload.records.sharedmem import SharedWords
 from fastllmload.redact import Redactor
@@ -98,6 +100,7 @@ class Worker:
         # What the clock needs is opened before it: a load that takes the last file descriptor must not end its worker.
         self.statm = os.open("/proc/self/statm", os.O_RDONLY)
         self.plans = {phase.number: Plan.open(Path(phase.plan_dir)) for phase in spec.phases}
+        self.bodies = {number: Bodies(plan.bodies, plan.directory / BODIES) for number, plan in self.plans.items()}
         gc.callbacks.append(self._count_collection)
 
     def _count_collection(self, phase: str, info: dict[str, int]) -> None:
@@ -181,7 +184,11 @@ class Worker:
                 return False
             await asyncio.sleep(POLL_S)
         self._load(phase, self.plans[phase.number])
-        self.reactor.preconnect(self._connections_ahead(phase))
+        for array in self.plans[phase.number].arrays:
+            touch(array)
+        ahead = self._connections_ahead(phase)
+        warm_heap(ahead)
+        self.reactor.preconnect(ahead)
         until = time.monotonic() + CONNECTING_S
         while self.reactor.connecting and time.monotonic() < until:
             if self.words[k.W_COMMAND] != k.RUN:
@@ -234,7 +241,8 @@ class Worker:
             client=plan.client,
             target=routed(plan, spec.class_targets),
             slots=slots,
-            **conversations(plan, spec.worker, spec.workers, slots),
+            near=self.bodies[phase.number],
+            **conversations(plan, spec.worker, spec.workers, slots, self.bodies[phase.number]),
         )
 
     async def _clock(self, phase: PhaseSpec, start: int) -> bool:
@@ -258,7 +266,6 @@ class Worker:
                 self.settled_faults = page_faults()
             if now >= sample_at:
                 sample_at = now + SAMPLE_NS
-                self.plans[phase.number].let_go()
                 self._sample(before)
                 if self.error_texts.versions != self.texts_written:
                     self._write_texts()
@@ -306,7 +313,9 @@ def page_faults() -> int:
     return used.ru_minflt + used.ru_majflt
 
 
-def conversations(plan: Plan, worker: int, workers: int, slots: int = 0) -> dict[str, Any]:
+def conversations(
+    plan: Plan, worker: int, workers: int, slots: int = 0, bodies: Bodies | None = None
+) -> dict[str, Any]:
     """What the reactor needs of a plan with conversations: this worker's first turns, and how turns are stitched. In a
     closed loop of *slots* each round of so many conversations is dealt anew.
     """
@@ -317,7 +326,7 @@ def conversations(plan: Plan, worker: int, workers: int, slots: int = 0) -> dict
     numbers = np.ascontiguousarray(starts[places % workers == worker], np.uint32)
     joints = plan.joints
     of_class = plan.request_class if len(joints) > 1 else None
-    talks = Talks(plan.turns, plan.body_offset, plan.bodies, joints, len(starts), of_class)
+    talks = Talks(plan.turns, plan.body_offset, plan.bodies, joints, len(starts), of_class, bodies)
     return {"numbers": numbers, "talks": talks}
 
 

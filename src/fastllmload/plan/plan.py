@@ -12,7 +12,6 @@ address or the API key.
 from __future__ import annotations
 
 import json
-import mmap
 import tokenize
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -199,14 +198,11 @@ class Plan:
         """The encoded body of one request."""
         return self.bodies[int(self.body_offset[request]) : int(self.body_offset[request + 1])].tobytes()
 
-    def let_go(self) -> None:
-        """Give the pages of bodies that were read back: they stay in the page cache, but not in this process's memory.
-
-        A worker would otherwise seem to grow by all that it sends. Reading them again is a page fault, nothing else.
-        """
-        mapped = self.bodies.base
-        if isinstance(mapped, mmap.mmap):
-            mapped.madvise(mmap.MADV_DONTNEED)
+    @property
+    def arrays(self) -> list[npt.NDArray[Any]]:
+        """All that there are, beside the bodies."""
+        named = [self._member(name) for name in ARRAYS]
+        return [array for array in named if array is not None]
 
     def verify(self) -> None:
         """Hash every member again. RunFolderError names the first that differs."""
@@ -236,8 +232,7 @@ class Plan:
 
     def _check_fit(self) -> None:
         n = self.requests
-        arrays: list[npt.NDArray[Any]] = [self.output_tokens, self.request_class, self.body_offset[1:]]
-        arrays += [array for array in (self.t_sched, self.turns, self.client, self.prefix_tokens) if array is not None]
+        arrays = [array for array in self.arrays if array is not self.body_offset]
         ends = self.body_offset
         fits = len(ends) == n + 1 and ends[0] == 0 and int(ends[-1]) == len(self.bodies)
         if not (fits and all(len(a) == n for a in arrays) and bool(np.all(ends[1:] >= ends[:-1]))):

@@ -2,7 +2,6 @@
 
 import json
 import zipfile
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,7 +10,7 @@ from plan_builder import asked, build
 from fastllmload.errors import HostLimitError, RunFolderError
 from fastllmload.plan.archive import load_plan, save_plan
 from fastllmload.plan.digest import digest_of
-from fastllmload.plan.plan import BODIES, Plan
+from fastllmload.plan.plan import Plan
 
 CLOSED = {"rate": None, "duration": None, "load__concurrency": 2, "load__num_requests": 30}
 MEMBERS = [
@@ -200,29 +199,3 @@ def test_record_in_the_run_folder(tmp_path, settings):
     assert np.array_equal(rows["input_tokens"], plan.input_tokens)
     assert np.array_equal(rows["output_tokens"], plan.output_tokens)
     assert json.loads((tmp_path / "run" / "plan" / "plan.json").read_text()) == plan.document
-
-
-def resident_bytes(path):
-    """Of the mappings of *path* in this process, from the kernel's own count."""
-    inside, found = False, 0
-    for line in Path("/proc/self/smaps").read_text().splitlines():
-        if "-" in line.partition(" ")[0]:
-            inside = line.endswith(str(path))
-        elif inside and line.startswith("Rss:"):
-            found += int(line.split()[1]) * 1024
-    return found
-
-
-def test_bodies_that_were_sent_are_let_go(tmp_path):
-    """Reading them made them this process's memory; let go they are not, and can be read again."""
-    build(tmp_path, asked(rate=200.0))
-    plan = Plan.open(tmp_path)
-    once = [plan.body(i) for i in range(plan.requests)]
-    assert resident_bytes(tmp_path / BODIES) >= sum(map(len, once)) > 100_000
-    plan.let_go()
-    assert resident_bytes(tmp_path / BODIES) == 0
-    assert [plan.body(i) for i in range(plan.requests)] == once
-
-
-def test_an_empty_plan_has_nothing_to_let_go(tmp_path):
-    build(tmp_path, asked(load__warmup_requests=0), phase="warmup").let_go()
