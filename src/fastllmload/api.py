@@ -75,6 +75,9 @@ class Kept:
     def phase(self, name: str, planned: int | None, seconds: float | None) -> None:
         self._view.phase(name, planned, seconds)
 
+    def due(self, t: float) -> bool:
+        return self._view.due(t)
+
     def update(self, snapshot: Snapshot) -> None:
         self._view.update(snapshot)
 

@@ -16,9 +16,12 @@ from fastllmload._ext.hiccup import HiccupMeter
 STOPPED = """
 from fastllmload._ext import histogram
 import sys
+import time
 from fastllmload._ext.hiccup import HiccupMeter
-meter = HiccupMeter()
+meter = HiccupMeter(late_ns=int(sys.argv[1]))
 meter.start()
+while histogram.total(meter.words) < 200:
+    time.sleep(0.001)
 print("ready", flush=True)
 sys.stdin.readline()
 meter.stop()
@@ -81,10 +84,13 @@ def test_it_runs_while_the_interpreter_is_held() -> None:
     assert seen > 5
 
 
-def test_a_stopped_process_is_a_stall() -> None:
-    """SIGSTOP of 60 ms: one stall of at least 59 ms in the ring, and the instants it missed are in the histogram."""
+@pytest.mark.parametrize("late_ns", [1 << 60, -1])
+def test_a_stopped_process_is_a_stall(late_ns: int) -> None:
+    """SIGSTOP of 60 ms: one stall of about that in the ring, and the instants it missed are in the histogram; also where
+    the meter looks at every fourth instant only.
+    """
     child = subprocess.Popen(
-        [sys.executable, "-c", STOPPED],
+        [sys.executable, "-c", STOPPED, str(late_ns)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
@@ -104,8 +110,8 @@ def test_a_stopped_process_is_a_stall() -> None:
             child.wait()
     missed_at, lateness, counted, stalls = map(int, output.split())
     assert lateness >= 57_000_000
-    assert missed_at >= stopped - 2_000_000
-    assert counted >= 57
+    assert missed_at >= stopped - 5_000_000
+    assert counted >= 257
     assert stalls >= 1
 
 
@@ -131,3 +137,29 @@ def test_it_can_be_pinned() -> None:
     wait_for(3, meter)
     assert os.sched_getaffinity(meter.thread_id or 0) == {cpu}
     meter.stop()
+
+
+@pytest.mark.parametrize(("late_ns", "looks_at"), [(1 << 60, 4), (-1, 1)])
+def test_a_quiet_host_is_looked_at_less_often_and_counted_as_often(late_ns: int, looks_at: int) -> None:
+    """Every fourth instant has a wake-up of its own where none is late, every one where all are; all are counted."""
+    meter = HiccupMeter(late_ns=late_ns)
+    meter.start()
+    wait_for(200, meter)  # at first it looks at each
+    before, wakes, counted = met(meter), switches(meter), histogram.total(meter.words)
+    wait_for(1_000, meter)
+    met_now, wakes, counted = met(meter) - before, switches(meter) - wakes, histogram.total(meter.words) - counted
+    meter.stop()
+    assert met_now >= 100, "a host that is always late shows nothing"
+    assert 0.5 * met_now <= looks_at * wakes <= 1.5 * counted
+
+
+def met(meter: HiccupMeter) -> int:
+    """Instants that were not missed: a wake-up late by n intervals is that of n + 1 instants, of which it met one."""
+    interval = histogram.empty()
+    histogram.record_many(interval, np.array([meter.interval_ns]))
+    return int(meter.words[: np.flatnonzero(interval)[0]].sum())
+
+
+def switches(meter: HiccupMeter) -> int:
+    status = Path(f"/proc/self/task/{meter.thread_id}/status").read_text()
+    return int(status.partition("\nvoluntary_ctxt_switches:")[2].split()[0])

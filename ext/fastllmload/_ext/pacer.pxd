@@ -10,7 +10,8 @@ cdef class Pacer:
     cdef readonly Py_ssize_t next       # first request of the schedule that is not released
     cdef Py_ssize_t size
     cdef readonly int64_t start         # time zero
-    cdef int64_t lead                   # wake this early, spin the rest
+    cdef int64_t lead                   # wake this early, spin the rest: as early as most wake-ups have been late
+    cdef int64_t most                   # and no earlier
     cdef Dues followers                 # turns that came out of replies, beside the schedule; what they are is the owner's
     cdef double budget                  # share of a core that spinning may take
     cdef int64_t spun                   # ns spent spinning since *start*
@@ -21,6 +22,7 @@ cdef class Pacer:
     # Releases of the schedule that are due before *until*; more than *most* are not counted.
     cdef Py_ssize_t near(self, int64_t until, Py_ssize_t most) noexcept
     cdef int64_t _planned(self) noexcept
+    cdef void woke(self, int64_t now) noexcept      # a thread that slept for the timer came to know of it
     cdef int arm(self, int64_t now) except -1       # set the timer for the next release (or leave it)
     cdef int64_t spin(self, int64_t now) noexcept   # if the next release is within the lead: burn until it is due; returns the time
     cdef int stop(self) except -1                   # forget what is not released

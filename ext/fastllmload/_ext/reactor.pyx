@@ -34,7 +34,7 @@ cdef enum:
     SLEPT_NS = 50_000           # time neither on a processor nor waiting for one: the thread slept
     POLL_NS = 5_000             # a poll has looked at every socket at most this long before it returned
     BEAT_NS = 5_000_000         # between two beats
-    LOOP_BEATS = 4              # at every so many of them the event loop gets its turn
+    LOOP_BEATS = 8              # at every so many of them the event loop gets its turn
     TIMER = 0xFFFFFFFF          # epoll tag of the pacer's timer
     BEAT = 0xFFFFFFFE           # and of the beat
     UNREAD_NS = 1_000_000_000   # a request whose socket was not looked at since its deadline is given this long
@@ -328,7 +328,10 @@ cdef class Reactor(Releases):
             if self.events[i].data.u64 == BEAT:
                 now = mono_ns()
                 self._on_beat(now)
-            elif self.events[i].data.u64 != TIMER:
+            elif self.events[i].data.u64 == TIMER:
+                if since and self.pacer.armed > since:
+                    self.pacer.woke(begun)
+            else:
                 self.read_at = 0
                 self.event(&self.events[i])
                 now = self.read_at if self.read_at else mono_ns()

@@ -8,7 +8,7 @@ import numpy.typing as npt
 from fastllmload._ext import histogram
 from fastllmload.certificate.evidence import Figures, HostRecord, Times, Window
 
-SLACK_NS = 2_000_000  # the meter looks once a millisecond, and a late process needs a moment to catch up
+SLACK_NS = 2_000_000  # the meter looks every millisecond or few, and a late process needs a moment to catch up
 
 
 def host(record: HostRecord, window: Window) -> Figures:

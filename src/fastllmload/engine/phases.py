@@ -151,6 +151,8 @@ class PhaseRun:
         if not self.drain_ns and self.fleet.sending_over():
             self.drain_ns = time.monotonic_ns()
         cpu = self.live.record(self.spec.number)
+        if not self.ui.due((time.monotonic_ns() - self.start_ns) / 1e9):
+            return
         closed = self.spec.mode == "closed"
         self.ui.update(
             self.live.snapshot(

@@ -44,7 +44,7 @@ from fastllmload.records.error_texts import write_texts
 from fastllmload.records.sharedmem import SharedWords
 from fastllmload.redact import Redactor
 
-TICK_S = 0.01  # a look at commands and counts; while the reactor waits itself the loop has a turn only every 20 ms
+TICK_S = 0.01  # a look at commands and counts; while the reactor waits itself the loop has a turn only every 40 ms
 POLL_S = 0.002  # while no clock runs
 CONNECTING_S = 5.0  # for connections ahead of the clock; one that hangs longer is what its request meets
 TOUCHED = slice(511, None, 512)  # a word of each page of shared words, none that the supervisor writes

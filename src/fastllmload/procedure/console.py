@@ -68,6 +68,9 @@ class LevelView:
     def phase(self, name: str, planned: int | None, seconds: float | None) -> None:
         """The procedure says what it runs."""
 
+    def due(self, t: float) -> bool:
+        return False
+
     def update(self, snapshot: Snapshot) -> None:
         """No live view inside a procedure: its output is a log."""
 

@@ -42,6 +42,9 @@ class BlockView:
     def phase(self, name: str, planned: int | None, seconds: float | None) -> None:
         self.view.phase(name, planned, seconds)
 
+    def due(self, t: float) -> bool:
+        return self.view.due(t)
+
     def update(self, snapshot: Snapshot) -> None:
         self.view.update(snapshot)
 

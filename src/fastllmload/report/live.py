@@ -53,11 +53,13 @@ class LiveView:
             )
             self._live.start()
 
+    def due(self, t: float) -> bool:
+        return self._live is not None and self._now() - self._drawn >= EVERY_S
+
     def update(self, snapshot: Snapshot) -> None:
-        now = self._now()
-        if self._live is None or now - self._drawn < EVERY_S:
+        if self._live is None or not self.due(snapshot.t):
             return
-        self._drawn = now
+        self._drawn = self._now()
         self._live.update(picture(snapshot, self._redact), refresh=True)
 
     def message(self, text: str) -> None:

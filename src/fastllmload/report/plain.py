@@ -30,8 +30,11 @@ class PlainView:
         self._due = EVERY_S
         self._line(phase_line(name, planned, seconds))
 
+    def due(self, t: float) -> bool:
+        return t >= self._due
+
     def update(self, snapshot: Snapshot) -> None:
-        if snapshot.t < self._due:
+        if not self.due(snapshot.t):
             return
         self._due = (snapshot.t // EVERY_S + 1) * EVERY_S
         self._line(snapshot_line(snapshot))

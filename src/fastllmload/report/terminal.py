@@ -22,8 +22,11 @@ class Ui(Protocol):
     def phase(self, name: str, planned: int | None, seconds: float | None) -> None:
         """A phase begins: its requests and its length, None where not known."""
 
+    def due(self, t: float) -> bool:
+        """Whether an update at *t* seconds of the phase would be shown: a snapshot takes a millisecond of a processor."""
+
     def update(self, snapshot: Snapshot) -> None:
-        """A few times a second."""
+        """A few times a second, where it is due."""
 
     def message(self, text: str) -> None:
         """One sentence that must not be missed."""
@@ -68,6 +71,9 @@ class NoView:
 
     def phase(self, name: str, planned: int | None, seconds: float | None) -> None:
         pass
+
+    def due(self, t: float) -> bool:
+        return False
 
     def update(self, snapshot: Snapshot) -> None:
         pass
