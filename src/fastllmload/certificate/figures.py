@@ -124,7 +124,8 @@ def sentence(figure: Figure) -> str:
     where = f"P{figure.statistic[1:]} of {name} is {ms(figure.value)} and may be "
     ends = [f"as low as {ms(figure.low)}"] if figure.value - figure.low >= figure.error / 2 else []
     ends += [f"as high as {ms(figure.high)}"] if figure.high - figure.value >= figure.error / 2 else []
-    return f"{where}{' or '.join(ends)} ({100 * figure.share:.3g} % away)"
+    away = f" ({100 * figure.share:.3g} % away)" if figure.value > 0 else ""
+    return f"{where}{' or '.join(ends)}{away}"
 
 
 def ms(value: float) -> str:

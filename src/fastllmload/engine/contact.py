@@ -32,7 +32,7 @@ RTT_S = 1.0  # a far target is asked no more often than RTT_LEAST once they have
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes((0, 0, 0, 4, 0, 0, 0, 0, 0))  # with empty SETTINGS
 FRAME_HEAD, SETTINGS, GOAWAY = 9, 4, 7  # RFC 9113, 4.1 and 6
-ONLY_H2 = "it speaks HTTP/2 without TLS (h2c), and HTTP/1.1 is spoken here; give a port that takes HTTP/1.1"
+ONLY_H2 = "it speaks HTTP/2 {0}, and HTTP/1.1 is spoken here; give a port that takes HTTP/1.1"
 
 
 class Silent(TargetError):
@@ -63,6 +63,7 @@ class Contact:
         request_head(base, self.path, target.headers, key)  # wrong headers are told before anything is sent
         self.address: tuple[str, str, int] | None = None
         self.answered = False  # something in HTTP
+        self.fields = http.client.HTTPMessage()  # of the latest answer's head
         self.context = tls_context(target) if base.tls else None
 
     def reach(self, connect_ms: list[float]) -> tuple[str, str, int]:
@@ -169,6 +170,7 @@ class Contact:
             with contextlib.closing(final_response(connection, method)) as response:
                 content = response.read(LARGEST_ANSWER)
                 self.answered = True
+                self.fields = response.headers
                 if end.passed:  # of a body that ends with the connection
                     raise TimeoutError
                 return response.status, response.headers.get("Content-Type", ""), content
@@ -179,20 +181,25 @@ class Contact:
                     "is it well? --preflight-timeout gives it longer"
                 ) from None
             if self._only_h2(problem):
-                raise TargetError(f"{self.base.shown} did not answer {method} {path} properly: {ONLY_H2}") from None
+                spoken = ONLY_H2.format("without TLS (h2c)" if self.context is None else "only")
+                raise TargetError(f"{self.base.shown} did not answer {method} {path} properly: {spoken}") from None
             why = reason(problem, self.redact) + self._advice(problem)
             raise TargetError(f"{self.base.shown} did not answer {method} {path} properly: {why}") from None
         finally:
             end.cancel()
             connection.close()
 
+    def header(self, field: str) -> str:
+        """A field of the latest answer's head, for a sentence; empty without it."""
+        return one_line(self.redact(str(self.fields.get(field, ""))))
+
     def _only_h2(self, problem: BaseException) -> bool:
         """Whether a server that answered HTTP/1.1 with frames, or with nothing, takes the preface of HTTP/2."""
-        if self.answered or self.context is not None:
+        if self.answered:
             return False
         if isinstance(problem, http.client.BadStatusLine) and not isinstance(problem, ConnectionError):
             return begins_with_frame(str(problem).encode("latin-1", "replace"))
-        if not isinstance(problem, ConnectionError):
+        if not isinstance(problem, ConnectionError) or self.context is not None:
             return False
         try:
             with self._connection() as connection:

@@ -16,6 +16,7 @@ from fastllmload._ext.sse import SseParser
 from fastllmload.endpoint import ENDPOINTS
 from fastllmload.endpoint.fields import extra_fields
 from fastllmload.engine.contact import LARGEST_ANSWER, Contact, Silent, one_line
+from fastllmload.engine.likeness import another_protocol, content_of, is_encoded, is_page, unreadable
 from fastllmload.engine.offers import context_limit, listing, offered_models, shown_list
 from fastllmload.errors import InputError, TargetError
 from fastllmload.plan.settings import Workload
@@ -25,22 +26,8 @@ PROBE_TOKENS = 4
 TRIES, PAUSE_S = 5, 0.2  # of a server that fails now and then
 AT_LEAST = re.compile(r"min_(?:\w+_)?tokens")  # fields of --extra-body that max_tokens may not be below
 BUDGET = re.compile(r"(?:\w+_)?budget(?:_tokens)?")  # and those that it must be above
-# What the events of another protocol hold, none of which the others have: its name, and the option that reads it.
-LOOKS_LIKE: tuple[tuple[bytes, str, str], ...] = (
-    (rb'"type"\s*:\s*"response\.', "OpenAI Responses", "openai-responses"),
-    (rb'"type"\s*:\s*"(?:message_start|content_block_(?:start|delta))"', "Anthropic Messages", "anthropic-messages"),
-    (rb'"object"\s*:\s*"response"', "OpenAI Responses", "openai-responses"),
-    (rb'"type"\s*:\s*"message"\s*,.*"role"\s*:\s*"assistant"', "Anthropic Messages", "anthropic-messages"),
-    (rb'"object"\s*:\s*"chat\.completion', "OpenAI chat completions", "openai-chat"),
-    (rb'"object"\s*:\s*"text_completion"', "OpenAI completions", "openai-completions"),
-    (rb'"message"\s*:\s*\{.*"done"\s*:', "Ollama's chat", "ollama-chat"),
-    (rb'"response"\s*:\s*".*"done"\s*:', "Ollama's generate", "ollama-generate"),
-    (rb'"token"\s*:\s*\{\s*"id"\s*:', "Text Generation Inference (TGI)", "tgi"),
-    (rb'"candidates"\s*:\s*\[', "Gemini", ""),
-    (rb'"meta_info"\s*:\s*\{', "SGLang's generate", "sglang-generate"),
-)
 Found = TypeVar("Found")
-STREAMS = ("text/event-stream", "application/x-ndjson")
+STREAMS = ("sse", "ndjson")
 PROBE_IDS = (1, 2, 3, 4)  # every vocabulary has them
 ERROR_KIND = 9
 UNKNOWN_FIELD = (400, 404, 415, 422, 501)  # statuses of servers that refuse a field
@@ -206,7 +193,7 @@ class Probe(Contact):
         workload = msgspec.structs.replace(self.settings.workload, continuous_usage=way)
         ids = workload.prompt_form in ("ids", "native") and self.endpoint.name == "openai-completions"
         prompt = PROBE_IDS if ids else "Say hello."
-        self.asked_tokens = probe_tokens(workload.extra_body)
+        self.asked_tokens = probe_tokens(workload)
         body = self.endpoint.encode_body(model, workload, prompt, self.asked_tokens)
         begun = time.perf_counter()
         status, content_type, content = self.exchange("POST", self.path, body)
@@ -225,7 +212,7 @@ class Probe(Contact):
                 f"{OPTION} {way} was asked for, but the events of {self.base.shown} do not say their {what}; leave it out"
             )
         remember(notes, *self.endpoint.remarks(workload))
-        if workload.streaming and not any(stream in content_type for stream in STREAMS):
+        if workload.streaming and content_of(content_type) not in STREAMS:
             kind = one_line(content_type) or "no content type"
             remember(notes, f"{self.base.shown} answers a streaming request with {kind}, not a stream")
         if not any(kind in CONTENT_KINDS for kind in kinds):
@@ -238,13 +225,13 @@ class Probe(Contact):
         failed = TargetError if status >= 500 else Refused
         raise failed(
             f"{self.base.shown} answers POST {self.path} with {status}: {excerpt(content, self.redact)}; "
-            f"{status_advice(status)}"
+            f"{self._status_advice(status)}"
         )
 
     def _refuse_content(self, content: bytes, content_type: str, kinds: list[int], texts: list[bytes]) -> None:
         """TargetError for a 200 that is no answer."""
-        if "text/html" in content_type:
-            raise Refused(
+        if is_page(content, content_type):
+            raise TargetError(
                 f"{self.base.shown} answers POST {self.path} with 200 but a web page: "
                 f"does this URL speak {self.endpoint.name}?"
             )
@@ -258,6 +245,7 @@ class Probe(Contact):
             raise TargetError(f"{self.base.shown} answers with an error inside a 200: {excerpt(wrong, self.redact)}")
         if not any(kind in CONTENT_KINDS for kind in kinds):
             self._refuse_another_protocol(content)
+        self._refuse_unreadable(content, content_type, kinds)
 
     def _refuse_another_protocol(self, content: bytes) -> None:
         """TargetError for an answer that is in order, but of another protocol than is read here."""
@@ -269,6 +257,34 @@ class Probe(Contact):
             raise Refused(
                 f"{self.base.shown} answers POST {self.path} in the form of {name}, not of {self.endpoint.name}; {remedy}"
             )
+
+    def _refuse_unreadable(self, content: bytes, content_type: str, kinds: list[int]) -> None:
+        """TargetError for an answer that a run would count as failed whatever it says."""
+        encoding = self.header("Content-Encoding")
+        if is_encoded(encoding):
+            raise TargetError(
+                f"{self.base.shown} answers POST {self.path} in Content-Encoding {encoding}, though asked for none; "
+                "turn compression off there"
+            )
+        wrong = unreadable(content_type, kinds, self.endpoint.name)
+        if wrong is not None:
+            raise TargetError(
+                f"{self.base.shown} answers POST {self.path} with 200 but {one_line(self.redact(wrong))}: "
+                f"{excerpt(content, self.redact)}; does this URL speak {self.endpoint.name}?"
+            )
+
+    def _status_advice(self, status: int) -> str:
+        """What to look at when a probe is answered with *status*."""
+        if status == 101:
+            return (
+                f"it wants to speak {self.header('Upgrade') or 'something else'} here; give a path that answers in HTTP"
+            )
+        if 300 <= status < 400:
+            where = self.header("Location")
+            return f"redirects are not followed; give in --url where it leads{where and f' ({where})'}"
+        if status >= 500:
+            return "is it well, or still loading its model? its own log says why"
+        return "is the endpoint type right, and does the server take these fields?"
 
 
 class Refused(TargetError):
@@ -288,15 +304,11 @@ class Failed(TargetError):
         self.body = body
 
 
-def another_protocol(content: bytes, own: str) -> Iterator[tuple[str, str]]:
-    """(name, --endpoint-type) of protocols but *own* that *content* looks like."""
-    for pattern, name, option in LOOKS_LIKE:
-        if option != own and re.search(pattern, content, re.DOTALL):
-            yield name, option
+def probe_tokens(workload: Workload) -> int:
+    """Output tokens of a probe: PROBE_TOKENS, or as many as --extra-body leaves a server no choice but to allow.
 
-
-def probe_tokens(extra_body: str | None) -> int:
-    """Output tokens of a probe: PROBE_TOKENS, or as many as --extra-body leaves a server no choice but to allow."""
+    Not more than a fixed --osl: what the server says to that many is what it would say to every request.
+    """
     asked = [PROBE_TOKENS]
 
     def visit(value: Any) -> None:
@@ -309,17 +321,9 @@ def probe_tokens(extra_body: str | None) -> int:
                 elif BUDGET.fullmatch(name):
                     asked.append(inner + PROBE_TOKENS)
 
-    visit(extra_fields(extra_body))
-    return max(asked)
-
-
-def status_advice(status: int) -> str:
-    """What to look at when a probe is answered with *status*."""
-    if 300 <= status < 400:
-        return "redirects are not followed; give in --url where it leads"
-    if status >= 500:
-        return "is it well, or still loading its model? its own log says why"
-    return "is the endpoint type right, and does the server take these fields?"
+    visit(extra_fields(workload.extra_body))
+    most = int(workload.osl) if workload.osl is not None and workload.osl.isdecimal() else max(asked)
+    return max(PROBE_TOKENS, min(max(asked), most))
 
 
 class Said(NamedTuple):
@@ -345,14 +349,15 @@ class Said(NamedTuple):
 def meanings(content: bytes, content_type: str, dialect: int) -> tuple[list[int], list[bytes], Said]:
     """Kinds of the events of an answer, their data, and what they say beside their text."""
     classifier = Classifier(dialect)
-    if "text/event-stream" in content_type:
+    form = content_of(content_type)
+    if form == "sse":
         events = SseParser(limit=LARGEST_ANSWER).feed(content)
         texts = [b"event: error data: " * (name == b"error") + data for name, data, _, _ in events]
         found = [classifier.classify_bytes(data) for _, data, _, _ in events]
         for meaning, (name, _, _, _) in zip(found, events, strict=True):
             if name == b"error":
                 meaning["kind"] = ERROR_KIND
-    elif "application/x-ndjson" in content_type:
+    elif form == "ndjson":
         lines = NdjsonParser(limit=LARGEST_ANSWER)
         texts = [data for _, data, _, _ in lines.feed(content) + lines.eof()]
         found = [classifier.classify_bytes(data) for data in texts]

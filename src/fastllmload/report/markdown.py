@@ -82,7 +82,7 @@ def verdict_lines(document: Mapping[str, Any]) -> Iterator[str]:
     verdict = part(document, "certificate", "verdict")
     meaning = MEANING.get(str(verdict), "nothing is known about the client")
     if "nothing_measured" in codes(document):
-        meaning = "no request was answered, so nothing was measured"
+        meaning = "no request succeeded, so nothing was measured"
     yield from ("", f"**{escaped(verdict or 'not judged')}**: {meaning}.")
     yield from reason_lines(document)
     unsteady = doubt_texts(document)

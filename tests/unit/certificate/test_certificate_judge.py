@@ -276,6 +276,12 @@ def test_each_fault_has_its_reason(code: str, severity: str, fault) -> None:
         assert found["verdict"] != "valid"
 
 
+def test_a_run_without_an_answer_is_not_said_to_lack_samples() -> None:
+    """It has no window, whatever the workers left."""
+    found = judge_evidence(replace(clean(), ok=0, workers=()))
+    assert "nothing_measured" in codes(found) and "no_samples" not in codes(found)
+
+
 def test_stamps_of_the_process_are_judged_by_their_delay() -> None:
     """User stamps are fine while the process reads its sockets in time; a delay beyond 1 ms explains uncertain figures."""
     evidence = clean()

@@ -445,8 +445,8 @@ def test_a_server_that_stops_listening_after_the_first_look():
 
 
 @contextlib.contextmanager
-def spoken_by(raw):
-    """URL of a server that answers every request with the bytes *raw* and closes."""
+def spoken_by(raw, tls=None):
+    """URL of a server that answers every request with the bytes *raw* and closes; over TLS with the context *tls*."""
 
     def answer(listener):
         while True:
@@ -454,7 +454,10 @@ def spoken_by(raw):
                 connection, _ = listener.accept()
             except OSError:
                 return
-            with connection:
+            with (
+                contextlib.suppress(ConnectionError),
+                connection if tls is None else secured(connection, tls) as connection,
+            ):
                 asked = b""
                 while b"\r\n\r\n" not in asked and (more := connection.recv(65536)):
                     asked += more
@@ -465,10 +468,22 @@ def spoken_by(raw):
         answering = threading.Thread(target=answer, args=(listener,))
         answering.start()
         try:
-            yield f"http://127.0.0.1:{listener.getsockname()[1]}/v1"
+            yield f"{'http' if tls is None else 'https'}://127.0.0.1:{listener.getsockname()[1]}/v1"
         finally:
             listener.shutdown(socket.SHUT_RDWR)
             answering.join()
+
+
+@contextlib.contextmanager
+def secured(connection, tls):
+    """*connection* under TLS; ConnectionError where the client only looked whether somebody listens."""
+    with connection:
+        try:
+            wrapped = tls.wrap_socket(connection, server_side=True)
+        except (ssl.SSLError, OSError):
+            raise ConnectionError from None
+        with wrapped:
+            yield wrapped
 
 
 def test_an_answer_that_is_cut_is_told_in_words():
@@ -585,10 +600,75 @@ MESSAGES = b'{"type":"content_block_delta","index":0,"delta":{"type":"text_delta
         ((200, "application/x-ndjson", OLLAMA), "Ollama's chat, not of openai-chat; give --endpoint-type ollama-chat"),
         ((200, "application/x-ndjson", b'{"model":"o","response":"hi","done":false}\n'), "--endpoint-type ollama-generate"),
         (stream(b'{"token":{"id":3,"text":"a","logprob":-1,"special":false},"generated_text":null}'), "TGI"),
+        ((200, "application/json", b'[{"generated_text":"hi"}]'), "TGI"),
+        (stream(b'{"choices":[{"index":0,"text":"hi","finish_reason":null}]}'), "give --endpoint-type openai-completions"),
+        (stream(b'{"request_id":"r","choices":[{"index":0,"token_ids":[5,6],"finish_reason":null}]}'), "vLLM's generate"),
+        (stream(b'{"model_name":"m","model_version":"1","text_output":"hi"}'), "Triton's generate"),
+        (stream(b'{"type":"content-delta","index":0,"delta":{"message":{"content":{"text":"hi"}}}}'), "Cohere"),
+        (stream(b'{"content":"hi","stop":false,"id_slot":0}'), "llama.cpp's completion"),
+        ((200, "application/json", b'{"data":[{"object":"embedding","embedding":[0.1]}]}'), "OpenAI embeddings"),
     ],
 )  # fmt: skip
 def test_an_answer_of_another_protocol_is_refused_by_its_name(answer, words):
     assert words in refused(TargetError, {MODELS: GOOD[MODELS], CHAT: answer})
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        ((200, "application/octet-stream", b"\0\1"), "200 but a body of application/octet-stream"),
+        ((200, "text/plain", b"Hello, I am a proxy"), "200 but a body of text/plain: Hello, I am a proxy; does this URL"),
+        ((200, "text/plain", WHOLE), "200 but a body of text/plain"),  # all of a run's answers would fail
+        ((200, "text/plain", b" <!DOCTYPE html>\n<html>log in</html>"), "a web page"),
+        ((200, "application/json", b'{"status":"ok"}'), "a body that openai-chat has no form for: {"),
+        (stream(b'{"status":"ok"}', b'{"status":"done"}'), "a body that openai-chat has no form for"),
+    ],
+)  # fmt: skip
+def test_what_a_run_would_count_as_failed_each_time_is_refused(monkeypatch, answer, words):
+    monkeypatch.setattr(probe, "PAUSE_S", 0.0)
+    assert words in refused(TargetError, {MODELS: GOOD[MODELS], CHAT: answer})
+
+
+@pytest.mark.parametrize(
+    ("head", "words"),
+    [
+        (
+            b"200 OK\r\nContent-Type: application/json\r\nContent-Encoding: gzip",
+            "in Content-Encoding gzip, though",
+        ),
+        (
+            b"302 Found\r\nLocation: https://login.example/?next=%2Fv1",
+            "where it leads (https://login.example/?next=%2Fv1)",
+        ),
+        (b"302 Found\r\nLocation: https://\x1b[31mx/", "where it leads (https://\ufffd[31mx/)"),
+        (b"101 Switching Protocols\r\nUpgrade: websocket", "it wants to speak websocket here"),
+    ],
+)
+def test_what_the_head_says_is_told(monkeypatch, head, words):
+    monkeypatch.setattr(probe, "PAUSE_S", 0.0)
+    answer = b"HTTP/1.1 " + head + b"\r\nContent-Length: 2\r\n\r\n{}"
+    with spoken_by(answer) as url, pytest.raises(TargetError) as caught:
+        check([url], model="m")
+    assert words in str(caught.value)
+
+
+@needs_openssl
+def test_a_port_that_speaks_only_http2_over_tls_is_named(monkeypatch, tmp_path):
+    monkeypatch.setattr(probe, "PAUSE_S", 0.0)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(*certificate(tmp_path, "localhost", ["DNS:localhost"]))
+    with (
+        spoken_by(SETTINGS_FRAME, context) as url,
+        pytest.raises(TargetError, match=r"speaks HTTP/2 only, and HTTP/1\.1 is spoken here"),
+    ):
+        check([url], insecure=True)
+
+
+def test_a_fixed_length_below_what_the_extra_body_needs_is_left_to_the_server():
+    """Every request of such a run would be refused: the probe asks for no more than they do."""
+    with canned(GOOD) as server:
+        check([server.url], workload=Workload(extra_body='{"min_tokens":64}', osl="16"))
+    assert json.loads(server.asked[-1][3])["max_tokens"] == 16
 
 
 @pytest.mark.parametrize(

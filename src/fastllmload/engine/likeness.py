@@ -1,0 +1,67 @@
+"""What an answer to the probe looks like that a run would not count as one."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from fastllmload._ext.http1 import CONTENTS, HeadReader
+
+# What the events of another protocol hold, none of which the others have: its name, and the option that reads it.
+LOOKS_LIKE: tuple[tuple[bytes, str, str], ...] = (
+    (rb'"type"\s*:\s*"response\.', "OpenAI Responses", "openai-responses"),
+    (rb'"type"\s*:\s*"(?:message_start|content_block_(?:start|delta))"', "Anthropic Messages", "anthropic-messages"),
+    (rb'"object"\s*:\s*"response"', "OpenAI Responses", "openai-responses"),
+    (rb'"type"\s*:\s*"message"\s*,.*"role"\s*:\s*"assistant"', "Anthropic Messages", "anthropic-messages"),
+    (rb'"object"\s*:\s*"chat\.completion', "OpenAI chat completions", "openai-chat"),
+    (rb'"object"\s*:\s*"text_completion"', "OpenAI completions", "openai-completions"),
+    (rb'"message"\s*:\s*\{.*"done"\s*:', "Ollama's chat", "ollama-chat"),
+    (rb'"response"\s*:\s*".*"done"\s*:', "Ollama's generate", "ollama-generate"),
+    (rb'"token"\s*:\s*\{\s*"id"\s*:', "Text Generation Inference (TGI)", "tgi"),
+    (rb'"generated_text"\s*:\s*"', "Text Generation Inference (TGI)", "tgi"),
+    (rb'"candidates"\s*:\s*\[', "Gemini", ""),
+    (rb'"meta_info"\s*:\s*\{', "SGLang's generate", "sglang-generate"),
+    (rb'"text_output"\s*:\s*"', "Triton's generate", ""),
+    (rb'"(?:type|event_type)"\s*:\s*"(?:content-delta|message-start|text-generation)"', "Cohere", ""),
+    (rb'"stop"\s*:\s*(?:true|false).*"(?:id_slot|tokens_predicted|generation_settings)"', "llama.cpp's completion", ""),
+    (rb'"(?:id_slot|tokens_predicted)".*"stop"\s*:\s*(?:true|false)', "llama.cpp's completion", ""),
+    (rb'"object"\s*:\s*"embedding"', "OpenAI embeddings", ""),
+    (rb'"request_id"\s*:.*"choices"\s*:\s*\[\s*\{[^{}]*"token_ids"\s*:', "vLLM's generate", ""),
+    (rb'"choices"\s*:\s*\[\s*\{[^{}]*"text"\s*:\s*"', "OpenAI completions", "openai-completions"),
+    (rb'"choices"\s*:\s*\[\s*\{[^{}]*"(?:delta|message)"\s*:\s*\{', "OpenAI chat completions", "openai-chat"),
+)
+PAGE = re.compile(rb"\s*(?:<!--.*?-->\s*)?<(?:!doctype\s+html|html|head)\b", re.IGNORECASE | re.DOTALL)
+BAD_KIND = 11  # delta.EventKind
+
+
+def another_protocol(content: bytes, own: str) -> Iterator[tuple[str, str]]:
+    """(name, --endpoint-type) of protocols but *own* that *content* looks like."""
+    for pattern, name, option in LOOKS_LIKE:
+        if option != own and re.search(pattern, content, re.DOTALL):
+            yield name, option
+
+
+def content_of(content_type: str) -> str:
+    """What a worker takes a body of this Content-Type for: a word of http1.CONTENTS."""
+    head = HeadReader()
+    line = " ".join(content_type.split())
+    unread = head.read_bytes(f"HTTP/1.1 200 OK\r\nContent-Type: {line}\r\n\r\n".encode("latin-1", "replace"))
+    return "other" if unread else CONTENTS[head.content]
+
+
+def is_page(content: bytes, content_type: str) -> bool:
+    return "text/html" in content_type.lower() or PAGE.match(content) is not None
+
+
+def is_encoded(encoding: str) -> bool:
+    """Whether a body of this Content-Encoding is not what it says as it stands."""
+    return encoding.strip().lower() not in ("", "identity")
+
+
+def unreadable(content_type: str, kinds: Sequence[int], own: str) -> str | None:
+    """Why a run would count every such answer as failed, whatever its text is; None: it would not. *kinds* of its events."""
+    if content_of(content_type) == "other":
+        return f"a body of {content_type or 'no Content-Type'}"
+    if kinds and all(kind == BAD_KIND for kind in kinds):
+        return f"a body that {own} has no form for"
+    return None
