@@ -272,6 +272,18 @@ def test_a_failure_whose_body_does_not_end_is_that_failure(tmp_path: Path) -> No
     assert (*status(rows[0]), rows[0]["http_status"]) == ("http_error", "http_status", 500)
 
 
+@pytest.mark.parametrize("end", [b"zz\r\n", b"0\n\n", b"0\r\nnocolon\r\n\r\n"])
+@pytest.mark.parametrize("step", [1, 100_000])
+def test_a_framing_that_breaks_behind_done_is_no_matter_of_the_request(bench: Bench, end: bytes, step: int) -> None:
+    """In the same read as [DONE] or in a later one."""
+    bench.conversation.open(1)
+    data = HEAD + chunk(delta("a", "stop")) + chunk(DONE) + end
+    verdicts = [bench.conversation.feed(data[at : at + step], 5) for at in range(0, len(data), step)]
+    assert CLOSE in verdicts
+    rows, _ = bench.rows()
+    assert status(rows[0]) == ("ok", "none")
+
+
 def test_interim_responses_do_not_go_on_without_end(bench: Bench) -> None:
     bench.conversation.open(1)
     hints = b"HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n"

@@ -214,6 +214,8 @@ cdef class Protocol:
                 x.state = X_TAIL
             return V_MORE
         if step == BODY_ERROR:
+            if x.row != NULL and x.row.flags & FLAG_DONE:       # it ended before, as if this had come in a later read
+                self._finish(x, t, user_t)
             self.fail(x, r.STATUS_PROTOCOL_ERROR, r.ERROR_BAD_CHUNK, t, user_t)
             return V_CLOSE
         if x.row != NULL:

@@ -111,7 +111,9 @@ def figures(evidence: Evidence, sections: dict[str, Any]) -> Figures:
     sampled = bool(its_workers) and all(w["cpu_share"] is not None for w in its_workers)
     return {
         "releases": sections["schedule_lag_us"]["n"] + len(sends.first_fill),
-        "sampled_workers": None if evidence.ok == 0 else int(sampled),  # without an answer there is no window for samples
+        "sampled_workers": None
+        if evidence.ok == 0
+        else int(sampled),  # without an answer there is no window for samples
         **lag_figures(sends, sections),
         "rate_error": sections["rate_error"] if sends.cap is None else None,  # who holds releases back bends the rate
         **arrival_figures(sends, sections),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import http.client
-import io
 import socket
 import ssl
 import time
@@ -64,6 +63,7 @@ class Contact:
         self.address: tuple[str, str, int] | None = None
         self.answered = False  # something in HTTP
         self.fields = http.client.HTTPMessage()  # of the latest answer's head
+        self.head = b""  # the same as it came
         self.context = tls_context(target) if base.tls else None
 
     def reach(self, connect_ms: list[float]) -> tuple[str, str, int]:
@@ -167,7 +167,8 @@ class Contact:
         try:
             end.start()
             connection.sendall((head + length + "Connection: close\r\n\r\n").encode("latin-1") + (body or b""))
-            with contextlib.closing(final_response(connection, method)) as response:
+            response, self.head = final_response(connection, method)
+            with contextlib.closing(response):
                 content = response.read(LARGEST_ANSWER)
                 self.answered = True
                 self.fields = response.headers
@@ -220,17 +221,29 @@ class Contact:
 
 
 class Opened:
-    """One buffered reader of a socket, for all the heads that come out of it."""
+    """One buffered reader of a socket, for all the heads that come out of it. *head*: the lines of the latest one."""
 
     def __init__(self, connection: socket.socket) -> None:
         self.reader = connection.makefile("rb")
+        self.head = b""
 
-    def makefile(self, *_: object) -> io.BufferedReader:
-        return self.reader
+    def makefile(self, *_: object) -> Opened:
+        self.head = b""
+        return self
+
+    def readline(self, size: int = -1) -> bytes:
+        line = self.reader.readline(size)
+        self.head += line
+        return line
+
+    def close(self) -> None:
+        self.reader.close()
 
 
-def final_response(connection: socket.socket, method: str) -> http.client.HTTPResponse:
-    """The response whose head ends the interim ones before it (RFC 9110, 15.2). http.client passes over a 100 only."""
+def final_response(connection: socket.socket, method: str) -> tuple[http.client.HTTPResponse, bytes]:
+    """The response whose head ends the interim ones before it (RFC 9110, 15.2), and that head as it came. http.client
+    passes over a 100 only, whose head is in front of it then.
+    """
     opened = Opened(connection)
     with contextlib.ExitStack() as failed:
         failed.callback(opened.reader.close)
@@ -239,7 +252,8 @@ def final_response(connection: socket.socket, method: str) -> http.client.HTTPRe
             response.begin()
             if not 102 <= response.status <= 199:
                 failed.pop_all()
-                return response
+                response.fp = opened.reader
+                return response, opened.head
             response.fp = None  # type: ignore[assignment]  # the reader outlives it
     raise http.client.HTTPException(f"more than {MOST_INTERIM} interim responses and no final one")
 

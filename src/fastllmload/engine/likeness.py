@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from fastllmload._ext.http1 import CONTENTS, HeadReader
+from fastllmload._ext.http1 import CONTENTS, HeadReader, find_head_end, parse_head
 
 # What the events of another protocol hold, none of which the others have: its name, and the option that reads it.
 LOOKS_LIKE: tuple[tuple[bytes, str, str], ...] = (
@@ -47,6 +47,15 @@ def content_of(content_type: str) -> str:
     line = " ".join(content_type.split())
     unread = head.read_bytes(f"HTTP/1.1 200 OK\r\nContent-Type: {line}\r\n\r\n".encode("latin-1", "replace"))
     return "other" if unread else CONTENTS[head.content]
+
+
+def refused_head(head: bytes) -> str | None:
+    """Why a worker refuses the last of the heads in *head*, where this is so."""
+    at = 0
+    while head.startswith(b"HTTP/1.1 100", at) and (end := find_head_end(head[at:])):
+        at += end
+    said = parse_head(head[at:])
+    return None if said["error"] == "ok" else said["message"] or said["error"]
 
 
 def is_page(content: bytes, content_type: str) -> bool:

@@ -16,7 +16,7 @@ from fastllmload._ext.sse import SseParser
 from fastllmload.endpoint import ENDPOINTS
 from fastllmload.endpoint.fields import extra_fields
 from fastllmload.engine.contact import LARGEST_ANSWER, Contact, Silent, one_line
-from fastllmload.engine.likeness import another_protocol, content_of, is_encoded, is_page, unreadable
+from fastllmload.engine.likeness import another_protocol, content_of, is_encoded, is_page, refused_head, unreadable
 from fastllmload.engine.offers import context_limit, listing, offered_models, shown_list
 from fastllmload.errors import InputError, TargetError
 from fastllmload.plan.settings import Workload
@@ -260,6 +260,12 @@ class Probe(Contact):
 
     def _refuse_unreadable(self, content: bytes, content_type: str, kinds: list[int]) -> None:
         """TargetError for an answer that a run would count as failed whatever it says."""
+        refused = refused_head(self.head)
+        if refused is not None:
+            raise TargetError(
+                f"{self.base.shown} answers POST {self.path} with a head that a run refuses (bad_head): "
+                f"{one_line(self.redact(refused))}"
+            )
         encoding = self.header("Content-Encoding")
         if is_encoded(encoding):
             raise TargetError(

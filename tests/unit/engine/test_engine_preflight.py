@@ -641,6 +641,10 @@ def test_what_a_run_would_count_as_failed_each_time_is_refused(monkeypatch, answ
             "where it leads (https://login.example/?next=%2Fv1)",
         ),
         (b"302 Found\r\nLocation: https://\x1b[31mx/", "where it leads (https://\ufffd[31mx/)"),
+        (
+            b"200 OK\r\nContent-Type: application/json\r\nContent-Length: 2",
+            "a head that a run refuses (bad_head): Duplicate Content-Length",
+        ),
         (b"101 Switching Protocols\r\nUpgrade: websocket", "it wants to speak websocket here"),
     ],
 )
