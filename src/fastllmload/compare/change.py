@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from statistics import NormalDist
 
 SIGNIFICANT = 0.05
+NOTEWORTHY = 0.01  # relative difference
+LEAST_P = 1e-300
 
 
 @dataclass(frozen=True)
@@ -14,7 +17,8 @@ class Change:
     *p* is two-sided, *p_holm* allows for all the figures that were compared. *effect*: Hedges' g over runs, or the
     chance that a request of the new side takes longer than one of the base (*effect_kind*). *why_not* says why there is
     no interval, *lacking* which side needs how many requests for one; the differences stand even then. *pairs*: how many
-    requests were compared with themselves; None where requests were not paired.
+    requests were compared with themselves; None where requests were not paired. *clocks*: how far the true difference of the
+    two runs may lie below and above, as their events' times lie between bounds; the interval and *p* allow for it.
     """
 
     difference: float | None
@@ -29,6 +33,7 @@ class Change:
     why_not: str | None = None
     lacking: tuple[str, int] | None = None
     pairs: int | None = None
+    clocks: tuple[float, float] | None = None
 
     @property
     def shown(self) -> bool:
@@ -40,9 +45,34 @@ class Change:
     def excludes_zero(self) -> bool:
         return self.interval is not None and not self.interval[0] <= 0 <= self.interval[1]
 
+    @property
+    def open_by_clocks(self) -> bool:
+        """A difference that would be worth a word, had the events' times said that there is one."""
+        if self.clocks is None or self.difference is None or self.relative is None:
+            return False
+        return abs(self.relative) >= NOTEWORTHY and abs(self.difference) <= self.clocks[self.difference < 0]
+
+    def measured_within(self, below: float, above: float, base: float) -> Change:
+        """The same where the true difference may lie so far *below* and *above*, in the figure's unit: both ends of the
+        interval move out, and p is that of a difference so much nearer to 0 (in the normal limit: rather larger).
+        """
+        if self.interval is None or self.difference is None:
+            return replace(self, clocks=(below, above))
+        ends, relative = (self.interval[0] - below, self.interval[1] + above), self.relative_interval
+        if relative is not None and base > 0:
+            relative = relative[0] - below / base, relative[1] + above / base
+        p = self.p if self.p is None else _p_nearer(self.p, self.difference, below if self.difference > 0 else above)
+        return replace(self, interval=ends, relative_interval=relative, p=p, clocks=(below, above))
+
     def adjusted(self, p_holm: float) -> Change:
         """The same among other tests."""
         return replace(self, p_holm=p_holm)
+
+
+def _p_nearer(p: float, difference: float, by: float) -> float:
+    """p of a *difference* that is nearer to 0 *by* so much."""
+    left, normal = (1 - by / abs(difference) if difference else 0.0), NormalDist()
+    return 2 * normal.cdf(left * normal.inv_cdf(max(p, LEAST_P) / 2)) if left > 0 else 1.0
 
 
 def undecided(base: float | None, new: float | None, why_not: str, lacking: tuple[str, int] | None = None) -> Change:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from fastllmload.compare.between import LEAST_RUNS, change_between, chosen_test, pairs_of
 from fastllmload.compare.change import Change, undecided
 from fastllmload.compare.figure import Figure, figure_of, gaps_of, has_gaps, standard_figures
+from fastllmload.compare.host import starved_server, within_clocks
 from fastllmload.compare.manifest import Differs, manifest_diff
 from fastllmload.compare.paired import BETWEEN_RUNS, PAIRED
 from fastllmload.compare.series import RunSeries
@@ -141,10 +142,13 @@ def _within(figures: Sequence[Figure], base: Side, new: Side) -> list[Row]:
             change = undecided(a.value, b.value, "not measured on both sides")
         elif damage is not None:
             change = undecided(a.value, b.value, damage)
-        elif (open_ended := only_bounded(figure, base, new)) is not None:
-            change = undecided(a.value, b.value, open_ended)
+        elif (
+            unknown := only_bounded(figure, base, new) or starved_server(figure, [base.first, new.first])
+        ) is not None:
+            change = undecided(a.value, b.value, unknown)
         else:
             change = change_within(figure, series[0], series[1], (a.value, b.value), paired)
+            change = within_clocks(figure, base.first.document, new.first.document, change)
         rows.append(Row(figure, a, b, change))
     return rows
 

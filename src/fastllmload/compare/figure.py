@@ -65,6 +65,14 @@ class Figure:
         found = ((entry_of(document, self.metric) or {}).get("unfinished_bounds") or {}).get(self.statistic)
         return None if found is None else float(found["low"]) * self.scale
 
+    def clocks(self, document: Mapping[str, Any]) -> tuple[float, float] | None:
+        """How far below and above it the true value may lie, as the events' times lie between bounds; None: not known."""
+        value = self.value(document)
+        ends = ((entry_of(document, self.metric) or {}).get("bounds") or {}).get(self.statistic)
+        if value is None or ends is None:
+            return None
+        return max(value - ends[0] * self.scale, 0.0), max(ends[1] * self.scale - value, 0.0)
+
     def interval(self, document: Mapping[str, Any]) -> tuple[float, float] | None:
         """Its 95 % interval within that run."""
         found = (entry_of(document, self.metric) or {}).get("ci95")

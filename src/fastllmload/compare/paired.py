@@ -2,7 +2,9 @@
 
 What the plan does to both (lengths, bursts of arrivals) then is no difference. Neighbouring requests share batches and
 queues, so blocks of consecutive requests are resampled, pairs together; what neighbouring blocks still share widens the
-interval, and where few stretches of the run are independent Student's t has as few degrees of freedom.
+interval, and where few stretches of the run are independent Student's t has as few degrees of freedom. A queue near its
+limit remembers for longer than a block lasts: where neighbouring blocks look alike they are also taken together, and the
+widest of the intervals stands. Runs that drift apart have no difference that one figure could state.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from fastllmload.statistics.batches import BATCHES, MOST_CORRELATED, batch_means
 from fastllmload.statistics.bootstrap import block_weights, resampled_means, resampled_percentiles
 from fastllmload.statistics.interval import BEYOND, BULK, LEAST_INDEPENDENT, MOST_BEYOND, Sample
 from fastllmload.statistics.student import t_quantile, t_two_sided
+from fastllmload.statistics.trend import drift
 
 Floats = npt.NDArray[np.float64]
 Numbers = npt.NDArray[np.int64]
@@ -31,6 +34,11 @@ LEAST_DF = 3
 # Standard error by which runs of one server differ as wholes, of the figure: no run holds it. Like runs of the
 # simulated engine differ by 0.05 to 0.4 % in mean TPOT and E2E (docs/statistics.md).
 BETWEEN_RUNS = 0.005
+FEW = 8  # blocks, below which what neighbours share cannot be seen
+TOGETHER = (2, 4, 5)  # blocks taken as one
+ALIKE = 0.2  # correlation of neighbouring blocks from which they are
+APART = 0.2  # of the base's level: a difference that moves by as much within the runs is not one difference
+MOVED = 0.001  # p below which it moved; it is asked of every comparison
 
 
 @dataclass(frozen=True)
@@ -89,6 +97,15 @@ def _change(figure: Figure, pairs: Pairs, values: tuple[float, float], effect: f
     if needed is not None:
         told = f"{figure.statistic} needs about {needed:,} pairs of requests like these; there are {pairs.n:,}"
         return undecided(*values, told, ("each side", needed))
+    moved = drifted_apart(pairs)
+    if moved is not None:
+        first, then = (f"{100 * each:+,.0f} %" for each in moved)
+        return undecided(*values, f"the runs drift apart: they differ by {first} on average, then by {then}")
+    return _judged(pairs, q, values, pairs.n / (2 * dependence), effect)
+
+
+def _judged(pairs: Pairs, q: float | None, values: tuple[float, float], most_df: float, effect: float) -> Change:
+    """In logarithms where they exist: of a ratio."""
     drawn = [_resampled(sample, q, _weights()) for sample in (pairs.a, pairs.b)]
     without = [_resampled(sample, q, 1 - np.eye(BATCHES)) for sample in (pairs.a, pairs.b)]
     logs = min(float(each.min()) for each in (*drawn, *without)) > 0 and min(values) > 0
@@ -99,17 +116,41 @@ def _change(figure: Figure, pairs: Pairs, values: tuple[float, float], effect: f
         observed, floor = values[1] - values[0], BETWEEN_RUNS * max(map(abs, values))
         unit = _own(pairs.a, q) / values[0] if values[0] else 1.0
         drawn, without = [each / unit for each in drawn], [each / unit for each in without]
-    spread = float((drawn[1] - drawn[0]).std()) * math.sqrt(BATCHES / (BATCHES - 1)) * _wider(without[1] - without[0])
-    error = math.hypot(spread, floor)
-    df = min(max(min(pairs.n / (2 * dependence), carrying(without[1] - without[0])) - 1, LEAST_DF), BATCHES - 1)
-    half = t_quantile(0.975, df) * error
-    p = t_two_sided(observed / error, df) if error > 0 else float(observed == 0)
+    errors = _errors(float((drawn[1] - drawn[0]).std()), without[1] - without[0], floor, most_df)
+    half = max(t_quantile(0.975, df) * error for error, df in errors)
+    p = max(t_two_sided(observed / error, df) if error > 0 else float(observed == 0) for error, df in errors)
     low, high = observed - half, observed + half
     if logs:
         relative = math.expm1(low), math.expm1(high)
         ends = relative[0] * values[0], relative[1] * values[0]
         return Change(*plain(*values), ends, relative, PAIRED, p, None, effect, "superiority")
     return Change(*plain(*values), (low, high), scaled((low, high), values[0]), PAIRED, p, None, effect, "superiority")
+
+
+def _errors(spread: float, apart: Floats, floor: float, most_df: float) -> list[tuple[float, float]]:
+    """Standard errors and their degrees of freedom, by blocks and by blocks taken together.
+
+    *spread*: of the resampled differences; *apart*: the difference without each block.
+    """
+    error = spread * math.sqrt(BATCHES / (BATCHES - 1))
+    df = min(max(min(most_df, carrying(apart)) - 1, LEAST_DF), BATCHES - 1)
+    found = [(error * _wider(apart), df), *((error * grown, float(n - 1)) for grown, n in _grown(apart))]
+    return [(math.hypot(each, floor), df) for each, df in found]
+
+
+def drifted_apart(pairs: Pairs) -> tuple[float, float] | None:
+    """The relative differences of the means before and after they moved; None where they stayed, or a block is empty."""
+    sides = (pairs.a, pairs.b)
+    if not all(np.diff(side.edges()).all() for side in sides):
+        return None
+    means = [np.array([part.mean() for part in np.split(side.values, side.edges()[1:-1])]) for side in sides]
+    level = float(np.mean(means[0]))
+    if level <= 0:
+        return None
+    found = drift((means[1] - means[0]) / level)
+    ways = ((found.p, found.first, found.second), (found.p_step, found.before, found.after))
+    p, before, after = min(ways, key=lambda way: way[0])
+    return (before, after) if p < MOVED and abs(after - before) >= APART else None
 
 
 @cache
@@ -129,12 +170,30 @@ def _own(sample: Sample, q: float | None) -> float:
 
 def _wider(without: Floats) -> float:
     """Factor on the standard error for what neighbouring blocks share, from the figure *without* each block."""
-    apart = without - without.mean()
-    squares = float(np.dot(apart, apart))
-    if squares <= 0:
-        return 1.0
-    r = min(max(float(np.dot(apart[1:], apart[:-1])) / squares + 1 / BATCHES, 0.0), MOST_CORRELATED)
+    r = min(_shared_by_neighbours(without), MOST_CORRELATED)
     return math.sqrt((1 + r) / (1 - r))
+
+
+def _shared_by_neighbours(blocks: Floats) -> float:
+    """Their correlation, less its bias where there is none; 0 at least."""
+    apart = blocks - blocks.mean()
+    squares = float(np.dot(apart, apart))
+    return max(float(np.dot(apart[1:], apart[:-1])) / squares + 1 / len(apart), 0.0) if squares > 0 else 0.0
+
+
+def _grown(without: Floats) -> list[tuple[float, int]]:
+    """Where neighbouring blocks look alike: factors on the standard error with some taken together, and how many blocks
+    there are then. Of few blocks nothing is asked of what neighbours share: 5 of them cannot tell.
+    """
+    apart, found = without - without.mean(), []
+    if _shared_by_neighbours(without) <= ALIKE:
+        return []
+    one = float(apart.var(ddof=1)) / BATCHES
+    for many in TOGETHER:
+        means = apart.reshape(-1, many).mean(axis=1)
+        grown = math.sqrt(float(means.var(ddof=1)) / len(means) / one)
+        found.append((grown * (_wider(means) if len(means) >= FEW else 1.0), len(means)))
+    return found
 
 
 def carrying(without: Floats) -> float:

@@ -152,6 +152,10 @@ def explained(comparison: Comparison, width: int) -> Iterator[str]:
     else:
         text = f"No difference is shown at p < 0.05 after Holm over {tested} figures."
     yield from wrap(text, width)
+    hidden = [f"{row.figure.name} {change_text(row)}" for row in comparison.rows if row.change.open_by_clocks]
+    if hidden:
+        text = f"The times of both runs leave open whether there is a difference: {', '.join(hidden)}."
+        yield from wrap(text, width)
     for note in comparison.notes:
         yield from wrap(f"note: {note}", width, subsequent_indent="      ")
 
