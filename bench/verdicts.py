@@ -1,226 +1,199 @@
 """A campaign of labelled runs: is the verdict right, does it alarm for nothing, and is the cause the one that was made?
 
-Each run drives the bundled engine, which logs when it wrote each event, while one thing is disturbed: nothing (quiet), the
-worker (client: SIGSTOP, once or again and again), the processors (host: busy loops), the engine (server: SIGSTOP), or what
-is between (path: a relay that collects output for 20 to 80 ms). The truth is the run measured once more with the engine's
-own times in place of the client's; where a front adds TLS, with the times at which that passed the events on.
+Each run drives the bundled engine, which logs when it wrote each event, while one thing is disturbed (`KINDS`): nothing
+(quiet), the worker (client: stopped by signals once, again and again, or for seconds; a CPU quota), the processors (host:
+busy loops, contention of 1 to 5 ms, a worker that yields to all others), the engine (server: stopped once or again and
+again), or what is between (path: a front that corks for 20 to 200 ms). The loads are open and closed, plain and TLS, of one
+and two workers. The truth is the run measured once more with the times at which the engine, or the front, sent the events.
 
-A verdict is right when it is valid and every headline figure is within the rule of the truth, or when it is not valid and a
-figure is not, or requests were sent or read so late that the bounds of a figure do not vouch for it. A false alarm is a
-verdict that is not valid of a run in which every figure is within half of the rule, by the truth and by its bounds.
+A verdict is right when it is valid and every headline figure is within the rule of the truth, or when it is not valid and
+a figure is not, or releases were late. Where the client itself was disturbed (client, host), and where neither the kernel
+nor a packet ring stamped its reads, a verdict that is not valid is right also when a bound does not vouch for a figure that
+is right by luck, or a disturbed client stood still for more than a second, in which it sent nothing; else it is a false
+alarm where all figures are within half of the rule.
 
-    python bench/verdicts.py [--runs 400] [--seconds 5] [--seed 1]
+    python bench/verdicts.py [--runs 400] [--first 0] [--seconds 5] [--seed 1] [--save FILE] [--keep FOLDER]
+    python bench/verdicts.py --sum FILE ...
+
+Run n of a seed is the same whatever --first is, so that a campaign can be collected in pieces. --keep keeps the folders of
+runs that were not judged right.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import os
 import random
-import signal
+import shutil
 import subprocess
 import sys
 import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from contextlib import ExitStack, suppress
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from disturbances import (
+    TEXT_KINDS,
+    Quota,
+    front,
+    hastened,
+    hogs,
+    quota,
+    stop,
+    stop_again_and_again,
+    truth_of,
+    wait_until_it_measures,
+    workers_of,
+)
+from pair import CLIENT_CPU, SERVER_CPU
 
 from fastllmload.certificate.figures import LIMITS, STATISTICS
+from fastllmload.errors import RunFolderError
 from fastllmload.metrics.core import measure
-from fastllmload.records import layout
 from fastllmload.records.run import Run, load
-from fastllmload.simulator import truth
 from fastllmload.simulator.process import SimulatorProcess
 from fastllmload.simulator.profile import SimulatorOptions
 
-LABELS = ("quiet", "client", "host", "server", "path")
-CAUSES = {"client": {"generator"}, "host": {"host"}, "server": {"host"}, "path": {"path", "host"}}
-TEXT_KINDS = (layout.EVENT_WHITESPACE, layout.EVENT_CONTENT, layout.EVENT_REASONING, layout.EVENT_TOOL)
+KINDS = {
+    "quiet": ("quiet",),
+    "client": ("stop", "stops", "long stop", "quota"),
+    "host": ("busy", "contention", "starved"),
+    "server": ("stop", "stops"),
+    "path": ("cork",),
+}
+LABELS = tuple(KINDS)
+CAUSES = {  # of a verdict that is not valid; what else ran on this host may disturb any run
+    "quiet": {"host"},
+    "client": {"generator"},
+    "host": {"host"},
+    "server": {"host", "path"},
+    "path": {"path", "host"},
+}
+DISTURBED = ("client", "host")  # labels under which the client may be late
 FIGURES = ("ttft", "tpot", "itl", "e2e")
 LATE_US = 1_000.0
-PEERS = Path(__file__).parent / "peers"
-RELAY, TLS_FRONT = PEERS / "batching_relay.py", PEERS / "tls_front.py"
+CPU = str(CLIENT_CPU)  # of a single worker
 TARGETS = {"right": 0.99, "false_alarms": 0.01, "cause_right": 0.95}
 
 
 @dataclass(frozen=True)
 class Case:
-    """One run: what is disturbed, how much, and the load."""
+    """One run: what is disturbed and how much (0 mild to 1 severe), and the load."""
 
     label: str
-    severity: float  # 0 mild to 1 severe
-    rate: float
+    kind: str
+    severity: float
+    load: tuple[str, ...]
     osl: int
     itl_ms: float
-    transport: tuple[str, ...]
-    tls: bool
+    client: tuple[str, ...]
+    front: str
+
+    @property
+    def cork_ms(self) -> float:
+        return 20 + 180 * self.severity**2
 
 
-def cases(rng: random.Random, runs: int) -> Iterator[Case]:
-    for number in range(runs):
-        label = LABELS[number % len(LABELS)]
-        yield Case(
-            label,
-            rng.random(),
-            rng.choice((20.0, 60.0, 150.0)),
-            rng.choice((16, 48)),
-            rng.choice((8.0, 20.0)),
-            rng.choice(((), (), ("--transport", "asyncio"))),
-            rng.random() < 0.25 and label != "path",
-        )
-
-
-# -- disturbances -----------------------------------------------------------------------------------------------------
-
-
-def children(parent: int, command: str) -> list[int]:
-    """Processes below *parent* whose command line holds *command*."""
-    found = []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                line = (entry / "cmdline").read_bytes().decode(errors="replace")
-                above = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
-            except OSError:  # it ended meanwhile
-                continue
-            if above == parent and command in line:
-                found.append(int(entry.name))
-    return found
-
-
-def stop(pids: list[int], seconds: float) -> None:
-    for pid in pids:
-        os.kill(pid, signal.SIGSTOP)
-    time.sleep(seconds)
-    for pid in pids:
-        os.kill(pid, signal.SIGCONT)
-
-
-def stop_again_and_again(pids: list[int], case: Case, seconds: float) -> None:
-    """Once for 20 to 400 ms, or for 30 to 80 % of every 20 ms of the run."""
-    if case.severity < 0.5:
-        stop(pids, 0.02 + 0.76 * case.severity)
-        return
-    share, end = 0.3 + (case.severity - 0.5), time.monotonic() + seconds
-    while time.monotonic() < end:
-        stop(pids, 0.02 * share)
-        time.sleep(0.02 * (1 - share))
-
-
-@contextmanager
-def busy_loops(count: int) -> Iterator[None]:
-    started = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(count)]
-    try:
-        yield
-    finally:
-        for one in started:
-            one.kill()
-            one.wait()
-
-
-@contextmanager
-def front(case: Case, port: int, folder: Path) -> Iterator[list[str]]:
-    """The client's options for where to send to: the engine itself, or what is put before it."""
-    if case.label != "path" and not case.tls:
-        yield ["--url", f"http://127.0.0.1:{port}/v1"]
-        return
-    command, options = [sys.executable, str(RELAY), "--to", str(port), "--every-ms", str(20 + 60 * case.severity)], []
-    if case.tls:
-        pem, key = folder / "front.pem", folder / "front.key"
-        make_certificate(pem, key)
-        command = [sys.executable, str(TLS_FRONT), "--to", str(port), "--certificate", str(pem), "--key", str(key)]
-        command += ["--log", str(folder / "passed.npy")]
-        options = ["--cacert", str(pem)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        try:
-            at = f"localhost:{int(process.stdout.readline())}/v1"
-            yield ["--url", f"{'https' if case.tls else 'http'}://{at}", *options]
-        finally:
-            process.terminate()
-
-
-def make_certificate(pem: Path, key: Path) -> None:
-    """One that signs itself, for localhost."""
-    asked = ["req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost"]
-    names = ["-addext", "subjectAltName=DNS:localhost", "-keyout", str(key), "-out", str(pem)]
-    subprocess.run(["openssl", *asked, *names], check=True, capture_output=True)
-
-
-def disturb(case: Case, client: int, engine: int, seconds: float) -> None:
-    """What happens from the second second of the run on."""
-    time.sleep(1.5)
-    if case.label == "client":
-        stop_again_and_again(children(client, "fastllmload.engine.worker"), case, seconds - 2.5)
-    elif case.label == "server":
-        stop([engine], 0.02 + 0.4 * case.severity)
-    elif case.label == "host":
-        with busy_loops(1 + round(5 * case.severity)):
-            time.sleep(seconds - 2)
+def case(seed: int, number: int, kinds: dict[str, tuple[str, ...]]) -> Case:
+    rng = random.Random(f"{seed} {number}")
+    label = LABELS[number % len(LABELS)]
+    kind = kinds[label][number // len(LABELS) % len(kinds[label])]
+    tls = rng.random() < 0.25
+    load = rng.choice([("--rate", "20"), ("--rate", "60"), ("--rate", "150"), ("-c", "4"), ("-c", "16")])
+    transport = ("--transport", "asyncio") if rng.random() < 0.25 else ()
+    stamps = ("--timestamps", "kernel") if rng.random() < 0.5 else ()
+    workers = ("--workers", "1", "--pin", CPU)
+    if rng.random() < 0.25 and label != "host":
+        workers = ("--workers", "2")
+    where = " ".join([*(["tls"] if tls else []), *(["cork"] if label == "path" else [])])
+    size, itl = rng.choice((16, 48)), rng.choice((8.0, 20.0))
+    return Case(label, kind, rng.random(), load, size, itl, (*transport, *stamps, *workers), where)
 
 
 # -- one run ----------------------------------------------------------------------------------------------------------
 
 
-def drive(case: Case, seconds: float, seed: int, folder: Path) -> Run | None:
+def disturb(one: Case, client: int, engine: int, seconds: float, group: Quota | None) -> None:
+    """What happens from the second second of the run on."""
+    time.sleep(1.5)
+    left = seconds - 2.5
+    pids = [engine] if one.label == "server" else workers_of(client)
+    if one.kind == "stop":
+        stop(pids, 0.02 + 0.4 * one.severity)
+    elif one.kind == "long stop":
+        stop(pids, 0.5 + 1.5 * one.severity)
+    elif one.kind == "stops":
+        period = 0.005 if one.severity < 0.3 else 0.02
+        stop_again_and_again(pids, period * (0.3 + 0.5 * one.severity), period, left)
+    elif one.kind == "quota" and group is not None:
+        group.limit(0.12 - 0.1 * one.severity)
+        time.sleep(left)
+        group.limit(2.0)
+    elif one.label == "host":
+        trouble(one, pids, left + 0.5)
+
+
+def trouble(one: Case, workers: list[int], seconds: float) -> None:
+    """By other processes of the host."""
+    if one.kind == "busy":
+        count, options = 1 + round(5 * one.severity), []
+    elif one.kind == "contention":
+        count, options = 1, ["--cpu", CPU, "--nice", "-5", "--busy-ms", str(1 + 4 * one.severity), "--idle-ms", "15"]
+    else:
+        count, options = 1, ["--cpu", CPU]
+        for pid in workers:
+            hastened(pid, round(5 + 14 * one.severity))
+    with hogs(count, *options):
+        time.sleep(seconds)
+
+
+def drive(one: Case, seconds: float, seed: int, folder: Path) -> Run | None:
     """The run and its truth log in *folder*; None where the client could not run at all."""
-    options = SimulatorOptions(ttft_ms=20.0, itl_ms=case.itl_ms, phase="spread", truth=str(folder / "truth"))
-    with SimulatorProcess(options) as engine, front(case, engine.port, folder) as target:
+    options = SimulatorOptions(
+        ttft_ms=20.0, itl_ms=one.itl_ms, phase="spread", truth=str(folder / "truth"), cpu=SERVER_CPU
+    )
+    with ExitStack() as held:
+        engine = held.enter_context(SimulatorProcess(options))
+        hastened(engine.pid)
+        target = held.enter_context(front(one.front, engine.port, folder, one.cork_ms, SERVER_CPU))
         command = [
-            sys.executable, "-m", "fastllmload.cli.main", *target, "--rate", str(case.rate),
-            "--duration", str(seconds), "--osl", str(case.osl), "--isl", "16", "--warmup", "0", "--workers", "1",
-            "--seed", str(seed), "--ui", "none", "-o", str(folder / "run"), *case.transport,
+            sys.executable, "-m", "fastllmload.cli.main", *target, *one.load, "--duration", str(seconds), "--osl",
+            str(one.osl), "--isl", "16", "--warmup", "0", "--seed", str(seed), "--ui", "none", "-o", str(folder / "run"),
+            *one.client,
         ]  # fmt: skip
-        with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as client:
+        group = held.enter_context(quota()) if one.kind == "quota" else None
+        command = command if group is None else group.command(command)
+        with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=(folder / "stderr").open("wb")) as client:
             wait_until_it_measures(client, folder / "run" / "run.json")
-            work = threading.Thread(target=disturb, args=(case, client.pid, engine.pid, seconds))
+            work = threading.Thread(target=disturb, args=(one, client.pid, engine.pid, seconds, group))
             work.start()
             client.wait()
             work.join()
-    return load(folder / "run") if (folder / "run" / "requests.npy").exists() else None
+    with suppress(RunFolderError):
+        return load(folder / "run")
+    return None
 
 
-def wait_until_it_measures(client: subprocess.Popen[bytes], path: Path) -> None:
-    while client.poll() is None:
-        if path.exists() and any(
-            phase["name"] == "measure" for phase in json.loads(path.read_text()).get("phases", ())
-        ):
-            return
-        time.sleep(0.05)
-
-
-def with_true_times(run: Run, known: truth.Truth, passed: np.ndarray[Any, Any] | None = None) -> Run | None:
-    """The run as it would be with the engine's own times, or with those at which a front passed the events on; None where
-    the two do not have the same events.
-    """
+def with_true_times(run: Run, folder: Path) -> Run | None:
+    """The run as it would be with the times at which events were sent; None where the two do not have the same events."""
+    known = truth_of(run, folder)
+    if not known:
+        return None
     rows, events = run.rows.copy(), run.events.copy()
-    written = known.content()
-    for number, row in enumerate(rows):
+    for number, (sent, _) in known.items():
         mine = slice(int(run.first_event[number]), int(run.first_event[number + 1]))
-        text = np.isin(events["kind"][mine], TEXT_KINDS)
-        if row["status"] != layout.OK:
-            continue
-        sent = written["t_ns"][written["key"] == row["request"]]
-        if len(sent) != int(text.sum()):
-            return None
-        if passed is not None:
-            given = passed[passed["port"] == row["local_port"]]
-            places = np.searchsorted(given["bytes"], events["offset"][mine][text])
-            if len(given) == 0 or places.max() >= len(given):
-                return None
-            sent = given["t_ns"][places]
-        events["t_ns"][mine][text] = sent
-        row["t_first"], row["t_last"] = sent[0], sent[-1]
+        events["t_ns"][mine][np.isin(events["kind"][mine], TEXT_KINDS)] = sent
+        rows[number]["t_first"], rows[number]["t_last"] = sent[0], sent[-1]
     events["bracket_ns"] = 0
     return replace(run, rows=rows, events=events)
+
+
+# -- judging ----------------------------------------------------------------------------------------------------------
 
 
 def errors(run: Run, true: Run) -> dict[str, float]:
@@ -245,84 +218,125 @@ class Outcome:
     cause_right: bool | None
 
 
-def judged(case: Case, run: Run, true: Run) -> Outcome:
-    certificate = run.manifest["certificate"]
-    valid, wrong = certificate["verdict"] == "valid", errors(run, true)
+def judged(label: str, certificate: dict[str, Any], worst: float) -> Outcome:
+    """*worst*: how far the worst headline figure is from the truth, over what the rule allows."""
+    valid = certificate["verdict"] == "valid"
     lag = certificate["schedule_lag_us"].get("p99") or 0.0
-    worst = max(wrong.values(), default=0.0)
-    if case.label == "path":  # the relay's own delay is in the client's times, and is the truth for the user
-        worst = 0.0
-    late = lag > LATE_US or any(one["verdict"] != "valid" for one in certificate["figures"].values())
-    right = worst <= 1.0 if valid else worst > 1.0 or late
-    alarm = not valid and worst <= 0.5 and not late
+    uncertain = any(one["verdict"] != "valid" for one in certificate["figures"].values())
+    stood_still = any(one["code"] == "worker_stall" and one["severity"] != "note" for one in certificate["reasons"])
+    excused = lag > LATE_US or (uncertain and (label in DISTURBED or certificate["timestamp_source"] == "user"))
+    excused = excused or (stood_still and label in DISTURBED)
+    right = worst <= 1.0 if valid else worst > 1.0 or excused
+    alarm = not valid and worst <= 0.5 and not excused
     causes = {
         reason["cause"]
         for reason in certificate["reasons"]
         if reason["severity"] != "note" or reason["cause"] == "path"
     }
-    wanted = CAUSES.get(case.label)
-    if case.label == "path":
+    wanted = CAUSES[label]
+    if label == "path":
         return Outcome(right, alarm, "path" in causes and "generator" not in causes)
-    return Outcome(
-        right, alarm, None if valid or wanted is None else bool(causes & wanted) and not causes - wanted - {"plan"}
-    )
+    return Outcome(right, alarm, None if valid else bool(causes & wanted) and not causes - wanted - {"plan"})
+
+
+def outcome(one: Case, run: Run | None, folder: Path) -> dict[str, Any]:
+    """What a line of the campaign says of a run."""
+    if run is None or "certificate" not in run.manifest:
+        said = (folder / "stderr").read_text(errors="replace")[-300:]
+        return {"verdict": "no run", "said": said}
+    true = with_true_times(run, folder)
+    if true is None:
+        return {"verdict": "no truth", "status": dict(Counter(run.rows["status"].tolist()))}
+    certificate, wrong = run.manifest["certificate"], errors(run, true)
+    worst = max(wrong, key=lambda name: wrong[name])
+    return {
+        **asdict(judged(one.label, certificate, wrong[worst])),
+        "verdict": certificate["verdict"],
+        "worst": [worst, round(wrong[worst], 3)],
+        "lag_p99_us": certificate["schedule_lag_us"].get("p99"),
+        "bars": certificate["latency_error_bar_us"],
+        "source": certificate["timestamp_source"],
+        "host": [certificate["host"]["hiccup_p99_us"], certificate["host"]["steal_share"]],
+        "reasons": [
+            f"{r['severity']} {r['code']} {r['figure']} {r['value']:.4g} {r['cause']}" for r in certificate["reasons"]
+        ],
+    }
 
 
 # -- all of them ------------------------------------------------------------------------------------------------------
 
 
+def kinds_here() -> dict[str, tuple[str, ...]]:
+    """Without quotas where this process may set none."""
+    with quota() as group:
+        if group is not None:
+            return KINDS
+    return {label: tuple(kind for kind in kinds if kind != "quota") for label, kinds in KINDS.items()}
+
+
+def campaign(asked: argparse.Namespace) -> list[dict[str, Any]]:
+    kinds, lines = kinds_here(), []
+    for number in range(asked.first, asked.first + asked.runs):
+        one = case(asked.seed, number, kinds)
+        with tempfile.TemporaryDirectory(prefix="fastllmload-verdicts-") as folder:
+            run = drive(one, asked.seconds, asked.seed + number, Path(folder))
+            found = outcome(one, run, Path(folder))
+            if asked.keep and not (found.get("right") and found["cause_right"] is not False):
+                shutil.copytree(folder, asked.keep / f"{asked.seed}-{number}", dirs_exist_ok=True)
+        lines.append({"seed": asked.seed, "run": number, **asdict(one), **found})
+        print(json.dumps(lines[-1]), flush=True)
+        if asked.save:
+            with asked.save.open("a") as file:
+                file.write(json.dumps(lines[-1]) + "\n")
+    return lines
+
+
+def finish(lines: list[dict[str, Any]]) -> bool:
+    """The sums by label and kind, and of all; whether the targets are met."""
+    groups: dict[str, list[dict[str, Any]]] = {}
+    for line in lines:
+        groups.setdefault(f"{line['label']}: {line['kind']}", []).append(line)
+    for name in sorted(groups):
+        print(f"{name:18}", json.dumps(summed(groups[name])))
+    total = summed(lines)
+    met = all(
+        total[name] is not None and (total[name] <= limit if name == "false_alarms" else total[name] >= limit)
+        for name, limit in TARGETS.items()
+    )
+    print(json.dumps({"bench": "verdicts", **total, "targets": TARGETS, "met": met}))
+    return met
+
+
+def summed(lines: list[dict[str, Any]]) -> dict[str, Any]:
+    judged_ones = [line for line in lines if "right" in line]
+    caused = [line for line in judged_ones if line["cause_right"] is not None]
+    return {
+        "runs": len(lines),
+        **Counter(line["verdict"] for line in lines),
+        "right": share([line["right"] for line in judged_ones]),
+        "false_alarms": share([line["false_alarm"] for line in judged_ones]),
+        "cause_right": share([line["cause_right"] for line in caused]),
+    }
+
+
+def share(found: list[bool]) -> float | None:
+    return round(sum(found) / len(found), 4) if found else None
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--runs", type=int, default=400)
+    for name, number in (("runs", 400), ("first", 0), ("seed", 1)):
+        parser.add_argument(f"--{name}", type=int, default=number)
     parser.add_argument("--seconds", type=float, default=5.0)
-    parser.add_argument("--seed", type=int, default=1)
+    for name in ("save", "keep"):
+        parser.add_argument(f"--{name}", type=Path)
+    parser.add_argument("--sum", type=Path, nargs="+")
     asked = parser.parse_args()
-    counts: dict[str, Counter[str]] = {label: Counter() for label in LABELS}
-    for number, case in enumerate(cases(random.Random(asked.seed), asked.runs)):
-        with tempfile.TemporaryDirectory(prefix="fastllmload-verdicts-") as folder:
-            run = drive(case, asked.seconds, asked.seed + number, Path(folder))
-            passed = np.load(Path(folder) / "passed.npy") if case.tls else None
-            true = None if run is None else with_true_times(run, truth.load(str(Path(folder) / "truth")), passed)
-            mine = counts[case.label]
-            mine["runs"] += 1
-            if run is None or true is None or "certificate" not in run.manifest:
-                mine["without_truth"] += 1
-                continue
-            found = judged(case, run, true)
-        tally(mine, found, run.manifest["certificate"]["verdict"])
-        print(
-            json.dumps({"run": number, **vars(case), **vars(found), **shown(run.manifest["certificate"])}), flush=True
-        )
-    finish(counts)
-
-
-def tally(mine: Counter[str], found: Outcome, verdict: str) -> None:
-    mine[verdict] += 1
-    mine["judged"] += 1
-    mine["right"] += found.right
-    mine["false_alarms"] += found.false_alarm
-    if found.cause_right is not None:
-        mine["caused"] += 1
-        mine["cause_right"] += found.cause_right
-
-
-def shown(certificate: dict[str, Any]) -> dict[str, Any]:
-    reasons = [f"{each['severity']} {each['code']} {each['figure']} {each['cause']}" for each in certificate["reasons"]]
-    return {"verdict": certificate["verdict"], "reasons": reasons}
-
-
-def finish(counts: dict[str, Counter[str]]) -> None:
-    total: Counter[str] = Counter()
-    for label, mine in counts.items():
-        print(label, dict(mine))
-        total += mine
-    share: Callable[[str, str], float | None] = lambda name, of: total[name] / total[of] if total[of] else None  # noqa: E731
-    figures = {
-        "right": share("right", "judged"),
-        "false_alarms": share("false_alarms", "judged"),
-        "cause_right": share("cause_right", "caused"),
-    }
-    print(json.dumps({"bench": "verdicts", **total, **figures, "targets": TARGETS}))
+    if asked.sum:
+        lines = [json.loads(line) for path in asked.sum for line in path.read_text().splitlines()]
+    else:
+        lines = campaign(asked)
+    sys.exit(0 if finish(lines) else 1)
 
 
 if __name__ == "__main__":
