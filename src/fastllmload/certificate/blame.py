@@ -7,7 +7,8 @@ itself stood still for at least half of it (`host.stalls`: a thread that only sl
 took the processor in that second. What is left is the generator's: its code ran, or was stopped or blocked.
 
 A release or a read is the host's when such times cover at least half of its lateness. A reason is the host's when all
-that was late is, or when the reason would not stand without what is.
+that was late is, or when the reason would not stand without what is; one that speaks of all releases together (their rate,
+drift, bursts), or of the error of a figure, when most of the time is that releases, or reads, were late.
 """
 
 from __future__ import annotations
@@ -23,6 +24,9 @@ from fastllmload.certificate.lag import late_intervals
 GENERATOR, HOST = "generator", "host"
 NO_STALLS: Times = np.empty((0, 2), np.int64)
 CATCH_UP = np.array([-200_000, 200_000])  # ns: what was due before a wait, and what is done first after it
+# What speaks of all releases together, or of reads.
+OF_SENDS = frozenset({"drift", "rate", "quantised_sends", "clumped_sends", "dispersion"})
+OF_READS = frozenset({"user_stamps_late"})
 LEAST_NS = 1_000_000  # a release that was less late than this breaks no limit
 
 
@@ -46,9 +50,9 @@ def waits_of(record: WorkerRecord) -> Times:
 
 def host_times(evidence: Evidence) -> Times:
     """Rows (begin, end) of times in which the host withheld a processor, from itself as a whole or from a worker."""
+    if evidence.host.throttled:  # by the quota of the client itself, from the thread that looks for stalls too
+        return NO_STALLS
     stalls = around(evidence.host.stalls)
-    if evidence.host.throttled:  # the processor was withheld by the quota of the client itself
-        return stalls
     waits = np.concatenate([NO_STALLS, *map(waits_of, evidence.workers)])
     return np.concatenate([stalls, waits + CATCH_UP, stolen(evidence) + CATCH_UP])
 
@@ -77,6 +81,9 @@ def of_the_host(evidence: Evidence) -> frozenset[str]:
     own = own[~covered(own, stalls)]
     if (own[:, 1] - own[:, 0]).max(initial=0) <= limit_us("worker_stall") * 1e3:
         found.add("worker_stall")
+    for codes, sending in ((OF_SENDS, True), (OF_READS, False)):
+        if cause_of_lateness(evidence, sending) == HOST:
+            found |= codes
     rest = unexplained_lags_us(evidence, stalls)
     if len(rest) < len(evidence.sends.t_sched):
         p99, latest = (np.percentile(rest, 99), rest.max()) if len(rest) else (0.0, 0.0)
@@ -88,10 +95,13 @@ def of_the_host(evidence: Evidence) -> frozenset[str]:
 
 
 def cause_of_lateness(evidence: Evidence, sending: bool) -> str:
-    """Who made most of the time late that releases (*sending*), or reads, were: HOST or GENERATOR."""
-    spans = late_intervals(evidence.sends) if sending else evidence.stamps.late_user
+    """Who made most of the time late that releases (*sending*), or reads, were: HOST or GENERATOR. Of reads only the last
+    of each request tells how late it was; so the times in which the worker looked at nothing count with them.
+    """
+    stalls = worker_stalls(evidence)
+    spans = late_intervals(evidence.sends) if sending else np.concatenate([evidence.stamps.late_user, stalls])
     if not len(spans):
-        spans = worker_stalls(evidence)
+        spans = stalls
     length = spans[:, 1] - spans[:, 0]
     by_host = covered(spans, host_times(evidence))
     return HOST if len(spans) and 2 * length[by_host].sum() >= length.sum() else GENERATOR

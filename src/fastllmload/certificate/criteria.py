@@ -117,6 +117,7 @@ CRITERIA: tuple[Criterion, ...] = (
         "a growing lag has no steady state; stalls do not move medians",
         suspect=1_000,
         invalid=100_000,
+        host_may_explain=True,
         limits_generator=True,
     ),
     Criterion(
@@ -127,6 +128,7 @@ CRITERIA: tuple[Criterion, ...] = (
         "default command: within 0.5 %",
         suspect=0.005,
         invalid=0.02,
+        host_may_explain=True,
         limits_generator=True,
     ),
     Criterion(
@@ -152,6 +154,7 @@ CRITERIA: tuple[Criterion, ...] = (
         "sends were quantised: the distribution of their gaps is {value} away from the schedule's",
         "timers of whole milliseconds give 0.1 to 0.4; counted only where lags spread over 0.5 ms",
         suspect=0.08,
+        host_may_explain=True,
     ),
     Criterion(
         "clumped_sends",
@@ -160,6 +163,7 @@ CRITERIA: tuple[Criterion, ...] = (
         "{value} more of the gaps than scheduled are below 20 us: sends came in bursts",
         "millisecond timers give 0.4; counted only where lags spread over 0.5 ms",
         suspect=0.05,
+        host_may_explain=True,
     ),
     Criterion(
         "dispersion",
@@ -369,23 +373,32 @@ class Reason:
     limits_generator: bool
 
 
-def reasons(figures: Mapping[str, float | int | None], of_the_host: Collection[str] = ()) -> list[Reason]:
-    """Every criterion that a known figure breaks, worst first. *of_the_host*: codes of what its stalls account for."""
+def reasons(
+    figures: Mapping[str, float | int | None], of_the_host: Collection[str] = (), throttled: bool = False
+) -> list[Reason]:
+    """Every criterion that a known figure breaks, worst first. *of_the_host*: codes of what its stalls account for.
+    *throttled*: the client's own CPU quota did, also for what else looks like the host.
+    """
     found = []
     for criterion in CRITERIA:
         value = figures[criterion.figure]
         passed = None if value is None else criterion.severity(value)
         if value is not None and passed is not None:
-            found.append(_reason(criterion, value, *passed, criterion.code in of_the_host))
+            found.append(_reason(criterion, value, *passed, criterion.code in of_the_host, throttled))
     return sorted(found, key=lambda reason: -SEVERITY.index(reason.severity))
 
 
-def _reason(criterion: Criterion, value: float, severity: str, limit: float, of_the_host: bool) -> Reason:
+def _reason(
+    criterion: Criterion, value: float, severity: str, limit: float, of_the_host: bool, throttled: bool
+) -> Reason:
     text = criterion.text.format(value=beside(value, limit, criterion.unit), limit=shown(limit, criterion.unit))
     cause = CAUSES.get(criterion.code, "generator")
     if criterion.host_may_explain and of_the_host:
         cause = "host"
         text += "; the host gave the client no processor then"
+    elif throttled and cause == "host":
+        cause = "generator"
+        text += "; the CPU quota of the client's cgroup was used up"
     return Reason(
         criterion.code,
         SEVERITY[max(0, SEVERITY.index(severity) - criterion.explains)],

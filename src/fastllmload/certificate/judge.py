@@ -52,7 +52,7 @@ def judge_evidence(evidence: Evidence) -> dict[str, Any]:
     sections["host"]["competitors"] = list(evidence.host.competitors)
     found = [
         *figure_reasons(evidence),
-        *criteria.reasons(figures(evidence, sections), blame.of_the_host(evidence)),
+        *criteria.reasons(figures(evidence, sections), blame.of_the_host(evidence), evidence.host.throttled),
     ]
     found.sort(key=lambda reason: -criteria.SEVERITY.index(reason.severity))
     return {

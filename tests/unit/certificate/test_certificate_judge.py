@@ -427,3 +427,50 @@ def test_who_made_it_late(ready_share: float, host: dict[str, Any], cause: str) 
 def test_who_else_used_the_processors_is_named() -> None:
     found = judge_evidence(stalled(0.9, competitors=("make (process 7) 3.2 s of CPU",)))
     assert found["host"]["competitors"] == ["make (process 7) 3.2 s of CPU"]
+
+
+def test_a_quota_stops_the_thread_that_looks_for_the_hosts_stalls_too() -> None:
+    """What looks like the host is the generator's own then, the hiccups too."""
+    evidence = stalled(0.9, throttled=True, words=words(np.full(1_000, 60 * MS)))
+    spans = evidence.workers[0].stalls
+    assert spans is not None
+    seen = np.column_stack([spans[:, 0], spans[:, 1] - spans[:, 0]])
+    found = judge_evidence(replace(evidence, host=replace(evidence.host, stalls=seen)))
+    assert {"host_hiccups", "uncertain_figure"} <= codes(found)
+    assert {reason["cause"] for reason in found["reasons"]} == {"generator"}
+
+
+def test_a_long_stop_is_not_the_hosts_for_a_read_that_was_late_by_it_elsewhere() -> None:
+    """A read was 2 ms late for want of a processor; a stop of 300 ms in which no request ended made the figure uncertain."""
+    waited = [START_NS + 3_000 * MS, START_NS + 3_003 * MS]
+    stop = [START_NS + 5_000 * MS, START_NS + 5_300 * MS]
+    evidence = with_worker(clean(), stalls=np.array([waited, stop]), stall_ready=np.array([3 * MS, 0]))
+    late = Stamps(kernel=1_000, requests=100, late_user=np.array([[waited[0], waited[0] + 2 * MS]]))
+    found = judge_evidence(replace(evidence, stamps=late, figures=figures(itl=40.0)))
+    assert causes(found)["uncertain_figure"] == "generator"
+
+
+def test_bursts_of_sends_are_the_hosts_where_it_made_most_of_them_late() -> None:
+    """Half a second of the generator's own beside ten of the host's: what speaks of all sends together has one cause."""
+    evidence = clean()
+    begins = START_NS + np.arange(2_000, 18_000, 8) * MS
+    evidence = with_dispatch(evidence, held_back(evidence.sends.t_sched, begins, 5 * MS))
+    spans = np.column_stack([begins, begins + 5 * MS])
+    ready = np.full(len(spans), 5 * MS)
+    ready[::20] = 0
+    found = judge_evidence(with_worker(evidence, stalls=spans, stall_ready=ready))
+    assert causes(found)["clumped_sends"] == "host"
+    assert (
+        causes(judge_evidence(with_worker(evidence, stalls=spans, stall_ready=0 * ready)))["clumped_sends"]
+        == "generator"
+    )
+
+
+def held_back(t_sched: np.ndarray, begins: np.ndarray, ns: int) -> np.ndarray:
+    """Releases due within *ns* of one of *begins* go at its end, one after the other."""
+    place = np.searchsorted(begins, t_sched, side="right") - 1
+    begin = begins[np.maximum(place, 0)]
+    held = (place >= 0) & (t_sched < begin + ns)
+    dispatch = t_sched + 20_000
+    dispatch[held] = begin[held] + ns
+    return np.maximum.accumulate(dispatch)
