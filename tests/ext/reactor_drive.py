@@ -209,7 +209,7 @@ def drive(
         task.add_done_callback(tasks.discard)
         return stream
 
-    reactor.set_connector(connector)
+    reactor.set_connector(connector, loop.call_soon)
 
     async def run() -> None:
         loop.add_reader(reactor.fileno(), reactor.on_ready)

@@ -22,7 +22,7 @@ BODY = (
     b'{"model":"simulated","messages":[{"role":"user","content":"x"}],"stream":true,"ignore_eos":true,"max_tokens":40}'
 )
 STALL_S = 0.03
-STOPS = 12
+STOPPED_S = 3.0  # of the run, again and again
 SEND_NS = 50_000  # what a send takes: the server's log has the instant before
 WAITED_SHARE = 0.03  # of the window, for a CPU that something else had
 HOSTS = ("host_hiccups", "host_steal", "run_queue")  # what other work on this machine does to any run
@@ -82,20 +82,36 @@ def test_a_worker_stopped_for_50_ms_is_not_valid(tmp_path: Path) -> None:
     assert {reason["code"] for reason in certificate["reasons"]} & {"late_release", "worker_stall"}
 
 
-def test_the_true_times_are_within_the_brackets_of_a_worker_stopped_again_and_again(tmp_path: Path) -> None:
-    """SIGSTOP of the worker for 200 of every 250 ms: at least 99.9 % of the events came within their bounds."""
+@pytest.mark.parametrize(
+    ("transport", "streams", "stopped_s", "period_s"),
+    [
+        ("reactor", 300, 0.2, 0.25),
+        ("reactor", 100, 0.002, 0.005),
+        ("asyncio", 50, 0.08, 0.12),
+        ("asyncio", 50, 0.002, 0.005),
+    ],
+)
+def test_the_true_times_are_within_the_brackets_of_a_worker_stopped_again_and_again(
+    tmp_path: Path, transport: str, streams: int, stopped_s: float, period_s: float
+) -> None:
+    """SIGSTOP of the worker for most of every period: at least 99.9 % of the events came within their bounds. A turn of the
+    event loop that has much to read lasts for milliseconds, and a stop can be shorter than the worker's beat.
+    """
 
     def starve(folder: Path) -> None:
         document = wait_for_phase(folder, after_s=0.5)
         (worker,) = [process["pid"] for process in document.get("worker_processes", [])] or worker_pids_of(folder)
-        for _ in range(STOPS):
-            freeze(worker, 0.2)
-            time.sleep(0.05)
+        for _ in range(round(STOPPED_S / period_s)):
+            freeze(worker, stopped_s)
+            time.sleep(period_s - stopped_s)
 
     def check(directory: Path) -> tuple[bool, str]:
         measured = measure(
             directory,
-            ["-c", "300", "-n", "300", "--isl", "16", "--osl", "200", "--warmup", "0", "--timestamps", "kernel"],
+            [
+                "-c", str(streams), "-n", str(streams), "--isl", "16", "--osl", "200", "--warmup", "0",
+                "--timestamps", "kernel", "--transport", transport,
+            ],
             ttft_ms=40.0, itl_ms=20.0, phase="spread", during=starve,
         )  # fmt: skip
         late, bracket = measured.content_errors_ns()[0], measured.content_brackets_ns()

@@ -15,25 +15,25 @@ cdef class Reactor(Releases):
     cdef bint leave                     # the event loop's turn has come
     cdef uint32_t beats                 # since its last one
     cdef int64_t beat_due
-    cdef bint beat_was_late             # the thread was stopped since the latest read of the event loop
     cdef bint times_due                 # they are to be taken at the end of the batch
     cdef int64_t clear                  # when a poll last returned, having found no more than it could return
     cdef int64_t looked                 # when somebody last looked at a socket or the clock
     cdef uint32_t reserve               # idle connections to keep ahead of the schedule
     cdef int64_t house_at               # next housekeeping
 
-    cdef object loop_time               # the event loop's clock, which stands still within one turn of the loop; None: unknown
-    cdef double turn                    # its reading in the present turn
-    cdef int64_t turn_began             # our clock when data were first handed over in this turn
-    cdef int64_t turn_before            # and in the turn before it
-    cdef int64_t turn_delay             # run_delay at the last read before each of the two
-    cdef int64_t turn_delay_before
-    cdef int64_t read_before            # our clock at the read before, the thread's waits and time on a processor then
-    cdef int64_t delay_before
-    cdef int64_t cpu_before
-    cdef int64_t woken_at               # the thread did not wake earlier from its latest sleep before a read; 0: not known
+    cdef object call_soon               # the event loop's; None: it has no connections
+    cdef object end_turn                # turn_ended, bound
+    cdef bint in_turn                   # the loop has called since its latest poll, or since what it does before the next one
+    cdef int64_t polled                 # that poll returned then at the earliest, and the one before it
+    cdef int64_t polled_before
+    cdef int64_t woken_at               # the thread did not wake earlier from its latest sleep; 0: not known
+    cdef int64_t ended_at               # of the latest turn, before the poll; 0: none
+    cdef int64_t ended_delay            # the thread's waits and time on a processor then, and the stops of its process
+    cdef int64_t ended_cpu
+    cdef int64_t ended_stops
     # When data that the event loop hands over at *user_t* came at the earliest.
     cdef int64_t loop_earliest(self, int64_t user_t) except -1
+    cdef int loop_called(self, int64_t now) except -1       # by each callback of the loop first
     cdef readonly object failure        # what a callback of the event loop raised first; None: nothing
     cdef int loop_read(self, int64_t user_t) except -1          # after each event of a connection that the event loop owns
     @cython.final
@@ -43,7 +43,6 @@ cdef class Reactor(Releases):
     cdef void _stalled(self, int64_t begin, int64_t end) noexcept
     cdef void _take_times(self) noexcept        # run_delay and cpu_time, for what comes after this batch
     cdef int _on_beat(self, int64_t now) except -1
-    cdef int64_t _busy(self) noexcept
     cdef int _next_beat(self, int64_t now) except -1
     cdef int _house(self, int64_t now) except -1
     cdef int _look_ahead(self, int64_t now) except -1

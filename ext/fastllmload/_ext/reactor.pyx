@@ -24,13 +24,20 @@ from fastllmload._ext.pacer cimport Pacer
 from fastllmload._ext.protocol cimport Protocol
 from fastllmload._ext.share cimport Share
 from fastllmload._ext.talk cimport Talks
-from fastllmload._ext.transport cimport STOPPED_NS
-from fastllmload._ext.wire cimport EPOLL_CTL_ADD, EPOLLET, EPOLLIN, epoll_ctl, epoll_wait, wire_run_delay
+from fastllmload._ext.transport cimport STOPPED_NS, WAKE_NS
+from fastllmload._ext.wire cimport (
+    EPOLL_CTL_ADD,
+    EPOLLET,
+    EPOLLIN,
+    epoll_ctl,
+    epoll_wait,
+    wire_run_delay,
+    wire_stops,
+)
 
 cdef enum:
     BATCH = 256                 # events taken from the kernel at once
     AHEAD = 3                   # so many events before its own the memory of a connection is asked for
-    TURN_NS = 100_000           # from a poll of the event loop, or a wake-up, to the first data that it hands over
     SLEPT_NS = 50_000           # time neither on a processor nor waiting for one: the thread slept
     POLL_NS = 5_000             # a poll has looked at every socket at most this long before it returned
     BEAT_NS = 5_000_000         # between two beats
@@ -87,12 +94,13 @@ cdef class Reactor(Releases):
         """
         self.share.add_class(heads, <uint8_t>(dialect if dialect >= 0 else self.protocol.classifier.dialect))
 
-    def set_connector(self, connector, loop_time=None) -> None:
-        """*connector(target, number, generation)* begins a connection of the event loop and returns its Stream. *loop_time*:
-        the loop's clock, where it is read once in a turn of the loop; None where it is not.
+    def set_connector(self, connector, call_soon) -> None:
+        """*connector(target, number, generation)* begins a connection of the event loop and returns its Stream. *call_soon* is
+        the loop's: it calls before the next poll.
         """
         self.pool.connector = connector
-        self.loop_time = loop_time
+        self.call_soon = call_soon
+        self.end_turn = self.turn_ended
 
     def load(self, *, int phase, int phase_number, schedule, const uint64_t[::1] body_offset, const uint8_t[::1] bodies,
              const int32_t[::1] input_tokens, const int32_t[::1] output_tokens, const uint16_t[::1] request_class,
@@ -221,7 +229,10 @@ cdef class Reactor(Releases):
         cdef int64_t now, since
         cdef int n
         self.leave = False
+        if self.pool.foreign:
+            self.loop_called(mono_ns())
         while True:
+            self.stops = wire_stops()
             since = mono_ns() if self.staying else 0
             with nogil:
                 n = epoll_wait(self.epfd, self.events, BATCH, -1 if self.staying else 0)
@@ -260,36 +271,40 @@ cdef class Reactor(Releases):
             self.failure = error
 
     cdef int64_t loop_earliest(self, int64_t user_t) except -1:
-        """Not before the loop's poll of an earlier turn, which did not find them; nor before the thread last woke, since
-        nothing was ready when it went to sleep. It slept since the read before if more time went by than it ran, or waited
-        for a processor; and what it did of both came after the sleep at most.
+        """Not before the loop's poll of the turn before, which did not find them; nor before the thread last woke, since nothing
+        was ready when it went to sleep.
         """
-        cdef int64_t low = 0, ran, ready
-        cdef int64_t delay = wire_run_delay(self.schedstat)
-        cdef int64_t cpu = thread_cpu_ns()
-        cdef double turn
-        cdef bint on_time
-        ready, ran = delay - self.delay_before, cpu - self.cpu_before
-        # The beat wakes a thread that sleeps. One that was stopped by a signal does not come back for it.
-        on_time = not self.beat_was_late and user_t <= self.beat_due + ready + ran + TURN_NS
-        if self.loop_time is not None:
-            turn = self.loop_time()
-            if turn != self.turn:
-                self.turn = turn
-                self.turn_before = self.turn_began
-                self.turn_delay_before = self.turn_delay
-                if on_time:             # else the thread may have been stopped since the poll of this turn
-                    self.turn_began = user_t
-                    self.turn_delay = self.delay_before
-            low = self.turn_before - (delay - self.turn_delay_before) - TURN_NS if self.turn_before else 0
-        if on_time and self.read_before and delay >= 0 and self.delay_before >= 0:
-            if user_t - self.read_before - ready - ran > SLEPT_NS:
-                self.woken_at = user_t - ready - ran - TURN_NS
-        self.beat_was_late = False
-        self.read_before = user_t
-        self.delay_before = delay
-        self.cpu_before = cpu
-        return max(low, self.woken_at)
+        self.loop_called(user_t)
+        return max(self.polled_before, self.woken_at)
+
+    cdef int loop_called(self, int64_t now) except -1:
+        """The first callback of a turn tells when the loop's poll returned: since the turn before had ended, the thread has run,
+        or waited for a processor, or slept in that poll, so it was no longer ago than it did of the first two. Where the thread
+        stood still, all that is known is that the poll came after that turn.
+        """
+        cdef int64_t delay, busy
+        if self.in_turn or self.call_soon is None:
+            return 0
+        self.in_turn = True
+        self.call_soon(self.end_turn)
+        self.polled_before = self.polled
+        self.polled = self.ended_at
+        delay = wire_run_delay(self.schedstat)
+        busy = delay - self.ended_delay + thread_cpu_ns() - self.ended_cpu
+        if (self.ended_at and delay >= 0 and self.ended_delay >= 0 and wire_stops() == self.ended_stops
+                and now - self.beat_due <= busy + STOPPED_NS):
+            self.polled = max(self.ended_at, now - busy - POLL_NS)
+            if now - self.ended_at - busy > SLEPT_NS:
+                self.woken_at = now - busy - WAKE_NS
+        return 0
+
+    def turn_ended(self) -> None:
+        """The event loop calls what its turn has left for later; its poll is next."""
+        self.in_turn = False
+        self.ended_stops = wire_stops()
+        self.ended_delay = wire_run_delay(self.schedstat)
+        self.ended_cpu = thread_cpu_ns()
+        self.ended_at = mono_ns()
 
     cdef int follow(self, int64_t now) except -1:
         if self.slots.freed:
@@ -315,12 +330,12 @@ cdef class Reactor(Releases):
         begun = now = mono_ns()
         self.empty_at = self.clear - POLL_NS
         self.begun = begun
-        self.slept_from = since
+        self.slept_from = since if wire_stops() == self.stops else 0
         self.awaited = self.beat_due
         self.ready = -1
         if n < BATCH:
-            # The beat wakes a thread that sleeps. One that comes later was stopped, perhaps between the poll and this line.
-            self.clear = begun if self.on_time(0) else max(since, self.clear)
+            # A thread that stood still may have done so between the poll and this line.
+            self.clear = begun if wire_stops() == self.stops and self.on_time(0) else max(since, self.clear)
         self._woken(now)
         for i in range(n):
             if i + AHEAD < n:
@@ -356,8 +371,6 @@ cdef class Reactor(Releases):
     cdef int _on_beat(self, int64_t now) except -1:
         """It was ready since the instant that it was due, and waited for its turn like a socket (H_BEAT)."""
         hdr_record(&self.lateness, now - self.beat_due)
-        if self.read_before and now > self.beat_due + STOPPED_NS:
-            self.beat_was_late = now > self.beat_due + STOPPED_NS + self._busy()
         self.times_due = True
         self.beats += 1
         if self.beats >= LOOP_BEATS:
@@ -395,10 +408,6 @@ cdef class Reactor(Releases):
         self.times_due = False
         self.run_delay = wire_run_delay(self.schedstat)
         self.cpu_time = thread_cpu_ns()
-
-    cdef int64_t _busy(self) noexcept:
-        """For how long the thread ran, or waited for a processor, since the latest read of the event loop."""
-        return wire_run_delay(self.schedstat) - self.delay_before + thread_cpu_ns() - self.cpu_before
 
     cdef int _next_beat(self, int64_t now) except -1:
         self.beat_due = now + BEAT_NS

@@ -14,7 +14,8 @@ from fastllmload._ext.wire cimport epoll_event
 
 cdef enum:
     BUFFER = 262144             # shared read buffer, bytes
-    STOPPED_NS = 1_000_000      # later than the beat by more than that, and not for want of a processor: the thread was stopped
+    WAKE_NS = 200_000           # from a segment to the thread that sleeps for it, in addition to what the scheduler counts
+    STOPPED_NS = 1_000_000      # later than the beat by more than that, and not for want of a processor: the thread stood still
 
 cdef class Transport:
     cdef readonly Protocol protocol
@@ -30,6 +31,7 @@ cdef class Transport:
     cdef int64_t empty_at               # no socket of this batch had data then: all that they have came later
     cdef int64_t begun                  # when the batch was known to be ready
     cdef int64_t slept_from             # since when the thread waited for it; 0: it did not
+    cdef int64_t stops                  # how often signals had stopped the process before that
     cdef int64_t awaited                # the beat was due then, at which the thread would have been woken
     cdef int schedstat                  # how long the thread was ready to run and did not; owned, -1: not known
     cdef int64_t run_delay              # the same at the end of an earlier batch, and the thread's time on a processor then

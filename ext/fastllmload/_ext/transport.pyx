@@ -10,9 +10,9 @@ decides what becomes of the connection.
 How early may data have come whose stamp is that of a later segment, or of the process? Not before the poll that did not
 find its socket ready (`empty_at`), nor before the read that drained it (`Conn.drained`). When the thread slept in the poll,
 the first segment woke it, and only the wake-up lies between: the time that the scheduler let the thread wait, which it
-counts, and what an idle processor needs; not so if a signal stopped it there, which its beat tells: it comes too late for
-it. When the kernel got no more segments than there were reads, each read had one,
-and its stamp is exact for all that it brought.
+counts, and what an idle processor needs. None of that holds across a stop: a signal's is known from the one that ended it
+(`wire_stops`), any other from the beat, which comes too late. When the kernel got no more segments than there were reads, each
+read had one, and its stamp is exact for all that it brought.
 """
 
 import os
@@ -51,11 +51,12 @@ from fastllmload._ext.wire cimport (
     wire_run_delay,
     wire_segments,
     wire_send,
+    wire_stops,
+    wire_watch_stops,
 )
 
 cdef enum:
     DRAIN_NS = 50_000           # a read has emptied its socket at most this long before its end, if the thread was not stopped
-    WAKE_NS = 100_000           # from a segment to the thread that sleeps for it, in addition to what the scheduler counts
     STEP_NS = 1_000_000         # a realtime clock that moved by more between two batches was set
     UNSURE_NS = 20_000_000      # after that, stamps from before it may still lie in the kernel this long: none is believed
 
@@ -78,6 +79,7 @@ cdef class Transport:
         self.pool = Pool(self.epfd, protocol.shared, protocol.max_event, kernel_stamps, fresh_connections, sources)
         self.users = Users()
         self.bodies = Bodies()
+        wire_watch_stops()
         self.schedstat = wire_open_run_delay()
         self.run_delay = wire_run_delay(self.schedstat)
 
@@ -247,7 +249,8 @@ cdef class Transport:
         if self.protocol.timeline.unsettled:
             self._settle(c)
         if got < BUFFER:
-            c.drained = user_t              # what comes after it has this as its lower bound
+            # What comes after it has this as its lower bound; after a stop the read may have been as early as the batch.
+            c.drained = user_t if wire_stops() == self.stops else self.begun
             c.unread = False
         return self.fed(c, verdict, had, user_t)
 
@@ -267,7 +270,7 @@ cdef class Transport:
 
     cdef bint on_time(self, int64_t ready) noexcept:
         """The batch began when the beat was due at the latest, but for the *ready* ns that its thread had no processor: one
-        that a signal stops sleeps through it.
+        that stands still (in a frozen cgroup, say) sleeps through it.
         """
         return self.begun <= self.awaited + ready + STOPPED_NS
 

@@ -20,6 +20,7 @@ cdef extern from *:
     #include <fcntl.h>
     #include <time.h>
     #include <errno.h>
+    #include <signal.h>
     #ifndef IP_BIND_ADDRESS_NO_PORT
     #define IP_BIND_ADDRESS_NO_PORT 24
     #endif
@@ -57,6 +58,20 @@ cdef extern from *:
         if (a.ss_family == AF_INET) return ntohs(((struct sockaddr_in *)&a)->sin_port);
         if (a.ss_family == AF_INET6) return ntohs(((struct sockaddr_in6 *)&a)->sin6_port);
         return 0;
+    }
+
+    /* Runs before anything else when the process goes on. */
+    static volatile int64_t fll_stops;
+    static void fll_continued(int signal_number) {
+        (void)signal_number;
+        fll_stops++;
+    }
+    static void fll_watch_stops(void) {
+        struct sigaction action;
+        memset(&action, 0, sizeof(action));
+        action.sa_handler = fll_continued;
+        action.sa_flags = SA_RESTART;
+        sigaction(SIGCONT, &action, NULL);
     }
 
     /* One recvmsg with room for one time stamp; *stamp = 0 when the kernel attached none. */
@@ -138,6 +153,8 @@ cdef extern from *:
     Py_ssize_t fll_send(int fd, iovec* pieces, int count) nogil
     bint fll_segments(int fd, uint32_t received, uint32_t* segments) nogil
     int64_t fll_run_delay(int fd) nogil
+    int64_t fll_stops
+    void fll_watch_stops() nogil
     void fll_set(int fd, int level, int name, int value) nogil
     void fll_reset_on_close(int fd) nogil
     int socket_ "socket"(int domain, int type, int protocol) nogil
@@ -228,6 +245,14 @@ cdef int wire_open_run_delay() noexcept nogil:
 
 cdef int64_t wire_run_delay(int fd) noexcept nogil:
     return fll_run_delay(fd)
+
+
+cdef int64_t wire_stops() noexcept nogil:
+    return fll_stops
+
+
+cdef void wire_watch_stops() noexcept nogil:
+    fll_watch_stops()
 
 
 cdef void wire_close(int fd, bint reset) noexcept nogil:

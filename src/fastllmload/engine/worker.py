@@ -90,7 +90,7 @@ class Worker:
         for number, each in enumerate(heads[1:], 1):
             self.reactor.add_class(each, spec.dialects[number])
         self.tls = tls_context(spec) if any(target.tls for target in spec.targets) else None
-        self.reactor.set_connector(self.connect, self.loop.time)  # uvloop reads its clock once in a turn
+        self.reactor.set_connector(self.connect, self.loop.call_soon)
         self.connecting: set[asyncio.Task[None]] = set()
         self.sources = itertools.cycle(spec.source_addresses) if spec.source_addresses else None
         self.gc_runs = 0
