@@ -220,8 +220,8 @@ SECTIONS: dict[str, tuple[RunOption, ...]] = {
         value("--workers", "client.workers", read.workers, "COUNT", "Worker processes; auto by default."),
         value("--pin", "client.pin", read.cpus, "CPUS", "One CPU per worker: 0,2-3. The rest of the run keeps off them."),
         value("--timestamps", "client.timestamps", read.one_of("auto", "tap", "kernel", "user"), "SOURCE",
-              "Receive stamps from the kernel (default), from a packet ring before TCP (tap; needs CAP_NET_RAW) or user "
-              "space; auto: tap where it can be."),
+              "Receive stamps from the kernel, a packet ring before TCP (tap; needs CAP_NET_RAW) or user space; auto "
+              "(default): tap where the kernel has none (TLS) or no core is left beside the workers', if permitted."),
         value("--transport", "client.transport", read.one_of("auto", "reactor", "asyncio"), "NAME",
               "auto (default), reactor or asyncio."),
         value("--decode", "client.decode", read.one_of("fast", "strict"), "MODE",

@@ -205,8 +205,7 @@ class Session:
         phases = run_phases(plans.warmup, plans.measure)
         run_id = secrets.token_hex(4)
         told = phase_specs(settings, phases, wanted, workers)
-        tap, note = open_tap(settings, found.targets, wanted)
-        found.notes.extend([] if note is None else [note])
+        tap = open_tap(settings, found.targets, wanted, workers, cores)
         settings = stampable(settings, found, tap is not None)
         specs = worker_specs(settings, endpoint, found, self.folder, told, workers, run_id, self.redact.known)
         try:

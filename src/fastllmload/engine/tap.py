@@ -40,11 +40,7 @@ MOST_EVENTS_PER_S = 200_000.0  # `auto` uses no tap above: docs/decisions/110-th
 
 
 class NoTap(Exception):
-    """Why a run has no tap, as a clause; *denied*: for want of a privilege."""
-
-    def __init__(self, why: str, denied: bool = False) -> None:
-        super().__init__(why)
-        self.denied = denied
+    """Why a run has no tap, as a clause."""
 
 
 def permitted() -> bool:
@@ -62,15 +58,22 @@ def obstacle(targets: Sequence[TargetSpec]) -> NoTap | None:
         return NoTap("the targets are Unix sockets, which have no packets")
     try:
         if not permitted():
-            return NoTap(f"{NEEDS}: {GRANT}", denied=True)
+            return NoTap(f"{NEEDS}: {GRANT}")
     except OSError as problem:
         return NoTap(f"this kernel has no packet sockets ({problem.strerror})")
     return None
 
 
-def worth_it(wanted: Demand) -> bool:
-    """The rule of `auto`. A rate that is not known beforehand (all at once) is judged by what can be in flight."""
-    return wanted.events_per_s <= MOST_EVENTS_PER_S or math.isinf(wanted.events_per_s)
+def worth_it(settings: RunSettings, targets: Sequence[TargetSpec], wanted: Demand, workers: int, cores: int) -> bool:
+    """The rule of `auto`: where the kernel stamps no reads (TLS, connections of the event loop), and where no core is left
+    beside those of the workers, so that they will read late; up to a load that the ring holds.
+    """
+    over_loop = settings.client.transport == "asyncio"
+    packets = [target for target in targets if target.family != "unix"]
+    unstamped = any(over_loop or target.tls for target in packets)
+    crowded = workers >= cores and not settings.client.pin
+    fits = wanted.events_per_s <= MOST_EVENTS_PER_S or math.isinf(wanted.events_per_s)
+    return bool(packets) and (unstamped or crowded) and fits
 
 
 def ring_bytes(wanted: Demand) -> int:
@@ -134,7 +137,7 @@ class Tap:
             self._ring = open_ring(self._sides, size)
         except OSError as refused:
             if refused.errno in (errno.EPERM, errno.EACCES):
-                raise NoTap(f"{NEEDS}: {GRANT}", denied=True) from refused
+                raise NoTap(f"{NEEDS}: {GRANT}") from refused
             raise NoTap(f"{refused.args[-1]}") from refused
         except HostLimitError as refused:
             raise NoTap(str(refused)) from refused
@@ -202,19 +205,16 @@ class Tap:
         self._ring.close()
 
 
-def open_tap(settings: RunSettings, targets: Sequence[TargetSpec], wanted: Demand) -> tuple[Tap | None, str | None]:
-    """The tap that *settings* ask for, and a note where `auto` has none. HostLimitError: it was asked for and cannot be."""
+def open_tap(
+    settings: RunSettings, targets: Sequence[TargetSpec], wanted: Demand, workers: int, cores: int
+) -> Tap | None:
+    """The tap that *settings* ask for; `auto` goes without where it cannot be. HostLimitError: it was asked for."""
     asked = settings.client.timestamps
-    if asked not in ("auto", "tap"):
-        return None, None
-    if asked == "auto" and not worth_it(wanted):
-        return None, (
-            f"no packet ring: {wanted.events_per_s:,.0f} events/s are expected, and it is used up to "
-            f"{MOST_EVENTS_PER_S:,.0f} (--timestamps tap uses it at any rate)"
-        )
+    if asked != "tap" and not (asked == "auto" and worth_it(settings, targets, wanted, workers, cores)):
+        return None
     try:
-        return Tap(targets, ring_bytes(wanted)), None
+        return Tap(targets, ring_bytes(wanted))
     except NoTap as problem:
         if asked == "tap":
             raise HostLimitError(f"--timestamps tap: {problem}") from problem
-        return None, f"no packet ring: {problem}"
+        return None

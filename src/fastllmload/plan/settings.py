@@ -130,7 +130,7 @@ class Client(msgspec.Struct, frozen=True, kw_only=True):
 
     workers: int | None = None  # None: auto
     pin: tuple[int, ...] = ()  # one CPU per worker
-    timestamps: str = "kernel"  # auto, tap, kernel, user
+    timestamps: str = "auto"  # tap, kernel, user; auto: tap where it is permitted and worth it, else kernel
     transport: str = "auto"  # reactor, asyncio; auto: reactor, asyncio for TLS
     decode: str = "fast"  # or strict
     fresh_connections: bool = False

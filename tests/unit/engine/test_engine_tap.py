@@ -1,56 +1,57 @@
-"""Where a packet ring lies: on the loopback interface alone when that carries all that it is for, else on every one."""
+"""When `--timestamps auto` uses the packet ring, and what becomes of it where there is none."""
 
 from __future__ import annotations
 
-import errno
-import socket
+import math
 from typing import Any
 
+import msgspec
 import pytest
 
-from fastllmload._ext.tap import Ring
 from fastllmload.engine import tap
+from fastllmload.engine.sizing import Demand
+from fastllmload.engine.workspec import TargetSpec
+from fastllmload.errors import HostLimitError
+from fastllmload.plan.settings import Client, RunSettings
 
-NEAR, NEAR6 = ("127.0.0.1", 8_000), ("::1", 8_000)
-FAR, FAR6 = ("198.51.100.7", 8_000), ("2001:db8::7", 8_000)
-LO = socket.if_nametoindex("lo")
-needs_ring = pytest.mark.skipif(not tap.permitted(), reason="CAP_NET_RAW is missing")
-
-
-def test_only_targets_of_this_host_are_reached_over_loopback() -> None:
-    assert tap.loopback([NEAR, NEAR6, ("127.9.9.9", 80)]) == LO
-    assert tap.loopback([FAR]) == tap.loopback([FAR6]) == 0
-    assert tap.loopback([NEAR, FAR]) == 0, "one that is not is enough"
+PLAIN = TargetSpec(url="http://127.0.0.1:8000/v1", family="inet", address="127.0.0.1", port=8000, head_prefix="")
+ENCRYPTED = msgspec.structs.replace(PLAIN, tls=True)
+UNIX = msgspec.structs.replace(PLAIN, family="unix", address="/run/server.sock")
 
 
-@needs_ring
-def test_the_ring_is_on_loopback_where_that_is_enough() -> None:
-    for sides, looped in (([NEAR, NEAR6], True), ([NEAR, FAR], False)):
-        ring = tap.open_ring(sides, tap.SMALLEST)
-        assert ring.looped == looped
-        ring.close()
+def settings(**client: Any) -> RunSettings:
+    return RunSettings(client=Client(**client))
 
 
-@needs_ring
-def test_more_addresses_than_its_filter_takes_get_a_ring_on_every_interface() -> None:
-    sides = [(f"127.1.{n // 250}.{n % 250 + 1}", 8_000) for n in range(300)]
-    ring = tap.open_ring(sides, tap.SMALLEST)
-    assert not ring.looped
-    ring.close()
+def demand(events_per_s: float = 1_000.0) -> Demand:
+    return Demand(rate=10.0, events_per_s=events_per_s, in_flight=10)
 
 
-@needs_ring
-def test_a_kernel_that_cannot_spare_what_goes_out_has_the_other_ring(monkeypatch: pytest.MonkeyPatch) -> None:
-    opened = Ring.open
+@pytest.mark.parametrize(
+    ("client", "targets", "events_per_s", "workers", "cores", "used"),
+    [
+        ({}, [PLAIN], 1_000, 1, 4, False),  # the kernel's stamps are as good
+        ({}, [PLAIN], 1_000, 4, 4, True),  # no core is left beside the workers
+        ({}, [PLAIN], 1_000, 1, 1, True),
+        ({"pin": (0, 1)}, [PLAIN], 1_000, 2, 2, False),  # the user gave them cores
+        ({}, [PLAIN, ENCRYPTED], 1_000, 1, 4, True),  # the kernel has no stamps for all
+        ({"pin": (0,)}, [ENCRYPTED], 1_000, 1, 1, True),
+        ({"transport": "asyncio"}, [PLAIN], 1_000, 1, 4, True),
+        ({}, [UNIX], 1_000, 4, 4, False),  # no packets
+        ({"transport": "asyncio"}, [UNIX], 1_000, 1, 4, False),
+        ({}, [ENCRYPTED], 200_001, 1, 4, False),
+        ({}, [ENCRYPTED], math.inf, 1, 4, True),  # all at once
+    ],
+)
+def test_the_rule_of_auto(
+    client: dict[str, Any], targets: list[TargetSpec], events_per_s: float, workers: int, cores: int, used: bool
+) -> None:
+    assert tap.worth_it(settings(**client), targets, demand(events_per_s), workers, cores) is used
 
-    class Older:
-        @staticmethod
-        def open(*given: Any, loopback: int = 0) -> Ring:
-            if loopback:
-                raise OSError(errno.ENOPROTOOPT, "the packet socket takes what goes out too")
-            return opened(*given)
 
-    monkeypatch.setattr(tap, "Ring", Older)
-    ring = tap.open_ring([NEAR], tap.SMALLEST)
-    assert not ring.looped
-    ring.close()
+def test_auto_goes_without_where_it_is_not_permitted_and_tap_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tap, "permitted", lambda: False)
+    assert settings().client.timestamps == "auto"
+    assert tap.open_tap(settings(), [ENCRYPTED], demand(), 1, 4) is None
+    with pytest.raises(HostLimitError, match=r"--timestamps tap: CAP_NET_RAW is missing.*setcap"):
+        tap.open_tap(settings(timestamps="tap"), [PLAIN], demand(), 1, 4)
