@@ -139,6 +139,7 @@ def main() -> None:
     before = json.loads(asked.against.read_text()) if asked.against else {}
     saved: dict[str, dict[str, float]] = {}
     totals = [0.0, 0.0]
+    print(f"seeds {asked.first_seed} to {asked.first_seed + asked.searches - 1}")
     print("| case | hold the truth | alarms | interval, median | levels | seconds, mean | before | ratio |")
     print("|---|---|---|---|---|---|---|---|")
     with Pool(asked.processes) as pool:

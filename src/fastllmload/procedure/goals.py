@@ -30,6 +30,11 @@ from fastllmload.procedure.sequential import (
 )
 
 FILLING = 0.25  # of the window: a request that takes longer makes any queue look growing
+# Standard errors by which a level is taken to be plainer than it looks: when it is asked whether it is worth more looks, and
+# where hope costs little or nothing else is left.
+CAUTION, LUCK = -0.3, 0.5
+RETEST = 1.0  # first looks that the re-test of a winner takes
+LEAST_LOOK = 0.9  # of a first look's window: shorter looks pass nothing
 SUSPICION = 0.2  # chance that a queue which does not grow seems to: then a level is looked at for longer, no more
 SHARE, GROWTH, RATIO = "share", "requests/s", "ratio"
 
@@ -142,10 +147,10 @@ class ShareLimit:
             note=note,
         )
 
-    def within_reach(self, runs: Sequence[Evidence], alpha: float, times: float) -> tuple[bool, bool]:
+    def within_reach(self, runs: Sequence[Evidence], alpha: float, times: float, luck: float) -> tuple[bool, bool]:
         """Whether *times* as many requests might prove that the limit is kept, or that it is missed."""
         found = share_interval([run.severities[self.key] for run in runs], alpha)
-        return share_within_reach(found, self.allowed, times, alpha)
+        return share_within_reach(found, self.allowed, times, alpha, luck)
 
 
 @dataclass(frozen=True)
@@ -215,16 +220,66 @@ class Goal:
         plan: Plan,
         lower: Mapping[float, Sequence[Evidence]],
         times: float,
+        luck: float,
     ) -> bool:
-        """Whether *times* as much of what *runs* show of *level* is likely to decide it; for the choice of levels."""
+        """Whether *times* as much of what *runs* show of *level* is likely to decide it; for the choice of levels. *luck*:
+        standard errors by which what is to be proven is found plainer than it was.
+        """
         runs, alpha = believed(runs), self._alpha(plan)
-        reach = [limit.within_reach(runs, alpha, times) for limit in self.shares]
+        reach = [limit.within_reach(runs, alpha, times, luck) for limit in self.shares]
         if not self.closed:
-            holds, fails = growth_within_reach(growths_of(runs), times, alpha, self.width(level))
+            holds, fails = growth_within_reach(growths_of(runs), times, alpha, self.width(level), luck)
             reach.append((holds or not self.sustain, fails))
         elif self.sustain:
             reach.append(gain_within_reach(gain(level, runs, lower, alpha), times))
         return all(holds for holds, _ in reach) or any(fails for _, fails in reach)
+
+    def length(
+        self,
+        level: float,
+        runs: Sequence[Evidence],
+        plan: Plan,
+        lower: Mapping[float, Sequence[Evidence]],
+        number: int,
+        first_s: float,
+    ) -> float:
+        """Of look *number* of *level*, as a share of a first one whose window has *first_s*: half of what the plan has for
+        it, or a quarter, where by its *runs* that will fail it; of a level that passed, make it firm. One that is likely to
+        pass gets looks of full length: each begins with an idle system, which speaks for the level. The first of these is no
+        longer than a first look. The last look that may decide a level is not cut.
+        """
+        looks = [run.seconds / first_s for run in believed(runs)]
+        longest, done = plan.length(number), sum(looks)
+        if number < plan.short or done <= 0:
+            return longest
+        whole, last = max(looks) >= LEAST_LOOK, number == plan.looks + plan.short - 1
+        passed = whole and self.judge(level, runs, plan, lower).decision is Decision.PASS
+        if not passed and (last or self.leaning(level, runs, lower)):
+            return longest if whole or last else min(longest, 1.0)
+        enough = self._made_firm if passed else self._misses
+        for length in (longest / 4, longest / 2):
+            if enough(level, believed(runs), self._alpha(plan), (done + length + passed * RETEST) / done):
+                return length
+        return longest
+
+    def firm(self, level: float, runs: Sequence[Evidence], plan: Plan, first_s: float) -> bool:
+        """Whether the queue of a passing *level* is known not to grow by more than a step, or will be by its re-test; or
+        whether not even all looks that it may have are likely to tell. *first_s*: as in `length`.
+        """
+        if self.closed or self.sustain:
+            return True
+        runs, alpha = believed(runs), self._alpha(plan)
+        done = sum(run.seconds for run in runs) / first_s
+        soon, longest = ((done + RETEST) / done, max(1.0, (plan.longest + RETEST) / done))
+        return self._made_firm(level, runs, alpha, soon) or not self._made_firm(level, runs, alpha, longest)
+
+    def _made_firm(self, level: float, runs: Sequence[Evidence], alpha: float, times: float) -> bool:
+        """Whether *times* as much of the same makes a passing *level* firm."""
+        return growth_bound(growths_of(runs), alpha, times) <= self.width(level)
+
+    def _misses(self, level: float, runs: Sequence[Evidence], alpha: float, times: float) -> bool:
+        """Whether *times* as much of the same proves that too many requests miss."""
+        return any(limit.within_reach(runs, alpha, times, LUCK)[1] for limit in self.shares)
 
     def pace(self, level: float, runs: Sequence[Evidence]) -> float | None:
         """Requests/s that a server finished while an open loop's queue grew by *level* less that; None where it did not
@@ -297,7 +352,7 @@ class Goal:
         alpha = self._alpha(plan)
         parts = [limit.part(runs, alpha) for limit in self.shares]
         if not self.closed:
-            parts.append(self._growth(level, runs, alpha))
+            parts.append(self._growth(level, runs, alpha, plan.glance))
         elif self.sustain:
             parts.append(gain(level, runs, lower, alpha))
         if any(run.cascading for run in runs):
@@ -312,14 +367,17 @@ class Goal:
         return Judgement(decision=decision, parts=tuple(parts))
 
     def _alpha(self, plan: Plan) -> float:
-        """Of one of the tests that a look is decided by."""
+        """Of one of the tests that a look is decided by; the queue's growth has two ways to pass, but as all tests must, a
+        level is passed wrongly only if the very test passes whose limit it misses.
+        """
         return plan.alpha_per_look / (len(self.shares) + 1)
 
-    def _growth(self, level: float, runs: Sequence[Evidence], alpha: float) -> Part:
+    def _growth(self, level: float, runs: Sequence[Evidence], alpha: float, glance: bool) -> Part:
+        """At a *glance* no queue is told from one that is only filling up: some requests may take long."""
         width, growths = self.width(level), growths_of(runs)
         decision, found = decide_growth(growths, alpha, width)
         note = ""
-        if decision is Decision.FAIL and all(is_filling(run) for run in runs):
+        if decision is Decision.FAIL and (glance or all(is_filling(run) for run in runs)):
             decision, note = Decision.UNDECIDED, "requests take too long for levels of this length"
         elif not self.sustain and decision is Decision.UNDECIDED and seems_to_grow(growths, SUSPICION):
             note = SEEMS_TO_GROW

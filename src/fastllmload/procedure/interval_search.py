@@ -17,6 +17,7 @@ from fastllmload.procedure.sequential import Decision, Plan
 CHANGED = "changed"  # how a search ends on a system that did not stay the same
 ENOUGH = 2  # levels in a row that are likely to fail: higher ones are not tried
 ASIDE = 1.5  # steps beside the pace of the system at which a level is likely to be decided
+WIDE = 1.5  # times its lower end: such an answer is worth looks that must be lucky
 RETESTS = 2  # winners that may be refuted one after the other
 DESCENTS = 4  # times that the lowest level is halved, where the client was the limit at it
 
@@ -44,8 +45,8 @@ class Bench(Protocol):
         """Whether an undecided *level* is likelier to hold than not; None where nothing speaks for either."""
         return None
 
-    def within_reach(self, level: float) -> bool:
-        """Whether the looks that *level* has left are likely to decide it."""
+    def within_reach(self, level: float, hopeful: bool) -> bool:
+        """Whether the looks that *level* has left are likely to decide it; *hopeful*: with some luck."""
         return True
 
     def pace(self, level: float) -> float | None:
@@ -57,8 +58,14 @@ class Bench(Protocol):
         return None
 
     def firm(self, level: float) -> bool:
-        """Whether what a passing *level* says is as narrow as the step; the winner is looked at until it is."""
+        """Whether what a passing *level* says is as narrow as the step, will be by its re-test, or cannot be; the winner is
+        looked at until it is.
+        """
         return True
+
+    def recheck(self, level: float) -> bool:
+        """Measure *level*, which failed, afresh by a short look; whether by that alone it is likely to fail again."""
+        return self.retest(level, 0) is Decision.FAIL
 
     def changed(self, level: float) -> str | None:
         """What the last run of *level* showed otherwise than those before it, beyond chance, in words."""
@@ -119,7 +126,8 @@ class IntervalSearch:
         self.last = 0.0  # level that was measured last
         self.retests = 0
         self.leanings: dict[tuple[float, int], bool | None] = {}  # by level and number of its looks
-        self.reaches: dict[tuple[float, int], bool] = {}
+        self.reaches: dict[tuple[float, int, bool], bool] = {}
+        self.hopeful = False  # looks at levels that only luck may decide
         self.refuted: set[float] = set()  # winners that failed when they were measured afresh
 
     def run(self) -> Interval:
@@ -234,17 +242,29 @@ class IntervalSearch:
 
     def _next(self) -> float | None:
         """The level to measure next: a passing one that a failing one contradicts; one that halves the range in which the
-        answer is likely; one that further looks are likely to decide; one in a gap that is still too wide.
+        answer is likely; one that further looks are likely to decide; one in a gap that is still too wide. Where the answer
+        is wide after all that, one that further looks decide with some luck.
         """
         floor = min(self._of(Decision.FAIL), default=float("inf"))
         contradicted = min((level for level in self._of(Decision.PASS) if level > floor), default=None)
         if contradicted is not None and self._has_looks(contradicted):
             return contradicted
-        for find in (self._doubted, self._higher, self._likely, self._lower_end, self._upper_end, self._widest_gap):
-            level = find()
-            if level is not None:
-                return level
+        for self.hopeful in (False, True):
+            if self.hopeful and not self._is_wide():
+                break
+            for find in (self._doubted, self._higher, self._likely, self._lower_end, self._upper_end, self._widest_gap):
+                level = find()
+                if level is not None and self._can_measure(level):
+                    return level
         return None
+
+    def _is_wide(self) -> bool:
+        """Whether the answer is open at an end, or says little."""
+        return self.best is None or self.above is None or self.above > WIDE * self.best
+
+    def _can_measure(self, level: float) -> bool:
+        """Whether *level* may have a (further) look; what has none left must not be asked for again and again."""
+        return self._has_looks(level) if level in self.decisions else self.room
 
     def _doubted(self) -> float | None:
         """A level below the best one that is likely to fail by its short look: were the system monotonic it would hold."""
@@ -278,10 +298,12 @@ class IntervalSearch:
     def _open(self, level: float) -> bool:
         """Whether more looks may decide it."""
         undecided = self.decisions[level] is Decision.UNDECIDED
-        again = undecided and level not in self.refuted and self._has_looks(level)
-        if again and (level, self.looks[level]) not in self.reaches:
-            self.reaches[level, self.looks[level]] = self.bench.within_reach(level)
-        return again and self.reaches[level, self.looks[level]]
+        if not undecided or level in self.refuted or not self._has_looks(level):
+            return False
+        asked = level, self.looks[level], self.hopeful
+        if asked not in self.reaches:
+            self.reaches[asked] = self.bench.within_reach(level, self.hopeful)
+        return self.reaches[asked]
 
     def _leaning(self, level: float) -> bool | None:
         if self.decisions[level] is not Decision.UNDECIDED:
@@ -344,8 +366,12 @@ class IntervalSearch:
         Where nothing failed, below the lowest level at which the client was the limit: a lighter load may be none too
         heavy for it, and too heavy for the system.
         """
+        return self._in_a_gap() if self.room else None
+
+    def _in_a_gap(self) -> float | None:
+        """The same, whether there is room for one more level or not."""
         top, inside = self._top(), self._inside()
-        if not self.room or (top == float("inf") and not inside):
+        if top == float("inf") and not inside:
             return None
         gaps: list[tuple[float, float]] = []
         lowest, highest = min(inside, default=top), max(inside, default=self.best)
@@ -399,12 +425,18 @@ class IntervalSearch:
         self.confirmed = None if self.best is None else False
 
     def _check_top(self) -> None:
-        """Measure the level that failed once more, for a system that became faster. By itself that run proves nothing."""
+        """Measure the level that failed once more, for a system that became faster. By itself that run proves nothing, but
+        a level that only a short look failed is looked at for longer when it is likely to hold now.
+        """
         level = self.above
         if level is None or level == self.last or self.drifted:
             return
-        self.bench.retest(level, 0)
+        fails = self.bench.recheck(level)
+        self.last = level
         self._compare(level)
+        if not fails and self.looks[level] <= self.plan.short and self._has_looks(level) and not self.drifted:
+            self._look(level)
+            self._narrow()
 
     # -- the answer ---------------------------------------------------------------------------------------------------
 
@@ -439,7 +471,7 @@ class IntervalSearch:
             return "bound" if self.decisions.get(self.hi) is Decision.PASS else "undecided"
         if self.best is None:
             return "minimum" if self.decisions[min(self.decisions)] is Decision.FAIL else "undecided"
-        if self._widest_gap() is not None:
+        if self._in_a_gap() is not None:
             return "levels"
         return "bracket" if not self._of(Decision.CLIENT) else "client"
 

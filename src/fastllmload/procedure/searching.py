@@ -13,17 +13,16 @@ from fastllmload.metrics.benefit import PRESETS
 from fastllmload.plan.settings import RunSettings
 from fastllmload.procedure.change import at_load
 from fastllmload.procedure.evidence import Evidence, evidence_of
-from fastllmload.procedure.goals import Goal, Judgement
+from fastllmload.procedure.goals import CAUTION, LEAST_LOOK, LUCK, Goal, Judgement, believed
 from fastllmload.procedure.interval_search import Bench
 from fastllmload.procedure.lab import Lab
 from fastllmload.procedure.level import Level
 from fastllmload.procedure.objective_text import Asked
 from fastllmload.procedure.peak_search import Height
-from fastllmload.procedure.sequential import Decision, Plan, ratio
+from fastllmload.procedure.sequential import SHORT, Decision, Plan, ratio
 from fastllmload.procedure.verdict import Lowest, judge_level, lowest_of
 
 RATE, CONCURRENCY = "rate", "concurrency"
-LEAST_LOOK = 0.9  # of a first look's window: shorter looks decide nothing
 
 
 class SearchParameters(msgspec.Struct, frozen=True, kw_only=True):
@@ -97,10 +96,15 @@ class LabBench(Bench):
 
     def look(self, level: float, number: int) -> Decision:
         words = ", short look" if number < self.plan.short else f", look {number + 1 - self.plan.short}"
-        self.measure(level, self.plan.length(number - self.repeated.get(level, 0)), words)
+        self.measure(level, self._length(level, number - self.repeated.get(level, 0)), words)
         decision = self.again(level)
         self.repeated[level] = self.repeated.get(level, 0) + (decision is Decision.CLIENT)
         return decision
+
+    def _length(self, level: float, number: int) -> float:
+        """Of look *number*, in first looks."""
+        runs = self.runs.get(level, [])
+        return self._goal.length(level, runs, self.plan, self._lower(level), number, self._window_s)
 
     def times(self, level: float, number: int) -> int:
         """How often a first look's length look *number* of a search for a peak takes: twice the one before, but a look
@@ -112,23 +116,35 @@ class LabBench(Bench):
         found = self.measure(level, 1, ", re-test")
         return Decision.CLIENT if found is None else self._judge(level, [found]).decision
 
+    def recheck(self, level: float) -> bool:
+        found = self.measure(level, SHORT, ", re-test")
+        return found is None or not self._goal.leaning(level, [found], self._lower(level))
+
     def again(self, level: float) -> Decision:
         if level in self.refused:
-            self.judgements[level] = Judgement(decision=Decision.CLIENT, parts=(), limits=(self.refused[level],))
+            judgement = Judgement(decision=Decision.CLIENT, parts=(), limits=(self.refused[level],))
+        elif self._is_short(level):
+            judgement = self._glance(level)
         else:
-            self.judgements[level] = self._judge(level, self.runs[level])
-        judgement = self.judgements[level]
-        if self._is_short(level) and judgement.decision is not Decision.CLIENT:
-            likely = "hold" if self.leaning(level) else "fail"
-            words = f"a short look, by which it is likely to {likely}"
-            judgement = msgspec.structs.replace(judgement, decision=Decision.UNDECIDED, short=words)
-            self.judgements[level] = judgement
+            judgement = self._judge(level, self.runs[level])
+        self.judgements[level] = judgement
         self.lab.console.say(f"  {self.parameters.what} {level:g}: {judgement.decision.upper()}, {judgement.reason}")
         return judgement.decision
 
+    def _glance(self, level: float) -> Judgement:
+        """By short looks alone, which pass nothing, and of which one alone fails *level* only where that is plain."""
+        runs = self.runs[level]
+        one = sum(run.seconds for run in believed(runs)) < 2 * SHORT * LEAST_LOOK * self._window_s
+        judgement = self._goal.judge(level, runs, self.plan.of_a_glance if one else self.plan, self._lower(level))
+        if judgement.decision in (Decision.CLIENT, Decision.FAIL):
+            return judgement
+        likely = "hold" if self.leaning(level) else "fail"
+        words = f"a short look, by which it is likely to {likely}"
+        return msgspec.structs.replace(judgement, decision=Decision.UNDECIDED, short=words)
+
     def _is_short(self, level: float) -> bool:
-        """Whether there are only short looks at *level*, which decide nothing."""
-        runs = self.runs.get(level, [])
+        """Whether there are only short looks at *level*."""
+        runs = believed(self.runs.get(level, []))
         return bool(runs) and max(run.seconds for run in runs) < LEAST_LOOK * self._window_s
 
     def leaning(self, level: float) -> bool | None:
@@ -136,13 +152,13 @@ class LabBench(Bench):
             return None
         return self._goal.leaning(level, self.runs[level], self._lower(level))
 
-    def within_reach(self, level: float) -> bool:
+    def within_reach(self, level: float, hopeful: bool) -> bool:
         runs = self.runs.get(level)
         if not runs or not self.plan.short:
             return True
         done = sum(run.seconds for run in runs) / self._window_s
         times = max(1.0, self.plan.longest / done)
-        return self._goal.within_reach(level, runs, self.plan, self._lower(level), times)
+        return self._goal.within_reach(level, runs, self.plan, self._lower(level), times, LUCK if hopeful else CAUTION)
 
     def pace(self, level: float) -> float | None:
         return self._goal.pace(level, self.runs[level]) if self.runs.get(level) else None
@@ -158,8 +174,7 @@ class LabBench(Bench):
         return self._goal.changed(level, before, runs[-1:], self.plan)
 
     def firm(self, level: float) -> bool:
-        """Whether the queue is known not to grow by more than a step at *level*."""
-        return self.growth_left(level) <= self.parameters.width(level)
+        return self._goal.firm(level, self.runs[level], self.plan, self._window_s)
 
     def growth_left(self, level: float) -> float:
         """Requests/s, by all looks at *level*."""

@@ -21,14 +21,14 @@ from fastllmload.statistics.student import beta_quantile, t_quantile
 
 Floats = npt.NDArray[np.float64]
 
-SHORT = 0.25  # of the first look that decides: the look that only shows whether a level is likely to hold
+SHORT = 0.25  # of the first look that may pass a level: the look that shows whether it is likely to hold
+GLANCES = 0.1  # of alpha: for short looks, which may fail a level but not pass it
 PARTS = 30  # of the shortest look; a longer one has parts of the same length
 CORRELATED_PARTS = 10  # fewer do not show how much neighbours share
 LEAST_PARTS = 5  # fewer have no variance worth the name
 MERGES = (1, 2, 4, 8, 16)  # parts taken together: a queue remembers for longer than one part
 FEW = 5  # independent bad (or good) requests; with fewer, how they cluster is read off a lower limit
 SURROGATES = (0.9, 0.75)  # quantiles of the severity
-LUCK = 0.5  # standard errors by which a longer look may find better what is to be proven
 HALVINGS = 20  # of a range in which a bound is looked for
 FAR = 1 / 50  # of the limit: where all requests are below it, their clustering is none of requests above the limit
 
@@ -45,23 +45,25 @@ class Decision(StrEnum):
 @dataclass(frozen=True)
 class Plan:
     """*alpha*: chance of any wrong pass or fail in a search of at most *levels*, each looked at up to *looks* times after
-    a short look, SHORT of the first, that decides nothing.
+    a short look, SHORT of the first, that can only fail it, and only plainly.
 
-    Look r lasts 2^r times as long as the first, and is pooled with those before it. At most *tests* of a search are looks
-    that may decide, re-tests included. *short*: 1, or 0 for no short looks: then each look of each level may decide.
+    Look r lasts up to 2^r times as long as the first, and is pooled with those before it. At most *tests* of a search are
+    looks that may decide, re-tests included. *short*: 1, or 0 for no short looks: then each look of each level may decide.
+    *glance*: of what a short look alone may say.
     """
 
     alpha: float = 0.05
     levels: int = 12
     looks: int = 3
     short: int = 1
+    glance: bool = False
 
     @property
     def tests(self) -> int:
         return self.levels + self.looks + 1 if self.short else self.levels * (self.looks + 1)
 
     def length(self, number: int) -> float:
-        """Of look *number* of a level as a share of its first one that may decide: 1/4, 1, 2, 4."""
+        """Of look *number* of a level, at most, as a share of its first one that may pass it: 1/4, 1, 2, 4."""
         return SHORT if number < self.short else float(2 ** (number - self.short))
 
     @property
@@ -72,7 +74,13 @@ class Plan:
     @property
     def alpha_per_look(self) -> float:
         """Of one test, one-sided: a level can be wrong in one direction only."""
-        return self.alpha / self.tests
+        if self.glance:
+            return self.alpha * GLANCES / self.levels
+        return self.alpha * (1 - GLANCES * self.short) / self.tests
+
+    @property
+    def of_a_glance(self) -> Plan:
+        return replace(self, glance=True)
 
 
 @dataclass(frozen=True)
@@ -198,14 +206,16 @@ def effective_size(runs: Sequence[Severities], limit: float, n: int, alpha: floa
     return float(min(n, max(1.0, size)))
 
 
-def share_within_reach(found: Share | None, allowed: float, times: float, alpha: float) -> tuple[bool, bool]:
-    """Whether *times* as many requests might prove that the share is at most *allowed*, or that it is not: if it lies LUCK
-    standard errors lower, or higher, than it was found.
+def share_within_reach(
+    found: Share | None, allowed: float, times: float, alpha: float, luck: float
+) -> tuple[bool, bool]:
+    """Whether *times* as many requests might prove that the share is at most *allowed*, or that it is not: if it lies
+    *luck* standard errors lower, or higher, than it was found.
     """
     if found is None:
         return True, True
-    effective, error = found.effective * times, LUCK * math.sqrt(found.value * (1 - found.value) / found.effective)
-    low, high = max(0.0, found.value - error), min(1.0, found.value + error)
+    effective, error = found.effective * times, luck * math.sqrt(found.value * (1 - found.value) / found.effective)
+    low, high = (min(1.0, max(0.0, found.value + side * error)) for side in (-1, 1))
     return upper(low, effective, alpha) <= allowed, lower(high, effective, alpha) > allowed
 
 
@@ -296,9 +306,8 @@ def decide_growth(runs: Sequence[Growth], alpha: float, tolerance: float) -> tup
     """Whether the queue grows by less than *tolerance* requests/s for ever: by its slope, or by the band that it keeps.
 
     A queue that is only filling up grows at first and then no more: it fails only if the later half of the runs grew at
-    least half as fast as the whole.
+    half as fast as the whole. *alpha*: of a fail, and of each of the two ways to pass.
     """
-    alpha /= 2  # of two ways to pass
     found = drift(runs, alpha)
     if found is None:
         return Decision.UNDECIDED, None
@@ -309,34 +318,36 @@ def decide_growth(runs: Sequence[Growth], alpha: float, tolerance: float) -> tup
     return (Decision.PASS if flat else Decision.UNDECIDED), found
 
 
-def growth_within_reach(runs: Sequence[Growth], times: float, alpha: float, tolerance: float) -> tuple[bool, bool]:
+def growth_within_reach(
+    runs: Sequence[Growth], times: float, alpha: float, tolerance: float, luck: float
+) -> tuple[bool, bool]:
     """Whether *times* as many seconds might prove that the queue does not grow, or that it does: as `decide_growth`, if
-    its growth lies LUCK standard errors lower, or higher, than it was found.
+    its growth lies *luck* standard errors lower, or higher, than it was found.
     """
-    alpha /= 2
     found = drift(runs, alpha)
     if found is None:
         return True, True
     seconds = sum(run.seconds for run in runs)
-    half, error = found.half / math.sqrt(times), LUCK * found.deviation
+    half, error = found.half / math.sqrt(times), luck * found.deviation
     longer = [replace(run, seconds=run.seconds * times) for run in runs]
     variance = growth_variance(found, seconds, alpha)
     flat = found.value - error + half < tolerance or cannot_grow(longer, tolerance, variance) <= alpha
     return flat, found.value + error - half > 0
 
 
-def growth_bound(runs: Sequence[Growth], alpha: float) -> float:
+def growth_bound(runs: Sequence[Growth], alpha: float, times: float = 1.0) -> float:
     """Requests/s by which the queue grows at most; 0 where it kept a band that a server which cannot keep up would have
-    left. inf where nothing is known.
+    left. inf where nothing is known. *alpha*: of each of the two ways to know. *times*: if all went on so for as many
+    times as long.
     """
-    alpha /= 2  # of two ways to know
     found = drift(runs, alpha)
     if found is None:
         return math.inf
+    variance = growth_variance(found, sum(run.seconds for run in runs), alpha)
+    runs = [replace(run, seconds=run.seconds * times) for run in runs] if times > 1 else runs
     if stays_in_band(runs) <= alpha:
         return 0.0
-    low, high = 0.0, max(0.0, found.value + found.half)
-    variance = growth_variance(found, sum(run.seconds for run in runs), alpha)
+    low, high = 0.0, max(0.0, found.value + found.half / math.sqrt(times))
     for _ in range(HALVINGS):
         middle = (low + high) / 2
         low, high = (low, middle) if cannot_grow(runs, middle, variance) <= alpha else (middle, high)

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 from slot_server import Served, SlotServer
 
+from fastllmload.procedure import goals, sequential
 from fastllmload.procedure.evidence import ALL, FAILED, Evidence, growth, parts_of
 from fastllmload.procedure.goals import Goal
 from fastllmload.procedure.interval_search import Bench, Interval
@@ -74,13 +75,16 @@ class SlotBench(Bench):
         return {at: found for at, found in self.runs.items() if at < level}
 
     def look(self, level: float, number: int) -> Decision:
-        length = self.length(number)
+        length = self.length(level, number)
         self.runs.setdefault(level, []).append(self._measure(level, self.seconds * length))
-        return Decision.UNDECIDED if length < 1 else self.again(level)
+        return self.again(level)
 
-    def length(self, number: int) -> float:
+    def length(self, level: float, number: int) -> float:
         """Of a look; ea1b49f, which bench/search_seconds.py measures as well, has no short ones."""
-        return self.plan.length(number) if hasattr(self.plan, "length") else 2.0**number
+        if not hasattr(self.plan, "length"):
+            return 2.0**number
+        runs = self.runs.get(level, [])
+        return self.goal.length(level, runs, self.plan, self._lower(level), number, 0.9 * self.seconds)
 
     def retest(self, level: float, number: int) -> Decision:
         found = self._measure(level, self.seconds)
@@ -88,15 +92,27 @@ class SlotBench(Bench):
         return self._decide(level, [found])
 
     def again(self, level: float) -> Decision:
-        return self._decide(level, self.runs[level])
+        """Short looks alone only fail a level, and one alone only where that is plain."""
+        runs = self.runs[level]
+        if max(run.seconds for run in runs) >= 0.8 * self.seconds or not getattr(self.plan, "short", 0):
+            return self._decide(level, runs)
+        plan = self.plan.of_a_glance if len(runs) == 1 else self.plan
+        found = self.goal.judge(level, runs, plan, self._lower(level)).decision
+        return found if found is Decision.FAIL else Decision.UNDECIDED
+
+    def recheck(self, level: float) -> bool:
+        found = self._measure(level, self.seconds * sequential.SHORT)
+        self.runs[level].append(found)
+        return not self.goal.leaning(level, [found], self._lower(level))
 
     def leaning(self, level: float) -> bool | None:
         return self.goal.leaning(level, self.runs[level], self._lower(level))
 
-    def within_reach(self, level: float) -> bool:
+    def within_reach(self, level: float, hopeful: bool) -> bool:
         done = sum(run.seconds for run in self.runs[level]) / (0.9 * self.seconds)
         times = max(1.0, self.plan.longest / done)
-        return self.goal.within_reach(level, self.runs[level], self.plan, self._lower(level), times)
+        luck = goals.LUCK if hopeful else goals.CAUTION
+        return self.goal.within_reach(level, self.runs[level], self.plan, self._lower(level), times, luck)
 
     def pace(self, level: float) -> float | None:
         return self.goal.pace(level, self.runs[level])
@@ -109,7 +125,9 @@ class SlotBench(Bench):
         return self.goal.changed(level, before, [last], self.plan)
 
     def firm(self, level: float) -> bool:
-        return self.goal.growth_left(self.runs[level], self.plan) <= self.goal.width(level)
+        if not hasattr(self.goal, "firm"):  # of ea1b49f
+            return self.goal.growth_left(self.runs[level], self.plan) <= self.goal.width(level)
+        return self.goal.firm(level, self.runs[level], self.plan, 0.9 * self.seconds)
 
     def low(self, found: Interval) -> float:
         """The lower end of the answer."""

@@ -202,6 +202,12 @@ def test_what_ended_the_search_is_told(bench: Oracle, ended_by: str, best: float
     assert (found.ended_by, found.best, found.above) == (ended_by, best, above)
 
 
+def test_levels_that_were_used_up_before_the_step_was_reached_are_told() -> None:
+    """Seven levels on the way up and one in the middle: 32 holds, 48 fails, and the step is 1."""
+    found = IntervalSearch(1, 64, one, Oracle(40, 40), Plan(short=0, levels=8)).run()
+    assert (found.best, found.above, found.ended_by) == (32, 48, "levels")
+
+
 def test_below_the_clients_limit_the_systems_own_is_still_found() -> None:
     """The client gives out at 64, the system at 40: the answer has both its ends."""
     found = IntervalSearch(1, 100, one, Oracle(40, 40, limited=60), Plan(short=0, levels=20)).run()
@@ -367,3 +373,63 @@ class Leaning(Oracle):
 
     def leaning(self, level: float) -> bool | None:
         return level <= self.low and level != self.doubted
+
+
+def test_a_search_whose_looks_are_used_up_ends() -> None:
+    """8 seems to fail below a level that passed, and 14 lies in a gap, but there are no looks left: nothing is asked."""
+    search = IntervalSearch(1, 100, one, Leaning(40, 40, doubted=8.0), Plan())
+    search.decisions, search.looks = {8.0: UNDECIDED, 12.0: PASS, 20.0: FAIL}, {8.0: 1, 12.0: 4, 20.0: 4}
+    assert search._next() is not None
+    search.retests = search.plan.tests
+    assert search._doubted() == 8.0
+    assert search._next() not in search.decisions  # a new level is looked at once, whatever is left
+
+
+def test_what_is_plain_at_once_is_not_looked_at_for_longer() -> None:
+    """Half of the requests miss a P99: a short look fails the lowest level, and the search ends."""
+    for seed in range(20):
+        bench = SlotBench(SlotServer(32, 1.0), P99, Plan(), 60.0, 1.0, np.random.default_rng(seed), 0.5)
+        found = IntervalSearch(4, 256, step, bench, Plan()).run()
+        assert (found.best, found.above, bench.measured_s) == (None, 4, 15.0)
+
+
+def test_a_short_look_passes_nothing_and_has_an_error_rate_of_its_own() -> None:
+    """Nobody waits, but a quarter of a look is too little to say so; a fail must be plainer than a longer look's."""
+    bench = SlotBench(SlotServer(1000, 0.2), ATTAINMENT, Plan(), 60.0, 0.5, np.random.default_rng(1))
+    assert bench.look(64.0, 0) is UNDECIDED and bench.look(64.0, 1) is PASS
+    assert Plan().of_a_glance.alpha_per_look * 12 + Plan().alpha_per_look * Plan().tests == pytest.approx(0.05)
+    assert Plan().of_a_glance.alpha_per_look < Plan().alpha_per_look / 5
+
+
+def test_a_look_is_as_long_as_its_level_needs() -> None:
+    """Where a level plainly fails a quarter or half of a look is likely to be enough; where it may pass none is cut."""
+
+    def lengths(rate: float) -> tuple[float, float]:
+        bench = SlotBench(SlotServer(32, 1.0), ATTAINMENT, Plan(), 60.0, 0.5, np.random.default_rng(1))
+        bench.look(rate, 0)
+        return bench.length(rate, 1), bench.length(rate, 3)
+
+    truth = SlotServer(32, 1.0).rate_where(0.5, 0.1)
+    assert lengths(1.2 * truth)[0] < 1.0 and lengths(1.2 * truth)[1] == 4.0  # the last one is not cut
+    assert lengths(truth / 2)[0] == 1.0
+
+
+def test_a_level_that_failed_at_first_sight_and_holds_afterwards_is_looked_at_for_longer() -> None:
+    """A pause of the system during one short look must not be the answer's upper end."""
+    bench = Paused(40, 40)
+    found = IntervalSearch(1, 64, one, bench, Plan(levels=30)).run()
+    assert ("recheck", 16.0, 0) in bench.asked and ("look", 16.0, 1) in bench.asked
+    assert found.best is not None and found.best > 16 and found.decisions[16] is PASS
+
+
+@dataclass
+class Paused(Leaning):
+    """16 fails in its short look, though it holds."""
+
+    def look(self, level: float, number: int) -> Decision:
+        found = super().look(level, number)
+        return FAIL if level == 16 and number == 0 else found
+
+    def recheck(self, level: float) -> bool:
+        self.asked.append(("recheck", level, 0))
+        return level > self.low

@@ -326,7 +326,7 @@ def test_too_few_requests_to_prove_anything_are_told_first(monkeypatch: pytest.M
     """At 2 requests/s looks of 2.5, 10, 20 and 40 s have 130 requests and P99 needs hundreds: the length needed is said."""
     few = SearchParameters(minimum=2, maximum=2, level_s=10)
     _, document = run(monkeypatch, tmp_path / "s", SlotTarget(SlotServer(32, 0.1)), few, goodput=(("ttft", 500.0),))
-    assert "has about 130 requests in all its looks, and 643 are needed" in document["warnings"][0]
+    assert "has about 130 requests in all its looks, and 654 are needed" in document["warnings"][0]
     assert document["decisions"][0]["decision"] == "undecided"
     assert too_few_requests(read_goal(None, (("ttft", 500.0),), few.width, False), few, 0.1) is not None
     enough = SearchParameters(minimum=2, maximum=2, level_s=60)

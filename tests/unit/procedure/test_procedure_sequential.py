@@ -34,8 +34,9 @@ def independent(rng: np.random.Generator, n: int, share: float) -> Severities:
 
 
 def test_the_error_of_a_search_is_shared_out_over_its_looks() -> None:
-    """16 looks that may decide at 5%; without short looks each of 12 levels has 3 looks and a re-test."""
-    assert Plan().alpha_per_look == pytest.approx(0.05 / 16)
+    """16 looks that may decide, and 12 short ones, at 5%; without short looks each of 12 levels has 3 and a re-test."""
+    assert Plan().alpha_per_look == pytest.approx(0.9 * 0.05 / 16)
+    assert Plan().of_a_glance.alpha_per_look == pytest.approx(0.1 * 0.05 / 12)
     assert Plan(short=0).alpha_per_look == pytest.approx(0.05 / 48)
     assert [Plan().length(number) for number in range(4)] == [0.25, 1, 2, 4] and Plan().longest == 7.25
     assert [Plan(short=0).length(number) for number in range(3)] == [1, 2, 4]
