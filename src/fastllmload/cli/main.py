@@ -39,6 +39,7 @@ OF_CONTENT = (  # what a folder's content can raise; a NameError, an assertion o
     ValueError,
 )
 SHOWN = 60  # characters of a name that is too long
+LONGEST_SENTENCE = 2000  # characters that are shown of one
 
 fastllmload = LazyGroup(
     "fastllmload",
@@ -170,8 +171,15 @@ def _usage(error: click.ClickException) -> str:
 
 
 def _say(redact: Redactor, sentence: str, code: int) -> int:
-    print(on_screen(redact(f"fastllmload: {sentence}")), file=sys.stderr)
+    print(on_screen(shortened(redact(f"fastllmload: {sentence}"))), file=sys.stderr)
     return code
+
+
+def shortened(sentence: str) -> str:
+    """*sentence* without the middle where a value or a line of a file in it makes it longer than a screen."""
+    if len(sentence) <= LONGEST_SENTENCE:
+        return sentence
+    return f"{sentence[: LONGEST_SENTENCE // 2]} … {sentence[-LONGEST_SENTENCE // 2 :]}"
 
 
 def _bug(redact: Redactor, error: BaseException) -> int:

@@ -74,8 +74,11 @@ def load_plan(file: Path, directory: Path) -> Plan:
         raise RunFolderError(
             f"the plan file {file} cannot be read: {error.strerror}; give the file that --save-plan or plan save wrote"
         ) from error
-    plan = Plan.open(directory)
-    plan.verify()
+    try:
+        plan = Plan.open(directory)
+        plan.verify()
+    except RunFolderError as problem:  # the folder is ours, the file the user's
+        raise RunFolderError(str(problem).replace(str(directory), str(file))) from problem
     return plan
 
 

@@ -79,6 +79,13 @@ def test_each_branch_of_errors_is_one_sentence(engine, capsys, error, code):
     assert (out, err) == ("", f"fastllmload: {error}\n")
 
 
+def test_a_sentence_with_a_huge_value_in_it_is_shortened(engine, capsys):
+    ends_with(engine, TargetError(f"there is no column {'x' * 100_000}; name another"))
+    assert entry.main(["--rate", "5"]) == 3
+    said = capsys.readouterr().err
+    assert len(said) < 2100 and said.startswith("fastllmload: there is no column") and said.endswith("; name another\n")
+
+
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), click.Abort()])
 def test_an_interrupt_is_code_4(engine, capsys, error):
     ends_with(engine, error)

@@ -125,6 +125,14 @@ def damaged(source, target, *, drop=(), add=(), compress=zipfile.ZIP_STORED):
             new.writestr(name, b"x")
 
 
+def test_what_is_wrong_inside_a_plan_file_names_that_file(tmp_path):
+    save_plan(build(tmp_path / "a"), tmp_path / "good.plan")
+    damaged(tmp_path / "good.plan", tmp_path / "bad.plan", drop=("t_sched.npy",), add=("t_sched.npy",))
+    with pytest.raises(RunFolderError, match=r"bad\.plan cannot be read: t_sched\.npy") as caught:
+        load_plan(tmp_path / "bad.plan", tmp_path / "unpacked")
+    assert "unpacked" not in str(caught.value)
+
+
 def test_plan_files_that_are_none(tmp_path):
     """Missing, foreign, cut, incomplete, padded and compressed files are refused, and nothing lands outside
     the folder.
