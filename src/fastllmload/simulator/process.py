@@ -10,10 +10,11 @@ import sys
 from types import TracebackType
 from typing import Self
 
-from fastllmload.errors import InputError, InternalError
+from fastllmload.errors import HostLimitError, InputError, InternalError
 from fastllmload.simulator.profile import SimulatorOptions, resolve
 
 READY_TIMEOUT_S = 30.0
+NOT_READY = "not ready within"
 STOP_TIMEOUT_S = 20.0
 KILLED = (signal.SIGHUP, signal.SIGINT, signal.SIGKILL, signal.SIGTERM)  # these come from outside
 
@@ -75,7 +76,7 @@ class SimulatorProcess:
         with selectors.DefaultSelector() as selector:
             selector.register(child.stdout, selectors.EVENT_READ)
             if not selector.select(READY_TIMEOUT_S):
-                return f"not ready within {READY_TIMEOUT_S:g} s"
+                return f"{NOT_READY} {READY_TIMEOUT_S:g} s"
         return child.stdout.readline()
 
     def _failure(self, line: str) -> Exception:
@@ -83,6 +84,11 @@ class SimulatorProcess:
         if line:  # it said something else, or is not ready in time
             child.kill()
         said = (line + child.communicate()[1]).strip() or "it said nothing"
+        if line.startswith(NOT_READY):
+            return HostLimitError(f"the simulated engine was {line}: something holds it up or the host is too busy")
+        if -child.returncode in KILLED and not line:
+            how = f"killed by signal {-child.returncode} while it started"
+            return HostLimitError(f"the simulated engine was {how}: nothing was measured; start the run again")
         kind = InputError if child.returncode == InputError.exit_code else InternalError
         return kind(f"the simulated engine did not start: {said.removeprefix('fastllmload: ')}")
 

@@ -1,0 +1,30 @@
+"""An engine that does not come up: one sentence where the host or somebody on it is the reason, no bug of ours."""
+
+from pathlib import Path
+
+import pytest
+
+from fastllmload.errors import HostLimitError, InternalError
+from fastllmload.simulator import process
+from fastllmload.simulator.profile import SimulatorOptions
+
+
+@pytest.mark.parametrize(
+    ("script", "kind", "words"),
+    [
+        ("kill -9 $$", HostLimitError, "was killed by signal 9 while it started: nothing was measured"),
+        ("kill -11 $$", InternalError, "did not start: it said nothing"),
+        ("exec sleep 60", HostLimitError, "was not ready within 0.2 s: something holds it up"),
+        ("echo broken >&2; exit 1", InternalError, "did not start: broken"),
+    ],
+)
+def test_an_engine_that_does_not_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, kind: type[Exception], words: str
+) -> None:
+    program = tmp_path / "python"
+    program.write_text(f"#!/bin/sh\n{script}\n")
+    program.chmod(0o755)
+    monkeypatch.setattr(process.sys, "executable", str(program))
+    monkeypatch.setattr(process, "READY_TIMEOUT_S", 0.2 if "sleep" in script else 30.0)
+    with pytest.raises(kind, match=words):
+        process.SimulatorProcess(SimulatorOptions()).__enter__()
