@@ -159,6 +159,16 @@ def test_snapshots_count_the_phases_own_requests(fleet, phase, ui):
     assert ui.phases == [("measure", 10, None)] * 2
 
 
+def test_no_snapshot_is_taken_that_would_not_be_shown(fleet, phase, ui, monkeypatch):
+    """It takes a millisecond of a processor; samples are taken all the same."""
+    asked = []
+    monkeypatch.setattr(ui, "due", lambda t: asked.append(t))
+    run = phase(fleet(numbers=(0, 1)))
+    run.run()
+    assert len(asked) >= 2 and asked == sorted(asked) and not ui.snapshots
+    assert run.live.log.rows == len(asked)
+
+
 def test_samples_of_every_worker_are_readable_while_the_clock_runs(fleet, phase, ui, tmp_path):
     seen = []
     ui.hook = lambda snapshot: seen.append(np.load(tmp_path / "samples.npy"))
