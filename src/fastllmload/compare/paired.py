@@ -35,7 +35,7 @@ LEAST_DF = 3
 # simulated engine differ by 0.05 to 0.4 % in mean TPOT and E2E (docs/statistics.md).
 BETWEEN_RUNS = 0.005
 FEW = 8  # blocks, below which what neighbours share cannot be seen
-TOGETHER = (2, 4, 5)  # blocks taken as one
+TOGETHER = (2, 4)  # blocks taken as one
 ALIKE = 0.2  # correlation of neighbouring blocks from which they are
 APART = 0.2  # of the base's level: a difference that moves by as much within the runs is not one difference
 MOVED = 0.001  # p below which it moved; it is asked of every comparison

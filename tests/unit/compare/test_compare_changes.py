@@ -170,7 +170,7 @@ def test_single_runs_find_a_slower_server_sooner_when_both_got_the_same_arrivals
     for one_plan, tally in tallies.items():
         for _ in range(25):
             tally.count(within(pair(rng, 4000, 0.5, 0.12, one_plan), "p50", one_plan))
-    assert tallies[True].alarmed >= 21
+    assert tallies[True].alarmed >= 22
     assert tallies[True].alarmed >= tallies[False].alarmed
 
 
