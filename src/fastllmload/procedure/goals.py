@@ -246,7 +246,7 @@ class Goal:
         """Of look *number* of *level*, as a share of a first one whose window has *first_s*: half of what the plan has for
         it, or a quarter, where by its *runs* that will fail it; of a level that passed, make it firm. One that is likely to
         pass gets looks of full length: each begins with an idle system, which speaks for the level. The first of these is no
-        longer than a first look. The last look that may decide a level is not cut.
+        longer than a first look. The last look that may decide a level is cut to a half at most.
         """
         looks = [run.seconds / first_s for run in believed(runs)]
         longest, done = plan.length(number), sum(looks)
@@ -254,10 +254,10 @@ class Goal:
             return longest
         whole, last = max(looks) >= LEAST_LOOK, number == plan.looks + plan.short - 1
         passed = whole and self.judge(level, runs, plan, lower).decision is Decision.PASS
-        if not passed and (last or self.leaning(level, runs, lower)):
+        if not passed and self.leaning(level, runs, lower):
             return longest if whole or last else min(longest, 1.0)
         enough = self._made_firm if passed else self._misses
-        for length in (longest / 4, longest / 2):
+        for length in (longest / 2,) if last else (longest / 4, longest / 2):
             if enough(level, believed(runs), self._alpha(plan), (done + length + passed * RETEST) / done):
                 return length
         return longest

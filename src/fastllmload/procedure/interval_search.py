@@ -17,7 +17,7 @@ from fastllmload.procedure.sequential import Decision, Plan
 CHANGED = "changed"  # how a search ends on a system that did not stay the same
 ENOUGH = 2  # levels in a row that are likely to fail: higher ones are not tried
 ASIDE = 1.5  # steps beside the pace of the system at which a level is likely to be decided
-WIDE = 1.5  # times its lower end: such an answer is worth looks that must be lucky
+WIDE = 2.0  # times its lower end: such an answer is worth looks that must be lucky
 RETESTS = 2  # winners that may be refuted one after the other
 DESCENTS = 4  # times that the lowest level is halved, where the client was the limit at it
 

@@ -410,7 +410,7 @@ def test_a_look_is_as_long_as_its_level_needs() -> None:
         return bench.length(rate, 1), bench.length(rate, 3)
 
     truth = SlotServer(32, 1.0).rate_where(0.5, 0.1)
-    assert lengths(1.2 * truth)[0] < 1.0 and lengths(1.2 * truth)[1] == 4.0  # the last one is not cut
+    assert lengths(1.2 * truth)[0] < 1.0 and lengths(1.2 * truth)[1] >= 2.0  # the last one is not cut to a quarter
     assert lengths(truth / 2)[0] == 1.0
 
 
