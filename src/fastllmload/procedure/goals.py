@@ -377,7 +377,9 @@ class Goal:
         width, growths = self.width(level), growths_of(runs)
         decision, found = decide_growth(growths, alpha, width)
         note = ""
-        if decision is Decision.FAIL and (glance or all(is_filling(run) for run in runs)):
+        if decision is Decision.FAIL and glance:
+            decision, note = Decision.UNDECIDED, "it may only be filling up, which a short look cannot tell"
+        elif decision is Decision.FAIL and all(is_filling(run) for run in runs):
             decision, note = Decision.UNDECIDED, "requests take too long for levels of this length"
         elif not self.sustain and decision is Decision.UNDECIDED and seems_to_grow(growths, SUSPICION):
             note = SEEMS_TO_GROW
