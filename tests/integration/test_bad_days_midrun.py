@@ -19,6 +19,7 @@ from ext.reactor_drive import read_request
 from integration.bad_days import EMBEDDED, FAST, Going, await_end, begin, report, run
 from integration.turning_server import GOOD, JSON, STREAM, turning
 
+from fastllmload.engine.tap import permitted
 from fastllmload.records.layout import OK, PHASE_NAMES, STATUS_NAMES
 from fastllmload.records.run import load
 from fastllmload.simulator.process import SimulatorProcess
@@ -47,11 +48,13 @@ def test_every_process_shares_the_session_and_has_a_process_group_of_its_own(tmp
     """A session of its own would be a scheduling group of its own (decision 100); the run's group would get the Ctrl-C
     that is meant for the run.
     """
-    one = begin(tmp_path / "run", *LONG, "--workers", "2", *(each for each in EMBEDDED if each != "--no-telemetry"))
+    options = ("--workers", "2", "--timestamps", "tap" if permitted() else "kernel")
+    one = begin(tmp_path / "run", *LONG, *options, *(each for each in EMBEDDED if each != "--no-telemetry"))
     try:
         one.until_ok()
         family = one.family()
-        assert len(family) == 5, [one.family(word) for word in ("worker", "rowwriter", "simulat", "telemetry")]
+        parts = ("worker", "rowwriter", "simulat", "telemetry", "tapreader")
+        assert len(family) == 5 + permitted(), [one.family(word) for word in parts]
         assert {os.getsid(pid) for pid in family} == {os.getsid(0)}
         assert [os.getpgid(pid) for pid in family] == family
         one.signal(signal.SIGINT)
@@ -329,7 +332,7 @@ def test_a_declared_drain_time_out_says_what_it_cut(tmp_path: Path) -> None:
 
 
 def test_failures_of_the_warm_up_do_not_stop_what_still_answers(tmp_path: Path) -> None:
-    with turning(500, good=3) as url:
+    with turning(500, good=4) as url:  # two of them to the preflight
         ended = run(tmp_path / "run", "--url", url, "--rate", "40", "--num-requests", "5", *FAST, "--warmup", "6")
     document = ended.document
     assert document is not None and (ended.code, document["status"]) == (3, "done")
@@ -351,7 +354,7 @@ def test_servers_that_refuse_everything_after_the_first_look(tmp_path: Path) -> 
 
 
 def test_a_server_that_gets_well_again_is_no_failure_of_the_run(tmp_path: Path) -> None:
-    with turning(500, good=8) as url:
+    with turning(500, good=9) as url:  # two of them to the preflight
         ended = run(tmp_path / "run", "--url", url, "--rate", "40", "--duration", "0.5", *FAST)
     document = ended.kept(0, "done")
     assert document["completed"] == 7 and document["counts"]["http_error"] == document["failed"] > 0

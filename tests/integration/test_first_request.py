@@ -98,12 +98,14 @@ def procedure(server: Server, *more: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_the_declarations_are_on_the_disk_before_the_first_request(server: Server) -> None:
-    """All of them, in a document that says that the test goes on; and the model was asked for an answer in advance."""
+    """All of them, in a document that says that the test goes on; and the model was asked for an answer in advance, with
+    usage and then with token ids in each event.
+    """
     ended = procedure(server, "--warmup", "0")
     assert ended.returncode == 0, ended.stderr
     assert server.seen is not None and server.seen["status"] == "running"
     assert server.seen["manifest"]["declarations"] == WORDS
-    assert server.asked.count("POST") == 21
+    assert server.asked.count("POST") == 22
 
 
 def test_a_cold_start_is_asked_nothing_before_its_first_request(server: Server) -> None:
