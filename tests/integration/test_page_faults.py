@@ -1,8 +1,11 @@
 """While the clock runs a worker touches no page for the first time: each would stop it for as long as the host takes."""
 
+from __future__ import annotations
+
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -16,7 +19,7 @@ LOADS = {
 
 
 @pytest.mark.parametrize("load", LOADS.values(), ids=LOADS)
-def test_a_load_costs_no_page_fault(tmp_path, load):
+def test_a_load_costs_no_page_fault(tmp_path: Path, load: str) -> None:
     folder = tmp_path / "run"
     simulated = "--simulate ttft_ms=5 --simulate itl_ms=2 --workers 1 --ui none"
     command = [sys.executable, "-m", "fastllmload", *load.split(), *simulated.split(), "-o", str(folder)]

@@ -28,8 +28,8 @@ def within_clocks(figure: Figure, base: Mapping[str, Any], new: Mapping[str, Any
 def starved_server(figure: Figure, runs: Sequence[RunRecord]) -> str | None:
     """Why the first token of single *runs* cannot be compared; None where it can.
 
-    A wait for the first token is a few waits for a processor long: runs of one engine on a busy host differed by half in
-    mean TTFT, while TPOT agreed within 0.1 %.
+    A wait for the first token is a few waits for a processor long, so runs of one engine on a busy host differ in TTFT
+    by far more than in TPOT.
     """
     if figure.metric not in FIRST_TOKEN:
         return None
