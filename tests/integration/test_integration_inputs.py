@@ -117,7 +117,7 @@ def test_lengths_beyond_the_models_context(tmp_path: Path, more: dict[str, int],
         load = ("--url", f"{server.url}/v1", "--rate", "50", "--duration", "1", "--isl", "256", "--osl", "45")
         run(tmp_path / "run", *load, *options).refused(2, "do not fit into the model's context of 300 tokens", "--isl")
         asked = bodies(server.asked)
-        assert asked and all(b"Say hello." in body for body in asked)
+        assert len(asked) == 2 and all(b"Say hello." in body for body in asked)  # for usage, then for token ids
 
 
 def test_answers_counted_by_the_reference_tokenizer(tmp_path: Path) -> None:
