@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import errno
 import os
+import signal
 import socket
 import struct
 import subprocess
@@ -395,6 +396,36 @@ def test_a_stop_is_a_stall_of_that_length(tmp_path: Path) -> None:
         assert len(mine) == 1, f"slept from {begin} to {end}: {found}"
         assert mine[0, 0] >= begin / 1e6 - 5 and mine[0, 1] >= (end - begin) / 1e6 - 5.1
     assert outcome.words[k.W_STALL_MAX_NS] / 1e6 == found[:, 1].max()
+
+
+@pytest.mark.parametrize("stopped", [False, True])
+def test_a_stall_in_which_a_signal_stopped_the_worker_is_no_wait_for_a_processor(tmp_path: Path, stopped: bool) -> None:
+    """40 ms of work beside a busy process on the same processor: it also waits, for the host, unless a signal stopped it."""
+    here, busy = os.sched_getaffinity(0), 0
+
+    def work(reactor: object) -> None:
+        nonlocal busy
+        if busy < 2:
+            busy += 1
+            until = time.thread_time() + 0.04
+            while time.thread_time() < until:
+                pass
+            if stopped:
+                os.kill(os.getpid(), signal.SIGCONT)
+
+    os.sched_setaffinity(0, {min(here)})
+    hog = subprocess.Popen([sys.executable, "-c", "while True: pass"])
+    try:
+        with scripted(answer_all) as address:
+            outcome = drive(tmp_path, address, gaps_ms=[80.0] * 10, during=work)
+    finally:
+        hog.kill()
+        hog.wait()
+        os.sched_setaffinity(0, here)
+    found = stalls_ms(outcome)
+    of_work = found[found[:, 3] >= 35]
+    assert len(of_work) == 2 and outcome.statuses() == {OK: 10}
+    assert (of_work[:, 2] == 0).all() if stopped else (of_work[:, 2] > 0).all(), found
 
 
 def test_a_worker_with_nothing_to_do_does_not_stall(tmp_path: Path) -> None:

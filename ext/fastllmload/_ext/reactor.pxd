@@ -16,6 +16,7 @@ cdef class Reactor(Releases):
     cdef uint32_t beats                 # since its last one
     cdef int64_t beat_due
     cdef bint times_due                 # they are to be taken at the end of the batch
+    cdef int64_t times_stops            # wire_stops() when they were taken
     cdef int64_t clear                  # when a poll last returned, having found no more than it could return
     cdef int64_t looked                 # when somebody last looked at a socket or the clock
     cdef uint32_t reserve               # idle connections to keep ahead of the schedule

@@ -400,12 +400,15 @@ cdef class Reactor(Releases):
             at[0] = begin
             at[1] = end - begin
             at[2] = -1 if delay < 0 or self.run_delay < 0 else min(delay - self.run_delay, end - begin)
+            if wire_stops() != self.times_stops:
+                at[2] = 0  # a signal stopped the thread, whatever it waited for besides
             at[3] = min(thread_cpu_ns() - self.cpu_time, end - begin)
             self.words[k.W_STALLS] += 1
             self.times_due = True
 
     cdef void _take_times(self) noexcept:
         self.times_due = False
+        self.times_stops = wire_stops()
         self.run_delay = wire_run_delay(self.schedstat)
         self.cpu_time = thread_cpu_ns()
 

@@ -1,14 +1,16 @@
-"""Who made something late: our own code, the host that gave our thread no processor, or nobody on this side.
+"""What made something late or uncertain: our own code, the host that gave our thread no processor, or how reads are stamped.
 
 Each late release and each late read is judged by itself. The worker writes down every stall of 0.5 ms or more (a time in
 which it looked at none of its sockets and not at the clock), how long of it the thread was ready to run without a
 processor, and how long it ran. A stall is the host's when the thread was ready for at least half of it, when the host
 itself stood still for at least half of it (`host.stalls`: a thread that only sleeps was late too), or when the hypervisor
-took the processor in that second. What is left is the generator's: its code ran, or was stopped or blocked.
+took the processor in that second. What is left is the generator's: its code ran, or was stopped (by a signal, whatever the
+scheduler said then) or blocked.
 
 A release or a read is the host's when such times cover at least half of its lateness. A reason is the host's when all
 that was late is, or when the reason would not stand without what is; one that speaks of all releases together (their rate,
-drift, bursts), or of the error of a figure, when most of the time is that releases, or reads, were late.
+drift, bursts), or of the error of a figure, when most of the time is that releases, or reads, were late. The error of a
+figure comes from the timestamps where most of the events that are uncertain enough to make it were read on time.
 """
 
 from __future__ import annotations
@@ -17,17 +19,21 @@ import numpy as np
 import numpy.typing as npt
 
 from fastllmload.certificate import criteria
-from fastllmload.certificate.evidence import Evidence, Times, WorkerRecord
+from fastllmload.certificate.evidence import BRACKET_LEAST_NS, Evidence, Times, WorkerRecord, bracket_class
+from fastllmload.certificate.figures import Figure
 from fastllmload.certificate.host import around, covered
 from fastllmload.certificate.lag import late_intervals
 
-GENERATOR, HOST = "generator", "host"
+GENERATOR, HOST, TIMESTAMPS = "generator", "host", "timestamps"
 NO_STALLS: Times = np.empty((0, 2), np.int64)
 CATCH_UP = np.array([-200_000, 200_000])  # ns: what was due before a wait, and what is done first after it
 # What speaks of all releases together, or of reads.
 OF_SENDS = frozenset({"drift", "rate", "quantised_sends", "clumped_sends", "dispersion"})
 OF_READS = frozenset({"user_stamps_late"})
 LEAST_NS = 1_000_000  # a release that was less late than this breaks no limit
+READ_AT_ONCE_NS = (
+    500_000  # as wide a bracket has a read at once without a stamp of the kernel: the wake-up, and who is read first
+)
 
 
 def late(evidence: Evidence) -> Times:
@@ -105,6 +111,20 @@ def cause_of_lateness(evidence: Evidence, sending: bool) -> str:
     length = spans[:, 1] - spans[:, 0]
     by_host = covered(spans, host_times(evidence))
     return HOST if len(spans) and 2 * length[by_host].sum() >= length.sum() else GENERATOR
+
+
+def cause_of_error(evidence: Evidence, figure: Figure) -> str:
+    """What made a *figure* uncertain by its reads: TIMESTAMPS, GENERATOR or HOST. A figure is off by two events' brackets at
+    most, so one of them is at least half as wide; what is a mean over the tokens of an answer is off by less.
+    """
+    least = figure.error * 1e6 / 2
+    if figure.metric.startswith("tpot"):
+        least = max(least, READ_AT_ONCE_NS)
+    if least <= READ_AT_ONCE_NS and evidence.stamps.brackets.any():
+        on_time, late = evidence.stamps.brackets[:, bracket_class(max(least, BRACKET_LEAST_NS)) :].sum(1)
+        if on_time >= late:
+            return TIMESTAMPS
+    return cause_of_lateness(evidence, False)
 
 
 def unexplained_lags_us(evidence: Evidence, stalls: Times) -> npt.NDArray[np.float64]:

@@ -358,8 +358,9 @@ CRITERIA: tuple[Criterion, ...] = (
 
 @dataclass(frozen=True)
 class Reason:
-    """One entry of `certificate.reasons`. *cause* is "generator", "host", "path" (the server, or what is between it and the
-    client) or "plan". *limits_generator*: the generator may have been the limit.
+    """One entry of `certificate.reasons`. *cause* is "generator", "host", "timestamps" (reads that nothing stamped in time),
+    "path" (the server, or what is between it and the client) or "plan". *limits_generator*: the generator may have been the
+    limit.
     """
 
     code: str

@@ -21,6 +21,7 @@ from fastllmload.statistics.ranked import Ranked
 Times = npt.NDArray[np.int64]
 Figures = dict[str, float | int | None]
 NO_TIMES: Times = np.empty(0, np.int64)
+BRACKET_LEAST_NS, BRACKETS_PER_OCTAVE, BRACKET_CLASSES = 50_000, 4, 72  # up to 13 s; what is wider is of the last class
 
 
 @dataclass(frozen=True)
@@ -134,13 +135,22 @@ class HostRecord:
     ports: int | None = None
 
 
+def bracket_class(width_ns: npt.ArrayLike) -> npt.NDArray[np.int64]:
+    """The class of brackets of that many ns, which is at least BRACKET_LEAST_NS."""
+    octaves = np.log2(np.asarray(width_ns, np.float64) / BRACKET_LEAST_NS)
+    found: npt.NDArray[np.int64] = np.minimum(BRACKETS_PER_OCTAVE * octaves, BRACKET_CLASSES - 1).astype(np.int64)
+    return found
+
+
 @dataclass(frozen=True)
 class Stamps:
     """Events of the window by stamp class, and what the error bars need.
 
     *ttft_error_ns* one per request, *itl_error_ns* one per gap: how far the true value may lie from the stated one,
     from their brackets. *batched*: events that came with the one before, by the doing of the server or the path.
-    *late_user*: rows (kernel stamp, user time) of ends seen more than 1 ms late.
+    *late_user*: rows (kernel stamp, user time) of ends seen more than 1 ms late. *brackets*: int64[2, n], of the events by
+    how wide their bracket is (class k: from BRACKET_LEAST_NS * 2^(k/4)), those that no stall and no late read accounts for,
+    and those that one does.
     """
 
     asked: str = "kernel"
@@ -154,6 +164,7 @@ class Stamps:
     ttft_error_ns: Times = field(default_factory=lambda: NO_TIMES)
     itl_error_ns: Times | Ranked = field(default_factory=lambda: NO_TIMES)
     late_user: Times = field(default_factory=lambda: np.empty((0, 2), np.int64))
+    brackets: Times = field(default_factory=lambda: np.zeros((2, BRACKET_CLASSES), np.int64))
 
     @property
     def events(self) -> int:

@@ -78,7 +78,7 @@ def figure_reasons(evidence: Evidence) -> list[criteria.Reason]:
             continue
         sibling = worst.get(name.removesuffix("_sched"))
         sending = name.endswith("_sched") and (sibling is None or sibling.severity == headlines.VALID)
-        cause = blame.cause_of_lateness(evidence, sending)
+        cause = blame.cause_of_lateness(evidence, True) if sending else blame.cause_of_error(evidence, figure)
         found.append(
             criteria.Reason(
                 "uncertain_figure",
@@ -97,6 +97,11 @@ def figure_reasons(evidence: Evidence) -> list[criteria.Reason]:
 
 def explanation(evidence: Evidence, cause: str, sending: bool) -> str:
     """Why a figure is uncertain, in one clause."""
+    if cause == blame.TIMESTAMPS:
+        return (
+            "the client read on time, but neither the kernel nor a packet ring stamped the segments, so their times are "
+            "known to a part of a millisecond only"
+        )
     what = "requests were sent late" if sending else "the client read late, and the times of the segments are not known"
     if cause == blame.HOST:
         return f"{what}, as the host gave it no processor"

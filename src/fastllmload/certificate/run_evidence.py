@@ -19,6 +19,8 @@ from fastllmload.certificate.ceiling import Ceiling
 from fastllmload.certificate.crowding import crowded_share
 from fastllmload.certificate.errorbar import itl_error_ns, ttft_error_ns
 from fastllmload.certificate.evidence import (
+    BRACKET_CLASSES,
+    BRACKET_LEAST_NS,
     Arrivals,
     Evidence,
     HostRecord,
@@ -27,8 +29,10 @@ from fastllmload.certificate.evidence import (
     Times,
     Window,
     WorkerRecord,
+    bracket_class,
 )
 from fastllmload.certificate.figures import headline_figures
+from fastllmload.certificate.host import covered
 from fastllmload.certificate.lag import LATE_NS
 from fastllmload.certificate.seconds import described, seconds_of
 from fastllmload.errors import RunFolderError
@@ -68,7 +72,7 @@ def from_run(run: Run) -> Evidence:
     return Evidence(
         window=sending_window(run, rows, window),
         sends=released,
-        stamps=stamps(run, window, facts),
+        stamps=stamps(run, window, its_workers),
         workers=its_workers,
         seconds=described(seconds_of(run, window, released, its_workers)),
         host=host_record(run, facts),
@@ -205,14 +209,16 @@ def sends(run: Run, rows: npt.NDArray[Any], window: Window) -> Sends:
 # -- receipts ---------------------------------------------------------------------------------------------------------
 
 
-def stamps(run: Run, window: Window, facts: dict[str, Any]) -> Stamps:
+def stamps(run: Run, window: Window, workers: tuple[WorkerRecord, ...]) -> Stamps:
     """Classes of the events of requests submitted in the window, and the error that each stamp allows."""
     rows = run.rows
     timely = (rows["phase"] == layout.MEASURE) & ~read_slowly(rows)  # a slow reader's stamps are its own doing
     mine = np.flatnonzero(timely & window.holds(rows["t_submit"]))
     chosen = rows[mine]
-    classes, batched = stamp_classes(run, mine)
     late = chosen[(chosen["t_end"] > 0) & (chosen["t_end_user"] - chosen["t_end"] > LATE_NS)]
+    late_user = np.column_stack([late["t_end"], late["t_end_user"]]).astype(np.int64)
+    unread = np.concatenate([late_user, *(one.stalls for one in workers if one.stalls is not None)])
+    classes, batched, brackets = stamp_classes(run, mine, unread)
     return Stamps(
         asked=run.manifest.get("config", {}).get("client", {}).get("timestamps", "kernel"),
         user=int(classes[0]),
@@ -224,15 +230,18 @@ def stamps(run: Run, window: Window, facts: dict[str, Any]) -> Stamps:
         requests=len(chosen),
         ttft_error_ns=ttft_error_ns(chosen, earliest(run).first[mine]),
         itl_error_ns=itl_error_ns(run, mine),
-        late_user=np.column_stack([late["t_end"], late["t_end_user"]]).astype(np.int64),
+        late_user=late_user,
+        brackets=brackets,
     )
 
 
-def stamp_classes(run: Run, mine: npt.NDArray[np.intp]) -> tuple[npt.NDArray[np.int64], int]:
-    """Events that carry text of the rows *mine*, by stamp class: what ends a stream may share a read with anything. And how
-    many of them came with the event before: in its segment, or within BATCH_NS in its read.
+def stamp_classes(run: Run, mine: npt.NDArray[np.intp], unread: Times) -> tuple[Times, int, Times]:
+    """Events that carry text of the rows *mine*, by stamp class: what ends a stream may share a read with anything. How many
+    of them came with the event before: in its segment, or within BATCH_NS in its read. And `Stamps.brackets`; *unread*: rows
+    (begin, end) of late reads and stalls.
     """
     counted = np.zeros(layout.STAMP_CLASS_MASK + 1, np.int64)
+    brackets = np.zeros((2, BRACKET_CLASSES), np.int64)
     batched = 0
     wanted = np.zeros(len(run.rows), np.bool_)
     wanted[mine] = True
@@ -246,7 +255,10 @@ def stamp_classes(run: Run, mine: npt.NDArray[np.intp]) -> tuple[npt.NDArray[np.
         t, bracket = run.event_t[events], run.events["bracket_ns"][events].astype(np.int64)
         together = t[1:] - (t[:-1] - bracket[:-1]) <= BATCH_NS
         batched += int(np.count_nonzero(follows & together))
-    return counted, batched
+        wide = chosen & (bracket >= BRACKET_LEAST_NS)
+        spans = np.column_stack([t[wide] - bracket[wide], t[wide]])
+        np.add.at(brackets, (covered(spans, unread).astype(np.intp), bracket_class(bracket[wide])), 1)
+    return counted, batched, brackets
 
 
 # -- workers and host -------------------------------------------------------------------------------------------------

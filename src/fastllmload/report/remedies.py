@@ -37,6 +37,9 @@ GENERATOR = {
     "uncertain_figure": "Give the client cores of its own (--pin), or use --timestamps tap, and send again.",
     "headroom": "Add workers or hosts before you call this the target's capacity.",
 }
+TIMESTAMPS = (
+    "Use --timestamps tap, which needs CAP_NET_RAW (fastllmload doctor): it stamps each segment when it comes in."
+)
 HOST = "The whole host stalled: use one that is not shared, stop what else runs on it, and send again."
 
 
@@ -44,4 +47,6 @@ def remedy(code: object, cause: object = "generator") -> str:
     """Empty for a code that is not known."""
     if cause == "host" and code not in ("host_hiccups", "host_steal"):
         return HOST if code in GENERATOR else ""
+    if cause == "timestamps" and code in GENERATOR:
+        return TIMESTAMPS
     return GENERATOR.get(code, "") if isinstance(code, str) else ""

@@ -10,7 +10,16 @@ import pytest
 from evidence_maker import MS, START_NS, clean, millisecond_timer, stopped, with_dispatch, with_worker, words
 
 from fastllmload.certificate.ceiling import Ceiling
-from fastllmload.certificate.evidence import Arrivals, Evidence, HostRecord, Sends, Stamps, Window
+from fastllmload.certificate.evidence import (
+    BRACKET_CLASSES,
+    Arrivals,
+    Evidence,
+    HostRecord,
+    Sends,
+    Stamps,
+    Window,
+    bracket_class,
+)
 from fastllmload.certificate.figures import Figure
 from fastllmload.certificate.judge import judge_evidence
 
@@ -448,6 +457,33 @@ def test_a_long_stop_is_not_the_hosts_for_a_read_that_was_late_by_it_elsewhere()
     late = Stamps(kernel=1_000, requests=100, late_user=np.array([[waited[0], waited[0] + 2 * MS]]))
     found = judge_evidence(replace(evidence, stamps=late, figures=figures(itl=40.0)))
     assert causes(found)["uncertain_figure"] == "generator"
+
+
+@pytest.mark.parametrize(
+    ("figure", "on_time", "late", "cause"),
+    [
+        (Figure("itl", "p50", 0.1, 0.0, 0.3), {250: 900}, {5_000: 20}, "timestamps"),  # what no stamp tells
+        (Figure("itl", "p99", 20.0, 10.0, 30.0), {250: 900}, {5_000: 20}, "generator"),  # too much for that
+        (Figure("itl", "p50", 0.1, 0.0, 0.5), {110: 900}, {250: 20}, "generator"),  # those on time are not as wide
+        (Figure("tpot", "p99", 8.0, 7.7, 8.3), {250: 900}, {5_000: 20}, "generator"),  # a mean: of the widest
+        (Figure("tpot", "p99", 2.0, 1.7, 2.3), {250: 900}, {}, "timestamps"),
+        (Figure("itl", "p50", 0.1, 0.0, 0.3), {}, {}, "generator"),  # an older run folder: not known
+    ],
+)
+def test_a_figure_may_be_uncertain_though_nobody_was_late(
+    figure: Figure, on_time: dict[int, int], late: dict[int, int], cause: str
+) -> None:
+    """Events by the width of their brackets in us, without and with a stall that accounts for it."""
+    brackets = np.zeros((2, BRACKET_CLASSES), np.int64)
+    for row, widths in enumerate((on_time, late)):
+        for us, count in widths.items():
+            brackets[row, bracket_class(us * 1e3)] += count
+    found = judge_evidence(
+        replace(clean(), stamps=Stamps("user", 1_000, requests=100, brackets=brackets), figures=(figure,))
+    )
+    (reason,) = found["reasons"]
+    assert (reason["code"], reason["cause"]) == ("uncertain_figure", cause) and not found["generator_limited"]
+    assert ("read on time" in reason["text"]) is (cause == "timestamps")
 
 
 def test_bursts_of_sends_are_the_hosts_where_it_made_most_of_them_late() -> None:

@@ -10,6 +10,7 @@ from evidence_maker import MS, START_NS, schedule, words
 from fastllmload._ext import histogram
 from fastllmload._ext.recorder import Recorder
 from fastllmload.certificate import watch
+from fastllmload.certificate.evidence import bracket_class
 from fastllmload.certificate.judge import judge
 from fastllmload.certificate.run_evidence import from_run
 from fastllmload.records import layout
@@ -105,6 +106,23 @@ def test_coalesced_events_widen_the_error_bar(tmp_path: Path) -> None:
     assert found["latency_error_bar_us"]["itl"]["max"] == (2 * ITL_NS + 5_000) / 1e3
     assert found["latency_error_bar_us"]["itl"]["p50"] == (2 * ITL_NS + 5_000) / 1e3  # two of three gaps touch it
     assert {r["code"] for r in found["reasons"]} == {"coalesced"}
+
+
+@pytest.mark.parametrize("stalled", [False, True])
+def test_brackets_are_counted_by_width_and_by_whether_a_stall_accounts_for_them(tmp_path: Path, stalled: bool) -> None:
+    """One event of each request has a bracket of two gaps, half of which the worker stood still, or did not."""
+    write_run(tmp_path, coalesced=True)
+    write_samples(tmp_path)
+    if stalled:
+        begins = np.arange(START_NS - 100 * MS, START_NS + int((SECONDS + 1) * 1e9), 5 * MS)
+        still = 3 * MS
+        rows = np.column_stack([0 * begins, begins, 0 * begins + still, 0 * begins, 0 * begins])
+        np.save(tmp_path / "worker_stalls.npy", rows)
+    run = load(tmp_path)
+    stamps = from_run(run).stamps
+    assert stamps.brackets.sum() == stamps.requests
+    (number,) = np.flatnonzero(stamps.brackets[int(stalled)])
+    assert number == bracket_class(2.0 * ITL_NS) and stamps.brackets[int(stalled), number] == stamps.requests
 
 
 def test_a_run_bounded_by_count_is_judged_over_its_releases(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fastllmload.certificate.criteria import CRITERIA
-from fastllmload.report.remedies import GENERATOR, HOST, remedy
+from fastllmload.report.remedies import GENERATOR, HOST, TIMESTAMPS, remedy
 
 
 def test_every_criterion_has_a_remedy_and_no_other() -> None:
@@ -14,6 +14,10 @@ def test_every_criterion_has_a_remedy_and_no_other() -> None:
 def test_what_the_host_did_is_the_hosts_to_cure() -> None:
     assert remedy("schedule_lag", "host") == HOST
     assert remedy("host_steal", "host") == GENERATOR["host_steal"]
+
+
+def test_what_no_stamp_tells_needs_better_stamps() -> None:
+    assert remedy("uncertain_figure", "timestamps") == TIMESTAMPS and remedy("new", "timestamps") == ""
 
 
 def test_an_unknown_code_has_none() -> None:
