@@ -31,9 +31,7 @@ CATCH_UP = np.array([-200_000, 200_000])  # ns: what was due before a wait, and 
 OF_SENDS = frozenset({"drift", "rate", "quantised_sends", "clumped_sends", "dispersion"})
 OF_READS = frozenset({"user_stamps_late"})
 LEAST_NS = 1_000_000  # a release that was less late than this breaks no limit
-READ_AT_ONCE_NS = (
-    500_000  # as wide a bracket has a read at once without a stamp of the kernel: the wake-up, and who is read first
-)
+READ_AT_ONCE_NS = 500_000  # without a stamp of the kernel a read at once has at most twice as wide a bracket
 
 
 def late(evidence: Evidence) -> Times:
@@ -120,9 +118,10 @@ def cause_of_error(evidence: Evidence, figure: Figure) -> str:
     least = figure.error * 1e6 / 2
     if figure.metric.startswith("tpot"):
         least = max(least, READ_AT_ONCE_NS)
-    if least <= READ_AT_ONCE_NS and evidence.stamps.brackets.any():
-        on_time, late = evidence.stamps.brackets[:, bracket_class(max(least, BRACKET_LEAST_NS)) :].sum(1)
-        if on_time >= late:
+    free, touched = evidence.stamps.brackets
+    if least <= READ_AT_ONCE_NS and (free.any() or touched.any()):
+        first, end = bracket_class([max(least, BRACKET_LEAST_NS), 2 * READ_AT_ONCE_NS])
+        if free[first:end].sum() >= touched[first:].sum() + free[end:].sum():
             return TIMESTAMPS
     return cause_of_lateness(evidence, False)
 

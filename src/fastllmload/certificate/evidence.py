@@ -149,8 +149,8 @@ class Stamps:
     *ttft_error_ns* one per request, *itl_error_ns* one per gap: how far the true value may lie from the stated one,
     from their brackets. *batched*: events that came with the one before, by the doing of the server or the path.
     *late_user*: rows (kernel stamp, user time) of ends seen more than 1 ms late. *brackets*: int64[2, n], of the events by
-    how wide their bracket is (class k: from BRACKET_LEAST_NS * 2^(k/4)), those that no stall and no late read accounts for,
-    and those that one does.
+    how wide their bracket is (class k: from BRACKET_LEAST_NS * 2^(k/4)), those that touch no stall and no late read, and
+    those that do.
     """
 
     asked: str = "kernel"

@@ -62,6 +62,16 @@ def covered(late: Times, spans: Times) -> npt.NDArray[np.bool_]:
     return found
 
 
+def touched(intervals: Times, spans: Times) -> npt.NDArray[np.bool_]:
+    """Which of the *intervals* (begin, end) have a time in common with one of the *spans*."""
+    if not len(intervals) or not len(spans):
+        return np.zeros(len(intervals), np.bool_)
+    begin, end = _merged(spans[:, 0], spans[:, 1])
+    before = np.searchsorted(begin, intervals[:, 1]) - 1  # the last span that begins earlier than the interval ends
+    found: npt.NDArray[np.bool_] = (before >= 0) & (end[before] > intervals[:, 0])
+    return found
+
+
 def _merged(begin: Times, end: Times) -> tuple[Times, Times]:
     """Overlapping intervals joined; *begin* is ascending."""
     order = np.argsort(begin, kind="stable")

@@ -32,7 +32,7 @@ from fastllmload.certificate.evidence import (
     bracket_class,
 )
 from fastllmload.certificate.figures import headline_figures
-from fastllmload.certificate.host import covered
+from fastllmload.certificate.host import touched
 from fastllmload.certificate.lag import LATE_NS
 from fastllmload.certificate.seconds import described, seconds_of
 from fastllmload.errors import RunFolderError
@@ -257,7 +257,7 @@ def stamp_classes(run: Run, mine: npt.NDArray[np.intp], unread: Times) -> tuple[
         batched += int(np.count_nonzero(follows & together))
         wide = chosen & (bracket >= BRACKET_LEAST_NS)
         spans = np.column_stack([t[wide] - bracket[wide], t[wide]])
-        np.add.at(brackets, (covered(spans, unread).astype(np.intp), bracket_class(bracket[wide])), 1)
+        np.add.at(brackets, (touched(spans, unread).astype(np.intp), bracket_class(bracket[wide])), 1)
     return counted, batched, brackets
 
 

@@ -466,6 +466,7 @@ def test_a_long_stop_is_not_the_hosts_for_a_read_that_was_late_by_it_elsewhere()
         (Figure("itl", "p99", 20.0, 10.0, 30.0), {250: 900}, {5_000: 20}, "generator"),  # too much for that
         (Figure("itl", "p50", 0.1, 0.0, 0.5), {110: 900}, {250: 20}, "generator"),  # those on time are not as wide
         (Figure("tpot", "p99", 8.0, 7.7, 8.3), {250: 900}, {5_000: 20}, "generator"),  # a mean: of the widest
+        (Figure("tpot", "p99", 8.0, 7.7, 8.3), {250: 900, 5_000: 20}, {}, "generator"),  # too wide for a read at once
         (Figure("tpot", "p99", 2.0, 1.7, 2.3), {250: 900}, {}, "timestamps"),
         (Figure("itl", "p50", 0.1, 0.0, 0.3), {}, {}, "generator"),  # an older run folder: not known
     ],

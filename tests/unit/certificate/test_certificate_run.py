@@ -110,12 +110,12 @@ def test_coalesced_events_widen_the_error_bar(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("stalled", [False, True])
 def test_brackets_are_counted_by_width_and_by_whether_a_stall_accounts_for_them(tmp_path: Path, stalled: bool) -> None:
-    """One event of each request has a bracket of two gaps, half of which the worker stood still, or did not."""
+    """One event of each request has a bracket of two gaps, in which the worker stood still for a while, or did not."""
     write_run(tmp_path, coalesced=True)
     write_samples(tmp_path)
     if stalled:
-        begins = np.arange(START_NS - 100 * MS, START_NS + int((SECONDS + 1) * 1e9), 5 * MS)
-        still = 3 * MS
+        begins = np.arange(START_NS - 100 * MS, START_NS + int((SECONDS + 1) * 1e9), 15 * MS)
+        still = 1 * MS
         rows = np.column_stack([0 * begins, begins, 0 * begins + still, 0 * begins, 0 * begins])
         np.save(tmp_path / "worker_stalls.npy", rows)
     run = load(tmp_path)
