@@ -1,6 +1,7 @@
 """How TTFT grows with the context length: exponent and model fits (IETF 5.9.4; metrics.md 7.8).
 
-One point per length, unweighted: the length in tokens, the mean TTFT in ms. Every fit is reported, whichever is chosen.
+One point per length: the length in tokens, the mean TTFT in ms. The fits are unweighted, and every one is reported,
+whichever is chosen. The choice is made by the relative error at each length: long and short contexts have that alike.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ class Fit:
     """One polynomial: *coefficients* in ms / token^power by ascending power of MODELS. None where not determined.
 
     *saturated*: as many coefficients as lengths, or more; it goes through every point and is never chosen.
+    *relative_rss*: what a fit by relative error leaves.
     """
 
     model: str
@@ -46,21 +48,19 @@ class Fit:
     aic: float | None
     aicc: float | None
     saturated: bool
-    rss: float | None = None
+    relative_rss: float | None = None
 
 
 @dataclass(frozen=True)
 class Scaling:
-    """*ms_per_1k* by length; *best* is the model that *criterion* chose ("aicc", or "f_test" where AICc has no value),
-    None with too few lengths to tell.
-    """
+    """*ms_per_1k* by length; *best* is the model that *criterion* chose, None with too few lengths to tell."""
 
     lengths: tuple[float, ...]
     ms_per_1k: tuple[float, ...]
     exponent: Exponent
     fits: tuple[Fit, ...]
-    criterion: str
     best: str | None
+    criterion: str = "f_test"
 
     def fit(self, model: str) -> Fit:
         return next(fit for fit in self.fits if fit.model == model)
@@ -74,8 +74,8 @@ def scaling(lengths: Sequence[float], ttft_ms: Sequence[float]) -> Scaling:
     order = np.argsort(x)
     x, y = x[order], y[order]
     fits = tuple(fit_model(x, y, model) for model in MODELS)
-    criterion, best = choose(fits, len(x))
-    return Scaling(tuple(x.tolist()), tuple(prefill_ms_per_1k(x, y).tolist()), exponent(x, y), fits, criterion, best)
+    best = choose(fits, len(x))
+    return Scaling(tuple(x.tolist()), tuple(prefill_ms_per_1k(x, y).tolist()), exponent(x, y), fits, best)
 
 
 def prefill_ms_per_1k(lengths: Floats, ttft_ms: Floats) -> Floats:
@@ -108,39 +108,43 @@ def fit_model(lengths: Floats, ttft_ms: Floats, model: str) -> Fit:
         return Fit(model, None, None, None, None, saturated=True)
     scale = lengths.max()  # powers of 131072 would swamp the lower ones
     columns = np.stack([(lengths / scale) ** power for power in powers], axis=1)
-    found, *_ = np.linalg.lstsq(columns, ttft_ms, rcond=None)
+    found, residual = least_squares(columns, ttft_ms)
     predicted = columns @ found
-    residual = max(float(((ttft_ms - predicted) ** 2).sum()), n * (EXACT * float(ttft_ms.max())) ** 2)
     parameters = len(powers) + 1
     saturated = n <= len(powers)
     aic = None if saturated else n * math.log(residual / n) + 2 * parameters
     spare = n - parameters - 1
     aicc = None if aic is None or spare <= 0 else aic + 2 * parameters * (parameters + 1) / spare
     coefficients = tuple(float(value) / float(scale) ** power for value, power in zip(found, powers, strict=True))
-    return Fit(model, coefficients, r_squared(ttft_ms, predicted), aic, aicc, saturated, residual)
+    _, relative = least_squares(columns / ttft_ms[:, None], np.ones(n))
+    return Fit(model, coefficients, r_squared(ttft_ms, predicted), aic, aicc, saturated, relative)
 
 
-def choose(fits: Sequence[Fit], n: int) -> tuple[str, str | None]:
-    """Criterion and model: lowest AICc; F test where *n* lengths are too few for the AICc of one of the models.
+def least_squares(columns: Floats, y: Floats) -> tuple[Floats, float]:
+    """Coefficients, and the sum of the squared residuals."""
+    found = np.asarray(np.linalg.lstsq(columns, y, rcond=None)[0], np.float64)
+    left = float(((y - columns @ found) ** 2).sum())
+    return found, max(left, len(y) * (EXACT * float(y.max())) ** 2)
 
-    With so few lengths AIC takes the model with the most parameters, which bends to any error: a larger model is taken
-    there only where it explains more than chance would (p < SIGNIFICANT). None below LEAST_TO_TELL lengths, where
-    a curve goes through every point.
+
+def choose(fits: Sequence[Fit], n: int) -> str | None:
+    """The smallest model beyond which no larger one explains more than chance would (F test, p < SIGNIFICANT).
+
+    The lowest AICc calls a third of the lines over eight lengths a curve where the error is 1 % of each TTFT, since the
+    largest length then has the largest error. None below LEAST_TO_TELL lengths, where a curve goes through every point.
     """
-    if all(fit.aicc is not None for fit in fits):
-        return "aicc", min((fit.aicc, fit.model) for fit in fits if fit.aicc is not None)[1]
     if n < LEAST_TO_TELL:
-        return "f_test", None
+        return None
     best = fits[0]
     for larger in fits[1:]:
-        if larger.rss is not None and best.rss is not None and f_test(best, larger, n) < SIGNIFICANT:
+        if f_test(best, larger, n) < SIGNIFICANT:
             best = larger
-    return "f_test", best.model
+    return best.model
 
 
 def f_test(smaller: Fit, larger: Fit, n: int) -> float:
     """P value of what *larger* explains beyond *smaller*, whose powers it has all."""
-    assert smaller.rss is not None and larger.rss is not None
+    assert smaller.relative_rss is not None and larger.relative_rss is not None
     more, spare = len(MODELS[larger.model]) - len(MODELS[smaller.model]), n - len(MODELS[larger.model])
-    f = max(0.0, smaller.rss - larger.rss) / more / (larger.rss / spare)
+    f = max(0.0, smaller.relative_rss - larger.relative_rss) / more / (larger.relative_rss / spare)
     return incomplete_beta(spare / (spare + more * f), spare / 2, more / 2)

@@ -172,7 +172,7 @@ def gap_count_of(given: Found) -> Found:
 def scaling_of(given: Found) -> Found:
     found = scaling(given["lengths"], given["ttft_ms"])
     linear = found.fit("linear")
-    assert linear.coefficients is not None and (found.criterion, found.best) == ("f_test", "quadratic")
+    assert linear.coefficients is not None and (found.criterion, found.best) == ("f_test", "linear")
     return {"ms_per_1k": list(found.ms_per_1k), "k": found.exponent.k, "r2_linear": linear.r2,
             "slope_us": 1000 * linear.coefficients[1]}  # fmt: skip
 

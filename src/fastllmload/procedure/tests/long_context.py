@@ -22,11 +22,8 @@ LENGTHS = tuple(1024 << k for k in range(8))  # 1 Ki to 128 Ki
 REQUESTS, LEAST_REQUESTS = 30, 20
 SLOTS = 4
 WORKLOAD = "long-context"
-F_TEST = "f_test"
-CRITERIA = {
-    "aicc": "lowest AICc",
-    F_TEST: "F test at 5 %, for fewer lengths than AICc needs: a larger model must explain more than chance",
-}
+WEAK_LENGTHS = 6  # with fewer only a clear curve is told from a line
+CRITERION = "criterion: F test at 5 % by relative error: a larger model must explain more than chance"
 
 
 class Parameters(msgspec.Struct, frozen=True, kw_only=True):
@@ -105,7 +102,7 @@ def fits(fitted: Scaling, ends: tuple[int, int], found: Findings) -> None:
         values = None if fit.coefficients is None else ", ".join(f"{value:.4g}" for value in fit.coefficients)
         rows.append((fit.model, values, fit.r2, fit.aic, fit.aicc, "chosen" if fit.model == fitted.best else ""))
     columns = ("Model", "Coefficients (ms per token^k, ascending)", "R2", "AIC", "AICc", "")
-    found.table("fits", "Fits of the mean TTFT", columns, rows, f"criterion: {CRITERIA[fitted.criterion]}")
+    found.table("fits", "Fits of the mean TTFT", columns, rows, CRITERION)
     exponent = fitted.exponent
     found.values |= {
         "best_fit": fitted.best,
@@ -121,7 +118,7 @@ def fits(fitted: Scaling, ends: tuple[int, int], found: Findings) -> None:
         found.say(f"Best fit: too few lengths to tell a line from a curve: {many}, {LEAST_TO_TELL} are needed")
     if fitted.best is not None:
         r2 = fitted.fit(fitted.best).r2
-        weak = f"; with {many} lengths only a clear curve is told from a line" if fitted.criterion == F_TEST else ""
+        weak = f"; with {many} lengths only a clear curve is told from a line" if many < WEAK_LENGTHS else ""
         r2_text = "n/a" if r2 is None else f"{r2:.4f}"
         found.say(f"Best fit: {fitted.best} (R^2 = {r2_text}){per_token(fitted, ends)}{weak}")
     if exponent.k is not None:
