@@ -102,6 +102,8 @@ class Folder:
     def clean(self) -> None:
         """Remove what only a running run needs; a run that was refused before it began leaves nothing."""
         shutil.rmtree(self.work, ignore_errors=True)
+        if not self.manifest.get("phases"):  # no request went out: the workers' files hold no row
+            shutil.rmtree(self.path / "workers", ignore_errors=True)
         os.close(self.owner)
         if not self.manifest:
             shutil.rmtree(self.path / "plan", ignore_errors=True)

@@ -151,3 +151,15 @@ def test_every_command_says_the_same_of_a_run_that_was_killed_at_its_start(tmp_p
     assert not (folder.path / ".work").exists()
     with pytest.raises(RunFolderError, match=words if begun else "it has no run.json"):
         load(folder.path)
+
+
+@pytest.mark.parametrize("phases", [[], [{"name": "measure", "start_ns": 1}]])
+def test_files_of_workers_stay_where_a_request_may_have_gone_out(tmp_path, phases):
+    folder = Folder.create(str(tmp_path / "run"))
+    folder.begin(RunSettings(), {})
+    folder.manifest["phases"] = phases
+    (folder.path / "workers" / "0").mkdir(parents=True)
+    folder.give_up()
+    folder.clean()
+    assert (folder.path / "workers").exists() is bool(phases)
+    assert (folder.path / "run.json").exists() and not (folder.path / ".work").exists()
