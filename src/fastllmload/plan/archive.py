@@ -67,7 +67,7 @@ def load_plan(file: Path, directory: Path) -> Plan:
                     (directory / name).unlink(missing_ok=True)
                 _unpack(archive, directory)
     except (zipfile.BadZipFile, EOFError) as error:
-        raise RunFolderError(f"{file} is not a whole plan file: {error}") from error
+        raise RunFolderError(f"{file} is not a whole plan file: {str(error) or 'it ends too early'}") from error
     except FileNotFoundError as error:
         raise RunFolderError(f"there is no plan file {file}") from error
     except OSError as error:
