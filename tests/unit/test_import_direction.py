@@ -13,7 +13,7 @@ import pytest
 SRC = Path(__file__).parents[2] / "src" / "fastllmload"
 # A package may import from those above it, and from those on its own line as long as no two modules need each other.
 RANKS: tuple[tuple[str, ...], ...] = (
-    ("errors", "files", "redact", "_ext", "host"),
+    ("errors", "files", "quantities", "redact", "_ext", "host"),
     ("arrivals", "workload", "tokens", "simulator"),
     ("plan",),
     ("endpoint",),

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import math
 
+from fastllmload import quantities
 from fastllmload.arrivals.curve import Curve
 from fastllmload.arrivals.gaps import Constant, Exponential, Gamma, UniformGaps
 from fastllmload.arrivals.process import AllAtOnce, Arrivals, OnOff, Renewal, Varying
@@ -70,10 +71,8 @@ def _check_rate(rate: float) -> None:
 
 
 def _periods(arrival: str, rest: str) -> tuple[float, float]:
-    try:
-        on, off = (float(part) for part in rest.split(",")) if rest else (1.0, 1.0)
-    except ValueError:
-        on, off = 0.0, 0.0
-    if not (math.isfinite(on) and math.isfinite(off) and on > 0 and off >= 0):
-        raise InputError(f"--arrival {arrival!r} needs the on and off periods in seconds, for example onoff:2,8")
+    found = [quantities.duration(part) for part in rest.split(",")] if rest else [1.0, 1.0]
+    on, off = found if len(found) == 2 else (None, None)
+    if on is None or off is None or on <= 0 or off < 0:
+        raise InputError(f"--arrival {arrival!r} needs the on and off periods, for example onoff:2s,8s")
     return on, off

@@ -8,11 +8,11 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
+from fastllmload import quantities
 from fastllmload.arrivals.curve import Curve, Day, Exponential, Linear
 from fastllmload.errors import InputError
 from fastllmload.files import read_text
 
-UNITS = {"": 1.0, "s": 1.0, "ms": 1e-3, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 SHAPES = {
     "ramp": "ramp:FROM,TO[,SECONDS]",
     "exponential": "exponential:FROM,TO[,SECONDS]",
@@ -148,23 +148,15 @@ def _is_header(cells: list[str]) -> bool:
 
 
 def _rate(text: str) -> float:
-    found = re.fullmatch(r"\s*([0-9.eE+-]+)(k?)\s*", text)
-    try:
-        value = float(found[1]) * (1000 if found[2] else 1) if found else math.nan
-    except ValueError:
-        value = math.nan
-    if not 0 <= value <= HIGHEST:
+    value = quantities.number(text)
+    if value is None or not 0 <= value <= HIGHEST:
         raise ValueError(f"{text.strip()!r} is no rate from 0 to {HIGHEST:g} per second")
     return value
 
 
 def _length(text: str, zero: bool = False) -> float:
-    found = re.fullmatch(r"\s*([0-9.]+(?:[eE][+-]?\d+)?)\s*([a-z]*)\s*", text)
-    try:
-        value = float(found[1]) * UNITS[found[2]] if found else math.nan
-    except (ValueError, KeyError):
-        value = math.nan
-    if not math.isfinite(value) or value < 0 or (value == 0 and not zero):
+    value = quantities.duration(text)
+    if value is None or value < 0 or (value == 0 and not zero):
         raise ValueError(f"{text.strip()!r} is no time such as 90, 30s or 5m")
     return value
 

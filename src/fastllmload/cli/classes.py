@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from fastllmload import quantities
 from fastllmload.cli.given import Given, Givens, from_table
 from fastllmload.cli.manners import refuse_manners
 from fastllmload.cli.options import SECTIONS, config_names
@@ -132,7 +133,7 @@ def replayed_urls(given: Given, read: Callable[[Givens], Fields]) -> tuple[tuple
 
 def _refuse_shares(tables: Sequence[Mapping[str, object]]) -> None:
     """Shares are parts of one whole: more than it cannot be sent, and less is another rate than the one that was said."""
-    parts = [float(str(table["share"])) for table in tables if "share" in table]
+    parts = [quantities.share(str(table["share"])) or 0.0 for table in tables if "share" in table]
     whole = math.fsum(parts)
     if parts and (whole > 1 + ROUNDED or (len(parts) == len(tables) and whole < 1 - ROUNDED)):
         raise InputError(f"the shares of the classes are {whole:.6g} of the run's --rate; let them make 1")
@@ -227,12 +228,9 @@ def load_of(name: str, settings: RunSettings, own: Fields) -> Load:
 def shared_rate(name: str, share: object, mine: Givens, run: Fields) -> float:
     """Its part of the run's --rate: independent Poisson streams, which together are one."""
     rate = run.get("load.rate")
-    try:
-        part = float(str(share))
-    except ValueError:
-        part = 0.0
-    if not 0 < part <= 1:
-        raise InputError(f"share of class {name} is {share!r}; write a part of the run's rate, such as 0.3")
+    part = quantities.share(str(share))
+    if part is None or not 0 < part <= 1:
+        raise InputError(f"share of class {name} is {share!r}; write a part of the run's rate, such as 0.3 or 30%")
     if "rate" in mine or "rate_series" in mine:
         raise InputError(f"class {name!r} has a rate and a share of the run's; give one")
     if not isinstance(rate, float) or math.isinf(rate) or run.get("load.rate_curve") is not None:

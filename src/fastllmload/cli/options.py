@@ -129,7 +129,7 @@ SECTIONS: dict[str, tuple[RunOption, ...]] = {
               "COUNT",
               "Ends after so many requests; with --duration, whichever ends first."),
         value("-d --duration --benchmark-duration --max-seconds", "load.duration", read.seconds, "TIME",
-              "Sends for so long: 200ms, 30s, 5m, 1h. Default 60s when nothing bounds the run."),
+              "Sends for so long: 200ms, 30s, 5m, 1h, 1d. Default 60s when nothing bounds the run."),
         value("--warmup --num-warmups --warmup-requests", None, read.warmup, "AMOUNT",
               "Requests, tokens (10000tok) or time (30s) before the clock; 0 for none."),
         value("--ramp-share", "load.ramp_share", read.share, "SHARE",

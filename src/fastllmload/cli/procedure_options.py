@@ -6,6 +6,7 @@ An option's `field` is the name of a field of the test's parameters; `COMMON` on
 
 from __future__ import annotations
 
+from fastllmload import quantities
 from fastllmload.cli import readings as read
 from fastllmload.cli.options import RunOption, several, switch, value
 
@@ -27,7 +28,7 @@ CAPACITY_SOURCE = value("--capacity-source", "capacity_source", read.text, "TEXT
 
 
 def pause(text: str) -> float:
-    return 0.0 if text.strip() in ("0", "0s", "none") else read.seconds(text)
+    return 0.0 if text.strip() == "none" or quantities.duration(text) == 0 else read.seconds(text)
 
 
 def count_of_runs(text: str) -> int:

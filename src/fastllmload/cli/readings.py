@@ -7,31 +7,29 @@ import re
 from collections.abc import Callable
 from urllib.parse import urlsplit
 
+from fastllmload import quantities
 from fastllmload.errors import InputError
 
-THOUSANDS = {"": 1.0, "k": 1e3, "K": 1e3, "M": 1e6}
-SECONDS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
-NUMBER = re.compile(r"([+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?)([a-zA-Z]*)")
 TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # RFC 9110 5.6.2
 METRIC = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
 
 
-def _scaled(text: str, units: dict[str, float], what: str) -> float:
-    match = NUMBER.fullmatch(text.strip())
-    if match is None or match[2] not in units:
+def known(value: float | None, what: str) -> float:
+    """The *value* of a quantity; ValueError with *what* where the text was none."""
+    if value is None:
         raise ValueError(what)
-    return float(match[1]) * units[match[2]]
+    return value
 
 
 def number(text: str) -> float:
     """A finite number, `k` and `M` for thousands and millions."""
-    return _scaled(text, THOUSANDS, "is not a number")
+    return known(quantities.number(text), "is not a number")
 
 
 def count(text: str) -> int:
     """A whole number of 1 or more."""
     what = "is not a whole number above 0; write for example 100, 1k or 2.5k"
-    value = _scaled(text, THOUSANDS, what)
+    value = known(quantities.number(text), what)
     if value < 1 or value != int(value):
         raise ValueError(what)
     return int(value)
@@ -39,7 +37,7 @@ def count(text: str) -> int:
 
 def count_from_zero(text: str) -> int:
     what = "is not a whole number; write for example 0, 100 or 1k"
-    value = _scaled(text, THOUSANDS, what)
+    value = known(quantities.number(text), what)
     if value < 0 or value != int(value):
         raise ValueError(what)
     return int(value)
@@ -58,7 +56,7 @@ def rate(text: str) -> float:
         "is not a rate; write requests per second above 0 such as 0.05, 500, 1k, or inf to send all at once,"
         " or a rate that changes such as ramp:10,100"
     )
-    value = math.inf if text.strip().lower() == "inf" else _scaled(text, THOUSANDS, what)
+    value = math.inf if text.strip().lower() == "inf" else known(quantities.number(text), what)
     if value <= 0:
         raise ValueError(what)
     return value
@@ -77,7 +75,7 @@ def rate_or_curve(text: str) -> dict[str, object]:
 
 def positive(text: str) -> float:
     what = "is not a number above 0"
-    value = _scaled(text, THOUSANDS, what)
+    value = known(quantities.number(text), what)
     if value <= 0:
         raise ValueError(what)
     return value
@@ -92,16 +90,16 @@ def speed(text: str) -> float:
 
 
 def share(text: str) -> float:
-    what = "is not a share; write a number from 0 up to, but not, 1 such as 0.1"
-    value = _scaled(text, {"": 1.0}, what)
+    what = "is not a share; write a number from 0 up to, but not, 1 such as 0.1 or 10%"
+    value = known(quantities.share(text), what)
     if not 0 <= value < 1:
         raise ValueError(what)
     return value
 
 
 def part(text: str) -> float:
-    what = "is not a part of a whole; write a number from 0 to 1 such as 0.8"
-    value = _scaled(text, {"": 1.0}, what)
+    what = "is not a share; write a number from 0 to 1 such as 0.8 or 80%"
+    value = known(quantities.share(text), what)
     if not 0 <= value <= 1:
         raise ValueError(what)
     return value
@@ -143,7 +141,7 @@ def abandon(text: str) -> str:
 
 def exponent(text: str) -> float:
     what = "is not an exponent; write a number from 0 to 10 such as 1.5"
-    value = _scaled(text, {"": 1.0}, what)
+    value = known(quantities.number(text), what)
     if not 0 <= value <= 10:
         raise ValueError(what)
     return value
@@ -162,8 +160,8 @@ def images(text: str) -> tuple[int, int, int]:
 
 def seconds(text: str) -> float:
     """A time above 0; plain numbers are seconds."""
-    what = "is not a time above 0; write for example 200ms, 30s, 5m or 1h"
-    value = _scaled(text, SECONDS, what)
+    what = "is not a time above 0; write for example 200ms, 30s, 5m, 1h or 1d"
+    value = known(quantities.duration(text), what)
     if value <= 0:
         raise ValueError(what)
     return value
@@ -173,23 +171,17 @@ def warmup(text: str) -> dict[str, object]:
     """`100` requests, `10000tok` tokens, `30s`, joined by commas; what is not named asks for nothing."""
     fields: dict[str, object] = {"load.warmup_requests": 0, "load.warmup_tokens": 0}
     for part in text.replace(" ", "").split(","):
-        match = NUMBER.fullmatch(part)
-        unit = "" if match is None else match[2].lower()
-        if unit in ("tok", "token", "tokens", "ktok"):
-            cut = part[: -len(unit)] + ("k" if unit == "ktok" else "")
-            fields["load.warmup_tokens"] = _part(count_from_zero, cut)
-        elif unit in ("ms", "s", "m", "min", "h") and part[-1:] != "M":
-            fields["load.warmup_seconds"] = _part(seconds, part)
+        tokens, requests = quantities.tokens(part.lower()), quantities.number(part)
+        time = quantities.duration(part, plain=False)
+        if tokens is not None and tokens == int(tokens) >= 0:
+            fields["load.warmup_tokens"] = int(tokens)
+        elif time is not None and time > 0:
+            fields["load.warmup_seconds"] = time
+        elif requests is not None and requests == int(requests) >= 0:
+            fields["load.warmup_requests"] = int(requests)
         else:
-            fields["load.warmup_requests"] = _part(count_from_zero, part)
+            raise ValueError("is not a warm-up; write requests (100), tokens (10000tok) or a time (30s)")
     return fields
-
-
-def _part(reading: Callable[[str], object], text: str) -> object:
-    try:
-        return reading(text)
-    except ValueError:
-        raise ValueError("is no warm-up; write requests (100), tokens (10000tok) or a time (30s)") from None
 
 
 def lengths(text: str) -> str:
@@ -300,7 +292,7 @@ def objective(text: str) -> tuple[str, float]:
 def milliseconds(text: str) -> float:
     """A time above 0 in ms; plain numbers are milliseconds."""
     what = "is not a time above 0; write milliseconds such as 50, or 50ms, 0.05s"
-    value = _scaled(text, {"": 1.0, "us": 1e-3, "ms": 1.0, "s": 1e3}, what)
+    value = known(quantities.duration(text, "ms"), what)
     if value <= 0:
         raise ValueError(what)
     return value
@@ -355,7 +347,7 @@ def temperature(text: str) -> float | None:
     """A number of 0 or more; `none` leaves the field out of the request."""
     if text == "none":
         return None
-    value = _scaled(text, {"": 1.0}, "is not a temperature; write a number such as 0 or 0.7, or none")
+    value = known(quantities.number(text), "is not a temperature; write a number such as 0 or 0.7, or none")
     if value < 0:
         raise ValueError("is below 0; write a number such as 0 or 0.7, or none")
     return value

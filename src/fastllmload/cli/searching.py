@@ -9,6 +9,7 @@ from pathlib import Path
 
 import click
 
+from fastllmload import quantities
 from fastllmload.cli import readings as read
 from fastllmload.cli.options import OPTIONS, RunOption, switch, value
 from fastllmload.cli.procedure_options import pause
@@ -23,8 +24,8 @@ def width(text: str) -> tuple[float, bool]:
     """`5%` of the level, or a number of levels: (step, whether it is a share)."""
     step = text.strip()
     share = step.endswith("%")
-    found = read.positive(step.removesuffix("%")) / (100 if share else 1)
-    if share and found >= 1:
+    found = (quantities.share(step) or -1.0) if share else read.positive(step)
+    if share and not 0 < found < 1:
         raise ValueError("is not a share below 100%; write for example 5% or 0.5")
     return found, share
 
@@ -46,8 +47,8 @@ def levels(text: str) -> int:
 
 
 def confidence(text: str) -> float:
-    found = read.positive(text.strip().removesuffix("%")) / (100 if text.strip().endswith("%") else 1)
-    if not 0.5 <= found < 1:
+    found = quantities.share(text)
+    if found is None or not 0.5 <= found < 1:
         raise ValueError("is out of range; write a share from 0.5 to below 1, such as 0.95 or 95%")
     return found
 

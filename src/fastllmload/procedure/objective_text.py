@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from fastllmload import quantities
 from fastllmload.errors import InputError
 from fastllmload.metrics.fluidity import FLUID_ABOVE
 from fastllmload.metrics.levels import ATTAINMENT, FLUID_REQUESTS
@@ -58,11 +59,11 @@ def refuse(wrong: bool, text: str, why: str) -> None:
 def share_of(text: str, given: str, default: float) -> float:
     if given == "":
         return default
-    try:
-        share = float(given.removesuffix("%")) / (100 if given.endswith("%") else 1)
-    except ValueError:
-        share = 0.0
-    refuse(not 0 < share < 1, text, "has a share out of range; write one between 0 and 1, such as 0.9 or 90%")
+    share = quantities.share(given)
+    if share is None or not 0 < share < 1:
+        raise InputError(
+            f"--objective {text!r} has a share out of range; write one between 0 and 1, such as 0.9 or 90%"
+        )
     return share
 
 

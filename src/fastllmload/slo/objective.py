@@ -5,11 +5,11 @@ Imports nothing heavy: the command line reads objectives too.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from fastllmload import quantities
 from fastllmload.errors import InputError
 
 # Metric -> unit of its limit. vLLM's names, and those of the deadline frameworks of the smooth-goodput paper.
@@ -29,12 +29,7 @@ UNITS = {
     "tpot_any": "ms",  # of all tokens, reasoning included
 }
 ALIASES = {"e2e": "e2el"}
-FACTORS = {
-    "ms": {"": 1.0, "us": 1e-3, "ms": 1.0, "s": 1e3},
-    "tokens/s": {"": 1.0, "tok/s": 1.0, "tokens/s": 1.0},
-    "share": {"": 1.0, "%": 0.01},
-}
-LIMIT = re.compile(r"(\d+(?:\.\d*)?|\.\d+)([a-z/%]*)")
+SPEEDS = {"": 1.0, "tok/s": 1.0, "tokens/s": 1.0}
 FORM = "[CLASS/]NAME:LIMIT"
 
 
@@ -76,11 +71,18 @@ def read_objective(text: str) -> tuple[str, float]:
     """`ttft:200`, `2/itl:0.06s`, `fluidity:0.9` as (name, limit in the metric's unit); ValueError as `objective`."""
     name, _, limit = text.partition(":")
     unit = objective(name, 1.0).unit
-    match = LIMIT.fullmatch(limit.strip().lower())
-    if match is None or match[2] not in FACTORS[unit]:
+    value = limit_in(unit, limit.lower())
+    if value is None:
         raise ValueError(f"has no limit in {unit}; write for example {name.strip()}:{EXAMPLES[unit]}")
-    found = objective(name, float(match[1]) * FACTORS[unit][match[2]])
+    found = objective(name, value)
     return found.name, found.limit
+
+
+def limit_in(unit: str, text: str) -> float | None:
+    """The limit that *text* names, in *unit*; None where it names none."""
+    if unit == "ms":
+        return quantities.duration(text, "ms")
+    return quantities.share(text) if unit == "share" else quantities.quantity(text, SPEEDS)
 
 
 EXAMPLES = {"ms": "200", "tokens/s": "20", "share": "0.9"}

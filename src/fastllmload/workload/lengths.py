@@ -14,6 +14,7 @@ from itertools import cycle, pairwise
 from statistics import NormalDist
 from typing import Protocol
 
+from fastllmload import quantities
 from fastllmload.errors import InputError
 
 LONGEST = 16_000_000  # tokens of one prompt or answer: more is a typing mistake
@@ -202,20 +203,17 @@ def parse_lengths(spec: str, option: str) -> Lengths:
 
 
 def _tokens(text: str) -> int:
-    """A whole number of tokens, `k` for thousands. ValueError says what is wrong."""
-    number = _number(text[:-1]) * 1000 if text[-1:] in ("k", "K") else _number(text)
+    """A whole number of tokens. ValueError says what is wrong."""
+    number = _number(text)
     if number != int(number) or not 1 <= number <= LONGEST:
         raise ValueError(f"{text!r} is not a whole number from 1 to {LONGEST}")
     return int(number)
 
 
 def _number(text: str) -> float:
-    try:
-        number = float(text)
-    except ValueError:
-        raise ValueError(f"{text!r} is not a number") from None
-    if not math.isfinite(number):
-        raise ValueError(f"{text!r} is not finite")
+    number = quantities.number(text)
+    if number is None:
+        raise ValueError(f"{text!r} is not a number")
     return number
 
 

@@ -6,14 +6,11 @@ ValueErrors end a sentence that begins with the option and its text.
 from __future__ import annotations
 
 import math
-import re
 from dataclasses import dataclass
 from typing import Protocol
 
-SECONDS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
-BYTES = {"B": 1.0, "kB": 1e3, "KB": 1e3, "KiB": 1024.0, "MB": 1e6, "MiB": 1048576.0}
-TOKENS = ("tok", "token", "tokens")
-NUMBER = re.compile(r"(\d+(?:\.\d*)?|\.\d+)([a-zA-Z]*)")
+from fastllmload import quantities
+
 LONGEST_S = 1e6
 FORMS = "2s, uniform:1s,5s, exponential:3s or lognormal:MEDIAN,SIGMA"
 
@@ -65,15 +62,15 @@ def read_pause(text: str) -> Pause:
             return Pause(kind, low, high)
     if kind == "exponential" and len(parts) == 1:
         return Pause(kind, seconds(rest, above=0.0))
-    if kind == "lognormal" and len(parts) == 2 and NUMBER.fullmatch(parts[1].strip()):
-        return Pause(kind, seconds(parts[0], above=0.0), float(parts[1]))
+    sigma = quantities.number(parts[1]) if kind == "lognormal" and len(parts) == 2 else None
+    if sigma is not None and sigma >= 0:
+        return Pause(kind, seconds(parts[0], above=0.0), sigma)
     raise ValueError(f"is no time to think; write {FORMS}")
 
 
 def seconds(text: str, *, above: float, inclusive: bool = False) -> float:
-    match = NUMBER.fullmatch(text.strip())
-    value = float(match[1]) * SECONDS[match[2]] if match is not None and match[2] in SECONDS else -1.0
-    if not (value > above or (inclusive and value == above)) or value > LONGEST_S:
+    value = quantities.duration(text)
+    if value is None or not (value > above or (inclusive and value == above)) or value > LONGEST_S:
         raise ValueError(f"is no time to think; write {FORMS}")
     return value
 
@@ -103,11 +100,11 @@ class Cancelling:
 
 
 def read_cancel_after(text: str) -> Cancelling:
-    match = NUMBER.fullmatch(text.strip())
-    if match is not None and match[2] in TOKENS and float(match[1]) >= 1 and float(match[1]) == int(float(match[1])):
-        return Cancelling(tokens=int(float(match[1])))
-    if match is not None and match[2] in SECONDS and match[2] and 0 < float(match[1]) * SECONDS[match[2]] <= LONGEST_S:
-        return Cancelling(ns=max(1, round(float(match[1]) * SECONDS[match[2]] * 1e9)))
+    tokens, ns = quantities.tokens(text), quantities.duration(text, "ns", plain=False)
+    if tokens is not None and tokens == int(tokens) >= 1:
+        return Cancelling(tokens=int(tokens))
+    if ns is not None and 0 < ns <= LONGEST_S * 1e9:
+        return Cancelling(ns=max(1, round(ns)))
     raise ValueError("is neither tokens nor a time; write for example 20tok or 2s")
 
 
@@ -121,15 +118,16 @@ class SlowReading:
 
 
 def read_slow_readers(text: str) -> SlowReading:
-    """`0.05:20tok/s`, `0.05:2kB/s`."""
-    share, _, rate = text.strip().partition(":")
-    match = NUMBER.fullmatch(rate.removesuffix("/s"))
-    known = match is not None and (match[2] in TOKENS or match[2] in BYTES) and float(match[1]) > 0
-    if match is None or not known or NUMBER.fullmatch(share) is None or not rate.endswith("/s"):
-        raise ValueError("is no share and rate; write for example 0.05:20tok/s or 0.05:2kB/s")
-    if not 0 < float(share) <= 1:
+    """`0.05:20tok/s`, `5%:2kB/s`."""
+    given, _, rate = text.strip().partition(":")
+    share, amount = quantities.share(given), rate.removesuffix("/s")
+    tokens, size = quantities.tokens(amount), quantities.size(amount)
+    value = size if tokens is None else tokens
+    if share is None or value is None or value <= 0 or not rate.endswith("/s"):
+        raise ValueError("is no share and rate; write for example 0.05:20tok/s or 5%:2kB/s")
+    if not 0 < share <= 1:
         raise ValueError("has a share that is not above 0 and up to 1; write for example 0.05:20tok/s")
-    return SlowReading(float(share), float(match[1]) * BYTES.get(match[2], 1.0), match[2] in BYTES)
+    return SlowReading(share, value, size is not None)
 
 
 @dataclass(frozen=True)
@@ -143,7 +141,7 @@ class Abandoning:
 def read_abandon(text: str) -> Abandoning:
     """`ttft:5s`, `e2e:30s`."""
     name, _, limit = text.strip().lower().partition(":")
-    match = NUMBER.fullmatch(limit)
-    if name not in ("ttft", "e2e", "e2el") or match is None or match[2] not in SECONDS or float(match[1]) <= 0:
+    after_s = quantities.duration(limit)
+    if name not in ("ttft", "e2e", "e2el") or after_s is None or not 0 < after_s <= LONGEST_S:
         raise ValueError("is no deadline that users leave at; write for example ttft:5s or e2e:30s")
-    return Abandoning(max(1, round(float(match[1]) * SECONDS[match[2]] * 1e9)), name != "ttft")
+    return Abandoning(max(1, round(after_s * 1e9)), name != "ttft")

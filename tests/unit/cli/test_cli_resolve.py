@@ -417,7 +417,7 @@ def test_labels_keep_blanks_and_commas():
         ("--rate 5 --workers 3 --pin 0,1", "--workers 3 and --pin with 2 CPUs contradict"),
         ("--rate 5 --num-prefixes 3", "without --prefix-len"),
         ("--rate 5 --prefix-share 0.5", "--prefix-share is given without --prefix-len"),
-        ("--rate 5 --prefix-len 5 --prefix-share 1.5", "is not a part of a whole"),
+        ("--rate 5 --prefix-len 5 --prefix-share 1.5", "is not a share; write a number from 0 to 1 such as 0.8 or 80%"),
         ("--rate 5 --image 0x5", "--image '0x5' is no size of images"),
         ("--rate 5 --image 5x5 --backend openai", "--image needs --endpoint-type openai-chat"),
         ("--rate 5 --image 5x5 --prompt-form text", "--image goes with --prompt-form words"),

@@ -1,0 +1,60 @@
+"""Quantities as people write them: one parser of counts, durations, sizes, shares and tokens for every option and file.
+
+Each function returns the value, or None for a text that is not such a quantity: the caller knows which values it takes and
+says so in its own sentence. Numbers may have a sign, a fraction and an exponent; a unit may stand after a blank.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+
+THOUSANDS = {"": 1.0, "k": 1e3, "K": 1e3, "M": 1e6}
+NANOSECONDS = {"ns": 1, "us": 1e3, "ms": 1e6, "s": 1e9, "m": 60e9, "min": 60e9, "h": 3600e9, "d": 86400e9}
+BYTES = {"B": 1.0, "kB": 1e3, "KB": 1e3, "MB": 1e6, "GB": 1e9, "KiB": 1024.0, "MiB": 1048576.0, "GiB": 1073741824.0}
+PARTS = {"": 1.0, "%": 0.01}
+TOKENS = {"tok": 1.0, "token": 1.0, "tokens": 1.0, "ktok": 1e3}
+QUANTITY = re.compile(r"([+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?) ?([a-zA-Z%/]*)", re.ASCII)
+
+
+def quantity(text: str, units: Mapping[str, float]) -> float | None:
+    """A finite number times the factor of its unit; "" is the unit of a plain number, where *units* has it."""
+    found = split(text)
+    if found is None or found[1] not in units:
+        return None
+    factor = units[found[1]]
+    value = found[0] * factor if factor >= 1 else found[0] / round(1 / factor)  # 35% is 0.35, not 35 * 0.01
+    return value if math.isfinite(value) else None
+
+
+def split(text: str) -> tuple[float, str] | None:
+    """The number and the unit of a quantity."""
+    match = QUANTITY.fullmatch(text.strip())
+    return None if match is None else (float(match[1]), match[2])
+
+
+def number(text: str) -> float | None:
+    """A number, with `k` and `M` for thousands and millions."""
+    return quantity(text, THOUSANDS)
+
+
+def duration(text: str, unit: str = "s", plain: bool = True) -> float | None:
+    """`200ms`, `30s`, `5m`, `24h`, `1d` in *unit*, a key of NANOSECONDS. *plain*: a number without a unit is in it too."""
+    factors = {name: ns / NANOSECONDS[unit] for name, ns in NANOSECONDS.items()}
+    return quantity(text, factors | ({"": 1.0} if plain else {}))
+
+
+def size(text: str) -> float | None:
+    """`2kB`, `1.5MiB` in bytes; the unit is needed."""
+    return quantity(text, BYTES)
+
+
+def share(text: str) -> float | None:
+    """`0.05` or `5%`."""
+    return quantity(text, PARTS)
+
+
+def tokens(text: str) -> float | None:
+    """`20tok`, `10ktok`; the unit is needed."""
+    return quantity(text, TOKENS)
