@@ -77,7 +77,7 @@ CAUSES = {  # of a verdict that is not valid; what else ran on this host may dis
     "path": {"path", "host"},
 }
 DISTURBED = ("client", "host")  # labels under which the client may be late
-FIGURES = ("ttft", "tpot", "itl", "e2e")
+FIGURES = ("ttft", "ttft_sched", "tpot", "itl", "e2e", "e2e_sched")
 LATE_US = 1_000.0
 CPU = str(CLIENT_CPU)  # of a single worker
 TARGETS = {"right": 0.99, "false_alarms": 0.01, "cause_right": 0.95}
@@ -182,7 +182,9 @@ def drive(one: Case, seconds: float, seed: int, folder: Path) -> Run | None:
 
 
 def with_true_times(run: Run, folder: Path) -> Run | None:
-    """The run as it would be with the times at which events were sent; None where the two do not have the same events."""
+    """The run as it would be with the times at which events were sent, and with releases that went out when they were due;
+    None where the two do not have the same events.
+    """
     known = truth_of(run, folder)
     if not known:
         return None
@@ -192,6 +194,7 @@ def with_true_times(run: Run, folder: Path) -> Run | None:
         events["t_ns"][mine][np.isin(events["kind"][mine], TEXT_KINDS)] = sent
         rows[number]["t_first"], rows[number]["t_last"] = sent[0], sent[-1]
     events["bracket_ns"] = 0
+    rows["t_sched"] = np.where(rows["t_dispatch"] > 0, rows["t_dispatch"], rows["t_sched"])
     return replace(run, rows=rows, events=events)
 
 

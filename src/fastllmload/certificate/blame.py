@@ -89,8 +89,8 @@ def of_the_host(evidence: Evidence) -> frozenset[str]:
         if cause_of_lateness(evidence, sending) == HOST:
             found |= codes
     rest = unexplained_lags_us(evidence, stalls)
-    if len(rest) < len(evidence.sends.t_sched):
-        p99, latest = (np.percentile(rest, 99), rest.max()) if len(rest) else (0.0, 0.0)
+    if rest is not None:
+        p99, latest = np.percentile(rest, 99), rest.max()
         if p99 <= limit_us("schedule_lag"):
             found.add("schedule_lag")
         if latest <= limit_us("late_release"):
@@ -126,14 +126,14 @@ def cause_of_error(evidence: Evidence, figure: Figure) -> str:
     return cause_of_lateness(evidence, False)
 
 
-def unexplained_lags_us(evidence: Evidence, stalls: Times) -> npt.NDArray[np.float64]:
-    """Lags of the releases that the host's *stalls* do not account for."""
+def unexplained_lags_us(evidence: Evidence, stalls: Times) -> npt.NDArray[np.float64] | None:
+    """Lags of the releases, 0 of those that the host's *stalls* account for; None where these account for none."""
     sends = evidence.sends
     lag = sends.t_dispatch - sends.t_sched
     notable = np.flatnonzero(lag > LEAST_NS)
     spans = np.column_stack([sends.t_sched[notable], sends.t_dispatch[notable]])
-    rest = np.delete(lag, notable[covered(spans, stalls)])
-    return rest / 1e3
+    explained = notable[covered(spans, stalls)]
+    return np.where(np.isin(np.arange(len(lag)), explained), 0, lag) / 1e3 if len(explained) else None
 
 
 def limit_us(code: str) -> float:
