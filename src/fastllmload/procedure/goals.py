@@ -13,6 +13,7 @@ from msgspec.structs import replace as replace_struct
 from fastllmload.procedure.criteria import COMPLETION, GAIN, MORE_SLOTS
 from fastllmload.procedure.evidence import ALL, FAILED, Evidence
 from fastllmload.procedure.sequential import (
+    SHORT,
     Decision,
     Growth,
     Plan,
@@ -32,7 +33,7 @@ from fastllmload.procedure.sequential import (
 FILLING = 0.25  # of the window: a request that takes longer makes any queue look growing
 # Standard errors by which a level is taken to be plainer than it looks: when it is asked whether it is worth more looks, and
 # where hope costs little or nothing else is left.
-CAUTION, LUCK = -0.3, 0.5
+CAUTION, LUCK, HOPE = -0.3, 0.5, 0.8  # HOPE: at the lowest level, where one look too short costs only one more
 RETEST = 1.0  # first looks that the re-test of a winner takes
 LEAST_LOOK = 0.9  # of a first look's window: shorter looks pass nothing
 SUSPICION = 0.2  # chance that a queue which does not grow seems to: then a level is looked at for longer, no more
@@ -252,8 +253,10 @@ class Goal:
         longest, done = plan.length(number), sum(looks)
         if number < plan.short or done <= 0:
             return longest
-        whole, last = max(looks) >= LEAST_LOOK, number == plan.looks + plan.short - 1
-        passed = whole and self.judge(level, runs, plan, lower).decision is Decision.PASS
+        if plan.lowest and not self.leaning(level, runs, lower):
+            return self._length_at_the_lowest(level, believed(runs), plan, longest, done)
+        whole, last = max(looks) >= LEAST_LOOK, number >= plan.looks + plan.short - 1
+        passed = whole and self.judge(level, runs, replace(plan, lowest=False), lower).decision is Decision.PASS
         if not passed and self.leaning(level, runs, lower):
             return longest if whole or last else min(longest, 1.0)
         enough = self._made_firm if passed else self._misses
@@ -261,6 +264,18 @@ class Goal:
             if enough(level, believed(runs), self._alpha(plan), (done + length + passed * RETEST) / done):
                 return length
         return longest
+
+    def _length_at_the_lowest(
+        self, level: float, runs: Sequence[Evidence], plan: Plan, longest: float, done: float
+    ) -> float:
+        """Of a look at the lowest level, which is likely to fail: the shortest that may prove that, from a short look's
+        on; all together no longer than those at another level. *done*: so far, in first looks.
+        """
+        length = SHORT
+        longest = min(longest, 2 * done)
+        while length < longest and not self._misses(level, runs, self._alpha(plan), (done + length) / done, HOPE):
+            length *= 2
+        return max(SHORT, min(length, longest, plan.longest - done))
 
     def firm(self, level: float, runs: Sequence[Evidence], plan: Plan, first_s: float) -> bool:
         """Whether the queue of a passing *level* is known not to grow by more than a step, or will be by its re-test; or
@@ -277,9 +292,9 @@ class Goal:
         """Whether *times* as much of the same makes a passing *level* firm."""
         return growth_bound(growths_of(runs), alpha, times) <= self.width(level)
 
-    def _misses(self, level: float, runs: Sequence[Evidence], alpha: float, times: float) -> bool:
+    def _misses(self, level: float, runs: Sequence[Evidence], alpha: float, times: float, luck: float = LUCK) -> bool:
         """Whether *times* as much of the same proves that too many requests miss."""
-        return any(limit.within_reach(runs, alpha, times, LUCK)[1] for limit in self.shares)
+        return any(limit.within_reach(runs, alpha, times, luck)[1] for limit in self.shares)
 
     def pace(self, level: float, runs: Sequence[Evidence]) -> float | None:
         """Requests/s that a server finished while an open loop's queue grew by *level* less that; None where it did not
@@ -345,6 +360,13 @@ class Goal:
         decided = found.decision in (Decision.PASS, Decision.FAIL)
         decision = Decision.CLIENT if decided and len(limited) == len(runs) else found.decision
         return Judgement(decision=decision, parts=found.parts, limits=limits, limited=len(limited), looks=len(runs))
+
+    def judge_lowest(
+        self, level: float, runs: Sequence[Evidence], plan: Plan, lower: Mapping[float, Sequence[Evidence]]
+    ) -> Judgement:
+        """`judge` of the lowest level, which fails by LOWEST shares of the error rate and passes by one."""
+        found = self.judge(level, runs, plan.of_the_lowest, lower)
+        return found if found.decision is Decision.FAIL else self.judge(level, runs, plan, lower)
 
     def _decide(
         self, level: float, runs: Sequence[Evidence], plan: Plan, lower: Mapping[float, Sequence[Evidence]]

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from fastllmload.procedure.seek import GRAIN, disorder, halfway, tidy
-from fastllmload.procedure.sequential import Decision, Plan
+from fastllmload.procedure.sequential import LOWEST, Decision, Plan
 
 CHANGED = "changed"  # how a search ends on a system that did not stay the same
 ENOUGH = 2  # levels in a row that are likely to fail: higher ones are not tried
@@ -156,12 +156,22 @@ class IntervalSearch:
         return self.decisions[level]
 
     def _has_looks(self, level: float) -> bool:
-        return self.looks.get(level, 0) < self.plan.looks + self.plan.short and self.tests < self.plan.tests
+        """Also whether their number allows one more that may decide; the lowest level, while it is likely to fail, gets
+        twice as many looks as another: there is nothing else to measure then.
+        """
+        doomed = self.plan.short and level == self.lo and self._leaning(level) is False
+        most = self.plan.looks * (LOWEST if doomed else 1) + self.plan.short
+        return self.looks.get(level, 0) < most and self.tests + self._weight(level) <= self.plan.tests
 
     @property
     def tests(self) -> int:
-        """Looks so far that could decide."""
-        return sum(max(0, count - self.plan.short) for count in self.looks.values()) + self.retests
+        """Looks so far that could decide, by the shares of the error rate that they took."""
+        taken = (self._weight(level) * max(0, count - self.plan.short) for level, count in self.looks.items())
+        return sum(taken) + self.retests
+
+    def _weight(self, level: float) -> int:
+        """Shares of the error rate that a look at *level* takes."""
+        return LOWEST if self.plan.short and level == self.lo else 1
 
     def _look(self, level: float) -> Decision:
         number, before = self.looks.get(level, 0), self.decisions.get(level)
@@ -306,7 +316,7 @@ class IntervalSearch:
         return self.reaches[asked]
 
     def _leaning(self, level: float) -> bool | None:
-        if self.decisions[level] is not Decision.UNDECIDED:
+        if self.decisions.get(level) is not Decision.UNDECIDED:
             return None
         if (level, self.looks[level]) not in self.leanings:
             self.leanings[level, self.looks[level]] = self.bench.leaning(level)
@@ -325,6 +335,8 @@ class IntervalSearch:
         low, high = self._range()
         if low is None or not self.room or not low < high < float("inf"):
             return None
+        if low == self.lo and self.looks[low] == self.plan.short and high <= 2 * low * (1 + GRAIN):
+            return low  # by chance, where none holds: its neighbours need not be looked at before it has passed itself
         if any(self._leaning(level) is None for level in self._inside() if low < level < high):
             return None
         width = self.step(low)

@@ -203,14 +203,15 @@ def bound_lines(low: str | None, high: str | None, unit: str, sure: str) -> Iter
     elif low is not None:
         yield f"with {sure} confidence the answer is at least {low} {unit}"
     elif high is not None:
-        yield f"with {sure} confidence the answer is below {high} {unit}"
+        yield f"with {sure} confidence no level from {high} {unit} on holds"
 
 
 ENDED = {
     "bracket": "",
     "levels": "the number of levels was used up before the step was reached: more --max-levels narrow the interval",
     "bound": "the upper bound --max was reached without a failure: the true answer may be higher",
-    "minimum": "the lowest level --min is already too much: start lower",
+    "minimum": "the lowest level that was measured fails; of lower ones nothing is said. Start lower (--min), unless "
+    "requests miss the objective at any load: then none holds",
     "undecided": "not every level could be decided: longer levels (--level-duration) or more --runs decide more",
     "nothing": "nothing was measured",
     CHANGED: "levels measured before and after it are not of one system, so no interval is stated; find out what changed, "

@@ -104,7 +104,10 @@ class LabBench(Bench):
     def _length(self, level: float, number: int) -> float:
         """Of look *number*, in first looks."""
         runs = self.runs.get(level, [])
-        return self._goal.length(level, runs, self.plan, self._lower(level), number, self._window_s)
+        return self._goal.length(level, runs, self._plan_at(level), self._lower(level), number, self._window_s)
+
+    def _plan_at(self, level: float) -> Plan:
+        return self.plan.of_the_lowest if level == self.parameters.minimum else self.plan
 
     def times(self, level: float, number: int) -> int:
         """How often a first look's length look *number* of a search for a peak takes: twice the one before, but a look
@@ -126,7 +129,7 @@ class LabBench(Bench):
         elif self._is_short(level):
             judgement = self._glance(level)
         else:
-            judgement = self._judge(level, self.runs[level])
+            judgement = self._judge(level, self.runs[level], pooled=True)
         self.judgements[level] = judgement
         self.lab.console.say(f"  {self.parameters.what} {level:g}: {judgement.decision.upper()}, {judgement.reason}")
         return judgement.decision
@@ -135,11 +138,12 @@ class LabBench(Bench):
         """By short looks alone, which pass nothing, and of which one alone fails *level* only where that is plain."""
         runs = self.runs[level]
         one = sum(run.seconds for run in believed(runs)) < 2 * SHORT * LEAST_LOOK * self._window_s
-        judgement = self._goal.judge(level, runs, self.plan.of_a_glance if one else self.plan, self._lower(level))
+        plan = self.plan.of_a_glance if one else self._plan_at(level)
+        judgement = self._goal.judge(level, runs, plan, self._lower(level))
         if judgement.decision in (Decision.CLIENT, Decision.FAIL):
             return judgement
         likely = "hold" if self.leaning(level) else "fail"
-        words = f"a short look, by which it is likely to {likely}"
+        words = f"{'a short look' if one else 'short looks'}, by which it is likely to {likely}"
         return msgspec.structs.replace(judgement, decision=Decision.UNDECIDED, short=words)
 
     def _is_short(self, level: float) -> bool:
@@ -158,7 +162,8 @@ class LabBench(Bench):
             return True
         done = sum(run.seconds for run in runs) / self._window_s
         times = max(1.0, self.plan.longest / done)
-        return self._goal.within_reach(level, runs, self.plan, self._lower(level), times, LUCK if hopeful else CAUTION)
+        luck = LUCK if hopeful else CAUTION
+        return self._goal.within_reach(level, runs, self._plan_at(level), self._lower(level), times, luck)
 
     def pace(self, level: float) -> float | None:
         return self._goal.pace(level, self.runs[level]) if self.runs.get(level) else None
@@ -187,10 +192,12 @@ class LabBench(Bench):
         """Of a first look."""
         return self.parameters.level_s * (1 - self.settings.load.ramp_share)
 
-    def _judge(self, level: float, runs: list[Evidence]) -> Judgement:
+    def _judge(self, level: float, runs: list[Evidence], pooled: bool = False) -> Judgement:
+        """*pooled*: by all looks at *level*, not by a re-test alone."""
         if not runs:
             return Judgement(decision=Decision.UNDECIDED, parts=())
-        return self._goal.judge(level, runs, self.plan, self._lower(level))
+        judge = self._goal.judge_lowest if pooled and self._plan_at(level).lowest else self._goal.judge
+        return judge(level, runs, self.plan, self._lower(level))
 
     def _lower(self, level: float) -> dict[float, list[Evidence]]:
         return {at: found for at, found in self.runs.items() if at < level and found}

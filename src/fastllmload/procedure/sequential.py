@@ -23,6 +23,7 @@ Floats = npt.NDArray[np.float64]
 
 SHORT = 0.25  # of the first look that may pass a level: the look that shows whether it is likely to hold
 GLANCES = 0.1  # of alpha: for short looks, which may fail a level but not pass it
+LOWEST = 2  # shares of alpha that a look at the lowest level may fail it by: when that fails, nothing else needs one
 PARTS = 30  # of the shortest look; a longer one has parts of the same length
 CORRELATED_PARTS = 10  # fewer do not show how much neighbours share
 LEAST_PARTS = 5  # fewer have no variance worth the name
@@ -48,8 +49,9 @@ class Plan:
     a short look, SHORT of the first, that can only fail it, and only plainly.
 
     Look r lasts up to 2^r times as long as the first, and is pooled with those before it. At most *tests* of a search are
-    looks that may decide, re-tests included. *short*: 1, or 0 for no short looks: then each look of each level may decide.
-    *glance*: of what a short look alone may say.
+    looks that may decide, re-tests included; one at the lowest level counts as LOWEST of them. *short*: 1, or 0 for no
+    short looks: then each look of each level may decide. *glance*: of what a short look alone may say; *lowest*: of what
+    may fail the lowest level.
     """
 
     alpha: float = 0.05
@@ -57,14 +59,17 @@ class Plan:
     looks: int = 3
     short: int = 1
     glance: bool = False
+    lowest: bool = False
 
     @property
     def tests(self) -> int:
         return self.levels + self.looks + 1 if self.short else self.levels * (self.looks + 1)
 
     def length(self, number: int) -> float:
-        """Of look *number* of a level, at most, as a share of its first one that may pass it: 1/4, 1, 2, 4."""
-        return SHORT if number < self.short else float(2 ** (number - self.short))
+        """Of look *number* of a level, at most, as a share of its first one that may pass it: 1/4, 1, 2, 4; those that
+        only the lowest level has last no longer than the last of the others.
+        """
+        return SHORT if number < self.short else float(2 ** min(number - self.short, self.looks - 1))
 
     @property
     def longest(self) -> float:
@@ -76,11 +81,17 @@ class Plan:
         """Of one test, one-sided: a level can be wrong in one direction only."""
         if self.glance:
             return self.alpha * GLANCES / self.levels
-        return self.alpha * (1 - GLANCES * self.short) / self.tests
+        share = self.alpha * (1 - GLANCES * self.short) / self.tests
+        return LOWEST * share if self.lowest else share
 
     @property
     def of_a_glance(self) -> Plan:
         return replace(self, glance=True)
+
+    @property
+    def of_the_lowest(self) -> Plan:
+        """Itself where there are no short looks: levels are decided one after the other then, each by as much."""
+        return replace(self, lowest=bool(self.short))
 
 
 @dataclass(frozen=True)

@@ -84,7 +84,11 @@ class SlotBench(Bench):
         if not hasattr(self.plan, "length"):
             return 2.0**number
         runs = self.runs.get(level, [])
-        return self.goal.length(level, runs, self.plan, self._lower(level), number, 0.9 * self.seconds)
+        return self.goal.length(level, runs, self.plan_at(level), self._lower(level), number, 0.9 * self.seconds)
+
+    def plan_at(self, level: float) -> Plan:
+        """The first level that is measured is the lowest; ea1b49f has no plan of its own for it."""
+        return self.plan.of_the_lowest if level == next(iter(self.runs), level) else self.plan
 
     def retest(self, level: float, number: int) -> Decision:
         found = self._measure(level, self.seconds)
@@ -94,9 +98,12 @@ class SlotBench(Bench):
     def again(self, level: float) -> Decision:
         """Short looks alone only fail a level, and one alone only where that is plain."""
         runs = self.runs[level]
-        if max(run.seconds for run in runs) >= 0.8 * self.seconds or not getattr(self.plan, "short", 0):
+        if not getattr(self.plan, "short", 0):
             return self._decide(level, runs)
-        plan = self.plan.of_a_glance if len(runs) == 1 else self.plan
+        if max(run.seconds for run in runs) >= 0.8 * self.seconds:
+            judge = self.goal.judge_lowest if self.plan_at(level).lowest else self.goal.judge
+            return judge(level, runs, self.plan, self._lower(level)).decision
+        plan = self.plan.of_a_glance if len(runs) == 1 else self.plan_at(level)
         found = self.goal.judge(level, runs, plan, self._lower(level)).decision
         return found if found is Decision.FAIL else Decision.UNDECIDED
 
@@ -112,7 +119,7 @@ class SlotBench(Bench):
         done = sum(run.seconds for run in self.runs[level]) / (0.9 * self.seconds)
         times = max(1.0, self.plan.longest / done)
         luck = goals.LUCK if hopeful else goals.CAUTION
-        return self.goal.within_reach(level, self.runs[level], self.plan, self._lower(level), times, luck)
+        return self.goal.within_reach(level, self.runs[level], self.plan_at(level), self._lower(level), times, luck)
 
     def pace(self, level: float) -> float | None:
         return self.goal.pace(level, self.runs[level])

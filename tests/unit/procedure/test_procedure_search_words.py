@@ -13,7 +13,7 @@ from fastllmload.procedure.goals import RATIO, Part, part_words
 from fastllmload.procedure.interval_search import Bench, IntervalSearch
 from fastllmload.procedure.objective_text import read_goal
 from fastllmload.procedure.peak_search import Height, PeakSearch
-from fastllmload.procedure.search_report import bounds
+from fastllmload.procedure.search_report import ENDED, bound_lines, bounds
 from fastllmload.procedure.searching import SearchParameters
 from fastllmload.procedure.sequential import Decision, Plan
 
@@ -71,6 +71,13 @@ def test_ends_between_levels_have_three_digits_and_lie_outside(
 ) -> None:
     document = {"answer": {"low": low, "high": high}, "decisions": [{"level": level} for level in (50.0, 112.5, 200.0)]}
     assert bounds(document) == said
+
+
+def test_where_no_level_holds_nothing_is_said_of_lower_ones() -> None:
+    """A fail at the lowest level bounds the answer by an assumption at most; below it nothing was measured."""
+    (line,) = bound_lines(None, "4", "requests/s", "95%")
+    assert line == "with 95% confidence no level from 4 requests/s on holds"
+    assert "of lower ones nothing is said" in ENDED["minimum"]
 
 
 class Dead(Exception):
