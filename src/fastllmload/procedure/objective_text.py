@@ -73,9 +73,23 @@ def of_percentile(
     """A percentile is within its limit exactly when no more than the rest of the requests is beyond it."""
     refuse(not wanted, name, NEEDS_LIMITS)
     refuse(not 0.5 <= share < 1, name, "is no percentile from p50 to p99.9")
-    told = " and ".join(f"{name.upper()} of {one.name} is at most {one.limit:g} {one.unit}" for one in wanted)
+    told = " and ".join(percentile_words(name, share, one) for one in wanted)
     shares = tuple(ShareLimit(f"{one.name} beyond {one.limit:g} {one.unit}", one.name, 1 - share) for one in wanted)
     return Asked(name, Goal(name, told, shares, width, closed), wanted, told)
+
+
+def percentile_words(name: str, share: float, one: Objective) -> str:
+    """A percentile of what is the better the higher it is would be misread."""
+    if one.unit == "ms":
+        return f"{name.upper()} of {one.name} is at most {one.limit:g} ms"
+    return f"{100 * share:g}% of all requests have {limit_words(one)}"
+
+
+def limit_words(one: Objective) -> str:
+    """`ttft of at most 100 ms`."""
+    if one.unit == "ms":
+        return f"{one.name} of at most {one.limit:g} ms"
+    return f"{one.name} of at least {one.limit:g}" + ("" if one.unit == "share" else f" {one.unit}")
 
 
 def sustained(wanted: tuple[Objective, ...], width: Callable[[float], float], closed: bool) -> Asked:
@@ -90,8 +104,8 @@ def sustained(wanted: tuple[Objective, ...], width: Callable[[float], float], cl
 
 def attainment(share: float, wanted: tuple[Objective, ...], width: Callable[[float], float], closed: bool) -> Asked:
     refuse(not wanted, ATTAIN, NEEDS_LIMITS)
-    limits = " and ".join(f"{one.name}:{one.limit:g}" for one in wanted)
-    told = f"at least {100 * share:g}% of all requests meet {limits}"
+    limits = " and ".join(limit_words(one) for one in wanted)
+    told = f"at least {100 * share:g}% of all requests have {limits}"
     return Asked(ATTAIN, Goal(ATTAIN, told, (all_limits(1 - share),), width, closed), wanted, told)
 
 

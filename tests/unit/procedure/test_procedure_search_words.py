@@ -23,11 +23,22 @@ LIMITS = (("ttft", 100.0), ("tpot", 20.0))
 @pytest.mark.parametrize(
     ("objective", "limits", "aim"),
     [
+        (
+            "p90",
+            (("fluidity", 0.9),),
+            "search in s: the highest rate at which 90% of all requests have fluidity of at least 0.9",
+        ),
         ("smooth-goodput", (), "search in s: the load with the highest smooth goodput"),
         (
             "p99",
             LIMITS,
             "search in s: the highest rate at which P99 of ttft is at most 100 ms and P99 of tpot is at most 20 ms",
+        ),
+        (
+            "attainment",
+            LIMITS,
+            "search in s: the highest rate at which at least 90% of all requests have ttft of at most 100 ms and tpot of at "
+            "most 20 ms",
         ),
     ],
 )
