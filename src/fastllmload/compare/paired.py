@@ -4,7 +4,9 @@ What the plan does to both (lengths, bursts of arrivals) then is no difference. 
 queues, so blocks of consecutive requests are resampled, pairs together; what neighbouring blocks still share widens the
 interval, and where few stretches of the run are independent Student's t has as few degrees of freedom. A queue near its
 limit remembers for longer than a block lasts: where neighbouring blocks look alike they are also taken together, and the
-widest of the intervals stands. Runs that drift apart have no difference that one figure could state.
+widest of the intervals stands. Where the levels of both runs wander, as the backlog of a server near its limit does, what
+sets them apart grows with the backlog: its scatter about one ratio then is small by itself, and the plain differences of
+the blocks are judged as well. Runs that drift apart have no difference that one figure could state.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ from fastllmload.compare.change import Change, plain, scaled, undecided
 from fastllmload.compare.figure import LEVELS, Figure
 from fastllmload.statistics.batches import BATCHES, MOST_CORRELATED, batch_means, long_run
 from fastllmload.statistics.bootstrap import block_weights, resampled_means, resampled_percentiles
-from fastllmload.statistics.interval import BEYOND, BULK, LEAST_INDEPENDENT, MOST_BEYOND, Sample
+from fastllmload.statistics.interval import BEYOND, BULK, DRIFTING, LEAST_INDEPENDENT, MOST_BEYOND, Sample
 from fastllmload.statistics.student import t_quantile, t_two_sided
 from fastllmload.statistics.trend import drift
 
@@ -37,6 +39,8 @@ BETWEEN_RUNS = 0.005
 FEW = 8  # blocks, below which what neighbours share cannot be seen
 TOGETHER = (2, 4)  # blocks taken as one
 ALIKE = 0.2  # correlation of neighbouring blocks from which they are
+MOST_REMEMBERED = 0.95  # correlation of neighbouring blocks of a backlog; at 1 one run would say nothing
+BACKLOG = 0.3  # standard deviation of the blocks' levels over their mean from which they hold a backlog
 APART = 0.2  # of the base's level: a difference that moves by as much within the runs is not one difference
 MOVED = 0.001  # p below which it moved; it is asked of every comparison
 
@@ -116,7 +120,9 @@ def _judged(pairs: Pairs, q: float | None, values: tuple[float, float], most_df:
         observed, floor = values[1] - values[0], BETWEEN_RUNS * max(map(abs, values))
         unit = _own(pairs.a, q) / values[0] if values[0] else 1.0
         drawn, without = [each / unit for each in drawn], [each / unit for each in without]
-    errors = _errors(float((drawn[1] - drawn[0]).std()), without[1] - without[0], floor, most_df)
+    spread = float((drawn[1] - drawn[0]).std())
+    errors = _errors(spread, without[1] - without[0], floor, most_df)
+    errors += [(math.hypot(spread * grown, floor), df) for grown, df in _wandering(pairs)]
     half = max(t_quantile(0.975, df) * error for error, df in errors)
     p = max(t_two_sided(observed / error, df) if error > 0 else float(observed == 0) for error, df in errors)
     low, high = observed - half, observed + half
@@ -140,17 +146,44 @@ def _errors(spread: float, apart: Floats, floor: float, most_df: float) -> list[
 
 def drifted_apart(pairs: Pairs) -> tuple[float, float] | None:
     """The relative differences of the means before and after they moved; None where they stayed, or a block is empty."""
-    sides = (pairs.a, pairs.b)
-    if not all(np.diff(side.edges()).all() for side in sides):
+    means = _levels(pairs)
+    if means is None:
         return None
-    means = [np.array([part.mean() for part in np.split(side.values, side.edges()[1:-1])]) for side in sides]
-    level = float(np.mean(means[0]))
-    if level <= 0:
-        return None
-    found = drift((means[1] - means[0]) / level)
+    found = drift((means[1] - means[0]) / float(np.mean(means[0])))
     ways = ((found.p, found.first, found.second), (found.p_step, found.before, found.after))
     p, before, after = min(ways, key=lambda way: way[0])
     return (before, after) if p < MOVED and abs(after - before) >= APART else None
+
+
+def _levels(pairs: Pairs) -> tuple[Floats, Floats] | None:
+    """Mean of each block, of base and new; None where a block is empty or the base's level is not positive."""
+    sides = (pairs.a, pairs.b)
+    if not all(np.diff(side.edges()).all() for side in sides):
+        return None
+    a, b = (np.array([part.mean() for part in np.split(side.values, side.edges()[1:-1])], np.float64) for side in sides)
+    return (a, b) if a.mean() > 0 else None
+
+
+def _wandering(pairs: Pairs) -> list[tuple[float, float]]:
+    """Where the levels of both runs wander by much: factor on the standard error of a ratio, and degrees of freedom, of the
+    plain differences of the blocks. Their correlation is freed of its bias (Kendall 1954), which is large near 1.
+    """
+    levels = _levels(pairs)
+    if levels is None or not all(_holds_a_backlog(each) for each in levels):
+        return []
+    a, b = levels
+    plainly, about_one_ratio = b - a, b / b.mean() * a.mean() - a
+    scatter = float(about_one_ratio.var())
+    if scatter <= 0:
+        return []
+    r = min(_shared_by_neighbours(plainly) / (1 - 4 / BATCHES), MOST_REMEMBERED)
+    wider = (1 + r) / (1 - r)
+    return [(math.sqrt(float(plainly.var()) / scatter * wider), max(BATCHES / wider, LEAST_DF))]
+
+
+def _holds_a_backlog(level: Floats) -> bool:
+    """Levels that wander by much. The size of a batch wanders too, but moves the time of a token by less."""
+    return float(level.std() / level.mean()) >= BACKLOG and _shared_by_neighbours(level) >= DRIFTING
 
 
 @cache

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import takewhile
 from textwrap import wrap
 
 from fastllmload.compare.comparison import Comparison, Measured, Row
@@ -78,13 +79,22 @@ def differences_text(found: list[Differs], sides: list[Side]) -> Iterator[str]:
         return
     yield f"set-up   differs in {len(found)} entr{'y' if len(found) == 1 else 'ies'}:"
     for differs in found[:MOST_DIFFERENCES]:
-        yield f"         {differs.key}: " + " | ".join(_short(value) for value in differs.values)
+        yield f"         {differs.key}: " + " | ".join(_short(differs.values))
     if len(found) > MOST_DIFFERENCES:
         yield f"         and {len(found) - MOST_DIFFERENCES} more, see --json"
 
 
-def _short(value: str, most: int = 48) -> str:
-    return value if len(value) <= most else value[: most - 3] + "..."
+def _short(values: Sequence[str], most: int = 48) -> list[str]:
+    """*values*, which differ, so short that where they begin to differ can be seen."""
+    if max(map(len, values)) <= most:
+        return list(values)
+    alike = takewhile(lambda each: len(set(each)) == 1, zip(*values, strict=False))
+    begin = max(0, sum(1 for _ in alike) - most // 2)
+    lead = "..." if begin else ""
+    return [
+        lead + (value[begin:] if len(value) - begin <= most else value[begin : begin + most - 3] + "...")
+        for value in values
+    ]
 
 
 def _cells(comparison: Comparison, wide: bool) -> list[list[str]]:
@@ -150,7 +160,10 @@ def explained(comparison: Comparison, width: int) -> Iterator[str]:
     elif tested == 0:
         text = "No figure could be tested."
     else:
-        text = f"No difference is shown at p < 0.05 after Holm over {tested} figures."
+        text = (
+            f"No difference is shown at p < 0.05 after Holm over {tested} figures. That does not prove the sides equal: "
+            "a difference as large as the ends of an interval may have gone unseen."
+        )
     yield from wrap(text, width)
     hidden = [f"{row.figure.name} {change_text(row)}" for row in comparison.rows if row.change.open_by_clocks]
     if hidden:
@@ -167,10 +180,10 @@ def reasons(comparison: Comparison, width: int) -> Iterator[str]:
     for row in comparison.rows:
         if row.change.lacking is not None:
             side, needed = row.change.lacking
-            needing.setdefault(side, []).append(f"{row.figure.name} {needed:,}")
+            needing.setdefault(side, []).append(f"{row.figure.name} about {needed:,}")
         elif row.change.why_not is not None:
             missing.setdefault(row.change.why_not, []).append(row.figure.name)
-    texts = [f"requests that {side} would need: about {', '.join(each)}" for side, each in needing.items()]
+    texts = [f"too few requests; needed of {side}: {', '.join(each)}" for side, each in needing.items()]
     texts += [f"{', '.join(names)}: {why}" for why, names in missing.items()]
     for text in texts:
         yield from wrap(f"not estimable: {text}", width, subsequent_indent="      ")

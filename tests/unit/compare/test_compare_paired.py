@@ -17,8 +17,10 @@ from fastllmload.compare.document import document
 from fastllmload.compare.figure import Figure
 from fastllmload.compare.paired import (
     BETWEEN_RUNS,
+    LEAST_DF,
     Pairs,
     _grown,
+    _wandering,
     carrying,
     change_of_pairs,
     drifted_apart,
@@ -30,6 +32,8 @@ from fastllmload.statistics.interval import Sample
 
 sys.path.insert(0, str(Path(__file__).parents[3] / "bench"))
 from alarms import Alarms, figure_value, pair, within
+from compare_virtual import SETTINGS
+from compare_virtual import pair as virtual_pair
 
 N = 756  # of 840 requests the first tenth is the ramp
 Floats = npt.NDArray[np.float64]
@@ -203,3 +207,31 @@ def test_runs_of_two_plans_are_not_paired(tmp_path: Path) -> None:
     found = compare(read_side([str(a)]), read_side([str(b)]), ["mean_e2e_ms"], different_workload=True)
     assert found.paired_by is None and found.rows[0].change.pairs is None
     assert document(found, [])["paired"] is None
+
+
+def test_equal_engines_near_their_limit_raise_no_more_alarms_than_stated() -> None:
+    """The backlog of the bundled engine grows, in virtual time; one ratio of its means alone raises 18 of these 80."""
+    alarms = Counter[bool | None]()
+    for seed in range(80):
+        base, new = virtual_pair(SETTINGS["h100-8b, near its limit"], seed, 0.0)
+        alarms[judged(Pairs(base["ttft"], new["ttft"], 1.0), "mean")] += 1
+    assert alarms[None] <= 4 and alarms[True] <= 8  # 5 % and two standard errors
+
+
+def test_plain_differences_are_judged_where_both_levels_wander() -> None:
+    """Both levels grow tenfold, and the difference with them: about one ratio nothing is left of how far it may go."""
+    rng, grown = np.random.default_rng(22), np.linspace(0.1, 1.0, N)
+    a, b = (grown * share + 0.001 * rng.standard_normal(N) for share in (1.0, 1.05))
+    (factor, df), *others = _wandering(Pairs(sample(a), sample(b), 1.0))
+    assert not others and factor > 20 and df == LEAST_DF
+    steady = a - grown + 1.0
+    assert _wandering(Pairs(sample(steady), sample(b), 1.0)) == []
+
+
+def test_what_a_batch_does_to_the_time_of_a_token_is_no_backlog() -> None:
+    """The number of requests in flight wanders with the plan, alike on both sides; 6 % are found all the same."""
+    found = Counter[bool | None]()
+    for seed in range(20):
+        base, new = virtual_pair(SETTINGS["h100-8b"], seed, 0.06)
+        found.update(judged(Pairs(base[name], new[name], 1.0), "mean") for name in ("tpot", "e2e"))
+    assert found[True] >= 36
