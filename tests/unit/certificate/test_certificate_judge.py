@@ -487,6 +487,21 @@ def test_a_figure_may_be_uncertain_though_nobody_was_late(
     assert ("read on time" in reason["text"]) is (cause == "timestamps")
 
 
+def test_lag_is_the_hosts_where_it_leaves_less_than_one_percent_of_the_releases_late() -> None:
+    """Half of the releases are late by the host's stalls, and 0.6 % by the generator's own, which alone break no limit."""
+    evidence = clean()
+    begins = START_NS + np.arange(2_000, 18_000, 16) * MS
+    dispatch = held_back(evidence.sends.t_sched, begins, 8 * MS)
+    alone = np.flatnonzero(dispatch == evidence.sends.t_dispatch)
+    own = alone[:: max(1, len(alone) // (len(dispatch) * 6 // 1_000))]
+    dispatch[own] = evidence.sends.t_sched[own] + 3 * MS
+    spans = np.column_stack([begins, begins + 8 * MS])
+    found = judge_evidence(
+        with_worker(with_dispatch(evidence, dispatch), stalls=spans, stall_ready=np.full(len(spans), 8 * MS))
+    )
+    assert causes(found)["schedule_lag"] == "host"
+
+
 def test_bursts_of_sends_are_the_hosts_where_it_made_most_of_them_late() -> None:
     """Half a second of the generator's own beside ten of the host's: what speaks of all sends together has one cause."""
     evidence = clean()
