@@ -5,7 +5,8 @@ the client, so that every event is a read of its own and the counts of two runs 
 runs with different numbers of events are subtracted: the slope is the cost of an event, what is left that of a request.
 Counted is what happens inside `Reactor.on_ready`; the kernel's part is not, and a clock read counts as one system call
 (valgrind hides the vDSO). ``--profile`` also prints where the instructions go. ``--plain`` counts requests that are
-answered whole, one after the other on kept connections, in place of events.
+answered whole, one after the other on kept connections, in place of events. ``--alone`` has each read come as a batch of its
+own, as most do where a worker keeps up: then an event bears the costs of a batch too.
 """
 
 from __future__ import annotations
@@ -61,10 +62,10 @@ def whole(number: int) -> bytes:
     return PLAIN_HEAD % (number // 1000 % 60, len(body), number * 0x9E3779B97F4A7C15) + body
 
 
-def load(streams: int, events: int, coalesce: int, plain: bool, directory: Path) -> None:
+def load(streams: int, events: int, coalesce: int, plain: bool, alone: bool, directory: Path) -> None:
     """*streams* requests at once, *events* with text on each, *coalesce* of them in a read, each a chunk of its own.
 
-    *plain*: *events* requests on each connection, one after the other, each answered whole.
+    *plain*: *events* requests on each connection, one after the other, each answered whole. *alone*: one read a batch.
     """
     shared = SharedWords.create(directory / "shared.bin")
     recorder = Recorder(directory)
@@ -109,6 +110,8 @@ def load(streams: int, events: int, coalesce: int, plain: bool, directory: Path)
         expected = shared.words[k.W_READS] + streams
         for peer, piece in zip(peers, pieces, strict=True):
             peer.send(piece)
+            if alone:
+                reactor.on_ready()
         while shared.words[k.W_READS] < expected:
             reactor.on_ready()
         assert shared.words[k.W_READS] == expected
@@ -143,7 +146,7 @@ def load(streams: int, events: int, coalesce: int, plain: bool, directory: Path)
     recorder.close()
 
 
-def instructions(streams: int, events: int, coalesce: int, plain: bool, profile: Path | None) -> int:
+def instructions(streams: int, events: int, coalesce: int, plain: bool, alone: bool, profile: Path | None) -> int:
     """Counted by callgrind around one run."""
     with tempfile.TemporaryDirectory(prefix="fastllmload-bench-") as parent:
         out = profile or Path(parent) / "callgrind.out"
@@ -151,7 +154,7 @@ def instructions(streams: int, events: int, coalesce: int, plain: bool, profile:
             "valgrind", "--tool=callgrind", "--collect-atstart=no", f"--toggle-collect={COUNTED}",
             f"--callgrind-out-file={out}", sys.executable, __file__, "--inside", parent,
             "--streams", str(streams), "--events", str(events), "--coalesce", str(coalesce),
-            *(["--plain"] if plain else []),
+            *(["--plain"] if plain else []), *(["--alone"] if alone else []),
         ]  # fmt: skip
         done = subprocess.run(
             command, capture_output=True, text=True, check=False, env={**os.environ, "PYTHONHASHSEED": "0"}
@@ -170,18 +173,19 @@ def main() -> None:
     parser.add_argument("--events", type=int, default=64)
     parser.add_argument("--coalesce", type=int, default=1, help="events in a read; divides a quarter of --events")
     parser.add_argument("--plain", action="store_true", help="--events counts whole answers on each connection")
+    parser.add_argument("--alone", action="store_true", help="each read is a batch of its own")
     parser.add_argument("--profile", action="store_true")
     parser.add_argument("--inside", type=Path, help=argparse.SUPPRESS)
     asked = parser.parse_args()
     if asked.inside is not None:
-        load(asked.streams, asked.events, asked.coalesce, asked.plain, asked.inside)
+        load(asked.streams, asked.events, asked.coalesce, asked.plain, asked.alone, asked.inside)
         return
     if asked.events % 4 or asked.events // 4 % asked.coalesce:
         parser.error(f"--coalesce {asked.coalesce} does not divide a quarter of --events {asked.events}")
     with tempfile.TemporaryDirectory(prefix="fastllmload-bench-") as parent:
         out = Path(parent) / "profile" if asked.profile else None
-        few = instructions(asked.streams, asked.events // 4, asked.coalesce, asked.plain, None)
-        many = instructions(asked.streams, asked.events, asked.coalesce, asked.plain, out)
+        few = instructions(asked.streams, asked.events // 4, asked.coalesce, asked.plain, asked.alone, None)
+        many = instructions(asked.streams, asked.events, asked.coalesce, asked.plain, asked.alone, out)
         per_event = (many - few) / (asked.streams * (asked.events - asked.events // 4))
         besides = many / asked.streams - per_event * asked.events
         unit, rest = ("whole answer", "connection") if asked.plain else ("event", "request")

@@ -14,18 +14,19 @@ cdef extern from * nogil:
 cdef struct Hdr:
     int64_t* counts             # HDR_WORDS int64; borrowed (shared memory or a numpy array)
 
+# Where a value from 0 to 1 h is counted.
+cdef inline int64_t* hdr_place(Hdr* h, int64_t value) noexcept nogil:
+    cdef int bucket = 64 - __builtin_clzll(<unsigned long long>value | 2047) - 11
+    return h.counts + ((bucket + 1) << HDR_SUB_BUCKET_HALF_BITS) + (value >> bucket) - 1024
+
 cdef inline void hdr_record(Hdr* h, int64_t value) noexcept nogil:
     # Values below 0 count as 0; above 1 h as 1 h, and in the overflow word.
-    cdef int bucket
-    cdef int64_t sub
     if value < 0:
         value = 0
     if value > 3_600_000_000_000LL:
         value = 3_600_000_000_000LL
         h.counts[HDR_COUNTS + 3] += 1
-    bucket = 64 - __builtin_clzll(<unsigned long long>value | 2047) - 11
-    sub = value >> bucket
-    h.counts[((bucket + 1) << HDR_SUB_BUCKET_HALF_BITS) + sub - 1024] += 1
+    hdr_place(h, value)[0] += 1
     if h.counts[HDR_COUNTS] == 0 or value < h.counts[HDR_COUNTS + 1]:
         h.counts[HDR_COUNTS + 1] = value
     if value > h.counts[HDR_COUNTS + 2]:

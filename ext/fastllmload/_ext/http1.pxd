@@ -79,6 +79,9 @@ cdef inline BodyStep data_span(Body* b, Cursor* c, Cursor* span) noexcept nogil:
             b.state = AT_DATA_CR if b.framing == FRAMING_CHUNKED else AT_COMPLETE
     over(span, c.at, size)
     c.at += size
+    if b.state == AT_DATA_CR and left(c) >= 2 and c.at[0] == c'\r' and c.at[1] == c'\n':
+        c.at += 2
+        b.state = AT_SIZE_FIRST
     return BODY_SPAN
 
 cdef BodyStep body_lines(Body* b, Cursor* c, Cursor* span) noexcept nogil       # body_next() by way of line_byte()
@@ -86,6 +89,8 @@ cdef BodyStep body_lines(Body* b, Cursor* c, Cursor* span) noexcept nogil       
 cdef inline BodyStep body_next(Body* b, Cursor* c, Cursor* span) noexcept nogil:
     if b.state == AT_DATA or (b.state > AT_DATA and plain_line(b, c)):
         return data_span(b, c, span)
+    if b.state == AT_SIZE_FIRST and left(c) == 0:       # between two chunks, and between two reads
+        return BODY_NEED
     return body_lines(b, c, span)
 
 # Looks for the end of a head (CRLFCRLF, or LFLF) in *data*; *seen* bytes of it were searched before without success.

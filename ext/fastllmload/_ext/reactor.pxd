@@ -39,6 +39,8 @@ cdef class Reactor(Releases):
     cdef int loop_read(self, int64_t user_t) except -1          # after each event of a connection that the event loop owns
     @cython.final
     cdef int follow(self, int64_t now) except -1                # send what ends of requests and the schedule have made due
+    @cython.final
+    cdef int _poll(self) noexcept nogil         # wait for events; how many there are
     cdef int _batch(self, int n, int64_t since) except -1
     cdef void _woken(self, int64_t now) noexcept
     cdef void _stalled(self, int64_t begin, int64_t end) noexcept

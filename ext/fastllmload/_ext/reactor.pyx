@@ -30,10 +30,21 @@ from fastllmload._ext.wire cimport (
     EPOLLET,
     EPOLLIN,
     epoll_ctl,
-    epoll_wait,
     wire_run_delay,
     wire_stops,
+    wire_wait,
 )
+
+cdef extern from *:
+    """
+    #include <Python.h>
+    /* Whether the calling thread is the only one that has anything to do with the interpreter. */
+    static int fll_one_thread(void) {
+        PyThreadState *first = PyInterpreterState_ThreadHead(PyInterpreterState_Get());
+        return first == PyThreadState_Get() && PyThreadState_Next(first) == NULL;
+    }
+    """
+    bint fll_one_thread()
 
 cdef enum:
     BATCH = 256                 # events taken from the kernel at once
@@ -223,21 +234,24 @@ cdef class Reactor(Releases):
 
         Returning to the event loop after every batch would cost its own wait, a call and a second wake-up through the
         nested descriptor. So the reactor waits for the next batch itself until a beat gives the loop its turn (`resumes`).
+        Where no other thread runs Python, nobody is there to have the interpreter meanwhile, and it is not given up.
         Connections that the loop owns would starve meanwhile, so with any of those it returns at once. The wait has no
         time-out: arming a kernel timer for each would cost a microsecond.
         """
         cdef int64_t now, since
         cdef int n
+        cdef bint alone = fll_one_thread()
         self.leave = False
         if self.pool.foreign:
             self.loop_called(mono_ns())
         while True:
             self.stops = wire_stops()
             since = mono_ns() if self.staying else 0
-            with nogil:
-                n = epoll_wait(self.epfd, self.events, BATCH, -1 if self.staying else 0)
-                if n > 0:
-                    conn_fetch(self.events[0].data.u64)
+            if alone:
+                n = self._poll()
+            else:
+                with nogil:
+                    n = self._poll()
             if n <= 0:
                 break
             self._batch(n, since)
@@ -318,6 +332,12 @@ cdef class Reactor(Releases):
         self.follow(mono_ns())
         return self.arm(mono_ns())
 
+    cdef int _poll(self) noexcept nogil:
+        cdef int n = wire_wait(self.epfd, self.events, BATCH, -1 if self.staying else 0)
+        if n > 0:
+            conn_fetch(self.events[0].data.u64)
+        return n
+
     cdef int _batch(self, int n, int64_t since) except -1:
         """One batch: read every socket that is ready, and between two reads send what is due. *since*: when the thread began
         to wait for it, 0 when the event loop did that.
@@ -326,8 +346,7 @@ cdef class Reactor(Releases):
         cdef int64_t begun, now
         for i in range(1, min(n, AHEAD)):
             conn_fetch(self.events[i].data.u64)
-        self.clock()
-        begun = now = mono_ns()
+        begun = now = self.look()
         self.empty_at = self.clear - POLL_NS
         self.begun = begun
         self.slept_from = since if wire_stops() == self.stops else 0

@@ -23,7 +23,7 @@ from libc.string cimport memset
 
 cimport fastllmload._ext.counters as k
 cimport fastllmload._ext.recorder as r
-from fastllmload._ext.clock cimport mono_ns, real_minus_mono
+from fastllmload._ext.clock cimport mono_ns, real_minus_mono, real_ns
 from fastllmload._ext.conn cimport (
     C_CONNECTING,
     C_ENDED,
@@ -33,9 +33,10 @@ from fastllmload._ext.conn cimport (
     C_WAITING,
     conn_fetch_rest,
     conn_tagged,
+    fll_fetch,
 )
 from fastllmload._ext.exchange cimport V_MORE, V_REUSE
-from fastllmload._ext.histogram cimport HDR_WORDS, hdr_record
+from fastllmload._ext.histogram cimport HDR_WORDS, hdr_place, hdr_record
 from fastllmload._ext.wire cimport (
     EPOLL_CLOEXEC,
     EPOLLERR,
@@ -57,6 +58,7 @@ from fastllmload._ext.wire cimport (
 
 cdef enum:
     DRAIN_NS = 50_000           # a read has emptied its socket at most this long before its end, if the thread was not stopped
+    LOOK_NS = 500               # a realtime clock that differs by more is looked at again: it was set, or the look was interrupted
     STEP_NS = 1_000_000         # a realtime clock that moved by more between two batches was set
     UNSURE_NS = 20_000_000      # after that, stamps from before it may still lie in the kernel this long: none is believed
 
@@ -100,6 +102,16 @@ cdef class Transport:
             self.unsure_until = mono_ns() + UNSURE_NS
         self.offset = offset
         return 0
+
+    cdef int64_t look(self) except -1:
+        """Between two settings of the wall clock *offset* does not change, for both clocks are slewed alike: one look at each is
+        enough to see that it has not.
+        """
+        cdef int64_t real = real_ns()
+        cdef int64_t now = mono_ns()
+        if not -LOOK_NS < real - now - self.offset < LOOK_NS:
+            self.clock()
+        return now
 
     # -- sending ------------------------------------------------------------------------------------------------------
 
@@ -220,6 +232,7 @@ cdef class Transport:
         """*got* bytes are in the buffer; *stamp* is the kernel's, 0 when it gave none."""
         cdef int64_t t, user_t = mono_ns()
         cdef int64_t low = 0                # of a kernel stamp it is asked when it is needed
+        cdef int64_t late = -1              # in user space, of a kernel stamp
         cdef uint8_t stamp_class
         cdef bint had
         cdef Verdict verdict
@@ -233,7 +246,8 @@ cdef class Transport:
                 t = user_t
             stamp_class = r.STAMP_KERNEL
             self.words[k.W_KERNEL_STAMPS] += 1
-            hdr_record(&self.socket_to_user, user_t - t)
+            late = user_t - t
+            fll_fetch(hdr_place(&self.socket_to_user, late))        # where it is counted below: a far place, for most reads
         else:
             t = user_t
             stamp_class = r.STAMP_USER
@@ -244,8 +258,12 @@ cdef class Transport:
         had = c.x.row != NULL
         # It came too late without doubt, also where the client stood still when the time was over.
         if had and (t if stamp_class == r.STAMP_KERNEL else low) > c.deadline:
+            if late >= 0:
+                hdr_record(&self.socket_to_user, late)
             return self.cancel(c, r.STATUS_TIMEOUT, r.ERROR_DEADLINE, user_t)
         verdict = self.protocol.feed(&c.x, self.buffer, <size_t>got, t, low, stamp_class, user_t)
+        if late >= 0:
+            hdr_record(&self.socket_to_user, late)
         if self.protocol.timeline.unsettled:
             self._settle(c)
         if got < BUFFER:

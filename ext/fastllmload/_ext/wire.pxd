@@ -35,6 +35,8 @@ cdef int address_of(Address* a, str family, object address, int port) except -1
 # Non-blocking connect. Returns the descriptor, or -errno. *source* may be NULL. *stamps*: ask for kernel receive stamps.
 # *receive_buffer*: bytes that the kernel may hold for us, so that the peer feels a reader who does not read; 0: its own.
 cdef int wire_connect(Address* peer, Address* source, bint stamps, int receive_buffer) noexcept nogil
+# What is ready of the set *epfd*, waiting up to *ms* (-1: for ever): how many, or -1 and errno.
+cdef int wire_wait(int epfd, epoll_event* events, int most, int ms) noexcept nogil
 cdef int wire_connect_error(int fd) noexcept nogil              # SO_ERROR
 cdef int wire_local_port(int fd) noexcept nogil                 # 0 for Unix sockets
 cdef Py_ssize_t wire_send(int fd, iovec* pieces, int count) noexcept nogil          # bytes, or -errno

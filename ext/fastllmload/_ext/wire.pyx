@@ -8,6 +8,7 @@ from posix.unistd cimport close
 
 cdef extern from *:
     """
+    #include <sys/epoll.h>
     #include <sys/socket.h>
     #include <sys/syscall.h>
     #include <unistd.h>
@@ -100,6 +101,11 @@ cdef extern from *:
         return n;
     }
 
+    /* Nor is the library's epoll_wait called, for the same reason. */
+    static int fll_wait(int epfd, struct epoll_event *events, int most, int ms) {
+        return (int)syscall(SYS_epoll_pwait, epfd, events, most, ms, NULL, 8L);
+    }
+
     static ssize_t fll_send(int fd, struct iovec *pieces, int count) {
         struct msghdr message;
         ssize_t n;
@@ -150,6 +156,7 @@ cdef extern from *:
     int fll_unix(sockaddr_storage* out, const char* path, size_t size) nogil
     int fll_port(int fd) nogil
     Py_ssize_t fll_recv(int fd, void* data, size_t size, int64_t* stamp) nogil
+    int fll_wait(int epfd, epoll_event* events, int most, int ms) nogil
     Py_ssize_t fll_send(int fd, iovec* pieces, int count) nogil
     bint fll_segments(int fd, uint32_t received, uint32_t* segments) nogil
     int64_t fll_run_delay(int fd) nogil
@@ -207,6 +214,10 @@ cdef int wire_connect(Address* peer, Address* source, bint stamps, int receive_b
         close(fd)
         return -failed
     return fd
+
+
+cdef int wire_wait(int epfd, epoll_event* events, int most, int ms) noexcept nogil:
+    return fll_wait(epfd, events, most, ms)
 
 
 cdef int wire_connect_error(int fd) noexcept nogil:
