@@ -428,6 +428,33 @@ def test_a_stall_in_which_a_signal_stopped_the_worker_is_no_wait_for_a_processor
     assert (of_work[:, 2] == 0).all() if stopped else (of_work[:, 2] > 0).all(), found
 
 
+def test_what_held_up_a_late_release_is_a_stall(tmp_path: Path) -> None:
+    """Beside a process that takes the same processor for 3 ms again and again, also while it looks at nothing but the
+    clock, as it is about to send.
+    """
+    here = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(here)})
+    work = "t = time.monotonic() + 0.003\n  while time.monotonic() < t: pass\n  time.sleep(0.002)"
+    hog = subprocess.Popen([sys.executable, "-c", f"import time\nwhile True:\n  {work}"])
+    try:
+        with scripted(answer_all) as address:
+            outcome = drive(tmp_path, address, gaps_ms=[2.0] * 2_000, preconnect=20)
+    finally:
+        hog.kill()
+        hog.wait()
+        os.sched_setaffinity(0, here)
+    found, sent = stalls_ms(outcome), outcome.rows["t_sched"] > 0
+    begin = outcome.rows["t_sched"][sent] / 1e6
+    end = outcome.rows["t_dispatch"][sent] / 1e6
+    late = end - begin > 2
+    inside = [
+        np.clip(np.minimum(found[:, 0] + found[:, 1], to) - np.maximum(found[:, 0], since), 0, None).sum()
+        / (to - since)
+        for since, to in zip(begin[late], end[late], strict=True)
+    ]
+    assert late.any() and min(inside) >= 0.5, np.sort(inside)[:10]
+
+
 def test_a_worker_with_nothing_to_do_does_not_stall(tmp_path: Path) -> None:
     """It waits 300 ms for its one answer. The host may stop it meanwhile, but not for all of that."""
 

@@ -375,6 +375,9 @@ cdef class Reactor(Releases):
             self.follow(now)
         now = self.pacer.spin(now)
         if self.pacer.due() <= now:
+            if now - self.pacer.due() > k.STALL_LEAST_NS:       # it looks at the clock all the time, unless it is held up
+                self._stalled(self.pacer.due(), now)
+                self.looked = now
             self.release(now)
             now = mono_ns()
         self.words[k.W_BATCHES] += 1

@@ -366,7 +366,9 @@ def histograms(run: Run) -> list[dict[str, Times]]:
 
 
 def throttled(run: Run, facts: dict[str, Any]) -> bool:
-    """Whether the quota of the client's cgroup withheld at least half of the time that workers waited for a processor."""
+    """Whether the quota of the client's cgroup withheld at least a third of the time that workers waited for a processor:
+    whom it lets go on waits again, for the others that it held back.
+    """
     taken, samples = facts.get("throttled_ns"), run.samples
     if not taken or samples is None or not len(samples):
         return False
@@ -374,7 +376,7 @@ def throttled(run: Run, facts: dict[str, Any]) -> bool:
         samples["run_delay_ns"][samples["worker"] == number] for number in np.unique(samples["worker"]) if number >= 0
     ]
     waited = sum(int(one.max()) - int(one.min()) for one in workers)
-    return bool(2 * int(taken) >= waited)
+    return bool(3 * int(taken) >= waited)
 
 
 def host_record(run: Run, facts: dict[str, Any]) -> HostRecord:
