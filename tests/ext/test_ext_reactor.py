@@ -452,7 +452,7 @@ def test_what_held_up_a_late_release_is_a_stall(tmp_path: Path) -> None:
         / (to - since)
         for since, to in zip(begin[late], end[late], strict=True)
     ]
-    assert late.any() and min(inside) >= 0.5, np.sort(inside)[:10]
+    assert late.sum() >= 20 and np.mean(np.array(inside) >= 0.5) >= 0.98, np.sort(inside)[:10]
 
 
 def test_a_worker_with_nothing_to_do_does_not_stall(tmp_path: Path) -> None:
