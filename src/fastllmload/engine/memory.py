@@ -13,6 +13,8 @@ PAGE = 4096
 BLOCK = 16 << 20  # taken from the heap at once: more than the C library may be asked to keep on it
 HEAP, PER_CONNECTION, MOST = 8 << 20, 4096, 64 << 20
 ON_HEAP = 8 << 20  # what is larger has a mapping of its own, and goes back to the system when it is given back
+OBJECTS, MOST_OBJECTS = 2 << 20, 32 << 20  # of Python's own small objects, besides PER_CONNECTION
+OBJECT, HELD_EVERY = 448, 500  # one in so many stays, so that the interpreter gives none of its arenas back
 KEPT = 16 << 20  # free at the end of the heap beyond what was there at first: then it shrinks
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # of mallopt()
 
@@ -36,6 +38,14 @@ def warm_heap(connections: int) -> None:
         c.free(block)
     if hasattr(c, "mallopt"):
         c.mallopt(M_MMAP_THRESHOLD, ON_HEAP)
+
+
+def warm_objects(connections: int) -> list[bytes]:
+    """The same for the interpreter's small objects, of which a connection of the event loop has some. What is returned is to
+    be kept for as long as they are needed.
+    """
+    wanted = min(OBJECTS + connections * PER_CONNECTION, MOST_OBJECTS)
+    return [bytes(OBJECT) for _ in range(wanted // OBJECT)][::HELD_EVERY]
 
 
 def touch(array: npt.NDArray[np.generic] | None) -> None:

@@ -36,7 +36,7 @@ from fastllmload._ext.recorder import Recorder
 from fastllmload._ext.stream import Stream
 from fastllmload._ext.talk import Talks
 from fastllmload._ext.wire import warm_up_kernel_stamps
-from fastllmload.engine.memory import touch, warm_heap
+from fastllmload.engine.memory import touch, warm_heap, warm_objects
 from fastllmload.engine.routing import routed
 from fastllmload.engine.workspec import PhaseSpec, TargetSpec, WorkerSpec
 from fastllmload.plan.plan import BODIES, Plan
@@ -96,6 +96,7 @@ class Worker:
         self.gc_runs = 0
         self.settled_faults: int | None = None  # page faults up to the phase's first 100 ms; None before
         self.terminated = False  # by a signal, not by the supervisor's word
+        self.held: list[bytes] = []  # keeps the interpreter's memory, see warm_objects
         self.resume: asyncio.Handle | None = None  # the call of the reactor after the turn of the event loop
         # What the clock needs is opened before it: a load that takes the last file descriptor must not end its worker.
         self.statm = os.open("/proc/self/statm", os.O_RDONLY)
@@ -188,6 +189,7 @@ class Worker:
             touch(array)
         ahead = self._connections_ahead(phase)
         warm_heap(ahead)
+        self.held = warm_objects(ahead)
         self.reactor.preconnect(ahead)
         until = time.monotonic() + CONNECTING_S
         while self.reactor.connecting and time.monotonic() < until:

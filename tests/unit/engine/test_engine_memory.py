@@ -1,0 +1,25 @@
+"""What a worker allocates while its clock runs lies in memory that was there before."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+FAULTS = """
+import resource, sys
+from fastllmload.engine.memory import warm_objects
+held = warm_objects(int(sys.argv[1])) if sys.argv[1] != "none" else []
+before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+kept = [bytes(400) for _ in range(1_000)] + [(n, n + 1, n + 2) for n in range(1_000, 9_000)]
+print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+"""
+
+
+@pytest.mark.parametrize(("connections", "most"), [("none", None), ("0", 60), ("1000", 60)])
+def test_small_objects_need_no_new_pages(connections: str, most: int | None) -> None:
+    """1.5 MB of them: some hundred page faults without the warming; what remains is the list, on the heap."""
+    done = subprocess.run([sys.executable, "-c", FAULTS, connections], capture_output=True, text=True, check=True)
+    faults = int(done.stdout)
+    assert faults > 200 if most is None else faults <= most
