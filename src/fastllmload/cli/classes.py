@@ -133,7 +133,8 @@ def replayed_urls(given: Given, read: Callable[[Givens], Fields]) -> tuple[tuple
 
 def _refuse_shares(tables: Sequence[Mapping[str, object]]) -> None:
     """Shares are parts of one whole: more than it cannot be sent, and less is another rate than the one that was said."""
-    parts = [quantities.share(str(table["share"])) or 0.0 for table in tables if "share" in table]
+    read = [quantities.share(str(table["share"])) for table in tables if "share" in table]
+    parts = [share for share in read if share is not None]  # the class of another one is refused by name
     whole = math.fsum(parts)
     if parts and (whole > 1 + ROUNDED or (len(parts) == len(tables) and whole < 1 - ROUNDED)):
         raise InputError(f"the shares of the classes are {whole:.6g} of the run's --rate; let them make 1")

@@ -2,6 +2,8 @@
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import numpy as np
 import pytest
@@ -12,9 +14,9 @@ from fastllmload._ext.recorder import Recorder
 from fastllmload.certificate import watch
 from fastllmload.certificate.evidence import bracket_class
 from fastllmload.certificate.judge import judge
-from fastllmload.certificate.run_evidence import from_run
+from fastllmload.certificate.run_evidence import from_run, throttled
 from fastllmload.records import layout
-from fastllmload.records.run import load
+from fastllmload.records.run import Run, load
 from fastllmload.records.samples import SAMPLE
 
 KIND = {name: number for number, name in enumerate(layout.EVENT_NAMES)}
@@ -238,3 +240,14 @@ def test_tokens_that_were_sent_together_are_told_from_those_that_were_read_toget
     recorder.close()
     (tmp_path / "run.json").write_text(json.dumps({"schema_version": 1, "status": "done", "phases": []}))
     assert judge(load(tmp_path))["batched_share"] == pytest.approx(2 / len(times))
+
+
+@pytest.mark.parametrize(("withheld_ms", "expected"), [(0, False), (59, False), (60, True), (180, True)])
+def test_a_quota_is_the_cause_from_a_third_of_the_waits_on(withheld_ms: int, expected: bool) -> None:
+    """Two workers waited for 100 and 80 ms; what the supervisor (worker -1) waited does not count."""
+    samples = np.zeros(6, SAMPLE)
+    samples["worker"] = [-1, 0, 1, -1, 0, 1]
+    samples["run_delay_ns"] = np.array([0, 10, 20, 900, 110, 100]) * MS
+    run = cast(Run, SimpleNamespace(samples=samples))
+    assert throttled(run, {"throttled_ns": withheld_ms * MS}) is expected
+    assert not throttled(run, {})
