@@ -134,16 +134,16 @@ def sends_tools(evidence: Evidence) -> bool:
 
 
 def counted(entry: Mapping[str, Any]) -> bool:
-    """Whether a level, by its entry in procedure.json, was taken for a pass: a limited client may pass a level that it
-    offered in full, never fail it.
+    """Whether a level, by its entry in procedure.json, says something of the system although the client was late: it passes
+    or fails whatever the client did late, and what it passes was offered in full.
     """
     criteria = entry.get("criteria") or {}
     held = entry.get("saturated") is False and entry.get("steady") is True and criteria.get("offered_in_full") is True
-    return held or entry.get("passes") is True
+    return held or criteria.get("generator_limited") is False or entry.get("passes") in (True, False)
 
 
 def spoilt(run: Measured) -> bool:
-    """The client was the limit, and what was seen was not taken for a pass all the same."""
+    """The client was the limit, and what was seen says nothing of the system."""
     return bool(run.get("certificate.generator_limited")) and not counted(run.entry or {})
 
 

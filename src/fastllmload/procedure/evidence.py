@@ -13,7 +13,7 @@ from fastllmload.metrics.between import committed
 from fastllmload.metrics.bounds import earliest
 from fastllmload.metrics.fluidity import fluidity_of
 from fastllmload.metrics.window import Window, populations, window_of
-from fastllmload.procedure import verdict
+from fastllmload.procedure import client, verdict
 from fastllmload.procedure.sequential import PARTS, Growth, Severities
 from fastllmload.records import layout
 from fastllmload.records.run import Run
@@ -94,8 +94,8 @@ def evidence_of(
         tokens=verdict.token_rates(run, window, parts) * (window.seconds / parts),
         benefit=benefit,
         part_s=window.seconds / parts,
-        limited=verdict.client_limits(run, window),
-        offered_in_full=verdict.offered_in_full(run),
+        limited=client.client_limits(run, window),
+        offered_in_full=client.offered_in_full(run),
         cascading=verdict.was_cascading(run),
         service_s=service_s(judged),
         figures=figures_of(run),
@@ -103,7 +103,7 @@ def evidence_of(
     if not measured.limited:
         return measured
     late = lateness_of(run, judged, window)
-    own = np.isin(judged.rows["error"], verdict.OWN_ERRORS)
+    own = np.isin(judged.rows["error"], client.OWN_ERRORS)
 
     def within(side: int) -> Evidence:
         """*side* -1: all that the client did late in time; 1: each time at its worse end."""
@@ -169,7 +169,7 @@ def lateness_of(run: Run, judged: Judged, window: Window) -> Lateness:
     early = earliest(run)
     brackets = np.zeros(len(run.rows), np.int64)
     np.maximum.at(brackets, run.events["row"], run.events["bracket_ns"].astype(np.int64))
-    lags = verdict.dispatch_lags(run, run.rows[run.rows["phase"] == layout.MEASURE], window)
+    lags = client.dispatch_lags(run, run.rows[run.rows["phase"] == layout.MEASURE], window)
     written = np.where(rows["t_submit_start"] > 0, rows["t_submit"] - rows["t_submit_start"], 0)
     return Lateness(
         sent=max(0, int(lags.max(initial=0))),

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 
-from fastllmload.certificate.criteria import shown
 from fastllmload.metrics.between import committed
 from fastllmload.metrics.percentiles import percentile
 from fastllmload.metrics.ttft import ttft
 from fastllmload.metrics.window import Populations, Window, populations, window_of
 from fastllmload.procedure import criteria as rule
+from fastllmload.procedure import margins
+from fastllmload.procedure.client import client_limits, is_closed, load_of, offered_in_full
 from fastllmload.procedure.late_reads import may_be_in_time
+from fastllmload.procedure.margins import BEST, WORST, Figures
 from fastllmload.procedure.server_queue import waiting
 from fastllmload.records import layout
 from fastllmload.records.run import Run
@@ -25,27 +25,33 @@ from fastllmload.records.token_counts import count_tokens
 
 IN_FLIGHT = "requests in flight"
 QUEUE, COMPLETION, LATENCY, NO_GAIN = "queue growing", "completion", "latency", "no gain"
-OWN_ERRORS = tuple(layout.ERROR_NAMES.index(name) for name in ("no_fd", "no_port"))
 SHORT_OF = 10  # a level shorter than so many mean e2e latencies is too short for the completion criterion
 TOO_SHORT = "too short for the completion criterion; take 300 s or more"
-OFFERED = 0.98  # of the planned rate must have been offered for a pass of a limited client to count
 
 
 class Lowest(msgspec.Struct, frozen=True):
-    """TTFT (ms) and mean e2e (s) of the lowest tested level: what the system does without a queue."""
+    """TTFT (ms) and mean e2e (s) of the lowest tested level: what the system does without a queue. *p50_ends*: the P50 at
+    the lower and the upper end of what is known of it; None where it is taken as it is.
+    """
 
     load: float
     ttft_p50: float | None
     ttft_p99: float | None
     e2e_mean: float | None = None
+    p50_ends: tuple[float | None, float | None] | None = None
+
+    def p50_at(self, side: int) -> float | None:
+        """At that end of the P50 which makes ten times as much the better, or worse, limit for another level."""
+        return self.ttft_p50 if self.p50_ends is None else self.p50_ends[side == BEST]
 
 
 class LevelVerdict(msgspec.Struct, frozen=True, kw_only=True):
-    """*saturated* and *steady* are None where nothing can be said: too little, or the client was the limit.
+    """*saturated* and *steady* are None where nothing can be said: too little, or what the client did late may decide it.
 
-    *fired*: names of the criteria that hold. *inapplicable*: name and reason of those that do not apply. *limits*: why
-    the client was the limit, in words. *warnings*: what else to know. *figures*: what was compared. *queue*: whose
-    growth was judged: IN_FLIGHT, or the name of the server's own gauge.
+    *fired*: names of the criteria that hold. *inapplicable*: name and reason of those that do not apply. *limits*: what
+    the client did late, in words; *in_question*: names of the criteria that this may decide; *generator_limited*: it may
+    decide whether the level holds. *warnings*: what else to know. *figures*: what was compared. *queue*: whose growth was
+    judged: IN_FLIGHT, or the name of the server's own gauge.
     """
 
     loop: str
@@ -60,22 +66,25 @@ class LevelVerdict(msgspec.Struct, frozen=True, kw_only=True):
     warnings: tuple[str, ...]
     figures: dict[str, float | None]
     queue: str
+    in_question: tuple[str, ...] = ()
 
     @property
     def holds(self) -> bool | None:
-        """Not saturated and steady. None: not known. A limited client can pass a level, never fail one."""
+        """Not saturated and steady. None: not known. A late client passes a level only if it offered it in full."""
         if self.saturated is None or self.steady is None:
-            return None
+            return False if self.saturated else None
         holds = not self.saturated and self.steady
-        return holds if not self.generator_limited or (holds and self.offered_in_full) else None
+        return None if holds and self.generator_limited and not self.offered_in_full else holds
 
     def why(self) -> str:
         """Why the level does not hold, in words: criterion, value and limit of each that fired."""
         if self.generator_limited and self.holds is None:
             return f"the client was the limit: {self.limits[-1]}" if self.limits else "the client was the limit"
-        found = [self._words(name) for name in self.fired]
+        found = [self._words(name) for name in self.fired if name not in self.in_question]
         if not found and self.steady is False:
             found = ["throughput drifts: it is not steady"]
+        if found and self.limits:
+            found.append(f"whatever the client was late ({self.limits[-1]})")
         return "; ".join(found) or "it could not be judged"
 
     def _words(self, name: str) -> str:
@@ -103,14 +112,8 @@ def lowest_of(run: Run) -> Lowest:
     """Of the run at the lowest level."""
     chosen = populations(run, window_of(run))
     p50, p99 = ttft_percentiles(run, chosen)
-    return Lowest(load_of(run), p50, p99, mean_e2e_s(run, chosen))
-
-
-def load_of(run: Run) -> float:
-    """Slots, or planned requests/s; inf for all at once, NaN where the run does not say."""
-    asked = run.manifest.get("config", {}).get("load", {})
-    value = asked.get("concurrency") if asked.get("concurrency") is not None else asked.get("rate")
-    return math.nan if value is None else float(value)
+    ends = margins.ttft_ends(run, chosen, 0, 0.5)
+    return Lowest(load_of(run), p50, p99, mean_e2e_s(run, chosen), (ends[BEST], ends[WORST]))
 
 
 def judge_level(
@@ -125,41 +128,36 @@ def judge_level(
     window, closed = window_of(run), is_closed(run)
     if window is None or window.seconds <= 0:
         return nothing_measured("closed" if closed else "open")
-    chosen = populations(run, window)
+    compared = lowest if lowest is not None else lowest_of(run)
     flight = in_flight_of(run, window)
     q, source = queue_of(run, window, flight) if queue is None else (queue, "given")
-    p50, p99 = ttft_percentiles(run, chosen)
-    mean_e2e = mean_e2e_s(run, chosen)
-    compared = lowest if lowest is not None else Lowest(load_of(run), p50, p99, mean_e2e)
-    rates = token_rates(run, window)
-    output = float(rates.mean())
-    rate = None if closed else completion_of(run, window)
-    asked: dict[str, bool | None] = {
-        QUEUE: None if closed else rule.queue_growing(q),
-        COMPLETION: None if answers_outlast(run, compared) else rule.incomplete(rate),
-        LATENCY: None if p99 is None else rule.too_slow(p99, compared.ttft_p50, compared.ttft_p99),
-        NO_GAIN: rule.no_gain(load_of(run), output, list(lower)) if closed else None,
-    }
-    drifts = rule.throughput_drifts(rates)
+    found = figures_of(run, window, compared, q, lower)
+    asked = asked_of(found)
     fired = tuple(name for name, holds in asked.items() if holds)
     limits = (*client_limits(run, window), *looked_away(run, fired, compared))
+    firm, question, drifts = outcomes(run, window, found, lowest) if limits else (fired, (), found.drifts())
     applied = any(holds is not None for holds in asked.values())
+    saturated = None if not applied or (question and not firm) else bool(firm)
+    steady = steadiness(drifts, QUEUE in firm, QUEUE in question)
+    offered = offered_in_full(run)
+    decided = saturated or (saturated is False and (steady is False or (steady is True and offered)))
+    mean_e2e = mean_e2e_s(run, populations(run, window))
     return LevelVerdict(
         loop="closed" if closed else "open",
-        saturated=None if (limits and fired) or not applied else bool(fired),
+        saturated=saturated,
         fired=fired,
-        inapplicable=tuple(inapplicable(asked, closed, p99, compared)),
-        steady=None if drifts is None else not (drifts or asked[QUEUE]),
-        generator_limited=bool(limits),
+        inapplicable=tuple(inapplicable(asked, closed, found.ttft_p99, compared)),
+        steady=steady,
+        generator_limited=bool(limits) and not decided,
         limits=limits,
-        offered_in_full=offered_in_full(run),
+        offered_in_full=offered,
         cascading=was_cascading(run),
         warnings=too_short(run, mean_e2e, closed),
         figures={
-            "completion_rate": rate,
-            "ttft_p99_ms": p99,
+            "completion_rate": found.completion_rate,
+            "ttft_p99_ms": found.ttft_p99,
             "lowest_ttft_p50_ms": compared.ttft_p50,
-            "output_tok_s": output,
+            "output_tok_s": found.output,
             "in_flight_mean": float(flight.mean()) if len(flight) else None,
             "in_flight_last": float(flight[-1]) if len(flight) else None,
             "queue_mean": float(q.mean()) if len(q) else None,
@@ -167,7 +165,65 @@ def judge_level(
             "e2e_mean_s": mean_e2e,
         },
         queue=source,
+        in_question=question,
     )
+
+
+def figures_of(
+    run: Run, window: Window, lowest: Lowest, q: rule.Floats, lower: Sequence[tuple[float, float]]
+) -> Figures:
+    """What the criteria are asked of, as it was measured."""
+    rows = run.rows[run.rows["phase"] == layout.MEASURE]
+    return Figures(
+        load=load_of(run),
+        closed=is_closed(run),
+        seconds=window.seconds,
+        q=q,
+        scheduled=int(np.count_nonzero(window.holds(rows["t_sched"]))),
+        ended=float(np.count_nonzero((rows["status"] == layout.OK) & window.holds(rows["t_end"]))),
+        outlasted=answers_outlast(run, lowest),
+        ttft_p99=ttft_percentiles(run, populations(run, window))[1],
+        lowest_p50=lowest.ttft_p50,
+        lowest_p99=lowest.ttft_p99,
+        rates=token_rates(run, window),
+        lower=tuple(lower),
+    )
+
+
+def asked_of(of: Figures) -> dict[str, bool | None]:
+    """Each criterion's answer; None where it does not apply."""
+    return {
+        QUEUE: None if of.closed else rule.queue_growing(of.q),
+        COMPLETION: None if of.outlasted else rule.incomplete(of.completion_rate),
+        LATENCY: of.slow(),
+        NO_GAIN: rule.no_gain(of.load, of.output, list(of.lower)) if of.closed else None,
+    }
+
+
+def outcomes(
+    run: Run, window: Window, found: Figures, lowest: Lowest | None
+) -> tuple[tuple[str, ...], tuple[str, ...], bool | None]:
+    """Of a run in which the client was late: names of the criteria that hold whatever it did late, and of those that this
+    may decide; whether throughput drifts, None where this may decide it. The lowest level (*lowest* is None) is not above
+    ten times its own P50 at any end, or its lengths do it.
+    """
+    late = margins.late_of(run, window)
+    p99 = margins.ttft_ends(run, populations(run, window), late.sent_ns, 0.99)
+    ends = {
+        side: (found.ttft_p99, found.lowest_p50) if lowest is None else (p99[side], lowest.p50_at(side)) for side in p99
+    }
+    at = {side: asked_of(found.moved(late, *ends[side], side)) for side in (BEST, WORST)}
+    answers = {name: {holds, at[BEST][name], at[WORST][name]} for name, holds in asked_of(found).items()}
+    firm = tuple(name for name, every in answers.items() if every == {True})
+    question = tuple(name for name, every in answers.items() if True in every and name not in firm)
+    return firm, question, margins.drift_ends(found.rates, late, window.seconds)
+
+
+def steadiness(drifts: bool | None, grows: bool, may_grow: bool) -> bool | None:
+    """Whether throughput does not drift, nor the queue grow; None where either is not known and the other says nothing."""
+    if drifts or grows:
+        return False
+    return None if drifts is None or may_grow else True
 
 
 def nothing_measured(loop: str) -> LevelVerdict:
@@ -220,10 +276,6 @@ def latency_reason(p99: float | None, lowest: Lowest) -> str:
 # -- figures of a run -------------------------------------------------------------------------------------------------
 
 
-def is_closed(run: Run) -> bool:
-    return run.manifest.get("config", {}).get("load", {}).get("concurrency") is not None
-
-
 def in_flight_of(run: Run, window: Window) -> rule.Floats:
     """Requests of the measure phase in flight: from the submission (the dispatch where the last byte never left)."""
     rows = run.rows[run.rows["phase"] == layout.MEASURE]
@@ -234,13 +286,6 @@ def queue_of(run: Run, window: Window, flight: rule.Floats) -> tuple[rule.Floats
     """The queue whose growth is judged, and whose it is: the server's own where it is known."""
     found = waiting(run, window)
     return (flight, IN_FLIGHT) if found is None else found
-
-
-def completion_of(run: Run, window: Window) -> float | None:
-    """ok completions with t_end in the window over requests with t_sched in it."""
-    rows = run.rows[run.rows["phase"] == layout.MEASURE]
-    ok = np.count_nonzero((rows["status"] == layout.OK) & window.holds(rows["t_end"]))
-    return rule.completion_rate(int(ok), int(np.count_nonzero(window.holds(rows["t_sched"]))))
 
 
 def ttft_percentiles(run: Run, chosen: Populations) -> tuple[float | None, float | None]:
@@ -286,25 +331,6 @@ def too_short(run: Run, mean_e2e: float | None, closed: bool) -> tuple[str, ...]
     )
 
 
-# -- the client -------------------------------------------------------------------------------------------------------
-
-
-def client_limits(run: Run, window: Window) -> tuple[str, ...]:
-    """Why the client was the limit: late releases, errors of its own, or its certificate (procedures 0.4.4)."""
-    rows = run.rows[run.rows["phase"] == layout.MEASURE]
-    found = []
-    lag = rule.late_p99_ns(dispatch_lags(run, rows, window))
-    if lag is not None and lag > rule.LAG_NS:
-        found.append(f"P99 of the dispatch lag is {shown(lag / 1e3, 'us')}, above 1 ms")
-    own = int(np.isin(rows["error"], OWN_ERRORS).sum())
-    if own:
-        found.append(f"{own} requests failed for want of file descriptors or ports")
-    certificate = run.manifest.get("certificate") or {}
-    if certificate.get("generator_limited"):
-        found += [reason["text"] for reason in certificate.get("reasons", ()) if limiting(reason)]
-    return tuple(dict.fromkeys(found))
-
-
 def looked_away(run: Run, fired: Sequence[str], lowest: Lowest) -> tuple[str, ...]:
     """Where latency alone speaks against the level, and a stall of ours may hide that it was in time (decision 101)."""
     if tuple(fired) != (LATENCY,) or lowest.ttft_p50 is None:
@@ -313,31 +339,3 @@ def looked_away(run: Run, fired: Sequence[str], lowest: Lowest) -> tuple[str, ..
     if not may_be_in_time(run, limit):
         return ()
     return (f"the client stalled while first tokens came: P99 TTFT may have been within {limit:.4g} ms",)
-
-
-def limiting(reason: Mapping[str, Any]) -> bool:
-    """Whether a reason of the certificate makes the client the limit; the lag has been said already."""
-    return (
-        bool(reason.get("limits_generator"))
-        and reason.get("severity") != "note"
-        and reason.get("code") != "schedule_lag"
-    )
-
-
-def dispatch_lags(run: Run, rows: npt.NDArray[Any], window: Window) -> rule.Numbers:
-    """Of releases due in the window. None of a loop with a cap, or of everything at once: these are late by design."""
-    asked = run.manifest.get("config", {}).get("load", {})
-    if asked.get("max_concurrency") is not None or load_of(run) == math.inf:
-        return np.empty(0, np.int64)
-    due = rows[window.holds(rows["t_sched"]) & (rows["t_dispatch"] > 0)]
-    lags: rule.Numbers = due["t_dispatch"] - due["t_sched"]
-    return lags
-
-
-def offered_in_full(run: Run) -> bool:
-    """Whether the load that was planned is the load that was offered; a closed loop offers what it can by itself."""
-    found = run.manifest.get("certificate") or {}
-    offered, planned = found.get("offered_rate"), found.get("planned_rate")
-    if offered is None or planned is None:
-        return is_closed(run)
-    return float(offered) >= OFFERED * float(planned)

@@ -64,11 +64,15 @@ def test_what_is_scaled_is_a_check() -> None:
     [
         ({"saturated": False, "steady": True, "criteria": {"offered_in_full": True}}, False),
         ({"passes": True}, False),
+        ({"passes": False}, False),
+        ({"passes": None}, True),
+        ({"saturated": True, "steady": False, "criteria": {"generator_limited": False}}, False),
+        ({"saturated": None, "steady": None, "criteria": {"generator_limited": True}}, True),
         ({"saturated": False, "steady": True, "criteria": {"offered_in_full": False}}, True),
         ({"saturated": None, "steady": True, "criteria": {"offered_in_full": True}}, True),
     ],
 )
-def test_a_late_client_that_passed_a_level_was_not_its_limit(
+def test_a_late_client_was_not_the_limit_of_a_level_that_is_decided(
     entry: dict[str, Any], named: bool, tmp_path: Path
 ) -> None:
     """The rule of the test's own warning."""

@@ -69,7 +69,7 @@ def test_what_a_stall_hides_fails_no_level(
     found = level(tmp_path, **given)
     assert ttft_p99_at_best_ms(found.run) == pytest.approx(max(best_ms, 40.0))
     assert capacity.passes(found, capacity.Parameters(slo_ttft_p99_ms=LIMIT_MS)) is said
-    rung: Any = SimpleNamespace(verdict=SimpleNamespace(holds=True, generator_limited=False), level=found)
+    rung: Any = SimpleNamespace(verdict=SimpleNamespace(holds=True, limits=()), level=found)
     assert throughput.answer(rung, {"ttft": LIMIT_MS}) is said
     assert throughput.answer(rung, {"ttft": LIMIT_MS, "tpot": 1.0}) is False  # missed as well, and no stall excuses it
     assert capacity.passes(found, capacity.Parameters(slo_ttft_p99_ms=WAITED / MS)) is True

@@ -24,7 +24,7 @@ FIGURES: dict[str, float | None] = {
 
 def verdict(*fired: str, holds: bool = False, limited: bool = False) -> LevelVerdict:
     return LevelVerdict(
-        loop="open", saturated=bool(fired), fired=fired, inapplicable=(), steady=holds or bool(fired),
+        loop="open", saturated=None if limited else bool(fired), fired=fired, inapplicable=(), steady=holds or bool(fired),
         generator_limited=limited, limits=("P99 of the dispatch lag is 3 ms",) if limited else (), offered_in_full=True,
         cascading=False, warnings=(), figures=FIGURES, queue=IN_FLIGHT,
     )  # fmt: skip

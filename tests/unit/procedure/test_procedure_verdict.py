@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
+from msgspec.structs import replace as replace_struct
 from slot_runs import SlotTarget, closed_loop, write_rows
 from slot_server import SlotServer
 from synthetic_run import ORIGIN_NS, Shape, draw_requests, duration_phase, write_manifest, write_workers
@@ -16,6 +19,10 @@ from fastllmload.metrics.window import window_of
 from fastllmload.plan.settings import Load, Output, RunSettings
 from fastllmload.procedure import verdict as module
 from fastllmload.procedure.evidence import ALL, FAILED, evidence_of, growth
+from fastllmload.procedure.level import Level
+from fastllmload.procedure.limits import met
+from fastllmload.procedure.margins import Late, drift_ends
+from fastllmload.procedure.tests import capacity
 from fastllmload.procedure.verdict import IN_FLIGHT, Lowest, in_flight_of, judge_level, lowest_of
 from fastllmload.records import layout
 from fastllmload.records.run import Run, load
@@ -37,9 +44,9 @@ def measured(folder: Path, rate: float, seconds: float = 100.0, **target: Any) -
     return load(folder)
 
 
-def closed(folder: Path, slots: int) -> Run:
+def closed(folder: Path, slots: int, **target: Any) -> Run:
     settings = RunSettings(load=Load(concurrency=slots, duration=100.0), output=Output(directory=str(folder)))
-    SlotTarget(SERVER).execute(settings, None, Silent(), None)
+    SlotTarget(SERVER, **target).execute(settings, None, Silent(), None)
     return load(folder)
 
 
@@ -65,13 +72,119 @@ def test_a_level_below_the_capacity_holds(tmp_path: Path) -> None:
     assert verdict.figures["in_flight_mean"] == pytest.approx(16, rel=0.25)  # Little's law
 
 
-def test_a_late_client_never_makes_a_saturated_system(tmp_path: Path) -> None:
-    """The same overload with releases 20 ms late: not known. Below the capacity it still holds."""
+def test_a_late_client_fails_only_what_fails_whatever_it_did_late(tmp_path: Path) -> None:
+    """The same overload with releases 20 ms late is decided: the queue grows by a thousand, TTFT is in minutes. Below the
+    capacity the level still holds.
+    """
     low = lowest_of(measured(tmp_path / "low", 8))
     verdict = judge_level(measured(tmp_path / "high", 48, late_above=1), low)
-    assert verdict.generator_limited and verdict.saturated is None and verdict.holds is None
-    assert verdict.fired and "dispatch lag is 20 ms, above 1 ms" in verdict.limits[0]
-    assert judge_level(measured(tmp_path / "half", 16, late_above=1)).holds is True
+    assert "dispatch lag is 20 ms, above 1 ms" in verdict.limits[0]
+    assert verdict.saturated is True and verdict.holds is False and not verdict.generator_limited
+    assert verdict.fired == ("queue growing", "completion", "latency") and verdict.in_question == ()
+    assert "; whatever the client was late (P99 of the dispatch lag is 20 ms" in verdict.why()
+    half = judge_level(measured(tmp_path / "half", 16, late_above=1))
+    assert half.limits and half.holds is True and not half.generator_limited
+
+
+@pytest.mark.parametrize(
+    ("margin_ms", "saturated", "holds"),
+    [
+        (-2.5, True, False),  # far above the limit
+        (-0.7, None, None),  # it may have been within, had nothing been sent late
+        (0.7, None, None),  # its users waited for what was sent late as well: it may have been above
+        (20.0, False, True),  # far within
+    ],
+)
+def test_a_lag_counts_where_the_margin_is_no_larger(
+    tmp_path: Path, margin_ms: float, saturated: bool | None, holds: bool | None
+) -> None:
+    """Releases 1.5 ms late, and a limit of P99 TTFT *margin_ms* above what was measured. In time, both sides are decided."""
+    run = measured(tmp_path / "run", 16, late_above=1, late_s=0.0015)
+    p99 = judge_level(run).figures["ttft_p99_ms"]
+    assert p99 is not None
+    limit = (p99 + margin_ms) / 10
+    late = judge_level(run, Lowest(1.0, limit, limit, 0.1))
+    assert (late.saturated, late.holds, late.generator_limited) == (saturated, holds, holds is None)
+    assert late.in_question == (("latency",) if holds is None else ())
+    assert late.limits and late.fired == (("latency",) if margin_ms < 0 else ())
+    in_time = judge_level(measured(tmp_path / "in time", 16), Lowest(1.0, limit, limit, 0.1))
+    assert in_time.limits == () and in_time.holds is (in_time.figures["ttft_p99_ms"] <= 10 * limit)
+
+
+def test_the_p50_of_the_lowest_level_is_not_exact_either(tmp_path: Path) -> None:
+    """Ten times 20 us of a late read are the margin of 0.1 ms; a P50 that is exact leaves it."""
+    run = measured(tmp_path / "run", 16, late_above=1, late_s=0.0011)
+    p99 = judge_level(run).figures["ttft_p99_ms"]
+    assert p99 is not None
+    p50 = (p99 + 2.0) / 10
+    exact = Lowest(1.0, p50, p50, 0.1)
+    assert judge_level(run, exact).saturated is False
+    assert judge_level(run, replace_struct(exact, p50_ends=(p50 - 0.2, p50))).in_question == ("latency",)
+
+
+def test_slots_that_stood_empty_may_be_why_more_of_them_gained_nothing(tmp_path: Path) -> None:
+    """A closed loop whose every release is 20 ms late, beside requests of 1 s: 2 % of throughput are in question, and the
+    rule asks for 5 % more than the lower level had.
+    """
+    run = closed(tmp_path / "run", 32, late_above=1)
+    rate = judge_level(run).figures["output_tok_s"]
+    assert rate is not None
+    for lower, saturated in ((1.2, True), (1.06, True), (0.96, None), (0.94, None), (0.8, False)):
+        assert judge_level(run, None, [(16, lower * rate)]).saturated is saturated, lower
+
+
+@pytest.mark.parametrize(("margin_ms", "said"), [(-2.5, False), (-0.7, None), (0.7, None), (20.0, True)])
+def test_an_objective_on_ttft_is_held_against_both_ends(tmp_path: Path, margin_ms: float, said: bool | None) -> None:
+    """Releases 1.5 ms late and a limit *margin_ms* above P99: of the throughput and of the capacity test. What lies between
+    tokens was not sent late, so a limit of TPOT just missed stays missed.
+    """
+    run = measured(tmp_path / "run", 16, late_above=1, late_s=0.0015)
+    found = Level(0, "16 per second", RunSettings(), tmp_path / "run", run.manifest)
+    p99, tpot = found.figure("ttft", "p99"), found.figure("tpot", "p99")
+    assert p99 is not None and tpot is not None
+    assert met(found, {"ttft": p99 + margin_ms}, late=True) is said
+    assert met(found, {"ttft": p99 + margin_ms}, late=False) is (margin_ms > 0)
+    assert met(found, {"ttft": p99 + margin_ms, "tpot": tpot - 0.1}, late=True) is False
+    limited = replace(found, document={**run.manifest, "certificate": {"generator_limited": True}})
+    assert capacity.passes(limited, capacity.Parameters(slo_ttft_p99_ms=p99 + margin_ms)) is said
+
+
+@pytest.mark.parametrize(
+    ("status", "error", "failed", "said"),
+    [
+        (layout.HTTP_ERROR, "", 0.05, False),  # the server's own
+        (layout.CONNECTION_ERROR, "no_port", 0.05, None),  # ours
+        (layout.CANCELLED, "", 0.05, False),  # far more than end within 1.5 ms
+        (layout.CANCELLED, "", 0.01, None),
+        (layout.OK, "", 0.05, True),
+    ],
+)
+def test_requests_that_the_server_failed_are_not_the_clients(
+    tmp_path: Path, status: int, error: str, failed: float, said: bool | None
+) -> None:
+    """More than the 1 % that may be incomplete, by one request where nearly none could have ended 1.5 ms earlier."""
+    run = measured(tmp_path / "run", 16, seconds=1000.0, late_above=1, late_s=0.0015)
+    window = window_of(run)
+    assert window is not None
+    rows = np.array(run.rows)
+    inside = np.flatnonzero(window.holds(rows["t_submit"]))
+    spoilt = inside[: math.floor(failed * len(inside)) + 1]
+    share = 1.0 if status == layout.OK else 1 - len(spoilt) / len(inside)
+    rows["status"][spoilt] = status
+    rows["error"][spoilt] = layout.ERROR_NAMES.index(error) if error else 0
+    document = {"certificate": {"generator_limited": True}, "metrics": {"success_rate": {"value": share}}}
+    found = SimpleNamespace(run=replace(run, rows=rows), success_rate=share, generator_limited=True, document=document)
+    assert capacity.complete(found) is said  # type: ignore[arg-type]
+
+
+def test_a_trend_that_the_lag_may_have_made_is_in_question(tmp_path: Path) -> None:
+    """Tokens that are late for one tenth of the window by half of its length tilt throughput by that much."""
+    late = Late(sent_ns=round(0.5e9), read_ns=0, failed=0, share=0.0)
+    rising = np.linspace(95.0, 107.0, 10)
+    assert drift_ends(rising, replace(late, sent_ns=0), 10.0) is True
+    assert drift_ends(rising, late, 10.0) is None
+    assert drift_ends(np.linspace(50.0, 350.0, 10), replace(late, sent_ns=round(1e6)), 10.0) is True
+    assert drift_ends(np.full(10, 100.0), replace(late, sent_ns=round(1e6)), 10.0) is False
 
 
 def test_a_limited_client_that_did_not_offer_the_load_passes_nothing(tmp_path: Path) -> None:

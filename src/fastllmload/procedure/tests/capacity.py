@@ -8,18 +8,23 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
+import numpy as np
 
 from fastllmload.errors import InputError
+from fastllmload.metrics.window import populations, window_of
 from fastllmload.plan.settings import RunSettings
 from fastllmload.procedure.change import at_concurrency, changed, instants, own_requests
+from fastllmload.procedure.client import OWN_ERRORS
 from fastllmload.procedure.conduct import Test
 from fastllmload.procedure.findings import Findings, Plot, Series
 from fastllmload.procedure.lab import Lab
-from fastllmload.procedure.late_reads import may_be_in_time
 from fastllmload.procedure.level import Level
+from fastllmload.procedure.limits import all_of, met
+from fastllmload.procedure.margins import late_of
 from fastllmload.procedure.quicker import shorter
 from fastllmload.procedure.seek import Event, Found, search
 from fastllmload.procedure.warmup import warm_up
+from fastllmload.records import layout
 from fastllmload.records.error_texts import speaks_of
 
 COMPLETION = 0.99
@@ -159,17 +164,31 @@ def completion(level: Level) -> float | None:
 
 
 def passes(level: Level, parameters: Parameters) -> bool | None:
-    """Whether requests were complete and in time; None when the client was the limit and they were not, or when they may
-    have been in time while it looked away: that says nothing about the system.
+    """Whether requests were complete and in time; None where what the client did late, or did not see while it looked
+    away, may decide it: that says nothing about the system.
     """
-    share, ttft = completion(level), level.figure("ttft", "p99")
     limit = parameters.slo_ttft_p99_ms
-    complete = share is not None and share >= COMPLETION
-    if complete and (limit is None or (ttft is not None and ttft <= limit)):
+    in_time = True if limit is None else met(level, {"ttft": limit}, level.generator_limited)
+    return all_of((complete(level), in_time))
+
+
+def complete(level: Level) -> bool | None:
+    """Whether enough requests were answered. Of those that were not, the client may be why for its own errors, and for as
+    many that the end of the level cut off as are answered in the time that it was late.
+    """
+    share = completion(level)
+    if share is not None and share >= COMPLETION:
         return True
-    if level.generator_limited:
+    if not level.generator_limited:
+        return False
+    window = None if share is None else window_of(level.run)
+    if window is None:
         return None
-    return None if complete and limit is not None and may_be_in_time(level.run, limit) else False
+    rows, late = level.run.rows[populations(level.run, window).submitted], late_of(level.run, window)
+    ok, cut = (int(np.count_nonzero(rows["status"] == status)) for status in (layout.OK, layout.CANCELLED))
+    own = int(np.isin(rows["error"], OWN_ERRORS).sum())
+    best = ok + own + min(cut, math.ceil(ok / window.seconds * late.seconds))
+    return None if best >= COMPLETION * len(rows) else False
 
 
 def event(level: Level, oom: int) -> Event | None:
@@ -243,17 +262,17 @@ def report(levels: Levels, answer: Found, found: Findings) -> None:
 
 def limited_by(levels: Levels, load: float | None) -> str | None:
     """Criterion, value and limit of what ended the search at *load*, by the last run there that does not pass."""
-    there = [(level, oom) for level, answer, oom in levels.done if level.load == load and not answer]
+    there = [each for each in levels.done if each[0].load == load and not each[1]]
     if not there:
         return None
-    level, oom = there[-1]
+    level, answer, oom = there[-1]
     share, ttft, limit = completion(level), level.figure("ttft", "p99"), levels.parameters.slo_ttft_p99_ms
     found = [f"{oom} out-of-memory errors" if oom > 1 else "an out-of-memory error"] if oom else []
     if share is None or share < COMPLETION:
         found.append(f"completion {0 if share is None else share:.1%}, below {COMPLETION:.0%}")
     if limit is not None and ttft is not None and ttft > limit:
         found.append(f"P99 TTFT {ttft:,.4g} ms is above {limit:,.4g} ms")
-    if passes(level, levels.parameters) is None:
+    if answer is None:
         found.append("the client was the limit")
     return "; ".join(found) or None
 

@@ -14,9 +14,8 @@ from fastllmload.procedure.conduct import Test
 from fastllmload.procedure.findings import Findings, Plot, Series
 from fastllmload.procedure.lab import Lab
 from fastllmload.procedure.ladder import Ladder, Rung, queue_words, state_of
-from fastllmload.procedure.late_reads import may_be_in_time
 from fastllmload.procedure.level import Level
-from fastllmload.procedure.limits import limits_of, meets
+from fastllmload.procedure.limits import limits_of, meets, met
 from fastllmload.procedure.quicker import shorter
 from fastllmload.procedure.seek import Found, search
 from fastllmload.procedure.warmup import warm_up
@@ -61,17 +60,9 @@ def sustained(ladder: Ladder, parameters: Parameters, found: Findings) -> Found:
 
 
 def answer(rung: Rung, limits: dict[str, float]) -> bool | None:
-    """Whether the level was sustained within *limits*. None: not known; a limit that is missed where the client was the
-    limit says nothing of the system.
-    """
-    known = rung.verdict.holds
-    if not known or meets(rung.level, limits):
-        return known
-    if rung.verdict.generator_limited:
-        return None
-    others = {name: limit for name, limit in limits.items() if name != "ttft"}
-    looked_away = meets(rung.level, others) and may_be_in_time(rung.level.run, limits["ttft"])  # so TTFT is what missed
-    return None if looked_away else False
+    """Whether the level was sustained within *limits*; None where what the client did late may decide that."""
+    holds = rung.verdict.holds
+    return met(rung.level, limits, late=bool(rung.verdict.limits)) if holds else holds
 
 
 def best_of(ladder: Ladder, load: float | None, limits: dict[str, float]) -> Rung | None:
@@ -178,8 +169,10 @@ def log(ladder: Ladder, parameters: Parameters, found: Findings) -> None:
 def row_of(rung: Rung, parameters: Parameters) -> tuple[Any, ...]:
     level, verdict = rung.level, rung.verdict
     words = [state_of(verdict), *verdict.fired]
-    if verdict.holds and not meets(level, limits_of(parameters)):
-        words.append("objective missed" + (", client limited" if verdict.generator_limited else ""))
+    objectives = answer(rung, limits_of(parameters)) if verdict.holds else True
+    if not objectives:
+        state = "met" if meets(level, limits_of(parameters)) else "missed"
+        words.append(f"objective {state}" + (", client limited" if objectives is None else ""))
     return (
         f"{rung.load:g}",
         level.settings.load.duration,
