@@ -23,7 +23,7 @@ from fastllmload.records.token_counts import TokenCounts
 from fastllmload.records.token_times import TokenTimes
 from fastllmload.slo.classes import class_name
 
-GAPS = ("itl", "tbc")
+GAPS = ("itl", "tbc", "itl_b")
 
 
 def classes_block(

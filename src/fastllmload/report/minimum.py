@@ -10,6 +10,7 @@ from fastllmload.report.doubts import all_texts, bound
 from fastllmload.report.figures import NOT_KNOWN, WITHHELD, count, number, quantity
 from fastllmload.report.maximum import SWEEPS, below, maximum
 from fastllmload.report.outlet import one_screen_line
+from fastllmload.report.reasoning import alone_text, reasoned, token_text
 from fastllmload.report.results import metric, milliseconds
 from fastllmload.report.subject import Subject
 from fastllmload.report.withheld import notice
@@ -78,6 +79,34 @@ def latencies(subject: Subject) -> Iterator[str]:
             yield f"- {label} {statistic.upper()}: {value}"
 
 
+def population(subject: Subject) -> Iterator[str]:
+    """Of which requests, and of which tokens, TTFT and TPOT are."""
+    document = identity.run_document(subject)
+    ttft = metric(document, "ttft")
+    n = number(ttft.get("n"))
+    if n is None and ttft.get("n") != WITHHELD:
+        return
+    many = "the" if n is None else f"the {plain(n)}"
+    if not reasoned(document):
+        yield f"TTFT is to the first content token; TTFT and TPOT are of {many} ok requests submitted in the window"
+        return
+    any_token = [
+        f"{statistic.upper()} {bound_in(found, statistic, 'ms') or with_unit(milliseconds(found, statistic), 'ms')}"
+        for found in (metric(document, "ttft_any"),)
+        for statistic in ("p50", "p99")
+    ]
+    whole = f"to the first token of any kind, reasoning included: {', '.join(any_token)}"
+    of_answer = (
+        f"TTFT is to the first answer token, TPOT of the answer tokens, of {many} ok requests with an answer submitted"
+    )
+    yield (
+        f"no answer token came, so there is no TTFT and no TPOT; {whole}"
+        if n == 0
+        else f"{of_answer} in the window; {whole}"
+    )
+    yield from (text for text in (token_text(document), alone_text(document)) if text is not None)
+
+
 def bound_in(found: Mapping[str, object], statistic: str, unit: str) -> str | None:
     """The bound that stands in place of a figure, which requests that did not end can move; None where none can."""
     known = bound(found, statistic)
@@ -122,6 +151,7 @@ def notes(subject: Subject) -> Iterator[str]:
         yield from scope(subject)
     else:
         yield "TTFT, TPOT and Max Throughput are those of the one load level of this run; no maximum was searched for"
+    yield from population(subject)
     yield from all_texts(identity.run_document(subject))
     found = deviations(subject)
     yield from found if found else ["no deviations from the methodology are known"]

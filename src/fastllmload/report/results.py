@@ -354,15 +354,15 @@ def client_table(document: Document, title: str = "") -> Table:
     workers = part(certificate, "workers") or ()
     busiest = max((n for each in workers if (n := number(part(each, "cpu_share"))) is not None), default=None)
     figures: list[list[Cell]] = [
-        [f"Error of {name.upper()} P99 (%)", percent(part(certificate, "figures", name, "p99", "error_share"))]
-        for name in part(certificate, "figures") or ()
+        [f"P99 of {LATENCIES.get(name, name)} is known within (us, share)", _within(part(found, "p99"))]
+        for name, found in figures_judged(certificate).items()
     ]
     rows: list[list[Cell]] = [
         ["Verdict", str(certificate.get("verdict") or "not judged")],
         ["Schedule lag P50, P99, max (us)", ", ".join(quantity(lag.get(q)) for q in ("p50", "p99", "max"))],
         ["Socket-to-user delay P50, P99 (us)", ", ".join(quantity(read.get(q)) for q in ("p50", "p99"))],
-        ["Error of a TTFT, P99 (us)", quantity(part(bars, "ttft", "p99"))],
-        ["Error of an ITL, P99 (us)", quantity(part(bars, "itl", "p99"))],
+        ["Stamp error of one request's TTFT, P99 over requests (us)", quantity(part(bars, "ttft", "p99"))],
+        ["Stamp error of one gap, P99 over gaps (us)", quantity(part(bars, "itl", "p99"))],
         *figures,
         ["Plan ahead of the clock, least (s)", quantity(certificate.get("plan_lead_s"))],
         ["Time stamps", str(certificate.get("timestamp_source") or NOT_KNOWN)],
@@ -372,6 +372,17 @@ def client_table(document: Document, title: str = "") -> Table:
         ["Headroom", _headroom(certificate)],
     ]
     return Table(title, ["Client", "Figure"], rows)
+
+
+def figures_judged(certificate: Mapping[str, Any]) -> Mapping[str, Any]:
+    found = certificate.get("figures")
+    return found if isinstance(found, Mapping) else {}
+
+
+def _within(p99: object) -> str:
+    """How far a figure may be away: `47.18, 0.1 %`."""
+    value, share = number(part(p99, "value")), number(part(p99, "error_share"))
+    return quantity(None) if value is None or share is None else f"{quantity(value * share * 1e3)}, {percent(share)}"
 
 
 def _headroom(certificate: Mapping[str, Any]) -> str:

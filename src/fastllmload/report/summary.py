@@ -308,7 +308,7 @@ def _latencies(document: Document, width: int) -> list[Line]:
     lines = [Line(f"{'ms':<{LABEL}}{head}")]
     short = False
     for name in headlines(document, LATENCIES):
-        name = _timed_by_chunk(document, name)
+        name = gap_name(document, name)
         metric = part(document, "metrics", name)
         cells = [_cell(metric, column) for column in columns]
         short = short or any(cell.endswith("*") for cell in cells)
@@ -330,7 +330,7 @@ def _certainty(document: Document) -> list[Line]:
     """The 95 % interval of P99 of each latency, or that the run is too short for one."""
     parts = []
     for name in headlines(document, CERTAIN):
-        name = _timed_by_chunk(document, name)
+        name = gap_name(document, name)
         metric = part(document, "metrics", name)
         if bound(metric, "p99") is not None:
             continue
@@ -343,10 +343,12 @@ def _certainty(document: Document) -> list[Line]:
     return [Line(_labelled("p99 95 %", ", ".join(parts)))] if parts else []
 
 
-def _timed_by_chunk(document: Document, name: str) -> str:
-    """Where chunks carry several tokens there is no ITL, but a time between chunks (metrics 3.4 A)."""
-    itl, tbc = part(document, "metrics", "itl", "n"), part(document, "metrics", "tbc", "n")
-    return "tbc" if name == "itl" and not itl and tbc else name
+def gap_name(document: Document, name: str) -> str:
+    """Where chunks carry several tokens there is no ITL, but a time between chunks (metrics 3.4 A), or gaps between tokens
+    of which those of one chunk came together (B): each under the name of its own.
+    """
+    others = [other for other in ERRORS.get(name, ()) if part(document, "metrics", other, "n")]
+    return others[0] if name == "itl" and others else name
 
 
 def _cell(metric: object, column: str) -> str:
@@ -396,12 +398,15 @@ def _client(document: Document, width: int) -> list[Line]:
     busiest, collections = percent(_highest(certificate, "cpu_share")), count(_total(certificate, "gc_runs"))
     headroom = [(0, _headroom(certificate)), (1, f"busiest worker {busiest} of a core"), (2, f"GC {collections}")]
     bad = bad_seconds(certificate)
-    errors = ", ".join(f"{name} {_error_us(certificate, ERRORS[name])}" for name in headlines(document, tuple(ERRORS)))
+    errors = ", ".join(
+        f"{gap_name(document, name)} {_error_us(certificate, ERRORS[name])}"
+        for name in headlines(document, tuple(ERRORS))
+    )
     return [
         _fitted("lag us", shown, width),
         _fitted("headroom", headroom, width),
         *([] if bad is None else [Line(_labelled("bad s", bad))]),
-        _fitted("stamps", [(1, source), (2, f"batched {batched}"), (0, f"p99 within us: {errors}")], width),
+        _fitted("stamps", [(1, source), (2, f"batched {batched}"), (0, f"P99 known within us: {errors}")], width),
     ]
 
 

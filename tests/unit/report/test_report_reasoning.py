@@ -154,4 +154,4 @@ def test_the_evidence_has_the_bound_of_any_token_where_answers_reason() -> None:
     for requests, there in (((THINKS, ALONE), True), ((PLAIN, PLAIN), False)):
         run, document = made(*requests)
         shown = str(evidence(Scene(run, document | {"certificate": {"verdict": "valid"}})))
-        assert ("TTFT of any token" in shown) is there and "P99 is within" in shown and "TTFT_ANY" not in shown
+        assert ("TTFT of any token" in shown) is there and "P99 is known within" in shown and "TTFT_ANY" not in shown

@@ -9,9 +9,9 @@ from fastllmload.report.html.markup import Markup, element, joined, visible
 from fastllmload.report.html.scales import duration
 from fastllmload.report.html.scene import Scene
 from fastllmload.report.reasoning import headlines
-from fastllmload.report.summary import ERRORS, bad_seconds, part
+from fastllmload.report.summary import ERRORS, bad_seconds, gap_name, part
 
-SHORT = {"ttft_any": "TTFT of any token"}
+SHORT = {"ttft_any": "TTFT of any token", "tbc": "time between chunks", "itl_b": "ITL (B)"}
 LAGS = {"p50": "P50", "p99": "P99", "max": "max"}
 
 
@@ -26,8 +26,8 @@ def evidence(scene: Scene) -> Markup | None:
     shown: dict[str, str | Markup] = {
         "Turn-around" if closed else "Release lag": ", ".join(f"{label} {us(lag, k)}" for k, label in LAGS.items()),
         "Rate": f"planned {_rate(certificate, 'planned_rate')}, sent {_rate(certificate, 'offered_rate')}",
-        "P99 is within": ", ".join(
-            f"{SHORT.get(name, name.upper())} {_within(certificate, ERRORS[name])}"
+        "P99 is known within": ", ".join(
+            f"{SHORT.get(gap_name(scene.document, name), name.upper())} {_within(certificate, ERRORS[name])}"
             for name in headlines(scene.document, tuple(ERRORS))
         ),
         "Stamps": f"{source}; {percent(certificate.get('batched_share'))} of tokens came with the one before",

@@ -7,6 +7,7 @@ from typing import Any
 
 from fastllmload.redact import PLACEHOLDER, secret_header
 from fastllmload.report.event_tokens import event_tokens_text
+from fastllmload.report.figures import some
 from fastllmload.report.html.markup import Markup, element, joined, visible
 from fastllmload.report.html.overview import without_password
 from fastllmload.report.html.scene import Scene
@@ -19,8 +20,7 @@ DEFINITIONS = {
     "t_sched": "The instant at which the request was due. Latencies with _sched count from here, so that a client or a "
     "target that holds requests back cannot hide the wait (coordinated omission).",
     "ttft": "From t_submit to the first content token.",
-    "itl": "Gap between two consecutive content tokens, pooled over all requests; tbc between chunks where a chunk "
-    "carries several tokens.",
+    "itl": "Gap between two consecutive content tokens, pooled over all requests.",
     "tpot": "(last \N{MINUS SIGN} first content token) / (tokens \N{MINUS SIGN} 1), one value per request.",
     "e2e": "From t_submit to the last content token.",
     "ttft_any": "From t_submit to the first generated token of any kind: reasoning, white space or content; ttft is of the "
@@ -32,6 +32,14 @@ DEFINITIONS = {
     "percentiles": "Exact, type 7, with 95 % intervals; a percentile that rests on too few samples is marked.",
     "success": "Failed requests are counted and never dropped from rates; latencies are those of successful requests.",
 }
+# In place of `itl`, by the option that the gaps were pooled under (IETF B.2.1)
+GAPS = {
+    "tbc": "Gap between two consecutive chunks of content, pooled over all requests (option A): a chunk carries several "
+    "tokens.",
+    "itl_b": "Gap between two consecutive content tokens, pooled over all requests (option B): the tokens of one chunk come "
+    "at its time, with gaps of 0 between them.",
+}
+ALONE = "From t_submit to the last content token, of an answer that is all reasoning to its last reasoning token."
 
 
 def section(scene: Scene) -> Markup:
@@ -110,7 +118,12 @@ def _block(name: str, rows: Mapping[str, str]) -> Markup | None:
 
 
 def _definitions(scene: Scene) -> Markup:
-    meanings = {name: DEFINITIONS[name] for name in headlines(scene.document, tuple(DEFINITIONS))}
+    meanings = {}
+    for name in headlines(scene.document, tuple(DEFINITIONS)):
+        shown = scene.gap_name if name == "itl" else name
+        meanings[shown] = GAPS.get(shown, DEFINITIONS[name])
+    if some(scene.get("counts", "all_reasoning")):
+        meanings["e2e"] = ALONE
     told = event_tokens_text(scene.document)
     if told is not None:
         meanings["tokens of an event"] = f"Known by: {told}."

@@ -1,0 +1,101 @@
+"""Gaps have the name of the option that they were pooled under (IETF B.2.1) in every report, and each figure says of what it
+is.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from example_runs import run_of, streamed
+
+from fastllmload.certificate.figures import described, headline_figures
+from fastllmload.metrics.core import measure
+from fastllmload.report import minimum
+from fastllmload.report.html.evidence import evidence
+from fastllmload.report.html.scene import Scene
+from fastllmload.report.html.setup import section as setup
+from fastllmload.report.results import client_table, latency_table
+from fastllmload.report.subject import Subject
+from fastllmload.report.summary import summary_lines
+
+FOUR_A_CHUNK = streamed([], ended=200, chunks=[[100 + 30 * k, 4, "text"] for k in range(3)], output_tokens=12)
+SINGLE = streamed([50, 60, 70])
+THINKS = streamed([], ended=210, chunks=[[100 + 10 * k, 1, "reason"] for k in range(5)]
+                  + [[150 + 20 * k, 1, "text"] for k in range(4)], output_tokens=9, hidden_reasoning_tokens=5)  # fmt: skip
+ALONE = streamed([], ended=140, chunks=[[100 + 10 * k, 1, "reason"] for k in range(5)], output_tokens=5)
+
+
+def made(*requests: dict[str, Any], option: str = "auto") -> Scene:
+    manifest = {"config": {"output": {"goodput": [], "itl_option": option}}, "status": "done"}
+    run = run_of(list(requests), manifest)
+    document = manifest | measure(run)
+    figures = described(headline_figures(document))
+    return Scene(run, document | {"certificate": {"verdict": "valid", "figures": figures, "seconds": {}}})
+
+
+@pytest.mark.parametrize(
+    ("request_", "option", "name", "label", "meaning"),
+    [
+        (SINGLE, "auto", "itl", "ITL", "two consecutive content tokens, pooled over all requests."),
+        (FOUR_A_CHUNK, "A", "tbc", "Time Between Chunks", "(option A): a chunk carries several tokens."),
+        (FOUR_A_CHUNK, "B", "itl_b", "ITL (B)", "(option B): the tokens of one chunk come at its time"),
+    ],
+)
+def test_gaps_have_their_own_name(request_: Any, option: str, name: str, label: str, meaning: str) -> None:
+    scene = made(*[request_] * 4, option=option)
+    rows = {line.text.split()[0]: line.text.split() for line in summary_lines(scene.document, 120)}
+    assert rows[name][1] != "n/a" and {"itl", "tbc", "itl_b"} & set(rows) == {name}
+    assert f" {name} " in " ".join(rows["stamps"])
+    assert label in [str(row[0]) for row in latency_table(scene.document).rows]
+    page = str(setup(scene))
+    assert f"<code>{name}</code>" in page and meaning in page
+    assert [other in page for other in ("<code>itl</code>", "<code>itl_b</code>")] == [name == "itl", name == "itl_b"]
+    short = {"itl": "ITL ", "tbc": "time between chunks ", "itl_b": "ITL (B) "}[name]
+    assert f", {short}" in str(evidence(scene))
+
+
+def test_what_is_not_known_of_a_figure_is_not_what_is_not_known_of_a_request() -> None:
+    """The terminal has the first in us; the table has both, the first with its share as well."""
+    scene = made(*[SINGLE] * 4)
+    bars = {"ttft": {"p99": 509.5}, "itl": {"p99": 244.1}}
+    p99 = {"value": 70.0, "error_share": 0.001}
+    certificate = {"figures": {"ttft": {"p99": p99}}, "latency_error_bar_us": bars}
+    document = {**scene.document, "certificate": certificate}
+    rows = {str(row[0]): row[1] for row in client_table(document).rows}
+    assert rows["Stamp error of one request's TTFT, P99 over requests (us)"] == "509.5"
+    assert rows["Stamp error of one gap, P99 over gaps (us)"] == "244.1"
+    assert rows["P99 of TTFT is known within (us, share)"] == "70.00, 0.1 %"
+    stamps = next(line.text for line in summary_lines(document, 120) if line.text.startswith("stamps"))
+    assert "P99 known within us: ttft 70.00" in stamps
+
+
+def test_the_end_of_an_answer_that_is_all_reasoning_is_explained() -> None:
+    last = "of an answer that is all reasoning to its last reasoning token"
+    assert last in str(setup(made(THINKS, ALONE))) and last not in str(setup(made(THINKS, THINKS)))
+
+
+@pytest.mark.parametrize(
+    ("requests", "said"),
+    [
+        (
+            (SINGLE, SINGLE),
+            "TTFT is to the first content token; TTFT and TPOT are of the 2 ok requests submitted in the window",
+        ),
+        (
+            (THINKS, THINKS, ALONE),
+            "TTFT is to the first answer token, TPOT of the answer tokens, of the 2 ok requests with an answer submitted in "
+            "the window; to the first token of any kind, reasoning included: P50 100.00 ms, P99 100.00 ms",
+        ),
+        ((THINKS, THINKS, ALONE), "1 of 3 answers were all reasoning"),
+        (
+            (ALONE,),
+            "no answer token came, so there is no TTFT and no TPOT; to the first token of any kind, reasoning included: P50",
+        ),
+    ],
+)
+def test_the_minimum_report_says_of_what_its_ttft_is(requests: Any, said: str) -> None:
+    text = minimum.render(Subject(Path("run"), made(*requests).document))
+    assert f"- {said}" in text
+    assert ("reasoning" in text) == (requests != (SINGLE, SINGLE))
