@@ -174,12 +174,15 @@ def kernel_stamps() -> Finding:
 
 
 def packet_ring() -> Finding:
-    problem = tap.obstacle([])
-    if problem is None:
+    without = "--timestamps tap, for exact times of a starved client, is not possible"
+    try:
+        permitted = tap.permitted()
+    except OSError as problem:
+        text = f"this kernel has no packet sockets ({problem.strerror}): {without}"
+        return Finding("packet ring", WARN, text, "use a Linux kernel with them (CONFIG_PACKET), outside a sandbox")
+    if permitted:
         return Finding("packet ring", GOOD, "permitted: --timestamps tap can stamp each segment before TCP")
-    return Finding(
-        "packet ring", UNKNOWN, f"--timestamps tap, for exact times of a starved client, is not possible: {problem}"
-    )
+    return Finding("packet ring", WARN, f"not permitted, {tap.NEEDS}: {without}", tap.GRANT)
 
 
 def modules() -> Finding:

@@ -53,8 +53,8 @@ def permitted() -> bool:
 
 
 def obstacle(targets: Sequence[TargetSpec]) -> NoTap | None:
-    """What is in the way of a tap on these targets, or on any where none is given, before anything is opened."""
-    if targets and all(target.family == "unix" for target in targets):
+    """What is in the way of a tap on these targets, before anything is opened."""
+    if all(target.family == "unix" for target in targets):
         return NoTap("the targets are Unix sockets, which have no packets")
     try:
         if not permitted():

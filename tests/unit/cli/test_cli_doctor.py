@@ -94,8 +94,8 @@ def test_probes(monkeypatch, check, name, value, verdict):
     ("permitted", "verdict", "text"),
     [
         (lambda: True, GOOD, "permitted"),
-        (lambda: False, UNKNOWN, tap.GRANT),
-        (no_such_socket, UNKNOWN, "no packet sockets"),
+        (lambda: False, WARN, "not permitted, CAP_NET_RAW is missing: --timestamps tap"),
+        (no_such_socket, WARN, "no packet sockets"),
     ],
 )
 def test_packet_ring(monkeypatch, permitted, verdict, text):
@@ -103,6 +103,7 @@ def test_packet_ring(monkeypatch, permitted, verdict, text):
     finding = doctor.packet_ring()
     assert finding.verdict == verdict
     assert text in finding.text
+    assert (finding.fix != "") == (verdict == WARN) and (finding.fix == tap.GRANT) == ("CAP_NET_RAW" in text)
 
 
 @pytest.mark.parametrize(("hard", "verdict"), [(1024, BAD), (65_536, GOOD), (None, GOOD)])

@@ -9,6 +9,8 @@ import pytest
 
 from fastllmload.errors import InputError
 from fastllmload.plan.settings import RunSettings, Workload
+from fastllmload.procedure.findings import Findings
+from fastllmload.procedure.seek import Found
 from fastllmload.procedure.tests import capacity, itl, throughput
 from fastllmload.procedure.verdict import COMPLETION, IN_FLIGHT, LATENCY, NO_GAIN, QUEUE, LevelVerdict
 
@@ -60,6 +62,22 @@ def test_the_maximum_throughput_names_what_ended_it_and_why_more_tokens_do_not_c
     assert throughput.higher(ladder, ladder.rungs[2], {}) is None and throughput.limited_by(ladder, 40, {}) is None
     ladder.rungs.append(rung(45, 400, verdict(holds=True)))
     assert throughput.limited_by(ladder, 45, {"tpot": 50.0}) == "P99 TPOT 800 ms is above 50 ms"
+
+
+@pytest.mark.parametrize(
+    ("above", "unit", "said"),
+    [
+        (17.0, "slots", "17 slots do not hold: why"),
+        (1.0, "slots", "1 slot does not hold: why"),
+        (2.5, "requests/s", "2.5 requests/s do not hold: why"),
+        (1.0, "requests/s", "1 request/s does not hold: why"),
+    ],
+)
+def test_what_does_not_hold_is_said_in_its_number(above: float, unit: str, said: str) -> None:
+    level: Any = SimpleNamespace(output_tok_s=1.0, req_s=1.0, figure=lambda *asked: 1.0)
+    found = Findings(values={"limited_by": "why"})
+    throughput.summary(level, Found(0.5, above, "bracket", (), ()), found, unit)
+    assert found.tables[0].notes[0].startswith(f"{said}; batch")
 
 
 def test_the_maximum_concurrency_names_what_ended_it() -> None:

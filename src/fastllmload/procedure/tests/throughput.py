@@ -94,7 +94,7 @@ def report(ladder: Ladder, sought: Found, parameters: Parameters, found: Finding
     if best is None:
         why = found.values["limited_by"]
         found.say(
-            f"no level from {parameters.minimum:g} {unit} up holds: there is no throughput to report"
+            f"no level from {amount(parameters.minimum, unit)} up holds: there is no throughput to report"
             + (f"; {why}" if why else "")
         )
         return
@@ -142,14 +142,21 @@ def summary(level: Level, sought: Found, found: Findings, unit: str) -> None:
         (f"Sustainable Load ({unit})", sought.level),
         ("Tokens per GPU-second", level.figure("tok_per_gpu_s")),
     ]
-    top = "no level above was tried" if sought.above is None else f"{sought.above:g} {unit} does not hold"
+    verb = "does" if sought.above == 1 else "do"
+    top = "no level above was tried" if sought.above is None else f"{amount(sought.above, unit)} {verb} not hold"
     why = found.values["limited_by"]
     top += f": {why}" if why else ""
     if sought.ended_by == "client":
-        top = f"at {sought.above:g} {unit} the client was the limit: the true maximum may be higher"
+        top = f"at {amount(sought.above, unit)} the client was the limit: the true maximum may be higher"
     found.table(
         "throughput-summary", "Throughput Summary", ("Metric", "Value"), rows, f"{top}; batch utilisation: not measured"
     )
+
+
+def amount(load: float | None, unit: str) -> str:
+    """`17 slots`, `1 slot`, `2.5 requests/s`, `1 request/s`."""
+    one = unit.replace("slots", "slot").replace("requests", "request")
+    return f"{load:g} {one if load == 1 else unit}"
 
 
 def latency(level: Level, found: Findings) -> None:
