@@ -18,7 +18,7 @@ from fastllmload.records.token_counts import count_tokens
 from fastllmload.records.whole import ROWS
 from fastllmload.report import identity
 from fastllmload.report.deviations import loud
-from fastllmload.report.doubts import doubt_texts
+from fastllmload.report.doubts import bound, doubt_texts
 from fastllmload.report.figures import NOT_KNOWN, WITHHELD, count, number, quantity, some
 from fastllmload.report.outlet import one_screen_line
 from fastllmload.report.results import metric
@@ -51,19 +51,23 @@ def lines(subject: Subject) -> Iterator[str]:
     cut = part(document, "metrics", "e2e", "with_unfinished")
     if part(document, "metrics", "e2e", "unfinished_bounds"):
         ended = f"{count(part(cut, 'n_unfinished'))} of {count(part(cut, 'n'))} requests did not end"
-        yield f"{ended}: the figures are of those that did, and so too low"
+        yield f"{ended}: figures with >= are lower bounds, with each counted as long as it was seen to wait;"
+        yield "all others, those of prompt types as well, are of the requests that did end"
     yield f"asiai bench: {identity.model(subject)}, engine {identity.software(subject)}"
     of_server = list(server_lines(document))
     if of_server:
         yield from of_server
         yield "As the client saw it:"
     yield from rate_lines(found)
-    for name, label in (
-        ("ttft_ms", "TTFT"),
-        ("gen_duration_ms", "Generation"),
-        ("total_duration_ms", "Total duration"),
+    for name, label, same in (
+        ("ttft_ms", "TTFT", "ttft"),
+        ("gen_duration_ms", "Generation", None),
+        ("total_duration_ms", "Total duration", "e2e"),
     ):
-        yield f"{label:<16}{quantity(found[name]['median'])} ms median, {quantity(found[name]['mean'])} ms mean"
+        bounded = {} if same is None else metric(document, same)
+        shown = ((bound(bounded, key), found[name][of]) for key, of in (("p50", "median"), ("mean", "mean")))
+        median, mean = (known or quantity(figure) for known, figure in shown)
+        yield f"{label:<16}{median} ms median, {mean} ms mean"
     yield f"{'Tokens':<16}{count(found['tokens'])} in {count(found['n_runs'])} runs, {count(found['n_failed'])} failed"
     yield f"{'Power':<16}{_power(found)}"
     yield f"{'Thermal':<16}{_thermal(found)}"

@@ -367,7 +367,11 @@ def doubtful(rows: Subject) -> Subject:
     """A queue that grew, and requests that were cut off."""
     flight = {"first_half": 12.0, "second_half": 30.0, "p": 1e-4, "growing": True}
     cut = {
-        "unfinished_bounds": {"p99": {"low": 4129.0, "high": None}, "p90": {"low": 3000.0, "high": 3100.0}},
+        "unfinished_bounds": {
+            "p50": {"low": 5200.0, "high": None},
+            "p99": {"low": 4129.0, "high": None},
+            "p90": {"low": 3000.0, "high": 3100.0},
+        },
         "with_unfinished": {"n": 656, "n_unfinished": 217},
     }
     names = ("ttft", "ttft_dispatch", "e2e")
@@ -389,6 +393,10 @@ def test_a_bound_stands_in_place_of_a_figure_in_short_reports(rows: Subject) -> 
     assert "- TTFT P99: >=4,129 ms\n" in minimum.render(subject)
     row = next(line for line in blog.render(subject).splitlines() if line.startswith("Time to First Token"))
     assert ">=4,129" in row and "3,000-3,100" in row
+    block = asiai.render(subject)
+    assert "217 of 656 requests did not end: figures with >= are lower bounds" in block and "too low" not in block
+    total = next(line for line in block.splitlines() if line.startswith("Total duration"))
+    assert ">=5,200 ms median" in total
 
 
 @pytest.mark.parametrize("test", ["capacity", "itl"])
