@@ -9,8 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from fastllmload.metrics.between import committed
 from fastllmload.metrics.bounds import earliest
@@ -30,13 +32,15 @@ BEST, WORST = -1, 1  # for the system
 class Late:
     """*sent_ns*, *read_ns*: the latest release of any request, and the most that is not known of its last event. *failed*:
     requests scheduled in the window that ended with an error of the client's own. *share*: of a request's time in the
-    system, what its slot stood empty or waited for a read that came late.
+    system, what its slot stood empty or waited for a read that came late. *unsent*: requests that were due and not yet sent,
+    at each look at the queue.
     """
 
     sent_ns: int
     read_ns: int
     failed: int
     share: float
+    unsent: rule.Floats
 
     @property
     def seconds(self) -> float:
@@ -77,13 +81,15 @@ class Figures:
         return rule.too_slow(self.ttft_p99, self.lowest_p50, self.lowest_p99)
 
     def moved(self, late: Late, ttft_p99: float | None, lowest_p50: float | None, side: int) -> Figures:
-        """The same at one *side*, with the two figures of TTFT there."""
+        """The same at one *side*, with the two figures of TTFT there. A queue that grew may have been less at its end by
+        what would have ended, one that did not may have been more by what was due and not yet sent.
+        """
         rate = self.ended / self.seconds
-        queue = 2 * self.scheduled / self.seconds * late.seconds
+        queue = late.unsent if side == WORST else -rate * late.seconds
         ended = self.ended - side * rate * late.seconds + (late.failed if side == BEST else 0)
         return replace(
             self,
-            q=self.q + np.linspace(0.0, side * queue, len(self.q)),
+            q=self.q + np.linspace(0.0, 1.0, len(self.q)) * queue,
             ended=max(0.0, ended),
             ttft_p99=ttft_p99,
             lowest_p50=lowest_p50,
@@ -92,8 +98,8 @@ class Figures:
         )
 
 
-def late_of(run: Run, window: Window) -> Late:
-    """Of the measure phase of *run*."""
+def late_of(run: Run, window: Window, looks: int = 1) -> Late:
+    """Of the measure phase of *run*; *looks*: how often, in equal parts of the window, the queue was looked at."""
     rows = run.rows[run.rows["phase"] == layout.MEASURE]
     lags = dispatch_lags(run, rows, window)
     early = earliest(run).last[run.rows["phase"] == layout.MEASURE]
@@ -107,7 +113,27 @@ def late_of(run: Run, window: Window) -> Late:
         read_ns=int(unread.max(initial=0)),
         failed=int(np.count_nonzero(own)),
         share=(idle + float(unread.mean())) / max(1.0, float(served.mean())) if len(served) else 0.0,
+        unsent=unsent(rows[rows["t_dispatch"] > 0], window, looks) if len(lags) else np.zeros(looks),
     )
+
+
+def unsent(rows: npt.NDArray[Any], window: Window, looks: int) -> rule.Floats:
+    """How many of *rows*, all of them sent, were due and not yet sent at each look."""
+    at = np.linspace(window.w0_ns, window.w1_ns, looks, endpoint=False)
+    due, sent = (np.searchsorted(np.sort(rows[name]), at, side="right") for name in ("t_sched", "t_dispatch"))
+    found: rule.Floats = np.maximum(due - sent, 0).astype(np.float64)
+    return found
+
+
+def lag_ns(run: Run, window: Window) -> npt.NDArray[np.int64]:
+    """How late each request was sent; 0 where none has an instant of its own."""
+    rows = run.rows
+    if not len(dispatch_lags(run, rows, window)):
+        return np.zeros(len(rows), np.int64)
+    lags: npt.NDArray[np.int64] = np.where(
+        rows["t_dispatch"] > 0, np.maximum(rows["t_dispatch"] - rows["t_sched"], 0), 0
+    )
+    return lags
 
 
 def ttft_ends(run: Run, chosen: Populations, sent_ns: int, q: float) -> dict[int, float | None]:
@@ -121,11 +147,9 @@ def ttft_ends(run: Run, chosen: Populations, sent_ns: int, q: float) -> dict[int
     return {side: percentile(np.sort(values) / 1e6, q) for side, values in sides.items()}
 
 
-def drift_ends(rates: rule.Floats, late: Late, seconds: float) -> bool | None:
-    """Whether throughput drifts; None where tokens that came late in one part of the window for another may decide it."""
-    moved = min(1.0, late.seconds * len(rates) / seconds)
-    tilts = (np.linspace(-side * moved, side * moved, len(rates)) for side in (BEST, 0, WORST))
-    found = {direction(rates * (1 + tilt)) for tilt in tilts}
+def drift_ends(rates: rule.Floats, in_time: rule.Floats) -> bool | None:
+    """Whether throughput drifts; None where its rates, and those with every token *in_time*, do not say the same."""
+    found = {direction(rates), direction(in_time)}
     way = found.pop() if len(found) == 1 else None
     return None if way is None else way != 0
 

@@ -207,7 +207,7 @@ def outcomes(
     may decide; whether throughput drifts, None where this may decide it. The lowest level (*lowest* is None) is not above
     ten times its own P50 at any end, or its lengths do it.
     """
-    late = margins.late_of(run, window)
+    late = margins.late_of(run, window, len(found.q))
     p99 = margins.ttft_ends(run, populations(run, window), late.sent_ns, 0.99)
     ends = {
         side: (found.ttft_p99, found.lowest_p50) if lowest is None else (p99[side], lowest.p50_at(side)) for side in p99
@@ -216,7 +216,7 @@ def outcomes(
     answers = {name: {holds, at[BEST][name], at[WORST][name]} for name, holds in asked_of(found).items()}
     firm = tuple(name for name, every in answers.items() if every == {True})
     question = tuple(name for name, every in answers.items() if True in every and name not in firm)
-    return firm, question, margins.drift_ends(found.rates, late, window.seconds)
+    return firm, question, margins.drift_ends(found.rates, token_rates(run, window, in_time=True))
 
 
 def steadiness(drifts: bool | None, grows: bool, may_grow: bool) -> bool | None:
@@ -300,8 +300,10 @@ def mean_e2e_s(run: Run, chosen: Populations) -> float | None:
     return float((rows["t_end"] - committed(rows)).mean()) / 1e9 if len(rows) else None
 
 
-def token_rates(run: Run, window: Window, parts: int = rule.SUB_WINDOWS) -> rule.Floats:
-    """Output tokens/s of ok requests in equal sub-windows; a request's tokens are spread over its events."""
+def token_rates(run: Run, window: Window, parts: int = rule.SUB_WINDOWS, in_time: bool = False) -> rule.Floats:
+    """Output tokens/s of ok requests in equal sub-windows; a request's tokens are spread over its events. *in_time*: as if
+    each request had been sent when it was due, and each event been read at the earliest that is known of it.
+    """
     rows = run.rows
     ok = (rows["status"] == layout.OK) & (rows["phase"] == layout.MEASURE)
     events = run.events
@@ -309,7 +311,10 @@ def token_rates(run: Run, window: Window, parts: int = rule.SUB_WINDOWS) -> rule
     row, weight = events["row"][bearing], stated_tokens(events["tokens"][bearing], 1).astype(np.float64)
     total = np.bincount(row, weight, len(rows))
     each = count_tokens(run).output / np.maximum(total, 1)
-    return rule.sub_window_rates(events["t_ns"][bearing], weight * each[row], window.w0_ns, window.w1_ns, parts)
+    t_ns = events["t_ns"][bearing]
+    if in_time:
+        t_ns = t_ns - events["bracket_ns"][bearing].astype(np.int64) - margins.lag_ns(run, window)[row]
+    return rule.sub_window_rates(t_ns, weight * each[row], window.w0_ns, window.w1_ns, parts)
 
 
 def was_cascading(run: Run) -> bool:

@@ -21,7 +21,7 @@ from fastllmload.procedure import verdict as module
 from fastllmload.procedure.evidence import ALL, FAILED, evidence_of, growth
 from fastllmload.procedure.level import Level
 from fastllmload.procedure.limits import met
-from fastllmload.procedure.margins import Late, drift_ends
+from fastllmload.procedure.margins import drift_ends
 from fastllmload.procedure.tests import capacity
 from fastllmload.procedure.verdict import IN_FLIGHT, Lowest, in_flight_of, judge_level, lowest_of
 from fastllmload.records import layout
@@ -30,6 +30,8 @@ from fastllmload.slo.objective import Objective
 from fastllmload.slo.report import slo_ok
 
 SERVER = SlotServer(32, 1.0)
+BUSY = {"code": "cpu", "severity": "suspect", "limits_generator": True, "text": "a worker used 93 % of its core"}
+WANT_OF_CPU = {"generator_limited": True, "reasons": [BUSY], "offered_rate": 16.0, "planned_rate": 16.0}
 
 
 class Silent:
@@ -177,14 +179,29 @@ def test_requests_that_the_server_failed_are_not_the_clients(
     assert capacity.complete(found) is said  # type: ignore[arg-type]
 
 
-def test_a_trend_that_the_lag_may_have_made_is_in_question(tmp_path: Path) -> None:
-    """Tokens that are late for one tenth of the window by half of its length tilt throughput by that much."""
-    late = Late(sent_ns=round(0.5e9), read_ns=0, failed=0, share=0.0)
-    rising = np.linspace(95.0, 107.0, 10)
-    assert drift_ends(rising, replace(late, sent_ns=0), 10.0) is True
-    assert drift_ends(rising, late, 10.0) is None
-    assert drift_ends(np.linspace(50.0, 350.0, 10), replace(late, sent_ns=round(1e6)), 10.0) is True
-    assert drift_ends(np.full(10, 100.0), replace(late, sent_ns=round(1e6)), 10.0) is False
+def test_a_trend_that_the_lag_may_have_made_is_in_question() -> None:
+    """Tokens in time decide with those that were measured."""
+    flat, rising, falling = np.full(10, 100.0), np.linspace(94.0, 107.0, 10), np.linspace(107.0, 94.0, 10)
+    assert drift_ends(rising, rising) is True and drift_ends(flat, flat) is False
+    assert drift_ends(rising, flat) is None and drift_ends(flat, rising) is None and drift_ends(rising, falling) is None
+
+
+def test_one_stall_puts_no_steady_level_in_question(tmp_path: Path) -> None:
+    """The requests of 0.9 s before the end are sent together: no trend is made by that, and a server without a queue had
+    none. It may have had one where requests are sent later and later.
+    """
+    run = measured(tmp_path / "run", 16)
+    window = window_of(run)
+    assert window is not None
+    rows = np.array(run.rows)
+    stalled = (rows["t_sched"] > window.w1_ns - round(1e9)) & (rows["t_sched"] < window.w1_ns - round(0.1e9))
+    rows["t_dispatch"][stalled] = window.w1_ns - round(0.1e9)
+    late = replace(run, rows=rows, manifest={**run.manifest, "certificate": WANT_OF_CPU})
+    verdict = judge_level(late, queue=np.zeros(180))
+    assert stalled.any() and verdict.limits and verdict.holds is True and verdict.in_question == ()
+    later = (rows["t_sched"] > window.w0_ns + round(10e9)) & (rows["t_sched"] < window.w1_ns)
+    rows["t_dispatch"][later] += np.linspace(0, 3e9, int(later.sum())).astype(np.int64)
+    assert judge_level(replace(late, rows=rows), queue=np.zeros(180)).in_question == ("queue growing",)
 
 
 def test_a_limited_client_that_did_not_offer_the_load_passes_nothing(tmp_path: Path) -> None:
