@@ -1,7 +1,8 @@
 """Files that somebody else may have made: read with a bound, and written so that no link leads out of the folder.
 
 A folder that was sent may hold a pipe, a device or a link where a file is expected. A pipe would be waited for, a device
-read without end, and the target of a link overwritten.
+read without end, and the target of a link overwritten. A file that an option names to be written may be one of them too:
+`writing` writes to a stream as it stands, and nothing replaces it by a file.
 """
 
 from __future__ import annotations
@@ -12,10 +13,12 @@ import errno
 import os
 import select
 import stat
+import sys
+import time
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, BinaryIO
 
 import msgspec
 
@@ -27,6 +30,7 @@ NPY_MAGIC, LARGEST_NPY_HEAD = b"\x93NUMPY", 10_000
 NPY_LENGTHS = {b"\x01\x00": 2, b"\x02\x00": 4, b"\x03\x00": 4}  # by version: bytes of the head's length
 NOT_REGULAR = "it is no regular file"
 WRITER_S = 2.0  # seconds in which somebody has to open a named pipe for writing
+READER_S = 2.0  # the same for reading
 TOO_DEEP = "it is nested too deeply"
 
 
@@ -130,7 +134,10 @@ def parse_json(data: bytes | str) -> Any:
 
 @contextlib.contextmanager
 def replacing(path: Path) -> Iterator[IO[bytes]]:
-    """A file that takes the place of *path*, whole or not at all. What is there, a link too, is replaced, not followed."""
+    """A file that takes the place of *path*, whole or not at all. A file or link that is there is replaced, not followed;
+    OSError with a reason where something else is: a pipe, a device, a folder.
+    """
+    refuse_irregular(path)
     part = path.with_name(f"{path.name}.part")
     with contextlib.suppress(FileNotFoundError):
         part.unlink()
@@ -149,3 +156,74 @@ def replace_with(path: Path, data: bytes | str) -> None:
     """*data* in the place of *path*, as `replacing`."""
     with replacing(path) as file:
         file.write(data.encode("utf-8") if isinstance(data, str) else data)
+
+
+def refuse_irregular(path: Path) -> None:
+    """OSError with a reason where *path* itself is neither a file nor a link, nor free."""
+    try:
+        mode = path.lstat().st_mode
+    except FileNotFoundError:
+        return
+    if not (stat.S_ISREG(mode) or stat.S_ISLNK(mode)):
+        raise OSError(errno.EINVAL, "it is a folder" if stat.S_ISDIR(mode) else NOT_REGULAR, str(path))
+
+
+def is_stream(path: Path) -> bool:
+    """Whether an option that names *path* to be written means a stream: a pipe, a character device such as /dev/null, or
+    our standard output under one of its names. OSError with a reason where nothing can be written there.
+    """
+    try:
+        mode = path.stat().st_mode
+    except FileNotFoundError:
+        return False
+    odd = {stat.S_IFDIR: "it is a folder", stat.S_IFSOCK: "it is a socket", stat.S_IFBLK: "it is a disk"}
+    if (what := odd.get(stat.S_IFMT(mode))) is not None:
+        raise OSError(errno.EINVAL, what, str(path))
+    return not stat.S_ISREG(mode) or standard_output(path) is not None
+
+
+def standard_output(path: Path) -> int | None:
+    """Descriptor of the standard output or error that the link *path* leads to, as /dev/stdout does."""
+    return next((one for one in (1, 2) if path.is_symlink() and os.path.samestat(path.stat(), os.fstat(one))), None)
+
+
+def writable(path: Path) -> int:
+    """A descriptor of the file *path* that an option names, emptied or made anew; of a stream as it stands. OSError with
+    a reason where nothing can be written there, and for a pipe that nobody opens for reading in READER_S.
+    """
+    streams = is_stream(path)
+    if streams and (ours := standard_output(path)) is not None:  # behind what was said, and before what will be
+        sys.stdout.flush()
+        return os.dup(ours)
+    if streams and path.is_fifo():
+        return pipe_into(path)
+    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOCTTY | os.O_CLOEXEC, 0o666)
+
+
+def pipe_into(path: Path) -> int:
+    """The named pipe *path* for writing; OSError when nobody opens it for reading in READER_S."""
+    until = time.monotonic() + READER_S
+    while True:
+        try:
+            descriptor = os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        except OSError as problem:
+            if problem.errno != errno.ENXIO:
+                raise
+        else:
+            os.set_blocking(descriptor, True)
+            return descriptor
+        if time.monotonic() > until:
+            reason = f"it is a pipe that nobody has opened for reading in {READER_S:g} s"
+            raise OSError(errno.EINVAL, reason, str(path))
+        time.sleep(0.01)
+
+
+def writing(path: Path) -> BinaryIO:
+    """The file that an option names, open for writing as `writable`."""
+    return open(writable(path), "wb")
+
+
+def write_named(path: Path, text: str) -> None:
+    """*text* into the file that an option names, as `writing`."""
+    with writing(path) as file:
+        file.write(text.encode("utf-8"))

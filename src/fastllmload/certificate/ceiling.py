@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
 import platform
 import tempfile
@@ -15,6 +14,7 @@ import msgspec
 
 from fastllmload import __version__
 from fastllmload.errors import HostLimitError
+from fastllmload.files import refuse_irregular
 
 Rate = Annotated[float, msgspec.Meta(gt=0)]
 
@@ -87,8 +87,7 @@ def refuse_unwritable(path: Path | None = None) -> None:
     """HostLimitError before half a minute is spent on what could not be stored."""
     path = calibration_path() if path is None else path
     with storing(path):
-        if path.is_dir():
-            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        refuse_irregular(path)
         tempfile.TemporaryFile(dir=path.parent).close()
 
 

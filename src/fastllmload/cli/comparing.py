@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fastllmload.errors import InputError
+from fastllmload.files import write_named
 from fastllmload.report.outlet import on_screen
 
 if TYPE_CHECKING:
@@ -179,6 +180,6 @@ def write(path: Path | None, option: str, text: Any) -> None:
     if path is None:
         return
     try:
-        path.write_text(text())
+        write_named(path, text())
     except OSError as error:
         raise InputError(f"{option} {path} cannot be written: {error.strerror}; choose another file") from None

@@ -14,6 +14,7 @@ import click
 
 from fastllmload.cli.stdout import to_nowhere
 from fastllmload.errors import InputError, RunFolderError
+from fastllmload.files import writing
 from fastllmload.report.outlet import on_screen
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ def _exported(run: Run, form: str, output: Path | None) -> list[Path]:
     if output is None:
         _to_standard_output(run, form)
         return []
-    with _writing(output), open(output, "wb") as file:
+    with _writing(output), writing(output) as file:
         _write(run, form, file)
     return []
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fastllmload.errors import InputError, RunFolderError
+from fastllmload.files import write_named
 from fastllmload.redact import Redactor
 from fastllmload.report.outlet import on_screen
 
@@ -183,7 +184,7 @@ def named(document: Mapping[str, Any]) -> dict[str, Any]:
 def write(text: str, output: Path | None) -> None:
     if output is not None:
         try:
-            output.write_text(text, encoding="utf-8", newline="\n")
+            write_named(output, text)
         except OSError as error:
             raise InputError(f"--output {output} cannot be written: {error.strerror}; choose another file") from None
         return

@@ -5,14 +5,15 @@ is read.
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
 import shutil
+import tempfile
 import zipfile
 from pathlib import Path
+from typing import IO
 
 from fastllmload.errors import RunFolderError
-from fastllmload.files import regular
+from fastllmload.files import is_stream, regular, writing
 from fastllmload.plan.bodies import disk_errors
 from fastllmload.plan.plan import ARRAYS, BODIES, DOCUMENT, OPTIONAL, REQUIRED, Plan
 
@@ -23,21 +24,22 @@ EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest date that zip knows: no time of da
 
 
 def save_plan(plan: Plan, file: Path) -> None:
-    """Write *plan* to *file*, whole or not at all. HostLimitError when the disk is full or the folder cannot
-    be written.
+    """Write *plan* to *file*, whole or not at all; into a stream (a pipe, /dev/null) as it comes. HostLimitError when the
+    disk is full or *file* cannot be written.
     """
-    part = file.with_name(f"{file.name}.{os.getpid()}.part")
+    with disk_errors(file, SAVE):
+        if is_stream(file):
+            with tempfile.TemporaryFile() as whole, writing(file) as stream:  # a zip goes back to its heads
+                _pack(plan, whole)
+                whole.seek(0)
+                shutil.copyfileobj(whole, stream, BLOCK)
+            return
+    part = _beside(file)
     try:
-        with disk_errors(file, SAVE), zipfile.ZipFile(part, "w", zipfile.ZIP_STORED) as archive:
-            for name in _members(plan):
-                entry = zipfile.ZipInfo(name, EPOCH)
-                with (
-                    open(plan.directory / name, "rb") as source,
-                    archive.open(entry, "w", force_zip64=True) as target,
-                ):
-                    shutil.copyfileobj(source, target, BLOCK)
         with disk_errors(file, SAVE):
-            os.replace(part, file)
+            with open(part, "wb") as whole:
+                _pack(plan, whole)
+            os.replace(part, os.path.realpath(file))
     finally:
         with contextlib.suppress(OSError):  # of a folder that cannot be written, which has been said
             part.unlink(missing_ok=True)
@@ -45,12 +47,25 @@ def save_plan(plan: Plan, file: Path) -> None:
 
 def refuse_unwritable(file: Path) -> None:
     """HostLimitError when a plan could not be written to *file*: better before anything is sent than after it."""
-    part = file.with_name(f"{file.name}.{os.getpid()}.part")
     with disk_errors(file, SAVE):
-        if file.is_dir():
-            raise IsADirectoryError(errno.EISDIR, f"{file.name} is a folder")
+        if is_stream(file):
+            return
+        part = _beside(file)
         open(part, "xb").close()
         part.unlink()
+
+
+def _beside(file: Path) -> Path:
+    """Where *file* is made: in the folder of what a link leads to, so that the link stays one."""
+    return Path(f"{os.path.realpath(file)}.{os.getpid()}.part")
+
+
+def _pack(plan: Plan, whole: IO[bytes]) -> None:
+    with zipfile.ZipFile(whole, "w", zipfile.ZIP_STORED) as archive:
+        for name in _members(plan):
+            entry = zipfile.ZipInfo(name, EPOCH)
+            with open(plan.directory / name, "rb") as source, archive.open(entry, "w", force_zip64=True) as target:
+                shutil.copyfileobj(source, target, BLOCK)
 
 
 def load_plan(file: Path, directory: Path) -> Plan:

@@ -126,5 +126,10 @@ def disk_errors(path: Path, option: str = "--output") -> Iterator[None]:
         yield
     except OSError as error:
         full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-        what = "free some space or plan fewer requests" if full else f"choose another folder with {option}"
-        raise HostLimitError(f"the plan cannot be written to {path.parent}: {error.strerror}; {what}") from error
+        odd = error.errno == errno.EINVAL  # the path itself is no file
+        what = f"choose another {'file' if odd else 'folder'} with {option}"
+        where = path if odd else path.parent
+        raise HostLimitError(
+            f"the plan cannot be written to {where}: {error.strerror}; "
+            f"{'free some space or plan fewer requests' if full else what}"
+        ) from error

@@ -28,6 +28,7 @@ import msgspec
 import numpy as np
 
 from fastllmload.errors import InputError
+from fastllmload.files import writable
 from fastllmload.plan.bodies import BUFFER, disk_errors
 from fastllmload.plan.plan import STITCHED, Plan
 from fastllmload.plan.settings import Workload
@@ -66,7 +67,7 @@ def write_sequence(
     spoken = [endpoints[one] for one in protocols(plan)]
     defaults = [Defaults(endpoint, plan) for endpoint in spoken]
     targets = Targets(plan, spoken, urls or {})
-    with disk_errors(path, "--sequence"), open(path, "wb", buffering=BUFFER) as file:
+    with disk_errors(path, "--sequence"), open(writable(path), "wb", buffering=BUFFER) as file:
         for number in range(plan.requests):
             of_class = int(plan.request_class[number]) if len(spoken) > 1 else 0
             line = encoder.encode(entry(plan, number, defaults[of_class], targets.of(number))) + b"\n"

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from fastllmload.errors import InputError
+from fastllmload.files import refuse_irregular
 from fastllmload.records import layout
 from fastllmload.records.columns import AT_ONCE, Column, blocks
 from fastllmload.records.run import Run
@@ -30,6 +31,8 @@ def export_parquet(run: Run, folder: Path) -> list[Path]:
     """Write both tables into *folder*, which is made if need be; returns their paths. InputError without DuckDB."""
     connection = connect()
     folder.mkdir(parents=True, exist_ok=True)
+    for name in (REQUESTS, EVENTS):
+        refuse_irregular(folder / name)
     kept = slice(None) if run.whole_rows.all() else run.whole_rows[run.events["row"]]
     events = {name: run.events[name][kept] for name in layout.EVENT.names or ()}
     found = {"row": np.arange(len(run.rows)), **request_columns(run)}

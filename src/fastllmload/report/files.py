@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import importlib
 import os
 from collections.abc import Callable, Mapping
@@ -28,7 +29,8 @@ def write_reports(run: Run, document: Mapping[str, Any], writers: Mapping[str, s
         try:
             importlib.import_module(f"fastllmload.report.{module}").write(run, document)
         except OSError as problem:
-            problems.append(f"{what} could not be written: {problem.strerror}; make room and run `fastllmload report`")
+            way = "move it away" if problem.errno == errno.EINVAL else "make room"
+            problems.append(f"{what} could not be written: {problem.strerror}; {way} and run `fastllmload report`")
         except RunFolderError as problem:
             problems.append(f"{what} could not be written: {problem}")
     return problems

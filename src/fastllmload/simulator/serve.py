@@ -11,6 +11,7 @@ import stat
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace
 
 from fastllmload._ext.simcadence import Cadence, Flood, Lockstep, Spread
@@ -22,6 +23,7 @@ from fastllmload._ext.simresponder import Responder
 from fastllmload._ext.simserver import Server
 from fastllmload._ext.simtruth import Truth
 from fastllmload.errors import HostLimitError, InputError
+from fastllmload.files import writable
 from fastllmload.simulator.body import decode
 from fastllmload.simulator.ollama import decode_ollama
 from fastllmload.simulator.pages import Pages
@@ -66,7 +68,7 @@ def build(options: SimulatorOptions, profile: Profile, listener: socket.socket, 
         raise InputError(str(error)) from None
     path = truth_path(options, number)
     try:
-        truth = Truth(path)
+        truth = open_truth(path)
     except OSError as error:
         raise InputError(f"the truth log {path} cannot be written: {error.strerror}") from None
     if truth.on:
@@ -80,9 +82,22 @@ def build(options: SimulatorOptions, profile: Profile, listener: socket.socket, 
     return Server(listener.fileno(), cadence, truth, intake, responder, connections, pages, options.api_key)
 
 
+def open_truth(path: str | None) -> Truth:
+    """OSError with a reason where nothing can be written to *path*, also for a pipe that nobody reads."""
+    if path is None:
+        return Truth(None)
+    first = writable(Path(path))
+    try:
+        return Truth(path)
+    finally:
+        os.close(first)  # only now: a pipe's reader would see its end in between
+
+
 def truth_path(options: SimulatorOptions, number: int) -> str | None:
-    """The truth log of process *number*: the path itself for the first, then PATH.1, PATH.2 and so on."""
-    if options.truth is None or number == 0:
+    """The truth log of process *number*: the path itself for the first, then PATH.1, PATH.2 and so on; a device has no
+    such neighbours.
+    """
+    if options.truth is None or number == 0 or Path(options.truth).is_char_device():
         return options.truth
     return f"{options.truth}.{number}"
 

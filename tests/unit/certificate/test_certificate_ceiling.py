@@ -71,7 +71,7 @@ def test_a_place_that_cannot_be_written_is_told_before_anything_is_measured(
 ) -> None:
     (tmp_path / "fastllmload" / "calibration.json").mkdir(parents=True)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    with pytest.raises(HostLimitError, match="Is a directory"):
+    with pytest.raises(HostLimitError, match="it is a folder"):
         next(calibrate())
 
 
