@@ -19,6 +19,10 @@ Numbers = npt.NDArray[np.int64]
 
 # Between a letter and " x" every encoding that is counted here cuts: what lies before never changes again.
 CUT = re.compile(r"(?<=[^\W\d_]) (?=[^\W\d_])")
+# Scripts without blanks, and a server that means ill, have no such place: then the tail is cut where a token ends that is
+# so far from its end that what comes hardly changes it.
+LONGEST_TAIL, KEPT_CHARACTERS, KEPT_TOKENS = 256, 96, 64
+MOST_CHUNKS = 1 << 17  # of one request that are counted: a server that sends more floods its client
 BEARING = (layout.EVENT_WHITESPACE, layout.EVENT_CONTENT, layout.EVENT_TOOL, layout.EVENT_REFUSAL)
 
 
@@ -31,22 +35,23 @@ class ChunkCounts:
 
     def of(self, rows: Numbers) -> dict[int, list[int]]:
         """Tokens of each timed chunk of these *rows* (ascending); without those whose text records do not match their
-        events one to one.
+        events one to one, or are more than MOST_CHUNKS.
         """
         wanted = {row for row in rows.tolist() if row not in self._found} if len(self.run.text) else set()
         tokenizer = tokenizer_of(self.run) if wanted else None
         if tokenizer is not None:
-            for row, pieces in chunk_texts(self.run, slice(min(wanted), max(wanted) + 1)):
+            for row, pieces in chunk_texts(self.run, slice(min(wanted), max(wanted) + 1), MOST_CHUNKS):
                 if row in wanted:
                     timed = timed_pieces(self.run, row, pieces)
                     self._found[row] = None if timed is None else list(tokens_of_chunks(timed, tokenizer))
+            self._found |= dict.fromkeys(wanted - self._found.keys())  # looked for once
         found = ((row, self._found.get(row)) for row in rows.tolist())
         return {row: counts for row, counts in found if counts is not None}
 
     @property
     def untouched(self) -> bool:
-        """Nothing was asked for, or there is no text: the server's own counts are all there is."""
-        return not self._found
+        """Nothing was asked for, or nothing could be counted: the server's own counts are all there is."""
+        return all(counts is None for counts in self._found.values())
 
     def weights(self, begin: int, after: int) -> Numbers:
         """Tokens of every event of the rows *begin* to *after*: as the server said, else 1; timed ones of requests that
@@ -76,13 +81,32 @@ def timed_pieces(run: Run, row: int, pieces: list[str]) -> list[str] | None:
 
 
 def tokens_of_chunks(pieces: list[str], tokenizer: Tokenizer) -> Iterator[int]:
-    """n_k = c_k - c_(k-1) with c_k = max(c_(k-1), tokens of the first k pieces together)."""
+    """n_k = c_k - c_(k-1) with c_k = max(c_(k-1), tokens of the first k pieces together). Linear in the text's length."""
     done, tail, before = 0, "", 0
     for piece in pieces:
+        known = len(tail)
         tail += piece
-        cut = max((found.start() for found in CUT.finditer(tail)), default=0)
-        if cut:
-            done, tail = done + tokenizer.count(paired(tail[:cut])), tail[cut:]
-        now = max(before, done + tokenizer.count(paired(tail)))
+        if " " in tail:
+            cut = max((found.start() for found in CUT.finditer(tail, max(0, known - 1))), default=0)
+            if cut:
+                done, tail = done + tokenizer.count(paired(tail[:cut])), tail[cut:]
+        count = tokenizer.count(paired(tail))
+        now = max(before, done + count)
         yield now - before
         before = now
+        if len(tail) > LONGEST_TAIL:
+            tail = end_of(tail, tokenizer)
+            done += count - tokenizer.count(paired(tail))
+
+
+def end_of(tail: str, tokenizer: Tokenizer) -> str:
+    """The last tokens of *tail*: at most three quarters of it."""
+    half = tail[-1] if "\ud800" <= tail[-1] <= "\udbff" else ""  # of a pair whose other half is still to come
+    text = paired(tail[: len(tail) - len(half)])
+    tokens = tokenizer.encode(text)
+    first = max(1, len(tokens) // 2, len(tokens) - KEPT_TOKENS)
+    for begin in range(first, min(first + 4, len(tokens))):  # a token may end within a character
+        end = tokenizer.decode(tokens[begin:])
+        if text.endswith(end) and len(end) <= len(text) * 3 // 4:
+            return end + half
+    return text[-KEPT_CHARACTERS:] + half

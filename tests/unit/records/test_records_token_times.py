@@ -129,6 +129,61 @@ def test_counting_only_the_tail_is_counting_it_all(pieces: list[str], tokenizer:
         before = now
 
 
+WITHOUT_CUTS = {
+    "chinese": "人工智能是计算机科学的一个分支。它企图了解智能的实质。",
+    "thai": "ปัญญาประดิษฐ์คือความฉลาดเทียมที่สร้างขึ้น",
+    "one letter": "a",
+    "blanks": " ",
+    "digits": "3141592653589793",
+    "emoji": "😀👩\u200d👧",
+    "halves": "\ud83d\ude00x\ude00\ud83d",
+    "code": "if(x){y=[1,2,3];\n\t\treturn f(x)+1;}\n",
+}
+
+
+class Weighed:
+    """The tokenizer, with the characters that it has read."""
+
+    def __init__(self, name: str) -> None:
+        self.tokenizer = load_tokenizer(name)
+        self.read = 0
+
+    def __getattr__(self, name: str) -> object:
+        def weighed(what: str | list[int]) -> object:
+            self.read += len(what)
+            return getattr(self.tokenizer, name)(what)
+
+        return weighed
+
+
+@pytest.mark.parametrize("name", ["cl100k_base", "qwen3"])
+@pytest.mark.parametrize("script", WITHOUT_CUTS)
+def test_text_without_a_cut_is_counted_in_linear_time(script: str, name: str) -> None:
+    """By the definition too, with at most a few hundred characters read for each that came."""
+    rng, pieces, text = np.random.default_rng(1), [], WITHOUT_CUTS[script] * (1600 // len(WITHOUT_CUTS[script]))
+    while text:
+        size = int(rng.choice([1, 1, 2, 3]))
+        pieces.append(text[:size])
+        text = text[size:]
+    tokenizer = Weighed(name)
+    found, before = list(tokens_of_chunks(pieces, tokenizer)), 0  # type: ignore[arg-type]
+    assert tokenizer.read < 400 * len(pieces)
+    for k, n in enumerate(found):
+        now = max(before, tokenizer.tokenizer.count(paired("".join(pieces[: k + 1]))))  # type: ignore[union-attr]
+        assert n == now - before
+        before = now
+
+
+def test_a_flood_of_chunks_is_not_counted_in_its_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A chunk of such a request stands for one token, and that is said."""
+    monkeypatch.setattr("fastllmload.records.chunk_counts.MOST_CHUNKS", 3)
+    chunks = [("content", "One two three", 0)] * 4
+    run = folder(tmp_path, [request(0, chunks), request(1, chunks[:3])], text=True)
+    times = times_of(run)
+    assert [TIMES_SOURCES[source] for source in times.source] == ["chunk", "text"]
+    assert times.count[0] == 4 < times.count[1]
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_the_compiled_timeline_is_the_one_of_the_export(tmp_path: Path, seed: int) -> None:
     """Two ways to the same events: a mask over all of them, and one pass over those of chosen rows."""
