@@ -22,6 +22,7 @@ from fastllmload.report.outlet import Redact
 
 CONNECT_TIMEOUT_S = 5.0
 LARGEST_ANSWER = 4 << 20
+CUT = "the connection ended within the body"
 MOST_INTERIM = 100  # responses before the final one
 RTT_CONNECTS, RTT_LEAST = 20, 5  # connects for the round trip before a run, and behind it
 PORTS_EACH = 50  # local ports that there are for each such connect; where they are few, a run needs them
@@ -64,6 +65,7 @@ class Contact:
         self.answered = False  # something in HTTP
         self.fields = http.client.HTTPMessage()  # of the latest answer's head
         self.head = b""  # the same as it came
+        self.cut = False  # the connection ended within the latest answer's body
         self.context = tls_context(target) if base.tls else None
 
     def reach(self, connect_ms: list[float]) -> tuple[str, str, int]:
@@ -169,7 +171,7 @@ class Contact:
             connection.sendall((head + length + "Connection: close\r\n\r\n").encode("latin-1") + (body or b""))
             response, self.head = final_response(connection, method)
             with contextlib.closing(response):
-                content = response.read(LARGEST_ANSWER)
+                content = self._content(response, body is not None)
                 self.answered = True
                 self.fields = response.headers
                 if end.passed:  # of a body that ends with the connection
@@ -189,6 +191,18 @@ class Contact:
         finally:
             end.cancel()
             connection.close()
+
+    def _content(self, response: http.client.HTTPResponse, partly: bool) -> bytes:
+        """The body; *partly*: what has come of it where the connection ended, http.client.IncompleteRead otherwise."""
+        try:
+            content = response.read(LARGEST_ANSWER)
+        except http.client.IncompleteRead as problem:
+            if not partly:
+                raise
+            self.cut = True
+            return problem.partial
+        self.cut = bool(response.length) and len(content) < LARGEST_ANSWER
+        return content
 
     def header(self, field: str) -> str:
         """A field of the latest answer's head, for a sentence; empty without it."""
@@ -267,7 +281,7 @@ def reason(problem: BaseException, redact: Redact = str) -> str:
     if isinstance(problem, TimeoutError):
         return "it timed out"
     if isinstance(problem, http.client.IncompleteRead):
-        return "the connection ended within the body"
+        return CUT
     if isinstance(problem, http.client.BadStatusLine) and not isinstance(problem, ConnectionError):
         return f"its answer begins with no HTTP status line but with '{one_line(redact(str(problem)))}'"
     return said(problem)

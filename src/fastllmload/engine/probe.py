@@ -15,7 +15,7 @@ from fastllmload._ext.ndjson import NdjsonParser
 from fastllmload._ext.sse import SseParser
 from fastllmload.endpoint import ENDPOINTS
 from fastllmload.endpoint.fields import extra_fields
-from fastllmload.engine.contact import LARGEST_ANSWER, Contact, Silent, one_line
+from fastllmload.engine.contact import CUT, LARGEST_ANSWER, Contact, Silent, one_line
 from fastllmload.engine.likeness import another_protocol, content_of, is_encoded, is_page, refused_head, unreadable
 from fastllmload.engine.offers import context_limit, listing, offered_models, shown_list
 from fastllmload.errors import InputError, TargetError
@@ -29,7 +29,7 @@ BUDGET = re.compile(r"(?:\w+_)?budget(?:_tokens)?")  # and those that it must be
 Found = TypeVar("Found")
 STREAMS = ("sse", "ndjson")
 PROBE_IDS = (1, 2, 3, 4)  # every vocabulary has them
-ERROR_KIND = 9
+ERROR_KIND, DONE_KIND = 9, 10  # delta.EventKind
 UNKNOWN_FIELD = (400, 404, 415, 422, 501)  # statuses of servers that refuse a field
 USAGE, TOKEN_IDS, NEITHER = "on", "token-ids", "off"  # ways in which events are asked how many tokens they carry
 OPTION = "--continuous-usage"
@@ -205,6 +205,8 @@ class Probe(Contact):
         if status != 200:
             self._refuse_status(status, content, way)
         kinds, texts, said = meanings(content, content_type, self.endpoint.dialect)
+        if self.cut and not said.ended:  # one that has ended counts in a run too
+            raise TargetError(f"{self.base.shown} did not answer POST {self.path} properly: {CUT}")
         self._refuse_content(content, content_type, kinds, texts)
         if self.settings.workload.continuous_usage == way != NEITHER and not said.tells(way):
             what = "usage" if way == USAGE else "token ids"
@@ -334,13 +336,15 @@ def probe_tokens(workload: Workload) -> int:
 
 class Said(NamedTuple):
     """What an answer says beside its text. *usage*: it was among the events, None: there was no answer; *counted*: all
-    events with text said their completion_tokens, *listed*: all had a list of their tokens; *texts*: how many these were.
+    events with text said their completion_tokens, *listed*: all had a list of their tokens; *texts*: how many these were;
+    *ended*: it came to a finish_reason or to [DONE].
     """
 
     usage: bool | None
     counted: bool = False
     listed: bool = False
     texts: int = 0
+    ended: bool = False
 
     def tells(self, way: str) -> bool:
         """Whether the events say what they carry as they were asked to."""
@@ -378,6 +382,7 @@ def meanings(content: bytes, content_type: str, dialect: int) -> tuple[list[int]
         bool(counts) and min(counts) >= 0,
         bool(lists) and min(lists) >= 0 < max(lists),
         len(speaking),
+        any(meaning["finish"] or meaning["kind"] == DONE_KIND for meaning in found),
     )  # fmt: skip
 
 

@@ -446,7 +446,7 @@ def test_a_server_that_stops_listening_after_the_first_look():
 
 @contextlib.contextmanager
 def spoken_by(raw, tls=None):
-    """URL of a server that answers every request with the bytes *raw* and closes; over TLS with the context *tls*."""
+    """URL of a server that answers every request with the bytes *raw*, or what it makes of the request, and closes; over TLS with the context *tls*."""
 
     def answer(listener):
         while True:
@@ -462,7 +462,7 @@ def spoken_by(raw, tls=None):
                 while b"\r\n\r\n" not in asked and (more := connection.recv(65536)):
                     asked += more
                 if asked:
-                    connection.sendall(raw)
+                    connection.sendall(raw(asked) if callable(raw) else raw)
 
     with socket.create_server(("127.0.0.1", 0)) as listener:
         answering = threading.Thread(target=answer, args=(listener,))
@@ -491,6 +491,28 @@ def test_an_answer_that_is_cut_is_told_in_words():
     cut = b'HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n20\r\n{"data"'
     with spoken_by(cut) as url, pytest.raises(TargetError, match=r"properly: the connection ended within the body"):
         check([url])
+
+
+FINISH = b'{"object":"chat.completion.chunk","choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}'
+
+
+@pytest.mark.parametrize(
+    "ends", [[FINISH], [FINISH, b"[DONE]"], [b"[DONE]"], []], ids=["finish", "both", "done", "none"]
+)
+@pytest.mark.parametrize("framing", ["chunks", "length"])
+def test_an_answer_that_is_cut_behind_its_end_is_one_as_in_a_run(ends, framing):
+    """A run counts what is cut behind its finish_reason as ok, and what is cut before it as truncated."""
+    body = b"".join(b"data: " + event + b"\n\n" for event in (TOKEN, *ends))
+    fields = b"Transfer-Encoding: chunked" if framing == "chunks" else b"Content-Length: %d" % (len(body) + 9)
+    shown = b"%x\r\n%s\r\n" % (len(body), body) if framing == "chunks" else body
+    head = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n" + fields + b"\r\n\r\n"
+    listed = b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n"
+    with spoken_by(lambda asked: listed if asked.startswith(b"GET") else head + shown) as url:
+        if ends:
+            assert check([url], model="m").model == "m"
+        else:
+            with pytest.raises(TargetError, match=r"POST .* properly: the connection ended within the body"):
+                check([url], model="m")
 
 
 def test_interim_responses_before_the_answer_are_passed_over():
