@@ -56,6 +56,12 @@ def test_gaps_have_their_own_name(request_: Any, option: str, name: str, label: 
     assert f", {short}" in str(evidence(scene))
 
 
+def test_gaps_of_option_b_stand_in_the_classes_of_a_run() -> None:
+    two = [{**FOUR_A_CHUNK, "class": number} for number in (0, 1)]
+    classes = made(*two, option="B").document["classes"]
+    assert [one["itl_b"]["n"] for one in classes.values()] == [11, 11]
+
+
 def test_what_is_not_known_of_a_figure_is_not_what_is_not_known_of_a_request() -> None:
     """The terminal has the first in us; the table has both, the first with its share as well."""
     scene = made(*[SINGLE] * 4)
