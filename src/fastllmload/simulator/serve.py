@@ -45,12 +45,15 @@ def serve(options: SimulatorOptions, ready: Callable[[str], None]) -> int:
     first = listen(options)
     sockets = [first] + [listen(options, first.getsockname()[1]) for _ in range(options.processes - 1)]
     # Signals wait from here on, so that one that comes before a server is ready is not lost.
-    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1})
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1})
     children = [fork_server(options, profile, sockets, number) for number in range(1, options.processes)]
     try:
         server = build(options, profile, first, 0)
         ready(url_of(options, first))
         server.run()
+    except InputError:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)  # nothing was served: the caller goes on as it was
+        raise
     finally:
         failed = stop_children(children)
         for one in sockets:

@@ -446,7 +446,10 @@ def test_a_server_that_stops_listening_after_the_first_look():
 
 @contextlib.contextmanager
 def spoken_by(raw, tls=None):
-    """URL of a server that answers every request with the bytes *raw*, or what it makes of the request, and closes; over TLS with the context *tls*."""
+    """URL of a server that answers every request with the bytes *raw*, or what it makes of the request, and closes.
+
+    Over TLS with the context *tls*.
+    """
 
     def answer(listener):
         while True:

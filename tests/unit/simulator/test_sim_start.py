@@ -1,12 +1,14 @@
 """An engine that does not come up: one sentence where the host or somebody on it is the reason, no bug of ours."""
 
+import signal
 from pathlib import Path
 
 import pytest
 
-from fastllmload.errors import HostLimitError, InternalError
+from fastllmload.errors import HostLimitError, InputError, InternalError
 from fastllmload.simulator import process
 from fastllmload.simulator.profile import SimulatorOptions
+from fastllmload.simulator.serve import serve
 
 
 @pytest.mark.parametrize(
@@ -28,3 +30,10 @@ def test_an_engine_that_does_not_start(
     monkeypatch.setattr(process, "READY_TIMEOUT_S", 0.2 if "sleep" in script else 30.0)
     with pytest.raises(kind, match=words):
         process.SimulatorProcess(SimulatorOptions()).__enter__()
+
+
+def test_signals_are_as_they_were_where_nothing_could_be_served(tmp_path: Path) -> None:
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, ())
+    with pytest.raises(InputError, match="truth log"):
+        serve(SimulatorOptions(port=0, truth=str(tmp_path / "none" / "log")), ready=lambda url: None)
+    assert signal.pthread_sigmask(signal.SIG_BLOCK, ()) == before
