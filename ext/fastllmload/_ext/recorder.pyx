@@ -5,7 +5,6 @@ stays in memory, up to the bounds of rowmemory.pxd, and is counted as lost behin
 """
 
 import os
-from array import array
 
 import numpy as np
 
@@ -69,19 +68,27 @@ def text_index(const unsigned char[::1] data):
 
     Ends at the first record that is not complete: zeros behind the last one, or bytes that a kill cut off.
     """
+    cdef Py_ssize_t count = walk_text(data, None, None, None)
+    rows, starts, sizes = np.empty(count, np.uint32), np.empty(count, np.int64), np.empty(count, np.uint32)
+    walk_text(data, rows, starts, sizes)
+    return rows, starts, sizes
+
+
+cdef Py_ssize_t walk_text(const unsigned char[::1] data, uint32_t[::1] rows, int64_t[::1] starts, uint32_t[::1] sizes):
+    """How many whole records there are; rows is not None: what they are."""
     cdef uint32_t[2] head
     cdef int64_t at = 0, end = data.shape[0]
-    rows, starts, sizes = array("I"), array("q"), array("I")
+    cdef Py_ssize_t found = 0
     while end - at > <int64_t>sizeof(head):
         memcpy(head, &data[at], sizeof(head))
         at += sizeof(head)
         if head[1] == 0 or head[1] > end - at:
             break
-        rows.append(head[0])
-        starts.append(at)
-        sizes.append(head[1])
+        if rows is not None:
+            rows[found], starts[found], sizes[found] = head[0], at, head[1]
         at += head[1]
-    return np.array(rows, np.uint32), np.array(starts, np.int64), np.array(sizes, np.uint32)
+        found += 1
+    return found
 
 
 def make_files(directory, bint text) -> None:

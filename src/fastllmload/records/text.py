@@ -6,11 +6,16 @@ import json
 from collections.abc import Iterator
 
 import numpy as np
+import numpy.typing as npt
 
 from fastllmload._ext import recorder
 from fastllmload.records.run import Run
 from fastllmload.workload.tokenizer import NONE, Tokenizer, load_tokenizer
 
+Places = npt.NDArray[np.int64]
+
+AT_ONCE = 1 << 16  # text records that are joined at once
+LONG = 64  # bytes of one on average from which each is copied by itself
 STRING = json.JSONDecoder(strict=False)
 
 
@@ -40,21 +45,39 @@ def pieces(run: Run, part: slice | None = None, most: int | None = None) -> Iter
     """(row, its text records in the order of its events, JSON-escaped) for every row (of *part*) that has some, and no
     more than *most*.
     """
-    rows, starts, sizes = recorder.text_index(run.text)
+    text = run.text.data
+    for row, begin, size in records(run, part):
+        if most is None or len(begin) <= most:
+            yield row, [bytes(text[a:b]) for a, b in zip(begin.tolist(), (begin + size).tolist(), strict=True)]
+
+
+def records(run: Run, part: slice | None = None) -> Iterator[tuple[int, Places, Places]]:
+    """(row, where its text records begin, bytes of each) for every row (of *part*) that has some."""
+    rows, begin, size = recorder.text_index(run.text)
     if part is not None:
         mine = (rows >= part.start) & (rows < part.stop)
-        rows, starts, sizes = rows[mine], starts[mine], sizes[mine]
+        rows, begin, size = rows[mine], begin[mine], size[mine]
     order = np.argsort(rows, kind="stable")
     borders = np.flatnonzero(np.diff(rows[order])) + 1
     for group in np.split(order, borders):
-        if len(group) > 0 and (most is None or len(group) <= most):
-            yield int(rows[group[0]]), [run.text[starts[k] : starts[k] + sizes[k]].tobytes() for k in group]
+        if len(group):
+            yield int(rows[group[0]]), begin[group].astype(np.int64), size[group].astype(np.int64)
 
 
 def texts(run: Run) -> Iterator[tuple[int, str]]:
     """(row, whole generated text without reasoning) for every row that has some, by row."""
-    for row, escaped in pieces(run):
-        yield row, unescape(b"".join(escaped))
+    for row, begin, size in records(run):
+        blocks = (slice(at, at + AT_ONCE) for at in range(0, len(begin), AT_ONCE))
+        yield row, unescape(b"".join(joined(run.text, begin[block], size[block]) for block in blocks))
+
+
+def joined(text: npt.NDArray[np.uint8], begin: Places, size: Places) -> bytes:
+    """The stretches of *text* that begin there and have so many bytes, one behind the other."""
+    end = np.cumsum(size)
+    if end[-1] > LONG * len(size):
+        return b"".join(text[a:b].tobytes() for a, b in zip(begin.tolist(), (begin + size).tolist(), strict=True))
+    places = np.arange(end[-1]) + np.repeat(begin - (end - size), size)
+    return bytes(text[places].data)
 
 
 def chunk_texts(run: Run, part: slice | None = None, most: int | None = None) -> Iterator[tuple[int, list[str]]]:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from synthetic_run import KIND, ORIGIN_NS, Request, Shape, draw_requests, duration_phase, write_manifest, write_workers
 
 from fastllmload.records import layout
+from fastllmload.records import text as text_records
 from fastllmload.records.chunk_counts import tokens_of_chunks
 from fastllmload.records.export import record_blocks
 from fastllmload.records.run import Run, load
@@ -205,3 +206,19 @@ def test_counts_that_only_the_text_tells(tmp_path: Path) -> None:
     assert sum(record["token_counts"]) == record["timed_tokens"] == record["output_tokens"] - 1
     assert [len(record[name]) for name in ("untimed_ns", "untimed_counts", "token_ns")] == [2, 2, 2]
     assert record["untimed_ns"] == run.event_t[:2].tolist() and record["untimed_counts"] == [None, None]
+
+
+@pytest.mark.parametrize("at_once", [1, 3, 1 << 16])
+def test_the_text_of_a_request_is_its_pieces_in_order(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at_once: int
+) -> None:
+    """Of requests whose pieces lie among each other's: short ones, long ones, halves of a pair, escapes."""
+    monkeypatch.setattr(text_records, "AT_ONCE", at_once)
+    said = [["a", " b", '"\\', "\ud83d", "\ude00"], ["x" * 500, "y", "é" * 300], ["", "z"]]
+    run = folder(
+        tmp_path,
+        [request(number, [("content", one, 0) for one in some]) for number, some in enumerate(said)],
+        text=True,
+    )
+    assert dict(text_records.texts(run)) == {row: paired("".join(some)) for row, some in enumerate(said)}
+    assert dict(text_records.chunk_texts(run, None, 3)) == {row: [one for one in said[row] if one] for row in (1, 2)}
