@@ -338,7 +338,7 @@ CRITERIA: tuple[Criterion, ...] = (
         "disk_full",
         "disk_full",
         "",
-        "the disk was full: rows are missing",
+        "the disk was full or too slow: rows are missing",
         "what was not written was not measured",
         invalid=0,
     ),

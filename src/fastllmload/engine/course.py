@@ -212,8 +212,7 @@ class Course:
         lost = ", ".join(f"{count:,} {name}" for name, count in missing.items() if count)
         self.fate.disk_full = log.full or fleet.total(k.W_DISK_FULL) > 0 or bool(lost)
         if self.fate.disk_full:
-            told = f"not on the disk: {lost}" if lost else "what was measured until then is all there"
-            self.incident(f"the disk was full: sending stopped early; {told}")
+            self.incident(not_written(log.full or fleet.rows.write_failed, lost))
         died = [member for member in fleet.members if member.died]
         self.fate.killed = sum(not member.stuck and -member.process.returncode in KILLED for member in died)
         self.fate.crashed = len(died) - self.fate.killed
@@ -226,6 +225,13 @@ class Course:
             }
             for member in fleet.members
         ]
+
+
+def not_written(full: bool, lost: str) -> str:
+    """Why sending stopped early: a disk that took no more, or one that was slower than what came. *lost*: what is gone."""
+    why = "the disk was full" if full else "answers came faster than they could be written to the disk"
+    told = f"not on the disk: {lost}" if lost else "what was measured until then is all there"
+    return f"{why}: sending stopped early; {told}"
 
 
 def nothing() -> None:

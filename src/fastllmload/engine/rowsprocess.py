@@ -26,6 +26,7 @@ class RowsProcess:
         self._folders = [(spec.rows_dir, spec.record_text) for spec in specs]
         self._reading, self.life = os.pipe()
         self._process: subprocess.Popen[bytes] | None = None
+        self.write_failed = False  # known at the end
 
     @property
     def pid(self) -> int | None:
@@ -68,7 +69,9 @@ class RowsProcess:
             self._process.wait()
         missing = {"rows": 0, "events": 0, "texts": 0}
         for descriptor in self.memories:
-            for name, count in rowmemory.RowMemory(descriptor).missing.items():
+            memory = rowmemory.RowMemory(descriptor)
+            self.write_failed |= memory.error_number != 0
+            for name, count in memory.missing.items():
                 missing[name] += count
             os.close(descriptor)
         return missing

@@ -33,7 +33,7 @@ GENERATOR = {
     "no_port": "Add source addresses (--source-address) or target addresses; see fastllmload doctor.",
     "fd_headroom": "Raise the limit of open files (ulimit -n).",
     "port_headroom": "Add source addresses (--source-address) or target addresses.",
-    "disk_full": "Free room on the disk of the run folder and send again.",
+    "disk_full": "Free room on the disk of the run folder, or take a quicker one, and send again.",
     "uncertain_figure": "Give the client cores of its own (--pin), or use --timestamps tap, and send again.",
     "headroom": "Add workers or hosts before you call this the target's capacity.",
 }

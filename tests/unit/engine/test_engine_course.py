@@ -1,0 +1,33 @@
+"""What a run says of its end."""
+
+from __future__ import annotations
+
+import errno
+from types import SimpleNamespace
+
+import pytest
+
+from fastllmload.engine import rowsprocess
+from fastllmload.engine.course import not_written
+
+
+def test_a_disk_is_called_full_only_where_it_took_no_more() -> None:
+    """A flood that outruns the disk is no full disk."""
+    assert not_written(True, "") == (
+        "the disk was full: sending stopped early; what was measured until then is all there"
+    )
+    assert not_written(False, "7 texts") == (
+        "answers came faster than they could be written to the disk: sending stopped early; not on the disk: 7 texts"
+    )
+
+
+@pytest.mark.parametrize("number", [0, errno.ENOSPC])
+def test_a_write_that_failed_is_told_from_rows_without_memory(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+    monkeypatch.setattr(
+        rowsprocess, "memory_for_rows", lambda: rowsprocess.os.open("/dev/null", rowsprocess.os.O_RDONLY)
+    )
+    process = rowsprocess.RowsProcess([SimpleNamespace(rows_dir="", record_text=True)], {})  # type: ignore[list-item]
+    memory = SimpleNamespace(error_number=number, missing={"rows": 0, "events": 0, "texts": 7})
+    monkeypatch.setattr(rowsprocess.rowmemory, "RowMemory", lambda _: memory)
+    assert process.finish() == memory.missing
+    assert process.write_failed is (number != 0)
