@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from fastllmload.compare.between import change_between
 from fastllmload.compare.change import Change
-from fastllmload.compare.figure import LEVELS, Figure
+from fastllmload.compare.figure import LEVELS, ComparedFigure
 from fastllmload.compare.paired import Pairs, change_of_pairs
 from fastllmload.compare.within import change_of_samples
 from fastllmload.statistics.interval import NotEstimable, Sample, intervals
@@ -65,7 +65,7 @@ def figure_value(sample: Sample, statistic: str) -> float:
 def within(samples: list[Sample], statistic: str, one_plan: bool) -> Change | None:
     """None where one of the two runs carries no interval; of one plan, where the pairs do not."""
     values = figure_value(samples[0], statistic), figure_value(samples[1], statistic)
-    figure = Figure(statistic, "latency", statistic, "ms")
+    figure = ComparedFigure(statistic, "latency", statistic, "ms")
     if one_plan:
         return change_of_pairs(figure, Pairs(samples[0], samples[1], 1.0), values, 0.5)
     levels = {} if statistic == "mean" else {statistic: LEVELS[statistic]}

@@ -20,7 +20,7 @@ import numpy.typing as npt
 from fastllmload._ext.simengine import Batching
 from fastllmload._ext.simtrial import Trial
 from fastllmload.compare.change import SIGNIFICANT, Change
-from fastllmload.compare.figure import LEVELS, Figure
+from fastllmload.compare.figure import LEVELS, ComparedFigure
 from fastllmload.compare.paired import Pairs, change_of_pairs
 from fastllmload.simulator.profile import Profile, load_profile
 from fastllmload.statistics.interval import Sample
@@ -168,7 +168,7 @@ def changes(base: Run, new: Run) -> dict[str, Change]:
         pairs = Pairs(base[metric], new[metric], 1.0)
         for name in STATISTICS:
             a, b = (float(s.values.mean()) if name == "mean" else s.at(LEVELS[name]) for s in (pairs.a, pairs.b))
-            found[f"{name}_{metric}"] = change_of_pairs(Figure(name, metric, name, "ms"), pairs, (a, b), 0.5)
+            found[f"{name}_{metric}"] = change_of_pairs(ComparedFigure(name, metric, name, "ms"), pairs, (a, b), 0.5)
     return found
 
 

@@ -46,7 +46,7 @@ def children(parent: int, command: str) -> list[int]:
 
 
 def workers_of(client: int) -> list[int]:
-    return children(client, "fastllmload.engine.worker")
+    return children(client, "fastllmload.engine.workers.worker")
 
 
 def wait_until_it_measures(client: subprocess.Popen[bytes], path: Path) -> None:

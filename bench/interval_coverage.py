@@ -19,8 +19,8 @@ from statistics import NormalDist
 import numpy as np
 import numpy.typing as npt
 
-from fastllmload.metrics.percentiles import interval as textbook
-from fastllmload.statistics.interval import Interval, Sample, intervals
+from fastllmload.metrics.distribution.percentiles import interval as textbook
+from fastllmload.statistics.interval import ConfidenceInterval, Sample, intervals
 
 Floats = npt.NDArray[np.float64]
 LEVELS = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99, "p999": 0.999}
@@ -109,7 +109,7 @@ def simulate(process: Process, n: int, runs: int, seed: int = 1) -> dict[str, Ta
         for name, found in intervals(Sample(values, ordered), LEVELS).items():
             tally = tallies[name]
             tally.runs += 1
-            if isinstance(found, Interval):
+            if isinstance(found, ConfidenceInterval):
                 tally.issued += 1
                 tally.covered += found.low <= truth[name] <= found.high
             if name in LEVELS:

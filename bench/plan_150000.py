@@ -25,7 +25,7 @@ def plan_one(form: str, requests: int) -> None:
     began = time.perf_counter()
     from fastllmload.endpoint import ENDPOINTS
     from fastllmload.plan.build import build_plan
-    from fastllmload.plan.settings import Load, RunSettings, Workload
+    from fastllmload.settings import Load, RunSettings, Workload
 
     settings = RunSettings(load=Load(rate=500.0, num_requests=requests), workload=Workload(prompt_form=form))
     with tempfile.TemporaryDirectory() as folder:

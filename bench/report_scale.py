@@ -124,10 +124,10 @@ class Memory(threading.Thread):
 def report(folder: Path) -> dict[str, Any]:
     """What the end of a run does with this folder: seconds of each step, and the peaks of memory in MiB."""
     from fastllmload.certificate.judge import judge
-    from fastllmload.metrics.core import measure
+    from fastllmload.metrics.run.measure import measure
+    from fastllmload.records.integrity import inventory
     from fastllmload.records.merge import merge_workers
-    from fastllmload.records.whole import inventory
-    from fastllmload.report.files import write_reports
+    from fastllmload.report.documents.files import write_reports
 
     clock, steps, memory = time.perf_counter, {}, Memory()
     memory.start()

@@ -30,9 +30,9 @@ from search_servers import ATTAINMENT, P99, SUSTAINED, Cliff, Slowing, TwoTimes,
 from simulated_bench import SlotBench
 from slot_server import SlotServer
 
-from fastllmload.procedure.goals import Goal
-from fastllmload.procedure.interval_search import IntervalSearch
-from fastllmload.procedure.sequential import Plan
+from fastllmload.search.interval_search import IntervalSearch
+from fastllmload.search.objectives import SearchObjective
+from fastllmload.statistics.sequential_tests import SequentialPlan
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Case:
     *seconds*: of the first look. *bad*: share of the requests that miss the objective at any load.
     """
 
-    goal: Goal
+    goal: SearchObjective
     server: Callable[[int], Any]
     limit_s: float
     hi: float
@@ -94,10 +94,12 @@ def searched(name: str, seed: int) -> tuple[bool, float, float, float, float, bo
     """
     case = CASES[name]
     server = case.server(seed)
-    bench = SlotBench(server, case.goal, Plan(), case.seconds, case.limit_s, np.random.default_rng(seed), case.bad)
+    bench = SlotBench(
+        server, case.goal, SequentialPlan(), case.seconds, case.limit_s, np.random.default_rng(seed), case.bad
+    )
     # of trees before the bench itself was asked, such as ea1b49f
     asked = {"firm": bench.firm} if "firm" in IntervalSearch.__dataclass_fields__ else {}
-    search = IntervalSearch(case.hi / case.grid, case.hi, step, bench, Plan(), **asked)
+    search = IntervalSearch(case.hi / case.grid, case.hi, step, bench, SequentialPlan(), **asked)
     found = search.run()
     low, high = bench.low(found), math.inf if found.above is None else found.above
     drifts = isinstance(server, Slowing)

@@ -56,7 +56,7 @@ from pair import CLIENT_CPU, SERVER_CPU
 
 from fastllmload.certificate.figures import LIMITS, STATISTICS
 from fastllmload.errors import RunFolderError
-from fastllmload.metrics.core import measure
+from fastllmload.metrics.run.measure import measure
 from fastllmload.records.run import Run, load
 from fastllmload.simulator.process import SimulatorProcess
 from fastllmload.simulator.profile import SimulatorOptions

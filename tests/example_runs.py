@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from fastllmload.metrics.tokens.counts import TokenCounts, count_tokens
+from fastllmload.metrics.tokens.times import TokenTimes, token_times
 from fastllmload.records import layout
 from fastllmload.records.run import Run
-from fastllmload.records.token_counts import TokenCounts, count_tokens
-from fastllmload.records.token_times import TokenTimes, token_times
 
 MS = 1_000_000
 BASE = 1_000_000 * MS  # times of 0 mean "did not happen", so examples that begin at 0 are moved

@@ -29,7 +29,7 @@ from fastllmload._ext.pacer import Pacer
 from fastllmload._ext.protocol import Protocol
 from fastllmload._ext.reactor import Reactor
 from fastllmload._ext.recorder import Recorder
-from fastllmload.records.sharedmem import SharedWords
+from fastllmload.records.shared_memory import SharedWords
 
 COUNTED = "__pyx_pw_*7Reactor_*on_ready"
 WORDS = [b" the", b" answer", b",", b" with", b" some", b" longer", b" internationalisation", b" and"]

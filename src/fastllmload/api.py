@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from fastllmload.records.run import Run
-    from fastllmload.report.snapshot import Snapshot
-    from fastllmload.report.terminal import Ui
+    from fastllmload.report.terminal.snapshot import Snapshot
+    from fastllmload.report.terminal.view import Ui
 
 
 def run(**options: object) -> Run:
@@ -25,8 +25,8 @@ def run(**options: object) -> Run:
     InputError: a wrong option, a limit of this host; TargetError: nothing reached the target; Interrupted: Ctrl-C
     before the first request. A run that was interrupted later is returned, with `incomplete` set.
     """
-    from fastllmload.cli.given import from_table
-    from fastllmload.cli.resolve import settle
+    from fastllmload.cli.options.raw import from_table
+    from fastllmload.cli.options.resolve import settle
     from fastllmload.engine.run import execute
     from fastllmload.redact import Redactor
 
@@ -48,7 +48,7 @@ def load(directory: str | os.PathLike[str]) -> Run:
     from dataclasses import replace
 
     from fastllmload.records import run as folder
-    from fastllmload.report.again import document_of
+    from fastllmload.report.documents.source import document_of
 
     found = folder.load(directory)
     if found.manifest.get("metrics") is None:
@@ -57,7 +57,7 @@ def load(directory: str | os.PathLike[str]) -> Run:
 
 
 def _view(mode: str, redact: Any) -> Ui:
-    from fastllmload.report.terminal import make_ui
+    from fastllmload.report.terminal.view import make_ui
 
     return make_ui(mode, io.StringIO() if mode == "none" else sys.stdout, redact)
 

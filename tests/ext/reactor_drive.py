@@ -23,7 +23,7 @@ from fastllmload._ext.reactor import Reactor
 from fastllmload._ext.recorder import Recorder
 from fastllmload._ext.stream import Stream
 from fastllmload.records.layout import ERROR_NAMES, STATUS_NAMES
-from fastllmload.records.sharedmem import SharedWords
+from fastllmload.records.shared_memory import SharedWords
 
 HEAD = b"POST /v1/chat/completions HTTP/1.1\r\nHost: test\r\nContent-Type: application/json\r\n"
 ANSWER = (

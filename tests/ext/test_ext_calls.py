@@ -16,12 +16,12 @@ from fastllmload._ext.calls import CallList
 from fastllmload._ext.protocol import Conversation
 from fastllmload._ext.talk import Talks
 from fastllmload.endpoint import ENDPOINTS
-from fastllmload.plan.conversations import Part, escaped, write_conversations
-from fastllmload.plan.joint import Joint, skip_of, tail_of
-from fastllmload.plan.settings import Workload
-from fastllmload.plan.synthesized import tool_turn
-from fastllmload.plan.told import answering, placed
-from fastllmload.workload.written import Written
+from fastllmload.plan.conversations.scripted import answering, placed
+from fastllmload.plan.conversations.synthetic import tool_turn
+from fastllmload.plan.conversations.turn_template import TurnTemplate, skip_of, tail_of
+from fastllmload.plan.conversations.turns import TurnPart, escaped, write_conversations
+from fastllmload.settings import Workload
+from fastllmload.workload.dataset import DatasetRequest
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
 FILLED = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=12)
@@ -165,12 +165,12 @@ def second_turn(
     pieces = endpoint.messages_pieces("m", Workload())
     parts = []
     for number, content in enumerate(([{"role": "user", "content": "Hi"}], turn)):
-        one = answering(Written("line 1", content), endpoint.joint, number)
+        one = answering(DatasetRequest("line 1", content), endpoint.joint, number)
         body, skip = pieces.encode(one.content, 5), skip_of(pieces)
         at, takes = 0, True
         if number:
             body, at, takes = placed(body, skip, one)
-        parts.append(Part(body, skip, tail_of(pieces, 5), 1, 5, b"", at, takes))
+        parts.append(TurnPart(body, skip, tail_of(pieces, 5), 1, 5, b"", at, takes))
     path = tmp_path / "bodies"
     found, table, _ = write_conversations(path, [parts], endpoint.joint, real=True)
     joint = tuple(part.encode() for part in endpoint.joint.described())
@@ -264,7 +264,7 @@ def test_synthetic_tool_turns_bring_the_result_of_the_first_call(tmp_path_factor
     body = pieces.encode([{"role": "user", "content": text}], 9)
     skip, tail = skip_of(pieces), tail_of(pieces, 9)
     later, at = tool_turn(body, skip, tail, escaped(text), 1)
-    parts = [Part(body, skip, tail, 1, 9), Part(later, skip, tail, 1, 9, b"", at)]
+    parts = [TurnPart(body, skip, tail, 1, 9), TurnPart(later, skip, tail, 1, 9, b"", at)]
     path = Path(tmp_path_factory.mktemp("calls")) / "bodies"
     found, table, _ = write_conversations(path, [parts], endpoint.joint, real=True)
     joint = tuple(part.encode() for part in endpoint.joint.described())
@@ -282,4 +282,6 @@ def test_a_conversation_cannot_begin_with_an_answer():
     from fastllmload.errors import InputError
 
     with pytest.raises(InputError, match="line 3: a conversation cannot begin with a message of role tool"):
-        answering(Written("line 3", [{"role": "tool", "content": "x"}]), Joint("", "", "", messages=True), 0)
+        answering(
+            DatasetRequest("line 3", [{"role": "tool", "content": "x"}]), TurnTemplate("", "", "", messages=True), 0
+        )

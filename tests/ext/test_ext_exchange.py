@@ -19,7 +19,7 @@ from fastllmload._ext.delta import Classifier
 from fastllmload._ext.protocol import Conversation, Protocol
 from fastllmload._ext.recorder import Recorder
 from fastllmload.records.layout import ERROR_NAMES, EVENT_NAMES, STATUS_NAMES, TOKENS_NONE
-from fastllmload.records.sharedmem import SharedWords
+from fastllmload.records.shared_memory import SharedWords
 
 MORE, REUSE, CLOSE = 0, 1, 2
 KERNEL, COALESCED = 1, 2

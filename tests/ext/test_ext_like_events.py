@@ -14,7 +14,7 @@ from fastllmload._ext.delta import Classifier
 from fastllmload._ext.protocol import Conversation, Protocol
 from fastllmload._ext.recorder import Recorder, text_index
 from fastllmload.records.layout import TOKENS_NONE
-from fastllmload.records.sharedmem import SharedWords
+from fastllmload.records.shared_memory import SharedWords
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n"
 BEFORE, BEHIND = b'{"id":"x","choices":[{"index":0,"delta":{"content":"', b'"},"finish_reason":null}]}'

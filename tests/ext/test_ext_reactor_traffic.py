@@ -19,10 +19,10 @@ from fastllmload._ext.carry import carried
 from fastllmload._ext.reactor import Reactor
 from fastllmload._ext.talk import Talks
 from fastllmload.endpoint import ENDPOINTS
-from fastllmload.plan.conversations import Part, write_conversations
-from fastllmload.plan.joint import skip_of, tail_of
+from fastllmload.plan.conversations.turn_template import skip_of, tail_of
+from fastllmload.plan.conversations.turns import TurnPart, write_conversations
 from fastllmload.plan.plan import CLIENT_ROW
-from fastllmload.plan.settings import Workload
+from fastllmload.settings import Workload
 
 CHAT = ENDPOINTS["openai-chat"]
 STREAM = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n"
@@ -57,7 +57,7 @@ def test_each_class_has_its_own_head(tmp_path: Path) -> None:
 def talk_of(turns: list[str], think_ms: float, directory: Path) -> dict[str, Any]:
     pieces = CHAT.messages_pieces("m", Workload())
     parts = [
-        Part(pieces.encode([{"role": "user", "content": text}], 3), skip_of(pieces), tail_of(pieces, 3), 1, 3,
+        TurnPart(pieces.encode([{"role": "user", "content": text}], 3), skip_of(pieces), tail_of(pieces, 3), 1, 3,
              think_ns=round(think_ms * 1e6) if number else 0)
         for number, text in enumerate(turns)
     ]  # fmt: skip

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fastllmload._ext.simprompt import count
-from fastllmload.workload.tokenizer import load_tokenizer
-from fastllmload.workload.words import text_table
+from fastllmload.workload.content.words import text_table
+from fastllmload.workload.tokenizers.tokenizer import load_tokenizer
 
 
 @pytest.mark.parametrize(

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from fastllmload._ext.talk import Talks, in_order, leaving_dtype, turn_dtype
 from fastllmload.endpoint import ENDPOINTS
-from fastllmload.plan.conversations import Part, escaped, joined, write_conversations
-from fastllmload.plan.joint import skip_of, tail_of
+from fastllmload.plan.conversations.synthetic import tool_turn
+from fastllmload.plan.conversations.turn_template import skip_of, tail_of
+from fastllmload.plan.conversations.turns import TurnPart, escaped, joined, write_conversations
 from fastllmload.plan.plan import CLIENT_ROW, TURN
-from fastllmload.plan.settings import Workload
-from fastllmload.plan.synthesized import tool_turn
+from fastllmload.settings import Workload
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 TURNS = st.lists(st.tuples(TEXT, TEXT, st.integers(1, 2000), st.booleans()), min_size=1, max_size=6)
@@ -45,7 +45,7 @@ def parts_of(endpoint, turns):
         skip, tail, reply_at = skip_of(pieces), tail_of(pieces, tokens), 0
         if tool and number and chat:
             body, reply_at = tool_turn(body, skip, tail, escaped(text), number)
-        found.append(Part(body, skip, tail, 1, tokens, escaped(reply), reply_at))
+        found.append(TurnPart(body, skip, tail, 1, tokens, escaped(reply), reply_at))
     return found
 
 
@@ -78,5 +78,5 @@ def test_a_stitched_body_is_the_planned_one(tmp_path_factory, turns, name):
 
 
 def test_a_message_of_the_assistants_own_takes_no_reply():
-    part = Part(b'{"messages":[{"role":"assistant"}]}', 13, 2, 1, 1, takes_reply=False)
+    part = TurnPart(b'{"messages":[{"role":"assistant"}]}', 13, 2, 1, 1, takes_reply=False)
     assert joined(b"X", b"never", part, ENDPOINTS["openai-chat"].joint) == b'X,{"role":"assistant"}]}'

@@ -13,7 +13,7 @@ from fastllmload._ext.delta import Classifier
 from fastllmload._ext.protocol import Conversation, Protocol
 from fastllmload._ext.recorder import Recorder
 from fastllmload.records.layout import ERROR_NAMES, STATUS_NAMES
-from fastllmload.records.sharedmem import SharedWords
+from fastllmload.records.shared_memory import SharedWords
 
 ROOT = Path(__file__).parents[2]
 CORPUS = Path(os.environ.get("FASTLLMLOAD_CORPORA", ROOT.parent / "shared" / "corpora")) / "wire"

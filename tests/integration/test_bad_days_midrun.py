@@ -19,7 +19,7 @@ from ext.reactor_drive import read_request
 from integration.bad_days import EMBEDDED, FAST, Going, await_end, begin, report, run
 from integration.turning_server import GOOD, JSON, STREAM, turning
 
-from fastllmload.engine.tap import permitted
+from fastllmload.engine.recording.tap import permitted
 from fastllmload.records.layout import OK, PHASE_NAMES, STATUS_NAMES
 from fastllmload.records.run import load
 from fastllmload.simulator.process import SimulatorProcess
@@ -140,7 +140,7 @@ def test_a_worker_is_killed(tmp_path: Path, workers: int, number: int) -> None:
 
 BUG = """
 import sys
-if "fastllmload.engine.worker" in sys.orig_argv:
+if "fastllmload.engine.workers.worker" in sys.orig_argv:
     from fastllmload._ext import stream
 
     class Stream(stream.Stream):

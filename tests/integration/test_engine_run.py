@@ -6,12 +6,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fastllmload.engine.fleet import Fleet
 from fastllmload.engine.run import execute
+from fastllmload.engine.workers.fleet import Fleet
 from fastllmload.host import wallclock
-from fastllmload.plan.settings import Client, Load, Output, RunSettings, Secret, Target, Workload
 from fastllmload.records.run import load
-from fastllmload.report.snapshot import Snapshot
+from fastllmload.report.terminal.snapshot import Snapshot
+from fastllmload.settings import Client, Load, Output, RunSettings, Secret, Target, Workload
 from fastllmload.simulator.process import SimulatorProcess
 from fastllmload.simulator.profile import SimulatorOptions
 

@@ -12,9 +12,9 @@ from integration.bad_days import COMMAND, run
 from unit.engine.canned_server import canned
 
 import fastllmload
+from fastllmload.metrics.tokens.counts import SOURCES, TOKENIZER, count_tokens
 from fastllmload.plan.archive import load_plan
 from fastllmload.records.layout import MEASURE, OK
-from fastllmload.records.token_counts import SOURCES, TOKENIZER, count_tokens
 
 PAGE = Path(__file__).parents[2] / "docs" / "workloads.md"
 EXAMPLES = re.findall(r"```\w+ (\w+)\n(.*?)```", PAGE.read_text(), re.DOTALL)

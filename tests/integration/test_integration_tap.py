@@ -16,7 +16,7 @@ from certificates import needs_openssl
 from integration.test_integration_tls import front
 from truth.truth_bench import CONTENT
 
-from fastllmload.engine.tap import permitted
+from fastllmload.engine.recording.tap import permitted
 from fastllmload.records import layout
 from fastllmload.records.run import Run, load
 from fastllmload.simulator.process import SimulatorProcess

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from fastllmload.cli.main import main
-from fastllmload.metrics.percentiles import percentile
-from fastllmload.metrics.prefix_cache import prefix_tokens
+from fastllmload.metrics.distribution.percentiles import percentile
+from fastllmload.metrics.levels.prefix_cache import prefix_tokens
 from fastllmload.records import layout
 from fastllmload.records.run import load
 

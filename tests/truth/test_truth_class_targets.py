@@ -13,8 +13,8 @@ import pytest
 from recording_relay import Recorded, relayed
 
 import fastllmload
-from fastllmload.cli.given import from_table
-from fastllmload.cli.resolve import settle
+from fastllmload.cli.options.raw import from_table
+from fastllmload.cli.options.resolve import settle
 from fastllmload.endpoint import ENDPOINTS
 from fastllmload.errors import InputError
 from fastllmload.plan.archive import save_plan

@@ -15,7 +15,7 @@ from recomputed import Recomputed
 from recomputed_blocks import Blocks, blocks_of, listed, stated_causes
 from recomputed_numbers import compared
 
-from fastllmload.records.export import export_jsonl
+from fastllmload.export.rows import export_jsonl
 from fastllmload.records.run import load
 
 ELSEWHERE = {  # need the text, the plan, a declaration, a sensor, the kind of each event

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from truth_bench import MEASURE, Measured, measure, until_quiet
 
-from fastllmload.records.token_counts import count_tokens
-from fastllmload.records.token_times import token_times
+from fastllmload.metrics.tokens.counts import count_tokens
+from fastllmload.metrics.tokens.times import token_times
 
 LOAD = ["--rate", "20", "--duration", "3", "--isl", "32", "--osl", "41", "--warmup", "5"]
 SLACK = 0.005  # of a mean

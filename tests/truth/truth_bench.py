@@ -154,7 +154,7 @@ def worker_pids(parent: int) -> list[int]:
             line = (entry / "cmdline").read_bytes()
         except OSError:
             continue  # it ended while we looked
-        if int(stat[1]) == parent and b"fastllmload.engine.worker" in line:
+        if int(stat[1]) == parent and b"fastllmload.engine.workers.worker" in line:
             found.append(int(entry.name))
     return found
 

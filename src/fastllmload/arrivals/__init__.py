@@ -1,0 +1,1 @@
+"""Arrival processes: when requests are due, drawn from a seed before time zero."""

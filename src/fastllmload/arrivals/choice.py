@@ -7,7 +7,7 @@ from __future__ import annotations
 import math
 
 from fastllmload import quantities
-from fastllmload.arrivals.curve import Curve
+from fastllmload.arrivals.curve import RateCurve
 from fastllmload.arrivals.gaps import Constant, Exponential, Gamma, UniformGaps
 from fastllmload.arrivals.process import AllAtOnce, Arrivals, OnOff, Renewal, Varying
 from fastllmload.errors import InputError
@@ -17,7 +17,7 @@ NAMES = ("poisson", "constant", "uniform", "gamma", "bursty", "onoff")
 LOWEST_RATE, HIGHEST_RATE = 1e-6, 1e7
 
 
-def choose_varying(arrival: str, curve: Curve, written: str, burstiness: float = 1.0) -> Arrivals:
+def choose_varying(arrival: str, curve: RateCurve, written: str, burstiness: float = 1.0) -> Arrivals:
     """The process that `--arrival` and `--burstiness` name, with a rate that follows *curve*, *written* so."""
     if arrival.partition(":")[0] == "onoff":
         raise InputError(

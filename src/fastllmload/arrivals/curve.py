@@ -18,7 +18,7 @@ Numbers = npt.NDArray[np.float64]
 HALVINGS = 64  # of a period, until its float64 bounds meet
 
 
-class Curve(Protocol):
+class RateCurve(Protocol):
     """Requests per second over seconds from time zero."""
 
     @property
@@ -180,7 +180,7 @@ class Day:
         return {"kind": "day", "low": self.low, "high": self.high, "period_s": self.period}
 
 
-def described_curve(found: dict[str, Any]) -> Curve:
+def described_curve(found: dict[str, Any]) -> RateCurve:
     """The curve that `describe` described."""
     if found["kind"] == "linear":
         return Linear(tuple(found["t_s"]), tuple(found["rate"]))
@@ -189,6 +189,6 @@ def described_curve(found: dict[str, Any]) -> Curve:
     return Day(found["low"], found["high"], found["period_s"])
 
 
-def mean_rate(curve: Curve, seconds: float) -> float:
+def mean_rate(curve: RateCurve, seconds: float) -> float:
     """Expected requests per second over [0, *seconds*]."""
     return float(curve.expected(np.array([seconds]))[0]) / seconds

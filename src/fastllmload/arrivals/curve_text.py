@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from fastllmload import quantities
-from fastllmload.arrivals.curve import Curve, Day, Exponential, Linear
+from fastllmload.arrivals.curve import Day, Exponential, Linear, RateCurve
 from fastllmload.errors import InputError
 from fastllmload.files import read_text
 
@@ -29,7 +29,7 @@ def is_curve(text: str) -> bool:
     return text.partition(":")[0].strip().lower() in SHAPES
 
 
-def read_curve(text: str, seconds: float | None) -> Curve:
+def read_curve(text: str, seconds: float | None) -> RateCurve:
     """The curve that *text* names. *seconds*: how long the run sends, None when only a count bounds it.
 
     InputError for a shape that is wrong, that no request ever follows, or that needs a duration and has none.
@@ -47,12 +47,12 @@ def read_curve(text: str, seconds: float | None) -> Curve:
     return curve
 
 
-def _ramp(rest: str, seconds: float | None) -> Curve:
+def _ramp(rest: str, seconds: float | None) -> RateCurve:
     start, end, length = _two(rest, seconds)
     return Linear((0.0, length), (start, end))
 
 
-def _exponential(rest: str, seconds: float | None) -> Curve:
+def _exponential(rest: str, seconds: float | None) -> RateCurve:
     start, end, length = _two(rest, seconds)
     if start <= 0 or end <= 0 or start == end:
         raise ValueError("both rates must be above 0 and differ")
@@ -66,7 +66,7 @@ def _two(rest: str, seconds: float | None) -> tuple[float, float, float]:
     return _rate(parts[0]), _rate(parts[1]), _length(parts[2]) if len(parts) == 3 else _needed(seconds)
 
 
-def _steps(rest: str, seconds: float | None) -> Curve:
+def _steps(rest: str, seconds: float | None) -> RateCurve:
     parts = rest.split(",")
     timed = ["x" in part for part in parts]
     if any(timed) != all(timed):
@@ -84,7 +84,7 @@ def _steps(rest: str, seconds: float | None) -> Curve:
     return Linear(tuple(t), tuple(r))
 
 
-def _spikes(rest: str, seconds: float | None) -> Curve:
+def _spikes(rest: str, seconds: float | None) -> RateCurve:
     parts = rest.split(",")
     if len(parts) != 4:
         raise ValueError(f"it has {len(parts)} values and takes 4")
@@ -101,14 +101,14 @@ def _spikes(rest: str, seconds: float | None) -> Curve:
     return Linear(tuple(t), (base, base, peak, peak) * spikes)
 
 
-def _day(rest: str, seconds: float | None) -> Curve:
+def _day(rest: str, seconds: float | None) -> RateCurve:
     low, high, period = _two(rest, seconds)
     if low > high:
         raise ValueError(f"the low rate {low:g} is above the high rate {high:g}")
     return Day(low, high, period)
 
 
-def _series(rest: str, seconds: float | None) -> Curve:
+def _series(rest: str, seconds: float | None) -> RateCurve:
     """A file of `time,rate` lines, seconds ascending; straight lines between them, constant before the first."""
     path = Path(rest.strip())
     try:
@@ -167,7 +167,7 @@ def _needed(seconds: float | None) -> float:
     return seconds
 
 
-READERS: dict[str, Callable[[str, float | None], Curve]] = {
+READERS: dict[str, Callable[[str, float | None], RateCurve]] = {
     "ramp": _ramp,
     "exponential": _exponential,
     "steps": _steps,

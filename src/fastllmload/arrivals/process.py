@@ -17,7 +17,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from fastllmload.arrivals.curve import Curve
+from fastllmload.arrivals.curve import RateCurve
 from fastllmload.arrivals.gaps import Gaps
 
 Seconds = npt.NDArray[np.float64]
@@ -92,7 +92,7 @@ class Varying:
     """
 
     inner: Arrivals
-    curve: Curve
+    curve: RateCurve
     written: str  # as the user wrote the curve
 
     @property

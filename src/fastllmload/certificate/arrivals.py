@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from fastllmload.certificate import fit
-from fastllmload.certificate.evidence import Arrivals, Figures, Sends, Times, Window
+from fastllmload.certificate import distribution_fit
+from fastllmload.certificate.evidence import ArrivalEvidence, Figures, Sends, Times, Window
 
 SHORT_GAP_NS = 20_000
 DISPERSION_WINDOWS_NS = (1_000_000, 10_000_000, 100_000_000, 1_000_000_000)
@@ -55,7 +55,9 @@ def arrival_tests(sends: Sends) -> dict[str, Any]:
         "follow_replies": int((~drawn).sum()),
         "schedule": mixed(sends) if sends.classes else describe(t_sched, arrivals),
         "sends": describe(dispatch, arrivals),
-        "gap_distance": fit.two_sample_distance(planned_gaps.astype(np.float64), actual_gaps.astype(np.float64)),
+        "gap_distance": distribution_fit.two_sample_distance(
+            planned_gaps.astype(np.float64), actual_gaps.astype(np.float64)
+        ),
         "clumped": short[0] - short[1],
         "dispersion_ratio": dispersion_ratio(dispatch, t_sched),
     }
@@ -72,7 +74,7 @@ def mixed(sends: Sends) -> dict[str, Any]:
     return {"classes": found}
 
 
-def even(instants: Times, arrivals: Arrivals) -> Times:
+def even(instants: Times, arrivals: ArrivalEvidence) -> Times:
     """Instants as they would be if the rate did not change: ns of expected arrivals at the mean rate."""
     if arrivals.curve is None or arrivals.rate is None:
         return instants
@@ -80,7 +82,7 @@ def even(instants: Times, arrivals: Arrivals) -> Times:
     return arrivals.zero_ns + np.rint(expected / arrivals.rate * 1e9).astype(np.int64)
 
 
-def describe(instants: Times, arrivals: Arrivals) -> dict[str, Any]:
+def describe(instants: Times, arrivals: ArrivalEvidence) -> dict[str, Any]:
     """gaps, short_gap_share, ks_d, ks_p, ad_a2, ad_p, autocorrelation (lag 1, with z), dispersion by window in seconds.
 
     KS and AD are None for constant gaps, for which gap_error_us stands in, and for recorded ones: they have no
@@ -92,8 +94,8 @@ def describe(instants: Times, arrivals: Arrivals) -> dict[str, Any]:
     if u is None:
         found.update(ks_d=None, ks_p=None, ad_a2=None, ad_p=None)
     else:
-        found["ks_d"], found["ks_p"] = fit.kolmogorov_smirnov(u)
-        found["ad_a2"], found["ad_p"] = fit.anderson_darling(u)
+        found["ks_d"], found["ks_p"] = distribution_fit.kolmogorov_smirnov(u)
+        found["ad_a2"], found["ad_p"] = distribution_fit.anderson_darling(u)
     found["gap_error_us"] = constant_error_us(gaps, arrivals)
     found["autocorrelation"], found["autocorrelation_z"] = autocorrelation(gaps)
     found["dispersion"] = {f"{width / 1e9:g}": dispersion(instants, width) for width in DISPERSION_WINDOWS_NS}
@@ -101,7 +103,7 @@ def describe(instants: Times, arrivals: Arrivals) -> dict[str, Any]:
     return found
 
 
-def uniform_gaps(instants: Times, arrivals: Arrivals) -> fit.Sample | None:
+def uniform_gaps(instants: Times, arrivals: ArrivalEvidence) -> distribution_fit.Sample | None:
     """The asked distribution function at each gap: uniform on [0, 1] when the instants follow the process.
 
     Instants are whole nanoseconds, and a bursty process has gaps of 0: each gap stands for its nanosecond, and gets a
@@ -117,16 +119,16 @@ def uniform_gaps(instants: Times, arrivals: Arrivals) -> fit.Sample | None:
     gaps = np.diff(instants).astype(np.float64)
     low = distribution(np.maximum(gaps - 0.5, 0.0) * (rate / 1e9), arrivals)
     high = distribution((gaps + 0.5) * (rate / 1e9), arrivals)
-    place: fit.Sample = low + (high - low) * np.random.default_rng(0).random(len(gaps))
+    place: distribution_fit.Sample = low + (high - low) * np.random.default_rng(0).random(len(gaps))
     return place
 
 
-def distribution(unit: fit.Sample, arrivals: Arrivals) -> fit.Sample:
+def distribution(unit: distribution_fit.Sample, arrivals: ArrivalEvidence) -> distribution_fit.Sample:
     """P(gap <= unit) of the asked process, in units of its mean gap."""
     if arrivals.process == "uniform":
         return np.minimum(unit / 2, 1.0)
     if arrivals.shape is not None:
-        return fit.gamma_cdf(unit * arrivals.shape, arrivals.shape)
+        return distribution_fit.gamma_cdf(unit * arrivals.shape, arrivals.shape)
     return -np.expm1(-unit)
 
 
@@ -137,14 +139,14 @@ def busy_time(since_zero: Times, on_s: float, off_s: float) -> Times:
     return busy
 
 
-def constant_error_us(gaps: fit.Sample, arrivals: Arrivals) -> float | None:
+def constant_error_us(gaps: distribution_fit.Sample, arrivals: ArrivalEvidence) -> float | None:
     """Largest distance of a gap from 1/rate, for constant arrivals."""
     if arrivals.process != "constant" or arrivals.rate is None:
         return None
     return float(np.abs(gaps - 1e9 / arrivals.rate).max()) / 1e3
 
 
-def autocorrelation(gaps: fit.Sample) -> tuple[float | None, float | None]:
+def autocorrelation(gaps: distribution_fit.Sample) -> tuple[float | None, float | None]:
     """(r, z) of neighbouring gaps; z = r sqrt(n) is standard normal when gaps are independent. None without
     variance.
     """

@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fastllmload.arrivals.curve import Curve
+from fastllmload.arrivals.curve import RateCurve
 from fastllmload.certificate.ceiling import Ceiling
-from fastllmload.certificate.figures import Figure
-from fastllmload.statistics.ranked import Ranked
+from fastllmload.certificate.figures import FigureBound
+from fastllmload.statistics.order_statistics import Ranked
 
 Times = npt.NDArray[np.int64]
 Figures = dict[str, float | int | None]
@@ -41,7 +41,7 @@ class Window:
 
 
 @dataclass(frozen=True)
-class Arrivals:
+class ArrivalEvidence:
     """The asked process; *process* "closed" is a closed loop, "inf" everything at once, "classes" several together.
 
     *shape* is the gamma shape; *on_s*, *off_s* belong to "onoff"; *zero_ns* is the phase's time zero. With a *curve*
@@ -54,7 +54,7 @@ class Arrivals:
     on_s: float | None = None
     off_s: float | None = None
     zero_ns: int = 0
-    curve: Curve | None = None
+    curve: RateCurve | None = None
 
     @property
     def open_loop(self) -> bool:
@@ -72,7 +72,7 @@ class Sends:
     arrival process. *classes*: of each class its name, number and process, where the plan mixes several.
     """
 
-    arrivals: Arrivals
+    arrivals: ArrivalEvidence
     t_sched: Times
     t_dispatch: Times
     all_dispatch: Times
@@ -82,7 +82,7 @@ class Sends:
     late_connects: int = 0
     follows: npt.NDArray[np.bool_] | None = None
     request_class: npt.NDArray[np.uint16] | None = None
-    classes: tuple[tuple[str, int, Arrivals], ...] = ()
+    classes: tuple[tuple[str, int, ArrivalEvidence], ...] = ()
 
     def starts(self) -> npt.NDArray[np.bool_]:
         """Releases whose instants were drawn before time zero."""
@@ -172,7 +172,7 @@ class Stamps:
 
 
 @dataclass(frozen=True)
-class Evidence:
+class CertificateEvidence:
     """All of it. *no_fd*, *no_port*: requests that failed for want of a descriptor or a port. *plan_lead_ns*: from the
     plan's last byte to the first release of the phase. *figures*: the headline figures with their ends.
     *seconds*: the worst seconds of the window, as `seconds.described` gives them. *ok*: requests of
@@ -188,7 +188,7 @@ class Evidence:
     no_fd: int = 0
     no_port: int = 0
     disk_full: bool = False
-    figures: tuple[Figure, ...] = ()
+    figures: tuple[FigureBound, ...] = ()
     seconds: dict[str, Any] = field(default_factory=dict)
     plan_lead_ns: int | None = None
     ok: int | None = None

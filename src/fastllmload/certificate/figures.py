@@ -1,8 +1,8 @@
 """How far each headline figure may lie from the truth, and what that makes of the verdict.
 
 A figure's bounds are in run.json (`metrics.<name>.bounds`): that figure of all lower and of all upper ends of what it is
-made of (`metrics.bounds`). The rule is one for all: an error of at most 2 % of the figure, or 100 us, is valid; of at most
-10 %, or 500 us, suspect; of more, invalid.
+made of (`metrics.run.bounds`). The rule is one for all: an error of at most 2 % of the figure, or 100 us, is valid; of at
+most 10 %, or 500 us, suspect; of more, invalid.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from fastllmload.slo.objective import asked_of
+from fastllmload.metrics.objectives.objective import asked_of
 
 VALID, SUSPECT, INVALID = "valid", "suspect", "invalid"
 SEVERITIES = (VALID, SUSPECT, INVALID)
@@ -35,7 +35,7 @@ NAMES = {
 
 
 @dataclass(frozen=True)
-class Figure:
+class FigureBound:
     """A statistic of a metric in ms: as stated, and the ends between which the true one lies."""
 
     metric: str
@@ -73,7 +73,7 @@ def headlines_of(document: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(name for name in LATENCIES if name not in OF_REASONING or reasoned or name in asked)
 
 
-def headline_figures(document: Mapping[str, Any]) -> tuple[Figure, ...]:
+def headline_figures(document: Mapping[str, Any]) -> tuple[FigureBound, ...]:
     """P50 and P99 of TTFT, TPOT, ITL and E2E, from the submission and from the scheduled instant, of a run.json; with the
     reasoning too, where answers have some.
     """
@@ -84,13 +84,13 @@ def headline_figures(document: Mapping[str, Any]) -> tuple[Figure, ...]:
         for statistic in STATISTICS:
             ends, value = (metric.get("bounds") or {}).get(statistic), metric.get(statistic)
             if ends is not None and value is not None:
-                found.append(Figure(name, statistic, float(value), float(ends[0]), float(ends[1])))
+                found.append(FigureBound(name, statistic, float(value), float(ends[0]), float(ends[1])))
     return tuple(found)
 
 
-def worst_by_metric(figures: tuple[Figure, ...]) -> dict[str, Figure]:
+def worst_by_metric(figures: tuple[FigureBound, ...]) -> dict[str, FigureBound]:
     """Of each metric the figure with the worst severity, and of those the one that is least certain."""
-    worst: dict[str, Figure] = {}
+    worst: dict[str, FigureBound] = {}
     for figure in figures:
         held = worst.get(figure.metric)
         if held is None or rank(figure) > rank(held):
@@ -98,11 +98,11 @@ def worst_by_metric(figures: tuple[Figure, ...]) -> dict[str, Figure]:
     return worst
 
 
-def rank(figure: Figure) -> tuple[int, float]:
+def rank(figure: FigureBound) -> tuple[int, float]:
     return SEVERITIES.index(figure.severity), figure.share
 
 
-def described(figures: tuple[Figure, ...]) -> dict[str, dict[str, Any]]:
+def described(figures: tuple[FigureBound, ...]) -> dict[str, dict[str, Any]]:
     """`certificate.figures`: by metric its verdict, and by statistic the value, its ends and the error as a share."""
     worst = worst_by_metric(figures)
     return {
@@ -118,7 +118,7 @@ def described(figures: tuple[Figure, ...]) -> dict[str, dict[str, Any]]:
     }
 
 
-def sentence(figure: Figure) -> str:
+def sentence(figure: FigureBound) -> str:
     """What is uncertain, in the unit of the figure."""
     name = NAMES[figure.metric]
     where = f"P{figure.statistic[1:]} of {name} is {ms(figure.value)} and may be "

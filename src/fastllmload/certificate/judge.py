@@ -8,14 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from fastllmload.certificate import arrivals, blame, criteria, host, lag, workers
+from fastllmload.certificate import arrivals, attribution, criteria, host, lag, workers
 from fastllmload.certificate import figures as headlines
-from fastllmload.certificate.errorbar import latency_error_bar_us
-from fastllmload.certificate.evidence import Evidence, Figures, Sends
+from fastllmload.certificate.error_bounds import latency_error_bar_us, stamp_figures
+from fastllmload.certificate.evidence import CertificateEvidence, Figures, Sends
 from fastllmload.certificate.headroom import headroom
-from fastllmload.certificate.ports import ports
+from fastllmload.certificate.port_usage import ports
 from fastllmload.certificate.run_evidence import from_run
-from fastllmload.certificate.stamps import stamp_figures
 from fastllmload.records.run import Run
 
 SPREAD_US = 500.0  # lags that spread less than this cannot have quantised arrivals that a server would notice
@@ -28,7 +27,7 @@ def judge(run: Run) -> dict[str, Any]:
     return judge_evidence(from_run(run))
 
 
-def judge_evidence(evidence: Evidence) -> dict[str, Any]:
+def judge_evidence(evidence: CertificateEvidence) -> dict[str, Any]:
     """The certificate of *evidence*: verdict, reasons, generator_limited, and the figures by subject."""
     sends, window = evidence.sends, evidence.window
     tests = arrivals.arrival_tests(sends)
@@ -46,13 +45,13 @@ def judge_evidence(evidence: Evidence) -> dict[str, Any]:
         **headroom(evidence.workers, evidence.ceiling),
         "latency_error_bar_us": latency_error_bar_us(evidence),
     }
-    late = blame.late(evidence)
-    explained = int(host.covered(late, blame.host_times(evidence)).sum())
+    late = attribution.late(evidence)
+    explained = int(host.covered(late, attribution.host_times(evidence)).sum())
     sections["host"]["late_intervals"], sections["host"]["late_explained"] = len(late), explained
     sections["host"]["competitors"] = list(evidence.host.competitors)
     found = [
         *figure_reasons(evidence),
-        *criteria.reasons(figures(evidence, sections), blame.of_the_host(evidence), evidence.host.throttled),
+        *criteria.reasons(figures(evidence, sections), attribution.of_the_host(evidence), evidence.host.throttled),
     ]
     found.sort(key=lambda reason: -criteria.SEVERITY.index(reason.severity))
     return {
@@ -65,7 +64,7 @@ def judge_evidence(evidence: Evidence) -> dict[str, Any]:
     }
 
 
-def figure_reasons(evidence: Evidence) -> list[criteria.Reason]:
+def figure_reasons(evidence: CertificateEvidence) -> list[criteria.Reason]:
     """One per metric of which a headline figure is not certain enough.
 
     What counts from the scheduled instant is uncertain by late sends too; where the same figure from the submission is
@@ -78,7 +77,9 @@ def figure_reasons(evidence: Evidence) -> list[criteria.Reason]:
             continue
         sibling = worst.get(name.removesuffix("_sched"))
         sending = name.endswith("_sched") and (sibling is None or sibling.severity == headlines.VALID)
-        cause = blame.cause_of_lateness(evidence, True) if sending else blame.cause_of_error(evidence, figure)
+        cause = (
+            attribution.cause_of_lateness(evidence, True) if sending else attribution.cause_of_error(evidence, figure)
+        )
         found.append(
             criteria.Reason(
                 "uncertain_figure",
@@ -89,28 +90,28 @@ def figure_reasons(evidence: Evidence) -> list[criteria.Reason]:
                 "ms",
                 f"{headlines.sentence(figure)}: {explanation(evidence, cause, sending)}",
                 cause,
-                cause == blame.GENERATOR and sending,
+                cause == attribution.GENERATOR and sending,
             )
         )
     return found
 
 
-def explanation(evidence: Evidence, cause: str, sending: bool) -> str:
+def explanation(evidence: CertificateEvidence, cause: str, sending: bool) -> str:
     """Why a figure is uncertain, in one clause."""
-    if cause == blame.TIMESTAMPS:
+    if cause == attribution.TIMESTAMPS:
         return (
             "the client read on time, but neither the kernel nor a packet ring stamped the segments, so their times are "
             "known to a part of a millisecond only"
         )
     what = "requests were sent late" if sending else "the client read late, and the times of the segments are not known"
-    if cause == blame.HOST:
+    if cause == attribution.HOST:
         return f"{what}, as the host gave it no processor"
     if evidence.host.throttled:
         return f"{what}, as the CPU quota of its cgroup was used up"
     return what
 
 
-def figures(evidence: Evidence, sections: dict[str, Any]) -> Figures:
+def figures(evidence: CertificateEvidence, sections: dict[str, Any]) -> Figures:
     """The flat figures that the criteria table names."""
     sends, its_workers = evidence.sends, sections["workers"]
     sampled = bool(its_workers) and all(w["cpu_share"] is not None for w in its_workers)
@@ -206,7 +207,7 @@ def stall_max_us(sections: dict[str, Any]) -> float | None:
     return None if longest is None or (burst is not None and longest <= BURST_SLACK * burst) else longest
 
 
-def user_delay_p99_us(evidence: Evidence, sections: dict[str, Any]) -> float | None:
+def user_delay_p99_us(evidence: CertificateEvidence, sections: dict[str, Any]) -> float | None:
     """How late the process saw what it stamped itself; None when the kernel stamped (nearly) everything.
 
     Measured by the reads that do have a kernel stamp; without any, by how late the worker's beats came.
@@ -217,7 +218,7 @@ def user_delay_p99_us(evidence: Evidence, sections: dict[str, Any]) -> float | N
     return measured if measured is not None else workers.percentiles_us(workers.merged(evidence.workers, "beat"))["p99"]
 
 
-def kernel_missing_share(evidence: Evidence, sections: dict[str, Any]) -> float | None:
+def kernel_missing_share(evidence: CertificateEvidence, sections: dict[str, Any]) -> float | None:
     bounded = sections["bounded_share"]
     return None if evidence.stamps.asked != "kernel" or bounded is None else 1 - bounded
 

@@ -14,15 +14,14 @@ from fastllmload._ext.histogram import WORDS
 from fastllmload.arrivals.choice import choose_arrivals
 from fastllmload.arrivals.curve import described_curve
 from fastllmload.arrivals.process import OnOff, Renewal
-from fastllmload.certificate import watch
+from fastllmload.certificate import monitor
 from fastllmload.certificate.ceiling import Ceiling
-from fastllmload.certificate.crowding import crowded_share
-from fastllmload.certificate.errorbar import itl_error_ns, ttft_error_ns
+from fastllmload.certificate.error_bounds import itl_error_ns, ttft_error_ns
 from fastllmload.certificate.evidence import (
     BRACKET_CLASSES,
     BRACKET_LEAST_NS,
-    Arrivals,
-    Evidence,
+    ArrivalEvidence,
+    CertificateEvidence,
     HostRecord,
     Sends,
     Stamps,
@@ -34,15 +33,16 @@ from fastllmload.certificate.evidence import (
 from fastllmload.certificate.figures import headline_figures
 from fastllmload.certificate.host import touched
 from fastllmload.certificate.lag import LATE_NS
-from fastllmload.certificate.seconds import described, seconds_of
+from fastllmload.certificate.per_second import described, seconds_of
+from fastllmload.certificate.port_usage import crowded_share
 from fastllmload.errors import RunFolderError
-from fastllmload.metrics.bounds import earliest
-from fastllmload.metrics.users import read_slowly
-from fastllmload.metrics.window import window_of
+from fastllmload.metrics.run.bounds import earliest
+from fastllmload.metrics.run.users import read_slowly
+from fastllmload.metrics.run.window import window_of
+from fastllmload.metrics.tokens.timeline import stretches
 from fastllmload.plan.plan import DOCUMENT, read_document
 from fastllmload.records import layout
 from fastllmload.records.run import Run
-from fastllmload.records.timeline import stretches
 
 INT64 = np.dtype(np.int64)
 ALARMS = ("clock_steps", "clamped", "late_connects")
@@ -57,7 +57,7 @@ TIMED = (
 )
 
 
-def from_run(run: Run) -> Evidence:
+def from_run(run: Run) -> CertificateEvidence:
     """The evidence of the measure phase. RunFolderError when a file of the run is damaged."""
     measured = window_of(run)
     window = (
@@ -69,7 +69,7 @@ def from_run(run: Run) -> Evidence:
     errors = rows["error"]
     released = sends(run, rows, sending_window(run, rows, window))
     its_workers = worker_records(run, window, windows, facts)
-    return Evidence(
+    return CertificateEvidence(
         window=sending_window(run, rows, window),
         sends=released,
         stamps=stamps(run, window, its_workers),
@@ -120,7 +120,7 @@ def sending_window(run: Run, rows: npt.NDArray[Any], window: Window) -> Window:
 # -- releases ---------------------------------------------------------------------------------------------------------
 
 
-def arrivals_of(run: Run) -> Arrivals:
+def arrivals_of(run: Run) -> ArrivalEvidence:
     """The asked process, from the plan when the folder keeps one, else from the settings."""
     phase = run.phase("measure")
     zero = 0 if phase is None else phase.start_ns
@@ -143,13 +143,13 @@ def plan_description(run: Run) -> dict[str, Any]:
     return (run.manifest.get("plan") or {}).get("description") or {}
 
 
-def described_arrivals(load: dict[str, Any], zero_ns: int) -> Arrivals:
+def described_arrivals(load: dict[str, Any], zero_ns: int) -> ArrivalEvidence:
     """From what a plan says of its load."""
     if load["arrivals"] is None:
-        return Arrivals("closed", zero_ns=zero_ns)
+        return ArrivalEvidence("closed", zero_ns=zero_ns)
     found = load["arrivals"]
     rate = math.inf if found["rate"] == "inf" else float(found["rate"])
-    return Arrivals(
+    return ArrivalEvidence(
         found["name"],
         rate,
         found.get("burstiness"),
@@ -160,7 +160,7 @@ def described_arrivals(load: dict[str, Any], zero_ns: int) -> Arrivals:
     )
 
 
-def class_arrivals(run: Run, zero_ns: int) -> tuple[tuple[str, int, Arrivals], ...]:
+def class_arrivals(run: Run, zero_ns: int) -> tuple[tuple[str, int, ArrivalEvidence], ...]:
     """Name, number and process of each class that was planned by itself; () for one kind of traffic."""
     classes = plan_description(run).get("classes", ())
     return tuple(
@@ -170,14 +170,14 @@ def class_arrivals(run: Run, zero_ns: int) -> tuple[tuple[str, int, Arrivals], .
     )
 
 
-def arrivals_of_settings(load: dict[str, Any], zero_ns: int) -> Arrivals:
+def arrivals_of_settings(load: dict[str, Any], zero_ns: int) -> ArrivalEvidence:
     if load.get("concurrency") is not None or load.get("rate") is None:
-        return Arrivals("closed", zero_ns=zero_ns)
+        return ArrivalEvidence("closed", zero_ns=zero_ns)
     rate = float(load["rate"])
     process = choose_arrivals(load.get("arrival", "poisson"), rate, load.get("burstiness", 1.0))
     shape = process.parameters().get("burstiness") if isinstance(process, Renewal) else None
     on, off = (process.on, process.off) if isinstance(process, OnOff) else (None, None)
-    return Arrivals(process.name, rate, shape, on, off, zero_ns)
+    return ArrivalEvidence(process.name, rate, shape, on, off, zero_ns)
 
 
 def sends(run: Run, rows: npt.NDArray[Any], window: Window) -> Sends:
@@ -272,7 +272,7 @@ def worker_stalls(run: Run, number: int) -> Times | None:
 
 def stalls_of_phase(run: Run, number: int) -> Times | None:
     """The same as rows of worker_stalls.npy."""
-    stalls, phase = watch.read_worker_stalls(run), run.phase("measure")
+    stalls, phase = monitor.read_worker_stalls(run), run.phase("measure")
     if stalls is None:
         return None
     mine: Times = stalls[stalls[:, 0] == number]
@@ -361,8 +361,8 @@ def about_window(samples: npt.NDArray[Any], window: Window) -> npt.NDArray[Any]:
 
 def histograms(run: Run) -> list[dict[str, Times]]:
     """One dict of HDR words per worker, of the measure phase alone; [] when the run did not keep them."""
-    words = run.array(watch.HISTOGRAMS, INT64, (None, len(watch.WATCHED), WORDS))
-    return [] if words is None else [dict(zip(watch.WATCHED, worker, strict=True)) for worker in words]
+    words = run.array(monitor.HISTOGRAMS, INT64, (None, len(monitor.WATCHED), WORDS))
+    return [] if words is None else [dict(zip(monitor.WATCHED, worker, strict=True)) for worker in words]
 
 
 def throttled(run: Run, facts: dict[str, Any]) -> bool:
@@ -380,12 +380,12 @@ def throttled(run: Run, facts: dict[str, Any]) -> bool:
 
 
 def host_record(run: Run, facts: dict[str, Any]) -> HostRecord:
-    stalls = run.array(watch.STALLS, INT64, (None, 2))
+    stalls = run.array(monitor.STALLS, INT64, (None, 2))
     sources = max(1, len(run.manifest.get("config", {}).get("target", {}).get("source_addresses", ())))
     crowded = crowded_share(run)
     steal = np.array(facts.get("steal_samples") or np.empty((0, 2)), np.int64).reshape(-1, 2)
     return HostRecord(
-        words=run.array(watch.HICCUP, INT64, (WORDS,)),
+        words=run.array(monitor.HICCUP, INT64, (WORDS,)),
         stalls=np.empty((0, 2), np.int64) if stalls is None else stalls,
         steal_share=facts.get("steal_share"),
         steal_t_ns=np.ascontiguousarray(steal[:, 0]),

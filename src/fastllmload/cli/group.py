@@ -7,7 +7,7 @@ from importlib import import_module
 
 import click
 
-from fastllmload.cli.readings import nearest
+from fastllmload.cli.options.parsers import nearest
 
 
 @dataclass(frozen=True)

@@ -17,10 +17,10 @@ import click
 from fastllmload import __version__
 from fastllmload.cli import argv
 from fastllmload.cli.group import LazyCommand, LazyGroup
-from fastllmload.cli.stdout import be_patient, open_closed, said_in_vain
+from fastllmload.cli.streams import be_patient, open_closed, said_in_vain
 from fastllmload.errors import FastLLMLoadError
 from fastllmload.redact import Redactor
-from fastllmload.report.outlet import on_screen
+from fastllmload.report.terminal.outlet import on_screen
 
 WRONG_INPUT, INTERRUPTED, BUG = 2, 4, 70
 NO_FILES = (errno.EMFILE, errno.ENFILE)
@@ -44,21 +44,25 @@ LONGEST_SENTENCE = 2000  # characters that are shown of one
 fastllmload = LazyGroup(
     "fastllmload",
     {
-        "run": LazyCommand("fastllmload.cli.commands:run", "one run (the default)"),
-        "quick": LazyCommand("fastllmload.cli.quick:quick", "asiai's short benchmark, one request at a time"),
+        "run": LazyCommand("fastllmload.cli.commands.run:run", "one run (the default)"),
+        "quick": LazyCommand("fastllmload.cli.commands.quick:quick", "asiai's short benchmark, one request at a time"),
         "simulate": LazyCommand("fastllmload.simulator.__main__:main", "serve the simulated engine"),
-        "plan": LazyCommand("fastllmload.cli.planning:plan", "build, describe, save or verify a plan"),
-        "procedure": LazyCommand("fastllmload.cli.procedures:procedure", "one of the ten tests of the IETF draft"),
-        "search": LazyCommand(
-            "fastllmload.cli.searching:search", "the highest rate or concurrency at which objectives hold"
+        "plan": LazyCommand("fastllmload.cli.commands.plan:plan", "build, describe, save or verify a plan"),
+        "procedure": LazyCommand(
+            "fastllmload.cli.commands.procedure:procedure", "one of the ten tests of the IETF draft"
         ),
-        "sweep": LazyCommand("fastllmload.cli.sweeping:sweep", "one run for each combination of options"),
-        "report": LazyCommand("fastllmload.cli.commands:report", "show a run again"),
-        "compliance": LazyCommand("fastllmload.cli.complying:compliance", "judge a run or procedure by the IETF draft"),
-        "compare": LazyCommand("fastllmload.cli.comparing:compare", "compare runs, with tests and gates"),
-        "export": LazyCommand("fastllmload.cli.commands:export", "write a run's requests as JSONL or CSV"),
-        "calibrate": LazyCommand("fastllmload.cli.calibrating:calibrate", "measure this host's ceiling"),
-        "doctor": LazyCommand("fastllmload.cli.commands:doctor", "check this host and say what to change"),
+        "search": LazyCommand(
+            "fastllmload.cli.commands.search:search", "the highest rate or concurrency at which objectives hold"
+        ),
+        "sweep": LazyCommand("fastllmload.cli.commands.sweep:sweep", "one run for each combination of options"),
+        "report": LazyCommand("fastllmload.cli.commands.run:report", "show a run again"),
+        "compliance": LazyCommand(
+            "fastllmload.cli.commands.compliance:compliance", "judge a run or procedure by the IETF draft"
+        ),
+        "compare": LazyCommand("fastllmload.cli.commands.compare:compare", "compare runs, with tests and gates"),
+        "export": LazyCommand("fastllmload.cli.commands.run:export", "write a run's requests as JSONL or CSV"),
+        "calibrate": LazyCommand("fastllmload.cli.commands.calibrate:calibrate", "measure this host's ceiling"),
+        "doctor": LazyCommand("fastllmload.cli.commands.run:doctor", "check this host and say what to change"),
     },
     default="run",
     help="Load generator and measuring instrument for LLM serving.\n\n"

@@ -8,10 +8,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from fastllmload.compare.manifest import manifest_diff
+from fastllmload.compare.setup import manifest_diff
 from fastllmload.compare.side import Side
 from fastllmload.compare.workload import differences, unequal_requests
-from fastllmload.compliance.declarations import of_simulated_engine, strings
+from fastllmload.declarations import of_simulated_engine, strings
 
 BOUNDARY = "sut.boundary"
 HARDWARE = ("sut.hardware.accelerator", "sut.hardware.count", "sut.hardware.memory_gib")
@@ -22,7 +22,7 @@ WARM_UP = ("warmup_requests", "warmup_tokens", "warmup_seconds", "ramp_share")
 
 
 @dataclass(frozen=True)
-class Item:
+class ChecklistItem:
     """*state*: YES, NO, DECLARED or NOT_DECLARED, with its *evidence*."""
 
     name: str
@@ -57,12 +57,12 @@ def unequal_systems(sides: list[Side]) -> list[str]:
     return list(dict.fromkeys([*differences(sides), *unequal_requests(sides)]))
 
 
-def checklist(sides: list[Side]) -> list[Item]:
+def checklist(sides: list[Side]) -> list[ChecklistItem]:
     """All items of IETF 6.4, and the boundary and hardware of 6.1."""
     return list(_items(sides))
 
 
-def _items(sides: list[Side]) -> Iterator[Item]:
+def _items(sides: list[Side]) -> Iterator[ChecklistItem]:
     unequal = unequal_systems(sides)
     yield _judged("same workload", not unequal, "; ".join(unequal) or "requests, order, arrivals and seeds are equal")
     yield _same("same test duration", sides, "load", ("duration", "num_requests"))
@@ -74,32 +74,36 @@ def _items(sides: list[Side]) -> Iterator[Item]:
     yield _declared("boundary of the system", sides, BOUNDARY)
     yield _hardware(sides)
     count = len(manifest_diff(sides))
-    yield Item("differences noted", YES, f"{count} entries of the manifests differ" if count else "no entry differs")
+    yield ChecklistItem(
+        "differences noted", YES, f"{count} entries of the manifests differ" if count else "no entry differs"
+    )
 
 
-def _judged(name: str, holds: bool, evidence: str) -> Item:
-    return Item(name, YES if holds else NO, evidence)
+def _judged(name: str, holds: bool, evidence: str) -> ChecklistItem:
+    return ChecklistItem(name, YES if holds else NO, evidence)
 
 
-def _same(name: str, sides: list[Side], section: str, keys: tuple[str, ...]) -> Item:
+def _same(name: str, sides: list[Side], section: str, keys: tuple[str, ...]) -> ChecklistItem:
     found = [{key: _setting(document, section, key) for key in keys} for side in sides for document in side.documents]
     unequal = [key for key in keys if any(each[key] != found[0][key] for each in found)]
     shown = ", ".join(f"{key} {found[0][key]}" for key in keys if found[0][key] not in (None, [], 0))
     return _judged(name, not unequal, f"{', '.join(unequal)} differ" if unequal else shown or "none set")
 
 
-def _declared(name: str, sides: list[Side], key: str) -> Item:
+def _declared(name: str, sides: list[Side], key: str) -> ChecklistItem:
     said = {side.name: stated(side, key) for side in sides}
     if None in said.values():
         gone = ", ".join(side for side, value in said.items() if value is None)
-        return Item(name, NOT_DECLARED, f"declare {key} for {gone}")
-    return Item(name, DECLARED, ", ".join(f"{side}: {value}" for side, value in said.items()))
+        return ChecklistItem(name, NOT_DECLARED, f"declare {key} for {gone}")
+    return ChecklistItem(name, DECLARED, ", ".join(f"{side}: {value}" for side, value in said.items()))
 
 
-def _hardware(sides: list[Side]) -> Item:
+def _hardware(sides: list[Side]) -> ChecklistItem:
     found = [hardware(side) for side in sides]
     if len(set(found)) == 1:
-        return Item("comparable hardware", YES if None not in found[0] else NOT_DECLARED, _hardware_text(found[0]))
+        return ChecklistItem(
+            "comparable hardware", YES if None not in found[0] else NOT_DECLARED, _hardware_text(found[0])
+        )
     return _judged("comparable hardware", False, " | ".join(_hardware_text(each) for each in found))
 
 
@@ -110,18 +114,18 @@ def _hardware_text(found: tuple[str | None, ...]) -> str:
     return ", ".join(each for each in known if not each.endswith(" None")) or "nothing declared"
 
 
-def _at_the_same_time(sides: list[Side]) -> Item:
+def _at_the_same_time(sides: list[Side]) -> ChecklistItem:
     shared = {stated(side, "comparison.shared_resources") for side in sides}
     begun = [str((document.get("environment") or {}).get("time_utc")) for side in sides for document in side.documents]
     try:
         times = [datetime.datetime.fromisoformat(each) for each in begun]
     except ValueError:
-        return Item("same time", NOT_DECLARED, "a run does not say when it began")
+        return ChecklistItem("same time", NOT_DECLARED, "a run does not say when it began")
     apart = (max(times) - min(times)).total_seconds()
     minutes = max(1, math.ceil(apart / 60))
     told = f"all runs began within {f'{minutes:,} minutes' if minutes > 1 else 'a minute'}"
     if shared == {"no"}:
-        return Item("same time", DECLARED, f"no resources are shared; {told}")
+        return ChecklistItem("same time", DECLARED, f"no resources are shared; {told}")
     if None in shared:
-        return Item("same time", NOT_DECLARED, f"declare comparison.shared_resources; {told}")
+        return ChecklistItem("same time", NOT_DECLARED, f"declare comparison.shared_resources; {told}")
     return _judged("same time", apart <= APART_S, f"resources are shared; {told}")

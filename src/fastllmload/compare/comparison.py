@@ -7,20 +7,20 @@ from dataclasses import dataclass, field
 
 from fastllmload.compare.between import LEAST_RUNS, change_between, chosen_test, pairs_of
 from fastllmload.compare.change import Change, undecided
-from fastllmload.compare.figure import Figure, figure_of, gaps_of, has_gaps, standard_figures
-from fastllmload.compare.host import starved_server, within_clocks
-from fastllmload.compare.manifest import Differs, manifest_diff
+from fastllmload.compare.client_limits import starved_server, within_clocks
+from fastllmload.compare.figure import ComparedFigure, figure_of, gaps_of, has_gaps, standard_figures
 from fastllmload.compare.paired import BETWEEN_RUNS, PAIRED
 from fastllmload.compare.series import RunSeries
+from fastllmload.compare.setup import SetupDifference, manifest_diff
 from fastllmload.compare.side import Side
 from fastllmload.compare.within import WITHIN, change_within
 from fastllmload.compare.workload import differences, same_plan
 from fastllmload.errors import InputError
+from fastllmload.records.integrity import EVENTS, ROWS, TEXT, not_whole
 from fastllmload.records.run import load
-from fastllmload.records.whole import EVENTS, ROWS, TEXT, not_whole
-from fastllmload.report.doubts import doubt_texts
-from fastllmload.report.figures import quantity
-from fastllmload.report.reasoning import alone_text, legend, reasoned
+from fastllmload.report.text.doubts import doubt_texts
+from fastllmload.report.text.numbers import quantity
+from fastllmload.report.text.reasoning import alone_text, legend, reasoned
 from fastllmload.statistics.student import t_interval
 from fastllmload.statistics.two_samples import holm
 
@@ -28,7 +28,7 @@ Interval = tuple[float, float]
 
 
 @dataclass(frozen=True)
-class Measured:
+class MeasuredFigure:
     """A figure on one side: the mean over its runs, with its 95 % interval (within the run when there is one)."""
 
     value: float | None
@@ -40,9 +40,9 @@ class Measured:
 class Row:
     """One figure on both sides, and its change."""
 
-    figure: Figure
-    base: Measured
-    new: Measured
+    figure: ComparedFigure
+    base: MeasuredFigure
+    new: MeasuredFigure
     change: Change
 
     @property
@@ -67,7 +67,7 @@ class Comparison:
     test: str
     rows: list[Row]
     workload: list[str]
-    manifest: list[Differs]
+    manifest: list[SetupDifference]
     notes: list[str] = field(default_factory=list)
 
     @property
@@ -118,19 +118,19 @@ def compare(
     return Comparison(base, new, used, with_holm(rows), workload, manifest_diff([base, new]), _notes(base, new, used))
 
 
-def measured(figure: Figure, side: Side) -> Measured:
+def measured(figure: ComparedFigure, side: Side) -> MeasuredFigure:
     """The interval over runs; of a single run, the one within it."""
     values = tuple(figure.value(document) for document in side.documents)
     known = [value for value in values if value is not None]
     if len(known) < len(values):
-        return Measured(None, None, values)
+        return MeasuredFigure(None, None, values)
     interval = figure.interval(side.first.document) if len(known) == 1 else t_interval(known)
     if figure.is_share and interval is not None:
         interval = max(0.0, interval[0]), min(1.0, interval[1])
-    return Measured(sum(known) / len(known), interval, values)
+    return MeasuredFigure(sum(known) / len(known), interval, values)
 
 
-def _within(figures: Sequence[Figure], base: Side, new: Side) -> list[Row]:
+def _within(figures: Sequence[ComparedFigure], base: Side, new: Side) -> list[Row]:
     runs = [load(side.first.folder) for side in (base, new)]
     damage = next((told for run in runs if (told := run.lost(ROWS, EVENTS, TEXT)) is not None), None)
     series = [RunSeries(run.whole, side.name) for run, side in zip(runs, (base, new), strict=True)]
@@ -153,7 +153,7 @@ def _within(figures: Sequence[Figure], base: Side, new: Side) -> list[Row]:
     return rows
 
 
-def only_bounded(figure: Figure, base: Side, new: Side) -> str | None:
+def only_bounded(figure: ComparedFigure, base: Side, new: Side) -> str | None:
     """Which run has only a bound of the figure, as requests of it did not end; None where all have its value."""
     for run in (*base.runs, *new.runs):
         least = figure.at_least(run.document)
@@ -162,7 +162,7 @@ def only_bounded(figure: Figure, base: Side, new: Side) -> str | None:
     return None
 
 
-def _between(figure: Figure, base: Side, new: Side, test: str) -> Row:
+def _between(figure: ComparedFigure, base: Side, new: Side, test: str) -> Row:
     a, b = measured(figure, base), measured(figure, new)
     x, y = [v for v in a.runs if v is not None], [v for v in b.runs if v is not None]
     if a.value is None or b.value is None:

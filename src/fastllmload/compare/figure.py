@@ -31,7 +31,7 @@ OF_REASONING = tuple(f"{statistic}_{metric}_ms" for metric in ("ttft_any", "tpot
 
 
 @dataclass(frozen=True)
-class Figure:
+class ComparedFigure:
     """*name* as shown; *metric* is its entry of `metrics`, *statistic* None where that is a single number.
 
     *scale*: of the entry's unit to the name's (a metric in s asked for in ms: 1000).
@@ -101,13 +101,13 @@ def has_gaps(document: Mapping[str, Any]) -> bool:
     return bool(((document.get("metrics") or {}).get(gaps_of(document)) or {}).get("n"))
 
 
-def figure_of(name: str, document: Mapping[str, Any]) -> Figure:
+def figure_of(name: str, document: Mapping[str, Any]) -> ComparedFigure:
     """The figure called *name*, as the run of *document* has it. InputError names what is near."""
     metrics = document.get("metrics") or {}
     scalar = OTHER_NAMES.get(name, name)
     entry = entry_of(document, scalar)
     if entry is not None and "value" in entry:
-        return Figure(scalar, scalar, None, str(entry.get("unit", "")))
+        return ComparedFigure(scalar, scalar, None, str(entry.get("unit", "")))
     statistic, metric, unit = parsed(name)
     found = entry_of(document, metric) if metric is not None else None
     if statistic is None or metric is None or found is None or "p50" not in found:
@@ -116,7 +116,7 @@ def figure_of(name: str, document: Mapping[str, Any]) -> Figure:
         raise InputError(f"{name!r} is no figure of these runs; {hint}")
     has = str(found.get("unit", ""))
     scale = {("s", "ms"): 1e3, ("ms", "s"): 1e-3}.get((has, unit or has), 1.0)
-    return Figure(name, metric, STATISTICS[statistic], unit or has, scale)
+    return ComparedFigure(name, metric, STATISTICS[statistic], unit or has, scale)
 
 
 def parsed(name: str) -> tuple[str | None, str | None, str | None]:
@@ -144,7 +144,7 @@ def known_names(metrics: Mapping[str, Any]) -> list[str]:
     return names
 
 
-def standard_figures(documents: list[Mapping[str, Any]]) -> list[Figure]:
+def standard_figures(documents: list[Mapping[str, Any]]) -> list[ComparedFigure]:
     """STANDARD, as far as every run has a value, those of any token where a run has reasoning, and goodput where objectives
     were set.
     """

@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 
 from fastllmload.compare.change import SIGNIFICANT
 from fastllmload.compare.comparison import Comparison, Row
-from fastllmload.compare.figure import Figure
+from fastllmload.compare.figure import ComparedFigure
 from fastllmload.errors import InputError
 from fastllmload.statistics.two_samples import holm
 
@@ -72,7 +72,7 @@ def parse_gate(text: str) -> Gate:
     return Gate(text.strip(), figure, beyond.startswith(">"), limit * unit_scale, about, unit)
 
 
-def refuse_other_unit(gate: Gate, figure: Figure) -> None:
+def refuse_other_unit(gate: Gate, figure: ComparedFigure) -> None:
     """InputError for a limit in a unit that *figure* does not have."""
     mine = UNITS.get(figure.unit, ())
     if gate.unit in (None, *mine) or (gate.unit == "%" and gate.about == "relative"):

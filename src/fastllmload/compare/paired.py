@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastllmload.compare.change import Change, plain, scaled, undecided
-from fastllmload.compare.figure import LEVELS, Figure
+from fastllmload.compare.figure import LEVELS, ComparedFigure
 from fastllmload.statistics.batches import BATCHES, MOST_CORRELATED, batch_means, long_run
 from fastllmload.statistics.bootstrap import block_weights, resampled_means, resampled_percentiles
 from fastllmload.statistics.interval import BEYOND, BULK, DRIFTING, LEAST_INDEPENDENT, MOST_BEYOND, Sample
@@ -87,12 +87,12 @@ def _chosen(sample: Sample, units: Numbers) -> Sample:
     return Sample(values, np.sort(values), first)
 
 
-def change_of_pairs(figure: Figure, pairs: Pairs, values: tuple[float, float], effect: float) -> Change:
+def change_of_pairs(figure: ComparedFigure, pairs: Pairs, values: tuple[float, float], effect: float) -> Change:
     """*values*: the figure of base and new, as in their run.json; *effect*: the superiority of the new side."""
     return replace(_change(figure, pairs, values, effect), pairs=pairs.n)
 
 
-def _change(figure: Figure, pairs: Pairs, values: tuple[float, float], effect: float) -> Change:
+def _change(figure: ComparedFigure, pairs: Pairs, values: tuple[float, float], effect: float) -> Change:
     if pairs.n < LEAST_INDEPENDENT:
         return undecided(*values, f"{pairs.n} pairs of requests are too few to see how they depend on each other")
     q = LEVELS.get(figure.statistic or "")

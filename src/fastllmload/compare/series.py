@@ -9,18 +9,18 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fastllmload.compare.figure import GAPS, Figure
-from fastllmload.metrics.distribution import SCALES, known, without_nulls
-from fastllmload.metrics.itl import Pooled, pooled
-from fastllmload.metrics.latencies import durations, in_time, per_token_times, starts
-from fastllmload.metrics.throughput import amounts_by_stretch, mean_time_s, stretches
-from fastllmload.metrics.tpot import spaced, tpot_any
-from fastllmload.metrics.window import Mask, Window, populations, window_of
+from fastllmload.compare.figure import GAPS, ComparedFigure
+from fastllmload.metrics.distribution.summary import SCALES, known, without_nulls
+from fastllmload.metrics.request.latencies import durations, in_time, per_token_times, starts
+from fastllmload.metrics.request.tpot import spaced, tpot_any
+from fastllmload.metrics.run.throughput import amounts_by_stretch, mean_time_s, stretches
+from fastllmload.metrics.run.window import Mask, Window, populations, window_of
+from fastllmload.metrics.tokens.counts import count_tokens
+from fastllmload.metrics.tokens.itl import PooledGaps, pooled
+from fastllmload.metrics.tokens.timeline import BEARING, stated_tokens
+from fastllmload.metrics.tokens.times import token_times
 from fastllmload.records import layout
 from fastllmload.records.run import Run
-from fastllmload.records.timeline import BEARING, stated_tokens
-from fastllmload.records.token_counts import count_tokens
-from fastllmload.records.token_times import token_times
 from fastllmload.statistics.interval import Sample
 
 Floats = npt.NDArray[np.float64]
@@ -58,7 +58,7 @@ class RunSeries:
         return {**found, "tpot_any": tpot_any(rows, spaced(self.run, self.tokens.output)[mine])}
 
     @cached_property
-    def pooled(self) -> Pooled:
+    def pooled(self) -> PooledGaps:
         """Gaps between tokens, or chunks, as pooled in run.json."""
         times = token_times(self.run, self.chosen.submitted, self.tokens)
         return pooled(self.run, self.chosen.latency, self.tokens, times)
@@ -69,7 +69,7 @@ class RunSeries:
         found = self.pooled.gaps
         return Sample(found.ns, np.sort(found.ns), found.first)
 
-    def sample(self, figure: Figure) -> Sample | None:
+    def sample(self, figure: ComparedFigure) -> Sample | None:
         """None where the figure is not made of values of requests."""
         if figure.metric in GAPS:
             return self.gaps if len(self.gaps.values) else None
@@ -78,7 +78,7 @@ class RunSeries:
         values = without_nulls(self.latencies[figure.metric])
         return Sample(values, np.sort(values)) if len(values) else None
 
-    def requests(self, figure: Figure) -> npt.NDArray[np.int64]:
+    def requests(self, figure: ComparedFigure) -> npt.NDArray[np.int64]:
         """Number in the plan of each unit of `sample`."""
         rows = self.chosen_rows
         if figure.metric in GAPS:
@@ -94,7 +94,7 @@ class RunSeries:
         ok: npt.NDArray[np.bool_] = rows["status"] == layout.OK
         return ok
 
-    def rates(self, figure: Figure) -> Stretches | None:
+    def rates(self, figure: ComparedFigure) -> Stretches | None:
         """None where the figure is no rate of requests or tokens."""
         if self.window is None or self.window.seconds <= 0:
             return None
@@ -117,6 +117,6 @@ class RunSeries:
         return amounts_by_stretch(events["t_ns"][kept], weight * each[row], window)
 
 
-def in_unit(figure: Figure, ns: float, unit: str) -> float:
+def in_unit(figure: ComparedFigure, ns: float, unit: str) -> float:
     """A value of the series in the unit of the figure; *unit* is that of run.json."""
     return ns / SCALES.get(unit, 1.0) * figure.scale

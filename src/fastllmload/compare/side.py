@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from fastllmload.errors import InputError, RunFolderError
-from fastllmload.metrics.core import measure
-from fastllmload.plan.seeded import drawn_from_a_seed
-from fastllmload.records.aside import runs_below
+from fastllmload.metrics.run.measure import measure
+from fastllmload.plan.pace import drawn_from_a_seed
+from fastllmload.records.folder_lock import runs_below
 from fastllmload.records.run import DONE, load, read_manifest
 
 

@@ -11,10 +11,10 @@ from statistics import median
 from typing import Any
 
 from fastllmload.compare.between import LEAST_RUNS
-from fastllmload.compare.checklist import BOUNDARY, Item, checklist, hardware, stated, unequal_systems
-from fastllmload.compare.comparison import Comparison, Measured, Row, compare, measured, with_holm
-from fastllmload.compare.figure import Figure, figure_of
-from fastllmload.compare.manifest import Differs, manifest_diff
+from fastllmload.compare.checklist import BOUNDARY, ChecklistItem, checklist, hardware, stated, unequal_systems
+from fastllmload.compare.comparison import Comparison, MeasuredFigure, Row, compare, measured, with_holm
+from fastllmload.compare.figure import ComparedFigure, figure_of
+from fastllmload.compare.setup import SetupDifference, manifest_diff
 from fastllmload.compare.side import Side
 from fastllmload.errors import InputError
 
@@ -26,15 +26,15 @@ class Systems:
     """*pairs* in the order of the sides; p adjusted over all of them. *normalised*: figures per GPU and per price."""
 
     sides: list[Side]
-    figures: list[Figure]
+    figures: list[ComparedFigure]
     pairs: list[Comparison]
-    normalised: list[Figure]
+    normalised: list[ComparedFigure]
     same_hardware: bool
-    checklist: list[Item]
-    manifest: list[Differs]
+    checklist: list[ChecklistItem]
+    manifest: list[SetupDifference]
     notes: list[str]
 
-    def measured(self, figure: Figure) -> list[Measured]:
+    def measured(self, figure: ComparedFigure) -> list[MeasuredFigure]:
         """One per system."""
         return [measured(figure, side) for side in self.sides]
 
@@ -84,7 +84,7 @@ def unequal_boundary(sides: list[Side]) -> list[str]:
     return [f"{told}; measure {', '.join(gone)} with --declare {BOUNDARY}=..." if gone else told]
 
 
-def normalised_figures(sides: list[Side]) -> list[Figure]:
+def normalised_figures(sides: list[Side]) -> list[ComparedFigure]:
     """Those that every run of every system has; what is divided by the same everywhere would say nothing new."""
     documents = [document for side in sides for document in side.documents]
     unlike = [name for name, by in NORMALISED.items() if len({divisor(each, by) for each in documents}) > 1]
@@ -129,7 +129,7 @@ def token_notes(sides: list[Side]) -> list[str]:
     return ["tokens are counted by each system itself (option A): figures per token have units of each system's own"]
 
 
-def middle(found: Measured) -> float | None:
+def middle(found: MeasuredFigure) -> float | None:
     """Median over runs (procedures 3.4)."""
     known = [value for value in found.runs if value is not None]
     return median(known) if known and len(known) == len(found.runs) else None

@@ -15,11 +15,11 @@ from statistics import NormalDist
 import numpy as np
 import numpy.typing as npt
 
-from fastllmload.compare.apart import all_apart, figure_unit
 from fastllmload.compare.change import Change, plain, scaled, undecided
-from fastllmload.compare.figure import LEVELS, Figure
+from fastllmload.compare.figure import LEVELS, ComparedFigure
 from fastllmload.compare.paired import change_of_pairs, pairs_of_requests
 from fastllmload.compare.series import RunSeries
+from fastllmload.compare.tail_difference import all_apart, figure_unit
 from fastllmload.statistics.batches import BATCHES, MOST_CORRELATED, LongRun, batch_edges, long_run
 from fastllmload.statistics.bootstrap import block_weights, resampled_means, resampled_percentiles
 from fastllmload.statistics.interval import NotEstimable, Sample, intervals, rate_interval
@@ -33,7 +33,9 @@ FEW_BLOCKS = math.sqrt(BATCHES / (BATCHES - 1))
 MOST_PAIRS = 2_000_000  # values looked at for the effect size
 
 
-def change_within(figure: Figure, base: RunSeries, new: RunSeries, values: tuple[float, float], paired: bool) -> Change:
+def change_within(
+    figure: ComparedFigure, base: RunSeries, new: RunSeries, values: tuple[float, float], paired: bool
+) -> Change:
     """*values*: the figure of base and new, as in their run.json; *paired*: both were sent the same plan."""
     a, b = base.sample(figure), new.sample(figure)
     if a is not None and b is not None and figure.statistic is not None:
@@ -52,7 +54,7 @@ def change_within(figure: Figure, base: RunSeries, new: RunSeries, values: tuple
     return _of_rates(figure, base, new, values, paired)
 
 
-def _lacking(figure: Figure, series: RunSeries) -> NotEstimable | None:
+def _lacking(figure: ComparedFigure, series: RunSeries) -> NotEstimable | None:
     """Why the run has no interval of the figure; None when it has one."""
     sample, statistic = series.sample(figure), figure.statistic or "mean"
     if sample is None:
@@ -61,7 +63,9 @@ def _lacking(figure: Figure, series: RunSeries) -> NotEstimable | None:
     return found if isinstance(found, NotEstimable) else None
 
 
-def change_of_samples(figure: Figure, a: Sample, b: Sample, values: tuple[float, float], paired: bool) -> Change:
+def change_of_samples(
+    figure: ComparedFigure, a: Sample, b: Sample, values: tuple[float, float], paired: bool
+) -> Change:
     weights = _weights(paired)
     drawn = [_resampled(figure, sample, each) for sample, each in zip((a, b), weights, strict=True)]
     if min(float(each.min()) for each in drawn) <= 0 or min(values) <= 0:
@@ -80,13 +84,13 @@ def _weights(paired: bool) -> tuple[Floats, Floats]:
     return first, first if paired else block_weights(BATCHES, RESAMPLES, seed=2)
 
 
-def _resampled(figure: Figure, sample: Sample, weights: Floats) -> Floats:
+def _resampled(figure: ComparedFigure, sample: Sample, weights: Floats) -> Floats:
     if figure.statistic == "mean":
         return resampled_means(sample.values, sample.edges(), weights)
     return resampled_percentiles(sample.values, sample.edges(), LEVELS[figure.statistic or ""], weights)
 
 
-def carried_over(figure: Figure, a: Sample, b: Sample) -> float:
+def carried_over(figure: ComparedFigure, a: Sample, b: Sample) -> float:
     """How much wider for what neighbouring blocks share: (1 + r) / (1 - r) of the variance, r of the difference."""
     blocks = [_by_block(figure, each) for each in (a, b)]
     apart = blocks[1] - blocks[0]
@@ -96,7 +100,7 @@ def carried_over(figure: Figure, a: Sample, b: Sample) -> float:
     return math.sqrt((1 + r) / (1 - r))
 
 
-def _by_block(figure: Figure, sample: Sample) -> Floats:
+def _by_block(figure: ComparedFigure, sample: Sample) -> Floats:
     """What each block does to the figure: its share of values above it, or its mean, relative to the whole."""
     edges, q = sample.edges(), LEVELS.get(figure.statistic or "")
     values = sample.values if q is None else sample.values > sample.at(q)
@@ -133,7 +137,9 @@ def superiority(a: Sample, b: Sample) -> float:
     return float(below.mean()) / (2 * len(x))
 
 
-def _of_shares(figure: Figure, base: RunSeries, new: RunSeries, values: tuple[float, float], paired: bool) -> Change:
+def _of_shares(
+    figure: ComparedFigure, base: RunSeries, new: RunSeries, values: tuple[float, float], paired: bool
+) -> Change:
     outcomes = [series.successes() for series in (base, new)]
     if min(len(each) for each in outcomes) < 4 * BATCHES:
         return undecided(*values, "too few requests to see how their failures depend on each other")
@@ -148,7 +154,9 @@ def _of_shares(figure: Figure, base: RunSeries, new: RunSeries, values: tuple[fl
     return Change(*plain(*values), (low, high), scaled((low, high), values[0]), WITHIN, p)
 
 
-def _of_rates(figure: Figure, base: RunSeries, new: RunSeries, values: tuple[float, float], paired: bool) -> Change:
+def _of_rates(
+    figure: ComparedFigure, base: RunSeries, new: RunSeries, values: tuple[float, float], paired: bool
+) -> Change:
     rates = []
     for series in (base, new):
         found = series.rates(figure)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from fastllmload.compliance import facts
-from fastllmload.compliance.evidence import Evidence
+from fastllmload.compliance.evidence import ComplianceEvidence
 
 Reason = str | None  # None: it applies
 FAMILIES = {  # a figure of run.json that every run has where the family of metrics was computed
@@ -23,17 +23,17 @@ def unless(holds: bool, reason: str) -> Reason:
     return None if holds else reason
 
 
-def test(evidence: Evidence, name: str) -> Reason:
+def test(evidence: ComplianceEvidence, name: str) -> Reason:
     if evidence.test == name:
         return None
     return f"it belongs to the test {name}" + (f", this is {evidence.test}" if evidence.test else "")
 
 
-def comparison(evidence: Evidence, _: str) -> Reason:
+def comparison(evidence: ComplianceEvidence, _: str) -> Reason:
     return unless(bool(evidence.others), "nothing is compared (--against FOLDER compares)")
 
 
-def hardware(evidence: Evidence, _: str) -> Reason:
+def hardware(evidence: ComplianceEvidence, _: str) -> Reason:
     from fastllmload.compliance.checks.comparison import hardware_of
 
     found = hardware_of(evidence)
@@ -41,115 +41,115 @@ def hardware(evidence: Evidence, _: str) -> Reason:
     return "the hardware is equal" if equal else None
 
 
-def workload(evidence: Evidence, name: str) -> Reason:
+def workload(evidence: ComplianceEvidence, name: str) -> Reason:
     return unless(name in facts.workload_names(evidence), f"the workload is not {name}")
 
 
-def kind(evidence: Evidence, name: str) -> Reason:
+def kind(evidence: ComplianceEvidence, name: str) -> Reason:
     if name == "dataset" and any(facts.workload(run).get("dataset") for run in evidence.runs):
         return None
     return unless(name in facts.kinds(evidence), f"the workload is not a {name} one")
 
 
-def boundary(evidence: Evidence, name: str) -> Reason:
+def boundary(evidence: ComplianceEvidence, name: str) -> Reason:
     said = facts.boundary(evidence)
     return unless(said == name, f"the boundary is {said or 'not declared'}, not {name}")
 
 
-def load(evidence: Evidence, name: str) -> Reason:
+def load(evidence: ComplianceEvidence, name: str) -> Reason:
     found = facts.loop(evidence)
     return unless(found in (name, "mixed"), f"the load is {found} loop")
 
 
-def start(evidence: Evidence, name: str) -> Reason:
+def start(evidence: ComplianceEvidence, name: str) -> Reason:
     return unless(facts.cold_start(evidence) == (name == "cold"), f"this is no {name} start")
 
 
-def topology(evidence: Evidence, name: str) -> Reason:
+def topology(evidence: ComplianceEvidence, name: str) -> Reason:
     found = facts.topology(evidence)
     return unless(found == name, f"the topology is {found or 'not known'}")
 
 
-def clock(evidence: Evidence, name: str) -> Reason:
+def clock(evidence: ComplianceEvidence, name: str) -> Reason:
     method = evidence.declared.get("clock.method", "").lower()
     known = "chrony" in method if name == "ntp" else False
     return unless(name in method or known, f"clocks are not declared to be synchronised by {name.upper()}")
 
 
-def accuracy(evidence: Evidence, _: str) -> Reason:
+def accuracy(evidence: ComplianceEvidence, _: str) -> Reason:
     needed = number(evidence.declared.get("clock.required_accuracy_ms"))
     return unless(needed is not None and needed < 1.0, "no accuracy below a millisecond is declared to be needed")
 
 
-def protocol(evidence: Evidence, name: str) -> Reason:
+def protocol(evidence: ComplianceEvidence, name: str) -> Reason:
     found = facts.protocol(evidence)
     return unless(name in (found or "").split(" and "), f"the protocol is {found or 'not known'}")
 
 
-def itl(evidence: Evidence, name: str) -> Reason:
+def itl(evidence: ComplianceEvidence, name: str) -> Reason:
     found = facts.itl_option(evidence)
     return unless(found == name, f"the ITL option is {found or 'not known'}")
 
 
-def counting(evidence: Evidence, name: str) -> Reason:
+def counting(evidence: ComplianceEvidence, name: str) -> Reason:
     found = facts.counting_option(evidence)
     return unless(found == name, f"tokens were counted by option {found or 'neither A nor B'}")
 
 
-def cache(evidence: Evidence, _: str) -> Reason:
+def cache(evidence: ComplianceEvidence, _: str) -> Reason:
     if evidence.test == "prefix-cache":
         return "the test of the cache itself fills it in a phase of its own"
     warm = evidence.declared.get("prefix_cache.state") == "warm"
     return unless(warm, "no warm prefix cache is declared to be under test")
 
 
-def stamps(evidence: Evidence, _: str) -> Reason:
+def stamps(evidence: ComplianceEvidence, _: str) -> Reason:
     return unless(facts.server_stamps(evidence), "no time stamp of a server is part of a client metric")
 
 
-def server_timing(evidence: Evidence, _: str) -> Reason:
+def server_timing(evidence: ComplianceEvidence, _: str) -> Reason:
     measured = any((run.get("metrics.server_ttft.n") or 0) > 0 for run in evidence.runs)
     return unless(measured, "the server told no durations of its own")
 
 
-def adjusted(evidence: Evidence, _: str) -> Reason:
+def adjusted(evidence: ComplianceEvidence, _: str) -> Reason:
     found = any(run.get("metrics.ttft_net_adjusted") is not None for run in evidence.runs)
     return unless(found, "no latency was adjusted")
 
 
-def leading(evidence: Evidence, _: str) -> Reason:
+def leading(evidence: ComplianceEvidence, _: str) -> Reason:
     return unless(facts.leading_content(evidence) > 0, "nothing came before the first content")
 
 
-def percentile(evidence: Evidence, name: str) -> Reason:
+def percentile(evidence: ComplianceEvidence, name: str) -> Reason:
     found = any(run.get(f"metrics.ttft.{name}") is not None for run in evidence.runs)
     return unless(found, f"no {name} of TTFT is reported")
 
 
-def report(evidence: Evidence, name: str) -> Reason:
+def report(evidence: ComplianceEvidence, name: str) -> Reason:
     from fastllmload.compliance.checks.reports import minimum, sections
 
     there = minimum(evidence) if name == "minimum" else sections(evidence)
     return unless(bool(there), f"the folder holds no {name} report (fastllmload report writes one)")
 
 
-def lengths(evidence: Evidence, _: str) -> Reason:
+def lengths(evidence: ComplianceEvidence, _: str) -> Reason:
     answered = (run.ok["input_target"][run.ok["t_first"] > 0] for run in evidence.runs)
     return unless(
         any(len(found) and found.min() < found.max() for found in answered), "no two answered prompts differ in length"
     )
 
 
-def metrics(evidence: Evidence, name: str) -> Reason:
+def metrics(evidence: ComplianceEvidence, name: str) -> Reason:
     found = any(run.get(f"metrics.{FAMILIES[name]}") is not None for run in evidence.runs)
     return unless(found, f"no {name} metrics were computed")
 
 
-def every(evidence: Evidence, _: str) -> Reason:
+def every(evidence: ComplianceEvidence, _: str) -> Reason:
     return None
 
 
-QUESTIONS: dict[str, Callable[[Evidence, str], Reason]] = {
+QUESTIONS: dict[str, Callable[[ComplianceEvidence, str], Reason]] = {
     "every": every, "test": test, "comparison": comparison, "unequal_hardware": hardware,
     "workload": workload, "kind": kind, "boundary": boundary,
     "load": load, "start": start, "topology": topology, "clock": clock, "accuracy": accuracy, "protocol": protocol,
@@ -159,7 +159,7 @@ QUESTIONS: dict[str, Callable[[Evidence, str], Reason]] = {
 }  # fmt: skip
 
 
-def why_not(evidence: Evidence, words: Sequence[str]) -> Reason:
+def why_not(evidence: ComplianceEvidence, words: Sequence[str]) -> Reason:
     """The first reason for which a requirement does not count here; None when it does. ValueError: an unknown word."""
     for word in words:
         question, _, rest = word.partition(" ")

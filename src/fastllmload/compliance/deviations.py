@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from fastllmload.compliance import facts
-from fastllmload.compliance.evidence import Evidence, Measured
+from fastllmload.compliance.evidence import ComplianceEvidence, MeasuredRun
 
 
-def deviations(evidence: Evidence) -> list[str]:
+def deviations(evidence: ComplianceEvidence) -> list[str]:
     """Sentences, each once, in the order in which they were met."""
     found: list[str] = []
     if evidence.simulated and evidence.procedure is None:
@@ -19,7 +19,7 @@ def deviations(evidence: Evidence) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-def of_run(run: Measured) -> list[str]:
+def of_run(run: MeasuredRun) -> list[str]:
     """Of one run."""
     where = "" if run.entry is None else f" (level {run.name})"
     found = []
@@ -31,7 +31,7 @@ def of_run(run: Measured) -> list[str]:
     warmup = run.get("plan.warmup.deviation")
     if warmup is not None and run.entry is None:
         found.append(str(warmup))
-    if facts.spoilt(run):
+    if facts.discarded_repetitions(run):
         found.append(f"the client was the limit{where}: nothing here tells of the system's saturation")
     if run.get("config.load.max_concurrency") is not None:
         found.append(f"--max-concurrency {run.get('config.load.max_concurrency')} makes the loop not open{where}")

@@ -13,15 +13,15 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from fastllmload.compliance.declarations import of_simulated_engine, strings
-from fastllmload.compliance.outcome import Outcome
+from fastllmload.compliance.outcome import RequirementOutcome
+from fastllmload.declarations import of_simulated_engine, strings
 from fastllmload.errors import InputError, RunFolderError
 from fastllmload.files import parse_json, read_regular
 from fastllmload.records import layout
-from fastllmload.records.aside import runs_below
+from fastllmload.records.folder_lock import runs_below
+from fastllmload.records.integrity import EVENTS, ROWS
 from fastllmload.records.npy import read_array
 from fastllmload.records.run import DONE, Run, load
-from fastllmload.records.whole import EVENTS, ROWS
 
 PROCEDURE = "procedure.json"
 ATTEMPT = re.compile(r", (\d+ requests|try \d+|longer)$")  # a level that was measured again for longer
@@ -34,7 +34,7 @@ Mask = npt.NDArray[np.bool_]
 Column = npt.NDArray[Any]
 
 
-class NotWhole(Exception):
+class DamagedFolder(Exception):
     """A file that a check needs is not as the run left it; the message is the sentence about it."""
 
 
@@ -62,7 +62,7 @@ class Rows:
 
 
 @dataclass(frozen=True)
-class Measured:
+class MeasuredRun:
     """One measured run: a plain run, or a level of a procedure with its *entry* there (None: a plain run)."""
 
     run: Run
@@ -77,7 +77,7 @@ class Measured:
         """NotWhole unless these files of the run's folder are as the run left them."""
         damage = self.run.lost(*names)
         if damage is not None:
-            raise NotWhole(damage)
+            raise DamagedFolder(damage)
 
     @cached_property
     def rows(self) -> Rows:
@@ -204,24 +204,26 @@ def content_of(events: npt.NDArray[Any], begun: Column) -> tuple[Column, Column]
 
 
 @dataclass(frozen=True)
-class Evidence:
+class ComplianceEvidence:
     """*runs*: measured runs in order; *procedure*: procedure.json, None for a plain run; *warmups*: its preparation
     runs; *others*: what it is compared with; *absent*: folders of levels that are gone or
     damaged; *why*: why each cannot be read; *strays*: sentences about levels that were measured and are not listed.
     """
 
     folder: Path
-    runs: tuple[Measured, ...]
+    runs: tuple[MeasuredRun, ...]
     procedure: dict[str, Any] | None = None
     warmups: tuple[Run, ...] = ()
-    others: tuple[Evidence, ...] = ()
+    others: tuple[ComplianceEvidence, ...] = ()
     absent: tuple[str, ...] = ()
     why: Mapping[str, str] = field(default_factory=dict)
     strays: tuple[str, ...] = ()
-    said: dict[str, Outcome] = field(default_factory=dict, compare=False, repr=False)  # by check and parameters
+    said: dict[str, RequirementOutcome] = field(
+        default_factory=dict, compare=False, repr=False
+    )  # by check and parameters
 
     @cached_property
-    def levels(self) -> tuple[Measured, ...]:
+    def levels(self) -> tuple[MeasuredRun, ...]:
         """Runs that the test itself is about: without those that find a capacity for it, and without those that were
         too short and measured again for longer.
         """
@@ -276,12 +278,12 @@ def dig(document: Any, path: str) -> Any:
     return document
 
 
-def of_run(run: Run) -> Evidence:
+def of_run(run: Run) -> ComplianceEvidence:
     """A plain run."""
-    return Evidence(run.directory, (Measured(run),))
+    return ComplianceEvidence(run.directory, (MeasuredRun(run),))
 
 
-def read(folder: Path) -> Evidence:
+def read(folder: Path) -> ComplianceEvidence:
     """The run or procedure in *folder*. InputError when it is neither."""
     if not folder.is_dir():
         raise InputError(f"{folder} does not exist or is no folder; give the folder of a run or of a procedure")
@@ -298,7 +300,7 @@ def read(folder: Path) -> Evidence:
     return of_run(load(folder))
 
 
-def read_procedure(folder: Path) -> Evidence:
+def read_procedure(folder: Path) -> ComplianceEvidence:
     """procedure.json and the runs that it names; a level's folder that is gone is listed, not an error."""
     path = folder / PROCEDURE
     try:
@@ -314,13 +316,13 @@ def read_procedure(folder: Path) -> Evidence:
         place = str(entry.get("folder", ""))
         run = readable(folder / place)
         if isinstance(run, Run):
-            runs.append(Measured(run, str(entry.get("name", place)), entry))
+            runs.append(MeasuredRun(run, str(entry.get("name", place)), entry))
         else:
             why[place] = run
     prepared = [readable(place) for place in sorted((folder / "preparation").glob("*warm-up*"))]
     warmups = tuple(run for run in prepared if isinstance(run, Run))
     strays = strays_of(folder, document)
-    return Evidence(folder, tuple(runs), document, warmups, absent=tuple(why), why=why, strays=strays)
+    return ComplianceEvidence(folder, tuple(runs), document, warmups, absent=tuple(why), why=why, strays=strays)
 
 
 def strays_of(folder: Path, document: Mapping[str, Any]) -> tuple[str, ...]:

@@ -2,38 +2,38 @@
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
-from fastllmload.compliance.declarations import workload_kind
-from fastllmload.compliance.evidence import Evidence, Measured
+from fastllmload.compliance.evidence import ComplianceEvidence, MeasuredRun
+from fastllmload.declarations import workload_kind
+from fastllmload.host.probe import is_loopback
 from fastllmload.records import layout
 
 PROTOCOLS = {"openai-chat": "sse", "openai-completions": "sse", "ollama-chat": "ndjson", "ollama-generate": "ndjson"}
 NTP_MS = 10.0
 
 
-def boundary(evidence: Evidence) -> str | None:
+def boundary(evidence: ComplianceEvidence) -> str | None:
     return evidence.declared.get("sut.boundary")
 
 
-def loop(evidence: Evidence) -> str:
+def loop(evidence: ComplianceEvidence) -> str:
     """open, closed, or mixed where levels differ."""
     kinds = {"closed" if run.closed else "open" for run in evidence.levels}
     return kinds.pop() if len(kinds) == 1 else "mixed"
 
 
-def workloads(run: Measured) -> list[dict[str, Any]]:
+def workloads(run: MeasuredRun) -> list[dict[str, Any]]:
     """The plan's description of what was sent, one for each class of traffic; at least one, which may be empty."""
     classes = run.get("plan.description.classes") or ()
     found = [one.get("workload") for one in classes if isinstance(one, dict)] or [run.get("plan.description.workload")]
     return [one if isinstance(one, dict) else {} for one in found]
 
 
-def workload(run: Measured) -> dict[str, Any]:
+def workload(run: MeasuredRun) -> dict[str, Any]:
     """The same as one table: of classes, what they agree on, and their different words joined."""
     first, *others = workloads(run)
     merged = dict(first)
@@ -44,16 +44,16 @@ def workload(run: Measured) -> dict[str, Any]:
     return merged
 
 
-def workload_names(evidence: Evidence) -> set[str]:
+def workload_names(evidence: ComplianceEvidence) -> set[str]:
     return {str(one.get("name", "")) for run in evidence.runs for one in workloads(run)}
 
 
-def kinds(evidence: Evidence) -> set[str]:
+def kinds(evidence: ComplianceEvidence) -> set[str]:
     """builtin, custom, dataset or trace, of each workload."""
     return {workload_kind(name) for name in workload_names(evidence)}
 
 
-def protocol(evidence: Evidence) -> str | None:
+def protocol(evidence: ComplianceEvidence) -> str | None:
     """sse or ndjson for streamed answers, "whole" where they were not streamed; "sse and ndjson" where classes differ."""
     if evidence.first("plan.description.streaming") is False:
         return "whole"
@@ -64,7 +64,7 @@ def protocol(evidence: Evidence) -> str | None:
     return None if None in found else " and ".join(sorted(map(str, found), reverse=True))
 
 
-def topology(evidence: Evidence) -> str | None:
+def topology(evidence: ComplianceEvidence) -> str | None:
     """single-machine when every address is a loopback one or a local socket; a declaration says it where given."""
     said = evidence.declared.get("topology")
     if said and not evidence.simulated:
@@ -77,30 +77,23 @@ def topology(evidence: Evidence) -> str | None:
     return "single-machine" if all(is_loopback(str(address)) for address in addresses) else "distributed"
 
 
-def is_loopback(address: str) -> bool:
-    try:
-        return ipaddress.ip_address(address.strip("[]").partition("%")[0]).is_loopback
-    except ValueError:
-        return address == "localhost"
-
-
-def cold_start(evidence: Evidence) -> bool:
+def cold_start(evidence: ComplianceEvidence) -> bool:
     """Declared, by the tester or by the procedure."""
     return evidence.declared.get("cold_start") == "yes" or bool(evidence.asked("cold_start"))
 
 
-def itl_option(evidence: Evidence) -> str | None:
+def itl_option(evidence: ComplianceEvidence) -> str | None:
     """direct, A, B or C where all levels agree; None where none is stated; the names joined by a comma else."""
     found = {str(run.get("metrics.share_single.itl_option") or "") for run in evidence.runs}
     return ", ".join(sorted(found)) or None
 
 
-def server_stamps(evidence: Evidence) -> bool:
+def server_stamps(evidence: ComplianceEvidence) -> bool:
     """Whether a server's own time stamps were combined with the client's."""
     return "C" in str(itl_option(evidence)) or evidence.declared.get("clock.server_stamps") == "yes"
 
 
-def token_sources(evidence: Evidence) -> dict[str, int]:
+def token_sources(evidence: ComplianceEvidence) -> dict[str, int]:
     """Successful requests by where their output count comes from: usage, tokenizer, estimate, none."""
     total = {"usage": 0, "tokenizer": 0, "estimate": 0, "none": 0}
     for run in evidence.runs:
@@ -109,7 +102,7 @@ def token_sources(evidence: Evidence) -> dict[str, int]:
     return total
 
 
-def counting_option(evidence: Evidence) -> str | None:
+def counting_option(evidence: ComplianceEvidence) -> str | None:
     """A: by each server's own usage; B: by the reference tokenizer; None where neither holds throughout."""
     sources = token_sources(evidence)
     if sources["usage"] and not (sources["tokenizer"] or sources["estimate"] or sources["none"]):
@@ -119,7 +112,7 @@ def counting_option(evidence: Evidence) -> str | None:
     return None
 
 
-def leading_content(evidence: Evidence) -> int:
+def leading_content(evidence: ComplianceEvidence) -> int:
     """Requests whose first content came behind whitespace or reasoning."""
     return sum(
         int(np.count_nonzero((rows["leading_events"] > 0) | (rows["reasoning_events"] > 0)))
@@ -127,7 +120,7 @@ def leading_content(evidence: Evidence) -> int:
     )
 
 
-def sends_tools(evidence: Evidence) -> bool:
+def sends_tools(evidence: ComplianceEvidence) -> bool:
     """Tool definitions in the bodies, or tool calls in the answers."""
     bodies = any("tools" in str(run.get("config.workload.extra_body") or "") for run in evidence.runs)
     return bodies or any(bool((run.measure["flags"] & layout.FLAG_TOOL).any()) for run in evidence.runs)
@@ -142,11 +135,11 @@ def counted(entry: Mapping[str, Any]) -> bool:
     return held or criteria.get("generator_limited") is False or entry.get("passes") in (True, False)
 
 
-def spoilt(run: Measured) -> bool:
+def discarded_repetitions(run: MeasuredRun) -> bool:
     """The client was the limit, and what was seen says nothing of the system."""
     return bool(run.get("certificate.generator_limited")) and not counted(run.entry or {})
 
 
-def request_count(run: Measured) -> int:
+def request_count(run: MeasuredRun) -> int:
     """Requests of the measure phase that were to be sent."""
     return len(run.measure)

@@ -17,7 +17,7 @@ STATES = (TRUE, DECLARED, SHOWN, FALSE, UNDECLARED, UNCHECKED, INAPPLICABLE)
 HOLDS = frozenset({TRUE, DECLARED, SHOWN, INAPPLICABLE})
 
 
-class Outcome(msgspec.Struct, frozen=True):
+class RequirementOutcome(msgspec.Struct, frozen=True):
     """*reason*: what was seen, with its figures. *remedy*: what to do where it does not hold."""
 
     state: str
@@ -30,22 +30,22 @@ class Outcome(msgspec.Struct, frozen=True):
         return self.state in HOLDS
 
 
-def true(reason: str = "") -> Outcome:
-    return Outcome(TRUE, reason)
+def true(reason: str = "") -> RequirementOutcome:
+    return RequirementOutcome(TRUE, reason)
 
 
-def false(reason: str, remedy: str = "") -> Outcome:
-    return Outcome(FALSE, reason, remedy)
+def false(reason: str, remedy: str = "") -> RequirementOutcome:
+    return RequirementOutcome(FALSE, reason, remedy)
 
 
-def undeclared(reason: str, remedy: str) -> Outcome:
-    return Outcome(UNDECLARED, reason, remedy)
+def undeclared(reason: str, remedy: str) -> RequirementOutcome:
+    return RequirementOutcome(UNDECLARED, reason, remedy)
 
 
-def inapplicable(reason: str) -> Outcome:
-    return Outcome(INAPPLICABLE, reason)
+def inapplicable(reason: str) -> RequirementOutcome:
+    return RequirementOutcome(INAPPLICABLE, reason)
 
 
-def judged(holds: bool, reason: str, remedy: str = "") -> Outcome:
+def judged(holds: bool, reason: str, remedy: str = "") -> RequirementOutcome:
     """True or false by *holds*, with the same reason: figures read the same either way."""
     return true(reason) if holds else false(reason, remedy)

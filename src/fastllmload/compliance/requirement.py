@@ -19,7 +19,7 @@ from typing import Any
 
 import msgspec
 
-from fastllmload.compliance.declarations import MUST_CLASS, SHOULD_CLASS
+from fastllmload.declarations import MUST_CLASS, SHOULD_CLASS
 
 IN_VERDICT = ("keyword", "governed")
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from fastllmload.compliance.evidence import Evidence
-from fastllmload.compliance.outcome import Outcome
+from fastllmload.compliance.evidence import ComplianceEvidence
+from fastllmload.compliance.outcome import RequirementOutcome
 
 SCALED = frozenset(
     {
@@ -14,11 +14,11 @@ SCALED = frozenset(
 )  # fmt: skip
 
 
-def with_remedy(evidence: Evidence, check: str, outcome: Outcome) -> Outcome:
+def with_remedy(evidence: ComplianceEvidence, check: str, outcome: RequirementOutcome) -> RequirementOutcome:
     """*outcome* of *check* with what to do about a test that was scaled down; its own remedy may ask for less than the
     tester gave.
     """
     if outcome.holds or check not in SCALED or not evidence.asked("quick"):
         return outcome
     least = f"; where that is not enough: {outcome.remedy}" if outcome.remedy else ""
-    return Outcome(outcome.state, outcome.reason, f"leave out --quick, which scales this down{least}")
+    return RequirementOutcome(outcome.state, outcome.reason, f"leave out --quick, which scales this down{least}")

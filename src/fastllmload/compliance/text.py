@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from textwrap import wrap
 
-from fastllmload.compliance.declarations import by_key
 from fastllmload.compliance.outcome import DECLARED, INAPPLICABLE, STATES, UNDECLARED
 from fastllmload.compliance.requirement import Requirement
-from fastllmload.compliance.verdict import Finding, Judgement, scope, summary
+from fastllmload.compliance.verdict import ComplianceJudgement, RequirementFinding, scope, summary
+from fastllmload.declarations import by_key
 
 LABEL = 13
 LEVELS = (("MUST", "must"), ("SHOULD", "should"))
 NO_PROOF = "what is declared was said by the tester and is no proof"
 
 
-def lines(judgement: Judgement, everything: bool = False, width: int = 100) -> Iterator[str]:
+def lines(judgement: ComplianceJudgement, everything: bool = False, width: int = 100) -> Iterator[str]:
     """The report; *everything*: every requirement in one line each, behind it."""
     yield labelled("verdict", judgement.verdict.upper())
     yield from paragraph("of", scope(judgement.evidence), width)
@@ -45,7 +45,7 @@ def labelled(label: str, text: str) -> str:
     return f"{label:<{LABEL}}{text}"
 
 
-def counted(judgement: Judgement, width: int) -> Iterator[str]:
+def counted(judgement: ComplianceJudgement, width: int) -> Iterator[str]:
     """How many hold, by what, of those that enter the verdict and of all."""
     told = summary(judgement)
     for label, key in LEVELS:
@@ -59,7 +59,7 @@ def counted(judgement: Judgement, width: int) -> Iterator[str]:
         yield labelled("", NO_PROOF)
 
 
-def unmet(finding: Finding, width: int) -> Iterator[str]:
+def unmet(finding: RequirementFinding, width: int) -> Iterator[str]:
     asked, found = finding.requirement, finding.outcome
     yield labelled(asked.level, f"{asked.id}: {found.state}")
     yield from paragraph("", asked.statement, width)
@@ -76,7 +76,7 @@ def paragraph(label: str, text: str, width: int) -> Iterator[str]:
     yield from (labelled("", part) for part in parts[1:])
 
 
-def together(findings: Sequence[Finding], width: int) -> Iterator[str]:
+def together(findings: Sequence[RequirementFinding], width: int) -> Iterator[str]:
     """All declarations that are missing, as options of the next run."""
     keys = list(dict.fromkeys(key for finding in findings for key in missing_keys(finding)))
     if len(keys) < 2:
@@ -87,7 +87,7 @@ def together(findings: Sequence[Finding], width: int) -> Iterator[str]:
         yield labelled("", f"--declare {quoted(f'{key}={by_key()[key].example}')}")
 
 
-def missing_keys(finding: Finding) -> list[str]:
+def missing_keys(finding: RequirementFinding) -> list[str]:
     """Keys of declarations in the remedy of an undeclared requirement."""
     if finding.outcome.state != UNDECLARED:
         return []
@@ -98,7 +98,7 @@ def quoted(text: str) -> str:
     return f'"{text}"' if " " in text else text
 
 
-def one_line(finding: Finding) -> str:
+def one_line(finding: RequirementFinding) -> str:
     asked, found = finding.requirement, finding.outcome
     reason = f"  {found.reason}" if found.reason and found.state != INAPPLICABLE else ""
     why = f"  ({found.reason})" if found.state == INAPPLICABLE else reason

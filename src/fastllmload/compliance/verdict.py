@@ -14,9 +14,8 @@ from typing import Any
 
 from fastllmload.compliance.applies import why_not
 from fastllmload.compliance.checks import CHECKS
-from fastllmload.compliance.declarations import by_key
 from fastllmload.compliance.deviations import deviations
-from fastllmload.compliance.evidence import Evidence, NotWhole
+from fastllmload.compliance.evidence import ComplianceEvidence, DamagedFolder
 from fastllmload.compliance.outcome import (
     DECLARED,
     FALSE,
@@ -26,23 +25,24 @@ from fastllmload.compliance.outcome import (
     TRUE,
     UNCHECKED,
     UNDECLARED,
-    Outcome,
+    RequirementOutcome,
     inapplicable,
     undeclared,
 )
 from fastllmload.compliance.requirement import Requirement, requirements
 from fastllmload.compliance.scaled import with_remedy
+from fastllmload.declarations import by_key
 
 DRAFT = "IETF-"
 UNCONDITIONAL, CONDITIONAL, NOT = "unconditionally compliant", "conditionally compliant", "not compliant"
 
 
 @dataclass(frozen=True)
-class Finding:
+class RequirementFinding:
     """One requirement and what became of it."""
 
     requirement: Requirement
-    outcome: Outcome
+    outcome: RequirementOutcome
 
     def entry(self) -> dict[str, Any]:
         """As plain values."""
@@ -59,25 +59,25 @@ class Finding:
 
 
 @dataclass(frozen=True)
-class Judgement:
+class ComplianceJudgement:
     """*findings*: all requirements, in the order of their sources. *deviations*: sentences."""
 
-    evidence: Evidence
-    findings: tuple[Finding, ...]
+    evidence: ComplianceEvidence
+    findings: tuple[RequirementFinding, ...]
     deviations: tuple[str, ...]
 
-    def of(self, chosen: Callable[[Requirement], bool]) -> list[Finding]:
+    def of(self, chosen: Callable[[Requirement], bool]) -> list[RequirementFinding]:
         """Findings of the requirements that enter the verdict and that *chosen* takes."""
         return [found for found in self.findings if found.requirement.in_verdict and chosen(found.requirement)]
 
     @property
-    def unmet(self) -> list[Finding]:
+    def unmet(self) -> list[RequirementFinding]:
         """What enters the verdict and does not hold, MUST-class first."""
         broken = [found for found in self.of(lambda _: True) if not found.outcome.holds]
         return sorted(broken, key=lambda found: not found.requirement.must)
 
     @property
-    def beside(self) -> list[Finding]:
+    def beside(self) -> list[RequirementFinding]:
         """What the draft says without a key word, and does not hold: it decides nothing, and is told."""
         return [
             found
@@ -99,7 +99,7 @@ class Judgement:
         return CONDITIONAL if self.unmet else UNCONDITIONAL
 
 
-def cut_short(evidence: Evidence) -> tuple[str, ...]:
+def cut_short(evidence: ComplianceEvidence) -> tuple[str, ...]:
     """It did not come to its end, is damaged, lacks a level, or was scaled down on purpose."""
     damage = tuple(damage for run in evidence.runs for damage in run.run.damage)
     if evidence.procedure is None:
@@ -116,25 +116,25 @@ def cut_short(evidence: Evidence) -> tuple[str, ...]:
     return (*damage, *found)
 
 
-def judge(evidence: Evidence) -> Judgement:
+def judge(evidence: ComplianceEvidence) -> ComplianceJudgement:
     """Every requirement on *evidence*."""
-    found: dict[str, Outcome] = {}
+    found: dict[str, RequirementOutcome] = {}
     for requirement in requirements():
         outcome_of(evidence, requirement, found, ())
-    findings = tuple(Finding(requirement, found[requirement.id]) for requirement in requirements())
-    return Judgement(evidence, findings, tuple(deviations(evidence)))
+    findings = tuple(RequirementFinding(requirement, found[requirement.id]) for requirement in requirements())
+    return ComplianceJudgement(evidence, findings, tuple(deviations(evidence)))
 
 
 def outcome_of(
-    evidence: Evidence, requirement: Requirement, found: dict[str, Outcome], asked: Sequence[str]
-) -> Outcome:
+    evidence: ComplianceEvidence, requirement: Requirement, found: dict[str, RequirementOutcome], asked: Sequence[str]
+) -> RequirementOutcome:
     """Of one requirement, kept in *found*; *asked*: the requirements that wait for it. ValueError for a circle."""
     if requirement.id in found:
         return found[requirement.id]
     if requirement.id in asked:
         raise ValueError(f"{' -> '.join((*asked, requirement.id))}: a requirement rests on itself")
     reason = applicable(evidence, requirement)
-    if isinstance(reason, Outcome):
+    if isinstance(reason, RequirementOutcome):
         outcome = reason
     elif reason is not None:
         outcome = inapplicable(reason)
@@ -150,37 +150,37 @@ def outcome_of(
     return found[requirement.id]
 
 
-def applicable(evidence: Evidence, requirement: Requirement) -> str | Outcome | None:
+def applicable(evidence: ComplianceEvidence, requirement: Requirement) -> str | RequirementOutcome | None:
     """Why it does not apply, None where it does; unchecked where what decides it is damaged."""
     try:
         return why_not(evidence, requirement.applies)
-    except NotWhole as problem:
+    except DamagedFolder as problem:
         return unread(problem)
 
 
-def unread(problem: NotWhole) -> Outcome:
-    return Outcome(UNCHECKED, str(problem), "judge a whole copy of the folder, or measure again")
+def unread(problem: DamagedFolder) -> RequirementOutcome:
+    return RequirementOutcome(UNCHECKED, str(problem), "judge a whole copy of the folder, or measure again")
 
 
 def by_id() -> dict[str, Requirement]:
     return {requirement.id: requirement for requirement in requirements()}
 
 
-def joined(parts: dict[str, Outcome]) -> Outcome:
+def joined(parts: dict[str, RequirementOutcome]) -> RequirementOutcome:
     """The first of *parts* that does not hold, false before undeclared; else the weakest that holds."""
     for state in (FALSE, UNDECLARED, UNCHECKED):
         broken = {name: part for name, part in parts.items() if part.state == state}
         if broken:
             name, part = next(iter(broken.items()))
             more = f" (and {len(broken) - 1} more)" if len(broken) > 1 else ""
-            return Outcome(state, f"{name}: {part.reason}{more}", part.remedy)
+            return RequirementOutcome(state, f"{name}: {part.reason}{more}", part.remedy)
     for state in (DECLARED, TRUE, SHOWN):
         if any(part.state == state for part in parts.values()):
-            return Outcome(state, f"{', '.join(parts)} hold")
+            return RequirementOutcome(state, f"{', '.join(parts)} hold")
     return inapplicable("none of its parts applies")
 
 
-def bound(evidence: Evidence, requirement: Requirement) -> Outcome:
+def bound(evidence: ComplianceEvidence, requirement: Requirement) -> RequirementOutcome:
     """What the check, the metric or the declaration says; unchecked where there is none."""
     if requirement.check is not None:
         return checked(evidence, requirement.check, requirement.params)
@@ -191,40 +191,40 @@ def bound(evidence: Evidence, requirement: Requirement) -> Outcome:
         return declared(evidence, requirement.declare)
     if requirement.shown_by is not None:
         return inapplicable("this evidence does not exercise it")
-    return Outcome(UNCHECKED, "nothing covers it", "judge it yourself")
+    return RequirementOutcome(UNCHECKED, "nothing covers it", "judge it yourself")
 
 
-def checked(evidence: Evidence, name: str, params: dict[str, Any]) -> Outcome:
+def checked(evidence: ComplianceEvidence, name: str, params: dict[str, Any]) -> RequirementOutcome:
     """Several statements ask for the same thing: it is looked at once."""
     key = f"{name} {params}"
     if key not in evidence.said:
         try:
             evidence.said[key] = with_remedy(evidence, name, CHECKS[name](evidence, **params))
-        except NotWhole as problem:
+        except DamagedFolder as problem:
             evidence.said[key] = unread(problem)
     return evidence.said[key]
 
 
-def declared(evidence: Evidence, keys: Sequence[str]) -> Outcome:
+def declared(evidence: ComplianceEvidence, keys: Sequence[str]) -> RequirementOutcome:
     """All of *keys* are declared; the remedies of those that are not."""
     said = evidence.declared
     lacking = [key for key in keys if key not in said]
     if lacking:
         remedy = "; ".join(by_key()[key].remedy for key in lacking)
         return undeclared(f"{', '.join(lacking)} {'are' if len(lacking) > 1 else 'is'} not declared", remedy)
-    return Outcome(DECLARED, ", ".join(f"{key}={said[key]}" for key in keys))
+    return RequirementOutcome(DECLARED, ", ".join(f"{key}={said[key]}" for key in keys))
 
 
-def fallen_back(outcome: Outcome, requirement: Requirement) -> Outcome:
+def fallen_back(outcome: RequirementOutcome, requirement: Requirement) -> RequirementOutcome:
     """A capability that the evidence did not exercise is shown by a test of the project; a remedy of the data wins."""
     if outcome.state == INAPPLICABLE and requirement.shown_by is not None:
-        return Outcome(SHOWN, f"by {requirement.shown_by}; {outcome.reason}")
+        return RequirementOutcome(SHOWN, f"by {requirement.shown_by}; {outcome.reason}")
     if requirement.remedy and not outcome.holds:
-        return Outcome(outcome.state, outcome.reason, requirement.remedy)
+        return RequirementOutcome(outcome.state, outcome.reason, requirement.remedy)
     return outcome
 
 
-def summary(judgement: Judgement) -> dict[str, Any]:
+def summary(judgement: ComplianceJudgement) -> dict[str, Any]:
     """The `compliance` of run.json and procedure.json: verdict, counts, ids of what does not hold."""
     counts = Counter(found.outcome.state for found in judgement.findings)
     evidence = judgement.evidence
@@ -239,14 +239,14 @@ def summary(judgement: Judgement) -> dict[str, Any]:
     }
 
 
-def scope(evidence: Evidence) -> str:
+def scope(evidence: ComplianceEvidence) -> str:
     """What was judged, in half a sentence."""
     if evidence.test:
         return f"the test {evidence.test} of the IETF draft, with what it asks of every test"
     return "what the IETF draft asks of every test; a single run is no complete test of the draft"
 
 
-def tally(findings: Sequence[Finding]) -> dict[str, Any]:
+def tally(findings: Sequence[RequirementFinding]) -> dict[str, Any]:
     """How many hold, and the ids of those that do not."""
     return {
         "hold": sum(found.outcome.holds and found.outcome.state != INAPPLICABLE for found in findings),
@@ -258,7 +258,7 @@ def tally(findings: Sequence[Finding]) -> dict[str, Any]:
     }
 
 
-def document(judgement: Judgement, everything: bool = False) -> dict[str, Any]:
+def document(judgement: ComplianceJudgement, everything: bool = False) -> dict[str, Any]:
     """The summary with what to do about each unmet requirement, and what is `beside`; *everything*: with all 653."""
     whole = summary(judgement) | {
         "unmet": [found.entry() for found in judgement.unmet],
@@ -269,7 +269,7 @@ def document(judgement: Judgement, everything: bool = False) -> dict[str, Any]:
     return whole
 
 
-def compliance_of(evidence: Evidence) -> dict[str, Any]:
+def compliance_of(evidence: ComplianceEvidence) -> dict[str, Any]:
     """The `compliance` entry for a document that is being written.
 
     A level of a procedure by itself is judged by nobody: what it lacks (a warm-up of its own) the procedure has.

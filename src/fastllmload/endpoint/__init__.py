@@ -14,8 +14,8 @@ from fastllmload.endpoint.openai_chat import OpenAIChat
 from fastllmload.endpoint.openai_completions import OpenAICompletions
 from fastllmload.endpoint.pieces import BodyPieces
 from fastllmload.errors import InputError
-from fastllmload.plan.joint import Joint
-from fastllmload.plan.settings import Workload
+from fastllmload.plan.conversations.turn_template import TurnTemplate
+from fastllmload.settings import Workload
 
 __all__ = ["ALIASES", "ENDPOINTS", "BodyPieces", "Endpoint", "resolve_endpoint"]
 
@@ -31,7 +31,7 @@ class Endpoint(Protocol):
         """Dialect of delta.pxd."""
 
     @property
-    def joint(self) -> Joint:
+    def joint(self) -> TurnTemplate:
         """How conversations are put together."""
 
     def path(self, base_path: str) -> str:

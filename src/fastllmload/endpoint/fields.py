@@ -8,8 +8,8 @@ import msgspec
 
 from fastllmload.endpoint.pieces import NUMBER
 from fastllmload.errors import InputError
-from fastllmload.plan.settings import Workload
 from fastllmload.redact import public_body
+from fastllmload.settings import Workload
 
 OUTPUT_TOKENS = "{output_tokens}"  # in --extra-body: the request's own output length
 LENGTHS = ("max_tokens", "max_completion_tokens")

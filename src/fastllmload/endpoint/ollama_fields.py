@@ -8,7 +8,7 @@ from fastllmload.endpoint.fields import LENGTHS, extra_fields
 from fastllmload.endpoint.path import root
 from fastllmload.endpoint.pieces import NUMBER
 from fastllmload.errors import InputError
-from fastllmload.plan.settings import Workload
+from fastllmload.settings import Workload
 
 NO_IGNORE_EOS = "Ollama has no ignore_eos: a model may stop before the output length that was asked for (num_predict)"
 

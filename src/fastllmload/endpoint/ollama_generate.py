@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from fastllmload.endpoint.ollama_fields import NO_IGNORE_EOS, beside, refuse_ids, sampling_fields, under_api
 from fastllmload.endpoint.pieces import PROMPT, BodyPieces, cut
 from fastllmload.errors import InputError
-from fastllmload.plan.joint import TEXT
-from fastllmload.plan.settings import Workload
+from fastllmload.plan.conversations.turn_template import TEXT
+from fastllmload.settings import Workload
 
 
 class OllamaGenerate:

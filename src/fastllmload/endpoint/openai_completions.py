@@ -8,8 +8,8 @@ from fastllmload.endpoint.fields import sampling_fields
 from fastllmload.endpoint.path import root, under
 from fastllmload.endpoint.pieces import PROMPT, BodyPieces, cut
 from fastllmload.errors import InputError
-from fastllmload.plan.joint import TEXT
-from fastllmload.plan.settings import PROMPT_FORMS, Workload
+from fastllmload.plan.conversations.turn_template import TEXT
+from fastllmload.settings import PROMPT_FORMS, Workload
 
 RESOURCE = "completions"
 

@@ -1,0 +1,1 @@
+"""One run from preflight to report: the supervisor and its processes."""

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from fastllmload import __version__
-from fastllmload.engine.planned import Plans
-from fastllmload.engine.preflight import Preflight
+from fastllmload.engine.preflight.check import Preflight
+from fastllmload.engine.run_plans import Plans
 from fastllmload.plan.pace import WARMUP_REQUESTS
 from fastllmload.plan.plan import Plan
-from fastllmload.plan.settings import RunSettings
-from fastllmload.report.summary import SIMULATED
+from fastllmload.report.terminal.summary import SIMULATED
+from fastllmload.settings import RunSettings
 
 EXACT_SHARE = 0.999  # of the prompts should have exactly their length
 

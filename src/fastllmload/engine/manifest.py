@@ -5,14 +5,14 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from fastllmload.engine.phases import Outcome
-from fastllmload.engine.planned import Plans
-from fastllmload.engine.preflight import Preflight
-from fastllmload.engine.probe import TOKEN_IDS, USAGE
-from fastllmload.engine.workspec import PhaseSpec
+from fastllmload.engine.phases import PhaseOutcome
+from fastllmload.engine.preflight.check import Preflight
+from fastllmload.engine.preflight.probe import TOKEN_IDS, USAGE
+from fastllmload.engine.run_plans import Plans
+from fastllmload.engine.workers.spec import PhaseSpec
 from fastllmload.plan.plan import Plan
-from fastllmload.plan.settings import Load, RunSettings
-from fastllmload.workload.tokenizer import load_tokenizer
+from fastllmload.settings import Load, RunSettings
+from fastllmload.workload.tokenizers.tokenizer import load_tokenizer
 
 
 def target_facts(settings: RunSettings, found: Preflight, simulated: bool) -> dict[str, Any]:
@@ -104,7 +104,7 @@ def count_comes_first(load: Load, plan: Plan) -> bool:
     return plan.t_sched is not None and asked is not None and len(plan.starts) >= asked
 
 
-def end_phase(entry: dict[str, Any], load: Load, plan: Plan, outcome: Outcome) -> None:
+def end_phase(entry: dict[str, Any], load: Load, plan: Plan, outcome: PhaseOutcome) -> None:
     """Say in the phase's *entry* how it ended, now that nothing is in flight."""
     if plan.concurrency is not None and not plan.cycles and outcome.released >= plan.requests:
         entry["bound"] = "count"

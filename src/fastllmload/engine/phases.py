@@ -11,14 +11,14 @@ from dataclasses import dataclass, field
 
 from fastllmload._ext import counters as k
 from fastllmload.engine.failures import Failures
-from fastllmload.engine.fleet import STARTING_S, Fleet, Member
 from fastllmload.engine.interrupts import DRAIN, NOTHING, STOP, Interrupts
-from fastllmload.engine.live import Live, scaled
-from fastllmload.engine.workspec import PhaseSpec
+from fastllmload.engine.recording.live import Live, scaled
+from fastllmload.engine.workers.fleet import STARTING_S, Fleet, Member
+from fastllmload.engine.workers.spec import PhaseSpec
 from fastllmload.errors import HostLimitError
 from fastllmload.host.process import process_figures
 from fastllmload.plan.plan import Plan
-from fastllmload.report.terminal import Ui
+from fastllmload.report.terminal.view import Ui
 
 LOOK_S = 0.25
 POLL_S = 0.01  # while no clock runs
@@ -30,7 +30,7 @@ ABORT_NS = 10_000_000_000  # for workers to cancel and write
 
 
 @dataclass(frozen=True)
-class Outcome:
+class PhaseOutcome:
     """How a phase went; times are CLOCK_MONOTONIC ns. *end_ns*: sending stopped; *cut*: before its bound."""
 
     start_ns: int
@@ -73,7 +73,7 @@ class PhaseRun:
     abort_ns: int = 0
     timed_out: bool = False
 
-    def run(self) -> Outcome | None:
+    def run(self) -> PhaseOutcome | None:
         """None when the user stopped the run, or every worker died, before time zero."""
         number = self.spec.number
         self._bury()
@@ -90,7 +90,7 @@ class PhaseRun:
         self.fleet.start_clock(self.start_ns)
         self._look_until_ended()
         self._tell_cancelled()
-        return Outcome(
+        return PhaseOutcome(
             start_ns=self.start_ns,
             end_ns=self._end_of_sending(),
             released=self.live.since(k.W_RELEASED),

@@ -15,34 +15,35 @@ import msgspec
 
 from fastllmload.certificate.ceiling import stored_ceiling
 from fastllmload.endpoint import Endpoint, resolve_endpoint
-from fastllmload.engine import banner, sizing
-from fastllmload.engine.conclude import conclude, exit_code
-from fastllmload.engine.course import Course
+from fastllmload.engine import banner
 from fastllmload.engine.environment import command_line, environment
-from fastllmload.engine.folder import Folder
+from fastllmload.engine.finalize import exit_code, finalize
 from fastllmload.engine.interrupts import Interrupts
 from fastllmload.engine.manifest import plan_facts, target_facts
-from fastllmload.engine.places import refuse_cpus
-from fastllmload.engine.planned import Plans, Settled, build_plans, settled
-from fastllmload.engine.preflight import Preflight, preflight
-from fastllmload.engine.prometheus import serving
-from fastllmload.engine.public import blank, public, redactor
-from fastllmload.engine.simtarget import options_of
-from fastllmload.engine.specs import RunPhase, phase_specs, refuse_slow_readers, run_phases, worker_specs
-from fastllmload.engine.tap import Tap, open_tap
-from fastllmload.engine.telemetry import Finder, Found, TelemetryProcess
-from fastllmload.engine.totals import Totals
-from fastllmload.engine.workspec import WorkerSpec
+from fastllmload.engine.preflight.check import Preflight, preflight
+from fastllmload.engine.public_settings import blank, public, redactor
+from fastllmload.engine.recording.folder import Folder
+from fastllmload.engine.recording.prometheus import serving
+from fastllmload.engine.recording.tap import Tap, open_tap
+from fastllmload.engine.recording.telemetry import TelemetryDiscovery, TelemetryProcess, TelemetryTargets
+from fastllmload.engine.recording.totals import Totals
+from fastllmload.engine.run_controller import RunController
+from fastllmload.engine.run_plans import Plans, ResolvedSettings, build_plans, resolve_settings
+from fastllmload.engine.simulated_target import options_of
+from fastllmload.engine.workers import sizing
+from fastllmload.engine.workers.affinity import refuse_cpus
+from fastllmload.engine.workers.assignment import RunPhase, phase_specs, refuse_slow_readers, run_phases, worker_specs
+from fastllmload.engine.workers.spec import WorkerSpec
 from fastllmload.errors import HostLimitError, InternalError, Interrupted, TargetError
 from fastllmload.host import limits, probe
+from fastllmload.metrics.objectives.classes import refuse_unknown
 from fastllmload.plan.archive import refuse_unwritable, save_plan
 from fastllmload.plan.build import check_workloads
-from fastllmload.plan.settings import RunSettings, Secret
 from fastllmload.records.run import DONE
 from fastllmload.records.samples import DISK_FULL
-from fastllmload.report.terminal import Ui
+from fastllmload.report.terminal.view import Ui
+from fastllmload.settings import RunSettings, Secret
 from fastllmload.simulator.process import SimulatorProcess
-from fastllmload.slo.classes import refuse_unknown
 
 
 def execute(settings: RunSettings, secret: Secret | None, ui: Ui, simulator: SimulatorProcess | None = None) -> int:
@@ -68,12 +69,12 @@ def run_in(
     try:
         totals = Totals()
         check_workloads(settings)
-        replayed = settled(settings, resolve_endpoint(settings.target.endpoint_type), folder.work)
+        replayed = resolve_settings(settings, resolve_endpoint(settings.target.endpoint_type), folder.work)
         with (
             serving(settings.telemetry.prometheus, totals),
             simulated_target(replayed.settings, ui, simulator) as (urls, engine),
         ):
-            session = Session(replayed, secret, ui, folder, interrupts, urls, engine, totals)
+            session = RunSession(replayed, secret, ui, folder, interrupts, urls, engine, totals)
             return session.run()
     except OSError as problem:
         if problem.errno not in DISK_FULL:
@@ -112,10 +113,10 @@ def simulated_target(
 
 
 @dataclass
-class Session:
+class RunSession:
     """One run between its folder and its exit code."""
 
-    replayed: Settled
+    replayed: ResolvedSettings
     secret: Secret | None
     ui: Ui
     folder: Folder
@@ -126,7 +127,7 @@ class Session:
 
     def __post_init__(self) -> None:
         self.redact = redactor(self.settings, self.secret)
-        self.course = Course(
+        self.course = RunController(
             self.settings, self.ui, self.folder, self.interrupts, self.simulator, self.totals, self.redact
         )
 
@@ -143,7 +144,7 @@ class Session:
         found = preflight(settings, self.urls, endpoint, self.secret, self.redact, self.ui.message)
         replayed = replayed.within(found.context_limit).naming(found.class_models).counted(found.way)
         asked = replayed.settings
-        beside = Finder(settings, found, self.secret, self.redact).find(self.urls, found.class_urls)
+        beside = TelemetryDiscovery(settings, found, self.secret, self.redact).find(self.urls, found.class_urls)
         found.notes.extend(beside.notes)
         self.ui.banner(banner.target_lines(asked, [target.url for target in found.targets], found))
         sizing.refuse_more_slots_than_files(replayed.settings, cores=max(1, int(probe.cores())))
@@ -156,17 +157,17 @@ class Session:
             self.course.run(specs, phases, (sampler, reader))
         self._refuse_empty()
         self._round_trips_behind(found)
-        document = conclude(self.folder, phases, self.course.fate)
+        document = finalize(self.folder, phases, self.course.run_status)
         for warning in (document["telemetry"] or {}).get("warnings", ()):
             self.ui.message(f"warning: {warning}")
         self.ui.finish(document, folder=str(self.folder.path))
-        return exit_code(document, self.course.fate, settings.output.strict)
+        return exit_code(document, self.course.run_status, settings.output.strict)
 
     def _round_trips_behind(self, found: Preflight) -> None:
         """The round trip once more, behind the run (procedures 0.12). Nobody waits for it who wants the run to end."""
-        fate, target = self.course.fate, self.folder.manifest["target"]
+        run_status, target = self.course.run_status, self.folder.manifest["target"]
         target["connect_after_ms"] = []
-        if found.first is None or fate.status != DONE:
+        if found.first is None or run_status.status != DONE:
             return
         try:
             found.first.round_trips(target["connect_after_ms"])
@@ -178,19 +179,19 @@ class Session:
         """No phase began: there is nothing to merge, measure or judge."""
         if self.folder.manifest["phases"]:
             return
-        if self.course.fate.interrupted:
-            self.folder.manifest["status"] = self.course.fate.status
+        if self.course.run_status.interrupted:
+            self.folder.manifest["status"] = self.course.run_status.status
             self.folder.save()
             raise Interrupted("interrupted before the first request; nothing was measured")
         happened = "; ".join(self.folder.manifest["incidents"]) or "the workers ended before the first request"
-        if self.course.fate.killed and not self.course.fate.crashed:
+        if self.course.run_status.killed and not self.course.run_status.crashed:
             raise HostLimitError(
                 f"{happened}; that was before the first request, nothing was measured: start the run again"
             )
         raise InternalError(happened)
 
     def _prepare(
-        self, settings: RunSettings, endpoint: Endpoint, found: Preflight, plans: Plans, beside: Found
+        self, settings: RunSettings, endpoint: Endpoint, found: Preflight, plans: Plans, beside: TelemetryTargets
     ) -> tuple[list[WorkerSpec], list[RunPhase], Tap | None]:
         """Sizes, refusals, and the run folder's first run.json."""
         refuse_slow_readers(settings, plans.measure, found)
@@ -218,7 +219,7 @@ class Session:
         return specs, phases, tap
 
     def _begin(
-        self, settings: RunSettings, found: Preflight, plans: Plans, run_id: str, workers: int, beside: Found
+        self, settings: RunSettings, found: Preflight, plans: Plans, run_id: str, workers: int, beside: TelemetryTargets
     ) -> None:
         plans.measure.write_record(self.folder.path / "plan")
         self.folder.begin(
@@ -233,7 +234,7 @@ class Session:
         )
 
     @contextlib.contextmanager
-    def _sampling(self, beside: Found) -> Iterator[int | None]:
+    def _sampling(self, beside: TelemetryTargets) -> Iterator[int | None]:
         """Telemetry for as long as there are workers: its last look comes after their last byte. Yields its process."""
         if not self.settings.telemetry.enabled:
             yield None

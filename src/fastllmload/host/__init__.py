@@ -1,0 +1,1 @@
+"""This host: its limits, its processors, its clocks, and what its processes used."""

@@ -15,7 +15,7 @@ MOST = 3
 
 
 @dataclass(frozen=True)
-class Used:
+class CpuUse:
     """CPU time that a process has used since it began."""
 
     name: str
@@ -23,7 +23,7 @@ class Used:
     ns: int
 
 
-def used_cpu(proc: Path = PROC) -> dict[int, Used]:
+def used_cpu(proc: Path = PROC) -> dict[int, CpuUse]:
     """Of every process that can be seen, by process id."""
     found = {}
     for folder in proc.iterdir():
@@ -35,11 +35,11 @@ def used_cpu(proc: Path = PROC) -> dict[int, Used]:
             continue
         name, _, rest = text.partition("(")[2].rpartition(")")
         fields = rest.split()  # from the third field of proc(5) on
-        found[int(folder.name)] = Used(name, int(fields[1]), (int(fields[11]) + int(fields[12])) * NS_PER_TICK)
+        found[int(folder.name)] = CpuUse(name, int(fields[1]), (int(fields[11]) + int(fields[12])) * NS_PER_TICK)
     return found
 
 
-def competitors(before: Mapping[int, Used], after: Mapping[int, Used], own: int | None = None) -> list[str]:
+def competitors(before: Mapping[int, CpuUse], after: Mapping[int, CpuUse], own: int | None = None) -> list[str]:
     """The processes outside of the tree of *own* (this process) that used most CPU time between the two, in words."""
     mine = tree_of(os.getpid() if own is None else own, after)
     spent = {pid: used.ns - (before[pid].ns if pid in before else 0) for pid, used in after.items() if pid not in mine}
@@ -47,7 +47,7 @@ def competitors(before: Mapping[int, Used], after: Mapping[int, Used], own: int 
     return [f"{after[pid].name} (process {pid}) {spent[pid] / 1e9:.1f} s of CPU" for pid in most]
 
 
-def tree_of(root: int, processes: Mapping[int, Used]) -> set[int]:
+def tree_of(root: int, processes: Mapping[int, CpuUse]) -> set[int]:
     """*root* and all that descend from it."""
     found, grew = {root}, True
     while grew:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import ipaddress
 import os
 import socket
 import tempfile
@@ -138,3 +139,11 @@ def not_importable(names: Sequence[str]) -> dict[str, str]:
         except ImportError as error:
             wrong[name] = str(error)
     return wrong
+
+
+def is_loopback(address: str) -> bool:
+    """Whether *address*, an IP address (brackets and zone allowed) or a host name, is this host's own loopback."""
+    try:
+        return ipaddress.ip_address(address.strip("[]").partition("%")[0]).is_loopback
+    except ValueError:
+        return address == "localhost"

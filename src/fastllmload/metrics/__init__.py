@@ -1,0 +1,1 @@
+"""The definitions of the metrics, computed from the rows of a run."""

@@ -18,8 +18,8 @@ import numpy.typing as npt
 
 from fastllmload._ext.stitch import Stitcher
 from fastllmload.errors import HostLimitError
+from fastllmload.workload.content.words import WordTable
 from fastllmload.workload.synthetic import Batch
-from fastllmload.workload.words import WordTable
 
 BUFFER = 1 << 20
 

@@ -21,15 +21,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from fastllmload import settings as asked
 from fastllmload.arrivals.process import Recorded
-from fastllmload.plan import settings as asked
+from fastllmload.errors import InputError
 from fastllmload.plan.bodies import Bodies, disk_errors
-from fastllmload.plan.composed import FromSource
-from fastllmload.plan.content import Content, Endpoint
-from fastllmload.plan.conversations import instants
+from fastllmload.plan.conversations.scripted import CONVERSATION, ScriptedConversations
+from fastllmload.plan.conversations.synthetic import SyntheticConversations
+from fastllmload.plan.conversations.turns import instants
 from fastllmload.plan.digest import array_hash, digest_of
-from fastllmload.plan.drawn import Drawn
-from fastllmload.plan.filed import FromFile
 from fastllmload.plan.pace import Pace, measured_pace, recorded_pace, warmup_pace
 from fastllmload.plan.plan import (
     ARRAYS,
@@ -43,12 +42,14 @@ from fastllmload.plan.plan import (
     Plan,
     write_document,
 )
+from fastllmload.plan.prompts.composed import ComposedPrompts
+from fastllmload.plan.prompts.content import Content, Endpoint
+from fastllmload.plan.prompts.dataset import DatasetPrompts
+from fastllmload.plan.prompts.synthetic import SyntheticPrompts
 from fastllmload.plan.standard import OWN_TEXT
-from fastllmload.plan.synthesized import Synthesized
-from fastllmload.plan.told import CONVERSATION, Told
-from fastllmload.plan.users import described_users, drawn_users
+from fastllmload.plan.user_behavior import described_users, drawn_users
+from fastllmload.workload.dataset import DATASETS
 from fastllmload.workload.trace import rounds
-from fastllmload.workload.written import DATASETS
 
 __all__ = ["Endpoint", "arrivals_stream", "build_plan", "clear", "finish"]
 
@@ -67,12 +68,12 @@ def build_plan(
         pace = measured_pace_of(settings, content, arrivals_stream(settings))
     else:
         pace = warmup_pace(settings.load, f"{origin}/arrivals", recorded=content.trace is not None, share=share)
-    if isinstance(content, Synthesized | Told):
+    if isinstance(content, SyntheticConversations | ScriptedConversations):
         content.by_starts = phase == "measure" and not pace.cycles
     clear(out_dir)
     bodies, classes = content.write(out_dir / BODIES, pace.quota, endpoint, model)
     arrays: dict[str, npt.NDArray[Any] | None] = {}
-    if isinstance(content, Synthesized | Told):
+    if isinstance(content, SyntheticConversations | ScriptedConversations):
         arrays[TURNS] = content.turns
         arrays[SCHEDULE] = instants(pace.schedule(int((content.turns["turn"] == 0).sum())), content.turns)
     else:
@@ -92,7 +93,7 @@ def build_plan(
         **settings.workload.ids_asked("token_ids"),
         "requests": len(bodies.input_tokens),
     }
-    if isinstance(content, Synthesized | Told):
+    if isinstance(content, SyntheticConversations | ScriptedConversations):
         description["conversations"] = content.conversations()
         description["joint"] = endpoint.joint.described()
     if arrays.get(CLIENT) is not None:
@@ -104,17 +105,17 @@ def conversing(workload: asked.Workload, origin: int | str, phase: str) -> Conte
     """What *workload* names: requests that stand alone, or conversations, which in a warm-up take no time to think."""
     if workload.turns is None:
         return alone(workload, origin)
-    made = Told if workload.name in (*DATASETS, CONVERSATION) else Synthesized
+    made = ScriptedConversations if workload.name in (*DATASETS, CONVERSATION) else SyntheticConversations
     return made(workload, origin, warmup=phase == "warmup")
 
 
 def alone(workload: asked.Workload, origin: int | str) -> Content:
     """Requests that stand alone. InputError for settings and files that name nothing; nothing is drawn yet."""
     if workload.name in DATASETS:
-        return FromFile(workload, origin)
+        return DatasetPrompts(workload, origin)
     if workload.name in OWN_TEXT:
-        return FromSource(workload, origin, prefixes_stream(workload, origin))
-    return Drawn(workload, origin, prefixes_stream(workload, origin))
+        return ComposedPrompts(workload, origin, prefixes_stream(workload, origin))
+    return SyntheticPrompts(workload, origin, prefixes_stream(workload, origin))
 
 
 def prefixes_stream(workload: asked.Workload, origin: int | str) -> str:
@@ -200,3 +201,22 @@ def clear(directory: Path) -> None:
         directory.mkdir(parents=True, exist_ok=True)
         for name in (DOCUMENT, BODIES, *ARRAYS):
             (directory / name).unlink(missing_ok=True)
+
+
+def refuse_beyond(plan: Plan, limit: int | None) -> None:
+    """InputError when prompt and answer of any request of *plan* are more than *limit* tokens together.
+
+    Nothing is refused without a limit, or where lengths are words because no tokenizer counts.
+    """
+    if limit is None or not plan.requests or plan.description["workload"]["tokenizer"] == "none":
+        return
+    whole = plan.input_tokens.astype(np.int64) + plan.output_tokens
+    beyond = np.flatnonzero(whole > limit)
+    if not len(beyond):
+        return
+    worst = int(beyond[np.argmax(whole[beyond])])
+    raise InputError(
+        f"{len(beyond):,} of {plan.requests:,} requests do not fit into the model's context of {limit:,} tokens; "
+        f"request {worst:,} has {plan.input_tokens[worst]:,} for the prompt and {plan.output_tokens[worst]:,} for the "
+        "answer: use shorter ones with --isl and --osl, or say with --context-limit what the model takes"
+    )

@@ -22,10 +22,10 @@ import numpy.typing as npt
 from fastllmload.errors import InputError
 from fastllmload.plan.bodies import Bodies, disk_errors
 from fastllmload.plan.build import Endpoint, arrivals_stream, build_plan, clear, finish
-from fastllmload.plan.content import exactness
 from fastllmload.plan.pace import measured_pace
 from fastllmload.plan.plan import BODIES, CLIENT, CLIENT_ROW, FOLLOWS, PREFIX, SCHEDULE, TURN, TURNS, Plan
-from fastllmload.plan.settings import RunSettings, TrafficClass
+from fastllmload.plan.prompts.content import exactness
+from fastllmload.settings import RunSettings, TrafficClass
 from fastllmload.workload.trace import TRACES
 
 Numbers = npt.NDArray[np.int64]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +13,7 @@ from fastllmload.arrivals.curve_text import read_curve
 from fastllmload.arrivals.process import Arrivals, Recorded
 from fastllmload.arrivals.schedule import Schedule, draw_schedule
 from fastllmload.errors import InputError
-from fastllmload.plan.settings import Load
+from fastllmload.settings import Load
 from fastllmload.workload.synthetic import Quota
 
 WARMUP_REQUESTS, WARMUP_TOKENS = 100, 10_000  # IETF 4.5.1: both hold
@@ -190,3 +191,12 @@ def _check_sizes(load: Load) -> None:
                 f"--rate {load.rate:g} for --duration {load.duration:g} s is {expected:.3g} requests, more than one plan "
                 f"holds ({MOST_REQUESTS:,}); run shorter"
             )
+
+
+FIXED = ("constant", "trace")  # arrivals that no seed draws
+
+
+def drawn_from_a_seed(load: Mapping[str, Any] | None) -> bool:
+    """*load*: `plan.description.load` of run.json. False in a closed loop, which has no arrivals."""
+    arrivals = (load or {}).get("arrivals") or {}
+    return arrivals.get("stream") is not None and arrivals.get("name") not in FIXED

@@ -31,7 +31,7 @@ from fastllmload.errors import InputError
 from fastllmload.files import writable
 from fastllmload.plan.bodies import BUFFER, disk_errors
 from fastllmload.plan.plan import STITCHED, Plan
-from fastllmload.plan.settings import Workload
+from fastllmload.settings import Workload
 
 OUTPUT_TOKENS = "{output_tokens}"  # in a body: the request's own output length
 LENGTHS = ("max_tokens", "max_completion_tokens")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fastllmload.plan.settings import Workload
+from fastllmload.settings import Workload
 
 UNIFORM = ("uniform:128,512", "uniform:64,256")
 SKEWED = ("lognormal:5.5,1.0,32,4096", "lognormal:4.5,1.2,16,2048")

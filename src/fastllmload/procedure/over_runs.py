@@ -6,8 +6,8 @@ import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from fastllmload.metrics.pooled import pooled_spread
-from fastllmload.procedure.findings import shown
+from fastllmload.experiment.report.findings import shown
+from fastllmload.metrics.levels.pooled import pooled_spread
 from fastllmload.statistics.student import t_interval
 
 Document = Mapping[str, Any]

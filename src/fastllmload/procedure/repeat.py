@@ -13,21 +13,28 @@ from typing import Any
 
 import msgspec
 
-from fastllmload.engine.public import redactor
-from fastllmload.plan.settings import RunSettings, Secret
-from fastllmload.procedure import journal, manifest, runs_report
-from fastllmload.procedure.change import changed
-from fastllmload.procedure.conduct import Terms, Test, complete, conduct, duration
-from fastllmload.procedure.console import Console
-from fastllmload.procedure.ending import kept, unbroken
-from fastllmload.procedure.journal import Journal
-from fastllmload.procedure.lab import told
+from fastllmload.engine.public_settings import redactor
+from fastllmload.experiment import declarations, journal
+from fastllmload.experiment.console import Console
+from fastllmload.experiment.ending import kept, unbroken
+from fastllmload.experiment.experiment import told
+from fastllmload.experiment.journal import Journal
+from fastllmload.experiment.level.settings import changed
+from fastllmload.procedure import runs_report
+from fastllmload.procedure.run import ProcedureTerms, ProcedureTest, complete, conduct, duration
+from fastllmload.settings import RunSettings, Secret
 
 RESTART = "restart"  # the hook that gives every run a fresh system
 
 
 def conduct_runs(
-    test: Test, settings: RunSettings, secret: Secret | None, parameters: Any, terms: Terms, console: Console, runs: int
+    test: ProcedureTest,
+    settings: RunSettings,
+    secret: Secret | None,
+    parameters: Any,
+    terms: ProcedureTerms,
+    console: Console,
+    runs: int,
 ) -> int:
     """Exit code: the largest of the runs'. What cuts one of them short is raised, after the report over all."""
     asked_of = parameters.quick() if terms.quick else parameters
@@ -41,7 +48,7 @@ def conduct_runs(
         console.say(f"takes about {duration(runs * seconds)} in all, warm-ups not counted")
     with book:
         book.put(
-            quick=terms.quick, manifest=manifest.entry(settings, declared, simulated), section=test.section,
+            quick=terms.quick, manifest=declarations.entry(settings, declared, simulated), section=test.section,
             title=test.title, runs_asked=runs,
         )  # fmt: skip
         fresh = simulated or RESTART in terms.commands
@@ -65,8 +72,8 @@ def conduct_runs(
 
 
 def one(
-    test: Test, settings: RunSettings, secret: Secret | None, parameters: Any, terms: Terms, console: Console,
-    number: int, declared: Mapping[str, str],
+    test: ProcedureTest, settings: RunSettings, secret: Secret | None, parameters: Any, terms: ProcedureTerms,
+    console: Console, number: int, declared: Mapping[str, str],
 ) -> int:  # fmt: skip
     """Run *number*: the same requests at instants of its own, and what was *declared* once for all."""
     own = changed(settings, load={"repetition": settings.load.repetition + number})

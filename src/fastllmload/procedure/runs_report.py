@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from fastllmload.compliance.verdict import CONDITIONAL, NOT, UNCONDITIONAL
-from fastllmload.metrics.pooled import STABLE_BELOW, VARIABLE_BELOW
-from fastllmload.procedure import over_runs
-from fastllmload.procedure.report_parts import (
+from fastllmload.experiment.report.output import write_whole
+from fastllmload.experiment.report.parts import (
     REMARKS,
     escaped,
     facts,
@@ -20,7 +19,8 @@ from fastllmload.procedure.report_parts import (
     terminal_tables,
     with_state,
 )
-from fastllmload.procedure.written import write_whole
+from fastllmload.metrics.levels.pooled import STABLE_BELOW, VARIABLE_BELOW
+from fastllmload.procedure import over_runs
 
 Document = Mapping[str, Any]
 
@@ -126,18 +126,18 @@ def _markdown(document: Document) -> Iterator[str]:
 
 
 def page(document: Document) -> str:
-    from fastllmload.report.html.sheet import Head, Section, Table, sheet
+    from fastllmload.report.html.page_layout import PageHead, PageSection, PageTable, page_layout
 
     own, (figures, runs) = all_tables(document)[:-2], all_tables(document)[-2:]
 
-    def table(found: Document) -> Table:
-        return Table(found["columns"], found["rows"], title=found["title"], notes=found["notes"])
+    def table(found: Document) -> PageTable:
+        return PageTable(found["columns"], found["rows"], title=found["title"], notes=found["notes"])
 
-    sections = [Section("Results", [*remarks(document), *map(table, own), table(figures)])]
-    sections += [Section(title, document[name]) for name, title in REMARKS if document[name]]
-    sections.append(Section("Runs", [table(runs)]))
+    sections = [PageSection("Results", [*remarks(document), *map(table, own), table(figures)])]
+    sections += [PageSection(title, document[name]) for name, title in REMARKS if document[name]]
+    sections.append(PageSection("Runs", [table(runs)]))
     simulated = bool(document["manifest"].get("simulated"))
-    return sheet(Head(headline(document), facts=facts(document), simulated=simulated), sections)
+    return page_layout(PageHead(headline(document), facts=facts(document), simulated=simulated), sections)
 
 
 def write(folder: Path, document: Document) -> Sequence[str]:

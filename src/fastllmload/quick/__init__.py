@@ -1,0 +1,1 @@
+"""asiai's short benchmark: one request at a time."""

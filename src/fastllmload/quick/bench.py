@@ -9,17 +9,17 @@ from pathlib import Path
 from typing import Any
 
 from fastllmload.engine.run import execute
-from fastllmload.engine.simtarget import options_of
+from fastllmload.engine.simulated_target import options_of
 from fastllmload.errors import TargetError
-from fastllmload.plan.settings import RunSettings, Secret
 from fastllmload.quick.protocol import WARMUP_PROMPT, WARMUP_TOKENS, as_run, engines
 from fastllmload.quick.warmup import warmed_up
-from fastllmload.report import asiai
-from fastllmload.report.outlet import Outlet, Redact, Writable
-from fastllmload.report.snapshot import Snapshot
-from fastllmload.report.subject import subject_of
-from fastllmload.report.tables import Table, text
-from fastllmload.report.terminal import Ui, make_ui
+from fastllmload.report.documents import asiai
+from fastllmload.report.documents.subject import subject_of
+from fastllmload.report.terminal.outlet import Outlet, Redact, Writable
+from fastllmload.report.terminal.snapshot import Snapshot
+from fastllmload.report.terminal.view import Ui, make_ui
+from fastllmload.report.text.tables import Table, text
+from fastllmload.settings import RunSettings, Secret
 from fastllmload.simulator.process import SimulatorProcess
 
 INTERRUPTED = 4

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import msgspec
 
-from fastllmload.plan.settings import Load, RunSettings
-from fastllmload.workload.written import read_dataset
+from fastllmload.settings import Load, RunSettings
+from fastllmload.workload.dataset import read_dataset
 
 PROMPTS = Path(__file__).with_name("prompts.jsonl")
 RUNS = 3

@@ -8,11 +8,11 @@ from typing import Any
 import msgspec
 
 from fastllmload.endpoint import resolve_endpoint
-from fastllmload.engine.probe import Probe
-from fastllmload.engine.resolve import parse_base
-from fastllmload.plan.settings import RunSettings, Secret
+from fastllmload.engine.preflight.addresses import parse_base
+from fastllmload.engine.preflight.probe import Probe
 from fastllmload.quick.protocol import WARMUP_PROMPT, WARMUP_TOKENS
-from fastllmload.report.outlet import Redact
+from fastllmload.report.terminal.outlet import Redact
+from fastllmload.settings import RunSettings, Secret
 
 CARD = {"sut.model.format": "format", "sut.model.quantization": "quantization_level"}  # declaration: Ollama's word
 

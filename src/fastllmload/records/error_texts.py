@@ -24,7 +24,7 @@ REASON = "finish_reason: "  # what errortexts.pyx writes before the word
 MESSAGE_KEYS = ("message", "detail", "error", "msg", "reason")
 
 
-class Text(msgspec.Struct, frozen=True):
+class ErrorText(msgspec.Struct, frozen=True):
     """*requests* failed with the same text; *http_status* None before any head."""
 
     http_status: int | None
@@ -33,10 +33,10 @@ class Text(msgspec.Struct, frozen=True):
     requests: int
 
 
-class Texts(msgspec.Struct, frozen=True):
+class ErrorTexts(msgspec.Struct, frozen=True):
     """*left_out*: failed requests whose text is none of *texts*."""
 
-    texts: list[Text]
+    texts: list[ErrorText]
     left_out: int
 
 
@@ -45,7 +45,7 @@ def write_texts(
 ) -> None:
     """*taken*: (HTTP status, error class, bytes, requests). Secrets go before the cut, so none is cut in two."""
     texts = [
-        Text(
+        ErrorText(
             http_status or None,
             layout.ERROR_NAMES[error],
             printable(redact(said.decode(errors="replace")))[:LONGEST],
@@ -54,7 +54,7 @@ def write_texts(
         for http_status, error, said, requests in taken
     ]
     unfinished = directory / f"{NAME}.part"
-    unfinished.write_bytes(msgspec.json.encode(Texts(texts, left_out)))
+    unfinished.write_bytes(msgspec.json.encode(ErrorTexts(texts, left_out)))
     unfinished.replace(directory / NAME)
 
 
@@ -67,7 +67,7 @@ def read_texts(directory: Path) -> dict[str, Any]:
     left_out = 0
     for path in sorted((directory / "workers").glob(f"*/{NAME}")):
         try:
-            found = msgspec.json.decode(read_regular(path), type=Texts)
+            found = msgspec.json.decode(read_regular(path), type=ErrorTexts)
         except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as problem:
             raise RunFolderError(f"{path} cannot be read: {problem}") from problem
         left_out += found.left_out

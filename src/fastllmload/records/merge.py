@@ -20,7 +20,7 @@ from fastllmload._ext import recorder, regroup
 from fastllmload.errors import HostLimitError, RunFolderError
 from fastllmload.records import layout
 from fastllmload.records.scratch import zeros
-from fastllmload.records.tap import join_tap
+from fastllmload.records.tap_times import join_tap
 from fastllmload.records.worker_files import Bytes, Rows, WorkerFiles, as_bytes, read_workers
 
 Numbers = npt.NDArray[np.int64]

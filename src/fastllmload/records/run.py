@@ -17,11 +17,11 @@ from fastllmload._ext.recorder import text_index
 from fastllmload.errors import RunFolderError
 from fastllmload.files import parse_json, read_regular
 from fastllmload.records import layout
+from fastllmload.records.document_shape import misshapen
 from fastllmload.records.error_texts import read_texts
+from fastllmload.records.integrity import EVENTS, ROWS, TEXT, abandoned, before_first_request, not_whole
 from fastllmload.records.merge import Merged, merge_in_memory
 from fastllmload.records.npy import read_array
-from fastllmload.records.shape import misshapen
-from fastllmload.records.whole import EVENTS, ROWS, TEXT, abandoned, before_first_request, not_whole
 from fastllmload.records.worker_files import Bytes, Rows, as_bytes, open_text, open_what_is_left, within
 
 SCHEMA_VERSION = 1
@@ -270,3 +270,34 @@ def samples_left(folder: Path, damaged: dict[str, str]) -> npt.NDArray[Any] | No
     except RunFolderError as problem:
         damaged[SAMPLES] = str(problem)
         return None
+
+
+class RowNames:
+    """Texts that the manifest has for numbers in rows: the run's id, the targets, the classes of requests."""
+
+    def __init__(self, manifest: dict[str, Any]) -> None:
+        run_id = manifest.get("run_id")
+        self.prefix = f"{run_id}-" if run_id is not None else ""
+        found = (manifest.get("config") or {}).get("target") or {}
+        self.urls = found.get("urls") or (manifest.get("target") or {}).get("urls") or []
+        self.classes = (manifest.get("plan") or {}).get("classes") or []
+        phases = {phase["name"]: phase["number"] for phase in manifest.get("phases") or ()}
+        self.numbers = {code: phases[name] for code, name in enumerate(layout.PHASE_NAMES) if name in phases}
+
+    def request_id(self, row: np.void) -> str:
+        """What the server saw as X-Request-Id, when the run has an id: run, phase, request."""
+        return f"{self.prefix}{self.numbers.get(int(row['phase']), int(row['phase']))}-{row['request']}"
+
+    def request_ids(self, rows: Rows) -> list[str]:
+        """`request_id` of every row."""
+        prefixes = [f"{self.prefix}{self.numbers.get(phase, phase)}-" for phase in range(256)]
+        phases, numbers = rows["phase"].tolist(), rows["request"].tolist()
+        return [f"{prefixes[phase]}{number}" for phase, number in zip(phases, numbers, strict=True)]
+
+    def url_names(self, most: int) -> list[str | int]:
+        """Names of the targets 0 to *most*; the number itself where the manifest has none."""
+        return [*map(str, self.urls), *range(len(self.urls), most + 1)]
+
+    def class_names(self, most: int) -> list[str | int]:
+        """Names of the classes 0 to *most*; the number itself where the manifest has none."""
+        return [*map(str, self.classes), *range(len(self.classes), most + 1)]

@@ -13,8 +13,8 @@ from fastllmload._ext import recorder, regroup
 from fastllmload.errors import RunFolderError
 from fastllmload.records import layout
 from fastllmload.records.earlier_layout import as_of_today, is_earlier
+from fastllmload.records.integrity import EVENTS, ROWS, TEXT
 from fastllmload.records.npy import read_array, read_head, same_but_for_spares, whole_records
-from fastllmload.records.whole import EVENTS, ROWS, TEXT
 
 Rows = npt.NDArray[np.void]
 Bytes = npt.NDArray[np.uint8]

@@ -1,0 +1,1 @@
+"""Reports of a run: live view, summary, Markdown, HTML, the methodology's reports."""

@@ -1,0 +1,1 @@
+"""The simulated engine: a server whose truth is known."""

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastllmload.statistics.batches import BATCHES, LongRun, batch_edges, long_run
-from fastllmload.statistics.ranked import Ordered
+from fastllmload.statistics.order_statistics import Ordered
 from fastllmload.statistics.student import beta_quantile, t_quantile
 
 Values = npt.NDArray[Any]
@@ -34,7 +34,7 @@ NARROWEST = 0.3  # inflation below 1 (evenly spread values) is believed down to 
 
 
 @dataclass(frozen=True)
-class Interval:
+class ConfidenceInterval:
     """[low, high] in the unit of the values."""
 
     low: float
@@ -49,7 +49,7 @@ class NotEstimable:
     needed: int | None
 
 
-Estimate = Interval | NotEstimable
+Estimate = ConfidenceInterval | NotEstimable
 
 
 @dataclass(frozen=True)
@@ -156,7 +156,7 @@ def percentile_interval(sample: Sample, share: LongRun, q: float, confidence: fl
         return NotEstimable(
             f"P{100 * q:g}: values beyond it come in clusters, too few of them", max(needed, sample.units + 1)
         )
-    return Interval(sample.at(low), sample.at(high))
+    return ConfidenceInterval(sample.at(low), sample.at(high))
 
 
 def mean_interval(sample: Sample, edges: Counts, bulk: float, confidence: float) -> Estimate:
@@ -173,11 +173,11 @@ def mean_interval(sample: Sample, edges: Counts, bulk: float, confidence: float)
     return skewed_interval(mean, spread, confidence)
 
 
-def skewed_interval(mean: float, spread: LongRun, confidence: float) -> Interval:
+def skewed_interval(mean: float, spread: LongRun, confidence: float) -> ConfidenceInterval:
     """Student's t after Hall's (1992) cubic, which takes the skewness of the batch means out."""
     t, error = t_of(confidence, spread.batches), math.sqrt(spread.variance)
     g = spread.skewness / math.sqrt(spread.batches)
-    return Interval(mean - error * _unskewed(t, g), mean - error * _unskewed(-t, g))
+    return ConfidenceInterval(mean - error * _unskewed(t, g), mean - error * _unskewed(-t, g))
 
 
 def _unskewed(t: float, g: float) -> float:
@@ -204,7 +204,7 @@ def share_interval(outcomes: npt.NDArray[np.bool_], confidence: float = 0.95) ->
     hits, misses = worth * share, worth * (1 - share)
     low = beta_quantile(tail, hits, misses + 1) if hits > 0 else 0.0
     high = beta_quantile(1 - tail, hits + 1, misses) if misses > 0 else 1.0
-    return Interval(low, high)
+    return ConfidenceInterval(low, high)
 
 
 def rate_interval(

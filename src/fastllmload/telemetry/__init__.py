@@ -7,9 +7,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from fastllmload.telemetry.series import Series, Telemetry, load
+    from fastllmload.telemetry.series import Telemetry, TelemetrySeries, load
 
-__all__ = ["Series", "Telemetry", "load"]
+__all__ = ["Telemetry", "TelemetrySeries", "load"]
 
 
 def __getattr__(name: str) -> object:

@@ -15,13 +15,13 @@ import msgspec
 
 from fastllmload.redact import Redactor
 from fastllmload.telemetry.files import Index, SourceEntry
-from fastllmload.telemetry.host import Host
+from fastllmload.telemetry.http_page import Page
 from fastllmload.telemetry.log import Log
-from fastllmload.telemetry.nvml import Nvml
-from fastllmload.telemetry.page import Page
 from fastllmload.telemetry.sampler import Sampler
-from fastllmload.telemetry.scrape import Scrape
-from fastllmload.telemetry.sensor import Absent, Sensor
+from fastllmload.telemetry.sensors.host import Host
+from fastllmload.telemetry.sensors.nvml import Nvml
+from fastllmload.telemetry.sensors.scrape import Scrape
+from fastllmload.telemetry.sensors.sensor import Absent, Sensor
 from fastllmload.telemetry.spec import SamplerSpec, open_power
 
 NICENESS = 10

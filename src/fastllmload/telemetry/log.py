@@ -23,7 +23,7 @@ from fastllmload.telemetry.files import (
     SourceEntry,
     header,
 )
-from fastllmload.telemetry.sensor import Key, Reading
+from fastllmload.telemetry.sensors.sensor import Key, Reading
 
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 MOST_SERIES = 4096

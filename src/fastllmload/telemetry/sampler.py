@@ -11,7 +11,7 @@ import time
 from collections.abc import Sequence
 
 from fastllmload.telemetry.log import Log
-from fastllmload.telemetry.sensor import Sensor, SensorError
+from fastllmload.telemetry.sensors.sensor import Sensor, SensorError
 
 STOPPING_S = 6.0  # for reads under way and the last ones
 

@@ -29,7 +29,7 @@ Values = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Series:
+class TelemetrySeries:
     """One figure over time. *value* is NaN where a read gave nothing; *t_before*, *t_after*: CLOCK_MONOTONIC
     ns around it.
 
@@ -58,17 +58,17 @@ class Series:
 class Telemetry:
     """All series of a run, in the order in which they turned up; empty when the run had no telemetry."""
 
-    series: tuple[Series, ...] = ()
+    series: tuple[TelemetrySeries, ...] = ()
     sources: tuple[SourceEntry, ...] = ()
     absent: dict[str, str] = field(default_factory=dict)
     interval_s: float = 1.0
     ended: bool = False
 
-    def named(self, name: str) -> list[Series]:
+    def named(self, name: str) -> list[TelemetrySeries]:
         """Every series of that name: one per target, per label set."""
         return [series for series in self.series if series.name == name]
 
-    def first(self, name: str) -> Series | None:
+    def first(self, name: str) -> TelemetrySeries | None:
         return next(iter(self.named(name)), None)
 
 
@@ -89,10 +89,10 @@ def load(directory: str | os.PathLike[str]) -> Telemetry:
     return Telemetry(tuple(series), tuple(index.sources), dict(index.absent), index.interval_s, index.ended)
 
 
-def one(entry: SeriesEntry, source: SourceEntry, rows: npt.NDArray[np.void]) -> Series:
+def one(entry: SeriesEntry, source: SourceEntry, rows: npt.NDArray[np.void]) -> TelemetrySeries:
     """In time order: threads may append a little out of it."""
     rows = rows[np.argsort(rows["t_before"], kind="stable")]
-    return Series(
+    return TelemetrySeries(
         name=entry.name,
         source_name=entry.source_name,
         origin=source.origin,

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from fastllmload.metrics.window import Window
-from fastllmload.telemetry.sensor import COUNTER
-from fastllmload.telemetry.series import Series, Telemetry
+from fastllmload.metrics.run.window import Window
+from fastllmload.telemetry.sensors.sensor import COUNTER
+from fastllmload.telemetry.series import Telemetry, TelemetrySeries
 
 NOT_MEASURED = "not measured"
 
@@ -22,13 +22,13 @@ class Spans:
         self._found = found
         self._window = window
 
-    def gauge(self, series: Series) -> np.ndarray[Any, np.dtype[np.float64]]:
+    def gauge(self, series: TelemetrySeries) -> np.ndarray[Any, np.dtype[np.float64]]:
         """Values in the window, gaps left out."""
         if self._window is None:
             return np.empty(0)
         return series.value[self._window.holds(series.t_ns) & ~np.isnan(series.value)]
 
-    def counter(self, series: Series) -> tuple[float, float, float, float] | None:
+    def counter(self, series: TelemetrySeries) -> tuple[float, float, float, float] | None:
         """(first, last, increment, seconds between); None without two different samples.
 
         A counter that falls was started again: what it had grown to since then is counted, what was lost
@@ -45,7 +45,7 @@ class Spans:
         grown = np.where(steps >= 0, steps, value[first + 1 : last + 1]).sum()
         return float(value[first]), float(value[last]), float(grown), float(t[last] - t[first]) / 1e9
 
-    def summary(self, series: Series) -> dict[str, Any]:
+    def summary(self, series: TelemetrySeries) -> dict[str, Any]:
         """One entry of run.json `telemetry.series`; null where nothing was seen."""
         inside = np.zeros(0, np.bool_) if self._window is None else self._window.holds(series.t_ns)
         gaps = int(np.isnan(series.value[inside]).sum()) if len(inside) else 0
@@ -72,7 +72,7 @@ class Spans:
             "max": float(values.max()) if known else None,
         }
 
-    def server(self, name: str) -> list[Series]:
+    def server(self, name: str) -> list[TelemetrySeries]:
         """The series *name* of every server."""
         return [series for series in self._found.named(name) if series.source_kind == "server"]
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Known:
+class KnownMetric:
     """One figure. Of *sources* the first that a page has is taken. *combine*: what its label sets make
     together.
     """
@@ -25,40 +25,40 @@ class Known:
     combine: str = "sum"  # or mean, for shares
 
 
-def histogram(name: str, unit: str, *sources: str) -> tuple[Known, Known]:
+def histogram(name: str, unit: str, *sources: str) -> tuple[KnownMetric, KnownMetric]:
     return (
-        Known(f"{name}_sum", unit, "counter", tuple(f"{source}_sum" for source in sources)),
-        Known(f"{name}_count", "requests", "counter", tuple(f"{source}_count" for source in sources)),
+        KnownMetric(f"{name}_sum", unit, "counter", tuple(f"{source}_sum" for source in sources)),
+        KnownMetric(f"{name}_count", "requests", "counter", tuple(f"{source}_count" for source in sources)),
     )
 
 
-KNOWN: tuple[Known, ...] = (
-    Known("running", "requests", "gauge", (
+KNOWN: tuple[KnownMetric, ...] = (
+    KnownMetric("running", "requests", "gauge", (
         "vllm:num_requests_running", "sglang:num_running_reqs", "tgi_batch_current_size",
         "llamacpp:requests_processing")),
-    Known("waiting", "requests", "gauge", (
+    KnownMetric("waiting", "requests", "gauge", (
         "vllm:num_requests_waiting", "sglang:num_queue_reqs", "tgi_queue_size", "llamacpp:requests_deferred")),
-    Known("kv_usage", "share", "gauge", (
+    KnownMetric("kv_usage", "share", "gauge", (
         "vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc", "sglang:token_usage",
         "llamacpp:kv_cache_usage_ratio"), "mean"),
-    Known("prefix_cache_hits", "tokens", "counter", (
+    KnownMetric("prefix_cache_hits", "tokens", "counter", (
         "vllm:prefix_cache_hits_total", "vllm:gpu_prefix_cache_hits_total", "sglang:cached_tokens_total")),
-    Known("prefix_cache_queries", "tokens", "counter", (
+    KnownMetric("prefix_cache_queries", "tokens", "counter", (
         "vllm:prefix_cache_queries_total", "vllm:gpu_prefix_cache_queries_total", "sglang:prompt_tokens_total")),
-    Known("prefix_cache_hit_rate", "share", "gauge", ("sglang:cache_hit_rate",), "mean"),
-    Known("preemptions", "preemptions", "counter", (
+    KnownMetric("prefix_cache_hit_rate", "share", "gauge", ("sglang:cache_hit_rate",), "mean"),
+    KnownMetric("preemptions", "preemptions", "counter", (
         "vllm:num_preemptions_total", "sglang:num_retracted_requests_total")),
-    Known("prompt_tokens", "tokens", "counter", (
+    KnownMetric("prompt_tokens", "tokens", "counter", (
         "vllm:prompt_tokens_total", "sglang:prompt_tokens_total", "tgi_request_input_length_sum",
         "llamacpp:prompt_tokens_total")),
-    Known("generation_tokens", "tokens", "counter", (
+    KnownMetric("generation_tokens", "tokens", "counter", (
         "vllm:generation_tokens_total", "sglang:generation_tokens_total", "tgi_request_generated_tokens_sum",
         "llamacpp:tokens_predicted_total")),
-    Known("requests_finished", "requests", "counter", (
+    KnownMetric("requests_finished", "requests", "counter", (
         "vllm:request_success_total", "sglang:num_requests_total", "tgi_request_success")),
-    Known("engine_steps", "steps", "counter", (
+    KnownMetric("engine_steps", "steps", "counter", (
         "fastllmload_simulator:steps_total", "vllm:iteration_tokens_total_count", "llamacpp:n_decode_total")),
-    Known("model_load_time", "s", "gauge", ("sglang:engine_load_weights_time",), "mean"),
+    KnownMetric("model_load_time", "s", "gauge", ("sglang:engine_load_weights_time",), "mean"),
     *histogram("queue_time", "s", "vllm:request_queue_time_seconds", "sglang:queue_time_seconds",
                "tgi_request_queue_duration"),
     *histogram("prefill_time", "s", "vllm:request_prefill_time_seconds"),

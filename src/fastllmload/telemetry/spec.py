@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 import msgspec
 
-from fastllmload.telemetry.command import Command
-from fastllmload.telemetry.nvml import open_nvml
-from fastllmload.telemetry.page import PageSpec
-from fastllmload.telemetry.powermetrics import open_powermetrics
-from fastllmload.telemetry.rapl import open_rapl
-from fastllmload.telemetry.sensor import Absent, Sensor
+from fastllmload.telemetry.http_page import PageSpec
+from fastllmload.telemetry.sensors.command import Command
+from fastllmload.telemetry.sensors.nvml import open_nvml
+from fastllmload.telemetry.sensors.powermetrics import open_powermetrics
+from fastllmload.telemetry.sensors.rapl import open_rapl
+from fastllmload.telemetry.sensors.sensor import Absent, Sensor
 
 # Of several that are there, the first gives the run's power; the others are recorded beside it.
 POWER = ("command", "nvml", "powermetrics", "rapl")

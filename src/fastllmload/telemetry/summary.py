@@ -15,16 +15,16 @@ from typing import Any
 import numpy as np
 
 from fastllmload.errors import RunFolderError
-from fastllmload.metrics.distribution import scalar
-from fastllmload.metrics.power_efficiency import power_w, tok_s_per_w
-from fastllmload.metrics.token_rate import gen_tok_s
-from fastllmload.metrics.window import Window, populations, window_of
+from fastllmload.metrics.distribution.summary import scalar
+from fastllmload.metrics.request.token_rate import gen_tok_s
+from fastllmload.metrics.run.cost import power_w, tok_s_per_w
+from fastllmload.metrics.run.window import Window, populations, window_of
+from fastllmload.metrics.tokens.counts import count_tokens
 from fastllmload.records import layout
 from fastllmload.records.run import Run
-from fastllmload.records.token_counts import count_tokens
 from fastllmload.telemetry.files import INDEX, ROWS
-from fastllmload.telemetry.nvml import throttle_words
-from fastllmload.telemetry.series import Series, Telemetry, load
+from fastllmload.telemetry.sensors.nvml import throttle_words
+from fastllmload.telemetry.series import Telemetry, TelemetrySeries, load
 from fastllmload.telemetry.server_figures import Spans, server_figures
 from fastllmload.telemetry.spec import POWER
 
@@ -33,7 +33,7 @@ PER_CORE = re.compile(r"host\.cpu\d+\.busy")  # in telemetry.npy; as one line pe
 
 def added(run: Run, measured: Mapping[str, Any]) -> dict[str, Any]:
     """`telemetry`, `server`, and `metrics` with power, for run.json; *measured* is what
-    `metrics.core.measure` gave.
+    `metrics.run.measure.measure` gave.
 
     Without telemetry every figure is null and `telemetry` is null.
     """
@@ -88,7 +88,7 @@ def described(found: Telemetry, window: Window | None, spans: Spans) -> dict[str
     }
 
 
-def share_of_a_core(cpu: Series) -> float | None:
+def share_of_a_core(cpu: TelemetrySeries) -> float | None:
     """What telemetry itself took, from its second sample on: the first holds the start of its process."""
     if len(cpu.value) < 3:
         return None
@@ -134,7 +134,7 @@ def power(run: Run, found: Telemetry, measured: Mapping[str, Any]) -> dict[str, 
     }
 
 
-def power_series(found: Telemetry) -> Series | None:
+def power_series(found: Telemetry) -> TelemetrySeries | None:
     """The total of the first sensor in the order of POWER: totals of different sensors overlap and are never
     added.
     """

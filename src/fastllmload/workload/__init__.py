@@ -1,0 +1,1 @@
+"""Workloads: what prompts and answers are, how long, in which order."""

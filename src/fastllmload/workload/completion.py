@@ -16,12 +16,12 @@ from typing import Any
 
 from fastllmload._ext.mersenne import Mersenne
 from fastllmload.errors import InputError
-from fastllmload.workload.composed import BATCH, Composed
-from fastllmload.workload.exact import fit, fit_many
-from fastllmload.workload.functions import Code
+from fastllmload.workload.content.exact_length import fit, fit_many
+from fastllmload.workload.content.functions import Code
 from fastllmload.workload.lengths import Lengths, LogNormal
+from fastllmload.workload.prompt_parts import BATCH, ComposedPrompt
 from fastllmload.workload.synthetic import chosen, zipf
-from fastllmload.workload.tokenizer import Tokenizer
+from fastllmload.workload.tokenizers.tokenizer import Tokenizer
 
 CONTEXTS, SHARE, EXPONENT = 10, 0.8, 1.5
 CONTEXT_TOKENS = (512, 1024)
@@ -41,7 +41,7 @@ class Samples:
     @classmethod
     def read(cls, path: Path) -> Samples:
         """InputError names the file, the line and what is wrong."""
-        from fastllmload.workload.written import read_lines
+        from fastllmload.workload.dataset import read_lines
 
         raw, entries = read_lines(path)
         texts = []
@@ -56,7 +56,7 @@ class Samples:
 
 
 @dataclass
-class Parts:
+class CompletionParts:
     """What one request is made of, before it is cut to its length."""
 
     context: str
@@ -95,7 +95,7 @@ class Completion:
         text = fit(self._tokenizer, code.repository(language, tokens * CHARACTERS), tokens - 1)
         return text.rstrip("\n") + "\n", language
 
-    def batches(self) -> Iterator[list[Composed]]:
+    def batches(self) -> Iterator[list[ComposedPrompt]]:
         order = self._order()
         while True:
             parts = [self._next(order) for _ in range(BATCH)]
@@ -107,11 +107,11 @@ class Completion:
             else:
                 texts, counts = fit_many(self._tokenizer, texts, wanted)
             yield [
-                Composed(text, size, count, one.output_tokens, *one.common())
+                ComposedPrompt(text, size, count, one.output_tokens, *one.common())
                 for text, size, count, one in zip(texts, wanted, counts, parts, strict=True)
             ]
 
-    def _next(self, order: Iterator[str]) -> Parts:
+    def _next(self, order: Iterator[str]) -> CompletionParts:
         """Context by the stream of prefixes; then the lengths of function and answer, and the function itself."""
         number: int | None = None
         if self._prefix.random() < SHARE:
@@ -127,7 +127,7 @@ class Completion:
             function = next(order)
         else:
             function = self._functions.functions(language, tokens * CHARACTERS)
-        return Parts(context, size, function, tokens, answer, number)
+        return CompletionParts(context, size, function, tokens, answer, number)
 
     def _order(self) -> Iterator[str]:
         """The file's functions, drawn without replacement by the seed, and again when all were used."""

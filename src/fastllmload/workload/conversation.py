@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 
 from fastllmload._ext.mersenne import Mersenne
-from fastllmload.workload.composed import BATCH, Composed
-from fastllmload.workload.exact import fit, fit_many
+from fastllmload.workload.content.exact_length import fit, fit_many
+from fastllmload.workload.content.prose import Prose
+from fastllmload.workload.dataset import Content, Dataset, DatasetRequest
 from fastllmload.workload.lengths import Lengths, Stream, standard_normal
-from fastllmload.workload.prose import Prose
-from fastllmload.workload.tokenizer import Tokenizer
-from fastllmload.workload.written import Content, DataSet, Written
+from fastllmload.workload.prompt_parts import BATCH, ComposedPrompt
+from fastllmload.workload.tokenizers.tokenizer import Tokenizer
 
 SYSTEM_TOKENS, SYSTEM_SHARE = 200, 0.5
 STAND_IN = "conversation without ShareGPT: fitted lengths and filler text; --dataset-path FILE has the real ones"
@@ -88,7 +88,7 @@ class Conversation:
 
     def __init__(
         self, tokenizer: Tokenizer | None, seed: int | str, prefix_seed: str, *,
-        chat: bool, dataset: DataSet | None = None, osl: Lengths | None = None,
+        chat: bool, dataset: Dataset | None = None, osl: Lengths | None = None,
     ) -> None:  # fmt: skip
         self._tokenizer, self._seed, self._chat = tokenizer, seed, chat
         self._dataset, self._osl = dataset, osl
@@ -96,7 +96,7 @@ class Conversation:
         self._own: list[int] = []  # tokens of the questions alone
         self._answers: list[int] = []
 
-    def batches(self) -> Iterator[list[Composed]]:
+    def batches(self) -> Iterator[list[ComposedPrompt]]:
         questions = self.questions()
         while True:
             yield [self._compose(*one) for one in islice(questions, BATCH)]
@@ -105,20 +105,20 @@ class Conversation:
         """Endless: text, target and count of each question, and its answer's length; without system prompts."""
         return self._drawn() if self._dataset is None else self._read(self._dataset)
 
-    def _compose(self, text: str, target: int, tokens: int, answer: int) -> Composed:
+    def _compose(self, text: str, target: int, tokens: int, answer: int) -> ComposedPrompt:
         self._own.append(tokens)
         self._answers.append(answer)
         if not self._system.comes():
-            return Composed(text, target, tokens, answer)
+            return ComposedPrompt(text, target, tokens, answer)
         shared = SYSTEM_TOKENS
         whole = self._system.before(text, chat=self._chat)
         if not isinstance(whole, str):
-            return Composed(whole, target + shared, tokens + shared, answer, shared)
+            return ComposedPrompt(whole, target + shared, tokens + shared, answer, shared)
         wanted = target + shared
         if self._tokenizer is None:
-            return Composed(whole, wanted, wanted, answer, shared)
+            return ComposedPrompt(whole, wanted, wanted, answer, shared)
         fitted, counts = fit_many(self._tokenizer, [whole], [wanted])
-        return Composed(fitted[0], wanted, counts[0], answer, shared)
+        return ComposedPrompt(fitted[0], wanted, counts[0], answer, shared)
 
     def _drawn(self) -> Iterator[tuple[str, int, int, int]]:
         """Text, target and count of the question, and the answer's length."""
@@ -134,7 +134,7 @@ class Conversation:
             for text, (size, answer), count in zip(texts, lengths, counts, strict=True):
                 yield text, size, count, answer
 
-    def _read(self, dataset: DataSet) -> Iterator[tuple[str, int, int, int]]:
+    def _read(self, dataset: Dataset) -> Iterator[tuple[str, int, int, int]]:
         lengths = Mersenne(f"{self._seed}/lengths")
         ordered = dataset.ordered(self._seed)
         while True:
@@ -163,7 +163,7 @@ class Conversation:
         return [STAND_IN]
 
 
-def answered(one: Written) -> int:
+def answered(one: DatasetRequest) -> int:
     """Tokens of the answer; a data set without a tokenizer does not know them."""
     from fastllmload.errors import InputError
 
@@ -172,7 +172,7 @@ def answered(one: Written) -> int:
     return one.output_tokens
 
 
-def dataset_facts(dataset: DataSet) -> dict[str, Any]:
+def dataset_facts(dataset: Dataset) -> dict[str, Any]:
     """What a plan says of the file (IETF 4.3.3)."""
     return {
         "sha256": dataset.sha256,

@@ -18,16 +18,23 @@ from typing import Any
 import msgspec
 
 from fastllmload.errors import InputError
-from fastllmload.workload.written import Written, json_lines, read_bytes, refuse_none, sharegpt_entries, written_custom
+from fastllmload.workload.dataset import (
+    DatasetRequest,
+    json_lines,
+    read_bytes,
+    refuse_none,
+    sharegpt_entries,
+    written_custom,
+)
 
 LONGEST_DELAY_S = 1e6
 
 
 @dataclass(frozen=True)
-class Said:
+class Message:
     """One turn: what the user sends, *delay_s* after the reply before (None: not said), and the answer it was given."""
 
-    one: Written
+    one: DatasetRequest
     delay_s: float | None = None
     reply: str | None = None
 
@@ -37,7 +44,7 @@ class Dialogues:
     """*entries* in the order of the file. *left_out*: entries without a first question and an answer."""
 
     sha256: str
-    entries: Sequence[tuple[Said, ...]]
+    entries: Sequence[tuple[Message, ...]]
     left_out: int
     shuffled: bool
 
@@ -51,7 +58,7 @@ class Dialogues:
         """Names of the classes of its turns, by first appearance; one nameless class when none is named."""
         return list(dict.fromkeys(said.one.name or "" for turns in self.entries for said in turns))
 
-    def ordered(self, seed: int | str) -> Iterator[tuple[Said, ...]]:
+    def ordered(self, seed: int | str) -> Iterator[tuple[Message, ...]]:
         """Endless: the file's order or, *shuffled*, drawn without replacement; again when all were used."""
         stream = random.Random(seed)
         while True:
@@ -77,7 +84,7 @@ def read_dialogues(name: str, path: Path) -> Dialogues:
     return found
 
 
-def _sharegpt(where: str, entry: Any) -> tuple[Said, ...]:
+def _sharegpt(where: str, entry: Any) -> tuple[Message, ...]:
     """From the first question on, question and answer in turn, up to what is out of turn."""
     turns = list(entry.conversations)
     while turns and turns[0].speaker not in ("human", "user"):
@@ -91,13 +98,13 @@ def _sharegpt(where: str, entry: Any) -> tuple[Said, ...]:
             or not (asks.value.strip() and answers.value.strip())
         ):
             break
-        found.append(Said(Written(f"{where} turn {at // 2 + 1}", asks.value), None, answers.value))
+        found.append(Message(DatasetRequest(f"{where} turn {at // 2 + 1}", asks.value), None, answers.value))
     return tuple(found)
 
 
-def _custom(path: Path, raw: bytes) -> list[tuple[Said, ...]]:
+def _custom(path: Path, raw: bytes) -> list[tuple[Message, ...]]:
     """Conversations by their first line."""
-    found: dict[str, list[Said]] = {}
+    found: dict[str, list[Message]] = {}
     for number, (entry, where) in enumerate(json_lines(path, raw)):
         session = entry.pop("session", None)
         if session is not None and (isinstance(session, bool) or not isinstance(session, str | int)):
@@ -110,7 +117,7 @@ def _custom(path: Path, raw: bytes) -> list[tuple[Said, ...]]:
         if reply is not None and not isinstance(reply, str):
             raise InputError(f"{where}: reply is {reply!r}, not a text")
         key = f"line {number}" if session is None else msgspec.json.encode(session).decode()
-        said = Said(written_custom(entry, where), None if delay is None else float(delay), reply)
+        said = Message(written_custom(entry, where), None if delay is None else float(delay), reply)
         if isinstance(said.one.content, list) and said.one.content and isinstance(said.one.content[0], int):
             raise InputError(f"{where}: token ids cannot be turns of a conversation; write prompt or messages")
         found.setdefault(key, []).append(said)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from fastllmload.workload.exact import fit
-from fastllmload.workload.tokenizer import Tokenizer
-from fastllmload.workload.words import WordTable
+from fastllmload.workload.content.exact_length import fit
+from fastllmload.workload.content.words import WordTable
+from fastllmload.workload.tokenizers.tokenizer import Tokenizer
 
 QUESTION_TOKENS = 100
 QUESTION = (

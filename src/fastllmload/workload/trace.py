@@ -28,7 +28,7 @@ import numpy.typing as npt
 
 from fastllmload.errors import InputError
 from fastllmload.files import LARGEST_DATASET, read_bounded
-from fastllmload.workload.written import LONGEST_FIELD, MOST_TOKENS, column, refuse_packed, why
+from fastllmload.workload.dataset import LONGEST_FIELD, MOST_TOKENS, column, refuse_packed, why
 
 MOONCAKE_BLOCK = 512
 TRACES = ("azure", "burstgpt", "mooncake", "trace")

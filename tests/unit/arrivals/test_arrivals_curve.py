@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fastllmload.arrivals.choice import choose_varying
-from fastllmload.arrivals.curve import Curve, Day, Exponential, Linear, described_curve, mean_rate
+from fastllmload.arrivals.curve import Day, Exponential, Linear, RateCurve, described_curve, mean_rate
 from fastllmload.arrivals.curve_text import read_curve
 from fastllmload.arrivals.schedule import draw_schedule
 
@@ -27,7 +27,7 @@ CURVES = [
 
 
 @pytest.mark.parametrize("curve", CURVES, ids=repr)
-def test_the_integral_is_that_of_the_rate(curve: Curve) -> None:
+def test_the_integral_is_that_of_the_rate(curve: RateCurve) -> None:
     """Against the midpoint rule on a fine grid; a step costs it at most half a cell."""
     edges = np.linspace(0.0, curve.seconds * 1.2, 240_001)
     wide = edges[1]
@@ -36,7 +36,7 @@ def test_the_integral_is_that_of_the_rate(curve: Curve) -> None:
 
 
 @pytest.mark.parametrize("curve", CURVES, ids=repr)
-def test_the_inverse_is_exact(curve: Curve) -> None:
+def test_the_inverse_is_exact(curve: RateCurve) -> None:
     """To far below a nanosecond, wherever the rate is not 0."""
     wanted = np.linspace(0.0, float(curve.expected(np.array([curve.seconds]))[0]), 5_001)[1:-1]
     instants = curve.instant(wanted)
@@ -45,7 +45,7 @@ def test_the_inverse_is_exact(curve: Curve) -> None:
 
 
 @pytest.mark.parametrize("curve", CURVES, ids=repr)
-def test_a_curve_is_made_again_from_its_description(curve: Curve) -> None:
+def test_a_curve_is_made_again_from_its_description(curve: RateCurve) -> None:
     assert described_curve(curve.describe()) == curve
 
 

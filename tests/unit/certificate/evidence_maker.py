@@ -9,8 +9,8 @@ import numpy as np
 from fastllmload._ext import histogram
 from fastllmload.certificate.ceiling import Ceiling
 from fastllmload.certificate.evidence import (
-    Arrivals,
-    Evidence,
+    ArrivalEvidence,
+    CertificateEvidence,
     HostRecord,
     Sends,
     Stamps,
@@ -73,14 +73,14 @@ def worker_record(rng: np.random.Generator, sends: Times, seconds: float) -> Wor
 
 def clean(
     seed: int = 1, rate: float = 500.0, seconds: float = 20.0, process: str = "poisson", shape: float = 1.0
-) -> Evidence:
+) -> CertificateEvidence:
     """A generator as good as ours: lag like a timer's with a spin, 20 us at p50 and 150 at p99."""
     rng = np.random.default_rng(seed)
     t_sched = schedule(rng, rate, seconds, process, shape)
     t_dispatch = t_sched + rng.gamma(0.8, 30_000, len(t_sched)).astype(np.int64)
     n = len(t_sched)
-    arrivals = Arrivals(process, rate, shape if process in ("gamma", "bursty") else None, zero_ns=START_NS)
-    return Evidence(
+    arrivals = ArrivalEvidence(process, rate, shape if process in ("gamma", "bursty") else None, zero_ns=START_NS)
+    return CertificateEvidence(
         window=Window(START_NS, START_NS + int(seconds * 1e9)),
         sends=Sends(arrivals, t_sched, t_dispatch, t_dispatch),
         stamps=Stamps(
@@ -95,15 +95,15 @@ def clean(
     )
 
 
-def with_dispatch(evidence: Evidence, t_dispatch: Times) -> Evidence:
+def with_dispatch(evidence: CertificateEvidence, t_dispatch: Times) -> CertificateEvidence:
     return replace(evidence, sends=replace(evidence.sends, t_dispatch=t_dispatch, all_dispatch=t_dispatch))
 
 
-def with_worker(evidence: Evidence, **changes: object) -> Evidence:
+def with_worker(evidence: CertificateEvidence, **changes: object) -> CertificateEvidence:
     return replace(evidence, workers=(replace(evidence.workers[0], **changes),))  # type: ignore[arg-type]
 
 
-def stopped(evidence: Evidence, at_s: float, ms: float) -> Evidence:
+def stopped(evidence: CertificateEvidence, at_s: float, ms: float) -> CertificateEvidence:
     """SIGSTOP: nothing is sent or looked at in between, and everything that was due comes at once afterwards."""
     begin = START_NS + int(at_s * 1e9)
     end = begin + int(ms * MS)
@@ -116,7 +116,7 @@ def stopped(evidence: Evidence, at_s: float, ms: float) -> Evidence:
     return with_dispatch(evidence, dispatch)
 
 
-def millisecond_timer(evidence: Evidence) -> Evidence:
+def millisecond_timer(evidence: CertificateEvidence) -> CertificateEvidence:
     """A loop whose timers count whole milliseconds and may fire early by half of one."""
     sends = evidence.sends
     return with_dispatch(evidence, (sends.t_sched // MS + 1) * MS + 20_000)

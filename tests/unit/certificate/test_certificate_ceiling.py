@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from fastllmload.certificate.calibrate import calibrate, drive, finish
+from fastllmload.certificate.calibration import calibrate, drive, finish
 from fastllmload.certificate.ceiling import (
     Ceiling,
     calibration_path,
@@ -15,7 +15,7 @@ from fastllmload.certificate.ceiling import (
     store_ceiling,
     stored_ceiling,
 )
-from fastllmload.certificate.watch import CpuTicks, Watch, cpu_ticks, steal_share
+from fastllmload.certificate.monitor import CpuTicks, Watch, cpu_ticks, steal_share
 from fastllmload.errors import HostLimitError
 from fastllmload.simulator.profile import SimulatorOptions
 
@@ -83,7 +83,7 @@ def test_a_host_that_does_not_carry_the_load_is_no_bug_of_ours() -> None:
 
 def test_a_run_that_hangs_is_ended(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """And ended in order: it has cleared up when the wait is over."""
-    monkeypatch.setattr("fastllmload.certificate.calibrate.RUN_TIMEOUT_S", 2)
+    monkeypatch.setattr("fastllmload.certificate.calibration.RUN_TIMEOUT_S", 2)
     cleared = tmp_path / "cleared"
     with pytest.raises(HostLimitError, match="not over after 2 s"):
         finish([sys.executable, "-c", HANGING, str(cleared)])

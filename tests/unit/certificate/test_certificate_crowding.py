@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from fastllmload.certificate.crowding import crowded_share, place_of
+from fastllmload.certificate.port_usage import crowded_share, place_of
 from fastllmload.records import layout
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import special, stats
 
-from fastllmload.certificate import fit
+from fastllmload.certificate import distribution_fit
 
 
 @pytest.mark.parametrize("n", [100, 1_000, 50_000])
@@ -17,7 +17,7 @@ def test_kolmogorov_smirnov_is_scipys(n: int) -> None:
     rng = np.random.default_rng(n)
     for power in (1.0, 1 + 1 / np.sqrt(n), 1 + 3 / np.sqrt(n)):
         u = rng.random(n) ** power
-        d, p = fit.kolmogorov_smirnov(u)
+        d, p = distribution_fit.kolmogorov_smirnov(u)
         known = stats.kstest(u, "uniform")
         assert d == pytest.approx(known.statistic, abs=1e-12)
         assert p == pytest.approx(known.pvalue, rel=0.03, abs=0.005)
@@ -25,8 +25,8 @@ def test_kolmogorov_smirnov_is_scipys(n: int) -> None:
 
 def test_kolmogorovs_tail_is_scipys() -> None:
     for x in (0.1, 0.3, 0.5, 0.99, 1.0, 1.36, 2.0, 4.0):
-        assert fit.kolmogorov_tail(x) == pytest.approx(special.kolmogorov(x), rel=1e-9, abs=1e-14)
-    assert fit.kolmogorov_tail(0.0) == 1.0
+        assert distribution_fit.kolmogorov_tail(x) == pytest.approx(special.kolmogorov(x), rel=1e-9, abs=1e-14)
+    assert distribution_fit.kolmogorov_tail(0.0) == 1.0
 
 
 def test_anderson_darlings_critical_values() -> None:
@@ -39,16 +39,20 @@ def test_anderson_darlings_critical_values() -> None:
         (3.070, 0.025),
         (3.857, 0.01),
     ):
-        assert fit.anderson_darling_tail(critical) == pytest.approx(p, rel=0.03)
-    assert fit.anderson_darling_tail(0.0) == 1.0
+        assert distribution_fit.anderson_darling_tail(critical) == pytest.approx(p, rel=0.03)
+    assert distribution_fit.anderson_darling_tail(0.0) == 1.0
 
 
 def test_anderson_darlings_tail_is_one_curve() -> None:
     """The three branches meet: at 2 the published ones, at 6 the published one and the limit."""
-    assert fit.anderson_darling_tail(2 - 1e-9) == pytest.approx(fit.anderson_darling_tail(2), rel=1e-4)
-    assert fit.anderson_darling_tail(6) == pytest.approx(fit.anderson_darling_tail(6 + 1e-9), rel=0.1)
+    assert distribution_fit.anderson_darling_tail(2 - 1e-9) == pytest.approx(
+        distribution_fit.anderson_darling_tail(2), rel=1e-4
+    )
+    assert distribution_fit.anderson_darling_tail(6) == pytest.approx(
+        distribution_fit.anderson_darling_tail(6 + 1e-9), rel=0.1
+    )
     z = np.linspace(0.1, 40, 400)
-    p = [fit.anderson_darling_tail(x) for x in z]
+    p = [distribution_fit.anderson_darling_tail(x) for x in z]
     assert all(a > b for a, b in itertools.pairwise(p) if a < 0.999999)
 
 
@@ -58,7 +62,7 @@ def test_anderson_darling_statistic_is_scipys() -> None:
     known = stats.goodness_of_fit(
         stats.expon, sample, known_params={"loc": 0, "scale": 2.0}, statistic="ad", n_mc_samples=2000, rng=rng
     )
-    a2, p = fit.anderson_darling(1 - np.exp(-sample / 2.0))
+    a2, p = distribution_fit.anderson_darling(1 - np.exp(-sample / 2.0))
     assert a2 == pytest.approx(known.statistic, rel=1e-9)
     assert p == pytest.approx(known.pvalue, abs=0.05)
 
@@ -66,7 +70,12 @@ def test_anderson_darling_statistic_is_scipys() -> None:
 def test_p_values_are_uniform_under_the_null() -> None:
     """2,000 samples of 200: the p-values of both tests are themselves uniform (KS of the p above 10^-3)."""
     rng = np.random.default_rng(11)
-    p = np.array([(fit.kolmogorov_smirnov(u)[1], fit.anderson_darling(u)[1]) for u in rng.random((2_000, 200))])
+    p = np.array(
+        [
+            (distribution_fit.kolmogorov_smirnov(u)[1], distribution_fit.anderson_darling(u)[1])
+            for u in rng.random((2_000, 200))
+        ]
+    )
     assert stats.kstest(p[:, 0], "uniform").pvalue > 1e-3
     assert stats.kstest(p[:, 1], "uniform").pvalue > 1e-3
 
@@ -74,10 +83,10 @@ def test_p_values_are_uniform_under_the_null() -> None:
 @pytest.mark.parametrize("shape", [0.05, 0.25, 1.0, 4.0, 100.0, 2_500.0])
 def test_gamma_is_scipys(shape: float) -> None:
     x = np.concatenate([[0.0], np.geomspace(1e-6, 20, 300) * shape])
-    assert fit.gamma_cdf(x, shape) == pytest.approx(special.gammainc(shape, x), abs=1e-9)
+    assert distribution_fit.gamma_cdf(x, shape) == pytest.approx(special.gammainc(shape, x), abs=1e-9)
 
 
 def test_two_sample_distance_is_scipys() -> None:
     rng = np.random.default_rng(5)
     a, b = rng.random(300), rng.random(500) ** 1.2
-    assert fit.two_sample_distance(a, b) == pytest.approx(stats.ks_2samp(a, b).statistic, abs=1e-12)
+    assert distribution_fit.two_sample_distance(a, b) == pytest.approx(stats.ks_2samp(a, b).statistic, abs=1e-12)

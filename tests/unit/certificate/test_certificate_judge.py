@@ -12,15 +12,15 @@ from evidence_maker import MS, START_NS, clean, millisecond_timer, stopped, with
 from fastllmload.certificate.ceiling import Ceiling
 from fastllmload.certificate.evidence import (
     BRACKET_CLASSES,
-    Arrivals,
-    Evidence,
+    ArrivalEvidence,
+    CertificateEvidence,
     HostRecord,
     Sends,
     Stamps,
     Window,
     bracket_class,
 )
-from fastllmload.certificate.figures import Figure
+from fastllmload.certificate.figures import FigureBound
 from fastllmload.certificate.judge import judge_evidence
 
 
@@ -317,7 +317,9 @@ def test_a_closed_loop_has_no_plan_but_a_turn_around() -> None:
     rng = np.random.default_rng(0)
     freed = np.sort(START_NS + rng.integers(0, 20_000 * MS, 5_000))
     fill = START_NS + np.arange(128) * 9_000
-    sends = Sends(Arrivals("closed"), freed, freed + 15_000, np.concatenate([fill, freed + 15_000]), first_fill=fill)
+    sends = Sends(
+        ArrivalEvidence("closed"), freed, freed + 15_000, np.concatenate([fill, freed + 15_000]), first_fill=fill
+    )
     found = judge_evidence(replace(evidence, sends=sends))
     assert found["verdict"] == "valid"
     assert found["planned_rate"] is None and found["arrival_tests"] == {}
@@ -333,7 +335,7 @@ def test_the_asked_burst_is_no_stall() -> None:
     evidence = clean()
     fill = START_NS + np.arange(8_000) * 17_000
     freed = np.sort(START_NS + np.random.default_rng(0).integers(200 * MS, 20_000 * MS, 5_000))
-    sends = Sends(Arrivals("closed"), freed, freed + 15_000, np.concatenate([fill, freed]), first_fill=fill)
+    sends = Sends(ArrivalEvidence("closed"), freed, freed + 15_000, np.concatenate([fill, freed]), first_fill=fill)
     filled = replace(evidence, sends=sends)
     assert judge_evidence(with_worker(filled, stalls=np.array([[START_NS, START_NS + 140 * MS]])))["verdict"] == "valid"
     assert "worker_stall" in codes(
@@ -345,23 +347,23 @@ def test_everything_at_once_is_not_late() -> None:
     """rate inf has one instant; its spread is no lag."""
     evidence = clean()
     t = np.full(2_000, START_NS)
-    sends = Sends(Arrivals("inf", float("inf")), t, t + np.arange(2_000) * 20_000, t + np.arange(2_000) * 20_000)
+    sends = Sends(ArrivalEvidence("inf", float("inf")), t, t + np.arange(2_000) * 20_000, t + np.arange(2_000) * 20_000)
     assert judge_evidence(replace(evidence, sends=sends))["verdict"] == "valid"
 
 
 def test_nothing_known_is_not_valid() -> None:
     """No workers, no host, no ceiling: no crash, no figure made up, and no clean verdict."""
     evidence = clean()
-    bare = Evidence(evidence.window, evidence.sends, workers=(), host=HostRecord())
+    bare = CertificateEvidence(evidence.window, evidence.sends, workers=(), host=HostRecord())
     found = judge_evidence(bare)
     assert found["verdict"] == "suspect" and codes(found) == {"no_samples"}
     assert found["headroom"] is None and found["host"]["hiccup_p99_us"] is None
     assert found["latency_error_bar_us"]["ttft"]["p99"] is None
 
 
-def figures(**low: float) -> tuple[Figure, ...]:
+def figures(**low: float) -> tuple[FigureBound, ...]:
     """P99 of each metric is 50 ms and may be as low as given."""
-    return tuple(Figure(metric, "p99", 50.0, below, 50.01) for metric, below in low.items())
+    return tuple(FigureBound(metric, "p99", 50.0, below, 50.01) for metric, below in low.items())
 
 
 @pytest.mark.parametrize(
@@ -379,7 +381,7 @@ def figures(**low: float) -> tuple[Figure, ...]:
 )
 def test_the_rule_of_a_figure(value: float, low: float, high: float, severity: str) -> None:
     """2 % or 100 us is valid, 10 % or 500 us suspect, more invalid, whichever of the two is larger."""
-    assert Figure("ttft", "p99", value, low, high).severity == severity
+    assert FigureBound("ttft", "p99", value, low, high).severity == severity
 
 
 def test_the_verdict_is_that_of_the_worst_figure_and_names_it() -> None:
@@ -405,7 +407,7 @@ def test_late_sends_count_against_what_is_counted_from_the_schedule() -> None:
     assert all("read late" in reason["text"] for reason in found["reasons"]) and not found["generator_limited"]
 
 
-def stalled(ready_share: float, **host: Any) -> Evidence:
+def stalled(ready_share: float, **host: Any) -> CertificateEvidence:
     """Ten stalls of 12 ms in which the thread was ready to run for that share, and late sends in each."""
     evidence = clean()
     begins = [START_NS + second * 1_000_000_000 for second in range(3, 13)]
@@ -462,17 +464,22 @@ def test_a_long_stop_is_not_the_hosts_for_a_read_that_was_late_by_it_elsewhere()
 @pytest.mark.parametrize(
     ("figure", "on_time", "late", "cause"),
     [
-        (Figure("itl", "p50", 0.1, 0.0, 0.3), {250: 900}, {5_000: 20}, "timestamps"),  # what no stamp tells
-        (Figure("itl", "p99", 20.0, 10.0, 30.0), {250: 900}, {5_000: 20}, "generator"),  # too much for that
-        (Figure("itl", "p50", 0.1, 0.0, 0.5), {110: 900}, {250: 20}, "generator"),  # those on time are not as wide
-        (Figure("tpot", "p99", 8.0, 7.7, 8.3), {250: 900}, {5_000: 20}, "generator"),  # a mean: of the widest
-        (Figure("tpot", "p99", 8.0, 7.7, 8.3), {250: 900, 5_000: 20}, {}, "generator"),  # too wide for a read at once
-        (Figure("tpot", "p99", 2.0, 1.7, 2.3), {250: 900}, {}, "timestamps"),
-        (Figure("itl", "p50", 0.1, 0.0, 0.3), {}, {}, "generator"),  # an older run folder: not known
+        (FigureBound("itl", "p50", 0.1, 0.0, 0.3), {250: 900}, {5_000: 20}, "timestamps"),  # what no stamp tells
+        (FigureBound("itl", "p99", 20.0, 10.0, 30.0), {250: 900}, {5_000: 20}, "generator"),  # too much for that
+        (FigureBound("itl", "p50", 0.1, 0.0, 0.5), {110: 900}, {250: 20}, "generator"),  # those on time are not as wide
+        (FigureBound("tpot", "p99", 8.0, 7.7, 8.3), {250: 900}, {5_000: 20}, "generator"),  # a mean: of the widest
+        (
+            FigureBound("tpot", "p99", 8.0, 7.7, 8.3),
+            {250: 900, 5_000: 20},
+            {},
+            "generator",
+        ),  # too wide for a read at once
+        (FigureBound("tpot", "p99", 2.0, 1.7, 2.3), {250: 900}, {}, "timestamps"),
+        (FigureBound("itl", "p50", 0.1, 0.0, 0.3), {}, {}, "generator"),  # an older run folder: not known
     ],
 )
 def test_a_figure_may_be_uncertain_though_nobody_was_late(
-    figure: Figure, on_time: dict[int, int], late: dict[int, int], cause: str
+    figure: FigureBound, on_time: dict[int, int], late: dict[int, int], cause: str
 ) -> None:
     """Events by the width of their brackets in us, without and with a stall that accounts for it."""
     brackets = np.zeros((2, BRACKET_CLASSES), np.int64)

@@ -11,7 +11,7 @@ from evidence_maker import MS, START_NS, schedule, words
 
 from fastllmload._ext import histogram
 from fastllmload._ext.recorder import Recorder
-from fastllmload.certificate import watch
+from fastllmload.certificate import monitor
 from fastllmload.certificate.evidence import bracket_class
 from fastllmload.certificate.judge import judge
 from fastllmload.certificate.run_evidence import from_run, throttled
@@ -141,13 +141,13 @@ def test_a_run_bounded_by_count_is_judged_over_its_releases(tmp_path: Path) -> N
 def test_the_files_of_the_watch_are_read(tmp_path: Path) -> None:
     write_run(tmp_path)
     write_samples(tmp_path)
-    watched = np.zeros((1, len(watch.WATCHED), histogram.WORDS), np.int64)
-    watched[0, list(watch.WATCHED).index("socket_to_user")] = words(np.full(3, 45 * MS))
-    np.save(tmp_path / watch.HISTOGRAMS, watched)
+    watched = np.zeros((1, len(monitor.WATCHED), histogram.WORDS), np.int64)
+    watched[0, list(monitor.WATCHED).index("socket_to_user")] = words(np.full(3, 45 * MS))
+    np.save(tmp_path / monitor.HISTOGRAMS, watched)
     before, inside = [0, START_NS - 300 * MS, 200 * MS], [0, START_NS + 500 * MS, 45 * MS]
-    np.save(tmp_path / watch.WORKER_STALLS, np.array([before, inside, [1, START_NS, 80 * MS]]))
-    np.save(tmp_path / watch.HICCUP, words(np.full(1000, 3 * MS)))
-    np.save(tmp_path / watch.STALLS, np.array([[START_NS + 1_000 * MS, 9 * MS]]))
+    np.save(tmp_path / monitor.WORKER_STALLS, np.array([before, inside, [1, START_NS, 80 * MS]]))
+    np.save(tmp_path / monitor.HICCUP, words(np.full(1000, 3 * MS)))
+    np.save(tmp_path / monitor.STALLS, np.array([[START_NS + 1_000 * MS, 9 * MS]]))
     manifest = json.loads((tmp_path / "run.json").read_text())
     manifest["watch"] = {
         "steal_share": 0.2,
@@ -195,9 +195,9 @@ def test_a_step_between_two_samples_at_an_edge_of_the_window_is_seen(tmp_path: P
 
 def test_a_damaged_file_is_named(tmp_path: Path) -> None:
     write_run(tmp_path)
-    (tmp_path / watch.HICCUP).write_bytes(b"\\x93NUMPY")
+    (tmp_path / monitor.HICCUP).write_bytes(b"\\x93NUMPY")
     run = load(tmp_path)
-    assert watch.HICCUP in run.damaged and watch.HICCUP in run.damage[0]
+    assert monitor.HICCUP in run.damaged and monitor.HICCUP in run.damage[0]
     assert judge(run)["host"]["hiccup_p99_us"] is None
 
 

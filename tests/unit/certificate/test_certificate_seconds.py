@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from evidence_maker import MS, START_NS, clean, with_worker
 
-from fastllmload.certificate.evidence import Evidence, Window
-from fastllmload.certificate.seconds import Second, described, lags_us, seconds_of
+from fastllmload.certificate.evidence import CertificateEvidence, Window
+from fastllmload.certificate.per_second import Second, described, lags_us, seconds_of
 from fastllmload.records import layout
 from fastllmload.records.run import Run
 
@@ -27,7 +27,7 @@ def run_of(brackets_ns: list[tuple[int, int]]) -> Run:
     return Run(Path("."), {}, np.zeros(1, layout.REQUEST), events, np.array([0, len(events)]))
 
 
-def seconds(evidence: Evidence, run: Run | None = None) -> tuple[Second, ...]:
+def seconds(evidence: CertificateEvidence, run: Run | None = None) -> tuple[Second, ...]:
     return seconds_of(run or run_of([]), evidence.window, evidence.sends, evidence.workers)
 
 

@@ -8,7 +8,7 @@ import numpy as np
 from evidence_maker import MS, START_NS, clean, schedule
 
 from fastllmload.certificate.arrivals import arrival_tests
-from fastllmload.certificate.evidence import Arrivals, Evidence, Sends
+from fastllmload.certificate.evidence import ArrivalEvidence, CertificateEvidence, Sends
 from fastllmload.certificate.judge import judge_evidence, schedule_surprise
 
 LAG = 20_000
@@ -20,7 +20,7 @@ def sends_of(t_sched: np.ndarray, order: np.ndarray, **fields: object) -> Sends:
     return Sends(arrivals, t_sched[order], t_sched[order] + LAG, t_sched[order] + LAG, **found)  # type: ignore[arg-type]
 
 
-def with_turns(evidence: Evidence, seed: int = 4) -> Evidence:
+def with_turns(evidence: CertificateEvidence, seed: int = 4) -> CertificateEvidence:
     """Each first turn is followed by one in exact steps of 100 ms: no Poisson process at all."""
     rng = np.random.default_rng(seed)
     first = evidence.sends.t_sched
@@ -48,11 +48,11 @@ def mixture(processes: dict[str, tuple[str, float, str]], seed: int = 2) -> Send
     both = np.concatenate(parts)
     numbers = np.repeat(np.arange(len(parts), dtype=np.uint16), [len(part) for part in parts])
     classes = tuple(
-        (name, number, Arrivals(asked, rate, zero_ns=START_NS))
+        (name, number, ArrivalEvidence(asked, rate, zero_ns=START_NS))
         for number, (name, (asked, rate, _)) in enumerate(processes.items())
     )
     order = np.argsort(both, kind="stable")
-    return sends_of(both, order, arrivals=Arrivals("classes", 50.0), request_class=numbers, classes=classes)
+    return sends_of(both, order, arrivals=ArrivalEvidence("classes", 50.0), request_class=numbers, classes=classes)
 
 
 def test_each_class_is_held_against_its_own_process() -> None:

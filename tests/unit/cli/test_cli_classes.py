@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from fastllmload.cli.given import from_command_line, from_table
 from fastllmload.cli.main import main
-from fastllmload.cli.options import BY_PARAMETER
-from fastllmload.cli.resolve import merged, settle
+from fastllmload.cli.options.raw import from_command_line, from_table
+from fastllmload.cli.options.resolve import merged, settle
+from fastllmload.cli.options.table import BY_PARAMETER
 from fastllmload.errors import InputError
 from fastllmload.redact import Redactor
 

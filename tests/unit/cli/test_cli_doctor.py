@@ -6,9 +6,9 @@ import io
 
 import pytest
 
-from fastllmload.cli import doctor
-from fastllmload.cli.doctor import BAD, GOOD, UNKNOWN, WARN, Finding
-from fastllmload.engine import tap
+from fastllmload.cli.commands import doctor
+from fastllmload.cli.commands.doctor import BAD, GOOD, UNKNOWN, WARN, HostFinding
+from fastllmload.engine.recording import tap
 from fastllmload.host import limits, probe
 from fastllmload.host.limits import FileLimit
 
@@ -28,9 +28,9 @@ def test_this_host_is_examined_whole(tmp_path, monkeypatch):
 def test_print_says_what_to_change_and_the_code():
     stream = io.StringIO()
     findings = [
-        Finding("a", GOOD, "fine"),
-        Finding("b", BAD, "broken", "mend it"),
-        Finding("c", WARN, "odd", "look"),
+        HostFinding("a", GOOD, "fine"),
+        HostFinding("b", BAD, "broken", "mend it"),
+        HostFinding("c", WARN, "odd", "look"),
     ]
     assert doctor.print_findings(findings, stream) == 1
     assert stream.getvalue().splitlines()[2].split() == ["->", "mend", "it"]

@@ -187,7 +187,7 @@ def test_version(capsys):
 
 @pytest.mark.parametrize("arguments", [["--help"], ["-h"], ["run", "--help"], ["--rate", "5", "--help"]])
 def test_help_names_every_option_of_a_run(capsys, arguments):
-    from fastllmload.cli.options import OPTIONS
+    from fastllmload.cli.options.table import OPTIONS
 
     assert entry.main(arguments) == 0
     shown = " ".join(capsys.readouterr().out.split()).replace("- ", "-")
@@ -257,13 +257,13 @@ def test_stray_tracebacks_are_redacted(capsys, monkeypatch):
 
 def test_the_view_is_closed_whatever_happens(engine, monkeypatch):
     closed = []
-    from fastllmload.report import terminal
+    from fastllmload.report.terminal import view
 
-    class View(terminal.NoView):
+    class View(view.NoView):
         def close(self):
             closed.append(True)
 
-    monkeypatch.setattr(terminal, "make_ui", lambda mode, stream, redact: View(terminal.Outlet(io.StringIO(), redact)))
+    monkeypatch.setattr(view, "make_ui", lambda mode, stream, redact: View(view.Outlet(io.StringIO(), redact)))
     ends_with(engine, RuntimeError("x"))
     assert entry.main(["--rate", "5"]) == 70
     assert closed == [True]
@@ -288,8 +288,8 @@ def test_report_shows_a_run_again(capsys, tmp_path):
 
 
 def test_calibrate_prints_what_was_measured(capsys, monkeypatch):
-    module = types.ModuleType("fastllmload.certificate.calibrate")
+    module = types.ModuleType("fastllmload.certificate.calibration")
     module.calibrate = lambda: ["8,000 streams"]
-    monkeypatch.setitem(sys.modules, "fastllmload.certificate.calibrate", module)
+    monkeypatch.setitem(sys.modules, "fastllmload.certificate.calibration", module)
     assert entry.main(["calibrate"]) == 0
     assert capsys.readouterr().out == "8,000 streams\n"

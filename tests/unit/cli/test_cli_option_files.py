@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from fastllmload.cli import main as entry
-from fastllmload.engine import security
+from fastllmload.engine.preflight import tls
 from fastllmload.errors import RunFolderError
 from fastllmload.files import read_bounded
 from fastllmload.plan.archive import load_plan
@@ -96,10 +96,10 @@ def test_what_is_refused_is_closed_again(path: str) -> None:
 
 
 def test_a_tls_file_that_is_too_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(security, "LARGEST_OPTION", 10)
+    monkeypatch.setattr(tls, "LARGEST_OPTION", 10)
     (tmp_path / "ca").write_bytes(b"x" * 11)
     with pytest.raises(OSError, match="more than 10 bytes"):
-        security.usable(str(tmp_path / "ca"))
+        tls.usable(str(tmp_path / "ca"))
 
 
 def test_an_encrypted_plan_file(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from real_run import real_run
 from fastllmload.cli.main import main
 from fastllmload.files import replace_with, writing
 from fastllmload.records.run import load
-from fastllmload.report.files import write_reports
+from fastllmload.report.documents.files import write_reports
 from fastllmload.simulator.profile import SimulatorOptions
 from fastllmload.simulator.serve import truth_path
 

@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 
 from fastllmload.cli.main import main
-from fastllmload.procedure import conduct, conduct_search, sweeping
+from fastllmload.procedure import run
+from fastllmload.search import run as conduct_search
+from fastllmload.sweep import run as sweeping
 
 
 @pytest.fixture
@@ -21,7 +23,7 @@ def conducted(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
         return 0
 
     monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
-    monkeypatch.setattr(conduct, "conduct", keep)
+    monkeypatch.setattr(run, "conduct", keep)
     monkeypatch.setattr(conduct_search, "conduct_search", keep)
     monkeypatch.setattr(sweeping, "conduct_sweep", keep)
     return found

@@ -10,7 +10,8 @@ from types import MappingProxyType
 import pytest
 
 from fastllmload.cli import main as entry
-from fastllmload.records import export, run
+from fastllmload.export import rows as export
+from fastllmload.records import run
 
 SMALL = ["--rate", "20", "--duration", "1", "--isl", "8", "--osl", "4"]
 
@@ -161,7 +162,8 @@ def test_export_to_a_folder_that_is_not_there(rows, capsys, tmp_path):
 ENDLESS = """
 import sys
 from fastllmload.cli.main import main
-from fastllmload.records import export, run
+from fastllmload.export import rows as export
+from fastllmload.records import run
 
 class Whole:
     damaged = {}

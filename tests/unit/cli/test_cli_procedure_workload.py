@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from fastllmload.cli.main import main
-from fastllmload.plan.settings import RunSettings
-from fastllmload.procedure import conduct as module
+from fastllmload.procedure import run as module
+from fastllmload.settings import RunSettings
 
 
 @pytest.fixture

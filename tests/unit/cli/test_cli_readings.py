@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from fastllmload.cli import readings as read
+from fastllmload.cli.options import parsers as read
 
 
 @pytest.mark.parametrize(

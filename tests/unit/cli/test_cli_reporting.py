@@ -12,9 +12,9 @@ from golden_file import GOLDEN
 from synthetic_run import Shape, draw_requests, write_workers
 
 from fastllmload.cli import main as entry
-from fastllmload.cli.exporting import FORMATS
-from fastllmload.cli.reporting import FORMS
-from fastllmload.report import forms
+from fastllmload.cli.commands.export import FORMATS
+from fastllmload.cli.commands.report import FORMS
+from fastllmload.report.documents import forms
 
 
 @pytest.fixture(autouse=True)

@@ -9,12 +9,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from fastllmload.cli.options import OPTIONS
-from fastllmload.cli.resolve import resolve
-from fastllmload.cli.runcommand import RunCommand
+from fastllmload.cli.options.resolve import resolve
+from fastllmload.cli.options.table import OPTIONS
+from fastllmload.cli.run_command import RunCommand
 from fastllmload.errors import InputError
-from fastllmload.plan.settings import RunSettings
 from fastllmload.redact import Redactor
+from fastllmload.settings import RunSettings
 
 
 def settings_of(*arguments, environment=None, redactor=None):

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from fastllmload.cli.commands.search import confidence, levels, looks, width
+from fastllmload.cli.commands.sweep import axes_of, cell_givens, order_of
 from fastllmload.cli.main import main
-from fastllmload.cli.searching import confidence, levels, looks, width
-from fastllmload.cli.sweeping import axes_of, cell_givens, order_of
 from fastllmload.errors import InputError
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from fastllmload.cli.stdout import PLAIN, PatientStream
+from fastllmload.cli.streams import PLAIN, PatientStream
 
 SHOWN = ("plan", "--rate", "50", "--num-requests", "200", "--show")
 

@@ -9,7 +9,7 @@ from typing import Any
 from synthetic_run import ORIGIN_NS, Request, Shape, draw_requests, duration_phase, write_workers
 
 from fastllmload.compare.side import RunRecord, Side
-from fastllmload.metrics.core import measure
+from fastllmload.metrics.run.measure import measure
 from fastllmload.records.run import load
 
 RATE = 50.0

@@ -10,11 +10,11 @@ import pytest
 from made_runs import write_run
 
 from fastllmload.compare.change import Change
+from fastllmload.compare.client_limits import on_this_host
 from fastllmload.compare.comparison import Comparison, compare
-from fastllmload.compare.document import document
-from fastllmload.compare.host import on_this_host
+from fastllmload.compare.report.json import document
+from fastllmload.compare.report.text import lines
 from fastllmload.compare.side import read_side
-from fastllmload.compare.text import lines
 
 FIGURES = ["mean_ttft_ms", "mean_e2e_ms"]
 LATE = {"code": "host_hiccups", "severity": "note", "value": 2836.0, "unit": "us"}

@@ -13,8 +13,7 @@ from made_runs import plan, write_run
 
 from fastllmload.compare import paired
 from fastllmload.compare.comparison import compare
-from fastllmload.compare.document import document
-from fastllmload.compare.figure import Figure
+from fastllmload.compare.figure import ComparedFigure
 from fastllmload.compare.paired import (
     BETWEEN_RUNS,
     LEAST_DF,
@@ -26,8 +25,9 @@ from fastllmload.compare.paired import (
     drifted_apart,
     pairs_of_requests,
 )
+from fastllmload.compare.report.json import document
+from fastllmload.compare.report.text import lines
 from fastllmload.compare.side import read_side
-from fastllmload.compare.text import lines
 from fastllmload.statistics.interval import Sample
 
 sys.path.insert(0, str(Path(__file__).parents[3] / "bench"))
@@ -62,7 +62,7 @@ def engine_pair(rng: np.random.Generator, slower: float) -> Pairs:
 def judged(pairs: Pairs, statistic: str) -> bool | None:
     """Whether a change was found; None where it is not estimable."""
     values = figure_value(pairs.a, statistic), figure_value(pairs.b, statistic)
-    p = change_of_pairs(Figure(statistic, "ttft", statistic, "ms"), pairs, values, 0.5).p
+    p = change_of_pairs(ComparedFigure(statistic, "ttft", statistic, "ms"), pairs, values, 0.5).p
     return None if p is None else p < 0.05
 
 
@@ -108,7 +108,7 @@ def test_what_lasts_longer_than_a_block_widens_the_interval(monkeypatch: pytest.
 def mean_interval(a: Floats, b: Floats) -> float | None:
     """Its width; None where the runs drift apart."""
     values = float(a.mean()), float(b.mean())
-    found = change_of_pairs(Figure("mean", "ttft", "mean", "ms"), Pairs(sample(a), sample(b), 1.0), values, 0.5)
+    found = change_of_pairs(ComparedFigure("mean", "ttft", "mean", "ms"), Pairs(sample(a), sample(b), 1.0), values, 0.5)
     return None if found.interval is None else found.interval[1] - found.interval[0]
 
 
@@ -117,7 +117,9 @@ def test_runs_that_drift_apart_have_no_difference_to_claim() -> None:
     rng = np.random.default_rng(8)
     a, b = (0.3 * np.exp(0.1 * rng.standard_normal(N)) for _ in range(2))
     late = Pairs(sample(a), sample(b + np.linspace(4, 1, N)), 1.0)
-    found = change_of_pairs(Figure("mean", "ttft", "mean", "ms"), late, (float(a.mean()), float(b.mean()) + 2.5), 0.5)
+    found = change_of_pairs(
+        ComparedFigure("mean", "ttft", "mean", "ms"), late, (float(a.mean()), float(b.mean()) + 2.5), 0.5
+    )
     assert found.p is None and found.why_not is not None and "drift apart" in found.why_not
     slower = Pairs(sample(a), sample(1.25 * b), 1.0)
     assert drifted_apart(slower) is None and judged(slower, "mean")
@@ -132,13 +134,13 @@ def test_blocks_that_share_nothing_are_not_taken_together() -> None:
 def test_a_tail_without_requests_is_not_estimable() -> None:
     pairs = engine_pair(np.random.default_rng(4), 0.0)
     values = pairs.a.at(0.999), pairs.b.at(0.999)
-    found = change_of_pairs(Figure("p999", "ttft", "p999", "ms"), pairs, values, 0.5)
+    found = change_of_pairs(ComparedFigure("p999", "ttft", "p999", "ms"), pairs, values, 0.5)
     assert found.p is None and found.lacking is not None and found.lacking[1] > N and found.pairs == N
 
 
 def test_a_run_against_itself_differs_by_nothing_but_what_runs_may() -> None:
     pairs = engine_pair(np.random.default_rng(5), 0.0)
-    found = change_of_pairs(Figure("mean", "ttft", "mean", "ms"), Pairs(pairs.a, pairs.a, 1.0), (1.0, 1.0), 0.5)
+    found = change_of_pairs(ComparedFigure("mean", "ttft", "mean", "ms"), Pairs(pairs.a, pairs.a, 1.0), (1.0, 1.0), 0.5)
     assert found.p == 1.0 and found.relative_interval is not None
     assert found.relative_interval[1] > BETWEEN_RUNS
 
@@ -146,7 +148,9 @@ def test_a_run_against_itself_differs_by_nothing_but_what_runs_may() -> None:
 def test_values_of_zero_have_no_logarithm_but_a_difference() -> None:
     rng = np.random.default_rng(6)
     a = rng.exponential(1.0, N) * (rng.random(N) > 0.6)
-    found = change_of_pairs(Figure("p50", "x", "p50", "ms"), Pairs(sample(a), sample(a + 5.0), 1.0), (0.0, 5.0), 0.5)
+    found = change_of_pairs(
+        ComparedFigure("p50", "x", "p50", "ms"), Pairs(sample(a), sample(a + 5.0), 1.0), (0.0, 5.0), 0.5
+    )
     assert found.interval is not None and found.interval[0] < 5.0 < found.interval[1] and found.shown
 
 

@@ -11,9 +11,9 @@ from made_runs import config, document, plan, write_run
 
 from fastllmload.cli.main import main
 from fastllmload.compare.checklist import DECLARED, NO, NOT_DECLARED, YES, checklist
+from fastllmload.compare.report.systems import lines
 from fastllmload.compare.side import RunRecord, Side
 from fastllmload.compare.systems import compare_systems
-from fastllmload.compare.systems_text import lines
 from fastllmload.errors import InputError
 
 DECLARED_ALL = {

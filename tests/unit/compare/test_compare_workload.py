@@ -9,9 +9,9 @@ import pytest
 from made_runs import config, document, plan, side, write_run
 
 from fastllmload.compare.comparison import compare
-from fastllmload.compare.manifest import Differs, manifest_diff
+from fastllmload.compare.report.text import differences_text
+from fastllmload.compare.setup import SetupDifference, manifest_diff
 from fastllmload.compare.side import RunRecord, Side, distinct_names, read_side
-from fastllmload.compare.text import differences_text
 from fastllmload.compare.workload import differences, same_plan
 from fastllmload.errors import InputError, RunFolderError
 
@@ -146,8 +146,8 @@ def test_a_run_on_both_sides_is_told(tmp_path: Path) -> None:
 
 def test_long_values_are_cut_where_they_still_differ() -> None:
     same = "[['profile', 'engines/default.toml'], ['steps', 'many'], "
-    long = Differs("config.target.simulate", (f"{same}['seed', '1000']]", f"{same}['seed', '1001']]"))
+    long = SetupDifference("config.target.simulate", (f"{same}['seed', '1000']]", f"{same}['seed', '1001']]"))
     text = list(differences_text([long], []))[1]
     assert "1000" in text and "1001" in text and "default.toml" not in text
-    short = Differs("config.load.rate", ("70", "71"))
+    short = SetupDifference("config.load.rate", ("70", "71"))
     assert list(differences_text([short], []))[1] == "         config.load.rate: 70 | 71"

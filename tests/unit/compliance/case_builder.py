@@ -18,9 +18,9 @@ import numpy as np
 
 from fastllmload.arrivals.choice import choose_arrivals
 from fastllmload.arrivals.schedule import draw_schedule
-from fastllmload.compliance import of_simulated_engine
-from fastllmload.compliance.evidence import Evidence, Measured
-from fastllmload.metrics.core import measure
+from fastllmload.compliance.evidence import ComplianceEvidence, MeasuredRun
+from fastllmload.declarations import of_simulated_engine
+from fastllmload.metrics.run.measure import measure
 from fastllmload.plan.digest import array_hash
 from fastllmload.plan.plan import RECORD
 from fastllmload.records import layout
@@ -93,12 +93,12 @@ class Cases:
             [level.copy() for level in self.levels], copy.deepcopy(self.procedure), [o.copy() for o in self.others]
         )
 
-    def evidence(self, folder: Path) -> Evidence:
+    def evidence(self, folder: Path) -> ComplianceEvidence:
         measured = tuple(
-            Measured(level.run(folder / str(k)), level.name, level.entry) for k, level in enumerate(self.levels)
+            MeasuredRun(level.run(folder / str(k)), level.name, level.entry) for k, level in enumerate(self.levels)
         )
         others = tuple(other.evidence(folder / f"other{k}") for k, other in enumerate(self.others))
-        return Evidence(folder, measured, self.procedure, others=others)
+        return ComplianceEvidence(folder, measured, self.procedure, others=others)
 
     def undeclare(self, key: str) -> None:
         """Forget a declaration everywhere."""

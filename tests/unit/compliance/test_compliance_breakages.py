@@ -12,7 +12,7 @@ from compliance_scenes import SCENES
 
 from fastllmload.compliance.outcome import DECLARED, FALSE, TRUE, UNDECLARED
 from fastllmload.compliance.requirement import requirements
-from fastllmload.compliance.verdict import NOT, UNCONDITIONAL, Judgement, judge
+from fastllmload.compliance.verdict import NOT, UNCONDITIONAL, ComplianceJudgement, judge
 
 
 @functools.cache
@@ -20,7 +20,7 @@ def kept(scene: str) -> Cases:
     return SCENES[scene]()
 
 
-def state_of(judgement: Judgement, name: str) -> str:
+def state_of(judgement: ComplianceJudgement, name: str) -> str:
     return next(found.outcome.state for found in judgement.findings if found.requirement.id == name)
 
 

@@ -17,12 +17,12 @@ from fastllmload.compliance.applies import why_not
 from fastllmload.compliance.checks import CHECKS
 from fastllmload.compliance.checks.load import loop_is
 from fastllmload.compliance.checks.streaming import named_tbc, option_follows
-from fastllmload.compliance.evidence import Evidence, Measured
-from fastllmload.compliance.outcome import DECLARED, FALSE, INAPPLICABLE, TRUE, Outcome
+from fastllmload.compliance.evidence import ComplianceEvidence, MeasuredRun
+from fastllmload.compliance.outcome import DECLARED, FALSE, INAPPLICABLE, TRUE, RequirementOutcome
 from fastllmload.records import layout
 
 
-def said(cases: Cases, folder: Path, name: str, **params: Any) -> Outcome:
+def said(cases: Cases, folder: Path, name: str, **params: Any) -> RequirementOutcome:
     return CHECKS[name](cases.evidence(folder), **params)
 
 
@@ -188,23 +188,25 @@ def test_every_check_that_needs_nothing_answers_on_every_scene(name: str, tmp_pa
 def test_a_closed_loop_that_only_finds_the_capacity_breaks_no_open_loop() -> None:
     """IETF 5.3.2 asks the levels of the tradeoff to be open; the capacity that they are shares of is another matter."""
 
-    def level(name: str, loop: str) -> Measured:
+    def level(name: str, loop: str) -> MeasuredRun:
         run = SimpleNamespace(manifest={"plan": {"description": {"load": {"loop": loop}}}})
-        return Measured(run, name, {"name": name})  # type: ignore[arg-type]
+        return MeasuredRun(run, name, {"name": name})  # type: ignore[arg-type]
 
-    found = Evidence(Path("p"), (level("capacity, 4 slots", "closed"), level("5 per second", "open")), {})
+    found = ComplianceEvidence(Path("p"), (level("capacity, 4 slots", "closed"), level("5 per second", "open")), {})
     assert loop_is(found, names=["open"]).holds
-    assert not loop_is(Evidence(Path("p"), (level("4 slots", "closed"),), {}), names=["open"]).holds
+    assert not loop_is(ComplianceEvidence(Path("p"), (level("4 slots", "closed"),), {}), names=["open"]).holds
 
 
 @pytest.mark.parametrize("check", [named_tbc, lambda evidence: option_follows(evidence, option="A")])
-def test_answers_without_an_answer_token_have_no_gaps_to_name(check: Callable[[Evidence], Any]) -> None:
+def test_answers_without_an_answer_token_have_no_gaps_to_name(check: Callable[[ComplianceEvidence], Any]) -> None:
     """All reasoning: nothing to call ITL or TBC. Gaps that are missing for another reason stay a fault."""
     metrics = {"ttft": {"n": 0}, "tbc": {"n": 0}, "itl": {"n": 0}, "share_single": {"value": None, "itl_option": "B"}}
     states = []
     for alone in (3, 0):
         document = {"metrics": metrics, "counts": {"all_reasoning": alone}}
-        states.append(check(Evidence(Path("p"), (Measured(SimpleNamespace(manifest=document), "a"),), {})).state)  # type: ignore[arg-type]
+        states.append(
+            check(ComplianceEvidence(Path("p"), (MeasuredRun(SimpleNamespace(manifest=document), "a"),), {})).state
+        )  # type: ignore[arg-type]
     assert states == [INAPPLICABLE, FALSE]
 
 

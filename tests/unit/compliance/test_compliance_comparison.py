@@ -12,7 +12,7 @@ from fastllmload.compare.checklist import unequal_systems
 from fastllmload.compare.side import RunRecord, Side
 from fastllmload.compliance.checks import CHECKS
 from fastllmload.compliance.checks.comparison import systems
-from fastllmload.compliance.evidence import Evidence
+from fastllmload.compliance.evidence import ComplianceEvidence
 from fastllmload.compliance.outcome import FALSE, TRUE, UNDECLARED
 
 
@@ -29,13 +29,13 @@ def bounded_by_time(system: str, number: int, requests: int) -> Cases:
     return found
 
 
-def evidence_of(folder: Path, runs: list[tuple[str, int]]) -> Evidence:
+def evidence_of(folder: Path, runs: list[tuple[str, int]]) -> ComplianceEvidence:
     sizes = (154, 180, 174, 160)
     made = [bounded_by_time(system, number, sizes[number]) for system, number in runs]
     return Cases(made[0].levels, others=made[1:]).evidence(folder)
 
 
-def by_compare(evidence: Evidence) -> list[str]:
+def by_compare(evidence: ComplianceEvidence) -> list[str]:
     """The same folders as `compare` has them."""
     return unequal_systems(
         [

@@ -13,11 +13,11 @@ from compliance_scenes import plain
 
 from fastllmload.compliance.applies import QUESTIONS
 from fastllmload.compliance.checks import CHECKS
-from fastllmload.compliance.declarations import STANDARD, by_key, workload_kind
 from fastllmload.compliance.requirement import Requirement, requirements
+from fastllmload.declarations import STANDARD, by_key, workload_kind
 from fastllmload.plan.standard import LENGTHS, OWN_TEXT
+from fastllmload.workload.dataset import DATASETS
 from fastllmload.workload.trace import TRACES
-from fastllmload.workload.written import DATASETS
 
 ROOT = Path(__file__).parents[3]
 LEVELS = {"MUST": 103, "MUST NOT": 3, "REQUIRED": 7, "SHOULD": 19, "RECOMMENDED": 19, "MAY": 2, "DEFINITION": 500}

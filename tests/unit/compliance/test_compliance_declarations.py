@@ -4,9 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from fastllmload.compliance import Declaration, complaints, declarations, facts_of, missing, of_simulated_engine
-from fastllmload.compliance.declarations import MUST_CLASS, SHOULD_CLASS, by_key
-from fastllmload.plan.settings import RunSettings, Workload
+from fastllmload.declarations import (
+    MUST_CLASS,
+    SHOULD_CLASS,
+    Declaration,
+    all_declarations,
+    by_key,
+    complaints,
+    facts_of,
+    missing,
+    of_simulated_engine,
+)
+from fastllmload.settings import RunSettings, Workload
 
 TESTS = (
     "ttft", "throughput", "tradeoff", "itl", "capacity", "fairness", "prefix-cache", "memory-pressure", "long-context",
@@ -20,13 +29,13 @@ def keys(found: list[Declaration]) -> set[str]:
 
 def test_keys_are_unique_and_levels_known() -> None:
     """One table per key; levels are those of the methodology."""
-    assert len(by_key()) == len(declarations())
-    for declaration in declarations():
+    assert len(by_key()) == len(all_declarations())
+    for declaration in all_declarations():
         assert set(declaration.levels) <= {*MUST_CLASS, *SHOULD_CLASS, "DEFINITION"}
         assert set(declaration.tests) <= {*TESTS, "every", "comparison"}
 
 
-@pytest.mark.parametrize("declaration", declarations(), ids=lambda d: d.key)
+@pytest.mark.parametrize("declaration", all_declarations(), ids=lambda d: d.key)
 def test_examples_and_own_values_are_allowed(declaration: Declaration) -> None:
     """What the help shows, and what the tool says about its own engine, passes its own check."""
     key = declaration.key

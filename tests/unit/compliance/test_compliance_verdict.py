@@ -13,15 +13,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fastllmload.compliance.applies import why_not
-from fastllmload.compliance.evidence import Evidence, Measured, content_events
-from fastllmload.compliance.outcome import DECLARED, INAPPLICABLE, SHOWN, TRUE, UNCHECKED, Outcome
+from fastllmload.compliance.evidence import ComplianceEvidence, MeasuredRun, content_events
+from fastllmload.compliance.outcome import DECLARED, INAPPLICABLE, SHOWN, TRUE, UNCHECKED, RequirementOutcome
 from fastllmload.compliance.requirement import Requirement
 from fastllmload.compliance.text import lines
 from fastllmload.compliance.verdict import (
     CONDITIONAL,
     NOT,
     UNCONDITIONAL,
-    Judgement,
+    ComplianceJudgement,
     compliance_of,
     document,
     joined,
@@ -31,11 +31,11 @@ from fastllmload.compliance.verdict import (
 from fastllmload.records import layout
 
 
-def judged(cases: Cases, folder: Path) -> Judgement:
+def judged(cases: Cases, folder: Path) -> ComplianceJudgement:
     return judge(cases.evidence(folder))
 
 
-def state(judgement: Judgement, name: str) -> str:
+def state(judgement: ComplianceJudgement, name: str) -> str:
     return next(found.outcome.state for found in judgement.findings if found.requirement.id == name)
 
 
@@ -88,7 +88,7 @@ def test_a_procedure_that_did_not_end_never_complies(status: str, tmp_path: Path
 def test_a_level_whose_folder_is_gone(tmp_path: Path) -> None:
     """It is named, and nothing is made up for it."""
     whole = ttft().evidence(tmp_path)
-    judgement = judge(Evidence(whole.folder, whole.runs, whole.procedure, absent=("levels/001-gone",)))
+    judgement = judge(ComplianceEvidence(whole.folder, whole.runs, whole.procedure, absent=("levels/001-gone",)))
     assert judgement.verdict == NOT
     assert "levels/001-gone" in document(judgement)["deviations"][0]
 
@@ -96,7 +96,7 @@ def test_a_level_whose_folder_is_gone(tmp_path: Path) -> None:
 def test_a_procedure_without_a_level_is_not_compliant(tmp_path: Path) -> None:
     """Nothing measured is nothing shown."""
     whole = ttft().evidence(tmp_path)
-    assert judge(Evidence(whole.folder, (), whole.procedure)).verdict == NOT
+    assert judge(ComplianceEvidence(whole.folder, (), whole.procedure)).verdict == NOT
 
 
 def test_what_is_declared_is_called_so(tmp_path: Path) -> None:
@@ -133,11 +133,11 @@ def test_a_requirement_without_a_binding_is_unchecked(tmp_path: Path) -> None:
 
 def test_a_conjunction_is_as_weak_as_its_weakest_part() -> None:
     """False before undeclared, declared before seen; parts that do not apply say nothing."""
-    parts = {"a": Outcome(TRUE), "b": Outcome(DECLARED), "c": Outcome(INAPPLICABLE)}
+    parts = {"a": RequirementOutcome(TRUE), "b": RequirementOutcome(DECLARED), "c": RequirementOutcome(INAPPLICABLE)}
     assert joined(parts).state == DECLARED
-    assert joined({"c": Outcome(INAPPLICABLE)}).state == INAPPLICABLE
-    broken = parts | {"d": Outcome("undeclared", "not said"), "e": Outcome("false", "3 of 4")}
-    assert joined(broken) == Outcome("false", "e: 3 of 4")
+    assert joined({"c": RequirementOutcome(INAPPLICABLE)}).state == INAPPLICABLE
+    broken = parts | {"d": RequirementOutcome("undeclared", "not said"), "e": RequirementOutcome("false", "3 of 4")}
+    assert joined(broken) == RequirementOutcome("false", "e: 3 of 4")
 
 
 def test_an_unknown_condition_is_an_error(tmp_path: Path) -> None:
@@ -227,7 +227,7 @@ def test_a_run_that_was_killed_has_rows_in_flight(tmp_path: Path) -> None:
     cases.run.rows["status"][-5:] = 1
     run = cases.run.run(tmp_path)
     cut = type(run)(run.directory, run.manifest, run.rows, run.events, run.first_event, incomplete=True)
-    judgement = judge(Evidence(tmp_path, (Measured(cut),)))
+    judgement = judge(ComplianceEvidence(tmp_path, (MeasuredRun(cut),)))
     assert judgement.verdict == NOT
     assert np.count_nonzero(cut.rows["t_end"] == 0) == 5
 

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 from real_run import real_run
 
-from fastllmload.metrics.flat import FLAT, REASONING, VLLM
-from fastllmload.metrics.percentiles import NAMED
+from fastllmload.metrics.distribution.percentiles import NAMED
+from fastllmload.metrics.run.flat_keys import FLAT, REASONING, VLLM
 from fastllmload.records import layout
 
 PAGE = (Path(__file__).parents[3] / "docs" / "run-folder.md").read_text(encoding="utf-8")
@@ -143,8 +143,8 @@ def test_what_is_described_as_always_there_is_there() -> None:
 
 def test_the_versions_are_those_that_are_written() -> None:
     from fastllmload.records.run import SCHEMA_VERSION
-    from fastllmload.report.hlog import FORMAT
-    from fastllmload.report.subject import PROCEDURE_VERSION
+    from fastllmload.report.documents.hlog import FORMAT
+    from fastllmload.report.documents.subject import PROCEDURE_VERSION
     from fastllmload.telemetry.files import VERSION
 
     said = {row[0]: row[1] for row in rows("Versions")}

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from fastllmload.cli.commands import run
-from fastllmload.cli.given import from_command_line, from_table
-from fastllmload.cli.resolve import merged, settle
+from fastllmload.cli.commands.run import run
+from fastllmload.cli.options.raw import from_command_line, from_table
+from fastllmload.cli.options.resolve import merged, settle
 from fastllmload.endpoint import ENDPOINTS
-from fastllmload.engine.planned import build
+from fastllmload.engine.run_plans import build
 from fastllmload.redact import Redactor
 
 PAGE = (Path(__file__).parents[3] / "docs" / "traffic.md").read_text(encoding="utf-8")

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from fastllmload.endpoint import ENDPOINTS, BodyPieces
 from fastllmload.errors import InputError
 from fastllmload.plan.build import build_plan
-from fastllmload.plan.settings import Client, Load, RunSettings, Target, Workload
+from fastllmload.settings import Client, Load, RunSettings, Target, Workload
 
 BOTH = sorted(name for name in ENDPOINTS if name.startswith("openai"))
 values = st.one_of(st.text(), st.integers(), st.just("{output_tokens}"))

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from fastllmload._ext.delta import Classifier
-from fastllmload.cli.options import BACKENDS
+from fastllmload.cli.options.table import BACKENDS
 from fastllmload.endpoint import ALIASES, ENDPOINTS, resolve_endpoint
 from fastllmload.errors import InputError
 from fastllmload.records.layout import EVENT_CONTENT

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from fastllmload.endpoint import ENDPOINTS
-from fastllmload.engine.offers import offered_models
-from fastllmload.engine.probe import Said, meanings
+from fastllmload.engine.preflight.models import offered_models
+from fastllmload.engine.preflight.probe import ProbeAnswer, meanings
 from fastllmload.errors import InputError
 from fastllmload.plan.build import build_plan
-from fastllmload.plan.settings import Client, Load, RunSettings, Target, Workload
+from fastllmload.settings import Client, Load, RunSettings, Target, Workload
 
 BOTH = ("ollama-chat", "ollama-generate")
 
@@ -127,7 +127,7 @@ def test_the_probe_reads_ollamas_answers() -> None:
     kinds, texts, said = meanings(lines, "application/x-ndjson", 3)
     assert (kinds, texts, said.usage, said.counted) == ([3, 8], lines.split(b"\n"), True, False)
     whole = b'{"model":"m","message":{"role":"assistant","content":"Hi"},"done":true,"done_reason":"stop"}'
-    assert meanings(whole, "application/json; charset=utf-8", 2) == ([3], [whole], Said(False, texts=1))
+    assert meanings(whole, "application/json; charset=utf-8", 2) == ([3], [whole], ProbeAnswer(False, texts=1, ended=True))
 
 
 def test_model_lists_of_both_kinds() -> None:

@@ -7,12 +7,12 @@ from types import SimpleNamespace
 
 import pytest
 
-from fastllmload.engine import fleet as fleets
 from fastllmload.engine import phases
-from fastllmload.engine.fleet import Fleet
 from fastllmload.engine.interrupts import NOTHING
-from fastllmload.engine.live import Live
-from fastllmload.engine.workspec import PhaseSpec, WorkerSpec
+from fastllmload.engine.recording.live import Live
+from fastllmload.engine.workers import fleet as fleets
+from fastllmload.engine.workers.fleet import Fleet
+from fastllmload.engine.workers.spec import PhaseSpec, WorkerSpec
 from fastllmload.records.samples import SampleLog
 
 

@@ -7,8 +7,8 @@ import time
 import msgspec
 
 from fastllmload._ext import counters as k
-from fastllmload.engine.workspec import WorkerSpec
-from fastllmload.records.sharedmem import SharedWords
+from fastllmload.engine.workers.spec import WorkerSpec
+from fastllmload.records.shared_memory import SharedWords
 
 
 def wait(condition):

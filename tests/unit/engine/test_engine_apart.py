@@ -10,8 +10,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from fastllmload.engine import apart as module
-from fastllmload.engine.apart import apart, chosen_cpus, claimed
+from fastllmload.engine.workers import cpu_isolation as module
+from fastllmload.engine.workers.cpu_isolation import chosen_cpus, claimed, isolate_cpus
 
 ALL = os.sched_getaffinity(0)
 SLEEPER = (sys.executable, "-c", "import sys; sys.stdin.read()")
@@ -59,7 +59,7 @@ def test_the_worker_is_alone_and_afterwards_all_is_as_it_was(processes: list[int
     thread.start()
     assert thread.native_id is not None
     outsider = subprocess.Popen(SLEEPER, stdin=subprocess.PIPE)  # a child of whoever called us from Python
-    with apart({0: worker}, other, (None,), (own,) if pinned else ()) as cpus:
+    with isolate_cpus({0: worker}, other, (None,), (own,) if pinned else ()) as cpus:
         assert cpus == {0: own}
         assert os.sched_getaffinity(worker) == {own}
         for task in (0, other, thread.native_id):
@@ -76,12 +76,12 @@ def test_the_worker_is_alone_and_afterwards_all_is_as_it_was(processes: list[int
 def test_nobody_moves_without_a_reason(processes: list[int]) -> None:
     """A real server is not ours to know the load of; every CPU pinned leaves none for the rest; another run came first."""
     worker, other = processes
-    with apart({0: worker}, None, other, ()) as cpus:
+    with isolate_cpus({0: worker}, None, other, ()) as cpus:
         assert cpus == {} and os.sched_getaffinity(worker) == os.sched_getaffinity(0) == ALL
     every = tuple(sorted(ALL))
-    with apart(dict.fromkeys(range(len(every)), worker), other, None, every) as cpus:
+    with isolate_cpus(dict.fromkeys(range(len(every)), worker), other, None, every) as cpus:
         assert list(cpus.values()) == list(every) and os.sched_getaffinity(other) == os.sched_getaffinity(0) == ALL
-    with claimed() as mine, apart({0: worker}, other, None, ()) as cpus:
+    with claimed() as mine, isolate_cpus({0: worker}, other, None, ()) as cpus:
         assert mine and cpus == {} and os.sched_getaffinity(worker) == os.sched_getaffinity(0) == ALL
 
 
@@ -96,6 +96,6 @@ def test_one_run_at_a_time_chooses() -> None:
 def test_a_worker_that_ends_meanwhile_is_no_problem(processes: list[int]) -> None:
     gone = subprocess.Popen(SLEEPER, stdin=subprocess.DEVNULL)
     gone.wait()
-    with apart({0: gone.pid}, gone.pid, (None,), ()) as cpus:
+    with isolate_cpus({0: gone.pid}, gone.pid, (None,), ()) as cpus:
         assert cpus == {0: max(ALL)}
     assert os.sched_getaffinity(0) == ALL

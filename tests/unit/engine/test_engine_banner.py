@@ -9,9 +9,9 @@ import pytest
 
 from fastllmload.endpoint import ENDPOINTS
 from fastllmload.engine.banner import arriving, plan_lines
-from fastllmload.engine.planned import Plans
+from fastllmload.engine.run_plans import Plans
 from fastllmload.plan.build import build_plan
-from fastllmload.plan.settings import Load, RunSettings, Workload
+from fastllmload.settings import Load, RunSettings, Workload
 
 
 def said(tmp_path: Path, share: float | None = None, **workload: str) -> list[str]:

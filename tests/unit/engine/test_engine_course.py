@@ -7,8 +7,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from fastllmload.engine import rowsprocess
-from fastllmload.engine.course import not_written
+from fastllmload.engine.recording import row_process
+from fastllmload.engine.run_controller import not_written
 
 
 def test_a_disk_is_called_full_only_where_it_took_no_more() -> None:
@@ -24,10 +24,10 @@ def test_a_disk_is_called_full_only_where_it_took_no_more() -> None:
 @pytest.mark.parametrize("number", [0, errno.ENOSPC])
 def test_a_write_that_failed_is_told_from_rows_without_memory(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
     monkeypatch.setattr(
-        rowsprocess, "memory_for_rows", lambda: rowsprocess.os.open("/dev/null", rowsprocess.os.O_RDONLY)
+        row_process, "memory_for_rows", lambda: row_process.os.open("/dev/null", row_process.os.O_RDONLY)
     )
-    process = rowsprocess.RowsProcess([SimpleNamespace(rows_dir="", record_text=True)], {})  # type: ignore[list-item]
+    process = row_process.RowProcess([SimpleNamespace(rows_dir="", record_text=True)], {})  # type: ignore[list-item]
     memory = SimpleNamespace(error_number=number, missing={"rows": 0, "events": 0, "texts": 7})
-    monkeypatch.setattr(rowsprocess.rowmemory, "RowMemory", lambda _: memory)
+    monkeypatch.setattr(row_process.rowmemory, "RowMemory", lambda _: memory)
     assert process.finish() == memory.missing
     assert process.write_failed is (number != 0)

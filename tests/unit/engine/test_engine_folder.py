@@ -6,13 +6,13 @@ import os
 
 import pytest
 
-from fastllmload.engine.conclude import Fate, exit_code
-from fastllmload.engine.folder import Folder
-from fastllmload.engine.public import public, redactor, told
+from fastllmload.engine.finalize import RunStatus, exit_code
+from fastllmload.engine.public_settings import public, redactor, told
+from fastllmload.engine.recording.folder import Folder
 from fastllmload.errors import HostLimitError, InputError, RunFolderError
-from fastllmload.plan.settings import Load, RunSettings, Secret, Target, TrafficClass, Workload
-from fastllmload.records.owner import tidy
+from fastllmload.records.folder_lock import tidy
 from fastllmload.records.run import load
+from fastllmload.settings import Load, RunSettings, Secret, Target, TrafficClass, Workload
 
 
 def test_a_run_that_is_refused_leaves_nothing(tmp_path, monkeypatch):
@@ -76,12 +76,12 @@ SUSPECT = {"completed": 5, "certificate": {"verdict": "suspect"}}
 
 
 @pytest.mark.parametrize(
-    ("document", "fate", "strict", "code"),
+    ("document", "run_status", "strict", "code"),
     [
-        (VALID, Fate(), True, 0),
-        (SUSPECT, Fate(), False, 0),
-        (SUSPECT, Fate(), True, 1),
-        ({"completed": 0, "certificate": {"verdict": "invalid"}}, Fate(), True, 3),
+        (VALID, RunStatus(), True, 0),
+        (SUSPECT, RunStatus(), False, 0),
+        (SUSPECT, RunStatus(), True, 1),
+        ({"completed": 0, "certificate": {"verdict": "invalid"}}, RunStatus(), True, 3),
         (
             {
                 "completed": 0,
@@ -89,34 +89,34 @@ SUSPECT = {"completed": 5, "certificate": {"verdict": "suspect"}}
                 "users": {"left_by_plan": 6},
                 "counts": {"dispatched": 6},
             },
-            Fate(),
+            RunStatus(),
             True,
             0,
         ),
-        ({"completed": 0, "users": {"left_by_plan": 5}, "counts": {"dispatched": 6}}, Fate(), False, 3),
-        ({"completed": 0, "users": {"left_by_plan": 0}, "counts": {"dispatched": 0}}, Fate(), False, 3),
-        (VALID, Fate(disk_full=True), False, 2),
-        (VALID, Fate(killed=1), False, 2),
-        (VALID, Fate(crashed=1), False, 70),
-        ({"completed": 0}, Fate(interrupted=True), False, 4),
-        (VALID, Fate(interrupted=True, crashed=1, disk_full=True), True, 4),
+        ({"completed": 0, "users": {"left_by_plan": 5}, "counts": {"dispatched": 6}}, RunStatus(), False, 3),
+        ({"completed": 0, "users": {"left_by_plan": 0}, "counts": {"dispatched": 0}}, RunStatus(), False, 3),
+        (VALID, RunStatus(disk_full=True), False, 2),
+        (VALID, RunStatus(killed=1), False, 2),
+        (VALID, RunStatus(crashed=1), False, 70),
+        ({"completed": 0}, RunStatus(interrupted=True), False, 4),
+        (VALID, RunStatus(interrupted=True, crashed=1, disk_full=True), True, 4),
     ],
 )
-def test_exit_codes(document, fate, strict, code):
-    assert exit_code(document, fate, strict) == code
+def test_exit_codes(document, run_status, strict, code):
+    assert exit_code(document, run_status, strict) == code
 
 
 @pytest.mark.parametrize(
-    ("fate", "status"),
+    ("run_status", "status"),
     [
-        (Fate(), "done"),
-        (Fate(killed=1), "partial"),
-        (Fate(disk_full=True), "partial"),
-        (Fate(interrupted=True, killed=1), "interrupted"),
+        (RunStatus(), "done"),
+        (RunStatus(killed=1), "partial"),
+        (RunStatus(disk_full=True), "partial"),
+        (RunStatus(interrupted=True, killed=1), "interrupted"),
     ],
 )
-def test_status(fate, status):
-    assert fate.status == status
+def test_status(run_status, status):
+    assert run_status.status == status
 
 
 def test_credentials_in_bodies_are_not_stored_however_short_they_are(tmp_path):

@@ -10,8 +10,8 @@ import pytest
 from fastllmload.engine import run
 from fastllmload.engine.interrupts import DRAIN, NOTHING, STOP, Interrupts
 from fastllmload.errors import Interrupted
-from fastllmload.plan.settings import Output, RunSettings
-from fastllmload.report.terminal import make_ui
+from fastllmload.report.terminal.view import make_ui
+from fastllmload.settings import Output, RunSettings
 
 
 @pytest.fixture(autouse=True)

@@ -9,7 +9,7 @@ import pytest
 
 FAULTS = """
 import resource, sys
-from fastllmload.engine.memory import warm_objects
+from fastllmload.engine.workers.memory import warm_objects
 held = warm_objects(int(sys.argv[1])) if sys.argv[1] != "none" else []
 before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
 kept = [bytes(400) for _ in range(1_000)] + [(n, n + 1, n + 2) for n in range(1_000, 9_000)]

@@ -8,7 +8,7 @@ import pytest
 from fastllmload._ext import counters as k
 from fastllmload.engine import phases
 from fastllmload.engine.interrupts import DRAIN, STOP
-from fastllmload.engine.live import Live
+from fastllmload.engine.recording.live import Live
 from fastllmload.errors import HostLimitError
 from fastllmload.records.samples import SampleLog
 

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from fastllmload.engine.places import reachable_from, refuse_cpus, refuse_sources
+from fastllmload.engine.workers.affinity import reachable_from, refuse_cpus, refuse_sources
 from fastllmload.errors import InputError
 
 INET, INET6, SOCKET = ("inet", "10.0.0.1", 80), ("inet6", "2001:db8::1", 80), ("unix", "/run/s", 0)

@@ -6,10 +6,10 @@ import msgspec
 import pytest
 
 from fastllmload.endpoint import ENDPOINTS
-from fastllmload.engine.planned import build_plans, settled
+from fastllmload.engine.run_plans import build_plans, resolve_settings
 from fastllmload.errors import InputError
 from fastllmload.plan.archive import save_plan
-from fastllmload.plan.settings import Load, Output, RunSettings, Target, TrafficClass, Workload
+from fastllmload.settings import Load, Output, RunSettings, Target, TrafficClass, Workload
 
 CHAT = ENDPOINTS["openai-chat"]
 ASKED = Workload(isl="8", osl="4")
@@ -21,7 +21,7 @@ def saved(tmp_path):
 
     def save(load):
         plans = build_plans(
-            settled(RunSettings(load=load, workload=ASKED), CHAT, tmp_path), CHAT, "m", tmp_path / "made"
+            resolve_settings(RunSettings(load=load, workload=ASKED), CHAT, tmp_path), CHAT, "m", tmp_path / "made"
         )
         save_plan(plans.measure, tmp_path / "p.plan")
         return str(tmp_path / "p.plan"), plans.measure.digest
@@ -40,7 +40,7 @@ def saved(tmp_path):
 )
 def test_the_load_of_a_plan_comes_back(tmp_path, saved, load, rate, concurrency, duration, requests):
     file, digest = saved(load)
-    replayed = settled(RunSettings(output=Output(plan=file)), CHAT, tmp_path / "work")
+    replayed = resolve_settings(RunSettings(output=Output(plan=file)), CHAT, tmp_path / "work")
     found = replayed.settings
     assert (found.load.rate, found.load.concurrency) == (rate, concurrency)
     assert (found.load.duration, found.load.num_requests) == (duration, requests)
@@ -61,7 +61,7 @@ def test_a_plan_that_does_not_fit_the_command_line_is_refused(tmp_path, saved, t
     file, _ = saved(Load(rate=50.0, num_requests=3))
     settings = msgspec.structs.replace(RunSettings(target=target), output=Output(plan=file))
     with pytest.raises(InputError, match=said):
-        settled(settings, ENDPOINTS[endpoint], tmp_path / "work")
+        resolve_settings(settings, ENDPOINTS[endpoint], tmp_path / "work")
 
 
 # -- plans of classes ------------------------------------------------------------------------------------------------
@@ -80,7 +80,7 @@ def classes_saved(tmp_path):
 
     def save(*classes):
         asked = RunSettings(load=Load(rate=40.0, duration=1.0), workload=ASKED, classes=classes)
-        plans = build_plans(settled(asked, CHAT, tmp_path), CHAT, "m", tmp_path / "made")
+        plans = build_plans(resolve_settings(asked, CHAT, tmp_path), CHAT, "m", tmp_path / "made")
         save_plan(plans.measure, tmp_path / "p.plan")
         return str(tmp_path / "p.plan")
 
@@ -88,7 +88,7 @@ def classes_saved(tmp_path):
 
 
 def replayed(file, work, *urls, **target):
-    return settled(RunSettings(target=Target(**target), output=Output(plan=file, plan_urls=urls)), CHAT, work)
+    return resolve_settings(RunSettings(target=Target(**target), output=Output(plan=file, plan_urls=urls)), CHAT, work)
 
 
 def test_classes_of_a_plan_go_where_the_command_line_says(tmp_path, classes_saved):

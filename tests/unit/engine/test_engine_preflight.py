@@ -12,15 +12,15 @@ from canned_server import canned
 from certificates import certificate, needs_openssl
 
 from fastllmload.endpoint import ENDPOINTS
-from fastllmload.engine import contact, probe, waiting
 from fastllmload.engine.manifest import tokens_told
-from fastllmload.engine.planned import Settled
-from fastllmload.engine.preflight import preflight
-from fastllmload.engine.probe import Probe
-from fastllmload.engine.telemetry import Finder
+from fastllmload.engine.preflight import client, probe, progress
+from fastllmload.engine.preflight.check import preflight
+from fastllmload.engine.preflight.probe import Probe
+from fastllmload.engine.recording.telemetry import TelemetryDiscovery
+from fastllmload.engine.run_plans import ResolvedSettings
 from fastllmload.errors import InputError, TargetError
-from fastllmload.plan.settings import Client, Load, RunSettings, Secret, Target, TrafficClass, Workload
 from fastllmload.redact import Redactor
+from fastllmload.settings import Client, Load, RunSettings, Secret, Target, TrafficClass, Workload
 
 CHAT, MODELS = "/v1/chat/completions", "/v1/models"
 KEY = "sk-very-secret"
@@ -84,7 +84,7 @@ def test_round_trips_are_measured_behind_a_run_too():
 @pytest.mark.parametrize(("ports", "more"), [(28_232, 20), (1_000, 20), (400, 8), (21, 4)])
 def test_few_local_ports_are_left_to_the_run(monkeypatch, ports, more):
     """One connect for fifty of them, four at least: each waits in TIME_WAIT for a minute."""
-    monkeypatch.setattr(contact, "port_capacity", lambda sources: ports)
+    monkeypatch.setattr(client, "port_capacity", lambda sources: ports)
     with canned(GOOD) as server:
         first = check([server.url]).first
         connects = []
@@ -97,7 +97,7 @@ def test_a_far_target_is_not_asked_for_its_round_trip_for_long(monkeypatch):
     now = iter(range(0, 100_000, 200))
     with canned(GOOD) as server:
         first = check([server.url]).first
-        monkeypatch.setattr(contact.time, "perf_counter", lambda: next(now) / 1e3)
+        monkeypatch.setattr(client.time, "perf_counter", lambda: next(now) / 1e3)
         behind = []
         first.round_trips(behind)
     assert behind == pytest.approx([200.0] * 5)
@@ -360,7 +360,7 @@ def test_a_long_wait_is_told_while_it_lasts(monkeypatch, answered, question, lim
                 assert heard.wait(30)
             return GOOD.get(path, otherwise)
 
-    monkeypatch.setattr(waiting, "SHOWN_AFTER_S", 0.2)
+    monkeypatch.setattr(progress, "SHOWN_AFTER_S", 0.2)
     settings = RunSettings(target=Target(model="m"), load=Load(rate=1.0))
     with canned(Slow()) as server:
         preflight(settings, [server.url], ENDPOINTS["openai-chat"], None, Redactor([]), say)
@@ -431,7 +431,7 @@ def drip(listener, head, ended):
 
 def test_a_server_that_stops_listening_after_the_first_look():
     def look_and_go(listener):
-        for _ in range(contact.RTT_CONNECTS):
+        for _ in range(client.RTT_CONNECTS):
             listener.accept()[0].close()
         listener.close()
 
@@ -811,7 +811,7 @@ def test_events_are_asked_what_they_carry_in_a_way_that_the_server_takes(answers
     assert len(found.notes) == len(set(found.notes))
     for asked, settled in (("auto", way or "off"), ("on", "on"), ("token-ids", "token-ids"), ("off", "off")):
         settings = RunSettings(workload=Workload(continuous_usage=asked))
-        assert Settled(settings).counted(way).settings.workload.continuous_usage == settled
+        assert ResolvedSettings(settings).counted(way).settings.workload.continuous_usage == settled
 
 
 @pytest.mark.parametrize(
@@ -873,5 +873,5 @@ def test_an_ollama_server_has_a_page_for_its_version(base, version):
         target = Target(urls=(url,), endpoint_type="ollama-chat")
         settings = RunSettings(target=target, load=Load(rate=1.0))
         found = preflight(settings, [url], ENDPOINTS["ollama-chat"], None, Redactor([]))
-        engine = Finder(settings, found, None, Redactor([])).find([url]).engine
+        engine = TelemetryDiscovery(settings, found, None, Redactor([])).find([url]).engine
     assert (engine["name"], engine["version"]) == ("ollama", version)

@@ -4,7 +4,7 @@ import base64
 
 import pytest
 
-from fastllmload.engine.resolve import addresses, parse_base, request_head, target_spec
+from fastllmload.engine.preflight.addresses import addresses, parse_base, request_head, target_spec
 from fastllmload.errors import InputError, TargetError
 
 

@@ -14,11 +14,11 @@ import pytest
 from certificates import certificate, needs_openssl
 
 from fastllmload.endpoint import ENDPOINTS
-from fastllmload.engine.preflight import preflight
-from fastllmload.engine.security import tls_context
+from fastllmload.engine.preflight.check import preflight
+from fastllmload.engine.preflight.tls import tls_context
 from fastllmload.errors import InputError, TargetError
-from fastllmload.plan.settings import Load, RunSettings, Target
 from fastllmload.redact import Redactor
+from fastllmload.settings import Load, RunSettings, Target
 
 pytestmark = needs_openssl
 Files = tuple[Path, Path]

@@ -3,7 +3,7 @@
 import pytest
 
 from fastllmload.cli.main import main
-from fastllmload.engine.simtarget import options_of
+from fastllmload.engine.simulated_target import options_of
 from fastllmload.errors import InputError
 
 

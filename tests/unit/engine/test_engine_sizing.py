@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 from fastllmload.certificate.ceiling import Ceiling
-from fastllmload.engine import sizing
-from fastllmload.engine.preflight import Preflight
-from fastllmload.engine.sizing import Demand, demand, initial_connections, worker_count
-from fastllmload.engine.workspec import TargetSpec
+from fastllmload.engine.preflight.check import Preflight
+from fastllmload.engine.workers import sizing
+from fastllmload.engine.workers.sizing import Demand, demand, initial_connections, worker_count
+from fastllmload.engine.workers.spec import TargetSpec
 from fastllmload.errors import HostLimitError
 from fastllmload.host import limits
-from fastllmload.plan.settings import Client, Load, RunSettings, TrafficClass, Workload
+from fastllmload.settings import Client, Load, RunSettings, TrafficClass, Workload
 
 
 def asked(**fields):

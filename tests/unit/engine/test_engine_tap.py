@@ -8,11 +8,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from fastllmload.engine import tap
-from fastllmload.engine.sizing import Demand
-from fastllmload.engine.workspec import TargetSpec
+from fastllmload.engine.recording import tap
+from fastllmload.engine.workers.sizing import Demand
+from fastllmload.engine.workers.spec import TargetSpec
 from fastllmload.errors import HostLimitError
-from fastllmload.plan.settings import Client, RunSettings
+from fastllmload.settings import Client, RunSettings
 
 PLAIN = TargetSpec(url="http://127.0.0.1:8000/v1", family="inet", address="127.0.0.1", port=8000, head_prefix="")
 ENCRYPTED = msgspec.structs.replace(PLAIN, tls=True)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from fastllmload._ext.tap import Ring
-from fastllmload.engine import tap
+from fastllmload.engine.recording import tap
 
 NEAR, NEAR6 = ("127.0.0.1", 8_000), ("::1", 8_000)
 FAR, FAR6 = ("198.51.100.7", 8_000), ("2001:db8::7", 8_000)

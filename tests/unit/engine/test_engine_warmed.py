@@ -4,8 +4,8 @@ import socket
 
 import pytest
 
-from fastllmload.engine.warmed import WarmedUp, deserted
-from fastllmload.engine.workspec import TargetSpec
+from fastllmload.engine.warmup_check import WarmUpCheck, deserted
+from fastllmload.engine.workers.spec import TargetSpec
 
 
 def target(family, address, port=0, url="http://a/v1"):
@@ -24,25 +24,25 @@ def listening(tmp_path):
 
 
 def test_a_warm_up_without_failures_is_not_spoken_of():
-    assert WarmedUp(ended=10, failed=0, classes={}).sentence() is None
-    assert WarmedUp(ended=0, failed=0, classes={}).sentence() is None
+    assert WarmUpCheck(ended=10, failed=0, classes={}).sentence() is None
+    assert WarmUpCheck(ended=0, failed=0, classes={}).sentence() is None
 
 
 @pytest.mark.parametrize(
     ("warmed", "silent", "sentence"),
     [
         (
-            WarmedUp(1_200, 7, {"http_status": 7}),
+            WarmUpCheck(1_200, 7, {"http_status": 7}),
             (),
             "7 of the 1,200 warm-up requests failed (http_status 7); the measurement goes on",
         ),
         (
-            WarmedUp(40, 20, {"connect_refused": 19, "reset": 1}, {"http://b/v1": 20}),
+            WarmUpCheck(40, 20, {"connect_refused": 19, "reset": 1}, {"http://b/v1": 20}),
             (),
             "20 of the 40 warm-up requests failed (connect_refused 19, reset 1; at http://b/v1 20); the measurement goes on",
         ),
         (
-            WarmedUp(3, 3, {"connect_refused": 3}),
+            WarmUpCheck(3, 3, {"connect_refused": 3}),
             ("http://a/v1",),
             "all 3 warm-up requests failed (connect_refused 3), and http://a/v1 takes no connection any more: "
             "the measurement was not begun; is the server up?",

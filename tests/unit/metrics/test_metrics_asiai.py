@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fastllmload.metrics.asiai import Generation, from_rows, protocol
+from fastllmload.metrics.levels.asiai import Generation, from_rows, protocol
 from fastllmload.records import layout
 
 MS = 1_000_000

@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from fastllmload.metrics.steadiness import drifted, queue
-from fastllmload.metrics.window import Window
+from fastllmload.metrics.run.steadiness import drifted, queue
+from fastllmload.metrics.run.window import Window
 from fastllmload.records import layout
 from fastllmload.statistics.interval import Sample
 from fastllmload.statistics.trend import drift

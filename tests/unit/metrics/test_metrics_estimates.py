@@ -10,15 +10,15 @@ import numpy as np
 import pytest
 from synthetic_run import ORIGIN_NS, Request, Shape, draw_requests, duration_phase, write_manifest, write_workers
 
-from fastllmload.metrics.core import measure
-from fastllmload.metrics.distribution import distribution
-from fastllmload.metrics.steadiness import little
-from fastllmload.metrics.unfinished import bounds_in_place
-from fastllmload.metrics.window import window_of
+from fastllmload.metrics.distribution.summary import distribution
+from fastllmload.metrics.objectives.report import attainment_bounds
+from fastllmload.metrics.run.measure import measure
+from fastllmload.metrics.run.steadiness import little
+from fastllmload.metrics.run.unfinished import bounds_in_place
+from fastllmload.metrics.run.window import window_of
 from fastllmload.records import layout
 from fastllmload.records.run import load
-from fastllmload.slo.report import attainment_bounds
-from fastllmload.statistics.censored import bounds
+from fastllmload.statistics.kaplan_meier import bounds
 
 S = 1_000_000_000
 ANSWER_S = 2.0  # from the server's turn to its first token, in `cut_run`

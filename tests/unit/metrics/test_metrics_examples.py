@@ -11,15 +11,18 @@ import pytest
 import test_metrics_examples_run_level as run_level
 from example_runs import BASE, MS, run_of, streamed, timed
 
-from fastllmload.metrics import benefit, core, e2e, fluid_rates, fluidity, idle, itl, token_rate, tpot, ttft
-from fastllmload.metrics.between import NULL, committed
-from fastllmload.metrics.percentiles import insufficient, interval_ranks, percentile
-from fastllmload.metrics.throughput import makespan_s, per_second
+from fastllmload.metrics.distribution.percentiles import insufficient, interval_ranks, percentile
+from fastllmload.metrics.objectives import benefit
+from fastllmload.metrics.objectives.evaluators import EVALUATORS, JudgedRequests, evaluator
+from fastllmload.metrics.objectives.objective import objective
+from fastllmload.metrics.objectives.report import judge
+from fastllmload.metrics.request import e2e, token_rate, tpot, ttft
+from fastllmload.metrics.request.durations import NULL, committed
+from fastllmload.metrics.run import measure
+from fastllmload.metrics.run.throughput import makespan_s, per_second
+from fastllmload.metrics.tokens import fluid_rates, fluidity, idle, itl
 from fastllmload.records import layout
 from fastllmload.records.run import Run
-from fastllmload.slo.evaluators import EVALUATORS, Judged, evaluator
-from fastllmload.slo.objective import objective
-from fastllmload.slo.report import judge
 
 EXAMPLES = tomllib.loads((Path(__file__).parent / "examples.toml").read_text())["example"]
 KINDS: set[str] = set()  # asserted here
@@ -121,7 +124,7 @@ def test_fluidity(example: dict[str, Any]) -> None:
     given = example["in"]
     run = run_of([streamed(list(np.cumsum(given["gaps"])))])
     _, times = timed(run)
-    d_p = fluidity.Targets(((0, given["d_p"]),)).d_p_ns(np.array([7]))
+    d_p = fluidity.TokenDeadlines(((0, given["d_p"]),)).d_p_ns(np.array([7]))
     found = fluidity.fluidity(times, committed(run.rows), d_p, given["d_d"] * MS)
     check({
         "fluidity_index": plain(found.index), "fluidity_index_decode": plain(found.index_decode),
@@ -171,7 +174,7 @@ def test_goodput(example: dict[str, Any]) -> None:
     run = run_of([streamed(**asked) for asked in given["requests"]])
     tokens, times = timed(run)
     fluid = fluidity.fluidity_of(run, tokens, times)
-    judged = Judged(run.rows, tokens.timed, tokens.output, times, fluid, idle.Reader())
+    judged = JudgedRequests(run.rows, tokens.timed, tokens.output, times, fluid, idle.Reader())
     check(judge(run, wanted, judged, benefit.received(tokens, times, True), given["window_s"]), example)
 
 
@@ -208,6 +211,6 @@ def test_insufficient_samples_are_flagged() -> None:
 def test_a_run_without_a_request_is_all_null() -> None:
     """Null is null: no NaN, no 0 that was not measured."""
     empty = Run(Path("."), {}, np.empty(0, layout.REQUEST), np.empty(0, layout.EVENT), np.zeros(1, np.int64))
-    document = core.measure(empty)
+    document = measure.measure(empty)
     assert document["completed"] == 0 and document["mean_ttft_ms"] is None and document["request_throughput"] is None
     assert all(metric.get("mean") is None for metric in document["metrics"].values())

@@ -12,10 +12,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fastllmload.metrics import cost, fairness, levels, pooled, prefix_cache
-from fastllmload.metrics.between import NULL
-from fastllmload.metrics.guardrail import throughput_change
-from fastllmload.metrics.scaling import scaling
+from fastllmload.metrics.levels import fairness, operating_points, pooled, prefix_cache
+from fastllmload.metrics.levels.guardrail import throughput_change
+from fastllmload.metrics.levels.scaling import scaling
+from fastllmload.metrics.request.durations import NULL
+from fastllmload.metrics.run import cost
 
 Found = dict[str, Any]
 EXAMPLES = tomllib.loads((Path(__file__).parent / "examples.toml").read_text())["example"]
@@ -53,11 +54,11 @@ def scaling_of(given: Found) -> Found:
 
 def levels_of(given: Found) -> Found:
     limit = given.get("slo_ttft_p99")
-    meets = None if limit is None else levels.within_limit(given["ttft_p99"], limit)
-    return {"knee": levels.knee_point(given["offered"], given["ttft_p99"]),
-            "saturation": levels.saturation_point(given["offered"], given["achieved"]),
-            "peak": levels.peak_level(given["offered"], given["achieved"]),
-            "optimal": levels.optimal_point(given["offered"], given["achieved"], meets)}  # fmt: skip
+    meets = None if limit is None else operating_points.within_limit(given["ttft_p99"], limit)
+    return {"knee": operating_points.knee_point(given["offered"], given["ttft_p99"]),
+            "saturation": operating_points.saturation_point(given["offered"], given["achieved"]),
+            "peak": operating_points.peak_level(given["offered"], given["achieved"]),
+            "optimal": operating_points.optimal_point(given["offered"], given["achieved"], meets)}  # fmt: skip
 
 
 def prefix_of(given: Found) -> Found:

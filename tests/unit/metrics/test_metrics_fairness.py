@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fastllmload.metrics import fairness
-from fastllmload.metrics.between import NULL
+from fastllmload.metrics.levels import fairness
+from fastllmload.metrics.request.durations import NULL
 
 VALUES = st.lists(st.floats(1e-6, 1e6), min_size=1, max_size=50)
 

@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 from synthetic_run import ORIGIN_NS, Shape, draw_requests, duration_phase, write_manifest, write_workers
 
-from fastllmload.metrics.core import measure
-from fastllmload.metrics.window import populations, window_of
+from fastllmload.metrics.run.measure import measure
+from fastllmload.metrics.run.window import populations, window_of
+from fastllmload.metrics.tokens.timeline import timeline
 from fastllmload.records.layout import EVENT_EMPTY, EVENT_NAMES
 from fastllmload.records.run import Run, load
-from fastllmload.records.timeline import timeline
-from fastllmload.report.doubts import token_texts
+from fastllmload.report.text.doubts import token_texts
 
 GOODPUT = [["ttft", 60.0], ["1/tbt", 40.0], ["idle", 300.0], ["fluidity", 0.5], ["reading", 4.0], ["tbc", 90.0]]
 SHAPES = {

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fastllmload.metrics import in_flight
-from fastllmload.metrics.window import Window
+from fastllmload.metrics.run import in_flight
+from fastllmload.metrics.run.window import Window
+from fastllmload.metrics.tokens.counts import count_tokens
 from fastllmload.records import layout
 from fastllmload.records.run import Run
-from fastllmload.records.token_counts import count_tokens
 
 T0 = 1_000
 

@@ -14,16 +14,17 @@ import pytest
 from real_run import real_run
 from synthetic_run import ORIGIN_NS, Shape, draw_requests, duration_phase, write_manifest, write_workers
 
-from fastllmload.certificate import errorbar, judge
-from fastllmload.metrics import bounds
-from fastllmload.metrics.core import measure
-from fastllmload.metrics.itl import pooled
-from fastllmload.metrics.window import populations, window_of
-from fastllmload.records import layout, scratch, timeline, token_times
+from fastllmload.certificate import error_bounds, judge
+from fastllmload.metrics.run import bounds
+from fastllmload.metrics.run.measure import measure
+from fastllmload.metrics.run.window import populations, window_of
+from fastllmload.metrics.tokens import timeline, times
+from fastllmload.metrics.tokens.counts import count_tokens
+from fastllmload.metrics.tokens.itl import pooled
+from fastllmload.records import layout, scratch
 from fastllmload.records.merge import merge_workers
 from fastllmload.records.run import Run, load
-from fastllmload.records.token_counts import count_tokens
-from fastllmload.statistics import ranked
+from fastllmload.statistics import order_statistics
 
 sys.path.insert(0, str(Path(__file__).parents[3] / "bench"))
 import report_scale
@@ -51,9 +52,9 @@ def made(folder: Path, shape: Shape) -> Run:
 
 
 def in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (ranked, bounds, errorbar, timeline, token_times):
+    for module in (order_statistics, bounds, error_bounds, timeline, times):
         monkeypatch.setattr(module, "AT_ONCE", 50)
-    monkeypatch.setattr(ranked, "MANY", 1)
+    monkeypatch.setattr(order_statistics, "MANY", 1)
     monkeypatch.setattr(scratch, "LARGE", 1)
 
 
@@ -90,7 +91,7 @@ def test_figures_and_certificate_in_pieces_are_those_of_the_whole(
 def test_bounds_of_gaps_are_those_of_the_definition(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     run = made(tmp_path, SHAPES[name])
     chosen, tokens = populations(run, window_of(run)), count_tokens(run)
-    gaps = pooled(run, chosen.latency, tokens, token_times.token_times(run, chosen.submitted, tokens))
+    gaps = pooled(run, chosen.latency, tokens, times.token_times(run, chosen.submitted, tokens))
     in_pieces(monkeypatch)
     pairs = [np.concatenate(side) for side in zip(*bounds.bounds_of_gaps(run, gaps), strict=True)]
     expected = [pair for row in gaps.rows.tolist() for pair in defined(run, row, gaps.bearing is not None)]
@@ -121,20 +122,20 @@ def test_counts_that_no_server_means_take_no_memory(tmp_path: Path, monkeypatch:
     """Two bytes of an event can state 65,534 tokens: a folder of a few MB could ask for a terabyte."""
     run = made(tmp_path, SHAPES["several tokens an event, stated"])
     run.events["tokens"][run.event_kind == layout.EVENT_CONTENT] = 60_000
-    monkeypatch.setattr(token_times, "MOST_TOKENS", 1 << 22)
+    monkeypatch.setattr(times, "MOST_TOKENS", 1 << 22)
     everybody = np.ones(len(run.rows), np.bool_)
-    found = token_times.token_times(run, everybody, count_tokens(run))
+    found = times.token_times(run, everybody, count_tokens(run))
     assert len(found.t_ns) == len(found.chunks.t_ns) > 1000
-    assert (found.source[found.chunks.events > 0] != token_times.SERVER).all()
+    assert (found.source[found.chunks.events > 0] != times.SERVER).all()
     run.events["tokens"][run.event_kind == layout.EVENT_CONTENT] = 200  # many, and yet meant
-    believed = token_times.token_times(run, everybody, count_tokens(run))
+    believed = times.token_times(run, everybody, count_tokens(run))
     assert len(believed.t_ns) > 100 * len(believed.chunks.t_ns)
     assert 0 < len(believed.t_ns) < 1 << 22
 
 
 def test_memory_grows_with_requests_and_not_with_events(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ranked, "MANY", 1 << 12)
-    monkeypatch.setattr(ranked, "PICKED", 1 << 12)
+    monkeypatch.setattr(order_statistics, "MANY", 1 << 12)
+    monkeypatch.setattr(order_statistics, "PICKED", 1 << 12)
     monkeypatch.setattr(scratch, "LARGE", 1 << 16)
     peaks = []
     for tokens in (2_000, 8_000):

@@ -7,8 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fastllmload.metrics import cost, guardrail, inflation, network, power_efficiency, prefix_cache
-from fastllmload.metrics.between import NULL
+from fastllmload.metrics.levels import fairness, guardrail, prefix_cache
+from fastllmload.metrics.request import network
+from fastllmload.metrics.request.durations import NULL
+from fastllmload.metrics.run import cost
+from fastllmload.metrics.run import cost as power_efficiency
 from fastllmload.records import layout
 from fastllmload.records.run import Run
 
@@ -16,7 +19,7 @@ TTFT = {"p50": 100.0, "p95": 200.0, "p99": 400.0, "mean": 0.0}
 
 
 def test_inflation_per_percentile() -> None:
-    found = inflation.latency_inflation({"p50": 250.0, "p95": 300.0, "p99": None, "mean": 5.0}, TTFT)
+    found = fairness.latency_inflation({"p50": 250.0, "p95": 300.0, "p99": None, "mean": 5.0}, TTFT)
     assert found == {"p50": 2.5, "p95": 1.5, "p99": None, "mean": None}
 
 

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 from example_runs import run_of, streamed
 
-from fastllmload.metrics.asiai import from_rows
-from fastllmload.metrics.core import measure
-from fastllmload.metrics.flat import REASONING
+from fastllmload.metrics.levels.asiai import from_rows
+from fastllmload.metrics.objectives.report import slo_ok
+from fastllmload.metrics.run.flat_keys import REASONING
+from fastllmload.metrics.run.measure import measure
+from fastllmload.metrics.tokens.counts import count_tokens
 from fastllmload.records import layout
-from fastllmload.records.token_counts import count_tokens
-from fastllmload.slo.report import slo_ok
 
 # 5 reasoning tokens from 100 ms on, 10 ms apart, answer tokens from 150 ms on, 20 ms apart; stated by usage
 THINKS = streamed([], ended=210, chunks=[[100 + 10 * k, 1, "reason"] for k in range(5)]

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fastllmload.metrics.core import measure
-from fastllmload.metrics.fairness import fairness_block
-from fastllmload.metrics.window import populations, window_of
+from fastllmload.metrics.levels.fairness import fairness_block
+from fastllmload.metrics.run.measure import measure
+from fastllmload.metrics.run.window import populations, window_of
+from fastllmload.metrics.tokens.counts import count_tokens
 from fastllmload.records import layout
 from fastllmload.records.run import Run
-from fastllmload.records.token_counts import count_tokens
 
 MS, BASE = 1_000_000, 10**12
 TOKENS = 5

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fastllmload.metrics.scaling import MODELS, scaling
+from fastllmload.metrics.levels.scaling import MODELS, scaling
 
 LENGTHS = [1024, 2048, 4096, 8192, 16384, 32768, 65536, 131072]
 

@@ -12,34 +12,20 @@ import numpy as np
 import pytest
 from example_runs import MS, run_of, streamed, timed
 
-from fastllmload.metrics import (
-    asiai,
-    benefit,
-    cost,
-    e2e,
-    fairness,
-    fluid_rates,
-    fluidity,
-    guardrail,
-    idle,
-    itl,
-    levels,
-    prefix_cache,
-    server_side,
-    shape,
-    throughput,
-    token_rate,
-    tpot,
-    ttft,
-)
-from fastllmload.metrics.between import committed
-from fastllmload.metrics.power_efficiency import power_w, tok_s_per_w
-from fastllmload.metrics.scaling import scaling
-from fastllmload.records.token_counts import count_tokens
-from fastllmload.slo.evaluators import Judged
-from fastllmload.slo.objective import objective
-from fastllmload.slo.report import judge, slo_ok
-from fastllmload.workload.tokenizer import load_tokenizer
+from fastllmload.metrics.distribution import shape
+from fastllmload.metrics.levels import asiai, fairness, guardrail, operating_points, prefix_cache
+from fastllmload.metrics.levels.scaling import scaling
+from fastllmload.metrics.objectives import benefit
+from fastllmload.metrics.objectives.evaluators import JudgedRequests
+from fastllmload.metrics.objectives.objective import objective
+from fastllmload.metrics.objectives.report import judge, slo_ok
+from fastllmload.metrics.request import e2e, server_side, token_rate, tpot, ttft
+from fastllmload.metrics.request.durations import committed
+from fastllmload.metrics.run import cost, throughput
+from fastllmload.metrics.run.cost import power_w, tok_s_per_w
+from fastllmload.metrics.tokens import fluid_rates, fluidity, idle, itl
+from fastllmload.metrics.tokens.counts import count_tokens
+from fastllmload.workload.tokenizers.tokenizer import load_tokenizer
 
 Found = dict[str, Any]
 HERE = Path(__file__).parent
@@ -127,7 +113,7 @@ def objectives_of(given: Found) -> Found:
 def goodput_of(given: Found) -> Found:
     run = run_of([streamed(**asked) for asked in given["requests"]])
     tokens, times = timed(run)
-    judged = Judged(
+    judged = JudgedRequests(
         run.rows, tokens.timed, tokens.output, times, fluidity.fluidity_of(run, tokens, times), idle.Reader()
     )
     n_r = benefit.received(tokens, times, True)
@@ -144,7 +130,7 @@ def smooth_of(given: Found) -> Found:
 
 def fluidity_of(given: Found) -> Found:
     run = run_of([streamed(list(np.cumsum(given["gaps"])))])
-    targets = fluidity.Targets(((0, given["d_p"]),), given["d_d"])
+    targets = fluidity.TokenDeadlines(((0, given["d_p"]),), given["d_d"])
     found = fluidity.fluidity(timed(run)[1], committed(run.rows), targets.d_p_ns(np.array([7])), given["d_d"] * MS)
     return {"fluidity_index": found.index[0], "fluidity_index_decode": found.index_decode[0],
             "fluidity_index_deadline": found.index_deadline[0]}  # fmt: skip
@@ -154,14 +140,14 @@ def fluid_rate_of(given: Found) -> Found:
     shares = [fluid / given["requests"] for fluid in given["fluid_requests"]]
     _, times = timed(run_of([streamed([100.0, *(100.0 + np.cumsum(given["gaps"]))])]))
     least = float(fluid_rates.min_tbt_deadline(times)[0]) / MS
-    return {"fluid_token_generation_rate": levels.fluid_token_generation_rate(given["output_tok_s"], shares),
+    return {"fluid_token_generation_rate": operating_points.fluid_token_generation_rate(given["output_tok_s"], shares),
             "fluid_token_rate_stream": fluid_rates.stream_rate(least)}  # fmt: skip
 
 
 def levels_of(given: Found) -> Found:
-    return {"knee_point": levels.knee_point(given["offered"], given["ttft_p99"]),
-            "saturation_point": levels.saturation_point(given["offered"], given["achieved"]),
-            "peak_level": levels.peak_level(given["offered"], given["achieved"])}  # fmt: skip
+    return {"knee_point": operating_points.knee_point(given["offered"], given["ttft_p99"]),
+            "saturation_point": operating_points.saturation_point(given["offered"], given["achieved"]),
+            "peak_level": operating_points.peak_level(given["offered"], given["achieved"])}  # fmt: skip
 
 
 def gap_count_of(given: Found) -> Found:
@@ -193,7 +179,7 @@ FUNCTIONS: dict[str, Callable[[Found], Found]] = {
     "cost": lambda given: {"tok_per_gpu_s": cost.tok_per_gpu_s(given["output_tok_s"], given["gpus"])},
     "tail_ratio": lambda given: {"tail_ratio": shape.tail_ratio(given["p50"], given["p99"])},
     "capacity": lambda given: {
-        "slo_capacity": levels.slo_capacity(given["offered"], given["completion"], given["least"])},
+        "slo_capacity": operating_points.slo_capacity(given["offered"], given["completion"], given["least"])},
     "jain": lambda given: {"jain": fairness.jain_index(np.array(given["x"], float))},
     "prefix": lambda given: {name: prefix_cache.ttft_reduction(given["off"], given[name]) for name in ("cold", "warm")},
     "change": lambda given: {

@@ -7,12 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fastllmload.metrics.latencies import latency_metrics
-from fastllmload.metrics.server_side import server_side_metrics
-from fastllmload.metrics.window import Populations
+from fastllmload.metrics.request.latencies import latency_metrics
+from fastllmload.metrics.request.server_side import server_side_metrics
+from fastllmload.metrics.run.window import Populations
+from fastllmload.metrics.tokens.counts import count_tokens
 from fastllmload.records import layout
 from fastllmload.records.run import Run
-from fastllmload.records.token_counts import count_tokens
 
 MS = 1_000_000
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fastllmload.metrics import shape
-from fastllmload.statistics import ranked
+from fastllmload.metrics.distribution import shape
+from fastllmload.statistics import order_statistics
 
 MS = 1_000_000
 
@@ -133,8 +133,8 @@ def test_tail_ratio() -> None:
 def test_pieces_of_a_long_sample_have_the_same_shape(monkeypatch: pytest.MonkeyPatch) -> None:
     gaps = in_ns(np.random.default_rng(9).exponential(20, 1000))
     modes, tail = shape.modality(gaps), shape.tail(gaps)
-    monkeypatch.setattr(ranked, "AT_ONCE", 7)
-    monkeypatch.setattr(ranked, "MANY", 1)
+    monkeypatch.setattr(order_statistics, "AT_ONCE", 7)
+    monkeypatch.setattr(order_statistics, "MANY", 1)
     again = shape.tail(gaps)
     assert shape.modality(gaps) == modes and modes is not None
     assert tail is not None and again is not None and (again.k, again.label) == (tail.k, tail.label)

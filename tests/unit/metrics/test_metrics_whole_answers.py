@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 
 from fastllmload.compare.series import RunSeries
-from fastllmload.metrics.core import measure
+from fastllmload.metrics.run.measure import measure
 from fastllmload.records import layout
 from fastllmload.records.run import Run
-from fastllmload.report.html.latency import section
-from fastllmload.report.html.scene import Scene
-from fastllmload.report.results import whole_note
-from fastllmload.report.summary import summary_lines
-from fastllmload.report.traffic import came_whole
+from fastllmload.report.documents.results import whole_note
+from fastllmload.report.html.context import ReportContext
+from fastllmload.report.html.sections.latency import section
+from fastllmload.report.terminal.summary import summary_lines
+from fastllmload.report.text.traffic import came_whole
 
 MS, BASE = 1_000_000, 10**12
 TOKENS = 5
@@ -100,7 +100,7 @@ def test_every_report_says_how_many_and_of_which_class() -> None:
     lines = [line.text for line in summary_lines(found, 100)]
     assert f"{said} not streamed: their ttft is their end; not in itl and tpot" in lines
     assert "some answers not streamed" in [line.text for line in summary_lines(found, 60)]
-    assert f"{said} were not streamed: their time to first token" in str(section(Scene(run, found)))
+    assert f"{said} were not streamed: their time to first token" in str(section(ReportContext(run, found)))
 
 
 def test_comparisons_leave_them_out_too() -> None:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import msgspec
 
 from fastllmload.plan.build import build_plan
-from fastllmload.plan.settings import Load, RunSettings
+from fastllmload.settings import Load, RunSettings
 
 
 @dataclass(frozen=True)

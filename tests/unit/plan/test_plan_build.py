@@ -10,11 +10,11 @@ from plan_builder import asked, build
 from fastllmload.errors import HostLimitError, InputError
 from fastllmload.plan.bodies import stitcher, write_bodies
 from fastllmload.plan.pace import measured_pace
-from fastllmload.plan.settings import Load
+from fastllmload.settings import Load
+from fastllmload.workload.content.words import text_table
 from fastllmload.workload.lengths import Fixed
 from fastllmload.workload.synthetic import Independent, Quota, Synthetic
-from fastllmload.workload.tokenizer import load_tokenizer
-from fastllmload.workload.words import text_table
+from fastllmload.workload.tokenizers.tokenizer import load_tokenizer
 
 KEY = "sk-never-in-a-plan"
 GOLDEN = {

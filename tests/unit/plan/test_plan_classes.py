@@ -11,15 +11,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fastllmload.endpoint import ENDPOINTS
-from fastllmload.engine.planned import classes_of
-from fastllmload.engine.worker import conversations
+from fastllmload.engine.run_plans import classes_of
+from fastllmload.engine.workers.worker import conversations
 from fastllmload.errors import InputError
 from fastllmload.plan.archive import load_plan, save_plan
 from fastllmload.plan.build import build_plan
 from fastllmload.plan.classes import build_classes, class_settings
-from fastllmload.plan.manners_text import class_line
+from fastllmload.plan.description.user_behavior import class_line
 from fastllmload.plan.plan import FOLLOWS
-from fastllmload.plan.settings import Behaviour, Load, RunSettings, TrafficClass, Workload
+from fastllmload.settings import Load, RunSettings, TrafficClass, UserBehavior, Workload
 
 CHAT = ENDPOINTS["openai-chat"]
 
@@ -29,7 +29,7 @@ def traffic(name, rate, seconds=3.0, turns=None, arrival="poisson", behaviour=No
         name=name,
         load=Load(rate=rate, duration=seconds, arrival=arrival, **load),
         workload=Workload(isl=isl, osl="uniform:1,9", tokenizer="none", turns=turns, think_time="0.5"),
-        behaviour=behaviour or Behaviour(),
+        behaviour=behaviour or UserBehavior(),
     )
 
 
@@ -107,7 +107,7 @@ def test_a_count_bounds_all_together(tmp_path):
 
 
 def test_the_plan_says_what_it_is_made_of_and_survives_a_file(tmp_path):
-    classes = (traffic("a", 10, turns="2", behaviour=Behaviour(abandon="ttft:1s")), traffic("b", 5))
+    classes = (traffic("a", 10, turns="2", behaviour=UserBehavior(abandon="ttft:1s")), traffic("b", 5))
     plan = build(run_of(*classes), tmp_path / "plan")
     save_plan(plan, tmp_path / "file")
     found = load_plan(tmp_path / "file", tmp_path / "back")

@@ -10,10 +10,9 @@ import pytest
 
 from fastllmload.endpoint import ENDPOINTS
 from fastllmload.errors import InputError
-from fastllmload.plan.build import build_plan
-from fastllmload.plan.limits import refuse_beyond
-from fastllmload.plan.settings import Client, Load, RunSettings, Target, Workload
-from fastllmload.workload.tokenizer import load_tokenizer
+from fastllmload.plan.build import build_plan, refuse_beyond
+from fastllmload.settings import Client, Load, RunSettings, Target, Workload
+from fastllmload.workload.tokenizers.tokenizer import load_tokenizer
 
 SHAREGPT = [
     {"conversations": [{"from": "human", "value": f"question {n}"}, {"from": "gpt", "value": "answer" + " answer" * n}]}

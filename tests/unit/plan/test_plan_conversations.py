@@ -12,11 +12,11 @@ from plan_builder import asked
 from fastllmload.endpoint import ENDPOINTS
 from fastllmload.errors import InputError
 from fastllmload.plan.build import build_plan
-from fastllmload.plan.describe import describe
+from fastllmload.plan.description.facts import describe
+from fastllmload.plan.description.text import describe_as_text
 from fastllmload.plan.plan import FOLLOWS, LAST_TURN, REAL_REPLY, STITCHED
 from fastllmload.plan.sequence import write_sequence
-from fastllmload.plan.text import describe_as_text
-from fastllmload.workload.tokenizer import load_tokenizer
+from fastllmload.workload.tokenizers.tokenizer import load_tokenizer
 
 
 def spoken(*turns):

@@ -3,8 +3,8 @@
 import pytest
 from plan_builder import asked, build
 
-from fastllmload.plan.describe import describe
-from fastllmload.plan.text import describe_as_text
+from fastllmload.plan.description.facts import describe
+from fastllmload.plan.description.text import describe_as_text
 
 FIXED = {
     "load__arrival": "constant",

@@ -7,15 +7,15 @@ import json
 
 import pytest
 
-from fastllmload.cli.given import from_table
-from fastllmload.cli.resolve import settle
+from fastllmload.cli.options.raw import from_table
+from fastllmload.cli.options.resolve import settle
 from fastllmload.endpoint import ENDPOINTS
 from fastllmload.errors import HostLimitError, InputError
 from fastllmload.plan.build import build_plan
 from fastllmload.plan.classes import build_classes
 from fastllmload.plan.sequence import write_sequence
-from fastllmload.plan.settings import Client, Load, RunSettings, Target, Workload
 from fastllmload.redact import Redactor
+from fastllmload.settings import Client, Load, RunSettings, Target, Workload
 
 MIXED = [
     {"prompt": "why", "output_tokens": 3, "class": "a", "body": {"stop": ["x"], "temperature": 0.7}},

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from plan_builder import asked, build
 
-from fastllmload.plan.chart import BLOCKS, LABEL, axis, bars, short
-from fastllmload.plan.show import HEIGHT, WIDTH, _lengths, show, spell
+from fastllmload.plan.description.chart import BLOCKS, LABEL, axis, bars, short
+from fastllmload.plan.description.picture import HEIGHT, WIDTH, _lengths, show, spell
 
 
 def heights(lines):

@@ -7,18 +7,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fastllmload.errors import InputError
-from fastllmload.plan.settings import Behaviour
-from fastllmload.plan.users import described_users, drawn_users
+from fastllmload.plan.user_behavior import described_users, drawn_users
+from fastllmload.settings import UserBehavior
 
 
 def test_users_who_wait_have_no_rows():
-    assert drawn_users(Behaviour(), "s", 10) is None
+    assert drawn_users(UserBehavior(), "s", 10) is None
 
 
 @given(st.floats(0.01, 1), st.integers(0, 1000))
 def test_the_share_that_leaves(share, seed):
     """Within five standard deviations, the same for the same seed, the same beginnings for more requests."""
-    behaviour = Behaviour(cancel_share=share, cancel_after="20tok")
+    behaviour = UserBehavior(cancel_share=share, cancel_after="20tok")
     rows = drawn_users(behaviour, f"{seed}", 500)
     found = int((rows["cancel_tokens"] == 20).sum())
     assert abs(found - 500 * share) <= 5 * (500 * share * (1 - share)) ** 0.5 + 1
@@ -28,8 +28,8 @@ def test_the_share_that_leaves(share, seed):
 
 def test_one_wish_does_not_change_another():
     """Who leaves is the same whether or not others read slowly."""
-    leaving = Behaviour(cancel_share=0.2, cancel_after="1.5s")
-    both = Behaviour(cancel_share=0.2, cancel_after="1.5s", slow_readers="0.3:2kB/s", abandon="e2e:30s")
+    leaving = UserBehavior(cancel_share=0.2, cancel_after="1.5s")
+    both = UserBehavior(cancel_share=0.2, cancel_after="1.5s", slow_readers="0.3:2kB/s", abandon="e2e:30s")
     one, two = drawn_users(leaving, "s", 400), drawn_users(both, "s", 400)
     assert (one["cancel_ns"] == two["cancel_ns"]).all() and set(one["cancel_ns"]) == {0, 1_500_000_000}
     slow = two["read_rate"] > 0
@@ -39,4 +39,4 @@ def test_one_wish_does_not_change_another():
 
 def test_what_cannot_be_read_is_refused():
     with pytest.raises(InputError, match="write for example ttft:5s"):
-        drawn_users(Behaviour(abandon="soon"), "s", 3)
+        drawn_users(UserBehavior(abandon="soon"), "s", 3)

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from fastllmload.plan.settings import Load, Output, RunSettings, Target
-from fastllmload.procedure import lab as module
-from fastllmload.procedure.console import Console
-from fastllmload.procedure.journal import Journal
-from fastllmload.procedure.lab import Lab
+from fastllmload.experiment import experiment as module
+from fastllmload.experiment.console import Console
+from fastllmload.experiment.experiment import Experiment
+from fastllmload.experiment.journal import Journal
+from fastllmload.settings import Load, Output, RunSettings, Target
 
 DONE = {
     "schema_version": 1,
@@ -56,10 +56,10 @@ def installed(monkeypatch: pytest.MonkeyPatch) -> FakeRuns:
     return runs
 
 
-def made(folder: Path, **fields: Any) -> Lab:
+def made(folder: Path, **fields: Any) -> Experiment:
     """A lab against a server that is never asked anything."""
     settings = RunSettings(
         target=Target(urls=("http://127.0.0.1:1",)), load=Load(rate=1.0, duration=1.0), output=Output(ui="none")
     )
     book = Journal(folder, "ttft", {"test": {}, "quick": False, "run": {}})
-    return Lab(folder, settings, None, book, Console(str, quiet=True), settle_s=0.0, **fields)
+    return Experiment(folder, settings, None, book, Console(str, quiet=True), settle_s=0.0, **fields)

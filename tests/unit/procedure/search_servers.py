@@ -8,16 +8,16 @@ from dataclasses import dataclass
 import numpy as np
 from slot_server import Served, SlotServer
 
-from fastllmload.procedure.goals import Goal, all_limits, failures
+from fastllmload.search.objectives import SearchObjective, all_limits, failures
 
 
 def step(level: float) -> float:
     return 0.05 * level
 
 
-SUSTAINED = Goal("sustained", "", (failures(),), step, sustain=True)
-P99 = Goal("p99", "", (all_limits(0.01),), step)
-ATTAINMENT = Goal("attainment", "", (all_limits(0.1),), step)
+SUSTAINED = SearchObjective("sustained", "", (failures(),), step, sustain=True)
+P99 = SearchObjective("p99", "", (all_limits(0.01),), step)
+ATTAINMENT = SearchObjective("attainment", "", (all_limits(0.1),), step)
 
 
 @dataclass(frozen=True)

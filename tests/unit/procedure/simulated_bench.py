@@ -9,18 +9,19 @@ import numpy as np
 import numpy.typing as npt
 from slot_server import Served, SlotServer
 
-from fastllmload.procedure import goals, sequential
-from fastllmload.procedure.evidence import ALL, FAILED, Evidence, growth, parts_of
-from fastllmload.procedure.goals import Goal
-from fastllmload.procedure.interval_search import Bench, Interval
-from fastllmload.procedure.sequential import Decision, Plan, Severities
+from fastllmload.experiment.level.evidence import ALL, FAILED, LevelEvidence, growth, parts_of
+from fastllmload.search import objectives
+from fastllmload.search.interval_search import Interval, Trials
+from fastllmload.search.objectives import SearchObjective
+from fastllmload.statistics import sequential_tests
+from fastllmload.statistics.sequential_tests import Decision, SequentialPlan, Severities
 
 TOKENS = 100  # of every answer
 
 
 def evidence(
     served: Served, limit_s: float, first_look_s: float, ramp: float = 0.1, bad: npt.NDArray[np.bool_] | None = None
-) -> Evidence:
+) -> LevelEvidence:
     """What a run of these requests would show; the wait is the severity. *bad*: requests that miss their objective,
     however long they wait, such as one of TPOT.
     """
@@ -33,7 +34,7 @@ def evidence(
     looks = np.linspace(w0, served.seconds, parts + 1)
     begin, end = (((instants - w0) * 1e9).astype(np.int64) for instants in (served.arrive, served.end))
     done, _ = np.histogram(served.end, bins=looks)
-    return Evidence(
+    return LevelEvidence(
         severities={
             FAILED: Severities(at, np.zeros(len(at)), seconds, parts),
             ALL: Severities(at, severity, seconds, parts),
@@ -47,31 +48,31 @@ def evidence(
 
 
 @dataclass
-class SlotBench(Bench):
+class SlotBench(Trials):
     """Measures levels on *server* with looks of *seconds* x 2^number. *bad*: share of the requests that miss the objective
     whatever the load is; None: those that wait too long do.
     """
 
     server: SlotServer
-    goal: Goal
-    plan: Plan
+    goal: SearchObjective
+    plan: SequentialPlan
     seconds: float
     limit_s: float
     rng: np.random.Generator
     bad: float | None = None
-    runs: dict[float, list[Evidence]] = field(default_factory=dict)
+    runs: dict[float, list[LevelEvidence]] = field(default_factory=dict)
     measured_s: float = 0.0
 
-    def _measure(self, level: float, seconds: float) -> Evidence:
+    def _measure(self, level: float, seconds: float) -> LevelEvidence:
         self.measured_s += seconds
         served = self.server.serve(level, seconds, self.rng)
         bad = None if self.bad is None else self.rng.random(len(served.arrive)) < self.bad
         return evidence(served, self.limit_s, 0.9 * self.seconds, bad=bad)
 
-    def _decide(self, level: float, runs: Sequence[Evidence]) -> Decision:
+    def _decide(self, level: float, runs: Sequence[LevelEvidence]) -> Decision:
         return self.goal.judge(level, runs, self.plan, self._lower(level)).decision
 
-    def _lower(self, level: float) -> dict[float, list[Evidence]]:
+    def _lower(self, level: float) -> dict[float, list[LevelEvidence]]:
         return {at: found for at, found in self.runs.items() if at < level}
 
     def look(self, level: float, number: int) -> Decision:
@@ -86,7 +87,7 @@ class SlotBench(Bench):
         runs = self.runs.get(level, [])
         return self.goal.length(level, runs, self.plan_at(level), self._lower(level), number, 0.9 * self.seconds)
 
-    def plan_at(self, level: float) -> Plan:
+    def plan_at(self, level: float) -> SequentialPlan:
         """The first level that is measured is the lowest; ea1b49f has no plan of its own for it."""
         return self.plan.of_the_lowest if level == next(iter(self.runs), level) else self.plan
 
@@ -108,7 +109,7 @@ class SlotBench(Bench):
         return found if found is Decision.FAIL else Decision.UNDECIDED
 
     def recheck(self, level: float) -> bool:
-        found = self._measure(level, self.seconds * sequential.SHORT)
+        found = self._measure(level, self.seconds * sequential_tests.SHORT)
         self.runs[level].append(found)
         return not self.goal.leaning(level, [found], self._lower(level))
 
@@ -118,7 +119,7 @@ class SlotBench(Bench):
     def within_reach(self, level: float, hopeful: bool) -> bool:
         done = sum(run.seconds for run in self.runs[level]) / (0.9 * self.seconds)
         times = max(1.0, self.plan.longest / done)
-        luck = goals.LUCK if hopeful else goals.CAUTION
+        luck = objectives.LUCK if hopeful else objectives.CAUTION
         return self.goal.within_reach(level, self.runs[level], self.plan_at(level), self._lower(level), times, luck)
 
     def pace(self, level: float) -> float | None:

@@ -13,10 +13,10 @@ import numpy as np
 from slot_server import Served, SlotServer
 from synthetic_run import ORIGIN_NS, duration_phase
 
-from fastllmload.metrics.core import measure
-from fastllmload.plan.settings import RunSettings
+from fastllmload.metrics.run.measure import measure
 from fastllmload.records import layout
 from fastllmload.records.run import load
+from fastllmload.settings import RunSettings
 
 CONTENT = layout.EVENT_CONTENT
 FLOOR_S, TOKENS = 0.005, 20

@@ -8,10 +8,10 @@ import pytest
 from fake_runs import FakeRuns, installed, made
 
 from fastllmload.errors import InputError
-from fastllmload.procedure import cold
-from fastllmload.procedure.change import at_rate
-from fastllmload.procedure.report_parts import with_state
-from fastllmload.procedure.warmup import warm_up
+from fastllmload.experiment.level.settings import at_rate
+from fastllmload.experiment.preparation import cold_start
+from fastllmload.experiment.preparation.warmup import warm_up
+from fastllmload.experiment.report.parts import with_state
 
 COLD = {"cold_start": "yes"}
 STEPS = [
@@ -28,53 +28,58 @@ def runs(monkeypatch: pytest.MonkeyPatch) -> FakeRuns:
 def test_only_the_test_of_ttft_starts_cold() -> None:
     """Others need a warm system, whatever can restart it."""
     with pytest.raises(InputError, match="measured by the test ttft; the test throughput needs"):
-        cold.refuse("throughput", COLD, True)
-    cold.refuse("throughput", {}, False)
-    cold.refuse("ttft", COLD, True)
+        cold_start.refuse("throughput", COLD, True)
+    cold_start.refuse("throughput", {}, False)
+    cold_start.refuse("ttft", COLD, True)
 
 
 def test_somebody_must_know_how_long_the_model_takes_to_load() -> None:
     """A hook, an operator, our own engine, or the tester's word."""
     with pytest.raises(InputError, match="--hook restart=COMMAND.*sut.load_time_s=SECONDS"):
-        cold.refuse("ttft", COLD, False)
-    cold.refuse("ttft", {**COLD, "sut.load_time_s": "93"}, False)
+        cold_start.refuse("ttft", COLD, False)
+    cold_start.refuse("ttft", {**COLD, "sut.load_time_s": "93"}, False)
 
 
 @pytest.mark.parametrize("text", ["abc", "", "-1", "nan", "inf", "1e999"])
 def test_a_load_time_is_a_number_of_seconds(text: str) -> None:
     """It is told before anything is measured."""
     with pytest.raises(InputError, match=r"sut\.load_time_s=.*no number of seconds"):
-        cold.refuse("ttft", {**COLD, "sut.load_time_s": text}, False)
-    cold.refuse("ttft", {**COLD, "sut.load_time_s": "93 s"}, False)
-    assert cold.entry({"sut.load_time_s": "93 s"}, (), ())["model_load_time_s"] == 93.0
+        cold_start.refuse("ttft", {**COLD, "sut.load_time_s": text}, False)
+    cold_start.refuse("ttft", {**COLD, "sut.load_time_s": "93 s"}, False)
+    assert cold_start.entry({"sut.load_time_s": "93 s"}, (), ())["model_load_time_s"] == 93.0
 
 
 def test_load_time_is_the_hook_and_the_wait_behind_it(runs: FakeRuns, tmp_path: Path) -> None:
     """And the latency is that of the first level, which is the first request."""
     runs.answer = lambda settings: {"metrics": {"cold_start_latency": {"value": 345.0, "unit": "ms"}}}
-    with made(tmp_path / "p") as lab:
-        lab.level("ttft", at_rate(lab.base, 1.0))
-    found = cold.entry(COLD, STEPS, lab.levels)
+    with made(tmp_path / "p") as experiment:
+        experiment.level("ttft", at_rate(experiment.base, 1.0))
+    found = cold_start.entry(COLD, STEPS, experiment.levels)
     assert found == {"model_load_time_s": 2.5, "cold_start_latency_ms": 345.0}
-    assert cold.sentence(found) == "cold start: the model was loaded in 2.5 s, the first token came after 345 ms"
+    assert cold_start.sentence(found) == "cold start: the model was loaded in 2.5 s, the first token came after 345 ms"
 
 
 def test_by_hand_the_load_time_is_what_was_declared() -> None:
     """Nothing else is invented."""
-    assert cold.entry({"sut.load_time_s": "93"}, [], []) == {"model_load_time_s": 93.0, "cold_start_latency_ms": None}
-    assert "how long the model took to load is not known" in cold.sentence(cold.entry({}, [], []))
+    assert cold_start.entry({"sut.load_time_s": "93"}, [], []) == {
+        "model_load_time_s": 93.0,
+        "cold_start_latency_ms": None,
+    }
+    assert "how long the model took to load is not known" in cold_start.sentence(cold_start.entry({}, [], []))
 
 
 def test_the_title_says_it() -> None:
-    document = {"status": "done", "cold_start": cold.entry({}, STEPS, [])}
+    document = {"status": "done", "cold_start": cold_start.entry({}, STEPS, [])}
     assert with_state("IETF 5.1 Time to First Token", document) == "IETF 5.1 Time to First Token: COLD START"
 
 
 @pytest.mark.parametrize("is_cold", [False, True])
 def test_a_cold_start_has_no_warm_up_and_that_is_no_deviation(runs: FakeRuns, tmp_path: Path, is_cold: bool) -> None:
     """Left out without that reason, it is one."""
-    with made(tmp_path / "p", warm=False, cold=is_cold) as lab:
-        warm_up(lab, lab.base)
-        lab.level("ttft", at_rate(lab.base, 1.0))
-        assert lab.journal.document["deviations"] == ([] if is_cold else ["the warm-up was left out (IETF 4.5.1)"])
+    with made(tmp_path / "p", warm=False, cold=is_cold) as experiment:
+        warm_up(experiment, experiment.base)
+        experiment.level("ttft", at_rate(experiment.base, 1.0))
+        assert experiment.journal.document["deviations"] == (
+            [] if is_cold else ["the warm-up was left out (IETF 4.5.1)"]
+        )
     assert runs.folders == ["000-ttft"]

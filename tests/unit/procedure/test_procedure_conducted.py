@@ -11,15 +11,15 @@ import pytest
 from fake_runs import FakeRuns, installed
 
 from fastllmload.errors import InputError
-from fastllmload.plan.settings import Load, Output, RunSettings, Target, Workload
+from fastllmload.experiment.console import Console
+from fastllmload.experiment.experiment import Experiment
+from fastllmload.experiment.report.findings import Findings
 from fastllmload.procedure import tests as ten
-from fastllmload.procedure.conduct import Terms, conduct, without_effect
-from fastllmload.procedure.conduct import Test as Procedure
-from fastllmload.procedure.console import Console
-from fastllmload.procedure.findings import Findings
-from fastllmload.procedure.lab import Lab
+from fastllmload.procedure.run import ProcedureTerms, conduct, without_effect
+from fastllmload.procedure.run import ProcedureTest as Procedure
 from fastllmload.procedure.tests import NAMES, fairness
 from fastllmload.procedure.tests.long_context import TEST as LONG_CONTEXT
+from fastllmload.settings import Load, Output, RunSettings, Target, Workload
 
 SETTINGS = RunSettings(
     target=Target(urls=("http://127.0.0.1:1",)), load=Load(warmup_requests=0), output=Output(ui="none")
@@ -37,12 +37,14 @@ def conducted(
 ) -> dict[str, Any]:
     """procedure.json behind the test."""
     asked = test.parameters() if parameters is None else parameters
-    conduct(test, settings, None, asked, Terms(folder, conforming=False, settle_s=0.0), Console(str, quiet=True))
+    conduct(
+        test, settings, None, asked, ProcedureTerms(folder, conforming=False, settle_s=0.0), Console(str, quiet=True)
+    )
     found: dict[str, Any] = json.loads((folder / "procedure.json").read_text())
     return found
 
 
-def nothing(lab: Lab, parameters: Any, found: Findings) -> None:
+def nothing(experiment: Experiment, parameters: Any, found: Findings) -> None:
     """A test's work."""
 
 
@@ -100,8 +102,8 @@ def test_an_end_that_a_test_has_no_use_for_is_told(name: str, load: Load, told: 
 def test_the_title_is_there_from_the_start(runs: FakeRuns, tmp_path: Path) -> None:
     seen: list[dict[str, Any]] = []
 
-    def run(lab: Lab, parameters: Any, found: Findings) -> None:
-        seen.append(json.loads((lab.folder / "procedure.json").read_text()))
+    def run(experiment: Experiment, parameters: Any, found: Findings) -> None:
+        seen.append(json.loads((experiment.folder / "procedure.json").read_text()))
 
     conducted(replace(fairness.TEST, run=run), tmp_path / "p")
     assert (seen[0]["status"], seen[0]["section"], seen[0]["title"]) == ("running", "5.6", "Scheduling Fairness")
@@ -110,10 +112,12 @@ def test_the_title_is_there_from_the_start(runs: FakeRuns, tmp_path: Path) -> No
 def test_what_levels_warn_of_is_told_once_in_every_report(runs: FakeRuns, tmp_path: Path) -> None:
     """A level that is too short for the completion criterion (procedures 0.6), and which ones."""
 
-    def run(lab: Lab, parameters: Any, found: Findings) -> None:
+    def run(experiment: Experiment, parameters: Any, found: Findings) -> None:
         for number, warnings in enumerate(([f"{SHORT}; take 300 s or more"], [], [f"{SHORT}; take 300 s or more"])):
-            lab.record(lab.level(f"{number} per second", lab.base), criteria={"warnings": warnings})
-        lab.record(lab.level("silent", lab.base), criteria={"warnings": ["nothing was measured"]})
+            experiment.record(
+                experiment.level(f"{number} per second", experiment.base), criteria={"warnings": warnings}
+            )
+        experiment.record(experiment.level("silent", experiment.base), criteria={"warnings": ["nothing was measured"]})
 
     found = conducted(replace(fairness.TEST, run=run), tmp_path / "p")
     told = (
@@ -149,7 +153,7 @@ def test_a_class_is_counted_by_what_its_percentiles_are_of(tmp_path: Path, monke
     monkeypatch.setattr(fairness, "ttft_of", lambda run, number: ())
     found = Findings()
     alone = {"short": level(0, 143), "long": level(1, 1000)}
-    fairness.report(level(2, 2039), alone, fairness.Capacity(10.0, "known"), fairness.Parameters(), found)
+    fairness.report(level(2, 2039), alone, fairness.SaturationCapacity(10.0, "known"), fairness.Parameters(), found)
     rows = next(table for table in found.tables if table.id == "fairness").rows
     assert [row[:2] for row in rows] == [
         ("short isolated", 143), ("short mixed", 2000), ("long isolated", 1000), ("long mixed", 39),

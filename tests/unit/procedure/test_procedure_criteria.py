@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from slot_server import Served, SlotServer, erlang_c
 
-from fastllmload.procedure import criteria as rule
+from fastllmload.experiment.level import criteria as rule
 
 SERVER = SlotServer(32, 4.0)
 slow = pytest.mark.skipif(os.environ.get("FASTLLMLOAD_SLOW") != "1", reason="minutes of simulation; FASTLLMLOAD_SLOW=1")

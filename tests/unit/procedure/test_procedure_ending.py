@@ -15,17 +15,18 @@ from slot_runs import SlotTarget, without_target
 from slot_server import SlotServer
 
 from fastllmload.errors import Interrupted
-from fastllmload.plan.settings import Load, RunSettings
-from fastllmload.procedure import conduct, lab
-from fastllmload.procedure.change import at_rate
-from fastllmload.procedure.conduct_search import SearchTerms, conduct_search
-from fastllmload.procedure.console import Console
-from fastllmload.procedure.ending import ALL, unbroken
-from fastllmload.procedure.findings import Findings
-from fastllmload.procedure.journal import DONE, INTERRUPTED, Journal
+from fastllmload.experiment import experiment
+from fastllmload.experiment.console import Console
+from fastllmload.experiment.ending import ALL, unbroken
+from fastllmload.experiment.journal import DONE, INTERRUPTED, Journal
+from fastllmload.experiment.level.settings import at_rate
+from fastllmload.experiment.report.findings import Findings
+from fastllmload.procedure import run
 from fastllmload.procedure.repeat import conduct_runs
-from fastllmload.procedure.searching import SearchParameters
-from fastllmload.procedure.sweeping import Cell, SweepTerms, conduct_sweep
+from fastllmload.search.run import SearchTerms, conduct_search
+from fastllmload.search.trials import SearchParameters
+from fastllmload.settings import Load, RunSettings
+from fastllmload.sweep.run import Cell, SweepTerms, conduct_sweep
 
 BASE = without_target(RunSettings(load=Load(rate=5.0, duration=10.0)))
 QUIET = Console(str, quiet=True)
@@ -44,13 +45,15 @@ class Parameters(msgspec.Struct, frozen=True, kw_only=True):
     """None."""
 
 
-def one_level(bench: lab.Lab, parameters: Parameters, found: Findings) -> None:
+def one_level(bench: experiment.Experiment, parameters: Parameters, found: Findings) -> None:
     bench.level("one", at_rate(bench.base, 2.0))
 
 
 def procedure(folder: Path) -> int:
-    test = conduct.Test("ttft", "5.1", "Time to First Token", Parameters, one_level)
-    return conduct_runs(test, BASE, None, Parameters(), conduct.Terms(folder, conforming=False, settle_s=0.0), QUIET, 1)
+    test = run.ProcedureTest("ttft", "5.1", "Time to First Token", Parameters, one_level)
+    return conduct_runs(
+        test, BASE, None, Parameters(), run.ProcedureTerms(folder, conforming=False, settle_s=0.0), QUIET, 1
+    )
 
 
 MADE = {
@@ -96,8 +99,8 @@ def test_a_signal_behind_the_last_word_on_the_state(
         raise Interrupted
 
     monkeypatch.setattr(Journal, "put", struck)
-    monkeypatch.setattr(lab, "execute", target.execute if status == DONE else stopped)
-    monkeypatch.setattr(lab.Lab, "gone", lambda self: False)
+    monkeypatch.setattr(experiment, "execute", target.execute if status == DONE else stopped)
+    monkeypatch.setattr(experiment.Experiment, "gone", lambda self: False)
     if status == DONE:
         made(tmp_path / "p")
     else:

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from fastllmload.procedure.findings import Findings, Mark, Plot, Series, shown
-from fastllmload.procedure.outcome import lines, markdown
-from fastllmload.procedure.page import page
-from fastllmload.procedure.report_parts import aligned, escaped
+from fastllmload.experiment.report.findings import FindingMark, FindingPlot, Findings, FindingSeries, shown
+from fastllmload.experiment.report.page import page
+from fastllmload.experiment.report.parts import aligned, escaped
+from fastllmload.experiment.report.text import lines, markdown
 
 
 @pytest.mark.parametrize(
@@ -32,8 +32,8 @@ def test_cells(value: Any, column: str, text: str) -> None:
 def document(**entries: Any) -> dict[str, Any]:
     found = Findings()
     found.table("t", "A table", ("Name", "Value (ms)"), [("a|b", 1.5), ("<script>", None)], "a note")
-    series, x, y = Series("one", (1.0, None, 3.0), (1.0, 2.0, 3.0)), ("load", "r/s", None), ("TTFT", "ms", True)
-    found.plot(Plot("p", "A plot", "line", (series,), x, y, marks=(Mark("x", 2.0, "knee"),)))
+    series, x, y = FindingSeries("one", (1.0, None, 3.0), (1.0, 2.0, 3.0)), ("load", "r/s", None), ("TTFT", "ms", True)
+    found.plot(FindingPlot("p", "A plot", "line", (series,), x, y, marks=(FindingMark("x", 2.0, "knee"),)))
     found.say("Knee point: 2")
     found.warn("careful")
     found.deviate("short")

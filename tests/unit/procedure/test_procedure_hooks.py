@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from fastllmload.errors import InputError
-from fastllmload.procedure import hooks
-from fastllmload.procedure.hooks import HOOKS, SIMULATED, ask_operator, refuse_missing, run_hook
+from fastllmload.experiment.preparation import hooks
+from fastllmload.experiment.preparation.hooks import HOOKS, SIMULATED, ask_operator, refuse_missing, run_hook
 
 
 def test_a_command_knows_its_hook_and_its_output_is_kept() -> None:

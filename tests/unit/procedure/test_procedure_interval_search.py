@@ -17,9 +17,9 @@ from search_servers import ATTAINMENT, P99, SUSTAINED, Slowing, step
 from simulated_bench import SlotBench
 from slot_server import SlotServer
 
-from fastllmload.procedure.goals import Goal
-from fastllmload.procedure.interval_search import Bench, Interval, IntervalSearch
-from fastllmload.procedure.sequential import Decision, Plan
+from fastllmload.search.interval_search import Interval, IntervalSearch, Trials
+from fastllmload.search.objectives import SearchObjective
+from fastllmload.statistics.sequential_tests import Decision, SequentialPlan
 
 slow = pytest.mark.skipif(os.environ.get("FASTLLMLOAD_SLOW") != "1", reason="minutes of simulation; FASTLLMLOAD_SLOW=1")
 PASS, FAIL, UNDECIDED, CLIENT = Decision.PASS, Decision.FAIL, Decision.UNDECIDED, Decision.CLIENT
@@ -27,7 +27,7 @@ PASS, FAIL, UNDECIDED, CLIENT = Decision.PASS, Decision.FAIL, Decision.UNDECIDED
 
 @dataclass(frozen=True)
 class Case:
-    goal: Goal
+    goal: SearchObjective
     server: SlotServer
     limit_s: float
     hi: float
@@ -44,8 +44,8 @@ class Case:
 
     def search(self, seed: int) -> tuple[Interval, tuple[float, float]]:
         rng = np.random.default_rng(seed)
-        bench = SlotBench(self.server, self.goal, Plan(), self.seconds, self.limit_s, rng, self.bad)
-        search = IntervalSearch(self.hi / self.grid, self.hi, step, bench, Plan(), self.shuffle)
+        bench = SlotBench(self.server, self.goal, SequentialPlan(), self.seconds, self.limit_s, rng, self.bad)
+        search = IntervalSearch(self.hi / self.grid, self.hi, step, bench, SequentialPlan(), self.shuffle)
         found = search.run()
         return found, (bench.low(found), math.inf if found.above is None else found.above)
 
@@ -105,11 +105,11 @@ def test_a_few_searches_hold_the_truth(name: str) -> None:
 # -- the order of questions, without noise ----------------------------------------------------------------------------
 
 
-LONG = Plan(short=0)  # each look decides
+LONG = SequentialPlan(short=0)  # each look decides
 
 
 @dataclass
-class Oracle(Bench):
+class Oracle(Trials):
     """Passes below *low*, fails above *high*, undecided between; the client is the limit from *limited* on."""
 
     low: float
@@ -144,13 +144,13 @@ def one(level: float) -> float:
 def test_the_interval_closes_in_on_what_is_undecided(low: float, width: float, shuffle: int | None) -> None:
     """With levels to spare, both ends come within a step of where decisions become possible."""
     bench = Oracle(low, low + width)
-    found = IntervalSearch(1, 100, one, bench, Plan(short=0, levels=60), shuffle).run()
+    found = IntervalSearch(1, 100, one, bench, SequentialPlan(short=0, levels=60), shuffle).run()
     assert found.best is not None and found.above is not None
     assert found.best <= low and found.above > low + width
     if found.ended_by == "bracket":
         assert low - found.best <= 1.01 and found.above - (low + width) <= 1.01
     assert all(count <= 3 for count in found.looks.values())
-    again = IntervalSearch(1, 100, one, Oracle(low, low + width), Plan(short=0, levels=60), shuffle).run()
+    again = IntervalSearch(1, 100, one, Oracle(low, low + width), SequentialPlan(short=0, levels=60), shuffle).run()
     assert again == found
 
 
@@ -181,7 +181,7 @@ def test_interleaved_looks_go_around_the_bracket() -> None:
 def test_a_winner_that_fails_its_retest_gives_way() -> None:
     """10 passes and fails afresh: 9 is the answer, and the note says so."""
     bench = Oracle(10, 10, retests={10.0: FAIL})
-    found = IntervalSearch(8, 16, one, bench, Plan(short=0, levels=30)).run()
+    found = IntervalSearch(8, 16, one, bench, SequentialPlan(short=0, levels=30)).run()
     assert found.best == 9 and found.decisions[10] is UNDECIDED
     assert any("10 passed, but failed when it was measured afresh" in note for note in found.notes)
 
@@ -204,20 +204,20 @@ def test_what_ended_the_search_is_told(bench: Oracle, ended_by: str, best: float
 
 def test_levels_that_were_used_up_before_the_step_was_reached_are_told() -> None:
     """Seven levels on the way up and one in the middle: 32 holds, 48 fails, and the step is 1."""
-    found = IntervalSearch(1, 64, one, Oracle(40, 40), Plan(short=0, levels=8)).run()
+    found = IntervalSearch(1, 64, one, Oracle(40, 40), SequentialPlan(short=0, levels=8)).run()
     assert (found.best, found.above, found.ended_by) == (32, 48, "levels")
 
 
 def test_below_the_clients_limit_the_systems_own_is_still_found() -> None:
     """The client gives out at 64, the system at 40: the answer has both its ends."""
-    found = IntervalSearch(1, 100, one, Oracle(40, 40, limited=60), Plan(short=0, levels=20)).run()
+    found = IntervalSearch(1, 100, one, Oracle(40, 40, limited=60), SequentialPlan(short=0, levels=20)).run()
     assert found.best == 40 and found.above == 41
 
 
 def test_where_the_client_limits_the_lowest_level_lower_ones_are_tried() -> None:
     """64 asks too much of the client, 32 and 16 too; 8 tells, and from there the answer is narrowed up to the client."""
     bench = Oracle(500, 500, limited=10)
-    found = IntervalSearch(64, 256, one, bench, Plan(short=0, looks=1, levels=20)).run()
+    found = IntervalSearch(64, 256, one, bench, SequentialPlan(short=0, looks=1, levels=20)).run()
     assert [level for kind, level, _ in bench.asked if kind == "look"][:4] == [64, 32, 16, 8]
     assert (found.best, found.above, found.ended_by) == (9, None, "client")
     assert sum("below the lowest one asked for" in note for note in found.notes) == 3
@@ -240,10 +240,10 @@ def test_four_halves_are_tried_and_whole_slots_end_at_one() -> None:
 def test_the_winner_is_looked_at_until_it_is_firm() -> None:
     """As far as its looks go; a level that then fails gives way to the next."""
     bench = Oracle(10, 10, firm_below=10)
-    found = IntervalSearch(8, 16, one, bench, Plan(short=0, levels=30)).run()
+    found = IntervalSearch(8, 16, one, bench, SequentialPlan(short=0, levels=30)).run()
     assert found.looks == {8: 1, 16: 1, 12: 1, 10: 3, 11: 1} and found.best == 10
     bench = Turning(10, 10, firm_below=10)
-    found = IntervalSearch(8, 16, one, bench, Plan(short=0, levels=30)).run()
+    found = IntervalSearch(8, 16, one, bench, SequentialPlan(short=0, levels=30)).run()
     assert found.best == 9 and found.decisions[10] is FAIL
     assert "level 10: pass, after another look fail" in found.notes
 
@@ -268,7 +268,7 @@ def judged(load: float, looks: int, seconds: float = 10.0) -> list[tuple[Decisio
 
     2.5% of the requests miss their objective, whatever the queue does.
     """
-    server, plan, found = SlotServer(32, 0.64, fixed=True), Plan(), []
+    server, plan, found = SlotServer(32, 0.64, fixed=True), SequentialPlan(), []
     for seed in range(20):
         rate = load * server.capacity
         bench = SlotBench(server, ATTAINMENT, plan, seconds, 1.0, np.random.default_rng(seed), bad=0.025)
@@ -311,7 +311,7 @@ def test_a_gap_to_a_client_limited_level_is_not_called_a_bracket() -> None:
 
 
 @dataclass
-class Mixed(Bench):
+class Mixed(Trials):
     answers: dict[float, Decision]
 
     def look(self, level: float, number: int) -> Decision:
@@ -327,15 +327,15 @@ class Mixed(Bench):
 # -- a system that does not stay the same -----------------------------------------------------------------------------
 
 
-def drifted(goal: Goal, limit_s: float, at_s: float) -> Interval:
+def drifted(goal: SearchObjective, limit_s: float, at_s: float) -> Interval:
     """Of a server of 100 requests/s that falls to 18 after *at_s* seconds of load."""
     server = Slowing(SlotServer(50, 0.5), SlotServer(9, 0.5), at_s)
-    bench = SlotBench(server, goal, Plan(), 60.0, limit_s, np.random.default_rng(1))
-    return IntervalSearch(4, 256, step, bench, Plan()).run()
+    bench = SlotBench(server, goal, SequentialPlan(), 60.0, limit_s, np.random.default_rng(1))
+    return IntervalSearch(4, 256, step, bench, SequentialPlan()).run()
 
 
 @pytest.mark.parametrize(("goal", "limit_s"), [(SUSTAINED, 1.0), (ATTAINMENT, 0.5)])
-def test_a_server_that_slows_down_is_noticed(goal: Goal, limit_s: float) -> None:
+def test_a_server_that_slows_down_is_noticed(goal: SearchObjective, limit_s: float) -> None:
     """Whether it happens on the way up or later: the search ends there and says at which level, and what differs."""
     for at_s in (200.0, 500.0):
         found = drifted(goal, limit_s, at_s)
@@ -346,8 +346,8 @@ def test_a_server_that_slows_down_is_noticed(goal: Goal, limit_s: float) -> None
 
 def test_a_level_that_a_higher_pass_implies_is_not_proven() -> None:
     """Of a server that holds all levels only the highest is decided; the others have a short look each."""
-    bench = SlotBench(SlotServer(1000, 0.2), SUSTAINED, Plan(), 60.0, 0.5, np.random.default_rng(1))
-    found = IntervalSearch(4, 256, step, bench, Plan()).run()
+    bench = SlotBench(SlotServer(1000, 0.2), SUSTAINED, SequentialPlan(), 60.0, 0.5, np.random.default_rng(1))
+    found = IntervalSearch(4, 256, step, bench, SequentialPlan()).run()
     assert found.best == 256 and found.passed == [256]
     assert all(found.looks[level] == 1 for level in found.decisions if level < 256)
     assert bench.measured_s == 7 * 15 + 60 + 60
@@ -356,7 +356,7 @@ def test_a_level_that_a_higher_pass_implies_is_not_proven() -> None:
 def test_a_lower_level_that_seems_to_fail_is_looked_at_although_a_higher_one_passed() -> None:
     """The search leans on a system that is monotonic, and checks what speaks against that."""
     bench = Leaning(40, 40, doubted=8.0)
-    IntervalSearch(1, 100, one, bench, Plan(levels=30)).run()
+    IntervalSearch(1, 100, one, bench, SequentialPlan(levels=30)).run()
     assert ("look", 8.0, 1) in bench.asked
     assert not any(level < 20 and level != 8 and number > 0 for kind, level, number in bench.asked if kind == "look")
 
@@ -377,7 +377,7 @@ class Leaning(Oracle):
 
 def test_a_search_whose_looks_are_used_up_ends() -> None:
     """8 seems to fail below a level that passed, and 14 lies in a gap, but there are no looks left: nothing is asked."""
-    search = IntervalSearch(1, 100, one, Leaning(40, 40, doubted=8.0), Plan())
+    search = IntervalSearch(1, 100, one, Leaning(40, 40, doubted=8.0), SequentialPlan())
     search.decisions, search.looks = {8.0: UNDECIDED, 12.0: PASS, 20.0: FAIL}, {8.0: 1, 12.0: 4, 20.0: 4}
     assert search._next() is not None
     search.retests = search.plan.tests
@@ -388,24 +388,27 @@ def test_a_search_whose_looks_are_used_up_ends() -> None:
 def test_what_is_plain_at_once_is_not_looked_at_for_longer() -> None:
     """Half of the requests miss a P99: a short look fails the lowest level, and the search ends."""
     for seed in range(20):
-        bench = SlotBench(SlotServer(32, 1.0), P99, Plan(), 60.0, 1.0, np.random.default_rng(seed), 0.5)
-        found = IntervalSearch(4, 256, step, bench, Plan()).run()
+        bench = SlotBench(SlotServer(32, 1.0), P99, SequentialPlan(), 60.0, 1.0, np.random.default_rng(seed), 0.5)
+        found = IntervalSearch(4, 256, step, bench, SequentialPlan()).run()
         assert (found.best, found.above, bench.measured_s) == (None, 4, 15.0)
 
 
 def test_a_short_look_passes_nothing_and_has_an_error_rate_of_its_own() -> None:
     """Nobody waits, but a quarter of a look is too little to say so; a fail must be plainer than a longer look's."""
-    bench = SlotBench(SlotServer(1000, 0.2), ATTAINMENT, Plan(), 60.0, 0.5, np.random.default_rng(1))
+    bench = SlotBench(SlotServer(1000, 0.2), ATTAINMENT, SequentialPlan(), 60.0, 0.5, np.random.default_rng(1))
     assert bench.look(64.0, 0) is UNDECIDED and bench.look(64.0, 1) is PASS
-    assert Plan().of_a_glance.alpha_per_look * 12 + Plan().alpha_per_look * Plan().tests == pytest.approx(0.05)
-    assert Plan().of_a_glance.alpha_per_look < Plan().alpha_per_look / 5
+    assert (
+        SequentialPlan().of_a_glance.alpha_per_look * 12 + SequentialPlan().alpha_per_look * SequentialPlan().tests
+        == pytest.approx(0.05)
+    )
+    assert SequentialPlan().of_a_glance.alpha_per_look < SequentialPlan().alpha_per_look / 5
 
 
 def test_a_look_is_as_long_as_its_level_needs() -> None:
     """Where a level plainly fails a quarter or half of a look is likely to be enough; where it may pass none is cut."""
 
     def lengths(rate: float) -> tuple[float, float]:
-        bench = SlotBench(SlotServer(32, 1.0), ATTAINMENT, Plan(), 60.0, 0.5, np.random.default_rng(1))
+        bench = SlotBench(SlotServer(32, 1.0), ATTAINMENT, SequentialPlan(), 60.0, 0.5, np.random.default_rng(1))
         bench.look(1.0, 0)  # the lowest level has lengths of its own
         bench.look(rate, 0)
         return bench.length(rate, 1), bench.length(rate, 3)
@@ -419,8 +422,10 @@ def test_where_no_level_holds_half_of_the_load_of_before_proves_it() -> None:
     """A fifth of the requests miss what a tenth may: 120 s each in ea1b49f. Only the lowest level is decided."""
     seconds, failed = [], 0
     for seed in range(40):
-        bench = SlotBench(SlotServer(32, 1.0), ATTAINMENT, Plan(), 60.0, 1.0, np.random.default_rng(seed), 0.2)
-        found = IntervalSearch(4, 256, step, bench, Plan()).run()
+        bench = SlotBench(
+            SlotServer(32, 1.0), ATTAINMENT, SequentialPlan(), 60.0, 1.0, np.random.default_rng(seed), 0.2
+        )
+        found = IntervalSearch(4, 256, step, bench, SequentialPlan()).run()
         assert found.best is None
         failed += found.above == 4
         seconds.append(bench.measured_s)
@@ -429,9 +434,9 @@ def test_where_no_level_holds_half_of_the_load_of_before_proves_it() -> None:
 
 def test_the_lowest_level_fails_by_two_shares_of_the_error_rate_and_passes_by_one() -> None:
     """Requests miss at a share at which one share proves nothing and two prove a fail; where few miss, nothing differs."""
-    plan, proven = Plan(), 0
+    plan, proven = SequentialPlan(), 0
     assert plan.of_the_lowest.alpha_per_look == pytest.approx(2 * plan.alpha_per_look)
-    assert Plan(short=0).of_the_lowest.alpha_per_look == Plan(short=0).alpha_per_look
+    assert SequentialPlan(short=0).of_the_lowest.alpha_per_look == SequentialPlan(short=0).alpha_per_look
     for seed in range(30):
         bench = SlotBench(SlotServer(32, 1.0), ATTAINMENT, plan, 60.0, 1.0, np.random.default_rng(seed), 0.18)
         bench.look(4.0, 0), bench.look(4.0, 2)
@@ -443,13 +448,13 @@ def test_the_lowest_level_fails_by_two_shares_of_the_error_rate_and_passes_by_on
 
 
 def test_looks_at_the_lowest_level_count_twice() -> None:
-    """What it takes of the error rate others have less: all together never more than `Plan.tests` shares."""
+    """What it takes of the error rate others have less: all together never more than `SequentialPlan.tests` shares."""
     bench = Doomed(0.5, 0.6)
-    found = IntervalSearch(1, 64, one, bench, Plan()).run()
+    found = IntervalSearch(1, 64, one, bench, SequentialPlan()).run()
     assert found.looks == {1: 7} and found.ended_by == "undecided"  # a short look and twice three
-    search = IntervalSearch(1, 64, one, bench, Plan(levels=2))
+    search = IntervalSearch(1, 64, one, bench, SequentialPlan(levels=2))
     search.run()
-    assert search.tests == 6 == Plan(levels=2).tests and search.looks == {1: 4}
+    assert search.tests == 6 == SequentialPlan(levels=2).tests and search.looks == {1: 4}
 
 
 @dataclass
@@ -467,7 +472,7 @@ class Doomed(Oracle):
 def test_a_lowest_level_that_seemed_to_hold_by_chance_is_looked_at_before_its_neighbours() -> None:
     """2 and 4 seem to fail: nothing between 1 and 2 is measured before 1 has had a look that may decide it."""
     bench = Chance(0.5, 0.6)
-    found = IntervalSearch(1, 64, lambda level: 0.05 * level, bench, Plan()).run()
+    found = IntervalSearch(1, 64, lambda level: 0.05 * level, bench, SequentialPlan()).run()
     assert bench.asked == [("look", 1, 0), ("look", 2, 0), ("look", 4, 0), ("look", 1, 1)]
     assert (found.best, found.above, found.ended_by) == (None, 1, "minimum")
 
@@ -490,7 +495,7 @@ class Chance(Oracle):
 def test_a_level_that_failed_at_first_sight_and_holds_afterwards_is_looked_at_for_longer() -> None:
     """A pause of the system during one short look must not be the answer's upper end."""
     bench = Paused(40, 40)
-    found = IntervalSearch(1, 64, one, bench, Plan(levels=30)).run()
+    found = IntervalSearch(1, 64, one, bench, SequentialPlan(levels=30)).run()
     assert ("recheck", 16.0, 0) in bench.asked and ("look", 16.0, 1) in bench.asked
     assert found.best is not None and found.best > 16 and found.decisions[16] is PASS
 

@@ -10,9 +10,9 @@ from fake_runs import FakeRuns, installed, made
 
 from fastllmload.cli.main import main
 from fastllmload.errors import InputError, Interrupted, TargetError
-from fastllmload.procedure.change import at_concurrency, at_rate, changed
-from fastllmload.procedure.journal import Journal
-from fastllmload.procedure.lab import Lab
+from fastllmload.experiment.experiment import Experiment
+from fastllmload.experiment.journal import Journal
+from fastllmload.experiment.level.settings import at_concurrency, at_rate, changed
 from fastllmload.redact import Redactor
 
 
@@ -21,38 +21,40 @@ def runs(monkeypatch: pytest.MonkeyPatch) -> FakeRuns:
     return installed(monkeypatch)
 
 
-def three_levels(lab: Lab) -> list[str]:
-    return [lab.level(f"rate {rate}", at_rate(lab.base, float(rate))).folder.name for rate in (1, 2, 3)]
+def three_levels(experiment: Experiment) -> list[str]:
+    return [experiment.level(f"rate {rate}", at_rate(experiment.base, float(rate))).folder.name for rate in (1, 2, 3)]
 
 
 def test_levels_are_numbered_in_the_order_asked(runs: FakeRuns, tmp_path: Path) -> None:
-    with made(tmp_path / "p") as lab:
-        assert three_levels(lab) == ["000-rate-1", "001-rate-2", "002-rate-3"]
+    with made(tmp_path / "p") as experiment:
+        assert three_levels(experiment) == ["000-rate-1", "001-rate-2", "002-rate-3"]
     assert runs.folders == ["000-rate-1", "001-rate-2", "002-rate-3"]
     levels = json.loads((tmp_path / "p" / "procedure.json").read_text())["levels"]
     assert [level["load"] for level in levels] == [1.0, 2.0, 3.0]
 
 
 def test_started_again_nothing_finished_is_measured(runs: FakeRuns, tmp_path: Path) -> None:
-    with made(tmp_path / "p") as lab:
-        first = three_levels(lab)
-        lab.journal.put(started_utc="2026-01-01T00:00:00Z")
-    with made(tmp_path / "p") as lab:
-        assert three_levels(lab) == first
-        assert all(level.resumed for level in lab.levels)
-        assert lab.journal.document["starts"] == 2
-        assert lab.journal.document["started_utc"] == "2026-01-01T00:00:00Z"  # when it began, not when it went on
+    with made(tmp_path / "p") as experiment:
+        first = three_levels(experiment)
+        experiment.journal.put(started_utc="2026-01-01T00:00:00Z")
+    with made(tmp_path / "p") as experiment:
+        assert three_levels(experiment) == first
+        assert all(level.resumed for level in experiment.levels)
+        assert experiment.journal.document["starts"] == 2
+        assert (
+            experiment.journal.document["started_utc"] == "2026-01-01T00:00:00Z"
+        )  # when it began, not when it went on
     assert len(runs.asked) == 3
 
 
 @pytest.mark.parametrize("cut", [0, 1, 2])
 def test_a_level_that_was_cut_off_is_measured_anew_and_kept_beside(runs: FakeRuns, tmp_path: Path, cut: int) -> None:
-    with made(tmp_path / "p") as lab:
-        names = three_levels(lab)
+    with made(tmp_path / "p") as experiment:
+        names = three_levels(experiment)
     path = tmp_path / "p" / "levels" / names[cut] / "run.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), "status": "running"}))
-    with made(tmp_path / "p") as lab:
-        three_levels(lab)
+    with made(tmp_path / "p") as experiment:
+        three_levels(experiment)
     assert runs.folders[3:] == [names[cut]]
     assert (tmp_path / "p" / "levels" / f"{names[cut]}.cut-1" / "run.json").exists()
 
@@ -72,12 +74,12 @@ def test_a_damaged_level_is_measured_anew_and_told(
     runs: FakeRuns, tmp_path: Path, document: str, words: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """What is left of it is kept beside; the terminal and the report say why."""
-    with made(tmp_path / "p") as lab:
-        three_levels(lab)
+    with made(tmp_path / "p") as experiment:
+        three_levels(experiment)
     (tmp_path / "p" / "levels" / "001-rate-2" / "run.json").write_text(document)
-    with made(tmp_path / "p") as lab:
-        three_levels(lab)
-        (told,) = lab.journal.document["warnings"]
+    with made(tmp_path / "p") as experiment:
+        three_levels(experiment)
+        (told,) = experiment.journal.document["warnings"]
     assert runs.folders[3:] == ["001-rate-2"]
     assert told.startswith("level 1 (rate 2) is damaged and is measured again") and words in told
     assert told.endswith("001-rate-2.cut-1") and told in capsys.readouterr().err
@@ -94,8 +96,8 @@ def test_a_damaged_level_is_measured_anew_and_told(
     ],
 )  # fmt: skip
 def test_a_damaged_procedure_json_is_one_sentence(runs: FakeRuns, tmp_path: Path, content: str, words: str) -> None:
-    with made(tmp_path / "p") as lab:
-        three_levels(lab)
+    with made(tmp_path / "p") as experiment:
+        three_levels(experiment)
     (tmp_path / "p" / "procedure.json").write_text(content)
     with pytest.raises(InputError, match=f"procedure.json {words}.*; what was begun there cannot be gone on with"):
         made(tmp_path / "p")
@@ -115,8 +117,8 @@ def test_a_folder_in_which_another_works_is_refused(tmp_path: Path) -> None:
 
 def test_the_folder_of_another_test_is_refused_by_its_name(runs: FakeRuns, tmp_path: Path) -> None:
     """Not by a list of all options in which the two differ."""
-    with made(tmp_path / "p") as lab:
-        lab.level("one", lab.base)
+    with made(tmp_path / "p") as experiment:
+        experiment.level("one", experiment.base)
     with pytest.raises(InputError, match=r"holds the procedure 'ttft', not 'itl'; name a new folder with --output$"):
         Journal(tmp_path / "p", "itl", {"test": {"levels": [1]}})
     with pytest.raises(InputError, match=r"with other parameters \(quick false, now true\)"):
@@ -124,10 +126,10 @@ def test_the_folder_of_another_test_is_refused_by_its_name(runs: FakeRuns, tmp_p
 
 
 def test_a_level_of_other_settings_is_refused(runs: FakeRuns, tmp_path: Path) -> None:
-    with made(tmp_path / "p") as lab:
-        lab.level("one", at_rate(lab.base, 1.0))
-    with made(tmp_path / "p") as lab, pytest.raises(InputError, match="measured with other settings"):
-        lab.level("one", at_concurrency(lab.base, 4))
+    with made(tmp_path / "p") as experiment:
+        experiment.level("one", at_rate(experiment.base, 1.0))
+    with made(tmp_path / "p") as experiment, pytest.raises(InputError, match="measured with other settings"):
+        experiment.level("one", at_concurrency(experiment.base, 4))
 
 
 def test_a_folder_of_another_procedure_is_refused(runs: FakeRuns, tmp_path: Path) -> None:
@@ -139,8 +141,8 @@ def test_a_folder_of_another_procedure_is_refused(runs: FakeRuns, tmp_path: Path
 
 @pytest.mark.parametrize("name", ["levels", "preparation"])
 def test_a_folder_whose_levels_lead_elsewhere_is_not_gone_on_with(runs: FakeRuns, tmp_path: Path, name: str) -> None:
-    with made(tmp_path / "p") as lab:
-        three_levels(lab)
+    with made(tmp_path / "p") as experiment:
+        three_levels(experiment)
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "p" / "levels").rename(tmp_path / "kept")
     (tmp_path / "p" / name).symlink_to(tmp_path / "elsewhere")
@@ -151,16 +153,16 @@ def test_a_folder_whose_levels_lead_elsewhere_is_not_gone_on_with(runs: FakeRuns
 
 def test_an_interrupted_level_ends_the_procedure_and_can_be_gone_on_with(runs: FakeRuns, tmp_path: Path) -> None:
     runs.code, runs.answer = 4, lambda settings: {"status": "interrupted"}
-    with made(tmp_path / "p") as lab, pytest.raises(Interrupted):
-        lab.level("one", lab.base)
+    with made(tmp_path / "p") as experiment, pytest.raises(Interrupted):
+        experiment.level("one", experiment.base)
     runs.code, runs.answer = 0, lambda settings: {}
-    with made(tmp_path / "p") as lab:
-        assert not lab.level("one", lab.base).resumed
+    with made(tmp_path / "p") as experiment:
+        assert not experiment.level("one", experiment.base).resumed
 
 
 def test_every_level_stops_on_cascading_failure(runs: FakeRuns, tmp_path: Path) -> None:
-    with made(tmp_path / "p") as lab:
-        lab.level("one", lab.base)
+    with made(tmp_path / "p") as experiment:
+        experiment.level("one", experiment.base)
     assert runs.asked[0].load.stop_on_failures == 0.5
 
 
@@ -169,9 +171,9 @@ def test_a_level_that_was_stopped_early_is_told(runs: FakeRuns, tmp_path: Path) 
     times = {"name": "measure", "number": 1, "start_ns": 0, "end_ns": 1, "bound": "duration", "ramp_share": 0.1}
     runs.answer = lambda settings: {"phases": [{**times, "cascading_failure": True}]}
     for _ in range(2):
-        with made(tmp_path / "p") as lab:
-            lab.level("rate 40", at_rate(lab.base, 40.0))
-            (told,) = lab.journal.document["warnings"]
+        with made(tmp_path / "p") as experiment:
+            experiment.level("rate 40", at_rate(experiment.base, 40.0))
+            (told,) = experiment.journal.document["warnings"]
             assert told.startswith("level 0 (rate 40) was stopped early: more than 50% of the last 100 requests failed")
 
 
@@ -184,12 +186,12 @@ def test_a_target_that_refuses_what_it_answered_before_is_told_so(
     def refusing(*given: object) -> int:
         raise TargetError("http://x answers POST /v1/chat/completions with 500")
 
-    with made(tmp_path / "p") as lab:
+    with made(tmp_path / "p") as experiment:
         for number in range(answered):
-            lab.level(f"rate {number + 1}", at_rate(lab.base, number + 1.0))
-        monkeypatch.setattr("fastllmload.procedure.lab.execute", refusing)
+            experiment.level(f"rate {number + 1}", at_rate(experiment.base, number + 1.0))
+        monkeypatch.setattr("fastllmload.experiment.experiment.execute", refusing)
         with pytest.raises(TargetError) as caught:
-            lab.level("rate 9", at_rate(lab.base, 9.0))
+            experiment.level("rate 9", at_rate(experiment.base, 9.0))
     first = "the target answered level 0 (rate 1), but not what is asked before the next: " * answered
     assert str(caught.value) == first + "http://x answers POST /v1/chat/completions with 500"
 
@@ -208,28 +210,28 @@ def test_a_secret_that_a_hook_printed_is_in_no_file(tmp_path: Path) -> None:
 # -- what prepares a level ------------------------------------------------------------------------------------------
 
 
-def prepared(lab: Lab, log: list[str], cache: str, level: str) -> None:
+def prepared(experiment: Experiment, log: list[str], cache: str, level: str) -> None:
     """A hook, a warm-up behind it, a level."""
-    lab.prepare("cache", cache, lambda: log.append(cache))
-    lab.prepare("warmup", "warm-up", lambda: log.append("warm-up"))
-    lab.level(level, lab.base)
+    experiment.prepare("cache", cache, lambda: log.append(cache))
+    experiment.prepare("warmup", "warm-up", lambda: log.append("warm-up"))
+    experiment.level(level, experiment.base)
 
 
 def test_hooks_and_warm_up_come_before_the_level_that_needs_them(runs: FakeRuns, tmp_path: Path) -> None:
     log: list[str] = []
-    with made(tmp_path / "p") as lab:
-        prepared(lab, log, "off", "a")
-        prepared(lab, log, "off", "b")  # the same state: nothing to do
-        prepared(lab, log, "on", "c")
+    with made(tmp_path / "p") as experiment:
+        prepared(experiment, log, "off", "a")
+        prepared(experiment, log, "off", "b")  # the same state: nothing to do
+        prepared(experiment, log, "on", "c")
     assert log == ["off", "warm-up", "on", "warm-up"]
 
 
 def test_a_warm_up_is_done_again_behind_a_hook(runs: FakeRuns, tmp_path: Path) -> None:
     log: list[str] = []
-    with made(tmp_path / "p") as lab:
-        prepared(lab, log, "off", "a")
-        lab.steps.renew("cache")
-        prepared(lab, log, "off", "b")
+    with made(tmp_path / "p") as experiment:
+        prepared(experiment, log, "off", "a")
+        experiment.steps.renew("cache")
+        prepared(experiment, log, "off", "b")
     assert log == ["off", "warm-up", "off", "warm-up"]
 
 
@@ -237,14 +239,14 @@ def test_finished_levels_need_no_preparation_and_the_next_one_gets_all_of_its_ow
     runs: FakeRuns, tmp_path: Path
 ) -> None:
     log: list[str] = []
-    with made(tmp_path / "p") as lab:
-        prepared(lab, log, "off", "a")
-        prepared(lab, log, "on", "b")
+    with made(tmp_path / "p") as experiment:
+        prepared(experiment, log, "off", "a")
+        prepared(experiment, log, "on", "b")
     (tmp_path / "p" / "levels" / "001-b" / "run.json").unlink()
     log.clear()
-    with made(tmp_path / "p") as lab:
-        prepared(lab, log, "off", "a")
-        prepared(lab, log, "on", "b")
+    with made(tmp_path / "p") as experiment:
+        prepared(experiment, log, "off", "a")
+        prepared(experiment, log, "on", "b")
     assert log == ["on", "warm-up"]
 
 
@@ -254,35 +256,35 @@ def test_a_target_that_dies_under_a_level_ends_the_test_or_is_what_it_found(
 ) -> None:
     """A test that can bring it back keeps the level; any other sets it aside and stops."""
     runs.answer = lambda settings: {"failed": 60}
-    monkeypatch.setattr(Lab, "gone", lambda lab: True)
-    with made(tmp_path / "p") as lab:
+    monkeypatch.setattr(Experiment, "gone", lambda experiment: True)
+    with made(tmp_path / "p") as experiment:
         if may_die:
-            assert lab.level("150%", lab.base, may_die=True).document["failed"] == 60
+            assert experiment.level("150%", experiment.base, may_die=True).document["failed"] == 60
         else:
             with pytest.raises(TargetError, match="does not answer any more"):
-                lab.level("150%", lab.base)
+                experiment.level("150%", experiment.base)
     assert (tmp_path / "p/levels/000-150").exists() == may_die
 
 
 def test_a_level_that_sends_everything_at_once_has_its_load_in_words(runs: FakeRuns, tmp_path: Path) -> None:
     """JSON has no infinite number: null would look like a load that nobody knows."""
-    with made(tmp_path / "p") as lab:
-        lab.level("all at once", at_rate(lab.base, float("inf")))
+    with made(tmp_path / "p") as experiment:
+        experiment.level("all at once", at_rate(experiment.base, float("inf")))
     (level,) = json.loads((tmp_path / "p" / "procedure.json").read_text())["levels"]
     assert level["load"] == "inf"
 
 
 def test_levels_that_are_not_asked_for_any_more_are_put_aside_and_told(runs: FakeRuns, tmp_path: Path) -> None:
     """A level measured anew may lead a test elsewhere; what an earlier start measured there is in no figure."""
-    with made(tmp_path / "p") as lab:
-        three_levels(lab)
-        lab.put_leftovers_aside()
-        assert lab.journal.document["warnings"] == []
-    with made(tmp_path / "p") as lab:
-        lab.level("rate 1", at_rate(lab.base, 1.0))
-        lab.level("rate 5", at_rate(lab.base, 5.0))
-        lab.put_leftovers_aside()
-        told = lab.journal.document["warnings"]
+    with made(tmp_path / "p") as experiment:
+        three_levels(experiment)
+        experiment.put_leftovers_aside()
+        assert experiment.journal.document["warnings"] == []
+    with made(tmp_path / "p") as experiment:
+        experiment.level("rate 1", at_rate(experiment.base, 1.0))
+        experiment.level("rate 5", at_rate(experiment.base, 5.0))
+        experiment.put_leftovers_aside()
+        told = experiment.journal.document["warnings"]
     there = sorted(place.name for place in (tmp_path / "p" / "levels").iterdir())
     assert there == ["000-rate-1", "001-rate-2.cut-1", "001-rate-5", "002-rate-3.cut-1"]
     assert [text.split(" was ")[0] for text in told] == ["levels/001-rate-2", "levels/002-rate-3"]
@@ -291,20 +293,20 @@ def test_levels_that_are_not_asked_for_any_more_are_put_aside_and_told(runs: Fak
 
 def test_a_start_that_is_killed_at_once_forgets_nothing(runs: FakeRuns, tmp_path: Path) -> None:
     """What an earlier one recorded of levels, and the warm-ups that they stand on, is there for the next."""
-    with made(tmp_path / "p") as lab:
+    with made(tmp_path / "p") as experiment:
         for rate in (1, 2):
-            lab.record(lab.level(f"rate {rate}", at_rate(lab.base, float(rate))), died=True)
-        lab.journal.put(warmup={"verified": None}, warmups=[{"before_level": 0}, {"before_level": 7}])
+            experiment.record(experiment.level(f"rate {rate}", at_rate(experiment.base, float(rate))), died=True)
+        experiment.journal.put(warmup={"verified": None}, warmups=[{"before_level": 0}, {"before_level": 7}])
     with made(tmp_path / "p"):
         pass  # killed before it came to a level
-    with made(tmp_path / "p") as lab:
-        document = lab.journal.document
+    with made(tmp_path / "p") as experiment:
+        document = experiment.journal.document
         assert document["warmup"] == {"verified": None} and document["warmups"] == [{"before_level": 0}]
-        level = lab.level("rate 1", at_rate(lab.base, 1.0))
-        assert lab.earlier(level)["died"] is True
-        assert "died" not in lab.entry(level)  # until this start finds it again
-        lab.put_leftovers_aside()
-        assert [one["number"] for one in lab.journal.document["levels"]] == [0]
+        level = experiment.level("rate 1", at_rate(experiment.base, 1.0))
+        assert experiment.earlier(level)["died"] is True
+        assert "died" not in experiment.entry(level)  # until this start finds it again
+        experiment.put_leftovers_aside()
+        assert [one["number"] for one in experiment.journal.document["levels"]] == [0]
 
 
 def test_an_amount_of_warm_up_that_a_test_does_not_take_is_told(
@@ -330,9 +332,9 @@ def test_a_target_that_does_not_say_what_events_carry_is_asked_once(
 ) -> None:
     """Else each level would pay for questions whose answer is known; another target is asked anew."""
     runs.answer = lambda settings: {"target": told}
-    with made(tmp_path / "p") as lab:
-        three_levels(lab)
+    with made(tmp_path / "p") as experiment:
+        three_levels(experiment)
         assert [settings.workload.continuous_usage for settings in runs.asked] == asked
-        other = changed(lab.base, target={"urls": ("http://127.0.0.1:2",)})
-        lab.level("elsewhere", at_rate(other, 1.0))
+        other = changed(experiment.base, target={"urls": ("http://127.0.0.1:2",)})
+        experiment.level("elsewhere", at_rate(other, 1.0))
     assert runs.asked[-1].workload.continuous_usage == "auto"

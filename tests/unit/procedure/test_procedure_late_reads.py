@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 from synthetic_run import MS, ORIGIN_NS, Shape, draw_requests, duration_phase, write_manifest, write_workers
 
-from fastllmload.certificate.watch import WORKER_STALLS
-from fastllmload.procedure.late_reads import ttft_p99_at_best_ms
+from fastllmload.certificate.monitor import WORKER_STALLS
+from fastllmload.experiment.level.late_reads import ttft_p99_at_best_ms
+from fastllmload.experiment.level.verdict import LATENCY, QUEUE, Lowest, judge_level, looked_away
 from fastllmload.procedure.tests import capacity, throughput
-from fastllmload.procedure.verdict import LATENCY, QUEUE, Lowest, judge_level, looked_away
 from fastllmload.records import layout
 from fastllmload.records.run import load
 
@@ -69,9 +69,11 @@ def test_what_a_stall_hides_fails_no_level(
     found = level(tmp_path, **given)
     assert ttft_p99_at_best_ms(found.run) == pytest.approx(max(best_ms, 40.0))
     assert capacity.passes(found, capacity.Parameters(slo_ttft_p99_ms=LIMIT_MS)) is said
-    rung: Any = SimpleNamespace(verdict=SimpleNamespace(holds=True, limits=()), level=found)
-    assert throughput.answer(rung, {"ttft": LIMIT_MS}) is said
-    assert throughput.answer(rung, {"ttft": LIMIT_MS, "tpot": 1.0}) is False  # missed as well, and no stall excuses it
+    level_result: Any = SimpleNamespace(verdict=SimpleNamespace(holds=True, limits=()), level=found)
+    assert throughput.answer(level_result, {"ttft": LIMIT_MS}) is said
+    assert (
+        throughput.answer(level_result, {"ttft": LIMIT_MS, "tpot": 1.0}) is False
+    )  # missed as well, and no stall excuses it
     assert capacity.passes(found, capacity.Parameters(slo_ttft_p99_ms=WAITED / MS)) is True
 
 

@@ -9,17 +9,17 @@ from typing import Any
 import msgspec
 import pytest
 
-from fastllmload.engine.public import redactor
+from fastllmload.engine.public_settings import redactor
 from fastllmload.errors import InputError
-from fastllmload.plan.settings import Load, Output, RunSettings, Target, Workload
-from fastllmload.procedure import journal
-from fastllmload.procedure.change import digest
-from fastllmload.procedure.conduct import Terms, complete
-from fastllmload.procedure.conduct import Test as Procedure
-from fastllmload.procedure.lab import told
-from fastllmload.procedure.manifest import asked_of_operator
+from fastllmload.experiment import journal
+from fastllmload.experiment.declarations import asked_of_operator
+from fastllmload.experiment.experiment import told
+from fastllmload.experiment.level.settings import digest
+from fastllmload.procedure.run import ProcedureTerms, complete
+from fastllmload.procedure.run import ProcedureTest as Procedure
 from fastllmload.procedure.tests.capacity import TEST as CAPACITY
 from fastllmload.procedure.tests.guardrail import TEST as GUARDRAIL
+from fastllmload.settings import Load, Output, RunSettings, Target, Workload
 
 SETTINGS = RunSettings(target=Target(urls=("http://127.0.0.1:1",)), load=Load(), output=Output())
 
@@ -38,11 +38,11 @@ def answering(*answers: str) -> tuple[list[str], Callable[[str], str]]:
 
 
 def completed(test: Procedure, parameters: Any, earlier: dict[str, str] | None = None, **terms: Any) -> dict[str, str]:
-    return complete(test, SETTINGS, parameters, Terms(Path("unused"), **terms), False, earlier or {})
+    return complete(test, SETTINGS, parameters, ProcedureTerms(Path("unused"), **terms), False, earlier or {})
 
 
 def test_a_wrong_answer_is_asked_for_again() -> None:
-    from fastllmload.compliance.declarations import by_key
+    from fastllmload.declarations import by_key
 
     questions, ask = answering("gpu", "model_engine")
     found: dict[str, str] = {}

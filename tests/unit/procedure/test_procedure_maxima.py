@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from fastllmload.errors import InputError
-from fastllmload.plan.settings import RunSettings, Workload
-from fastllmload.procedure.findings import Findings
-from fastllmload.procedure.seek import Found
+from fastllmload.experiment.level.verdict import COMPLETION, IN_FLIGHT, LATENCY, NO_GAIN, QUEUE, LevelVerdict
+from fastllmload.experiment.report.findings import Findings
 from fastllmload.procedure.tests import capacity, itl, throughput
-from fastllmload.procedure.verdict import COMPLETION, IN_FLIGHT, LATENCY, NO_GAIN, QUEUE, LevelVerdict
+from fastllmload.search.bisection import BisectionResult
+from fastllmload.settings import RunSettings, Workload
 
 FIGURES: dict[str, float | None] = {
     "ttft_p99_ms": 812.0,
@@ -32,7 +32,7 @@ def verdict(*fired: str, holds: bool = False, limited: bool = False) -> LevelVer
     )  # fmt: skip
 
 
-def rung(load: float, tok_s: float, said: LevelVerdict, ttft: float = 800.0) -> Any:
+def level_result(load: float, tok_s: float, said: LevelVerdict, ttft: float = 800.0) -> Any:
     level = SimpleNamespace(load=load, output_tok_s=tok_s, figure=lambda name, statistic: ttft, run=None)
     return SimpleNamespace(load=load, level=level, verdict=said)
 
@@ -54,14 +54,19 @@ def test_a_level_that_does_not_hold_names_criterion_value_and_limit(said: LevelV
 
 def test_the_maximum_throughput_names_what_ended_it_and_why_more_tokens_do_not_count() -> None:
     """384 tok/s is the maximum although 80/s gave 639: the latency criterion fired there, at 50/s as well."""
-    best = rung(40, 383.7, verdict(holds=True))
-    ladder: Any = SimpleNamespace(rungs=[best, rung(50, 500, verdict(LATENCY)), rung(80, 639, verdict(LATENCY, QUEUE))])
-    assert throughput.limited_by(ladder, 50, {}) == verdict(LATENCY).why()
-    more = throughput.higher(ladder, best, {})
+    best = level_result(40, 383.7, verdict(holds=True))
+    load_sweep: Any = SimpleNamespace(
+        level_results=[best, level_result(50, 500, verdict(LATENCY)), level_result(80, 639, verdict(LATENCY, QUEUE))]
+    )
+    assert throughput.limited_by(load_sweep, 50, {}) == verdict(LATENCY).why()
+    more = throughput.higher(load_sweep, best, {})
     assert more is not None and more.startswith("639 tok/s at 80 do not count as sustained: latency: P99 TTFT 812 ms")
-    assert throughput.higher(ladder, ladder.rungs[2], {}) is None and throughput.limited_by(ladder, 40, {}) is None
-    ladder.rungs.append(rung(45, 400, verdict(holds=True)))
-    assert throughput.limited_by(ladder, 45, {"tpot": 50.0}) == "P99 TPOT 800 ms is above 50 ms"
+    assert (
+        throughput.higher(load_sweep, load_sweep.level_results[2], {}) is None
+        and throughput.limited_by(load_sweep, 40, {}) is None
+    )
+    load_sweep.level_results.append(level_result(45, 400, verdict(holds=True)))
+    assert throughput.limited_by(load_sweep, 45, {"tpot": 50.0}) == "P99 TPOT 800 ms is above 50 ms"
 
 
 @pytest.mark.parametrize(
@@ -76,7 +81,7 @@ def test_the_maximum_throughput_names_what_ended_it_and_why_more_tokens_do_not_c
 def test_what_does_not_hold_is_said_in_its_number(above: float, unit: str, said: str) -> None:
     level: Any = SimpleNamespace(output_tok_s=1.0, req_s=1.0, figure=lambda *asked: 1.0)
     found = Findings(values={"limited_by": "why"})
-    throughput.summary(level, Found(0.5, above, "bracket", (), ()), found, unit)
+    throughput.summary(level, BisectionResult(0.5, above, "bracket", (), ()), found, unit)
     assert found.tables[0].notes[0].startswith(f"{said}; batch")
 
 

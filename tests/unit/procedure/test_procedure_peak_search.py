@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from slot_server import SlotServer
 
-from fastllmload.procedure.peak_search import Height, PeakSearch
-from fastllmload.procedure.sequential import Floats, Plan, ratio
+from fastllmload.search.peak_search import Height, PeakSearch
+from fastllmload.statistics.sequential_tests import Floats, SequentialPlan, ratio
 
 SEEDS = 40 if os.environ.get("FASTLLMLOAD_SLOW") == "1" else 4
-PLAN = Plan(0.05, 12, 3)
+PLAN = SequentialPlan(0.05, 12, 3)
 LEVEL_S, RAMP, PARTS = 60.0, 0.1, 10
 WAIT_S, GAIN, LOSS = 1.0, 100.0, -50.0  # a request that waits longer is worth less than none
 
@@ -88,7 +88,7 @@ def test_where_the_client_limits_the_lowest_level_lower_ones_are_tried() -> None
     ends the search after four halves.
     """
     hill = Hill(30)
-    found = PeakSearch(64, 256, lambda level: 1.0, hill, Plan(looks=1, levels=20)).run()
+    found = PeakSearch(64, 256, lambda level: 1.0, hill, SequentialPlan(looks=1, levels=20)).run()
     assert hill.asked[:3] == [64, 32, 16] and found.best == 20 and found.ended_by == "client"
-    found = PeakSearch(64, 256, lambda level: 1.0, Hill(0), Plan(looks=1, levels=20)).run()
+    found = PeakSearch(64, 256, lambda level: 1.0, Hill(0), SequentialPlan(looks=1, levels=20)).run()
     assert sorted(found.heights) == [4, 8, 16, 32, 64] and found.best is None and found.ended_by == "client"

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from fastllmload.endpoint import ENDPOINTS
+from fastllmload.experiment.preparation.prefix_fill import filling, shared_prefixes
 from fastllmload.plan.build import build_plan
-from fastllmload.plan.settings import Load, RunSettings, Workload
-from fastllmload.procedure.prefix_fill import filling, shared_prefixes
+from fastllmload.settings import Load, RunSettings, Workload
 
 SHARED = {"name": "synthetic-uniform", "isl": "40", "osl": "8", "prefix_len": 60, "num_prefixes": 3}
 

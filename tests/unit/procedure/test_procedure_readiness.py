@@ -10,8 +10,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from fastllmload.errors import TargetError
-from fastllmload.plan.settings import RunSettings, Target
-from fastllmload.procedure.readiness import NOT_YET, await_answer, silence
+from fastllmload.experiment.preparation.readiness import NOT_YET, await_answer, silence
+from fastllmload.settings import RunSettings, Target
 
 
 @contextlib.contextmanager

@@ -10,11 +10,11 @@ import pytest
 from fake_runs import FakeRuns, installed, made
 
 from fastllmload.errors import InputError, TargetError
-from fastllmload.plan.settings import RunSettings
-from fastllmload.procedure.findings import Findings
-from fastllmload.procedure.lab import Lab
+from fastllmload.experiment.experiment import Experiment
+from fastllmload.experiment.report.findings import Findings
 from fastllmload.procedure.tests import memory_pressure
 from fastllmload.procedure.tests.memory_pressure import Parameters
+from fastllmload.settings import RunSettings
 
 ASKED = Parameters(capacity=4.0, capacity_source="known", levels=(1.5, 2.0), duration_s=1.0)
 
@@ -32,19 +32,19 @@ def runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FakeRuns:
         return {"failed": 5 if settings.load.concurrency == 6 else 0, "metrics": {}}
 
     found.answer = answer
-    monkeypatch.setattr(Lab, "gone", lambda lab: not alive.exists())
-    monkeypatch.setattr(Lab, "await_ready", lambda lab: 0.0)
+    monkeypatch.setattr(Experiment, "gone", lambda experiment: not alive.exists())
+    monkeypatch.setattr(Experiment, "await_ready", lambda experiment: 0.0)
     return found
 
 
 def test_a_system_that_dies_is_brought_back_and_pressed_on(runs: FakeRuns, tmp_path: Path) -> None:
     """Three levels, the second aborted, the hook once."""
     hook = {"recover": f"touch {tmp_path}/alive"}
-    with made(tmp_path / "p", commands=hook, warm=False) as lab:
-        memory_pressure.run(lab, ASKED, Findings())
-        entries = lab.journal.document["levels"]
+    with made(tmp_path / "p", commands=hook, warm=False) as experiment:
+        memory_pressure.run(experiment, ASKED, Findings())
+        entries = experiment.journal.document["levels"]
         assert [entry["aborted"] for entry in entries] == [False, True, False]
-        assert [step["name"] for step in lab.journal.document["steps"]] == ["recover"]
+        assert [step["name"] for step in experiment.journal.document["steps"]] == ["recover"]
     assert [settings.load.concurrency for settings in runs.asked] == [4, 6, 8]
 
 
@@ -56,11 +56,11 @@ def test_behind_the_last_level_it_is_brought_back_too(runs: FakeRuns, tmp_path: 
     hook = {"recover": f"echo once >> {tmp_path}/said; touch {tmp_path}/alive"}
     for start in range(2):
         found = Findings()
-        with made(tmp_path / "p", commands=hook, warm=False) as lab:
-            memory_pressure.run(lab, LAST, found)
-            entry = lab.journal.document["levels"][1]
+        with made(tmp_path / "p", commands=hook, warm=False) as experiment:
+            memory_pressure.run(experiment, LAST, found)
+            entry = experiment.journal.document["levels"][1]
             assert entry["died"] and entry["aborted"] and entry["recovered_s"] >= 0
-            assert lab.levels[1].resumed is (start == 1)
+            assert experiment.levels[1].resumed is (start == 1)
         (told,) = (text for text in found.sentences if text.startswith("behind"))
         assert told.startswith(
             "behind 150% of the capacity the system did not answer any more; the hook recover brought"
@@ -72,18 +72,21 @@ def test_behind_the_last_level_it_is_brought_back_too(runs: FakeRuns, tmp_path: 
 def test_a_hook_that_fails_behind_the_last_level_leaves_its_figures(runs: FakeRuns, tmp_path: Path) -> None:
     """The report says that the system was not brought back. The next start finds the level and tries the hook again."""
     found = Findings()
-    with made(tmp_path / "p", commands={"recover": "exit 3"}, warm=False) as lab:
+    with made(tmp_path / "p", commands={"recover": "exit 3"}, warm=False) as experiment:
         with pytest.raises(InputError, match="--hook recover='exit 3' ended with status 3"):
-            memory_pressure.run(lab, LAST, found)
-        assert lab.journal.document["levels"][1]["died"]
+            memory_pressure.run(experiment, LAST, found)
+        assert experiment.journal.document["levels"][1]["died"]
     assert found.sentences[-1].endswith("the system did not answer any more; it was not brought back")
-    with made(tmp_path / "p", commands={"recover": f"touch {tmp_path}/alive"}, warm=False) as lab:
-        memory_pressure.run(lab, LAST, found)
+    with made(tmp_path / "p", commands={"recover": f"touch {tmp_path}/alive"}, warm=False) as experiment:
+        memory_pressure.run(experiment, LAST, found)
     assert len(runs.asked) == 2 and "brought it back in" in found.sentences[-1]
 
 
 def test_without_the_hook_it_ends_there(runs: FakeRuns, tmp_path: Path) -> None:
     """What was measured of the level is kept beside."""
-    with made(tmp_path / "p", warm=False) as lab, pytest.raises(TargetError, match=r"does not answer any more.*cut-1"):
-        memory_pressure.run(lab, ASKED, Findings())
+    with (
+        made(tmp_path / "p", warm=False) as experiment,
+        pytest.raises(TargetError, match=r"does not answer any more.*cut-1"),
+    ):
+        memory_pressure.run(experiment, ASKED, Findings())
     assert [settings.load.concurrency for settings in runs.asked] == [4, 6]

@@ -13,15 +13,16 @@ from fake_runs import FakeRuns, installed
 
 from fastllmload.compliance.evidence import read
 from fastllmload.errors import InputError, Interrupted
-from fastllmload.plan.settings import Load, Output, RunSettings, Target
-from fastllmload.procedure import conduct, over_runs
-from fastllmload.procedure.change import RERUN, at_rate, instants
-from fastllmload.procedure.conduct import Terms
-from fastllmload.procedure.console import Console
-from fastllmload.procedure.findings import Findings
-from fastllmload.procedure.lab import Lab
+from fastllmload.experiment.console import Console
+from fastllmload.experiment.experiment import Experiment
+from fastllmload.experiment.level.settings import RERUN, at_rate, instants
+from fastllmload.experiment.report.findings import Findings
+from fastllmload.procedure import over_runs
+from fastllmload.procedure import run as conduct
 from fastllmload.procedure.repeat import conduct_runs
-from fastllmload.procedure.shown_again import shown_again
+from fastllmload.procedure.reshow import shown_again
+from fastllmload.procedure.run import ProcedureTerms
+from fastllmload.settings import Load, Output, RunSettings, Target
 
 SETTINGS = RunSettings(
     target=Target(urls=("http://127.0.0.1:1",)), load=Load(rate=1.0, duration=1.0), output=Output(ui="none")
@@ -33,13 +34,13 @@ class Parameters(msgspec.Struct, frozen=True, kw_only=True):
         return self
 
 
-def one_level(lab: Lab, parameters: Parameters, found: Findings) -> None:
-    level = lab.level("one", at_rate(lab.base, 2.0))
+def one_level(experiment: Experiment, parameters: Parameters, found: Findings) -> None:
+    level = experiment.level("one", at_rate(experiment.base, 2.0))
     found.values = {"ttft_p99_ms": level.figure("ttft", "p99"), "loop": "open"}
     found.table("t", "A table", ("Metric", "Value"), [("TTFT P99 (ms)", level.figure("ttft", "p99"))])
 
 
-TOY = conduct.Test("ttft", "5.1", "Time to First Token", Parameters, one_level)
+TOY = conduct.ProcedureTest("ttft", "5.1", "Time to First Token", Parameters, one_level)
 
 
 @pytest.fixture
@@ -51,7 +52,9 @@ def runs(monkeypatch: pytest.MonkeyPatch) -> FakeRuns:
 
 def conducted(folder: Path, count: int, **terms: Any) -> int:
     terms = {"conforming": False, "settle_s": 0.0, **terms}
-    return conduct_runs(TOY, SETTINGS, None, Parameters(), Terms(folder, **terms), Console(str, quiet=True), count)
+    return conduct_runs(
+        TOY, SETTINGS, None, Parameters(), ProcedureTerms(folder, **terms), Console(str, quiet=True), count
+    )
 
 
 def document(folder: Path) -> dict[str, Any]:
@@ -95,7 +98,7 @@ def test_a_stopped_repetition_goes_on_and_more_runs_can_be_added(runs: FakeRuns,
 def test_the_restart_hook_gives_each_run_a_fresh_system(
     runs: FakeRuns, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Lab, "await_ready", lambda lab: 0.0)
+    monkeypatch.setattr(Experiment, "await_ready", lambda experiment: 0.0)
     conducted(tmp_path / "p", 2, commands={"restart": f"echo x >> {tmp_path}/restarts"})
     assert (tmp_path / "restarts").read_text() == "x\nx\n"
     assert not document(tmp_path / "p")["warnings"]
@@ -136,11 +139,14 @@ def test_a_signal_between_two_levels_keeps_what_was_found(
 ) -> None:
     """Not only inside a level: in the pause between two, in a hook, in a warm-up."""
 
-    def stopped(lab: Lab, parameters: Parameters, found: Findings) -> None:
-        one_level(lab, parameters, found)
+    def stopped(experiment: Experiment, parameters: Parameters, found: Findings) -> None:
+        one_level(experiment, parameters, found)
         signal.raise_signal(number)
 
-    test, terms = conduct.Test("ttft", "5.1", "TTFT", Parameters, stopped), Terms(tmp_path / "p", conforming=False)
+    test, terms = (
+        conduct.ProcedureTest("ttft", "5.1", "TTFT", Parameters, stopped),
+        ProcedureTerms(tmp_path / "p", conforming=False),
+    )
     before = signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
     try:
         with pytest.raises(Interrupted, match="interrupted; the same command with the same --output goes on"):

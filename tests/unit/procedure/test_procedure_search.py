@@ -12,13 +12,13 @@ from slot_runs import Killed, SlotTarget, without_target
 from slot_server import SlotServer
 
 from fastllmload.errors import InputError, TargetError
-from fastllmload.plan.settings import Output, RunSettings, Target
-from fastllmload.procedure import lab
-from fastllmload.procedure.conduct_search import SearchTerms, conduct_search, too_few_requests
-from fastllmload.procedure.console import Console
-from fastllmload.procedure.objective_text import read_goal
-from fastllmload.procedure.searching import SearchParameters
-from fastllmload.procedure.shown_again import shown_again
+from fastllmload.experiment import experiment
+from fastllmload.experiment.console import Console
+from fastllmload.procedure.reshow import shown_again
+from fastllmload.search.objective_text import read_goal
+from fastllmload.search.run import SearchTerms, conduct_search, too_few_requests
+from fastllmload.search.trials import SearchParameters
+from fastllmload.settings import Output, RunSettings, Target
 
 RATE = SearchParameters(minimum=8, maximum=128, level_s=60, step=0.1)
 SLOTS = SearchParameters(what="concurrency", minimum=2, maximum=64, level_s=30, step=1, step_share=False, levels=14)
@@ -32,8 +32,8 @@ def run(
     goodput: tuple[tuple[str, float], ...] = (),
 ) -> tuple[int, dict[str, Any]]:
     """Exit code and search.json."""
-    monkeypatch.setattr(lab, "execute", target.execute)
-    monkeypatch.setattr(lab.Lab, "gone", lambda self: False)
+    monkeypatch.setattr(experiment, "execute", target.execute)
+    monkeypatch.setattr(experiment.Experiment, "gone", lambda self: False)
     settings = without_target(RunSettings(output=Output(goodput=goodput)))
     terms = SearchTerms(folder, settle_s=0, warm=False)
     code = conduct_search(settings, None, parameters, terms, Console(str, quiet=True))
@@ -336,7 +336,7 @@ def test_too_few_requests_to_prove_anything_are_told_first(monkeypatch: pytest.M
 def test_secrets_of_headers_are_not_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """What the search was asked is in search.json, but no credential."""
     target = SlotTarget(SlotServer(8, 0.2))
-    monkeypatch.setattr(lab, "execute", target.execute)
+    monkeypatch.setattr(experiment, "execute", target.execute)
     headers = (("Authorization", "Bearer sk-very-secret"),)
     settings = RunSettings(target=Target(urls=("http://user:pa55word@127.0.0.1:9/v1",), headers=headers))
     once = SearchParameters(minimum=8, maximum=8, level_s=30, looks=1)

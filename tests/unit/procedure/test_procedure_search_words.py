@@ -7,15 +7,15 @@ from types import SimpleNamespace
 
 import pytest
 
-from fastllmload.procedure.conduct_search import announce
-from fastllmload.procedure.console import Console
-from fastllmload.procedure.goals import RATIO, Part, part_words
-from fastllmload.procedure.interval_search import Bench, IntervalSearch
-from fastllmload.procedure.objective_text import read_goal
-from fastllmload.procedure.peak_search import Height, PeakSearch
-from fastllmload.procedure.search_report import ENDED, bound_lines, bounds
-from fastllmload.procedure.searching import SearchParameters
-from fastllmload.procedure.sequential import Decision, Plan
+from fastllmload.experiment.console import Console
+from fastllmload.search.interval_search import IntervalSearch, Trials
+from fastllmload.search.objective_text import read_goal
+from fastllmload.search.objectives import RATIO, CriterionResult, part_words
+from fastllmload.search.peak_search import Height, PeakSearch
+from fastllmload.search.report import ENDED, bound_lines, bounds
+from fastllmload.search.run import announce
+from fastllmload.search.trials import SearchParameters
+from fastllmload.statistics.sequential_tests import Decision, SequentialPlan
 
 LIMITS = (("ttft", 100.0), ("tpot", 20.0))
 
@@ -64,7 +64,9 @@ def test_the_aim_is_a_sentence(objective: str, limits: tuple[tuple[str, float], 
     ],
 )
 def test_the_rounding_of_floats_is_no_gain(value: float, low: float, high: float, said: str) -> None:
-    part = Part(name="gain", decision=Decision.FAIL, value=value, low=low, high=high, allowed=1.05, unit=RATIO)
+    part = CriterionResult(
+        name="gain", decision=Decision.FAIL, value=value, low=low, high=high, allowed=1.05, unit=RATIO
+    )
     assert said in part_words(part)
 
 
@@ -95,7 +97,7 @@ class Dead(Exception):
     """The server went away during a look."""
 
 
-class DyingBench(Bench):
+class DyingBench(Trials):
     """The second look does not end."""
 
     def look(self, level: float, number: int) -> Decision:
@@ -112,11 +114,11 @@ class DyingPeak:
 
 
 def test_a_look_that_was_cut_short_is_none() -> None:
-    search = IntervalSearch(10.0, 40.0, lambda load: 1.0, DyingBench(), Plan(0.05, 5, 3, short=0))
+    search = IntervalSearch(10.0, 40.0, lambda load: 1.0, DyingBench(), SequentialPlan(0.05, 5, 3, short=0))
     with pytest.raises(Dead):
         search.run()
     assert search.looks == {10.0: 1}
-    peak = PeakSearch(10.0, 40.0, lambda load: 1.0, DyingPeak(), Plan(0.05, 5, 3))
+    peak = PeakSearch(10.0, 40.0, lambda load: 1.0, DyingPeak(), SequentialPlan(0.05, 5, 3))
     with pytest.raises(Dead):
         peak.run()
     assert peak.looks == {10.0: 1}

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fastllmload.procedure.seek import Answer, Event, Found, disorder, halfway, search
+from fastllmload.search.bisection import Answer, BisectionResult, SearchEvent, disorder, halfway, search
 
 thresholds = st.floats(0.5, 2_000, allow_nan=False)
 
@@ -65,16 +65,16 @@ def test_a_failing_first_level_is_halved_down_when_asked() -> None:
         ([False, True, True], (8, 12), "bracket", 3),  # one unlucky run ends no search
         ([False, True, False], (None, 8), "minimum", 3),
         ([False, None, None, None], (None, 8), "minimum", 4),
-        ([Event("an out-of-memory error")], (None, 8), "minimum", 1),
+        ([SearchEvent("an out-of-memory error")], (None, 8), "minimum", 1),
     ],
 )
 @pytest.mark.parametrize("above", [8, 16])
 def test_the_lowest_level_fails_only_if_it_fails_again(
-    answers: list[Answer | Event], bracket: tuple[float | None, float], ended: str, runs: int, above: int
+    answers: list[Answer | SearchEvent], bracket: tuple[float | None, float], ended: str, runs: int, above: int
 ) -> None:
     """As the failing end of a bracket does, from which no lower level is known either; also when it was halved down to."""
 
-    def ok(level: float, repetition: int) -> Answer | Event:
+    def ok(level: float, repetition: int) -> Answer | SearchEvent:
         return level < 12 and answers[repetition] if level == 8 else level < 12
 
     found = search(above, 64, 4, ok, least=8)
@@ -105,7 +105,7 @@ def test_noisy_answers_end_and_are_replayed_from_their_cache(seed: int, threshol
     assert consistent(found)
 
 
-def consistent(found: Found) -> bool:
+def consistent(found: BisectionResult) -> bool:
     """Each repetition once and in order; the bracket is one; the passing level did not mostly fail."""
     seen: dict[float, int] = {}
     for each in found.asked:
@@ -223,10 +223,10 @@ def test_an_empty_range_is_refused(lo: float, hi: float) -> None:
         search(lo, hi, 1, below(3))
 
 
-def seen_once(threshold: float, at: float, run: int) -> Callable[[float, int], Answer | Event]:
+def seen_once(threshold: float, at: float, run: int) -> Callable[[float, int], Answer | SearchEvent]:
     """A noiseless threshold, and an event in one run of one level."""
     return lambda level, repetition: (
-        Event("an out-of-memory error") if (level, repetition) == (at, run) else level <= threshold
+        SearchEvent("an out-of-memory error") if (level, repetition) == (at, run) else level <= threshold
     )
 
 
@@ -247,7 +247,7 @@ def test_an_event_in_the_confirming_run_takes_the_level_back() -> None:
 
 
 def test_where_every_level_has_an_event_none_holds() -> None:
-    found = search(8, 64, 1, lambda level, repetition: Event("a crash"), least=1)
+    found = search(8, 64, 1, lambda level, repetition: SearchEvent("a crash"), least=1)
     assert (found.level, found.ended_by) == (None, "minimum")
     assert [each.level for each in found.asked] == [8, 4, 2, 1]
 
@@ -258,10 +258,10 @@ def test_no_level_at_or_above_an_event_is_the_answer(seed: int, threshold: float
     rng = np.random.default_rng(seed)
     events: list[float] = []
 
-    def ok(level: float, repetition: int) -> Answer | Event:
+    def ok(level: float, repetition: int) -> Answer | SearchEvent:
         if rng.random() < share:
             events.append(level)
-            return Event("a crash")
+            return SearchEvent("a crash")
         return bool(rng.random() < 1 / (1 + math.exp(min(700.0, (level - threshold) / width))))
 
     found = search(2, 100, 1, ok, least=1)

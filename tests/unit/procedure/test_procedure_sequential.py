@@ -9,11 +9,11 @@ import pytest
 from simulated_bench import evidence
 from slot_server import SlotServer
 
-from fastllmload.procedure.evidence import ALL
-from fastllmload.procedure.sequential import (
+from fastllmload.experiment.level.evidence import ALL
+from fastllmload.statistics.sequential_tests import (
     Decision,
     Growth,
-    Plan,
+    SequentialPlan,
     Severities,
     cannot_grow,
     decide_growth,
@@ -25,7 +25,7 @@ from fastllmload.procedure.sequential import (
 )
 
 slow = pytest.mark.skipif(os.environ.get("FASTLLMLOAD_SLOW") != "1", reason="minutes of simulation; FASTLLMLOAD_SLOW=1")
-ALPHA = Plan().alpha_per_look
+ALPHA = SequentialPlan().alpha_per_look
 
 
 def independent(rng: np.random.Generator, n: int, share: float) -> Severities:
@@ -35,11 +35,16 @@ def independent(rng: np.random.Generator, n: int, share: float) -> Severities:
 
 def test_the_error_of_a_search_is_shared_out_over_its_looks() -> None:
     """16 looks that may decide, and 12 short ones, at 5%; without short looks each of 12 levels has 3 and a re-test."""
-    assert Plan().alpha_per_look == pytest.approx(0.9 * 0.05 / 16)
-    assert Plan().of_a_glance.alpha_per_look == pytest.approx(0.1 * 0.05 / 12)
-    assert Plan(short=0).alpha_per_look == pytest.approx(0.05 / 48)
-    assert [Plan().length(number) for number in range(4)] == [0.25, 1, 2, 4] and Plan().longest == 7.25
-    assert [Plan(short=0).length(number) for number in range(3)] == [1, 2, 4]
+    assert SequentialPlan().alpha_per_look == pytest.approx(0.9 * 0.05 / 16)
+    assert SequentialPlan().of_a_glance.alpha_per_look == pytest.approx(0.1 * 0.05 / 12)
+    assert SequentialPlan(short=0).alpha_per_look == pytest.approx(0.05 / 48)
+    assert [SequentialPlan().length(number) for number in range(4)] == [
+        0.25,
+        1,
+        2,
+        4,
+    ] and SequentialPlan().longest == 7.25
+    assert [SequentialPlan(short=0).length(number) for number in range(3)] == [1, 2, 4]
     assert requests_needed(0.01, 0.001) == 688
 
 

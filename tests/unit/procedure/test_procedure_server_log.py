@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from fake_runs import FakeRuns, installed, made
 
-from fastllmload.plan.settings import RunSettings
-from fastllmload.procedure.findings import Findings
-from fastllmload.procedure.seek import Event, Found
+from fastllmload.experiment.report.findings import Findings
 from fastllmload.procedure.tests.capacity import Levels, Parameters, report, sought
+from fastllmload.search.bisection import BisectionResult, SearchEvent
+from fastllmload.settings import RunSettings
 
 OOM = "CUDA OOM: tried to allocate 2 GiB\n"
 
@@ -22,11 +22,11 @@ def runs(monkeypatch: pytest.MonkeyPatch) -> FakeRuns:
     return installed(monkeypatch)
 
 
-def holds(folder: Path, slots: int, log: Path) -> tuple[bool | Event | None, int]:
+def holds(folder: Path, slots: int, log: Path) -> tuple[bool | SearchEvent | None, int]:
     """Whether the level passes, and the out-of-memory lines in its entry."""
     parameters = Parameters(slo_ttft_p99_ms=100.0, per_slot=0, duration_s=1.0)
-    with made(folder, commands={"server-log": f"cat {log}"}) as lab:
-        answer = Levels(lab, lab.base, parameters, Findings()).holds(slots, 0)
+    with made(folder, commands={"server-log": f"cat {log}"}) as experiment:
+        answer = Levels(experiment, experiment.base, parameters, Findings()).holds(slots, 0)
     entry = json.loads((folder / "procedure.json").read_text())["levels"][-1]
     return answer, entry["oom"]
 
@@ -56,9 +56,9 @@ def test_a_level_that_is_found_finished_keeps_its_lines(runs: FakeRuns, tmp_path
     log = tmp_path / "log"
     log.write_text("")
     runs.answer = writing(log, OOM)
-    assert holds(tmp_path / "p", 4, log) == (Event("an out-of-memory error"), 1)
+    assert holds(tmp_path / "p", 4, log) == (SearchEvent("an out-of-memory error"), 1)
     log.write_text(OOM * 5)
-    assert holds(tmp_path / "p", 4, log) == (Event("an out-of-memory error"), 1)
+    assert holds(tmp_path / "p", 4, log) == (SearchEvent("an out-of-memory error"), 1)
 
 
 def test_a_log_that_was_begun_anew_counts_from_its_start(runs: FakeRuns, tmp_path: Path) -> None:
@@ -79,7 +79,7 @@ def test_a_start_that_was_cut_off_before_the_second_look_takes_it_later(
         cut.setattr(Levels, "oom_lines", lambda self, key: (_ for _ in ()).throw(KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
             holds(tmp_path / "p", 4, log)
-    assert holds(tmp_path / "p", 4, log) == (Event("an out-of-memory error"), 1)
+    assert holds(tmp_path / "p", 4, log) == (SearchEvent("an out-of-memory error"), 1)
 
 
 def test_lines_of_an_attempt_whose_files_are_damaged_are_not_those_of_the_next(runs: FakeRuns, tmp_path: Path) -> None:
@@ -87,7 +87,7 @@ def test_lines_of_an_attempt_whose_files_are_damaged_are_not_those_of_the_next(r
     log = tmp_path / "log"
     log.write_text("")
     runs.answer = writing(log, OOM)
-    assert holds(tmp_path / "p", 4, log) == (Event("an out-of-memory error"), 1)
+    assert holds(tmp_path / "p", 4, log) == (SearchEvent("an out-of-memory error"), 1)
     (next((tmp_path / "p" / "levels").iterdir()) / "run.json").write_text("{")
     runs.answer = passing
     assert holds(tmp_path / "p", 4, log) == (True, 0)
@@ -106,14 +106,14 @@ def test_lines_that_a_start_died_of_stay_with_the_level(runs: FakeRuns, tmp_path
     with pytest.raises(KeyboardInterrupt):
         holds(tmp_path / "p", 4, log)
     runs.answer = passing
-    assert holds(tmp_path / "p", 4, log) == (Event("an out-of-memory error"), 1)
+    assert holds(tmp_path / "p", 4, log) == (SearchEvent("an out-of-memory error"), 1)
 
 
-def searched(folder: Path, log: Path, **more: int) -> tuple[Found, Findings]:
+def searched(folder: Path, log: Path, **more: int) -> tuple[BisectionResult, Findings]:
     parameters = Parameters(slo_ttft_p99_ms=100.0, per_slot=0, duration_s=1.0, maximum=16, **more)
     found = Findings()
-    with made(folder, commands={"server-log": f"cat {log}"}) as lab:
-        levels = Levels(lab, lab.base, parameters, found)
+    with made(folder, commands={"server-log": f"cat {log}"}) as experiment:
+        levels = Levels(experiment, experiment.base, parameters, found)
         answer = sought(levels)
         report(levels, answer, found)
     return answer, found
@@ -142,9 +142,9 @@ def test_an_error_text_of_a_level_that_was_too_short_is_kept(runs: FakeRuns, tmp
     texts = {"texts": [{"text": "CUDA OOM", "requests": 2}]}
     runs.answer = lambda settings: passing(settings) | ({"error_texts": texts} if len(runs.asked) == 1 else {})
     parameters = Parameters(slo_ttft_p99_ms=100.0, duration_s=1.0)
-    with made(tmp_path / "p") as lab:
-        answer = Levels(lab, lab.base, parameters, Findings()).holds(4, 0)
-    assert answer == Event("2 out-of-memory errors")
+    with made(tmp_path / "p") as experiment:
+        answer = Levels(experiment, experiment.base, parameters, Findings()).holds(4, 0)
+    assert answer == SearchEvent("2 out-of-memory errors")
 
 
 def test_a_level_on_which_most_requests_failed_is_not_outvoted(runs: FakeRuns, tmp_path: Path) -> None:
@@ -152,12 +152,14 @@ def test_a_level_on_which_most_requests_failed_is_not_outvoted(runs: FakeRuns, t
     broken = {"phases": [{"cascading_failure": True}]}
     runs.answer = lambda settings: passing(settings) | broken
     parameters = Parameters(slo_ttft_p99_ms=100.0, per_slot=0, duration_s=1.0)
-    with made(tmp_path / "p") as lab:
-        assert Levels(lab, lab.base, parameters, Findings()).holds(4, 0) == Event("most requests failed")
+    with made(tmp_path / "p") as experiment:
+        assert Levels(experiment, experiment.base, parameters, Findings()).holds(4, 0) == SearchEvent(
+            "most requests failed"
+        )
     limited = {"certificate": {"verdict": "invalid", "generator_limited": True}, "metrics": {}}
     runs.answer = lambda settings: passing(settings) | broken | limited
-    with made(tmp_path / "q") as lab:
-        assert Levels(lab, lab.base, parameters, Findings()).holds(4, 0) is None
+    with made(tmp_path / "q") as experiment:
+        assert Levels(experiment, experiment.base, parameters, Findings()).holds(4, 0) is None
 
 
 def test_lines_between_two_levels_are_told(runs: FakeRuns, tmp_path: Path) -> None:
@@ -167,8 +169,8 @@ def test_lines_between_two_levels_are_told(runs: FakeRuns, tmp_path: Path) -> No
     runs.answer = passing
     found = Findings()
     parameters = Parameters(slo_ttft_p99_ms=100.0, per_slot=0, duration_s=1.0)
-    with made(tmp_path / "p", commands={"server-log": f"cat {log}"}) as lab:
-        levels = Levels(lab, lab.base, parameters, found)
+    with made(tmp_path / "p", commands={"server-log": f"cat {log}"}) as experiment:
+        levels = Levels(experiment, experiment.base, parameters, found)
         levels.holds(4, 0)
         assert found.warnings == []
         log.write_text(OOM)

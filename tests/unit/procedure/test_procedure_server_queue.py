@@ -5,17 +5,17 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fastllmload.metrics.window import Window
-from fastllmload.procedure.server_queue import waiting_of
-from fastllmload.telemetry.series import Series, Telemetry
+from fastllmload.experiment.level.server_queue import waiting_of
+from fastllmload.metrics.run.window import Window
+from fastllmload.telemetry.series import Telemetry, TelemetrySeries
 
 S = 1_000_000_000
 WINDOW = Window(100 * S, 130 * S, closed=False)
 
 
-def gauge(values: list[float], first_s: float = 95.0, name: str = "waiting", kind: str = "server") -> Series:
+def gauge(values: list[float], first_s: float = 95.0, name: str = "waiting", kind: str = "server") -> TelemetrySeries:
     t = ((first_s + np.arange(len(values))) * S).astype(np.int64)
-    return Series(
+    return TelemetrySeries(
         name=name, source_name="vllm:num_requests_waiting", origin="http://a/metrics", source_kind=kind,
         unit="requests", kind="gauge", labels="", t_before=t, t_after=t + 1_000_000, value=np.array(values),
     )  # fmt: skip
@@ -46,5 +46,5 @@ def test_the_queues_of_all_servers_are_one() -> None:
         [gauge([1.0] * 40), gauge([float("nan")] * 40)],  # one of two servers never said anything
     ],
 )
-def test_half_a_queue_is_none(series: list[Series]) -> None:
+def test_half_a_queue_is_none(series: list[TelemetrySeries]) -> None:
     assert waiting_of(Telemetry(tuple(series)), WINDOW) is None

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from fastllmload.errors import InputError
-from fastllmload.plan.settings import RunSettings, Target, Workload
-from fastllmload.procedure.findings import Findings
+from fastllmload.experiment.report.findings import Findings
 from fastllmload.procedure.tests import test_named as procedure_named
 from fastllmload.procedure.tests import throughput, tradeoff
 from fastllmload.procedure.tests.capacity import Parameters as CapacityParameters
+from fastllmload.settings import RunSettings, Target, Workload
 
 TAKES_LEVELS = ("tradeoff", "itl", "guardrail", "memory-pressure")
 TAKES_CAPACITY = (*TAKES_LEVELS, "fairness")
@@ -122,7 +122,7 @@ def test_every_level_of_the_tradeoff_that_was_named_is_measured(
     loads: list[float] = []
 
     class Rungs:
-        rungs: tuple[Any, ...] = ()
+        level_results: tuple[Any, ...] = ()
 
         def __init__(self, *rest: Any) -> None: ...
 
@@ -130,12 +130,12 @@ def test_every_level_of_the_tradeoff_that_was_named_is_measured(
             loads.append(load)
             return SimpleNamespace(load=load, level=SimpleNamespace(cascading=False))
 
-    monkeypatch.setattr(tradeoff, "Ladder", Rungs)
+    monkeypatch.setattr(tradeoff, "LoadSweep", Rungs)
     for name in ("warm_up", "report"):
         monkeypatch.setattr(tradeoff, name, lambda *rest, **more: None)
     monkeypatch.setattr(tradeoff, "capacity_of", lambda *rest: SimpleNamespace(req_s=10.0))
-    lab = SimpleNamespace(base=RunSettings(), quick=quick)
-    tradeoff.run(lab, tradeoff.Parameters(levels=levels), Findings())  # type: ignore[arg-type]
+    experiment = SimpleNamespace(base=RunSettings(), quick=quick)
+    tradeoff.run(experiment, tradeoff.Parameters(levels=levels), Findings())  # type: ignore[arg-type]
     assert loads == measured
 
 
@@ -154,14 +154,14 @@ def test_an_objective_is_missed_or_met_where_it_is_so_whatever_the_client_did_la
     late: bool, value: float, bounds: tuple[float, float], said: bool | None
 ) -> None:
     """And the report is of a run that met it."""
-    rung: Any = SimpleNamespace(
+    level_result: Any = SimpleNamespace(
         load=8.0,
         verdict=SimpleNamespace(holds=True, limits=("P99 of the dispatch lag is 1.5 ms",) * late),
         level=SimpleNamespace(
             figure=lambda *asked: value, output_tok_s=100.0, document={"metrics": {"tpot": {"bounds": {"p99": bounds}}}},
         ),
     )  # fmt: skip
-    assert throughput.answer(rung, {"tpot": 100.0}) is said
-    ladder: Any = SimpleNamespace(rungs=[rung])
-    assert throughput.best_of(ladder, 8.0, {"tpot": 100.0}) is (rung if said else None)
-    assert throughput.best_of(ladder, 8.0, {}) is rung
+    assert throughput.answer(level_result, {"tpot": 100.0}) is said
+    load_sweep: Any = SimpleNamespace(level_results=[level_result])
+    assert throughput.best_of(load_sweep, 8.0, {"tpot": 100.0}) is (level_result if said else None)
+    assert throughput.best_of(load_sweep, 8.0, {}) is level_result

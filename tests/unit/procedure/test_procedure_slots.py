@@ -12,10 +12,10 @@ from simulated_bench import SlotBench
 
 from fastllmload._ext.simengine import Batching
 from fastllmload._ext.simtrial import Trial
-from fastllmload.procedure.goals import Goal, failures
-from fastllmload.procedure.interval_search import IntervalSearch
-from fastllmload.procedure.sequential import Plan
+from fastllmload.search.interval_search import IntervalSearch
+from fastllmload.search.objectives import SearchObjective, failures
 from fastllmload.simulator.profile import load_profile
+from fastllmload.statistics.sequential_tests import SequentialPlan
 
 slow = pytest.mark.skipif(os.environ.get("FASTLLMLOAD_SLOW") != "1", reason="minutes of simulation; FASTLLMLOAD_SLOW=1")
 
@@ -24,7 +24,7 @@ def step(level: float) -> float:
     return 0.05 * level
 
 
-SUSTAINED = Goal("sustained", "", (failures(),), step, sustain=True)
+SUSTAINED = SearchObjective("sustained", "", (failures(),), step, sustain=True)
 
 
 def test_a_hundred_requests_take_four_rounds_of_32() -> None:
@@ -47,8 +47,8 @@ def test_an_overloaded_engine_ends_requests_at_its_capacity() -> None:
 def search(server: EngineServer, seconds: float, seed: int) -> tuple[float, float, int]:
     """Both ends of the answer and the number of levels."""
     rng = np.random.default_rng(seed)
-    bench = SlotBench(server, SUSTAINED, Plan(), seconds, 1.0, rng)  # type: ignore[arg-type]
-    found = IntervalSearch(4, 256, step, bench, Plan()).run()
+    bench = SlotBench(server, SUSTAINED, SequentialPlan(), seconds, 1.0, rng)  # type: ignore[arg-type]
+    found = IntervalSearch(4, 256, step, bench, SequentialPlan()).run()
     low = 0.0 if found.best is None else SUSTAINED.claim(found.best)
     return low, math.inf if found.above is None else found.above, len(found.decisions)
 

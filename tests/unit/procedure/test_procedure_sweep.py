@@ -12,21 +12,12 @@ from slot_runs import Killed, SlotTarget, without_target
 from slot_server import SlotServer
 
 from fastllmload.errors import FastLLMLoadError, HostLimitError, InputError, TargetError
-from fastllmload.plan.settings import Load, Output, RunSettings, Workload
-from fastllmload.procedure import lab
-from fastllmload.procedure.console import Console
-from fastllmload.procedure.level import Level
-from fastllmload.procedure.sweep_report import figure
-from fastllmload.procedure.sweeping import (
-    GRID,
-    INTERLEAVED,
-    ROUNDS,
-    SHUFFLED,
-    Cell,
-    SweepTerms,
-    conduct_sweep,
-    schedule,
-)
+from fastllmload.experiment import experiment
+from fastllmload.experiment.console import Console
+from fastllmload.experiment.level.result import Level
+from fastllmload.settings import Load, Output, RunSettings, Workload
+from fastllmload.sweep.report import figure
+from fastllmload.sweep.run import GRID, INTERLEAVED, ROUNDS, SHUFFLED, Cell, SweepTerms, conduct_sweep, schedule
 
 
 def cells(rates: tuple[int, ...] = (5, 10), lengths: tuple[int, ...] = (16, 32)) -> list[Cell]:
@@ -48,8 +39,8 @@ def cells(rates: tuple[int, ...] = (5, 10), lengths: tuple[int, ...] = (16, 32))
 def sweep(
     monkeypatch: pytest.MonkeyPatch, target: SlotTarget, given: list[Cell], terms: SweepTerms, gone: bool = False
 ) -> int:
-    monkeypatch.setattr(lab, "execute", target.execute)
-    monkeypatch.setattr(lab.Lab, "gone", lambda self: gone)
+    monkeypatch.setattr(experiment, "execute", target.execute)
+    monkeypatch.setattr(experiment.Experiment, "gone", lambda self: gone)
     return conduct_sweep(given, None, terms, Console(str, quiet=True))
 
 

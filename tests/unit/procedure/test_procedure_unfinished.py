@@ -10,9 +10,9 @@ import pytest
 from golden_file import GOLDEN
 
 from fastllmload.cli import main as entry
-from fastllmload.procedure.outcome import lines, markdown
-from fastllmload.procedure.page import page
-from fastllmload.procedure.unfinished import going_on, with_last_words, with_levels
+from fastllmload.experiment.incomplete import going_on, with_last_words, with_levels
+from fastllmload.experiment.report.page import page
+from fastllmload.experiment.report.text import lines, markdown
 
 COMMAND = ["fastllmload", "procedure", "capacity", "--quick", "--header", "a b", "-o", "kept"]
 SHORT = "the mean e2e latency of 1.2 s is more than a tenth of the level's 6 s: too short for the completion criterion"

@@ -15,19 +15,19 @@ from slot_runs import SlotTarget, closed_loop, write_rows
 from slot_server import SlotServer
 from synthetic_run import ORIGIN_NS, Shape, draw_requests, duration_phase, write_manifest, write_workers
 
-from fastllmload.metrics.window import window_of
-from fastllmload.plan.settings import Load, Output, RunSettings
-from fastllmload.procedure import verdict as module
-from fastllmload.procedure.evidence import ALL, FAILED, evidence_of, growth
-from fastllmload.procedure.level import Level
-from fastllmload.procedure.limits import met
-from fastllmload.procedure.margins import drift_ends
+from fastllmload.experiment.level import verdict as module
+from fastllmload.experiment.level.evidence import ALL, FAILED, evidence_of, growth
+from fastllmload.experiment.level.limits import met
+from fastllmload.experiment.level.margins import drift_ends
+from fastllmload.experiment.level.result import Level
+from fastllmload.experiment.level.verdict import IN_FLIGHT, Lowest, in_flight_of, judge_level, lowest_of
+from fastllmload.metrics.objectives.objective import Objective
+from fastllmload.metrics.objectives.report import slo_ok
+from fastllmload.metrics.run.window import window_of
 from fastllmload.procedure.tests import capacity
-from fastllmload.procedure.verdict import IN_FLIGHT, Lowest, in_flight_of, judge_level, lowest_of
 from fastllmload.records import layout
 from fastllmload.records.run import Run, load
-from fastllmload.slo.objective import Objective
-from fastllmload.slo.report import slo_ok
+from fastllmload.settings import Load, Output, RunSettings
 
 SERVER = SlotServer(32, 1.0)
 BUSY = {"code": "cpu", "severity": "suspect", "limits_generator": True, "text": "a worker used 93 % of its core"}
@@ -335,7 +335,7 @@ def test_severities_are_above_one_exactly_where_an_objective_is_missed(tmp_path:
 
 
 def chosen_of(run: Run) -> Any:
-    from fastllmload.metrics.window import populations
+    from fastllmload.metrics.run.window import populations
 
     return populations(run, window_of(run)).submitted
 

@@ -8,9 +8,9 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from fastllmload.procedure import warmup
-from fastllmload.procedure.journal import Journal
-from fastllmload.procedure.warmup import NOT_VERIFIED, WarmUp, probe_of, stable
+from fastllmload.experiment.journal import Journal
+from fastllmload.experiment.preparation import warmup
+from fastllmload.experiment.preparation.warmup import NOT_VERIFIED, WarmUp, probe_of, stable
 from fastllmload.records import layout
 
 
@@ -64,13 +64,13 @@ class Lab:
 
 def start(monkeypatch: pytest.MonkeyPatch, folder: Path, verified: bool, levels: int, measures: bool) -> dict:
     """procedure.json of one start that ends with *levels* finished ones and *measures* some of them itself."""
-    lab = Lab(folder, verified)
-    monkeypatch.setattr(warmup, "warmed", lambda lab, settings, quick: WarmUp(verified=lab.verified))
-    warmup.warm_up(lab, SimpleNamespace(workload=SimpleNamespace(name="synthetic-uniform")))
+    experiment = Lab(folder, verified)
+    monkeypatch.setattr(warmup, "warmed", lambda experiment, settings, quick: WarmUp(verified=experiment.verified))
+    warmup.warm_up(experiment, SimpleNamespace(workload=SimpleNamespace(name="synthetic-uniform")))
     if measures:
-        lab.due()
-    lab.journal.put(levels=[{"number": n} for n in range(levels)])
-    return lab.journal.document
+        experiment.due()
+    experiment.journal.put(levels=[{"number": n} for n in range(levels)])
+    return experiment.journal.document
 
 
 @pytest.mark.parametrize("second", [True, False])

@@ -10,19 +10,19 @@ import msgspec
 import pytest
 from fake_runs import installed, made
 
-from fastllmload.plan.settings import RunSettings
-from fastllmload.procedure import saturating
-from fastllmload.procedure.conduct import spoilt_words
-from fastllmload.procedure.findings import Findings
-from fastllmload.procedure.ladder import Ladder, Rung
-from fastllmload.procedure.level import Level
-from fastllmload.procedure.saturating import Capacity
-from fastllmload.procedure.seek import Event
+from fastllmload.experiment.level.result import Level
+from fastllmload.experiment.level.verdict import COMPLETION, NO_GAIN, QUEUE, LevelVerdict, nothing_measured
+from fastllmload.experiment.report.findings import Findings
+from fastllmload.procedure.run import spoilt_words
 from fastllmload.procedure.tests import fairness, guardrail
 from fastllmload.procedure.tests.capacity import Levels, Parameters
 from fastllmload.procedure.tests.fairness import CLASSES, MIXED, expected_tokens, overloaded
 from fastllmload.procedure.tests.memory_pressure import preempted, preemption_words
-from fastllmload.procedure.verdict import COMPLETION, NO_GAIN, QUEUE, LevelVerdict, nothing_measured
+from fastllmload.search import saturation
+from fastllmload.search.bisection import SearchEvent
+from fastllmload.search.load_sweep import LevelResult, LoadSweep
+from fastllmload.search.saturation import SaturationCapacity
+from fastllmload.settings import RunSettings
 
 
 def test_same_tokens_follow_from_the_workloads_definition() -> None:
@@ -78,16 +78,16 @@ def test_the_best_level_of_a_capacity_is_that_with_the_most_tokens(
 
     runs.answer = answer
 
-    def at(ladder: Ladder, load: float, repetition: int = 0, **fields: Any) -> Rung:
-        rung = Rung(ladder.lab.level(f"{load:g}", saturating.changed(ladder.settings, load={
+    def at(load_sweep: LoadSweep, load: float, repetition: int = 0, **fields: Any) -> LevelResult:
+        level_result = LevelResult(load_sweep.experiment.level(f"{load:g}", saturation.changed(load_sweep.settings, load={
             "rate": None, "concurrency": round(load)})), verdict(saturated=load >= 16, fired=(NO_GAIN,) * (load >= 16),
             figures={"output_tok_s": figures[round(load)][1]}))  # fmt: skip
-        ladder.rungs.append(rung)
-        return rung
+        load_sweep.level_results.append(level_result)
+        return level_result
 
-    monkeypatch.setattr(Ladder, "at", at)
-    with made(tmp_path / "p") as lab:
-        found = saturating.measured(lab, lab.base, Findings())
+    monkeypatch.setattr(LoadSweep, "at", at)
+    with made(tmp_path / "p") as experiment:
+        found = saturation.measured(experiment, experiment.base, Findings())
     assert found is not None and found.req_s == 14.7
     assert found.limited_by == "at 16 slots, no gain: 1,990 output tok/s, less than 5% above a lower level"
     assert found.entry()["limited_by"] == found.limited_by
@@ -96,21 +96,21 @@ def test_the_best_level_of_a_capacity_is_that_with_the_most_tokens(
 def test_a_capacity_names_what_ended_its_measurement(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A criterion, the client, or that nothing did up to the most slots that are tried."""
     installed(monkeypatch).answer = lambda settings: {}
-    with made(tmp_path) as lab:
-        level = lab.level("8", saturating.changed(lab.base, load={"rate": None, "concurrency": 8}))
+    with made(tmp_path) as experiment:
+        level = experiment.level("8", saturation.changed(experiment.base, load={"rate": None, "concurrency": 8}))
     late = verdict(saturated=None, generator_limited=True, fired=(QUEUE,), limits=("the lag is 3 ms",))
-    assert saturating.ended_by(Rung(level, late)) == "at 8 slots, the client was the limit: the lag is 3 ms"
-    assert "8 slots, the most that are tried, were not saturated" in saturating.ended_by(
-        Rung(level, verdict(saturated=False, steady=True))
+    assert saturation.ended_by(LevelResult(level, late)) == "at 8 slots, the client was the limit: the lag is 3 ms"
+    assert "8 slots, the most that are tried, were not saturated" in saturation.ended_by(
+        LevelResult(level, verdict(saturated=False, steady=True))
     )
 
 
 @pytest.mark.parametrize(
     ("said", "holds"),
-    [("torch.cuda.OutOfMemoryError: tried to allocate", Event("an out-of-memory error")), ("busy", True)],
+    [("torch.cuda.OutOfMemoryError: tried to allocate", SearchEvent("an out-of-memory error")), ("busy", True)],
 )
 def test_a_level_whose_errors_speak_of_memory_fails(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: str, holds: bool | Event
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: str, holds: bool | SearchEvent
 ) -> None:
     """One failure in a thousand would not fail it otherwise (IETF 5.5.2)."""
     texts = [{"http_status": 500, "error": "http_status", "text": said, "requests": 1}]
@@ -121,9 +121,9 @@ def test_a_level_whose_errors_speak_of_memory_fails(
         "metrics": {"success_rate": {"value": 0.999}, "ttft": {"p99": 50.0}},
         "error_texts": {"texts": texts, "left_out": 0},
     }
-    lab = made(tmp_path)
-    monkeypatch.setattr(lab, "gone", lambda: False)
-    levels = Levels(lab, lab.base, Parameters(slo_ttft_p99_ms=100.0), Findings())
+    experiment = made(tmp_path)
+    monkeypatch.setattr(experiment, "gone", lambda: False)
+    levels = Levels(experiment, experiment.base, Parameters(slo_ttft_p99_ms=100.0), Findings())
     assert levels.holds(4, 0) == holds
 
 
@@ -148,18 +148,18 @@ def test_a_capacity_is_not_ended_by_one_late_level(
     }
     seen: list[tuple[int, int]] = []
 
-    def at(ladder: Ladder, load: float, repetition: int = 0, **fields: Any) -> Rung:
+    def at(load_sweep: LoadSweep, load: float, repetition: int = 0, **fields: Any) -> LevelResult:
         seen.append((round(load), repetition))
         late = seen[-1] in spoilt
-        level = ladder.lab.level(f"{load:g}, {repetition}", saturating.changed(ladder.settings, load={
+        level = load_sweep.experiment.level(f"{load:g}, {repetition}", saturation.changed(load_sweep.settings, load={
             "rate": None, "concurrency": round(load)}))  # fmt: skip
-        rung = Rung(level, verdict(saturated=None if late else load >= 8, generator_limited=late))
-        ladder.rungs.append(rung)
-        return rung
+        level_result = LevelResult(level, verdict(saturated=None if late else load >= 8, generator_limited=late))
+        load_sweep.level_results.append(level_result)
+        return level_result
 
-    monkeypatch.setattr(Ladder, "at", at)
-    with made(tmp_path / "p") as lab:
-        found = saturating.measured(lab, lab.base, Findings())
+    monkeypatch.setattr(LoadSweep, "at", at)
+    with made(tmp_path / "p") as experiment:
+        found = saturation.measured(experiment, experiment.base, Findings())
     assert seen == asked
     assert found is not None and (found.req_s, found.limited) == (8, limited)
 
@@ -174,19 +174,23 @@ def test_a_declared_capacity_leaves_the_baselines_throughput_to_be_measured(
     monkeypatch.setattr(
         guardrail,
         "measured",
-        lambda lab, settings, found, prefix: Capacity(measured[prefix], "here", output_tok_s=3 * measured[prefix] + 8),
+        lambda experiment, settings, found, prefix: SaturationCapacity(
+            measured[prefix], "here", output_tok_s=3 * measured[prefix] + 8
+        ),
     )
-    monkeypatch.setattr(guardrail, "refusals", lambda rung: 0)
+    monkeypatch.setattr(guardrail, "refusals", lambda level_result: 0)
     monkeypatch.setattr(guardrail, "overhead", lambda done, level: {})
 
-    def at(ladder: Ladder, load: float, repetition: int = 0, **fields: Any) -> Rung:
-        return Rung(ladder.lab.level(f"{ladder.prefix}{load:g}", ladder.settings), verdict(saturated=False))
+    def at(load_sweep: LoadSweep, load: float, repetition: int = 0, **fields: Any) -> LevelResult:
+        return LevelResult(
+            load_sweep.experiment.level(f"{load_sweep.prefix}{load:g}", load_sweep.settings), verdict(saturated=False)
+        )
 
-    monkeypatch.setattr(Ladder, "at", at)
+    monkeypatch.setattr(LoadSweep, "at", at)
     asked = guardrail.Parameters(capacity=10.0, capacity_source="known", configurations=("baseline", "input"))
-    with made(tmp_path / "p") as lab:
-        monkeypatch.setattr(lab, "switch", lambda group, name: None)
-        guardrail.run(lab, asked, found := Findings())
+    with made(tmp_path / "p") as experiment:
+        monkeypatch.setattr(experiment, "switch", lambda group, name: None)
+        guardrail.run(experiment, asked, found := Findings())
     assert found.values["throughput_req_s"] == {"baseline": 20.0, "input": 15.0}
     assert found.values["throughput_output_tok_s"] == {"baseline": 68.0, "input": 53.0}
     assert found.values["throughput_change_percent"] == {"input": pytest.approx(-22.06, abs=0.005)}

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from fastllmload.cli import main as entry
-from fastllmload.plan.settings import Client, Load, Output, RunSettings, Target, Workload
 from fastllmload.quick.protocol import PROMPTS, as_run, engines, prompt_types
 from fastllmload.quick.warmup import said
-from fastllmload.workload.written import read_dataset
+from fastllmload.settings import Client, Load, Output, RunSettings, Target, Workload
+from fastllmload.workload.dataset import read_dataset
 
 
 def test_every_prompt_type_is_sent_so_often_one_at_a_time_at_temperature_0() -> None:

@@ -12,12 +12,13 @@ from golden_file import same_as_golden
 from synthetic_run import KIND, Request, Shape, draw_requests, write_manifest, write_workers
 
 from fastllmload._ext.recorder import Recorder
-from fastllmload.records import columns, export, layout
-from fastllmload.records.export import export_csv, export_jsonl
+from fastllmload.export import columns, rows
+from fastllmload.export.rows import export_csv, export_jsonl
+from fastllmload.metrics.tokens.counts import SOURCES, UNKNOWN, count_tokens
+from fastllmload.records import layout
+from fastllmload.records.generated_text import unescape
 from fastllmload.records.merge import merge_workers
 from fastllmload.records.run import Run, load
-from fastllmload.records.text import unescape
-from fastllmload.records.token_counts import SOURCES, UNKNOWN, count_tokens
 
 KEYS = [
     "request_id",
@@ -166,7 +167,7 @@ def test_blocks_of_any_size_give_the_same_rows(
     whole = exported(run)
     monkeypatch.setattr(columns.blocks, "__defaults__", (at_once, None))
     if events is not None:
-        monkeypatch.setattr(export, "EVENTS_AT_ONCE", events)
+        monkeypatch.setattr(rows, "EVENTS_AT_ONCE", events)
     assert exported(run) == whole
 
 

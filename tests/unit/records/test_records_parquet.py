@@ -14,10 +14,10 @@ import pytest
 from synthetic_run import Shape, draw_requests, write_manifest, write_workers
 
 from fastllmload.errors import InputError
+from fastllmload.export.columns import REQUEST_COLUMNS
+from fastllmload.export.parquet import export_parquet
+from fastllmload.export.rows import export_jsonl
 from fastllmload.records import layout
-from fastllmload.records.columns import REQUEST_COLUMNS
-from fastllmload.records.export import export_jsonl
-from fastllmload.records.parquet import export_parquet
 from fastllmload.records.run import Run, load
 
 

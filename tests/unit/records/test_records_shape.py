@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from golden_file import GOLDEN
 
-from fastllmload.records.shape import KINDS, NEEDED, NEVER_NULL, misshapen, parts
+from fastllmload.records.document_shape import KINDS, NEEDED, NEVER_NULL, misshapen, parts
 
 DOCUMENT: dict[str, Any] = json.loads((GOLDEN / "report" / "run.json").read_text())
 

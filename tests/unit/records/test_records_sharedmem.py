@@ -9,7 +9,7 @@ import pytest
 
 from fastllmload._ext import counters, histogram
 from fastllmload.errors import RunFolderError
-from fastllmload.records.sharedmem import SharedWords
+from fastllmload.records.shared_memory import SharedWords
 
 
 def test_words_and_histograms_are_shared_between_processes(tmp_path: Path) -> None:
@@ -19,7 +19,7 @@ def test_words_and_histograms_are_shared_between_processes(tmp_path: Path) -> No
     code = (
         "import sys, numpy as np\n"
         "from fastllmload._ext import counters as k, histogram\n"
-        "from fastllmload.records.sharedmem import SharedWords\n"
+        "from fastllmload.records.shared_memory import SharedWords\n"
         "w = SharedWords.open(sys.argv[1])\n"
         "w.words[k.W_RELEASED] = 7\n"
         "histogram.record_many(w.histogram(k.H_LAG), np.array([1500]))\n"

@@ -14,7 +14,7 @@ import pytest
 from fastllmload._ext.segment import segment_dtype
 from fastllmload.errors import RunFolderError
 from fastllmload.records import layout
-from fastllmload.records.tap import SEGMENTS, WATCHED, Watched, join_tap, write_watched
+from fastllmload.records.tap_times import SEGMENTS, WATCHED, Watched, join_tap, write_watched
 
 SENT, SYN, FIN, RST, UNSURE, LOST = 1, 2, 4, 8, 16, 32
 MS, US = 1_000_000, 1_000

@@ -11,16 +11,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from synthetic_run import KIND, ORIGIN_NS, Request, Shape, draw_requests, duration_phase, write_manifest, write_workers
 
+from fastllmload.export.rows import record_blocks
+from fastllmload.metrics.tokens.chunk_counts import tokens_of_chunks
+from fastllmload.metrics.tokens.counts import UNKNOWN, count_tokens
+from fastllmload.metrics.tokens.timeline import on_timeline, timeline
+from fastllmload.metrics.tokens.times import TIMES_SOURCES, TokenTimes, token_times
+from fastllmload.records import generated_text as text_records
 from fastllmload.records import layout
-from fastllmload.records import text as text_records
-from fastllmload.records.chunk_counts import tokens_of_chunks
-from fastllmload.records.export import record_blocks
+from fastllmload.records.generated_text import paired
 from fastllmload.records.run import Run, load
-from fastllmload.records.text import paired
-from fastllmload.records.timeline import on_timeline, timeline
-from fastllmload.records.token_counts import UNKNOWN, count_tokens
-from fastllmload.records.token_times import TIMES_SOURCES, TokenTimes, token_times
-from fastllmload.workload.tokenizer import load_tokenizer
+from fastllmload.workload.tokenizers.tokenizer import load_tokenizer
 
 
 def times_of(run: Run) -> TokenTimes:
@@ -177,7 +177,7 @@ def test_text_without_a_cut_is_counted_in_linear_time(script: str, name: str) ->
 
 def test_a_flood_of_chunks_is_not_counted_in_its_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A chunk of such a request stands for one token, and that is said."""
-    monkeypatch.setattr("fastllmload.records.chunk_counts.MOST_CHUNKS", 3)
+    monkeypatch.setattr("fastllmload.metrics.tokens.chunk_counts.MOST_CHUNKS", 3)
     chunks = [("content", "One two three", 0)] * 4
     run = folder(tmp_path, [request(0, chunks), request(1, chunks[:3])], text=True)
     times = times_of(run)

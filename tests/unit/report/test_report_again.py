@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from fastllmload.errors import RunFolderError
-from fastllmload.report import again
-from fastllmload.report.summary import summary_lines
+from fastllmload.report.documents import source
+from fastllmload.report.terminal.summary import summary_lines
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "terminal"
 
@@ -27,7 +27,7 @@ def measuring(monkeypatch):
     summary = types.ModuleType("summary")
     summary.added = lambda run, measured: {"telemetry": None}
     monkeypatch.setitem(sys.modules, "fastllmload.telemetry.summary", summary)
-    monkeypatch.setitem(sys.modules, "fastllmload.metrics.core", core)
+    monkeypatch.setitem(sys.modules, "fastllmload.metrics.run.measure", core)
     monkeypatch.setitem(sys.modules, "fastllmload.certificate.judge", judge)
 
     class Whole(type(Path())):
@@ -36,13 +36,13 @@ def measuring(monkeypatch):
         lost = staticmethod(lambda *names: None)
         whole = property(lambda self: self)
 
-    monkeypatch.setattr(again, "load", Whole)
+    monkeypatch.setattr(source, "load", Whole)
     return asked
 
 
 def written(folder, document):
     (folder / "run.json").write_text(json.dumps(document))
-    return "\n".join(line.text for line in summary_lines(again.document_of(folder)))
+    return "\n".join(line.text for line in summary_lines(source.document_of(folder)))
 
 
 def test_a_killed_run_is_measured_now(measuring, tmp_path):
@@ -69,4 +69,4 @@ def test_what_is_no_run_is_refused(tmp_path, content):
     if content is not None:
         (tmp_path / "run.json").write_text(content)
     with pytest.raises(RunFolderError):
-        again.document_of(tmp_path)
+        source.document_of(tmp_path)

@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 from example_runs import run_of, streamed
 
-from fastllmload.report.doubts import bound, token_texts, unfinished_text, unsteady_texts
-from fastllmload.report.event_tokens import event_tokens_text
-from fastllmload.report.html.scene import Scene
-from fastllmload.report.html.setup import section as meanings
-from fastllmload.report.identity import configuration_pairs
-from fastllmload.report.results import latency_table, objective_table
-from fastllmload.report.subject import Subject
-from fastllmload.report.summary import summary_lines
+from fastllmload.report.documents.identity import configuration_pairs
+from fastllmload.report.documents.results import latency_table, objective_table
+from fastllmload.report.documents.subject import Subject
+from fastllmload.report.html.context import ReportContext
+from fastllmload.report.html.sections.setup import section as meanings
+from fastllmload.report.terminal.summary import summary_lines
+from fastllmload.report.text.doubts import bound, token_texts, unfinished_text, unsteady_texts
+from fastllmload.report.text.event_tokens import event_tokens_text
 
 LEVEL = {"first_half": 47.0, "second_half": 66.0, "p": 1e-6, "step_at": 0.75, "before_step": 40.0, "after_step": 80.0}
 TTFT = {
@@ -113,7 +113,7 @@ def test_reports_say_from_where_the_tokens_of_an_event_are_known(
     assert ("tokens     " in shown({"status": "done", **found}, 120)) is matters
     pairs = dict(configuration_pairs(Subject(Path(), found)))
     assert text in pairs["Tokens of an event known by"]
-    assert text in html.unescape(str(meanings(Scene(run_of([streamed([50])]), found))))
+    assert text in html.unescape(str(meanings(ReportContext(run_of([streamed([50])]), found))))
 
 
 def test_what_has_no_stream_says_nothing_of_events() -> None:

@@ -11,8 +11,9 @@ from synthetic_run import ORIGIN_NS, Shape, draw_requests, duration_phase, write
 from fastllmload.cli import main as entry
 from fastllmload.errors import RunFolderError
 from fastllmload.records.run import load
-from fastllmload.report import files, html
-from fastllmload.report.again import document_of
+from fastllmload.report import html
+from fastllmload.report.documents import files
+from fastllmload.report.documents.source import document_of
 
 
 @pytest.fixture

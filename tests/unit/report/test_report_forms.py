@@ -16,14 +16,14 @@ from golden_file import GOLDEN, same_as_golden
 from synthetic_run import ORIGIN_NS, Shape, draw_requests, duration_phase, write_manifest, write_workers
 
 from fastllmload.errors import InputError, RunFolderError
-from fastllmload.metrics.core import measure
+from fastllmload.metrics.run.measure import measure
 from fastllmload.records.run import load
-from fastllmload.report import asiai, blog, forms, full, markdown, minimum
-from fastllmload.report.subject import Subject, subject_of
-from fastllmload.report.tables import Table, escaped
-from fastllmload.report.tables import markdown as table_markdown
-from fastllmload.report.tables import text as table_text
-from fastllmload.report.withheld import withheld
+from fastllmload.report.documents import asiai, blog, forms, full, markdown, minimum
+from fastllmload.report.documents.subject import Subject, subject_of
+from fastllmload.report.redaction.document import withheld
+from fastllmload.report.text.tables import Table, escaped
+from fastllmload.report.text.tables import markdown as table_markdown
+from fastllmload.report.text.tables import text as table_text
 
 FOLDER = Path("runs/20261122-005638-83940c01")
 TEXTS = ("markdown", "minimum", "full")

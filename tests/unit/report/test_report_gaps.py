@@ -11,14 +11,14 @@ import pytest
 from example_runs import run_of, streamed
 
 from fastllmload.certificate.figures import described, headline_figures
-from fastllmload.metrics.core import measure
-from fastllmload.report import minimum
-from fastllmload.report.html.evidence import evidence
-from fastllmload.report.html.scene import Scene
-from fastllmload.report.html.setup import section as setup
-from fastllmload.report.results import client_table, latency_table
-from fastllmload.report.subject import Subject
-from fastllmload.report.summary import summary_lines
+from fastllmload.metrics.run.measure import measure
+from fastllmload.report.documents import minimum
+from fastllmload.report.documents.results import client_table, latency_table
+from fastllmload.report.documents.subject import Subject
+from fastllmload.report.html.context import ReportContext
+from fastllmload.report.html.sections.evidence import evidence
+from fastllmload.report.html.sections.setup import section as setup
+from fastllmload.report.terminal.summary import summary_lines
 
 FOUR_A_CHUNK = streamed([], ended=200, chunks=[[100 + 30 * k, 4, "text"] for k in range(3)], output_tokens=12)
 SINGLE = streamed([50, 60, 70])
@@ -27,12 +27,12 @@ THINKS = streamed([], ended=210, chunks=[[100 + 10 * k, 1, "reason"] for k in ra
 ALONE = streamed([], ended=140, chunks=[[100 + 10 * k, 1, "reason"] for k in range(5)], output_tokens=5)
 
 
-def made(*requests: dict[str, Any], option: str = "auto") -> Scene:
+def made(*requests: dict[str, Any], option: str = "auto") -> ReportContext:
     manifest = {"config": {"output": {"goodput": [], "itl_option": option}}, "status": "done"}
     run = run_of(list(requests), manifest)
     document = manifest | measure(run)
     figures = described(headline_figures(document))
-    return Scene(run, document | {"certificate": {"verdict": "valid", "figures": figures, "seconds": {}}})
+    return ReportContext(run, document | {"certificate": {"verdict": "valid", "figures": figures, "seconds": {}}})
 
 
 @pytest.mark.parametrize(
@@ -44,16 +44,16 @@ def made(*requests: dict[str, Any], option: str = "auto") -> Scene:
     ],
 )
 def test_gaps_have_their_own_name(request_: Any, option: str, name: str, label: str, meaning: str) -> None:
-    scene = made(*[request_] * 4, option=option)
-    rows = {line.text.split()[0]: line.text.split() for line in summary_lines(scene.document, 120)}
+    context = made(*[request_] * 4, option=option)
+    rows = {line.text.split()[0]: line.text.split() for line in summary_lines(context.document, 120)}
     assert rows[name][1] != "n/a" and {"itl", "tbc", "itl_b"} & set(rows) == {name}
     assert f" {name} " in " ".join(rows["stamps"])
-    assert label in [str(row[0]) for row in latency_table(scene.document).rows]
-    page = str(setup(scene))
+    assert label in [str(row[0]) for row in latency_table(context.document).rows]
+    page = str(setup(context))
     assert f"<code>{name}</code>" in page and meaning in page
     assert [other in page for other in ("<code>itl</code>", "<code>itl_b</code>")] == [name == "itl", name == "itl_b"]
     short = {"itl": "ITL ", "tbc": "time between chunks ", "itl_b": "ITL (B) "}[name]
-    assert f", {short}" in str(evidence(scene))
+    assert f", {short}" in str(evidence(context))
 
 
 def test_gaps_of_option_b_stand_in_the_classes_of_a_run() -> None:
@@ -64,11 +64,11 @@ def test_gaps_of_option_b_stand_in_the_classes_of_a_run() -> None:
 
 def test_what_is_not_known_of_a_figure_is_not_what_is_not_known_of_a_request() -> None:
     """The terminal has the first in us; the table has both, the first with its share as well."""
-    scene = made(*[SINGLE] * 4)
+    context = made(*[SINGLE] * 4)
     bars = {"ttft": {"p99": 509.5}, "itl": {"p99": 244.1}}
     p99 = {"value": 70.0, "error_share": 0.001}
     certificate = {"figures": {"ttft": {"p99": p99}}, "latency_error_bar_us": bars}
-    document = {**scene.document, "certificate": certificate}
+    document = {**context.document, "certificate": certificate}
     rows = {str(row[0]): row[1] for row in client_table(document).rows}
     assert rows["Stamp error of one request's TTFT, P99 over requests (us)"] == "509.5"
     assert rows["Stamp error of one gap, P99 over gaps (us)"] == "244.1"

@@ -18,18 +18,18 @@ from hdrh.log import HistogramLogReader
 from synthetic_run import ORIGIN_NS, Shape, draw_requests, duration_phase, write_manifest, write_workers
 
 from fastllmload._ext import histogram
-from fastllmload.certificate.watch import HICCUP_INTERVALS, Intervals
+from fastllmload.certificate.monitor import HICCUP_INTERVALS, Intervals
 from fastllmload.errors import RunFolderError
-from fastllmload.metrics.between import NULL
-from fastllmload.metrics.e2e import e2e
-from fastllmload.metrics.itl import pooled
-from fastllmload.metrics.ttft import dispatch_lag, ttft, ttft_any
-from fastllmload.metrics.window import populations, window_of
+from fastllmload.metrics.request.durations import NULL
+from fastllmload.metrics.request.e2e import e2e
+from fastllmload.metrics.request.ttft import dispatch_lag, ttft, ttft_any
+from fastllmload.metrics.run.window import populations, window_of
+from fastllmload.metrics.tokens.counts import count_tokens
+from fastllmload.metrics.tokens.itl import pooled
+from fastllmload.metrics.tokens.times import token_times
 from fastllmload.records.run import Run, load
-from fastllmload.records.token_counts import count_tokens
-from fastllmload.records.token_times import token_times
-from fastllmload.report import hlog, seconds
-from fastllmload.report.hlog import write_log
+from fastllmload.report.documents import hlog, seconds
+from fastllmload.report.documents.hlog import write_log
 
 SECOND = 1_000_000_000
 JAR = os.environ.get("FASTLLMLOAD_HDRHISTOGRAM_JAR")

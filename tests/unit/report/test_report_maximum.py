@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from golden_file import GOLDEN
 
-from fastllmload.report import minimum
-from fastllmload.report.maximum import below, maximum
-from fastllmload.report.subject import subject_of
+from fastllmload.report.documents import minimum
+from fastllmload.report.documents.maximum import below, maximum
+from fastllmload.report.documents.subject import subject_of
 
 LIMIT_MS = 500.0
 

@@ -9,18 +9,18 @@ from example_runs import run_of, streamed
 
 from fastllmload.certificate.figures import headline_figures
 from fastllmload.compare.figure import OF_REASONING, standard_figures
-from fastllmload.metrics.core import measure
-from fastllmload.report.blog import reasoning_note
-from fastllmload.report.html.evidence import evidence
-from fastllmload.report.html.latency import section
-from fastllmload.report.html.overtime import section as over_time
-from fastllmload.report.html.overview import tiles
-from fastllmload.report.html.scene import Scene
-from fastllmload.report.html.setup import section as meanings
-from fastllmload.report.reasoning import LABELS, notes
-from fastllmload.report.results import class_table, interval_table, latency_table
-from fastllmload.report.summary import summary_lines
-from fastllmload.report.withheld_load import without_load
+from fastllmload.metrics.run.measure import measure
+from fastllmload.report.documents.blog import reasoning_note
+from fastllmload.report.documents.results import class_table, interval_table, latency_table
+from fastllmload.report.html.context import ReportContext
+from fastllmload.report.html.sections.evidence import evidence
+from fastllmload.report.html.sections.latency import section
+from fastllmload.report.html.sections.over_time import section as over_time
+from fastllmload.report.html.sections.overview import tiles
+from fastllmload.report.html.sections.setup import section as meanings
+from fastllmload.report.redaction.load import without_load
+from fastllmload.report.terminal.summary import summary_lines
+from fastllmload.report.text.reasoning import LABELS, notes
 
 THINKS = streamed([], ended=210, chunks=[[100 + 10 * k, 1, "reason"] for k in range(5)]
                   + [[150 + 20 * k, 1, "text"] for k in range(4)], output_tokens=9, hidden_reasoning_tokens=5)  # fmt: skip
@@ -56,9 +56,9 @@ def test_a_run_without_reasoning_says_nothing_of_it() -> None:
     text = summary(PLAIN, PLAIN)
     assert "reasoning" not in text and "_any" not in text
     run, document = made(PLAIN, PLAIN)
-    scene = Scene(run, document)
-    pages = "".join(str(part) for part in (section(scene), tiles(scene), over_time(scene)))
-    assert "easoning" not in "".join(str(part) for part in (tiles(scene), over_time(scene), meanings(scene)))
+    context = ReportContext(run, document)
+    pages = "".join(str(part) for part in (section(context), tiles(context), over_time(context)))
+    assert "easoning" not in "".join(str(part) for part in (tiles(context), over_time(context), meanings(context)))
     assert "Time to first token" in pages and "answer token" not in pages
     assert latency_table(document).rows[0][0] == "TTFT" and notes(document) == []
 
@@ -77,8 +77,8 @@ def test_tables_name_both() -> None:
 
 def test_the_page_names_both() -> None:
     run, document = made(*[THINKS] * 4, ALONE)
-    scene = Scene(run, document)
-    page = "".join(str(part) for part in (tiles(scene), section(scene), over_time(scene), meanings(scene)))
+    context = ReportContext(run, document)
+    page = "".join(str(part) for part in (tiles(context), section(context), over_time(context), meanings(context)))
     for text in (
         *("First answer token", "First token of any kind", "Time to first answer token", "Per token of any kind"),
         *("1 of 5 answers were all reasoning", "25 reasoning tokens", "reasoning_tok_s", "reasoning, white space"),
@@ -90,8 +90,8 @@ def test_the_page_names_both() -> None:
 
 def test_a_page_of_nothing_but_reasoning() -> None:
     run, document = made(*[ALONE] * 4)
-    scene = Scene(run, document)
-    page = "".join(str(part) for part in (tiles(scene), section(scene), over_time(scene)))
+    context = ReportContext(run, document)
+    page = "".join(str(part) for part in (tiles(context), section(context), over_time(context)))
     assert "No request in the window had an answer token." in page and "cdf-ttft-any" in page
     assert "ttft_any" in summary(*[ALONE] * 4)
 
@@ -153,5 +153,5 @@ def test_other_tables_say_what_they_leave_out() -> None:
 def test_the_evidence_has_the_bound_of_any_token_where_answers_reason() -> None:
     for requests, there in (((THINKS, ALONE), True), ((PLAIN, PLAIN), False)):
         run, document = made(*requests)
-        shown = str(evidence(Scene(run, document | {"certificate": {"verdict": "valid"}})))
+        shown = str(evidence(ReportContext(run, document | {"certificate": {"verdict": "valid"}})))
         assert ("TTFT of any token" in shown) is there and "P99 is known within" in shown and "TTFT_ANY" not in shown

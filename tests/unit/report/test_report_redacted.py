@@ -15,15 +15,15 @@ from typing import Any
 import pytest
 from synthetic_run import ORIGIN_NS, Shape, draw_requests, duration_phase, write_manifest, write_workers
 
-from fastllmload.cli.reporting import FORMS, text_of
+from fastllmload.cli.commands.report import FORMS, text_of
 from fastllmload.errors import InputError
-from fastllmload.metrics.core import measure
+from fastllmload.metrics.run.measure import measure
 from fastllmload.procedure.tests import NAMES
 from fastllmload.records.run import load
-from fastllmload.report.figures import count, quantity
-from fastllmload.report.subject import subject_of
-from fastllmload.report.withheld import withheld
-from fastllmload.report.withheld_texts import command_without_loads, without_figures
+from fastllmload.report.documents.subject import subject_of
+from fastllmload.report.redaction.document import withheld
+from fastllmload.report.redaction.texts import command_without_loads, without_figures
+from fastllmload.report.text.numbers import count, quantity
 
 RATE, CAPACITY, SLOTS, ASKED, BLOCKS, IN_CLASS = 23.7, 41.9, 67, 137, 608, 89
 SOURCE = f"{SLOTS} slots of {BLOCKS} blocks, nineteen ms each"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fastllmload.certificate.criteria import CRITERIA
-from fastllmload.report.remedies import GENERATOR, HOST, TIMESTAMPS, remedy
+from fastllmload.report.text.remedies import GENERATOR, HOST, TIMESTAMPS, remedy
 
 
 def test_every_criterion_has_a_remedy_and_no_other() -> None:

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from fastllmload.report.results import traffic_lines
-from fastllmload.report.summary import SCREEN, SIMULATED, simulated, summary_lines
-from fastllmload.report.unnamed import without_names
+from fastllmload.report.documents.results import traffic_lines
+from fastllmload.report.redaction.names import without_names
+from fastllmload.report.terminal.summary import SCREEN, SIMULATED, simulated, summary_lines
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "terminal"
 

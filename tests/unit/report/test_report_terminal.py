@@ -14,13 +14,13 @@ from pathlib import Path
 import pytest
 
 from fastllmload.redact import Redactor
-from fastllmload.report import figures
-from fastllmload.report.live import LiveView, picture
-from fastllmload.report.outlet import Outlet
-from fastllmload.report.plain import PlainView, phase_line, snapshot_line
-from fastllmload.report.screen import lines_of
-from fastllmload.report.snapshot import Snapshot
-from fastllmload.report.terminal import NoView, make_ui
+from fastllmload.report.terminal.live import LiveView, picture
+from fastllmload.report.terminal.outlet import Outlet
+from fastllmload.report.terminal.plain import PlainView, phase_line, snapshot_line
+from fastllmload.report.terminal.screen import lines_of
+from fastllmload.report.terminal.snapshot import Snapshot
+from fastllmload.report.terminal.view import NoView, make_ui
+from fastllmload.report.text import numbers
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "terminal"
 FULL = Snapshot(
@@ -173,7 +173,7 @@ def test_closed_loop_and_all_at_once():
 
 def test_errors_are_said_by_what_ended_the_request():
     """In the files they keep their own names."""
-    shown = figures.errors({"deadline": 3, "drain": 2, "event": 1, "reset": 4})
+    shown = numbers.errors({"deadline": 3, "drain": 2, "event": 1, "reset": 4})
     assert shown == "reset 4, timeout 3, cancelled at the end 2, stream_error 1"
 
 
@@ -353,7 +353,7 @@ def test_a_reader_that_leaves_does_not_end_the_run(mode, after):
     ],
 )
 def test_quantities(value, text):
-    assert figures.quantity(value) == text
+    assert numbers.quantity(value) == text
 
 
 @pytest.mark.parametrize(
@@ -361,13 +361,13 @@ def test_quantities(value, text):
     [(0, "0:00"), (7.9, "0:07"), (300, "5:00"), (3723, "1:02:03"), (None, "n/a"), (-1, "0:00")],
 )
 def test_clock(seconds, text):
-    assert figures.clock(seconds) == text
+    assert numbers.clock(seconds) == text
 
 
 def test_errors_are_ranked_and_bounded():
     classes = {"a": 1, "b": 9, "c": 0, "d": 2, "e": 3, "f": 4, "g": None}
-    assert figures.errors(classes) == "b 9, f 4, e 3, d 2, and 1 more classes"
-    assert figures.errors({}) == figures.errors(None) == ""
+    assert numbers.errors(classes) == "b 9, f 4, e 3, d 2, and 1 more classes"
+    assert numbers.errors({}) == numbers.errors(None) == ""
 
 
 @pytest.mark.parametrize("mode", ["plain", "live"])

@@ -11,12 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fastllmload.errors import InputError
-from fastllmload.metrics.core import measure
+from fastllmload.metrics.objectives.classes import refuse_unknown
+from fastllmload.metrics.objectives.evaluators import evaluator
+from fastllmload.metrics.objectives.objective import UNITS, objective, objectives_of, read_objective
+from fastllmload.metrics.objectives.report import WORST, slo_ok
+from fastllmload.metrics.run.measure import measure
 from fastllmload.records import layout
-from fastllmload.slo.classes import refuse_unknown
-from fastllmload.slo.evaluators import evaluator
-from fastllmload.slo.objective import UNITS, objective, objectives_of, read_objective
-from fastllmload.slo.report import WORST, slo_ok
 
 
 def slo(requests: list[dict[str, Any]], goodput: list[tuple[str, float]], **manifest: Any) -> dict[str, Any]:

@@ -12,8 +12,8 @@ import pytest
 from fastllmload.statistics.batches import BATCHES, batch_edges, batch_means, long_run
 from fastllmload.statistics.interval import (
     LEAST_INDEPENDENT,
+    ConfidenceInterval,
     Estimate,
-    Interval,
     NotEstimable,
     Sample,
     intervals,
@@ -34,7 +34,7 @@ def of(values: np.ndarray, first: np.ndarray | None = None) -> dict[str, Estimat
 
 
 def ends(found: Estimate) -> tuple[float, float]:
-    assert isinstance(found, Interval)
+    assert isinstance(found, ConfidenceInterval)
     return found.low, found.high
 
 
@@ -112,7 +112,7 @@ def test_what_is_said_to_be_needed_is_needed() -> None:
     values = rng.exponential(1, 40_000)
     short = of(values[:300])["p99"]
     assert isinstance(short, NotEstimable) and short.needed is not None
-    assert isinstance(of(values[: 2 * short.needed])["p99"], Interval)
+    assert isinstance(of(values[: 2 * short.needed])["p99"], ConfidenceInterval)
     assert isinstance(of(values[: short.needed // 2])["p99"], NotEstimable)
 
 
@@ -180,7 +180,7 @@ def test_long_batches_share_no_more_than_crosses_their_border() -> None:
 def test_the_rate_of_poisson_events_is_covered() -> None:
     rng = np.random.default_rng(8)
     found = [rate_interval(rng.poisson(50, BATCHES).astype(float), 10.0) for _ in range(400)]
-    issued = [one for one in found if isinstance(one, Interval)]
+    issued = [one for one in found if isinstance(one, ConfidenceInterval)]
     held = sum(one.low <= 100.0 <= one.high for one in issued)
     assert len(issued) >= 390
     assert 0.93 - 0.033 <= held / len(issued) <= 0.97 + 0.026
@@ -195,8 +195,8 @@ def test_the_rate_of_tokens_is_covered_though_streams_last(seconds: float, lasti
         begun = rng.uniform(-lasting, seconds, rng.poisson(60 * (seconds + lasting)))
         amounts = np.diff([np.clip((edge - begun) / lasting, 0, 1).sum() for edge in edges])
         found = rate_interval(amounts, seconds, lasting)
-        issued += isinstance(found, Interval)
-        held += isinstance(found, Interval) and found.low <= 60 <= found.high
+        issued += isinstance(found, ConfidenceInterval)
+        held += isinstance(found, ConfidenceInterval) and found.low <= 60 <= found.high
     assert issued > 350
     assert 0.93 - 0.033 <= held / issued <= 0.97 + 0.026
 

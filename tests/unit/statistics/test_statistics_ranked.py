@@ -8,10 +8,10 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from fastllmload.metrics.distribution import distribution
-from fastllmload.metrics.percentiles import NAMED, percentile
-from fastllmload.statistics import ranked
-from fastllmload.statistics.ranked import Ranked, collected, in_order, pieces
+from fastllmload.metrics.distribution.percentiles import NAMED, percentile
+from fastllmload.metrics.distribution.summary import distribution
+from fastllmload.statistics import order_statistics
+from fastllmload.statistics.order_statistics import Ranked, collected, in_order, pieces
 
 RNG = np.random.default_rng(5)
 SAMPLES = {
@@ -30,7 +30,7 @@ SAMPLES = {
 def test_each_rank_has_the_value_that_a_sorted_copy_has(
     monkeypatch: pytest.MonkeyPatch, name: str, picked: int
 ) -> None:
-    monkeypatch.setattr(ranked, "PICKED", picked)
+    monkeypatch.setattr(order_statistics, "PICKED", picked)
     values = SAMPLES[name]
     ordered, found = np.sort(values), Ranked(lambda: pieces(values))
     ranks = [0, len(values) - 1, len(values) // 2, *RNG.integers(0, len(values), 30).tolist()]
@@ -42,7 +42,7 @@ def test_each_rank_has_the_value_that_a_sorted_copy_has(
 
 
 def test_prepared_ranks_need_no_pass_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ranked, "PICKED", 200)
+    monkeypatch.setattr(order_statistics, "PICKED", 200)
     values, passes = SAMPLES["log-normal"], 0
 
     def blocks() -> Iterator[np.ndarray]:
@@ -64,7 +64,7 @@ def test_figures_of_many_values_are_those_of_a_sorted_copy(monkeypatch: pytest.M
     values = RNG.lognormal(16, 0.5, 60_000).astype(np.int64)
     first = np.arange(0, len(values) + 1, 100)
     sorted_copy = distribution(values, "ms", first=first)
-    monkeypatch.setattr(ranked, "MANY", 1)
+    monkeypatch.setattr(order_statistics, "MANY", 1)
     assert isinstance(in_order(values), Ranked)
     by_rank = distribution(values, "ms", first=first)
     for figure, ends in sorted_copy["ci95"].items():

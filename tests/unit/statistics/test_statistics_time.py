@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from fastllmload.statistics.censored import bounds, survival
+from fastllmload.statistics.kaplan_meier import bounds, survival
 from fastllmload.statistics.little import littles_law
-from fastllmload.statistics.steady import mser5
+from fastllmload.statistics.mser5 import mser5
 from fastllmload.statistics.trend import mann_kendall, slope
 
 S = 1_000_000_000

@@ -4,7 +4,7 @@ import contextlib
 import socket
 import threading
 
-from fastllmload.telemetry.page import PageSpec
+from fastllmload.telemetry.http_page import PageSpec
 
 
 class Peer:

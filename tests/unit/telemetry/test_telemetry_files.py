@@ -19,7 +19,7 @@ from fastllmload.telemetry import log as logs
 from fastllmload.telemetry.files import Index, SourceEntry
 from fastllmload.telemetry.log import Log
 from fastllmload.telemetry.sampler import Sampler
-from fastllmload.telemetry.sensor import COUNTER, Key, Reading, SensorError
+from fastllmload.telemetry.sensors.sensor import COUNTER, Key, Reading, SensorError
 
 RUNNING = Key("running", "vllm:num_requests_running", "requests")
 TOKENS = Key("generation_tokens", "vllm:generation_tokens_total", "tokens", COUNTER)
@@ -110,7 +110,7 @@ def test_a_full_disk_ends_the_writing_and_nothing_else(tmp_path):
         from pathlib import Path
         from fastllmload.telemetry.files import Index, SourceEntry
         from fastllmload.telemetry.log import Log
-        from fastllmload.telemetry.sensor import Key, Reading
+        from fastllmload.telemetry.sensors.sensor import Key, Reading
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
         resource.setrlimit(resource.RLIMIT_FSIZE, (2000, 2000))
         log = Log(Path(sys.argv[1]), Index(sources=[SourceEntry("s", "server")]))
@@ -132,7 +132,7 @@ def test_a_killed_process_leaves_what_it_saw(tmp_path):
         from pathlib import Path
         from fastllmload.telemetry.files import Index, SourceEntry
         from fastllmload.telemetry.log import Log
-        from fastllmload.telemetry.sensor import Key, Reading
+        from fastllmload.telemetry.sensors.sensor import Key, Reading
         log = Log(Path(sys.argv[1]), Index(sources=[SourceEntry("s", "server")]))
         for n in range(10**9):
             log.add(0, n, n, [Reading(Key("a", "b", "c"), float(n))])

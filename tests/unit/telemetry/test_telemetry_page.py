@@ -5,9 +5,9 @@ import threading
 import pytest
 from metrics_peer import answering, peer, request, response
 
-from fastllmload.telemetry import page as pages
-from fastllmload.telemetry.page import Page
-from fastllmload.telemetry.sensor import SensorError
+from fastllmload.telemetry import http_page as pages
+from fastllmload.telemetry.http_page import Page
+from fastllmload.telemetry.sensors.sensor import SensorError
 
 
 def got(behave, timeout_s=5.0):

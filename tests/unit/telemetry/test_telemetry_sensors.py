@@ -6,13 +6,13 @@ import types
 
 import pytest
 
-from fastllmload.telemetry import command as commands
-from fastllmload.telemetry.command import Command, watts
-from fastllmload.telemetry.host import Host
-from fastllmload.telemetry.nvml import open_nvml, throttle_words
-from fastllmload.telemetry.powermetrics import open_powermetrics, power_line
-from fastllmload.telemetry.rapl import Rapl, Zone, open_rapl
-from fastllmload.telemetry.sensor import Absent, SensorError
+from fastllmload.telemetry.sensors import command as commands
+from fastllmload.telemetry.sensors.command import Command, watts
+from fastllmload.telemetry.sensors.host import Host
+from fastllmload.telemetry.sensors.nvml import open_nvml, throttle_words
+from fastllmload.telemetry.sensors.powermetrics import open_powermetrics, power_line
+from fastllmload.telemetry.sensors.rapl import Rapl, Zone, open_rapl
+from fastllmload.telemetry.sensors.sensor import Absent, SensorError
 from fastllmload.telemetry.spec import open_power
 
 
@@ -41,7 +41,7 @@ def ticking(monkeypatch):
         now[0] += 1_000_000_000
         return now[0]
 
-    monkeypatch.setattr("fastllmload.telemetry.rapl.time.monotonic_ns", tick)
+    monkeypatch.setattr("fastllmload.telemetry.sensors.rapl.time.monotonic_ns", tick)
 
 
 def test_rapl_adds_packages_and_memory_but_not_their_parts(tmp_path, ticking):
@@ -183,7 +183,7 @@ class FakeNvml(types.SimpleNamespace):
 @pytest.fixture
 def nvml(monkeypatch):
     fake = FakeNvml()
-    monkeypatch.setattr("fastllmload.telemetry.nvml.importlib.import_module", lambda name: fake)
+    monkeypatch.setattr("fastllmload.telemetry.sensors.nvml.importlib.import_module", lambda name: fake)
     return fake
 
 

@@ -6,9 +6,9 @@ from prometheus_client.parser import text_string_to_metric_families
 from server_pages import LLAMA_CPP, SGLANG, TGI, VLLM
 
 from fastllmload.simulator.pages import METRICS, render_metrics
-from fastllmload.telemetry.page import Page
-from fastllmload.telemetry.scrape import MOST_LABEL_SETS, Scrape
-from fastllmload.telemetry.sensor import SensorError
+from fastllmload.telemetry.http_page import Page
+from fastllmload.telemetry.sensors.scrape import MOST_LABEL_SETS, Scrape
+from fastllmload.telemetry.sensors.sensor import SensorError
 from fastllmload.telemetry.servers import SOURCES, engine_of
 
 FIGURES = dict.fromkeys(("stop", "length", "abort", "error"), 0.0)

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fastllmload.workload.cutting import cut_many
-from fastllmload.workload.tokenizer import ENCODINGS, load_tokenizer
+from fastllmload.workload.content.cutting import cut_many
+from fastllmload.workload.tokenizers.tokenizer import ENCODINGS, load_tokenizer
 
 CL100K = load_tokenizer("cl100k_base")
 PIECES = [

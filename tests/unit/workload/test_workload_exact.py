@@ -12,12 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fastllmload.errors import InputError
+from fastllmload.workload.content.exact_length import fit, fit_many
+from fastllmload.workload.content.functions import LANGUAGES, Code
+from fastllmload.workload.content.image import Images, wanted
+from fastllmload.workload.content.prose import Prose
 from fastllmload.workload.document import QUESTION, QUESTION_TOKENS
-from fastllmload.workload.exact import fit, fit_many
-from fastllmload.workload.functions import LANGUAGES, Code
-from fastllmload.workload.image import Images, wanted
-from fastllmload.workload.prose import Prose
-from fastllmload.workload.tokenizer import load_tokenizer
+from fastllmload.workload.tokenizers.tokenizer import load_tokenizer
 
 CL100K = load_tokenizer("cl100k_base")
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fastllmload.workload.manners import (
+from fastllmload.workload.user_behavior import (
     Abandoning,
     Cancelling,
     Pause,

@@ -9,11 +9,11 @@ import types
 import pytest
 
 from fastllmload.errors import InputError
-from fastllmload.workload import tokenizer_tiktoken
+from fastllmload.workload.content.words import id_table, text_table
 from fastllmload.workload.lengths import Uniform
 from fastllmload.workload.synthetic import Independent, Quota, Synthetic
-from fastllmload.workload.tokenizer import load_tokenizer
-from fastllmload.workload.words import id_table, text_table
+from fastllmload.workload.tokenizers import tiktoken as tokenizer_tiktoken
+from fastllmload.workload.tokenizers.tokenizer import load_tokenizer
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 

@@ -13,7 +13,7 @@ from fastllmload.workload.conversation import ANSWER, QUESTION, REFERENCE, SYSTE
 from fastllmload.workload.fairness import LONG, MIXES, SHORT, Classes
 from fastllmload.workload.lengths import Fixed, LogNormal, Uniform
 from fastllmload.workload.synthetic import Independent, Prefixes, Quota, Synthetic, chosen, zipf
-from fastllmload.workload.tokenizer import load_tokenizer
+from fastllmload.workload.tokenizers.tokenizer import load_tokenizer
 
 SPAN = 100_256
 ISL, OSL = LogNormal(5.5, 1.0, 32, 4096), LogNormal(4.5, 1.2, 16, 2048)

@@ -6,8 +6,8 @@ import re
 import pytest
 
 from fastllmload.errors import InputError
-from fastllmload.workload.tokenizer import ENCODINGS, load_tokenizer
-from fastllmload.workload.words import IETF_SPAN, id_table, text_table
+from fastllmload.workload.content.words import IETF_SPAN, id_table, text_table
+from fastllmload.workload.tokenizers.tokenizer import ENCODINGS, load_tokenizer
 
 
 @pytest.fixture(scope="module")

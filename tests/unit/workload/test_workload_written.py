@@ -12,9 +12,9 @@ import pytest
 from fastllmload.endpoint import ENDPOINTS
 from fastllmload.errors import InputError
 from fastllmload.plan.build import build_plan
-from fastllmload.plan.settings import Client, Load, RunSettings, Target, Workload
-from fastllmload.workload.tokenizer import load_tokenizer
-from fastllmload.workload.written import read_dataset
+from fastllmload.settings import Client, Load, RunSettings, Target, Workload
+from fastllmload.workload.dataset import read_dataset
+from fastllmload.workload.tokenizers.tokenizer import load_tokenizer
 
 SHAREGPT = [
     {"id": "a", "conversations": [{"from": "human", "value": "one two three"}, {"from": "gpt", "value": "four five"}]},

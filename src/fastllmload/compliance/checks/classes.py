@@ -7,29 +7,31 @@ import math
 import numpy as np
 
 from fastllmload.compliance.checks.registry import check, each
-from fastllmload.compliance.evidence import Evidence, Measured
-from fastllmload.compliance.outcome import Outcome, false, inapplicable, judged
+from fastllmload.compliance.evidence import ComplianceEvidence, MeasuredRun
+from fastllmload.compliance.outcome import RequirementOutcome, false, inapplicable, judged
 
 SHARES = {"short": 0.8, "long": 0.2}  # of the draft's example, which is the default mix
 ERRORS = 4.0  # standard errors that a share may be off
 
 
-def mixed(run: Measured) -> bool:
+def mixed(run: MeasuredRun) -> bool:
     return len(np.unique(run.measure["request_class"])) > 1
 
 
 @check
-def classes_least(evidence: Evidence, /, least: int) -> Outcome:
+def classes_least(evidence: ComplianceEvidence, /, least: int) -> RequirementOutcome:
     """A level has so many classes."""
     most = max((len(np.unique(run.measure["request_class"])) for run in evidence.levels), default=0)
     return judged(most >= least, f"{most} classes in one level", f"measure a mix of {least} or more")
 
 
 @check
-def class_within(evidence: Evidence, /, number: int, input: list[int], output: list[int]) -> Outcome:
+def class_within(
+    evidence: ComplianceEvidence, /, number: int, input: list[int], output: list[int]
+) -> RequirementOutcome:
     """Every request of class *number* in the mix asks for lengths inside the class's rectangle."""
 
-    def judge(run: Measured) -> Outcome:
+    def judge(run: MeasuredRun) -> RequirementOutcome:
         if not mixed(run):
             return inapplicable("one class alone")
         rows = run.measure.where(run.measure["request_class"] == number)
@@ -43,10 +45,10 @@ def class_within(evidence: Evidence, /, number: int, input: list[int], output: l
 
 
 @check
-def class_shares(evidence: Evidence, /) -> Outcome:
+def class_shares(evidence: ComplianceEvidence, /) -> RequirementOutcome:
     """The shares of the mix are those that the plan states, to 4 standard errors."""
 
-    def judge(run: Measured) -> Outcome:
+    def judge(run: MeasuredRun) -> RequirementOutcome:
         if not mixed(run):
             return inapplicable("one class alone")
         stated = shares_of(run)
@@ -61,7 +63,7 @@ def class_shares(evidence: Evidence, /) -> Outcome:
     return each(evidence, judge, levels=True)
 
 
-def shares_of(run: Measured) -> list[float]:
+def shares_of(run: MeasuredRun) -> list[float]:
     """The plan's share of each class, in the order of their numbers; the draft's where the plan states none."""
     names, mix = run.get("plan.description.workload.classes") or [], run.get("plan.description.workload.mix") or {}
     found = [float(share) for name in names for key, share in mix.items() if str(key).split()[0] == name]
@@ -69,10 +71,10 @@ def shares_of(run: Measured) -> list[float]:
 
 
 @check
-def requests_per_class(evidence: Evidence, /, least: int) -> Outcome:
+def requests_per_class(evidence: ComplianceEvidence, /, least: int) -> RequirementOutcome:
     """So many requests of every class, in levels that have several classes."""
 
-    def judge(run: Measured) -> Outcome:
+    def judge(run: MeasuredRun) -> RequirementOutcome:
         if not mixed(run):
             return inapplicable("one class alone")
         smallest = int(np.unique(run.measure["request_class"], return_counts=True)[1].min())

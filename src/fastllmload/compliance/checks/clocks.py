@@ -9,10 +9,10 @@ import numpy as np
 from fastllmload.compliance import facts
 from fastllmload.compliance.applies import number
 from fastllmload.compliance.checks.registry import check, each
-from fastllmload.compliance.declarations import by_key
-from fastllmload.compliance.evidence import Evidence, Measured
-from fastllmload.compliance.outcome import Outcome, false, inapplicable, judged, true, undeclared
-from fastllmload.records.whole import ROWS
+from fastllmload.compliance.evidence import ComplianceEvidence, MeasuredRun
+from fastllmload.compliance.outcome import RequirementOutcome, false, inapplicable, judged, true, undeclared
+from fastllmload.declarations import by_key
+from fastllmload.records.integrity import ROWS
 
 ISO = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3,}Z")
 STAMPS = ("t_dispatch", "t_submit", "t_first", "t_last", "t_end")
@@ -20,10 +20,10 @@ ENOUGH = 10_000  # rows whose stamps settle a resolution
 
 
 @check
-def clock_resolution(evidence: Evidence, /, at_most_ns: int) -> Outcome:
+def clock_resolution(evidence: ComplianceEvidence, /, at_most_ns: int) -> RequirementOutcome:
     """The greatest unit of which all stamps are multiples is at most *at_most_ns*."""
 
-    def judge(run: Measured) -> Outcome:
+    def judge(run: MeasuredRun) -> RequirementOutcome:
         unit = stamp_unit(run)
         if unit is None:
             return inapplicable("there are too few different time stamps to tell")
@@ -32,7 +32,7 @@ def clock_resolution(evidence: Evidence, /, at_most_ns: int) -> Outcome:
     return each(evidence, judge)
 
 
-def stamp_unit(run: Measured) -> int | None:
+def stamp_unit(run: MeasuredRun) -> int | None:
     """Greatest common divisor of the distances between stamps of some rows, in ns; None below three stamps."""
     run.need(ROWS)
     some = run.run.rows[:ENOUGH]
@@ -42,10 +42,10 @@ def stamp_unit(run: Measured) -> int | None:
 
 
 @check
-def iso_times(evidence: Evidence, /) -> Outcome:
+def iso_times(evidence: ComplianceEvidence, /) -> RequirementOutcome:
     """Wall-clock instants of phases have the form with milliseconds and Z."""
 
-    def judge(run: Measured) -> Outcome:
+    def judge(run: MeasuredRun) -> RequirementOutcome:
         written = [phase.get("start_utc") for phase in run.get("phases") or () if phase.get("start_utc")]
         if not written:
             return false("no wall-clock instant of a phase is recorded", "measure with this version")
@@ -56,7 +56,7 @@ def iso_times(evidence: Evidence, /) -> Outcome:
 
 
 @check
-def synchronised(evidence: Evidence, /) -> Outcome:
+def synchronised(evidence: ComplianceEvidence, /) -> RequirementOutcome:
     """Offset of two clocks at most 10 ms, where both clocks are in one figure."""
     if not facts.server_stamps(evidence):
         return true("every figure is from one clock, the client's; nothing has to be synchronised")
@@ -71,7 +71,7 @@ def synchronised(evidence: Evidence, /) -> Outcome:
 
 
 @check
-def synchronisation_stated(evidence: Evidence, /, key: str) -> Outcome:
+def synchronisation_stated(evidence: ComplianceEvidence, /, key: str) -> RequirementOutcome:
     """Method or accuracy: one client clock says both by itself, else they are declared."""
     if not facts.server_stamps(evidence):
         return true("one client clock (CLOCK_MONOTONIC): no method is needed and nothing is added to the accuracy")
@@ -82,7 +82,7 @@ def synchronisation_stated(evidence: Evidence, /, key: str) -> Outcome:
 
 
 @check
-def inherent(evidence: Evidence, /) -> Outcome:
+def inherent(evidence: ComplianceEvidence, /) -> RequirementOutcome:
     """On one machine there is one clock; a declared method of synchronisation contradicts that."""
     said = evidence.declared.get("clock.method", "").lower()
     return judged(
@@ -93,7 +93,7 @@ def inherent(evidence: Evidence, /) -> Outcome:
 
 
 @check
-def offset_below(evidence: Evidence, /, ms: float) -> Outcome:
+def offset_below(evidence: ComplianceEvidence, /, ms: float) -> RequirementOutcome:
     """The declared offset is below *ms*."""
     offset = number(evidence.declared.get("clock.offset_ms"))
     if offset is None:
@@ -102,7 +102,7 @@ def offset_below(evidence: Evidence, /, ms: float) -> Outcome:
 
 
 @check
-def precise_enough(evidence: Evidence, /) -> Outcome:
+def precise_enough(evidence: ComplianceEvidence, /) -> RequirementOutcome:
     """PTP where an accuracy below a millisecond is needed."""
     method = evidence.declared.get("clock.method", "")
     return judged(

@@ -11,10 +11,10 @@ from fastllmload.compare.side import RunRecord, Side
 from fastllmload.compare.workload import unequal_repetitions, unequal_requests
 from fastllmload.compliance import facts
 from fastllmload.compliance.checks.registry import check
-from fastllmload.compliance.declarations import by_key
-from fastllmload.compliance.evidence import SCHEDULE, Evidence, Measured
-from fastllmload.compliance.outcome import DECLARED, Outcome, false, judged, true, undeclared
-from fastllmload.plan.seeded import drawn_from_a_seed
+from fastllmload.compliance.evidence import SCHEDULE, ComplianceEvidence, MeasuredRun
+from fastllmload.compliance.outcome import DECLARED, RequirementOutcome, false, judged, true, undeclared
+from fastllmload.declarations import by_key
+from fastllmload.plan.pace import drawn_from_a_seed
 
 HARDWARE = ("sut.hardware.accelerator", "sut.hardware.count", "sut.hardware.memory_gib")
 RUNS = 3
@@ -26,19 +26,19 @@ ALIKE = (
 )
 
 
-def together(evidence: Evidence) -> tuple[Evidence, ...]:
+def together(evidence: ComplianceEvidence) -> tuple[ComplianceEvidence, ...]:
     return (evidence, *evidence.others)
 
 
-def systems(evidence: Evidence) -> list[list[Evidence]]:
+def systems(evidence: ComplianceEvidence) -> list[list[ComplianceEvidence]]:
     """What is compared, by system: what is declared of it tells one from another; the URL only where nothing does."""
-    by_words: dict[str, list[Evidence]] = {}
+    by_words: dict[str, list[ComplianceEvidence]] = {}
     for one in together(evidence):
         words = {key: said for key, said in one.declared.items() if key.startswith(("sut.", "software."))}
         by_words.setdefault(text([words, one.first("config.target.simulate")]), []).append(one)
     if len(by_words) > 1:
         return list(by_words.values())
-    by_place: dict[str, list[Evidence]] = {}
+    by_place: dict[str, list[ComplianceEvidence]] = {}
     for one in together(evidence):
         place = None if one.simulated else one.first("target.urls")
         by_place.setdefault(text(place), []).append(one)
@@ -49,18 +49,18 @@ def text(value: Any) -> str:
     return msgspec.json.encode(value, order="deterministic").decode()
 
 
-def begun(one: Evidence) -> str:
+def begun(one: ComplianceEvidence) -> str:
     """Which measurement it is: the same in a copy of its folder."""
     return text([[run.get("environment.time_utc"), run.get("phases")] for run in one.runs])
 
 
-def drawn(one: Evidence) -> str | None:
+def drawn(one: ComplianceEvidence) -> str | None:
     """Its arrivals, where a seed draws them."""
     seeded = any(drawn_from_a_seed(run.get("plan.description.load")) for run in one.runs)
     return text([run.get("plan.digest") for run in one.runs]) if seeded else None
 
 
-def same(evidence: Evidence, values: list[Any], what: str, remedy: str) -> Outcome:
+def same(evidence: ComplianceEvidence, values: list[Any], what: str, remedy: str) -> RequirementOutcome:
     """All *values*, one per system, are equal and known."""
     known = all(value not in (None, "", [], [None]) for value in values)
     equal = all(value == values[0] for value in values)
@@ -68,14 +68,14 @@ def same(evidence: Evidence, values: list[Any], what: str, remedy: str) -> Outco
     return judged(known and equal, f"{what}: {told}", remedy)
 
 
-def sides_of(evidence: Evidence) -> list[list[Evidence]]:
+def sides_of(evidence: ComplianceEvidence) -> list[list[ComplianceEvidence]]:
     """The systems; each folder by itself where nothing tells systems apart."""
     found = systems(evidence)
     return found if len(found) > 1 else [[one] for one in together(evidence)]
 
 
 @check
-def same_requests(evidence: Evidence, /) -> Outcome:
+def same_requests(evidence: ComplianceEvidence, /) -> RequirementOutcome:
     """Repetition k of a system was sent what repetition k of each other was: `compare.workload.unequal_requests`."""
     gone = [str(one.folder) for one in together(evidence) if not one.levels]
     if gone:
@@ -87,7 +87,7 @@ def same_requests(evidence: Evidence, /) -> Outcome:
     return judged(not told, "; ".join(told[:MOST_TOLD]) + more or "request sequences are equal", ALIKE)
 
 
-def unequal_levels(sides: list[list[Evidence]], k: int) -> list[str]:
+def unequal_levels(sides: list[list[ComplianceEvidence]], k: int) -> list[str]:
     """In what level *k* of a test, or a run, was sent other requests. Tests that find their loads themselves have the
     same requests at instants of their own: that the loads differ is another requirement's matter (IETF 6.1-d).
     """
@@ -105,7 +105,7 @@ def unequal_levels(sides: list[list[Evidence]], k: int) -> list[str]:
 
 
 @check
-def same_boundary(evidence: Evidence, /) -> Outcome:
+def same_boundary(evidence: ComplianceEvidence, /) -> RequirementOutcome:
     silent = [str(one.folder) for one in together(evidence) if facts.boundary(one) is None]
     if silent:
         return undeclared(f"the boundary is not declared for {', '.join(silent)}", by_key()["sut.boundary"].remedy)
@@ -113,7 +113,7 @@ def same_boundary(evidence: Evidence, /) -> Outcome:
 
 
 @check
-def same_load(evidence: Evidence, /) -> Outcome:
+def same_load(evidence: ComplianceEvidence, /) -> RequirementOutcome:
     """Load model, rate or concurrency, bounds, arrival stream: every repetition of a system has one of each other."""
     sides = sides_of(evidence)
     found = [{text(one.every("plan.description.load")): one for one in side} for side in sides]
@@ -129,7 +129,7 @@ def same_load(evidence: Evidence, /) -> Outcome:
     return judged(known and not alone, "; ".join([f"load: {told}", *dict.fromkeys(alone)]), ALIKE)
 
 
-def load_words(run: Measured) -> str:
+def load_words(run: MeasuredRun) -> str:
     """`40 requests/s, poisson, 42/arrivals`, `8 slots`."""
     described = run.get("plan.description.load") or {}
     if described.get("concurrency") is not None:
@@ -139,13 +139,13 @@ def load_words(run: Measured) -> str:
     return f"{arrivals.get('rate')} requests/s {arrivals.get('name')}{stream}"
 
 
-def hardware_of(evidence: Evidence) -> list[dict[str, str | None]]:
+def hardware_of(evidence: ComplianceEvidence) -> list[dict[str, str | None]]:
     """As declared, of each that is compared."""
     return [{key: one.declared.get(key) for key in HARDWARE} for one in together(evidence)]
 
 
 @check
-def comparable_hardware(evidence: Evidence, /) -> Outcome:
+def comparable_hardware(evidence: ComplianceEvidence, /) -> RequirementOutcome:
     """Equal hardware, or a declared way of normalising."""
     found = hardware_of(evidence)
     if any(None in one.values() for one in found):
@@ -159,11 +159,11 @@ def comparable_hardware(evidence: Evidence, /) -> Outcome:
         return undeclared(
             "the hardware differs and no normalisation is declared", by_key()["comparison.normalisation"].remedy
         )
-    return Outcome(DECLARED, said)
+    return RequirementOutcome(DECLARED, said)
 
 
 @check
-def normalised(evidence: Evidence, /, name: str) -> Outcome:
+def normalised(evidence: ComplianceEvidence, /, name: str) -> RequirementOutcome:
     """A normalised throughput for every system."""
     values = [one.first(f"metrics.{name}.value") for one in together(evidence)]
     return judged(
@@ -172,7 +172,7 @@ def normalised(evidence: Evidence, /, name: str) -> Outcome:
 
 
 @check
-def intervals(evidence: Evidence, /) -> Outcome:
+def intervals(evidence: ComplianceEvidence, /) -> RequirementOutcome:
     """Every key metric has a confidence interval in every run."""
     gone = [
         name for name in ("ttft", "tpot", "e2e") for one in together(evidence) for run in one.runs
@@ -184,7 +184,7 @@ def intervals(evidence: Evidence, /) -> Outcome:
 
 
 @check
-def repeated(evidence: Evidence, /) -> Outcome:
+def repeated(evidence: ComplianceEvidence, /) -> RequirementOutcome:
     """At least three independent runs of each system: a procedure is one run however many levels it has, a copy of a
     folder none, and runs at the same drawn arrivals are one look at these arrivals.
     """
@@ -203,7 +203,7 @@ def repeated(evidence: Evidence, /) -> Outcome:
 
 
 @check
-def same_setting(evidence: Evidence, /, paths: list[str]) -> Outcome:
+def same_setting(evidence: ComplianceEvidence, /, paths: list[str]) -> RequirementOutcome:
     """Values of run.json that must be equal over all systems."""
     found = [[one.every(path) for path in paths] for one in together(evidence)]
     alike = all(one == found[0] for one in found)
@@ -211,7 +211,7 @@ def same_setting(evidence: Evidence, /, paths: list[str]) -> Outcome:
 
 
 @check
-def same_time(evidence: Evidence, /) -> Outcome:
+def same_time(evidence: ComplianceEvidence, /) -> RequirementOutcome:
     """Shared resources: the systems were measured within an hour of each other."""
     shared = evidence.declared.get("comparison.shared_resources")
     if shared is None:
@@ -219,14 +219,14 @@ def same_time(evidence: Evidence, /) -> Outcome:
             "whether resources are shared is not declared", by_key()["comparison.shared_resources"].remedy
         )
     if shared == "no":
-        return Outcome(DECLARED, "no resources are shared")
+        return RequirementOutcome(DECLARED, "no resources are shared")
     times = [datetime.datetime.fromisoformat(str(one.first("environment.time_utc"))) for one in together(evidence)]
     apart = (max(times) - min(times)).total_seconds()
     return judged(apart <= APART_S, f"the runs began {apart / 60:,.0f} minutes apart", "measure them side by side")
 
 
 @check
-def differences_known(evidence: Evidence, /) -> Outcome:
+def differences_known(evidence: ComplianceEvidence, /) -> RequirementOutcome:
     """What differs between the manifests is computed, and each side is in the document."""
     gone = [str(one.folder) for one in together(evidence) if one.first("config") is None]
     if gone:

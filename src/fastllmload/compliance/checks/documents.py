@@ -6,17 +6,17 @@ import re
 from typing import Any
 
 from fastllmload.compliance.checks.registry import check, each
-from fastllmload.compliance.evidence import Evidence, Measured
-from fastllmload.compliance.outcome import Outcome, false, inapplicable, judged, true
+from fastllmload.compliance.evidence import ComplianceEvidence, MeasuredRun
+from fastllmload.compliance.outcome import RequirementOutcome, false, inapplicable, judged, true
 
 NEEDED = {"p99": 1_000, "p999": 10_000}
 
 
 @check
-def field(evidence: Evidence, /, path: str, remedy: str = "measure with this version") -> Outcome:
+def field(evidence: ComplianceEvidence, /, path: str, remedy: str = "measure with this version") -> RequirementOutcome:
     """A value stands at *path* of every run.json."""
 
-    def judge(run: Measured) -> Outcome:
+    def judge(run: MeasuredRun) -> RequirementOutcome:
         value = run.get(path)
         return judged(value is not None, f"{path} is {shown(value)}", remedy)
 
@@ -24,10 +24,12 @@ def field(evidence: Evidence, /, path: str, remedy: str = "measure with this ver
 
 
 @check
-def fields(evidence: Evidence, /, paths: list[str], remedy: str = "measure with this version") -> Outcome:
+def fields(
+    evidence: ComplianceEvidence, /, paths: list[str], remedy: str = "measure with this version"
+) -> RequirementOutcome:
     """Values stand at all *paths* of every run.json."""
 
-    def judge(run: Measured) -> Outcome:
+    def judge(run: MeasuredRun) -> RequirementOutcome:
         gone = [path for path in paths if run.get(path) is None]
         return judged(not gone, f"{', '.join(gone)} is missing" if gone else f"{', '.join(paths)} are there", remedy)
 
@@ -40,10 +42,12 @@ def shown(value: Any) -> str:
 
 
 @check
-def figures(evidence: Evidence, /, names: list[str], statistics: list[str], remedy: str = "") -> Outcome:
+def figures(
+    evidence: ComplianceEvidence, /, names: list[str], statistics: list[str], remedy: str = ""
+) -> RequirementOutcome:
     """Every run.json has these statistics of these metrics, or says that nothing was measured (n of 0)."""
 
-    def judge(run: Measured) -> Outcome:
+    def judge(run: MeasuredRun) -> RequirementOutcome:
         gone = [
             f"{name}.{statistic}"
             for name in names
@@ -60,10 +64,10 @@ def figures(evidence: Evidence, /, names: list[str], statistics: list[str], reme
 
 
 @check
-def measured(evidence: Evidence, /, name: str) -> Outcome:
+def measured(evidence: ComplianceEvidence, /, name: str) -> RequirementOutcome:
     """Every run.json says what *name* is, or that it was not measured: silence is neither."""
 
-    def judge(run: Measured) -> Outcome:
+    def judge(run: MeasuredRun) -> RequirementOutcome:
         found = run.get(name)
         if not isinstance(found, dict):
             return false(f"{name} is neither given nor said to be not measured", "measure with this version")
@@ -74,11 +78,11 @@ def measured(evidence: Evidence, /, name: str) -> Outcome:
 
 
 @check
-def samples(evidence: Evidence, /, name: str, percentile: str) -> Outcome:
+def samples(evidence: ComplianceEvidence, /, name: str, percentile: str) -> RequirementOutcome:
     """As many samples as the percentile needs; with fewer it is in the document, flagged, and does not count."""
     needed = NEEDED[percentile]
 
-    def judge(run: Measured) -> Outcome:
+    def judge(run: MeasuredRun) -> RequirementOutcome:
         n = int(run.get(f"metrics.{name}.n") or 0)
         return judged(n >= needed, f"{n:,} samples of {name}, {percentile} needs {needed:,}", f"-n {needed} or longer")
 
@@ -86,10 +90,10 @@ def samples(evidence: Evidence, /, name: str, percentile: str) -> Outcome:
 
 
 @check
-def flagged(evidence: Evidence, /) -> Outcome:
+def flagged(evidence: ComplianceEvidence, /) -> RequirementOutcome:
     """Distributions carry their number of samples and name the percentiles that have too few."""
 
-    def judge(run: Measured) -> Outcome:
+    def judge(run: MeasuredRun) -> RequirementOutcome:
         metrics = run.get("metrics") or {}
         spread = [name for name, found in metrics.items() if isinstance(found, dict) and "p999" in found]
         silent = [name for name in spread if "n" not in metrics[name] or "insufficient" not in metrics[name]]
@@ -99,7 +103,7 @@ def flagged(evidence: Evidence, /) -> Outcome:
 
 
 @check
-def buckets(evidence: Evidence, /, edges: list[int]) -> Outcome:
+def buckets(evidence: ComplianceEvidence, /, edges: list[int]) -> RequirementOutcome:
     """TTFT by input length in buckets that begin at *edges*, where lengths vary."""
     different = {int(n) for run in evidence.runs for n in run.ok["input_target"][:1000]}
     if len(different) < 2:
@@ -114,7 +118,7 @@ def buckets(evidence: Evidence, /, edges: list[int]) -> Outcome:
 
 
 @check
-def table(evidence: Evidence, /, columns: list[str], rows: list[str] | None = None) -> Outcome:
+def table(evidence: ComplianceEvidence, /, columns: list[str], rows: list[str] | None = None) -> RequirementOutcome:
     """procedure.json has a table with these columns, and with rows whose labels hold these words, in this order."""
     found = tables_with(evidence, columns)
     wanted = [label.casefold() for label in rows or ()]
@@ -129,7 +133,7 @@ def table(evidence: Evidence, /, columns: list[str], rows: list[str] | None = No
     return false(f"no table with the columns {', '.join(columns)}", "let the procedure run to its end")
 
 
-def tables_with(evidence: Evidence, columns: list[str]) -> list[dict[str, Any]]:
+def tables_with(evidence: ComplianceEvidence, columns: list[str]) -> list[dict[str, Any]]:
     """Tables whose columns begin with *columns*, in their order; others may stand between."""
     found = []
     for candidate in evidence.asked("tables") or ():
@@ -140,7 +144,7 @@ def tables_with(evidence: Evidence, columns: list[str]) -> list[dict[str, Any]]:
 
 
 @check
-def plot(evidence: Evidence, /, words: list[str]) -> Outcome:
+def plot(evidence: ComplianceEvidence, /, words: list[str]) -> RequirementOutcome:
     """procedure.json has a plot whose id or title has one of *words*."""
     for candidate in evidence.asked("plots") or ():
         said = f"{candidate.get('id')} {candidate.get('title')} {candidate.get('kind')}".casefold()
@@ -150,7 +154,7 @@ def plot(evidence: Evidence, /, words: list[str]) -> Outcome:
 
 
 @check
-def finding(evidence: Evidence, /, names: list[str], words: list[str] | None = None) -> Outcome:
+def finding(evidence: ComplianceEvidence, /, names: list[str], words: list[str] | None = None) -> RequirementOutcome:
     """procedure.json has one of the findings *names*, a column or a row that begins so, or a sentence with *words*."""
     values = evidence.asked("findings") or {}
     for name in names:
@@ -168,7 +172,7 @@ def finding(evidence: Evidence, /, names: list[str], words: list[str] | None = N
 
 
 @check
-def reported(evidence: Evidence, /, names: list[str]) -> Outcome:
+def reported(evidence: ComplianceEvidence, /, names: list[str]) -> RequirementOutcome:
     """The five blocks of a test's report are in procedure.json, or these *names* in run.json for a plain run."""
     document = evidence.procedure or (evidence.runs[0].run.manifest if evidence.runs else {})
     wanted = names if evidence.procedure is None else ["parameters", "levels", "findings", "tables"]
@@ -179,10 +183,10 @@ def reported(evidence: Evidence, /, names: list[str]) -> Outcome:
 
 
 @check
-def figures_there(evidence: Evidence, /, names: list[str]) -> Outcome:
+def figures_there(evidence: ComplianceEvidence, /, names: list[str]) -> RequirementOutcome:
     """Every run.json has these metrics, measured or said to be null."""
 
-    def judge(run: Measured) -> Outcome:
+    def judge(run: MeasuredRun) -> RequirementOutcome:
         gone = [name for name in names if not isinstance(run.get(f"metrics.{name}"), dict)]
         return judged(not gone, f"{', '.join(gone or names)} {'is missing' if gone else 'are there'}", "measure again")
 
@@ -190,10 +194,10 @@ def figures_there(evidence: Evidence, /, names: list[str]) -> Outcome:
 
 
 @check
-def has(evidence: Evidence, /, name: str, key: str) -> Outcome:
+def has(evidence: ComplianceEvidence, /, name: str, key: str) -> RequirementOutcome:
     """A metric says *key* of itself."""
 
-    def judge(run: Measured) -> Outcome:
+    def judge(run: MeasuredRun) -> RequirementOutcome:
         said = run.get(f"metrics.{name}.{key}")
         return judged(said is not None, f"{name}: {key} is {shown(said)}", "measure with this version")
 
@@ -201,10 +205,10 @@ def has(evidence: Evidence, /, name: str, key: str) -> Outcome:
 
 
 @check
-def unit(evidence: Evidence, /, names: list[str], unit: str) -> Outcome:
+def unit(evidence: ComplianceEvidence, /, names: list[str], unit: str) -> RequirementOutcome:
     """Metrics are given in *unit*."""
 
-    def judge(run: Measured) -> Outcome:
+    def judge(run: MeasuredRun) -> RequirementOutcome:
         other = [name for name in names if run.get(f"metrics.{name}.unit") != unit]
         return judged(not other, f"{', '.join(other or names)}: {'not ' if other else ''}in {unit}", "measure again")
 
@@ -212,10 +216,10 @@ def unit(evidence: Evidence, /, names: list[str], unit: str) -> Outcome:
 
 
 @check
-def preset(evidence: Evidence, /, name: str, alpha: float, speed: float) -> Outcome:
+def preset(evidence: ComplianceEvidence, /, name: str, alpha: float, speed: float) -> RequirementOutcome:
     """A smooth goodput has these parameters."""
 
-    def judge(run: Measured) -> Outcome:
+    def judge(run: MeasuredRun) -> RequirementOutcome:
         found = (run.get(f"metrics.{name}.alpha"), run.get(f"metrics.{name}.speed_tok_s"))
         return judged(found == (alpha, speed), f"alpha {found[0]}, {found[1]} tokens/s", "leave out --reading-speed")
 
@@ -223,10 +227,10 @@ def preset(evidence: Evidence, /, name: str, alpha: float, speed: float) -> Outc
 
 
 @check
-def not_events(evidence: Evidence, /) -> Outcome:
+def not_events(evidence: ComplianceEvidence, /) -> RequirementOutcome:
     """Output counts are the server's, a tokenizer's or estimates from the text: never the number of events."""
 
-    def judge(run: Measured) -> Outcome:
+    def judge(run: MeasuredRun) -> RequirementOutcome:
         sources = run.get("counts.output_tokens_source") or {}
         known = set(sources) <= {"usage", "tokenizer", "estimate", "none"} and bool(sources)
         told = ", ".join(f"{number:,} from {name}" for name, number in sources.items() if number)
@@ -236,10 +240,10 @@ def not_events(evidence: Evidence, /) -> Outcome:
 
 
 @check
-def power_window(evidence: Evidence, /) -> Outcome:
+def power_window(evidence: ComplianceEvidence, /) -> RequirementOutcome:
     """Power was sampled beside this run alone: its telemetry has its own beginning and end."""
 
-    def judge(run: Measured) -> Outcome:
+    def judge(run: MeasuredRun) -> RequirementOutcome:
         if run.get("metrics.power_w.value") is None:
             return inapplicable("no power was measured")
         ended = run.get("telemetry.ended")
@@ -251,10 +255,10 @@ def power_window(evidence: Evidence, /) -> Outcome:
 
 
 @check
-def delay_small(evidence: Evidence, /, us: float) -> Outcome:
+def delay_small(evidence: ComplianceEvidence, /, us: float) -> RequirementOutcome:
     """From the kernel's stamp to the program: little work while timing."""
 
-    def judge(run: Measured) -> Outcome:
+    def judge(run: MeasuredRun) -> RequirementOutcome:
         late = run.get("certificate.socket_to_user_us.p99")
         if late is None:
             return inapplicable("the kernel gave no time stamps")

@@ -9,8 +9,8 @@ import numpy.typing as npt
 
 from fastllmload.compliance import facts
 from fastllmload.compliance.checks.registry import check, each
-from fastllmload.compliance.evidence import Evidence, Measured, dig
-from fastllmload.compliance.outcome import Outcome, false, inapplicable, judged, true
+from fastllmload.compliance.evidence import ComplianceEvidence, MeasuredRun, dig
+from fastllmload.compliance.outcome import RequirementOutcome, false, inapplicable, judged, true
 
 Z_9999 = 3.719  # quantile of the normal distribution
 ERRORS = 4.0  # standard errors that a mean may be off
@@ -18,7 +18,7 @@ ERRORS = 4.0  # standard errors that a mean may be off
 
 @check
 def targets(
-    evidence: Evidence,
+    evidence: ComplianceEvidence,
     /,
     side: str,
     least: int | None = None,
@@ -27,13 +27,13 @@ def targets(
     median: float | None = None,
     within: float = 0.05,
     enough: int = 2_000,
-) -> Outcome:
+) -> RequirementOutcome:
     """Lengths asked for (*side*: input or output) lie in [least, most]; with *enough* of them mean and median fit too.
 
     *within*: the share by which the median may differ. The mean may differ by 4 standard errors, or by *within*.
     """
 
-    def judge(run: Measured) -> Outcome:
+    def judge(run: MeasuredRun) -> RequirementOutcome:
         if facts.workload(run).get("isl" if side == "input" else "osl") is None:
             return inapplicable("the plan does not say its lengths")
         lengths = run.measure[f"{side}_target"][run.measure["turn"] == 0].astype(np.float64)
@@ -62,7 +62,7 @@ def too_far(lengths: npt.NDArray[np.float64], mean: float | None, median: float 
 
 
 @check
-def fixed_output(evidence: Evidence, /, tokens: int | None = None) -> Outcome:
+def fixed_output(evidence: ComplianceEvidence, /, tokens: int | None = None) -> RequirementOutcome:
     """All requests ask for the same output length, *tokens* where it is given."""
     lengths = {int(n) for run in evidence.runs for n in np.unique(run.measure["output_target"])}
     fits = len(lengths) == 1 and (tokens is None or lengths == {tokens})
@@ -71,10 +71,10 @@ def fixed_output(evidence: Evidence, /, tokens: int | None = None) -> Outcome:
 
 
 @check
-def shares_no_prefix(evidence: Evidence, /) -> Outcome:
+def shares_no_prefix(evidence: ComplianceEvidence, /) -> RequirementOutcome:
     """No shared beginnings were asked for."""
 
-    def judge(run: Measured) -> Outcome:
+    def judge(run: MeasuredRun) -> RequirementOutcome:
         length = int(facts.workload(run).get("prefix_len") or 0)
         return judged(not length, f"the shared prefix has {length} tokens", "leave out --prefix-len")
 
@@ -82,10 +82,10 @@ def shares_no_prefix(evidence: Evidence, /) -> Outcome:
 
 
 @check
-def share_drawn(evidence: Evidence, /, path: str, share: float) -> Outcome:
+def share_drawn(evidence: ComplianceEvidence, /, path: str, share: float) -> RequirementOutcome:
     """The plan states *share* of requests with a shared beginning, and so many have one, to 4 standard errors."""
 
-    def judge(run: Measured) -> Outcome:
+    def judge(run: MeasuredRun) -> RequirementOutcome:
         stated = dig(facts.workload(run), path)
         if stated != share:
             return false(f"the share is stated as {stated}, to be {share:g}", "use the standard workload")
@@ -101,10 +101,10 @@ def share_drawn(evidence: Evidence, /, path: str, share: float) -> Outcome:
 
 
 @check
-def choices_follow(evidence: Evidence, /, exponent: float) -> Outcome:
+def choices_follow(evidence: ComplianceEvidence, /, exponent: float) -> RequirementOutcome:
     """How often each context was chosen fits Zipf's law with *exponent* (chi-square below its 99.99% point)."""
 
-    def judge(run: Measured) -> Outcome:
+    def judge(run: MeasuredRun) -> RequirementOutcome:
         chosen = np.asarray(dig(facts.workload(run), "contexts.chosen") or [], np.float64)
         if chosen.sum() < 100:
             return inapplicable("fewer than 100 requests chose a context")
@@ -121,10 +121,10 @@ def choices_follow(evidence: Evidence, /, exponent: float) -> Outcome:
 
 
 @check
-def contexts(evidence: Evidence, /, count: int, least: int, most: int) -> Outcome:
+def contexts(evidence: ComplianceEvidence, /, count: int, least: int, most: int) -> RequirementOutcome:
     """So many repository contexts, each of a length in [least, most]."""
 
-    def judge(run: Measured) -> Outcome:
+    def judge(run: MeasuredRun) -> RequirementOutcome:
         lengths = dig(facts.workload(run), "contexts.tokens") or []
         inside = all(least <= int(length) <= most for length in lengths)
         return judged(len(lengths) == count and inside, f"contexts of {lengths} tokens", "use the standard workload")

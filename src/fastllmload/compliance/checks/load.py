@@ -11,8 +11,8 @@ import numpy.typing as npt
 from fastllmload.arrivals.choice import choose_arrivals
 from fastllmload.arrivals.schedule import draw_schedule
 from fastllmload.compliance.checks.registry import check, each
-from fastllmload.compliance.evidence import Evidence, Measured
-from fastllmload.compliance.outcome import Outcome, false, inapplicable, judged, true
+from fastllmload.compliance.evidence import ComplianceEvidence, MeasuredRun
+from fastllmload.compliance.outcome import RequirementOutcome, false, inapplicable, judged, true
 from fastllmload.plan.digest import array_hash
 
 ENOUGH = 100_000  # instants that are drawn again
@@ -21,10 +21,10 @@ ROUNDING_NS = 1
 
 
 @check
-def schedule_kept(evidence: Evidence, /) -> Outcome:
+def schedule_kept(evidence: ComplianceEvidence, /) -> RequirementOutcome:
     """Open loop: the instants of the rows are those of the plan, whose digest was taken before the first request."""
 
-    def judge(run: Measured) -> Outcome:
+    def judge(run: MeasuredRun) -> RequirementOutcome:
         if run.closed:
             return inapplicable("the load is a closed loop")
         planned, start = run.planned, run.run.phase("measure")
@@ -45,10 +45,10 @@ def schedule_kept(evidence: Evidence, /) -> Outcome:
 
 
 @check
-def arrivals_redrawn(evidence: Evidence, /, names: list[str]) -> Outcome:
+def arrivals_redrawn(evidence: ComplianceEvidence, /, names: list[str]) -> RequirementOutcome:
     """Open loop with one of the processes *names*: drawing again from its stream gives the same instants."""
 
-    def judge(run: Measured) -> Outcome:
+    def judge(run: MeasuredRun) -> RequirementOutcome:
         arrivals = run.get("plan.description.load.arrivals") or {}
         name = arrivals.get("name")
         if run.closed or name not in names:
@@ -84,10 +84,10 @@ def redrawn(arrivals: dict[str, Any], count: int) -> npt.NDArray[np.int64] | Non
 
 
 @check
-def responses_do_not_delay(evidence: Evidence, /) -> Outcome:
+def responses_do_not_delay(evidence: ComplianceEvidence, /) -> RequirementOutcome:
     """Open loop: no cap on what is in flight, and releases at most 1 ms late at P99."""
 
-    def judge(run: Measured) -> Outcome:
+    def judge(run: MeasuredRun) -> RequirementOutcome:
         if run.closed:
             return inapplicable("the load is a closed loop")
         if run.get("config.load") is None:
@@ -111,7 +111,7 @@ def responses_do_not_delay(evidence: Evidence, /) -> Outcome:
     return each(evidence, judge)
 
 
-def lag_p99_us(run: Measured, after_ns: int = 0) -> float | None:
+def lag_p99_us(run: MeasuredRun, after_ns: int = 0) -> float | None:
     """From the rows of the whole measure phase that were due after *after_ns*."""
     rows = run.measure.where((run.measure["t_dispatch"] > 0) & (run.measure["t_sched"] > after_ns))
     if not len(rows):
@@ -120,10 +120,10 @@ def lag_p99_us(run: Measured, after_ns: int = 0) -> float | None:
 
 
 @check
-def concurrent(evidence: Evidence, /) -> Outcome:
+def concurrent(evidence: ComplianceEvidence, /) -> RequirementOutcome:
     """Requests that were due while an earlier one was still answered went out before that one ended."""
 
-    def judge(run: Measured) -> Outcome:
+    def judge(run: MeasuredRun) -> RequirementOutcome:
         rows = run.measure.where(run.measure["t_dispatch"] > 0)
         if run.closed or len(rows) < 2:
             return inapplicable("nothing was due while an earlier request was answered")
@@ -143,13 +143,13 @@ def concurrent(evidence: Evidence, /) -> Outcome:
 
 
 @check
-def turn_around(evidence: Evidence, /) -> Outcome:
+def turn_around(evidence: ComplianceEvidence, /) -> RequirementOutcome:
     """Closed loop: the next request of a slot went out at most 1 ms after the last one ended, at P99.
 
     The requests that fill the slots replace nothing, and are left out.
     """
 
-    def judge(run: Measured) -> Outcome:
+    def judge(run: MeasuredRun) -> RequirementOutcome:
         if not run.closed:
             return inapplicable("the load is an open loop")
         start = run.run.phase("measure")
@@ -162,10 +162,10 @@ def turn_around(evidence: Evidence, /) -> Outcome:
 
 
 @check
-def concurrency_kept(evidence: Evidence, /) -> Outcome:
+def concurrency_kept(evidence: ComplianceEvidence, /) -> RequirementOutcome:
     """Closed loop: as many in flight as asked for, never more, and all of them at some time."""
 
-    def judge(run: Measured) -> Outcome:
+    def judge(run: MeasuredRun) -> RequirementOutcome:
         if not run.closed:
             return inapplicable("the load is an open loop")
         asked = int(run.get("config.load.concurrency") or run.get("plan.description.load.concurrency") or 0)
@@ -178,7 +178,7 @@ def concurrency_kept(evidence: Evidence, /) -> Outcome:
     return each(evidence, judge)
 
 
-def most_in_flight(run: Measured) -> int:
+def most_in_flight(run: MeasuredRun) -> int:
     """Greatest number of requests between their dispatch and their end; an end at the same instant comes first."""
     rows = run.measure.where(run.measure["t_dispatch"] > 0)
     if not len(rows):
@@ -189,10 +189,10 @@ def most_in_flight(run: Measured) -> int:
 
 
 @check
-def rate_given(evidence: Evidence, /) -> Outcome:
+def rate_given(evidence: ComplianceEvidence, /) -> RequirementOutcome:
     """Open loop: a rate above 0 is stated."""
 
-    def judge(run: Measured) -> Outcome:
+    def judge(run: MeasuredRun) -> RequirementOutcome:
         if run.closed:
             return inapplicable("the load is a closed loop")
         rate = (run.get("plan.description.load.arrivals") or {}).get("rate")
@@ -203,10 +203,10 @@ def rate_given(evidence: Evidence, /) -> Outcome:
 
 
 @check
-def concurrency_given(evidence: Evidence, /) -> Outcome:
+def concurrency_given(evidence: ComplianceEvidence, /) -> RequirementOutcome:
     """Closed loop: the number of slots is stated."""
 
-    def judge(run: Measured) -> Outcome:
+    def judge(run: MeasuredRun) -> RequirementOutcome:
         slots = run.get("plan.description.load.concurrency")
         if not run.closed:
             return inapplicable("the load is an open loop")
@@ -216,10 +216,10 @@ def concurrency_given(evidence: Evidence, /) -> Outcome:
 
 
 @check
-def loop_is(evidence: Evidence, /, names: list[str], refused: str = "") -> Outcome:
+def loop_is(evidence: ComplianceEvidence, /, names: list[str], refused: str = "") -> RequirementOutcome:
     """The load model of every level is one of *names*; levels that only find a capacity may have another."""
 
-    def judge(run: Measured) -> Outcome:
+    def judge(run: MeasuredRun) -> RequirementOutcome:
         found = run.get("plan.description.load.loop")
         return judged(found in names, f"the load model is {found} loop", refused or "give --rate or --concurrency")
 
@@ -227,10 +227,10 @@ def loop_is(evidence: Evidence, /, names: list[str], refused: str = "") -> Outco
 
 
 @check
-def poisson_arrivals(evidence: Evidence, /) -> Outcome:
+def poisson_arrivals(evidence: ComplianceEvidence, /) -> RequirementOutcome:
     """Open loop: arrivals are those of a Poisson process."""
 
-    def judge(run: Measured) -> Outcome:
+    def judge(run: MeasuredRun) -> RequirementOutcome:
         if run.closed:
             return inapplicable("the load is a closed loop")
         name = (run.get("plan.description.load.arrivals") or {}).get("name")
@@ -240,10 +240,10 @@ def poisson_arrivals(evidence: Evidence, /) -> Outcome:
 
 
 @check
-def arrivals_known(evidence: Evidence, /, names: list[str]) -> Outcome:
+def arrivals_known(evidence: ComplianceEvidence, /, names: list[str]) -> RequirementOutcome:
     """Open loop: the arrival process is one of *names*."""
 
-    def judge(run: Measured) -> Outcome:
+    def judge(run: MeasuredRun) -> RequirementOutcome:
         if run.closed:
             return inapplicable("the load is a closed loop")
         name = (run.get("plan.description.load.arrivals") or {}).get("name")
@@ -253,10 +253,10 @@ def arrivals_known(evidence: Evidence, /, names: list[str]) -> Outcome:
 
 
 @check
-def not_limited_by_client(evidence: Evidence, /) -> Outcome:
+def not_limited_by_client(evidence: ComplianceEvidence, /) -> RequirementOutcome:
     """The certificate says of no run that the client was the limit."""
 
-    def judge(run: Measured) -> Outcome:
+    def judge(run: MeasuredRun) -> RequirementOutcome:
         limited = run.get("certificate.generator_limited")
         if limited is None:
             return false("the run was not judged", "measure again")
@@ -266,10 +266,10 @@ def not_limited_by_client(evidence: Evidence, /) -> Outcome:
 
 
 @check
-def waited_for(evidence: Evidence, /) -> Outcome:
+def waited_for(evidence: ComplianceEvidence, /) -> RequirementOutcome:
     """Every request of the measure phase was sent: the count that was asked for was reached."""
 
-    def judge(run: Measured) -> Outcome:
+    def judge(run: MeasuredRun) -> RequirementOutcome:
         asked, sent = run.get("config.load.num_requests"), int(run.get("counts.dispatched") or 0)
         if asked is None:
             return true(f"bounded by time; {sent:,} requests were sent")

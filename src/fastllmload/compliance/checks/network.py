@@ -4,23 +4,24 @@ from __future__ import annotations
 
 from fastllmload.compliance import facts
 from fastllmload.compliance.checks.registry import check, each
-from fastllmload.compliance.evidence import Evidence, Measured
-from fastllmload.compliance.outcome import Outcome, false, inapplicable, judged
+from fastllmload.compliance.evidence import ComplianceEvidence, MeasuredRun
+from fastllmload.compliance.outcome import RequirementOutcome, false, inapplicable, judged
+from fastllmload.host.probe import is_loopback
 
 NEAR_MS = 1.0
 
 
-def connects(run: Measured) -> list[float]:
+def connects(run: MeasuredRun) -> list[float]:
     """TCP connect times in ms, of the connections of requests or of the checks before the run."""
     p50 = run.get("metrics.rtt_ms.p50")
     return [float(p50)] if p50 is not None else sorted(float(ms) for ms in run.get("target.connect_ms") or ())
 
 
 @check
-def rtt_reported(evidence: Evidence, /) -> Outcome:
+def rtt_reported(evidence: ComplianceEvidence, /) -> RequirementOutcome:
     """Round trips of the network stand beside the latencies."""
 
-    def judge(run: Measured) -> Outcome:
+    def judge(run: MeasuredRun) -> RequirementOutcome:
         found = connects(run)
         if not found:
             return false("no round trip of the network was measured", "let the run make connections (TCP)")
@@ -30,10 +31,10 @@ def rtt_reported(evidence: Evidence, /) -> Outcome:
 
 
 @check
-def near(evidence: Evidence, /) -> Outcome:
+def near(evidence: ComplianceEvidence, /) -> RequirementOutcome:
     """On one machine a round trip takes no millisecond."""
 
-    def judge(run: Measured) -> Outcome:
+    def judge(run: MeasuredRun) -> RequirementOutcome:
         found = connects(run)
         if not found:
             return inapplicable("no round trip was measured")
@@ -46,10 +47,10 @@ def near(evidence: Evidence, /) -> Outcome:
 
 
 @check
-def adjustment_documented(evidence: Evidence, /) -> Outcome:
+def adjustment_documented(evidence: ComplianceEvidence, /) -> RequirementOutcome:
     """An adjusted latency has its own name, its figure of subtraction beside it, and the plain one stays."""
 
-    def judge(run: Measured) -> Outcome:
+    def judge(run: MeasuredRun) -> RequirementOutcome:
         adjusted = run.get("metrics.ttft_net_adjusted")
         if adjusted is None:
             return inapplicable("no latency was adjusted")
@@ -62,20 +63,20 @@ def adjustment_documented(evidence: Evidence, /) -> Outcome:
 
 
 @check
-def topology_is(evidence: Evidence, /, name: str) -> Outcome:
+def topology_is(evidence: ComplianceEvidence, /, name: str) -> RequirementOutcome:
     found = facts.topology(evidence)
     return judged(found == name, f"the topology is {found or 'not known'}", "run the client on the system's machine")
 
 
 @check
-def loopback(evidence: Evidence, /) -> Outcome:
+def loopback(evidence: ComplianceEvidence, /) -> RequirementOutcome:
     """Every address is a loopback one."""
 
-    def judge(run: Measured) -> Outcome:
+    def judge(run: MeasuredRun) -> RequirementOutcome:
         found = [str(address) for address in run.get("target.addresses") or ()]
         if run.get("config.target.unix_socket") is not None:
             return judged(True, "the target is a local socket")
-        local = bool(found) and all(facts.is_loopback(address) for address in found)
+        local = bool(found) and all(is_loopback(address) for address in found)
         return judged(local, f"addresses: {', '.join(found) or 'none'}", "use http://127.0.0.1")
 
     return each(evidence, judge)

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 
 from fastllmload.compliance.checks.registry import check, each
-from fastllmload.compliance.evidence import Evidence, Measured
-from fastllmload.compliance.outcome import DECLARED, Outcome, false, inapplicable, judged, true
-from fastllmload.metrics.window import populations, window_of
-from fastllmload.records.token_counts import count_tokens
+from fastllmload.compliance.evidence import ComplianceEvidence, MeasuredRun
+from fastllmload.compliance.outcome import DECLARED, RequirementOutcome, false, inapplicable, judged, true
+from fastllmload.metrics.run.window import populations, window_of
+from fastllmload.metrics.tokens.counts import count_tokens
 
 NEAR = 0.02  # of a fraction of the load
 FILL_US = 50_000.0  # between the first and last request that fill a closed loop
@@ -18,10 +18,10 @@ PER_SLOT = 100
 
 
 @check
-def lasted(evidence: Evidence, /, seconds: float, state: str = "") -> Outcome:
+def lasted(evidence: ComplianceEvidence, /, seconds: float, state: str = "") -> RequirementOutcome:
     """Every level (of a *state*, where given) sent requests for at least *seconds*, the ramp included."""
 
-    def judge(run: Measured) -> Outcome:
+    def judge(run: MeasuredRun) -> RequirementOutcome:
         if state and state not in f"{run.name} {(run.entry or {}).get('state')}":
             return inapplicable(f"no level is called {state}")
         length = run.seconds
@@ -35,10 +35,10 @@ def lasted(evidence: Evidence, /, seconds: float, state: str = "") -> Outcome:
 
 
 @check
-def window_after_ramp(evidence: Evidence, /, share: float) -> Outcome:
+def window_after_ramp(evidence: ComplianceEvidence, /, share: float) -> RequirementOutcome:
     """The window of a level that time bounds begins behind the first *share* of it."""
 
-    def judge(run: Measured) -> Outcome:
+    def judge(run: MeasuredRun) -> RequirementOutcome:
         phase = run.run.phase("measure")
         if phase is None or phase.bound != "duration":
             return inapplicable("the level is bounded by a count")
@@ -50,14 +50,14 @@ def window_after_ramp(evidence: Evidence, /, share: float) -> Outcome:
 
 
 @check
-def level_count(evidence: Evidence, /, least: int) -> Outcome:
+def level_count(evidence: ComplianceEvidence, /, least: int) -> RequirementOutcome:
     """So many different loads were measured."""
     loads = {(run.entry or {}).get("load") for run in evidence.levels}
     return judged(len(loads) >= least, f"{len(loads)} loads were measured", f"measure at least {least}")
 
 
 @check
-def ascending(evidence: Evidence, /, by: str = "load") -> Outcome:
+def ascending(evidence: ComplianceEvidence, /, by: str = "load") -> RequirementOutcome:
     """Levels were measured in the order of their load, or of their prompts' length."""
     if by == "load":
         values = [float((run.entry or {}).get("load") or 0.0) for run in evidence.levels]
@@ -67,7 +67,7 @@ def ascending(evidence: Evidence, /, by: str = "load") -> Outcome:
 
 
 @check
-def parameter(evidence: Evidence, /, names: list[str], words: str = "") -> Outcome:
+def parameter(evidence: ComplianceEvidence, /, names: list[str], words: str = "") -> RequirementOutcome:
     """One of *names* stands in the parameters of the procedure, at any depth, with a value."""
     value = find(evidence.asked("parameters"), names)
     if value is None:
@@ -89,7 +89,7 @@ def find(document: Any, names: list[str]) -> Any:
 
 
 @check
-def range_given(evidence: Evidence, /, loop: str) -> Outcome:
+def range_given(evidence: ComplianceEvidence, /, loop: str) -> RequirementOutcome:
     """A search has a least and a greatest load, the first below the second."""
     kind = "rate" if loop == "open" else "concurrency"
     low = find(evidence.asked("parameters"), [f"{kind}_min", f"min_{kind}", "least", "lo", "minimum", "initial"])
@@ -99,20 +99,20 @@ def range_given(evidence: Evidence, /, loop: str) -> Outcome:
 
 
 @check
-def step_given(evidence: Evidence, /, loop: str) -> Outcome:
+def step_given(evidence: ComplianceEvidence, /, loop: str) -> RequirementOutcome:
     """A search has a resolution above 0."""
     kind = "rate" if loop == "open" else "concurrency"
     step = find(evidence.asked("parameters"), [f"{kind}_step", f"step_{kind}", "step", "increment"])
     return judged(isinstance(step, int | float) and step > 0, f"the step is {step}", "--step")
 
 
-def capacity(evidence: Evidence) -> float | None:
+def capacity(evidence: ComplianceEvidence) -> float | None:
     """Requests/s that shares of a load refer to; None where none was found or declared."""
     found = evidence.asked("findings.capacity.req_s")
     return float(found) if isinstance(found, int | float) and found > 0 else None
 
 
-def fraction_of(evidence: Evidence, run: Measured) -> float | None:
+def fraction_of(evidence: ComplianceEvidence, run: MeasuredRun) -> float | None:
     """Share of the reference load at which a level went."""
     entry, reference = run.entry or {}, capacity(evidence)
     said = entry.get("share_of_capacity")
@@ -123,7 +123,7 @@ def fraction_of(evidence: Evidence, run: Measured) -> float | None:
 
 
 @check
-def fractions(evidence: Evidence, /, wanted: list[float]) -> Outcome:
+def fractions(evidence: ComplianceEvidence, /, wanted: list[float]) -> RequirementOutcome:
     """Levels at exactly these shares of the reference load."""
     found = sorted({round(f, 3) for run in evidence.levels if (f := fraction_of(evidence, run)) is not None})
     same = len(found) >= len(wanted) and all(any(abs(f - want) <= NEAR for f in found) for want in wanted)
@@ -132,7 +132,7 @@ def fractions(evidence: Evidence, /, wanted: list[float]) -> Outcome:
 
 
 @check
-def fraction_within(evidence: Evidence, /, least: float, most: float) -> Outcome:
+def fraction_within(evidence: ComplianceEvidence, /, least: float, most: float) -> RequirementOutcome:
     """The mixed level's share of the reference load lies in [least, most]."""
     mixed = [run for run in evidence.levels if "isolated" not in run.name]
     found = [f for run in mixed if (f := fraction_of(evidence, run)) is not None]
@@ -142,7 +142,7 @@ def fraction_within(evidence: Evidence, /, least: float, most: float) -> Outcome
 
 
 @check
-def spans_to_saturation(evidence: Evidence, /) -> Outcome:
+def spans_to_saturation(evidence: ComplianceEvidence, /) -> RequirementOutcome:
     """The lowest load is at most a tenth of the capacity, and a level was saturated."""
     found = sorted(f for run in evidence.levels if (f := fraction_of(evidence, run)) is not None)
     saturated = any((run.entry or {}).get("saturated") for run in evidence.levels)
@@ -155,7 +155,7 @@ def spans_to_saturation(evidence: Evidence, /) -> Outcome:
 
 
 @check
-def states(evidence: Evidence, /, wanted: list[str]) -> Outcome:
+def states(evidence: ComplianceEvidence, /, wanted: list[str]) -> RequirementOutcome:
     """Levels were measured in each of these states of the system: words in their name or state."""
     seen = [f"{run.name} {' '.join((run.entry or {}).get('state') or ())}".casefold() for run in evidence.levels]
     gone = [word for word in wanted if not any(word in text for text in seen)]
@@ -163,7 +163,7 @@ def states(evidence: Evidence, /, wanted: list[str]) -> Outcome:
 
 
 @check
-def step_done(evidence: Evidence, /, words: list[str]) -> Outcome:
+def step_done(evidence: ComplianceEvidence, /, words: list[str]) -> RequirementOutcome:
     """A hook or an operator changed the system so, and it is recorded with its time and status."""
     for step in evidence.asked("steps") or ():
         if any(word in str(step.get("name", "")) for word in words):
@@ -171,12 +171,12 @@ def step_done(evidence: Evidence, /, words: list[str]) -> Outcome:
             said = f"{step.get('name')} by {how} at {step.get('at_utc')}, status {step.get('status')}"
             if step.get("status"):
                 return false(said, "let the hook succeed")
-            return Outcome(DECLARED, said) if how == "operator" else true(said)
+            return RequirementOutcome(DECLARED, said) if how == "operator" else true(said)
     return false(f"no step {' or '.join(words)} is recorded", f"--hook {words[0]}=COMMAND")
 
 
 @check
-def same_sequence(evidence: Evidence, /) -> Outcome:
+def same_sequence(evidence: ComplianceEvidence, /) -> RequirementOutcome:
     """Runs at the same load had the same requests at the same instants, in every state of the system."""
     digests: dict[Any, set[Any]] = {}
     for run in evidence.levels:
@@ -188,20 +188,20 @@ def same_sequence(evidence: Evidence, /) -> Outcome:
 
 
 @check
-def requests_per_level(evidence: Evidence, /, least: int) -> Outcome:
+def requests_per_level(evidence: ComplianceEvidence, /, least: int) -> RequirementOutcome:
     """So many successful requests in every level."""
 
-    def judge(run: Measured) -> Outcome:
+    def judge(run: MeasuredRun) -> RequirementOutcome:
         return judged(len(run.ok) >= least, f"{len(run.ok):,} requests succeeded, asked are {least:,}", f"-n {least}")
 
     return each(evidence, judge, levels=True)
 
 
 @check
-def gaps_enough(evidence: Evidence, /, requests: int, gaps: int) -> Outcome:
+def gaps_enough(evidence: ComplianceEvidence, /, requests: int, gaps: int) -> RequirementOutcome:
     """So many requests and so many gaps at every level."""
 
-    def judge(run: Measured) -> Outcome:
+    def judge(run: MeasuredRun) -> RequirementOutcome:
         name = run.get("metrics.share_single.pooled_as")
         n, ok = int(run.get(f"metrics.{name}.n") or 0), len(run.ok)
         return judged(n >= gaps and ok >= requests, f"{ok:,} requests with {n:,} gaps", f"-n {requests} or more")
@@ -210,7 +210,7 @@ def gaps_enough(evidence: Evidence, /, requests: int, gaps: int) -> Outcome:
 
 
 @check
-def long_enough_outputs(evidence: Evidence, /, tokens: int) -> Outcome:
+def long_enough_outputs(evidence: ComplianceEvidence, /, tokens: int) -> RequirementOutcome:
     """Requests whose gaps count generated at least *tokens*; shorter ones are left out by the procedure and counted."""
     found = [(run, answered_short(run, tokens)) for run in evidence.levels]
     left_out, short = values_of(evidence.asked("findings"), "short"), sum(counts[1] for _, counts in found)
@@ -220,7 +220,7 @@ def long_enough_outputs(evidence: Evidence, /, tokens: int) -> Outcome:
         said = f"{told:,} were left out of the gaps" if left_out else "nobody says that they were left out of the gaps"
         return false(f"{short:,} requests generated fewer than {tokens} tokens, and {said}", remedy)
 
-    def judge(run: Measured) -> Outcome:
+    def judge(run: MeasuredRun) -> RequirementOutcome:
         ok, short = next(counts for one, counts in found if one is run)
         asked = int(run.measure["output_target"].min(initial=2**31 - 1))
         return judged(
@@ -232,7 +232,7 @@ def long_enough_outputs(evidence: Evidence, /, tokens: int) -> Outcome:
     return each(evidence, judge, levels=True)
 
 
-def answered_short(run: Measured, tokens: int) -> tuple[int, int]:
+def answered_short(run: MeasuredRun, tokens: int) -> tuple[int, int]:
     """Successful requests of the window, and those of them with fewer than *tokens* output tokens."""
     chosen = populations(run.run, window_of(run.run)).latency
     return int(chosen.sum()), int(np.count_nonzero(chosen & (count_tokens(run.run).output < tokens)))
@@ -249,10 +249,10 @@ def values_of(document: Any, name: str) -> list[Any]:
 
 
 @check
-def filled_at_once(evidence: Evidence, /) -> Outcome:
+def filled_at_once(evidence: ComplianceEvidence, /) -> RequirementOutcome:
     """The requests that fill a closed loop went out together."""
 
-    def judge(run: Measured) -> Outcome:
+    def judge(run: MeasuredRun) -> RequirementOutcome:
         spread = run.get("certificate.schedule_lag_us.first_fill_us")
         spread = run.get("certificate.first_fill_us") if spread is None else spread
         if spread is None:
@@ -265,10 +265,10 @@ def filled_at_once(evidence: Evidence, /) -> Outcome:
 
 
 @check
-def slots_used(evidence: Evidence, /) -> Outcome:
+def slots_used(evidence: ComplianceEvidence, /) -> RequirementOutcome:
     """60 s and 100 completions per slot, whichever is longer."""
 
-    def judge(run: Measured) -> Outcome:
+    def judge(run: MeasuredRun) -> RequirementOutcome:
         slots = int(run.get("config.load.concurrency") or 0)
         length = run.seconds or 0.0
         done = len(run.ok)
@@ -282,10 +282,10 @@ def slots_used(evidence: Evidence, /) -> Outcome:
 
 
 @check
-def closed_at_most(evidence: Evidence, /, slots: int) -> Outcome:
+def closed_at_most(evidence: ComplianceEvidence, /, slots: int) -> RequirementOutcome:
     """A closed loop with at most so many slots."""
 
-    def judge(run: Measured) -> Outcome:
+    def judge(run: MeasuredRun) -> RequirementOutcome:
         found = run.get("config.load.concurrency")
         return judged(found is not None and 1 <= int(found) <= slots, f"the concurrency is {found}", f"-c 1 to {slots}")
 
@@ -293,10 +293,10 @@ def closed_at_most(evidence: Evidence, /, slots: int) -> Outcome:
 
 
 @check
-def lengths_hit(evidence: Evidence, /) -> Outcome:
+def lengths_hit(evidence: ComplianceEvidence, /) -> RequirementOutcome:
     """Every prompt of a level has the level's length, to 1% or 8 tokens."""
 
-    def judge(run: Measured) -> Outcome:
+    def judge(run: MeasuredRun) -> RequirementOutcome:
         lengths = run.measure["input_target"].astype(np.int64)
         if not len(lengths):
             return inapplicable("no request was planned")
@@ -310,7 +310,7 @@ def lengths_hit(evidence: Evidence, /) -> Outcome:
 
 
 @check
-def oversubscribed(evidence: Evidence, /, least: float) -> Outcome:
+def oversubscribed(evidence: ComplianceEvidence, /, least: float) -> RequirementOutcome:
     """The base level and levels above the capacity, none below it."""
     found = [f for run in evidence.levels if (f := fraction_of(evidence, run)) is not None]
     above = [f for f in found if f > 1.0]
@@ -322,10 +322,10 @@ def oversubscribed(evidence: Evidence, /, least: float) -> Outcome:
 
 
 @check
-def failures_counted(evidence: Evidence, /) -> Outcome:
+def failures_counted(evidence: ComplianceEvidence, /) -> RequirementOutcome:
     """Failed requests are counted by their class at every level."""
 
-    def judge(run: Measured) -> Outcome:
+    def judge(run: MeasuredRun) -> RequirementOutcome:
         failed, classes = run.get("counts.failed"), run.get("errors")
         return judged(failed is not None and classes is not None, f"{failed} requests failed", "measure again")
 
@@ -333,10 +333,10 @@ def failures_counted(evidence: Evidence, /) -> Outcome:
 
 
 @check
-def watched_for_cascades(evidence: Evidence, /) -> Outcome:
+def watched_for_cascades(evidence: ComplianceEvidence, /) -> RequirementOutcome:
     """Sending stops when most of the last requests fail."""
 
-    def judge(run: Measured) -> Outcome:
+    def judge(run: MeasuredRun) -> RequirementOutcome:
         limit = run.get("config.load.stop_on_failures")
         return judged(limit is not None, f"sending stops at a share of failures of {limit}", "run it as a procedure")
 
@@ -344,7 +344,7 @@ def watched_for_cascades(evidence: Evidence, /) -> Outcome:
 
 
 @check
-def starts_at(evidence: Evidence, /, name: str) -> Outcome:
+def starts_at(evidence: ComplianceEvidence, /, name: str) -> RequirementOutcome:
     """The first level has the load that parameter *name* gives."""
     asked = find(evidence.asked("parameters"), [name])
     first = (evidence.levels[0].entry or {}).get("load") if evidence.levels else None
@@ -354,7 +354,7 @@ def starts_at(evidence: Evidence, /, name: str) -> Outcome:
 
 
 @check
-def entries(evidence: Evidence, /, names: list[str]) -> Outcome:
+def entries(evidence: ComplianceEvidence, /, names: list[str]) -> RequirementOutcome:
     """Every level's entry in procedure.json has one of *names*."""
     gone = [run.name for run in evidence.levels if not any(name in (run.entry or {}) for name in names)]
     there = bool(evidence.levels) and not gone
@@ -364,7 +364,7 @@ def entries(evidence: Evidence, /, names: list[str]) -> Outcome:
 
 
 @check
-def is_test(evidence: Evidence, /, name: str) -> Outcome:
+def is_test(evidence: ComplianceEvidence, /, name: str) -> RequirementOutcome:
     """The procedure is this test, it came to its end, and no level of it is gone or left out."""
     status = evidence.asked("status")
     whole = evidence.test == name and status == "done" and not evidence.absent and not evidence.strays

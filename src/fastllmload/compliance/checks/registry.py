@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Protocol, TypeVar
 
-from fastllmload.compliance.evidence import Evidence, Measured
-from fastllmload.compliance.outcome import INAPPLICABLE, Outcome, false
+from fastllmload.compliance.evidence import ComplianceEvidence, MeasuredRun
+from fastllmload.compliance.outcome import INAPPLICABLE, RequirementOutcome, false
 
 
 class Check(Protocol):
-    def __call__(self, evidence: Evidence, /, **params: Any) -> Outcome: ...
+    def __call__(self, evidence: ComplianceEvidence, /, **params: Any) -> RequirementOutcome: ...
 
 
-F = TypeVar("F", bound=Callable[..., Outcome])
+F = TypeVar("F", bound=Callable[..., RequirementOutcome])
 CHECKS: dict[str, Check] = {}
 
 
@@ -25,7 +25,9 @@ def check(function: F) -> F:
     return function
 
 
-def each(evidence: Evidence, judge: Callable[[Measured], Outcome], levels: bool = False) -> Outcome:
+def each(
+    evidence: ComplianceEvidence, judge: Callable[[MeasuredRun], RequirementOutcome], levels: bool = False
+) -> RequirementOutcome:
     """The same question to every run: the first that does not hold, else the first that applied.
 
     *levels*: only to those that the test itself is about.
@@ -37,12 +39,12 @@ def each(evidence: Evidence, judge: Callable[[Measured], Outcome], levels: bool 
             why = evidence.why.get(place, f"{place} is gone")
             return false(f"{why}{more}", "bring its files back as they were, or measure it again")
         return false("no level was measured", "run it to its end")
-    held: Outcome | None = None
+    held: RequirementOutcome | None = None
     for run in evidence.levels if levels else evidence.runs:
         found = judge(run)
         if not found.holds:
             where = "" if len(evidence.runs) == 1 and run.entry is None else f"{run.name}: "
-            return Outcome(found.state, f"{where}{found.reason}", found.remedy)
+            return RequirementOutcome(found.state, f"{where}{found.reason}", found.remedy)
         if held is None or (held.state == INAPPLICABLE and found.state != INAPPLICABLE):
             held = found
     assert held is not None

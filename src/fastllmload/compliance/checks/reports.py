@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 
 from fastllmload.compliance.checks.registry import check
-from fastllmload.compliance.evidence import Evidence
-from fastllmload.compliance.outcome import Outcome, judged
+from fastllmload.compliance.evidence import ComplianceEvidence
+from fastllmload.compliance.outcome import RequirementOutcome, judged
 
 HEADER = "=== LLM Benchmark Report (Minimum) ==="
 TEXTS = ("*.md", "*.txt")
@@ -17,7 +17,7 @@ TITLES = (
 )  # fmt: skip
 
 
-def texts(evidence: Evidence) -> list[str]:
+def texts(evidence: ComplianceEvidence) -> list[str]:
     """Texts of reports in the folder."""
     found = [path for pattern in TEXTS for path in sorted(evidence.folder.glob(pattern))]
     return [
@@ -27,12 +27,12 @@ def texts(evidence: Evidence) -> list[str]:
     ]
 
 
-def minimum(evidence: Evidence) -> list[str]:
+def minimum(evidence: ComplianceEvidence) -> list[str]:
     """Lines of the minimum report; none where there is no such report."""
     return next((text.splitlines() for text in texts(evidence) if HEADER in text), [])
 
 
-def sections(evidence: Evidence) -> list[str]:
+def sections(evidence: ComplianceEvidence) -> list[str]:
     """Headings of the full report: numbered, and at least the first two of its titles."""
     for text in texts(evidence):
         found = [line.strip("# ").strip() for line in text.splitlines() if re.match(r"#{0,3} *\d\.? +[A-Z]", line)]
@@ -42,7 +42,7 @@ def sections(evidence: Evidence) -> list[str]:
 
 
 @check
-def line(evidence: Evidence, /, label: str) -> Outcome:
+def line(evidence: ComplianceEvidence, /, label: str) -> RequirementOutcome:
     """The minimum report has a line with this label and something behind it."""
     found = next((text for text in minimum(evidence) if text.strip().lstrip("- ").startswith(f"{label}:")), None)
     value = "" if found is None else found.partition(":")[2].strip()
@@ -50,7 +50,7 @@ def line(evidence: Evidence, /, label: str) -> Outcome:
 
 
 @check
-def note(evidence: Evidence, /, words: list[str]) -> Outcome:
+def note(evidence: ComplianceEvidence, /, words: list[str]) -> RequirementOutcome:
     """Behind "Notes:" the minimum report speaks of one of *words*, or of anything where there are none."""
     lines = minimum(evidence)
     begin = next((k for k, text in enumerate(lines) if text.startswith("Notes:")), len(lines))
@@ -61,7 +61,7 @@ def note(evidence: Evidence, /, words: list[str]) -> Outcome:
 
 
 @check
-def section(evidence: Evidence, /, number: int) -> Outcome:
+def section(evidence: ComplianceEvidence, /, number: int) -> RequirementOutcome:
     """The full report has its section *number* with the title of the template."""
     found = [line for line in sections(evidence) if line.startswith(str(number)) and TITLES[number - 1] in line]
     return judged(

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from fastllmload.compliance.checks.registry import check, each
-from fastllmload.compliance.evidence import Evidence, Measured, Rows
-from fastllmload.compliance.outcome import Outcome, false, inapplicable, judged
-from fastllmload.metrics.window import Mask, populations, window_of
+from fastllmload.compliance.evidence import ComplianceEvidence, MeasuredRun, Rows
+from fastllmload.compliance.outcome import RequirementOutcome, false, inapplicable, judged
+from fastllmload.metrics.run.window import Mask, populations, window_of
 from fastllmload.records import layout
 
 AGAIN = "measure again; the recording is not whole"
@@ -16,10 +16,10 @@ CLOSE = 1e-6  # of two sums of the same times
 
 
 @check
-def streamed(evidence: Evidence, /) -> Outcome:
+def streamed(evidence: ComplianceEvidence, /) -> RequirementOutcome:
     """Answers came as streams of events."""
 
-    def judge(run: Measured) -> Outcome:
+    def judge(run: MeasuredRun) -> RequirementOutcome:
         answered = run.ok
         if not len(answered):
             return inapplicable("no request succeeded")
@@ -32,10 +32,10 @@ def streamed(evidence: Evidence, /) -> Outcome:
 
 
 @check
-def submission_times(evidence: Evidence, /) -> Outcome:
+def submission_times(evidence: ComplianceEvidence, /) -> RequirementOutcome:
     """t_submit in every row that got an answer, not before the dispatch."""
 
-    def judge(run: Measured) -> Outcome:
+    def judge(run: MeasuredRun) -> RequirementOutcome:
         rows = run.measure
         sent = rows.where((rows["t_headers"] > 0) | (rows["status"] == layout.OK))
         wrong = sent.where((sent["t_submit"] == 0) | (sent["t_submit"] < sent["t_dispatch"]))
@@ -45,10 +45,10 @@ def submission_times(evidence: Evidence, /) -> Outcome:
 
 
 @check
-def first_token_times(evidence: Evidence, /) -> Outcome:
+def first_token_times(evidence: ComplianceEvidence, /) -> RequirementOutcome:
     """t_first in every row with content, and it is the time of the first content event."""
 
-    def judge(run: Measured) -> Outcome:
+    def judge(run: MeasuredRun) -> RequirementOutcome:
         rows, chosen = run.rows, content_rows(run)
         wrong = chosen & ((rows["t_first"] == 0) | (rows["t_first"] != run.content.first))
         return told(rows.where(wrong), int(chosen.sum()), "requests with content have the instant of their first token")
@@ -57,10 +57,10 @@ def first_token_times(evidence: Evidence, /) -> Outcome:
 
 
 @check
-def token_times(evidence: Evidence, /) -> Outcome:
+def token_times(evidence: ComplianceEvidence, /) -> RequirementOutcome:
     """One event per piece of content, in the order of time."""
 
-    def judge(run: Measured) -> Outcome:
+    def judge(run: MeasuredRun) -> RequirementOutcome:
         rows, chosen = run.rows, content_rows(run)
         if not run.content.ascending:
             return false("events of a request are not in the order of time", AGAIN)
@@ -73,10 +73,10 @@ def token_times(evidence: Evidence, /) -> Outcome:
 
 
 @check
-def last_token_times(evidence: Evidence, /) -> Outcome:
+def last_token_times(evidence: ComplianceEvidence, /) -> RequirementOutcome:
     """t_last is the time of the last content event."""
 
-    def judge(run: Measured) -> Outcome:
+    def judge(run: MeasuredRun) -> RequirementOutcome:
         rows, chosen = run.rows, content_rows(run)
         wrong = chosen & ((rows["t_last"] == 0) | (rows["t_last"] != run.content.last))
         return told(rows.where(wrong), int(chosen.sum()), "requests with content have the instant of their last token")
@@ -84,7 +84,7 @@ def last_token_times(evidence: Evidence, /) -> Outcome:
     return each(evidence, judge)
 
 
-def content_rows(run: Measured) -> Mask:
+def content_rows(run: MeasuredRun) -> Mask:
     """Rows of the measure phase that got content."""
     rows = run.rows
     chosen: Mask = (rows["phase"] == layout.MEASURE) & (rows["content_events"] > 0)
@@ -92,10 +92,10 @@ def content_rows(run: Measured) -> Mask:
 
 
 @check
-def input_counts(evidence: Evidence, /) -> Outcome:
+def input_counts(evidence: ComplianceEvidence, /) -> RequirementOutcome:
     """A prompt length in every row: the server's, or that of the plan."""
 
-    def judge(run: Measured) -> Outcome:
+    def judge(run: MeasuredRun) -> RequirementOutcome:
         rows = run.measure
         wrong = rows.where((rows["prompt_tokens"] < 0) & (rows["input_target"] == 0))
         return told(
@@ -106,10 +106,10 @@ def input_counts(evidence: Evidence, /) -> Outcome:
 
 
 @check
-def output_counts(evidence: Evidence, /) -> Outcome:
+def output_counts(evidence: ComplianceEvidence, /) -> RequirementOutcome:
     """A count of output tokens with its source for every successful request."""
 
-    def judge(run: Measured) -> Outcome:
+    def judge(run: MeasuredRun) -> RequirementOutcome:
         sources = run.get("counts.output_tokens_source")
         if not isinstance(sources, dict):
             return false("run.json has no counts of output tokens", AGAIN)
@@ -121,10 +121,10 @@ def output_counts(evidence: Evidence, /) -> Outcome:
 
 
 @check
-def statuses(evidence: Evidence, /) -> Outcome:
+def statuses(evidence: ComplianceEvidence, /) -> RequirementOutcome:
     """Every planned request ended, in a status of the closed enumeration."""
 
-    def judge(run: Measured) -> Outcome:
+    def judge(run: MeasuredRun) -> RequirementOutcome:
         rows = run.measure
         known = rows["status"] < len(layout.STATUS_NAMES)
         ended = rows["status"] != layout.IN_FLIGHT
@@ -137,10 +137,10 @@ def statuses(evidence: Evidence, /) -> Outcome:
 
 
 @check
-def additive(evidence: Evidence, /) -> Outcome:
+def additive(evidence: ComplianceEvidence, /) -> RequirementOutcome:
     """t_submit <= t_first <= t_last <= t_end in every successful row: the parts of a latency add up."""
 
-    def judge(run: Measured) -> Outcome:
+    def judge(run: MeasuredRun) -> RequirementOutcome:
         rows = run.ok.where(run.ok["t_first"] > 0)
         wrong = (
             (rows["t_submit"] > rows["t_first"]) | (rows["t_first"] > rows["t_last"]) | (rows["t_last"] > rows["t_end"])
@@ -151,13 +151,13 @@ def additive(evidence: Evidence, /) -> Outcome:
 
 
 @check
-def gaps_without_ttft(evidence: Evidence, /) -> Outcome:
+def gaps_without_ttft(evidence: ComplianceEvidence, /) -> RequirementOutcome:
     """Gaps lie between content alone: over the latency population they add up to the last less the first token.
 
     Had one of them begun at the submission, the pooled figures of run.json would add up to more.
     """
 
-    def judge(run: Measured) -> Outcome:
+    def judge(run: MeasuredRun) -> RequirementOutcome:
         chosen = content_rows(run)
         rows = run.rows
         wrong = chosen & (run.content.last - run.content.first != rows["t_last"] - rows["t_first"])
@@ -178,7 +178,7 @@ def gaps_without_ttft(evidence: Evidence, /) -> Outcome:
     return each(evidence, judge)
 
 
-def told(wrong: Rows, total: int, what: str, remedy: str = AGAIN) -> Outcome:
+def told(wrong: Rows, total: int, what: str, remedy: str = AGAIN) -> RequirementOutcome:
     """How many of *total* rows are right, and which are not."""
     if not len(wrong):
         return judged(True, f"all {total:,} {what}")

@@ -6,8 +6,8 @@ import numpy as np
 
 from fastllmload.compliance import facts
 from fastllmload.compliance.checks.registry import check, each
-from fastllmload.compliance.evidence import Evidence, Measured
-from fastllmload.compliance.outcome import Outcome, false, inapplicable, judged, true
+from fastllmload.compliance.evidence import ComplianceEvidence, MeasuredRun
+from fastllmload.compliance.outcome import RequirementOutcome, false, inapplicable, judged, true
 from fastllmload.records import layout
 
 DIRECT_ABOVE = 0.90  # IETF B.2.1
@@ -15,23 +15,23 @@ AGAIN = "measure with this version"
 
 
 @check
-def protocol_reported(evidence: Evidence, /) -> Outcome:
+def protocol_reported(evidence: ComplianceEvidence, /) -> RequirementOutcome:
     found = facts.protocol(evidence)
     return judged(found is not None, f"the protocol is {found}", "name a known --endpoint-type")
 
 
 @check
-def protocol_is(evidence: Evidence, /, name: str) -> Outcome:
+def protocol_is(evidence: ComplianceEvidence, /, name: str) -> RequirementOutcome:
     found = facts.protocol(evidence)
     remedy = "this version does not speak it: note it as a deviation" if name == "grpc" else "stream the answers"
     return judged(found == name, f"the protocol is {found}, recommended is {name}", remedy)
 
 
 @check
-def chunks_reported(evidence: Evidence, /) -> Outcome:
+def chunks_reported(evidence: ComplianceEvidence, /) -> RequirementOutcome:
     """The share of chunks that carry exactly one token is stated."""
 
-    def judge(run: Measured) -> Outcome:
+    def judge(run: MeasuredRun) -> RequirementOutcome:
         stated = run.get("metrics.share_single")
         if not isinstance(stated, dict):
             return false("the share of single-token chunks is not stated", AGAIN)
@@ -44,26 +44,26 @@ def chunks_reported(evidence: Evidence, /) -> Outcome:
 
 
 @check
-def option_declared(evidence: Evidence, /) -> Outcome:
+def option_declared(evidence: ComplianceEvidence, /) -> RequirementOutcome:
     """Every run names its ITL option."""
 
-    def judge(run: Measured) -> Outcome:
+    def judge(run: MeasuredRun) -> RequirementOutcome:
         option = run.get("metrics.share_single.itl_option")
         return judged(option in ("direct", "A", "B", "C"), f"the ITL option is {option}", AGAIN)
 
     return each(evidence, judge)
 
 
-def without_answers(run: Measured) -> bool:
+def without_answers(run: MeasuredRun) -> bool:
     """Whether no answer of the run has an answer token."""
     return bool(run.get("counts.all_reasoning")) and run.get("metrics.ttft.n") == 0
 
 
 @check
-def option_follows(evidence: Evidence, /, option: str) -> Outcome:
+def option_follows(evidence: ComplianceEvidence, /, option: str) -> RequirementOutcome:
     """The option is what the delivery pattern leads to, unless the tester asked for another."""
 
-    def judge(run: Measured) -> Outcome:
+    def judge(run: MeasuredRun) -> RequirementOutcome:
         share, found = run.get("metrics.share_single.value"), run.get("metrics.share_single.itl_option")
         asked = run.get("config.output.itl_option")
         single = share is not None and share > DIRECT_ABOVE
@@ -77,10 +77,10 @@ def option_follows(evidence: Evidence, /, option: str) -> Outcome:
 
 
 @check
-def named_tbc(evidence: Evidence, /) -> Outcome:
+def named_tbc(evidence: ComplianceEvidence, /) -> RequirementOutcome:
     """Option A: gaps are times between chunks, and nothing is called ITL."""
 
-    def judge(run: Measured) -> Outcome:
+    def judge(run: MeasuredRun) -> RequirementOutcome:
         chunks, tokens = run.get("metrics.tbc.n") or 0, run.get("metrics.itl.n") or 0
         if without_answers(run):
             return inapplicable("the answers were all reasoning: no gap between answer tokens")
@@ -90,10 +90,10 @@ def named_tbc(evidence: Evidence, /) -> Outcome:
 
 
 @check
-def spread_named(evidence: Evidence, /) -> Outcome:
+def spread_named(evidence: ComplianceEvidence, /) -> RequirementOutcome:
     """Option B: gaps have a name of their own and carry their caveat."""
 
-    def judge(run: Measured) -> Outcome:
+    def judge(run: MeasuredRun) -> RequirementOutcome:
         n, caveat = run.get("metrics.itl_b.n") or 0, run.get("metrics.itl_b.caveat")
         return judged(n > 0 and bool(caveat), f"{n:,} gaps as itl_b: {caveat}", AGAIN)
 
@@ -101,10 +101,10 @@ def spread_named(evidence: Evidence, /) -> Outcome:
 
 
 @check
-def first_content_counts(evidence: Evidence, /) -> Outcome:
+def first_content_counts(evidence: ComplianceEvidence, /) -> RequirementOutcome:
     """t_first is a content event, never one of role, whitespace, usage or comments."""
 
-    def judge(run: Measured) -> Outcome:
+    def judge(run: MeasuredRun) -> RequirementOutcome:
         rows = run.rows
         chosen = (rows["phase"] == layout.MEASURE) & (rows["content_events"] > 0)
         same = rows["t_first"][chosen] == run.content.first[chosen]
@@ -114,10 +114,10 @@ def first_content_counts(evidence: Evidence, /) -> Outcome:
 
 
 @check
-def leading_noted(evidence: Evidence, /) -> Outcome:
+def leading_noted(evidence: ComplianceEvidence, /) -> RequirementOutcome:
     """What came before content is counted, in rows and in the difference of ttft and ttft_any."""
 
-    def judge(run: Measured) -> Outcome:
+    def judge(run: MeasuredRun) -> RequirementOutcome:
         early = int(np.count_nonzero((run.ok["leading_events"] > 0) | (run.ok["reasoning_events"] > 0)))
         stated = run.get("metrics.ttft_any.n")
         return judged(bool(stated), f"{early:,} requests had other tokens before content; ttft_any has {stated}", AGAIN)
@@ -126,10 +126,10 @@ def leading_noted(evidence: Evidence, /) -> Outcome:
 
 
 @check
-def first_token_defined(evidence: Evidence, /) -> Outcome:
+def first_token_defined(evidence: ComplianceEvidence, /) -> RequirementOutcome:
     """Both readings of TTFT are there under names of their own."""
 
-    def judge(run: Measured) -> Outcome:
+    def judge(run: MeasuredRun) -> RequirementOutcome:
         both = run.get("metrics.ttft.n") is not None and run.get("metrics.ttft_any.n") is not None
         return judged(both, "ttft is to the first content, ttft_any to any token", AGAIN)
 
@@ -137,10 +137,10 @@ def first_token_defined(evidence: Evidence, /) -> Outcome:
 
 
 @check
-def events_and_reads(evidence: Evidence, /) -> Outcome:
+def events_and_reads(evidence: ComplianceEvidence, /) -> RequirementOutcome:
     """Tokens per event, and events that shared a read, are both recorded."""
 
-    def judge(run: Measured) -> Outcome:
+    def judge(run: MeasuredRun) -> RequirementOutcome:
         coalesced = run.get("certificate.coalesced_read_share")
         both = coalesced is not None and run.get("metrics.share_single") is not None
         return judged(both, f"{coalesced or 0:.1%} of the events shared a read", AGAIN)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from fastllmload.compliance import facts
 from fastllmload.compliance.checks.registry import check, each
-from fastllmload.compliance.declarations import SYNTHETIC, by_key
-from fastllmload.compliance.evidence import Evidence, Measured, dig
-from fastllmload.compliance.outcome import DECLARED, Outcome, false, judged, true, undeclared
-from fastllmload.workload.tokenizer import NONE
+from fastllmload.compliance.evidence import ComplianceEvidence, MeasuredRun, dig
+from fastllmload.compliance.outcome import DECLARED, RequirementOutcome, false, judged, true, undeclared
+from fastllmload.declarations import SYNTHETIC, by_key
+from fastllmload.workload.tokenizers.tokenizer import NONE
 
 
 @check
-def tokenizer_known(evidence: Evidence, /, fact: str) -> Outcome:
+def tokenizer_known(evidence: ComplianceEvidence, /, fact: str) -> RequirementOutcome:
     """*fact*: name, vocabulary or source of the tokenizer that counted the output."""
     reference = [str(one.get("tokenizer") or NONE) for run in evidence.runs for one in facts.workloads(run)]
     if not reference or NONE in reference:
@@ -24,10 +24,10 @@ def tokenizer_known(evidence: Evidence, /, fact: str) -> Outcome:
         return undeclared(
             f"the server counted the answers, and the {fact} of its tokenizer is not known", by_key()[key].remedy
         )
-    return Outcome(DECLARED, f"{said}; prompts were made with {reference[0]}")
+    return RequirementOutcome(DECLARED, f"{said}; prompts were made with {reference[0]}")
 
 
-def reference_known(evidence: Evidence, name: str, fact: str) -> Outcome:
+def reference_known(evidence: ComplianceEvidence, name: str, fact: str) -> RequirementOutcome:
     """The tool's own tokenizer, as its plan describes it."""
     known = next((dig(facts.workload(run), f"tokenizer_facts.{fact}") for run in evidence.runs), None)
     if known is None:
@@ -36,7 +36,7 @@ def reference_known(evidence: Evidence, name: str, fact: str) -> Outcome:
 
 
 @check
-def counting_stated(evidence: Evidence, /) -> Outcome:
+def counting_stated(evidence: ComplianceEvidence, /) -> RequirementOutcome:
     """One counting option throughout, and the declared one where one is declared."""
     found, said = facts.counting_option(evidence), evidence.declared.get("token_counting.option")
     sources = ", ".join(f"{n:,} {name}" for name, n in facts.token_sources(evidence).items() if n) or "none"
@@ -51,22 +51,22 @@ def counting_stated(evidence: Evidence, /) -> Outcome:
 
 
 @check
-def special_tokens(evidence: Evidence, /) -> Outcome:
+def special_tokens(evidence: ComplianceEvidence, /) -> RequirementOutcome:
     """Whether marks of beginning and end are in the counts."""
     if facts.counting_option(evidence) == "B":
         return true("excluded: the tool counts plain text")
     said = evidence.declared.get("token_counting.bos_eos")
     if said is None:
         return undeclared("only the server's documentation says it", by_key()["token_counting.bos_eos"].remedy)
-    return Outcome(DECLARED, said)
+    return RequirementOutcome(DECLARED, said)
 
 
 @check
-def system_prompt_counted(evidence: Evidence, /) -> Outcome:
+def system_prompt_counted(evidence: ComplianceEvidence, /) -> RequirementOutcome:
     """How a system prompt is counted; there is nothing to say where none is sent."""
     said = evidence.declared.get("token_counting.system_prompt")
     if said is not None:
-        return Outcome(DECLARED, said)
+        return RequirementOutcome(DECLARED, said)
     rule = next((facts.workload(run).get("special_tokens") for run in evidence.runs), None)
     if rule is not None:
         return true(str(rule))
@@ -79,18 +79,18 @@ def system_prompt_counted(evidence: Evidence, /) -> Outcome:
 
 
 @check
-def tools_counted(evidence: Evidence, /) -> Outcome:
+def tools_counted(evidence: ComplianceEvidence, /) -> RequirementOutcome:
     """How tokens that format tool calls are counted; there is nothing to say where there are no tools."""
     said = evidence.declared.get("token_counting.tool_formatting")
     if said is not None:
-        return Outcome(DECLARED, said)
+        return RequirementOutcome(DECLARED, said)
     if not facts.sends_tools(evidence):
         return true("no tools are sent and none were called")
     return undeclared("tools are used", by_key()["token_counting.tool_formatting"].remedy)
 
 
 @check
-def reference_tokenizer(evidence: Evidence, /) -> Outcome:
+def reference_tokenizer(evidence: ComplianceEvidence, /) -> RequirementOutcome:
     """Compared systems are counted by option B with cl100k_base."""
     together = (evidence, *evidence.others)
     by_reference = all(facts.counting_option(each_) == "B" for each_ in together)
@@ -104,10 +104,10 @@ def reference_tokenizer(evidence: Evidence, /) -> Outcome:
 
 
 @check
-def one_tokenizer_each(evidence: Evidence, /) -> Outcome:
+def one_tokenizer_each(evidence: ComplianceEvidence, /) -> RequirementOutcome:
     """Token counts of one run come from one source."""
 
-    def judge(run: Measured) -> Outcome:
+    def judge(run: MeasuredRun) -> RequirementOutcome:
         sources = {name for name, n in (run.get("counts.output_tokens_source") or {}).items() if n}
         return judged(len(sources) == 1, f"output counts come from {', '.join(sorted(sources))}", "record the text")
 

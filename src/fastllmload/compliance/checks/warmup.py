@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 
 from fastllmload.compliance.checks.registry import check, each
-from fastllmload.compliance.declarations import SYNTHETIC, by_key
-from fastllmload.compliance.evidence import Evidence, Measured, Rows, dig, rows_of
-from fastllmload.compliance.outcome import Outcome, false, inapplicable, judged, true, undeclared
-from fastllmload.metrics.prefix_cache import prefix_tokens_of
+from fastllmload.compliance.evidence import ComplianceEvidence, MeasuredRun, Rows, dig, rows_of
+from fastllmload.compliance.outcome import RequirementOutcome, false, inapplicable, judged, true, undeclared
+from fastllmload.declarations import SYNTHETIC, by_key
+from fastllmload.metrics.levels.prefix_cache import prefix_tokens_of
+from fastllmload.metrics.tokens.counts import count_tokens
 from fastllmload.records import layout
 from fastllmload.records.run import Run
-from fastllmload.records.token_counts import count_tokens
 
 REQUESTS, TOKENS = 100, 10_000
 PAIRS, VARIATION = 3, 0.10
@@ -26,10 +26,10 @@ LONGER = "leave out --warmup, which is 100 requests and 10,000 output tokens by 
 
 
 @check
-def loaded(evidence: Evidence, /) -> Outcome:
+def loaded(evidence: ComplianceEvidence, /) -> RequirementOutcome:
     """A request was answered before anything was measured, so the model was there."""
 
-    def judge(run: Measured) -> Outcome:
+    def judge(run: MeasuredRun) -> RequirementOutcome:
         probe = run.get("target.probe_s")
         if probe is not None:
             return true(f"a request was answered in {probe:.3g} s before the run")
@@ -41,7 +41,7 @@ def loaded(evidence: Evidence, /) -> Outcome:
 
 
 @check
-def enough(evidence: Evidence, /) -> Outcome:
+def enough(evidence: ComplianceEvidence, /) -> RequirementOutcome:
     """100 successful requests and 10,000 output tokens before the first measured one: in every warm-up of a test, since
     one behind a restart makes up for nothing.
     """
@@ -52,13 +52,13 @@ def enough(evidence: Evidence, /) -> Outcome:
     return next((outcome for outcome in found if not outcome.holds), found[-1])
 
 
-def warm_ups(evidence: Evidence) -> list[dict[str, Any]]:
+def warm_ups(evidence: ComplianceEvidence) -> list[dict[str, Any]]:
     """What procedure.json says of each warm-up; of all as one where it does not tell them apart."""
     several = [one for one in evidence.asked("warmups") or () if isinstance(one, dict)]
     return several or [evidence.asked("warmup") or {}]
 
 
-def answered_in(evidence: Evidence, done: dict[str, Any], number: int, of: int) -> tuple[int, int, str]:
+def answered_in(evidence: ComplianceEvidence, done: dict[str, Any], number: int, of: int) -> tuple[int, int, str]:
     """Successful requests and output tokens of one warm-up, as far as the rows of its runs bear out what is told of it,
     and which it was.
     """
@@ -80,7 +80,7 @@ def answered(run: Run, phase: int) -> tuple[int, int]:
     return int(ok.sum()), int(np.maximum(count_tokens(run).output[ok], 0).sum())
 
 
-def amount(requests: int, tokens: int, which: str = "the warm-up") -> Outcome:
+def amount(requests: int, tokens: int, which: str = "the warm-up") -> RequirementOutcome:
     return judged(
         requests >= REQUESTS and tokens >= TOKENS,
         f"{which} had {requests:,} successful requests and {tokens:,} output tokens",
@@ -89,11 +89,11 @@ def amount(requests: int, tokens: int, which: str = "the warm-up") -> Outcome:
 
 
 @check
-def drained(evidence: Evidence, /) -> Outcome:
+def drained(evidence: ComplianceEvidence, /) -> RequirementOutcome:
     """Nothing of a warm-up was in flight when measuring began."""
     spans = [span(rows_of(run, layout.MEASURE)) for run in evidence.warmups]
 
-    def judge(run: Measured) -> Outcome:
+    def judge(run: MeasuredRun) -> RequirementOutcome:
         began = span(run.measure)[0]
         before = [begin_end for begin_end in (*spans, span(run.warmup)) if begin_end[0] and begin_end[0] < began]
         if not before or not began:
@@ -113,13 +113,13 @@ def span(rows: Rows) -> tuple[int, int]:
 
 
 @check
-def prefixes_cached(evidence: Evidence, /) -> Outcome:
+def prefixes_cached(evidence: ComplianceEvidence, /) -> RequirementOutcome:
     """A warm prefix cache: the server found the shared part of every measured prompt, the first of each prefix too.
 
     What was sent ahead proves nothing: a warm-up has prefixes of its own, and a server may have forgotten.
     """
 
-    def judge(run: Measured) -> Outcome:
+    def judge(run: MeasuredRun) -> RequirementOutcome:
         shared, cached = prefix_tokens_of(run.run, run.ok["request"]), run.ok["cached_tokens"]
         sharing = shared > 0
         if not sharing.any():
@@ -139,7 +139,7 @@ def prefixes_cached(evidence: Evidence, /) -> Outcome:
 
 
 @check
-def probed(evidence: Evidence, /) -> Outcome:
+def probed(evidence: ComplianceEvidence, /) -> RequirementOutcome:
     """Probes before and after each warm-up."""
     counts = [(int(one.get("probe_before") is not None), len(one.get("probes") or [])) for one in warm_ups(evidence)]
     before, after = min(counts, key=lambda pair: (min(pair), *pair))
@@ -150,7 +150,7 @@ def probed(evidence: Evidence, /) -> Outcome:
     )
 
 
-def with_probes(evidence: Evidence) -> str:
+def with_probes(evidence: ComplianceEvidence) -> str:
     """What brings probes: a procedure sends them with its warm-up."""
     if evidence.procedure is None:
         return PROBES
@@ -161,7 +161,7 @@ def with_probes(evidence: Evidence) -> str:
 
 
 @check
-def stable(evidence: Evidence, /) -> Outcome:
+def stable(evidence: ComplianceEvidence, /) -> RequirementOutcome:
     """The last probes differ by less than 10% from one to the next, three times in a row, behind each warm-up."""
     series = [one.get("probes") or [] for one in warm_ups(evidence)]
     fewest = min(map(len, series))
@@ -187,11 +187,11 @@ def change(a: dict[str, Any], b: dict[str, Any]) -> float:
 
 
 @check
-def skipped(evidence: Evidence, /) -> Outcome:
+def skipped(evidence: ComplianceEvidence, /) -> RequirementOutcome:
     """A cold start has no warm-up and no probe."""
     probes = len(evidence.asked("warmup.probes") or []) + (evidence.asked("warmup.probe_before") is not None)
 
-    def judge(run: Measured) -> Outcome:
+    def judge(run: MeasuredRun) -> RequirementOutcome:
         sent = len(run.warmup) + probes + sum(len(warm.rows) for warm in evidence.warmups)
         return judged(not sent, f"{sent:,} requests came before the measured ones", "give --warmup 0")
 
@@ -199,7 +199,7 @@ def skipped(evidence: Evidence, /) -> Outcome:
 
 
 @check
-def cold_marked(evidence: Evidence, /) -> Outcome:
+def cold_marked(evidence: ComplianceEvidence, /) -> RequirementOutcome:
     """The document says that the start was cold."""
     by_tester = evidence.declared.get("cold_start") == "yes"
     return judged(
@@ -210,7 +210,7 @@ def cold_marked(evidence: Evidence, /) -> Outcome:
 
 
 @check
-def cold_start_measured(evidence: Evidence, /) -> Outcome:
+def cold_start_measured(evidence: ComplianceEvidence, /) -> RequirementOutcome:
     """Both metrics of a cold start: the load time of the model, and the TTFT of the first request."""
     latency = evidence.first("metrics.cold_start_latency.value")
     loading = evidence.first("server.model_load_time_s.value")
@@ -225,10 +225,10 @@ def cold_start_measured(evidence: Evidence, /) -> Outcome:
 
 
 @check
-def kept_apart(evidence: Evidence, /) -> Outcome:
+def kept_apart(evidence: ComplianceEvidence, /) -> RequirementOutcome:
     """Warm-up requests are recorded as such and are in no count of the measured phase."""
 
-    def judge(run: Measured) -> Outcome:
+    def judge(run: MeasuredRun) -> RequirementOutcome:
         planned = int(run.get("counts.planned") or 0)
         return judged(planned == len(run.measure), f"{len(run.warmup):,} warm-up rows are in no count", "measure again")
 
@@ -236,7 +236,7 @@ def kept_apart(evidence: Evidence, /) -> Outcome:
 
 
 @check
-def warmup_reported(evidence: Evidence, /) -> Outcome:
+def warmup_reported(evidence: ComplianceEvidence, /) -> RequirementOutcome:
     """What the warm-up was is in the document: how many requests and tokens, and its probes."""
     if evidence.procedure is None:
         return judged(bool(evidence.first("plan.warmup")), "run.json describes the warm-up", "measure again")
@@ -246,7 +246,7 @@ def warmup_reported(evidence: Evidence, /) -> Outcome:
 
 
 @check
-def warmup_shares_nothing(evidence: Evidence, /) -> Outcome:
+def warmup_shares_nothing(evidence: ComplianceEvidence, /) -> RequirementOutcome:
     """The warm-up's prompts have no shared beginning, so that they fill no cache for the measured ones."""
     if not evidence.warmups:
         return inapplicable("no folder of a warm-up is there")
@@ -258,7 +258,7 @@ def warmup_shares_nothing(evidence: Evidence, /) -> Outcome:
 
 
 @check
-def warmup_short(evidence: Evidence, /) -> Outcome:
+def warmup_short(evidence: ComplianceEvidence, /) -> RequirementOutcome:
     """The warm-up's prompts are as long as those of the shortest level, or shorter."""
     warm = [int(rows["input_target"].max()) for run in evidence.warmups if len(rows := rows_of(run, layout.MEASURE))]
     levels = [int(run.measure["input_target"].max()) for run in evidence.levels if len(run.measure)]

@@ -9,9 +9,9 @@ import numpy.typing as npt
 
 from fastllmload.compliance import facts
 from fastllmload.compliance.checks.registry import check, each
-from fastllmload.compliance.declarations import SKEWED, SYNTHETIC, by_key, workload_kind
-from fastllmload.compliance.evidence import Evidence, Measured, dig
-from fastllmload.compliance.outcome import DECLARED, Outcome, false, inapplicable, judged, true, undeclared
+from fastllmload.compliance.evidence import ComplianceEvidence, MeasuredRun, dig
+from fastllmload.compliance.outcome import DECLARED, RequirementOutcome, false, inapplicable, judged, true, undeclared
+from fastllmload.declarations import SKEWED, SYNTHETIC, by_key, workload_kind
 from fastllmload.plan.digest import array_hash
 
 # Common fields (IETF 4.3.1) of the workloads that the tool itself defines.
@@ -27,10 +27,10 @@ OWN_TEST = ("fairness", "prefix-cache", "memory-pressure", "long-context", "guar
 
 
 @check
-def sequence_kept(evidence: Evidence, /) -> Outcome:
+def sequence_kept(evidence: ComplianceEvidence, /) -> RequirementOutcome:
     """The rows have the lengths of the plan, whose digest is that of the seed: one seed gives the same requests."""
 
-    def judge(run: Measured) -> Outcome:
+    def judge(run: MeasuredRun) -> RequirementOutcome:
         planned, members = run.planned, run.plan.get("members") or {}
         if planned is None or not members:
             return false("the folder holds no plan", "keep plan/ in the run's folder")
@@ -44,7 +44,7 @@ def sequence_kept(evidence: Evidence, /) -> Outcome:
     return each(evidence, judge)
 
 
-def kept(run: Measured, planned: npt.NDArray[Any]) -> Outcome:
+def kept(run: MeasuredRun, planned: npt.NDArray[Any]) -> RequirementOutcome:
     """A closed loop that time ends starts its plan again; further turns of a conversation are longer than planned."""
     rows = run.measure.where(run.measure["turn"] == 0)
     at = rows["request"] % max(1, len(planned))
@@ -59,10 +59,10 @@ def kept(run: Measured, planned: npt.NDArray[Any]) -> Outcome:
 
 
 @check
-def seed_reported(evidence: Evidence, /) -> Outcome:
+def seed_reported(evidence: ComplianceEvidence, /) -> RequirementOutcome:
     """One seed is in run.json, for the workload and, through its streams, for the arrivals."""
 
-    def judge(run: Measured) -> Outcome:
+    def judge(run: MeasuredRun) -> RequirementOutcome:
         seed = run.get("plan.description.seed")
         stream = run.get("plan.description.load.arrivals.stream")
         asked = None if run.get("config.output.plan") is not None else run.get("config.client.seed")
@@ -76,10 +76,10 @@ def seed_reported(evidence: Evidence, /) -> Outcome:
 
 
 @check
-def sequence_published(evidence: Evidence, /) -> Outcome:
+def sequence_published(evidence: ComplianceEvidence, /) -> RequirementOutcome:
     """Seed, digest and the version of the generator: who has them can make every request again."""
 
-    def judge(run: Measured) -> Outcome:
+    def judge(run: MeasuredRun) -> RequirementOutcome:
         digest, version = run.get("plan.digest"), run.get("tool.version")
         stated = bool(digest) and bool(version) and isinstance(run.get("plan.description.seed"), int)
         return judged(stated, f"fastllmload {version}, plan {str(digest)[:12]}", "keep run.json, or --save-plan FILE")
@@ -88,10 +88,10 @@ def sequence_published(evidence: Evidence, /) -> Outcome:
 
 
 @check
-def workload_named(evidence: Evidence, /) -> Outcome:
+def workload_named(evidence: ComplianceEvidence, /) -> RequirementOutcome:
     """A standard workload, or one of which every common field is known."""
 
-    def judge(run: Measured) -> Outcome:
+    def judge(run: MeasuredRun) -> RequirementOutcome:
         for described in facts.workloads(run):
             name = str(described.get("name", ""))
             lacking = [field for field in FIELDS if value_of(evidence, described, field) is None]
@@ -105,10 +105,10 @@ def workload_named(evidence: Evidence, /) -> Outcome:
 
 
 @check
-def workload_field(evidence: Evidence, /, name: str) -> Outcome:
+def workload_field(evidence: ComplianceEvidence, /, name: str) -> RequirementOutcome:
     """One of the common fields of IETF 4.3.1 is known, by the plan or by declaration."""
 
-    def judge(run: Measured) -> Outcome:
+    def judge(run: MeasuredRun) -> RequirementOutcome:
         parts = facts.workloads(run)
         values = [value_of(evidence, described, name) for described in parts]
         if None in values:
@@ -116,7 +116,7 @@ def workload_field(evidence: Evidence, /, name: str) -> Outcome:
             return undeclared(f"{name} of the workload {which} is not known", remedy_of([name]))
         told = ", ".join(dict.fromkeys(str(value) for value in values))
         by_tester = FIELDS[name] is not None and evidence.declared.get(str(FIELDS[name])) == told
-        return Outcome(DECLARED, told) if by_tester else true(f"{name}: {told}")
+        return RequirementOutcome(DECLARED, told) if by_tester else true(f"{name}: {told}")
 
     return each(evidence, judge)
 
@@ -129,7 +129,7 @@ FIELDS: dict[str, str | None] = {
 }  # fmt: skip
 
 
-def value_of(evidence: Evidence, described: dict[str, Any], name: str) -> str | None:
+def value_of(evidence: ComplianceEvidence, described: dict[str, Any], name: str) -> str | None:
     """What is known of one field, as text."""
     if name in ("isl", "osl", "tokenizer"):
         found = described.get(name)
@@ -165,10 +165,10 @@ def remedy_of(lacking: list[str]) -> str:
 
 
 @check
-def output_control(evidence: Evidence, /) -> Outcome:
+def output_control(evidence: ComplianceEvidence, /) -> RequirementOutcome:
     """How output lengths are controlled: a limit of tokens in every body."""
 
-    def judge(run: Measured) -> Outcome:
+    def judge(run: MeasuredRun) -> RequirementOutcome:
         targets = run.measure["output_target"]
         limited = bool((targets > 0).all()) and len(targets) > 0
         more = " and ignore_eos" if run.get("config.workload.ignore_eos") else ""
@@ -178,12 +178,12 @@ def output_control(evidence: Evidence, /) -> Outcome:
 
 
 @check
-def dataset_field(evidence: Evidence, /, name: str) -> Outcome:
+def dataset_field(evidence: ComplianceEvidence, /, name: str) -> RequirementOutcome:
     """Version, subset or preprocessing of a data set, by the plan or by declaration."""
     key = f"workload.dataset.{name}"
     said = evidence.declared.get(key)
     if said is not None:
-        return Outcome(DECLARED, said)
+        return RequirementOutcome(DECLARED, said)
     known = [dig(facts.workload(run), f"dataset.{name}") for run in evidence.runs]
     if known and all(known):
         return true(f"{name}: {known[0]}")
@@ -191,7 +191,7 @@ def dataset_field(evidence: Evidence, /, name: str) -> Outcome:
 
 
 @check
-def uniform_used(evidence: Evidence, /) -> Outcome:
+def uniform_used(evidence: ComplianceEvidence, /) -> RequirementOutcome:
     """An engine by itself is measured with synthetic-uniform, unless the test names another workload."""
     if evidence.test in OWN_TEST:
         return inapplicable(f"the test {evidence.test} names a workload of its own")
@@ -199,7 +199,7 @@ def uniform_used(evidence: Evidence, /) -> Outcome:
         return true("the workload is synthetic-uniform")
     said = evidence.declared.get("workload.uniform_result")
     if said is not None:
-        return Outcome(DECLARED, said)
+        return RequirementOutcome(DECLARED, said)
     return false(
         f"the workload is {', '.join(sorted(facts.workload_names(evidence)))}",
         f"use --workload synthetic-uniform, or {by_key()['workload.uniform_result'].remedy}",
@@ -207,7 +207,7 @@ def uniform_used(evidence: Evidence, /) -> Outcome:
 
 
 @check
-def workload_is(evidence: Evidence, /, names: list[str], own_tests: bool = True) -> Outcome:
+def workload_is(evidence: ComplianceEvidence, /, names: list[str], own_tests: bool = True) -> RequirementOutcome:
     """Every run has one of the workloads *names*; not *own_tests*: tests that name another are left out."""
     if not own_tests and evidence.test in (*OWN_TEST, "itl", "capacity"):
         return inapplicable(f"the test {evidence.test} names a workload of its own")
@@ -220,10 +220,10 @@ def workload_is(evidence: Evidence, /, names: list[str], own_tests: bool = True)
 
 
 @check
-def random_content(evidence: Evidence, /, asked: bool = True) -> Outcome:
+def random_content(evidence: ComplianceEvidence, /, asked: bool = True) -> RequirementOutcome:
     """Prompts are random tokens: words or ids drawn from the tokenizer. Not *asked*: others have nothing to say."""
 
-    def judge(run: Measured) -> Outcome:
+    def judge(run: MeasuredRun) -> RequirementOutcome:
         form = facts.workload(run).get("prompt")
         if not asked and form not in ("text", "words", "ids"):
             return inapplicable(f"prompts are {form}")
@@ -233,10 +233,10 @@ def random_content(evidence: Evidence, /, asked: bool = True) -> Outcome:
 
 
 @check
-def setting(evidence: Evidence, /, path: str, value: Any, remedy: str = "") -> Outcome:
+def setting(evidence: ComplianceEvidence, /, path: str, value: Any, remedy: str = "") -> RequirementOutcome:
     """A setting of every run has *value*."""
 
-    def judge(run: Measured) -> Outcome:
+    def judge(run: MeasuredRun) -> RequirementOutcome:
         found = run.get(f"config.{path}")
         return judged(found == value, f"{path} is {found}", remedy)
 
@@ -244,10 +244,10 @@ def setting(evidence: Evidence, /, path: str, value: Any, remedy: str = "") -> O
 
 
 @check
-def no_stop(evidence: Evidence, /) -> Outcome:
+def no_stop(evidence: ComplianceEvidence, /) -> RequirementOutcome:
     """No stop sequence is in the bodies."""
 
-    def judge(run: Measured) -> Outcome:
+    def judge(run: MeasuredRun) -> RequirementOutcome:
         extra = str(run.get("config.workload.extra_body") or "")
         return judged('"stop"' not in extra, "bodies have no stop sequence", "take stop out of --extra-body")
 
@@ -255,10 +255,10 @@ def no_stop(evidence: Evidence, /) -> Outcome:
 
 
 @check
-def described(evidence: Evidence, /, path: str, value: Any = None) -> Outcome:
+def described(evidence: ComplianceEvidence, /, path: str, value: Any = None) -> RequirementOutcome:
     """The plan's description of the workload has *path*, with *value* where one is given."""
 
-    def judge(run: Measured) -> Outcome:
+    def judge(run: MeasuredRun) -> RequirementOutcome:
         found = dig(facts.workload(run), path)
         fits = found is not None if value is None else found == value
         return judged(fits, f"{path} is {str(found)[:60]}", "use the standard workload without options that change it")
@@ -267,10 +267,10 @@ def described(evidence: Evidence, /, path: str, value: Any = None) -> Outcome:
 
 
 @check
-def from_dataset(evidence: Evidence, /, name: str) -> Outcome:
+def from_dataset(evidence: ComplianceEvidence, /, name: str) -> RequirementOutcome:
     """The workload has the data set that the draft names, not a stand-in."""
 
-    def judge(run: Measured) -> Outcome:
+    def judge(run: MeasuredRun) -> RequirementOutcome:
         known = isinstance(facts.workload(run).get("dataset"), dict)
         return judged(
             known, f"{'a file of' if known else 'a stand-in for'} {name}", "give its file with --dataset-path"
@@ -280,10 +280,10 @@ def from_dataset(evidence: Evidence, /, name: str) -> Outcome:
 
 
 @check
-def special_rule(evidence: Evidence, /) -> Outcome:
+def special_rule(evidence: ComplianceEvidence, /) -> RequirementOutcome:
     """The plan says that marks of beginning and end and chat templates are in no count of the tool."""
 
-    def judge(run: Measured) -> Outcome:
+    def judge(run: MeasuredRun) -> RequirementOutcome:
         rule = facts.workload(run).get("special_tokens")
         return judged(bool(rule), str(rule), "measure with this version")
 

@@ -6,7 +6,7 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from fastllmload.procedure.conduct import Test
+    from fastllmload.procedure.run import ProcedureTest
 
 NAMES = (
     "ttft",
@@ -22,7 +22,7 @@ NAMES = (
 )
 
 
-def test_named(name: str) -> Test:
+def test_named(name: str) -> ProcedureTest:
     """The test *name* of NAMES."""
-    found: Test = importlib.import_module(f"{__name__}.{name.replace('-', '_')}").TEST
+    found: ProcedureTest = importlib.import_module(f"{__name__}.{name.replace('-', '_')}").TEST
     return found

@@ -11,21 +11,21 @@ import msgspec
 import numpy as np
 
 from fastllmload.errors import InputError
-from fastllmload.metrics.window import populations, window_of
-from fastllmload.plan.settings import RunSettings
-from fastllmload.procedure.change import at_concurrency, changed, instants, own_requests
-from fastllmload.procedure.client import OWN_ERRORS
-from fastllmload.procedure.conduct import Test
-from fastllmload.procedure.findings import Findings, Plot, Series
-from fastllmload.procedure.lab import Lab
-from fastllmload.procedure.level import Level
-from fastllmload.procedure.limits import all_of, met
-from fastllmload.procedure.margins import late_of
-from fastllmload.procedure.quicker import shorter
-from fastllmload.procedure.seek import Event, Found, search
-from fastllmload.procedure.warmup import warm_up
+from fastllmload.experiment.experiment import Experiment
+from fastllmload.experiment.level.client_lateness import OWN_ERRORS
+from fastllmload.experiment.level.limits import all_of, met
+from fastllmload.experiment.level.margins import late_of
+from fastllmload.experiment.level.result import Level
+from fastllmload.experiment.level.settings import at_concurrency, changed, instants, own_requests
+from fastllmload.experiment.preparation.warmup import warm_up
+from fastllmload.experiment.report.findings import FindingPlot, Findings, FindingSeries
+from fastllmload.metrics.run.window import populations, window_of
+from fastllmload.procedure.quick_parameters import shorter
+from fastllmload.procedure.run import ProcedureTest
 from fastllmload.records import layout
 from fastllmload.records.error_texts import speaks_of
+from fastllmload.search.bisection import BisectionResult, SearchEvent, search
+from fastllmload.settings import RunSettings
 
 COMPLETION = 0.99
 PER_SLOT = 100  # completions that a level must have for each slot
@@ -61,7 +61,7 @@ class Parameters(msgspec.Struct, frozen=True, kw_only=True):
 class Levels:
     """Levels of a concurrency search, judged by the criteria of IETF 5.5.2."""
 
-    lab: Lab
+    experiment: Experiment
     settings: RunSettings
     parameters: Parameters
     found: Findings
@@ -70,7 +70,7 @@ class Levels:
     _looked: set[str] = field(default_factory=set)
     _lines: int | None = None  # about memory, behind the last level that was measured
 
-    def holds(self, load: float, repetition: int) -> bool | Event | None:
+    def holds(self, load: float, repetition: int) -> bool | SearchEvent | None:
         """An Event where memory ran out or most requests failed: the system gave out, which no better run undoes."""
         key = f"{self.prefix}{load:g} slots, run {repetition + 1}"
         level, errors = self._measured(round(load), repetition, key)
@@ -78,7 +78,7 @@ class Levels:
         seen = event(level, errors)
         answer = False if seen else passes(level, self.parameters)
         self.done.append((level, answer, errors))
-        self.lab.record(level, passes=answer, oom=errors)
+        self.experiment.record(level, passes=answer, oom=errors)
         self.log()
         return seen or answer
 
@@ -95,7 +95,7 @@ class Levels:
                 self.settings, slots, duration=seconds, num_requests=None, warmup_requests=0, ramp_share=0.0, **again
             )
             own = own_requests(settings, slots, repetition * 4 + attempt)
-            level = self.lab.level(name, own, before=lambda: self.look_at_log(key))
+            level = self.experiment.level(name, own, before=lambda: self.look_at_log(key))
             errors = speaks_of(level.document.get("error_texts"), self.parameters.oom_pattern)
             ended = int(level.document.get("completed") or 0) + int(level.document.get("failed") or 0)
             wanted = self.parameters.per_slot * slots
@@ -110,12 +110,12 @@ class Levels:
         Counted before the first request of the level and behind its last, and kept: a start that finds the level
         finished knows what was written then.
         """
-        counts = self.lab.journal.document["server_log"].get(key)
-        if counts is None or (counts[1] is None and SERVER_LOG not in self.lab.commands):
+        counts = self.experiment.journal.document["server_log"].get(key)
+        if counts is None or (counts[1] is None and SERVER_LOG not in self.experiment.commands):
             return 0
         if counts[1] is None:
             counts[1] = self._lines = self.lines()
-            self.lab.journal.save()
+            self.experiment.journal.save()
         before, after = counts
         return int(after - before if after >= before else after)  # a shorter log was begun anew
 
@@ -123,13 +123,13 @@ class Levels:
         """Before a level is measured. One that an earlier start began keeps what was counted then, for it may be what cut
         that start off; one that was whole once and is measured again, since its files are damaged, begins anew.
         """
-        if SERVER_LOG not in self.lab.commands or key in self._looked:
+        if SERVER_LOG not in self.experiment.commands or key in self._looked:
             return
         self._looked.add(key)
-        log = self.lab.journal.document["server_log"]
+        log = self.experiment.journal.document["server_log"]
         if key not in log or log[key][1] is not None:
             log[key] = [self.lines(), None]
-            self.lab.journal.save()
+            self.experiment.journal.save()
             late = 0 if self._lines is None else log[key][0] - self._lines
             if late > 0:
                 self.found.warn(
@@ -139,7 +139,7 @@ class Levels:
 
     def lines(self) -> int:
         wanted = re.compile(self.parameters.oom_pattern, re.IGNORECASE)
-        log = self.lab.command(SERVER_LOG, kept=LARGEST_LOG).output
+        log = self.experiment.command(SERVER_LOG, kept=LARGEST_LOG).output
         return sum(wanted.search(line) is not None for line in log.splitlines())
 
     def log(self) -> None:
@@ -191,16 +191,16 @@ def complete(level: Level) -> bool | None:
     return None if best >= COMPLETION * len(rows) else False
 
 
-def event(level: Level, oom: int) -> Event | None:
+def event(level: Level, oom: int) -> SearchEvent | None:
     """What was seen on the level that no other run of it outvotes."""
     if oom:
-        return Event("an out-of-memory error" if oom == 1 else f"{oom} out-of-memory errors")
+        return SearchEvent("an out-of-memory error" if oom == 1 else f"{oom} out-of-memory errors")
     if level.cascading and not level.generator_limited:
-        return Event("most requests failed")
+        return SearchEvent("most requests failed")
     return None
 
 
-def sought(levels: Levels, least: float = 1.0) -> Found:
+def sought(levels: Levels, least: float = 1.0) -> BisectionResult:
     """The search of procedures.md 0.10 to within 1/16."""
     parameters = levels.parameters
     return search(
@@ -212,18 +212,18 @@ def sought(levels: Levels, least: float = 1.0) -> Found:
     )
 
 
-def run(lab: Lab, parameters: Parameters, found: Findings) -> None:
+def run(experiment: Experiment, parameters: Parameters, found: Findings) -> None:
     workload: dict[str, Any] = {"ignore_eos": True}
     if parameters.output_tokens is not None:
         workload["osl"] = str(parameters.output_tokens)
-    settings = changed(lab.base, workload=workload)
-    warm_up(lab, at_concurrency(settings, parameters.initial), quick=lab.quick)
-    levels = Levels(lab, settings, parameters, found)
+    settings = changed(experiment.base, workload=workload)
+    warm_up(experiment, at_concurrency(settings, parameters.initial), quick=experiment.quick)
+    levels = Levels(experiment, settings, parameters, found)
     answer = sought(levels)
     report(levels, answer, found)
 
 
-def report(levels: Levels, answer: Found, found: Findings) -> None:
+def report(levels: Levels, answer: BisectionResult, found: Findings) -> None:
     best = best_level(levels, answer.level)
     found.values = {
         "max_concurrency": None if answer.level is None else int(answer.level),
@@ -248,7 +248,7 @@ def report(levels: Levels, answer: Found, found: Findings) -> None:
         found.say(note)
     limit = levels.parameters.slo_ttft_p99_ms
     found.say(f"criteria: completion at least {COMPLETION:.0%}, no out-of-memory error, P99 TTFT at most {limit:g} ms")
-    if SERVER_LOG in levels.lab.commands:
+    if SERVER_LOG in levels.experiment.commands:
         found.say(f"out-of-memory errors: the server's log was watched (--hook {SERVER_LOG})")
     else:
         found.say(f"out-of-memory errors: seen only in what failed requests said; --hook {SERVER_LOG}=COMMAND watches "
@@ -256,7 +256,7 @@ def report(levels: Levels, answer: Found, found: Findings) -> None:
     ordered = sorted(levels.done, key=lambda one: one[0].load)
     x = tuple(level.load for level, _, _ in ordered)
     y = tuple(level.figure("ttft", "p99") for level, _, _ in ordered)
-    found.plot(Plot("ttft", "P99 TTFT over concurrency", "line", (Series("TTFT P99", y, x),),
+    found.plot(FindingPlot("ttft", "P99 TTFT over concurrency", "line", (FindingSeries("TTFT P99", y, x),),
                     ("concurrency", "slots", None), ("TTFT", "ms", True)))  # fmt: skip
 
 
@@ -307,7 +307,7 @@ def expected_s(parameters: Parameters, settings: RunSettings) -> float | None:
     return parameters.duration_s * (math.log2(max(2, parameters.maximum / max(1, parameters.initial))) + 6)
 
 
-TEST = Test(
+TEST = ProcedureTest(
     "capacity", "5.5", "Concurrent Request Capacity", Parameters, run, refuse=refuse, expected_s=expected_s,
     may=(SERVER_LOG,),
 )  # fmt: skip

@@ -8,26 +8,25 @@ import msgspec
 import numpy as np
 
 from fastllmload.errors import InputError
-from fastllmload.metrics.fairness import STARVED_ABOVE, UNFAIR_BELOW, fairness_block
-from fastllmload.metrics.inflation import latency_inflation
-from fastllmload.metrics.window import populations, window_of
-from fastllmload.plan.settings import RunSettings
+from fastllmload.experiment.experiment import Experiment
+from fastllmload.experiment.level.result import Level
+from fastllmload.experiment.level.settings import changed
+from fastllmload.experiment.level.verdict import LevelVerdict
+from fastllmload.experiment.preparation.warmup import warm_up
+from fastllmload.experiment.report.findings import FindingPlot, Findings, FindingSeries
+from fastllmload.metrics.levels.fairness import STARVED_ABOVE, UNFAIR_BELOW, fairness_block, latency_inflation
+from fastllmload.metrics.run.window import populations, window_of
+from fastllmload.metrics.tokens.counts import count_tokens
 from fastllmload.plan.standard import SKEWED
-from fastllmload.procedure.change import changed
-from fastllmload.procedure.conduct import Test
-from fastllmload.procedure.findings import Findings, Plot, Series
-from fastllmload.procedure.lab import Lab
-from fastllmload.procedure.ladder import Ladder, Rung
-from fastllmload.procedure.level import Level
-from fastllmload.procedure.quicker import shorter
-from fastllmload.procedure.saturating import Capacity, capacity_of
-from fastllmload.procedure.shares import refuse_source
-from fastllmload.procedure.verdict import LevelVerdict
-from fastllmload.procedure.warmup import warm_up
+from fastllmload.procedure.quick_parameters import shorter
+from fastllmload.procedure.run import ProcedureTest
 from fastllmload.records import layout
 from fastllmload.records.run import Run
-from fastllmload.records.token_counts import count_tokens
-from fastllmload.report.figures import count
+from fastllmload.report.text.numbers import count
+from fastllmload.search.load_fractions import refuse_source
+from fastllmload.search.load_sweep import LevelResult, LoadSweep
+from fastllmload.search.saturation import SaturationCapacity, capacity_of
+from fastllmload.settings import RunSettings
 from fastllmload.workload.fairness import MIXES, mean_tokens
 from fastllmload.workload.lengths import LogNormal, parse_lengths
 
@@ -52,10 +51,12 @@ class Parameters(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.structs.replace(self, duration_s=shorter(self.duration_s, 40, 6.0), least_requests=10)
 
 
-def run(lab: Lab, parameters: Parameters, found: Findings) -> None:
-    settings = of_workload(changed(lab.base, load={"duration": parameters.duration_s, "num_requests": None}), MIXED)
-    warm_up(lab, settings, quick=lab.quick)
-    capacity = capacity_of(lab, settings, parameters, found)
+def run(experiment: Experiment, parameters: Parameters, found: Findings) -> None:
+    settings = of_workload(
+        changed(experiment.base, load={"duration": parameters.duration_s, "num_requests": None}), MIXED
+    )
+    warm_up(experiment, settings, quick=experiment.quick)
+    capacity = capacity_of(experiment, settings, parameters, found)
     if capacity is None:
         return
     rate = parameters.share_of_capacity * capacity.req_s
@@ -63,12 +64,12 @@ def run(lab: Lab, parameters: Parameters, found: Findings) -> None:
     if length > parameters.duration_s:
         found.say(f"levels take {length:.0f} s, so that each class has {parameters.least_requests} requests in the mix")
     settings = changed(settings, load={"duration": length})
-    alone: dict[str, Rung] = {}
+    alone: dict[str, LevelResult] = {}
     unsound: list[str] = []
     for name, (workload, share) in CLASSES.items():
-        own = baseline_rate(lab, settings, parameters, rate, name, share)
-        ladder = Ladder(lab, of_workload(settings, workload), prefix=f"isolated {name}, ")
-        alone[name] = ladder.at(float(f"{own:.6g}"))
+        own = baseline_rate(experiment, settings, parameters, rate, name, share)
+        load_sweep = LoadSweep(experiment, of_workload(settings, workload), prefix=f"isolated {name}, ")
+        alone[name] = load_sweep.at(float(f"{own:.6g}"))
         why = overloaded(alone[name].verdict)
         if why:
             unsound.append(name)
@@ -76,8 +77,8 @@ def run(lab: Lab, parameters: Parameters, found: Findings) -> None:
                 f"the isolated {name} class saturates the system ({why}): inflation and Jain's index, which compare "
                 "with it, say nothing; take --baseline own_rate or a lower --load"
             )
-    mixed = Ladder(lab, settings, prefix="mixed, ").at(float(f"{rate:.6g}"))
-    report(mixed.level, {name: rung.level for name, rung in alone.items()}, capacity, parameters, found)
+    mixed = LoadSweep(experiment, settings, prefix="mixed, ").at(float(f"{rate:.6g}"))
+    report(mixed.level, {name: level_result.level for name, level_result in alone.items()}, capacity, parameters, found)
     if unsound:
         found.values |= {"significantly_unfair": None, "saturated_baselines": unsound}
 
@@ -99,7 +100,7 @@ def long_enough(rate: float, parameters: Parameters) -> float:
 
 
 def baseline_rate(
-    lab: Lab, settings: RunSettings, parameters: Parameters, rate: float, name: str, share: float
+    experiment: Experiment, settings: RunSettings, parameters: Parameters, rate: float, name: str, share: float
 ) -> float:
     """Rate of the isolated class. *same_tokens*: as many offered tokens per second, input and output, as the mix."""
     if parameters.baseline == "same_rate":
@@ -116,7 +117,9 @@ def expected_tokens(workload: str) -> float:
     return mean_tokens(isl, osl, MIXES[workload])
 
 
-def report(mixed: Level, alone: dict[str, Level], capacity: Capacity, parameters: Parameters, found: Findings) -> None:
+def report(
+    mixed: Level, alone: dict[str, Level], capacity: SaturationCapacity, parameters: Parameters, found: Findings
+) -> None:
     isolated_p50 = {NUMBERS[name]: value for name, level in alone.items() if (value := level.figure("ttft", "p50"))}
     block = block_of(mixed.run, isolated_p50)
     if block is None:
@@ -176,9 +179,9 @@ def report(mixed: Level, alone: dict[str, Level], capacity: Capacity, parameters
         f"mixed load {mixed.load:.4g} requests/s, {parameters.share_of_capacity:.0%} of {capacity.req_s:.4g} "
         f"({capacity.source})"
     )
-    series = tuple(Series(f"{name} mixed", ttft_of(mixed.run, NUMBERS[name])) for name in alone)
-    series += tuple(Series(f"{name} isolated", ttft_of(level.run, None)) for name, level in alone.items())
-    found.plot(Plot("ttft-cdf", "TTFT by class", "cdf", series, y=("TTFT", "ms", None)))
+    series = tuple(FindingSeries(f"{name} mixed", ttft_of(mixed.run, NUMBERS[name])) for name in alone)
+    series += tuple(FindingSeries(f"{name} isolated", ttft_of(level.run, None)) for name, level in alone.items())
+    found.plot(FindingPlot("ttft-cdf", "TTFT by class", "cdf", series, y=("TTFT", "ms", None)))
 
 
 def block_of(run: Run, isolated_p50: dict[int, float]) -> dict[str, Any] | None:
@@ -240,6 +243,6 @@ def expected_s(parameters: Parameters, settings: RunSettings) -> float | None:
     return 3 * parameters.duration_s
 
 
-TEST = Test(
+TEST = ProcedureTest(
     "fairness", "5.6", "Scheduling Fairness", Parameters, run, refuse=refuse, expected_s=expected_s, sends=MIXED,
 )  # fmt: skip

@@ -7,17 +7,17 @@ from typing import Any
 import msgspec
 
 from fastllmload.errors import InputError
-from fastllmload.metrics.guardrail import overheads, throughput_change
-from fastllmload.plan.settings import RunSettings
-from fastllmload.procedure.change import changed
-from fastllmload.procedure.conduct import Test
-from fastllmload.procedure.findings import Findings, Plot, Series
-from fastllmload.procedure.lab import Lab
-from fastllmload.procedure.ladder import Ladder, Rung
-from fastllmload.procedure.quicker import first, shorter
-from fastllmload.procedure.saturating import Capacity, capacity_of, measured
-from fastllmload.procedure.shares import refuse_levels, refuse_source
-from fastllmload.procedure.warmup import warm_up
+from fastllmload.experiment.experiment import Experiment
+from fastllmload.experiment.level.settings import changed
+from fastllmload.experiment.preparation.warmup import warm_up
+from fastllmload.experiment.report.findings import FindingPlot, Findings, FindingSeries
+from fastllmload.metrics.levels.guardrail import overheads, throughput_change
+from fastllmload.procedure.quick_parameters import first, shorter
+from fastllmload.procedure.run import ProcedureTest
+from fastllmload.search.load_fractions import refuse_levels, refuse_source
+from fastllmload.search.load_sweep import LevelResult, LoadSweep
+from fastllmload.search.saturation import SaturationCapacity, capacity_of, measured
+from fastllmload.settings import RunSettings
 
 CONFIGURATIONS = ("baseline", "input", "output", "full")
 TITLES = {"baseline": "Baseline", "input": "Input filter", "output": "Output filter", "full": "Full filter"}
@@ -42,44 +42,46 @@ class Parameters(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-Done = dict[str, list[tuple[float, Rung]]]  # configuration → share of the capacity and its rung
-Throughput = dict[str, Capacity | None]  # configuration → what was measured; None where nothing came back
+Done = dict[str, list[tuple[float, LevelResult]]]  # configuration → share of the capacity and its rung
+Throughput = dict[str, SaturationCapacity | None]  # configuration → what was measured; None where nothing came back
 
 
-def run(lab: Lab, parameters: Parameters, found: Findings) -> None:
-    settings = changed(lab.base, load={"duration": parameters.duration_s, "num_requests": None})
+def run(experiment: Experiment, parameters: Parameters, found: Findings) -> None:
+    settings = changed(experiment.base, load={"duration": parameters.duration_s, "num_requests": None})
     order = [name for name in CONFIGURATIONS if name in parameters.configurations]
-    capacity: Capacity | None = None
+    capacity: SaturationCapacity | None = None
     throughput: Throughput = {}
     done: Done = {}
     for name in order:
-        lab.switch("guardrail", f"guardrail-{name}")
-        warm_up(lab, settings, quick=lab.quick)
+        experiment.switch("guardrail", f"guardrail-{name}")
+        warm_up(experiment, settings, quick=experiment.quick)
         if capacity is None:
-            capacity = capacity_of(lab, settings, parameters, found, prefix=f"{name}, ")
+            capacity = capacity_of(experiment, settings, parameters, found, prefix=f"{name}, ")
             if capacity is None:
                 return
             if parameters.capacity is None:
                 throughput[name] = capacity
         if parameters.throughput and name not in throughput:
-            throughput[name] = measured(lab, settings, found, prefix=f"{name}, ")
-        ladder = Ladder(lab, settings, prefix=f"{name}, ")
-        done[name] = [(share, ladder.at(float(f"{share * capacity.req_s:.6g}"))) for share in sorted(parameters.levels)]
+            throughput[name] = measured(experiment, settings, found, prefix=f"{name}, ")
+        load_sweep = LoadSweep(experiment, settings, prefix=f"{name}, ")
+        done[name] = [
+            (share, load_sweep.at(float(f"{share * capacity.req_s:.6g}"))) for share in sorted(parameters.levels)
+        ]
         report(done, throughput, capacity, found)
     if "baseline" not in order:
         found.deviate("no baseline without guardrails was measured (IETF 5.10.2)")
 
 
-def report(done: Done, throughput: Throughput, capacity: Capacity, found: Findings) -> None:
+def report(done: Done, throughput: Throughput, capacity: SaturationCapacity, found: Findings) -> None:
     shares = [share for share, _ in next(iter(done.values()))]
     middle = (len(shares) - 1) // 2
     columns = ("Configuration", "TTFT P50 (ms)", "TTFT P99 (ms)", "E2E P50 (ms)", "E2E P99 (ms)")
-    rows = [(TITLES[name], *latencies(rungs[middle][1])) for name, rungs in done.items()]
+    rows = [(TITLES[name], *latencies(level_results[middle][1])) for name, level_results in done.items()]
     found.table("guardrail", f"Guardrail Overhead at {shares[middle]:.0%} of the baseline's capacity", columns, rows)
     every = [
-        (f"{TITLES[name]}, {share:.0%}", *latencies(rung), refusals(rung))
-        for name, rungs in done.items()
-        for share, rung in rungs
+        (f"{TITLES[name]}, {share:.0%}", *latencies(level_result), refusals(level_result))
+        for name, level_results in done.items()
+        for share, level_result in level_results
     ]
     found.table("guardrail-levels", "All levels", (*columns, "Refused"), every,
                 "Refused: answered with an HTTP error of class 4xx; not part of the latencies")  # fmt: skip
@@ -109,7 +111,10 @@ def report(done: Done, throughput: Throughput, capacity: Capacity, found: Findin
         "throughput_change_percent": {
             name: throughput_change(baseline, value) for name, value in tokens.items() if name != "baseline"
         },
-        "refused": {name: sum(refusals(rung) for _, rung in rungs) for name, rungs in done.items()},
+        "refused": {
+            name: sum(refusals(level_result) for _, level_result in level_results)
+            for name, level_results in done.items()
+        },
     }
     added(found, shares[middle])
     refused = {name: count for name, count in found.values["refused"].items() if count}
@@ -117,14 +122,16 @@ def report(done: Done, throughput: Throughput, capacity: Capacity, found: Findin
         found.warn(f"benign requests were refused: {', '.join(f'{name} {count}' for name, count in refused.items())}")
     names = tuple(f"{share:.0%}" for share in shares)
     series = tuple(
-        Series(TITLES[name], tuple(rung.level.figure("ttft", "p50") for _, rung in rungs))
-        for name, rungs in done.items()
+        FindingSeries(
+            TITLES[name], tuple(level_result.level.figure("ttft", "p50") for _, level_result in level_results)
+        )
+        for name, level_results in done.items()
     )
-    found.plot(Plot("ttft", "P50 TTFT by load", "bars", series, y=("TTFT", "ms", None), names=names))
+    found.plot(FindingPlot("ttft", "P50 TTFT by load", "bars", series, y=("TTFT", "ms", None), names=names))
 
 
-def latencies(rung: Rung) -> tuple[Any, ...]:
-    level = rung.level
+def latencies(level_result: LevelResult) -> tuple[Any, ...]:
+    level = level_result.level
     return (
         level.figure("ttft", "p50"),
         level.figure("ttft", "p99"),
@@ -135,7 +142,7 @@ def latencies(rung: Rung) -> tuple[Any, ...]:
 
 def overhead(done: Done, level: int) -> dict[str, Any]:
     """Milliseconds that each configuration adds at one level; None for what was not measured."""
-    metrics = {name: rungs[level][1].level.document["metrics"] for name, rungs in done.items()}
+    metrics = {name: level_results[level][1].level.document["metrics"] for name, level_results in done.items()}
     if "baseline" not in metrics:
         return {}
     return dict(overheads(metrics["baseline"], metrics.get("input"), metrics.get("output"), metrics.get("full")))
@@ -155,9 +162,9 @@ def added(found: Findings, share: float) -> None:
             found.say(f"{text.format(format(values['p50'], '.4g'))} (P50 at {share:.0%} of the capacity)")
 
 
-def refusals(rung: Rung) -> int:
+def refusals(level_result: LevelResult) -> int:
     """Requests that were answered with 4xx: a filter that says no."""
-    groups = rung.level.document.get("errors") or []
+    groups = level_result.level.document.get("errors") or []
     return sum(group["count"] for group in groups if 400 <= (group.get("http_status") or 0) < 500)
 
 
@@ -187,4 +194,4 @@ def expected_s(parameters: Parameters, settings: RunSettings) -> float | None:
     return parameters.duration_s * len(parameters.levels) * len(set(parameters.configurations))
 
 
-TEST = Test("guardrail", "5.10", "Guardrail Overhead", Parameters, run, hooks, refuse, expected_s, DEFAULT)
+TEST = ProcedureTest("guardrail", "5.10", "Guardrail Overhead", Parameters, run, hooks, refuse, expected_s, DEFAULT)

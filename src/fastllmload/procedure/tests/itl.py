@@ -8,18 +8,18 @@ import msgspec
 import numpy as np
 
 from fastllmload.errors import InputError
-from fastllmload.plan.settings import RunSettings
-from fastllmload.procedure.change import at_rate, changed, own_requests
-from fastllmload.procedure.conduct import Test
-from fastllmload.procedure.findings import Findings, Plot, Series
-from fastllmload.procedure.gaps import Gaps, gaps_of
-from fastllmload.procedure.lab import Lab
-from fastllmload.procedure.level import Level
-from fastllmload.procedure.quicker import first
-from fastllmload.procedure.saturating import Capacity, capacity_of
-from fastllmload.procedure.shares import refuse_levels, refuse_source
-from fastllmload.procedure.warmup import warm_up
+from fastllmload.experiment.experiment import Experiment
+from fastllmload.experiment.level.gaps import LevelGaps, gaps_of
+from fastllmload.experiment.level.result import Level
+from fastllmload.experiment.level.settings import at_rate, changed, own_requests
+from fastllmload.experiment.preparation.warmup import warm_up
+from fastllmload.experiment.report.findings import FindingPlot, Findings, FindingSeries
+from fastllmload.procedure.quick_parameters import first
+from fastllmload.procedure.run import ProcedureTest
 from fastllmload.records import layout
+from fastllmload.search.load_fractions import refuse_levels, refuse_source
+from fastllmload.search.saturation import SaturationCapacity, capacity_of
+from fastllmload.settings import RunSettings
 from fastllmload.workload.lengths import Choice, Fixed, InTurn, LogNormal, Uniform, parse_lengths
 
 SHARES = (0.25, 0.5, 0.75, 0.9)
@@ -46,29 +46,31 @@ class Parameters(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-def run(lab: Lab, parameters: Parameters, found: Findings) -> None:
-    base = changed(lab.base, load={"duration": parameters.duration_s, "num_requests": None})
-    warm_up(lab, base, quick=lab.quick)
-    capacity = capacity_of(lab, base, parameters, found)
+def run(experiment: Experiment, parameters: Parameters, found: Findings) -> None:
+    base = changed(experiment.base, load={"duration": parameters.duration_s, "num_requests": None})
+    warm_up(experiment, base, quick=experiment.quick)
+    capacity = capacity_of(experiment, base, parameters, found)
     if capacity is None:
         return
-    done: list[tuple[float, Level, Gaps]] = []
+    done: list[tuple[float, Level, LevelGaps]] = []
     for share in sorted(parameters.levels):
-        level, gaps = enough(lab, share * capacity.req_s, parameters, found)
+        level, gaps = enough(experiment, share * capacity.req_s, parameters, found)
         done.append((share, level, gaps))
         report(done, capacity, found)
         say_raised(done, found)
 
 
-def enough(lab: Lab, rate: float, parameters: Parameters, found: Findings) -> tuple[Level, Gaps]:
+def enough(experiment: Experiment, rate: float, parameters: Parameters, found: Findings) -> tuple[Level, LevelGaps]:
     """A level with at least 100 requests of 50 tokens and 5,000 gaps; sent again with more until it has them."""
     rate = float(f"{rate:.6g}")
     requests = parameters.requests
     for _ in range(TRIES):
-        settings = at_rate(lab.base, rate, num_requests=requests, duration=None, warmup_requests=0, ramp_share=0.0)
+        settings = at_rate(
+            experiment.base, rate, num_requests=requests, duration=None, warmup_requests=0, ramp_share=0.0
+        )
         settings = changed(settings, workload={"least_output": OUTPUT_AT_LEAST, "ignore_eos": True})
         settings = own_requests(settings, rate, requests)
-        level = lab.level(f"{rate:g} per second, {requests} requests", settings)
+        level = experiment.level(f"{rate:g} per second, {requests} requests", settings)
         gaps = gaps_of(level.run, LEAST_TOKENS)
         if (gaps.requests >= LEAST_REQUESTS and len(gaps.ns) >= LEAST_GAPS) or level.cascading:
             return level, gaps
@@ -78,7 +80,7 @@ def enough(lab: Lab, rate: float, parameters: Parameters, found: Findings) -> tu
     return level, gaps
 
 
-def report(done: list[tuple[float, Level, Gaps]], capacity: Capacity, found: Findings) -> None:
+def report(done: list[tuple[float, Level, LevelGaps]], capacity: SaturationCapacity, found: Findings) -> None:
     """The draft's table with a column for each level, and the shape of the distribution."""
     name = "ITL" if all(gaps.option == "direct" for _, _, gaps in done) else "Time Between Chunks"
     columns = ("Metric", *(f"{share:.0%} ({level.load:.4g} r/s)" for share, level, _ in done))
@@ -107,13 +109,13 @@ def report(done: list[tuple[float, Level, Gaps]], capacity: Capacity, found: Fin
             for (share, level, gaps), one in zip(done, figures, strict=True)
         ],
     }  # fmt: skip
-    series = tuple(Series(f"{share:.0%}", tuple(sample(gaps))) for share, _, gaps in done)
-    found.plot(Plot("itl-cdf", name, "cdf", series, y=(name, "ms", None)))
+    series = tuple(FindingSeries(f"{share:.0%}", tuple(sample(gaps))) for share, _, gaps in done)
+    found.plot(FindingPlot("itl-cdf", name, "cdf", series, y=(name, "ms", None)))
     option = ", ".join(found.values["option"])
     found.say(f"gaps are pooled with option {option} (IETF B.2.1)")
 
 
-def say_raised(done: list[tuple[float, Level, Gaps]], found: Findings) -> None:
+def say_raised(done: list[tuple[float, Level, LevelGaps]], found: Findings) -> None:
     """How many answers were asked for with the least length: shorter targets are raised to it (procedures 5.4)."""
     targets = [level.run.rows["output_target"][level.run.rows["phase"] == layout.MEASURE] for _, level, _ in done]
     raised = sum(int((each == OUTPUT_AT_LEAST).sum()) for each in targets)
@@ -138,12 +140,12 @@ def refuse_short(osl: str | None) -> None:
         )
 
 
-def notes(done: list[tuple[float, Level, Gaps]]) -> list[str]:
+def notes(done: list[tuple[float, Level, LevelGaps]]) -> list[str]:
     few = [f"{share:.0%}" for share, _, gaps in done if len(gaps.ns) < 10_000]
     return [f"P99.9 needs 10,000 gaps: too few at {', '.join(few)}"] if few else []
 
 
-def sample(gaps: Gaps) -> list[float]:
+def sample(gaps: LevelGaps) -> list[float]:
     """At most 4,000 quantiles of the gaps in ms, for the plot."""
     if not len(gaps.ns):
         return []
@@ -166,4 +168,4 @@ def refuse(parameters: Parameters, settings: RunSettings) -> None:
     refuse_levels(parameters.levels, SHARES, most=1.0)  # percent of the maximum throughput (IETF 5.4.2)
 
 
-TEST = Test("itl", "5.4", "Inter-Token Latency Distribution", Parameters, run, refuse=refuse)
+TEST = ProcedureTest("itl", "5.4", "Inter-Token Latency Distribution", Parameters, run, refuse=refuse)

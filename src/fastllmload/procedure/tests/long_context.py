@@ -8,15 +8,15 @@ import msgspec
 import numpy as np
 
 from fastllmload.errors import InputError
-from fastllmload.metrics.scaling import LEAST_TO_TELL, Scaling, scaling
-from fastllmload.plan.settings import RunSettings
-from fastllmload.procedure.change import at_concurrency, changed, own_requests
-from fastllmload.procedure.conduct import Test
-from fastllmload.procedure.findings import Findings, Plot, Series
-from fastllmload.procedure.lab import Lab
-from fastllmload.procedure.level import Level
-from fastllmload.procedure.quicker import first
-from fastllmload.procedure.warmup import warm_up
+from fastllmload.experiment.experiment import Experiment
+from fastllmload.experiment.level.result import Level
+from fastllmload.experiment.level.settings import at_concurrency, changed, own_requests
+from fastllmload.experiment.preparation.warmup import warm_up
+from fastllmload.experiment.report.findings import FindingPlot, Findings, FindingSeries
+from fastllmload.metrics.levels.scaling import LEAST_TO_TELL, Scaling, scaling
+from fastllmload.procedure.quick_parameters import first
+from fastllmload.procedure.run import ProcedureTest
+from fastllmload.settings import RunSettings
 
 LENGTHS = tuple(1024 << k for k in range(8))  # 1 Ki to 128 Ki
 REQUESTS, LEAST_REQUESTS = 30, 20
@@ -41,10 +41,10 @@ class Parameters(msgspec.Struct, frozen=True, kw_only=True):
         )  # fmt: skip
 
 
-def run(lab: Lab, parameters: Parameters, found: Findings) -> None:
+def run(experiment: Experiment, parameters: Parameters, found: Findings) -> None:
     lengths = sorted(parameters.lengths)
     shared = {"name": WORKLOAD, "osl": str(parameters.output_tokens), "ignore_eos": True}
-    settings = changed(lab.base, workload=shared)
+    settings = changed(experiment.base, workload=shared)
     limit = settings.workload.context_limit
     skipped = [length for length in lengths if limit is not None and length > limit - parameters.output_tokens]
     if len(skipped) == len(lengths):
@@ -53,7 +53,9 @@ def run(lab: Lab, parameters: Parameters, found: Findings) -> None:
             f"beyond the model's context of {limit:,}: name shorter ones with --lengths"
         )
     warm_up(
-        lab, at_concurrency(changed(settings, workload={"isl": str(lengths[0])}), parameters.slots), quick=lab.quick
+        experiment,
+        at_concurrency(changed(settings, workload={"isl": str(lengths[0])}), parameters.slots),
+        quick=experiment.quick,
     )
     done: list[Level] = []
     for length in (one for one in lengths if one not in skipped):
@@ -61,7 +63,7 @@ def run(lab: Lab, parameters: Parameters, found: Findings) -> None:
             changed(settings, workload={"isl": str(length)}), parameters.slots, num_requests=parameters.requests,
             duration=None, warmup_requests=0,
         )  # fmt: skip
-        done.append(lab.level(f"{length} tokens", own_requests(asked, length)))
+        done.append(experiment.level(f"{length} tokens", own_requests(asked, length)))
         report(done, lengths, parameters, found)
     if skipped:
         found.say(f"left out, beyond the model's context of {limit:,} tokens: {', '.join(map(str, skipped))}")
@@ -144,14 +146,14 @@ def slope_us(fitted: Scaling) -> float | None:
 
 def plot(known: list[tuple[int, float]], fitted: Scaling, found: Findings) -> None:
     x = np.geomspace(known[0][0], known[-1][0], 50)
-    series = [Series("TTFT mean", tuple(y for _, y in known), tuple(float(x) for x, _ in known), "points")]
+    series = [FindingSeries("TTFT mean", tuple(y for _, y in known), tuple(float(x) for x, _ in known), "points")]
     if fitted.best is not None:
         fit = fitted.fit(fitted.best)
         powers = {"proportional": (1,), "linear": (0, 1), "quadratic": (0, 1, 2)}[fit.model]
         y = sum(c * x**p for c, p in zip(fit.coefficients or (), powers, strict=True))
-        series.append(Series(f"{fit.model} fit", tuple(np.asarray(y).tolist()), tuple(x.tolist()), "dash"))
+        series.append(FindingSeries(f"{fit.model} fit", tuple(np.asarray(y).tolist()), tuple(x.tolist()), "dash"))
     found.plot(
-        Plot(
+        FindingPlot(
             "ttft",
             "TTFT over context length",
             "scatter",
@@ -180,4 +182,4 @@ def refuse(parameters: Parameters, settings: RunSettings) -> None:
         raise InputError("the test long-context sets the input lengths: leave --isl out, use --lengths")
 
 
-TEST = Test("long-context", "5.9", "Long Context Scaling", Parameters, run, refuse=refuse, sends=WORKLOAD)
+TEST = ProcedureTest("long-context", "5.9", "Long Context Scaling", Parameters, run, refuse=refuse, sends=WORKLOAD)

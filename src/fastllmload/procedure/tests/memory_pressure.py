@@ -8,16 +8,16 @@ from typing import Any
 import msgspec
 
 from fastllmload.errors import InputError, TargetError
-from fastllmload.plan.settings import RunSettings
-from fastllmload.procedure.change import at_concurrency, changed, own_requests
-from fastllmload.procedure.conduct import Test
-from fastllmload.procedure.findings import Findings, Plot, Series
-from fastllmload.procedure.lab import Lab
-from fastllmload.procedure.level import Level
-from fastllmload.procedure.quicker import shorter
-from fastllmload.procedure.shares import listed, refuse_levels, refuse_source
+from fastllmload.experiment.experiment import Experiment
+from fastllmload.experiment.level.result import Level
+from fastllmload.experiment.level.settings import at_concurrency, changed, own_requests
+from fastllmload.experiment.preparation.warmup import warm_up
+from fastllmload.experiment.report.findings import FindingPlot, Findings, FindingSeries
+from fastllmload.procedure.quick_parameters import shorter
+from fastllmload.procedure.run import ProcedureTest
 from fastllmload.procedure.tests import capacity as concurrency
-from fastllmload.procedure.warmup import warm_up
+from fastllmload.search.load_fractions import listed, refuse_levels, refuse_source
+from fastllmload.settings import RunSettings
 
 LEVELS = (1.0, 1.1, 1.25, 1.5)
 LEAST_S = 120.0
@@ -41,7 +41,7 @@ class Parameters(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.structs.replace(self, duration_s=shorter(self.duration_s, 15, 5.0))
 
 
-class Pressed(msgspec.Struct, frozen=True):
+class PressureLevel(msgspec.Struct, frozen=True):
     """A level beyond the capacity. *died*: the system did not answer any more behind it; *recovered_s*: until the hook
     had brought it back, None where it was not run.
     """
@@ -53,66 +53,68 @@ class Pressed(msgspec.Struct, frozen=True):
     recovered_s: float | None = None
 
 
-def run(lab: Lab, parameters: Parameters, found: Findings) -> None:
-    settings = lab.base
+def run(experiment: Experiment, parameters: Parameters, found: Findings) -> None:
+    settings = experiment.base
     settings = changed(settings, load={"duration": parameters.duration_s, "num_requests": None})
-    warm_up(lab, at_concurrency(settings, parameters.initial), quick=lab.quick)
-    slots = capacity_slots(lab, settings, parameters, found)
+    warm_up(experiment, at_concurrency(settings, parameters.initial), quick=experiment.quick)
+    slots = capacity_slots(experiment, settings, parameters, found)
     if slots is None:
         found.warn("no concurrency meets the criteria: there is no capacity to go beyond")
         return
-    done: list[Pressed] = []
+    done: list[PressureLevel] = []
     for share in sorted({1.0, *parameters.levels}):
-        done.append(pressed(lab, settings, share, slots))
+        done.append(pressed(experiment, settings, share, slots))
         report(done, slots, found)
         if done[-1].aborted:
-            done[-1] = recovered(lab, done[-1])
+            done[-1] = recovered(experiment, done[-1])
             report(done, slots, found)
 
 
-def capacity_slots(lab: Lab, settings: RunSettings, parameters: Parameters, found: Findings) -> int | None:
+def capacity_slots(
+    experiment: Experiment, settings: RunSettings, parameters: Parameters, found: Findings
+) -> int | None:
     if parameters.capacity is not None:
         return max(1, round(parameters.capacity))
     asked = concurrency.Parameters(
         initial=parameters.initial, output_tokens=None, slo_ttft_p99_ms=parameters.slo_ttft_p99_ms,
         duration_s=min(60.0, parameters.duration_s),
     )  # fmt: skip
-    if lab.quick:
+    if experiment.quick:
         asked = asked.quick()
-    levels = concurrency.Levels(lab, settings, asked, found, prefix="capacity, ")
+    levels = concurrency.Levels(experiment, settings, asked, found, prefix="capacity, ")
     answer = concurrency.sought(levels)
     for note in answer.notes:
         found.say(f"search of the capacity: {note}")
     return None if answer.level is None else int(answer.level)
 
 
-def pressed(lab: Lab, settings: RunSettings, share: float, slots: int) -> Pressed:
+def pressed(experiment: Experiment, settings: RunSettings, share: float, slots: int) -> PressureLevel:
     """One level; aborted because most requests failed or the server was gone."""
     asked = at_concurrency(settings, math.ceil(share * slots), warmup_requests=0, ramp_share=0.0)
-    can_recover = RECOVER in lab.commands
+    can_recover = RECOVER in experiment.commands
     asked = own_requests(asked, asked.load.concurrency or 0)
-    level = lab.level(f"{share:.0%} of the capacity", asked, may_die=can_recover)
-    known = lab.earlier(level).get("died")
-    died = can_recover and (lab.gone() if known is None else bool(known))
-    one = Pressed(share, level, level.cascading or died, died)
-    lab.record(level, share_of_capacity=share, aborted=one.aborted, died=died)
+    level = experiment.level(f"{share:.0%} of the capacity", asked, may_die=can_recover)
+    known = experiment.earlier(level).get("died")
+    died = can_recover and (experiment.gone() if known is None else bool(known))
+    one = PressureLevel(share, level, level.cascading or died, died)
+    experiment.record(level, share_of_capacity=share, aborted=one.aborted, died=died)
     return one
 
 
-def recovered(lab: Lab, one: Pressed) -> Pressed:
+def recovered(experiment: Experiment, one: PressureLevel) -> PressureLevel:
     """The server answers again behind an aborted level, the last one too: the hook brings it back, at once."""
-    if RECOVER not in lab.commands:
-        if lab.gone():
+    if RECOVER not in experiment.commands:
+        if experiment.gone():
             raise TargetError("the server does not answer after an overload and there is no --hook recover=COMMAND")
         return one
-    seconds = lab.earlier(one.level).get("recovered_s")
-    if seconds is None or lab.gone():
-        seconds = lab.do_hook(RECOVER)
-    lab.record(one.level, recovered_s=seconds)
+    seconds = experiment.earlier(one.level).get("recovered_s")
+    if seconds is None or experiment.gone():
+        seconds = experiment.do_hook(RECOVER)
+    experiment.record(one.level, recovered_s=seconds)
     return msgspec.structs.replace(one, recovered_s=seconds)
 
 
-def report(done: list[Pressed], slots: int, found: Findings) -> None:
+def report(done: list[PressureLevel], slots: int, found: Findings) -> None:
     rows = []
     for one in done:
         share, level = one.share, one.level
@@ -153,11 +155,11 @@ def report(done: list[Pressed], slots: int, found: Findings) -> None:
             found.say(abort_words(one))
     x = tuple(one.share for one in done)
     y = tuple(one.level.figure("ttft", "p99") for one in done)
-    found.plot(Plot("ttft", "P99 TTFT over oversubscription", "line", (Series("TTFT P99", y, x),),
+    found.plot(FindingPlot("ttft", "P99 TTFT over oversubscription", "line", (FindingSeries("TTFT P99", y, x),),
                     ("of the capacity", "share", None), ("TTFT", "ms", True)))  # fmt: skip
 
 
-def abort_words(one: Pressed) -> str:
+def abort_words(one: PressureLevel) -> str:
     """What became of the system behind an aborted level."""
     state = "did not answer any more" if one.died else "still answered, though most requests had failed"
     if one.recovered_s is None:
@@ -242,7 +244,7 @@ def hooks(parameters: Any) -> tuple[str, ...]:
     return ()
 
 
-TEST = Test(
+TEST = ProcedureTest(
     "memory-pressure", "5.8", "Memory Pressure", Parameters, run, hooks, refuse, expected_s, DEFAULT,
     may=(RECOVER, concurrency.SERVER_LOG),
 )  # fmt: skip

@@ -8,20 +8,20 @@ import msgspec
 import numpy as np
 
 from fastllmload.errors import InputError
-from fastllmload.metrics.percentiles import percentile
-from fastllmload.metrics.prefix_cache import prefix_tokens, throughput_improvement, ttft_reductions
-from fastllmload.plan.settings import RunSettings
-from fastllmload.procedure.change import at_concurrency, changed
-from fastllmload.procedure.conduct import Test
-from fastllmload.procedure.findings import Findings, Plot, Series
-from fastllmload.procedure.lab import Lab
-from fastllmload.procedure.ladder import Ladder
-from fastllmload.procedure.level import Level
-from fastllmload.procedure.prefix_fill import filling, whole
-from fastllmload.procedure.quicker import fewer, shorter
-from fastllmload.procedure.seek import search
-from fastllmload.procedure.warmup import warm_up
+from fastllmload.experiment.experiment import Experiment
+from fastllmload.experiment.level.result import Level
+from fastllmload.experiment.level.settings import at_concurrency, changed
+from fastllmload.experiment.preparation.prefix_fill import filling, whole
+from fastllmload.experiment.preparation.warmup import warm_up
+from fastllmload.experiment.report.findings import FindingPlot, Findings, FindingSeries
+from fastllmload.metrics.distribution.percentiles import percentile
+from fastllmload.metrics.levels.prefix_cache import prefix_tokens, throughput_improvement, ttft_reductions
+from fastllmload.procedure.quick_parameters import fewer, shorter
+from fastllmload.procedure.run import ProcedureTest
 from fastllmload.records import layout
+from fastllmload.search.bisection import search
+from fastllmload.search.load_sweep import LoadSweep
+from fastllmload.settings import RunSettings
 
 COUNT = 1_000
 STATES = (("off", "Cache Disabled"), ("cold", "Cache (Cold)"), ("warm", "Cache (Warm)"))
@@ -49,35 +49,35 @@ class Parameters(msgspec.Struct, frozen=True, kw_only=True):
         )  # fmt: skip
 
 
-def run(lab: Lab, parameters: Parameters, found: Findings) -> None:
+def run(experiment: Experiment, parameters: Parameters, found: Findings) -> None:
     settings = changed(
-        lab.base, load={"num_requests": parameters.request_count, "duration": None, "warmup_requests": 0}
+        experiment.base, load={"num_requests": parameters.request_count, "duration": None, "warmup_requests": 0}
     )
     levels: dict[str, Level] = {}
     throughput: dict[str, float | None] = {}
     for state, _ in STATES:
-        put(lab, settings, state)
-        levels[state] = lab.level(f"cache {state}", settings)
+        put(experiment, settings, state)
+        levels[state] = experiment.level(f"cache {state}", settings)
         refuse_different(levels)
         report(levels, throughput, found)
     if parameters.throughput != "none":
         for state in ("off", "warm"):
-            put(lab, settings, state, again="throughput")
-            throughput[state] = throughput_of(lab, settings, parameters, state)
+            put(experiment, settings, state, again="throughput")
+            throughput[state] = throughput_of(experiment, settings, parameters, state)
             report(levels, throughput, found)
 
 
-def put(lab: Lab, settings: RunSettings, state: str, again: str = "") -> None:
+def put(experiment: Experiment, settings: RunSettings, state: str, again: str = "") -> None:
     """Cache off; on and empty; on and filled with each shared prefix once (IETF 5.7.3)."""
-    lab.switch("cache", "cache-off" if state == "off" else "cache-on")
-    lab.steps.renew("cache")  # an emptied cache is a restart, also when it was on before
-    warm_up(lab, changed(settings, workload=unrelated(settings)), quick=lab.quick)
+    experiment.switch("cache", "cache-off" if state == "off" else "cache-on")
+    experiment.steps.renew("cache")  # an emptied cache is a restart, also when it was on before
+    warm_up(experiment, changed(settings, workload=unrelated(settings)), quick=experiment.quick)
     if state == "warm":
-        lab.prepare("fill", f"fill the cache {again}", lambda: fill(lab, settings))
+        experiment.prepare("fill", f"fill the cache {again}", lambda: fill(experiment, settings))
         if filling(settings) is None:
-            lab.journal.note("deviations", WHOLE)
+            experiment.journal.note("deviations", WHOLE)
     else:
-        lab.steps.drop("fill")
+        experiment.steps.drop("fill")
 
 
 def unrelated(settings: RunSettings) -> dict[str, Any]:
@@ -92,9 +92,9 @@ def unrelated(settings: RunSettings) -> dict[str, Any]:
     }
 
 
-def fill(lab: Lab, settings: RunSettings) -> None:
+def fill(experiment: Experiment, settings: RunSettings) -> None:
     """Every shared prefix at least once, with answers of one token."""
-    lab.preparation("fill the cache", filling(settings) or whole(settings, COUNT))
+    experiment.preparation("fill the cache", filling(settings) or whole(settings, COUNT))
 
 
 def refuse_different(levels: dict[str, Level]) -> None:
@@ -104,15 +104,19 @@ def refuse_different(levels: dict[str, Level]) -> None:
         raise InputError("the phases of the test prefix-cache have different plans; start it in a new folder")
 
 
-def throughput_of(lab: Lab, settings: RunSettings, parameters: Parameters, state: str) -> float | None:
+def throughput_of(experiment: Experiment, settings: RunSettings, parameters: Parameters, state: str) -> float | None:
     """Output tokens/s at equal concurrency, or at the highest load that holds."""
     if parameters.throughput == "closed":
         asked = at_concurrency(settings, parameters.slots, duration=parameters.duration_s, num_requests=None)
-        return lab.level(f"throughput, cache {state}", asked).output_tok_s
+        return experiment.level(f"throughput, cache {state}", asked).output_tok_s
     bounded = changed(settings, load={"duration": parameters.duration_s, "num_requests": None})
-    ladder = Ladder(lab, bounded, prefix=f"throughput, cache {state}, ")
-    found = search(1.0, 1024.0, 1.0, lambda load, repetition: ladder.at(load, repetition).verdict.holds)
-    there = [rung.level.output_tok_s for rung in ladder.rungs if rung.load == found.level and rung.verdict.holds]
+    load_sweep = LoadSweep(experiment, bounded, prefix=f"throughput, cache {state}, ")
+    found = search(1.0, 1024.0, 1.0, lambda load, repetition: load_sweep.at(load, repetition).verdict.holds)
+    there = [
+        level_result.level.output_tok_s
+        for level_result in load_sweep.level_results
+        if level_result.load == found.level and level_result.verdict.holds
+    ]
     return float(np.median(there)) if there else None
 
 
@@ -154,8 +158,8 @@ def report(levels: dict[str, Level], throughput: dict[str, float | None], found:
         "plan_digest": next(iter(levels.values())).document["plan"]["digest"],
         "requests": {state: level.figure("ttft", "n") for state, level in levels.items()},
     }
-    series = tuple(Series(title, values(levels[state])) for state, title in STATES if state in levels)
-    found.plot(Plot("ttft-cdf", "TTFT by state of the cache", "cdf", series, y=("TTFT", "ms", None)))
+    series = tuple(FindingSeries(title, values(levels[state])) for state, title in STATES if state in levels)
+    found.plot(FindingPlot("ttft-cdf", "TTFT by state of the cache", "cdf", series, y=("TTFT", "ms", None)))
 
 
 def ttft(level: Level) -> dict[str, Any]:
@@ -209,4 +213,6 @@ def expected_s(parameters: Parameters, settings: RunSettings) -> float | None:
     return None if not rate else 3 * parameters.request_count / rate + 2 * parameters.duration_s
 
 
-TEST = Test("prefix-cache", "5.7", "Prefix Cache Effectiveness", Parameters, run, hooks, refuse, expected_s, DEFAULT)
+TEST = ProcedureTest(
+    "prefix-cache", "5.7", "Prefix Cache Effectiveness", Parameters, run, hooks, refuse, expected_s, DEFAULT
+)

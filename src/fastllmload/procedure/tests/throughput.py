@@ -8,17 +8,17 @@ from typing import Any
 import msgspec
 
 from fastllmload.errors import InputError
-from fastllmload.plan.settings import RunSettings
-from fastllmload.procedure.change import changed
-from fastllmload.procedure.conduct import Test
-from fastllmload.procedure.findings import Findings, Plot, Series
-from fastllmload.procedure.lab import Lab
-from fastllmload.procedure.ladder import Ladder, Rung, queue_words, state_of
-from fastllmload.procedure.level import Level
-from fastllmload.procedure.limits import limits_of, meets, met
-from fastllmload.procedure.quicker import shorter
-from fastllmload.procedure.seek import Found, search
-from fastllmload.procedure.warmup import warm_up
+from fastllmload.experiment.experiment import Experiment
+from fastllmload.experiment.level.limits import limits_of, meets, met
+from fastllmload.experiment.level.result import Level
+from fastllmload.experiment.level.settings import changed
+from fastllmload.experiment.preparation.warmup import warm_up
+from fastllmload.experiment.report.findings import FindingPlot, Findings, FindingSeries
+from fastllmload.procedure.quick_parameters import shorter
+from fastllmload.procedure.run import ProcedureTest
+from fastllmload.search.bisection import BisectionResult, search
+from fastllmload.search.load_sweep import LevelResult, LoadSweep, queue_words, state_of
+from fastllmload.settings import RunSettings
 
 DURATION_S, LEAST_S = 300.0, 60.0
 PERCENTILES = (("P50", "p50"), ("P95", "p95"), ("P99", "p99"))
@@ -40,54 +40,58 @@ class Parameters(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.structs.replace(self, duration_s=shorter(self.duration_s, 40, 5.0))
 
 
-def run(lab: Lab, parameters: Parameters, found: Findings) -> None:
-    settings = changed(lab.base, load={"duration": parameters.duration_s, "num_requests": None})
-    warm_up(lab, settings, quick=lab.quick)
-    ladder = Ladder(lab, settings, closed=parameters.loop == "closed")
-    sought = sustained(ladder, parameters, found)
-    report(ladder, sought, parameters, found)
+def run(experiment: Experiment, parameters: Parameters, found: Findings) -> None:
+    settings = changed(experiment.base, load={"duration": parameters.duration_s, "num_requests": None})
+    warm_up(experiment, settings, quick=experiment.quick)
+    load_sweep = LoadSweep(experiment, settings, closed=parameters.loop == "closed")
+    sought = sustained(load_sweep, parameters, found)
+    report(load_sweep, sought, parameters, found)
 
 
-def sustained(ladder: Ladder, parameters: Parameters, found: Findings) -> Found:
+def sustained(load_sweep: LoadSweep, parameters: Parameters, found: Findings) -> BisectionResult:
     """The search of procedures.md 0.10; the level log grows in *found* while it goes on."""
 
     def holds(load: float, repetition: int) -> bool | None:
-        rung = ladder.at(load, repetition)
-        log(ladder, parameters, found)
-        return answer(rung, limits_of(parameters))
+        level_result = load_sweep.at(load, repetition)
+        log(load_sweep, parameters, found)
+        return answer(level_result, limits_of(parameters))
 
     return search(parameters.minimum, parameters.maximum, parameters.step, holds)
 
 
-def answer(rung: Rung, limits: dict[str, float]) -> bool | None:
+def answer(level_result: LevelResult, limits: dict[str, float]) -> bool | None:
     """Whether the level was sustained within *limits*; None where what the client did late may decide that."""
-    holds = rung.verdict.holds
-    return met(rung.level, limits, late=bool(rung.verdict.limits)) if holds else holds
+    holds = level_result.verdict.holds
+    return met(level_result.level, limits, late=bool(level_result.verdict.limits)) if holds else holds
 
 
-def best_of(ladder: Ladder, load: float | None, limits: dict[str, float]) -> Rung | None:
+def best_of(load_sweep: LoadSweep, load: float | None, limits: dict[str, float]) -> LevelResult | None:
     """Of the rungs at *load* that hold within *limits*, the one with the median throughput (the lower of two)."""
-    there = [rung for rung in ladder.rungs if load is not None and rung.load == load and answer(rung, limits)]
-    there.sort(key=lambda rung: rung.level.output_tok_s)
+    there = [
+        level_result
+        for level_result in load_sweep.level_results
+        if load is not None and level_result.load == load and answer(level_result, limits)
+    ]
+    there.sort(key=lambda level_result: level_result.level.output_tok_s)
     return there[(len(there) - 1) // 2] if there else None
 
 
-def report(ladder: Ladder, sought: Found, parameters: Parameters, found: Findings) -> None:
-    best = best_of(ladder, sought.level, limits_of(parameters))
-    unit = "slots" if ladder.closed else "requests/s"
+def report(load_sweep: LoadSweep, sought: BisectionResult, parameters: Parameters, found: Findings) -> None:
+    best = best_of(load_sweep, sought.level, limits_of(parameters))
+    unit = "slots" if load_sweep.closed else "requests/s"
     found.values = {
         "sustainable_load": sought.level,
         "bracket": [sought.level, sought.above],
         "ended_by": sought.ended_by,
         "loop": parameters.loop,
-        "levels": len(ladder.rungs),
+        "levels": len(load_sweep.level_results),
         "max_output_tok_s": None if best is None else best.level.output_tok_s,
         "max_req_s": None if best is None else best.level.req_s,
         "limits": limits_of(parameters),
-        "limited_by": None if sought.above is None else limited_by(ladder, sought.above, limits_of(parameters)),
+        "limited_by": None if sought.above is None else limited_by(load_sweep, sought.above, limits_of(parameters)),
     }
-    log(ladder, parameters, found)
-    curve(ladder, found, unit)
+    log(load_sweep, parameters, found)
+    curve(load_sweep, found, unit)
     for note in sought.notes:
         found.say(note)
     found.say(constraint(parameters))
@@ -99,33 +103,37 @@ def report(ladder: Ladder, sought: Found, parameters: Parameters, found: Finding
         )
         return
     summary(best.level, sought, found, unit)
-    if (more := higher(ladder, best, limits_of(parameters))) is not None:
+    if (more := higher(load_sweep, best, limits_of(parameters))) is not None:
         found.say(more)
     latency(best.level, found)
     if best.level.settings.load.duration is not None and best.level.settings.load.duration < LEAST_S:
         found.deviate(f"levels of {parameters.duration_s:g} s are shorter than the {LEAST_S:g} s of IETF 5.2.2")
 
 
-def limited_by(ladder: Ladder, load: float, limits: dict[str, float]) -> str | None:
+def limited_by(load_sweep: LoadSweep, load: float, limits: dict[str, float]) -> str | None:
     """Criterion, value and limit of what ended the search at *load*, by the last run there that does not hold."""
-    there = [rung for rung in ladder.rungs if rung.load == load and not answer(rung, limits)]
+    there = [
+        level_result
+        for level_result in load_sweep.level_results
+        if level_result.load == load and not answer(level_result, limits)
+    ]
     if not there:
         return None
-    rung = there[-1]
+    level_result = there[-1]
     missed = [
         f"P99 {name.upper()} {value:,.4g} ms is above {limit:,.4g} ms"
         for name, limit in limits.items()
-        if (value := rung.level.figure(name, "p99")) is not None and value > limit
+        if (value := level_result.level.figure(name, "p99")) is not None and value > limit
     ]
-    return "; ".join(missed) if rung.verdict.holds and missed else rung.verdict.why()
+    return "; ".join(missed) if level_result.verdict.holds and missed else level_result.verdict.why()
 
 
-def higher(ladder: Ladder, best: Rung, limits: dict[str, float]) -> str | None:
+def higher(load_sweep: LoadSweep, best: LevelResult, limits: dict[str, float]) -> str | None:
     """That a level which does not hold had more output tokens/s than the best one; None where none had."""
-    most = max(ladder.rungs, key=lambda rung: rung.level.output_tok_s)
+    most = max(load_sweep.level_results, key=lambda level_result: level_result.level.output_tok_s)
     if most.level.output_tok_s <= best.level.output_tok_s or answer(most, limits):
         return None
-    why = limited_by(ladder, most.load, limits)
+    why = limited_by(load_sweep, most.load, limits)
     return f"{most.level.output_tok_s:,.4g} tok/s at {most.load:g} do not count as sustained: {why}"
 
 
@@ -134,7 +142,7 @@ def constraint(parameters: Parameters) -> str:
     return "with constraint " + " and ".join(texts) if texts else "without latency constraint"
 
 
-def summary(level: Level, sought: Found, found: Findings, unit: str) -> None:
+def summary(level: Level, sought: BisectionResult, found: Findings, unit: str) -> None:
     rows = [
         ("Max Output Throughput (tok/s)", level.output_tok_s),
         ("Max Request Throughput (req/s)", level.req_s),
@@ -165,23 +173,23 @@ def latency(level: Level, found: Findings) -> None:
     found.table("latency-at-maximum", "Latency at Maximum Throughput", columns, rows)
 
 
-def log(ladder: Ladder, parameters: Parameters, found: Findings) -> None:
+def log(load_sweep: LoadSweep, parameters: Parameters, found: Findings) -> None:
     """All levels so far."""
     columns = ("Level", "D (s)", "Output (tok/s)", "Requests (r/s)", "TTFT P99 (ms)", "TPOT P99 (ms)", "In flight",
                "Completion", "Verdict")  # fmt: skip
-    rows = [row_of(rung, parameters) for rung in ladder.rungs]
-    found.table("levels", "Level Log", columns, rows, queue_words(ladder.rungs))
+    rows = [row_of(level_result, parameters) for level_result in load_sweep.level_results]
+    found.table("levels", "Level Log", columns, rows, queue_words(load_sweep.level_results))
 
 
-def row_of(rung: Rung, parameters: Parameters) -> tuple[Any, ...]:
-    level, verdict = rung.level, rung.verdict
+def row_of(level_result: LevelResult, parameters: Parameters) -> tuple[Any, ...]:
+    level, verdict = level_result.level, level_result.verdict
     words = [state_of(verdict), *verdict.fired]
-    objectives = answer(rung, limits_of(parameters)) if verdict.holds else True
+    objectives = answer(level_result, limits_of(parameters)) if verdict.holds else True
     if not objectives:
         state = "met" if meets(level, limits_of(parameters)) else "missed"
         words.append(f"objective {state}" + (", client limited" if objectives is None else ""))
     return (
-        f"{rung.load:g}",
+        f"{level_result.load:g}",
         level.settings.load.duration,
         level.output_tok_s,
         level.req_s,
@@ -193,15 +201,15 @@ def row_of(rung: Rung, parameters: Parameters) -> tuple[Any, ...]:
     )
 
 
-def curve(ladder: Ladder, found: Findings, unit: str) -> None:
+def curve(load_sweep: LoadSweep, found: Findings, unit: str) -> None:
     """Throughput and P99 TTFT over the load."""
-    rungs = sorted(ladder.rungs, key=lambda rung: rung.load)
-    x = tuple(rung.load for rung in rungs)
-    output = tuple(rung.level.output_tok_s for rung in rungs)
-    ttft = tuple(rung.level.figure("ttft", "p99") for rung in rungs)
-    found.plot(Plot("throughput", "Output throughput over load", "line", (Series("output", output, x),),
+    level_results = sorted(load_sweep.level_results, key=lambda level_result: level_result.load)
+    x = tuple(level_result.load for level_result in level_results)
+    output = tuple(level_result.level.output_tok_s for level_result in level_results)
+    ttft = tuple(level_result.level.figure("ttft", "p99") for level_result in level_results)
+    found.plot(FindingPlot("throughput", "Output throughput over load", "line", (FindingSeries("output", output, x),),
                     ("load", unit, None), ("throughput", "tok/s", None)))  # fmt: skip
-    found.plot(Plot("ttft", "P99 TTFT over load", "line", (Series("TTFT P99", ttft, x),), ("load", unit, None),
+    found.plot(FindingPlot("ttft", "P99 TTFT over load", "line", (FindingSeries("TTFT P99", ttft, x),), ("load", unit, None),
                     ("TTFT", "ms", True)))  # fmt: skip
 
 
@@ -224,4 +232,6 @@ def expected_s(parameters: Parameters, settings: RunSettings) -> float | None:
     return parameters.duration_s * ((doublings + halvings) / 2 + 2)
 
 
-TEST = Test("throughput", "5.2", "Output Token Throughput", Parameters, run, refuse=refuse, expected_s=expected_s)
+TEST = ProcedureTest(
+    "throughput", "5.2", "Output Token Throughput", Parameters, run, refuse=refuse, expected_s=expected_s
+)

@@ -5,18 +5,18 @@ from __future__ import annotations
 import msgspec
 
 from fastllmload.errors import InputError
-from fastllmload.metrics import levels as points
-from fastllmload.plan.settings import RunSettings
-from fastllmload.procedure.change import changed
-from fastllmload.procedure.conduct import Test
-from fastllmload.procedure.findings import Findings, Mark, Plot, Series
-from fastllmload.procedure.lab import Lab
-from fastllmload.procedure.ladder import Ladder, Rung, queue_words, state_of
-from fastllmload.procedure.limits import limits_of, meets
-from fastllmload.procedure.quicker import shorter
-from fastllmload.procedure.saturating import Capacity, capacity_of
-from fastllmload.procedure.shares import refuse_levels, refuse_source
-from fastllmload.procedure.warmup import warm_up
+from fastllmload.experiment.experiment import Experiment
+from fastllmload.experiment.level.limits import limits_of, meets
+from fastllmload.experiment.level.settings import changed
+from fastllmload.experiment.preparation.warmup import warm_up
+from fastllmload.experiment.report.findings import FindingMark, FindingPlot, Findings, FindingSeries
+from fastllmload.metrics.levels import operating_points as points
+from fastllmload.procedure.quick_parameters import shorter
+from fastllmload.procedure.run import ProcedureTest
+from fastllmload.search.load_fractions import refuse_levels, refuse_source
+from fastllmload.search.load_sweep import LevelResult, LoadSweep, queue_words, state_of
+from fastllmload.search.saturation import SaturationCapacity, capacity_of
+from fastllmload.settings import RunSettings
 
 SHARES = tuple(round(0.1 * k, 1) for k in range(1, 13))
 FURTHER = (1.4, 1.6, 2.0)  # where nothing saturated so far
@@ -37,66 +37,76 @@ class Parameters(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.structs.replace(self, duration_s=shorter(self.duration_s, 60, 4.0))
 
 
-def run(lab: Lab, parameters: Parameters, found: Findings) -> None:
-    settings = changed(lab.base, load={"duration": parameters.duration_s, "num_requests": None})
-    warm_up(lab, settings, quick=lab.quick)
-    capacity = capacity_of(lab, settings, parameters, found)
+def run(experiment: Experiment, parameters: Parameters, found: Findings) -> None:
+    settings = changed(experiment.base, load={"duration": parameters.duration_s, "num_requests": None})
+    warm_up(experiment, settings, quick=experiment.quick)
+    capacity = capacity_of(experiment, settings, parameters, found)
     if capacity is None:
         return
-    ladder = Ladder(lab, settings)
+    load_sweep = LoadSweep(experiment, settings)
     highest = max(parameters.levels)
     for share in (*sorted(parameters.levels), *(one for one in FURTHER if one > highest)):
-        if share > highest and (lab.quick or saturated(ladder)):
+        if share > highest and (experiment.quick or saturated(load_sweep)):
             continue
-        rung = ladder.at(float(f"{share * capacity.req_s:.6g}"))
-        report(ladder, capacity, parameters, found)
-        if rung.level.cascading:
-            found.warn(f"at {rung.load:g} r/s most requests failed: higher levels were left out")
+        level_result = load_sweep.at(float(f"{share * capacity.req_s:.6g}"))
+        report(load_sweep, capacity, parameters, found)
+        if level_result.level.cascading:
+            found.warn(f"at {level_result.load:g} r/s most requests failed: higher levels were left out")
             break
-    if not saturated(ladder):
+    if not saturated(load_sweep):
         found.deviate("no level saturated the system: the range does not reach saturation (IETF 5.3.2)")
 
 
-def saturated(ladder: Ladder) -> bool:
-    return any(rung.verdict.saturated for rung in ladder.rungs)
+def saturated(load_sweep: LoadSweep) -> bool:
+    return any(level_result.verdict.saturated for level_result in load_sweep.level_results)
 
 
-def report(ladder: Ladder, capacity: Capacity, parameters: Parameters, found: Findings) -> None:
+def report(load_sweep: LoadSweep, capacity: SaturationCapacity, parameters: Parameters, found: Findings) -> None:
     """The draft's table, a second one with the rest, the operating points and the curve."""
-    rungs = sorted((rung for rung in ladder.rungs), key=lambda rung: rung.load)
-    judged = [rung for rung in rungs if not (rung.verdict.generator_limited and rung.verdict.holds is None)]
-    offered = [rung.load for rung in judged]
-    achieved = [rung.level.output_tok_s for rung in judged]
-    ttft_p99 = [value(rung, "ttft") for rung in judged]
+    level_results = sorted(
+        (level_result for level_result in load_sweep.level_results), key=lambda level_result: level_result.load
+    )
+    judged = [
+        level_result
+        for level_result in level_results
+        if not (level_result.verdict.generator_limited and level_result.verdict.holds is None)
+    ]
+    offered = [level_result.load for level_result in judged]
+    achieved = [level_result.level.output_tok_s for level_result in judged]
+    ttft_p99 = [value(level_result, "ttft") for level_result in judged]
     limits = limits_of(parameters)
-    within = [bool(meets(rung.level, limits)) for rung in judged] if limits else None
+    within = [bool(meets(level_result.level, limits)) for level_result in judged] if limits else None
     found.values = {
         "capacity": capacity.entry(),
-        "levels": len(rungs),
-        "left_out": [rung.load for rung in rungs if rung not in judged],
+        "levels": len(level_results),
+        "left_out": [level_result.load for level_result in level_results if level_result not in judged],
         "knee_point": points.knee_point(offered, ttft_p99),
         "saturation_point": points.saturation_point(offered, achieved),
         "peak_level": points.peak_level(offered, achieved) if len(judged) > 1 else None,
         "optimal_point": points.optimal_point(offered, achieved, within),
-        "first_saturated": next((rung.load for rung in rungs if rung.verdict.saturated), None),
+        "first_saturated": next(
+            (level_result.load for level_result in level_results if level_result.verdict.saturated), None
+        ),
         "limits": limits,
     }
-    tables(rungs, found)
+    tables(level_results, found)
     lines(found)
-    plots(rungs, found)
-    if len(rungs) < LEAST_LEVELS:
+    plots(level_results, found)
+    if len(level_results) < LEAST_LEVELS:
         found.deviations = [text for text in found.deviations if not text.startswith("only ")]
-        found.deviate(f"only {len(rungs)} level{'s' * (len(rungs) != 1)}; IETF 5.3.2 asks for {LEAST_LEVELS} or more")
+        found.deviate(
+            f"only {len(level_results)} level{'s' * (len(level_results) != 1)}; IETF 5.3.2 asks for {LEAST_LEVELS} or more"
+        )
     else:
         found.deviations = [text for text in found.deviations if not text.startswith("only ")]
 
 
-def value(rung: Rung, metric: str, statistic: str = "p99") -> float:
-    found = rung.level.figure(metric, statistic)
+def value(level_result: LevelResult, metric: str, statistic: str = "p99") -> float:
+    found = level_result.level.figure(metric, statistic)
     return float("nan") if found is None else found
 
 
-def tables(rungs: list[Rung], found: Findings) -> None:
+def tables(level_results: list[LevelResult], found: Findings) -> None:
     columns = (
         "Offered (r/s)",
         "Achieved (tok/s)",
@@ -108,24 +118,25 @@ def tables(rungs: list[Rung], found: Findings) -> None:
     )
     rows = []
     more = []
-    for rung in rungs:
-        level, rate = rung.level, rung.level.success_rate
+    for level_result in level_results:
+        level, rate = level_result.level, level_result.level.success_rate
         success = "n/a" if rate is None else f"{rate:.1%}"
         rows.append(
-            (f"{rung.load:g}", level.output_tok_s, level.figure("ttft", "p50"), level.figure("ttft", "p99"),
+            (f"{level_result.load:g}", level.output_tok_s, level.figure("ttft", "p50"), level.figure("ttft", "p99"),
              level.figure("tpot", "p50"), level.figure("tpot", "p99"), success)
         )  # fmt: skip
         more.append(
-            (f"{rung.load:g}", level.figure("ttft", "p95"), level.figure("tpot", "p95"), level.figure("e2e", "p50"),
-             level.figure("e2e", "p99"), rung.verdict.figures.get("in_flight_mean"),
-             rung.verdict.figures.get("completion_rate"), ", ".join((state_of(rung.verdict), *rung.verdict.fired)))
+            (f"{level_result.load:g}", level.figure("ttft", "p95"), level.figure("tpot", "p95"), level.figure("e2e", "p50"),
+             level.figure("e2e", "p99"), level_result.verdict.figures.get("in_flight_mean"),
+             level_result.verdict.figures.get("completion_rate"),
+             ", ".join((state_of(level_result.verdict), *level_result.verdict.fired)))
         )  # fmt: skip
     found.table("tradeoff", "Throughput-Latency Tradeoff", columns, rows)
     found.table(
         "tradeoff-more", "Further percentiles, queue and verdict",
         ("Offered (r/s)", "TTFT P95 (ms)", "TPOT P95 (ms)", "E2E P50 (ms)", "E2E P99 (ms)", "In flight", "Completion",
          "Verdict"),
-        more, queue_words(rungs),
+        more, queue_words(level_results),
     )  # fmt: skip
 
 
@@ -151,14 +162,17 @@ def lines(found: Findings) -> None:
     found.say(f"Capacity: {values['capacity']['req_s']:.4g} {unit} ({values['capacity']['source']})")
 
 
-def plots(rungs: list[Rung], found: Findings) -> None:
-    output = tuple(rung.level.output_tok_s for rung in rungs)
+def plots(level_results: list[LevelResult], found: Findings) -> None:
+    output = tuple(level_result.level.output_tok_s for level_result in level_results)
     names = (("P50", "p50"), ("P99", "p99"))
     series = tuple(
-        Series(f"TTFT {name}", tuple(rung.level.figure("ttft", key) for rung in rungs), output) for name, key in names
+        FindingSeries(
+            f"TTFT {name}", tuple(level_result.level.figure("ttft", key) for level_result in level_results), output
+        )
+        for name, key in names
     )
     found.plot(
-        Plot(
+        FindingPlot(
             "curve",
             "TTFT over achieved throughput",
             "line",
@@ -168,10 +182,13 @@ def plots(rungs: list[Rung], found: Findings) -> None:
         )
     )
     knee = found.values["knee_point"]
-    marks = () if knee is None else (Mark("x", knee, "knee"),)
-    load = tuple(rung.load for rung in rungs)
-    found.plot(Plot("achieved", "Achieved throughput over offered load", "line", (Series("output", output, load),),
-                    ("offered", "requests/s", None), ("achieved", "tok/s", None), marks=marks))  # fmt: skip
+    marks = () if knee is None else (FindingMark("x", knee, "knee"),)
+    load = tuple(level_result.load for level_result in level_results)
+    series = (FindingSeries("output", output, load),)
+    offered, achieved = ("offered", "requests/s", None), ("achieved", "tok/s", None)
+    found.plot(
+        FindingPlot("achieved", "Achieved throughput over offered load", "line", series, offered, achieved, marks=marks)
+    )
 
 
 def refuse(parameters: Parameters, settings: RunSettings) -> None:
@@ -190,4 +207,6 @@ def expected_s(parameters: Parameters, settings: RunSettings) -> float | None:
     return parameters.duration_s * len(parameters.levels)
 
 
-TEST = Test("tradeoff", "5.3", "Throughput-Latency Tradeoff", Parameters, run, refuse=refuse, expected_s=expected_s)
+TEST = ProcedureTest(
+    "tradeoff", "5.3", "Throughput-Latency Tradeoff", Parameters, run, refuse=refuse, expected_s=expected_s
+)

@@ -9,16 +9,16 @@ import numpy as np
 import numpy.typing as npt
 
 from fastllmload.errors import InputError
-from fastllmload.metrics.percentiles import percentile
-from fastllmload.plan.settings import RunSettings
-from fastllmload.procedure.change import changed
-from fastllmload.procedure.conduct import Test
-from fastllmload.procedure.findings import Findings, Plot, Series
-from fastllmload.procedure.lab import Lab
-from fastllmload.procedure.level import Level
-from fastllmload.procedure.quicker import fewer
-from fastllmload.procedure.warmup import warm_up
+from fastllmload.experiment.experiment import Experiment
+from fastllmload.experiment.level.result import Level
+from fastllmload.experiment.level.settings import changed
+from fastllmload.experiment.preparation.warmup import warm_up
+from fastllmload.experiment.report.findings import FindingPlot, Findings, FindingSeries
+from fastllmload.metrics.distribution.percentiles import percentile
+from fastllmload.procedure.quick_parameters import fewer
+from fastllmload.procedure.run import ProcedureTest
 from fastllmload.records import layout
+from fastllmload.settings import RunSettings
 
 COUNT, LEAST_P99, LEAST_P999 = 10_000, 1_000, 10_000
 BUCKETS = (0, 256, 512, 1024, 2048, 4096)
@@ -35,12 +35,12 @@ class Parameters(msgspec.Struct, frozen=True, kw_only=True):
         return Parameters(request_count=fewer(self.request_count, 50, 50))
 
 
-def run(lab: Lab, parameters: Parameters, found: Findings) -> None:
+def run(experiment: Experiment, parameters: Parameters, found: Findings) -> None:
     settings = changed(
-        lab.base, load={"num_requests": parameters.request_count, "duration": None, "warmup_requests": 0}
+        experiment.base, load={"num_requests": parameters.request_count, "duration": None, "warmup_requests": 0}
     )
-    warm_up(lab, settings, quick=lab.quick)
-    level = lab.level("ttft", settings)
+    warm_up(experiment, settings, quick=experiment.quick)
+    level = experiment.level("ttft", settings)
     report(level, parameters, found)
 
 
@@ -76,7 +76,9 @@ def sufficiency(n: int, asked: int) -> str:
 def by_length(level: Level, found: Findings) -> None:
     """*TTFT by Input Length*, where input lengths vary; left-closed buckets."""
     lengths, ttft = samples(level)
-    found.plot(Plot("ttft-cdf", "TTFT", "cdf", (Series("TTFT", tuple(ttft.tolist())),), y=("TTFT", "ms", None)))
+    found.plot(
+        FindingPlot("ttft-cdf", "TTFT", "cdf", (FindingSeries("TTFT", tuple(ttft.tolist())),), y=("TTFT", "ms", None))
+    )
     if not len(lengths) or lengths.min() == lengths.max():
         return
     rows = []
@@ -109,4 +111,4 @@ def expected_s(parameters: Parameters, settings: RunSettings) -> float | None:
     return None if not settings.load.rate else parameters.request_count / settings.load.rate
 
 
-TEST = Test("ttft", "5.1", "Time to First Token", Parameters, run, refuse=refuse, expected_s=expected_s)
+TEST = ProcedureTest("ttft", "5.1", "Time to First Token", Parameters, run, refuse=refuse, expected_s=expected_s)

@@ -21,7 +21,7 @@ def write(run: Run, document: Mapping[str, Any]) -> None:
 
 def render(run: Run, document: Mapping[str, Any]) -> str:
     """The page's text. Copes with whatever is missing: a killed run, no successful request, no samples."""
+    from fastllmload.report.html.context import ReportContext
     from fastllmload.report.html.page import page
-    from fastllmload.report.html.scene import Scene
 
-    return page(Scene(run, document))
+    return page(ReportContext(run, document))

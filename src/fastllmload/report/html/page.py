@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
-from fastllmload.report.html import client, compliance, latency, overtime, overview, requests, setup, telemetry, traffic
+from fastllmload.report.html.context import ReportContext
+from fastllmload.report.html.html_document import html_document
 from fastllmload.report.html.markup import joined
-from fastllmload.report.html.scene import Scene
-from fastllmload.report.html.shell import shell
-from fastllmload.report.summary import simulated
+from fastllmload.report.html.sections import (
+    client,
+    compliance,
+    latency,
+    over_time,
+    overview,
+    requests,
+    setup,
+    telemetry,
+    traffic,
+)
+from fastllmload.report.terminal.summary import simulated
 
 NAMES = {
     "verdict": "Verdict",
@@ -22,28 +32,28 @@ NAMES = {
 }
 
 
-def page(scene: Scene) -> str:
+def page(context: ReportContext) -> str:
     """The whole document."""
     found = {
-        "verdict": joined(overview.header(scene), overview.tiles(scene)),
-        "latency": latency.section(scene),
-        "objectives": setup.objectives(scene),
-        "traffic": traffic.section(scene),
-        "time": overtime.section(scene),
-        "requests": requests.section(scene),
-        "client": client.section(scene),
-        "telemetry": telemetry.section(scene),
-        "methodology": compliance.section(scene),
-        "setup": setup.section(scene),
+        "verdict": joined(overview.header(context), overview.tiles(context)),
+        "latency": latency.section(context),
+        "objectives": setup.objectives(context),
+        "traffic": traffic.section(context),
+        "time": over_time.section(context),
+        "requests": requests.section(context),
+        "client": client.section(context),
+        "telemetry": telemetry.section(context),
+        "methodology": compliance.section(context),
+        "setup": setup.section(context),
     }
-    run_id = scene.get("run_id")
+    run_id = context.get("run_id")
     which = "" if run_id is None else f"run {run_id}. "
-    return shell(
-        overview.title(scene),
+    return html_document(
+        overview.title(context),
         {key: (NAMES[key], section) for key, section in found.items() if section is not None},
-        scene.figures,
-        tag=overview.verdict(scene),
-        marks=overview.marks(scene),
+        context.figures,
+        tag=overview.verdict(context),
+        marks=overview.marks(context),
         foot=f"{which}All figures are in run.json beside this file.",
-        simulated=simulated(scene.document),
+        simulated=simulated(context.document),
     )

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from fastllmload.report.html.figure import table
+from fastllmload.report.html.charts.figure import table
 from fastllmload.report.html.markup import Markup, element, visible
-from fastllmload.report.tables import Table, cells, numeric_columns
+from fastllmload.report.text.tables import Table, cells, numeric_columns
 
 
 def drawn(given: Table, class_: str = "") -> Markup:

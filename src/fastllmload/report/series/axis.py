@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fastllmload.metrics.window import Window, window_of
+from fastllmload.metrics.run.window import Window, window_of
 from fastllmload.records import layout
 from fastllmload.records.run import Run
 

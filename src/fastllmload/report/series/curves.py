@@ -26,7 +26,7 @@ PERCENTILES = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "max": 1.0}
 
 
 @dataclass(frozen=True)
-class Curve:
+class QuantileCurve:
     """*n* values; at tail[k] = -log10(1 - q) the q-quantile is value[k], both ascending. *solid_until*: see BEYOND."""
 
     n: int
@@ -49,16 +49,16 @@ def tail_points(n: int, points: int = POINTS) -> Floats:
     return np.linspace(0.0, math.log10(n), points)
 
 
-def curve_of(values: npt.NDArray[Any], scale: float = 1.0) -> Curve:
+def curve_of(values: npt.NDArray[Any], scale: float = 1.0) -> QuantileCurve:
     """Exact: type 7 quantiles of *values* divided by *scale*."""
     ordered = np.sort(values).astype(np.float64) / scale
     tail = tail_points(len(ordered))
     if not len(ordered):
-        return Curve(0, tail, tail)
+        return QuantileCurve(0, tail, tail)
     q = 1 - 10.0**-tail
     value = np.interp(q * (len(ordered) - 1), np.arange(len(ordered)), ordered)
     value[-1] = ordered[-1]
-    return Curve(len(ordered), tail, value)
+    return QuantileCurve(len(ordered), tail, value)
 
 
 def bucket_of(ns: Times) -> Times:
@@ -77,15 +77,15 @@ def bucket_values(scale: float = 1.0) -> Floats:
     return middle / scale
 
 
-def curve_of_buckets(counts: Times, scale: float = 1.0) -> Curve:
+def curve_of_buckets(counts: Times, scale: float = 1.0) -> QuantileCurve:
     """The same from counts in `bucket_of` buckets: right to 0.8 %."""
     n = int(counts.sum())
     tail = tail_points(n)
     if n == 0:
-        return Curve(0, tail, tail)
+        return QuantileCurve(0, tail, tail)
     rank = np.floor((1 - 10.0**-tail) * (n - 1)).astype(np.int64)
     rank[-1] = n - 1
-    return Curve(n, tail, bucket_values(scale)[np.searchsorted(np.cumsum(counts), rank, side="right")])
+    return QuantileCurve(n, tail, bucket_values(scale)[np.searchsorted(np.cumsum(counts), rank, side="right")])
 
 
 def needed(q: float) -> int:

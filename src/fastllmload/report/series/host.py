@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from fastllmload._ext import histogram
 from fastllmload.certificate.lag import LATE_NS
-from fastllmload.certificate.watch import HICCUP, HISTOGRAMS, STALLS, WATCHED, read_worker_stalls
+from fastllmload.certificate.monitor import HICCUP, HISTOGRAMS, STALLS, WATCHED, read_worker_stalls
 from fastllmload.records import layout
 from fastllmload.records.run import Run
 from fastllmload.records.samples import SIMULATOR

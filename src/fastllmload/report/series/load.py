@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fastllmload.metrics.users import gave_up, left_by_plan
+from fastllmload.metrics.run.users import gave_up, left_by_plan
 from fastllmload.records import layout
 from fastllmload.records.run import Run
 from fastllmload.report.series.axis import Floats, TimeAxis, Times
@@ -17,7 +17,7 @@ Rows = npt.NDArray[Any]
 
 
 @dataclass(frozen=True)
-class Load:
+class LoadSeries:
     """float64[bins] each. Rates in requests/s; *left*: users who went, by plan or at a deadline.
     *in_flight*, *waiting* (for a first token): means over each bin."""
 
@@ -30,7 +30,7 @@ class Load:
     waiting: Floats
 
 
-def load_over_time(run: Run, axis: TimeAxis) -> Load:
+def load_over_time(run: Run, axis: TimeAxis) -> LoadSeries:
     """Of the measured phase. A request completes with its last token (metrics.md 6.2) and fails when it ends."""
     rows = run.rows[run.rows["phase"] == layout.MEASURE]
     ok = rows["status"] == layout.OK
@@ -38,7 +38,7 @@ def load_over_time(run: Run, axis: TimeAxis) -> Load:
     failed = (rows["status"] > layout.OK) & ~left
     ended = np.where(rows["t_end"] > 0, rows["t_end"], rows["t_dispatch"])
     begun, answered = rows["t_submit"], rows["t_first"]
-    return Load(
+    return LoadSeries(
         planned=axis.per_second(rows["t_sched"]),
         sent=axis.per_second(rows["t_dispatch"]),
         completed=axis.per_second(rows["t_last"][ok]),

@@ -11,10 +11,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from fastllmload.metrics.idle import Reader
+from fastllmload.metrics.tokens.idle import Reader
+from fastllmload.metrics.tokens.timeline import BEARING, Timeline, stated_tokens, stretches, timeline
 from fastllmload.records import layout
 from fastllmload.records.run import Run
-from fastllmload.records.timeline import BEARING, Timeline, stated_tokens, stretches, timeline
 from fastllmload.report.series.axis import Floats, TimeAxis, Times
 from fastllmload.report.series.curves import BUCKETS, bucket_of
 

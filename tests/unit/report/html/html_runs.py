@@ -11,8 +11,8 @@ import numpy as np
 from synthetic_run import ORIGIN_NS, Shape, draw_requests, duration_phase, write_manifest, write_workers
 
 from fastllmload.certificate.judge import judge
-from fastllmload.certificate.watch import STALLS, WORKER_STALLS
-from fastllmload.metrics.core import measure
+from fastllmload.certificate.monitor import STALLS, WORKER_STALLS
+from fastllmload.metrics.run.measure import measure
 from fastllmload.records.run import Run, load
 from fastllmload.report import html
 

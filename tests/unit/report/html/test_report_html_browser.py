@@ -15,7 +15,17 @@ import pytest
 from html_runs import CHARTS, Written, write
 from synthetic_run import Shape
 
-from fastllmload.report.html.sheet import Axis, Head, Plot, Rule, Section, Series, Table, cdf, write_sheet
+from fastllmload.report.html.page_layout import (
+    PageHead,
+    PageSection,
+    PageTable,
+    Plot,
+    PlotAxis,
+    PlotSeries,
+    Rule,
+    cdf,
+    write_page,
+)
 
 EXECUTABLE = chromium.path()
 pytestmark = pytest.mark.skipif(
@@ -77,25 +87,31 @@ def pages(whole: Written, tmp_path_factory: pytest.TempPathFactory) -> dict[str,
     killed = write(folder / "killed", Shape(requests=100), status="running", declarations={"cold_start": "yes"})
     nothing = write(folder / "nothing", None)
     three = write(folder / "three", Shape(requests=3, failures=0.0))
-    curve = Series("A", y=[30, 40, 90], x=[10, 20, 25], low=[28, 38, 80], high=[33, 44, 120], labels=["1", "2", EVIL])
+    curve = PlotSeries(
+        "A", y=[30, 40, 90], x=[10, 20, 25], low=[28, 38, 80], high=[33, 44, 120], labels=["1", "2", EVIL]
+    )
     plots = [
-        Plot("line", "Curve", [curve], Axis("rate"), Axis("P99", "ms", log=True), marks=[Rule("y", 80, "limit")]),
+        Plot(
+            "line", "Curve", [curve], PlotAxis("rate"), PlotAxis("P99", "ms", log=True), marks=[Rule("y", 80, "limit")]
+        ),
         Plot(
             "scatter",
             "Fit",
-            [Series("points", y=[1, 2, 3], x=[1, 2, 3]), Series("fit", y=[1, 3], x=[1, 3], style="dash")],
+            [PlotSeries("points", y=[1, 2, 3], x=[1, 2, 3]), PlotSeries("fit", y=[1, 3], x=[1, 3], style="dash")],
         ),
-        Plot("bars", "Bars", [Series("A", y=[1, 2]), Series("B", y=[2, 1])], names=["small", "large"]),
+        Plot("bars", "Bars", [PlotSeries("A", y=[1, 2]), PlotSeries("B", y=[2, 1])], names=["small", "large"]),
         cdf("Cdf", {"A": range(1, 200)}),
     ]
-    write_sheet(
-        folder / "sheet.html", Head(EVIL, verdict="valid"), [Section("S", [*plots, Table(["a"], [[EVIL]]), WIDE])]
+    write_page(
+        folder / "sheet.html",
+        PageHead(EVIL, verdict="valid"),
+        [PageSection("S", [*plots, PageTable(["a"], [[EVIL]]), WIDE])],
     )
     runs = {"whole": whole, "failing": failing, "killed": killed, "nothing": nothing, "three": three}
     return {**{name: run.file for name, run in runs.items()}, "sheet": folder / "sheet.html"}
 
 
-WIDE = Table(
+WIDE = PageTable(
     ["combination", *(f"figure {k}" for k in range(9)), "folder"],
     [["rate 20", *("12,345.6",) * 9, "levels/000-rate-20"]],
 )

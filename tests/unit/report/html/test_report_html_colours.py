@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from fastllmload.report.html.shell import asset
+from fastllmload.report.html.html_document import asset
 
 Colour = npt.NDArray[np.float64]
 
@@ -36,7 +36,7 @@ def linear(text: str) -> Colour:
     return found
 
 
-def lab(rgb: Colour) -> Colour:
+def experiment(rgb: Colour) -> Colour:
     ratio = TO_XYZ @ np.clip(rgb, 0, 1) / WHITE
     f = np.where(ratio > 0.008856, np.cbrt(ratio), 7.787 * ratio + 16 / 116)
     return np.array([116 * f[1] - 16, 500 * (f[0] - f[1]), 200 * (f[1] - f[2])])
@@ -61,7 +61,7 @@ def test_lines_of_one_chart_can_be_told_apart(scheme: str, sight: str) -> None:
     colours, seen = schemes()[scheme], np.array(SIGHT[sight])
     for tones in TOGETHER:
         for a, b in combinations(tones, 2):
-            distance = np.linalg.norm(lab(seen @ linear(colours[a])) - lab(seen @ linear(colours[b])))
+            distance = np.linalg.norm(experiment(seen @ linear(colours[a])) - experiment(seen @ linear(colours[b])))
             assert distance >= APART, (a, b)
 
 

@@ -14,11 +14,11 @@ from html_runs import CHARTS, Written, write
 from page_reader import Page
 from synthetic_run import Shape
 
-from fastllmload.metrics.percentiles import percentile
+from fastllmload.metrics.distribution.percentiles import percentile
 from fastllmload.records import layout
 from fastllmload.report import html
-from fastllmload.report.doubts import bound
-from fastllmload.report.figures import quantity
+from fastllmload.report.text.doubts import bound
+from fastllmload.report.text.numbers import quantity
 
 EVIL = "</script></style><script>alert(1)</script><img src=x onerror=alert(2)>\"'\u202e"
 LIMIT_BYTES = 2_000_000

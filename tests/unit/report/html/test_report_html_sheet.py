@@ -10,25 +10,25 @@ import numpy as np
 import pytest
 from page_reader import Page
 
-from fastllmload.report.html.sheet import (
-    Axis,
-    Head,
+from fastllmload.report.html.page_layout import (
+    PageHead,
+    PageSection,
+    PageTable,
     Plot,
-    Reason,
+    PlotAxis,
+    PlotSeries,
     Rule,
-    Section,
-    Series,
-    Table,
+    VerdictReason,
     cdf,
-    sheet,
-    write_sheet,
+    page_layout,
+    write_page,
 )
 
 EVIL = "<script>alert(1)</script>\"'&"
 
 
-def page_of(*blocks: Table | Plot | str, head: Head | None = None) -> Page:
-    return Page(sheet(Head("Sheet") if head is None else head, [Section("Part", list(blocks))]))
+def page_of(*blocks: PageTable | Plot | str, head: PageHead | None = None) -> Page:
+    return Page(page_layout(PageHead("Sheet") if head is None else head, [PageSection("Part", list(blocks))]))
 
 
 def dots(page: Page, chart: str) -> list[tuple[float, float]]:
@@ -44,26 +44,26 @@ def test_a_table_shows_numbers_text_and_what_is_not_known() -> None:
         ["10/s", 1234567, 0.031249, True],
         ["20/s", None, float("nan"), False],
     ]
-    text = page_of(Table(["rate", "n", "TTFT", "ok"], rows, "Points", ["a note"])).text()
+    text = page_of(PageTable(["rate", "n", "TTFT", "ok"], rows, "Points", ["a note"])).text()
     assert "Points rate n TTFT ok 10/s 1,234,567 0.0312 yes 20/s n/a n/a no a note" in text
 
 
 def test_a_row_that_is_too_short_is_refused() -> None:
     with pytest.raises(ValueError, match="a row of 1 cells for 2 columns"):
-        page_of(Table(["a", "b"], [["only"]]))
+        page_of(PageTable(["a", "b"], [["only"]]))
 
 
 def test_uneven_columns_of_a_series_are_refused() -> None:
     with pytest.raises(ValueError, match=r"series 'A' has columns of \[2, 3\] values for 2 places"):
-        page_of(Plot("line", "Curve", [Series("A", y=[1, 2, 3], x=[1, 2], low=[1, 2])]))
+        page_of(Plot("line", "Curve", [PlotSeries("A", y=[1, 2, 3], x=[1, 2], low=[1, 2])]))
     with pytest.raises(ValueError, match="for 3 places"):
-        page_of(Plot("bars", "Bars", [Series("A", y=[1, 2])], names=["a", "b", "c"]))
+        page_of(Plot("bars", "Bars", [PlotSeries("A", y=[1, 2])], names=["a", "b", "c"]))
 
 
 def test_a_line_keeps_the_order_of_its_points_also_when_it_turns_back() -> None:
     throughput, p99 = [10.0, 20.0, 25.0, 22.0], [30.0, 40.0, 400.0, 9000.0]
-    curve = Series("A", y=p99, x=throughput, labels=["1/s", "2/s", "3/s", "4/s"])
-    page = page_of(Plot("line", "Curve", [curve], x=Axis("throughput"), y=Axis("P99", "ms", log=True)))
+    curve = PlotSeries("A", y=p99, x=throughput, labels=["1/s", "2/s", "3/s", "4/s"])
+    page = page_of(Plot("line", "Curve", [curve], x=PlotAxis("throughput"), y=PlotAxis("P99", "ms", log=True)))
     assert page.column("s0-0", "A", "x") == throughput
     assert page.column("s0-0", "A") == p99
     xs, ys = zip(*dots(page, "s0-0"), strict=True)
@@ -73,8 +73,8 @@ def test_a_line_keeps_the_order_of_its_points_also_when_it_turns_back() -> None:
 
 
 def test_logarithmic_axes_put_powers_of_ten_at_equal_distances() -> None:
-    given = Series("A", y=[1.0, 10.0, 100.0, 1000.0], x=[1.0, 10.0, 100.0, 1000.0])
-    page = page_of(Plot("scatter", "Log", [given], x=Axis("n", log=True), y=Axis("t", "ms", log=True)))
+    given = PlotSeries("A", y=[1.0, 10.0, 100.0, 1000.0], x=[1.0, 10.0, 100.0, 1000.0])
+    page = page_of(Plot("scatter", "Log", [given], x=PlotAxis("n", log=True), y=PlotAxis("t", "ms", log=True)))
     places = np.array(dots(page, "s0-0"))
     assert np.allclose(np.diff(places[:, 0]), np.diff(places[:, 0])[0], atol=0.11)
     assert np.allclose(np.diff(places[:, 1]), np.diff(places[:, 1])[0], atol=0.11)
@@ -89,7 +89,7 @@ def test_a_cdf_shows_the_percentiles_of_its_values() -> None:
 
 
 def test_bars_stand_side_by_side_and_have_whiskers() -> None:
-    series = [Series("alone", y=[1, 2], low=[0.5, 1], high=[2, 3]), Series("shared", y=[3, math.nan])]
+    series = [PlotSeries("alone", y=[1, 2], low=[0.5, 1], high=[2, 3]), PlotSeries("shared", y=[3, math.nan])]
     page = page_of(Plot("bars", "By class", series, names=["small", "large"], marks=[Rule("y", 2.5, "limit")]))
     assert page.numbers["charts"]["s0-0"]["x"]["names"] == ["small", "large"]
     assert page.column("s0-0", "alone")[::2] == [1, 2]
@@ -99,7 +99,7 @@ def test_bars_stand_side_by_side_and_have_whiskers() -> None:
 
 
 def test_a_plot_without_values_says_so() -> None:
-    nothing = Plot("line", "Curve", [Series("A", y=[math.nan], x=[1])], note="No rate was sustained.")
+    nothing = Plot("line", "Curve", [PlotSeries("A", y=[math.nan], x=[1])], note="No rate was sustained.")
     page = page_of(nothing)
     assert page.text("s0-0") == "Curve No rate was sustained."
     assert page.numbers["charts"] == {}
@@ -107,14 +107,16 @@ def test_a_plot_without_values_says_so() -> None:
 
 def test_many_points_are_thinned_and_the_ends_stay() -> None:
     x = np.arange(50_000.0)
-    page = page_of(Plot("scatter", "Many", [Series("A", y=x * 2, x=x)]))
+    page = page_of(Plot("scatter", "Many", [PlotSeries("A", y=x * 2, x=x)]))
     shown = page.column("s0-0", "A", "x")
     assert len(shown) == 2000
     assert (shown[0], shown[-1]) == (0, 49999)
 
 
 def test_the_verdict_comes_first_with_reasons_and_what_to_do() -> None:
-    head = Head("Capacity", verdict="suspect", meaning="Look.", reasons=[Reason("suspect", "late", "add workers")])
+    head = PageHead(
+        "Capacity", verdict="suspect", meaning="Look.", reasons=[VerdictReason("suspect", "late", "add workers")]
+    )
     page = page_of("Some words.", head=head)
     text = page.text()
     assert text.index("SUSPECT") < text.index("late") < text.index("add workers") < text.index("Some words.")
@@ -122,21 +124,28 @@ def test_the_verdict_comes_first_with_reasons_and_what_to_do() -> None:
 
 @pytest.mark.parametrize("simulated", [True, False])
 def test_a_simulated_engine_is_said_loudly(simulated: bool) -> None:
-    page = page_of(head=Head("Capacity", simulated=simulated))
+    page = page_of(head=PageHead("Capacity", simulated=simulated))
     assert ("SIMULATED ENGINE" in page.title) is simulated
     assert page.text().count("SIMULATED ENGINE") == (2 if simulated else 0)
 
 
 def test_no_text_becomes_markup_and_nothing_is_fetched() -> None:
-    blocks: list[Table | Plot | str] = [
-        Table([EVIL, EVIL], [[EVIL, EVIL]], EVIL, [EVIL]),
-        Plot("line", EVIL, [Series(EVIL, y=[1, 2], x=[1, 2], labels=[EVIL, EVIL])], Axis(EVIL), Axis(EVIL), note=EVIL),
-        Plot("bars", EVIL, [Series(EVIL, y=[1])], names=[EVIL], marks=[Rule("y", 1, EVIL)]),
+    blocks: list[PageTable | Plot | str] = [
+        PageTable([EVIL, EVIL], [[EVIL, EVIL]], EVIL, [EVIL]),
+        Plot(
+            "line",
+            EVIL,
+            [PlotSeries(EVIL, y=[1, 2], x=[1, 2], labels=[EVIL, EVIL])],
+            PlotAxis(EVIL),
+            PlotAxis(EVIL),
+            note=EVIL,
+        ),
+        Plot("bars", EVIL, [PlotSeries(EVIL, y=[1])], names=[EVIL], marks=[Rule("y", 1, EVIL)]),
         cdf(EVIL, {EVIL: [1, 2, 3]}, note=EVIL),
         EVIL,
     ]
-    head = Head(EVIL, EVIL, EVIL, EVIL, "", [Reason(EVIL, EVIL, EVIL)], {EVIL: EVIL}, True, EVIL)
-    page = Page(sheet(head, [Section(EVIL, blocks, EVIL)]))
+    head = PageHead(EVIL, EVIL, EVIL, EVIL, "", [VerdictReason(EVIL, EVIL, EVIL)], {EVIL: EVIL}, True, EVIL)
+    page = Page(page_layout(head, [PageSection(EVIL, blocks, EVIL)]))
     assert page.unbalanced == []
     assert [tag for tag, _ in page.elements].count("script") == 2
     assert "alert(1)</script>" not in page.source
@@ -145,8 +154,8 @@ def test_no_text_becomes_markup_and_nothing_is_fetched() -> None:
 
 def test_the_file_is_whole_or_not_there(tmp_path: Path) -> None:
     path = tmp_path / "report.html"
-    write_sheet(path, Head("Sheet"), [])
+    write_page(path, PageHead("Sheet"), [])
     assert Page(path.read_text(encoding="utf-8")).unbalanced == []
     with pytest.raises(OSError, match="nowhere"):
-        write_sheet(tmp_path / "nowhere" / "report.html", Head("Sheet"), [])
+        write_page(tmp_path / "nowhere" / "report.html", PageHead("Sheet"), [])
     assert [entry.name for entry in tmp_path.iterdir()] == ["report.html"]

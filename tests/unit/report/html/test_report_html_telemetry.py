@@ -7,9 +7,9 @@ import math
 import numpy as np
 import pytest
 
-from fastllmload.report.html import telemetry
+from fastllmload.report.html.sections import telemetry
 from fastllmload.report.series.axis import TimeAxis
-from fastllmload.telemetry.series import Series
+from fastllmload.telemetry.series import TelemetrySeries
 
 S = 1_000_000_000
 AXIS = TimeAxis(zero_ns=100 * S, width_ns=S, bins=10)
@@ -17,13 +17,13 @@ AXIS = TimeAxis(zero_ns=100 * S, width_ns=S, bins=10)
 
 def series(
     name: str, values: list[float], kind: str = "gauge", unit: str = "requests", origin: str = "server"
-) -> Series:
+) -> TelemetrySeries:
     """One value a second from the axis's zero on."""
     t = (100 + np.arange(len(values), dtype=np.int64)) * S
-    return Series(name, name, origin, "server", unit, kind, "", t, t, np.array(values, np.float64))
+    return TelemetrySeries(name, name, origin, "server", unit, kind, "", t, t, np.array(values, np.float64))
 
 
-def curves(*given: Series) -> dict[tuple[str, str], telemetry.Curve]:
+def curves(*given: TelemetrySeries) -> dict[tuple[str, str], telemetry.TelemetryCurve]:
     return {(curve.title, curve.name): curve for curve in telemetry.curves_of(given, AXIS)}
 
 

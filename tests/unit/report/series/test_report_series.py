@@ -11,14 +11,14 @@ import pytest
 from synthetic_run import MS, ORIGIN_NS, Request, Shape, draw_requests, duration_phase, write_manifest, write_workers
 
 from fastllmload._ext import histogram
-from fastllmload.metrics.idle import Reader
-from fastllmload.metrics.percentiles import percentile
-from fastllmload.metrics.window import populations, window_of
+from fastllmload.metrics.distribution.percentiles import percentile
+from fastllmload.metrics.run.window import populations, window_of
+from fastllmload.metrics.tokens.idle import Reader
+from fastllmload.metrics.tokens.timeline import on_timeline
 from fastllmload.records import layout
 from fastllmload.records.run import Run, load
-from fastllmload.records.timeline import on_timeline
+from fastllmload.report.series import arrival_gaps, chosen_requests, curves, host, tokens
 from fastllmload.report.series import axis as axes
-from fastllmload.report.series import chosen, curves, gaps, host, tokens
 from fastllmload.report.series import load as loads
 
 SECONDS = 5.0
@@ -137,7 +137,7 @@ def test_the_wait_is_that_of_a_reader_who_is_followed_step_by_step(run: Run, axi
                 idle += max(0, t - ready)
                 ready = max(ready, t) + READER.per_token_ns
         assert max(0, found.late_ns[row]) == idle
-        one = chosen.delivery_of(run, row, "", float(found.pause_ns[row]), READER)
+        one = chosen_requests.delivery_of(run, row, "", float(found.pause_ns[row]), READER)
         assert one.wait_s == pytest.approx(idle / 1e9, abs=1e-9)
         assert one.slack_s == pytest.approx(-found.late_ns[row] / 1e9, abs=1e-9)
         assert one.tokens == sum(sizes)
@@ -150,31 +150,31 @@ def test_the_wait_is_that_of_a_reader_who_is_followed_step_by_step(run: Run, axi
 def test_chosen_requests_are_those_at_the_ranks(run: Run, axis: axes.TimeAxis) -> None:
     sets = populations(run, window_of(run))
     found = tokens.token_series(run, axis, sets.latency, within_chunks=False, reader=READER)
-    picked = {why: row for row, why in chosen.choose_rows(found, sets.latency, sets.measured).items()}
+    picked = {why: row for row, why in chosen_requests.choose_rows(found, sets.latency, sets.measured).items()}
     late = found.late_ns[sets.latency]
     assert found.late_ns[picked["Worst request"]] == np.nanmax(late)
     assert found.late_ns[picked["Median request"]] == sorted(late[~np.isnan(late)])[round((len(late) - 1) / 2)]
     nobody = np.zeros(len(run.rows), np.bool_)
-    assert chosen.choose_rows(found, nobody, sets.measured), "without a success those that failed are shown"
-    assert chosen.choose_rows(found, nobody, nobody) == {}
+    assert chosen_requests.choose_rows(found, nobody, sets.measured), "without a success those that failed are shown"
+    assert chosen_requests.choose_rows(found, nobody, nobody) == {}
 
 
 def test_a_long_answer_is_thinned_for_the_picture(run: Run, axis: axes.TimeAxis) -> None:
     row = int(np.argmax(run.rows["events"]))
-    whole = chosen.delivery_of(run, row, "", math.nan, Reader(speed=1000.0))
-    drawn = chosen.thinned(whole, 5)
+    whole = chosen_requests.delivery_of(run, row, "", math.nan, Reader(speed=1000.0))
+    drawn = chosen_requests.thinned(whole, 5)
     assert len(whole.t_s) > 5 >= len(drawn.t_s)
     assert len(whole.waits) > 5 >= len(drawn.waits)
     assert (drawn.t_s[-1], drawn.received[-1]) == (whole.t_s[-1], whole.received[-1])
     assert (drawn.read_s[-1], drawn.read[-1]) == (whole.read_s[-1], whole.read[-1])
     assert drawn.waits[0, 0] == whole.waits[0, 0] and drawn.waits[-1, 1] == whole.waits[-1, 1]
-    assert chosen.thinned(whole, 10_000).waits is whole.waits
+    assert chosen_requests.thinned(whole, 10_000).waits is whole.waits
 
 
 def test_intervals_that_lie_close_together_become_one() -> None:
     given = np.array([[0.0, 1.0], [1.5, 2.0], [5.0, 6.0], [6.1, 7.0]])
-    assert chosen.joined(given, 1.0).tolist() == [[0.0, 2.0], [5.0, 7.0]]
-    assert chosen.joined(given, 0.05).tolist() == given.tolist()
+    assert chosen_requests.joined(given, 1.0).tolist() == [[0.0, 2.0], [5.0, 7.0]]
+    assert chosen_requests.joined(given, 0.05).tolist() == given.tolist()
 
 
 def test_curves_are_exact_percentiles() -> None:
@@ -247,14 +247,14 @@ def test_arrival_gaps_name_the_process_and_follow_it(tmp_path: Path) -> None:
     write_manifest(tmp_path, phases=[duration_phase(ORIGIN_NS, 0.5)])
     run = load(tmp_path)
     run.manifest["config"] = {"load": {"rate": 100.0, "arrival": "constant"}}
-    found = gaps.arrival_gaps(run)
+    found = arrival_gaps.arrival_gaps(run)
     assert found is not None and found.asked is not None and found.planned is not None
     assert found.process == "constant" and set(found.asked.value) == {10.0} == set(found.planned.value)
     run.manifest["config"] = {"load": {"rate": 100.0, "arrival": "poisson"}}
-    found = gaps.arrival_gaps(run)
+    found = arrival_gaps.arrival_gaps(run)
     assert found is not None and found.asked is not None
     expected = -np.log(10.0**-found.asked.tail) * 10
     assert np.allclose(found.asked.value, expected, rtol=0.01)
     run.manifest["config"] = {"load": {"concurrency": 4}}
-    found = gaps.arrival_gaps(run)
+    found = arrival_gaps.arrival_gaps(run)
     assert found is not None and found.asked is None and found.planned is None

@@ -1,0 +1,162 @@
+"""What the supervisor watches while the measure phase runs, for the certificate: the host's stalls, stolen time, and
+the workers' histograms over that phase alone.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from fastllmload._ext import counters
+from fastllmload._ext.hiccup import HiccupMeter
+from fastllmload._ext.histogram import COUNTS
+from fastllmload.certificate.ceiling import stored_ceiling
+from fastllmload.errors import RunFolderError
+from fastllmload.host.cpu import NS_PER_TICK, CpuUse, competitors, throttled_ns, used_cpu
+from fastllmload.host.limits import file_limit, port_range, reserved_ports
+from fastllmload.records.run import Run
+from fastllmload.records.shared_memory import SharedWords
+
+HICCUP, STALLS, HISTOGRAMS = "hiccup.npy", "stalls.npy", "histograms.npy"
+WORKER_STALLS = (
+    "worker_stalls.npy"  # int64[n, 5]: worker, begin, length, ready without a processor, running; -1: not known
+)
+HICCUP_INTERVALS = "hiccup_intervals.npy"
+# One record per HDR count that is not 0: *count* values at place *index* of the histogram of [begin_ns, end_ns)
+HICCUP_INTERVAL = np.dtype([("begin_ns", "<i8"), ("end_ns", "<i8"), ("index", "<u4"), ("count", "<u4")])
+INTERVAL_NS = 1_000_000_000
+INT64 = np.dtype(np.int64)
+# Order in histograms.npy: int64[workers, len(WATCHED), HDR words]
+WATCHED = {"lag": counters.H_LAG, "socket_to_user": counters.H_SOCKET_TO_USER, "beat": counters.H_BEAT}
+STAT = Path("/proc/stat")
+
+
+class CpuTicks(msgspec.Struct, frozen=True):
+    """CPU time of the whole host since boot, in ticks."""
+
+    total: int
+    steal: int
+
+
+def cpu_ticks(stat: Path = STAT) -> CpuTicks:
+    """User and nice already hold guest time, so it is not added again."""
+    fields = [int(word) for word in stat.read_text().partition("\n")[0].split()[1:]]
+    return CpuTicks(total=sum(fields[:8]), steal=fields[7] if len(fields) > 7 else 0)
+
+
+def steal_share(before: CpuTicks, after: CpuTicks) -> float | None:
+    """Share of the host's CPU time that the hypervisor gave to others; None when no tick passed."""
+    ticks = after.total - before.total
+    return (after.steal - before.steal) / ticks if ticks > 0 else None
+
+
+def difference(before: int | None, after: int | None) -> int | None:
+    return None if before is None or after is None else after - before
+
+
+class Intervals:
+    """The host's stalls second by second: the difference of two readings of the meter's words."""
+
+    def __init__(self, words: npt.NDArray[np.int64], begin_ns: int) -> None:
+        self._words, self._begin_ns = words, begin_ns
+        self._before = words[:COUNTS].copy()
+        self._found: list[npt.NDArray[np.void]] = []
+
+    def take(self, now_ns: int) -> None:
+        """An interval ends now; the next one begins."""
+        now = self._words[:COUNTS].copy()
+        places = np.flatnonzero(now - self._before)
+        records = np.zeros(len(places), HICCUP_INTERVAL)
+        records["begin_ns"], records["end_ns"], records["index"] = self._begin_ns, now_ns, places
+        records["count"] = (now - self._before)[places]
+        self._found.append(records)
+        self._before, self._begin_ns = now, now_ns
+
+    def due(self, now_ns: int) -> bool:
+        return now_ns - self._begin_ns >= INTERVAL_NS
+
+    def records(self) -> npt.NDArray[np.void]:
+        """HICCUP_INTERVAL records of all intervals that were taken, in order."""
+        return np.concatenate([np.empty(0, HICCUP_INTERVAL), *self._found])
+
+
+def read_worker_stalls(run: Run) -> npt.NDArray[np.int64] | None:
+    """worker_stalls.npy of a run, also of one that knew of no causes; None where it kept none."""
+    try:
+        return run.array(WORKER_STALLS, INT64, (None, 5))
+    except RunFolderError:
+        earlier = run.array(WORKER_STALLS, INT64, (None, 3))
+        assert earlier is not None  # it is there, in one of the two layouts
+        return np.column_stack([earlier, np.full((len(earlier), 2), -1)])
+
+
+class Watch:
+    """`start()` when all workers are READY for the measure phase, `look()` now and then, `stop(folder)` at its end."""
+
+    def __init__(self, workers: Sequence[SharedWords], interval_ns: int = 1_000_000) -> None:
+        self._workers = workers
+        self._meter = HiccupMeter(interval_ns)
+        self._ticks: CpuTicks | None = None
+        self._steal: list[tuple[int, int]] = []
+        self._throttled: int | None = None
+        self._used: dict[int, CpuUse] = {}
+        self._words = self._read()
+        self._intervals = Intervals(self._meter.words, 0)
+
+    def _read(self) -> npt.NDArray[np.int64]:
+        return np.array([[worker.histogram(number) for number in WATCHED.values()] for worker in self._workers])
+
+    def _worker_stalls(self) -> npt.NDArray[np.int64]:
+        found = [np.insert(worker.stalls(), 0, number, axis=1) for number, worker in enumerate(self._workers)]
+        return np.concatenate([np.empty((0, 5), np.int64), *found])
+
+    def start(self) -> None:
+        self._words = self._read()
+        self._ticks = cpu_ticks()
+        self._throttled = throttled_ns()
+        self._used = used_cpu()
+        self._intervals = Intervals(self._meter.words, time.monotonic_ns())
+        self._meter.start()
+
+    def look(self) -> None:
+        """Called several times a second: keeps the host's stalls of each second apart."""
+        now_ns = time.monotonic_ns()
+        if self._intervals.due(now_ns):
+            self._intervals.take(now_ns)
+            self._take_steal(now_ns)
+
+    def _take_steal(self, now_ns: int) -> None:
+        self._steal.append((now_ns, cpu_ticks().steal * NS_PER_TICK))
+
+    def stop(self, folder: Path) -> dict[str, Any]:
+        """Write the histograms, the stalls and their intervals; returns what belongs into run.json as `watch`.
+
+        A watch that was never started writes nothing and returns {}: workers may die before the phase begins.
+        """
+        if self._ticks is None:
+            return {}
+        self._meter.stop()
+        np.save(folder / HICCUP, self._meter.words)
+        self._intervals.take(time.monotonic_ns())
+        self._take_steal(time.monotonic_ns())
+        np.save(folder / HICCUP_INTERVALS, self._intervals.records())
+        np.save(folder / STALLS, self._meter.stalls)
+        np.save(folder / HISTOGRAMS, self._read() - self._words)
+        np.save(folder / WORKER_STALLS, self._worker_stalls())
+        low, high = port_range()
+        ceiling = stored_ceiling()
+        return {
+            "steal_share": steal_share(self._ticks, cpu_ticks()),
+            "steal_samples": self._steal,
+            "throttled_ns": difference(self._throttled, throttled_ns()),
+            "competitors": competitors(self._used, used_cpu()),
+            "ports": high - low + 1 - reserved_ports(),
+            "fd_limit": file_limit().soft,
+            "ceiling": None if ceiling is None else msgspec.to_builtins(ceiling),
+        }

@@ -1,0 +1,115 @@
+"""The client second by second: a bad second must not hide in the figures of a whole run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fastllmload.certificate.evidence import Sends, Times, Window, WorkerRecord
+from fastllmload.records import layout
+from fastllmload.records.run import Run
+
+LAG_US, BRACKET_US, CPU_SHARE = 1_000.0, 1_000.0, 0.8  # a second in which one of them is passed is a bad one
+SHOWN = 10
+SECOND_NS = 1_000_000_000
+PER_OCTAVE = 8  # classes of brackets: a percentile is off by at most a twelfth
+CLASSES = 33 * PER_OCTAVE
+EVENTS_AT_ONCE = 1 << 17
+TIMED = (layout.EVENT_CONTENT, layout.EVENT_WHITESPACE, layout.EVENT_REASONING, layout.EVENT_TOOL)
+Counts = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Second:
+    """One second of the window, *at_s* from its start; None: nothing was sent, received or sampled in it."""
+
+    at_s: int
+    lag_p99_us: float | None
+    bracket_p99_us: float | None
+    coalesced_share: float | None
+    cpu_share: float | None
+
+    @property
+    def badness(self) -> float:
+        """How often the worst of the limits is passed; above 1 the second is bad."""
+        pairs = ((self.lag_p99_us, LAG_US), (self.bracket_p99_us, BRACKET_US), (self.cpu_share, CPU_SHARE))
+        return max((value / limit for value, limit in pairs if value is not None), default=0.0)
+
+
+def seconds_of(run: Run, window: Window, sends: Sends, workers: Sequence[WorkerRecord]) -> tuple[Second, ...]:
+    """Every whole second of *window*."""
+    n = int(window.seconds)
+    if n < 1:
+        return ()
+    lag = lags_us(sends, window, n)
+    brackets, coalesced = events_of(run, window, n)
+    cpu = cpu_shares(workers, window, n)
+    return tuple(
+        Second(k, lag[k], percentile_us(brackets[k]), share(int(coalesced[k]), int(brackets[k].sum())), cpu[k])
+        for k in range(n)
+    )
+
+
+def described(seconds: Sequence[Second]) -> dict[str, Any]:
+    """`certificate.per_second`: how many there are, how many are bad, and the worst of these."""
+    bad = sorted((one for one in seconds if one.badness > 1), key=lambda one: -one.badness)
+    return {"n": len(seconds), "bad": len(bad), "worst": [vars(one) for one in bad[:SHOWN]]}
+
+
+def lags_us(sends: Sends, window: Window, n: int) -> list[float | None]:
+    """P99 of t_dispatch - t_sched of the releases due in each second; of none where no instant was planned."""
+    timed = sends.arrivals.process not in ("inf", "closed") and sends.cap is None
+    due = (sends.t_sched - window.start_ns) // SECOND_NS
+    found: list[float | None] = [None] * n
+    borders = np.searchsorted(due, np.arange(n + 1))
+    for k in range(n if timed else 0):
+        mine = slice(borders[k], borders[k + 1])
+        if mine.start < mine.stop:
+            found[k] = float(np.percentile(sends.t_dispatch[mine] - sends.t_sched[mine], 99)) / 1e3
+    return found
+
+
+def events_of(run: Run, window: Window, n: int) -> tuple[Counts, Counts]:
+    """Per second: events that carry text by class of their bracket (int64[n, CLASSES]), and how many are coalesced."""
+    brackets, coalesced = np.zeros(n * CLASSES, np.int64), np.zeros(n, np.int64)
+    for begin in range(0, len(run.events), EVENTS_AT_ONCE):
+        events = run.events[begin : begin + EVENTS_AT_ONCE]
+        second = (events["t_ns"] - window.start_ns) // SECOND_NS
+        mine = (second >= 0) & (second < n) & np.isin(events["kind"], TIMED)
+        second, chosen = second[mine], events[mine]
+        places = np.log2(chosen["bracket_ns"].astype(np.float64) + 1) * PER_OCTAVE
+        brackets += np.bincount(second * CLASSES + places.astype(np.int64), minlength=n * CLASSES)
+        stamps = chosen["stamp"] & layout.STAMP_CLASS_MASK
+        coalesced += np.bincount(second[stamps == layout.STAMP_COALESCED], minlength=n)
+    return brackets.reshape(n, CLASSES), coalesced
+
+
+def percentile_us(classes: Counts) -> float | None:
+    """P99 of the brackets of a second, as the upper end of its class."""
+    total = int(classes.sum())
+    if not total:
+        return None
+    place = int(np.searchsorted(np.cumsum(classes), 0.99 * total))
+    return 0.0 if place == 0 else float(2 ** ((place + 1) / PER_OCTAVE)) / 1e3
+
+
+def share(part: int, whole: int) -> float | None:
+    return part / whole if whole else None
+
+
+def cpu_shares(workers: Sequence[WorkerRecord], window: Window, n: int) -> list[float | None]:
+    """Share of a core that the busiest worker used in each second, between samples by a straight line."""
+    edges: Times = window.start_ns + np.arange(n + 1) * SECOND_NS
+    found: list[float | None] = [None] * n
+    for record in workers:
+        if len(record.t_ns) < 2:
+            continue
+        used = np.diff(np.interp(edges, record.t_ns, record.cpu_ns)) / SECOND_NS
+        known = (edges[:-1] >= record.t_ns[0]) & (edges[1:] <= record.t_ns[-1])
+        for k in np.flatnonzero(known).tolist():
+            found[k] = max(found[k] or 0.0, float(used[k]))
+    return found

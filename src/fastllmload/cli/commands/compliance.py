@@ -1,0 +1,87 @@
+"""`compliance`: the verdict of the IETF draft on a finished run or procedure."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from fastllmload.errors import HostLimitError, InputError
+from fastllmload.report.terminal.outlet import on_screen
+
+if TYPE_CHECKING:
+    from fastllmload.compliance.evidence import ComplianceEvidence
+
+NOT_COMPLIANT = 1
+WIDEST = 120
+
+
+@click.command("compliance")
+@click.argument("folder", metavar="FOLDER", type=click.Path(path_type=Path))
+@click.option(
+    "--against",
+    metavar="FOLDER",
+    type=click.Path(path_type=Path),
+    multiple=True,
+    help="Another system's run or procedure; adds what the draft asks of comparisons. Repeatable.",
+)
+@click.option("--json", "as_json", is_flag=True, help="One JSON document.")
+@click.option("--all", "everything", is_flag=True, help="Every requirement, not only those that do not hold.")
+def compliance(folder: Path, against: tuple[Path, ...], as_json: bool, everything: bool) -> int:
+    """Judge the run or procedure in FOLDER by the requirements of the IETF draft on benchmarking LLM serving.
+
+    What holds was seen in the recorded rows and figures, or was declared, which is no proof. Exit code 1 when it is
+    not compliant.
+    """
+    from dataclasses import replace
+
+    import msgspec
+
+    from fastllmload.cli.commands.run import current_redactor
+    from fastllmload.compliance.evidence import read
+    from fastllmload.compliance.text import lines
+    from fastllmload.compliance.verdict import NOT, document, judge
+    from fastllmload.records.folder_lock import left_over
+
+    evidence = replace(read(folder), others=tuple(read(other) for other in against))
+    refuse_unlike(evidence)
+    judgement = judge(evidence)
+    redact = current_redactor()
+    if as_json:
+        text = msgspec.json.format(msgspec.json.encode(document(judgement, everything))).decode()
+    else:
+        text = "\n".join(lines(judgement, everything, min(WIDEST, shutil.get_terminal_size((100, 24)).columns)))
+    show(redact(text))
+    for one in (folder, *against):
+        if (left := left_over(one)) is not None:
+            click.echo(on_screen(redact(f"note       {left}")), err=True)
+    return NOT_COMPLIANT if judgement.verdict == NOT else 0
+
+
+def refuse_unlike(evidence: ComplianceEvidence) -> None:
+    """InputError where a folder is given twice, or one holds another test than the first."""
+    seen = {evidence.folder.resolve()}
+    for other in evidence.others:
+        if other.folder.resolve() in seen:
+            raise InputError(f"{other.folder} is given twice; compare different runs or procedures")
+        seen.add(other.folder.resolve())
+        if other.test != evidence.test:
+            kinds = [f"the test {one.test}" if one.test else "a run that is no test" for one in (evidence, other)]
+            raise InputError(
+                f"{evidence.folder} is {kinds[0]} and {other.folder} is {kinds[1]}: only the same test can be compared"
+            )
+
+
+def show(text: str) -> None:
+    """On standard output, whose reader may leave early (`| head`)."""
+    try:
+        print(on_screen(text), flush=True)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes once more at exit
+    except OSError as problem:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise HostLimitError(f"the verdict cannot be written: {problem.strerror}; send it elsewhere") from None

@@ -1,0 +1,124 @@
+"""`export`: a run's rows to a file, to a folder (Parquet) or to standard output."""
+
+from __future__ import annotations
+
+import io
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO
+
+import click
+
+from fastllmload.cli.streams import to_nowhere
+from fastllmload.errors import InputError, RunFolderError
+from fastllmload.files import writing
+from fastllmload.report.terminal.outlet import on_screen
+
+if TYPE_CHECKING:
+    from fastllmload.records.run import Run
+
+FORMATS = ("jsonl", "csv", "parquet", "hlog")
+
+
+def export_rows(folder: Path, form: str, output: Path | None, redact: bool = False) -> list[Path]:
+    """Write *form* to *output*, None is standard output, whose reader may leave early; returns what Parquet wrote.
+
+    *redact*: host names, URLs and paths are left out.
+    """
+    from fastllmload.records.folder_lock import left_over
+    from fastllmload.records.integrity import EVENTS, ROWS, TEXT, unlisted
+    from fastllmload.records.run import load
+
+    run = load(folder)
+    if run.lost(ROWS) and not len(run.rows):
+        raise RunFolderError(f"{run.lost(ROWS)}; no request of the run can be read")
+    if redact:
+        run = without_names(run)
+    written = _exported(run, form, output)
+    for name in (ROWS, EVENTS, TEXT, *(("hiccup_intervals.npy",) if form == "hlog" else ())):
+        if name in run.damaged:
+            click.echo(on_screen(f"note       {run.damaged[name]}{_left(run, name)}"), err=True)
+    for text in (unlisted(run.manifest), left_over(folder)):
+        if text is not None:
+            click.echo(on_screen(f"note       {text}"), err=True)
+    return written
+
+
+def _exported(run: Run, form: str, output: Path | None) -> list[Path]:
+    if form == "parquet":
+        return _parquet(run, output)
+    if output is None:
+        _to_standard_output(run, form)
+        return []
+    with _writing(output), writing(output) as file:
+        _write(run, form, file)
+    return []
+
+
+def _left(run: Run, name: str) -> str:
+    """What the export holds all the same."""
+    if name == "requests.npy":
+        return f"; written are the {len(run.rows):,} requests before the cut"
+    if name == "tokens.npy":
+        return f"; {int((~run.whole_rows).sum()):,} of {len(run.rows):,} requests have lost events: those are left out"
+    return ""
+
+
+def without_names(run: Run) -> Run:
+    """Targets are numbered instead of named."""
+    from fastllmload.report.redaction.names import without_names as unnamed
+
+    return replace(run, manifest=unnamed(run.manifest))
+
+
+def _parquet(run: Run, output: Path | None) -> list[Path]:
+    from fastllmload.export.parquet import export_parquet
+
+    if output is None:
+        raise InputError("--format parquet writes requests.parquet and events.parquet: name a folder for them with -o")
+    if output.exists() and not output.is_dir():
+        raise InputError(f"--output {output} is a file, and --format parquet writes into a folder; name another one")
+    with _writing(output):
+        return export_parquet(run, output)
+
+
+@contextmanager
+def _writing(output: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise InputError(f"--output {output} cannot be written: {error.strerror}; choose another file") from None
+
+
+def _to_standard_output(run: Run, form: str) -> None:
+    try:
+        _write(run, form, sys.stdout.buffer)
+        sys.stdout.buffer.flush()
+    except BrokenPipeError:
+        # `| head` has seen enough. Python flushes standard output once more at exit: let that go nowhere.
+        to_nowhere(sys.stdout)
+    except OSError as error:
+        to_nowhere(sys.stdout)
+        raise InputError(f"standard output cannot be written: {error.strerror}; choose a file with -o") from None
+
+
+def _write(run: Run, form: str, file: BinaryIO) -> None:
+    from fastllmload.export.rows import export_csv, export_jsonl
+    from fastllmload.report.documents.hlog import write_log
+
+    if form == "jsonl":
+        export_jsonl(run, file)
+    else:
+        _as_text(file, lambda text: (export_csv if form == "csv" else write_log)(run, text))
+
+
+def _as_text(file: BinaryIO, write: Callable[[io.TextIOWrapper], None]) -> None:
+    text = io.TextIOWrapper(file, encoding="utf-8", newline="", write_through=False)
+    try:
+        write(text)
+        text.flush()
+    finally:
+        text.detach()  # or its end would close *file*

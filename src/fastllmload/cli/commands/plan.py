@@ -1,0 +1,181 @@
+"""The `plan` commands: build and describe, save, describe a saved one, verify. Nothing is sent."""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from fastllmload.cli.group import LazyCommand, LazyGroup
+from fastllmload.cli.options.validation import refuse_stored_secrets
+from fastllmload.cli.run_command import RunCommand
+from fastllmload.errors import InputError
+
+if TYPE_CHECKING:
+    from fastllmload.plan.plan import Plan
+    from fastllmload.settings import RunSettings
+
+SIMULATED_MODEL = "simulated"
+
+
+def build_once(show: bool, sequence: Path | None, verify: Path | None, **parameters: object) -> int:
+    from fastllmload.cli.commands.run import resolve_parameters
+
+    if verify is not None:
+        if show or sequence is not None or any(value not in (None, ()) for value in parameters.values()):
+            raise InputError("--verify checks a finished plan and takes no other option")
+        return verify_file(verify)
+    settings, _ = resolve_parameters(parameters)
+    if settings.output.plan is not None:
+        raise InputError("--plan names a finished plan; use fastllmload plan describe FILE")
+    save = settings.output.save_plan
+    own = {one.name: one.urls for one in settings.classes if one.urls}
+    _build(settings, None if save is None else Path(save), Views(show, sequence, own))
+    return 0
+
+
+def save_once(file: Path, **parameters: object) -> int:
+    from fastllmload.cli.commands.run import resolve_parameters
+
+    settings, _ = resolve_parameters(parameters)
+    if settings.output.plan is not None or settings.output.save_plan is not None:
+        raise InputError("--plan and --save-plan do not go with fastllmload plan save FILE; leave them out")
+    _build(settings, file, Views())
+    return 0
+
+
+@dataclass(frozen=True)
+class Views:
+    """What is made of a plan besides its description: pictures, and the sequence of its requests in a file."""
+
+    show: bool = False
+    sequence: Path | None = None
+    urls: dict[str, tuple[str, ...]] = field(default_factory=dict)  # of classes with some of their own
+
+    def of(self, plan: Plan) -> None:
+        if self.show:
+            from fastllmload.plan.description.picture import show
+
+            click.echo("\n" + show(plan), nl=False)
+        if self.sequence is not None:
+            from fastllmload.endpoint import ENDPOINTS
+            from fastllmload.plan.sequence import write_sequence
+
+            sha256 = write_sequence(plan, ENDPOINTS, self.sequence, self.urls)
+            click.echo(f"{'sequence':<14} {self.sequence}, SHA-256 {sha256}")
+
+
+def _build(settings: RunSettings, file: Path | None, views: Views) -> None:
+    if file is not None or views.sequence is not None:
+        refuse_stored_secrets(settings, "--sequence" if file is None else "a plan's file")
+    model = _model(settings)
+    from fastllmload.endpoint import ENDPOINTS
+    from fastllmload.engine.run_plans import build
+    from fastllmload.plan.archive import save_plan
+    from fastllmload.plan.build import refuse_beyond
+
+    endpoint = ENDPOINTS[settings.target.endpoint_type]
+    with tempfile.TemporaryDirectory(prefix="fastllmload-plan-") as folder:
+        plan = build(settings, "measure", endpoint, model, Path(folder))
+        refuse_beyond(plan, settings.workload.context_limit)
+        if file is not None:
+            save_plan(plan, file)
+        _show(plan, settings.load.ramp_share)
+        views.of(plan)
+    if file is not None:
+        click.echo(f"{'saved':<14} {file}")
+
+
+def _model(settings: RunSettings) -> str:
+    """A plan holds the model's name in every body; without a connection it cannot be asked for."""
+    if settings.target.model is not None:
+        return settings.target.model
+    for one in settings.classes:
+        if one.urls and one.model is None:
+            raise InputError(
+                f"class {one.name!r} has a URL of its own and no model, and planning asks no server; add model=NAME"
+            )
+    if all(one.model is not None for one in settings.classes) and settings.classes:
+        return str(settings.classes[0].model)
+    if settings.target.urls == ():
+        return dict(settings.target.simulate).get("model", SIMULATED_MODEL)
+    raise InputError("--model is missing: every body of a plan names it, and planning asks no server; add --model NAME")
+
+
+def _show(plan: Plan, ramp_share: float = 0.1) -> None:
+    from fastllmload.plan.description.facts import describe
+    from fastllmload.plan.description.text import describe_as_text
+
+    click.echo(describe_as_text(describe(plan, ramp_share=ramp_share)), nl=False)
+
+
+FILE = click.argument("file", type=click.Path(path_type=Path))
+
+
+SHOW = click.Option(["--show"], is_flag=True, help="Draws rate over time, gaps and lengths.")
+SEQUENCE = click.Option(
+    ["--sequence"],
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Writes the requests as JSON lines, which --workload custom reads.",
+)
+VERIFY = click.Option(
+    ["--verify"], type=click.Path(path_type=Path), metavar="FILE", help="Checks a saved plan against its digest."
+)
+
+
+@click.command("describe", params=[click.Argument(["file"], type=click.Path(path_type=Path)), SHOW, SEQUENCE])
+def describe_saved(file: Path, show: bool, sequence: Path | None) -> int:
+    """Describe the plan in FILE."""
+    from fastllmload.plan.archive import load_plan
+
+    with tempfile.TemporaryDirectory(prefix="fastllmload-plan-") as folder:
+        plan = load_plan(file, Path(folder))
+        _show(plan)
+        Views(show, sequence).of(plan)
+    return 0
+
+
+@click.command("verify")
+@FILE
+def verify(file: Path) -> int:
+    """Hash every member of the plan in FILE again and compare with its digest."""
+    return verify_file(file)
+
+
+def verify_file(file: Path) -> int:
+    """What `verify` does."""
+    from fastllmload.plan.archive import load_plan
+
+    with tempfile.TemporaryDirectory(prefix="fastllmload-plan-") as folder:
+        plan = load_plan(file, Path(folder))
+        click.echo(f"{file}: {plan.requests:,} requests, every digest is right\n{plan.digest}")
+    return 0
+
+
+build = RunCommand(
+    "build",
+    build_once,
+    help="Build the plan that these options of a run ask for, and describe it.",
+    params=[SHOW, SEQUENCE, VERIFY],
+)
+save = RunCommand(
+    "save",
+    save_once,
+    help="Build the plan and write it to FILE.",
+    params=[click.Argument(["file"], type=click.Path(path_type=Path))],
+)
+plan = LazyGroup(
+    "plan",
+    {
+        "build": LazyCommand("fastllmload.cli.commands.plan:build", "build and describe (the default)"),
+        "save": LazyCommand("fastllmload.cli.commands.plan:save", "build, and write to a file"),
+        "describe": LazyCommand("fastllmload.cli.commands.plan:describe_saved", "describe a saved plan"),
+        "verify": LazyCommand("fastllmload.cli.commands.plan:verify", "check a saved plan against its digest"),
+    },
+    default="build",
+    help="Plan a run without sending anything. OPTIONS are those of a run.",
+)

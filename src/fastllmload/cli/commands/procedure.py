@@ -1,0 +1,205 @@
+"""`fastllmload procedure NAME`: the ten tests, each with the options of a run and its own."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from fastllmload.cli.options.parsers import nearest
+from fastllmload.cli.options.procedure import COMMON, TESTS
+from fastllmload.cli.options.table import RunOption
+from fastllmload.cli.run_command import RunCommand, click_option
+from fastllmload.errors import InputError
+
+if TYPE_CHECKING:
+    from fastllmload.cli.options.raw import RawOptions
+    from fastllmload.procedure.run import ProcedureTest
+
+ABOUT = {
+    "ttft": "Time to first token: its distribution at one load (IETF 5.1).",
+    "throughput": "The highest output token throughput (IETF 5.2).",
+    "tradeoff": "Latency against throughput over levels of load (IETF 5.3).",
+    "itl": "Inter-token latency: its distribution at shares of the capacity (IETF 5.4).",
+    "capacity": "How many requests at once meet the criteria (IETF 5.5).",
+    "fairness": "Whether short and long requests are served alike (IETF 5.6).",
+    "prefix-cache": "What a prefix cache saves (IETF 5.7).",
+    "memory-pressure": "What happens beyond the capacity (IETF 5.8).",
+    "long-context": "How TTFT grows with the context (IETF 5.9).",
+    "guardrail": "What guardrails cost (IETF 5.10).",
+}
+
+
+SHAPES = {"workload", "dataset_path", "isl", "prefix_len", "turns", "plan", "classes"}  # say what is sent
+OTHERS = {"workload", "dataset_path", "turns", "plan"}  # requests that a test of its own workload never sends
+
+
+class ProcedureCommand(RunCommand):
+    """A run's options behind those of the test, under headings of their own."""
+
+    def __init__(self, name: str, own: tuple[RunOption, ...]) -> None:
+        self.of_test = own
+        super().__init__(
+            name,
+            lambda **parameters: start(name, parameters),
+            help=ABOUT[name] + "\n\nThe options of a run say what is sent where; the target is the simulated engine "
+            "when there is no --url. The same command with the same --output goes on where it was stopped.",
+            params=[click_option(option) for option in (*own, *COMMON)],
+        )
+
+    def format_own(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        sections: tuple[tuple[str, tuple[RunOption, ...]], ...] = (
+            ("This test", self.of_test),
+            ("Any procedure", COMMON),
+        )
+        for title, options in sections:
+            if options:
+                with formatter.section(title):
+                    formatter.write_dl([(f"{option.flag} {option.metavar}".strip(), option.help) for option in options])
+
+
+class Procedures(click.Group):
+    """A command for each test, made when it is asked for."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if not args:
+            raise click.UsageError(f"{ctx.info_name} needs a test: {', '.join(TESTS)}", ctx)
+        return super().parse_args(ctx, args)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args[0] not in TESTS:
+            near = nearest(args[0], list(TESTS)) or f"; tests are {', '.join(TESTS)}"
+            raise click.UsageError(f"{args[0]!r} is not a test of {ctx.command_path}{near}", ctx)
+        return super().resolve_command(ctx, args)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        return ProcedureCommand(cmd_name, TESTS[cmd_name]) if cmd_name in TESTS else None
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(TESTS)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Tests"):
+            formatter.write_dl(list(ABOUT.items()))
+
+
+procedure = Procedures(
+    "procedure",
+    context_settings={"help_option_names": ["-h", "--help"]},
+    help="One of the ten tests of the IETF draft on benchmarking LLM serving, from declarations to report.",
+)
+
+
+def start(name: str, parameters: Mapping[str, object]) -> int:
+    """Exit code of the test *name*."""
+    from fastllmload.cli.commands.run import current_redactor
+    from fastllmload.cli.options.resolve import apart, settle
+    from fastllmload.experiment.console import Console
+    from fastllmload.experiment.level.settings import changed
+    from fastllmload.experiment.preparation.hooks import terminal
+    from fastllmload.procedure.repeat import conduct_runs
+    from fastllmload.procedure.run import ProcedureTerms, conduct
+    from fastllmload.procedure.tests import test_named
+
+    redact = current_redactor()
+    given, own = apart(parameters, (*TESTS[name], *COMMON))
+    test = test_named(name)
+    refuse_shapes(test, given)
+    settings, secret = settle(given, os.environ, redact, complete=False)
+    if test.workload is not None and not SHAPES & given.keys():
+        settings = changed(settings, workload={"name": test.workload})
+    fields = read(TESTS[name], own)
+    for field, value in (
+        ("duration_s", settings.load.duration),
+        ("request_count", settings.load.num_requests),
+        ("requests", settings.load.num_requests),
+        ("output_tokens", fixed_length(settings.workload.osl, name)),
+    ):
+        if value is not None and field in test.parameters.__struct_fields__:
+            fields.setdefault(field, value)
+    terms = read(COMMON, own)
+    commands = hooks_of(terms.get("hooks", ()))
+    folder = settings.output.directory
+    runs = terms.get("runs")
+    conducted = conduct if runs is None else partial(conduct_runs, runs=runs)
+    return conducted(
+        test,
+        settings,
+        secret,
+        test.parameters(**fields),
+        ProcedureTerms(
+            folder=Path(folder) if folder is not None else Path("runs") / f"{name}-{time.strftime('%Y%m%d-%H%M%S')}",
+            quick=bool(terms.get("quick")),
+            conforming=not terms.get("allow_nonconforming"),
+            strict=settings.output.strict,
+            commands=commands,
+            settle_s=terms.get("settle_s"),
+            ask=input if terminal() else None,
+            **({"hook_s": terms["hook_s"]} if "hook_s" in terms else {}),
+        ),
+        Console(redact, quiet=settings.output.ui == "none"),
+    )
+
+
+def refuse_shapes(test: ProcedureTest, given: RawOptions) -> None:
+    """InputError where other requests are asked for than those that the draft has *test* send."""
+    if test.sends is None:
+        return
+    for parameter in sorted(OTHERS & given.keys()):
+        one = given[parameter]
+        if parameter != "workload" or one.texts != (test.sends,):
+            raise InputError(
+                f"the test {test.name} sends the workload {test.sends} (IETF {test.section}): leave {one.where} out"
+            )
+
+
+def fixed_length(osl: str | None, name: str) -> int | None:
+    """`--osl` for tests whose output length is one number."""
+    if osl is None:
+        return None
+    if not osl.isdigit() and name in ("capacity", "long-context"):
+        raise InputError(f"--osl {osl!r}: the test {name} has one fixed output length; write a number of tokens")
+    return int(osl) if osl.isdigit() else None
+
+
+def read(options: tuple[RunOption, ...], found: Mapping[str, Any]) -> dict[str, Any]:
+    """Values of the options that were given, by field; InputError names option and value."""
+    fields: dict[str, Any] = {}
+    for option in options:
+        text = found[option.parameter]
+        if text is None or text == ():
+            continue
+        assert option.field is not None
+        if option.reading is None:
+            fields[option.field] = option.on if text else option.off
+        elif option.multiple:
+            fields[option.field] = tuple(reading_of(option, each) for each in text)
+        else:
+            fields[option.field] = reading_of(option, text)
+    return fields
+
+
+def reading_of(option: RunOption, text: str) -> object:
+    reading: Callable[[str], object] | None = option.reading
+    assert reading is not None
+    try:
+        return reading(text)
+    except ValueError as problem:
+        raise InputError(f"{option.flag} {text!r} {problem}") from None
+
+
+def hooks_of(pairs: tuple[tuple[str, str], ...]) -> dict[str, str]:
+    """Hook name → command."""
+    from fastllmload.experiment.preparation.hooks import HOOKS
+
+    for name, _ in pairs:
+        if name not in HOOKS:
+            raise InputError(f"--hook {name}=... is no hook; the hooks are {', '.join(HOOKS)}")
+    return dict(pairs)

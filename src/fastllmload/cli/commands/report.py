@@ -1,0 +1,196 @@
+"""`report`: a run or a procedure, shown again in any of its forms."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from fastllmload.errors import InputError, RunFolderError
+from fastllmload.files import write_named
+from fastllmload.redact import Redactor
+from fastllmload.report.terminal.outlet import on_screen
+
+if TYPE_CHECKING:
+    from fastllmload.report.documents.subject import Subject
+
+OF_ROWS = ("html", "blog", "asiai")
+FORMS = ("terminal", "markdown", "minimum", "full", "blog", "asiai", "html", "json")
+
+
+def report_on(folder: Path, form: str, output: Path | None, redact: bool, secrets: Redactor) -> None:
+    """Write *form* of the report to *output*, None is standard output, whose reader may leave early."""
+    from fastllmload.procedure.reshow import shown_again
+    from fastllmload.records.folder_lock import tidy
+    from fastllmload.report.documents.subject import subject_of
+
+    found = shown_again(folder, form, redact)
+    if found is not None:
+        write(readable(secrets(found), form), output)
+        return
+    tidied = tidy(folder)
+    subject = subject_of(folder, redact)
+    if form == "terminal" and output is None:
+        show(subject, secrets)
+        refresh(subject, secrets)
+    else:
+        write(readable(secrets(text_of(subject, form)), form), output)
+        warn(subject, form, secrets)
+    if not subject.is_procedure:
+        told_unlisted(as_written(subject), secrets)
+    if tidied is not None:
+        click.echo(on_screen(f"note       {tidied}"), err=form != "terminal")
+
+
+def readable(text: str, form: str) -> str:
+    """*text* of a report without what a terminal would obey. A page has escaped it already; in JSON it becomes \\u...,
+    which says the same.
+    """
+    if form == "html" or text.isprintable():
+        return text
+    if form == "json":
+        return "".join(one if one.isprintable() or one == "\n" else json.dumps(one)[1:-1] for one in text)
+    return on_screen(text)
+
+
+def told_unlisted(document: Mapping[str, Any], secrets: Redactor) -> None:
+    """On standard error: a folder whose files nobody can compare with what the run wrote."""
+    from fastllmload.records.integrity import unlisted
+
+    text = unlisted(document)
+    if text is not None:
+        click.echo(on_screen(secrets(f"note       {text}")), err=True)
+
+
+def as_written(subject: Subject) -> Mapping[str, Any]:
+    """The run's document as its folder has it: what is published lists no files."""
+    from fastllmload.records.run import read_manifest
+
+    return read_manifest(subject.folder) if subject.redacted else subject.document
+
+
+def refresh(subject: Subject, secrets: Redactor) -> None:
+    """Write the report files of a run's folder again: of a killed run for the first time."""
+    if subject.is_procedure or subject.redacted:
+        return
+    from fastllmload.report.documents.files import write_again
+
+    problems = write_again(lambda: subject.run, subject.document)
+    for problem in problems:
+        click.echo(on_screen(secrets(f"note       {problem}")), err=True)
+
+
+def warn(subject: Subject, form: str, secrets: Redactor) -> None:
+    """Say which files of the run are not whole. Forms that need only run.json look at sizes, not at contents."""
+    if subject.is_procedure:
+        warn_of_levels(subject, secrets)
+        return
+    from fastllmload.records.integrity import not_whole
+
+    damage = subject.run.damage if form in OF_ROWS else not_whole(subject.folder, as_written(subject), False).values()
+    for problem in damage:
+        click.echo(on_screen(secrets(f"note       {problem}")), err=True)
+
+
+def warn_of_levels(subject: Subject, secrets: Redactor) -> None:
+    """Say which levels of a procedure are not as its tables have them: gone, not whole, not listed. Their names tell
+    loads, so that of a report for publication only their number is told.
+    """
+    from fastllmload.report.documents.subject import procedure_document
+
+    found = list(problems_of_levels(subject.folder, procedure_document(subject.folder)))
+    if subject.redacted and found:
+        found = [f"{len(found)} levels are not as procedure.json has them; without --redact the report names them"]
+    for text in found:
+        click.echo(on_screen(secrets(f"note       {text}")), err=True)
+
+
+def problems_of_levels(folder: Path, document: Mapping[str, Any]) -> Iterator[str]:
+    from fastllmload.compliance.evidence import strays_of
+    from fastllmload.records.integrity import not_whole
+    from fastllmload.records.run import read_manifest
+    from fastllmload.report.documents.subject import listed
+
+    yield from strays_of(folder, document)
+    for level in listed(document):
+        place = folder / str(level["folder"])
+        try:
+            yield from not_whole(place, read_manifest(place), False).values()
+        except RunFolderError as problem:
+            yield f"the level {level['folder']} cannot be read: {problem}"
+
+
+def show(subject: Subject, secrets: Redactor) -> None:
+    """The closing summary, as wide and as coloured as the terminal allows."""
+    from fastllmload.report.terminal.outlet import Outlet
+    from fastllmload.report.terminal.screen import write_summary
+
+    if subject.is_procedure:
+        write(on_screen(secrets(text_of(subject, "terminal"))), None)
+        warn_of_levels(subject, secrets)
+        return
+    folder = "[path]" if subject.redacted else str(subject.folder)
+    write_summary(Outlet(sys.stdout, secrets), subject.document, secrets, folder)
+
+
+def text_of(subject: Subject, form: str) -> str:
+    from fastllmload.report.documents import forms
+    from fastllmload.report.terminal.screen import WIDTH
+    from fastllmload.report.terminal.summary import summary_lines
+
+    if subject.is_procedure and form in ("terminal", "html"):
+        return of_procedure(subject, form)
+    if form != "terminal":
+        return forms.text_of(subject if form == "json" else whole(subject), form)
+    folder = "[path]" if subject.redacted else str(subject.folder)
+    return "".join(f"{line.render(str, False)}\n" for line in summary_lines(subject.document, WIDTH, folder))
+
+
+def whole(subject: Subject) -> Subject:
+    """*subject*, of a procedure that has not come to its end with what its document lacks."""
+    if not subject.is_procedure:
+        return subject
+    from dataclasses import replace
+
+    from fastllmload.experiment.incomplete import with_last_words, with_levels
+
+    return replace(subject, document=with_levels(with_last_words(named(subject.document))))
+
+
+def of_procedure(subject: Subject, form: str) -> str:
+    """The procedure's own views."""
+    from fastllmload.experiment.report.page import page
+    from fastllmload.experiment.report.text import lines
+
+    document = named(subject.document)
+    return page(document) if form == "html" else "\n".join(lines(document)) + "\n"
+
+
+def named(document: Mapping[str, Any]) -> dict[str, Any]:
+    """*document* with section and title, which an early end may have left unsaid."""
+    from fastllmload.procedure.tests import NAMES, test_named
+
+    name = str(document.get("procedure"))
+    test = test_named(name) if name in NAMES else None
+    said = {"section": test.section, "title": test.title} if test is not None else {"section": "5", "title": name}
+    return {**said, **document, "manifest": {"declarations": {}, **(document.get("manifest") or {})}}
+
+
+def write(text: str, output: Path | None) -> None:
+    if output is not None:
+        try:
+            write_named(output, text)
+        except OSError as error:
+            raise InputError(f"--output {output} cannot be written: {error.strerror}; choose another file") from None
+        return
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # `| head` has seen enough. Python flushes standard output once more at exit: let that go nowhere.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

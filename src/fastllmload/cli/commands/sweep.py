@@ -1,0 +1,142 @@
+"""`fastllmload sweep`: the options of a run, and which of them take several values."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+import click
+
+from fastllmload.cli.commands.procedure import read as read_options
+from fastllmload.cli.options import parsers as read
+from fastllmload.cli.options.procedure import pause
+from fastllmload.cli.options.raw import RawOptions, from_table
+from fastllmload.cli.options.table import RunOption, config_names, several, switch, value
+from fastllmload.cli.run_command import RunCommand, click_option
+from fastllmload.errors import InputError
+
+MOST_CELLS = 1_000
+NOT_VARIED = ("output", "ui", "disable_tqdm", "strict", "save_plan", "api_key", "api_key_file", "repetition", "config")
+TRUTH = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
+
+
+def runs(text: str) -> int:
+    found = read.count(text)
+    if found > 100:
+        raise ValueError("is out of range; write 1 to 100")
+    return found
+
+
+OWN: tuple[RunOption, ...] = (
+    several("--vary", "vary", read.axis, "NAME=V1,V2,...",
+            "Any option of a run with its values; repeat for a grid. Values that hold a comma are set apart by ';': "
+            "isl='uniform:128,512;256'."),
+    value("--runs", "runs", runs, "COUNT", "Runs of each combination, at other instants. Default 1."),
+    switch("--interleave", "interleave", "Goes through all combinations before any is run again."),
+    switch("--shuffle", "shuffle", "Runs in an order drawn from --seed; with --interleave, within each round."),
+    switch("--same-requests", "same_requests",
+           "Sends the same requests in every run; by default each has its own, for the sake of prefix caches."),
+    value("--settle", "settle_s", pause, "TIME", "Pause between two runs. Default 5s."),
+)  # fmt: skip
+
+
+class SweepCommand(RunCommand):
+    """The sweep's own options before those of a run."""
+
+    def format_own(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Sweep"):
+            formatter.write_dl([(f"{option.flag} {option.metavar}".strip(), option.help) for option in OWN])
+
+
+def values_of(name: str, text: str) -> list[str]:
+    """The values of one --vary."""
+    found = [part.strip() for part in text.split(";" if ";" in text else ",")]
+    if "" in found or len(found) < 1:
+        raise InputError(f"--vary {name}={text} holds an empty value; write NAME=V1,V2")
+    return found
+
+
+def axes_of(pairs: tuple[tuple[str, str], ...]) -> dict[str, list[str]]:
+    """Option name → values. InputError for a name that is no option, is not to be varied, or stands there twice."""
+    names, axes, seen = config_names(), {}, set[str]()
+    for name, text in pairs:
+        key = name.removeprefix("--")
+        option = names[key][0] if key in names else None
+        if option is not None and option.parameter in NOT_VARIED:
+            raise InputError(f"--vary {name}=... cannot be varied: it does not change what is measured")
+        if option is not None and option.parameter in seen:
+            raise InputError(f"--vary names {option.name!r} twice; give all its values in one list")
+        seen.add(key if option is None else option.parameter)
+        axes[key] = values_of(name, text)
+    if not axes:
+        raise InputError("--vary is missing: say which option takes which values, for example --vary rate=10,20,40")
+    count = 1
+    for found in axes.values():
+        count *= len(found)
+    if count > MOST_CELLS:
+        raise InputError(f"--vary makes {count:,} combinations, at most {MOST_CELLS:,} are taken; vary less")
+    return axes
+
+
+def cell_givens(base: RawOptions, values: Mapping[str, str]) -> RawOptions:
+    """*base* with the values of one combination. InputError for an option that is given beside."""
+    names = config_names()
+    typed: dict[str, object] = {
+        key: TRUTH.get(text.lower(), text) if key in names and names[key][0].reading is None else text
+        for key, text in values.items()
+    }
+    varied = from_table(typed, "--vary ", " of --vary")
+    for parameter, given in varied.items():
+        if parameter in base:
+            raise InputError(f"{base[parameter].where} and --vary {given.option.name} contradict each other; give one")
+    return {**base, **varied}
+
+
+def order_of(shuffle: bool, interleave: bool) -> str:
+    """Of the runs. Both switches: drawn anew within each round, so that both promises hold."""
+    from fastllmload.sweep.run import GRID, INTERLEAVED, ROUNDS, SHUFFLED
+
+    if interleave:
+        return ROUNDS if shuffle else INTERLEAVED
+    return SHUFFLED if shuffle else GRID
+
+
+def start(**parameters: object) -> int:
+    """Exit code: 0; 1 with --strict and a run that is not valid."""
+    from fastllmload.cli.commands.run import current_redactor
+    from fastllmload.cli.options.resolve import apart, settle
+    from fastllmload.experiment.console import Console
+    from fastllmload.sweep.run import Cell, SweepTerms, conduct_sweep
+
+    redact = current_redactor()
+    base, texts = apart(parameters, OWN)
+    own = read_options(OWN, texts)
+    axes = axes_of(own.get("vary", ()))
+    cells, secret = [], None
+    for combination in itertools.product(*axes.values()):
+        values = dict(zip(axes, combination, strict=True))
+        settings, secret = settle(cell_givens(base, values), os.environ, redact)
+        cells.append(Cell(tuple(values.items()), settings))
+    first = cells[0].settings.output
+    terms = SweepTerms(
+        Path(first.directory or f"runs/sweep-{time.strftime('%Y%m%d-%H%M%S')}"),
+        runs=own.get("runs", 1),
+        order=order_of(shuffle=bool(own.get("shuffle")), interleave=bool(own.get("interleave"))),
+        strict=first.strict,
+        same_requests=bool(own.get("same_requests")),
+        **({"settle_s": own["settle_s"]} if "settle_s" in own else {}),
+    )
+    return conduct_sweep(cells, secret, terms, Console(redact, quiet=first.ui == "none"))
+
+
+sweep = SweepCommand(
+    "sweep",
+    start,
+    help="One run for every combination of the varied options, with one table and one page of all of them.\n\n"
+    "fastllmload sweep --vary rate=10,20,40 --vary osl=128,512 --duration 60. The same command with the same --output "
+    "goes on where it was stopped.",
+    params=[click_option(option) for option in OWN],
+)

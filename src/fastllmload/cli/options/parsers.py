@@ -1,0 +1,417 @@
+"""Readings: from the text of one option to its value. A ValueError ends the sentence "--option text ..."."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable
+from urllib.parse import urlsplit
+
+from fastllmload import quantities
+from fastllmload.errors import InputError
+
+TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # RFC 9110 5.6.2
+METRIC = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
+
+
+def known(value: float | None, what: str) -> float:
+    """The *value* of a quantity; ValueError with *what* where the text was none."""
+    if value is None:
+        raise ValueError(what)
+    return value
+
+
+def number(text: str) -> float:
+    """A finite number, `k` and `M` for thousands and millions."""
+    return known(quantities.number(text), "is not a number")
+
+
+def count(text: str) -> int:
+    """A whole number of 1 or more."""
+    what = "is not a whole number above 0; write for example 100, 1k or 2.5k"
+    value = known(quantities.number(text), what)
+    if value < 1 or value != int(value):
+        raise ValueError(what)
+    return int(value)
+
+
+def count_from_zero(text: str) -> int:
+    what = "is not a whole number; write for example 0, 100 or 1k"
+    value = known(quantities.number(text), what)
+    if value < 0 or value != int(value):
+        raise ValueError(what)
+    return int(value)
+
+
+TRACES = ("azure", "burstgpt", "mooncake", "trace")
+DATASETS = ("sharegpt", "custom", "batch", "csv")
+STANDARD = ("synthetic-uniform", "synthetic-skewed", "conversation", "code-completion", "long-context")
+FAIRNESS = ("fairness", "fairness-short", "fairness-long")
+CURVES = ("ramp", "exponential", "steps", "spikes", "day", "series")
+
+
+def rate(text: str) -> float:
+    """Requests per second above 0; `inf` sends all at once."""
+    what = (
+        "is not a rate; write requests per second above 0 such as 0.05, 500, 1k, or inf to send all at once,"
+        " or a rate that changes such as ramp:10,100"
+    )
+    value = math.inf if text.strip().lower() == "inf" else known(quantities.number(text), what)
+    if value <= 0:
+        raise ValueError(what)
+    return value
+
+
+def rate_series(text: str) -> str:
+    return f"series:{path(text)}"
+
+
+def rate_or_curve(text: str) -> dict[str, object]:
+    """A rate, or a shape such as `ramp:10,100` that is read when the run's length is known."""
+    if text.partition(":")[0].strip().lower() in CURVES:
+        return {"load.rate_curve": text.strip()}
+    return {"load.rate": rate(text)}
+
+
+def positive(text: str) -> float:
+    what = "is not a number above 0"
+    value = known(quantities.number(text), what)
+    if value <= 0:
+        raise ValueError(what)
+    return value
+
+
+def speed(text: str) -> float:
+    """How many times as fast a trace is replayed; beyond these bounds no instant of it means anything."""
+    value = positive(text)
+    if not 1e-3 <= value <= 1e6:
+        raise ValueError("is no speed that a trace can be replayed at; write a factor from 0.001 to 1000000")
+    return value
+
+
+def share(text: str) -> float:
+    what = "is not a share; write a number from 0 up to, but not, 1 such as 0.1 or 10%"
+    value = known(quantities.share(text), what)
+    if not 0 <= value < 1:
+        raise ValueError(what)
+    return value
+
+
+def part(text: str) -> float:
+    what = "is not a share; write a number from 0 to 1 such as 0.8 or 80%"
+    value = known(quantities.share(text), what)
+    if not 0 <= value <= 1:
+        raise ValueError(what)
+    return value
+
+
+def turns(text: str) -> str:
+    from fastllmload.workload.user_behavior import read_turns
+
+    return read_turns(text) or "all"
+
+
+def pause(text: str) -> str:
+    from fastllmload.workload.user_behavior import read_pause
+
+    read_pause(text)
+    return text
+
+
+def cancel_after(text: str) -> str:
+    from fastllmload.workload.user_behavior import read_cancel_after
+
+    read_cancel_after(text)
+    return text
+
+
+def slow_readers(text: str) -> str:
+    from fastllmload.workload.user_behavior import read_slow_readers
+
+    read_slow_readers(text)
+    return text
+
+
+def abandon(text: str) -> str:
+    from fastllmload.workload.user_behavior import read_abandon
+
+    read_abandon(text)
+    return text
+
+
+def exponent(text: str) -> float:
+    what = "is not an exponent; write a number from 0 to 10 such as 1.5"
+    value = known(quantities.number(text), what)
+    if not 0 <= value <= 10:
+        raise ValueError(what)
+    return value
+
+
+def images(text: str) -> tuple[int, int, int]:
+    """`512x512` or `1024x768:3`: width, height, images per prompt."""
+    found = re.fullmatch(r"(\d{1,5})x(\d{1,5})(?::(\d{1,3}))?", text.strip())
+    width, height, count = (int(one or 1) for one in found.groups()) if found is not None else (0, 0, 0)
+    if not (1 <= width <= 16384 and 1 <= height <= 16384 and count >= 1):
+        raise ValueError(
+            "is no size of images; write WIDTHxHEIGHT or WIDTHxHEIGHT:COUNT such as 512x512:2, sides up to 16384"
+        )
+    return width, height, count
+
+
+def seconds(text: str) -> float:
+    """A time above 0; plain numbers are seconds."""
+    what = "is not a time above 0; write for example 200ms, 30s, 5m, 1h or 1d"
+    value = known(quantities.duration(text), what)
+    if value <= 0:
+        raise ValueError(what)
+    return value
+
+
+def warmup(text: str) -> dict[str, object]:
+    """`100` requests, `10000tok` tokens, `30s`, joined by commas; what is not named asks for nothing."""
+    fields: dict[str, object] = {"load.warmup_requests": 0, "load.warmup_tokens": 0}
+    for part in text.replace(" ", "").split(","):
+        tokens, requests = quantities.tokens(part.lower()), quantities.number(part)
+        time = quantities.duration(part, plain=False)
+        if tokens is not None and tokens == int(tokens) >= 0:
+            fields["load.warmup_tokens"] = int(tokens)
+        elif time is not None and time > 0:
+            fields["load.warmup_seconds"] = time
+        elif requests is not None and requests == int(requests) >= 0:
+            fields["load.warmup_requests"] = int(requests)
+        else:
+            raise ValueError("is not a warm-up; write requests (100), tokens (10000tok) or a time (30s)")
+    return fields
+
+
+def lengths(text: str) -> str:
+    """The spec itself, once the workload has accepted it."""
+    from fastllmload.workload.lengths import FORMS, parse_lengths
+
+    try:
+        parse_lengths(text, "")
+    except InputError as error:
+        why = str(error).partition("in tokens: ")[2]
+        raise ValueError(f"is not a length; give {FORMS} in tokens" + (f": {why}" if why != "" else "")) from None
+    return text
+
+
+def url(text: str) -> str:
+    if not text.isprintable() or " " in text:
+        raise ValueError("has a blank or a control character, which no URL has; write a blank as %20")
+    try:
+        parts = urlsplit(text)
+        port = parts.port
+    except ValueError as error:
+        raise ValueError(f"is not a URL ({error}); write for example http://localhost:8000") from None
+    if parts.scheme == "unix":
+        raise ValueError(f"is a socket, not a port; write --unix-socket {parts.path or 'PATH'}")
+    if "://" not in text:
+        raise ValueError("has no scheme; write for example http://localhost:8000")
+    if parts.scheme not in ("http", "https"):
+        raise ValueError(f"has the scheme {parts.scheme!r}, and only http and https are spoken here")
+    if parts.hostname is None or parts.hostname == "" or port == 0:
+        raise ValueError("names no host and port; write for example http://localhost:8000")
+    if not parts.path.isascii():
+        raise ValueError("has letters beyond ASCII in its path; write é as %C3%A9")
+    if "@" in parts.netloc:
+        raise ValueError("carries a user name or password; send them with -H 'Authorization: ...' instead")
+    if parts.query != "" or parts.fragment != "":
+        raise ValueError("has a query or fragment; write only scheme, host, port and path")
+    return text.rstrip("/")
+
+
+def page(text: str) -> str:
+    """URL of one page; without a path that of a metrics page."""
+    found = url(text)
+    return found if urlsplit(found).path != "" else f"{found}/metrics"
+
+
+def metric(text: str) -> str:
+    if METRIC.fullmatch(text) is None:
+        raise ValueError("is no name of a Prometheus metric; write for example vllm:num_requests_swapped")
+    return text
+
+
+def interval(text: str) -> float:
+    value = seconds(text)
+    if not 0.1 <= value <= 3600:
+        raise ValueError("is no interval to sample at; write a time from 100ms to 1h")
+    return value
+
+
+def listen(text: str) -> str:
+    """`PORT`, `HOST:PORT` or `[IPv6]:PORT` as host:port."""
+    host, _, port = text.strip().rpartition(":")
+    bare = host.removeprefix("[").removesuffix("]")
+    if not port.isdecimal() or not 1 <= int(port) <= 65535 or (":" in bare) != host.startswith("["):
+        raise ValueError("is no place to serve at; write PORT or HOST:PORT such as 9400 or 0.0.0.0:9400")
+    return f"{host or '127.0.0.1'}:{int(port)}"
+
+
+def header(text: str) -> tuple[str, str]:
+    """`Name: value`, fit to stand in a request as it is."""
+    name, colon, value = text.partition(":")
+    value = value.strip()
+    if colon == "" or TOKEN.fullmatch(name.strip()) is None:
+        raise ValueError("is not a header; write 'Name: value'")
+    if any(ord(letter) < 32 or ord(letter) == 127 or ord(letter) > 255 for letter in value):
+        raise ValueError("holds a character that no header may carry; use printable Latin-1")
+    return name.strip(), value
+
+
+def pair(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if equals == "" or name.strip() == "":
+        raise ValueError("is not a label; write NAME=VALUE")
+    return name.strip(), value.strip()
+
+
+def hook(text: str) -> tuple[str, str]:
+    """A change of the server and the shell command that makes it."""
+    name, equals, command = text.partition("=")
+    if equals == "" or name.strip() == "" or command.strip() == "":
+        raise ValueError("is no hook with its command; write NAME=COMMAND, such as restart='systemctl restart vllm'")
+    return name.strip(), command.strip()
+
+
+def axis(text: str) -> tuple[str, str]:
+    """An option of `--vary` and its values, not yet told apart."""
+    if "=" not in text or text.startswith("="):
+        raise ValueError("names no option with its values; write NAME=V1,V2, such as rate=10,20,40")
+    return pair(text)
+
+
+def objective(text: str) -> tuple[str, float]:
+    """`ttft:200`, `2/itl:60`, `fluidity:0.9`: name, with its class of requests, and limit in the metric's unit."""
+    from fastllmload.metrics.objectives.objective import read_objective
+
+    return read_objective(text)
+
+
+def milliseconds(text: str) -> float:
+    """A time above 0 in ms; plain numbers are milliseconds."""
+    what = "is not a time above 0; write milliseconds such as 50, or 50ms, 0.05s"
+    value = known(quantities.duration(text, "ms"), what)
+    if value <= 0:
+        raise ValueError(what)
+    return value
+
+
+def prefill_deadline(text: str) -> tuple[tuple[float, float], ...]:
+    """`100`, or `256:80,4096:400`: (input tokens, ms) pairs, one of them a constant."""
+    if ":" not in text:
+        return ((0, milliseconds(text)),)
+    pairs = []
+    for part in text.split(","):
+        tokens, _, limit = part.partition(":")
+        try:
+            pairs.append((float(count_from_zero(tokens)), milliseconds(limit)))
+        except ValueError:
+            raise ValueError(
+                "is no deadline; write milliseconds (100) or INPUT_TOKENS:MS pairs (256:80,4096:400)"
+            ) from None
+    if len({tokens for tokens, _ in pairs}) != len(pairs):
+        raise ValueError("names a length twice; write INPUT_TOKENS:MS pairs such as 256:80,4096:400")
+    return tuple(sorted(pairs))
+
+
+def cpus(text: str) -> tuple[int, ...]:
+    """`0,2-3`: numbers of CPUs, one per worker."""
+    chosen: list[int] = []
+    for part in text.replace(" ", "").split(","):
+        low, dash, high = part.partition("-")
+        if not low.isdecimal() or (dash != "" and not high.isdecimal()):
+            raise ValueError("is not a list of CPUs; write for example 0,2-3")
+        if len(high or low) > 4:  # nobody has ten thousand; a slip must not fill the memory
+            raise ValueError(f"names {high or low}, which is beyond any machine; write for example 0,2-3")
+        chosen += range(int(low), int(high if dash != "" else low) + 1)
+    if len(set(chosen)) != len(chosen) or not chosen:
+        raise ValueError("names a CPU twice or none; write for example 0,2-3")
+    return tuple(chosen)
+
+
+def gpus(text: str) -> tuple[int, ...]:
+    """`0,2-3`: numbers of GPUs."""
+    try:
+        return cpus(text)
+    except ValueError:
+        raise ValueError("is not a list of different GPUs; write for example 0,2-3") from None
+
+
+def workers(text: str) -> int | None:
+    return None if text == "auto" else count(text)
+
+
+def temperature(text: str) -> float | None:
+    """A number of 0 or more; `none` leaves the field out of the request."""
+    if text == "none":
+        return None
+    value = known(quantities.number(text), "is not a temperature; write a number such as 0 or 0.7, or none")
+    if value < 0:
+        raise ValueError("is below 0; write a number such as 0 or 0.7, or none")
+    return value
+
+
+def json_object(text: str) -> str:
+    import json
+
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"is not JSON ({error}); write an object such as '{{\"top_k\": 5}}'") from None
+    if not isinstance(value, dict):
+        raise ValueError("is JSON but no object; write for example '{\"top_k\": 5}'")
+    return text
+
+
+def path(text: str) -> str:
+    if text == "":
+        raise ValueError("is empty; write a path")
+    return text
+
+
+def url_path(text: str) -> str:
+    if not text.startswith("/") or any(ord(letter) <= 32 for letter in text):
+        raise ValueError(
+            "is not a path of the server; write for example /v1/chat/completions (--endpoint-type chooses the protocol)"
+        )
+    return text
+
+
+def text(value: str) -> str:
+    if value == "":
+        raise ValueError("is empty")
+    return value
+
+
+def one_of(*names: str, also: dict[str, str] | None = None) -> Callable[[str], str]:
+    """A reading that takes *names*, and the spellings *also* for some of them."""
+    meanings = {**{name: name for name in names}, **(also or {})}
+
+    def reading(value: str) -> str:
+        if value not in meanings:
+            raise ValueError(f"is not one of {', '.join(names)}{_nearest(value, meanings)}")
+        return meanings[value]
+
+    return reading
+
+
+def _nearest(value: str, names: dict[str, str]) -> str:
+    from difflib import get_close_matches
+
+    near = get_close_matches(value, names, n=1)
+    return f"; did you mean {near[0]}?" if near else ""
+
+
+def nearest(value: str, names: list[str]) -> str:
+    """`; did you mean X?`, or nothing when no name is near."""
+    return _nearest(value, {name: name for name in names})
+
+
+def arrival(text: str) -> str:
+    """A process's name; `onoff` may carry its periods, which the process itself checks. `ramp`: Poisson whose rate
+    rises; `trace`: the instants of the trace that is replayed.
+    """
+    one_of("poisson", "constant", "uniform", "gamma", "bursty", "onoff", "ramp", "trace")(text.partition(":")[0])
+    return text

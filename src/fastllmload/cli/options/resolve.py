@@ -1,0 +1,227 @@
+"""From what the user gave to RunSettings and Secret: sources merged, values read, contradictions refused."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from fastllmload.cli.options.classes import replayed_urls, with_classes
+from fastllmload.cli.options.parsers import TRACES
+from fastllmload.cli.options.rate_curve import spread_rate
+from fastllmload.cli.options.raw import RawOption, RawOptions, from_command_line, from_config
+from fastllmload.cli.options.table import BY_PARAMETER, RunOption
+from fastllmload.cli.options.validation import refuse_idle_security, refuse_stored_secrets, validate_run
+from fastllmload.errors import InputError
+from fastllmload.files import read_text
+from fastllmload.redact import Redactor, body_secrets, class_secrets, table_secrets, url_secrets, written_header
+from fastllmload.settings import Client, Load, Output, RunSettings, Secret, Target, Telemetry, UserBehavior, Workload
+
+GROUPS = {
+    "target": Target,
+    "load": Load,
+    "behaviour": UserBehavior,
+    "workload": Workload,
+    "client": Client,
+    "output": Output,
+    "telemetry": Telemetry,
+}
+LARGEST_KEY_FILE = 64 << 10  # bytes; no server takes a longer header
+RIVALS = (("rate", "concurrency"), ("api_key", "api_key_file"), ("ui", "disable_tqdm"))
+DEFAULT_SECONDS = 60.0
+Fields = dict[str, object]  # "load.rate" -> value
+
+
+def resolve(
+    parameters: Mapping[str, object], environment: Mapping[str, str], redactor: Redactor
+) -> tuple[RunSettings, Secret | None]:
+    """The run that *parameters* ask for and its API key; InputError in one sentence. Secrets are told to
+    *redactor*.
+    """
+    return settle(merged(from_command_line(parameters)), environment, redactor)
+
+
+def settle(
+    raw_options: RawOptions, environment: Mapping[str, str], redactor: Redactor, complete: bool = True
+) -> tuple[RunSettings, Secret | None]:
+    """What `resolve` gives, from options that are collected already.
+
+    Not *complete*: what says how much load to offer, and for how long, may be missing; a procedure decides it.
+    """
+    _add_environment(raw_options, environment)
+    _tell_secrets(raw_options, redactor)
+    secret = _api_key(raw_options, redactor)
+    fields = _read(raw_options)
+    spread_rate(raw_options, fields, DEFAULT_SECONDS)
+    validate_run(raw_options, fields, complete)
+    if "unix_socket" in raw_options and "target.urls" not in fields:
+        fields["target.urls"] = ("http://localhost",)
+    if complete:
+        _complete(raw_options, fields)
+    elif "class" in raw_options:
+        raise InputError("--class belongs to a run; a procedure has its own traffic")
+    if "plan" in raw_options and "class" in raw_options:
+        fields["output.plan_urls"] = replayed_urls(raw_options["class"], _read)
+        settings = _settings(fields)
+    else:
+        settings = with_classes(_settings(fields), raw_options, fields, _read, _seconds(fields))
+    refuse_idle_security(raw_options, settings)
+    if settings.output.save_plan is not None:
+        refuse_stored_secrets(settings, "--save-plan")
+    return settings, secret
+
+
+def _seconds(fields: Fields) -> float:
+    """Length of the run, as far as a rate that changes needs one."""
+    found = fields.get("load.duration", DEFAULT_SECONDS)
+    assert isinstance(found, float)
+    return found
+
+
+def merged(command: RawOptions, more: Sequence[RunOption] = ()) -> RawOptions:
+    """Config file below command line; an option on the command line also displaces its rivals in the file. The file
+    may also hold *more* options, of the command that takes those of a run.
+    """
+    if "config" not in command:
+        return command
+    config = from_config(command["config"].texts[0], more)
+    for rivals in RIVALS:
+        if any(rival in command for rival in rivals):
+            for rival in rivals:
+                config.pop(rival, None)
+    return config | command
+
+
+def apart(parameters: Mapping[str, object], own: Sequence[RunOption]) -> tuple[RawOptions, dict[str, object]]:
+    """click's *parameters* of a command with options of its *own* beside those of a run: both kinds, each from the
+    command line or else from the config file; the own ones by parameter, as click gives them.
+    """
+    names = {option.parameter for option in own}
+    found = {name: parameters[name] for name in names}
+    raw_options = merged(from_command_line({key: each for key, each in parameters.items() if key not in names}), own)
+    for option in own:
+        given = raw_options.pop(option.parameter, None)
+        if given is not None and found[option.parameter] in (None, ()):
+            texts = given.texts if option.multiple else (given.texts or (None,))[0]
+            found[option.parameter] = texts if given.state is None else given.state
+    return raw_options, found
+
+
+def _add_environment(raw_options: RawOptions, environment: Mapping[str, str]) -> None:
+    for name, parameter, rivals in (
+        ("OPENAI_BASE_URL", "url", ("unix_socket",)),
+        ("OPENAI_API_KEY", "api_key", ("api_key_file",)),
+    ):
+        found = environment.get(name, "")
+        if found != "" and parameter not in raw_options and not any(rival in raw_options for rival in rivals):
+            raw_options[parameter] = RawOption(BY_PARAMETER[parameter], name, (found,))
+
+
+def _tell_secrets(raw_options: RawOptions, redactor: Redactor) -> None:
+    """Before anything is read: the sentence about a wrong value must not show it either."""
+    for text in _texts(raw_options, "api_key"):
+        redactor.add(text)
+    for text in _texts(raw_options, "header"):
+        for secret in written_header(text):
+            redactor.add(secret)
+    for text in (*_texts(raw_options, "url"), *_texts(raw_options, "telemetry_url")):
+        for secret in url_secrets(text):
+            redactor.add(secret)
+    for text in _texts(raw_options, "extra_body"):
+        for secret in body_secrets(text):
+            redactor.add(secret)
+    for text in _texts(raw_options, "class"):
+        for secret in class_secrets(text):
+            redactor.add(secret)
+    for table in raw_options["class"].tables if "class" in raw_options else ():
+        for secret in table_secrets(table):
+            redactor.add(secret)
+
+
+def _texts(raw_options: RawOptions, parameter: str) -> tuple[str, ...]:
+    return raw_options[parameter].texts if parameter in raw_options else ()
+
+
+def _api_key(raw_options: RawOptions, redactor: Redactor) -> Secret | None:
+    if "api_key" in raw_options and "api_key_file" in raw_options:
+        raise InputError("--api-key and --api-key-file are both given; give one")
+    key: str | None = None
+    where = "--api-key"
+    if "api_key_file" in raw_options:
+        where = f"--api-key-file {raw_options['api_key_file'].texts[0]}"
+        key = _first_line(raw_options["api_key_file"].texts[0])
+        redactor.add(key)
+    elif "api_key" in raw_options:
+        where, key = raw_options["api_key"].where, raw_options["api_key"].texts[0].strip()
+    if key is None:
+        return None
+    if key == "" or any(not 33 <= ord(letter) <= 126 for letter in key):
+        raise InputError(f"{where} holds no usable key: it is empty or has characters that no header may carry")
+    return Secret(key)
+
+
+def _first_line(path: str) -> str:
+    try:
+        return (read_text(path, LARGEST_KEY_FILE).splitlines() or [""])[0].strip()
+    except OSError as error:
+        raise InputError(f"--api-key-file {path} cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise InputError(f"--api-key-file {path} is not text; put the key on its first line") from None
+
+
+def _read(raw_options: RawOptions) -> Fields:
+    fields: Fields = {}
+    setter: dict[str, RawOption] = {}
+    for parameter, given in raw_options.items():
+        if parameter in ("config", "api_key", "api_key_file", "class"):
+            continue
+        for field, found in _value(given).items():
+            if field in fields and fields[field] != found:
+                raise InputError(f"{setter[field].where} and {given.where} contradict each other; give one")
+            fields[field], setter[field] = found, given
+    return fields
+
+
+def _value(given: RawOption) -> Fields:
+    option = given.option
+    if option.reading is None:
+        value = option.on if given.state is True else option.off
+        return {} if option.field is None or value is None else {option.field: value}
+    texts = _split_words(given) if option.words else given.texts
+    values = tuple(_one(given, text) for text in texts)
+    if option.field is None:
+        (value,) = values
+        assert isinstance(value, dict)  # a reading without a field gives fields
+        return value
+    return {option.field: values if option.multiple else values[0]}
+
+
+def _split_words(given: RawOption) -> tuple[str, ...]:
+    """`"ttft:200 tpot:50"` and `ttft:200,tpot:50` are several objectives; labels may hold both."""
+    if given.option.name != "goodput":
+        return given.texts
+    return tuple(word for text in given.texts for word in text.replace(",", " ").split()) or ("",)
+
+
+def _one(given: RawOption, text: str) -> object:
+    assert given.option.reading is not None
+    try:
+        return given.option.reading(text)
+    except ValueError as error:
+        raise InputError(f"{given.where} {text!r} {error}") from None
+
+
+def _complete(raw_options: RawOptions, fields: Fields) -> None:
+    """The end of a load that was given none."""
+    if "plan" in raw_options:
+        return
+    own_end = fields.get("workload.name") in TRACES and not {"load.rate", "load.concurrency"} & fields.keys()
+    if "num_requests" not in raw_options and "duration" not in raw_options and not own_end:
+        fields["load.duration"] = DEFAULT_SECONDS
+
+
+def _settings(fields: Fields) -> RunSettings:
+    groups: dict[str, dict[str, object]] = {group: {} for group in GROUPS}
+    for field, value in fields.items():
+        group, _, name = field.partition(".")
+        groups[group][name] = value
+    made = {group: struct(**groups[group]) for group, struct in GROUPS.items()}
+    return RunSettings(**made)

@@ -1,0 +1,300 @@
+"""The options of a run: one table that command line, config file and help text are all read from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from fastllmload.cli.options import parsers as read
+
+CHAT, COMPLETIONS = "openai-chat", "openai-completions"
+# vLLM's and the other tools' words for the same two protocols
+BACKENDS = {"chat": CHAT, "openai-chat-completions": CHAT, "chat_completions": CHAT, "vllm-chat": CHAT}
+BACKENDS |= dict.fromkeys(("completions", "openai", "vllm", "lmdeploy", "scalellm", "text_completions"), COMPLETIONS)
+BACKENDS |= dict.fromkeys(("sglang", "llama.cpp"), COMPLETIONS)
+OLLAMA = ("ollama-chat", "ollama-generate")
+BACKENDS |= {"ollama": OLLAMA[0], "ollama-completions": OLLAMA[1]}
+
+
+@dataclass(frozen=True)
+class RunOption:
+    """One option. *flags*: the first long one names it in messages and config files, the others are aliases.
+
+    *field* is `group.name` of RunSettings; None when *reading* gives a dict of such fields itself. A switch
+    has no *reading* but *on*, its field's value when it stands there; *off_flag* means the opposite.
+    """
+
+    flags: tuple[str, ...]
+    section: str
+    field: str | None
+    help: str
+    reading: Callable[[str], object] | None = None
+    metavar: str = ""
+    multiple: bool = False
+    words: bool = False  # several words may follow one flag
+    on: object = None
+    off: object = None
+    off_flag: str | None = None
+
+    @property
+    def flag(self) -> str:
+        return next(flag for flag in self.flags if flag.startswith("--"))
+
+    @property
+    def name(self) -> str:
+        """The key in a config file."""
+        return self.flag.removeprefix("--")
+
+    @property
+    def parameter(self) -> str:
+        return self.name.replace("-", "_")
+
+    @property
+    def aliases(self) -> tuple[str, ...]:
+        return tuple(flag for flag in self.flags if flag.startswith("--") and flag != self.flag)
+
+
+def value(flags: str, field: str | None, reading: Callable[[str], object], metavar: str, help: str) -> RunOption:
+    return RunOption(tuple(flags.split()), "", field, help, reading, metavar)
+
+
+def several(flags: str, field: str | None, reading: Callable[[str], object], metavar: str, help: str) -> RunOption:
+    return RunOption(tuple(flags.split()), "", field, help, reading, metavar, multiple=True)
+
+
+def words(flags: str, field: str | None, reading: Callable[[str], object], metavar: str, help: str) -> RunOption:
+    return RunOption(tuple(flags.split()), "", field, help, reading, metavar, multiple=True, words=True)
+
+
+def switch(flags: str, field: str, help: str, *, on: object = True, off: object = False, no: str = "") -> RunOption:
+    return RunOption(tuple(flags.split()), "", field, help, on=on, off=off, off_flag=no or None)
+
+
+ENDPOINT_TYPE = read.one_of(CHAT, COMPLETIONS, *OLLAMA, also=BACKENDS)
+WORKLOAD = read.one_of(*read.STANDARD, *read.FAIRNESS, *read.TRACES, *read.DATASETS)
+
+SECTIONS: dict[str, tuple[RunOption, ...]] = {
+    "Target": (
+        several("-u --url --base-url --target", "target.urls", read.url, "URL",
+                "Server to load; several are dealt round robin. Without one the simulated engine is driven. "
+                "[env OPENAI_BASE_URL]"),
+        value("-m --model --served-model-name", "target.model", read.text, "NAME",
+              "Model name sent; asked from /v1/models when absent."),
+        value("--endpoint-type --backend", "target.endpoint_type", ENDPOINT_TYPE, "NAME",
+              f"Wire protocol: {CHAT} (default), {COMPLETIONS}, {', '.join(OLLAMA)}; also vLLM's names."),
+        value("--endpoint", "target.endpoint_path", read.url_path, "PATH", "Overrides the protocol's path."),
+        value("--api-key", None, read.text, "KEY",
+              "Bearer token, never shown or stored. Better from the environment. [env OPENAI_API_KEY]"),
+        value("--api-key-file", None, read.path, "FILE", "Reads the API key from the first line of FILE."),
+        several("-H --header", "target.headers", read.header, "'NAME: VALUE'",
+                "Extra request header, repeatable."),
+        value("--unix-socket", "target.unix_socket", read.path, "PATH",
+              "Connects to this socket instead of a port."),
+        several("--source-address", "target.source_addresses", read.text, "ADDRESS",
+                "Local address to connect from; several multiply the ports there are."),
+        switch("--insecure", "target.insecure", "Accepts any TLS certificate."),
+        value("--cacert", "target.cacert", read.path, "FILE", "Trusted certificates, PEM."),
+        value("--cert", "target.client_cert", read.path, "FILE", "Client certificate, PEM."),
+        value("--key", "target.client_key", read.path, "FILE", "Key of the client certificate, PEM."),
+        value("--server-name", "target.server_name", read.text, "NAME",
+              "TLS server name when not the URL's host."),
+        switch("--no-model-check", "target.model_check",
+               "Sends a model name that the server's list of models does not have: an alias, a router's.", on=False,
+               off=True),
+        value("--preflight-timeout", "target.preflight_timeout", read.seconds, "TIME",
+              "Limit of each question before the run. Default 10s for the list of models, 30s for the first answer."),
+        words("--simulate", "target.simulate", read.pair, "NAME=VALUE",
+              "Option of `fastllmload simulate` for the engine that the run starts."),
+    ),
+    "Load": (
+        value("-r --rate --request-rate", None, read.rate_or_curve, "RATE",
+              "Open loop: requests per second; inf sends all at once. Or a rate that changes: ramp:10,100, "
+              "exponential:1,64, steps:10,20,40 or 10x60,20x60, spikes:BASE,PEAK,EVERY,LENGTH, day:LOW,HIGH,24h."),
+        value("--rate-series", "load.rate_curve", read.rate_series, "FILE",
+              "Rate from lines of time,rate in FILE, straight between them."),
+        value("--ramp-up-strategy", "load.ramp_strategy", read.one_of("linear", "exponential"), "NAME",
+              "With the next two: rises over the duration, as --rate ramp:... or exponential:..."),
+        value("--ramp-up-start-rps", "load.ramp_start", read.rate, "RATE", "Where a ramp begins."),
+        value("--ramp-up-end-rps", "load.ramp_end", read.rate, "RATE", "Where a ramp ends."),
+        value("--arrival --arrival-pattern", "load.arrival", read.arrival, "NAME",
+              "poisson (default), constant, uniform, gamma, bursty, onoff:ON,OFF."),
+        value("--burstiness --arrival-smoothness", "load.burstiness", read.positive, "SHAPE",
+              "Gamma shape of the gaps; 1 is Poisson, less is burstier."),
+        value("-c --concurrency --num-concurrent", "load.concurrency", read.count, "COUNT",
+              "Closed loop: so many in flight, a freed slot sends at once."),
+        value("--max-concurrency", "load.max_concurrency", read.count, "COUNT",
+              "Cap under open loop; what waits is still measured from its intended instant."),
+        value("-n --num-requests --num-prompts --request-count --num-samples", "load.num_requests",
+              read.count,
+              "COUNT",
+              "Ends after so many requests; with --duration, whichever ends first."),
+        value("-d --duration --benchmark-duration --max-seconds", "load.duration", read.seconds, "TIME",
+              "Sends for so long: 200ms, 30s, 5m, 1h, 1d. Default 60s when nothing bounds the run."),
+        value("--warmup --num-warmups --warmup-requests", None, read.warmup, "AMOUNT",
+              "Requests, tokens (10000tok) or time (30s) before the clock; 0 for none."),
+        value("--ramp-share", "load.ramp_share", read.share, "SHARE",
+              "Part of the duration left out of the window at its start. Default 0.1."),
+        value("--timeout --request-timeout-seconds", "load.timeout", read.seconds, "TIME",
+              "Per request. Default 600s."),
+        value("--grace", "load.grace", read.seconds, "TIME",
+              "Waits so long for what is in flight at the end."),
+        value("--stop-on-failures", "load.stop_on_failures", read.share, "SHARE",
+              "Stops sending when more than this share of the last 100 requests failed."),
+        value("--repetition", "load.repetition", read.count_from_zero, "NUMBER",
+              "The same requests at other instants; 0, the default, is the first."),
+    ),
+    "Workload": (
+        value("--workload --dataset-name", "workload.name", WORKLOAD, "NAME",
+              "What is sent: synthetic-uniform (default), synthetic-skewed, conversation, code-completion, long-context, "
+              "fairness (fairness-short, fairness-long), a trace (mooncake, azure, burstgpt, "
+              "trace: CSV timestamp,input,output) or a data set (sharegpt, custom: JSONL, batch: OpenAI batch "
+              "JSONL, csv)."),
+        value("--dataset-path --input-file", "workload.dataset_path", read.path, "FILE", "File of a trace or data set."),
+        value("--dataset-class", "workload.dataset_class", read.text, "NAME",
+              "Only the data set's entries of this class (custom, csv)."),
+        value("--trace-speed", "workload.trace_speed", read.speed, "FACTOR",
+              "Replays a trace so many times as fast as it was recorded."),
+        value("--trace-from", "workload.trace_from", read.seconds, "TIME", "Starts so far into a trace."),
+        value("--trace-to", "workload.trace_to", read.seconds, "TIME", "Ends so far into a trace."),
+        switch("--trace-loop", "workload.trace_loop", "Starts a trace again until --duration or --num-requests."),
+        value("--isl --input-len --random-input-len --prompt-tokens", "workload.isl", read.lengths, "LENGTHS",
+              "Prompt tokens: 256, uniform:128,512, normal:550,150, lognormal:5.5,1.0,32,4096."),
+        value("--osl --output-len --random-output-len --output-tokens", "workload.osl", read.lengths,
+              "LENGTHS",
+              "Output tokens, in the same forms."),
+        value("--tokenizer", "workload.tokenizer", read.text, "NAME",
+              "Counts the prompts: cl100k_base (default), o200k_base, a tiktoken name, a tokenizer.json or Hugging Face "
+              "folder, or none."),
+        value("--prompt-form", "workload.prompt_form", read.one_of("words", "text", "ids", "native"), "FORM",
+              "words of the vocabulary (default); text: random token ids decoded, IETF A.1.4; ids: these ids themselves "
+              "(completions only); native: ids of another tokenizer's own range."),
+        value("--counting", "workload.counting", read.one_of("A", "B"), "OPTION",
+              "Tokens of answers, IETF 4.4.2: A (default) as the server counts them, B by --tokenizer."),
+        value("--context-limit", "workload.context_limit", read.count, "TOKENS",
+              "Most tokens of prompt and answer together; asked from /v1/models where it says so."),
+        switch("--stream", "workload.streaming",
+               "Streamed answers (default) or whole ones.", no="--no-stream"),
+        value("--continuous-usage", "workload.continuous_usage", read.one_of("auto", "on", "token-ids", "off"), "NAME",
+              "Usage (on) or token-ids in every event of a stream, so that the tokens of each are known; auto: what the "
+              "server takes."),
+        switch("--ignore-eos", "workload.ignore_eos",
+               "Asks for the full output length (default).", no="--no-ignore-eos"),
+        value("--temperature", "workload.temperature", read.temperature, "NUMBER",
+              "Default 0; none leaves it to the server."),
+        value("--extra-body --extra-request-body", "workload.extra_body", read.json_object, "JSON",
+              "Object merged into every request body."),
+        value("--prefix-len", "workload.prefix_len", read.count_from_zero, "TOKENS",
+              "Shared prefix of every prompt."),
+        value("--num-prefixes", "workload.num_prefixes", read.count, "COUNT",
+              "Number of different shared prefixes."),
+        value("--prefix-share", "workload.prefix_share", read.part, "SHARE",
+              "Part of the requests with a shared prefix; the others have one of their own. Default 1."),
+        value("--prefix-zipf", "workload.prefix_zipf", read.exponent, "EXPONENT",
+              "Prefix k is chosen as often as 1/k^EXPONENT; 0 (default): all alike."),
+        value("--image", "workload.image", read.images, "WIDTHxHEIGHT[:COUNT]",
+              "Synthetic PNG images in every chat prompt, no two alike."),
+    ),
+    "Users": (
+        several("--class --classes", None, read.text, "'NAME KEY=VALUE ...'",
+                "One class of traffic, repeatable: its own rate (or share of --rate), arrival, workload options, model, "
+                "endpoint, header, goodput and users. In a config file: [[class]]."),
+        value("--turns", "workload.turns", read.turns, "COUNT",
+              "Conversations of 4, 3-8 or normal:6,2 turns, or all that a data set has; --rate and --num-requests then "
+              "count conversations."),
+        value("--think-time", "workload.think_time", read.pause, "TIME",
+              "From a reply to the next turn: 2s, uniform:1s,5s, exponential:3s, lognormal:MEDIAN,SIGMA. Default 0."),
+        value("--history", "workload.history", read.one_of("real", "planned"), "KIND",
+              "What later turns carry of earlier answers: real (as they came, default) or planned text of their length."),
+        value("--tool-turns", "workload.tool_turns", read.part, "SHARE",
+              "Part of the later turns that bring the result of a tool call."),
+        value("--cancel-share --request-cancellation-rate", "behaviour.cancel_share", read.part, "SHARE",
+              "Part of the users who leave before the end, by plan."),
+        value("--cancel-after --request-cancellation-delay", "behaviour.cancel_after", read.cancel_after, "AMOUNT",
+              "When they leave: after 20tok or 2s."),
+        value("--slow-readers", "behaviour.slow_readers", read.slow_readers, "SHARE:RATE",
+              "Part of the users who read no faster than 20tok/s or 2kB/s: 0.05:20tok/s."),
+        value("--abandon", "behaviour.abandon", read.abandon, "METRIC:TIME",
+              "Users leave when a deadline passes: ttft:5s, e2e:30s."),
+    ),
+    "Client": (
+        value("--workers", "client.workers", read.workers, "COUNT", "Worker processes; auto by default."),
+        value("--pin", "client.pin", read.cpus, "CPUS", "One CPU per worker: 0,2-3. The rest of the run keeps off them."),
+        value("--timestamps", "client.timestamps", read.one_of("auto", "tap", "kernel", "user"), "SOURCE",
+              "Receive stamps from the kernel, a packet ring before TCP (tap; needs CAP_NET_RAW) or user space; auto "
+              "(default): tap where the kernel has none (TLS) or no core is left beside the workers', if permitted."),
+        value("--transport", "client.transport", read.one_of("auto", "reactor", "asyncio"), "NAME",
+              "auto (default), reactor or asyncio."),
+        value("--decode", "client.decode", read.one_of("fast", "strict"), "MODE",
+              "fast (default), or strict: a JSON decoder on every event."),
+        switch("--fresh-connections", "client.fresh_connections", "A new connection for every request.",
+               no="--connection-reuse"),
+        value("--record-text", "client.record_text", read.one_of("auto", "on", "off"), "MODE",
+              "Keeps the answers' text; auto: only when the target reports no usage."),
+        value("--spin-budget", "client.spin_budget", read.share, "SHARE",
+              "Share of a core that pacing may spin. Default 0.15."),
+        value("--seed --random-seed", "client.seed", read.count_from_zero, "NUMBER",
+              "Default 42; 0 is a seed."),
+    ),
+    "Telemetry": (
+        several("--telemetry-url --scrape --server-metrics", "telemetry.urls", read.page, "URL",
+                "Metrics page in Prometheus text, sampled beside the run; by default each target's own /metrics."),
+        several("--scrape-metric", "telemetry.metrics", read.metric, "NAME",
+                "Further series of these pages, by the server's name."),
+        value("--telemetry-interval", "telemetry.interval", read.interval, "TIME", "Default 1s."),
+        switch("--telemetry", "telemetry.enabled", "Samples server, power and host (default).",
+               no="--no-telemetry"),
+        value("--power", "telemetry.power",
+              read.one_of("auto", "none", "nvml", "rapl", "powermetrics", "command"), "SENSOR",
+              "auto (NVML, then RAPL, of a target on this machine), none, nvml, rapl, powermetrics, command."),
+        value("--power-command", "telemetry.power_command", read.text, "COMMAND",
+              "Shell line that prints watts, once or again and again."),
+        value("--gpu-index", "telemetry.gpus", read.gpus, "GPUS", "GPUs of NVML: 0,2-3. Default all."),
+        value("--prometheus", "telemetry.prometheus", read.listen, "[HOST:]PORT",
+              "Serves the run's own counters and histograms there; host 127.0.0.1 by default."),
+    ),
+    "Output": (
+        words("--goodput", "output.goodput", read.objective, "NAME:LIMIT ...",
+              "Objectives in ms: ttft:200 tpot:50 e2el:3000, itl:60 (every gap; tbt, tbc), idle:500; reading:20 tokens/s; "
+              "ttft_any:200 and tpot_any:50 count reasoning; fluidity:0.9. For one class of requests: CLASS/ttft:200."),
+        value("--itl-option", "output.itl_option", read.one_of("auto", "A", "B"), "NAME",
+              "Gaps: auto (default) by delivery; A between chunks; B chunks spread over their tokens (IETF B.2.1)."),
+        value("--prefill-deadline", "output.prefill_deadline", read.prefill_deadline, "MS",
+              "First-token deadline of the fluidity index; default 100, or INPUT_TOKENS:MS pairs: 256:80,4096:400."),
+        value("--decode-deadline", "output.decode_deadline", read.milliseconds, "MS",
+              "Deadline of each further token. Default 50."),
+        value("--reading-speed", "output.reading_speed", read.positive, "RATE",
+              "Tokens per second of the reader whose idle latency is measured. Default 20."),
+        switch("--ttft-net-adjusted", "output.ttft_net_adjusted",
+               "Adds TTFT less one round trip of the network, beside TTFT."),
+        value("-o --output --result-dir --artifact-dir", "output.directory", read.path, "DIR",
+              "Run folder. Default runs/<time>-<digest>."),
+        words("--metadata", "output.metadata", read.pair, "NAME=VALUE", "Free label, kept in the run."),
+        words("--declare", "output.declare", read.pair, "NAME=VALUE",
+              "Declaration that the methodology asks of you."),
+        value("--gpus", "output.gpus", read.count, "COUNT", "GPUs of the target; gives tokens/s per GPU."),
+        value("--price-per-hour", "output.price_per_hour", read.positive, "PRICE",
+              "What the whole target costs per hour; gives tokens per unit of money."),
+        value("--save-plan", "output.save_plan", read.path, "FILE", "Writes the plan to FILE too."),
+        value("--plan", "output.plan", read.path, "FILE", "Sends this saved plan instead of building one."),
+        value("--config", None, read.path, "FILE",
+              "TOML with the same names, - for the standard input; the command line wins."),
+        value("--ui", "output.ui", read.one_of("auto", "live", "plain", "none"), "MODE",
+              "auto (default), live, plain or none."),
+        switch("--disable-tqdm", "output.ui", "The same as --ui plain.", on="plain", off=None),
+        switch("--strict", "output.strict", "Exit code 1 for any verdict but valid."),
+    ),
+}  # fmt: skip
+OPTIONS: tuple[RunOption, ...] = tuple(option for section in SECTIONS.values() for option in section)
+BY_PARAMETER = {option.parameter: option for option in OPTIONS}
+
+
+def config_names() -> dict[str, tuple[RunOption, bool]]:
+    """Key of a config file → (option, whether it means its opposite); aliases and `_` for `-` count too."""
+    names: dict[str, tuple[RunOption, bool]] = {}
+    for option in OPTIONS:
+        for flag in (option.flag, *option.aliases):
+            names[flag.removeprefix("--")] = (option, False)
+        if option.off_flag is not None:
+            names[option.off_flag.removeprefix("--")] = (option, True)
+    del names["config"]
+    return names | {name.replace("-", "_"): meaning for name, meaning in names.items()}

@@ -1,0 +1,95 @@
+"""click commands that take the options of a run, made from the table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import click
+
+from fastllmload.cli.options.table import OPTIONS, SECTIONS, RunOption
+
+
+class RunCommand(click.Command):
+    """A command with all options of a run, its help in sections, several words allowed after `--goodput` and
+    labels.
+    """
+
+    def __init__(
+        self, name: str, callback: Callable[..., int], *, help: str, params: Iterable[click.Parameter] = ()
+    ) -> None:
+        self.own = list(params)
+        super().__init__(
+            name,
+            callback=callback,
+            help=help,
+            params=[*self.own, *(click_option(option) for option in OPTIONS)],
+            context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+        )
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        return super().parse_args(ctx, one_flag_per_word(args))
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        self.format_own(ctx, formatter)
+        for section, options in SECTIONS.items():
+            with formatter.section(section):
+                formatter.write_dl([(_left(option), _right(option)) for option in options])
+
+    def format_own(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """What this command has besides the options of a run, under its name."""
+        own = [record for parameter in self.own if (record := parameter.get_help_record(ctx)) is not None]
+        if own:
+            with formatter.section((self.name or "").capitalize()):
+                formatter.write_dl(own)
+
+
+def click_option(option: RunOption) -> click.Option:
+    """Values stay text: reading them is the same work for the command line and for a config file."""
+    if option.reading is None:
+        flags = "/".join(filter(None, (option.flags[-1], option.off_flag)))
+        return click.Option([*option.flags[:-1], flags, option.parameter], default=None, is_flag=True)
+    return click.Option(
+        [*option.flags, option.parameter],
+        type=str,
+        multiple=option.multiple,
+        metavar=option.metavar,
+        help=option.help,
+    )
+
+
+WORD_FLAGS = frozenset(flag for option in OPTIONS if option.words for flag in option.flags)
+
+
+def one_flag_per_word(arguments: list[str]) -> list[str]:
+    """`--goodput ttft:200 tpot:50` becomes `--goodput ttft:200 --goodput tpot:50`; a word that begins with -
+    ends it.
+    """
+    spread: list[str] = []
+    flag: str | None = None
+    for position, argument in enumerate(arguments):
+        if argument == "--":
+            return spread + arguments[position:]
+        if argument.startswith("-"):
+            name = argument.partition("=")[0]
+            flag = name if name in WORD_FLAGS else None
+            if flag is None or flag != argument:
+                spread.append(argument)  # --goodput=ttft:200, or another option
+            elif position + 1 == len(arguments) or arguments[position + 1].startswith("-"):
+                raise click.BadOptionUsage(flag, f"Option {flag!r} requires an argument.")
+        elif flag is None:
+            spread.append(argument)
+        else:
+            spread += [flag, argument]
+    return spread
+
+
+def _left(option: RunOption) -> str:
+    shown = [flag for flag in option.flags if not flag.startswith("--")] + [option.flag]
+    text = ", ".join(shown)
+    if option.off_flag is not None:
+        return f"{text} / {option.off_flag}"
+    return f"{text} {option.metavar}".strip()
+
+
+def _right(option: RunOption) -> str:
+    return option.help if not option.aliases else f"{option.help} [also {' '.join(option.aliases)}]"

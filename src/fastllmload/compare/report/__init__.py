@@ -1,0 +1,1 @@
+"""A comparison rendered: terminal, Markdown, HTML page, JSON."""

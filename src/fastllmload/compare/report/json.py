@@ -1,0 +1,70 @@
+"""A comparison as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+from fastllmload.compare.comparison import Comparison, MeasuredFigure, Row
+from fastllmload.compare.gate import GateResult
+from fastllmload.compare.setup import SetupDifference
+from fastllmload.compare.side import Side
+from fastllmload.statistics.batches import BATCHES
+
+SCHEMA_VERSION = 1
+
+
+def document(comparison: Comparison, gates: Sequence[GateResult]) -> dict[str, Any]:
+    """What `--json` writes."""
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "base": side_document(comparison.base),
+        "new": side_document(comparison.new),
+        "same_workload": not comparison.workload,
+        "workload_differences": comparison.workload,
+        "test": comparison.test,
+        "paired": _paired(comparison),
+        "figures": {row.figure.name: _row(row) for row in comparison.rows},
+        "setup_differences": differences_document(comparison.manifest),
+        "notes": comparison.notes,
+        "gates": [{**asdict(each.gate), "outcome": each.outcome, "why": each.why} for each in gates],
+    }
+
+
+def _paired(comparison: Comparison) -> dict[str, Any] | None:
+    """By what requests were paired, and how many of each figure; None where they were not."""
+    if comparison.paired_by is None:
+        return None
+    pairs = {row.figure.name: row.change.pairs for row in comparison.rows if row.change.pairs}
+    return {"by": comparison.paired_by, "blocks": BATCHES, "pairs": pairs}
+
+
+def side_document(side: Side) -> dict[str, Any]:
+    return {
+        "name": side.name,
+        "runs": [
+            {"folder": str(run.folder), "plan_digest": run.digest, "verdict": run.verdict, "complete": run.complete}
+            for run in side.runs
+        ],
+    }
+
+
+def differences_document(found: list[SetupDifference]) -> dict[str, list[str]]:
+    return {each.key: list(each.values) for each in found}
+
+
+def measured_document(found: MeasuredFigure) -> dict[str, Any]:
+    return {"value": found.value, "ci95": found.interval, "runs": list(found.runs)}
+
+
+def _row(row: Row) -> dict[str, Any]:
+    return {
+        "unit": row.figure.unit,
+        "higher_is_better": row.figure.higher_is_better,
+        "base": measured_document(row.base),
+        "new": measured_document(row.new),
+        **asdict(row.change),
+        "shown": row.change.shown,
+        "result": row.result,
+    }

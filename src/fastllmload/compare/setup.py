@@ -1,0 +1,62 @@
+"""What differs between the sides besides the workload: target, host, versions, declarations, settings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from fastllmload.compare.side import Side
+
+SECTIONS = ("tool", "config", "target", "environment", "declarations", "metadata")
+EVERY_RUN_ITS_OWN = {
+    "config.output.directory",
+    "config.output.ui",
+    "config.output.save_plan",
+    "config.load.repetition",
+    "environment.time_utc",
+    "environment.clock_offset_ns",
+    "target.connect_ms",
+    "target.connect_after_ms",
+    "target.probe_s",
+    "target.addresses",
+}
+
+
+@dataclass(frozen=True)
+class SetupDifference:
+    """One entry of the manifest; *values* by side, each the values of its runs, as text."""
+
+    key: str
+    values: tuple[str, ...]
+
+
+def manifest_diff(sides: list[Side]) -> list[SetupDifference]:
+    """Entries whose values are not the same set on every side, by name."""
+    flat = [[dict(_entries(document)) for document in side.documents] for side in sides]
+    keys = sorted({key for runs in flat for run in runs for key in run})
+    found = []
+    for key in keys:
+        values = tuple(" or ".join(sorted({run.get(key, "-") for run in runs})) for runs in flat)
+        if len(set(values)) > 1 and key not in EVERY_RUN_ITS_OWN:
+            found.append(SetupDifference(key, values))
+    return found
+
+
+def _entries(document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    simulated = (document.get("target") or {}).get("simulated")
+    for section in SECTIONS:
+        for key, text in _flat(section, document.get(section)):
+            own_port = simulated and key == "target.urls"  # the simulated engine takes any free port
+            if not own_port:
+                yield key, text
+
+
+def _flat(key: str, value: Any) -> Iterator[tuple[str, str]]:
+    if isinstance(value, Mapping) and value:
+        for name, inner in value.items():
+            yield from _flat(f"{key}.{name}", inner)
+    elif isinstance(value, list) and len(value) == 1:
+        yield key, str(value[0])
+    elif value is not None and value != [] and value != {}:
+        yield key, str(value)

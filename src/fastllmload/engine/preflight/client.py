@@ -1,0 +1,314 @@
+"""Connections to a server before the clock: blocking sockets, one request at a time, a clear sentence for what fails."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import socket
+import ssl
+import threading
+import time
+
+from fastllmload.endpoint import Endpoint
+from fastllmload.engine.preflight.addresses import BaseUrl, addresses, request_head
+from fastllmload.engine.preflight.progress import ANSWER_S, LIST_S, Say, shown, silent
+from fastllmload.engine.preflight.tls import said, tls_advice, tls_context, trust_advice
+from fastllmload.engine.workers.affinity import reachable_from
+from fastllmload.errors import TargetError
+from fastllmload.host.limits import port_capacity
+from fastllmload.records.error_texts import printable
+from fastllmload.report.terminal.outlet import Redact
+from fastllmload.settings import RunSettings
+
+CONNECT_TIMEOUT_S = 5.0
+LARGEST_ANSWER = 4 << 20
+CUT = "the connection ended within the body"
+MOST_INTERIM = 100  # responses before the final one
+RTT_CONNECTS, RTT_LEAST = 20, 5  # connects for the round trip before a run, and behind it
+PORTS_EACH = 50  # local ports that there are for each such connect; where they are few, a run needs them
+RTT_PAUSE_S = 0.005  # for a server that holds few connections which it has not accepted yet
+RTT_S = 1.0  # a far target is asked no more often than RTT_LEAST once they have taken this long
+
+
+PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes((0, 0, 0, 4, 0, 0, 0, 0, 0))  # with empty SETTINGS
+FRAME_HEAD, SETTINGS, GOAWAY = 9, 4, 7  # RFC 9113, 4.1 and 6
+ONLY_H2 = "it speaks HTTP/2 {0}, and HTTP/1.1 is spoken here; give a port that takes HTTP/1.1"
+
+
+class NoAnswer(TargetError):
+    """A server that took a connection and did not answer in time: asking again would double the wait."""
+
+
+class ServerConnection:
+    """Blocking connections to one URL, one request on each."""
+
+    def __init__(
+        self,
+        settings: RunSettings,
+        base: BaseUrl,
+        endpoint: Endpoint,
+        key: str | None,
+        redact: Redact,
+        say: Say = silent,
+    ) -> None:
+        self.settings = settings
+        self.base = base
+        self.endpoint = endpoint
+        self.key = key
+        self.redact = redact
+        self.tell = say
+        target = settings.target
+        self.asked_s = target.preflight_timeout
+        self.path = target.endpoint_path or endpoint.path(base.path)
+        request_head(base, self.path, target.headers, key)  # wrong headers are told before anything is sent
+        self.address: tuple[str, str, int] | None = None
+        self.answered = False  # something in HTTP
+        self.fields = http.client.HTTPMessage()  # of the latest answer's head
+        self.head = b""  # the same as it came
+        self.cut = False  # the connection ended within the latest answer's body
+        self.context = tls_context(target) if base.tls else None
+
+    def reach(self, connect_ms: list[float]) -> tuple[str, str, int]:
+        """The first address that accepts a connection (and, with TLS, whose certificate holds)."""
+        with shown(self.tell, f"{self.base.shown} to take a connection", self._patience_s(CONNECT_TIMEOUT_S)):
+            return self._reach(connect_ms)
+
+    def _reach(self, connect_ms: list[float]) -> tuple[str, str, int]:
+        failures: list[str] = []
+        sources = self.settings.target.source_addresses
+        for address in reachable_from(addresses(self.base), sources, self.base.shown):
+            try:
+                started = time.perf_counter()
+                connection = self._connect(address)
+                connect_ms.append((time.perf_counter() - started) * 1e3)
+                connection.close()
+            except OSError as problem:
+                failures.append(f"{address[1]} ({reason(problem)})")
+                continue
+            self.address = address
+            if self.context is not None:
+                self._secure(self._connection()).close()
+            self.round_trips(connect_ms, RTT_CONNECTS - 1)
+            return address
+        raise TargetError(
+            f"{self.base.shown} cannot be reached at {', '.join(failures)}; is the server up and --url right?"
+        )
+
+    def round_trips(self, connect_ms: list[float], most: int = RTT_CONNECTS) -> None:
+        """*most* more connects to the address that took the first, in ms; fewer where they take long. TargetError when it
+        takes none any more.
+        """
+        begun = time.perf_counter()
+        spare = port_capacity(len(self.settings.target.source_addresses)) // PORTS_EACH  # each waits in TIME_WAIT
+        for number in range(min(most, max(RTT_LEAST - 1, spare))):
+            started = time.perf_counter()
+            if number >= RTT_LEAST and started - begun > RTT_S:
+                return
+            self._connection().close()
+            connect_ms.append((time.perf_counter() - started) * 1e3)
+            time.sleep(RTT_PAUSE_S)
+
+    def _patience_s(self, usual_s: float) -> float:
+        return min(usual_s, self.settings.load.timeout) if self.asked_s is None else self.asked_s
+
+    def _connection(self) -> socket.socket:
+        """Another one to the address that took the first."""
+        assert self.address is not None
+        try:
+            return self._connect(self.address)
+        except OSError as problem:
+            raise TargetError(f"{self.base.shown} does not take connections any more: {reason(problem)}") from None
+
+    def _connect(self, address: tuple[str, str, int]) -> socket.socket:
+        family, numeric, port = address
+        kinds = {"inet": socket.AF_INET, "inet6": socket.AF_INET6, "unix": socket.AF_UNIX}
+        connection = socket.socket(kinds[family], socket.SOCK_STREAM)
+        connection.settimeout(min(CONNECT_TIMEOUT_S, self._patience_s(CONNECT_TIMEOUT_S)))
+        try:
+            if family != "unix" and self.settings.target.source_addresses:
+                connection.bind((self.settings.target.source_addresses[0], 0))
+            connection.connect(numeric if family == "unix" else (numeric, port))
+        except OSError:
+            connection.close()
+            raise
+        return connection
+
+    def _secure(self, connection: socket.socket) -> socket.socket:
+        assert self.context is not None
+        try:
+            return self.context.wrap_socket(
+                connection, server_hostname=self.settings.target.server_name or self.base.host
+            )
+        except ssl.SSLCertVerificationError as problem:
+            connection.close()
+            raise TargetError(
+                f"the certificate of {self.base.shown} is not trusted: {problem.verify_message.rstrip('.')}; "
+                f"{trust_advice(problem.verify_code)}, or --insecure to go without verification"
+            ) from None
+        except (ssl.SSLError, OSError) as problem:
+            connection.close()
+            advice = tls_advice(problem, self.settings.target) or "is the server well?"
+            raise TargetError(f"TLS with {self.base.shown} failed: {reason(problem)}; {advice}") from None
+
+    def exchange(
+        self, method: str, path: str, body: bytes | None, most_s: float | None = None
+    ) -> tuple[int, str, bytes]:
+        """(status, content type, body) of one request on a connection of its own, within *most_s*."""
+        patience_s = self._patience_s(LIST_S if body is None else ANSWER_S) if most_s is None else most_s
+        with shown(self.tell, f"{self.base.shown} to answer {method} {path}", patience_s):
+            return self._asked(method, path, body, patience_s)
+
+    def _asked(self, method: str, path: str, body: bytes | None, patience_s: float) -> tuple[int, str, bytes]:
+        connection = self._connection()
+        if self.context is not None:
+            connection = self._secure(connection)
+        connection.settimeout(patience_s)
+        end = Deadline(connection, patience_s)
+        head = request_head(self.base, path, self.settings.target.headers, self.key, method=method)
+        length = "" if body is None else f"Content-Length: {len(body)}\r\n"
+        try:
+            end.start()
+            connection.sendall((head + length + "Connection: close\r\n\r\n").encode("latin-1") + (body or b""))
+            response, self.head = final_response(connection, method)
+            with contextlib.closing(response):
+                content = self._content(response, body is not None)
+                self.answered = True
+                self.fields = response.headers
+                if end.passed:  # of a body that ends with the connection
+                    raise TimeoutError
+                return response.status, response.headers.get("Content-Type", ""), content
+        except (OSError, http.client.HTTPException, ValueError) as problem:
+            if end.passed or isinstance(problem, TimeoutError):
+                raise NoAnswer(
+                    f"{self.base.shown} took a connection but did not answer {method} {path} within {patience_s:g} s; "
+                    "is it well? --preflight-timeout gives it longer"
+                ) from None
+            if self._only_h2(problem):
+                spoken = ONLY_H2.format("without TLS (h2c)" if self.context is None else "only")
+                raise TargetError(f"{self.base.shown} did not answer {method} {path} properly: {spoken}") from None
+            why = reason(problem, self.redact) + self._advice(problem)
+            raise TargetError(f"{self.base.shown} did not answer {method} {path} properly: {why}") from None
+        finally:
+            end.cancel()
+            connection.close()
+
+    def _content(self, response: http.client.HTTPResponse, partly: bool) -> bytes:
+        """The body; *partly*: what has come of it where the connection ended, http.client.IncompleteRead otherwise."""
+        try:
+            content = response.read(LARGEST_ANSWER)
+        except http.client.IncompleteRead as problem:
+            if not partly:
+                raise
+            self.cut = True
+            return problem.partial
+        self.cut = bool(response.length) and len(content) < LARGEST_ANSWER
+        return content
+
+    def header(self, field: str) -> str:
+        """A field of the latest answer's head, for a sentence; empty without it."""
+        return one_line(self.redact(str(self.fields.get(field, ""))))
+
+    def _only_h2(self, problem: BaseException) -> bool:
+        """Whether a server that answered HTTP/1.1 with frames, or with nothing, takes the preface of HTTP/2."""
+        if self.answered:
+            return False
+        if isinstance(problem, http.client.BadStatusLine) and not isinstance(problem, ConnectionError):
+            return begins_with_frame(str(problem).encode("latin-1", "replace"))
+        if not isinstance(problem, ConnectionError) or self.context is not None:
+            return False
+        try:
+            with self._connection() as connection:
+                connection.sendall(PREFACE)
+                return begins_with_frame(connection.recv(FRAME_HEAD, socket.MSG_WAITALL))
+        except (OSError, TargetError):
+            return False
+
+    def _advice(self, problem: BaseException) -> str:
+        """What to look at when a server took a connection and answered with nothing, or with what is no HTTP."""
+        if self.answered:
+            return ""
+        if self.context is not None:
+            advice = tls_advice(problem, self.settings.target)
+            return "" if advice is None else f"; {advice}"
+        wordless = isinstance(problem, (ConnectionError, http.client.BadStatusLine))
+        return "; does this port speak http, or rather https?" if wordless else ""
+
+
+class OpenConnection:
+    """One buffered reader of a socket, for all the heads that come out of it. *head*: the lines of the latest one."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self.reader = connection.makefile("rb")
+        self.head = b""
+
+    def makefile(self, *_: object) -> OpenConnection:
+        self.head = b""
+        return self
+
+    def readline(self, size: int = -1) -> bytes:
+        line = self.reader.readline(size)
+        self.head += line
+        return line
+
+    def close(self) -> None:
+        self.reader.close()
+
+
+def final_response(connection: socket.socket, method: str) -> tuple[http.client.HTTPResponse, bytes]:
+    """The response whose head ends the interim ones before it (RFC 9110, 15.2), and that head as it came. http.client
+    passes over a 100 only, whose head is in front of it then.
+    """
+    opened = OpenConnection(connection)
+    with contextlib.ExitStack() as failed:
+        failed.callback(opened.reader.close)
+        for _ in range(MOST_INTERIM + 1):
+            response = http.client.HTTPResponse(opened, method=method)  # type: ignore[arg-type]
+            response.begin()
+            if not 102 <= response.status <= 199:
+                failed.pop_all()
+                response.fp = opened.reader
+                return response, opened.head
+            response.fp = None  # type: ignore[assignment]  # the reader outlives it
+    raise http.client.HTTPException(f"more than {MOST_INTERIM} interim responses and no final one")
+
+
+def begins_with_frame(data: bytes) -> bool:
+    """Whether *data* begins with the frame that an HTTP/2 server sends first, or with the one that it leaves with."""
+    return len(data) >= 4 and data[:2] == b"\0\0" and data[3] in (SETTINGS, GOAWAY)
+
+
+def reason(problem: BaseException, redact: Redact = str) -> str:
+    if isinstance(problem, TimeoutError):
+        return "it timed out"
+    if isinstance(problem, http.client.IncompleteRead):
+        return CUT
+    if isinstance(problem, http.client.BadStatusLine) and not isinstance(problem, ConnectionError):
+        return f"its answer begins with no HTTP status line but with '{one_line(redact(str(problem)))}'"
+    return said(problem)
+
+
+def one_line(text: str, size: int = 200) -> str:
+    """*text* of a server for a sentence: no ends of lines, nothing that a terminal would obey, at most *size* long."""
+    line = printable(" ".join(text.split()))
+    return line[:size] + ("…" if len(line) > size else "")
+
+
+class Deadline:
+    """Ends an exchange that goes on and on: a socket's own time-out begins again with every byte that drips in."""
+
+    def __init__(self, connection: socket.socket, seconds: float) -> None:
+        self.passed = False
+        self._connection = connection
+        self._timer = threading.Timer(seconds, self._pass)
+        self._timer.daemon = True
+
+    def start(self) -> None:
+        self._timer.start()
+
+    def cancel(self) -> None:
+        self._timer.cancel()
+
+    def _pass(self) -> None:
+        self.passed = True
+        with contextlib.suppress(OSError):  # it is over already
+            self._connection.shutdown(socket.SHUT_RDWR)

@@ -1,0 +1,403 @@
+"""Questions to a server before the clock: which models, and does it answer with tokens?"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any, NamedTuple, TypeVar
+
+import msgspec
+
+from fastllmload._ext.delta import Classifier
+from fastllmload._ext.ndjson import NdjsonParser
+from fastllmload._ext.sse import SseParser
+from fastllmload.endpoint import ENDPOINTS
+from fastllmload.endpoint.fields import extra_fields
+from fastllmload.engine.preflight.answer_check import (
+    another_protocol,
+    content_of,
+    is_encoded,
+    is_page,
+    refused_head,
+    unreadable,
+)
+from fastllmload.engine.preflight.client import CUT, LARGEST_ANSWER, NoAnswer, ServerConnection, one_line
+from fastllmload.engine.preflight.models import context_limit, listing, offered_models, shown_list
+from fastllmload.errors import InputError, TargetError
+from fastllmload.report.terminal.outlet import Redact
+from fastllmload.settings import Workload
+
+PROBE_TOKENS = 4
+TRIES, PAUSE_S = 5, 0.2  # of a server that fails now and then
+AT_LEAST = re.compile(r"min_(?:\w+_)?tokens")  # fields of --extra-body that max_tokens may not be below
+BUDGET = re.compile(r"(?:\w+_)?budget(?:_tokens)?")  # and those that it must be above
+Found = TypeVar("Found")
+STREAMS = ("sse", "ndjson")
+PROBE_IDS = (1, 2, 3, 4)  # every vocabulary has them
+ERROR_KIND, DONE_KIND = 9, 10  # delta.EventKind
+UNKNOWN_FIELD = (400, 404, 415, 422, 501)  # statuses of servers that refuse a field
+USAGE, TOKEN_IDS, NEITHER = "on", "token-ids", "off"  # ways in which events are asked how many tokens they carry
+OPTION = "--continuous-usage"
+CONTENT_KINDS = (2, 3, 4, 5, 6)  # delta.EventKind: whitespace, content, reasoning, tool call, refusal
+
+
+class Probe(ServerConnection):
+    """The checks of one URL. *context_limit*: what its list says of the model last asked for, tokens; *served*: of a
+    class's own server, the model that it is asked for; *asked_tokens*: the output length that `answer` asked for;
+    *answer_s*: how long that answer took. *way*: how events are asked what they carry so that this server says it, None
+    where it was not asked; *known*: what was found of a server before this one, whose way is the only one tried.
+    """
+
+    context_limit: int | None = None
+    served: str | None = None
+    unlisted: tuple[str, ...] = ()  # remarks on a model that is asked for though the list does not have it
+    asked_tokens = PROBE_TOKENS
+    answer_s = 0.0
+    way: str | None = None
+    known: str | None = None
+
+    def model(self, wanted: str | None) -> str:
+        """The model to name: *wanted* if the server offers it or offers no list, the only one offered if none is
+        wanted.
+        """
+        path = self.endpoint.models_path(self.base.path)
+        status, body = self._listed(path)
+        self._refuse_unauthorised(status)
+        offered = offered_models(body) if status == 200 else None
+        self.context_limit = None if offered is None else context_limit(body, wanted or offered[0])
+        if offered is None:
+            if wanted is None:
+                raise InputError(f"{self.base.shown} does not list its models (GET {path}: {status}); name one with -m")
+            return wanted
+        if wanted is None:
+            if len(offered) == 1:
+                return offered[0]
+            raise InputError(f"{self.base.shown} offers {shown_list(offered)}; choose one with -m")
+        if wanted not in offered and f"{wanted}:latest" not in offered:  # Ollama's tag may be left out
+            told = f"-m {wanted!r} is not offered by {self.base.shown}; it offers {shown_list(offered)}"
+            if self.settings.target.model_check:
+                raise InputError(f"{told}; --no-model-check sends a name that is not listed, such as an alias")
+            remark = one_line(told, 400)
+            self.unlisted = (remark,)
+        return wanted
+
+    def _listed(self, path: str) -> tuple[int, bytes]:
+        """(status, body) of the list of models; of a server that fails now and then the first that came whole."""
+
+        def ask() -> tuple[int, bytes]:
+            status, _, body = self.exchange("GET", path, None)
+            if status >= 500:
+                raise ProbeFailed(status, body)
+            return status, body
+
+        try:
+            return self._retried(ask, f"GET {path}", [])
+        except ProbeFailed as problem:  # some servers have no list and say 500 or 501 for it
+            return problem.status, problem.body
+
+    def _retried(self, ask: Callable[[], Found], what: str, notes: list[str], tries: int = TRIES) -> Found:
+        """What *ask* returns, asked up to *tries* times; where an answer came after failures, *notes* say what was seen."""
+        failures: list[str] = []
+        while True:
+            try:
+                found = ask()
+                break
+            except (NoAnswer, RequestRefused):
+                raise
+            except TargetError as problem:
+                failures.append(str(problem))
+                if len(failures) == tries:
+                    raise
+                time.sleep(PAUSE_S)
+        if failures:
+            times = "once" if len(failures) == 1 else f"{len(failures)} times"
+            notes.append(f"the probe {what} failed {times} before it was answered: {failures[-1]}")
+        return found
+
+    def status(self, most_s: float) -> int:
+        """What HTTP status the model list has. TargetError when nobody answers within *most_s*."""
+        self.reach([])
+        return self.exchange("GET", self.endpoint.models_path(self.base.path), None, most_s)[0]
+
+    def card(self, model: str) -> dict[str, Any]:
+        """What the server's list says of *model*; empty when it has no list, or not that model."""
+        status, _, body = self.exchange("GET", self.endpoint.models_path(self.base.path), None)
+        listed = listing(body) if status == 200 else None
+        names = (model, f"{model}:latest")
+        return next((one for one in listed[1] if one.get(listed[0]) in names), {}) if listed is not None else {}
+
+    def say(self, model: str, prompt: str, tokens: int) -> None:
+        """One request outside of any run. TargetError when it is refused."""
+        body = self.endpoint.encode_body(model, self.settings.workload, prompt, tokens)
+        status, _, content = self.exchange("POST", self.path, body)
+        self._refuse_unauthorised(status)
+        if status != 200:
+            said = excerpt(content, self.redact)
+            raise TargetError(f"{self.base.shown} answers POST {self.path} with {status}: {said}")
+
+    def _refuse_unauthorised(self, status: int) -> None:
+        if status in (401, 403):
+            wrong = "the API key was refused; give another in OPENAI_API_KEY or with --api-key"
+            given = wrong if self.key is not None else "it asks for an API key; set OPENAI_API_KEY"
+            raise RequestRefused(f"{self.base.shown} answers {status}: {given}")
+
+    def answer(self, model: str, notes: list[str]) -> bool | None:
+        """Send one short real request, again where it fails, and in other words where fields of it are refused. True when
+        usage came with it; remarks go to *notes*.
+        """
+        remember(notes, *self.unlisted)
+        said, ways, tries = None, self._ways(self.settings.workload), TRIES
+        for way in ways:
+            if said is not None and (way == NEITHER or said.tells_otherwise):
+                break
+            if way != NEITHER and tries < TRIES:
+                continue  # what fails at one question is not asked another
+            ask = partial(self._answer, model, notes, way)
+            try:
+                said = self._retried(ask, f"POST {self.path}", notes, tries - (way != ways[-1]))
+            except NotTaken:
+                continue
+            except (NoAnswer, RequestRefused):
+                raise
+            except TargetError:
+                if way == ways[-1]:
+                    raise
+                tries = 1  # without the question: some servers answer a field that they do not know with 500
+                continue
+            if said.usage is None:
+                self.way = None
+                break
+            if way != NEITHER and said.tells(way):
+                self.way = way
+                break
+        return None if said is None else said.usage
+
+    def _ways(self, workload: Workload) -> list[str]:
+        """How events are asked what they carry, in the order of trial. InputError where what was asked for cannot be."""
+        obstacles = {way: next(iter(self._obstacles(workload, way)), None) for way in (USAGE, TOKEN_IDS)}
+        asked = workload.continuous_usage
+        if asked in obstacles:
+            if obstacles[asked] is not None:
+                raise InputError(f"{OPTION} {asked} cannot be: {obstacles[asked]}; leave it out")
+            return [asked]
+        wanted = () if asked == NEITHER else (USAGE, TOKEN_IDS) if self.known is None else (self.known,)
+        free = [way for way in wanted if obstacles.get(way, "") is None]
+        self.way = NEITHER if free else None
+        return [*free, NEITHER]
+
+    def _obstacles(self, workload: Workload, way: str) -> Iterator[str]:
+        field = "stream_options" if way == USAGE else "return_token_ids"
+        if not self.endpoint.name.startswith("openai-"):
+            yield f"{self.endpoint.name} has no field for it"
+        if not workload.streaming:
+            yield "answers are not streamed"
+        if field in extra_fields(workload.extra_body):
+            yield f"--extra-body sets {field}"
+
+    def _answer(self, model: str, notes: list[str], way: str) -> ProbeAnswer:
+        workload = msgspec.structs.replace(self.settings.workload, continuous_usage=way)
+        ids = workload.prompt_form in ("ids", "native") and self.endpoint.name == "openai-completions"
+        prompt = PROBE_IDS if ids else "Say hello."
+        self.asked_tokens = probe_tokens(workload)
+        body = self.endpoint.encode_body(model, workload, prompt, self.asked_tokens)
+        begun = time.perf_counter()
+        status, content_type, content = self.exchange("POST", self.path, body)
+        self.answer_s = time.perf_counter() - begun
+        self._refuse_unauthorised(status)
+        if status == 429:
+            remember(notes, f"{self.base.shown} answered the probe with 429: it may refuse some of the load")
+            return ProbeAnswer(None)
+        if status != 200:
+            self._refuse_status(status, content, way)
+        kinds, texts, said = meanings(content, content_type, self.endpoint.dialect)
+        if self.cut and not said.ended:  # one that has ended counts in a run too
+            raise TargetError(f"{self.base.shown} did not answer POST {self.path} properly: {CUT}")
+        self._refuse_content(content, content_type, kinds, texts)
+        if self.settings.workload.continuous_usage == way != NEITHER and not said.tells(way):
+            what = "usage" if way == USAGE else "token ids"
+            raise RequestRefused(
+                f"{OPTION} {way} was asked for, but the events of {self.base.shown} do not say their {what}; leave it out"
+            )
+        remember(notes, *self.endpoint.remarks(workload))
+        if workload.streaming and content_of(content_type) not in STREAMS:
+            kind = one_line(content_type) or "no content type"
+            remember(notes, f"{self.base.shown} answers a streaming request with {kind}, not a stream")
+        if not any(kind in CONTENT_KINDS for kind in kinds):
+            remember(notes, f"the probe of {self.base.shown} got an answer without a token")
+        return said
+
+    def _refuse_status(self, status: int, content: bytes, way: str) -> None:
+        if way != NEITHER and status in UNKNOWN_FIELD and self.settings.workload.continuous_usage == "auto":
+            raise NotTaken(f"{self.base.shown} does not take the field of {OPTION} {way}")
+        failed = TargetError if status >= 500 else RequestRefused
+        raise failed(
+            f"{self.base.shown} answers POST {self.path} with {status}: {excerpt(content, self.redact)}; "
+            f"{self._status_advice(status)}"
+        )
+
+    def _refuse_content(self, content: bytes, content_type: str, kinds: list[int], texts: list[bytes]) -> None:
+        """TargetError for a 200 that is no answer."""
+        if is_page(content, content_type):
+            raise TargetError(
+                f"{self.base.shown} answers POST {self.path} with 200 but a web page: "
+                f"does this URL speak {self.endpoint.name}?"
+            )
+        if not content:
+            raise TargetError(
+                f"{self.base.shown} answers POST {self.path} with 200 but no body: "
+                f"does this URL speak {self.endpoint.name}?"
+            )
+        if ERROR_KIND in kinds:
+            wrong = texts[kinds.index(ERROR_KIND)]
+            raise TargetError(f"{self.base.shown} answers with an error inside a 200: {excerpt(wrong, self.redact)}")
+        if not any(kind in CONTENT_KINDS for kind in kinds):
+            self._refuse_another_protocol(content)
+        self._refuse_unreadable(content, content_type, kinds)
+
+    def _refuse_another_protocol(self, content: bytes) -> None:
+        """TargetError for an answer that is in order, but of another protocol than is read here."""
+        for name, option in another_protocol(content, self.endpoint.name):
+            if option in ENDPOINTS:
+                remedy = f"give --endpoint-type {option}"
+            else:
+                remedy = f"no --endpoint-type reads that here; choose a path of {self.endpoint.name} with --endpoint"
+            raise RequestRefused(
+                f"{self.base.shown} answers POST {self.path} in the form of {name}, not of {self.endpoint.name}; {remedy}"
+            )
+
+    def _refuse_unreadable(self, content: bytes, content_type: str, kinds: list[int]) -> None:
+        """TargetError for an answer that a run would count as failed whatever it says."""
+        refused = refused_head(self.head)
+        if refused is not None:
+            raise TargetError(
+                f"{self.base.shown} answers POST {self.path} with a head that a run refuses (bad_head): "
+                f"{one_line(self.redact(refused))}"
+            )
+        encoding = self.header("Content-Encoding")
+        if is_encoded(encoding):
+            raise TargetError(
+                f"{self.base.shown} answers POST {self.path} in Content-Encoding {encoding}, though asked for none; "
+                "turn compression off there"
+            )
+        wrong = unreadable(content_type, kinds, self.endpoint.name)
+        if wrong is not None:
+            raise TargetError(
+                f"{self.base.shown} answers POST {self.path} with 200 but {one_line(self.redact(wrong))}: "
+                f"{excerpt(content, self.redact)}; does this URL speak {self.endpoint.name}?"
+            )
+
+    def _status_advice(self, status: int) -> str:
+        """What to look at when a probe is answered with *status*."""
+        if status == 101:
+            return (
+                f"it wants to speak {self.header('Upgrade') or 'something else'} here; give a path that answers in HTTP"
+            )
+        if 300 <= status < 400:
+            where = self.header("Location")
+            return f"redirects are not followed; give in --url where it leads{where and f' ({where})'}"
+        if status >= 500:
+            return "is it well, or still loading its model? its own log says why"
+        return "is the endpoint type right, and does the server take these fields?"
+
+
+class RequestRefused(TargetError):
+    """An answer that would be the same if it were asked for again."""
+
+
+class NotTaken(RequestRefused):
+    """A field that a server refuses and that can be left out."""
+
+
+class ProbeFailed(TargetError):
+    """A list of models that came with an error of the server."""
+
+    def __init__(self, status: int, body: bytes) -> None:
+        super().__init__(f"it answered {status}")
+        self.status = status
+        self.body = body
+
+
+def probe_tokens(workload: Workload) -> int:
+    """Output tokens of a probe: PROBE_TOKENS, or as many as --extra-body leaves a server no choice but to allow.
+
+    Not more than a fixed --osl: what the server says to that many is what it would say to every request.
+    """
+    asked = [PROBE_TOKENS]
+
+    def visit(value: Any) -> None:
+        for name, inner in value.items() if isinstance(value, dict) else ():
+            if isinstance(inner, dict):
+                visit(inner)
+            elif isinstance(inner, int) and not isinstance(inner, bool):
+                if AT_LEAST.fullmatch(name):
+                    asked.append(inner)
+                elif BUDGET.fullmatch(name):
+                    asked.append(inner + PROBE_TOKENS)
+
+    visit(extra_fields(workload.extra_body))
+    most = int(workload.osl) if workload.osl is not None and workload.osl.isdecimal() else max(asked)
+    return max(PROBE_TOKENS, min(max(asked), most))
+
+
+class ProbeAnswer(NamedTuple):
+    """What an answer says beside its text. *usage*: it was among the events, None: there was no answer; *counted*: all
+    events with text said their completion_tokens, *listed*: all had a list of their tokens; *texts*: how many these were;
+    *ended*: it came to a finish_reason or to [DONE].
+    """
+
+    usage: bool | None
+    counted: bool = False
+    listed: bool = False
+    texts: int = 0
+    ended: bool = False
+
+    def tells(self, way: str) -> bool:
+        """Whether the events say what they carry as they were asked to."""
+        return self.counted if way == USAGE else self.listed
+
+    @property
+    def tells_otherwise(self) -> bool:
+        """They say it without being asked, or had no text of which it could be said."""
+        return self.counted or self.listed or self.texts == 0
+
+
+def meanings(content: bytes, content_type: str, dialect: int) -> tuple[list[int], list[bytes], ProbeAnswer]:
+    """Kinds of the events of an answer, their data, and what they say beside their text."""
+    classifier = Classifier(dialect)
+    form = content_of(content_type)
+    if form == "sse":
+        events = SseParser(limit=LARGEST_ANSWER).feed(content)
+        texts = [b"event: error data: " * (name == b"error") + data for name, data, _, _ in events]
+        found = [classifier.classify_bytes(data) for _, data, _, _ in events]
+        for meaning, (name, _, _, _) in zip(found, events, strict=True):
+            if name == b"error":
+                meaning["kind"] = ERROR_KIND
+    elif form == "ndjson":
+        lines = NdjsonParser(limit=LARGEST_ANSWER)
+        texts = [data for _, data, _, _ in lines.feed(content) + lines.eof()]
+        found = [classifier.classify_bytes(data) for data in texts]
+    else:
+        texts = [content]
+        found = [classifier.classify_body_bytes(content)]
+    kinds = [int(meaning["kind"]) for meaning in found]
+    speaking = [meaning for meaning, kind in zip(found, kinds, strict=True) if kind in CONTENT_KINDS]
+    counts, lists = ([one[name] for one in speaking] for name in ("completion_tokens", "listed_tokens"))
+    return kinds, texts, ProbeAnswer(
+        any(meaning["has_usage"] for meaning in found),
+        bool(counts) and min(counts) >= 0,
+        bool(lists) and min(lists) >= 0 < max(lists),
+        len(speaking),
+        any(meaning["finish"] or meaning["kind"] == DONE_KIND for meaning in found),
+    )  # fmt: skip
+
+
+def remember(notes: list[str], *remarks: str) -> None:
+    """Add those of *remarks* that *notes* does not have."""
+    notes += [remark for remark in remarks if remark not in notes]
+
+
+def excerpt(content: bytes, redact: Redact, size: int = 200) -> str:
+    """One line of what a server said; redacted before it is cut, so that no part of a secret is left at the cut."""
+    return one_line(redact(content.decode(errors="replace")), size) or "an empty body"

@@ -1,0 +1,101 @@
+"""TLS before the clock: the settings as the workers will use them, and what a failure means, in one sentence."""
+
+from __future__ import annotations
+
+import errno
+import http.client
+import re
+import ssl
+from pathlib import Path
+
+from fastllmload.errors import InputError
+from fastllmload.files import LARGEST_OPTION, regular
+from fastllmload.settings import Target
+
+OTHER_NAME, OUT_OF_DATE = (62, 63, 64), (9, 10)  # X509_V_ERR: host, email, address; not yet valid, expired
+CLIENT = (
+    "CERTIFICATE_REQUIRED|HANDSHAKE_FAILURE|UNKNOWN_CA|ALERT_CERTIFICATE|"
+    "(BAD|UNSUPPORTED|REVOKED|EXPIRED|UNKNOWN)_CERTIFICATE"
+)
+VERSION, NO_TLS, NAME = (
+    "PROTOCOL_VERSION|UNSUPPORTED_PROTOCOL",
+    "WRONG_VERSION_NUMBER|HTTP_REQUEST",
+    "UNRECOGNIZED_NAME",
+)
+AFTER = re.compile(r" \(_ssl\.c:\d+\)$")
+GONE = (ssl.SSLEOFError, ssl.SSLZeroReturnError, ConnectionResetError, BrokenPipeError, http.client.RemoteDisconnected)
+
+
+def tls_context(target: Target) -> ssl.SSLContext:
+    """The run's TLS settings as the workers will use them. InputError names the file that cannot be used."""
+    try:
+        usable(target.cacert)
+        context = ssl.create_default_context(cafile=target.cacert)
+    except (OSError, ssl.SSLError) as problem:
+        raise InputError(f"--cacert {target.cacert!r} cannot be used: {said(problem)}") from None
+    if target.insecure:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    if target.client_cert is not None:
+        files = f"--cert {target.client_cert!r} with --key {target.client_key!r}"
+
+        def locked() -> str:
+            raise InputError(
+                f"{files} cannot be used: the key is locked with a pass phrase; unlock a copy of it with "
+                "`openssl pkey -in KEY -out COPY`"
+            )
+
+        try:
+            usable(target.client_cert, target.client_key)
+            context.load_cert_chain(target.client_cert, target.client_key, locked)
+        except (OSError, ssl.SSLError) as problem:
+            raise InputError(f"{files} cannot be used: {said(problem)}") from None
+    return context
+
+
+def usable(*files: str | None) -> None:
+    """OSError for a file that OpenSSL would wait for, or read without end."""
+    for file in files:
+        if file is not None and regular(Path(file)) > LARGEST_OPTION:
+            raise OSError(errno.EFBIG, f"{file} has more than {LARGEST_OPTION:,} bytes")
+
+
+def said(problem: BaseException) -> str:
+    """The problem in OpenSSL's or the system's words, without where in their sources it lies."""
+    if isinstance(problem, ssl.SSLError) and problem.reason:
+        return problem.reason.lower().replace("_", " ")
+    if isinstance(problem, OSError) and problem.strerror:
+        return AFTER.sub("", problem.strerror).lower()
+    return str(problem) or type(problem).__name__
+
+
+def trust_advice(verify_code: int) -> str:
+    """What to do about OpenSSL's X509_V_ERR_*."""
+    if verify_code in OTHER_NAME:
+        return "use the name that it is for in --url, give it with --server-name"
+    if verify_code in OUT_OF_DATE:
+        return "renew it, set this host's clock"
+    return "give its issuer with --cacert"
+
+
+def tls_advice(problem: BaseException, target: Target) -> str | None:
+    """What to look at when TLS failed with *problem*, in the handshake or at the first bytes after it; None when it was
+    not TLS. (With TLS 1.3 a server refuses the client's certificate only after the client's handshake is over.)
+    """
+    reason = (problem.reason or "") if isinstance(problem, ssl.SSLError) else ""
+    mine = (
+        "does it want a client certificate (--cert, --key)?"
+        if target.client_cert is None
+        else "does it accept the certificate of --cert?"
+    )
+    if re.search(CLIENT, reason):
+        return mine
+    if re.search(VERSION, reason):
+        return "it speaks no version of TLS that this host allows (its OpenSSL's configuration says which)"
+    if re.search(NO_TLS, reason):
+        return "does this port speak https?"
+    if re.search(NAME, reason):
+        return "it has no certificate for this name; give another with --server-name"
+    if isinstance(problem, GONE):
+        return f"does this port speak https, and {mine}"
+    return "does this port speak https?" if isinstance(problem, ssl.SSLError) else None

@@ -1,0 +1,74 @@
+"""What of a run's settings and command line may be shown: no secret is in what is stored or printed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from fastllmload.engine.preflight.addresses import parse_base
+from fastllmload.redact import (
+    PLACEHOLDER,
+    Redactor,
+    body_secrets,
+    header_secrets,
+    public_body,
+    secret_header,
+    url_secrets,
+)
+from fastllmload.settings import RunSettings, Secret, Workload
+
+
+def redactor(settings: RunSettings, secret: Secret | None) -> Redactor:
+    """Knows every secret of the run: the key, secret headers, secret fields of bodies, passwords in URLs."""
+    known = Redactor([] if secret is None else [secret.reveal()])
+    for name, value in settings.target.headers:
+        for text in header_secrets(name, value):
+            known.add(text)
+    for workload in (settings.workload, *(one.workload for one in settings.classes)):
+        for text in body_secrets(workload.extra_body or ""):
+            known.add(text)
+    for url in settings.target.urls:
+        basic = parse_base(url).authorization
+        for text in [*url_secrets(url), *([] if basic is None else header_secrets("Authorization", basic))]:
+            known.add(text)
+    return known
+
+
+def public(settings: RunSettings, redact: Redactor, folder: Path) -> RunSettings:
+    """The settings as they are stored: the folder's real name, no secret."""
+    output = msgspec.structs.replace(settings.output, directory=str(folder))
+    found: RunSettings = msgspec.convert(told(msgspec.structs.replace(settings, output=output), redact), RunSettings)
+    return found
+
+
+def told(settings: RunSettings, redact: Redactor) -> dict[str, Any]:
+    """*settings* as plain values, without any secret, however short it is."""
+    replace = msgspec.structs.replace
+    headers = tuple((name, PLACEHOLDER if secret_header(name) else value) for name, value in settings.target.headers)
+    settings = replace(
+        settings,
+        target=replace(settings.target, headers=headers),
+        workload=without_credentials(settings.workload),
+        classes=tuple(replace(one, workload=without_credentials(one.workload)) for one in settings.classes),
+    )
+    found: dict[str, Any] = blank(msgspec.to_builtins(settings), redact)
+    return found
+
+
+def without_credentials(workload: Workload) -> Workload:
+    """Also in the fields that go into every body."""
+    extra = workload.extra_body
+    return workload if extra is None else msgspec.structs.replace(workload, extra_body=public_body(extra))
+
+
+def blank(value: Any, redact: Redactor) -> Any:
+    """Every text in *value* without secrets."""
+    if isinstance(value, str):
+        return redact(value)
+    if isinstance(value, (list, tuple)):
+        return [blank(item, redact) for item in value]
+    if isinstance(value, dict):
+        return {name: blank(item, redact) for name, item in value.items()}
+    return value

@@ -1,0 +1,114 @@
+"""The run folder while the run goes on: created early, its run.json always there, `.work` removed at the end."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from fastllmload import __version__
+from fastllmload.errors import HostLimitError, InputError
+from fastllmload.records.folder_lock import own
+from fastllmload.records.integrity import WORK
+from fastllmload.records.run import SCHEMA_VERSION
+from fastllmload.settings import RunSettings
+
+BALLAST, BALLAST_BYTES = "ballast", 4 << 20
+
+
+class Folder:
+    """A run's folder, owned until `clean`. *manifest* is what run.json holds until the run is measured."""
+
+    def __init__(self, path: Path, named: bool = True, made: bool = True) -> None:
+        self.path = path
+        self.named = named
+        self.made = made  # it was not there before
+        self.work = path / WORK
+        self.owner = own(path)  # descriptor
+        self.manifest: dict[str, Any] = {}
+
+    @classmethod
+    def create(cls, directory: str | None) -> Folder:
+        """A new folder: *directory*, or one under runs/ whose name `settle` completes."""
+        path = Path(directory) if directory is not None else Path("runs") / f".new-{time.time_ns():x}"
+        try:
+            if path.exists() and any(path.iterdir()):
+                raise InputError(f"--output {str(path)!r} exists and is not empty; name a new folder")
+            made = not path.exists()
+            path.mkdir(parents=True, exist_ok=True)
+            (path / WORK).mkdir(mode=0o700)  # encoded bodies are in it, with what --extra-body puts there
+            return cls(path, directory is not None, made)
+        except OSError as problem:
+            raise HostLimitError(
+                f"the run folder {str(path)!r} cannot be made: {problem.strerror}; choose another with --output"
+            ) from problem
+
+    def settle(self, digest: str) -> None:
+        """Give an unnamed folder its name: time and plan digest."""
+        if self.named:
+            return
+        stamp = time.strftime("%Y%m%d-%H%M%S")
+        for attempt in range(100):
+            target = self.path.parent / (f"{stamp}-{digest[:8]}" + (f"-{attempt}" if attempt else ""))
+            if not target.exists():
+                self.path = self.path.rename(target)
+                self.work = self.path / WORK
+                return
+        raise HostLimitError(f"{self.path.parent} has 100 runs of this second already; name a folder with --output")
+
+    def begin(self, settings: RunSettings, environment: dict[str, Any], **more: Any) -> None:
+        """The first run.json: what is asked for, before anything is sent."""
+        with open(self.work / BALLAST, "wb") as ballast:
+            os.posix_fallocate(ballast.fileno(), 0, BALLAST_BYTES)
+        self.manifest = {
+            "schema_version": SCHEMA_VERSION,
+            "tool": {"name": "fastllmload", "version": __version__},
+            "status": "running",
+            "config": msgspec.to_builtins(settings),
+            "environment": environment,
+            "declarations": dict(settings.output.declare),
+            "metadata": dict(settings.output.metadata),
+            "phases": [],
+            **more,
+        }
+        self.save()
+
+    def release(self, bodies: Sequence[Path]) -> None:
+        """Give disk space back once nothing more is sent: on a full disk, what follows needs some."""
+        (self.work / BALLAST).unlink(missing_ok=True)
+        for path in bodies:
+            os.truncate(path, 0)  # a removed file would keep its blocks for as long as it is mapped
+
+    def save(self) -> None:
+        """Write run.json whole or not at all."""
+        data = msgspec.json.format(msgspec.json.encode(self.manifest), indent=2)
+        part = self.path / "run.json.part"
+        part.write_bytes(data + b"\n")
+        part.replace(self.path / "run.json")
+
+    def give_up(self) -> None:
+        """A run that is left while it is running has failed; one that was concluded says something else already."""
+        if self.manifest.get("status") == "running":
+            self.manifest["status"] = "failed"
+            with contextlib.suppress(OSError):  # on a full disk it stays "running", which reads as incomplete too
+                self.save()
+
+    def clean(self) -> None:
+        """Remove what only a running run needs; a run that was refused before it began leaves nothing."""
+        shutil.rmtree(self.work, ignore_errors=True)
+        if not self.manifest.get("phases"):  # no request went out: the workers' files hold no row
+            shutil.rmtree(self.path / "workers", ignore_errors=True)
+        os.close(self.owner)
+        if not self.manifest:
+            shutil.rmtree(self.path / "plan", ignore_errors=True)
+            with contextlib.suppress(OSError):  # somebody put something there meanwhile, or runs/ has other runs
+                if self.made:
+                    self.path.rmdir()
+                if not self.named:
+                    self.path.parent.rmdir()

@@ -1,0 +1,122 @@
+"""The running phase as the supervisor sees it: a Snapshot for the view, rows for samples.npy."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+import numpy as np
+
+from fastllmload._ext import counters as k
+from fastllmload._ext import histogram
+from fastllmload.engine.workers.fleet import Fleet
+from fastllmload.host.process import process_figures
+from fastllmload.records.layout import ERROR_NAMES
+from fastllmload.records.samples import SIMULATOR, SampleLog, sample
+from fastllmload.report.terminal.snapshot import Snapshot
+
+
+class Live:
+    """Looks at the workers' shared words; nothing here reaches back into them."""
+
+    def __init__(self, fleet: Fleet, log: SampleLog, simulator_pid: int | None, urls: Sequence[str] = ()) -> None:
+        self.fleet = fleet
+        self.log = log
+        self.urls = urls  # by their numbers
+        self._simulator = simulator_pid
+        self._base: dict[int, int] = {}
+        self._cpu: dict[int, tuple[int, int]] = {}
+        self._events = (0, 0)
+
+    def begin(self) -> None:
+        """Counters run on through all phases; a snapshot shows this phase's own."""
+        words = (
+            k.W_RELEASED,
+            k.W_ENDED,
+            k.W_OK,
+            k.W_FAILED,
+            k.W_REASONED,
+            *(k.W_ERROR0 + n for n in range(len(ERROR_NAMES))),
+        )
+        self._base = {word: self.fleet.total(word) for word in (*words, *range(k.W_FAILED_AT0, k.WORDS))}
+        self._events = (time.monotonic_ns(), self.fleet.total(k.W_EVENTS))
+
+    def record(self, phase: int) -> float | None:
+        """Append a sample of every process; returns the CPU share of the busiest worker since the last one."""
+        now = time.monotonic_ns()
+        rows, shares = [], []
+        for member in self.fleet.alive:
+            row = sample(now, member.spec.worker, phase, member.words, process_figures(member.pid))
+            rows.append(row)
+            cpu = int(row["cpu_ns"][0])
+            before = self._cpu.get(member.pid)
+            self._cpu[member.pid] = (now, cpu)
+            if before is not None and now > before[0]:
+                shares.append((cpu - before[1]) / (now - before[0]))
+        if self._simulator is not None:
+            figures = process_figures(self._simulator)
+            if figures is not None:
+                rows.append(sample(now, SIMULATOR, phase, None, figures))
+        if rows:
+            self.log.append(np.concatenate(rows))
+        return max(shares, default=None)
+
+    def snapshot(
+        self,
+        name: str,
+        start_ns: int,
+        sent_ns: int,
+        cpu: float | None,
+        rate: float | None,
+        concurrency: int | None,
+        end_s: float | None,
+    ) -> Snapshot:
+        """*sent_ns*: when sending was over, 0 while it goes on; the achieved rate is over the time before."""
+        now = time.monotonic_ns()
+        t = (now - start_ns) / 1e9
+        sending = ((sent_ns or now) - start_ns) / 1e9
+        since, events = self._events[0], self.fleet.total(k.W_EVENTS)
+        per_s = (events - self._events[1]) / max(1e-9, (now - since) / 1e9)
+        self._events = (now, events)
+        released = self.since(k.W_RELEASED)
+        ttft, itl, e2e, lag = (self.fleet.histogram(n) for n in (k.H_TTFT, k.H_ITL, k.H_E2E, k.H_LAG))
+        first = self.fleet.histogram(k.H_TTFT_ANY) if self.since(k.W_REASONED) else None
+        return Snapshot(
+            t=t, phase=name, asked_rate=rate, concurrency=concurrency,
+            achieved_rate=released / sending if sending > 0 else None,
+            released=released, ended=self.since(k.W_ENDED), ok=self.since(k.W_OK), failed=self.since(k.W_FAILED),
+            in_flight=self.fleet.total(k.W_IN_FLIGHT), connections=self.fleet.total(k.W_CONNECTIONS),
+            ttft_p50_ms=scaled(ttft, 0.5, 1e6), ttft_p99_ms=scaled(ttft, 0.99, 1e6),
+            ttft_any_p50_ms=None if first is None else scaled(first, 0.5, 1e6),
+            ttft_any_p99_ms=None if first is None else scaled(first, 0.99, 1e6),
+            itl_p50_ms=scaled(itl, 0.5, 1e6), itl_p99_ms=scaled(itl, 0.99, 1e6),
+            e2e_p50_ms=scaled(e2e, 0.5, 1e6),
+            lag_p50_us=scaled(lag, 0.5, 1e3), lag_p99_us=scaled(lag, 0.99, 1e3),
+            client_cpu=cpu, events_per_s=per_s, errors=self.errors(), failed_at=self.failed_at(),
+            gc_runs=self.fleet.total(k.W_GC_RUNS),
+            eta=None if end_s is None else max(0.0, end_s - t),
+        )  # fmt: skip
+
+    def errors(self) -> dict[str, int]:
+        """Requests of this phase that failed, by class of error."""
+        return {name: count for n, name in enumerate(ERROR_NAMES) if n and (count := self.since(k.W_ERROR0 + n))}
+
+    def failed_at(self) -> dict[str, int] | None:
+        """The same by URL; None with one URL. The last word that there is has all URLs from there on."""
+        if len(set(self.urls)) < 2:
+            return None
+        counted: dict[str, int] = {}
+        for number, url in enumerate(self.urls[: k.LAST_URL]):
+            counted[url] = counted.get(url, 0) + self.since(k.W_FAILED_AT0 + number)
+        counted["the other URLs"] = self.since(k.W_FAILED_AT0 + k.LAST_URL)
+        return {url: count for url, count in counted.items() if count}
+
+    def since(self, word: int) -> int:
+        """A counter of this phase."""
+        return self.fleet.total(word) - self._base.get(word, 0)
+
+
+def scaled(words: np.ndarray, q: float, unit: float) -> float | None:
+    """Percentile of a live histogram in *unit* ns; None while it is empty."""
+    value = histogram.percentile(words, q)
+    return None if value is None else value / unit

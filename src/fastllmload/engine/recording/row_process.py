@@ -1,0 +1,86 @@
+"""The process that writes rows, as the supervisor sees it: memory for each worker, the process, what it could not write."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from fastllmload._ext import rowmemory
+from fastllmload._ext.recorder import make_files
+from fastllmload.engine.workers.spec import WorkerSpec
+from fastllmload.errors import HostLimitError
+
+ROW_WRITER = (sys.executable, "-m", "fastllmload.engine.recording.row_writer")
+
+
+class RowProcess:
+    """*memories*: a descriptor per worker; *life*: what every worker inherits and keeps until its end."""
+
+    def __init__(self, specs: Sequence[WorkerSpec], environment: dict[str, str]) -> None:
+        self._environment = environment
+        self.memories = [memory_for_rows() for _ in specs]
+        self._folders = [(spec.rows_dir, spec.record_text) for spec in specs]
+        self._reading, self.life = os.pipe()
+        self._process: subprocess.Popen[bytes] | None = None
+        self.write_failed = False  # known at the end
+
+    @property
+    def pid(self) -> int | None:
+        return None if self._process is None else self._process.pid
+
+    def start(self) -> None:
+        """The workers' files, and the process that fills them."""
+        for folder, text in self._folders:
+            Path(folder).mkdir(parents=True, exist_ok=True)
+            make_files(folder, text)
+        self._launch()
+
+    def _launch(self) -> None:
+        told = [self._reading, [(fd, *folder) for fd, folder in zip(self.memories, self._folders, strict=True)]]
+        # In a group of its own: the terminal's SIGINT is the supervisor's business, and this process ends last.
+        self._process = subprocess.Popen(
+            (*ROW_WRITER, json.dumps(told)),
+            stdin=subprocess.DEVNULL, pass_fds=(self._reading, *self.memories), process_group=0, env=self._environment,
+        )  # fmt: skip
+
+    def restarted(self) -> str | None:
+        """How it ended, when it has: then another one goes on where it was. None while it lives."""
+        if self._process is None or self._process.poll() is None:
+            return None
+        code = self._process.returncode
+        self._launch()
+        return f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
+
+    def finish(self) -> dict[str, int]:
+        """Wait until all is written, when the workers have ended. Numbers of "rows", "events" and "texts" that are not on
+        the disk. Once.
+        """
+        if self.life < 0:
+            return {}
+        self.restarted()
+        os.close(self.life)
+        os.close(self._reading)
+        self.life = -1
+        if self._process is not None:
+            self._process.wait()
+        missing = {"rows": 0, "events": 0, "texts": 0}
+        for descriptor in self.memories:
+            memory = rowmemory.RowMemory(descriptor)
+            self.write_failed |= memory.error_number != 0
+            for name, count in memory.missing.items():
+                missing[name] += count
+            os.close(descriptor)
+        return missing
+
+
+def memory_for_rows() -> int:
+    try:
+        return rowmemory.create()
+    except OSError as problem:
+        raise HostLimitError(
+            f"the system gives no memory for the rows of a worker: {problem.strerror}; look at ulimit -f and ulimit -n"
+        ) from problem

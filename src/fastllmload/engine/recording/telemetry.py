@@ -1,0 +1,349 @@
+"""Telemetry as the supervisor sees it: what is there to sample is found out before the run, a process of its
+own samples it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import socket
+import struct
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import msgspec
+
+from fastllmload.endpoint.ollama_fields import beside
+from fastllmload.engine.preflight.addresses import BaseUrl, addresses, parse_base, request_head
+from fastllmload.engine.preflight.check import Preflight
+from fastllmload.errors import InputError, TargetError
+from fastllmload.redact import Redactor
+from fastllmload.settings import RunSettings, Secret
+from fastllmload.telemetry.exposition import looks_like_metrics
+from fastllmload.telemetry.http_page import Answer, Page, PageSpec
+from fastllmload.telemetry.sensors.sensor import Absent, SensorError
+from fastllmload.telemetry.servers import Engine, engine_of
+from fastllmload.telemetry.spec import SamplerSpec, open_power
+
+PROBE_S = 2.0
+ENDING_S = 8.0  # for the last reads
+TEXT = ("Accept", "text/plain;version=0.0.4, */*;q=0.1")
+SIOCGIFADDR = 0x8915
+PROCESS = (sys.executable, "-m", "fastllmload.telemetry")
+
+
+@dataclass
+class TelemetryTargets:
+    """What there is to sample. *engine*: what the first server says of itself, for `environment`; *notes*:
+    for people.
+    """
+
+    pages: list[PageSpec] = field(default_factory=list)
+    power: tuple[str, ...] = ()
+    interface: str | None = None
+    engine: dict[str, Any] | None = None
+    notes: list[str] = field(default_factory=list)
+
+
+class TelemetryDiscovery:
+    """Looks for metrics pages and sensors before the run. One short request each; a page that was asked for
+    must be there.
+    """
+
+    def __init__(self, settings: RunSettings, found: Preflight, secret: Secret | None, redact: Redactor) -> None:
+        self._settings = settings
+        self._targets = found.targets
+        self._key = None if secret is None else secret.reveal()
+        self._redact = redact
+        self._bases = [parse_base(url) for url in settings.target.urls]
+
+    def find(self, urls: Sequence[str], class_urls: Sequence[str] = ()) -> TelemetryTargets:
+        """InputError for a sensor or a page that was asked for and cannot be had; *urls* are the run's
+        targets, *class_urls* those that only classes have.
+        """
+        found = TelemetryTargets()
+        if not self._settings.telemetry.enabled:
+            return found
+        self._bases = [parse_base(url, self._settings.target.unix_socket) for url in urls]
+        self._bases += [parse_base(url) for url in class_urls]
+        if self._settings.telemetry.urls:
+            for url in self._settings.telemetry.urls:
+                self._asked(url, found)
+        else:
+            for base, target in zip(self._bases, self._targets, strict=True):
+                self._own(base, (target.family, target.address, target.port), found)
+        found.power = self._power()
+        first = self._targets[0]
+        found.interface = interface_to(first.family, first.address)
+        return found
+
+    def _asked(self, url: str, found: TelemetryTargets) -> None:
+        """A page that --telemetry-url names. The key goes along only to a host that is a target's."""
+        base = parse_base(url)
+        path = base.path or "/metrics"
+        why = ""
+        try:
+            for address in addresses(base):
+                spec = self._spec(base, address, path, any(base.host == other.host for other in self._bases))
+                answer, why = ask(spec)
+                if answer is not None and looks_like_metrics(answer.body):
+                    self._keep(spec, base, answer, found)
+                    return
+                why = why or "it answers, but not with metrics in Prometheus text"
+        except TargetError:
+            why = f"the host name {base.host!r} cannot be resolved"
+        raise InputError(f"--telemetry-url {base.shown} cannot be used: {self._redact(why)}; correct or leave it out")
+
+    def _own(self, base: BaseUrl, address: tuple[str, str, int], found: TelemetryTargets) -> None:
+        """The page that a target is likely to have; a target without one is no error."""
+        paths = dict.fromkeys((base.path.removesuffix("/v1") + "/metrics", "/metrics"))
+        for path in paths:
+            spec = self._spec(base, address, path, True)
+            answer, _ = ask(spec)
+            if answer is not None and looks_like_metrics(answer.body):
+                self._keep(spec, base, answer, found)
+                return
+        found.notes.append(f"{base.shown} has no metrics page: server-only figures are not measured")
+        if found.engine is None:
+            found.engine = self._ollama(base, address)
+
+    def _ollama(self, base: BaseUrl, address: tuple[str, str, int]) -> dict[str, Any] | None:
+        """The engine of a target that speaks Ollama's protocol, which has a page for its version."""
+        protocol, _, resource = self._settings.target.endpoint_type.partition("-")
+        if protocol != "ollama":
+            return None
+        told = told_by(self._spec(base, address, beside(base.path, f"api/{resource}", "version"), True)) or {}
+        version = told.get("version")
+        return {
+            "name": "ollama",
+            "version": self._shown(version if isinstance(version, str) else None),
+            "max_batch_size": None,
+            "max_batch_source": None,
+        }
+
+    def _keep(self, spec: PageSpec, base: BaseUrl, answer: Answer, found: TelemetryTargets) -> None:
+        found.pages.append(spec)
+        if found.engine is None:
+            found.engine = self._engine(spec, base, answer)
+
+    def _engine(self, spec: PageSpec, base: BaseUrl, answer: Answer) -> dict[str, Any]:
+        """Name, version, batch limit: what the server says and where. Only pages that this engine has are
+        asked.
+        """
+        engine = engine_of(answer.body)
+        facts: dict[str, Any] = {
+            "name": None,
+            "version": None,
+            "max_batch_size": None,
+            "max_batch_source": None,
+        }
+        facts["server_header"] = self._shown(answer.headers.get("server"))
+        if engine is None:
+            return facts
+        facts["name"] = engine.name
+        prefix = urlsplit(spec.origin).path.removesuffix("/metrics") if spec.family != "unix" else ""
+        for page in engine.pages:
+            told = told_by(self._again(spec, base, prefix + page))
+            if told is not None:
+                facts.update(self._facts(engine, told, page))
+                break
+        return facts
+
+    def _facts(self, engine: Engine, told: dict[str, Any], page: str) -> dict[str, Any]:
+        limit = told.get(engine.batch_key) if engine.batch_key is not None else None
+        known = isinstance(limit, int) and not isinstance(limit, bool) and limit > 0
+        version = told.get(engine.version_key)
+        return {
+            "version": self._shown(version if isinstance(version, str) else None),
+            "max_batch_size": limit if known else None,
+            "max_batch_source": f"{page} {engine.batch_key}" if known else None,
+        }
+
+    def _shown(self, text: str | None) -> str | None:
+        return None if text is None else self._redact(text)[:200]
+
+    def _again(self, spec: PageSpec, base: BaseUrl, path: str) -> PageSpec:
+        same = any(base.host == other.host for other in self._bases)
+        return self._spec(base, (spec.family, spec.address, spec.port), path, same)
+
+    def _spec(self, base: BaseUrl, address: tuple[str, str, int], path: str, with_secrets: bool) -> PageSpec:
+        target = self._settings.target
+        headers = [*(target.headers if with_secrets else ()), TEXT]
+        return PageSpec(
+            origin=replace(base, path="").shown + path,
+            family=address[0],
+            address=address[1],
+            port=address[2],
+            head=request_head(base, path, headers, self._key if with_secrets else None, method="GET"),
+            tls=base.tls,
+            server_name=target.server_name or base.host,
+            insecure=target.insecure,
+            cacert=target.cacert,
+            client_cert=target.client_cert,
+            client_key=target.client_key,
+        )
+
+    def _power(self) -> tuple[str, ...]:
+        """Sensors to open. `auto` takes this machine's only if the target runs on it: another's power is not
+        measured here.
+        """
+        asked = self._settings.telemetry
+        if asked.power == "none":
+            return ()
+        if asked.power == "auto":
+            local = all(is_local(target.family, target.address) for target in self._targets)
+            return ("nvml", "rapl") if local else ()
+        sensor = open_power(asked.power, asked.power_command, asked.gpus, asked.interval)
+        if isinstance(sensor, Absent):
+            raise InputError(f"--power {asked.power}: {sensor.why}")
+        with contextlib.suppress(SensorError):
+            sensor.close()
+        return (asked.power,)
+
+
+def ask(spec: PageSpec) -> tuple[Answer | None, str]:
+    """(the answer, "") for a 200, else (None, why)."""
+    page = Page(spec, PROBE_S)
+    try:
+        answer = page.get()
+    except (SensorError, OSError) as problem:
+        return None, str(problem)
+    finally:
+        page.close()
+    return (answer, "") if answer.status == 200 else (None, f"it answers with HTTP status {answer.status}")
+
+
+def told_by(spec: PageSpec) -> dict[str, Any] | None:
+    """The JSON object of a page; None when there is none."""
+    answer, _ = ask(spec)
+    if answer is None:
+        return None
+    try:
+        told = msgspec.json.decode(answer.body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+    return told if isinstance(told, dict) else None
+
+
+def is_local(family: str, address: str) -> bool:
+    """Whether *address* is one of this machine's: only such a one can be bound."""
+    if family == "unix":
+        return True
+    with socket.socket(socket.AF_INET6 if family == "inet6" else socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.bind((address, 0))
+        except OSError:
+            return False
+    return True
+
+
+def interface_to(family: str, address: str) -> str | None:
+    """Name of the network device that leads to *address*; None for a Unix socket, or when it cannot be told."""
+    if family == "unix":
+        return None
+    try:
+        with socket.socket(socket.AF_INET6 if family == "inet6" else socket.AF_INET, socket.SOCK_DGRAM) as probe:
+            probe.connect((address, 9))
+            own = probe.getsockname()[0]
+        return owner_of(own) if family == "inet" else owner_of_6(own)
+    except OSError:
+        return None
+
+
+def owner_of(own: str) -> str | None:
+    """Device that has the IPv4 address *own*."""
+    if own.startswith("127."):
+        return "lo"
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
+        for _, name in socket.if_nameindex():
+            with contextlib.suppress(OSError):  # a device without an address
+                found = fcntl.ioctl(asking.fileno(), SIOCGIFADDR, struct.pack("256s", name.encode()[:15]))
+                if socket.inet_ntoa(found[20:24]) == own:
+                    return name
+    return None
+
+
+def owner_of_6(own: str) -> str | None:
+    wanted = socket.inet_pton(socket.AF_INET6, own.partition("%")[0]).hex()
+    for line in Path("/proc/net/if_inet6").read_text().splitlines():
+        fields = line.split()
+        if fields[0] == wanted:
+            return fields[5]
+    return None
+
+
+class TelemetryProcess:
+    """The sampling process of a run: started before the workers, ended after them; it ends by itself with the
+    supervisor.
+    """
+
+    def __init__(
+        self, settings: RunSettings, found: TelemetryTargets, folder: Path, work: Path, redact: Redactor
+    ) -> None:
+        asked = settings.telemetry
+        self._stderr = work / "telemetry.txt"
+        self._child: subprocess.Popen[bytes] | None = None
+        self._spec = SamplerSpec(
+            folder=str(folder),
+            interval_s=asked.interval,
+            timeout_s=max(1.0, min(5.0, 5 * asked.interval)),
+            pages=tuple(found.pages),
+            metrics=asked.metrics,
+            power=found.power,
+            power_command=asked.power_command,
+            gpus=asked.gpus,
+            interface=found.interface,
+            secrets=redact.known,
+        )
+        self._redact = redact
+
+    def start(self) -> None:
+        """In a process group of its own: SIGINT of the terminal is the supervisor's business. The key goes by
+        stdin.
+        """
+        environment = {name: text for name, text in os.environ.items() if name != "OPENAI_API_KEY"}
+        with open(self._stderr, "wb") as errors:
+            self._child = subprocess.Popen(
+                PROCESS,
+                stdin=subprocess.PIPE,
+                stdout=errors,
+                stderr=errors,
+                process_group=0,
+                env=environment,
+            )
+        assert self._child.stdin is not None
+        with contextlib.suppress(BrokenPipeError):  # it died at once: stop() says so
+            self._child.stdin.write(msgspec.json.encode(self._spec) + b"\n")
+            self._child.stdin.flush()
+
+    @property
+    def pid(self) -> int | None:
+        return None if self._child is None else self._child.pid
+
+    def stop(self) -> str | None:
+        """Let it read everything once more and end. Returns a sentence when it ended by itself or would not
+        end.
+        """
+        child, self._child = self._child, None
+        if child is None:
+            return None
+        early = child.poll()
+        with contextlib.suppress(BrokenPipeError):
+            assert child.stdin is not None
+            child.stdin.close()
+        try:
+            code = child.wait(ENDING_S)
+        except subprocess.TimeoutExpired:
+            child.kill()
+            child.wait()
+            return f"the telemetry process did not end within {ENDING_S:g} s; its last values are missing"
+        if early is None and code == 0:
+            return None
+        said = (self._stderr.read_text(errors="replace").strip().splitlines() or ["it said nothing"])[-1]
+        return f"the telemetry process ended early with exit code {code}: {self._redact(said)[:200]}"

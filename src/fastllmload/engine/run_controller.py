@@ -1,0 +1,240 @@
+"""A run while its clock runs: the workers from their start to their end, and what befalls them."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+
+from fastllmload._ext import counters as k
+from fastllmload.certificate.monitor import Watch
+from fastllmload.engine.failures import Failures
+from fastllmload.engine.finalize import RunStatus
+from fastllmload.engine.interrupts import STOP, Interrupts
+from fastllmload.engine.manifest import end_phase, phase_begun
+from fastllmload.engine.phases import PhaseOutcome, PhaseRun
+from fastllmload.engine.recording.folder import Folder
+from fastllmload.engine.recording.live import Live
+from fastllmload.engine.recording.totals import Totals
+from fastllmload.engine.warmup_check import WarmUpCheck, deserted
+from fastllmload.engine.workers import sizing
+from fastllmload.engine.workers.assignment import RunPhase
+from fastllmload.engine.workers.cpu_isolation import isolate_cpus
+from fastllmload.engine.workers.fleet import Fleet, Member
+from fastllmload.engine.workers.spec import PhaseSpec, TargetSpec, WorkerSpec
+from fastllmload.host.wallclock import WallClock
+from fastllmload.plan.plan import BODIES, Plan
+from fastllmload.records.samples import SampleLog
+from fastllmload.redact import Redactor
+from fastllmload.report.terminal.view import Ui
+from fastllmload.settings import RunSettings
+from fastllmload.simulator.process import SimulatorProcess
+
+MEASURE = "measure"
+KILLED = (1, 2, 9, 15)  # SIGHUP SIGINT SIGKILL SIGTERM come from outside; any other signal is our fault
+PATIENCE_S, HURRY_S = 10.0, 2.0  # for workers to close their files after the last phase; after a second interrupt
+
+
+@dataclass
+class RunController:
+    """Drives the workers through the phases; *fate* tells what the end of each process means for the run."""
+
+    settings: RunSettings
+    ui: Ui
+    folder: Folder
+    interrupts: Interrupts
+    simulator: SimulatorProcess | None
+    totals: Totals
+    redact: Redactor
+    run_status: RunStatus = field(default_factory=RunStatus)
+    wall: WallClock = field(default_factory=WallClock)
+    cpus: dict[int, int] = field(default_factory=dict)  # of each worker; empty: any
+
+    def run(self, specs: list[WorkerSpec], phases: list[RunPhase], helpers: Sequence[int | None] = ()) -> None:
+        """Workers from start to end. Whatever happens, none is left behind and what they wrote stays. *helpers*: processes
+        that read telemetry and the packet ring; None: there is none.
+        """
+        self.interrupts.collect()
+        fleet = Fleet.start(specs)
+        self.totals.attach(fleet)
+        log = SampleLog(self.folder.path / "samples.npy")
+        live = Live(
+            fleet, log, None if self.simulator is None else self.simulator.pid, [one.url for one in specs[0].targets]
+        )
+        watch = Watch([member.shared for member in fleet.members])
+        watching: list[bool] = []
+        processes = {member.spec.worker: member.process.pid for member in fleet.members}
+        engine = None if self.simulator is None else self.simulator.pid
+        places = ExitStack()
+        self.cpus = places.enter_context(
+            isolate_cpus(processes, engine, (*helpers, fleet.rows.pid), self.settings.client.pin)
+        )
+
+        def ready() -> None:
+            watch.start()
+            watching.append(True)
+
+        def look() -> bool:
+            gone = self._look_around()
+            ended = fleet.rows.restarted()
+            if ended is not None:
+                self.incident(f"the process that writes rows to the disk {ended}: another one goes on where it was")
+            if watching:
+                watch.look()
+            return gone
+
+        try:
+            for spec, phase in zip(specs[0].phases, phases, strict=True):
+                outcome = self._phase(fleet, live, spec, phase, ready if phase.name == MEASURE else nothing, look)
+                if outcome is None:
+                    fleet.command(k.ABORT)  # the others wait for a clock that will not start
+                    break
+                if outcome.cut or not fleet.alive:
+                    break
+                if phase.name != MEASURE and not self._goes_on(live, specs[0].targets):
+                    fleet.command(k.ABORT)
+                    break
+            self._tell_unmeasured(fleet)
+            if not self.interrupts.level:
+                for member in fleet.join():
+                    self._died(fleet, member)
+        finally:
+            fleet.stop(PATIENCE_S if self.interrupts.level < STOP else HURRY_S)
+            places.close()
+            log.close()
+            self.folder.release([phase.plan.directory / BODIES for phase in phases])
+            missing = fleet.rows.finish()  # on a full disk there is room again for what waits
+            if watching:
+                self.folder.manifest["watch"] = watch.stop(self.folder.path)
+            self._account(fleet, log, missing)
+
+    def _phase(
+        self,
+        fleet: Fleet,
+        live: Live,
+        spec: PhaseSpec,
+        phase: RunPhase,
+        ready: Callable[[], None],
+        look: Callable[[], bool],
+    ) -> PhaseOutcome | None:
+        arrivals = phase.plan.description["load"]["arrivals"]
+        brings = sizing.requests_per_start(phase.plan)
+        asked_rate = None if arrivals is None else float(f"{float(arrivals['rate']) * brings:.4g}")
+        self.totals.begin(spec.name, asked_rate)
+        run = PhaseRun(
+            fleet=fleet,
+            spec=spec,
+            plan=phase.plan,
+            live=live,
+            ui=self.ui,
+            interrupts=self.interrupts,
+            asked_rate=asked_rate,
+            own_grace=spec.drain_ns == 0,
+            prepares=phase.name != MEASURE,
+            failures=Failures(self.settings.load.stop_on_failures if phase.name == MEASURE else None),
+            died=lambda member: self._died(fleet, member),
+            ready=ready,
+            look=look,
+            started=lambda start_ns: self._started(spec, phase.plan, start_ns),
+        )
+        outcome = run.run()
+        if outcome is not None:
+            self.totals.ended(outcome.end_ns)
+            self._ended(phase, outcome)
+        return outcome
+
+    def _goes_on(self, live: Live, targets: Sequence[TargetSpec]) -> bool:
+        """Whether there is anybody to measure after the warm-up; what failed in it is told."""
+        warmed = WarmUpCheck(live.since(k.W_ENDED), live.since(k.W_FAILED), live.errors(), live.failed_at())
+        silent = deserted(targets, next(iter(self.settings.target.source_addresses), None)) if warmed.failed else []
+        sentence = warmed.sentence(silent)
+        if sentence is not None:
+            self.incident(sentence)
+        self.run_status.deserted = bool(silent)
+        return not silent
+
+    def _tell_unmeasured(self, fleet: Fleet) -> None:
+        """The measurement needs all its workers from its first instant, else its load is not the planned one."""
+        begun = [entry["name"] for entry in self.folder.manifest["phases"]]
+        if len(fleet.alive) < len(fleet.members) and begun and MEASURE not in begun and not self.interrupts.level:
+            self.incident(
+                f"the measurement did not begin, because it needs all {len(fleet.members)} workers: start the run again"
+            )
+
+    def _started(self, spec: PhaseSpec, plan: Plan, start_ns: int) -> None:
+        """Time zero is known: run.json says so at once, because a killed run is read with it."""
+        self.totals.started(start_ns)
+        self.folder.manifest["phases"].append(phase_begun(self.settings.load, spec, plan, start_ns))
+        self.folder.save()
+
+    def _ended(self, phase: RunPhase, outcome: PhaseOutcome) -> None:
+        end_phase(self.folder.manifest["phases"][-1], self.settings.load, phase.plan, outcome)
+        if outcome.cascading:
+            self.incident(
+                f"more than {self.settings.load.stop_on_failures:.0%} of the last requests failed: sending was stopped"
+            )
+
+    def _died(self, fleet: Fleet, member: Member) -> None:
+        """A dead worker is told at once; the others go on."""
+        code = member.process.returncode
+        how = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
+        if member.stuck:
+            how = "stood still for a minute and was ended"
+        words = fleet.last_words(member, self.redact)
+        if code > 0 and (log := fleet.log_of(member, self.redact)):
+            print(log, file=sys.stderr)  # a bug of ours: its trace is lost with the worker's folder
+        self.incident(f"worker {member.spec.worker} {how}: {words}")
+
+    def _look_around(self) -> bool:
+        """What else can befall a run while its clock runs: the wall clock is set, the simulated engine ends (True)."""
+        how = None if self.simulator is None else self.simulator.ending()
+        if self.simulator is not None and how is not None:
+            self.run_status.engine_crashed = self.simulator.crashed
+            self.run_status.engine_killed = not self.simulator.crashed
+            self.incident(f"the simulated engine {how} before the run was over")
+        step_s = self.wall.step_s()
+        if step_s is not None:
+            self.incident(
+                f"the wall clock was set {abs(step_s):,.3f} s {'forward' if step_s > 0 else 'back'} during the run; "
+                "intervals are taken from CLOCK_MONOTONIC and are not touched by it"
+            )
+        return self.run_status.engine_crashed or self.run_status.engine_killed
+
+    def incident(self, sentence: str) -> None:
+        self.folder.manifest["incidents"].append(sentence)
+        self.ui.message(sentence)
+
+    def _account(self, fleet: Fleet, log: SampleLog, missing: Mapping[str, int]) -> None:
+        """What the end of every worker, and of the simulated engine, means for the run. *missing*: rows, events and texts
+        that are not on the disk.
+        """
+        self._look_around()
+        self.run_status.interrupted = self.interrupts.level > 0
+        lost = ", ".join(f"{count:,} {name}" for name, count in missing.items() if count)
+        self.run_status.disk_full = log.full or fleet.total(k.W_DISK_FULL) > 0 or bool(lost)
+        if self.run_status.disk_full:
+            self.incident(not_written(log.full or fleet.rows.write_failed, lost))
+        died = [member for member in fleet.members if member.died]
+        self.run_status.killed = sum(not member.stuck and -member.process.returncode in KILLED for member in died)
+        self.run_status.crashed = len(died) - self.run_status.killed
+        self.folder.manifest["workers"] = [
+            {
+                "worker": member.spec.worker,
+                "died": member.died,
+                "exit_code": member.process.returncode,
+                "cpu": self.cpus.get(member.spec.worker),
+            }
+            for member in fleet.members
+        ]
+
+
+def not_written(full: bool, lost: str) -> str:
+    """Why sending stopped early: a disk that took no more, or one that was slower than what came. *lost*: what is gone."""
+    why = "the disk was full" if full else "answers came faster than they could be written to the disk"
+    told = f"not on the disk: {lost}" if lost else "what was measured until then is all there"
+    return f"{why}: sending stopped early; {told}"
+
+
+def nothing() -> None:
+    """No watch during the warm-up."""

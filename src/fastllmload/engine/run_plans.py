@@ -1,0 +1,214 @@
+"""The plans of a run: built for its settings, or the measured one replayed from a file."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from fastllmload.endpoint import ENDPOINTS, Endpoint
+from fastllmload.errors import InputError
+from fastllmload.plan.archive import load_plan
+from fastllmload.plan.build import build_plan, refuse_beyond
+from fastllmload.plan.classes import build_classes
+from fastllmload.plan.pace import WARMUP_REQUESTS, WARMUP_TOKENS
+from fastllmload.plan.plan import Plan
+from fastllmload.plan.prompts.files import forget_files
+from fastllmload.plan.standard import LENGTHS, OWN_TEXT
+from fastllmload.settings import Load, Output, RunSettings, Target, TrafficClass, Workload
+
+WARMUP, MEASURE = "plan-warmup", "plan-measure"
+
+
+@dataclass(frozen=True)
+class ResolvedSettings:
+    """Settings whose load and workload are known, and the plan that they were taken from, if there was one."""
+
+    settings: RunSettings
+    plan: Plan | None = None
+
+    def within(self, context_limit: int | None) -> ResolvedSettings:
+        """With the context that a server reports, where the command line says nothing of it."""
+        workload = self.settings.workload
+        if context_limit is None or workload.context_limit is not None:
+            return self
+        changed = msgspec.structs.replace(workload, context_limit=context_limit)
+        return ResolvedSettings(msgspec.structs.replace(self.settings, workload=changed), self.plan)
+
+    def counted(self, way: str | None) -> ResolvedSettings:
+        """With events asked what they carry as the command line wants it, and where it wants nothing in the *way* found."""
+        workload = self.settings.workload
+        asked = workload.continuous_usage
+        changed = msgspec.structs.replace(workload, continuous_usage=(way or "off") if asked == "auto" else asked)
+        return ResolvedSettings(msgspec.structs.replace(self.settings, workload=changed), self.plan)
+
+    def naming(self, models: Sequence[str]) -> ResolvedSettings:
+        """With the model that was found at the URL of each class which has one of its own and names none."""
+        found = [
+            msgspec.structs.replace(one, model=model) if one.urls and one.model is None else one
+            for one, model in zip(self.settings.classes, models, strict=True)
+        ]
+        return ResolvedSettings(msgspec.structs.replace(self.settings, classes=tuple(found)), self.plan)
+
+
+@dataclass(frozen=True)
+class Plans:
+    """Both phases; a warm-up that is switched off has no requests."""
+
+    warmup: Plan
+    measure: Plan
+
+    @property
+    def warmup_deviation(self) -> str | None:
+        """Where the warm-up falls short of IETF 4.5.1, as a sentence; None when it does not."""
+        tokens = int(self.warmup.output_tokens.sum())
+        asked = f"IETF 4.5.1 asks for {WARMUP_REQUESTS} requests and {WARMUP_TOKENS:,} output tokens"
+        if not self.warmup.requests:
+            return f"there is no warm-up; {asked}"
+        if self.warmup.cycles:
+            return f"the warm-up ends by time alone; {asked}"
+        if self.warmup.requests >= WARMUP_REQUESTS and tokens >= WARMUP_TOKENS:
+            return None
+        return f"the warm-up has {self.warmup.requests:,} requests and at most {tokens:,} output tokens; {asked}"
+
+    def moved(self, work: Path) -> Plans:
+        """The same plans after their folder was renamed."""
+        return Plans(Plan.open(work / WARMUP), Plan.open(work / MEASURE))
+
+
+def resolve_settings(settings: RunSettings, endpoint: Endpoint, work: Path) -> ResolvedSettings:
+    """The settings as they are; with --plan, load, workload and model are those of the saved plan. InputError when the
+    command line contradicts it.
+    """
+    if settings.output.plan is None:
+        return ResolvedSettings(settings)
+    plan = load_plan(Path(settings.output.plan), work / MEASURE)
+    described = plan.description
+    if described["endpoint"] != endpoint.name:
+        raise InputError(
+            f"--plan {settings.output.plan} was made for {described['endpoint']}; "
+            f"add --endpoint-type {described['endpoint']}"
+        )
+    model = settings.target.model
+    if model is not None and model != described["model"]:
+        raise InputError(
+            f"--plan {settings.output.plan} names model {described['model']!r} in every body, not {model!r}"
+        )
+    asked = settings.workload.continuous_usage
+    planned = "on" if described.get("continuous_usage") else "token-ids" if described.get("token_ids") else "off"
+    if asked not in ("auto", planned):
+        raise InputError(f"--plan {settings.output.plan} has --continuous-usage {planned} in every body, not {asked}")
+    classes = placed(classes_of(described), settings.output, described)
+    return ResolvedSettings(
+        msgspec.structs.replace(
+            settings,
+            target=msgspec.structs.replace(homed(settings.target, classes), model=described["model"]),
+            load=load_of(settings.load, described["load"], plan),
+            workload=msgspec.structs.replace(
+                workload_of(settings.workload, described["workload"], described["streaming"]), continuous_usage=planned
+            ),
+            classes=classes,
+        ),
+        plan,
+    )
+
+
+def placed(classes: tuple[TrafficClass, ...], output: Output, described: Mapping[str, Any]) -> tuple[TrafficClass, ...]:
+    """The *classes* of a replayed plan with the URLs that the command line gives them: no plan holds any. InputError for
+    names that are none of its classes, and where a class went to URLs of its own and has none now.
+    """
+    urls = dict(output.plan_urls)
+    names = [one.name for one in classes]
+    for name in urls:
+        if name not in names:
+            has = f"its classes are {', '.join(names)}" if names else "it has no classes"
+            raise InputError(f"--class {name!r} is not in --plan {output.plan}; {has}")
+    for one in described.get("classes", ()):
+        if one.get("own_targets") and one["name"] not in urls:
+            raise InputError(
+                f"class {one['name']!r} of --plan {output.plan} goes to a URL of its own, which no plan holds; "
+                f"add --class '{one['name']} url=URL'"
+            )
+    return tuple(msgspec.structs.replace(one, urls=urls.get(one.name, ())) for one in classes)
+
+
+def homed(target: Target, classes: tuple[TrafficClass, ...]) -> Target:
+    """The run's own target; where all classes have URLs of their own, nothing else goes to one, so it is the first's."""
+    if not classes or not all(one.urls for one in classes):
+        return target
+    if target.urls or target.unix_socket is not None or target.simulate:
+        given = "--url" if target.urls else "--unix-socket" if target.unix_socket is not None else "--simulate"
+        raise InputError(f"every class of the plan has a URL of its own, so nothing goes to {given}; leave it out")
+    return msgspec.structs.replace(target, urls=classes[0].urls)
+
+
+def load_of(load: Load, described: dict[str, Any], plan: Plan) -> Load:
+    """The load that the plan was made for, so that the warm-up goes at the same."""
+    arrivals = described["arrivals"] or {}
+    rate = arrivals.get("rate")
+    return msgspec.structs.replace(
+        load,
+        rate=math.inf if rate == "inf" else rate,
+        concurrency=described["concurrency"],
+        duration=described["duration_s"],
+        num_requests=len(plan.starts) if described["duration_s"] is None else None,
+    )
+
+
+def workload_of(workload: Workload, content: dict[str, Any], streaming: bool) -> Workload:
+    """The workload of the warm-up beside a plan. A plan does not hold the file that it was made from, so one of a data
+    set or trace is warmed up with Synthetic-Uniform.
+    """
+    known = {name: content[name] for name in ("prefix_share", "prefix_zipf", "prompt_form") if name in content}
+    drawn = content["name"] in LENGTHS
+    stands_in = content["name"] in OWN_TEXT and content.get("stand_in") is True
+    return msgspec.structs.replace(
+        workload,
+        name=content["name"] if drawn or stands_in else "synthetic-uniform",
+        isl=content["isl"] if drawn else None,
+        osl=content["osl"] if drawn else None,
+        tokenizer=content["tokenizer"],
+        prefix_len=content["prefix_len"],
+        num_prefixes=content["num_prefixes"],
+        streaming=streaming,
+        **known,
+    )
+
+
+def warmed_by(workload: Workload) -> Workload:
+    """The workload of a class's warm-up beside a plan: its own, or Synthetic-Uniform where it was read from a file."""
+    if workload.dataset_path is None:
+        return workload
+    return Workload(tokenizer=workload.tokenizer, streaming=workload.streaming)
+
+
+def classes_of(described: dict[str, Any]) -> tuple[TrafficClass, ...]:
+    """The classes that the plan was made of, for their heads and their warm-up, with the models that its bodies name."""
+    found = []
+    for entry in described.get("classes", ()):
+        one = msgspec.convert(entry["settings"], TrafficClass)
+        model = entry.get("model", one.model)
+        found.append(msgspec.structs.replace(one, model=model, workload=warmed_by(one.workload)))
+    return tuple(found)
+
+
+def build_plans(asked: ResolvedSettings, endpoint: Endpoint, model: str, work: Path) -> Plans:
+    """Warm-up and measured plan, under *work*. InputError for a request beyond the model's context."""
+    measure = asked.plan
+    if measure is None:
+        measure = build(asked.settings, "measure", endpoint, model, work / MEASURE)
+    warmup = build(asked.settings, "warmup", endpoint, model, work / WARMUP)
+    forget_files()
+    refuse_beyond(measure, asked.settings.workload.context_limit)
+    return Plans(warmup, measure)
+
+
+def build(settings: RunSettings, phase: str, endpoint: Endpoint, model: str, out_dir: Path) -> Plan:
+    """The plan of *phase*, of one kind of traffic or of several."""
+    if settings.classes:
+        return build_classes(settings, phase=phase, endpoints=ENDPOINTS, model=model, out_dir=out_dir)
+    return build_plan(settings, phase=phase, endpoint=endpoint, model=model, out_dir=out_dir)

@@ -1,0 +1,51 @@
+"""Options of the simulated engine that a run starts by itself: `--simulate NAME=VALUE`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from fastllmload.errors import InputError
+from fastllmload.settings import RunSettings
+from fastllmload.simulator.profile import SimulatorOptions, resolve
+
+OWN = {"host", "port", "unix_socket", "api_key", "die_with_parent", "faults", "overrides"}  # not for the user to set
+FIELDS = sorted(set(SimulatorOptions.__struct_fields__) - OWN)
+
+
+def refuse_engine(settings: RunSettings) -> None:
+    """InputError where the run is to start an engine that cannot be made: before anything is written or planned."""
+    if not settings.target.urls and settings.target.unix_socket is None:
+        resolve(options_of(settings.target.simulate))
+
+
+def options_of(pairs: Sequence[tuple[str, str]]) -> SimulatorOptions:
+    """Options from texts; names as on the command line of `simulate`. A field of the profile is `set.FIELD`.
+
+    InputError names an option that does not exist or a value that is of the wrong kind.
+    """
+    values: dict[str, object] = {}
+    faults: list[str] = []
+    overrides: list[tuple[str, str]] = []
+    for name, text in pairs:
+        field = name.replace("-", "_")
+        if field == "fault":
+            faults.append(text)
+        elif name.startswith("set."):
+            overrides.append((name.removeprefix("set."), text))
+        elif field in FIELDS:
+            values[field] = text if text not in ("true", "false") else text == "true"
+        else:
+            raise InputError(
+                f"--simulate {name}={text}: the simulated engine has no option {name!r}; it has {', '.join(FIELDS)}, "
+                "fault, and set.FIELD for a field of its profile"
+            )
+    if faults:
+        values["faults"] = tuple(faults)
+    if overrides:
+        values["overrides"] = tuple(overrides)
+    try:
+        return msgspec.convert(values, SimulatorOptions, strict=False)
+    except msgspec.ValidationError as problem:
+        raise InputError(f"--simulate: {problem}") from None

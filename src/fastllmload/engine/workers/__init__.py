@@ -1,0 +1,1 @@
+"""Worker processes: how many, what each one gets, where it runs, and the process itself."""

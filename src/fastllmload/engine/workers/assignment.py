@@ -1,0 +1,145 @@
+"""What each worker is told, out of settings, preflight and plans."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from fastllmload.endpoint import ENDPOINTS, Endpoint
+from fastllmload.engine.preflight.check import Preflight
+from fastllmload.engine.recording.folder import Folder
+from fastllmload.engine.workers.sizing import Demand, initial_connections
+from fastllmload.engine.workers.spec import PhaseSpec, TargetSpec, WorkerSpec
+from fastllmload.errors import InputError
+from fastllmload.plan.plan import Plan
+from fastllmload.records import layout
+from fastllmload.settings import RunSettings
+
+NS = 1_000_000_000
+WARMUP_GRACE_S = 60.0  # there is no P99 yet that the drain time-out could follow
+
+
+@dataclass(frozen=True)
+class RunPhase:
+    """A phase and its plan."""
+
+    name: str
+    code: int
+    plan: Plan
+
+
+def run_phases(warmup: Plan, measure: Plan) -> list[RunPhase]:
+    """The phases that have requests, in order."""
+    phases = [RunPhase("warmup", layout.WARMUP, warmup), RunPhase("measure", layout.MEASURE, measure)]
+    return [phase for phase in phases if phase.plan.requests]
+
+
+def phase_specs(
+    settings: RunSettings, phases: Sequence[RunPhase], wanted: Demand, workers: int
+) -> tuple[PhaseSpec, ...]:
+    return tuple(
+        phase_spec(settings, number, phase, initial_connections(settings, phase.plan, wanted, workers))
+        for number, phase in enumerate(phases)
+    )
+
+
+def phase_spec(settings: RunSettings, number: int, phase: RunPhase, connections: int) -> PhaseSpec:
+    """A closed loop is bounded by the workers, an open one by its plan. Without a declared drain time-out the
+    supervisor ends the drain of the measured phase.
+    """
+    load, plan = settings.load, phase.plan
+    closed = plan.concurrency is not None
+    bounded = closed or plan.turns is not None  # what replies bring about has no place in the plan's schedule
+    grace = load.grace if load.grace is not None or phase.name == "measure" else WARMUP_GRACE_S
+    return PhaseSpec(
+        number=number,
+        name=phase.name,
+        phase_code=phase.code,
+        plan_dir=str(plan.directory.absolute()),
+        mode="closed" if closed else "open",
+        concurrency=plan.concurrency or 0,
+        max_concurrency=0 if closed or load.max_concurrency is None else load.max_concurrency,
+        stop_sending_ns=round(plan.duration_s * NS) if bounded and plan.duration_s is not None else 0,
+        num_requests=len(plan.starts) if closed and not plan.cycles else 0,
+        drain_ns=0 if grace is None else max(1, round(grace * NS)),
+        initial_connections=connections,
+    )
+
+
+def worker_specs(
+    settings: RunSettings,
+    endpoint: Endpoint,
+    found: Preflight,
+    folder: Folder,
+    phases: tuple[PhaseSpec, ...],
+    workers: int,
+    run_id: str,
+    secrets: tuple[str, ...] = (),
+) -> list[WorkerSpec]:
+    """One per worker; they differ in their number, their files and their CPU."""
+    client, target = settings.client, settings.target
+    text = "on" if settings.workload.counting == "B" else client.record_text
+    return [
+        WorkerSpec(
+            worker=worker,
+            workers=workers,
+            supervisor_pid=os.getpid(),
+            run_id=run_id,
+            shared_path=absolute(folder.work / f"words.{worker}"),
+            rows_dir=absolute(folder.path / "workers" / str(worker)),
+            targets=weighted(settings, found),
+            class_heads=tuple(tuple(heads) for heads in found.class_heads),
+            phases=phases,
+            timeout_ns=round(settings.load.timeout * NS),
+            class_targets=tuple(found.class_targets) if any(one.urls for one in settings.classes) else (),
+            dialects=dialects(settings, endpoint),
+            strict_decode=client.decode == "strict",
+            timestamps=client.timestamps,
+            transport="asyncio" if client.transport == "asyncio" else "reactor",
+            fresh_connections=client.fresh_connections,
+            spin_budget=client.spin_budget,
+            pin_cpu=client.pin[worker % len(client.pin)] if client.pin else None,
+            record_text=text == "on" or (text == "auto" and found.usage_reported is not True),
+            source_addresses=target.source_addresses,
+            cacert=target.cacert,
+            cert=target.client_cert,
+            key=target.client_key,
+            insecure=target.insecure,
+            secrets=secrets,
+        )
+        for worker in range(workers)
+    ]
+
+
+def dialects(settings: RunSettings, endpoint: Endpoint) -> tuple[int, ...]:
+    """What the answers to each class are read as."""
+    spoken = [one.endpoint_type or settings.target.endpoint_type for one in settings.classes]
+    return tuple(ENDPOINTS[name].dialect for name in spoken) or (endpoint.dialect,)
+
+
+def weighted(settings: RunSettings, found: Preflight) -> tuple[TargetSpec, ...]:
+    """The targets, each with its part of the requests: connections are opened ahead by it."""
+    if not any(one.urls for one in settings.classes):
+        return tuple(found.targets)
+    weights = [0.0] * len(found.targets)
+    for one, (first, many) in zip(settings.classes, found.class_targets, strict=True):
+        for number in range(first, first + many):
+            weights[number] += (one.load.rate or 1.0) / many  # a trace does not say its rate before it is read
+    chosen = zip(found.targets, weights, strict=True)
+    return tuple(msgspec.structs.replace(target, weight=weight) for target, weight in chosen)
+
+
+def refuse_slow_readers(settings: RunSettings, plan: Plan, found: Preflight) -> None:
+    """InputError where users are to read slowly on connections that the event loop reads for us."""
+    if plan.client is None or not plan.client["read_rate"].any():
+        return
+    if settings.client.transport == "asyncio" or any(target.tls for target in found.targets):
+        raise InputError("slow readers need plain connections of the reactor: no https and no --transport asyncio")
+
+
+def absolute(path: Path) -> str:
+    return str(path.absolute())

@@ -1,0 +1,193 @@
+"""Worker processes: start, watch, command, reap. Talks to them through shared words only."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from fastllmload._ext import counters as k
+from fastllmload._ext import histogram
+from fastllmload.engine.recording.row_process import RowProcess
+from fastllmload.engine.workers.spec import WorkerSpec
+from fastllmload.records.shared_memory import SharedWords
+
+STARTING_S = 60.0
+LASTING = (k.W_IN_FLIGHT, k.W_CONNECTIONS, k.W_IDLE)
+WORKER = (sys.executable, "-m", "fastllmload.engine.workers.worker")
+
+
+@dataclass
+class Member:
+    """One worker process and its shared words."""
+
+    spec: WorkerSpec
+    shared: SharedWords
+    process: subprocess.Popen[bytes]
+    log: Path
+    died: bool = False
+    stuck: bool = False  # it stood still for so long that it was ended
+
+    @property
+    def words(self) -> npt.NDArray[np.int64]:
+        return self.shared.words
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+
+def launch(spec: WorkerSpec, life: int) -> Member:
+    """Start one worker in a process group of its own: SIGINT of the terminal is the supervisor's business (decision 100).
+    *life*: a descriptor that it keeps until its end.
+    """
+    rows = Path(spec.rows_dir)
+    shared = SharedWords.create(spec.shared_path)
+    log = rows / "stderr.txt"
+    with open(log, "wb") as errors:
+        process = subprocess.Popen(
+            WORKER,
+            stdin=subprocess.PIPE, stdout=errors, stderr=errors, process_group=0, env=environment(),
+            pass_fds=(spec.rows_memory, life),
+        )  # fmt: skip
+    assert process.stdin is not None
+    with contextlib.suppress(BrokenPipeError):  # it died at once: watch() finds that and its log says why
+        process.stdin.write(msgspec.json.encode(spec) + b"\n")
+        process.stdin.close()
+    return Member(spec, shared, process, log)
+
+
+def environment() -> dict[str, str]:
+    """The supervisor's, without the API key: a worker gets it on its stdin, what writes rows has no use for it."""
+    return {name: text for name, text in os.environ.items() if name != "OPENAI_API_KEY"}
+
+
+@dataclass
+class Fleet:
+    """All workers of a run. A member that ends before it has FINISHED has died; the others go on."""
+
+    rows: RowProcess
+    members: list[Member] = field(default_factory=list)
+
+    @classmethod
+    def start(cls, specs: Sequence[WorkerSpec]) -> Fleet:
+        """One process per spec. Nothing is left behind when one of them cannot be started."""
+        fleet = cls(RowProcess(specs, environment()))
+        try:
+            fleet.rows.start()
+            for spec, memory in zip(specs, fleet.rows.memories, strict=True):
+                fleet.members.append(launch(msgspec.structs.replace(spec, rows_memory=memory), fleet.rows.life))
+        except BaseException:
+            fleet.stop()
+            fleet.rows.finish()
+            raise
+        return fleet
+
+    @property
+    def alive(self) -> list[Member]:
+        return [member for member in self.members if not member.died]
+
+    def watch(self) -> list[Member]:
+        """Members that were found dead by this call."""
+        found = []
+        for member in self.alive:
+            if member.process.poll() is not None and member.words[k.W_STATE] != k.FINISHED:
+                member.died = True
+                found.append(member)
+        return found
+
+    def end_stuck(self, since_ns: int) -> None:
+        """Kill members of the running phase that have not moved since *since_ns*: no load is better than a hang."""
+        for member in self.alive:
+            running = member.words[k.W_STATE] in (k.RUNNING, k.DRAINING)
+            if running and max(member.words[k.W_HEARTBEAT_NS], member.words[k.W_START_NS]) < since_ns:
+                member.stuck = True
+                member.process.kill()
+                member.process.wait()
+
+    def command(self, word: int) -> None:
+        for member in self.members:
+            member.words[k.W_COMMAND] = word
+
+    def begin_phase(self, number: int) -> None:
+        """Let every worker load phase *number*; `start_clock` follows when all are READY."""
+        for member in self.members:
+            member.words[k.W_START_NS] = 0
+            member.words[k.W_PHASE] = number
+
+    def ready(self, number: int) -> bool:
+        return all(self.is_ready(member, number) for member in self.alive)
+
+    @staticmethod
+    def is_ready(member: Member, number: int) -> bool:
+        """Whether *member* waits for the clock of phase *number*."""
+        return bool(member.words[k.W_STATE] == k.READY and member.words[k.W_PHASE_DONE] == number)
+
+    def start_clock(self, at_ns: int) -> None:
+        for member in self.members:
+            member.words[k.W_START_NS] = at_ns
+
+    def phase_ended(self, number: int) -> bool:
+        """Also of a worker that left before the phase began: it was told to."""
+        return all(
+            member.words[k.W_PHASE_DONE] > number or member.words[k.W_STATE] in (k.FINISHED, k.FAILED)
+            for member in self.alive
+        )
+
+    def sending_over(self) -> bool:
+        return all(member.words[k.W_STATE] not in (k.RUNNING, k.READY) for member in self.alive)
+
+    def total(self, word: int) -> int:
+        """Over all members; of what is counted while it lasts over the living, for the dead have nothing open."""
+        members = self.alive if word in LASTING else self.members
+        return int(sum(member.words[word] for member in members))
+
+    def histogram(self, number: int) -> npt.NDArray[np.int64]:
+        """The workers' histogram *number* added up."""
+        merged = histogram.empty()
+        for member in self.members:
+            histogram.add(merged, member.shared.histogram(number))
+        return merged
+
+    def stop(self, patience_s: float = 10.0) -> None:
+        """ABORT, then SIGTERM, then SIGKILL: nothing is left behind."""
+        self.command(k.ABORT)
+        self._await(patience_s)
+        for strike in (signal.SIGTERM, signal.SIGKILL):
+            for member in self.members:
+                if member.process.poll() is None:
+                    os.kill(member.pid, strike)
+            self._await(3.0)
+
+    def join(self, patience_s: float = 60.0) -> list[Member]:
+        """Wait for workers that are closing their files after their last phase. Those that died on the way."""
+        self._await(patience_s)
+        return self.watch()
+
+    def _await(self, patience_s: float) -> None:
+        until = time.monotonic() + patience_s
+        for member in self.members:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                member.process.wait(max(0.0, until - time.monotonic()))
+
+    def last_words(self, member: Member, redact: Callable[[str], str]) -> str:
+        """The last line a dead worker wrote, for one sentence."""
+        lines = self.log_of(member, redact).splitlines()
+        return lines[-1] if lines else "it said nothing"
+
+    def log_of(self, member: Member, redact: Callable[[str], str]) -> str:
+        """All that a worker wrote: nothing, or the trace that it died with."""
+        try:
+            return redact(member.log.read_text(errors="replace").strip())
+        except OSError:
+            return ""

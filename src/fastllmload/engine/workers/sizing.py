@@ -1,0 +1,165 @@
+"""How big a run will be: requests in flight, workers, connections. Reasons and figures: docs/decisions/005-sizes.md."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from fastllmload.arrivals.curve import described_curve
+from fastllmload.certificate.ceiling import Ceiling
+from fastllmload.engine.preflight.check import Preflight
+from fastllmload.engine.preflight.probe import PROBE_TOKENS
+from fastllmload.engine.workers.routing import crowds
+from fastllmload.errors import HostLimitError
+from fastllmload.host.limits import Crowd, check_capacity
+from fastllmload.plan.plan import Plan
+from fastllmload.settings import RunSettings
+
+UNCALIBRATED = Ceiling(events_per_s=40_000.0, requests_per_s=5_000.0)
+COMFORT = 0.5  # share of the ceiling that one worker is given
+OVERHEAD_EVENTS = 3.0  # role, finish, usage
+MOST_AHEAD = 4_096  # connections opened before time zero; the rest follow ahead of the schedule
+SLACK = 16
+DOES_NOT_FIT = "this host cannot carry the run"
+
+
+@dataclass(frozen=True)
+class Demand:
+    """What the measured phase asks of the client. *rate*: requests/s, inf for all at once.
+
+    *in_flight* is Little's law with the probe's own speed: a loaded server is slower, so it is a lower bound.
+    """
+
+    rate: float
+    events_per_s: float
+    in_flight: int
+
+
+def demand(settings: RunSettings, plan: Plan, answer_s: float | None) -> Demand:
+    """*answer_s*: how long the probe's PROBE_TOKENS tokens took; None when there was no answer."""
+    tokens = float(plan.output_tokens.mean()) if plan.requests else 0.0
+    per_token = (answer_s or 0.0) / PROBE_TOKENS
+    e2e_s = min(settings.load.timeout, max(answer_s or 0.0, tokens * per_token))
+    events = tokens + OVERHEAD_EVENTS if settings.workload.streaming else 1.0
+    if plan.concurrency is not None:
+        rate = slots(plan) / max(e2e_s, 1e-3)
+        return Demand(rate, rate * events, slots(plan))
+    rate = planned_rate(plan) * requests_per_start(plan)
+    if math.isinf(rate):
+        return Demand(rate, math.inf, capped(settings, plan.requests))
+    return Demand(rate, rate * events, capped(settings, min(plan.requests, max(1, math.ceil(rate * e2e_s)))))
+
+
+def slots(plan: Plan) -> int:
+    """Of a closed loop: no more than there is to send, unless that starts again."""
+    assert plan.concurrency is not None
+    return plan.concurrency if plan.cycles else min(plan.concurrency, len(plan.starts))
+
+
+def capped(settings: RunSettings, in_flight: int) -> int:
+    cap = settings.load.max_concurrency
+    return in_flight if cap is None else min(in_flight, cap)
+
+
+def requests_per_start(plan: Plan) -> float:
+    """Requests that an arrival brings with it: the turns of a conversation, on average."""
+    return plan.requests / len(plan.starts) if plan.turns is not None and plan.requests else 1.0
+
+
+def busiest_second(plan: Plan) -> float:
+    """Most requests that the schedule has in one second."""
+    assert plan.t_sched is not None
+    return float(np.bincount(np.asarray(plan.t_start) // 1_000_000_000).max())
+
+
+def planned_rate(plan: Plan) -> float:
+    """Requests per second of an open loop's plan, the highest where it changes; inf when all go at once."""
+    arrivals = plan.description["load"]["arrivals"]
+    if arrivals is not None and arrivals["rate"] == "inf":
+        return math.inf
+    assert plan.t_sched is not None
+    if arrivals is not None and arrivals["name"] in ("trace", "classes"):
+        return busiest_second(plan)
+    if arrivals is not None and "curve" in arrivals:
+        return described_curve(arrivals["curve"]).peak
+    if arrivals is not None and arrivals["name"] == "onoff":
+        return float(arrivals["rate"] * (arrivals["on_s"] + arrivals["off_s"]) / arrivals["on_s"])
+    if arrivals is not None and isinstance(arrivals["rate"], (int, float)):
+        return float(arrivals["rate"])
+    seconds = float(plan.t_sched.max()) / 1e9
+    return plan.requests / seconds if seconds > 0 else math.inf
+
+
+def worker_count(
+    settings: RunSettings, plan: Plan, wanted: Demand, ceiling: Ceiling | None, cores: int, simulated: bool
+) -> int:
+    """As asked, or as many as the demand needs at COMFORT; never more than cores (less one that the simulator
+    needs), nor more than there are slots or requests: a worker without any has nothing to show for itself.
+    """
+    most_in_flight = len(plan.starts) if plan.concurrency is None else slots(plan)
+    if settings.client.workers is not None:
+        return max(1, min(settings.client.workers, most_in_flight))
+    if settings.client.pin:
+        return max(1, min(len(settings.client.pin), most_in_flight))
+    most = max(1, cores - 1 if simulated else cores)
+    if math.isinf(wanted.rate):
+        return max(1, min(most, most_in_flight))
+    held = UNCALIBRATED if ceiling is None else ceiling
+    load = wanted.events_per_s / held.events_per_s + wanted.rate / held.requests_per_s
+    return max(1, min(most, most_in_flight, math.ceil(load / COMFORT)))
+
+
+def initial_connections(settings: RunSettings, plan: Plan, wanted: Demand, workers: int) -> int:
+    """Connections that one worker opens before time zero: a closed loop's slots, else what Little's law expects."""
+    if plan.concurrency is not None:
+        return math.ceil(slots(plan) / workers)
+    expected = math.ceil(min(wanted.in_flight, plan.requests) / workers)
+    return min(MOST_AHEAD, expected + (0 if settings.load.max_concurrency is not None else SLACK))
+
+
+def refuse_more_slots_than_files(settings: RunSettings, cores: int) -> None:
+    """HostLimitError for a closed loop that no number of workers could hold open, before the plan of a million slots is
+    made. What it takes precisely is known once there is one.
+    """
+    load = settings.load
+    if load.concurrency is None or load.num_requests is not None:
+        return
+    workers = settings.client.workers or max(cores, len(settings.client.pin))
+    problems = check_capacity([Crowd("", load.concurrency, ports=False)], 1, workers=workers)
+    if problems:
+        raise HostLimitError(f"{DOES_NOT_FIT}: " + "; ".join(problems))
+
+
+def refuse_what_does_not_fit(settings: RunSettings, plan: Plan, wanted: Demand, workers: int, found: Preflight) -> None:
+    """HostLimitError now, not a mess of failed connections during the run. Ports are counted for each target by itself:
+    one is used once per source address and target.
+    """
+    churn = 0.0
+    if settings.client.fresh_connections and not math.isinf(wanted.rate):
+        churn = wanted.rate
+    own = found.class_targets if any(one.urls for one in settings.classes) else ()
+    each = crowds(plan, found.targets, own, answer_seconds(settings, plan, found.answer_s), wanted.in_flight, churn)
+    sources = max(1, len(settings.target.source_addresses))
+    problems = check_capacity(each, sources, workers=workers, seconds=phase_seconds(plan))
+    if problems:
+        raise HostLimitError(f"{DOES_NOT_FIT}: " + "; ".join(problems))
+
+
+def answer_seconds(settings: RunSettings, plan: Plan, answer_s: float | None) -> npt.NDArray[np.float64]:
+    """How long each request will take at the probe's speed: what `demand` expects of all, request by request; 1 where
+    the probe had no answer.
+    """
+    if not answer_s:
+        return np.ones(plan.requests)
+    found: npt.NDArray[np.float64] = np.asarray(plan.output_tokens).astype(np.float64)
+    most = settings.load.timeout
+    return np.clip(found * (answer_s / PROBE_TOKENS), min(answer_s, most), most)
+
+
+def phase_seconds(plan: Plan) -> float | None:
+    if plan.duration_s is not None:
+        return plan.duration_s
+    return None if plan.t_sched is None else float(np.max(plan.t_sched, initial=0)) / 1e9

@@ -1,0 +1,395 @@
+"""A worker process: one event loop, one reactor, the phases of its spec.
+
+Started as `python -m fastllmload.engine.workers.worker` with a WorkerSpec as one line of JSON on stdin (the spec carries
+headers with the API key, so it is never in argv, the environment or a file). From then on it talks to the supervisor
+through its shared memory only (`ext/fastllmload/_ext/counters.pxd`). Ends by itself after the last phase, on ABORT, and
+when its parent is gone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ctypes
+import gc
+import itertools
+import os
+import resource
+import signal
+import ssl
+import sys
+import time
+from pathlib import Path
+from typing import Any, cast
+
+import msgspec
+import numpy as np
+import uvloop
+
+from fastllmload._ext import counters as k
+from fastllmload._ext.bodies import Bodies
+from fastllmload._ext.delta import Classifier
+from fastllmload._ext.pacer import Pacer
+from fastllmload._ext.protocol import Protocol
+from fastllmload._ext.reactor import Reactor
+from fastllmload._ext.recorder import Recorder
+from fastllmload._ext.stream import Stream
+from fastllmload._ext.talk import Talks
+from fastllmload._ext.wire import warm_up_kernel_stamps
+from fastllmload.engine.workers.memory import touch, warm_heap, warm_objects
+from fastllmload.engine.workers.routing import routed
+from fastllmload.engine.workers.spec import PhaseSpec, TargetSpec, WorkerSpec
+from fastllmload.plan.plan import BODIES, Plan
+from fastllmload.records.error_texts import write_texts
+from fastllmload.records.shared_memory import SharedWords
+from fastllmload.redact import Redactor
+
+TICK_S = 0.01  # a look at commands and counts; while the reactor waits itself the loop has a turn only every 40 ms
+POLL_S = 0.002  # while no clock runs
+CONNECTING_S = 5.0  # for connections ahead of the clock; one that hangs longer is what its request meets
+TOUCHED = slice(511, None, 512)  # a word of each page of shared words, none that the supervisor writes
+SETTLED_NS = 100_000_000  # from then on nothing may be touched for the first time
+SAMPLE_NS = 200_000_000  # CPU, RSS and GC counts go to shared memory this often
+PR_SET_PDEATHSIG = 1
+PR_SET_TIMERSLACK = 29
+
+
+class Worker:
+    """Runs the phases of *spec*; `run()` returns the exit status."""
+
+    def __init__(self, spec: WorkerSpec, loop: asyncio.AbstractEventLoop) -> None:
+        self.spec = spec
+        self.loop = loop
+        self.words = SharedWords.open(Path(spec.shared_path)).words
+        self.words[TOUCHED] += 0  # every page of the histograms, before a clock runs
+        self.recorder = Recorder(memory=spec.rows_memory, text=spec.record_text)
+        classifier = Classifier(spec.dialects[0], strict=spec.strict_decode)
+        protocol = Protocol(self.recorder, classifier, self.words, spec.max_event_bytes, 4 * spec.max_event_bytes)
+        self.error_texts = protocol.error_texts
+        self.texts_written = 0
+        self.redact = Redactor(spec.secrets)
+        self.pacer = Pacer(budget=spec.spin_budget)
+        kernel = spec.timestamps != "user"
+        self.stamp_keeper = warm_up_kernel_stamps() if kernel else None
+        self.reactor = Reactor(
+            protocol,
+            self.pacer,
+            run_id=spec.run_id.encode(),
+            worker=spec.worker,
+            workers=spec.workers,
+            timeout_ns=spec.timeout_ns,
+            kernel_stamps=self.stamp_keeper is not None,
+            fresh_connections=spec.fresh_connections,
+            sources=[("inet6" if ":" in address else "inet", address) for address in spec.source_addresses],
+        )
+        own = [target.head_prefix for target in spec.targets]
+        heads = [[head.encode("latin-1") for head in each] for each in spec.class_heads or [own]]
+        for target, head in zip(spec.targets, heads[0], strict=True):
+            over_asyncio = target.tls or spec.transport == "asyncio"
+            self.reactor.add_target(target.family, target.address, target.port, head, over_asyncio, target.weight)
+        for number, each in enumerate(heads[1:], 1):
+            self.reactor.add_class(each, spec.dialects[number])
+        self.tls = tls_context(spec) if any(target.tls for target in spec.targets) else None
+        self.reactor.set_connector(self.connect, self.loop.call_soon)
+        self.connecting: set[asyncio.Task[None]] = set()
+        self.sources = itertools.cycle(spec.source_addresses) if spec.source_addresses else None
+        self.gc_runs = 0
+        self.settled_faults: int | None = None  # page faults up to the phase's first 100 ms; None before
+        self.terminated = False  # by a signal, not by the supervisor's word
+        self.held: list[bytes] = []  # keeps the interpreter's memory, see warm_objects
+        self.resume: asyncio.Handle | None = None  # the call of the reactor after the turn of the event loop
+        # What the clock needs is opened before it: a load that takes the last file descriptor must not end its worker.
+        self.statm = os.open("/proc/self/statm", os.O_RDONLY)
+        self.plans = {phase.number: Plan.open(Path(phase.plan_dir)) for phase in spec.phases}
+        self.bodies = {number: Bodies(plan.bodies, plan.directory / BODIES) for number, plan in self.plans.items()}
+        gc.callbacks.append(self._count_collection)
+
+    def _count_collection(self, phase: str, info: dict[str, int]) -> None:
+        if phase == "start":
+            self.gc_runs += 1
+
+    # -- connections that the event loop owns -------------------------------------------------------------------------
+
+    def connect(self, target: int, number: int, generation: int) -> Stream:
+        stream = Stream(self.reactor, number, generation)
+        task = self.loop.create_task(self._connect(self.spec.targets[target], stream))
+        self.connecting.add(task)
+        task.add_done_callback(self.connecting.discard)
+        return stream
+
+    async def _connect(self, target: TargetSpec, stream: Stream) -> None:
+        protocol = cast(asyncio.BufferedProtocol, stream)
+        secured: dict[str, Any] = {}
+        if target.tls:
+            secured = {"ssl": self.tls, "server_hostname": target.server_name}
+        try:
+            if target.family == "unix":
+                await self.loop.create_unix_connection(lambda: protocol, target.address, **secured)
+            else:
+                if self.sources is not None:
+                    secured["local_addr"] = (next(self.sources), 0)
+                await self.loop.create_connection(lambda: protocol, target.address, target.port, **secured)
+        except ssl.SSLError:
+            stream.connect_failed(0, True)
+        except OSError as error:
+            stream.connect_failed(error.errno or 0, target.tls and error.errno is None)
+        except Exception as error:  # noqa: BLE001 - as in _on_ready
+            self.reactor.fail(error)
+
+    # -- phases -------------------------------------------------------------------------------------------------------
+
+    def _on_ready(self) -> None:
+        """An exception here is a bug: the event loop would only log it, so it is kept and ends the run."""
+        try:
+            self.reactor.on_ready()
+        except BaseException as error:  # noqa: BLE001 - nobody above this call would see it
+            self.reactor.fail(error)
+            self.loop.remove_reader(self.reactor.fileno())
+            return
+        if self.reactor.resumes and self.resume is None:
+            # The loop gets one turn, without a wait: it must be the reactor that waits for data (transport.pyx).
+            self.resume = self.loop.call_soon(self._on_resume)
+
+    def _on_resume(self) -> None:
+        self.resume = None
+        if self.reactor.failure is None:
+            self._on_ready()
+
+    def _raise_failure(self) -> None:
+        """What a callback of the event loop raised ends the run, with its trace."""
+        if self.reactor.failure is not None:
+            raise self.reactor.failure
+
+    async def run(self) -> int:
+        self.loop.add_reader(self.reactor.fileno(), self._on_ready)
+        try:
+            for phase in self.spec.phases:
+                if not await self._phase(phase):
+                    break
+        finally:
+            self.reactor.cancel_all()
+            self.reactor.close_connections()
+            self.loop.remove_reader(self.reactor.fileno())
+            if self.resume is not None:
+                self.resume.cancel()
+            self.recorder.close()
+            os.close(self.statm)
+        if not self.terminated:
+            self.words[k.W_STATE] = k.FINISHED
+        return 0
+
+    async def _phase(self, phase: PhaseSpec) -> bool:
+        """One phase from its plan to its last end; False when the run is over."""
+        while self.words[k.W_PHASE] < phase.number:
+            if self.words[k.W_COMMAND] != k.RUN:
+                return False
+            await asyncio.sleep(POLL_S)
+        self._load(phase, self.plans[phase.number])
+        for array in self.plans[phase.number].arrays:
+            touch(array)
+        ahead = self._connections_ahead(phase)
+        warm_heap(ahead)
+        self.held = warm_objects(ahead)
+        self.reactor.preconnect(ahead)
+        until = time.monotonic() + CONNECTING_S
+        while self.reactor.connecting and time.monotonic() < until:
+            if self.words[k.W_COMMAND] != k.RUN:
+                return False
+            await asyncio.sleep(POLL_S)
+        self.words[k.W_STATE] = k.READY
+        while not (start := int(self.words[k.W_START_NS])):
+            if self.words[k.W_COMMAND] != k.RUN:
+                return False
+            self._raise_failure()
+            self.reactor.tick()
+            await asyncio.sleep(POLL_S)
+        going_on = await self._clock(phase, start)
+        self.words[k.W_PHASE_DONE] = phase.number + 1
+        self.words[k.W_STATE] = k.PHASE_ENDED
+        return going_on
+
+    def _connections_ahead(self, phase: PhaseSpec) -> int:
+        """Of a closed loop no more than this worker has slots."""
+        if phase.mode != "closed":
+            return phase.initial_connections
+        slots = min(phase.concurrency, phase.num_requests) if phase.num_requests else phase.concurrency
+        return min(phase.initial_connections, share(slots, self.spec.worker, self.spec.workers))
+
+    def _load(self, phase: PhaseSpec, plan: Plan) -> None:
+        spec = self.spec
+        closed = phase.mode == "closed"
+        limit = slots = 0
+        if closed:
+            slots = min(phase.concurrency, phase.num_requests) if phase.num_requests else phase.concurrency
+            limit = slot_requests(phase.num_requests, slots, spec.worker, spec.workers)
+            own = share(slots, spec.worker, spec.workers)
+            schedule = np.zeros(own, dtype=np.int64)
+            closed = own > 0  # without a slot there is nothing to refill: an open loop without releases ends at once
+        else:
+            assert plan.t_start is not None
+            schedule = np.ascontiguousarray(plan.t_start[spec.worker :: spec.workers])
+        self.reactor.load(
+            phase=phase.phase_code,
+            phase_number=phase.number,
+            schedule=schedule,
+            body_offset=plan.body_offset,
+            bodies=plan.bodies,
+            input_tokens=plan.input_tokens,
+            output_tokens=plan.output_tokens,
+            request_class=plan.request_class,
+            closed=closed,
+            limit=limit,
+            cap=max(1, share(phase.max_concurrency, spec.worker, spec.workers)) if phase.max_concurrency else 0,
+            client=plan.client,
+            target=routed(plan, spec.class_targets),
+            slots=slots,
+            near=self.bodies[phase.number],
+            **conversations(plan, spec.worker, spec.workers, slots, self.bodies[phase.number]),
+        )
+
+    async def _clock(self, phase: PhaseSpec, start: int) -> bool:
+        """The clock runs: no garbage collection, no I/O but the load's, nothing said to anyone."""
+        reactor, words = self.reactor, self.words
+        gc.collect()
+        gc.freeze()
+        gc.disable()
+        before = self.gc_runs
+        self.settled_faults = None
+        words[k.W_STATE] = k.RUNNING
+        reactor.start_at(start, phase.stop_sending_ns)
+        drain_until = 0
+        going_on = True
+        sample_at = time.monotonic_ns() + SAMPLE_NS
+        while not reactor.finished:
+            await asyncio.sleep(TICK_S)
+            self._raise_failure()
+            now = time.monotonic_ns()
+            if self.settled_faults is None and now >= start + SETTLED_NS:
+                self.settled_faults = page_faults()
+            if now >= sample_at:
+                sample_at = now + SAMPLE_NS
+                self._sample(before)
+                if self.error_texts.versions != self.texts_written:
+                    self._write_texts()
+            if self.recorder.full and not reactor.sending_over:
+                reactor.drain()  # what cannot be recorded must not be sent
+            command = words[k.W_COMMAND]
+            if command == k.ABORT:
+                reactor.cancel_all()
+                going_on = False
+            elif command == k.DRAIN and not reactor.sending_over:
+                reactor.drain()
+            if reactor.sending_over and not drain_until:
+                words[k.W_STATE] = k.DRAINING
+                drain_until = now + phase.drain_ns if phase.drain_ns else 1 << 62
+            if drain_until and now > drain_until:
+                reactor.cancel_all()
+        reactor.rest()
+        self._sample(before)
+        if self.error_texts.versions:
+            self._write_texts()
+        gc.enable()
+        gc.unfreeze()
+        return going_on
+
+    def _write_texts(self) -> None:
+        """A disk that is full costs the words of failures, not the run."""
+        self.texts_written = self.error_texts.versions
+        with contextlib.suppress(OSError):
+            write_texts(Path(self.spec.rows_dir), self.error_texts.taken(), self.error_texts.left_out, self.redact)
+
+    def _sample(self, gc_before: int) -> None:
+        used = time.process_time_ns()
+        self.words[k.W_CPU_NS] = used
+        self.words[k.W_GC_RUNS] = self.gc_runs - gc_before
+        self.words[k.W_PAGE_FAULTS] = 0 if self.settled_faults is None else page_faults() - self.settled_faults
+        if self.recorder.full:
+            self.words[k.W_DISK_FULL] = 1
+        resident = int(os.pread(self.statm, 128, 0).split()[1])
+        self.words[k.W_RSS_BYTES] = resident * os.sysconf("SC_PAGE_SIZE")
+
+
+def page_faults() -> int:
+    """Minor and major, of this process so far."""
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    return used.ru_minflt + used.ru_majflt
+
+
+def conversations(
+    plan: Plan, worker: int, workers: int, slots: int = 0, bodies: Bodies | None = None
+) -> dict[str, Any]:
+    """What the reactor needs of a plan with conversations: this worker's first turns, and how turns are stitched. In a
+    closed loop of *slots* each round of so many conversations is dealt anew.
+    """
+    if plan.turns is None:
+        return {}
+    starts = plan.starts
+    places = np.arange(len(starts)) % slots if slots else np.arange(len(starts))
+    numbers = np.ascontiguousarray(starts[places % workers == worker], np.uint32)
+    joints = plan.joints
+    of_class = plan.request_class if len(joints) > 1 else None
+    talks = Talks(plan.turns, plan.body_offset, plan.bodies, joints, len(starts), of_class, bodies)
+    return {"numbers": numbers, "talks": talks}
+
+
+def slot_requests(total: int, slots: int, worker: int, workers: int) -> int:
+    """How many of *total* requests fall to the slots of *worker*, where every slot has as many as any other, or one more."""
+    rounds, rest = divmod(total, slots)
+    return rounds * share(slots, worker, workers) + share(rest, worker, workers)
+
+
+def share(total: int, worker: int, workers: int) -> int:
+    """How many of *total* fall to *worker* when they are dealt round robin."""
+    return (total - worker + workers - 1) // workers if total > worker else 0
+
+
+def tls_context(spec: WorkerSpec) -> ssl.SSLContext:
+    """System trust unless *cacert* is given; *insecure* switches verification off."""
+    context = ssl.create_default_context(cafile=spec.cacert)
+    if spec.insecure:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    if spec.cert is not None:
+        context.load_cert_chain(spec.cert, spec.key)
+    return context
+
+
+def live_and_die_with_parent(parent: int) -> None:
+    """SIGTERM when the supervisor dies, whatever killed it; no timer slack; SIGINT is the supervisor's business."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.prctl(PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
+    libc.prctl(PR_SET_TIMERSLACK, 1, 0, 0, 0)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if os.getppid() != parent:
+        raise SystemExit("the supervisor is gone")
+
+
+def main() -> int:
+    spec = msgspec.json.decode(sys.stdin.buffer.readline(), type=WorkerSpec)
+    live_and_die_with_parent(spec.supervisor_pid)
+    if spec.pin_cpu is not None:
+        os.sched_setaffinity(0, {spec.pin_cpu})
+    loop = uvloop.new_event_loop()
+    asyncio.set_event_loop(loop)
+    worker = Worker(spec, loop)
+
+    def terminate() -> None:
+        worker.terminated = True
+        worker.words[k.W_COMMAND] = k.ABORT
+
+    loop.add_signal_handler(signal.SIGTERM, terminate)
+    try:
+        code = loop.run_until_complete(worker.run())
+    except BaseException:
+        worker.words[k.W_STATE] = k.FAILED
+        raise
+    finally:
+        loop.close()
+    if worker.terminated:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        os.kill(os.getpid(), signal.SIGTERM)  # what is in flight is cancelled and written; now whoever waits sees why
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,84 @@
+"""What a procedure says while it goes on: a line when a level begins, one when it ends, and what befalls it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from fastllmload.experiment.level.result import Level
+from fastllmload.report.terminal.outlet import on_screen
+
+if TYPE_CHECKING:
+    from fastllmload.report.terminal.snapshot import Snapshot
+
+
+class Console:
+    """Writes plain lines to *write*, each redacted. *quiet*: only what went wrong."""
+
+    def __init__(self, redact: Callable[[str], str], quiet: bool = False) -> None:
+        self._redact = redact
+        self._quiet = quiet
+
+    def say(self, line: str) -> None:
+        if not self._quiet:
+            print(on_screen(self._redact(line)), flush=True)
+
+    def warn(self, line: str) -> None:
+        print(on_screen(self._redact(f"warning: {line}")), file=sys.stderr, flush=True)
+
+    def begin(self, number: int, name: str, seconds: float | None) -> None:
+        length = "" if seconds is None else f", about {seconds:,.0f} s"
+        self.say(f"level {number}: {name}{length}")
+
+    def ended(self, level: Level) -> None:
+        self.say("  " + level_line(level))
+
+    def view(self) -> LevelView:
+        return LevelView(self)
+
+
+def level_line(level: Level) -> str:
+    """`4,210 ok, 0 failed; 13.9 req/s, 2,180 output tok/s; TTFT P99 312 ms, TPOT P99 24.1 ms`."""
+
+    def ms(name: str) -> str:
+        value = level.figure(name, "p99")
+        return "n/a" if value is None else f"{value:,.4g} ms"
+
+    again = " (found finished)" if level.resumed else ""
+    verdict = (level.document.get("certificate") or {}).get("verdict")
+    limited = "" if verdict in ("valid", None) else f"; client {verdict}"
+    return (
+        f"{level.document.get('completed', 0):,} ok, {level.document.get('failed', 0):,} failed; "
+        f"{level.req_s:,.4g} req/s, "
+        f"{level.output_tok_s:,.5g} output tok/s; TTFT P99 {ms('ttft')}, TPOT P99 {ms('tpot')}{limited}{again}"
+    )
+
+
+class LevelView:
+    """The view of one level's run: only its messages are passed on."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self.document: dict[str, Any] = {}
+
+    def banner(self, lines: Sequence[str]) -> None:
+        """A level's target and plan are the procedure's own."""
+
+    def phase(self, name: str, planned: int | None, seconds: float | None) -> None:
+        """The procedure says what it runs."""
+
+    def due(self, t: float) -> bool:
+        return False
+
+    def update(self, snapshot: Snapshot) -> None:
+        """No live view inside a procedure: its output is a log."""
+
+    def message(self, text: str) -> None:
+        self._console.say(f"  {text}")
+
+    def finish(self, document: Mapping[str, Any], folder: str | None = None) -> None:
+        self.document = dict(document)
+
+    def close(self) -> None:
+        """Nothing is held."""

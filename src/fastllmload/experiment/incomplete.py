@@ -1,0 +1,60 @@
+"""What a document lacks whose procedure has not come to its end: killed, it could not write its last words."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from typing import Any
+
+from fastllmload.experiment.journal import DONE, RUNNING
+from fastllmload.experiment.level.warnings import level_warnings
+
+QUICK = "--quick: durations and request counts are below those of the methodology"
+SIMULATED = "the target was fastllmload's own simulated engine"
+LEVELS = "levels-finished"  # id of the table
+Document = Mapping[str, Any]
+
+
+def with_last_words(document: Document) -> dict[str, Any]:
+    """*document* with how to go on, and of a killed one with the deviations and warnings that its end would have added."""
+    found = dict(document)
+    if found.get("status") == DONE:
+        return found
+    levels = found.get("levels") or ()
+    found["sentences"] = [*dict.fromkeys([*(found.get("sentences") or ()), going_on(found)])]
+    if found.get("status") != RUNNING:
+        return found
+    quick, simulated = bool(found.get("quick")), bool((found.get("manifest") or {}).get("simulated"))
+    added = [text for text, holds in ((QUICK, quick), (SIMULATED, simulated)) if holds]
+    found["deviations"] = [*dict.fromkeys([*(found.get("deviations") or ()), *added])]
+    found["warnings"] = [*dict.fromkeys([*(found.get("warnings") or ()), *level_warnings(levels)])]
+    return found
+
+
+def with_levels(document: Document) -> dict[str, Any]:
+    """*document* with a table of its finished levels behind the others, where it has not come to its end."""
+    found = dict(document)
+    tables, levels = list(found.get("tables") or ()), found.get("levels") or ()
+    if found.get("status") != DONE and levels and all(table.get("id") != LEVELS for table in tables):
+        found["tables"] = [*tables, {"id": LEVELS, "title": "Levels that were finished", **level_table(found)}]
+    return found
+
+
+def going_on(document: Document) -> str:
+    """That the same command goes on, and which it was, where it may be told."""
+    many = len(document.get("levels") or ())
+    kept = f"{many} level{'s are' if many != 1 else ' is'} finished and will not be measured again; " if many else ""
+    found = document.get("command")
+    command = [str(word) for word in found] if isinstance(found, list) else []
+    unnamed = command and not any(word.startswith(("-o", "--output", "--runs")) for word in command)
+    where = "this folder as --output" if unnamed else "the same --output"
+    words = f": {shlex.join(command)}" if command else ""
+    return f"not finished: {kept}the same command with {where} goes on{words}"
+
+
+def level_table(document: Document) -> dict[str, Any]:
+    """All levels that were measured, in order."""
+    columns = ["Level", "Name", "Load", "Output (tok/s)", "Requests (r/s)", "TTFT P99 (ms)", "Client", "Folder"]
+    names = ("number", "name", "load", "output_tok_s", "req_s", "ttft_p99_ms", "certificate", "folder")
+    rows = [[level.get(name) for name in names] for level in document["levels"]]
+    return {"columns": columns, "rows": rows, "notes": []}

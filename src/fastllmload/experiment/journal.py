@@ -1,0 +1,213 @@
+"""procedure.json (search.json, sweep.json): what was asked, done and found so far. Written after every step, whole."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import msgspec
+
+from fastllmload import __version__
+from fastllmload.engine.environment import command_line
+from fastllmload.engine.public_settings import blank
+from fastllmload.errors import HostLimitError, InputError
+from fastllmload.experiment.folder_lock import hold
+from fastllmload.files import parse_json, read_regular, replace_with
+from fastllmload.records.samples import DISK_FULL
+from fastllmload.redact import Redactor
+
+SCHEMA_VERSION = 1
+FILE = "procedure.json"
+RUNNING, DONE, INTERRUPTED, FAILED = "running", "done", "interrupted", "failed"
+
+
+class EarlierJournal(msgspec.Struct):
+    """What is taken over from the document of an earlier start."""
+
+    procedure: str
+    parameters: dict[str, Any]
+    started_utc: str
+    levels: list[dict[str, Any]]
+    steps: list[dict[str, Any]]
+    starts: int = 1
+    warmup: dict[str, Any] | None = None
+    warmups: list[dict[str, Any]] = []
+    server_log: dict[str, Any] = {}
+    manifest: dict[str, Any] = {}
+
+    @property
+    def stood_on(self) -> list[dict[str, Any]]:
+        """Warm-ups behind which a level was finished; one that led to none is done again."""
+        finished = {level.get("number") for level in self.levels}
+        return [done for done in self.warmups if done.get("before_level") in finished]
+
+    @property
+    def declared(self) -> dict[str, str]:
+        found = self.manifest.get("declarations")
+        return {str(key): str(value) for key, value in found.items()} if isinstance(found, dict) else {}
+
+
+class Journal:
+    """The document of the procedure in *folder*. One that is there already must be of the same procedure.
+
+    As a context manager it has the folder for this process alone, from the first `put` or `save` on: two that work in one
+    folder would disturb each other's levels.
+
+    Nothing is written before the first `put` or `save`, and no text that *redact* knows as a secret: a hook or a server
+    may have printed one. *declared*: what an earlier start was told. *before*: its entries of levels.
+    """
+
+    def __init__(
+        self, folder: Path, procedure: str, asked: dict[str, Any], file: str = FILE, redact: Redactor | None = None
+    ) -> None:
+        self.path = folder / file
+        self.redact = Redactor() if redact is None else redact
+        # As it is read again: tuples are lists, and secrets are blank
+        asked = blank(msgspec.json.decode(msgspec.json.encode(asked)), self.redact)
+        before = read_earlier(folder, file) if self.path.exists() else None
+        if before is not None and before.procedure != procedure:
+            raise InputError(
+                f"{folder} holds the procedure {before.procedure!r}, not {procedure!r}; name a new folder with --output"
+            )
+        if before is not None and before.parameters != asked:
+            raise InputError(
+                f"{folder} holds the procedure {before.procedure!r} with other parameters "
+                f"({differences(before.parameters, asked)}); start it again as it was, or name a new folder with --output"
+            )
+        with written(folder):
+            strange = before is None and folder.exists() and any(folder.iterdir())
+            links = (
+                [each for each in folder.iterdir() if each.is_symlink() and each.is_dir()] if before is not None else []
+            )
+        if links:
+            raise InputError(
+                f"{links[0]} is a link to another folder, where this start would write what it measures; put the folder "
+                "itself in its place, or name a new folder with --output"
+            )
+        if strange:
+            raise InputError(f"--output {str(folder)!r} exists and is no folder of a {Path(file).stem}; name a new one")
+        self.resumed = before is not None
+        self.declared: dict[str, str] = {} if before is None else before.declared
+        self.before: list[dict[str, Any]] = [] if before is None else before.levels
+        self._shared = True
+        self._held: int | None = None  # descriptor
+        self.document: dict[str, Any] = {
+            "schema_version": SCHEMA_VERSION,
+            "tool": {"name": "fastllmload", "version": __version__},
+            "procedure": procedure,
+            "status": RUNNING,
+            "command": command_line(),
+            "started_utc": utc() if before is None else before.started_utc,
+            "last_start_utc": utc(),
+            "starts": 1 if before is None else before.starts + 1,
+            "quick": False,
+            "manifest": {},
+            "parameters": asked,
+            "warmup": None if before is None or not before.levels else before.warmup,
+            "warmups": [] if before is None else before.stood_on,
+            "steps": [] if before is None else before.steps,
+            "server_log": {} if before is None else before.server_log,
+            "levels": [] if before is None else before.levels,  # each until this start comes to it
+            "findings": {},
+            "tables": [],
+            "plots": [],
+            "deviations": [],
+            "warnings": [],
+        }
+
+    def __enter__(self) -> Self:
+        self._shared = False
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._shared = True
+        if self._held is not None:
+            os.close(self._held)
+            self._held = None
+
+    def put(self, **entries: Any) -> None:
+        """Replace entries and save."""
+        self.document.update(entries)
+        self.save()
+
+    def note(self, kind: str, text: str) -> None:
+        """A sentence for `warnings` or `deviations`, once."""
+        if text not in self.document[kind]:
+            self.document[kind].append(text)
+            self.save()
+
+    def save(self) -> None:
+        self.document = blank(self.document, self.redact)
+        with written(self.path.parent):
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            if self._held is None and not self._shared:
+                self._held = hold(self.path.parent)
+            replace_with(self.path, msgspec.json.format(msgspec.json.encode(self.document), indent=2) + b"\n")
+
+
+@contextlib.contextmanager
+def written(folder: Path) -> Iterator[None]:
+    """A full disk or a folder that cannot be made or written becomes one sentence."""
+    try:
+        yield
+    except OSError as problem:
+        full = problem.errno in DISK_FULL
+        what = "free some space and start it again as it was" if full else "choose another with --output"
+        raise HostLimitError(f"the folder {str(folder)!r} cannot be written: {problem.strerror}; {what}") from problem
+
+
+def differences(before: dict[str, Any], asked: dict[str, Any]) -> str:
+    """What is not the same, each as it was and as it is now: `run.load.rate 5.0, now 7.0`."""
+    old, new = leaves(before), leaves(asked)
+    names = sorted(name for name in old.keys() | new.keys() if old.get(name) != new.get(name))
+    return "; ".join(f"{name} {old.get(name)}, now {new.get(name)}" for name in names) or "none"
+
+
+def leaves(tree: dict[str, Any], above: str = "") -> dict[str, str]:
+    """Every value below *tree* by its dotted name, as JSON."""
+    found: dict[str, str] = {}
+    for name, value in tree.items():
+        if isinstance(value, dict):
+            found |= leaves(value, f"{above}{name}.")
+        else:
+            found[f"{above}{name}"] = msgspec.json.encode(value).decode()
+    return found
+
+
+def read(folder: Path, file: str = FILE) -> dict[str, Any]:
+    """*file* of *folder*; InputError when it is none or of another version."""
+    path = folder / file
+    try:
+        found = parse_json(read_regular(path))
+    except FileNotFoundError:
+        raise InputError(f"{folder} is no procedure's folder: it has no {file}") from None
+    except (OSError, msgspec.DecodeError) as problem:
+        raise InputError(f"{path} cannot be read: {problem}") from None
+    if not isinstance(found, dict) or found.get("schema_version") != SCHEMA_VERSION:
+        raise InputError(f"{path} is of another schema version; this version reads {SCHEMA_VERSION}")
+    return found
+
+
+def read_earlier(folder: Path, file: str) -> EarlierJournal:
+    """*file* of *folder*, to go on with it. InputError when it was cut or changed."""
+    try:
+        return msgspec.convert(read(folder, file), EarlierJournal)
+    except InputError as problem:
+        why = str(problem)
+    except msgspec.ValidationError as problem:
+        why = f"{folder / file} was changed: {problem}"
+    raise InputError(
+        f"{why}; what was begun there cannot be gone on with: name a new folder with --output (fastllmload report shows "
+        "each finished run below the old one)"
+    )
+
+
+def utc() -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())

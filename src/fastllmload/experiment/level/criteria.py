@@ -1,0 +1,111 @@
+"""When a load level is too much for the system, when it is steady, and when the client was the limit (procedures 0.9).
+
+Rules over arrays, each a pure function. A client cannot see the server's queue: requests in flight stand for it.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from fastllmload.metrics.distribution.percentiles import percentile
+from fastllmload.statistics.trend import mann_kendall, slope
+
+Floats = npt.NDArray[np.float64]
+Numbers = npt.NDArray[np.int64]
+
+SAMPLE_S = 0.5  # between two looks at the requests in flight
+SEGMENTS = 5
+LEAST_RISE, RISE_SHARE = 2.0, 0.10  # of the first segment's mean, for a queue to grow
+COMPLETION = 0.90  # IETF 5.2.3.1
+TTFT_FACTOR = 10.0  # IETF 5.2.3.1
+GAIN, MORE_SLOTS = 0.05, 1.25  # closed loop: tokens/s by 5% for 25% more in flight
+SUB_WINDOWS = 10
+DRIFT_SHARE, DRIFT_P = 0.10, 0.05
+LAG_NS = 1_000_000  # procedures 0.4.4
+FAILED_SHARE, FAILED_AMONG = 0.5, 100  # IETF 7.4
+
+
+def in_flight(begin_ns: Numbers, end_ns: Numbers, w0_ns: int, w1_ns: int) -> Floats:
+    """q(t) = begun - ended at w0, w0 + 0.5 s, ... before w1. An end of 0 has not happened; so has a begin of 0."""
+    looks = np.arange(w0_ns, w1_ns, round(SAMPLE_S * 1e9))
+    begun = np.sort(begin_ns[begin_ns > 0])
+    ended = np.sort(end_ns[(begin_ns > 0) & (end_ns > 0)])
+    count = np.searchsorted(begun, looks, side="right") - np.searchsorted(ended, looks, side="right")
+    return count.astype(np.float64)
+
+
+def segment_means(q: Floats, parts: int = SEGMENTS) -> Floats:
+    """Means of *parts* equal segments of an evenly sampled series, as equal as its length allows."""
+    return np.array([part.mean() for part in np.array_split(q, parts)])
+
+
+def queue_growing(q: Floats) -> bool | None:
+    """Five rising segment means, the last at least 10% and 2 requests above the first; None below five samples."""
+    if len(q) < SEGMENTS:
+        return None
+    means = segment_means(q)
+    rise = float(means[-1] - means[0])
+    return bool(np.all(np.diff(means) > 0)) and rise >= max(LEAST_RISE, RISE_SHARE * float(means[0]))
+
+
+def completion_rate(ok_ends: int, scheduled: int) -> float | None:
+    """Completions in the window over requests scheduled in it; None when nothing was scheduled."""
+    return ok_ends / scheduled if scheduled else None
+
+
+def incomplete(rate: float | None) -> bool | None:
+    """The completion criterion; None without a rate."""
+    return None if rate is None else rate < COMPLETION
+
+
+def too_slow(ttft_p99: float | None, lowest_p50: float | None, lowest_p99: float | None) -> bool | None:
+    """The latency criterion: P99 TTFT here above ten times the P50 TTFT of the lowest level.
+
+    None, inapplicable, when the lowest level's own P99 is that far above its P50: then input lengths do it, not load.
+    None as well where a figure is missing.
+    """
+    if ttft_p99 is None or lowest_p50 is None or lowest_p99 is None or lowest_p99 > TTFT_FACTOR * lowest_p50:
+        return None
+    return ttft_p99 > TTFT_FACTOR * lowest_p50
+
+
+def no_gain(slots: float, tok_s: float, lower: list[tuple[float, float]]) -> bool | None:
+    """Closed loop: output tokens/s rose by less than 5% from the best lower level with at most slots / 1.25 in flight.
+
+    *lower*: (concurrency, output tokens/s) of tested levels. None when there is none so far below.
+    """
+    below = [found for count, found in lower if slots >= MORE_SLOTS * count]
+    return tok_s < (1 + GAIN) * max(below) if below else None
+
+
+def throughput_drifts(rates: Floats) -> bool | None:
+    """Output tokens/s of ten sub-windows: |slope x window| / mean above 0.10 and a trend with p < 0.05.
+
+    None where nothing was received: there is nothing to be stable.
+    """
+    mean = float(rates.mean()) if len(rates) else 0.0
+    if mean <= 0:
+        return None
+    series = rates.tolist()
+    return abs(slope(series)) * len(series) / mean > DRIFT_SHARE and mann_kendall(series).p < DRIFT_P
+
+
+def sub_window_rates(t_ns: Numbers, tokens: Floats, w0_ns: int, w1_ns: int, parts: int = SUB_WINDOWS) -> Floats:
+    """Tokens per second of *parts* equal parts of the window, from instants and tokens of events."""
+    edges = np.linspace(w0_ns, w1_ns, parts + 1)
+    sums, _ = np.histogram(t_ns, bins=edges, weights=tokens)
+    return sums / ((w1_ns - w0_ns) / 1e9 / parts)
+
+
+def late_p99_ns(lags: Numbers) -> float | None:
+    """P99 of dispatch lags; None without a release."""
+    return percentile(np.sort(lags), 0.99)
+
+
+def cascading(failed: npt.NDArray[np.bool_]) -> bool:
+    """Whether more than half of any 100 requests in a row failed, in the order in which they ended (IETF 7.4)."""
+    if len(failed) < FAILED_AMONG:
+        return False
+    sums = np.cumsum(np.concatenate([[0], failed]))
+    return bool((sums[FAILED_AMONG:] - sums[:-FAILED_AMONG]).max() > FAILED_SHARE * FAILED_AMONG)

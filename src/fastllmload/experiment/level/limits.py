@@ -1,0 +1,63 @@
+"""Objectives that a level must meet: limits of the P99 of TTFT and TPOT (IETF 5.2.2, 5.3.2)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Protocol
+
+from fastllmload.experiment.level.late_reads import may_be_in_time
+from fastllmload.experiment.level.margins import BEST, WORST, late_of, ttft_ends, within
+from fastllmload.experiment.level.result import Level
+from fastllmload.metrics.run.window import populations, window_of
+
+
+class LatencyLimits(Protocol):
+    """Parameters of a test that takes them; ms, None: none."""
+
+    @property
+    def slo_ttft_p99_ms(self) -> float | None: ...
+
+    @property
+    def slo_tpot_p99_ms(self) -> float | None: ...
+
+
+def limits_of(asked: LatencyLimits) -> dict[str, float]:
+    """Metric → limit of its P99 in ms, of those that are given."""
+    both = {"ttft": asked.slo_ttft_p99_ms, "tpot": asked.slo_tpot_p99_ms}
+    return {name: limit for name, limit in both.items() if limit is not None}
+
+
+def meets(level: Level, limits: Mapping[str, float]) -> bool:
+    """Whether the P99 of each metric is at most its limit; one without a value is not."""
+    return all((value := level.figure(name, "p99")) is not None and value <= limit for name, limit in limits.items())
+
+
+def met(level: Level, limits: Mapping[str, float], late: bool) -> bool | None:
+    """`meets`, None where what the client did late may decide it. *late*: it was so as a habit, and each limit is held
+    against both ends of what is known of its figure; else only against what a stall may hide.
+    """
+    return all_of(objective(level, name, limit, late) for name, limit in limits.items())
+
+
+def objective(level: Level, name: str, limit: float, late: bool) -> bool | None:
+    if late:
+        return within(ends_of(level, name), limit)
+    if meets(level, {name: limit}):
+        return True
+    return None if name == "ttft" and may_be_in_time(level.run, limit) else False
+
+
+def ends_of(level: Level, name: str) -> dict[int, float | None]:
+    """P99 of *name* in ms at both ends. A late send moves when a request began, and nothing between its tokens."""
+    value = level.figure(name, "p99")
+    if name == "ttft" and value is not None and (window := window_of(level.run)) is not None:
+        return ttft_ends(level.run, populations(level.run, window), late_of(level.run, window).sent_ns, 0.99)
+    bounds = ((level.document.get("metrics") or {}).get(name) or {}).get("bounds") or {}
+    least, most = bounds.get("p99") or (value, value)
+    return {BEST: least, WORST: most}
+
+
+def all_of(answers: Iterable[bool | None]) -> bool | None:
+    """False where one is; else None where one is not known."""
+    found = set(answers)
+    return False if False in found else None if None in found else True

@@ -1,0 +1,346 @@
+"""The rules of `criteria` over one measured level: saturated, steady, limited by the client (procedures 0.4.4, 0.9)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+import msgspec
+import numpy as np
+
+from fastllmload.experiment.level import criteria as rule
+from fastllmload.experiment.level import margins
+from fastllmload.experiment.level.client_lateness import client_limits, is_closed, load_of, offered_in_full
+from fastllmload.experiment.level.late_reads import may_be_in_time
+from fastllmload.experiment.level.margins import BEST, WORST, Figures
+from fastllmload.experiment.level.server_queue import waiting
+from fastllmload.metrics.distribution.percentiles import percentile
+from fastllmload.metrics.request.durations import committed
+from fastllmload.metrics.request.ttft import ttft
+from fastllmload.metrics.run.window import Populations, Window, populations, window_of
+from fastllmload.metrics.tokens.counts import count_tokens
+from fastllmload.metrics.tokens.timeline import BEARING, stated_tokens
+from fastllmload.records import layout
+from fastllmload.records.run import Run
+
+IN_FLIGHT = "requests in flight"
+QUEUE, COMPLETION, LATENCY, NO_GAIN = "queue growing", "completion", "latency", "no gain"
+SHORT_OF = 10  # a level shorter than so many mean e2e latencies is too short for the completion criterion
+TOO_SHORT = "too short for the completion criterion; take 300 s or more"
+
+
+class Lowest(msgspec.Struct, frozen=True):
+    """TTFT (ms) and mean e2e (s) of the lowest tested level: what the system does without a queue. *p50_ends*: the P50 at
+    the lower and the upper end of what is known of it; None where it is taken as it is.
+    """
+
+    load: float
+    ttft_p50: float | None
+    ttft_p99: float | None
+    e2e_mean: float | None = None
+    p50_ends: tuple[float | None, float | None] | None = None
+
+    def p50_at(self, side: int) -> float | None:
+        """At that end of the P50 which makes ten times as much the better, or worse, limit for another level."""
+        return self.ttft_p50 if self.p50_ends is None else self.p50_ends[side == BEST]
+
+
+class LevelVerdict(msgspec.Struct, frozen=True, kw_only=True):
+    """*saturated* and *steady* are None where nothing can be said: too little, or what the client did late may decide it.
+
+    *fired*: names of the criteria that hold. *inapplicable*: name and reason of those that do not apply. *limits*: what
+    the client did late, in words; *in_question*: names of the criteria that this may decide; *generator_limited*: it may
+    decide whether the level holds. *warnings*: what else to know. *figures*: what was compared. *queue*: whose growth was
+    judged: IN_FLIGHT, or the name of the server's own gauge.
+    """
+
+    loop: str
+    saturated: bool | None
+    fired: tuple[str, ...]
+    inapplicable: tuple[tuple[str, str], ...]
+    steady: bool | None
+    generator_limited: bool
+    limits: tuple[str, ...]
+    offered_in_full: bool
+    cascading: bool
+    warnings: tuple[str, ...]
+    figures: dict[str, float | None]
+    queue: str
+    in_question: tuple[str, ...] = ()
+
+    @property
+    def holds(self) -> bool | None:
+        """Not saturated and steady. None: not known. A late client passes a level only if it offered it in full."""
+        if self.saturated is None or self.steady is None:
+            return False if self.saturated else None
+        holds = not self.saturated and self.steady
+        return None if holds and self.generator_limited and not self.offered_in_full else holds
+
+    def why(self) -> str:
+        """Why the level does not hold, in words: criterion, value and limit of each that fired."""
+        if self.generator_limited and self.holds is None:
+            return f"the client was the limit: {self.limits[-1]}" if self.limits else "the client was the limit"
+        found = [self._words(name) for name in self.fired if name not in self.in_question]
+        if not found and self.steady is False:
+            found = ["throughput drifts: it is not steady"]
+        if found and self.limits:
+            found.append(f"whatever the client was late ({self.limits[-1]})")
+        return "; ".join(found) or "it could not be judged"
+
+    def _words(self, name: str) -> str:
+        of = self.figures
+        if name == LATENCY:
+            p99, p50 = of.get("ttft_p99_ms"), of.get("lowest_ttft_p50_ms")
+            most = math.nan if p50 is None else rule.TTFT_FACTOR * p50
+            return f"latency: P99 TTFT {p99:,.4g} ms is above {most:,.4g} ms, {rule.TTFT_FACTOR:g} x the lowest level's P50"
+        if name == COMPLETION:
+            return f"completion: {of.get('completion_rate'):.1%} of what was due in the window, below {rule.COMPLETION:.0%}"
+        if name == QUEUE:
+            mean, last = of.get("queue_mean"), of.get("queue_last")
+            return f"queue growing: {self.queue}, {mean:,.4g} on average and {last:,.4g} at the end, rise in each fifth"
+        if name == NO_GAIN:
+            return f"no gain: {of.get('output_tok_s'):,.4g} output tok/s, less than {rule.GAIN:.0%} above a lower level"
+        return name
+
+    @property
+    def unsteady(self) -> bool:
+        """Neither steady nor saturated: to be run again, twice as long (procedures 0.9)."""
+        return self.steady is False and not self.saturated
+
+
+def lowest_of(run: Run) -> Lowest:
+    """Of the run at the lowest level."""
+    chosen = populations(run, window_of(run))
+    p50, p99 = ttft_percentiles(run, chosen)
+    ends = margins.ttft_ends(run, chosen, 0, 0.5)
+    return Lowest(load_of(run), p50, p99, mean_e2e_s(run, chosen), (ends[BEST], ends[WORST]))
+
+
+def judge_level(
+    run: Run, lowest: Lowest | None = None, lower: Sequence[tuple[float, float]] = (), queue: rule.Floats | None = None
+) -> LevelVerdict:
+    """Judge one run.
+
+    *lowest*: None when this is the lowest level itself. *lower*: (concurrency, output tokens/s) of lower levels of a
+    closed loop. *queue*: evenly spaced samples over the window in place of the server's waiting-requests gauge in the
+    run's telemetry; without either, requests in flight are the queue.
+    """
+    window, closed = window_of(run), is_closed(run)
+    if window is None or window.seconds <= 0:
+        return nothing_measured("closed" if closed else "open")
+    compared = lowest if lowest is not None else lowest_of(run)
+    flight = in_flight_of(run, window)
+    q, source = queue_of(run, window, flight) if queue is None else (queue, "given")
+    found = figures_of(run, window, compared, q, lower)
+    asked = asked_of(found)
+    fired = tuple(name for name, holds in asked.items() if holds)
+    limits = (*client_limits(run, window), *looked_away(run, fired, compared))
+    firm, question, drifts = outcomes(run, window, found, lowest) if limits else (fired, (), found.drifts())
+    applied = any(holds is not None for holds in asked.values())
+    saturated = None if not applied or (question and not firm) else bool(firm)
+    steady = steadiness(drifts, QUEUE in firm, QUEUE in question)
+    offered = offered_in_full(run)
+    decided = saturated or (saturated is False and (steady is False or (steady is True and offered)))
+    mean_e2e = mean_e2e_s(run, populations(run, window))
+    return LevelVerdict(
+        loop="closed" if closed else "open",
+        saturated=saturated,
+        fired=fired,
+        inapplicable=tuple(inapplicable(asked, closed, found.ttft_p99, compared)),
+        steady=steady,
+        generator_limited=bool(limits) and not decided,
+        limits=limits,
+        offered_in_full=offered,
+        cascading=was_cascading(run),
+        warnings=too_short(run, mean_e2e, closed),
+        figures={
+            "completion_rate": found.completion_rate,
+            "ttft_p99_ms": found.ttft_p99,
+            "lowest_ttft_p50_ms": compared.ttft_p50,
+            "output_tok_s": found.output,
+            "in_flight_mean": float(flight.mean()) if len(flight) else None,
+            "in_flight_last": float(flight[-1]) if len(flight) else None,
+            "queue_mean": float(q.mean()) if len(q) else None,
+            "queue_last": float(q[-1]) if len(q) else None,
+            "e2e_mean_s": mean_e2e,
+        },
+        queue=source,
+        in_question=question,
+    )
+
+
+def figures_of(
+    run: Run, window: Window, lowest: Lowest, q: rule.Floats, lower: Sequence[tuple[float, float]]
+) -> Figures:
+    """What the criteria are asked of, as it was measured."""
+    rows = run.rows[run.rows["phase"] == layout.MEASURE]
+    return Figures(
+        load=load_of(run),
+        closed=is_closed(run),
+        seconds=window.seconds,
+        q=q,
+        scheduled=int(np.count_nonzero(window.holds(rows["t_sched"]))),
+        ended=float(np.count_nonzero((rows["status"] == layout.OK) & window.holds(rows["t_end"]))),
+        outlasted=answers_outlast(run, lowest),
+        ttft_p99=ttft_percentiles(run, populations(run, window))[1],
+        lowest_p50=lowest.ttft_p50,
+        lowest_p99=lowest.ttft_p99,
+        rates=token_rates(run, window),
+        lower=tuple(lower),
+    )
+
+
+def asked_of(of: Figures) -> dict[str, bool | None]:
+    """Each criterion's answer; None where it does not apply."""
+    return {
+        QUEUE: None if of.closed else rule.queue_growing(of.q),
+        COMPLETION: None if of.outlasted else rule.incomplete(of.completion_rate),
+        LATENCY: of.slow(),
+        NO_GAIN: rule.no_gain(of.load, of.output, list(of.lower)) if of.closed else None,
+    }
+
+
+def outcomes(
+    run: Run, window: Window, found: Figures, lowest: Lowest | None
+) -> tuple[tuple[str, ...], tuple[str, ...], bool | None]:
+    """Of a run in which the client was late: names of the criteria that hold whatever it did late, and of those that this
+    may decide; whether throughput drifts, None where this may decide it. The lowest level (*lowest* is None) is not above
+    ten times its own P50 at any end, or its lengths do it.
+    """
+    late = margins.late_of(run, window, len(found.q))
+    p99 = margins.ttft_ends(run, populations(run, window), late.sent_ns, 0.99)
+    ends = {
+        side: (found.ttft_p99, found.lowest_p50) if lowest is None else (p99[side], lowest.p50_at(side)) for side in p99
+    }
+    at = {side: asked_of(found.moved(late, *ends[side], side)) for side in (BEST, WORST)}
+    answers = {name: {holds, at[BEST][name], at[WORST][name]} for name, holds in asked_of(found).items()}
+    firm = tuple(name for name, every in answers.items() if every == {True})
+    question = tuple(name for name, every in answers.items() if True in every and name not in firm)
+    return firm, question, margins.drift_ends(found.rates, token_rates(run, window, in_time=True))
+
+
+def steadiness(drifts: bool | None, grows: bool, may_grow: bool) -> bool | None:
+    """Whether throughput does not drift, nor the queue grow; None where either is not known and the other says nothing."""
+    if drifts or grows:
+        return False
+    return None if drifts is None or may_grow else True
+
+
+def nothing_measured(loop: str) -> LevelVerdict:
+    """Of a level that has no window: nothing was sent, or nothing came back."""
+    return LevelVerdict(
+        loop=loop, saturated=None, fired=(), inapplicable=(), steady=None, generator_limited=False, limits=(),
+        offered_in_full=False, cascading=False, warnings=("nothing was measured",), figures={},
+        queue=IN_FLIGHT,
+    )  # fmt: skip
+
+
+def inapplicable(
+    asked: Mapping[str, bool | None], closed: bool, p99: float | None, lowest: Lowest
+) -> list[tuple[str, str]]:
+    """Name of each criterion without an answer, and why it has none."""
+    why = {
+        QUEUE: "a closed loop holds its queue constant" if closed else "the window is too short",
+        COMPLETION: completion_reason(closed, lowest),
+        LATENCY: latency_reason(p99, lowest),
+        NO_GAIN: "no level with at most 1/1.25 of the concurrency was tested" if closed else "of closed loops only",
+    }
+    return [(name, why[name]) for name, holds in asked.items() if holds is None]
+
+
+def completion_reason(closed: bool, lowest: Lowest) -> str:
+    if closed:
+        return "a closed loop schedules nothing"
+    if lowest.e2e_mean is None:
+        return "nothing was scheduled in the window"
+    return f"the level is shorter than {SHORT_OF} answers of {lowest.e2e_mean:.3g} s, which it cuts off at its end"
+
+
+def answers_outlast(run: Run, lowest: Lowest) -> bool:
+    """Whether answers take so long without any queue that the level ends before enough of them can: 10% are missing
+    then at every load.
+    """
+    phase = run.phase("measure")
+    if phase is None or phase.end_ns is None or lowest.e2e_mean is None:
+        return False
+    return lowest.e2e_mean > (phase.end_ns - phase.start_ns) / 1e9 / SHORT_OF
+
+
+def latency_reason(p99: float | None, lowest: Lowest) -> str:
+    if p99 is None or lowest.ttft_p50 is None or lowest.ttft_p99 is None:
+        return "no TTFT was measured"
+    ratio = lowest.ttft_p99 / lowest.ttft_p50 if lowest.ttft_p50 else math.inf
+    return f"at the lowest level ({lowest.load:g}) P99 TTFT is already {ratio:.3g} times its P50: input lengths do that"
+
+
+# -- figures of a run -------------------------------------------------------------------------------------------------
+
+
+def in_flight_of(run: Run, window: Window) -> rule.Floats:
+    """Requests of the measure phase in flight: from the submission (the dispatch where the last byte never left)."""
+    rows = run.rows[run.rows["phase"] == layout.MEASURE]
+    return rule.in_flight(committed(rows), rows["t_end"], window.w0_ns, window.w1_ns)
+
+
+def queue_of(run: Run, window: Window, flight: rule.Floats) -> tuple[rule.Floats, str]:
+    """The queue whose growth is judged, and whose it is: the server's own where it is known."""
+    found = waiting(run, window)
+    return (flight, IN_FLIGHT) if found is None else found
+
+
+def ttft_percentiles(run: Run, chosen: Populations) -> tuple[float | None, float | None]:
+    """P50 and P99 in ms over ok requests that were submitted in the window."""
+    found = ttft(run.rows[chosen.latency & (run.rows["t_first"] > 0)])
+    ordered = np.sort(found) / 1e6
+    return percentile(ordered, 0.5), percentile(ordered, 0.99)
+
+
+def mean_e2e_s(run: Run, chosen: Populations) -> float | None:
+    rows = run.rows[chosen.latency]
+    return float((rows["t_end"] - committed(rows)).mean()) / 1e9 if len(rows) else None
+
+
+def token_rates(run: Run, window: Window, parts: int = rule.SUB_WINDOWS, in_time: bool = False) -> rule.Floats:
+    """Output tokens/s of ok requests in equal sub-windows; a request's tokens are spread over its events. *in_time*: as if
+    each request had been sent when it was due, and each event been read at the earliest that is known of it.
+    """
+    rows = run.rows
+    ok = (rows["status"] == layout.OK) & (rows["phase"] == layout.MEASURE)
+    events = run.events
+    bearing = BEARING[events["kind"]] & ok[events["row"]]
+    row, weight = events["row"][bearing], stated_tokens(events["tokens"][bearing], 1).astype(np.float64)
+    total = np.bincount(row, weight, len(rows))
+    each = count_tokens(run).output / np.maximum(total, 1)
+    t_ns = events["t_ns"][bearing]
+    if in_time:
+        t_ns = t_ns - events["bracket_ns"][bearing].astype(np.int64) - margins.lag_ns(run, window)[row]
+    return rule.sub_window_rates(t_ns, weight * each[row], window.w0_ns, window.w1_ns, parts)
+
+
+def was_cascading(run: Run) -> bool:
+    """Over the requests of the measure phase that ended, those that the end of the run cancelled left out."""
+    rows = run.rows[(run.rows["phase"] == layout.MEASURE) & (run.rows["t_end"] > 0)]
+    rows = rows[rows["status"] != layout.CANCELLED]
+    return rule.cascading((rows["status"] != layout.OK)[np.argsort(rows["t_end"], kind="stable")])
+
+
+def too_short(run: Run, mean_e2e: float | None, closed: bool) -> tuple[str, ...]:
+    phase = run.phase("measure")
+    if closed or mean_e2e is None or phase is None or phase.end_ns is None:
+        return ()
+    seconds = (phase.end_ns - phase.start_ns) / 1e9
+    if mean_e2e <= seconds / SHORT_OF:
+        return ()
+    return (
+        f"the mean e2e latency of {mean_e2e:.3g} s is more than a tenth of the level's {seconds:.4g} s: {TOO_SHORT}",
+    )
+
+
+def looked_away(run: Run, fired: Sequence[str], lowest: Lowest) -> tuple[str, ...]:
+    """Where latency alone speaks against the level, and a stall of ours may hide that it was in time (decision 101)."""
+    if tuple(fired) != (LATENCY,) or lowest.ttft_p50 is None:
+        return ()
+    limit = rule.TTFT_FACTOR * lowest.ttft_p50
+    if not may_be_in_time(run, limit):
+        return ()
+    return (f"the client stalled while first tokens came: P99 TTFT may have been within {limit:.4g} ms",)

@@ -1,0 +1,1 @@
+"""What happens to the system before a level is measured: hooks, restarts, cache fill, warm-up."""

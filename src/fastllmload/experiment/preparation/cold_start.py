@@ -1,0 +1,72 @@
+"""A cold start (IETF 4.5.3, procedures.md 0.8): the server is started anew, and the first request finds it so.
+
+Model load time is from the start of the restart hook to the first question that the server answers; cold start latency is
+the TTFT of the first request behind that. No warm-up, no probe. What is measured cold is the first token, so it is the
+test of TTFT that does it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from fastllmload.compliance.applies import number
+from fastllmload.errors import InputError
+from fastllmload.experiment.level.result import Level
+from fastllmload.metrics.run.cold_start import declared_cold
+
+RESTART, TEST, LOAD_TIME = "restart", "ttft", "sut.load_time_s"
+
+
+def refuse(test: str, declarations: Mapping[str, str], can_restart: bool) -> None:
+    """InputError where another test than that of TTFT shall start cold, or nobody knows how long the model took to load."""
+    if not declared_cold(declarations):
+        return
+    if test != TEST:
+        raise InputError(
+            f"--declare cold_start=yes: a cold start is measured by the test {TEST}; the test {test} needs a system that is "
+            "warm (IETF 4.5.1), leave the declaration out"
+        )
+    if not can_restart and LOAD_TIME not in declarations:
+        raise InputError(
+            f"--declare cold_start=yes needs the server started anew: --hook {RESTART}=COMMAND, which also measures how "
+            f"long the model takes to load; or run it in a terminal and confirm; or, where you have just done it by hand, "
+            f"--declare {LOAD_TIME}=SECONDS"
+        )
+    if LOAD_TIME in declarations and declared_seconds(declarations) is None:
+        raise InputError(
+            f"--declare {LOAD_TIME}={declarations[LOAD_TIME]}: this is no number of seconds; write it as {LOAD_TIME}=93"
+        )
+
+
+def declared_seconds(declarations: Mapping[str, str]) -> float | None:
+    """The load time that was declared; None where its text begins with no number of seconds."""
+    seconds = number(declarations[LOAD_TIME])
+    return seconds if seconds is not None and math.isfinite(seconds) and seconds >= 0 else None
+
+
+def entry(
+    declarations: Mapping[str, str], steps: Sequence[Mapping[str, Any]], levels: Sequence[Level]
+) -> dict[str, Any]:
+    """procedure.json "cold_start": both metrics, null where they are not known."""
+    restarts = [step for step in steps if step["name"] == RESTART]
+    loading: float | None = None
+    if restarts:
+        loading = float(restarts[-1]["seconds"]) + float(restarts[-1]["ready_after_s"])
+    elif LOAD_TIME in declarations:
+        loading = declared_seconds(declarations)
+    first = levels[0].figure("cold_start_latency") if levels else None
+    return {"model_load_time_s": loading, "cold_start_latency_ms": first}
+
+
+def sentence(found: Mapping[str, Any]) -> str:
+    """`cold start: the model was loaded in 12.3 s, the first token came after 345 ms`."""
+    loading, first = found["model_load_time_s"], found["cold_start_latency_ms"]
+    loaded = (
+        "how long the model took to load is not known"
+        if loading is None
+        else f"the model was loaded in {loading:,.4g} s"
+    )
+    came = "no first token came" if first is None else f"the first token came after {first:,.4g} ms"
+    return f"cold start: {loaded}, {came}"

@@ -1,0 +1,52 @@
+"""Whether a target answers: asked as the run itself would ask, with its TLS settings, addresses and headers."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+
+from fastllmload.endpoint import ENDPOINTS
+from fastllmload.engine.preflight.addresses import parse_base
+from fastllmload.engine.preflight.probe import Probe
+from fastllmload.engine.public_settings import redactor
+from fastllmload.errors import TargetError
+from fastllmload.settings import RunSettings, Secret
+
+READY_S = 600.0  # for a server to come back after a hook
+PATIENCE_S = 10.0  # for one answer
+TELL_S = 30.0  # between two words about a server that is not there yet
+NOT_YET = (502, 503, 504)  # what a gateway says without its server, and a server while it loads the model
+
+
+def silence(
+    settings: RunSettings, urls: Sequence[str], secret: Secret | None, refused: tuple[int, ...] = ()
+) -> str | None:
+    """Why one of *urls* does not answer the question for its models; None when all do, whatever they say to it.
+
+    *refused*: HTTP statuses that count as no answer.
+    """
+    key = None if secret is None else secret.reveal()
+    endpoint = ENDPOINTS[settings.target.endpoint_type]
+    for url in urls or ("http://localhost",):  # a Unix socket's
+        try:
+            base = parse_base(url, settings.target.unix_socket)
+            status = Probe(settings, base, endpoint, key, redactor(settings, secret)).status(PATIENCE_S)
+        except TargetError as problem:
+            return str(problem)
+        if status in refused:
+            return f"{base.shown} answers {status}"
+    return None
+
+
+def await_answer(ask: Callable[[], str | None], say: Callable[[str], None], most_s: float = READY_S) -> float:
+    """Seconds until *ask* knows no reason any more. TargetError with the last one when that takes longer than *most_s*."""
+    began = told = time.monotonic()
+    while (why := ask()) is not None:
+        now = time.monotonic()
+        if now - began > most_s:
+            raise TargetError(f"the target was not ready within {most_s:g} s of the hook: {why}; the test stops here")
+        if now - told >= TELL_S:
+            say(f"waiting for the target since {now - began:.0f} s: {why}")
+            told = now
+        time.sleep(0.5)
+    return time.monotonic() - began

@@ -1,0 +1,182 @@
+"""Warm-up and its verification (IETF 4.5, procedures.md 0.7).
+
+The workload runs until 100 requests are through and 10,000 tokens came back; then, in an idle system, probes go one at
+a time until three pairs in a row differ by less than 10 %. All of it comes from streams of the seed that no measured
+request uses. Probes repeat one prompt: with prefix caching on they measure a cached prefill, and the report says so.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from fastllmload.experiment.experiment import Experiment
+from fastllmload.experiment.level.settings import at_concurrency, changed
+from fastllmload.records import layout
+from fastllmload.records.run import load
+from fastllmload.settings import RunSettings
+
+REQUESTS, TOKENS = 100, 10_000
+QUICK_REQUESTS, QUICK_TOKENS = 16, 400
+SLOTS = 8  # closed loop of the warm-up where the target load is no smaller
+PAIRS, VARIATION = 3, 0.10
+BATCH, MOST_PROBES, ROUNDS = 5, 20, 3
+PROBE_TOKENS = 64
+PROBE_WORDS = (
+    "Write one plain paragraph that explains to a new colleague how a queue forms in front of a busy counter, what "
+    "makes it grow, what makes it shrink again, and why the people at its end wait so much longer than those at its "
+    "head."
+)
+
+
+NOT_VERIFIED = f"the warm-up was not verified: probes still varied by {VARIATION:.0%} or more (IETF 4.5.2)"
+
+
+@dataclass
+class WarmUp:
+    """What the warm-up did: goes into procedure.json. *verified*: None when no probe was sent; in `warmup`, False for all
+    that are finished when it was for one. *folders*: those of its runs, in `preparation/`.
+    """
+
+    requests: int = 0
+    tokens: int = 0
+    rounds: int = 0
+    probe_before: dict[str, float] | None = None
+    probes: list[dict[str, float]] = field(default_factory=list)
+    verified: bool | None = None
+    folders: list[str] = field(default_factory=list)
+
+    def entry(self) -> dict[str, Any]:
+        return {
+            "requests": self.requests,
+            "tokens": self.tokens,
+            "rounds": self.rounds,
+            "probe_before": self.probe_before,
+            "probes": self.probes,
+            "verified": self.verified,
+        }
+
+
+def warm_up(experiment: Experiment, settings: RunSettings, quick: bool = False) -> None:
+    """Have the system warmed up with the workload of *settings* before the next level that really runs.
+
+    A procedure that was asked for without warm-up (`--warmup 0`) gets none, and says so; a cold start has none.
+    """
+    if not experiment.warm:
+        if not experiment.cold:
+            experiment.journal.note("deviations", "the warm-up was left out (IETF 4.5.1)")
+        return
+    tell(experiment)
+    experiment.prepare("warmup", f"warm-up with {settings.workload.name}", lambda: record(experiment, settings, quick))
+
+
+def record(experiment: Experiment, settings: RunSettings, quick: bool) -> None:
+    """Do it, and keep what it was in procedure.json; a warm-up that was not verified is told there."""
+    earlier = experiment.journal.document["warmup"]
+    found = warmed(experiment, settings, quick)
+    one = {"before_level": experiment.next_level, **found.entry(), "folders": found.folders}
+    if found.verified is False:
+        experiment.console.warn(NOT_VERIFIED)
+    if earlier is not None and earlier["verified"] is False:
+        found.verified = False  # levels that are finished stand on it
+    experiment.journal.put(warmup=found.entry(), warmups=[*experiment.journal.document["warmups"], one])
+    tell(experiment)
+
+
+def tell(experiment: Experiment) -> None:
+    """Also of the warm-up before levels that an earlier start has finished."""
+    done = experiment.journal.document["warmup"]
+    if done is not None and done["verified"] is False:
+        experiment.journal.note("warnings", NOT_VERIFIED)
+
+
+def warmed(experiment: Experiment, settings: RunSettings, quick: bool) -> WarmUp:
+    """Rounds of workload and probes until the probes are stable."""
+    found = WarmUp()
+    found.probe_before = next(iter(probes(experiment, settings, 1)), None)
+    for _ in range(1 if quick else ROUNDS):
+        found.rounds += 1
+        run_workload(experiment, settings, found, *((QUICK_REQUESTS, QUICK_TOKENS) if quick else (REQUESTS, TOKENS)))
+        verify(experiment, settings, found, quick)
+        if found.verified:
+            break
+    return found
+
+
+def run_workload(experiment: Experiment, settings: RunSettings, found: WarmUp, least: int, least_tokens: int) -> None:
+    """Until *least* requests and *least_tokens* came back; each further run has requests of its own."""
+    ok = tokens = 0
+    while ok < least or tokens < least_tokens:
+        missing = least - ok if ok < least else max(10, -(-(least_tokens - tokens) * ok // max(1, tokens)))
+        stream = f"warmup/{found.rounds}/{ok}"
+        slots = min(SLOTS, settings.load.concurrency or SLOTS)
+        asked = changed(
+            at_concurrency(settings, slots, **no_bounds(), num_requests=missing, warmup_requests=0),
+            workload={"stream": stream},
+        )
+        document = experiment.preparation("warm-up", asked)
+        found.folders.append(experiment.last_preparation.name)
+        counts = document.get("counts") or {}
+        done, received = int(document.get("completed") or 0), int(document.get("total_output_tokens") or 0)
+        ok, tokens = ok + done, tokens + received
+        if not done or counts.get("cancelled", 0) == missing:
+            break  # nothing comes back: the level itself will say what is wrong
+    found.requests += ok
+    found.tokens += tokens
+
+
+def no_bounds() -> dict[str, Any]:
+    """Load fields that a preparation does not take from its level."""
+    return {"duration": None, "repetition": 0, "max_concurrency": None, "arrival": "poisson", "burstiness": 1.0}
+
+
+def verify(experiment: Experiment, settings: RunSettings, found: WarmUp, quick: bool) -> None:
+    """Probes in batches until the last pairs are stable or enough were sent."""
+    found.probes = []
+    while len(found.probes) < (BATCH if quick else MOST_PROBES):
+        batch = probes(experiment, settings, BATCH)
+        if not batch:
+            found.verified = False
+            return
+        found.probes += batch
+        found.verified = stable(found.probes)
+        if found.verified:
+            return
+
+
+def stable(series: list[dict[str, float]]) -> bool:
+    """Whether somewhere in the series PAIRS pairs in a row vary by less than VARIATION, in TTFT and in e2e."""
+    good = [
+        all(abs(b[name] - a[name]) < VARIATION * a[name] for name in ("ttft_ms", "e2e_ms"))
+        for a, b in itertools.pairwise(series)
+    ]
+    return any(all(good[k : k + PAIRS]) for k in range(len(good) - PAIRS + 1))
+
+
+def probes(experiment: Experiment, settings: RunSettings, count: int) -> list[dict[str, float]]:
+    """TTFT and e2e of *count* equal requests, sent one at a time into the idle system."""
+    path = experiment.folder / "probe.jsonl"
+    line = json.dumps({"prompt": PROBE_WORDS, "output_tokens": PROBE_TOKENS})
+    path.write_text(f"{line}\n" * BATCH)
+    asked = changed(
+        at_concurrency(settings, 1, **no_bounds(), num_requests=count, warmup_requests=0),
+        workload={
+            "name": "custom", "dataset_path": str(path), "stream": "probe", "isl": None, "osl": None, "prefix_len": 0,
+            "num_prefixes": 1, "prompt_form": "text",
+        },
+    )  # fmt: skip
+    experiment.preparation("probe", asked)
+    rows = load(experiment.last_preparation).rows
+    ok = rows[(rows["phase"] == layout.MEASURE) & (rows["status"] == layout.OK)]
+    ok = ok[np.argsort(ok["t_submit"], kind="stable")]
+    return [probe_of(row) for row in ok]
+
+
+def probe_of(row: Any) -> dict[str, float]:
+    """TTFT and e2e of one request; where the answer is all reasoning, to its first token of that."""
+    first = row["t_first"] or row["t_any"]
+    return {"ttft_ms": float(first - row["t_submit"]) / 1e6, "e2e_ms": float(row["t_end"] - row["t_submit"]) / 1e6}

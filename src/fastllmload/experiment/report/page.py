@@ -1,0 +1,86 @@
+"""procedure.html: the same as procedure.md, with its plots."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from fastllmload.experiment.incomplete import level_table, with_last_words
+from fastllmload.experiment.report.parts import REMARKS, facts
+from fastllmload.experiment.report.text import headline, verdict_lines
+from fastllmload.report.html.page_layout import (
+    PageHead,
+    PageSection,
+    PageTable,
+    Plot,
+    PlotAxis,
+    PlotSeries,
+    Rule,
+    page_layout,
+)
+from fastllmload.report.redaction.document import notice
+from fastllmload.report.text.numbers import WITHHELD
+
+TONES = {
+    "unconditionally compliant": "valid",
+    "conditionally compliant": "suspect",
+    "not compliant": "invalid",
+}
+
+
+def page(document: Mapping[str, Any]) -> str:
+    """The page's text."""
+    document = with_last_words(document)
+    said = notice(document)
+    results = [*document.get("sentences", ()), *map(table_of, document["tables"])]
+    sections = [PageSection("Results", [*([] if said is None else [f"{said[0].upper()}{said[1:]}."]), *results])]
+    if document["plots"]:
+        sections.append(PageSection("Plots", [plot_of(plot) for plot in document["plots"]]))
+    sections += [PageSection(title, document[name]) for name, title in REMARKS if document[name]]
+    if said is None:
+        sections.append(
+            PageSection("Levels", [table_of({**level_table(document), "title": "Levels in the order measured"})])
+        )
+    declared = document["manifest"]["declarations"]
+    if declared:
+        sections.append(
+            PageSection("Declarations", [PageTable(["Name", "Declared"], [list(pair) for pair in declared.items()])])
+        )
+    return page_layout(head_of(document), sections)
+
+
+def head_of(document: Mapping[str, Any]) -> PageHead:
+    compliance = document.get("compliance") or {}
+    verdict = str(compliance.get("verdict", ""))
+    manifest = document["manifest"]
+    levels = str(len(document["levels"])) if notice(document) is None else WITHHELD
+    more = {"Workload": str(manifest.get("workload")), "Levels": levels}
+    return PageHead(
+        headline(document),
+        verdict=verdict,
+        meaning="; ".join(verdict_lines(compliance)) if verdict else "",
+        tone=TONES.get(verdict, ""),
+        facts={**facts(document), **more},
+        simulated=bool(manifest.get("simulated")),
+    )
+
+
+def table_of(table: Mapping[str, Any]) -> PageTable:
+    return PageTable(table["columns"], table["rows"], title=table["title"], notes=table["notes"])
+
+
+def plot_of(plot: Mapping[str, Any]) -> Plot:
+    return Plot(
+        plot["kind"],
+        plot["title"],
+        [
+            PlotSeries(one["name"], y=[math.nan if y is None else y for y in one["y"]], x=one["x"], style=one["style"])
+            for one in plot["series"]
+        ],
+        x=PlotAxis(*plot["x"]),
+        y=PlotAxis(*plot["y"]),
+        names=plot["names"],
+        marks=[Rule(mark["axis"], mark["at"], mark["label"]) for mark in plot["marks"]],
+        note=plot["note"],
+    )

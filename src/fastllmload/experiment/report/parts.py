@@ -1,0 +1,119 @@
+"""What the reports of procedures, repeated tests, searches and sweeps have in common: state, head, tables, remarks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from fastllmload.experiment.report.findings import shown
+from fastllmload.report.text.command_line import code_span, command_line
+
+Document = Mapping[str, Any]
+
+NOT_DONE = {
+    "running": "INCOMPLETE (killed)",
+    "interrupted": "INCOMPLETE (interrupted)",
+    "failed": "INCOMPLETE (cut short)",
+}
+SIMULATED = "**SIMULATED ENGINE: the target was fastllmload's own simulator, not a server.**"
+REMARKS = (("warnings", "Warnings"), ("deviations", "Deviations from the methodology"))
+
+
+def with_state(title: str, document: Document) -> str:
+    """*title*, and what keeps the document from being the whole answer: not ended, scaled down. And a cold start."""
+    cold = "COLD START" if document.get("cold_start") else ""
+    quick = "QUICK (does not conform)" if document.get("quick") else ""
+    words = ", ".join(text for text in (cold, NOT_DONE.get(document["status"], ""), quick) if text)
+    return f"{title}: {words}" if words else title
+
+
+def facts(document: Document) -> dict[str, str]:
+    """What was measured when and by which command, for the head of a page."""
+    return {
+        "Started": document["started_utc"],
+        "Command": command_line(document["command"]) or "not recorded",
+        "Target": ", ".join(document["manifest"].get("urls", ())) or "the simulated engine",
+    }
+
+
+# -- the terminal -----------------------------------------------------------------------------------------------------
+
+
+def aligned(table: Document) -> Iterator[str]:
+    """Columns of equal width: the first to the left, numbers to the right."""
+    columns = table["columns"]
+    cells = [[str(column) for column in columns]]
+    cells += [[shown(cell, column) for cell, column in zip(row, columns, strict=True)] for row in table["rows"]]
+    widths = [max(len(row[k]) for row in cells) for k in range(len(columns))]
+    for row in cells:
+        first, *others = [
+            cell.ljust(w) if k == 0 else cell.rjust(w) for k, (cell, w) in enumerate(zip(row, widths, strict=True))
+        ]
+        yield "  " + "  ".join([first, *others]).rstrip()
+
+
+def terminal_tables(tables: Sequence[Document]) -> Iterator[str]:
+    """Each under its title, with its notes."""
+    for table in tables:
+        yield ""
+        yield table["title"]
+        yield from aligned(table)
+        yield from (f"  {note}" for note in table["notes"])
+
+
+def terminal_remarks(document: Document) -> Iterator[str]:
+    yield from (f"warning    {text}" for text in document["warnings"])
+    yield from (f"deviation  {text}" for text in document["deviations"])
+
+
+# -- Markdown ---------------------------------------------------------------------------------------------------------
+
+
+def markdown_head(headline: str, document: Document) -> Iterator[str]:
+    """The title, whether the target was real, and the facts."""
+    yield f"# {escaped(headline)}"
+    yield ""
+    if document["manifest"].get("simulated"):
+        yield SIMULATED
+        yield ""
+    for name, text in facts(document).items():
+        yield f"* {name}: {code_span(text) if name == 'Command' else escaped(text)}"
+    yield ""
+
+
+def markdown_tables(tables: Sequence[Document]) -> Iterator[str]:
+    """A section each, with its notes."""
+    for table in tables:
+        yield from ("", f"## {escaped(table['title'])}", "", *pipes(table))
+        for note in table["notes"]:
+            yield from ("", escaped(note))
+
+
+def markdown_remarks(document: Document) -> Iterator[str]:
+    """Warnings and deviations, a section each where there are any."""
+    for name, title in REMARKS:
+        if document[name]:
+            yield from ("", f"## {title}", "", *(f"* {escaped(text)}" for text in document[name]))
+
+
+def pipes(table: Document) -> Iterator[str]:
+    """Numbers to the right, words to the left."""
+    columns, rows = table["columns"], table["rows"]
+    marks = ["---" if k == 0 or wordy([row[k] for row in rows]) else "--:" for k in range(len(columns))]
+    yield "| " + " | ".join(escaped(str(column)) for column in columns) + " |"
+    yield f"|{'|'.join(marks)}|"
+    for row in rows:
+        yield "| " + " | ".join(escaped(shown(cell, column)) for cell, column in zip(row, columns, strict=True)) + " |"
+
+
+def wordy(cells: Sequence[Any]) -> bool:
+    """Whether there are words that do not begin as a number does."""
+    texts = [cell for cell in cells if isinstance(cell, str) and cell not in ("n/a", "-", "not measured")]
+    return bool(texts) and not any(text[:1].isdigit() or text[:1] in "+-" for text in texts)
+
+
+def escaped(text: str) -> str:
+    """Text that Markdown shows as it is."""
+    for mark in ("\\", "|", "<", "*", "_", "`"):
+        text = text.replace(mark, f"\\{mark}" if mark != "<" else "&lt;")
+    return text.replace("\n", " ")

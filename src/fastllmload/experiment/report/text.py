@@ -1,0 +1,90 @@
+"""What a procedure leaves to read: tables on the terminal, procedure.md and procedure.html, from procedure.json."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from fastllmload.experiment.console import Console
+from fastllmload.experiment.incomplete import level_table, with_last_words, with_levels
+from fastllmload.experiment.report.parts import (
+    escaped,
+    markdown_head,
+    markdown_remarks,
+    markdown_tables,
+    pipes,
+    terminal_remarks,
+    terminal_tables,
+    with_state,
+)
+from fastllmload.report.redaction.document import notice
+
+MARKDOWN, PAGE = "procedure.md", "procedure.html"
+LISTED = 6  # ids in a line; all of them are in procedure.json and in `fastllmload compliance`
+
+
+def show(document: Mapping[str, Any], folder: Path, console: Console) -> None:
+    """The tables and sentences for a terminal."""
+    for line in lines(document):
+        console.say(line)
+    console.say(f"files      {folder}/procedure.json, {MARKDOWN}, {PAGE}, levels/")
+
+
+def lines(document: Mapping[str, Any]) -> Iterator[str]:
+    """Terminal lines; of a procedure that has not come to its end also its levels, and how to go on."""
+    document = with_levels(with_last_words(document))
+    yield ""
+    yield headline(document)
+    yield from terminal_tables(document["tables"])
+    yield ""
+    yield from document.get("sentences", ())
+    yield from terminal_remarks(document)
+    said = notice(document)
+    if said is not None:
+        yield said
+    yield from verdict_lines(document.get("compliance"))
+
+
+def headline(document: Mapping[str, Any]) -> str:
+    return with_state(f"IETF {document['section']} {document['title']}", document)
+
+
+def verdict_lines(compliance: Mapping[str, Any] | None) -> Iterator[str]:
+    if not compliance:
+        yield "compliance not evaluated; for what there is: fastllmload compliance FOLDER"
+        return
+    yield f"compliance {compliance['verdict']}"
+    for key, words in (("must", "MUST, REQUIRED"), ("should", "SHOULD, RECOMMENDED")):
+        tally = compliance.get(key) or {}
+        open_ = [name for state in ("false", "undeclared", "unchecked") for name in tally.get(state) or ()]
+        more = f" and {len(open_) - LISTED} more" if len(open_) > LISTED else ""
+        listed = f"; not: {', '.join(open_[:LISTED])}{more}" if open_ else ""
+        yield f"           {tally.get('hold', 0)} of {tally.get('of', 0)} {words} hold{listed}"
+    yield "           what to do about each: fastllmload compliance FOLDER"
+
+
+def markdown(document: Mapping[str, Any]) -> str:
+    """The report as Markdown."""
+    return "\n".join(_markdown(with_last_words(document))) + "\n"
+
+
+def _markdown(document: Mapping[str, Any]) -> Iterator[str]:
+    yield from markdown_head(headline(document), document)
+    yield from (f"* {escaped(sentence)}" for sentence in document.get("sentences", ()))
+    yield from markdown_tables(document["tables"])
+    yield from markdown_remarks(document)
+    yield ""
+    yield "## Compliance"
+    yield ""
+    yield from (f"* {escaped(line.strip())}" for line in verdict_lines(document.get("compliance")))
+    yield ""
+    yield "## Levels"
+    yield ""
+    yield from pipes(level_table(document))
+    yield ""
+    yield "## Declarations"
+    yield ""
+    yield from (
+        f"* {escaped(key)}: {escaped(str(value))}" for key, value in document["manifest"]["declarations"].items()
+    )

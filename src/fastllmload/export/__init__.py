@@ -1,0 +1,1 @@
+"""Rows of a run for other programs: JSON lines, CSV, Parquet."""

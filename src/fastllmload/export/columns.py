@@ -1,0 +1,218 @@
+"""The contract's columns of a run's requests, for every export: values, which of them are null, and their names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fastllmload.metrics.tokens.counts import SOURCES, UNKNOWN, TokenCounts, count_tokens
+from fastllmload.metrics.tokens.timeline import BEARING, Mask, on_timeline, stated_tokens, stretches
+from fastllmload.metrics.tokens.times import token_times
+from fastllmload.records import layout
+from fastllmload.records.run import RowNames, Run
+
+TIMES = ("t_sched", "t_dispatch", "t_submit", "t_headers", "t_any", "t_first", "t_last", "t_end")
+SERVER_SAID = ("total", "load", "prompt_eval", "eval")  # durations of an Ollama server's own clock
+LISTS = ("token_ns", "token_counts", "read_ids", "untimed_ns", "untimed_counts")
+AT_ONCE = 4096  # requests whose columns are in memory together
+EVENTS_AT_ONCE = 1 << 17  # and whose lists of events are
+Values = npt.NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Column:
+    """One value per row; null where *null* is true. With *names* the value is a position among them."""
+
+    values: Values
+    null: Mask | None = None
+    names: Sequence[Any] | None = None
+
+    def to_list(self) -> list[Any]:
+        """Python values, None for null."""
+        found: list[Any] = self.values.tolist()
+        if self.names is not None:
+            found = [self.names[value] for value in found]
+        for place in () if self.null is None else np.flatnonzero(self.null).tolist():
+            found[place] = None
+        return found
+
+
+Rows = Values
+Make = Callable[[Rows, "Source", slice], Column]
+
+
+@dataclass(frozen=True)
+class Source:
+    """What columns are made from: the names of the run, its token counts, and of which rows all events are there."""
+
+    names: RowNames
+    tokens: TokenCounts
+    whole: Mask
+
+
+def plain(name: str) -> Make:
+    return lambda rows, source, part: Column(rows[name])
+
+
+def unless(name: str, absent: int) -> Make:
+    """Null where the row has *absent*."""
+    return lambda rows, source, part: Column(rows[name], rows[name] == absent)
+
+
+def named(name: str, names: Sequence[str], absent: int | None = None) -> Make:
+    return lambda rows, source, part: Column(rows[name], None if absent is None else rows[name] == absent, names)
+
+
+def counted(name: str, names: Sequence[Any] | None = None) -> Make:
+    return lambda rows, source, part: Column(getattr(source.tokens, name)[part], None, names)
+
+
+def _request_id(rows: Rows, source: Source, part: slice) -> Column:
+    return Column(np.arange(len(rows)), None, source.names.request_ids(rows))
+
+
+def _class(rows: Rows, source: Source, part: slice) -> Column:
+    numbers = rows["request_class"]
+    return Column(numbers, None, source.names.class_names(int(numbers.max(initial=0))))
+
+
+def _url(rows: Rows, source: Source, part: slice) -> Column:
+    return Column(rows["url"], None, source.names.url_names(int(rows["url"].max(initial=0))))
+
+
+def _timed(rows: Rows, source: Source, part: slice) -> Column:
+    """Tokens of the content timeline (metrics.md 3.3): the n of TPOT; null where they cannot be told from reasoning."""
+    timed = source.tokens.timed[part]
+    return Column(timed, (timed < 0) | ~source.whole[part])
+
+
+def _reasoning(rows: Rows, source: Source, part: slice) -> Column:
+    """Null where reasoning was streamed and the server says neither in its usage nor event by event how many tokens."""
+    tokens = source.tokens.reasoning[part]
+    unsaid = (rows["reasoning_events"] > 0) & (rows["reasoning_tokens"] < 0) & (tokens == 0)
+    return Column(tokens, unsaid)
+
+
+def _reused(rows: Rows, source: Source, part: slice) -> Column:
+    return Column((rows["flags"] & layout.FLAG_REUSED) > 0, rows["t_submit"] <= 0)
+
+
+def _streamed(rows: Rows, source: Source, part: slice) -> Column:
+    """Whether the answer came as a stream of events; null without one."""
+    return Column((rows["flags"] & layout.FLAG_STREAM) > 0, rows["t_headers"] == 0)
+
+
+def _stamp_source(rows: Rows, source: Source, part: slice) -> Column:
+    return Column(rows["stamps"], rows["t_first"] == 0, layout.STAMP_NAMES)
+
+
+def _client(rows: Rows, source: Source, part: slice) -> Column:
+    """What the user was to do besides waiting: names joined by +; null for one who waits."""
+    bits = range(1 << len(layout.CLIENT_NAMES))
+    names = ["+".join(name for at, name in enumerate(layout.CLIENT_NAMES) if bit >> at & 1) for bit in bits]
+    return Column(rows["client"], rows["client"] == 0, names)
+
+
+REQUEST_COLUMNS: dict[str, Make] = {  # in the contract's order
+    "request_id": _request_id,
+    "session_id": plain("session"),
+    "turn": plain("turn"),
+    "class": _class,
+    "worker": plain("worker"),
+    "url": _url,
+    **{f"{name}_ns": unless(name, 0) for name in TIMES},
+    "status": named("status", layout.STATUS_NAMES),
+    "http_status": unless("http_status", 0),
+    "error": named("error", layout.ERROR_NAMES, 0),
+    "input_tokens": counted("input"),
+    "output_tokens": counted("output"),
+    "reasoning_tokens": _reasoning,
+    "cached_tokens": unless("cached_tokens", -1),
+    "output_tokens_source": counted("source", SOURCES),
+    "bytes_sent": plain("bytes_sent"),
+    "bytes_received": plain("bytes_received"),
+    "connection_reused": _reused,
+    "finish_reason": named("finish", layout.FINISH_NAMES, 0),
+    "timestamp_source": _stamp_source,
+    **{f"server_{name}_ns": unless(f"server_{name}_ns", 0) for name in SERVER_SAID},
+    "phase": named("phase", layout.PHASE_NAMES),
+    "client": _client,
+    "timed_tokens": _timed,
+    "t_connected_ns": unless("t_connected", 0),
+    "streamed": _streamed,
+}
+
+
+@dataclass(frozen=True)
+class Block:
+    """The columns of the rows *part* of a run, whose token counts are *tokens*."""
+
+    part: slice
+    tokens: TokenCounts
+    columns: dict[str, Column]
+
+
+def blocks(run: Run, at_once: int = AT_ONCE, events_at_once: int | None = None) -> Iterator[Block]:
+    """All rows by phase and request, *at_once* at a time, or fewer that have about *events_at_once* events."""
+    source = Source(RowNames(run.manifest), count_tokens(run), run.whole_rows)
+    whole = [slice(0, len(run.rows))] if events_at_once is None else stretches(run.first_event, events_at_once)
+    for begin, end in (
+        (at, min(at + at_once, each.stop)) for each in whole for at in range(each.start, each.stop, at_once)
+    ):
+        part, rows = slice(begin, end), np.array(run.rows[begin:end])
+        yield Block(part, source.tokens, {name: make(rows, source, part) for name, make in REQUEST_COLUMNS.items()})
+
+
+def token_lists(run: Run, part: slice, tokens: TokenCounts) -> dict[str, list[list[Any] | None]]:
+    """Per row, one entry per event with generated tokens: on its content timeline (`token_ns`, and read within the
+    request), or off it (`untimed_ns`: reasoning, white space before the first content).
+
+    Tokens of an event are null where nobody knows: neither the server said, nor the recorded text, nor their sum. All
+    lists of a request are null when some of its events are lost.
+    """
+    first = run.first_event[part.start : part.stop + 1]
+    events = slice(int(first[0]), int(first[-1]))
+    timed = on_timeline(run, part)
+    other = BEARING[run.event_kind[events]] & ~timed
+    kept, left = (np.concatenate([[0], np.cumsum(mask)])[first - first[0]].tolist() for mask in (timed, other))
+    found = {
+        "token_ns": cut(run.event_t[events][timed].tolist(), kept),
+        "token_counts": cut(said(known_counts(run, part, tokens)), kept),
+        "read_ids": cut(read_numbers(run, part, first)[timed].tolist(), kept),
+        "untimed_ns": cut(run.event_t[events][other].tolist(), left),
+        "untimed_counts": cut(said(stated_tokens(run.event_tokens[events][other], UNKNOWN)), left),
+    }
+    broken = set(np.flatnonzero(~run.whole_rows[part]).tolist())
+    return {name: [None if k in broken else each for k, each in enumerate(lists)] for name, lists in found.items()}
+
+
+def known_counts(run: Run, part: slice, tokens: TokenCounts) -> npt.NDArray[np.int64]:
+    """Tokens of each timed event of the rows in *part* (metrics.md 3.4), UNKNOWN where a chunk just stands for one."""
+    chosen = np.zeros(len(run.rows), np.bool_)
+    chosen[part] = True
+    times = token_times(run, chosen, tokens)
+    stated = stated_tokens(times.chunks.tokens, UNKNOWN)
+    counts = np.ones(len(stated), np.int64) if times.sizes is None else times.sizes.astype(np.int64)
+    return np.where(np.repeat(times.known(), times.chunks.events), counts, stated)
+
+
+def said(tokens: npt.NDArray[np.int64]) -> list[int | None]:
+    return Column(tokens, tokens == UNKNOWN).to_list()
+
+
+def read_numbers(run: Run, part: slice, first: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Number of the read, from 1 in each request, that brought each event of the rows in *part*."""
+    new_read = (run.event_stamp[int(first[0]) : int(first[-1])] & layout.STAMP_SAME_READ) == 0
+    running = np.concatenate([[0], np.cumsum(new_read)])
+    before = np.repeat(running[first[:-1] - first[0]], np.diff(first))
+    numbers: npt.NDArray[np.int64] = running[1:] - before
+    return numbers
+
+
+def cut(items: list[Any], borders: list[int]) -> list[list[Any]]:
+    return [items[begin:end] for begin, end in pairwise(borders)]

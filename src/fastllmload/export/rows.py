@@ -1,0 +1,49 @@
+"""Rows of a run for other programs: one JSON object per request, or CSV of the same keys without the token lists."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator
+from typing import IO, Any
+
+import msgspec
+
+from fastllmload.export.columns import EVENTS_AT_ONCE, LISTS, REQUEST_COLUMNS, blocks, token_lists
+from fastllmload.records.run import Run
+
+SCALARS = tuple(REQUEST_COLUMNS)
+FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
+
+
+def record_blocks(run: Run) -> Iterator[list[dict[str, Any]]]:
+    """All requests by phase and request, some at a time; keys in the contract's order, null is None."""
+    for block in blocks(run, events_at_once=EVENTS_AT_ONCE):
+        lists = token_lists(run, block.part, block.tokens)
+        columns = [column.to_list() for column in block.columns.values()] + [lists[name] for name in LISTS]
+        yield [dict(zip((*SCALARS, *LISTS), values, strict=True)) for values in zip(*columns, strict=True)]
+
+
+def export_jsonl(run: Run, stream: IO[bytes]) -> None:
+    """Write one JSON object and a newline per request."""
+    encoder = msgspec.json.Encoder()
+    for records in record_blocks(run):
+        stream.write(encoder.encode_lines(records))
+
+
+def export_csv(run: Run, stream: IO[str]) -> None:
+    """Write a header line and one line per request; what did not happen is an empty cell."""
+    writer = csv.writer(stream, lineterminator="\n")
+    writer.writerow(SCALARS)
+    for block in blocks(run):
+        columns = [column.to_list() for column in block.columns.values()]
+        writer.writerows([cell(value) for value in record] for record in zip(*columns, strict=True))
+
+
+def cell(value: Any) -> Any:
+    """*value* as a spreadsheet and a terminal show it: a text that would begin a formula has an apostrophe before it, and
+    what cannot be shown (ends of lines, what moves a cursor) stands as \\r or \\x1b.
+    """
+    if not isinstance(value, str):
+        return value
+    text = f"'{value}" if value.startswith(FORMULA) else value
+    return text if text.isprintable() else "".join(one if one.isprintable() else ascii(one)[1:-1] for one in text)

@@ -1,0 +1,1 @@
+"""Percentiles, moments and the shape of a sample."""

@@ -1,0 +1,234 @@
+"""Shape of a gap distribution: tail ratio, number of modes, class of the tail (IETF 5.4.4.3; metrics.md 7.10).
+
+All take gaps in ns, in any order: none of them needs a sort, which would cost more than all the rest.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fastllmload.metrics.distribution.summary import scalar
+from fastllmload.statistics.order_statistics import in_order, pieces
+
+Floats = npt.NDArray[np.float64]
+Numbers = npt.NDArray[np.int64]
+
+SHORTEST_NS = 100_000  # gaps below 0.1 ms lie inside one read and are no regime of their own
+GRID = 512
+CELLS = 16 * GRID  # of the histogram that stands for the sample
+PEAK_SHARE, VALLEY_SHARE = 0.10, 0.80
+TAIL_SHARE = 0.05
+LIGHT_BELOW, HEAVY_ABOVE = -0.15, 0.15
+ENOUGH = 5000  # gaps (IETF 5.4.2)
+
+
+@dataclass(frozen=True)
+class Modality:
+    """*peaks_ms*: where the density of ln(gap) has its modes; *bandwidth* in ln units; *n* gaps of 0.1 ms or more."""
+
+    n: int
+    peaks_ms: tuple[float, ...]
+    bandwidth: float
+
+    @property
+    def label(self) -> str:
+        return "multimodal" if len(self.peaks_ms) > 1 else "unimodal"
+
+
+@dataclass(frozen=True)
+class Tail:
+    """*xi*: extreme value index over the *k* largest gaps, with its asymptotic standard error.
+
+    *label* is None where that error is larger than the thresholds that it would be held against.
+    """
+
+    k: int
+    xi: float
+    standard_error: float
+
+    @property
+    def label(self) -> str | None:
+        if self.standard_error > HEAVY_ABOVE:
+            return None
+        if self.xi < LIGHT_BELOW:
+            return "light"
+        return "heavy" if self.xi > HEAVY_ABOVE else "exponential"
+
+
+@dataclass(frozen=True)
+class Cells:
+    """*counts* of ln(gap in ns) in equal cells from *low* to *high*: they stand for the sample."""
+
+    low: float
+    high: float
+    counts: Floats
+
+    @property
+    def n(self) -> int:
+        return int(self.counts.sum())
+
+    @property
+    def step(self) -> float:
+        return (self.high - self.low) / len(self.counts)
+
+    @property
+    def centres(self) -> Floats:
+        return np.asarray(self.low + self.step * (np.arange(len(self.counts)) + 0.5), np.float64)
+
+
+def tail_ratio(p50: float | None, p99: float | None) -> float | None:
+    """P99 / P50; None for no gap, or a median of 0, which chunks of several tokens easily produce."""
+    return None if p50 is None or p99 is None or p50 == 0 else p99 / p50
+
+
+def modality(gaps_ns: Numbers) -> Modality | None:
+    """Modes of a Gaussian kernel density of ln(gap) on 512 points; None without a gap of 0.1 ms or more.
+
+    A mode is higher than 10% of the highest, with a valley below 80% of the lower of two neighbours between them. The
+    bandwidth is Silverman's, 0.9 min(std, IQR / 1.34) n^-0.2, but at least one step of the grid: what lies between two
+    points must not be lost.
+    """
+    cells = cells_of(gaps_ns)
+    if cells is None:
+        return None
+    if cells.step == 0:
+        return Modality(cells.n, (math.exp(cells.low) / 1e6,), 0.0)
+    width = silverman(cells)
+    width = max(width, (cells.high - cells.low + 6 * width) / (GRID - 1))
+    grid = np.linspace(cells.low - 3 * width, cells.high + 3 * width, GRID)
+    peaks = modes(kernel_density(cells, grid, width))
+    return Modality(cells.n, tuple(math.exp(grid[peak]) / 1e6 for peak in peaks), width)
+
+
+def cells_of(gaps_ns: Numbers) -> Cells | None:
+    """Gaps of 0.1 ms or more, 16 cells for each point of the grid."""
+    ends = [(int(long.min()), int(long.max())) for long in at_least(gaps_ns, SHORTEST_NS)]
+    if not ends:
+        return None
+    low, high = math.log(min(least for least, _ in ends)), math.log(max(most for _, most in ends))
+    if low == high:
+        return Cells(low, high, np.array([float(sum(map(len, at_least(gaps_ns, SHORTEST_NS))))]))
+    counts = np.zeros(CELLS)
+    for long in at_least(gaps_ns, SHORTEST_NS):
+        place = (np.log(long) - low) * (CELLS / (high - low))
+        counts += np.bincount(np.clip(place.astype(np.int64), 0, CELLS - 1), minlength=CELLS)
+    return Cells(low, high, counts)
+
+
+def at_least(gaps_ns: Numbers, ns: int) -> Iterator[Numbers]:
+    """Those of *ns* and more, in pieces that hold some."""
+    found = (piece[piece >= ns] for piece in pieces(gaps_ns))
+    return (long for long in found if len(long))
+
+
+def silverman(cells: Cells) -> float:
+    """0.9 min(std, IQR / 1.34) n^-0.2 of ln(gap); std alone where the quartiles fall together."""
+    n, centres = cells.n, cells.centres
+    mean = float(np.dot(cells.counts, centres)) / n
+    std = math.sqrt(float(np.dot(cells.counts, (centres - mean) ** 2)) / n)
+    lower, upper = np.interp([0.25 * n, 0.75 * n], np.cumsum(cells.counts), centres)
+    quartiles = float(upper - lower) / 1.34
+    return 0.9 * (min(std, quartiles) if quartiles > 0 else std) * math.exp(-0.2 * math.log(n))
+
+
+def kernel_density(cells: Cells, grid: Floats, width: float) -> Floats:
+    """Gaussian kernel density (unnormalised) at the points of *grid*."""
+    half = math.ceil(6 * width / cells.step)
+    kernel = np.exp(-0.5 * (np.arange(-half, half + 1) * cells.step / width) ** 2)
+    length = len(cells.counts) + 2 * half
+    size = 1 << length.bit_length()
+    spread = np.fft.irfft(np.fft.rfft(cells.counts, size) * np.fft.rfft(kernel, size), size)[:length]
+    places = cells.low + cells.step * (np.arange(length) - half + 0.5)
+    return np.interp(grid, places, np.maximum(spread, 0.0), left=0.0, right=0.0)
+
+
+def modes(density: Floats) -> list[int]:
+    """Positions of the modes of *density*, ascending."""
+    padded = np.concatenate([[-1.0], density, [-1.0]])
+    rising, not_rising = padded[1:-1] > padded[:-2], padded[1:-1] >= padded[2:]
+    candidates = np.flatnonzero(rising & not_rising & (density > PEAK_SHARE * density.max()))
+    kept: list[int] = []
+    for candidate in candidates.tolist():
+        if not kept:
+            kept.append(candidate)
+            continue
+        valley = density[kept[-1] : candidate + 1].min()
+        if valley < VALLEY_SHARE * min(density[kept[-1]], density[candidate]):
+            kept.append(candidate)
+        elif density[candidate] > density[kept[-1]]:
+            kept[-1] = candidate
+    return kept
+
+
+def tail(gaps_ns: Numbers) -> Tail | None:
+    """Moment estimate (Dekkers, Einmahl, de Haan) of the extreme value index on the largest 5% of the gaps.
+
+    None for fewer than 2 of them, for a threshold of 0, or when they are all equal. The standard error is that of the
+    estimate for independent gaps; gaps of one stream are not, so it is too small rather than too large.
+    """
+    n = len(gaps_ns)
+    k = int(TAIL_SHARE * n)
+    if k < 2:
+        return None
+    threshold = int(in_order(gaps_ns)[n - k - 1])
+    if threshold <= 0:
+        return None
+    over = [np.log(long / threshold) for long in at_least(gaps_ns, threshold + 1)]  # ln(1) of those equal to it is 0
+    first, second = (
+        math.fsum(float(part.sum()) for part in parts) / k for parts in (over, [part * part for part in over])
+    )
+    if second == 0 or first * first >= second:
+        return None
+    xi = first + 1 - 0.5 / (1 - first * first / second)
+    return Tail(k, xi, math.sqrt(variance(xi) / k))
+
+
+def variance(xi: float) -> float:
+    """Asymptotic variance of the moment estimate times k (Dekkers, Einmahl and de Haan 1989)."""
+    if xi >= 0:
+        return 1 + xi * xi
+    return (
+        (1 - xi) ** 2
+        * (1 - 2 * xi)
+        * (4 - 8 * (1 - 2 * xi) / (1 - 3 * xi) + (5 - 11 * xi) * (1 - 2 * xi) / ((1 - 3 * xi) * (1 - 4 * xi)))
+    )
+
+
+def shape_metrics(gaps_ns: Numbers, pooled_as: str, summary: Mapping[str, Any]) -> dict[str, Any]:
+    """`tail_ratio`, `modality`, `tail_index` of the gaps that metrics call *pooled_as*, thresholds beside them.
+
+    *summary* is the distribution of the same gaps. `enough` is false below the 5000 gaps that IETF 5.4.2 asks for.
+    """
+    modes_found, tail_found = modality(gaps_ns), tail(gaps_ns)
+    of = {"pooled_as": pooled_as, "n": len(gaps_ns), "enough": len(gaps_ns) >= ENOUGH}
+    return {
+        "tail_ratio": scalar(tail_ratio(summary["p50"], summary["p99"]), "ratio", **of),
+        "modality": scalar(
+            None if modes_found is None else len(modes_found.peaks_ms),
+            "modes",
+            label=None if modes_found is None else modes_found.label,
+            peaks_ms=None if modes_found is None else list(modes_found.peaks_ms),
+            bandwidth_ln=None if modes_found is None else modes_found.bandwidth,
+            gaps_at_least_ms=SHORTEST_NS / 1e6,
+            peak_share=PEAK_SHARE,
+            valley_share=VALLEY_SHARE,
+            **of,
+        ),
+        "tail_index": scalar(
+            None if tail_found is None else tail_found.xi,
+            "xi",
+            label=None if tail_found is None else tail_found.label,
+            standard_error=None if tail_found is None else tail_found.standard_error,
+            k=None if tail_found is None else tail_found.k,
+            tail_share=TAIL_SHARE,
+            light_below=LIGHT_BELOW,
+            heavy_above=HEAVY_ABOVE,
+            **of,
+        ),
+    }

@@ -1,0 +1,1 @@
+"""Metrics over several load levels, runs or request classes."""

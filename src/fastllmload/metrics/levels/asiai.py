@@ -1,0 +1,135 @@
+"""asiai's benchmark protocol (ASIAI-M1 to M8): few runs of each prompt type, one block of numbers.
+
+Its client sends one request at a time; here are only the numbers. One block never mixes server and client figures.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fastllmload.metrics.levels.pooled import PooledSpread, pooled_spread
+from fastllmload.metrics.request.durations import NULL
+from fastllmload.metrics.request.e2e import gen_duration, total_duration
+from fastllmload.metrics.request.token_rate import SHORTEST_NS
+from fastllmload.metrics.request.ttft import ttft, ttft_any
+from fastllmload.metrics.run.cost import tok_s_per_w
+from fastllmload.records.layout import OK
+
+FULL_SPEED = 100.0  # percent: below it the machine was throttled
+
+
+@dataclass(frozen=True)
+class Generation:
+    """One measured request. *gen_ns*: how long tokens were generated, None: what total_ns leaves behind ttft_ns."""
+
+    ttft_ns: int
+    total_ns: int
+    tokens: int
+    gen_ns: int | None = None
+
+    @property
+    def gen_duration_ns(self) -> int:
+        """ASIAI-M5: never negative."""
+        return max(0, self.total_ns - self.ttft_ns if self.gen_ns is None else self.gen_ns)
+
+    @property
+    def degenerate(self) -> bool:
+        """Below 10 ms of generation the rate is 0.0 by rule (ASIAI-M1)."""
+        return self.gen_duration_ns < SHORTEST_NS
+
+    @property
+    def gen_tok_s(self) -> float:
+        """ASIAI-M1: tokens / generation time."""
+        return 0.0 if self.degenerate else self.tokens * 1e9 / self.gen_duration_ns
+
+
+Runs = Sequence[Generation | None]  # None: that run failed
+
+
+def from_rows(rows: npt.NDArray[Any], output_tokens: npt.NDArray[np.int64]) -> list[Generation | None]:
+    """One item per row from the client's own stamps; None for a row that is not ok. The TTFT of an answer that is all
+    reasoning is that of its first token.
+    """
+    first, total, generating = first_token(rows), total_duration(rows), gen_duration(rows)
+    usable = (rows["status"] == OK) & (first != NULL) & (total != NULL)
+    return [
+        Generation(int(first[row]), int(total[row]), int(output_tokens[row]), int(generating[row]))
+        if usable[row]
+        else None
+        for row in range(len(rows))
+    ]
+
+
+def first_token(rows: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+    """ttft, or ttft_any without an answer token."""
+    answered = ttft(rows)
+    return np.where(answered != NULL, answered, ttft_any(rows))
+
+
+def protocol(
+    runs: Mapping[str, Runs],
+    *,
+    source: str = "client",
+    power_w: float | None = None,
+    speed_limits: Sequence[float] | None = None,
+) -> dict[str, Any]:
+    """The block of one engine from its runs by prompt type; None wherever something was not measured.
+
+    *source* names whose clock it is, "client" or "server". *speed_limits* are the thermal speed limits seen during the
+    runs in percent. Degenerate rates are left out of median, mean and spread, and counted.
+    """
+    kept = {name: [run for run in group if run is not None] for name, group in runs.items()}
+    rates = {name: rates_of(group) for name, group in kept.items()}
+    flat = [run for group in kept.values() for run in group]
+    pooled = [rate for group in rates.values() for rate in group]
+    middle = median(pooled)
+    return {
+        "source": source,
+        "gen_tok_s": {
+            "median": middle,
+            **spread(pooled_spread(list(rates.values()))),
+            "n_degenerate": sum(run.degenerate for run in flat),
+        },
+        "ttft_ms": middle_and_mean([run.ttft_ns / 1e6 for run in flat]),
+        "total_duration_ms": middle_and_mean([run.total_ns / 1e6 for run in flat]),
+        "gen_duration_ms": middle_and_mean([run.gen_duration_ns / 1e6 for run in flat]),
+        "tokens": sum(run.tokens for run in flat),
+        "n_runs": sum(len(group) for group in runs.values()),
+        "n_failed": sum(len(group) for group in runs.values()) - len(flat),
+        "power_w": power_w,
+        "tok_s_per_w": tok_s_per_w(middle, power_w),
+        "throttled": None if speed_limits is None or not speed_limits else min(speed_limits) < FULL_SPEED,
+        "by_prompt_type": {name: one_type(runs[name], kept[name], rates[name]) for name in runs},
+    }
+
+
+def rates_of(runs: Sequence[Generation]) -> list[float]:
+    """gen_tok_s of the runs that are not degenerate."""
+    return [run.gen_tok_s for run in runs if not run.degenerate]
+
+
+def one_type(runs: Runs, kept: Sequence[Generation], rates: Sequence[float]) -> dict[str, Any]:
+    """Figures of one prompt type; its runs in order, None for one that failed."""
+    return {
+        "runs_tok_s": [None if run is None else run.gen_tok_s for run in runs],
+        "gen_tok_s": {"median": median(rates), **spread(pooled_spread([rates]))},
+        "ttft_ms": middle_and_mean([run.ttft_ns / 1e6 for run in kept]),
+    }
+
+
+def spread(found: PooledSpread) -> dict[str, Any]:
+    return asdict(found)
+
+
+def median(values: Sequence[float]) -> float | None:
+    """None for no value."""
+    return float(np.median(values)) if values else None
+
+
+def middle_and_mean(values: Sequence[float]) -> dict[str, float | None]:
+    return {"median": median(values), "mean": float(np.mean(values)) if values else None}

@@ -1,0 +1,131 @@
+"""How evenly requests and request classes were served (IETF 5.6.4; metrics.md 7.4, 7.5)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fastllmload.metrics.distribution.percentiles import percentile
+from fastllmload.metrics.distribution.summary import distribution
+from fastllmload.metrics.objectives.classes import class_name
+from fastllmload.metrics.request.durations import NULL, committed, to_float
+from fastllmload.metrics.request.tpot import norm_latency, spaced, tpot
+from fastllmload.metrics.request.ttft import ttft
+from fastllmload.metrics.run.window import Populations
+from fastllmload.metrics.tokens.counts import TokenCounts
+from fastllmload.records.run import Run
+
+Floats = npt.NDArray[np.float64]
+Numbers = npt.NDArray[np.int64]
+
+UNFAIR_BELOW = 0.9  # IETF 5.6.4
+STARVED_ABOVE = 5  # times the median wait of the class
+
+
+def jain_index(x: Floats) -> float | None:
+    """(sum x)^2 / (n sum x^2) over what is not NaN, in [1/n, 1]; None for no value, or for nothing but 0.
+
+    Scale-free: it says that values are even, not that they are low.
+    """
+    known = x[~np.isnan(x)]
+    largest = float(np.max(np.abs(known), initial=0.0))
+    if largest == 0:
+        return None
+    shares = known / largest  # squares of very small or large values would leave the range of a float
+    return float(shares.sum() ** 2 / (len(shares) * (shares * shares).sum()))
+
+
+def significant_unfairness(jain: float | None) -> bool:
+    """Below 0.9; no figure is no verdict."""
+    return jain is not None and jain < UNFAIR_BELOW
+
+
+def normalised(ttft: Floats, request_class: npt.NDArray[np.integer], isolated_p50: dict[int, float]) -> Floats:
+    """ttft / P50 of the isolated TTFT of the request's class, in the same unit; NaN for a class without that figure."""
+    base = np.full(len(ttft), np.nan)
+    for number, p50 in isolated_p50.items():
+        base[request_class == number] = p50 if p50 > 0 else np.nan
+    shares: Floats = ttft / base
+    return shares
+
+
+def starvation_rate(wait_ns: Numbers, ended_ns: Numbers) -> float | None:
+    """Share of one class's requests that waited more than 5 times its median wait; None without a median.
+
+    *wait_ns*: TTFT, NULL for a request without a first token; the median is over the others. *ended_ns*: submission to
+    end, NULL for one that was never submitted: a request without a first token is starved when even that is too long,
+    and always counts in the denominator.
+    """
+    got = wait_ns != NULL
+    middle = percentile(np.sort(wait_ns[got]), 0.5)
+    if middle is None:
+        return None
+    waited = np.where(got, wait_ns, ended_ns)
+    return float(np.count_nonzero((waited != NULL) & (waited > STARVED_ABOVE * middle)) / len(waited))
+
+
+def fairness_block(
+    run: Run, chosen: Populations, tokens: TokenCounts, isolated_p50_ms: Mapping[int, float] | None = None
+) -> dict[str, Any] | None:
+    """`fairness` of run.json; None with fewer than two request classes.
+
+    *isolated_p50_ms*: median TTFT of each class in a run of its own, by class number. One run alone has none of them,
+    so its `jain_index` is null; `jain_norm_latency` needs no other run.
+    """
+    numbers = np.unique(run.rows["request_class"][chosen.submitted]).tolist()
+    if len(numbers) < 2:
+        return None
+    served = run.rows[chosen.latency]
+    by_class = normalised(to_float(ttft(served), 1e6), served["request_class"], dict(isolated_p50_ms or {}))
+    by_tokens = to_float(norm_latency(served, tokens.output[chosen.latency]), 1e6)
+    return {
+        "jain_index": judged(by_class, "ttft / isolated median ttft of the class"),
+        "jain_norm_latency": judged(by_tokens, "e2e / output tokens"),
+        "unfair_below": UNFAIR_BELOW,
+        "starved_above_medians": STARVED_ABOVE,
+        "classes": {class_name(n, run.manifest): one_class(run, chosen, tokens, n) for n in numbers},
+    }
+
+
+def judged(x: Floats, normalisation: str) -> dict[str, Any]:
+    """Jain's index of *x* with its verdict; both None without a value."""
+    index = jain_index(x)
+    return {
+        "value": index,
+        "n": int((~np.isnan(x)).sum()),
+        "normalisation": normalisation,
+        "significantly_unfair": None if index is None else significant_unfairness(index),
+    }
+
+
+def one_class(run: Run, chosen: Populations, tokens: TokenCounts, number: int) -> dict[str, Any]:
+    """Table row of one class: latencies of its requests that are ok, starvation among all that were submitted."""
+    mine = run.rows["request_class"] == number
+    submitted, kept = run.rows[chosen.submitted & mine], chosen.latency & mine
+    served = run.rows[kept]
+    ended = np.where(submitted["t_end"] > 0, submitted["t_end"] - committed(submitted), NULL)
+    return {
+        "submitted": len(submitted),
+        "ok": len(served),
+        "starvation_rate": starvation_rate(ttft(submitted), ended),
+        "ttft": distribution(ttft(served), "ms"),
+        "tpot": distribution(tpot(served, spaced(run, tokens.timed)[kept]), "ms"),
+    }
+
+
+STATISTICS = ("p50", "p95", "p99", "mean")  # the first is the primary one
+
+
+def ratio(mixed: float | None, isolated: float | None) -> float | None:
+    """mixed / isolated; None without either, or for an isolated latency of 0."""
+    return None if mixed is None or isolated is None or isolated == 0 else mixed / isolated
+
+
+def latency_inflation(
+    mixed: Mapping[str, float | None], isolated: Mapping[str, float | None]
+) -> dict[str, float | None]:
+    """Mixed / isolated TTFT of one class for P50, P95, P99 and mean, from two `metrics.request.ttft` of run.json."""
+    return {name: ratio(mixed.get(name), isolated.get(name)) for name in STATISTICS}

@@ -1,0 +1,111 @@
+"""What a prefix cache saves (IETF 5.7.4; metrics.md 7.6)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fastllmload.metrics.distribution.summary import scalar
+from fastllmload.records.run import Run
+
+Numbers = npt.NDArray[np.int64]
+
+
+def change_percent(before: float | None, after: float | None) -> float | None:
+    """100 (after - before) / before; None without either, or for 0 before."""
+    return None if before is None or after is None or before == 0 else 100 * (after - before) / before
+
+
+def ttft_reduction(off: float | None, on: float | None) -> float | None:
+    """100 (off - on) / off: what the cache saves of a TTFT, in percent; negative when it is slower."""
+    change = change_percent(off, on)
+    return None if change is None else -change
+
+
+def ttft_reductions(
+    off: Mapping[str, float | None], on: Mapping[str, float | None], names: tuple[str, ...] = ("p50", "p95", "p99")
+) -> dict[str, float | None]:
+    """`ttft_reduction` of each percentile of two `metrics.request.ttft` of run.json."""
+    return {name: ttft_reduction(off.get(name), on.get(name)) for name in names}
+
+
+def throughput_improvement(off: float | None, on: float | None) -> float | None:
+    """100 (on - off) / off in percent."""
+    return change_percent(off, on)
+
+
+def cache_hit_rate(cached_tokens: Numbers, prefix_tokens: Numbers) -> float | None:
+    """Share of shared prefix tokens that came from the cache, over requests that share a prefix (prefix_tokens > 0).
+
+    *cached_tokens*: what the server said, below 0 where it said nothing; those requests are left out. None when it
+    never said anything, or nobody shares a prefix.
+    """
+    said = (cached_tokens >= 0) & (prefix_tokens > 0)
+    shared = int(prefix_tokens[said].sum())
+    return float(np.minimum(cached_tokens, prefix_tokens)[said].sum() / shared) if shared else None
+
+
+def prefix_tokens(run: Run, rows: npt.NDArray[Any]) -> Numbers:
+    """`prefix_tokens_of` the requests of *rows*."""
+    return prefix_tokens_of(run, rows["request"])
+
+
+def prefix_tokens_of(run: Run, requests: npt.NDArray[Any]) -> Numbers:
+    """Tokens of each of *requests*, numbers of the plan, that are a part which other prompts have too; 0 where nothing
+    is shared.
+
+    All of the measure phase. A plan that does not say it of each request (conversations) says how long a prefix is that
+    all of them share.
+    """
+    schedule = run.array("plan/schedule.npy", shape=(None,))
+    if schedule is not None and "prefix_tokens" in (schedule.dtype.names or ()) and schedule["prefix_tokens"].any():
+        found: Numbers = schedule["prefix_tokens"][requests % len(schedule)].astype(np.int64)
+        return found
+    described = run.manifest.get("plan", {}).get("description", {}).get("workload")
+    asked = described if described is not None else run.manifest.get("config", {}).get("workload", {})
+    if asked.get("prefix_len") and asked.get("prefix_share", 1.0) == 1.0:
+        return np.full(len(requests), asked["prefix_len"], np.int64)
+    return np.zeros(len(requests), np.int64)
+
+
+TEMPLATE = 64  # tokens that a chat template may add to a prompt
+UNLIKE = 0.05  # share by which two tokenizers may count a prompt differently and still have one unit
+OTHER_UNIT = (
+    "null: the server counts {said:,} tokens where the plan counts {ours:,}: its cached tokens are another unit"
+)
+
+
+def cache_metrics(run: Run, rows: npt.NDArray[Any]) -> dict[str, Any]:
+    """`cache_hit_rate` over *rows*, which are ok: null when prompts share no prefix, the server says nothing, or counts in
+    tokens of another tokenizer than the plan. `cached_prompt_share`: of the prompts, both as the server counts.
+    """
+    shared, cached = prefix_tokens(run, rows), rows["cached_tokens"].astype(np.int64)
+    sharing, counted = shared > 0, (cached >= 0) & (rows["prompt_tokens"] > 0)
+    prompts = int(rows["prompt_tokens"][counted].sum())
+    unlike = other_unit(rows[sharing & counted & (rows["input_target"] > 0)])
+    return {
+        "cache_hit_rate": scalar(
+            cache_hit_rate(cached, shared) if unlike is None else None,
+            "share",
+            n=int((sharing & (cached >= 0)).sum()),
+            n_null=int((sharing & (cached < 0)).sum()),
+            **({} if unlike is None else {"note": unlike}),
+        ),
+        "cached_prompt_share": scalar(
+            float(cached[counted].sum() / prompts) if prompts else None, "share", n=int(counted.sum())
+        ),
+    }
+
+
+def other_unit(rows: npt.NDArray[Any]) -> str | None:
+    """Why the server's tokens are not those of the plan; None where prompts have about as many by both counts."""
+    if not len(rows):
+        return None
+    ours, said = rows["input_target"].astype(np.int64), rows["prompt_tokens"].astype(np.int64)
+    more = float(np.median(said - ours))
+    if -UNLIKE * float(np.median(ours)) <= more <= TEMPLATE + UNLIKE * float(np.median(ours)):
+        return None
+    return OTHER_UNIT.format(said=int(said.sum()), ours=int(ours.sum()))

@@ -1,0 +1,1 @@
+"""Objectives (SLOs): deadlines, goodput, benefit and smooth goodput."""

@@ -1,0 +1,82 @@
+"""Benefit of each request and smooth goodput of the run (metrics.md 5.11, 6.5, SG equations 6 to 8)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fastllmload.metrics.distribution.summary import distribution, scalar
+from fastllmload.metrics.request.durations import Nanoseconds, committed, to_float
+from fastllmload.metrics.run.throughput import TimeBase, per_second
+from fastllmload.metrics.tokens.counts import TOKENIZER, USAGE, TokenCounts
+from fastllmload.metrics.tokens.idle import Reader, idle_latency, max_lateness
+from fastllmload.metrics.tokens.times import TokenTimes
+from fastllmload.records.run import Run
+
+Numbers = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Preset:
+    """*alpha* tokens that one second of idling costs a *reader*. f(l) is l in seconds."""
+
+    alpha: float
+    reader: Reader
+
+    def described(self) -> dict[str, Any]:
+        """Values with different settings are not compared, so they stand next to every value."""
+        return {"alpha": self.alpha, **self.reader.described(), "f": "seconds"}
+
+
+PRESETS = {"sg-default": Preset(5.0, Reader(20.0)), "sg-fig6": Preset(10.0, Reader(5.0))}  # SG 5.1, SG 5.2
+
+
+def received(tokens: TokenCounts, times: TokenTimes, one_each: bool) -> Numbers:
+    """n_r: content tokens that each request of *times* got, by its declared count.
+
+    Where the count is only an estimate, because a stream broke before its usage came, the tokens that were seen
+    arriving are nearer: as far as chunks are known to be tokens, of this request or (*one_each*) of the whole run.
+    """
+    timed, source = tokens.timed[times.rows], tokens.source[times.rows]
+    declared = (timed >= 0) & ((source == USAGE) | (source == TOKENIZER))
+    seen = times.known() | one_each | (timed < 0)
+    return np.where(declared | ~seen, timed, times.count)
+
+
+def benefit(n_r: Numbers, idle_ns: Nanoseconds, alpha: float) -> Floats:
+    """n_r - alpha f(l), in tokens; may be negative, never clamped. NaN where l is null."""
+    return n_r - alpha * to_float(idle_ns, 1e9)
+
+
+def smooth_goodput(benefits: Floats, seconds: float | None) -> float | None:
+    """Sum of the benefits of all requests that users committed, failed ones included, per second of the time base."""
+    return per_second(float(np.nansum(benefits)), seconds)
+
+
+def benefits_by(run: Run, times: TokenTimes, n_r: Numbers, preset: Preset) -> Floats:
+    """Benefit of each request of *times*."""
+    rows = run.rows[times.rows]
+    late = max_lateness(rows, times, preset.reader, committed(rows))
+    return benefit(n_r, idle_latency(late), preset.alpha)
+
+
+def benefit_metrics(run: Run, times: TokenTimes, n_r: Numbers, base: TimeBase) -> dict[str, Any]:
+    """`benefit_<preset>` per submitted request and `smooth_goodput_<preset>`, each with its parameters."""
+    found: dict[str, Any] = {}
+    for name, preset in PRESETS.items():
+        each = benefits_by(run, times, n_r, preset)
+        by, key = {"preset": name, **preset.described()}, name.replace("-", "_")
+        found[f"benefit_{key}"] = {**distribution(each, "tokens"), **by}
+        found[f"smooth_goodput_{key}"] = scalar(
+            smooth_goodput(each, base.seconds), "tokens/s", time_base=base.name, **by
+        )
+    return found
+
+
+def smooth_by_preset(metrics: dict[str, Any]) -> dict[str, float | None]:
+    """Smooth goodput of each preset, out of what `benefit_metrics` gave."""
+    return {name: metrics[f"smooth_goodput_{name.replace('-', '_')}"]["value"] for name in PRESETS}

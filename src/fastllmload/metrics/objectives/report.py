@@ -1,0 +1,180 @@
+"""`slo` of run.json: per objective how many requests met it, which missed it and by how much; goodput and
+attainment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fastllmload.errors import InputError
+from fastllmload.metrics.distribution.summary import distribution
+from fastllmload.metrics.objectives import goodput
+from fastllmload.metrics.objectives.classes import class_name, class_number, subject
+from fastllmload.metrics.objectives.evaluators import JudgedRequests, ObjectiveOutcome, evaluator, outcome
+from fastllmload.metrics.objectives.objective import Objective, asked_of, objectives_of
+from fastllmload.metrics.run.throughput import TimeBase
+from fastllmload.metrics.tokens.counts import TokenCounts, count_tokens
+from fastllmload.metrics.tokens.fluidity import Fluidity, fluidity_of, targets_of
+from fastllmload.metrics.tokens.idle import reader_of
+from fastllmload.metrics.tokens.times import TokenTimes, token_times
+from fastllmload.records.run import RowNames, Run
+
+Mask = npt.NDArray[np.bool_]
+Numbers = npt.NDArray[np.int64]
+
+WORST = 20  # requests that are named per objective
+
+
+def slo_ok(run: Run, chosen: Mask, limits: Mapping[str, float]) -> Mask:
+    """Which of the rows in *chosen* are ok and meet all *limits*: `[CLASS/]NAME` -> limit, see slo.objective.UNITS.
+
+    One item per chosen row. InputError for a name that is no objective.
+    """
+    wanted = objectives_of(limits.items())
+    tokens = count_tokens(run)
+    times = token_times(run, chosen, tokens)
+    judged = judged_of(run, tokens, times, fluidity_of(run, tokens, times))
+    return meeting(run, wanted, judged, [outcome(judged, asked) for asked in wanted])
+
+
+def judged_of(run: Run, tokens: TokenCounts, times: TokenTimes, fluid: Fluidity) -> JudgedRequests:
+    """The requests of *times*, by the run's own reader."""
+    timed, output = tokens.timed[times.rows], tokens.output[times.rows]
+    return JudgedRequests(run.rows[times.rows], timed, output, times, fluid, reader_of(run.manifest))
+
+
+def meeting(run: Run, wanted: Sequence[Objective], judged: JudgedRequests, found: Sequence[ObjectiveOutcome]) -> Mask:
+    """Requests that are ok and meet every objective that is for them."""
+    ok = judged.ok
+    for asked, result in zip(wanted, found, strict=True):
+        ok = ok & (result.met | ~subject(asked, wanted, judged.rows["request_class"], run.manifest))
+    return ok
+
+
+def objectives(
+    run: Run,
+    base: TimeBase,
+    tokens: TokenCounts,
+    times: TokenTimes,
+    fluid: Fluidity,
+    n_r: Numbers,
+    smooth: Mapping[str, float | None],
+) -> dict[str, Any] | None:
+    """Judge the submitted requests, which all have *times*, by what --goodput asked for; None when nothing was.
+
+    *n_r*: content tokens that each received; *smooth*: smooth goodput by preset. An objective that this version does
+    not know leaves all figures null.
+    """
+    asked = asked_of(run.manifest)
+    if not asked:
+        return None
+    stated = {
+        "objectives_ms": dict(asked),
+        "smooth_goodput": dict(smooth),
+        "time_base": base.name,
+        "seconds": base.seconds,
+    }
+    try:
+        wanted = objectives_of(asked)
+    except InputError as problem:
+        return {**stated, **dict.fromkeys(FIGURES), "problem": str(problem)}
+    return {**stated, **judge(run, wanted, judged_of(run, tokens, times, fluid), n_r, base.seconds)}
+
+
+FIGURES = ("met", "submitted", "slo_attainment", "request_goodput", "token_goodput", "each", "objectives", "classes")
+
+
+def judge(
+    run: Run, wanted: Sequence[Objective], judged: JudgedRequests, n_r: Numbers, seconds: float | None
+) -> dict[str, Any]:
+    """FIGURES. A request for whose class nothing was asked meets its objectives when it is ok."""
+    results = [outcome(judged, asked) for asked in wanted]
+    ok = meeting(run, wanted, judged, results)
+    classes = judged.rows["request_class"]
+    found = [
+        one_objective(run, asked, judged, result, subject(asked, wanted, classes, run.manifest))
+        for asked, result in zip(wanted, results, strict=True)
+    ]
+    return {
+        "evaluator": evaluator({asked.metric for asked in wanted}),
+        "met": int(ok.sum()),
+        "submitted": len(ok),
+        "slo_attainment": goodput.slo_attainment(ok),
+        "request_goodput": goodput.request_goodput(ok, seconds),
+        "token_goodput": goodput.token_goodput(ok, n_r, seconds),
+        "each": {entry["objective"]: entry["met"] for entry in found},
+        "objectives": found,
+        "classes": by_class(run, classes, ok),
+    }
+
+
+def attainment_bounds(found: Mapping[str, Any], among: int, beyond: int) -> dict[str, Any]:
+    """`unfinished` and `slo_attainment_bounds`: had none of the unfinished requests met the objectives, or all of them;
+    nothing without any. *among*: counted in `submitted` as failed; *beyond*: in flight when the run was killed, not in it.
+    """
+    submitted, met = found["submitted"], found["met"]
+    if submitted is None or met is None or not among + beyond:
+        return {}
+    every = submitted + beyond
+    return {"unfinished": among + beyond, "slo_attainment_bounds": [met / every, (met + among + beyond) / every]}
+
+
+def one_objective(
+    run: Run, asked: Objective, judged: JudgedRequests, result: ObjectiveOutcome, whom: Mask
+) -> dict[str, Any]:
+    """Who met it, who missed it by how much, who failed. Requests are named, the worst first."""
+    late, failed = whom & judged.ok & ~result.met, whom & ~judged.ok
+    met, unit = int((whom & result.met).sum()), "share" if asked.unit == "share" else "ms"
+    scale = 1.0 if unit == "share" else 1e6
+    names = RowNames(run.manifest)
+    beyond = np.nan_to_num(result.excess[late], nan=np.inf)  # nothing is worse than no value
+    by_excess = np.flatnonzero(late)[np.argsort(-beyond, kind="stable")][:WORST]
+    unknown = asked.request_class is not None and class_number(asked.request_class, run.manifest) is None
+    return {
+        "objective": asked.name,
+        "metric": asked.metric,
+        "class": asked.request_class,
+        "limit": asked.limit,
+        "unit": asked.unit,
+        "submitted": int(whom.sum()),
+        "met": met,
+        "attainment": goodput.slo_attainment(result.met[whom]),
+        "missed": int(late.sum()),
+        "failed": int(failed.sum()),
+        "excess": distribution(np.where(late, result.excess, np.nan)[late], unit),
+        "worst": [
+            {"request_id": names.request_id(judged.rows[k]), "excess": excess_of(result, k, scale)} for k in by_excess
+        ],
+        "failed_requests": [names.request_id(judged.rows[k]) for k in np.flatnonzero(failed)[:WORST]],
+        **settings_of(run, asked),
+        **({"problem": f"the plan has no class {asked.request_class!r}"} if unknown else {}),
+    }
+
+
+def excess_of(result: ObjectiveOutcome, number: int, scale: float) -> float | None:
+    """None of a request without a value, such as the TTFT of an answer that is all reasoning."""
+    excess = float(result.excess[number])
+    return None if np.isnan(excess) else excess / scale
+
+
+def settings_of(run: Run, asked: Objective) -> dict[str, Any]:
+    """What else the verdict depends on."""
+    if asked.metric == "fluidity":
+        return targets_of(run.manifest).described()
+    return reader_of(run.manifest).described() if asked.metric == "idle" else {}
+
+
+def by_class(run: Run, classes: npt.NDArray[Any], ok: Mask) -> dict[str, Any]:
+    """Met, submitted and attainment of each class of requests."""
+    return {
+        class_name(int(number), run.manifest): {
+            "met": int(ok[classes == number].sum()),
+            "submitted": int((classes == number).sum()),
+            "slo_attainment": goodput.slo_attainment(ok[classes == number]),
+        }
+        for number in np.unique(classes)
+    }

@@ -1,0 +1,1 @@
+"""Metrics with one value per request: TTFT, E2E, TPOT, token rate."""

@@ -1,0 +1,114 @@
+"""One value per request of the latency population: durations and rates of section 5 of the definitions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fastllmload.metrics.distribution.summary import distribution
+from fastllmload.metrics.request import e2e as ends
+from fastllmload.metrics.request import token_rate, ttft
+from fastllmload.metrics.request import tpot as per_token
+from fastllmload.metrics.request.tpot import came_whole, spaced
+from fastllmload.metrics.run.window import Mask, Populations
+from fastllmload.metrics.tokens.counts import TokenCounts
+from fastllmload.records.run import Run
+
+Rows = npt.NDArray[Any]
+Numbers = npt.NDArray[np.int64]
+
+OF_GAPS = ("tpot", "tpot_n", "tpot_any")
+UNSPACED = "null: the answers were not streamed, so no gap between tokens was seen"
+WHOLE = "the answers were not streamed: what counts as the first token is the end of the answer"
+LIMITED_ABOVE_MS = 1.0  # P99 of dispatch_lag from which the generator was measured, not the target (metrics.md 5.1)
+
+
+def latency_metrics(run: Run, chosen: Populations, tokens: TokenCounts) -> dict[str, Any]:
+    """Distributions over the latency population; `_sched` counts from the scheduled instant."""
+    mine = in_time(run.rows, chosen.latency)
+    rows, output, timed = run.rows[mine], tokens.output[mine], spaced(run, tokens.timed)[mine]
+    in_ms = {**starts(rows), **durations(rows), **per_token_times(rows, output, timed)}
+    in_ms["tpot_any"] = per_token.tpot_any(rows, spaced(run, tokens.output)[mine])
+    found = {name: distribution(values, "ms") for name, values in in_ms.items()}
+    lag = found["dispatch_lag"]
+    lag["generator_limited"] = lag["p99"] is not None and lag["p99"] > LIMITED_ABOVE_MS
+    found |= token_rates(rows, output, timed)
+    notes = notes_of(int(came_whole(run)[mine].sum()), len(mine))
+    return {**found, **{name: {**found[name], "note": note} for name, note in notes.items()}}
+
+
+def notes_of(whole: int, answers: int) -> dict[str, str]:
+    """What a reader must know of some metrics, by name, when *whole* of the *answers* did not come as streams."""
+    if not whole:
+        return {}
+    some = f"{whole:,} of the {answers:,} answers were not streamed: "
+    of_starts = WHOLE if whole == answers else some + "what counts as their first token is the end of the answer"
+    of_gaps = UNSPACED if whole == answers else some + "they are left out, as no gap between their tokens was seen"
+    return {
+        **dict.fromkeys(("ttft", "ttft_sched", "ttft_any", "ttft_any_sched", "ttft_dispatch"), of_starts),
+        **dict.fromkeys((*OF_GAPS, "decode_tok_s"), of_gaps),
+    }
+
+
+def in_time(rows: Rows, population: Mask) -> Numbers:
+    """Row numbers of the *population* in order of t_sched: intervals need to see what comes after what."""
+    mine = np.flatnonzero(population)
+    t_sched = rows["t_sched"][mine]
+    return mine if (t_sched[1:] >= t_sched[:-1]).all() else mine[np.argsort(t_sched, kind="stable")]
+
+
+def starts(rows: Rows) -> dict[str, npt.NDArray[Any]]:
+    """First-token times and what comes before the answer, in ns."""
+    return {
+        "ttft": ttft.ttft(rows),
+        "ttft_sched": ttft.ttft_sched(rows),
+        "ttft_any": ttft.ttft_any(rows),
+        "ttft_any_sched": ttft.ttft_any_sched(rows),
+        "ttft_dispatch": ttft.ttft_dispatch(rows),
+        "ttfb": ttft.ttfb(rows),
+        "ttfb_sched": ttft.ttfb_sched(rows),
+        "dispatch_lag": ttft.dispatch_lag(rows),
+        "send_time": ttft.send_time(rows),
+    }
+
+
+def durations(rows: Rows) -> dict[str, npt.NDArray[Any]]:
+    """Whole requests, in ns."""
+    return {
+        "e2e": ends.e2e(rows),
+        "e2e_sched": ends.e2e_sched(rows),
+        "e2e_dispatch": ends.e2e_dispatch(rows),
+        "total_duration": ends.total_duration(rows),
+        "total_duration_sched": ends.total_duration_sched(rows),
+        "gen_duration": ends.gen_duration(rows),
+        "final_silence": ends.final_silence(rows),
+    }
+
+
+def per_token_times(rows: Rows, output: Numbers, timed: Numbers) -> dict[str, npt.NDArray[Any]]:
+    """Times per token, in ns."""
+    return {
+        "tpot": per_token.tpot(rows, timed),
+        "tpot_n": per_token.tpot_n(rows, timed),
+        "tpot_any": per_token.tpot_any(rows, output),
+        "norm_latency": per_token.norm_latency(rows, output),
+        "norm_latency_sched": per_token.norm_latency_sched(rows, output),
+    }
+
+
+def token_rates(rows: Rows, output: Numbers, timed: Numbers) -> dict[str, Any]:
+    """The tok/s family. Degenerate rates (ASIAI-M1) are left out of the distribution, and counted."""
+    degenerate = token_rate.degenerate(rows)
+    generated = np.where(degenerate, np.nan, token_rate.gen_tok_s(rows, output))
+    n_null = int((np.isnan(generated) & ~degenerate).sum())
+    rates = {
+        "decode_tok_s": token_rate.decode_tok_s(rows, timed),
+        "request_tok_s": token_rate.request_tok_s(rows, output),
+        "request_tok_s_dispatch": token_rate.request_tok_s_dispatch(rows, output),
+    }
+    return {
+        **{name: distribution(values, "tokens/s") for name, values in rates.items()},
+        "gen_tok_s": {**distribution(generated, "tokens/s", n_null), "degenerate": int(degenerate.sum())},
+    }

@@ -1,0 +1,1 @@
+"""Metrics of a complete run: the measurement window, throughput, success, cost, steadiness, bounds."""

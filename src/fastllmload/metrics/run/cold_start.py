@@ -1,0 +1,37 @@
+"""Time to first token of the first request after readiness, in a run that says it started cold (metrics.md 7.11)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from fastllmload.metrics.distribution.summary import scalar
+from fastllmload.metrics.request.ttft import ttft
+from fastllmload.records.run import Run
+
+DECLARED = "cold_start"  # --declare cold_start=yes
+YES = ("yes", "true", "1")
+
+
+def declared_cold(declarations: Mapping[str, Any]) -> bool:
+    """Whether the tester declares that the target has just become ready."""
+    return str(declarations.get(DECLARED, "")).lower() in YES
+
+
+def started_cold(manifest: Mapping[str, Any]) -> bool:
+    """The same of a run."""
+    return declared_cold(manifest.get("declarations") or {})
+
+
+def cold_start_metrics(run: Run) -> dict[str, Any]:
+    """`cold_start_latency`: ttft of the very first request, warm-up included; null in any other run or without a
+    token.
+    """
+    sent = np.flatnonzero(run.rows["t_submit"] > 0)
+    if not started_cold(run.manifest) or len(sent) == 0:
+        return {"cold_start_latency": scalar(None, "ms")}
+    first = sent[np.argmin(run.rows["t_submit"][sent])]
+    row = run.rows[first : first + 1]
+    return {"cold_start_latency": scalar(float(ttft(row)[0]) / 1e6 if row["t_first"][0] > 0 else None, "ms")}

@@ -1,0 +1,83 @@
+"""How conversations went: which came to their end, what stopped the others, and figures by turn."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fastllmload.metrics.distribution.summary import distribution
+from fastllmload.metrics.request.ttft import ttft
+from fastllmload.metrics.run.window import Populations
+from fastllmload.records import layout
+from fastllmload.records.run import Run
+
+Rows = npt.NDArray[Any]
+TURNS_SHOWN = 32
+
+
+def conversations_block(run: Run, chosen: Populations) -> dict[str, Any] | None:
+    """`conversations` of run.json; None for a run without any. *tool_call_replies*: replies with calls that another turn
+    followed.
+    """
+    planned = run.manifest.get("plan", {}).get("description", {}).get("conversations") or mixed(run)
+    if not planned:
+        return None
+    sent = chosen.measured & (run.rows["t_dispatch"] > 0) & conversing(run)
+    rows = run.rows[sent]
+    last = last_turns(rows)
+    ended_badly = last[last["status"] != layout.OK]
+    return {
+        "planned": planned["conversations"],
+        "begun": len(last),
+        "turns_sent": len(rows),
+        "turns_planned": planned["requests"],
+        "ended_by_failure": int(np.count_nonzero(ended_badly["status"] != layout.CANCELLED)),
+        "ended_by_leaving": int(np.count_nonzero(ended_badly["status"] == layout.CANCELLED)),
+        "tool_call_replies": int(np.count_nonzero(rows["flags"] & layout.FLAG_TOOL))
+        - int(np.count_nonzero(last["flags"] & layout.FLAG_TOOL)),
+        "turns": by_turn(run.rows[chosen.latency & conversing(run)]),
+    }
+
+
+def conversing(run: Run) -> npt.NDArray[np.bool_]:
+    """Rows of classes that have conversations; of all classes where none is planned by itself."""
+    classes = run.manifest.get("plan", {}).get("description", {}).get("classes") or ()
+    numbers = [number for number, one in enumerate(classes) if "conversations" in one]
+    return np.isin(run.rows["request_class"], numbers) if classes else np.ones(len(run.rows), np.bool_)
+
+
+def mixed(run: Run) -> dict[str, Any]:
+    """The sums over the classes that have conversations."""
+    classes = run.manifest.get("plan", {}).get("description", {}).get("classes") or ()
+    found = [one["conversations"] for one in classes if "conversations" in one]
+    return {name: sum(one[name] for one in found) for name in ("conversations", "requests")} if found else {}
+
+
+def last_turns(rows: Rows) -> Rows:
+    """The latest turn of each conversation that was sent."""
+    order = np.lexsort((rows["turn"], rows["session"]))
+    sessions = rows["session"][order]
+    last: Rows = rows[order[np.append(sessions[1:] != sessions[:-1], True)]] if len(rows) else rows
+    return last
+
+
+def by_turn(rows: Rows) -> list[dict[str, Any]]:
+    """One entry per turn: requests, TTFT, prompt tokens and what of them the server had cached."""
+    return [one_turn(rows[rows["turn"] == turn], turn) for turn in np.unique(rows["turn"]).tolist()[:TURNS_SHOWN]]
+
+
+def one_turn(rows: Rows, turn: int) -> dict[str, Any]:
+    """Of turn *turn* (from 0). Prompt tokens as the server counts them; *cached_share* of them where it says what was
+    cached. None where it says neither.
+    """
+    counted = rows[rows["prompt_tokens"] > 0]
+    said = counted[counted["cached_tokens"] >= 0]
+    return {
+        "turn": turn,
+        "requests": len(rows),
+        "ttft": distribution(ttft(rows), "ms"),
+        "prompt_tokens_mean": float(counted["prompt_tokens"].mean()) if len(counted) else None,
+        "cached_share": float(said["cached_tokens"].sum() / said["prompt_tokens"].sum()) if len(said) else None,
+    }

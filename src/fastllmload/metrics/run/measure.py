@@ -1,0 +1,110 @@
+"""All numbers of a run that run.json holds: metrics, counts, errors, objectives, and vLLM's flat keys.
+
+A pure function of rows and stamps: the same on a run of this minute and on a folder of last month. Each block is a
+function of what it needs and gives some of the names in `metrics`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastllmload.metrics.distribution.shape import shape_metrics
+from fastllmload.metrics.levels.fairness import fairness_block
+from fastllmload.metrics.levels.prefix_cache import cache_metrics
+from fastllmload.metrics.objectives.benefit import benefit_metrics, received, smooth_by_preset
+from fastllmload.metrics.objectives.report import attainment_bounds, objectives
+from fastllmload.metrics.request.latencies import latency_metrics
+from fastllmload.metrics.request.network import network_metrics
+from fastllmload.metrics.request.server_side import server_side_metrics
+from fastllmload.metrics.run import success
+from fastllmload.metrics.run.bounds import bounds_of
+from fastllmload.metrics.run.by_target import by_target
+from fastllmload.metrics.run.cold_start import cold_start_metrics
+from fastllmload.metrics.run.conversations import conversations_block
+from fastllmload.metrics.run.cost import cost_metrics
+from fastllmload.metrics.run.counts import consistency_metrics, counts_of
+from fastllmload.metrics.run.flat_keys import flat_keys
+from fastllmload.metrics.run.in_flight import in_flight_metrics
+from fastllmload.metrics.run.lost import without_lost
+from fastllmload.metrics.run.per_class import classes_block
+from fastllmload.metrics.run.reasoning import reasoning_metrics
+from fastllmload.metrics.run.steadiness import steadiness
+from fastllmload.metrics.run.throughput import throughput_metrics, time_base
+from fastllmload.metrics.run.unfinished import bounds_in_place, unfinished_in_window, with_unfinished
+from fastllmload.metrics.run.users import users_block
+from fastllmload.metrics.run.window import Window, populations, window_of
+from fastllmload.metrics.tokens.counts import count_tokens
+from fastllmload.metrics.tokens.fluid_rates import deadline_metrics
+from fastllmload.metrics.tokens.fluidity import fluidity_metrics, fluidity_of
+from fastllmload.metrics.tokens.idle import idle_metrics
+from fastllmload.metrics.tokens.itl import empty_chunks, gap_metrics, pooled
+from fastllmload.metrics.tokens.times import count_chunks, token_times
+from fastllmload.records.run import Run
+
+
+def measure(run: Run) -> dict[str, Any]:
+    """`metrics`, `counts`, `errors`, `by_target`, `slo`, `fairness`, `steadiness`, `window` of run.json, flat keys; null is
+    None. Of a damaged run, null too for what needs the damaged files.
+    """
+    return without_lost(measure_whole(run.whole), run)
+
+
+def measure_whole(run: Run) -> dict[str, Any]:
+    """The same of a run that has all it says."""
+    window = window_of(run)
+    chosen = populations(run, window)
+    tokens = count_tokens(run)
+    count_chunks(run, chosen.measured, tokens)
+    times = token_times(run, chosen.submitted, tokens)
+    gaps = pooled(run, chosen.latency, tokens, times)
+    fluid = fluidity_of(run, tokens, times)
+    n_r = received(tokens, times, gaps.option == "direct")
+    base = time_base(run, window, chosen.submitted)
+    metrics = {
+        **latency_metrics(run, chosen, tokens),
+        **reasoning_metrics(run, chosen.latency, tokens),
+        **server_side_metrics(run, chosen),
+        **gap_metrics(times, gaps),
+        **empty_chunks(run, gaps, times, tokens),
+        **throughput_metrics(run, window, chosen, tokens),
+        **success.success_metrics(run.rows[chosen.submitted]),
+        **fluidity_metrics(run, chosen.latency, times, fluid),
+        **deadline_metrics(chosen.latency, times),
+        **idle_metrics(run, times),
+        **benefit_metrics(run, times, n_r, base),
+        **network_metrics(run, chosen.latency),
+        **cold_start_metrics(run),
+        **consistency_metrics(run, chosen.latency),
+    }
+    metrics |= in_flight_metrics(run, window, tokens, chosen.measured)
+    metrics |= shape_metrics(gaps.gaps.ns, gaps.name, metrics[gaps.name])
+    metrics |= cost_metrics(run.manifest, metrics["output_tok_s"]["value"])
+    metrics |= cache_metrics(run, run.rows[chosen.latency])
+    for name, found in with_unfinished(run, window, chosen.measured).items():
+        metrics[name]["with_unfinished"] = found
+        metrics[name]["unfinished_bounds"] = bounds_in_place(found, metrics[name])
+    for name, found in bounds_of(run, chosen.latency, tokens, gaps).items():
+        metrics[name]["bounds"] = found
+    counts = counts_of(run, chosen, tokens)
+    slo = objectives(run, base, tokens, times, fluid, n_r, smooth_by_preset(metrics))
+    if slo is not None:
+        slo |= attainment_bounds(slo, *unfinished_in_window(run, window, chosen))
+    return {
+        "window": described(window),
+        "metrics": metrics,
+        "counts": counts,
+        "errors": success.error_groups(run.rows[chosen.measured]),
+        "by_target": by_target(run, run.rows[chosen.measured]),
+        "slo": slo,
+        "fairness": fairness_block(run, chosen, tokens),
+        "classes": classes_block(run, window, chosen, tokens, times),
+        "conversations": conversations_block(run, chosen),
+        "users": users_block(run.rows[chosen.measured]),
+        "steadiness": steadiness(run, window, chosen, gaps),
+        **flat_keys(metrics, counts, slo, window),
+    }
+
+
+def described(window: Window | None) -> dict[str, Any] | None:
+    """[w0, w1) in CLOCK_MONOTONIC ns, and its length."""
+    return None if window is None else {"w0_ns": window.w0_ns, "w1_ns": window.w1_ns, "seconds": window.seconds}

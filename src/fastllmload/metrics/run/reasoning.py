@@ -1,0 +1,102 @@
+"""Answers that reason before they answer: how many there are, how many tokens they reason with, and how fast."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fastllmload.metrics.distribution.summary import distribution
+from fastllmload.metrics.request.durations import Mask, between, to_float
+from fastllmload.metrics.request.token_rate import per_second
+from fastllmload.metrics.request.tpot import came_whole
+from fastllmload.metrics.run.window import Populations
+from fastllmload.metrics.tokens.counts import UNKNOWN, TokenCounts, all_reasoning, leading_tokens, reasoning_tokens
+from fastllmload.metrics.tokens.timeline import of_kind
+from fastllmload.records import layout
+from fastllmload.records.run import Run
+
+Rows = npt.NDArray[Any]
+Numbers = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+
+# Where the number comes from: the server's usage; its word on each event with reasoning; all output, as there is no answer;
+# the output less the answer, where there is nearly one event per token.
+SOURCES = ("usage", "events", "output", "chunks", "unknown")
+USAGE, EVENTS, OUTPUT, CHUNKS, UNSAID = range(len(SOURCES))
+
+
+@dataclass(frozen=True)
+class Reasoning:
+    """Per row of a run: reasoning *tokens*, UNKNOWN where nobody knows them, and their *source* as a position in SOURCES."""
+
+    tokens: Numbers
+    source: npt.NDArray[np.uint8]
+
+
+def reasoning_of(run: Run, tokens: TokenCounts) -> Reasoning:
+    """Of every row; 0 from usage where there is no reasoning at all."""
+    rows = run.rows
+    streamed, alone = rows["reasoning_events"] > 0, all_reasoning(rows)
+    said = reasoning_tokens(run)
+    unsaid = streamed & ~alone & (said < 0)
+    source = np.select(
+        [alone, rows["reasoning_tokens"] >= 0, said >= 0, unsaid & (tokens.timed >= 0), unsaid],
+        [OUTPUT, USAGE, EVENTS, CHUNKS, UNSAID],
+        USAGE,
+    ).astype(np.uint8)
+    found = np.where(source == UNSAID, UNKNOWN, tokens.reasoning)
+    if (source == CHUNKS).any():
+        rest = np.maximum(tokens.output - tokens.timed - leading_tokens(run), 0)
+        found = np.where(source == CHUNKS, rest, found)
+    return Reasoning(found, source)
+
+
+def reasoning_counts(run: Run, chosen: Populations, tokens: TokenCounts) -> dict[str, Any]:
+    """Part of `counts`. `reasoned` and `all_reasoning` are answers of the latency population: those with streamed reasoning,
+    and those that have no answer token. Tokens are of all requests that are ok, as `output_tokens` is.
+    """
+    ok = chosen.measured & (run.rows["status"] == layout.OK)
+    found = reasoning_of(run, tokens)
+    mine = ok & ((run.rows["reasoning_events"] > 0) | (found.tokens > 0))
+    reasoning, known = found.tokens[ok], found.tokens[ok] >= 0
+    sources = np.bincount(found.source[mine], minlength=len(SOURCES))
+    return {
+        "reasoned": int((chosen.latency & (run.rows["reasoning_events"] > 0)).sum()),
+        "all_reasoning": int((chosen.latency & all_reasoning(run.rows)).sum()),
+        "reasoning_tokens": int(reasoning[known].sum()),
+        "answer_tokens": int(np.maximum(tokens.output[ok] - reasoning, 0)[known].sum()),
+        "reasoning_tokens_source": {name: int(sources[n]) for n, name in enumerate(SOURCES)},
+    }
+
+
+def reasoning_metrics(run: Run, population: Mask, tokens: TokenCounts) -> dict[str, Any]:
+    """`reasoning_tok_s` of the requests in *population* that streamed reasoning."""
+    reasoned = population & (run.rows["reasoning_events"] > 0)
+    mine = np.flatnonzero(reasoned)
+    mine = mine[np.argsort(run.rows["t_sched"][mine], kind="stable")]
+    rate = reasoning_tok_s(run.rows[mine], reasoning_of(run, tokens).tokens[mine]) if len(mine) else np.empty(0)
+    rate[(came_whole(run) | reasons_again(run, reasoned))[mine]] = np.nan
+    return {"reasoning_tok_s": distribution(rate, "tokens/s")}
+
+
+def reasoning_tok_s(rows: Rows, reasoning: Numbers) -> Floats:
+    """Reasoning tokens / (t_first - t_any); NaN where their number is unknown. Without an answer token, whose arrival would
+    end the last of them: (reasoning tokens - 1) / (t_last - t_any).
+    """
+    answered = rows["t_first"] > 0
+    took = np.where(answered, to_float(between(rows, "t_any", "t_first")), to_float(between(rows, "t_any", "t_last")))
+    return np.where(reasoning >= 0, per_second(np.where(answered, reasoning, reasoning - 1), took), np.nan)
+
+
+def reasons_again(run: Run, chosen: Mask) -> Mask:
+    """Rows of *chosen* with reasoning after their first answer token: how long they reasoned is not known."""
+    again = np.zeros(len(run.rows), np.bool_)
+    if chosen.any():
+        at = of_kind(run, layout.EVENT_REASONING)
+        row = run.events["row"][at]
+        first = run.rows["t_first"][row]
+        again[row[(first > 0) & (run.event_t[at] > first)]] = True
+    return again & chosen

@@ -1,0 +1,160 @@
+"""Was the run steady, and did nothing get lost: levels that drift, a queue that grows, MSER-5 beside the draft's cut, and
+Little's law.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fastllmload.metrics.distribution.summary import without_nulls
+from fastllmload.metrics.request.durations import NULL
+from fastllmload.metrics.request.e2e import e2e
+from fastllmload.metrics.request.latencies import in_time
+from fastllmload.metrics.request.ttft import ttft, ttft_any
+from fastllmload.metrics.run.window import Populations, Window
+from fastllmload.metrics.tokens.itl import PooledGaps
+from fastllmload.records import layout
+from fastllmload.records.run import Run
+from fastllmload.statistics.batches import BATCHES
+from fastllmload.statistics.interval import Sample
+from fastllmload.statistics.little import TOLERANCE, littles_law
+from fastllmload.statistics.mser5 import mser5
+from fastllmload.statistics.trend import DRIFTED, Drift, drift
+
+Rows = npt.NDArray[Any]
+MEASURED = {"ttft": ttft, "e2e": e2e}
+STRETCHES, LOOKS = BATCHES, 20  # of the window; instants in each at which requests in flight are counted
+LEAST_REQUESTS = 10 * BATCHES
+LEAST_CHANGE = 0.2  # of a level: less is not worth a word
+LEAST_GROWTH, LEAST_RISE = 0.2, 2.0  # of requests in flight: share, number
+
+
+def steadiness(run: Run, window: Window | None, chosen: Populations, gaps: PooledGaps) -> dict[str, Any]:
+    """`steadiness` of run.json: the transient and the drift by metric, the queue, Little's law, and `steady`: False where
+    a level drifts or the queue grows, None where nothing could be judged. MSER-5's word on the transient is not asked: of
+    runs that are steady it calls too many unsteady (docs/statistics.md).
+    """
+    found = {**phase_long(run, window), "drift": drifts(run, chosen, gaps), "in_flight": queue(run, window, chosen)}
+    words = [one["steady"] for one in found["drift"].values() if one is not None]
+    words += [not found["in_flight"]["growing"]] if found["in_flight"] is not None else []
+    return {**found, "steady": all(words) if words else None}
+
+
+def drifts(run: Run, chosen: Populations, gaps: PooledGaps) -> dict[str, Any]:
+    """By metric: how the level of the window's requests moved, over STRETCHES of as many requests each. That of the first
+    token of any kind only where answers reason: it is that of the first token elsewhere.
+    """
+    rows = run.rows[in_time(run.rows, chosen.latency)]
+    judged = {**MEASURED, "ttft_any": ttft_any} if (rows["reasoning_events"] > 0).any() else MEASURED
+    values = {name: without_nulls(of(rows)) for name, of in judged.items()}
+    found = {name: drifted(Sample(each, each)) for name, each in values.items()}
+    return {**found, "itl": drifted(Sample(gaps.gaps.ns, gaps.gaps.ns, gaps.gaps.first))}
+
+
+def drifted(sample: Sample) -> dict[str, Any] | None:
+    """ms of both halves, and on both sides of the most likely step; None for too few requests or an empty stretch."""
+    if sample.units < LEAST_REQUESTS:
+        return None
+    edges = sample.edges()
+    sizes = np.diff(edges)
+    if not sizes.all():
+        return None
+    sums = [sample.values[begin:end].sum(dtype=np.float64) for begin, end in pairwise(edges.tolist())]
+    found = drift(np.array(sums) / sizes / 1e6)
+    return {**stated(found), "steady": not found.moved(LEAST_CHANGE)}
+
+
+def stated(found: Drift) -> dict[str, float]:
+    return {
+        "first_half": found.first,
+        "second_half": found.second,
+        "p": found.p,
+        "step_at": found.at,
+        "before_step": found.before,
+        "after_step": found.after,
+        "p_step": found.p_step,
+    }
+
+
+def queue(run: Run, window: Window | None, chosen: Populations) -> dict[str, Any] | None:
+    """Requests in flight over the window of an open loop: `growing` where each fifth holds more than the one before, and
+    the second half LEAST_GROWTH and 2 more than the first, not by chance. None for a closed loop, whose slots hold the
+    number, and for too few requests.
+    """
+    rows = run.rows[chosen.measured & (run.rows["t_submit"] > 0)]
+    load = (run.manifest.get("plan", {}).get("description") or {}).get("load") or {}
+    if window is None or load.get("loop") != "open" or len(rows) < LEAST_REQUESTS or window.w1_ns <= window.w0_ns:
+        return None
+    looks = np.linspace(window.w0_ns, window.w1_ns, STRETCHES * LOOKS, endpoint=False)
+    begun, ended = np.sort(rows["t_submit"]), np.sort(rows["t_end"][rows["t_end"] > 0])
+    count = np.searchsorted(begun, looks, "right") - np.searchsorted(ended, looks, "right")
+    means = count.reshape(STRETCHES, LOOKS).mean(axis=1)
+    found, rising = drift(means), bool((np.diff(means.reshape(5, -1).mean(axis=1)) > 0).all())
+    rise = found.second - found.first
+    grown = rising and found.p < DRIFTED and rise >= max(LEAST_RISE, LEAST_GROWTH * found.first)
+    return {"first_half": found.first, "second_half": found.second, "p": found.p, "growing": grown}
+
+
+def phase_long(run: Run, window: Window | None) -> dict[str, Any]:
+    """What is judged over the whole measure phase."""
+    rows = run.rows[(run.rows["phase"] == layout.MEASURE) & (run.rows["status"] == layout.OK)]
+    rows = rows[np.argsort(rows["t_sched"], kind="stable")]
+    return {
+        "transient": {name: transient(rows, of(rows), window) for name, of in MEASURED.items()},
+        "littles_law": little(run, window),
+    }
+
+
+def transient(rows: Rows, values: npt.NDArray[np.int64], window: Window | None) -> dict[str, Any] | None:
+    """Where MSER-5 would begin to measure, over the whole measure phase: its own cut, and the window's for comparison.
+
+    *rows* in order of t_sched. None for too few requests. `steady` false: the best cut leaves less than half.
+    """
+    known = values != NULL
+    found = mser5(values[known])
+    if found is None or window is None:
+        return None
+    at = rows["t_sched"][known]
+    begin = int(at[0])
+    return {
+        "cut_requests": found.cut,
+        "cut_share": found.share,
+        "cut_seconds": float(at[min(found.cut, len(at) - 1)] - begin) / 1e9,
+        "window_cut_seconds": max(0.0, (window.w0_ns - begin) / 1e9),
+        "steady": found.steady,
+    }
+
+
+def little(run: Run, window: Window | None) -> dict[str, Any] | None:
+    """In flight as the workers counted it against what the rows say; None without counts."""
+    counted = in_flight_counted(run)
+    if window is None or counted is None:
+        return None
+    rows = run.rows[run.rows["phase"] == layout.MEASURE]
+    law = littles_law(*counted, rows["t_dispatch"], rows["t_end"], window.w0_ns, window.w1_ns)
+    if law is None:
+        return None
+    return {**asdict(law), "holds": None if law.residual is None else law.residual <= TOLERANCE}
+
+
+def in_flight_counted(run: Run) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]] | None:
+    """Instants at which every worker was looked at, and how many requests all of them had in flight.
+
+    The supervisor looks at one worker after the other within microseconds: looks are matched by their number.
+    """
+    samples, phase = run.samples, run.phase("measure")
+    if samples is None or phase is None or "in_flight" not in (samples.dtype.names or ()):
+        return None
+    mine = samples[(samples["worker"] >= 0) & (samples["t_ns"] >= phase.start_ns)]
+    workers = np.unique(mine["worker"])
+    looks = [mine[mine["worker"] == worker] for worker in workers]
+    least = min((len(look) for look in looks), default=0)
+    if least == 0:
+        return None
+    counts = np.sum([look["in_flight"][:least] for look in looks], axis=0).astype(np.float64)
+    return looks[0]["t_ns"][:least].astype(np.int64), counts

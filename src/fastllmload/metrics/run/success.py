@@ -1,0 +1,98 @@
+"""How requests ended: counts by status, success, and groups of errors (metrics.md 3.5, 6.3)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fastllmload.metrics.distribution.summary import estimated, scalar
+from fastllmload.metrics.run.users import gave_up, left_by_plan
+from fastllmload.records import layout
+from fastllmload.statistics.interval import ConfidenceInterval, Estimate, share_interval
+
+Rows = npt.NDArray[Any]
+
+# "errors" counts explicit errors only; IETF Table 7 has 99.7% completion with 0 errors.
+EXPLICIT = (
+    layout.HTTP_ERROR,
+    layout.RATE_LIMITED,
+    layout.CONNECTION_ERROR,
+    layout.PROTOCOL_ERROR,
+    layout.TRUNCATED,
+    layout.STREAM_ERROR,
+)
+
+
+def by_status(rows: Rows) -> dict[str, int]:
+    """Number of requests of each status, all statuses named."""
+    counts = np.bincount(rows["status"], minlength=len(layout.STATUS_NAMES))
+    return {name: int(counts[number]) for number, name in enumerate(layout.STATUS_NAMES)}
+
+
+def success_rate(rows: Rows) -> float | None:
+    """ok / submitted; None when nothing was submitted."""
+    return float(np.count_nonzero(rows["status"] == layout.OK)) / len(rows) if len(rows) else None
+
+
+def explicit_errors(rows: Rows) -> int:
+    """Requests that ended with an error that somebody stated."""
+    return int(np.isin(rows["status"], EXPLICIT).sum())
+
+
+def success_metrics(rows: Rows) -> dict[str, Any]:
+    """Over the *rows* of the attainment population. completion_rate (IETF 5.5, 5.8) is the same quotient; `errors` are
+    another number, see EXPLICIT."""
+    rate = success_rate(rows)
+    refused = float(np.count_nonzero(rows["status"] == layout.REFUSED))
+    sure = share_interval(rows["status"] == layout.OK) if len(rows) else None
+    return {
+        "success_rate": estimated(rate, "share", sure),
+        "completion_rate": estimated(rate, "share", sure),
+        **fail_rates(rows, rate, sure),
+        "errors": scalar(float(explicit_errors(rows)), "requests"),
+        "refusals": scalar(refused, "requests"),
+    }
+
+
+def fail_rates(rows: Rows, rate: float | None, sure: Estimate | None) -> dict[str, Any]:
+    """With success_rate they make 1. abandon_rate only where users could give up."""
+    gone = int(gave_up(rows).sum())
+    if not gone and not (rows["client"] & layout.CLIENT_ABANDONS).any():
+        return {"fail_rate": estimated(None if rate is None else 1 - rate, "share", turned(sure))}
+    failed = len(rows) - int(np.count_nonzero(rows["status"] == layout.OK)) - gone
+    return {
+        "fail_rate": scalar(failed / len(rows) if len(rows) else None, "share"),
+        "abandon_rate": scalar(gone / len(rows) if len(rows) else None, "share"),
+    }
+
+
+def turned(estimate: Estimate | None) -> Estimate | None:
+    """Of the other share."""
+    return (
+        ConfidenceInterval(1 - estimate.high, 1 - estimate.low)
+        if isinstance(estimate, ConfidenceInterval)
+        else estimate
+    )
+
+
+def error_groups(rows: Rows) -> list[dict[str, Any]]:
+    """Failed requests by (status, error class, HTTP status, errno), the most frequent first."""
+    names = ["status", "error", "http_status", "error_number"]
+    rows = rows[~left_by_plan(rows) & ~gave_up(rows)]
+    failed = rows[(rows["status"] > layout.OK) & (rows["status"] < len(layout.STATUS_NAMES))]
+    groups, counts = np.unique(
+        np.stack([failed[name].astype(np.int64) for name in names], axis=1), axis=0, return_counts=True
+    )
+    found = [
+        {
+            "status": layout.STATUS_NAMES[status],
+            "error": layout.ERROR_NAMES[error] if error else None,
+            "http_status": http_status or None,
+            "errno": number or None,
+            "count": count,
+        }
+        for (status, error, http_status, number), count in zip(groups.tolist(), counts.tolist(), strict=True)
+    ]
+    return sorted(found, key=lambda group: -group["count"])

@@ -1,0 +1,200 @@
+"""Requests and tokens per second: window form (primary) and makespan form (metrics.md 6.2)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fastllmload.metrics.distribution.summary import estimated, scalar
+from fastllmload.metrics.run.users import gave_up, left_by_plan
+from fastllmload.metrics.run.window import Populations, Window
+from fastllmload.metrics.tokens.counts import TokenCounts
+from fastllmload.metrics.tokens.timeline import BEARING
+from fastllmload.records import layout
+from fastllmload.records.run import Run
+from fastllmload.statistics.batches import BATCHES
+from fastllmload.statistics.interval import Estimate, rate_interval
+
+Mask = npt.NDArray[np.bool_]
+Numbers = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+
+# Name -> unit of what is counted by the time of tokens and completions.
+WINDOWED = {
+    "req_s": "requests/s",
+    "output_tok_s": "tokens/s",
+    "input_tok_s": "tokens/s",
+    "input_tok_s_cache_misses": "tokens/s",  # null where the target does not report cached tokens
+    "failed_output_tok_s": "tokens/s",
+}
+COUNTING = {
+    "input_tok_s": {"input_counting": "all"},
+    "input_tok_s_cache_misses": {"input_counting": "cache_misses_only"},
+}
+
+
+def share_in_window(run: Run, window: Window, tokens: TokenCounts, chosen: Mask) -> Floats:
+    """For each row the share of its tokens that came in the window; 0 where *chosen* is false.
+
+    A request's tokens are spread over its token-bearing events: as the server said or its text was counted, else
+    evenly. Only requests that cross a border of the window need a look at their events.
+    """
+    rows = run.rows
+    begun = chosen & (rows["t_any"] > 0)
+    last = np.where(rows["t_end"] > 0, rows["t_end"], window.w1_ns + 1)
+    whole = begun & window.holds(rows["t_any"]) & window.holds(last)
+    share = whole.astype(np.float64)
+    after = rows["t_any"] > window.w1_ns
+    for row in np.flatnonzero(begun & ~whole & ~after & (last >= window.w0_ns)):
+        part = slice(int(run.first_event[row]), int(run.first_event[row + 1]))
+        bearing = BEARING[run.event_kind[part]]
+        weight = tokens.chunks.weights(int(row), int(row) + 1)[bearing]
+        if weight.any():
+            share[row] = weight[window.holds(run.event_t[part][bearing])].sum() / weight.sum()
+    return share
+
+
+def output_tok_s(run: Run, window: Window, tokens: TokenCounts, chosen: Mask) -> float | None:
+    """Output tokens of the *chosen* requests that came in the window, per second; whatever their submission time."""
+    if window.seconds <= 0:
+        return None
+    return float(np.dot(share_in_window(run, window, tokens, chosen), tokens.output)) / window.seconds
+
+
+def req_s(run: Run, window: Window, ok: Mask) -> float | None:
+    """*ok* requests whose last token came in the window, per second."""
+    if window.seconds <= 0:
+        return None
+    return float(np.count_nonzero(ok & window.holds(run.rows["t_last"]))) / window.seconds
+
+
+def input_tok_s(run: Run, window: Window, taken: Numbers, ok: Mask) -> float | None:
+    """*taken* input tokens of *ok* requests whose first token came in the window, per second."""
+    if window.seconds <= 0:
+        return None
+    return float(taken[ok & window.holds(first_token(run.rows))].sum()) / window.seconds
+
+
+def first_token(rows: npt.NDArray[Any]) -> Numbers:
+    """t_first, or t_any of an answer that is all reasoning."""
+    return np.where(rows["t_first"] > 0, rows["t_first"], rows["t_any"])
+
+
+def stretch_edges(window: Window) -> Floats:
+    """Borders of BATCHES equal stretches of the window, in ns."""
+    return np.linspace(window.w0_ns, window.w1_ns, BATCHES + 1)
+
+
+def amounts_by_stretch(t_ns: Numbers, amounts: npt.NDArray[Any], window: Window) -> Floats:
+    """float64[BATCHES]: sum of the *amounts* whose times lie in each stretch."""
+    inside = window.holds(t_ns)
+    sums, _ = np.histogram(t_ns[inside], stretch_edges(window), weights=amounts[inside].astype(np.float64))
+    return sums
+
+
+def tokens_by_stretch(rows: npt.NDArray[Any], amount: Numbers, window: Window) -> Floats:
+    """float64[BATCHES]: tokens in each stretch, each request's spread evenly from its first to its last.
+
+    Good enough for how the rate varies: the rate itself takes every token at its time.
+    """
+    t_any = rows["t_any"]
+    begun = t_any.astype(np.float64)
+    ended = np.maximum(np.where(rows["t_last"] > 0, rows["t_last"], rows["t_end"]), t_any + 1).astype(np.float64)
+    tokens = np.where(t_any > 0, np.maximum(amount, 0), 0).astype(np.float64)
+    edges = stretch_edges(window)
+    first, last = (np.searchsorted(edges, t_ns, "right") for t_ns in (begun, ended))
+    inside = (first == last) & (first > 0) & (first <= BATCHES)
+    whole = np.bincount(first[inside] - 1, tokens[inside], BATCHES)
+    crossing = first != last  # the few that a border cuts
+    part, start, length = tokens[crossing], begun[crossing], (ended - begun)[crossing]
+    reached = [float(np.dot(part, np.clip((edge - start) / length, 0, 1))) for edge in edges]
+    return whole + np.diff(reached)
+
+
+def stretches(
+    run: Run, window: Window, ok: Mask, failed: Mask, tokens: TokenCounts, missed: Numbers
+) -> dict[str, Floats]:
+    """What is counted for each of the rates, by stretch of the window."""
+    rows, done = run.rows, run.rows[ok]
+    return {
+        "req_s": amounts_by_stretch(done["t_last"], np.ones(len(done)), window),
+        "output_tok_s": tokens_by_stretch(done, tokens.output[ok], window),
+        "failed_output_tok_s": tokens_by_stretch(rows[failed], tokens.output[failed], window),
+        "input_tok_s": amounts_by_stretch(first_token(done), tokens.input[ok], window),
+        "input_tok_s_cache_misses": amounts_by_stretch(first_token(done), missed[ok], window),
+    }
+
+
+def rate_estimate(value: float | None, by_stretch: Floats, window: Window, lasting_s: float) -> Estimate | None:
+    """Interval of a rate whose *value* is known and whose amounts vary as those of its stretches."""
+    total = float(by_stretch.sum())
+    if value is None or total <= 0:
+        return None
+    return rate_interval(by_stretch * (value * window.seconds / total), window.seconds, lasting_s)
+
+
+def mean_time_s(rows: npt.NDArray[Any]) -> float:
+    """Mean time from dispatch to end in s; 0 without rows."""
+    return float((rows["t_end"] - rows["t_dispatch"]).mean()) / 1e9 if len(rows) else 0.0
+
+
+def makespan_s(t_dispatch: npt.NDArray[np.int64], t_last: npt.NDArray[np.int64]) -> float | None:
+    """max t_last - min t_dispatch in s over times in ns, 0 = did not happen (BLOG); None without both."""
+    begun, ended = t_dispatch[t_dispatch > 0], t_last[t_last > 0]
+    if len(begun) == 0 or len(ended) == 0:
+        return None
+    return float(ended.max() - begun.min()) / 1e9
+
+
+@dataclass(frozen=True)
+class TimeBase:
+    """What goodput is divided by: *seconds* of the "window", or of the "makespan" when the run was bounded by count."""
+
+    name: str
+    seconds: float | None
+
+
+def time_base(run: Run, window: Window | None, submitted: Mask) -> TimeBase:
+    """Of a run with these *submitted* requests (metrics.md 6.4). The window where nothing of a makespan is known."""
+    if window is None:
+        return TimeBase("window", None)
+    span = makespan_s(run.rows["t_dispatch"][submitted], run.rows["t_last"][submitted]) if window.closed else None
+    return TimeBase("window", window.seconds) if span is None else TimeBase("makespan", span)
+
+
+def per_second(amount: float, seconds: float | None) -> float | None:
+    """amount / seconds; None without a positive duration."""
+    return None if seconds is None or seconds <= 0 else amount / seconds
+
+
+def throughput_metrics(run: Run, window: Window | None, chosen: Populations, tokens: TokenCounts) -> dict[str, Any]:
+    """Window form (primary) and makespan form (BLOG), over the measure phase."""
+    ok = chosen.measured & (run.rows["status"] == layout.OK)
+    failed = chosen.measured & ~ok & ~left_by_plan(run.rows) & ~gave_up(run.rows)
+    span = makespan_s(run.rows["t_dispatch"][ok], run.rows["t_last"][ok])
+    generated = float(np.maximum(tokens.output[ok], 0).sum())
+    cached = ok & (run.rows["cached_tokens"] >= 0)
+    inside: dict[str, float | None] = dict.fromkeys(WINDOWED)
+    sure: dict[str, Estimate | None] = dict.fromkeys(WINDOWED)
+    if window is not None:
+        inside["req_s"] = req_s(run, window, ok)
+        inside["output_tok_s"] = output_tok_s(run, window, tokens, ok)
+        inside["failed_output_tok_s"] = output_tok_s(run, window, tokens, failed)
+        inside["input_tok_s"] = input_tok_s(run, window, tokens.input, ok)
+        missed = tokens.input - np.maximum(run.rows["cached_tokens"], 0)
+        if cached.any():
+            inside["input_tok_s_cache_misses"] = input_tok_s(run, window, missed, ok)
+        varying = stretches(run, window, ok, failed, tokens, missed) if window.seconds > 0 else {}
+        lasting = mean_time_s(run.rows[ok])
+        sure = {name: rate_estimate(inside[name], amounts, window, lasting) for name, amounts in varying.items()}
+    return {
+        **{
+            name: estimated(value, WINDOWED[name], sure.get(name), **COUNTING.get(name, {}))
+            for name, value in inside.items()
+        },
+        "req_s_makespan": scalar(per_second(float(np.count_nonzero(ok)), span), "requests/s"),
+        "output_tok_s_makespan": scalar(per_second(generated, span), "tokens/s"),
+    }

@@ -1,0 +1,97 @@
+"""The measurement window of a run and the populations in it (metrics.md 2)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fastllmload.metrics.run.users import apart
+from fastllmload.records import layout
+from fastllmload.records.run import PhaseTimes, Run
+
+Mask = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Window:
+    """[w0, w1) in CLOCK_MONOTONIC ns; a window that ends with the last event (*closed*) includes w1."""
+
+    w0_ns: int
+    w1_ns: int
+    closed: bool
+
+    @property
+    def seconds(self) -> float:
+        return (self.w1_ns - self.w0_ns) / 1e9
+
+    def holds(self, t_ns: npt.NDArray[np.int64]) -> Mask:
+        """Which times lie inside; times of 0 never do."""
+        before_end = t_ns <= self.w1_ns if self.closed else t_ns < self.w1_ns
+        return (t_ns > 0) & (t_ns >= self.w0_ns) & before_end
+
+
+def window_of(run: Run) -> Window | None:
+    """Window of the measure phase; None when it has no request.
+
+    Bounded by duration: from 10% (the phase's ramp_share, IETF 5.2.3.2) to the end of sending. Bounded by count, or
+    when the manifest does not know the phase: first t_submit to last t_end, less the ramp that was asked for.
+    """
+    rows = run.rows[run.rows["phase"] == layout.MEASURE]
+    phase = run.phase("measure")
+    if not rows["t_dispatch"].any():
+        return None
+    if phase is not None and phase.bound == "duration":
+        return by_duration(run, rows, phase)
+    return by_count(rows, 0.0 if phase is None else phase.ramp_share)
+
+
+def by_duration(run: Run, rows: npt.NDArray[Any], phase: PhaseTimes) -> Window:
+    """In a run that was killed the phase ends with the last thing that was recorded, if that is earlier."""
+    last = max(int(rows["t_dispatch"].max()), int(rows["t_end"].max()))
+    end = last if phase.end_ns is None else phase.end_ns
+    if run.incomplete:
+        seen = int(run.event_t.max()) if len(run.events) else 0
+        end = min(end, max(last, seen))
+    return Window(phase.start_ns + round(phase.ramp_share * (end - phase.start_ns)), end, closed=False)
+
+
+def by_count(rows: npt.NDArray[Any], ramp_share: float) -> Window | None:
+    """First t_submit to last t_end; None when nothing was submitted or nothing ended."""
+    submitted, ended = rows["t_submit"][rows["t_submit"] > 0], rows["t_end"]
+    if len(submitted) == 0 or not ended.any():
+        return None
+    first, last = int(submitted.min()), int(ended.max())
+    return Window(first + round(ramp_share * (last - first)), last, closed=True)
+
+
+@dataclass(frozen=True)
+class Populations:
+    """Masks over the rows of a run.
+
+    *measured*: rows of the measure phase; *submitted*: those sent, or tried, in the window and ended since (attainment
+    population); *latency*: those of *submitted* that are ok. A request whose last byte never left is placed by
+    t_dispatch. Requests in flight when a run was killed are in neither, nor are those of users who left by plan or read
+    slowly (`metrics.run.users`).
+    """
+
+    measured: Mask
+    submitted: Mask
+    latency: Mask
+
+
+def populations(run: Run, window: Window | None) -> Populations:
+    """Empty populations when there is no window."""
+    rows = run.rows
+    measured = rows["phase"] == layout.MEASURE
+    if window is None:
+        nobody = np.zeros(len(rows), np.bool_)
+        return Populations(measured, nobody, nobody)
+    instant = np.where(rows["t_submit"] > 0, rows["t_submit"], rows["t_dispatch"])
+    ended = (rows["status"] != layout.NOT_SENT) & (rows["status"] != layout.IN_FLIGHT)
+    # Before the first t_submit of a count-bounded run there may be a request that failed to connect.
+    inside = window.holds(np.maximum(instant, window.w0_ns) if window.closed else instant) & (instant > 0)
+    submitted = measured & ended & inside & ~apart(rows)
+    return Populations(measured, submitted, submitted & (rows["status"] == layout.OK))

@@ -1,0 +1,126 @@
+"""Fluidity: how many tokens, or deadlines, of a stream were kept (metrics.md 5.9, etalon, arXiv 2507.09019)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fastllmload._ext import deadlines
+from fastllmload.metrics.distribution.summary import distribution, scalar
+from fastllmload.metrics.request.durations import Mask, committed
+from fastllmload.metrics.tokens.counts import TokenCounts
+from fastllmload.metrics.tokens.times import TokenTimes
+from fastllmload.records.run import Run
+
+Numbers = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+
+MS = 1_000_000
+FLUID_ABOVE = 0.9  # a request is fluid from this index on (metrics.md 6.6)
+
+
+@dataclass(frozen=True)
+class TokenDeadlines:
+    """Deadlines in ms: *d_p* to the first token, as (input tokens, ms) pairs, linear between and constant beyond them;
+    *d_d* from token to token. One pair is a constant. The defaults are etalon's.
+    """
+
+    d_p: tuple[tuple[float, float], ...] = ((0, 100.0),)
+    d_d: float = 50.0
+
+    def d_p_ns(self, input_tokens: Numbers) -> Numbers:
+        """The first deadline of requests of these lengths, in whole ns."""
+        table = np.array(sorted(self.d_p), np.float64)
+        return np.rint(np.interp(input_tokens, table[:, 0], table[:, 1]) * MS).astype(np.int64)
+
+    def described(self) -> dict[str, Any]:
+        """What is printed next to every value."""
+        constant = self.d_p[0][1] if len(self.d_p) == 1 else [list(pair) for pair in sorted(self.d_p)]
+        return {"d_p_ms": constant, "d_d_ms": self.d_d}
+
+
+def targets_of(manifest: Mapping[str, Any]) -> TokenDeadlines:
+    """What the run was asked to judge by; etalon's values when it was not asked."""
+    asked = manifest.get("config", {}).get("output", {})
+    given = TokenDeadlines()
+    d_p, d_d = asked.get("prefill_deadline"), asked.get("decode_deadline")
+    return TokenDeadlines(
+        given.d_p if d_p is None else tuple((length, ms) for length, ms in d_p), given.d_d if d_d is None else d_d
+    )
+
+
+@dataclass(frozen=True)
+class Fluidity:
+    """One item per request of the token times: *tokens* n; *met* of them, *met_decode* without the first; *missed*
+    deadlines."""
+
+    tokens: Numbers
+    met: Numbers
+    met_decode: Numbers
+    missed: Numbers
+
+    @property
+    def index(self) -> Floats:
+        """met / n, the first token included; NaN without a token."""
+        return share(self.met, self.tokens)
+
+    @property
+    def index_decode(self) -> Floats:
+        """The same without the first token, over n - 1; NaN below two tokens."""
+        return share(self.met_decode, self.tokens - 1)
+
+    @property
+    def index_deadline(self) -> Floats:
+        """1 - missed / all deadlines; a long stall weighs more than one token. NaN without a token."""
+        return 1 - self.miss_rate
+
+    @property
+    def miss_rate(self) -> Floats:
+        """missed / all deadlines; NaN without a token."""
+        return share(self.missed, self.met + self.missed)
+
+
+def share(part: Numbers, whole: Numbers) -> Floats:
+    """part / whole, NaN where the whole is not above 0."""
+    return np.where(whole > 0, part / np.maximum(whole, 1), np.nan)
+
+
+def fluidity(times: TokenTimes, origin: Numbers, d_p_ns: Numbers, d_d_ns: int) -> Fluidity:
+    """Judge every request from its *origin* (ns): *d_p_ns* each to the first token, *d_d_ns* from token to token."""
+    tallies = np.empty((len(times.rows), 3), np.int64)
+    deadlines.fluidity(times.t_ns, times.first, origin, d_p_ns, d_d_ns, tallies)
+    return Fluidity(times.count, tallies[:, 0], tallies[:, 2], tallies[:, 1])
+
+
+def fluidity_of(run: Run, tokens: TokenCounts, times: TokenTimes) -> Fluidity:
+    """By the run's own targets, from t_submit."""
+    targets = targets_of(run.manifest)
+    d_p_ns = targets.d_p_ns(tokens.input[times.rows])
+    return fluidity(times, committed(run.rows[times.rows]), d_p_ns, round(targets.d_d * MS))
+
+
+def fluid_share(found: Fluidity, ok: Mask) -> float | None:
+    """Share of all requests that are *ok* with an index of at least 0.9: a failed one counts as 0. None without any."""
+    return float(np.count_nonzero(ok & (found.index >= FLUID_ABOVE))) / len(ok) if len(ok) else None
+
+
+def fluidity_metrics(run: Run, population: Mask, times: TokenTimes, found: Fluidity) -> dict[str, Any]:
+    """The three indices and the miss rate over the latency *population*; the share of fluid requests over all
+    submitted.
+    """
+    kept = population[times.rows]
+    by = targets_of(run.manifest).described()
+    values = {
+        "fluidity_index": found.index,
+        "fluidity_index_decode": found.index_decode,
+        "fluidity_index_deadline": found.index_deadline,
+        "deadline_miss_rate": found.miss_rate,
+    }
+    return {
+        **{name: {**distribution(value[kept], "share"), **by} for name, value in values.items()},
+        "fluid_share": scalar(fluid_share(found, kept), "share", fluidity_index_at_least=FLUID_ABOVE, **by),
+    }

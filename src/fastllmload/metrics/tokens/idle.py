@@ -1,0 +1,93 @@
+"""User idle latency: how long a reader of constant speed waits for tokens (metrics.md 5.10, SG equations 4 and 6)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fastllmload._ext import deadlines
+from fastllmload.metrics.distribution.summary import distribution
+from fastllmload.metrics.request.durations import NULL, Mask, Nanoseconds, committed
+from fastllmload.metrics.tokens.times import TokenTimes
+from fastllmload.records import layout
+from fastllmload.records.run import Run
+
+Rows = npt.NDArray[Any]
+
+DEFAULT_SPEED = 20.0  # tokens/s (SG 5.1)
+
+
+@dataclass(frozen=True)
+class Reader:
+    """Takes V = 1/*speed* per token and needs token 1 at *d1_ns* after the request, V when None (SG equation 4).
+
+    SG gives "speeds" in tokens/s and multiplies an index by them; only V in time per token is dimensionally sound.
+    """
+
+    speed: float = DEFAULT_SPEED
+    d1_ns: int | None = None
+
+    @property
+    def per_token_ns(self) -> int:
+        """V in whole ns."""
+        return round(1e9 / self.speed)
+
+    @property
+    def first_ns(self) -> int:
+        """D_1 in ns."""
+        return self.per_token_ns if self.d1_ns is None else self.d1_ns
+
+    def described(self) -> dict[str, Any]:
+        """What is printed next to every value."""
+        return {"speed_tok_s": self.speed, "d1_ms": self.first_ns / 1e6}
+
+
+def reader_of(manifest: Mapping[str, Any]) -> Reader:
+    """The reader that the run was asked to judge by."""
+    speed = manifest.get("config", {}).get("output", {}).get("reading_speed")
+    return Reader(DEFAULT_SPEED if speed is None else speed)
+
+
+def waited_until(rows: Rows, tokens: npt.NDArray[np.int64]) -> Nanoseconds:
+    """t_end of requests whose reader still waited for a token then: unfinished, or without any; 0 for the others."""
+    return np.where(unfinished(rows) | (tokens == 0), rows["t_end"], 0)
+
+
+def unfinished(rows: Rows) -> Mask:
+    """Requests that did not come to their own end: their idle latency is a lower bound, *censored*."""
+    return ~np.isin(rows["status"], (layout.OK, layout.EMPTY, layout.REFUSED))
+
+
+def max_lateness(rows: Rows, times: TokenTimes, reader: Reader, origin: Nanoseconds) -> Nanoseconds:
+    """max over tokens of t_i - d_i in ns after *origin*, for the requests of *times* with these *rows*; may be
+    negative.
+
+    For a request that ended at T without being finished, T - d_(k+1) too: the reader was waiting for the next token.
+    """
+    found = np.empty(len(rows), np.int64)
+    deadlines.lateness(
+        times.t_ns, times.first, origin, waited_until(rows, times.count), reader.first_ns, reader.per_token_ns, found
+    )
+    return found
+
+
+def idle_latency(lateness: Nanoseconds) -> Nanoseconds:
+    """The part of *lateness* above 0: exactly the time that the reader stands idle. NULL stays NULL."""
+    return np.where(lateness == NULL, NULL, np.maximum(lateness, 0))
+
+
+def idle_metrics(run: Run, times: TokenTimes) -> dict[str, Any]:
+    """Over all submitted requests, failed ones with their lower bounds; `n_censored` says how many those are."""
+    rows, reader = run.rows[times.rows], reader_of(run.manifest)
+    late = max_lateness(rows, times, reader, committed(rows))
+    sched = max_lateness(rows, times, reader, np.ascontiguousarray(rows["t_sched"]))
+    by = {**reader.described(), "n_censored": int(unfinished(rows).sum())}
+    return {
+        "idle_latency": {**distribution(idle_latency(late), "ms"), **by},
+        "idle_latency_sched": {**distribution(idle_latency(sched), "ms"), **by},
+        "max_lateness": {**distribution(late, "ms"), **by},
+    }

@@ -1,0 +1,191 @@
+"""Gaps between tokens (ITL), or between chunks where tokens cannot be told apart (TBC) (metrics.md 3.4, 5.3, 5.7,
+5.8).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fastllmload._ext import tokenline
+from fastllmload.metrics.distribution.summary import distribution, scalar
+from fastllmload.metrics.request.durations import Mask
+from fastllmload.metrics.request.tpot import came_whole
+from fastllmload.metrics.tokens.counts import ESTIMATE, TokenCounts
+from fastllmload.metrics.tokens.times import CHUNK, TIMES_SOURCES, TokenTimes
+from fastllmload.records.run import Run
+from fastllmload.records.scratch import room
+from fastllmload.records.worker_files import as_bytes
+
+Numbers = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+
+DIRECT_ABOVE = 0.90  # IETF B.2.1
+NAMES = {"direct": "itl", "A": "tbc", "B": "itl_b"}  # name in reports, by option
+ASKED = ("auto", "A", "B")
+
+
+@dataclass(frozen=True)
+class TokenGaps:
+    """Gaps of chosen requests in ns: request k has `ns[first[k]:first[k + 1]]`."""
+
+    first: Numbers
+    ns: Numbers
+
+
+@dataclass(frozen=True)
+class PooledGaps:
+    """Gaps of the latency population under the option that was chosen; *rows* are its row numbers in the run, without
+    those of the *whole* requests whose answers were not streamed.
+
+    *option*: direct, A or B, and what was *asked* for; *share_single*: share of chunks with exactly one token, None where
+    that is unknown; *unknown*: requests the tokens of whose chunks nobody knows; *bearing*: which of the chunks of *rows*
+    the gaps lie between, None for all.
+    """
+
+    option: str
+    share_single: float | None
+    rows: Numbers
+    gaps: TokenGaps
+    whole: int = 0
+    asked: str = "auto"
+    unknown: int = 0
+    bearing: Mask | None = None
+
+    @property
+    def name(self) -> str:
+        """`itl`, `tbc` or `itl_b`."""
+        return NAMES[self.option]
+
+
+def pooled(run: Run, population: Mask, tokens: TokenCounts, times: TokenTimes) -> PooledGaps:
+    """Gaps of the rows in *population*, all of which have *times*; the option is the run's wish or its delivery
+    pattern.
+    """
+    unspaced = came_whole(run)[times.rows]
+    kept = population[times.rows] & ~unspaced
+    single = share_single(times, tokens, kept)
+    asked = run.manifest.get("config", {}).get("output", {}).get("itl_option", "auto")
+    option = choose(asked, single, bool((times.known() & kept).any()))
+    found = chunk_gaps(times, kept, run.directory) if option == "A" else token_gaps(times, kept, run.directory)
+    bearing = None
+    if option != "A" and times.sizes is not None:
+        bearing = times.sizes[np.repeat(kept, times.chunks.events)] > 0
+    whole, unknown = int((population[times.rows] & unspaced).sum()), int((kept & ~times.known()).sum())
+    return PooledGaps(option, single, times.rows[kept], found, whole, asked, unknown, bearing)
+
+
+def choose(asked: str, single: float | None, known: bool) -> str:
+    """direct above 90% single-token chunks, else A. B needs chunks whose tokens are known, else it is A too."""
+    if asked == "auto":
+        return "direct" if single is not None and single > DIRECT_ABOVE else "A"
+    return "B" if asked == "B" and known else "A"
+
+
+def share_single(times: TokenTimes, tokens: TokenCounts, kept: Mask) -> float | None:
+    """Share of chunks that carry exactly one token, of those that carry any; None where no token count can be trusted.
+
+    Exact where the tokens of each chunk are known. Else a lower bound from the totals: N chunks with T tokens hold at
+    most |T - N| chunks that are not single. Chunks of requests whose tokens are unknown count as not single; an
+    estimated count tells nothing.
+    """
+    exact, unknown = kept & (times.source != CHUNK), kept & (times.source == CHUNK)
+    timed, source = tokens.timed[times.rows], tokens.source[times.rows]
+    totals = unknown & (timed >= 0) & (source != ESTIMATE)
+    chunks = int(times.bearing[exact].sum()) + int(times.chunks.events[unknown].sum())
+    if chunks == 0 or not (exact | totals).any():
+        return None
+    some, several = int(times.chunks.events[totals].sum()), int(timed[totals].sum())
+    return (int(times.single[exact].sum()) + max(0, some - abs(several - some))) / chunks
+
+
+def gaps_of(t_ns: Numbers, first: Numbers, kept: Mask, beside: Path | None = None) -> TokenGaps:
+    """ns between consecutive items of each kept request."""
+    count = np.maximum(np.diff(first)[kept] - 1, 0)
+    borders = np.concatenate([[0], np.cumsum(count)])
+    ns = room(int(borders[-1]), np.int64, beside)
+    tokenline.take_gaps(t_ns, first, kept.view(np.uint8), ns)
+    return TokenGaps(borders, ns)
+
+
+def chunk_gaps(times: TokenTimes, kept: Mask, beside: Path | None = None) -> TokenGaps:
+    """Option A: one gap per consecutive pair of chunks."""
+    return gaps_of(times.chunks.t_ns, times.chunks.first, kept, beside)
+
+
+def token_gaps(times: TokenTimes, kept: Mask, beside: Path | None = None) -> TokenGaps:
+    """Direct and option B: all tokens of a chunk come at its time, so gaps inside it are 0."""
+    return gaps_of(times.t_ns, times.first, kept, beside)
+
+
+def empty_chunks(run: Run, found: PooledGaps, times: TokenTimes, tokens: TokenCounts) -> dict[str, Any]:
+    """`empty_chunks`: the share of chunks without text between the first and the last token of which nobody said whether
+    they carry a token. `n_carrying`: as many of them as the token counts of their answers leave tokens for, all where there
+    is no such count; `itl_mean_least`: the mean gap in ms if so many do. `n_said`: chunks without text that carry one.
+    """
+    chosen, unsaid = np.zeros(len(run.rows), np.uint8), np.zeros(len(found.rows), np.int64)
+    chosen[found.rows] = 1
+    said = tokenline.count_empty(as_bytes(run.events), run.first_event, chosen, unsaid)
+    rows, timed = run.rows[found.rows], tokens.timed[found.rows]
+    told = (rows["reasoning_events"] == 0) | (rows["reasoning_tokens"] >= 0)
+    counted = told & (tokens.source[found.rows] != ESTIMATE) & (timed >= 0)
+    left = np.where(counted, timed - times.count[np.isin(times.rows, found.rows)], unsaid)
+    n, carrying = int(unsaid.sum()), int(np.clip(left, 0, unsaid).sum())
+    gaps = len(found.gaps.ns)
+    chunks = n + gaps + int(np.count_nonzero(np.diff(found.gaps.first) > 0))
+    least = float(found.gaps.ns.sum()) / 1e6 / (gaps + carrying) if gaps else None
+    share = n / chunks if chunks else None
+    return {
+        "empty_chunks": scalar(share, "share", n=n, n_carrying=carrying, n_said=said, itl_mean_least=least),
+    }
+
+
+def jitter(gaps: TokenGaps) -> Floats:
+    """Population standard deviation of each request's gaps in ns; NaN for fewer than 2."""
+    return figures(gaps)[0]
+
+
+def max_pause(gaps: TokenGaps) -> Floats:
+    """Longest gap of each request in ns; NaN without a gap."""
+    return figures(gaps)[1]
+
+
+def figures(gaps: TokenGaps) -> tuple[Floats, Floats]:
+    """(jitter, max_pause)."""
+    deviation, longest = np.empty(len(gaps.first) - 1), np.empty(len(gaps.first) - 1)
+    tokenline.gap_figures(gaps.ns, gaps.first, deviation, longest)
+    return deviation, longest
+
+
+def gap_metrics(times: TokenTimes, found: PooledGaps) -> dict[str, Any]:
+    """Pooled gaps under the name of their option; the other names are null. Jitter and pauses are one value per
+    request.
+    """
+    nothing, borders = np.empty(0, np.int64), {found.name: found.gaps.first}
+    deviation, longest = figures(found.gaps)
+    taken = np.bincount(times.source, minlength=len(TIMES_SOURCES))
+    caveat = {"itl_b": {"caveat": "gaps inside a chunk are 0: variance is understated"}}
+    return {
+        **{
+            name: {
+                **distribution(found.gaps.ns if name == found.name else nothing, "ms", first=borders.get(name)),
+                **(caveat.get(name, {}) if name == found.name else {}),
+            }
+            for name in NAMES.values()
+        },
+        "jitter": distribution(deviation, "ms", found.whole + int(np.isnan(deviation).sum())),
+        "max_pause": distribution(longest, "ms", found.whole + int(np.isnan(longest).sum())),
+        "share_single": scalar(
+            found.share_single,
+            "share",
+            itl_option=found.option,
+            pooled_as=found.name,
+            itl_option_asked=found.asked,
+            n_unknown=found.unknown,
+            token_times_source={name: int(taken[n]) for n, name in enumerate(TIMES_SOURCES)},
+        ),
+    }

@@ -1,0 +1,190 @@
+"""Conversations of synthetic prompts: as many turns as are drawn, each with a prompt and an answer of drawn lengths.
+
+Streams of origin O (seed and phase): O/turns, O/think, O/tools, O/replies. The prompts are those of the workload.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from fastllmload import settings as asked
+from fastllmload.errors import InputError
+from fastllmload.plan.bodies import Bodies
+from fastllmload.plan.conversations.turn_template import (
+    MESSAGES,
+    TemplatePieces,
+    TurnTemplate,
+    ident,
+    skip_of,
+    stand_in,
+    tail_of,
+)
+from fastllmload.plan.conversations.turns import Filler, Tally, Thinking, TurnPart, turn_counts, write_conversations
+from fastllmload.plan.plan import TURN
+from fastllmload.plan.prompts.content import Endpoint
+from fastllmload.plan.prompts.synthetic import SyntheticPrompts
+from fastllmload.plan.standard import LENGTHS
+from fastllmload.workload.content.words import text_table
+from fastllmload.workload.fairness import MIXES
+from fastllmload.workload.lengths import parse_lengths
+from fastllmload.workload.synthetic import Quota
+from fastllmload.workload.tokenizers.tokenizer import load_tokenizer
+from fastllmload.workload.user_behavior import read_pause
+
+TOOL = "lookup"
+USER = b'[{"role":"user","content":'
+
+
+class SyntheticConversations:
+    """Content of conversations: `write` gives bodies as the workload's own does, `turns` their TURN items."""
+
+    trace = None
+
+    def __init__(self, workload: asked.Workload, origin: int | str, *, warmup: bool) -> None:
+        refuse(workload)
+        self.workload, self._origin = workload, origin
+        self.by_starts = False  # whether a quota counts conversations, not requests
+        self._drawn = SyntheticPrompts(workload, origin, f"{origin}/prefix")
+        assert workload.turns is not None
+        self._turns = parse_lengths(workload.turns, "--turns")
+        self._thinking = Thinking(read_pause(workload.think_time), f"{origin}/think", warmup)
+        self._tools = random.Random(f"{origin}/tools")
+        self.turns: npt.NDArray[np.void] = np.empty(0, TURN)
+        self._tally = Tally()
+
+    def write(self, path: Path, quota: Quota, endpoint: Endpoint, model: str) -> tuple[Bodies, npt.NDArray[np.uint16]]:
+        counts = turn_counts(self._turns, random.Random(f"{self._origin}/turns"), quota, self.by_starts)
+        known = list(counts) if self.by_starts else None
+        alone = path.with_name(f"{path.name}.alone")
+        try:
+            wanted = quota if known is None else Quota(sum(known))
+            bodies, _ = self._drawn.write(alone, wanted, endpoint, model)
+            dialogues = self._dialogues(alone, bodies, iter(known) if known is not None else counts, endpoint, model)
+            joint, real = endpoint.joint, self.workload.history == "real"
+            written, self.turns, self._tally = write_conversations(path, dialogues, joint, real)
+        finally:
+            alone.unlink(missing_ok=True)
+        return written, written.kinds
+
+    def _dialogues(
+        self, alone: Path, bodies: Bodies, counts: Iterator[int], endpoint: Endpoint, model: str
+    ) -> Iterator[list[TurnPart]]:
+        """The requests in *alone* dealt to conversations; the last one may be cut short."""
+        parts = self._parts(alone, bodies, endpoint, model)
+        left = len(bodies.input_tokens)
+        while left:
+            many = min(left, next(counts))
+            yield [parts.turn(number) for number in range(many)]
+            left -= many
+
+    def _parts(self, alone: Path, bodies: Bodies, endpoint: Endpoint, model: str) -> Parts:
+        workload, filler = self.workload, None
+        if workload.history == "planned":
+            table = text_table(load_tokenizer(workload.tokenizer))
+            filler = Filler([table.word(number) for number in range(table.span)], f"{self._origin}/replies")
+        cut = endpoint.messages_pieces if endpoint.joint.messages else endpoint.body_pieces
+        return Parts(self, alone.read_bytes(), bodies, cut(model, workload), endpoint.joint, filler)
+
+    def think_ns(self) -> int:
+        return self._thinking.next_ns()
+
+    def brings_a_tool(self) -> bool:
+        return self.workload.tool_turns > 0 and self._tools.random() < self.workload.tool_turns
+
+    def describe(self) -> dict[str, Any]:
+        alone = self._drawn.describe()
+        return {name: alone[name] for name in alone if name not in ("shared_token_share", "prefix_hit_rate")}
+
+    def conversations(self) -> dict[str, Any]:
+        """What plan.json says of them."""
+        workload = self.workload
+        asked = {"turns": workload.turns, "think_time": workload.think_time, "history": workload.history}
+        tools = {"tool_turns": workload.tool_turns} if workload.tool_turns else {}
+        return self._tally.described({**asked, **tools})
+
+
+class Parts:
+    """The turns of conversations, taken one by one from bodies that stand alone."""
+
+    def __init__(
+        self,
+        of: SyntheticConversations,
+        raw: bytes,
+        bodies: Bodies,
+        pieces: TemplatePieces,
+        joint: TurnTemplate,
+        filler: Filler | None,
+    ) -> None:
+        self._of, self._raw, self._bodies = of, raw, bodies
+        self._pieces, self._joint, self._filler = pieces, joint, filler
+        self._next = 0
+
+    def turn(self, number: int) -> TurnPart:
+        """The next one, turn *number* of its conversation. A shared prefix stands in front of the first alone."""
+        at, self._next = self._next, self._next + 1
+        body = self._raw[int(self._bodies.offsets[at]) : int(self._bodies.offsets[at + 1])]
+        own, output = int(self._bodies.input_tokens[at]), int(self._bodies.output_tokens[at])
+        skip, tail = skip_of(self._pieces), tail_of(self._pieces, output)
+        planned = self._filler.text(output) if self._filler is not None else b""
+        if not number:
+            return TurnPart(body, skip, tail, own, output, planned)
+        prefix = self._of.workload.prefix_len
+        think_ns = self._of.think_ns()
+        if self._of.brings_a_tool():
+            text = without_prefix(self._text(body, skip, tail), prefix)
+            body, reply_at = tool_turn(body, skip, tail, text, number, self._joint)
+            return TurnPart(body, skip, tail, own - prefix, output, planned, reply_at, True, think_ns)
+        if prefix:
+            text = without_prefix(self._text(body, skip, tail), prefix)
+            inside = USER[1:] + b'"' + text + b'"}' if self._joint.messages else text
+            body = body[:skip] + inside + body[len(body) - tail :]
+        return TurnPart(body, skip, tail, own - prefix, output, planned, 0, True, think_ns)
+
+    def _text(self, body: bytes, skip: int, tail: int) -> bytes:
+        """The inside of the prompt's JSON string."""
+        inside = body[skip : len(body) - tail]
+        return inside[len(USER) : -2] if self._joint.messages else inside
+
+
+def without_prefix(text: bytes, words: int) -> bytes:
+    """*text* without its first *words*: each but the first begins with a space."""
+    at = 0
+    for _ in range(words):
+        at = text.index(b" ", at + 1)
+    return text[at:].lstrip(b" ") if words else text
+
+
+def tool_turn(
+    body: bytes, skip: int, tail: int, text: bytes, number: int, joint: TurnTemplate = MESSAGES
+) -> tuple[bytes, int]:
+    """A turn that brings *text* as a tool's result, and where the reply before goes: the assistant's message that calls
+    the tool. What the reply really calls takes the place of the planned call (toolturn.pyx).
+    """
+    call, names = stand_in(joint, TOOL, ident(number))
+    asks = b'{"role":"assistant","content":"'
+    answers = b'},{"role":"tool",' + msgspec.json.encode(names)[1:-1]
+    calls = b'","tool_calls":' + msgspec.json.encode([call]) + answers
+    inside = asks + calls + b',"content":"' + text + b'"}'
+    return body[:skip] + inside + body[len(body) - tail :], skip + len(asks)
+
+
+def refuse(workload: asked.Workload) -> None:
+    """InputError for what no conversation is made of."""
+    if workload.name not in LENGTHS or workload.name in MIXES or workload.name == "long-context":
+        raise InputError(
+            f"--turns does not go with --workload {workload.name}, whose requests stand alone; use conversation, "
+            "synthetic-uniform, synthetic-skewed, or a data set (sharegpt, custom)"
+        )
+    if workload.prompt_form != "words":
+        raise InputError(f"--turns needs prompts of words, not --prompt-form {workload.prompt_form}; leave it out")
+    if workload.image is not None:
+        raise InputError("--turns does not go with --image; leave one out")
+    if workload.prefix_len and workload.prefix_share != 1:
+        raise InputError("--turns with --prefix-len needs --prefix-share 1: every conversation begins with a prefix")

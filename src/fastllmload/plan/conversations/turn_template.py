@@ -1,0 +1,67 @@
+"""How a conversation is put together in a protocol: what stands around a reply, and where a turn's own part begins."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+
+class TemplatePieces(Protocol):
+    """A body's fixed bytes, as endpoint.pieces has them."""
+
+    @property
+    def before(self) -> bytes: ...
+
+    @property
+    def middle(self) -> Sequence[bytes]: ...
+
+    @property
+    def tail(self) -> bytes: ...
+
+    def encode(self, prompt: Any, tokens: int) -> bytes: ...
+
+
+@dataclass(frozen=True)
+class TurnTemplate:
+    """*before* and *behind* a reply's text, and *between* messages without one, as JSON. *messages*: turns are messages
+    of an array; else they are one text that grows. *ids*: calls of tools have ids, and texts for arguments; else they have
+    neither, and an answer names the tool.
+    """
+
+    before: str
+    behind: str
+    between: str
+    messages: bool
+    ids: bool = True
+
+    def described(self) -> list[str]:
+        return [self.before, self.behind, self.between]
+
+
+MESSAGES = TurnTemplate(',{"role":"assistant","content":"', '"},', ",", messages=True)
+OLLAMA_MESSAGES = TurnTemplate(MESSAGES.before, MESSAGES.behind, MESSAGES.between, messages=True, ids=False)
+TEXT = TurnTemplate("\\n", "\\n", "\\n", messages=False)
+
+
+def ident(number: int) -> str:
+    """Of a planned call: nine letters and digits, because some chat templates take nothing else."""
+    return f"call{number:05d}"
+
+
+def stand_in(joint: TurnTemplate, name: str, ident: str) -> tuple[dict[str, Any], dict[str, str]]:
+    """A planned call of tool *name*, for a reply that calls none, and the fields of the message that answers it."""
+    if joint.ids:
+        return {"id": ident, "type": "function", "function": {"name": name, "arguments": "{}"}}, {"tool_call_id": ident}
+    return {"function": {"name": name, "arguments": {}}}, {"tool_name": name}
+
+
+def tail_of(pieces: TemplatePieces, tokens: int) -> int:
+    """Bytes behind the last message, or behind the text: its closing bracket or quote, and the fields after it."""
+    fixed = sum(len(piece) for piece in pieces.middle) + len(pieces.tail)
+    return 1 + fixed + len(pieces.middle) * len(str(tokens))
+
+
+def skip_of(pieces: TemplatePieces) -> int:
+    """Bytes before the first message, or before the text: up to its opening bracket or quote."""
+    return len(pieces.before) + 1

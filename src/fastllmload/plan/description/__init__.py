@@ -1,0 +1,1 @@
+"""A plan described for a person: numbers, text, bars."""

@@ -1,0 +1,88 @@
+"""A plan drawn for a terminal: rate over time, gaps, lengths. Everything is counted from the plan itself."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fastllmload.plan.description.chart import axis, bars, short
+from fastllmload.plan.plan import Plan
+
+WIDTH, HEIGHT = 64, 5
+FEWEST = 2  # requests that a picture needs
+LEFT = 0.005  # of the gaps are so short that they share the first bar
+UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"))
+Numbers = npt.NDArray[Any]
+
+
+def show(plan: Plan) -> str:
+    """The pictures of *plan*, each under its title."""
+    parts: list[list[str]] = []
+    if plan.t_start is not None and len(plan.t_start) >= FEWEST and plan.t_start[-1] > 0:
+        instants = np.asarray(plan.t_start) / 1e9
+        parts += [_rate(instants, plan.duration_s), _gaps(instants)]
+    if plan.requests:
+        parts.append(_lengths("input length", np.asarray(plan.input_tokens)))
+        parts.append(_lengths("output length", np.asarray(plan.output_tokens)))
+    return "\n".join("\n".join(lines) + "\n" for lines in parts)
+
+
+def _rate(instants: Numbers, seconds: float | None) -> list[str]:
+    """Requests per second, as planned, in equal slices of the time that is planned."""
+    end = max(float(instants[-1]), 0.0) if seconds is None else seconds
+    columns = min(WIDTH, max(8, len(instants) // 4))
+    counts, _ = np.histogram(instants, bins=columns, range=(0.0, end))
+    rates = counts / (end / columns)
+    mean, highest = len(instants) / end, float(rates.max())
+    title = f"rate           mean {mean:.4g}/s, highest {highest:.4g}/s in a slice of {spell(end / columns)}"
+    return [title, *bars(rates.tolist(), HEIGHT, "/s"), axis("0 s", spell(end / 2), spell(end), columns)]
+
+
+def _gaps(instants: Numbers) -> list[str]:
+    """Gaps between sends, on a logarithmic scale; those of 0 have no place on it and are counted apart."""
+    gaps = np.diff(instants, prepend=0.0)
+    some = gaps[gaps > 0]
+    none = len(gaps) - len(some)
+    title = f"gaps           mean {spell(float(gaps.mean()))}, longest {spell(float(gaps.max()))}"
+    title += f", {none:,} of no time at all" if none else ""
+    low, high = float(np.quantile(some, LEFT)), float(some.max())
+    if high < low * 1.001:
+        return [f"{title}, all alike"]
+    shown = np.log10(np.maximum(some, low))
+    counts, _ = np.histogram(shown, bins=WIDTH, range=(np.log10(low), np.log10(high)))
+    middle = float(np.sqrt(low * high))
+    left = f"{spell(low)}{' or less' if some.min() < low else ''}"
+    return [title, *bars(counts.tolist(), HEIGHT, ""), axis(left, spell(middle), spell(high), WIDTH)]
+
+
+def _lengths(name: str, tokens: Numbers) -> list[str]:
+    low, high = int(tokens.min()), int(tokens.max())
+    title = f"{name:<14} mean {float(tokens.mean()):,.1f} tokens"
+    if low == high:
+        return [f"{title}, all alike"]
+    wide = _wide(high - low + 1)
+    counts = np.bincount((tokens - low) // wide)
+    columns = len(counts)
+    middle = short((low + high) / 2)
+    return [title, *bars(counts.tolist(), HEIGHT, ""), axis(short(low), middle, f"{short(high)} tokens", columns)]
+
+
+def _wide(lengths: int) -> int:
+    """Lengths that one bar stands for: all bars the same, so that none is higher for holding one more, and the last as full
+    as can be.
+    """
+    least = math.ceil(lengths / WIDTH)
+    return min(range(least, 2 * least + 1), key=lambda wide: (-lengths % wide) / wide)
+
+
+def spell(seconds: float) -> str:
+    """`12.5 ms`; minutes and hours above two minutes."""
+    if seconds >= 7200:
+        return f"{seconds / 3600:.3g} h"
+    if seconds >= 120:
+        return f"{seconds / 60:.3g} min"
+    scale, unit = next((pair for pair in UNITS if seconds >= pair[0]), UNITS[-1])
+    return f"{seconds / scale:.3g} {unit}"

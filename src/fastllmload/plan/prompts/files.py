@@ -1,0 +1,44 @@
+"""Files that workloads are read from: once for the check before a target is asked, and for both phases."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from pathlib import Path
+
+from fastllmload.workload.dataset import Dataset, read_dataset
+from fastllmload.workload.tokenizers.tokenizer import load_tokenizer
+from fastllmload.workload.trace import Trace, read_trace
+
+
+def dataset_of(name: str, path: Path, tokenizer: str) -> Dataset:
+    """The data set in *path*, read once for a check and both phases; see `forget_files`."""
+    return _read_dataset(name, path, tokenizer, *_version(path))
+
+
+def trace_of(name: str, path: Path) -> Trace:
+    return _read_trace(name, path, *_version(path))
+
+
+def forget_files() -> None:
+    """Give the memory of files back that were read: the plans are built."""
+    _read_dataset.cache_clear()
+    _read_trace.cache_clear()
+
+
+def _version(path: Path) -> tuple[int, int]:
+    """So that a file that changed is read again."""
+    try:
+        found = path.stat()
+    except OSError:
+        return 0, 0  # reading it says what is wrong
+    return found.st_mtime_ns, found.st_size
+
+
+@lru_cache(4)
+def _read_dataset(name: str, path: Path, tokenizer: str, modified_ns: int, size: int) -> Dataset:
+    return read_dataset(name, path, load_tokenizer(tokenizer))
+
+
+@lru_cache(4)
+def _read_trace(name: str, path: Path, modified_ns: int, size: int) -> Trace:
+    return read_trace(name, path)

@@ -1,0 +1,47 @@
+"""Bodies whose prompt is drawn words and synthetic images: each is encoded by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, Protocol
+
+from fastllmload.plan.bodies import Bodies, BodyFile
+from fastllmload.settings import Workload
+from fastllmload.workload.content.image import Images
+from fastllmload.workload.content.words import WordTable
+from fastllmload.workload.synthetic import Batch
+
+
+class Pieces(Protocol):
+    def encode(self, prompt: Any, tokens: int) -> bytes: ...
+
+
+class Endpoint(Protocol):
+    def messages_pieces(self, model: str, workload: Workload) -> Pieces: ...
+
+
+def write_pictured(
+    path: Path,
+    batches: Iterable[Batch],
+    table: WordTable,
+    endpoint: Endpoint,
+    model: str,
+    workload: Workload,
+    seed: str,
+) -> Bodies:
+    """One message per request: its words, then its images. Input tokens are those of the words: what an image takes is
+    the server's to say.
+    """
+    assert workload.image is not None
+    width, height, count = workload.image
+    images, pieces = Images(seed), endpoint.messages_pieces(model, workload)
+    with BodyFile(path) as file:
+        for batch in batches:
+            facts = zip(batch.prompt.tolist(), batch.output.tolist(), *batch.marks(), strict=True)
+            for text, (size, answer, kind, shared) in zip(table.texts(batch), facts, strict=True):
+                parts = [{"type": "text", "text": text + table.ending}]
+                parts += [images.part(width, height) for _ in range(count)]
+                body = pieces.encode([{"role": "user", "content": parts}], answer)
+                file.add(body, size + table.after, answer, kind, shared)
+    return file.bodies()

@@ -1,0 +1,213 @@
+"""Content that is drawn: synthetic requests and replayed traces."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from fastllmload import settings as asked
+from fastllmload.errors import InputError
+from fastllmload.plan.bodies import Bodies, stitcher, write_bodies
+from fastllmload.plan.prompts.content import Endpoint, Kinds, described, exactness, file_of, sharing
+from fastllmload.plan.prompts.files import trace_of
+from fastllmload.plan.prompts.images import write_pictured
+from fastllmload.plan.prompts.token_text import TokenTextEncoder
+from fastllmload.plan.standard import LENGTHS, OWN_TEXT, QUESTION_TOKENS
+from fastllmload.workload.content.words import IETF_SPAN, WordTable, id_table, text_table
+from fastllmload.workload.dataset import DATASETS
+from fastllmload.workload.document import with_question
+from fastllmload.workload.fairness import MIXES, Classes
+from fastllmload.workload.lengths import Lengths, Limited, parse_lengths
+from fastllmload.workload.replay import Replay
+from fastllmload.workload.synthetic import Batch, Independent, Prefixes, Quota, Shape, Synthetic
+from fastllmload.workload.tokenizers.tokenizer import Tokenizer, load_tokenizer
+from fastllmload.workload.trace import TRACES, Trace, describe_trace
+
+LONGEST_PREFIX = 1_000_000
+CHECKED, CHECKED_TOKENS = 512, 400_000  # prompts of a word table that are counted by the tokenizer itself, at most
+
+
+def raised(batches: Iterator[Batch], least: int) -> Iterator[Batch]:
+    """*batches* whose answers have *least* tokens or more."""
+    if not least:
+        return batches
+    return (replace(batch, output=np.maximum(batch.output, np.int32(least))) for batch in batches)
+
+
+class SyntheticPrompts:
+    """Synthetic requests and replayed traces: drawn numbers, which stand for words or token ids."""
+
+    def __init__(self, workload: asked.Workload, seed: int | str, prefix_seed: str) -> None:
+        self.workload = workload
+        self._seed = seed
+        self.trace = _trace(workload)
+        if self.trace is None and workload.name not in LENGTHS:
+            known = ", ".join((*LENGTHS, *OWN_TEXT, *TRACES, *DATASETS))
+            raise InputError(f"--workload {workload.name!r} is not known; choose one of {known}")
+        self.tokenizer = load_tokenizer(workload.tokenizer)
+        _refuse_form(workload, self.tokenizer)
+        self.isl, self.osl = ("trace", "trace") if self.trace is not None else _specs(workload)
+        self._limited: Limited | None = None
+        self._kept = QUESTION_TOKENS if workload.name == "long-context" else 0
+        self._shape = None if self.trace is not None else self._shaped()
+        self._prefixes = _prefixes(workload, _span(workload, self.tokenizer), prefix_seed)
+        self._replay: Replay | None = None
+        self._facts: dict[str, Any] = {}
+        self.form = workload.prompt_form
+
+    def _shaped(self) -> Shape:
+        isl, osl = parse_lengths(self.isl, "--isl"), parse_lengths(self.osl, "--osl")
+        limit = self.workload.context_limit
+        if self.workload.name == "long-context" and limit is not None:
+            isl = self._limited = Limited(isl, limit - _longest(osl))
+        mix = MIXES.get(self.workload.name)
+        return Independent(isl, osl) if mix is None else Classes(isl, osl, mix, self._seed)
+
+    def _batches(self, quota: Quota, span: int) -> Iterator[Batch]:
+        if self.trace is not None:
+            self._replay = Replay(self.trace, span, self._seed)
+            return raised(self._replay.batches(quota), self.workload.least_output)
+        assert self._shape is not None
+        drawn = Synthetic(self._shape, span, self._seed, self._prefixes, self._kept)
+        return raised(drawn.batches(quota), self.workload.least_output)
+
+    def write(self, path: Path, quota: Quota, endpoint: Endpoint, model: str) -> tuple[Bodies, Kinds]:
+        bodies = self._written(path, quota, endpoint, model)
+        source = self._prefixes if self._replay is None else self._replay
+        if source is not None and bodies.shared.any():
+            self._facts |= sharing(bodies, source.repeated)
+        return bodies, bodies.kinds
+
+    def _written(self, path: Path, quota: Quota, endpoint: Endpoint, model: str) -> Bodies:
+        workload = self.workload
+        form = workload.prompt_form
+        ids = form == "ids" or (form == "native" and endpoint.name == "openai-completions")
+        if form in ("text", "native") and not ids:
+            assert self.tokenizer is not None
+            spelled = TokenTextEncoder(self.tokenizer, endpoint, model, workload, f"{self._seed}/repair")
+            bodies = spelled.write(path, self._batches(quota, _span(workload, self.tokenizer)))
+            self._facts = {"exact": exactness(len(bodies.input_tokens), spelled.exact, len(bodies.input_tokens))}
+            self.form = "text"
+            return bodies
+        table = self._table(ids)
+        self.form = table.form
+        batches = self._batches(quota, table.span)
+        if workload.image is not None:
+            return write_pictured(path, batches, table, endpoint, model, workload, f"{self._seed}/image")
+        pieces = endpoint.body_pieces(model, _replaced(workload, "ids" if ids else "words"))
+        stitch = stitcher(table, pieces.before, [*pieces.middle, pieces.tail])
+        return write_bodies(path, self._checked(batches, table, ids), stitch, table.after)
+
+    def _table(self, ids: bool) -> WordTable:
+        if ids:
+            assert self.tokenizer is not None
+            return id_table(self.tokenizer)
+        table = text_table(self.tokenizer)
+        return with_question(table, self.tokenizer) if self._kept else table
+
+    def _checked(self, batches: Iterator[Batch], table: WordTable, ids: bool) -> Iterator[Batch]:
+        """*batches* as they are; the first CHECKED prompts are counted on the way."""
+        checked = exact = prompts = tokens = 0
+        for batch in batches:
+            if checked < CHECKED and tokens < CHECKED_TOKENS and self.tokenizer is not None and not ids:
+                few = batch.first(CHECKED - checked)
+                tokens += int(few.prompt.sum())
+                counts = self.tokenizer.count_many([text + table.ending for text in table.texts(few)])
+                checked += len(counts)
+                exact += sum(int(have == want + table.after) for have, want in zip(counts, few.prompt, strict=True))
+            prompts += len(batch.prompt)
+            self._facts = {"exact": exactness(checked, exact, prompts)}
+            yield batch
+        if ids:
+            self._facts = {"exact": exactness(prompts, prompts, prompts)}
+
+    def describe(self) -> dict[str, Any]:
+        facts = described(self.workload, self.tokenizer, self.isl, self.osl, self.form)
+        if self.workload.prefix_len:
+            facts |= {"prefix_share": self.workload.prefix_share, "prefix_zipf": self.workload.prefix_zipf}
+        if self.workload.name in MIXES:
+            mix = MIXES[self.workload.name]
+            facts["classes"] = [rectangle.name for rectangle, _ in mix]
+            facts["mix"] = {str(rectangle): share for rectangle, share in mix}
+        if self._limited is not None:
+            facts |= self._limits(self._limited, facts)
+        if self.workload.image is not None:
+            facts["image"] = "x".join(map(str, self.workload.image[:2])) + f":{self.workload.image[2]}"
+        if self.trace is not None:
+            facts["trace"] = describe_trace(self.trace)
+        return {**facts, **self._facts}
+
+    def _limits(self, limited: Limited, facts: dict[str, Any]) -> dict[str, Any]:
+        left_out, most = list(limited.left_out), limited.most
+        skipped = {"most_input": most, "lengths": left_out, "redrawn": limited.redrawn}
+        if not left_out and not limited.redrawn:
+            return {"skipped": skipped}
+        what = ", ".join(map(str, left_out)) or f"{limited.redrawn} draws"
+        takes = self.workload.context_limit
+        sentence = f"lengths above {most} tokens are skipped ({what}): with the answer the model takes {takes}"
+        return {"skipped": skipped, "deviations": [*facts["deviations"], sentence]}
+
+
+def _replaced(workload: asked.Workload, form: str) -> asked.Workload:
+    return msgspec.structs.replace(workload, prompt_form=form)
+
+
+def _longest(osl: Lengths) -> int:
+    """Tokens that the answer of long-context may take; 256 where that is drawn."""
+    return getattr(osl, "tokens", 256)
+
+
+def _trace(workload: asked.Workload) -> Trace | None:
+    """The part of the trace that was asked for; None for a workload that is none."""
+    if workload.name not in TRACES:
+        return None
+    trace = trace_of(workload.name, file_of(workload))
+    return trace.part(workload.trace_from, workload.trace_to)
+
+
+def _specs(workload: asked.Workload) -> tuple[str, str]:
+    isl, osl = LENGTHS[workload.name]
+    isl = isl if workload.isl is None else workload.isl
+    osl = osl if workload.osl is None else workload.osl
+    return str(parse_lengths(isl, "--isl")), str(parse_lengths(osl, "--osl"))
+
+
+def _refuse_form(workload: asked.Workload, tokenizer: Tokenizer | None) -> None:
+    form = workload.prompt_form
+    if form not in asked.PROMPT_FORMS:
+        raise InputError(f"--prompt-form {form!r} is not known; choose one of {', '.join(asked.PROMPT_FORMS)}")
+    if form == "words":
+        return
+    if workload.name == "long-context":
+        raise InputError(f"--prompt-form {form} does not go with long-context: its documents are words and a question")
+    if tokenizer is None:
+        raise InputError(f"--prompt-form {form} needs a tokenizer whose ids are drawn; --tokenizer none has no ids")
+    if form == "text" and tokenizer.name != "cl100k_base":
+        raise InputError(
+            f"--prompt-form text draws the ids of cl100k_base (IETF A.1.4), not of {tokenizer.name}; "
+            "use --prompt-form native for the ids of its own range"
+        )
+
+
+def _span(workload: asked.Workload, tokenizer: Tokenizer | None) -> int:
+    """Numbers that are drawn: the ids of the tokenizer, or as many as cl100k_base has for words."""
+    if workload.prompt_form == "words" or tokenizer is None:
+        return IETF_SPAN
+    return tokenizer.ordinary
+
+
+def _prefixes(workload: asked.Workload, span: int, seed: str) -> Prefixes | None:
+    if not 0 <= workload.prefix_len <= LONGEST_PREFIX:
+        raise InputError(f"--prefix-len {workload.prefix_len} must be 0 to {LONGEST_PREFIX} tokens")
+    if not 1 <= workload.num_prefixes <= LONGEST_PREFIX:
+        raise InputError(f"--num-prefixes {workload.num_prefixes} must be 1 to {LONGEST_PREFIX}")
+    if not 0 <= workload.prefix_share <= 1 or not 0 <= workload.prefix_zipf <= 10:
+        raise InputError("--prefix-share must be 0 to 1, and --prefix-zipf 0 to 10")
+    if workload.prefix_len == 0:
+        return None
+    return Prefixes(workload.prefix_len, workload.num_prefixes, span, seed, workload.prefix_share, workload.prefix_zipf)

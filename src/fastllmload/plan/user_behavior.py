@@ -1,0 +1,54 @@
+"""What each request's user does besides waiting, drawn before time zero: one CLIENT_ROW item per request.
+
+From the stream O/users two draws per request, in this order whatever is asked for: one that picks who leaves, one that
+picks who reads slowly.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fastllmload.errors import InputError
+from fastllmload.plan.plan import CLIENT_ROW
+from fastllmload.settings import UserBehavior
+from fastllmload.workload.user_behavior import read_abandon, read_cancel_after, read_slow_readers
+
+
+def drawn_users(behaviour: UserBehavior, seed: str, requests: int) -> npt.NDArray[Any] | None:
+    """None when every user waits for the end. InputError for texts that cannot be read."""
+    if behaviour == UserBehavior():
+        return None
+    rows = np.zeros(requests, CLIENT_ROW)
+    stream = random.Random(seed)
+    drawn = np.array([stream.random() for _ in range(2 * requests)]).reshape(requests, 2)
+    try:
+        if behaviour.cancel_after is not None:
+            after, leaves = read_cancel_after(behaviour.cancel_after), drawn[:, 0] < behaviour.cancel_share
+            rows["cancel_tokens"][leaves], rows["cancel_ns"][leaves] = after.tokens, after.ns
+        if behaviour.slow_readers is not None:
+            slow = read_slow_readers(behaviour.slow_readers)
+            chosen = drawn[:, 1] < slow.share
+            rows["read_rate"][chosen], rows["read_bytes"][chosen] = slow.rate, slow.in_bytes
+        if behaviour.abandon is not None:
+            gives_up = read_abandon(behaviour.abandon)
+            rows["abandon_ns"], rows["abandon_e2e"] = gives_up.ns, gives_up.e2e
+    except ValueError as problem:
+        raise InputError(f"what users do {problem}") from None
+    return rows
+
+
+def described_users(behaviour: UserBehavior, rows: npt.NDArray[Any] | None) -> dict[str, Any]:
+    """What plan.json says: how many do what, and after what."""
+    assert rows is not None
+    return {
+        "cancel_share": behaviour.cancel_share,
+        "cancel_after": behaviour.cancel_after,
+        "cancelling": int(np.count_nonzero((rows["cancel_tokens"] > 0) | (rows["cancel_ns"] > 0))),
+        "slow_readers": behaviour.slow_readers,
+        "reading_slowly": int(np.count_nonzero(rows["read_rate"] > 0)),
+        "abandon": behaviour.abandon,
+    }

@@ -1,0 +1,66 @@
+"""Reports of searches, sweeps and repeated tests, shown again from their folders; also of killed ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from fastllmload.errors import InputError
+from fastllmload.experiment import journal
+from fastllmload.files import read_regular
+from fastllmload.procedure import runs_report
+from fastllmload.search import report
+from fastllmload.sweep import report as sweep_report
+
+FORMS = ("terminal", "markdown", "html", "json")
+
+
+@dataclass(frozen=True)
+class ReportKind:
+    """*needed*: the entry of *file* that is there once anything was measured. *parts*: where the runs are."""
+
+    file: str
+    needed: str
+    lines: Callable[[report.Document], Iterator[str]]
+    markdown: Callable[[report.Document], str]
+    page: Callable[[report.Document], str]
+    parts: str = "levels/"
+
+
+KINDS = (
+    ReportKind(report.JSON, "answer", report.lines, report.markdown, report.page),
+    ReportKind(sweep_report.JSON, "cells", sweep_report.lines, sweep_report.markdown, sweep_report.page),
+    ReportKind(runs_report.JSON, "runs", runs_report.lines, runs_report.markdown, runs_report.page, "run-1/"),
+)
+
+
+def shown_again(folder: Path, form: str, redact: bool = False) -> str | None:
+    """The report as one of FORMS; None when *folder* holds neither. InputError for other forms, or nothing measured."""
+    kind = next((kind for kind in KINDS if (folder / kind.file).exists()), None)
+    if kind is None:
+        return None
+    if redact:
+        raise InputError(
+            f"--redact leaves out capacities (IETF 7.1), and {kind.file} holds little else; redact what is in {kind.parts}"
+        )
+    if form not in FORMS:
+        raise InputError(
+            f"--as {form} is a form of runs; {folder} holds {kind.file}, which has {', '.join(FORMS)}; give one of "
+            f"{kind.parts} for the others"
+        )
+    document = journal.read(folder, kind.file)
+    if kind.needed not in document:
+        raise InputError(f"{folder} holds a {kind.file} that was stopped before its first level")
+    if form == "json":
+        return read_regular(folder / kind.file).decode()
+    try:
+        return rendered(kind, document, form)
+    except (KeyError, TypeError, AttributeError, IndexError) as problem:
+        raise InputError(f"{folder / kind.file} was changed and cannot be shown: {problem!r}") from problem
+
+
+def rendered(kind: ReportKind, document: report.Document, form: str) -> str:
+    if form == "terminal":
+        return "\n".join(kind.lines(document)) + "\n"
+    return kind.markdown(document) if form == "markdown" else kind.page(document)

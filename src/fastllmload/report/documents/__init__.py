@@ -1,0 +1,1 @@
+"""Complete reports as text: report.md, minimum, full, blog, asiai, interval log."""

@@ -1,0 +1,191 @@
+"""asiai's block (ASIAI-M1 to M8): median tok/s first, then mean and pooled spread, power, throttling, metadata.
+
+Prompt types are the run's request classes. Figures are the client's, counted from t_submit; the server's stand apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from fastllmload.errors import RunFolderError
+from fastllmload.metrics.levels.asiai import from_rows, protocol
+from fastllmload.metrics.run.window import populations, window_of
+from fastllmload.metrics.tokens.counts import count_tokens
+from fastllmload.records.integrity import ROWS
+from fastllmload.records.run import RowNames
+from fastllmload.report.documents import identity
+from fastllmload.report.documents.results import metric
+from fastllmload.report.documents.subject import Subject
+from fastllmload.report.redaction.document import loadless, notice
+from fastllmload.report.terminal.outlet import one_screen_line
+from fastllmload.report.terminal.summary import part
+from fastllmload.report.text.deviations import loud
+from fastllmload.report.text.doubts import bound, doubt_texts
+from fastllmload.report.text.numbers import NOT_KNOWN, WITHHELD, count, number, quantity, some
+from fastllmload.report.text.tables import Table, text
+
+LEAST_RUNS = 3  # per prompt type, by its protocol
+SERVER_DURATIONS = (
+    ("server_ttft", "TTFT", "prompt_eval_duration"),
+    ("server_eval_duration", "Generation", "eval_duration"),
+    ("server_total_duration", "Total duration", "total_duration"),
+)
+
+
+def render(subject: Subject) -> str:
+    """The whole block."""
+    return "\n".join(map(one_screen_line, lines(subject))) + "\n"
+
+
+def lines(subject: Subject) -> Iterator[str]:
+    document = identity.run_document(subject)
+    found = block(subject)
+    yield from loud(subject)
+    said = notice(subject.document)
+    if said is not None:
+        yield said
+    yield from doubt_texts(document)
+    cut = part(document, "metrics", "e2e", "with_unfinished")
+    if part(document, "metrics", "e2e", "unfinished_bounds"):
+        ended = f"{count(part(cut, 'n_unfinished'))} of {count(part(cut, 'n'))} requests did not end"
+        yield f"{ended}: figures with >= are lower bounds, with each counted as long as it was seen to wait;"
+        yield "all others, those of prompt types as well, are of the requests that did end"
+    yield f"asiai bench: {identity.model(subject)}, engine {identity.software(subject)}"
+    of_server = list(server_lines(document))
+    if of_server:
+        yield from of_server
+        yield "As the client saw it:"
+    yield from rate_lines(found)
+    for name, label, same in (
+        ("ttft_ms", "TTFT", "ttft"),
+        ("gen_duration_ms", "Generation", None),
+        ("total_duration_ms", "Total duration", "e2e"),
+    ):
+        bounded = {} if same is None else metric(document, same)
+        shown = ((bound(bounded, key), found[name][of]) for key, of in (("p50", "median"), ("mean", "mean")))
+        median, mean = (known or quantity(figure) for known, figure in shown)
+        yield f"{label:<16}{median} ms median, {mean} ms mean"
+    yield f"{'Tokens':<16}{count(found['tokens'])} in {count(found['n_runs'])} runs, {count(found['n_failed'])} failed"
+    yield f"{'Power':<16}{_power(found)}"
+    yield f"{'Thermal':<16}{_thermal(found)}"
+    yield from metadata(subject)
+    yield ""
+    yield from text(by_type(found))
+
+
+def block(subject: Subject) -> dict[str, Any]:
+    """The numbers, from the run's rows."""
+    run, document = subject.run, identity.run_document(subject)
+    damage = run.lost(ROWS)
+    if damage is not None:
+        raise RunFolderError(f"{damage}; all figures of --as asiai come from there")
+    chosen = populations(run, window_of(run)).submitted
+    rows, output, names = run.rows[chosen], count_tokens(run).output[chosen], RowNames(run.manifest)
+    classes = rows["request_class"]
+    labels = names.class_names(int(classes.max(initial=0)))
+    several = len(np.unique(classes)) > 1
+    groups = {
+        str(labels[number_]) if several else "all": from_rows(rows[classes == number_], output[classes == number_])
+        for number_ in np.unique(classes).tolist()
+    }
+    power = metric(document, "power_w").get("value")
+    found = {**protocol(groups, power_w=number(power)), "throttled": throttled(document)}
+    return without_counts(found) if loadless(document) else found
+
+
+def without_counts(found: Mapping[str, Any]) -> dict[str, Any]:
+    """A run's duration is told elsewhere: with it, tokens and runs are the throughput."""
+    counts = {name: WITHHELD if found[name] else 0 for name in ("tokens", "n_runs", "n_failed")}
+    rate = {**found["gen_tok_s"], "n_degenerate": WITHHELD if found["gen_tok_s"]["n_degenerate"] else 0}
+    return {**found, **counts, "gen_tok_s": rate, "withheld": True}
+
+
+def throttled(document: Mapping[str, Any]) -> bool | None:
+    """Whether a sensor saw the GPUs or this host slowed down in the window; None without such a sensor."""
+    seen = part(document, "telemetry") or {}
+    names = [str(series.get("name", "")) for series in seen.get("series") or ()]
+    if not any(name.endswith((".throttle_reasons", ".thermal_throttles")) for name in names):
+        return None
+    return any("throttled" in warning or "slowed down" in warning for warning in seen.get("warnings") or ())
+
+
+def rate_lines(found: Mapping[str, Any]) -> Iterator[str]:
+    rate = found["gen_tok_s"]
+    label = rate["stability"] or "no spread: fewer than 2 runs of each prompt type"
+    yield f"{'tok/s':<16}{quantity(rate['median'])} median"
+    spread = f"\N{PLUS-MINUS SIGN} {quantity(rate['pooled_std'])} (pooled), CV {_cv(rate)}, {label}"
+    yield f"{'':<16}{quantity(rate['mean'])} mean {spread}"
+    if rate["n_degenerate"]:
+        yield f"{'':<16}{count(rate['n_degenerate'])} runs below 10 ms of generation are left out"
+    fewest = min((len(each["runs_tok_s"]) for each in found["by_prompt_type"].values()), default=0)
+    if fewest < LEAST_RUNS:
+        shown = WITHHELD if found.get("withheld") else fewest
+        yield f"{'':<16}a prompt type has {shown} runs, the protocol asks for {LEAST_RUNS}"
+
+
+def _cv(rate: Mapping[str, Any]) -> str:
+    value = number(rate["cv_percent"])
+    return NOT_KNOWN if value is None else f"{value:.1f} %"
+
+
+def _power(found: Mapping[str, Any]) -> str:
+    if number(found["power_w"]) is None:
+        return "not measured (no sensor)"
+    return f"{quantity(found['power_w'])} W, {quantity(found['tok_s_per_w'])} tok/s per W"
+
+
+def _thermal(found: Mapping[str, Any]) -> str:
+    throttled = found["throttled"]
+    if throttled is None:
+        return "not measured"
+    return "WARNING: throttled during the runs" if throttled else "not throttled"
+
+
+def server_lines(document: Mapping[str, Any]) -> Iterator[str]:
+    """What an Ollama server says of itself, which is the source of these figures for it (ASIAI-M1 to M5); never pooled with
+    the client's.
+    """
+    rate = metric(document, "server_gen_tok_s")
+    if not some(rate.get("n")):
+        return
+    yield "As the server says:"
+    yield f"{'tok/s':<16}{quantity(rate.get('p50'))} median, {quantity(rate.get('mean'))} mean, eval_count / eval_duration"
+    for name, label, field in SERVER_DURATIONS:
+        said = metric(document, name)
+        yield f"{label:<16}{quantity(said.get('p50'))} ms median, {quantity(said.get('mean'))} ms mean, {field}"
+
+
+def metadata(subject: Subject) -> Iterator[str]:
+    said, environment = identity.declared(subject), part(identity.run_document(subject), "environment") or {}
+    pairs = {
+        "engine_version": identity.software(subject),
+        "model_format": said.get("sut.model.format", identity.UNDECLARED),
+        "model_quantization": said.get("sut.model.quantization", identity.UNDECLARED),
+        "hw_chip": said.get("sut.hardware.accelerator") or str(environment.get("cpu") or NOT_KNOWN),
+        "os_version": said.get("software.os") or str(environment.get("kernel") or NOT_KNOWN),
+    }
+    yield from (f"{name:<20}{value}" for name, value in pairs.items())
+
+
+def by_type(found: Mapping[str, Any]) -> Table:
+    rows = []
+    for name, each in found["by_prompt_type"].items():
+        rate = each["gen_tok_s"]
+        hidden = bool(found.get("withheld"))
+        failed = sum(run is None for run in each["runs_tok_s"])
+        rows.append(
+            [
+                name,
+                WITHHELD if hidden else len(each["runs_tok_s"]),
+                WITHHELD if hidden and failed else failed,
+                rate["median"],
+                rate["mean"],
+                rate["pooled_std"],
+                each["ttft_ms"]["median"],
+            ]
+        )
+    columns = ["Prompt type", "Runs", "Failed", "tok/s median", "Mean", "Std dev", "TTFT median (ms)"]
+    return Table("", columns, rows)

@@ -1,0 +1,136 @@
+"""report.md: a run on one page of Markdown, to be pasted into a pull request. Verdict first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from fastllmload.files import replace_with
+from fastllmload.metrics.run.cold_start import started_cold
+from fastllmload.records.run import DONE, Run
+from fastllmload.report.documents import full, identity, results
+from fastllmload.report.documents.reproduction import reproduction
+from fastllmload.report.documents.subject import Subject
+from fastllmload.report.redaction.document import notice
+from fastllmload.report.terminal.summary import part
+from fastllmload.report.text.deviations import SIMULATED
+from fastllmload.report.text.doubts import doubt_texts
+from fastllmload.report.text.numbers import NOT_KNOWN, count, percent, quantity
+from fastllmload.report.text.remedies import codes, reason_lines
+from fastllmload.report.text.tables import Table, escaped, markdown
+
+NAME = "report.md"
+MEANING = {
+    "valid": "the client was not the limit: these are the target's numbers",
+    "suspect": "the client may have been part of what was measured",
+    "invalid": "the client was the limit: these numbers do not describe the target",
+}
+
+
+def write(run: Run, document: dict[str, Any]) -> None:
+    """Write report.md into the run folder."""
+    subject = Subject(run.directory, document)
+    replace_with(run.directory / NAME, render(subject))
+
+
+def render(subject: Subject) -> str:
+    """The whole page."""
+    return "\n".join(lines(subject)) + "\n"
+
+
+def lines(subject: Subject) -> Iterator[str]:
+    if subject.is_procedure:
+        yield from full.lines(subject)
+        return
+    document = subject.document
+    yield f"# {title(subject)}"
+    if identity.simulated(subject):
+        yield from ("", f"> **{SIMULATED}.**")
+    said = notice(document)
+    if said is not None:
+        yield from ("", f"{escaped(said[0].upper() + said[1:])}.")
+    yield from verdict_lines(document)
+    yield from markdown(Table("", ["Run", " "], overview(subject)))
+    yield from ("", "## Latency")
+    yield from markdown(results.latency_table(document))
+    intervals = results.interval_table(document)
+    if intervals is not None:
+        yield from markdown(intervals)
+    for heading, table in sections(document):
+        if table is not None:
+            yield from ("", f"## {heading}")
+            yield from markdown(table)
+    yield from listed("Traffic", results.traffic_lines(document))
+    yield from listed("Incidents", document.get("incidents") or ())
+    yield from folded("Setup", setup(subject))
+
+
+def title(subject: Subject) -> str:
+    document = subject.document
+    verdict = str(part(document, "certificate", "verdict") or "not judged")
+    return f"{escaped(identity.model(subject))}, {escaped(identity.load_model(document))}: {verdict.upper()}"
+
+
+def verdict_lines(document: Mapping[str, Any]) -> Iterator[str]:
+    if started_cold(document):
+        first = results.milliseconds(part(document, "metrics", "cold_start_latency") or {}, "value")
+        took = "" if first is None else f" The first request had its first token after {quantity(first)} ms."
+        yield from ("", f"> **COLD START**: the target had just become ready and nothing was sent before.{took}")
+    status = document.get("status")
+    if status != DONE:
+        yield from ("", f"> **INCOMPLETE ({escaped(status or 'no status')})**: what was measured before the run ended.")
+    verdict = part(document, "certificate", "verdict")
+    meaning = MEANING.get(str(verdict), "nothing is known about the client")
+    if "nothing_measured" in codes(document):
+        meaning = "no request succeeded, so nothing was measured"
+    yield from ("", f"**{escaped(verdict or 'not judged')}**: {meaning}.")
+    yield from reason_lines(document)
+    unsteady = doubt_texts(document)
+    if unsteady:
+        yield from ("", *(f"* **{escaped(text)}**" for text in unsteady))
+
+
+def overview(subject: Subject) -> list[list[str]]:
+    document = subject.document
+    ok, failed = count(document.get("completed")), count(document.get("failed"))
+    rate = percent(results.metric(document, "success_rate").get("value"))
+    rows = [
+        ["Target", ", ".join(map(str, part(document, "target", "urls") or ())) or NOT_KNOWN],
+        ["Load", f"{identity.load_model(document)}; window {quantity(part(document, 'window', 'seconds'))} s"],
+        ["Workload", identity.workload(subject)],
+        ["Requests", f"{ok} ok, {failed} failed; success rate in the window {rate}"],
+        ["Throughput", f"{quantity(document.get('output_throughput'))} output tok/s, "
+                       f"{quantity(document.get('request_throughput'))} requests/s completed"],
+    ]  # fmt: skip
+    compliance = part(document, "compliance", "verdict")
+    return [*rows, ["Methodology", str(compliance)]] if compliance else rows
+
+
+def sections(document: Mapping[str, Any]) -> Iterator[tuple[str, Table | None]]:
+    yield "Objectives", results.objective_table(document)
+    yield "Failures", results.failure_table(document)
+    yield "Failures by URL", results.target_table(document)
+    yield "What the server said of them", results.error_text_table(document)
+    yield "Request classes", results.class_table(document)
+    yield "Throughput", results.throughput_table(document)
+    yield "Client", results.client_table(document)
+
+
+def listed(heading: str, texts: Sequence[object]) -> Iterator[str]:
+    """A heading and its items; nothing without any."""
+    if texts:
+        yield from ("", f"## {heading}", "")
+        yield from (f"* {escaped(text)}" for text in texts)
+
+
+def folded(summary: str, body: Iterator[str]) -> Iterator[str]:
+    """A part that a reader opens."""
+    yield from ("", "<details>", f"<summary>{summary}</summary>")
+    yield from body
+    yield from ("", "</details>")
+
+
+def setup(subject: Subject) -> Iterator[str]:
+    yield from markdown(Table("", ["Item", "Value"], identity.system_pairs(subject)))
+    yield from markdown(Table("", ["Item", "Value"], identity.configuration_pairs(subject)))
+    yield from reproduction(subject)

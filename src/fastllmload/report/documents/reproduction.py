@@ -1,0 +1,43 @@
+"""Section 6 of the full report: everything that is needed to do it again (IETF C.2)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from fastllmload.report.documents import identity
+from fastllmload.report.documents.subject import Subject
+from fastllmload.report.terminal.summary import part
+from fastllmload.report.text.command_line import command_line
+from fastllmload.report.text.numbers import NOT_KNOWN
+from fastllmload.report.text.tables import Table, markdown
+
+
+def pairs(found: identity.Pairs) -> Iterator[str]:
+    yield from markdown(Table("", ["Item", "Value"], found))
+
+
+def reproduction(subject: Subject) -> Iterator[str]:
+    """Everything that is needed to do it again."""
+    document = identity.run_document(subject)
+    tool = subject.document.get("tool") or document.get("tool") or {}
+    environment = document.get("environment") or {}
+    versions = [f"{name} {version}" for name, version in (environment.get("libraries") or {}).items() if version]
+    yield from pairs(
+        [
+            ("Tool", f"{tool.get('name') or 'fastllmload'} {tool.get('version') or NOT_KNOWN}"),
+            ("Command", command(subject) or "not recorded"),
+            ("Started", str(environment.get("time_utc") or subject.document.get("started_utc") or NOT_KNOWN)),
+            ("Folder", "[path]" if subject.redacted else str(subject.folder)),
+            ("Plan (SHA-256)", str(part(document, "plan", "digest") or NOT_KNOWN)),
+            ("Raw records", "requests.npy, tokens.npy; fastllmload export writes them as JSONL, CSV or Parquet"),
+            ("Configuration", "config of run.json; its declarations are the manifest"),
+            ("Client", identity.joined(environment, ("cpu", "cores", "kernel"))),
+            ("Python", ", ".join([str(environment.get("python") or NOT_KNOWN), *versions])),
+        ]
+    )
+
+
+def command(subject: Subject) -> str | None:
+    """The command line, as it was recorded."""
+    found = subject.document.get("command") or part(subject.document, "tool", "command")
+    return command_line(found)

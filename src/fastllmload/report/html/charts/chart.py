@@ -1,0 +1,391 @@
+"""One chart as SVG: layers in a frame, drawn whole here so that it prints and needs no script.
+
+Colours, widths and dashes are classes of the style sheet. What moves with a zoom lies in the inner svg `plot`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from fastllmload.report.html.charts.scales import Floats, Scale, Ticks
+from fastllmload.report.html.markup import Markup, element, joined
+
+WIDTH, HEIGHT = 640, 250
+LEFT, RIGHT, TOP, BOTTOM = 58, 14, 8, 24
+LABEL = 17  # of the x axis
+
+
+@dataclass(frozen=True)
+class Line:
+    """*tone* is a colour class c1 to c8; *style* adds classes: dash, thin, area. *until*: solid so far, then dotted."""
+
+    name: str
+    x: Floats
+    y: Floats
+    tone: str
+    style: str = ""
+    until: float | None = None
+    step: bool = False
+
+
+@dataclass(frozen=True)
+class Whiskers:
+    """Intervals [low, high] at x; NaN for an end that is not known draws nothing."""
+
+    x: Floats
+    low: Floats
+    high: Floats
+    tone: str
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Bars between edges[k] and edges[k + 1] from *base* (0 when None) to *y*."""
+
+    name: str
+    edges: Floats
+    y: Floats
+    tone: str
+    base: Floats | None = None
+
+
+@dataclass(frozen=True)
+class Stems:
+    """A thin bar at each x that has a value: what happens now and then."""
+
+    name: str
+    x: Floats
+    y: Floats
+    tone: str
+
+
+@dataclass(frozen=True)
+class Points:
+    """A dot at each (x, y), in any order; *labels* stand beside them, one for each or none at all."""
+
+    name: str
+    x: Floats
+    y: Floats
+    tone: str
+    labels: Sequence[str] = ()
+    style: str = "points"
+
+
+@dataclass(frozen=True)
+class Span:
+    """A shaded part of the x axis."""
+
+    start: float
+    end: float
+    label: str = ""
+    style: str = ""
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A line across the chart at a value of *axis* ("x" or "y")."""
+
+    axis: str
+    at: float
+    label: str = ""
+
+
+Layer = Line | Columns | Stems | Points
+
+
+@dataclass(frozen=True)
+class Chart:
+    """*label* describes it to who cannot see it; *x_unit* stands behind the last tick, *y_unit* in the figure's
+    title. *group*: charts of one group share crosshair and zoom. *x_as*: how values of x are written: `ms` in the
+    unit that fits, anything else as a number with it; *x_unit* when empty. *x_label* stands below the axis.
+    """
+
+    x: Scale
+    y: Scale
+    layers: Sequence[Layer]
+    label: str
+    x_unit: str = ""
+    y_unit: str = ""
+    spans: Sequence[Span] = ()
+    rules: Sequence[Rule] = ()
+    whiskers: Sequence[Whiskers] = ()
+    wait_bars: Floats | None = None  # float64[m, 2]: intervals of x that are marked on the axis itself
+    group: str = ""
+    height: int = HEIGHT
+    x_as: str = ""
+    x_label: str = ""
+    frame: tuple[float, float, float, float] = field(init=False)
+
+    def __post_init__(self) -> None:
+        below = BOTTOM + (LABEL if self.x_label != "" else 0)
+        inner = (LEFT, TOP, WIDTH - LEFT - RIGHT, self.height - TOP - below)
+        object.__setattr__(self, "frame", inner)
+
+    def across(self, values: Floats) -> Floats:
+        """px inside the plot."""
+        return self.x.place(values) * self.frame[2]
+
+    def up(self, values: Floats) -> Floats:
+        """px inside the plot, 0 at its top."""
+        return (1 - self.y.place(values)) * self.frame[3]
+
+
+def svg(chart: Chart) -> Markup:
+    """The picture. Text lies outside of `plot`, which a zoom stretches."""
+    left, top, width, height = chart.frame
+    plot = element(
+        "svg",
+        *(_span(chart, span) for span in chart.spans),
+        *(_draw(chart, layer, number) for number, layer in enumerate(chart.layers)),
+        *(_whisker(chart, whisker) for whisker in chart.whiskers),
+        _waits(chart),
+        *(_rule(chart, rule) for rule in chart.rules),
+        class_="plot", x=left, y=top, width=width, height=height,
+        viewBox=f"0 0 {width} {height}", preserveAspectRatio="none",
+    )  # fmt: skip
+    return element(
+        "svg",
+        _grid(chart),
+        plot,
+        element("g", *_words(chart), *_point_labels(chart), class_="words"),
+        _x_label(chart),
+        element("line", class_="cross", x1=0, x2=0, y1=top, y2=top + height),
+        element("rect", class_="pick", x=left, y=top, width=0, height=height),
+        class_="chart", viewBox=f"0 0 {WIDTH} {chart.height}", role="img", aria_label=chart.label,
+    )  # fmt: skip
+
+
+def px(value: float) -> str:
+    return f"{value:.1f}".removesuffix(".0")
+
+
+def _grid(chart: Chart) -> Markup:
+    left, top, width, height = chart.frame
+    parts = []
+    for value, label in chart.y.ticks():
+        y = top + float(chart.up(np.array([value]))[0])
+        parts.append(element("line", class_="grid", x1=left, x2=left + width, y1=px(y), y2=px(y)))
+        parts.append(element("text", label, class_="tick", x=left - 7, y=px(y + 3.8), text_anchor="end"))
+    ticks = chart.x.ticks()
+    ticks[-1:] = [(value, f"{label} {chart.x_unit}".rstrip()) for value, label in ticks[-1:]]
+    marks = [_x_tick(chart, value, label) for value, label in _apart(chart, ticks)]
+    base = element("line", class_="base", x1=left, x2=left + width, y1=top + height, y2=top + height)
+    return joined(*parts, element("g", *marks, class_="xticks"), base)
+
+
+def _apart(chart: Chart, ticks: Ticks) -> Ticks:
+    """Without the labels that would run into the one before; a mark stays."""
+    places = [float(chart.across(np.array([value]))[0]) for value, _ in ticks]
+    kept, free = [], -1e9
+    for (value, label), at in zip(ticks, places, strict=True):
+        half = 3.3 * len(label)
+        kept.append((value, label if at - half >= free else ""))
+        free = at + half + 3 if at - half >= free else free
+    return kept
+
+
+def _x_tick(chart: Chart, value: float, label: str) -> Markup:
+    left, top, _, height = chart.frame
+    x = left + float(chart.across(np.array([value]))[0])
+    at = min(x, WIDTH - 2 - 3.1 * len(label))  # a long label at the right end stays in the picture
+    return joined(
+        element("line", class_="mark", x1=px(x), x2=px(x), y1=top + height, y2=top + height + 4),
+        element("text", label, class_="tick", x=px(at), y=top + height + 16, text_anchor="middle"),
+    )
+
+
+def _x_label(chart: Chart) -> Markup | None:
+    if chart.x_label == "":
+        return None
+    left, _, width, _ = chart.frame
+    middle = px(left + width / 2)
+    return element("text", chart.x_label, class_="tick", x=middle, y=chart.height - 5, text_anchor="middle")
+
+
+def _words(chart: Chart) -> list[Markup]:
+    """Labels of spans and rules."""
+    left, top, width, _ = chart.frame
+    found = []
+    taken = -100.0
+    for at, label, anchor in sorted(_labels(chart)):
+        if at - taken > 6.2 * len(label):
+            found.append(element("text", label, class_="aside", x=px(left + at), y=top + 11, text_anchor=anchor))
+            taken = at
+    for rule in chart.rules:
+        if rule.axis == "y" and rule.label != "" and rule.at <= chart.y.high:
+            y = top + float(chart.up(np.array([rule.at]))[0])
+            x, beside = left + width - 4, y - 4 if y - top > 18 else y + 12  # below it where labels stand along the top
+            found.append(element("text", rule.label, class_="aside", x=x, y=px(beside), text_anchor="end"))
+    return found
+
+
+def _labels(chart: Chart) -> list[tuple[float, str, str]]:
+    """(px, text, anchor) along the top."""
+    marked = [(span.start, span.label) for span in chart.spans]
+    marked += [(rule.at, rule.label) for rule in chart.rules if rule.axis == "x"]
+    found = []
+    for value, label in marked:
+        at = max(0.0, float(chart.across(np.array([value]))[0]))
+        if label != "":
+            fits = at + 6.2 * len(label) < chart.frame[2]
+            found.append((at + 4, label, "start") if fits else (at - 4, label, "end"))
+    return found
+
+
+def _point_labels(chart: Chart) -> list[Markup]:
+    """Beside their points: to the right, to the left where there is no room, nowhere where another one stands
+    already.
+    """
+    left, top, width, _ = chart.frame
+    found: list[Markup] = []
+    taken = [(at - 3, at + 6.2 * len(label), 3.0) if side == "start" else (at - 6.2 * len(label), at, 3.0)
+             for at, label, side in _labels(chart)]  # fmt: skip
+    for points in (layer for layer in chart.layers if isinstance(layer, Points)):
+        places = zip(chart.across(points.x).tolist(), chart.up(points.y).tolist(), points.labels, strict=False)
+        for x, y, label in places:
+            wide = 6.2 * len(label)
+            start = x + 7 if x + 7 + wide <= width else x - 7 - wide
+            if np.isnan(y) or any(start < b + 4 and a < start + wide + 4 and abs(y - h) < 12 for a, b, h in taken):
+                continue
+            taken.append((start, start + wide, y))
+            at = max(9.0, y - 5)
+            found.append(element("text", label, class_="aside", x=px(left + start), y=px(top + at)))
+    return found
+
+
+def _span(chart: Chart, span: Span) -> Markup:
+    edges = np.clip(chart.across(np.array([span.start, span.end])), 0, chart.frame[2])
+    return element(
+        "rect", class_=f"span {span.style}".strip(), x=px(edges[0]), y=0,
+        width=px(max(0.0, edges[1] - edges[0])), height=chart.frame[3],
+    )  # fmt: skip
+
+
+def _rule(chart: Chart, rule: Rule) -> Markup | None:
+    width, height = chart.frame[2:]
+    if rule.axis == "x":
+        x = px(float(chart.across(np.array([rule.at]))[0]))
+        return element("line", class_="rule", x1=x, x2=x, y1=0, y2=height)
+    if rule.at > chart.y.high:
+        return None
+    y = px(float(chart.up(np.array([rule.at]))[0]))
+    return element("line", class_="rule", x1=0, x2=width, y1=y, y2=y)
+
+
+def _waits(chart: Chart) -> Markup | None:
+    """Where a reader has nothing to read: shaded, and heavy on the time axis (SG figure 1)."""
+    if chart.wait_bars is None or not len(chart.wait_bars):
+        return None
+    width, height = chart.frame[2:]
+    edges = np.clip(chart.across(chart.wait_bars), 0, width)
+    parts = []
+    for start, end in edges.tolist():
+        wide = max(1.0, end - start)
+        parts.append(element("rect", class_="idle", x=px(start), y=0, width=px(wide), height=height))
+        parts.append(element("rect", class_="idle-axis", x=px(start), y=height - 4, width=px(wide), height=4))
+    return joined(*parts)
+
+
+def _draw(chart: Chart, layer: Layer, number: int) -> Markup:
+    if isinstance(layer, Columns):
+        drawn = _columns(chart, layer)
+    elif isinstance(layer, Stems):
+        drawn = _stems(chart, layer)
+    elif isinstance(layer, Points):
+        drawn = _points(chart, layer)
+    else:
+        drawn = _line(chart, layer)
+    return element("g", drawn, class_=f"series {layer.tone}", data_series=number)
+
+
+def _line(chart: Chart, line: Line) -> Markup:
+    x, y = (np.repeat(line.x, 2)[1:], np.repeat(line.y, 2)[:-1]) if line.step else (line.x, line.y)
+    style = f"line {line.style}".strip()
+    if "area" in line.style:
+        return element("path", d=_area(chart, x, y), class_=style)
+    if line.until is None or not (x > line.until).any():
+        alone = _alone(y)
+        dots = Points(line.name, x[alone], y[alone], line.tone)
+        return joined(
+            element("path", d=_path(chart, x, y), class_=style), _points(chart, dots) if alone.any() else None
+        )
+    sure = x <= line.until
+    edge = int(sure.sum())
+    beyond = slice(max(0, edge - 1), None)
+    return joined(
+        element("path", d=_path(chart, x[sure], y[sure]), class_=style) if edge > 1 else None,
+        element("path", d=_path(chart, x[beyond], y[beyond]), class_=f"{style} unsure"),
+    )
+
+
+def _path(chart: Chart, x: Floats, y: Floats) -> str:
+    """Broken where y is NaN; a value alone becomes a dot."""
+    across, up = chart.across(x).tolist(), chart.up(np.maximum(y, chart.y.low)).tolist()
+    known = (~np.isnan(y)).tolist()
+    parts = []
+    for k, there in enumerate(known):
+        if there:
+            begins = k == 0 or not known[k - 1]
+            alone = begins and (k + 1 == len(known) or not known[k + 1])
+            parts.append(f"{'M' if begins else 'L'}{px(across[k])} {px(up[k])}{'h.1' if alone else ''}")
+    return "".join(parts)
+
+
+def _alone(y: Floats) -> npt.NDArray[np.bool_]:
+    """Values between two that are not known: no line leads to them."""
+    known = np.concatenate([[False], ~np.isnan(y), [False]])
+    found: npt.NDArray[np.bool_] = known[1:-1] & ~known[:-2] & ~known[2:]
+    return found
+
+
+def _area(chart: Chart, x: Floats, y: Floats) -> str:
+    filled = np.where(np.isnan(y), chart.y.low, y)
+    if not len(x):
+        return ""
+    left, right = px(float(chart.across(x[:1])[0])), px(float(chart.across(x[-1:])[0]))
+    floor = px(chart.frame[3])
+    return f"M{left} {floor}" + _path(chart, x, filled).replace("M", "L", 1) + f"L{right} {floor}Z"
+
+
+def _columns(chart: Chart, columns: Columns) -> Markup:
+    base = np.full(len(columns.y), chart.y.low) if columns.base is None else columns.base
+    edges = chart.across(columns.edges)
+    top, bottom = chart.up(np.maximum(columns.y, chart.y.low)), chart.up(np.maximum(base, chart.y.low))
+    parts = []
+    for k in np.flatnonzero(columns.y > base).tolist():
+        wide = edges[k + 1] - edges[k]
+        inset = min(0.6, wide / 8)
+        x0, x1 = px(edges[k] + inset), px(edges[k + 1] - inset)
+        parts.append(f"M{x0} {px(bottom[k])}V{px(min(top[k], bottom[k] - 1))}H{x1}V{px(bottom[k])}Z")
+    return element("path", d="".join(parts), class_="columns")
+
+
+def _stems(chart: Chart, stems: Stems) -> Markup:
+    floor = px(chart.frame[3])
+    known = ~np.isnan(stems.y)
+    across, up = chart.across(stems.x[known]).tolist(), chart.up(np.maximum(stems.y[known], chart.y.low)).tolist()
+    lines = "".join(f"M{px(x)} {floor}V{px(y)}" for x, y in zip(across, up, strict=True))
+    heads = "".join(f"M{px(x)} {px(y)}h.1" for x, y in zip(across, up, strict=True))
+    return joined(element("path", d=lines, class_="stems"), element("path", d=heads, class_="heads"))
+
+
+def _points(chart: Chart, points: Points) -> Markup:
+    known = ~(np.isnan(points.x) | np.isnan(points.y))
+    across, up = chart.across(points.x[known]).tolist(), chart.up(np.maximum(points.y[known], chart.y.low)).tolist()
+    heads = "".join(f"M{px(x)} {px(y)}h.1" for x, y in zip(across, up, strict=True))
+    return element("path", d=heads, class_="heads")
+
+
+def _whisker(chart: Chart, whiskers: Whiskers) -> Markup:
+    x = chart.across(whiskers.x).tolist()
+    low, high = chart.up(whiskers.low).tolist(), chart.up(whiskers.high).tolist()
+    drawn = [
+        f"M{px(a)} {px(b)}V{px(c)}M{px(a - 3)} {px(b)}h6M{px(a - 3)} {px(c)}h6"
+        for a, b, c in zip(x, low, high, strict=True)
+        if not (np.isnan(b) or np.isnan(c))
+    ]
+    return element("path", d="".join(drawn), class_=f"whiskers {whiskers.tone}")

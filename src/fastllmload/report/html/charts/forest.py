@@ -1,0 +1,88 @@
+"""A forest plot: one row per figure with its change, the interval of it as a line around 0, and what it comes to."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from fastllmload.report.html.charts.figure import table
+from fastllmload.report.html.charts.scales import round_above
+from fastllmload.report.html.markup import Markup, element, joined, visible
+
+WIDTH, HEIGHT, EDGE = 220.0, 22.0, 6.0
+WIDEST = 200.0  # percent; what reaches beyond is cut off with an arrow
+TONES = {"better": "c3", "worse": "c2"}
+
+
+@dataclass(frozen=True)
+class Effect:
+    """One row. *change*, *low*, *high*: percent (of shares: points), None where there is none; *told*: change and interval
+    as text; *result*: better, worse, or other words.
+    """
+
+    name: str
+    base: str
+    new: str
+    change: float | None
+    low: float | None
+    high: float | None
+    told: tuple[str, str, str]
+    result: str
+
+
+@dataclass(frozen=True)
+class Forest:
+    """*notes* stand below the table."""
+
+    effects: Sequence[Effect]
+    sides: tuple[str, str]
+    notes: Sequence[str] = ()
+
+
+def drawn_forest(given: Forest) -> Markup:
+    """A card with the table; it scrolls sideways where it does not fit."""
+    reach = reach_of(given.effects)
+    scale = element("span", *(element("i", text) for text in (f"-{reach:g}", "0", f"+{reach:g}")), class_="axis")
+    head: list[str | Markup] = ["figure", joined("change, %, with its 95 % interval", scale), "change", "interval"]
+    head += [*(visible(side, 40) for side in given.sides), "p (Holm)", "result"]
+    rows = [_row(effect, reach) for effect in given.effects]
+    notes = (element("p", visible(note, 2000), class_="note") for note in given.notes)
+    return element("div", table(head, rows, "forest"), *notes, class_="card")
+
+
+def reach_of(effects: Sequence[Effect]) -> float:
+    """Where the axis ends on both sides, in percent."""
+    ends = [abs(end) for one in effects for end in (one.change, one.low, one.high) if end is not None]
+    return min(WIDEST, round_above(max([1.0, *(end for end in ends if math.isfinite(end))])))
+
+
+def _row(one: Effect, reach: float) -> list[str | Markup]:
+    tone = TONES.get(one.result, "c7")
+    result = element("span", visible(one.result, 40), class_=f"result {tone}")
+    change, interval, p = one.told
+    name = element("code", visible(one.name, 60))
+    return [name, _line(one, reach, tone), change, interval, one.base, one.new, p, result]
+
+
+def _line(one: Effect, reach: float, tone: str) -> Markup:
+    """The interval, its middle, and the line of no change."""
+
+    def place(value: float) -> float:
+        return round(WIDTH / 2 + (WIDTH / 2 - EDGE) * min(max(value / reach, -1.0), 1.0), 1)
+
+    middle = HEIGHT / 2
+    parts = [element("line", x1=WIDTH / 2, x2=WIDTH / 2, y1=0, y2=HEIGHT, class_="none")]
+    if one.low is not None and one.high is not None:
+        parts.append(element("line", x1=place(one.low), x2=place(one.high), y1=middle, y2=middle, class_="reach"))
+        parts += [_arrow(place(end), math.copysign(1, end)) for end in (one.low, one.high) if abs(end) > reach]
+    if one.change is not None:
+        parts.append(element("circle", cx=place(one.change), cy=middle, r=4))
+    label = visible(f"{one.name}: {one.told[0]}, interval {one.told[1]}", 200)
+    box = f"0 0 {WIDTH:g} {HEIGHT:g}"
+    return element("svg", *parts, viewBox=box, class_=f"effect {tone}", role="img", aria_label=label)
+
+
+def _arrow(x: float, way: float) -> Markup:
+    y = HEIGHT / 2
+    return element("path", d=f"M{x - 5 * way:g} {y - 4:g}L{x:g} {y:g}L{x - 5 * way:g} {y + 4:g}", class_="reach")

@@ -1,0 +1,104 @@
+"""What every page of ours stands in: head, bar, banner, foot, script. One file; nothing is fetched, no other script
+runs.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from importlib.resources import files
+
+from fastllmload import __version__
+from fastllmload.report.html.charts.figure import Figures
+from fastllmload.report.html.markup import Markup, element
+
+SIMULATED = "SIMULATED ENGINE"
+UNSAID = "The target was fastllmload's own simulator, not a server. These figures say nothing about any model server."
+TONES = ("valid", "suspect", "invalid")
+
+
+def html_document(
+    title: str,
+    sections: Mapping[str, tuple[str, Markup]],
+    figures: Figures,
+    *,
+    tag: str = "",
+    tone: str = "",
+    marks: Sequence[str] = (),
+    foot: str = "",
+    simulated: bool = False,
+) -> str:
+    """A whole document.
+
+    *sections*: id of each section, its name in the bar (empty: not there) and its markup. *figures* has drawn their
+    charts. *tag* is a verdict beside our name in the colour of *tone*, *marks* follow it, *foot* stands at the end.
+    """
+    script = asset("page.js")
+    banner = _banner() if simulated else None
+    body = element(
+        "body",
+        banner,
+        _bar({key: name for key, (name, _) in sections.items() if name != ""}, tag, tone or tone_of(tag), marks),
+        element("main", *(section for _, section in sections.values())),
+        banner,
+        element("footer", f"fastllmload {__version__}", f", {foot}" if foot != "" else "."),
+        element("div", id="tip", role="status", hidden=""),
+        element("script", _numbers(figures), type="application/json", id="numbers"),
+        element("script", Markup(script)),
+    )
+    html = element("html", _head(title, script), body, lang="en")
+    return f"<!doctype html>\n{html}\n"
+
+
+def asset(name: str) -> str:
+    """Text of a file of this package."""
+    return files("fastllmload.report.html").joinpath("assets", name).read_text(encoding="utf-8")
+
+
+def tone_of(verdict: str) -> str:
+    return verdict if verdict in TONES else "note"
+
+
+def _head(title: str, script: str) -> Markup:
+    """The policy lets nothing be fetched and no other script run, whatever stands in the page."""
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    ours = f"style-src 'unsafe-inline'; script-src 'sha256-{digest}'"
+    policy = f"default-src 'none'; {ours}; base-uri 'none'; form-action 'none'"
+    return element(
+        "head",
+        element("meta", charset="utf-8"),
+        element("meta", http_equiv="Content-Security-Policy", content=policy),
+        element("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        element("meta", name="color-scheme", content="light dark"),
+        element("meta", name="generator", content=f"fastllmload {__version__}"),
+        element("title", title),
+        element("style", Markup(asset("page.css"))),
+    )
+
+
+def _numbers(figures: Figures) -> Markup:
+    """JSON for the script; `<` is escaped so that no text in it can end the element."""
+    found = {"charts": figures.charts, "columns": figures.columns}
+    text = json.dumps(found, separators=(",", ":"), allow_nan=False)
+    return Markup(text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029"))
+
+
+def _banner() -> Markup:
+    """Loud, at the top and again at the bottom, when a run started its own engine."""
+    return element("div", element("strong", SIMULATED), element("span", UNSAID), class_="banner", role="note")
+
+
+def _bar(links: Mapping[str, str], tag: str, tone: str, marks: Sequence[str]) -> Markup:
+    line = element("path", d="M2 15L6 9l4 3 4-8 4 5")
+    logo = element("svg", line, class_="logo", viewBox="0 0 20 18", aria_hidden="true")
+    return element(
+        "header",
+        element("b", logo, "fastllmload", class_="name"),
+        element("span", tag, class_=f"tag {tone}") if tag != "" else None,
+        *(element("strong", mark, class_="tag invalid") for mark in marks),
+        element("nav", *(element("a", name, href=f"#{key}") for key, name in links.items())),
+        element("button", "Theme: auto", type="button", id="theme", title="light, dark, or as the system says"),
+        class_="bar",
+    )

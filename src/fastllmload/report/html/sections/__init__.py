@@ -1,0 +1,1 @@
+"""The sections of the HTML page of a run, one module each."""

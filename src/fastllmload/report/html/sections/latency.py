@@ -1,0 +1,255 @@
+"""Latencies: the table with intervals, and the curves on the tail axis."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from fastllmload.records.integrity import EVENTS, ROWS
+from fastllmload.report.html.charts.chart import Chart, Line, Span, Whiskers
+from fastllmload.report.html.charts.figure import empty, grid, table
+from fastllmload.report.html.charts.scales import Tail, for_durations
+from fastllmload.report.html.context import ReportContext
+from fastllmload.report.html.markup import Markup, element, joined, visible
+from fastllmload.report.html.sections.overview import success_text
+from fastllmload.report.series.curves import QuantileCurve, curve_of, curve_of_buckets
+from fastllmload.report.terminal.summary import part
+from fastllmload.report.text.doubts import bound, unfinished_text
+from fastllmload.report.text.numbers import NOT_KNOWN, count, number, quantity
+from fastllmload.report.text.reasoning import headlines, notes, reasoned
+from fastllmload.report.text.traffic import came_whole
+
+COLUMNS = {"mean": "mean", "p50": "P50", "p90": "P90", "p95": "P95", "p99": "P99", "p999": "P99.9", "max": "max"}
+MAIN = {
+    "ttft": ("Time to first token", "from submission"),
+    "ttft_sched": ("Time to first token", "from the scheduled instant"),
+    "ttft_any": ("Time to first token of any kind", "from submission, reasoning included"),
+    "itl": ("Between tokens", "pooled over all requests"),
+    "itl_b": ("Between tokens", "those of one chunk come together"),
+    "tbc": ("Between chunks", "a chunk may carry several tokens"),
+    "tpot": ("Per output token", "one value per request"),
+    "tpot_any": ("Per token of any kind", "reasoning included, one value per request"),
+    "e2e": ("End to end", "from submission to the last token"),
+    "e2e_sched": ("End to end", "from the scheduled instant"),
+}
+OF_ANSWER = {  # where answers reason
+    "ttft": "Time to first answer token",
+    "ttft_sched": "Time to first answer token",
+    "itl": "Between answer tokens",
+    "itl_b": "Between answer tokens",
+    "tbc": "Between answer chunks",
+    "tpot": "Per answer token",
+}
+PLACES = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99, "p999": 0.999}
+
+
+def section(context: ReportContext) -> Markup:
+    return element(
+        "section",
+        element("h2", "Latency"),
+        element("div", main_table(context), _footnote(context), class_="card"),
+        grid(*curves(context)),
+        other_metrics(context),
+        id="latency",
+    )
+
+
+def main_table(context: ReportContext) -> Markup:
+    """One row per latency, each percentile with its 95 % interval; the success rate below, in the same table."""
+    rows: list[list[str | Markup]] = []
+    for name in headlines(context.document, tuple(MAIN)):
+        label, meaning = MAIN[name]
+        label = OF_ANSWER.get(name, label) if reasoned(context.document) else label
+        metric = context.get("metrics", name)
+        if name in ("itl", "itl_b", "tbc") and name != context.gap_name:
+            continue
+        head = joined(label, " ", element("code", name), element("small", meaning))
+        rows.append([head, size(metric), *(cell(metric, column) for column in COLUMNS)])
+    body = table(["ms", "n", *COLUMNS.values()], rows, "latency")
+    last = element("p", element("b", "Success rate "), success_text(context), class_="success")
+    return joined(body, last)
+
+
+def size(metric: object) -> Markup:
+    """n, and below it how many requests had no value."""
+    nulls = number(part(metric, "n_null"))
+    return joined(count(part(metric, "n")), element("small", f"{nulls:,.0f} without") if nulls else None)
+
+
+def cell(metric: object, column: str) -> Markup:
+    """A value, and its interval below where it has one; a star where there are fewer samples than it needs."""
+    known = bound(metric, column)
+    if known is not None:
+        return joined(element("span", known.replace(">=", "≥ "), class_="few"))
+    value = quantity(part(metric, column))
+    few = column in (part(metric, "insufficient") or ())
+    shown = element("span", value + ("*" if few and value != NOT_KNOWN else ""), class_="few" if few else None)
+    return joined(shown, element("small", interval(metric, column)))
+
+
+def interval(metric: object, column: str) -> str | None:
+    """None where this column has no interval or there is no value."""
+    given, missing = part(metric, "ci95"), part(metric, "not_estimable", column)
+    if part(metric, column) is None or (column not in PLACES and part(given, column) is None and missing is None):
+        return None
+    ends = part(given, column)
+    if not isinstance(ends, list | tuple) or len(ends) != 2 or (ends[0] is None and ends[1] is None):
+        needed = number(part(missing, "requests_needed"))
+        return "not estimable" if needed is None else f"needs {needed:,.0f}"
+    low, high = (None if end is None else quantity(end) for end in ends)
+    if low is None or high is None:
+        return f"≥ {low}" if high is None else f"≤ {high}"
+    return f"{low}\N{EN DASH}{high}"
+
+
+def _footnote(context: ReportContext) -> Markup:
+    if not context.get("metrics", "ttft", "n") and not context.get("metrics", "e2e", "n"):
+        return element("p", "No request submitted in the window succeeded: there is no latency to show.", class_="note")
+    told = ["Below each value: its 95 % confidence interval"]
+    shown = [context.get("metrics", name) for name in MAIN if name in ("ttft", "tpot", "e2e", context.gap_name)]
+    needs = any(part(metric, "not_estimable") for metric in shown)
+    told[0] += ", or how many requests like these one needs." if needs else "."
+    if any(part(metric, "n") and part(metric, "insufficient") for metric in shown):
+        told.append("* from fewer samples than the percentile needs (P99: 1,000, P99.9: 10,000).")
+    cut = unfinished_text(context.document)
+    if cut is not None:
+        told.append(cut.replace(">=", "≥"))
+    whole = came_whole(context.document)
+    if whole == "all":
+        told.append(
+            "The answers were not streamed: time to first token is the end of the answer, and as no gap between tokens was "
+            "seen there is no time between tokens or per output token."
+        )
+    elif whole:
+        told.append(
+            f"{visible(whole, 300)} were not streamed: their time to first token is the end of the answer, and they are in "
+            "no time between tokens or per output token."
+        )
+    told += notes(context.document)
+    if context.gap_name == "tbc":
+        told.append("The server sent several tokens in a chunk, so gaps are those between chunks.")
+    return element("p", " ".join(told), class_="note")
+
+
+def curves(context: ReportContext) -> list[Markup]:
+    """TTFT, gaps, TPOT and E2E against the percentile."""
+    unstreamed = came_whole(context.document) == "all"
+    why = (
+        "The answers were not streamed: each came whole." if unstreamed else "No request in the window had two tokens."
+    )
+    nobody = context.why("No request submitted in the window succeeded.", ROWS)
+    whole = context.why(why, EVENTS) if len(context.latency_rows) else nobody
+    gaps = context.tokens
+    gap_curve = curve_of_buckets(gaps.gap_counts.sum(axis=0), 1e6) if gaps is not None else curve_of(np.empty(0))
+    both = reasoned(context.document)
+    gap_title = f"Time between {'answer ' if both else ''}{'chunks' if context.gap_name == 'tbc' else 'tokens'}"
+    alone = "No request in the window had an answer token." if both and len(context.latency_rows) else nobody
+    first = _pair(
+        context,
+        "cdf-ttft",
+        "Time to first answer token" if both else "Time to first token",
+        ("ttft", "t_submit", "t_first"),
+        ("ttft_sched", "t_sched", "t_first"),
+        alone,
+    )
+    any_kind = (("ttft_any", "t_submit", "t_any"), ("ttft_any_sched", "t_sched", "t_any"))
+    return [
+        first,
+        *([_pair(context, "cdf-ttft-any", "Time to first token of any kind", *any_kind, nobody)] if both else []),
+        _single(context, "cdf-itl", gap_title, context.gap_name, gap_curve, whole),
+        _pair(
+            context, "cdf-e2e", "End to end", ("e2e", "t_submit", "t_last"), ("e2e_sched", "t_sched", "t_last"), nobody
+        ),
+        _single(context, "cdf-pause", "Longest pause of each request", "max_pause", _pauses(context), whole),
+    ]
+
+
+def _pauses(context: ReportContext) -> QuantileCurve:
+    if context.tokens is None:
+        return curve_of(np.empty(0))
+    pauses = context.tokens.pause_ns[context.populations.latency]
+    return curve_of(pauses[~np.isnan(pauses)], 1e6)
+
+
+def _pair(
+    context: ReportContext, key: str, title: str, own: tuple[str, str, str], scheduled: tuple[str, str, str], why: str
+) -> Markup:
+    first, second = curve_of(context.milliseconds(*own[1:])[1]), curve_of(context.milliseconds(*scheduled[1:])[1])
+    if first.n == 0:
+        return empty(key, title, why)
+    lines = [
+        Line("from the scheduled instant", second.tail, second.value, "c2", "dash", second.solid_until),
+        Line("from submission", first.tail, first.value, "c1", "", first.solid_until),
+    ]
+    return _figure(context, key, title, own[0], first, lines)
+
+
+def _single(context: ReportContext, key: str, title: str, name: str, curve: QuantileCurve, why: str) -> Markup:
+    if curve.n == 0:
+        return empty(key, title, why)
+    return _figure(
+        context, key, title, name, curve, [Line(title, curve.tail, curve.value, "c1", "", curve.solid_until)]
+    )
+
+
+def _figure(context: ReportContext, key: str, title: str, name: str, curve: QuantileCurve, lines: list[Line]) -> Markup:
+    whiskers = _whiskers(context.get("metrics", name), "c1")
+    high = max(1.0, float(curve.tail[-1]))
+    chart = Chart(
+        Tail(high),
+        for_durations([*(line.y for line in lines), whiskers.low, whiskers.high]),
+        lines,
+        label=f"{title}: {curve.n} values by percentile, from {curve.value[0]:.4g} to {curve.value[-1]:.4g} ms",
+        spans=[Span(curve.solid_until, high, "few samples", "thin-air")],
+        whiskers=[whiskers],
+    )
+    note = "" if key != "cdf-itl" else "Read from buckets 0.8 % to 1.6 % wide; the table above is exact."
+    return context.figures.add(key, title, chart, "ms", note)
+
+
+def _whiskers(metric: object, tone: str) -> Whiskers:
+    """The intervals of the table."""
+    places, low, high = [], [], []
+    for column, q in PLACES.items():
+        ends = part(metric, "ci95", column)
+        if isinstance(ends, list | tuple) and len(ends) == 2 and None not in ends:
+            places.append(-math.log10(1 - q))
+            low.append(float(ends[0]))
+            high.append(float(ends[1]))
+    return Whiskers(np.array(places, np.float64), np.array(low, np.float64), np.array(high, np.float64), tone)
+
+
+def other_metrics(context: ReportContext) -> Markup | None:
+    """Everything else in `metrics`, as it stands."""
+    metrics = context.get("metrics")
+    if not isinstance(metrics, Mapping):
+        return None
+    shown = headlines(context.document, tuple(MAIN))
+    rows = [_metric_row(name, metric) for name, metric in metrics.items() if name not in shown and part(metric, "n")]
+    scalars = [
+        [visible(name, 60), visible(part(metric, "unit") or "", 40), quantity(part(metric, "value"))]
+        for name, metric in metrics.items()
+        if isinstance(metric, Mapping) and number(metric.get("value")) is not None
+    ]
+    if not rows and not scalars:
+        return None
+    return element(
+        "details",
+        element("summary", "All other metrics"),
+        table(["metric", "unit", "n", *COLUMNS.values()], rows) if rows else None,
+        table(["metric", "unit", "value"], scalars, "narrow") if scalars else None,
+        class_="card more",
+    )
+
+
+def _metric_row(name: str, metric: Any) -> list[str | Markup]:
+    values = [quantity(part(metric, column)) for column in COLUMNS]
+    return [
+        element("code", visible(name, 60)),
+        visible(part(metric, "unit") or "", 40),
+        count(part(metric, "n")),
+        *values,
+    ]

@@ -1,0 +1,423 @@
+"""The top of the page: what was run, whether it can be believed and why, and the figures most people came for."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from typing import Any
+
+from fastllmload.metrics.run.cold_start import started_cold
+from fastllmload.records.integrity import unlisted
+from fastllmload.report.html.charts.scales import duration
+from fastllmload.report.html.context import ReportContext
+from fastllmload.report.html.html_document import SIMULATED
+from fastllmload.report.html.markup import Markup, element, joined, visible
+from fastllmload.report.html.sections.evidence import evidence
+from fastllmload.report.html.sections.verdict import VerdictReason, verdict_card
+from fastllmload.report.terminal.summary import SEVERITIES, part, run_folder, simulated
+from fastllmload.report.text.doubts import bound, token_texts, unsteady_texts
+from fastllmload.report.text.numbers import NOT_KNOWN, asked_rate, count, errors, number, percent, quantity
+from fastllmload.report.text.reasoning import reasoned
+from fastllmload.report.text.remedies import codes, remedy
+from fastllmload.report.text.traffic import came_whole
+
+FAILED = "Latencies are those of the others: read them with the success rate, and see the failures below."
+NONE = "No request succeeded, so there are no latencies: see the failures below."
+SETTLE = "Run longer, or leave more out at the start (--ramp-share)."
+LOST = "Requests in flight, their rate and their time do not fit together: the window was not steady."
+CLASSES = 6  # whose lengths are named
+DAMAGED, INCOMPLETE, COLD = "DAMAGED FILES", "INCOMPLETE", "COLD START"
+WORDS = {
+    "valid": "The client kept up: what it measured is the target, within the error bars given.",
+    "suspect": "Something limited the client or was not seen: read the reasons before you quote a figure.",
+    "invalid": "The client did not do what was asked: these figures do not describe the target.",
+}
+
+
+def title(context: ReportContext) -> str:
+    """Of the window: what, and the verdict."""
+    where = SIMULATED if simulated(context.document) else ", ".join(target_urls(context)) or NOT_KNOWN
+    words = [
+        *marks(context),
+        visible(where, 80),
+        visible(load_text(context), 60),
+        verdict(context).upper(),
+        "fastllmload",
+    ]
+    return " · ".join(words)
+
+
+def marks(context: ReportContext) -> list[str]:
+    """What must be known wherever a figure of the run is shown."""
+    return (
+        [DAMAGED] * bool(context.damage)
+        + [INCOMPLETE] * (not context.complete)
+        + [COLD] * started_cold(context.document)
+    )
+
+
+def verdict(context: ReportContext) -> str:
+    found = context.get("certificate", "verdict")
+    return visible(found, 40) if isinstance(found, str) else "not judged"
+
+
+def header(context: ReportContext) -> Markup:
+    """Verdict with its reasons, and what was run."""
+    found = verdict(context)
+    told, figures = reasons(context), evidence(context)
+    few = 3 * len(told) + len(deviations(context)) <= 9  # lines; then the figures fit below, else beside
+    judged = verdict_card(
+        found,
+        "No request was answered: nothing was measured."
+        if "nothing_measured" in codes(context.document)
+        else WORDS.get(found, "Nobody judged the client: do not rely on these figures."),
+        told,
+        over="Verdict on the client",
+        tone=found if found in WORDS else "invalid",
+        heading="h1",
+        extra=joined(_damaged(context), _incomplete(context), _cold(context)),
+        below=joined(_listed(context), figures if few else None),
+    )
+    facts_ = element(
+        "div", element("h2", "What was run"), facts(context), None if few else figures, class_="card facts"
+    )
+    return element("section", judged, facts_, id="verdict", class_="top")
+
+
+def _incomplete(context: ReportContext) -> Markup | None:
+    if context.complete:
+        return None
+    status = visible(context.document.get("status") or "no status", 40)
+    ended = "The run was killed" if status == "running" else "The run did not come to its planned end"
+    told = f"{ended}; shown is what was measured until then."
+    return element("p", element("strong", f"{INCOMPLETE} ({status}). "), told, class_="incomplete")
+
+
+def _damaged(context: ReportContext) -> Markup | None:
+    """Files of the folder that are not as the run left them."""
+    if not context.damage:
+        return None
+    tables = (
+        "The tables hold the figures of run.json, made when the files were whole"
+        if context.complete
+        else "Figures that would need them are n/a"
+    )
+    return element(
+        "div",
+        element("p", element("strong", f"{DAMAGED}. "), f"{tables}; charts that need these files are left out."),
+        element("ul", *(element("li", visible(text)) for text in context.damage)),
+        class_="incomplete",
+    )
+
+
+def _folder(context: ReportContext) -> Markup:
+    shown = element("code", visible(run_folder(context.document, str(context.run.directory))))
+    text = unlisted(context.document)
+    return shown if text is None else joined(shown, element("small", text))
+
+
+def _cold(context: ReportContext) -> Markup | None:
+    """procedures 0.8: the report's head says so."""
+    if not started_cold(context.document):
+        return None
+    first = number(context.get("metrics", "cold_start_latency", "value"))
+    took = "" if first is None else f" The first request had its first token after {duration(first)}."
+    told = f"The target had just become ready and nothing was sent before.{took}"
+    return element("p", element("strong", f"{COLD}. "), told, class_="cold")
+
+
+def reasons(context: ReportContext) -> list[VerdictReason]:
+    """Of the certificate, the gravest first and each with what to do; then what befell the run."""
+    given = context.get("certificate", "reasons")
+    ranked = sorted(
+        given if isinstance(given, list) else [], key=lambda one: SEVERITIES.get(str(part(one, "severity")), 0)
+    )
+    found = []
+    for reason in ranked:
+        severity, code, cause = (part(reason, key) for key in ("severity", "code", "cause"))
+        text = part(reason, "text") if isinstance(reason, Mapping) else reason
+        found.append(VerdictReason(str(severity or "note"), str(text), remedy(code, cause)))
+    lost = errors(_by_status(context))
+    if lost != "":
+        found.insert(
+            0,
+            VerdictReason(
+                "failures", f"Requests failed: {lost}.", FAILED if context.document.get("completed") else NONE
+            ),
+        )
+    return (
+        found
+        + _unsteady(context)
+        + [VerdictReason("incident", text) for text in _texts(context.document.get("incidents"))]
+    )
+
+
+def _unsteady(context: ReportContext) -> list[VerdictReason]:
+    """What speaks against one figure standing for the whole window."""
+    return [
+        *(
+            VerdictReason("unsteady", text, LOST if text.startswith("Little") else SETTLE)
+            for text in unsteady_texts(context.document)
+        ),
+        *(VerdictReason("tokens", text, NONE) for text in token_texts(context.document)),
+    ]
+
+
+def _by_status(context: ReportContext) -> dict[str, int]:
+    """Failed requests by status, of the groups in `errors`."""
+    found: dict[str, int] = {}
+    for group in context.document.get("errors") or ():
+        status, times = part(group, "status"), number(part(group, "count"))
+        if times is not None:
+            found[str(status)] = found.get(str(status), 0) + int(times)
+    return found
+
+
+def deviations(context: ReportContext) -> list[str]:
+    """From the methodology, each once."""
+    judged = _texts(context.get("compliance", "deviations"))
+    found = [*judged, *_texts(context.document.get("deviations")), *_texts(context.get("plan", "deviations"))]
+    warm_up = context.get("plan", "warmup", "deviation")
+    if isinstance(warm_up, str):
+        found.append(warm_up)
+    whole = came_whole(context.document)
+    if not judged and whole:
+        which = "the answers" if whole == "all" else whole
+        found.append(f"{which} were not streamed: what counts as first token is the whole answer")
+    if not judged and context.get("certificate", "generator_limited") is True:
+        found.append("the client may have been the limit: this run cannot stand for saturation of the target")
+    return list(dict.fromkeys(found))
+
+
+def _listed(context: ReportContext) -> Markup | None:
+    """The deviations below the reasons."""
+    found = deviations(context)
+    if not found:
+        return None
+    items = (element("li", visible(text)) for text in found)
+    return element("div", element("h3", "Deviations from the methodology"), element("ul", *items), class_="deviations")
+
+
+def _texts(given: object) -> list[str]:
+    return [str(part(one, "text") or one) for one in given] if isinstance(given, list) else []
+
+
+def target_urls(context: ReportContext) -> list[str]:
+    """Without the passwords that a URL may hold."""
+    urls = context.get("target", "urls") or context.get("config", "target", "urls") or ()
+    return [without_password(str(url)) for url in urls]
+
+
+def without_password(url: str) -> str:
+    from fastllmload.redact import Redactor, url_secrets
+
+    return Redactor(url_secrets(url))(url)
+
+
+def load_text(context: ReportContext) -> str:
+    """From the plan, which also knows it when a saved plan was sent; else from the settings."""
+    load = context.get("plan", "description", "load") or {}
+    settings = context.get("config", "load") or {}
+    slots = part(load, "concurrency") or part(settings, "concurrency")
+    if slots is not None:
+        return f"closed loop, {count(slots)} in flight"
+    rate = part(load, "arrivals", "rate") or part(settings, "rate")
+    name = part(load, "arrivals", "name") or part(settings, "arrival") or ""
+    shown = asked_rate(float("inf") if rate == "inf" else rate)
+    classes = context.get("plan", "classes")
+    if name == "classes" and isinstance(classes, list):
+        return f"{shown} in {count(len(classes))} classes"
+    if name == "trace":
+        return f"a trace, {quantity(rate)}/s on average"
+    return "all at once" if name == "inf" else f"{shown} {name}".strip()
+
+
+def facts(context: ReportContext) -> Markup:
+    """Load, target, workload, window, when, and how to find it again."""
+    rows: list[tuple[str, str | Markup | None]] = [
+        ("Load", _load(context)),
+        ("Target", _target(context)),
+        ("Workload", _workload(context)),
+        ("Window", _window(context)),
+        ("Began", _began(context)),
+        ("Plan", _plan(context)),
+        ("Command", _command(context)),
+        ("Folder", _folder(context)),
+    ]
+    labels = context.document.get("metadata")
+    if isinstance(labels, Mapping) and labels:
+        rows.append(
+            ("Labels", ", ".join(f"{visible(key, 60)} = {visible(value, 120)}" for key, value in labels.items()))
+        )
+    return element("dl", *(joined(element("dt", name), element("dd", text)) for name, text in rows if text is not None))
+
+
+def _load(context: ReportContext) -> str:
+    found = load_text(context)
+    bound = context.get("config", "load", "duration")
+    cap = context.get("config", "load", "max_concurrency")
+    loop = context.get("plan", "description", "load", "loop")
+    parts = [f"{found}, open loop" if loop == "open" else found]
+    if number(bound) is not None:
+        parts.append(f"for {duration(1e3 * float(bound))}")
+    planned = context.get("plan", "requests")
+    if number(planned) is not None and loop == "open":
+        parts.append(f"{count(planned)} requests planned")
+    if cap is not None:
+        parts.append(f"at most {count(cap)} in flight")
+    return ", ".join(parts)
+
+
+def _target(context: ReportContext) -> Markup:
+    target = context.get("target") or {}
+    protocol, model = (
+        visible(part(target, "endpoint_type") or NOT_KNOWN, 60),
+        visible(part(target, "model") or NOT_KNOWN, 120),
+    )
+    where = (
+        "the simulated engine"
+        if simulated(context.document)
+        else ", ".join(visible(url, 200) for url in target_urls(context))
+    )
+    return joined(where or NOT_KNOWN, element("br"), element("span", f"{protocol}, model {model}", class_="quiet"))
+
+
+def _workload(context: ReportContext) -> str | None:
+    work = context.get("plan", "description", "workload") or context.get("config", "workload")
+    if not isinstance(work, Mapping):
+        return None
+    if work.get("name") == "classes":
+        return _class_workloads(context)
+    parts = [visible(work.get("name") or NOT_KNOWN, 80)]
+    for key, label in (("isl", "prompt"), ("osl", "output")):
+        if work.get(key) == "trace":
+            parts.append(f"{label} lengths of the trace")
+        elif work.get(key) is not None:
+            parts.append(f"{label} {visible(work[key], 80)} tokens")
+    if number(work.get("prefix_len")):
+        parts.append(f"{count(work.get('num_prefixes'))} shared prefix of {count(work['prefix_len'])} tokens")
+    if came_whole(context.document) == "all":
+        parts.append("not streamed")
+    return ", ".join(parts)
+
+
+def _class_workloads(context: ReportContext) -> str:
+    """Each class with its own lengths."""
+    found = context.get("plan", "description", "classes")
+    told = [_class_workload(one) for one in found[:CLASSES]] if isinstance(found, list) else []
+    return "; ".join(told + ["..."] * (len(told) == CLASSES)) or "by class"
+
+
+def _class_workload(one: object) -> str:
+    lengths = [
+        f"{label} {visible(part(one, 'workload', key), 40)}"
+        for key, label in (("isl", "prompt"), ("osl", "output"))
+        if part(one, "workload", key) is not None
+    ]
+    return ", ".join(
+        [f"{visible(part(one, 'name') or NOT_KNOWN, 40)}: {part(one, 'workload', 'name') or NOT_KNOWN}", *lengths]
+    )
+
+
+def _window(context: ReportContext) -> str:
+    window, axis = context.populations, context.axis
+    given = context.get("window")
+    if (axis is None or axis.window is None) and isinstance(given, Mapping):
+        sent = count(context.get("counts", "submitted_in_window"))
+        return f"{duration(1e3 * float(given['seconds']))} long; {sent} requests submitted in it"
+    if axis is None or axis.window is None:
+        return "none: nothing was measured"
+    start, end = axis.since_zero(axis.window.w0_ns), axis.since_zero(axis.window.w1_ns)
+    n = int(window.submitted.sum())
+    return f"{duration(1e3 * start)} to {duration(1e3 * end)} after the start; {count(n)} requests submitted in it"
+
+
+def _began(context: ReportContext) -> str | None:
+    phases = context.document.get("phases") or []
+    begun = next((phase.get("start_utc") for phase in phases if phase.get("name") == "measure"), None)
+    stamp = begun or context.get("environment", "time_utc")
+    return None if stamp is None else visible(str(stamp).replace("T", " ").replace("Z", " UTC"), 40)
+
+
+def _command(context: ReportContext) -> Markup | None:
+    """As it was typed, secrets blanked before it was stored."""
+    given = context.document.get("command")
+    words = [without_password(str(word)) for word in given] if isinstance(given, list) else []
+    return element("code", visible(shlex.join(words), 1000)) if words else None
+
+
+def _plan(context: ReportContext) -> Markup | None:
+    digest, seed = context.get("plan", "digest"), context.get("plan", "description", "seed")
+    if digest is None:
+        return None
+    return joined(element("code", visible(digest, 64)[:16]), f", seed {visible(seed, 30)}")
+
+
+def tiles(context: ReportContext) -> Markup:
+    """Six figures; eight where answers reason."""
+    metrics: Any = context.get("metrics") or {}
+    gap, both = context.gap_name, reasoned(context.document)
+    of_any = [
+        _latency_tile("First token of any kind", part(metrics, "ttft_any")),
+        _latency_tile("Per token, with reasoning", part(metrics, "tpot_any")),
+    ]
+    shown = [
+        _latency_tile("First answer token" if both else "Time to first token", part(metrics, "ttft")),
+        *(of_any if both else []),
+        _latency_tile(f"Between {'answer ' if both else ''}{'chunks' if gap == 'tbc' else 'tokens'}", part(metrics, gap)),
+        _latency_tile("End to end", part(metrics, "e2e")),
+        _tile("Output", quantity(context.document.get("output_throughput")), "tokens/s",
+              f"{quantity(context.document.get('total_token_throughput'))} with input"),
+        _tile("Completed", quantity(context.document.get("request_throughput")), "requests/s", _asked(context)),
+        _success_tile(context),
+    ]  # fmt: skip
+    return element("section", *shown, class_="tiles eight" if both else "tiles", aria_label="Key figures")
+
+
+def _latency_tile(name: str, metric: object) -> Markup:
+    p50, p99 = number(part(metric, "p50")), number(part(metric, "p99"))
+    known = bound(metric, "p99")
+    big = NOT_KNOWN if p50 is None else duration(p50, zeros=True)
+    value, _, unit = big.partition(" ")
+    return _tile(
+        name,
+        value,
+        f"{unit or 'ms'} P50".strip() if p50 is not None else "",
+        f"P99 {known.replace('>=', '≥ ')} ms"
+        if known is not None
+        else "nothing measured"
+        if p99 is None
+        else f"P99 {duration(p99, zeros=True)}",
+    )
+
+
+def _asked(context: ReportContext) -> str:
+    planned = number(context.get("certificate", "planned_rate"))
+    return "closed loop" if planned is None else f"planned {quantity(planned)}"
+
+
+def _success_tile(context: ReportContext) -> Markup:
+    share = number(context.get("metrics", "success_rate", "value"))
+    failed = number(context.document.get("failed"))
+    shown = NOT_KNOWN if share is None else f"{100 * share:.4g}"
+    left = number(context.get("counts", "left"))
+    below = f"{count(failed)} failed" + (f", {count(left)} left" if left else "")
+    return _tile("Succeeded", shown, "%" if share is not None else "", below, "bad" if failed else "")
+
+
+def _tile(name: str, value: str, unit: str, below: str, tone: str = "") -> Markup:
+    return element(
+        "div",
+        element("p", name, class_="over"),
+        element("p", element("b", value), element("span", unit), class_="value"),
+        element("p", below, class_="below"),
+        class_=f"card tile {tone}".strip(),
+    )
+
+
+def success_text(context: ReportContext) -> str:
+    """For the latency table: the IETF asks for it wherever latencies stand."""
+    share = context.get("metrics", "success_rate", "value")
+    sent = context.get("counts", "submitted_in_window")
+    ok = context.get("counts", "latency_population")
+    return f"{percent(share)} ({count(ok)} of {count(sent)} requests submitted in the window)"

@@ -1,0 +1,148 @@
+"""Single requests: tokens of chosen ones against a reader, and those that failed by class."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from fastllmload.records.integrity import EVENTS
+from fastllmload.report.documents.results import error_text_table, target_table
+from fastllmload.report.html.charts.chart import Chart, Columns, Layer, Line
+from fastllmload.report.html.charts.figure import empty, grid, table
+from fastllmload.report.html.charts.scales import Linear, duration, up_to
+from fastllmload.report.html.context import ReportContext
+from fastllmload.report.html.markup import Markup, element, joined, visible
+from fastllmload.report.html.sections.over_time import time_chart
+from fastllmload.report.html.tables import drawn
+from fastllmload.report.series.chosen_requests import Delivery, choose_rows, delivery_of, thinned
+from fastllmload.report.series.load import failures_over_time
+from fastllmload.report.text.numbers import count, number, percent
+from fastllmload.report.text.traffic import ending_texts
+
+STATUS_TONES = ("c2", "c5", "c4", "c6", "c1", "c3", "c8", "c7")
+
+
+def section(context: ReportContext) -> Markup:
+    return element(
+        "section",
+        element("h2", "Requests"),
+        element("p", _intro(context), class_="intro"),
+        grid(*timelines(context)),
+        element("h2", "Failures", id="failures"),
+        failures(context),
+        id="requests",
+    )
+
+
+def _intro(context: ReportContext) -> str:
+    first = duration(context.reader.first_ns / 1e6)
+    return (
+        f"Tokens of single requests against a reader of {context.reader.speed:g} tokens/s, who needs the first token "
+        f"{first} after submission. Shaded: the reader has nothing to read and waits, marked on the time axis too. "
+        "A pause while there is text left to read costs nothing."
+    )
+
+
+def timelines(context: ReportContext) -> list[Markup]:
+    """One chart per chosen request (SG figure 1)."""
+    if context.tokens is None:
+        return [empty("timeline-0", "Token timeline", context.why("No request was sent.", EVENTS))]
+    chosen = choose_rows(context.tokens, context.populations.latency, context.populations.measured)
+    if not chosen:
+        return [empty("timeline-0", "Token timeline", "No request delivered a token.")]
+    pauses = context.tokens.pause_ns
+    deliveries = [delivery_of(context.run, row, why, float(pauses[row]), context.reader) for row, why in chosen.items()]
+    return [timeline(context, f"timeline-{n}", delivery) for n, delivery in enumerate(deliveries)]
+
+
+def timeline(context: ReportContext, key: str, found: Delivery) -> Markup:
+    drawn = thinned(found)
+    t, received = drawn.t_s, drawn.received
+    first, each = found.reader.first_ns / 1e9, found.reader.per_token_ns / 1e9
+    due_x, due_y = np.array([first, first + (found.tokens - 1) * each]), np.array([1.0, float(found.tokens)])
+    layers: list[Layer] = [Line("deadline of each token", due_x, due_y, "c7", "dash")]
+    if len(found.waits):
+        layers.append(Line("reader, who waits", drawn.read_s, drawn.read, "c2", "thin"))
+    layers.append(Line("received", np.concatenate([[0.0], t]), np.concatenate([[0.0], received]), "c1", step=True))
+    last = max(float(t[-1]), float(due_x[-1]), float(found.read_s[-1]), 0.001)
+    chart = Chart(
+        Linear(0.0, last * 1.02, steps=8),
+        up_to([np.array([float(found.tokens)])], least=5.0),  # whole tokens
+        layers,
+        label=f"{found.why}: {found.tokens} tokens, the reader waits {found.wait_s:.3g} s",
+        x_unit="s",
+        y_unit="tokens",
+        wait_bars=drawn.waits,
+    )
+    return context.figures.add(key, found.why, chart, "n", _told(found))
+
+
+def _told(found: Delivery) -> str:
+    if found.slack_s < 0:
+        text = f"The reader waits {duration(1e3 * found.wait_s)} in all"
+    else:
+        text = f"The reader never waits: every token came at least {duration(1e3 * found.slack_s)} before its deadline"
+    pause = "" if found.pause_s is None else f"; longest pause {duration(1e3 * found.pause_s)}"
+    ended = "" if found.status == "ok" else f" Ended as {found.status}."
+    tokens = "1 token" if found.tokens == 1 else f"{count(found.tokens)} tokens"
+    return f"Request {found.request}, {tokens}. {text}{pause}.{ended}"
+
+
+def failures(context: ReportContext) -> Markup:
+    """Tables by class and by URL, what was said, and failures over time."""
+    groups = context.document.get("errors")
+    rows = (
+        [_group(context, group) for group in groups if isinstance(group, Mapping)] if isinstance(groups, list) else []
+    )
+    also = [element("p", f"Also ok: {text}", class_="card") for text in ending_texts(context.document)]
+    if not rows:
+        none = element("p", _none_failed(context), class_="card good")
+        return element("div", none, *also, class_="grid start") if also else none
+    head = ["status", "error", "HTTP", "errno", "requests", "of all sent"]
+    listed = element("div", table(head, rows, "failures"), class_="card")
+    told = (
+        (target_table(context.document, "By URL"), ""),
+        (error_text_table(context.document, "What the server said"), "said"),
+    )
+    more = [drawn(each, class_) for each, class_ in told if each is not None]
+    return element("div", listed, _over_time(context), *more, *also, class_="grid start")
+
+
+def _none_failed(context: ReportContext) -> str:
+    sent = number(context.get("counts", "dispatched"))
+    open_ = number(context.get("counts", "in_flight"))
+    if not sent:
+        return "No request was sent."
+    if open_:
+        return f"No request failed; {count(open_)} of {count(sent)} were still in flight at the end."
+    return "The one request did not fail." if sent == 1 else f"None of {count(sent)} requests failed."
+
+
+def _group(context: ReportContext, group: Mapping[str, object]) -> list[str | Markup]:
+    times, sent = number(group.get("count")), number(context.get("counts", "dispatched"))
+    share = times / sent if times is not None and sent else None
+    bar = element("svg", element("rect", width=round(100 * (share or 0.0), 2), height=8), class_="meter",
+                  viewBox="0 0 100 8", preserveAspectRatio="none", aria_hidden="true")  # fmt: skip
+    texts = [
+        visible(group.get(key) if group.get(key) is not None else "\N{EN DASH}", 200)
+        for key in ("status", "error", "http_status", "errno")
+    ]
+    return [*texts, count(times), joined(bar, percent(share))]
+
+
+def _over_time(context: ReportContext) -> Markup | None:
+    if context.axis is None:
+        return None
+    found = failures_over_time(context.run, context.axis)
+    if not found:
+        return None
+    edges, base = context.axis.edges_s, np.zeros(context.axis.bins)
+    layers: list[Layer] = []
+    for number_, (status, counted) in enumerate(found.items()):
+        layers.append(Columns(status, edges, base + counted, STATUS_TONES[number_ % len(STATUS_TONES)], base))
+        base = base + counted
+    chart = time_chart(context, up_to([base]), layers, "Failed requests over time by status", "requests")
+    return context.figures.add(
+        "failures-time", "Failures over time", chart, "n", f"Requests in bins of {context.axis.width_s:g} s."
+    )

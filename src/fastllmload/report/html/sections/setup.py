@@ -1,0 +1,142 @@
+"""How it was done: objectives, settings, environment, declarations, and what the figures mean."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from fastllmload.redact import PLACEHOLDER, secret_header
+from fastllmload.report.documents.results import objective_table
+from fastllmload.report.html.context import ReportContext
+from fastllmload.report.html.markup import Markup, element, joined, visible
+from fastllmload.report.html.sections.overview import without_password
+from fastllmload.report.html.tables import drawn
+from fastllmload.report.text.event_tokens import event_tokens_text
+from fastllmload.report.text.numbers import some
+from fastllmload.report.text.reasoning import headlines
+
+DEFINITIONS = {
+    "t_submit": "The last byte of the request was handed to the kernel. Latencies without a suffix count from here.",
+    "t_sched": "The instant at which the request was due. Latencies with _sched count from here, so that a client or a "
+    "target that holds requests back cannot hide the wait (coordinated omission).",
+    "ttft": "From t_submit to the first content token.",
+    "itl": "Gap between two consecutive content tokens, pooled over all requests.",
+    "tpot": "(last \N{MINUS SIGN} first content token) / (tokens \N{MINUS SIGN} 1), one value per request.",
+    "e2e": "From t_submit to the last content token.",
+    "ttft_any": "From t_submit to the first generated token of any kind: reasoning, white space or content; ttft is of the "
+    "answer.",
+    "tpot_any": "(last content token \N{MINUS SIGN} first token of any kind) / (all output tokens \N{MINUS SIGN} 1). An "
+    "answer that is all reasoning ends with its last reasoning token.",
+    "window": "Figures describe requests submitted in the window and ended since; the first part of a run bounded by "
+    "time is left out.",
+    "percentiles": "Exact, type 7, with 95 % intervals; a percentile that rests on too few samples is marked.",
+    "success": "Failed requests are counted and never dropped from rates; latencies are those of successful requests.",
+}
+# In place of `itl`, by the option that the gaps were pooled under (IETF B.2.1)
+GAPS = {
+    "tbc": "Gap between two consecutive chunks of content, pooled over all requests (option A): a chunk carries several "
+    "tokens.",
+    "itl_b": "Gap between two consecutive content tokens, pooled over all requests (option B): the tokens of one chunk come "
+    "at its time, with gaps of 0 between them.",
+}
+ALONE = "From t_submit to the last content token, of an answer that is all reasoning to its last reasoning token."
+
+
+def section(context: ReportContext) -> Markup:
+    return element(
+        "section",
+        element("h2", "How it was done"),
+        element("div", *(block for block in _blocks(context) if block is not None), class_="blocks"),
+        element("div", element("h3", "What the figures mean"), _definitions(context), class_="card"),
+        id="setup",
+    )
+
+
+def _blocks(context: ReportContext) -> Iterator[Markup | None]:
+    document = context.document
+    yield _block("Settings", dict(_flat(_clean(document.get("config")))))
+    environment = {**_mapping(document.get("environment")), "tool": _tool(document.get("tool"))}
+    yield _block("Environment", dict(_flat(environment)))
+    yield _block("Target", dict(_flat({**_mapping(document.get("target")), "urls": None})))
+    yield _block("Declarations", dict(_flat(_mapping(document.get("declarations")))))
+
+
+def _tool(tool: object) -> str:
+    found = _mapping(tool)
+    return f"{found.get('name', 'fastllmload')} {found.get('version', '')}".strip()
+
+
+def _mapping(found: object) -> dict[str, Any]:
+    return dict(found) if isinstance(found, Mapping) else {}
+
+
+def _items(found: object) -> list[Any]:
+    return list(found) if isinstance(found, list | tuple) else []
+
+
+def _clean(config: object) -> dict[str, Any]:
+    """Settings without what should not be shown: values of secret headers, passwords in URLs."""
+    found = _mapping(config)
+    target = _mapping(found.get("target"))
+    if target:
+        target["urls"] = [without_password(str(url)) for url in _items(target.get("urls"))]
+        target["headers"] = [_header(header) for header in _items(target.get("headers"))]
+        found["target"] = target
+    return found
+
+
+def _header(header: object) -> str:
+    name, value = header if isinstance(header, list | tuple) and len(header) == 2 else (str(header).partition(":")[::2])
+    return f"{name}: {PLACEHOLDER if secret_header(str(name)) else str(value).strip()}"
+
+
+def _flat(found: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, str]]:
+    """(dotted name, value) of everything that is set."""
+    for key, value in found.items():
+        name = f"{above}{key}"
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{name}.")
+        elif value is not None and value not in ([], (), ""):
+            items = value if isinstance(value, list | tuple) else [value]
+            yield visible(name, 80), ", ".join(visible(_word(item), 300) for item in items[:40])
+
+
+def _word(value: object) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, list | tuple):
+        return " ".join(str(item) for item in value)
+    return f"{value:,.10g}" if isinstance(value, float) else str(value)
+
+
+def _block(name: str, rows: Mapping[str, str]) -> Markup | None:
+    if not rows:
+        return None
+    pairs = [joined(element("dt", key), element("dd", value)) for key, value in rows.items()]
+    return element("details", element("summary", element("h3", name), element("span", f"{len(rows)}", class_="quiet")),
+                   element("dl", *pairs), class_="card more", open="")  # fmt: skip
+
+
+def _definitions(context: ReportContext) -> Markup:
+    meanings = {}
+    for name in headlines(context.document, tuple(DEFINITIONS)):
+        shown = context.gap_name if name == "itl" else name
+        meanings[shown] = GAPS.get(shown, DEFINITIONS[name])
+    if some(context.get("counts", "all_reasoning")):
+        meanings["e2e"] = ALONE
+    told = event_tokens_text(context.document)
+    if told is not None:
+        meanings["tokens of an event"] = f"Known by: {told}."
+    return element(
+        "dl",
+        *(joined(element("dt", element("code", name)), element("dd", text)) for name, text in meanings.items()),
+        class_="meanings",
+    )
+
+
+def objectives(context: ReportContext) -> Markup | None:
+    """What --goodput asked for, how much of it was met, and by how much the rest missed it; None when nothing was
+    asked.
+    """
+    found = objective_table(context.document)
+    return None if found is None else element("section", element("h2", "Objectives"), drawn(found), id="objectives")

@@ -1,0 +1,198 @@
+"""What was sampled beside the run: the server's own metrics, power, the host. On the time axis of the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from fastllmload.errors import RunFolderError
+from fastllmload.report.html.charts.chart import Layer, Line
+from fastllmload.report.html.charts.figure import grid, known
+from fastllmload.report.html.charts.scales import Scale, for_durations, percent, plain, up_to
+from fastllmload.report.html.context import ReportContext
+from fastllmload.report.html.markup import Markup, element, visible
+from fastllmload.report.html.sections.over_time import time_chart
+from fastllmload.report.series.axis import Floats, TimeAxis
+from fastllmload.telemetry import Telemetry, TelemetrySeries, load
+from fastllmload.telemetry.files import INDEX, ROWS
+
+MOST_LINES, MOST_CHARTS = 6, 24
+TONES = ("c1", "c2", "c3", "c4", "c5", "c6")
+SHARES = ("share", "ratio", "1")
+# Figures that are read together share a chart: our name -> its title.
+TOGETHER = {
+    "running": "Requests at the server",
+    "waiting": "Requests at the server",
+    "prompt_tokens": "Tokens at the server",
+    "generation_tokens": "Tokens at the server",
+    "prefix_cache_queries": "Prefix cache",
+    "prefix_cache_hits": "Prefix cache",
+    "kv_usage": "KV cache in use",
+    "power_w": "Power",
+    "host.net.rx_bytes": "Network of this host",
+    "host.net.tx_bytes": "Network of this host",
+    "host.cpu.busy": "CPU of this host",
+    "host.cpu.steal": "CPU of this host",
+}
+
+
+@dataclass(frozen=True)
+class TelemetryCurve:
+    """One line: *title*, *unit* and *kind* say with which others it shares a chart. *unit* "ms" is a duration."""
+
+    title: str
+    unit: str
+    name: str
+    source_kind: str
+    x: Floats
+    y: Floats
+
+
+def section(context: ReportContext) -> Markup | None:
+    """None when the run has no telemetry."""
+    if context.run.lost(INDEX, ROWS):
+        return _section(element("p", context.why("", INDEX, ROWS), class_="card"))
+    try:
+        found = load(context.run.directory)
+    except RunFolderError as problem:
+        return _section(element("p", visible(problem), class_="card"))
+    if context.axis is None or not found.series:
+        return None
+    curves = [curve for curve in curves_of(found.series, context.axis) if known(curve.y)]
+    zero = [curve for curve in curves if not np.nan_to_num(curve.y).any()]
+    shown = [curve for curve in curves if np.nan_to_num(curve.y).any() or _beside(curve, curves)]
+    target = _charts(context, "telemetry", [curve for curve in shown if curve.source_kind != "host"])
+    host = _charts(context, "host", [curve for curve in shown if curve.source_kind == "host"])
+    folded = element(
+        "details", element("summary", element("h3", "This host")), grid(*host), class_="more telemetry-host"
+    )
+    return _section(
+        grid(*target), folded if host else None, *_notes(found, [curve for curve in zero if curve not in shown])
+    )
+
+
+def _section(*blocks: Markup | None) -> Markup:
+    return element("section", element("h2", "Telemetry"), *blocks, id="telemetry")
+
+
+def _beside(curve: TelemetryCurve, curves: Sequence[TelemetryCurve]) -> bool:
+    """Whether another line of its chart is not zero throughout."""
+    return any(
+        other.title == curve.title and other.unit == curve.unit and np.nan_to_num(other.y).any() for other in curves
+    )
+
+
+def _notes(found: Telemetry, zero: Sequence[TelemetryCurve]) -> Iterator[Markup]:
+    """What is not drawn, where the figures come from, and what went wrong with a source."""
+    if zero:
+        names = ", ".join(dict.fromkeys(curve.name for curve in zero))
+        yield element("p", f"Zero throughout: {names}.", class_="note")
+    yield element(
+        "p", "Sampled from " + ", ".join(visible(one.origin, 120) for one in found.sources) + ".", class_="note"
+    )
+    for what, why in found.absent.items():
+        yield element("p", f"Not sampled: {visible(what, 60)}, {visible(why, 300)}.", class_="note")
+    for source in found.sources:
+        for problem, times in list(source.problems.items())[:4]:
+            told = f"{visible(source.origin, 120)}: {visible(problem, 300)} ({times:,} of {source.n:,} times)."
+            yield element("p", told, class_="note")
+
+
+def curves_of(series: Sequence[TelemetrySeries], axis: TimeAxis) -> Iterator[TelemetryCurve]:
+    """Gauges as they are, counters per second, pairs of a sum and a count as their mean."""
+    end_ns = axis.zero_ns + axis.bins * axis.width_ns
+    pairs = {(one.name, one.origin, one.labels): one for one in series}
+    for one in series:
+        stem, _, last = one.name.rpartition("_")
+        counted = pairs.get((f"{stem}_count", one.origin, one.labels))
+        summed = pairs.get((f"{stem}_sum", one.origin, one.labels))
+        owner = visible(" ".join(text for text in (one.labels, _one_of(series, one)) if text != ""), 60)
+        if last == "sum" and counted is not None:
+            x, y = mean_between(one, counted, axis.zero_ns, end_ns)
+            scale, unit = (1e3, "ms") if one.unit == "s" else (1.0, one.unit)
+            yield TelemetryCurve(f"Mean {stem}", unit, owner or f"mean {stem}", one.source_kind, x, y * scale)
+        elif last == "count" and summed is not None:
+            continue
+        else:
+            x, y = values(one, axis.zero_ns, end_ns)
+            title, own = shown_as(one)
+            unit = f"{one.unit}/s" if one.kind == "counter" else "share" if one.unit in SHARES else one.unit
+            yield TelemetryCurve(
+                title, unit, " ".join(text for text in (own, owner) if text != ""), one.source_kind, x, y
+            )
+
+
+def _one_of(series: Sequence[TelemetrySeries], one: TelemetrySeries) -> str:
+    """Whose it is, where several sources have a series of that name."""
+    return one.origin if len({other.origin for other in series if other.name == one.name}) > 1 else ""
+
+
+def shown_as(series: TelemetrySeries) -> tuple[str, str]:
+    """(title of its chart, its own name there): `gpu0.power_w` and `gpu1.power_w` share one."""
+    owner, dot, name = series.name.rpartition(".")
+    if dot and owner[-1:].isdigit():
+        return visible(f"{TOGETHER.get(name, name)} of each {owner.rstrip('0123456789')}", 60), visible(owner, 40)
+    return visible(TOGETHER.get(series.name, series.name), 60), visible(series.name, 60)
+
+
+def _charts(context: ReportContext, key: str, curves: Sequence[TelemetryCurve]) -> list[Markup]:
+    groups: dict[tuple[str, str], list[TelemetryCurve]] = {}
+    for curve in curves:
+        groups.setdefault((curve.title, curve.unit), []).append(curve)
+    return [_chart(context, f"{key}-{n}", group) for n, group in enumerate(list(groups.values())[:MOST_CHARTS])]
+
+
+def _chart(context: ReportContext, key: str, group: Sequence[TelemetryCurve]) -> Markup:
+    title, unit = group[0].title, group[0].unit
+    layers: list[Layer] = [Line(one.name, one.x, one.y, tone) for one, tone in zip(group, TONES, strict=False)]
+    chart = time_chart(context, _scale(unit, [layer.y for layer in layers]), layers, f"{title} over time", _per(unit))
+    rest = len(group) - MOST_LINES
+    note = f"{rest} more in telemetry.npy." if rest > 0 else ""
+    return context.figures.add(key, title, chart, unit if unit in ("ms", "share") else "n", note)
+
+
+def _scale(unit: str, heights: Sequence[Floats]) -> Scale:
+    if unit == "ms":
+        return for_durations(heights)
+    return up_to(heights, percent, 1e-6, most=1.0) if unit == "share" else up_to(heights, plain, 1e-6)
+
+
+def _per(unit: str) -> str:
+    return "" if unit in ("ms", "share") else visible(unit, 30)
+
+
+def values(series: TelemetrySeries, start_ns: int, end_ns: int, most: int = 400) -> tuple[Floats, Floats]:
+    """(s since *start_ns*, value); a counter as its increase per second. At most about *most* points, means of equal
+    parts.
+    """
+    t, y = values_at(series, start_ns, end_ns)
+    if series.kind == "counter":
+        passed = np.diff(t)
+        rising = np.diff(y)
+        t, y = t[1:], np.where((passed > 0) & (rising >= 0), rising / np.maximum(passed, 1e-9), np.nan)
+    if len(t) <= most:
+        return t, y
+    parts = np.arange(0, len(t), -(-len(t) // most))
+    size = np.diff(np.append(parts, len(t)))
+    return np.add.reduceat(t, parts) / size, np.add.reduceat(y, parts) / size
+
+
+def mean_between(
+    summed: TelemetrySeries, counted: TelemetrySeries, start_ns: int, end_ns: int
+) -> tuple[Floats, Floats]:
+    """(s since *start_ns*, mean of what was added since the sample before); NaN where nothing was."""
+    t, total = values_at(summed, start_ns, end_ns)
+    at, n = values_at(counted, start_ns, end_ns)
+    if len(t) < 2 or len(at) != len(t):
+        return np.empty(0), np.empty(0)
+    added, times = np.diff(total), np.diff(n)
+    mean: Floats = np.where((times > 0) & (added >= 0), added / np.where(times > 0, times, 1.0), np.nan)
+    return t[1:], mean
+
+
+def values_at(series: TelemetrySeries, start_ns: int, end_ns: int) -> tuple[Floats, Floats]:
+    """(s since *start_ns*, value) as sampled."""
+    inside = (series.t_ns >= start_ns) & (series.t_ns <= end_ns)
+    return (series.t_ns[inside] - start_ns) / 1e9, series.value[inside]

@@ -1,0 +1,102 @@
+"""What only some runs have: classes of requests, conversations turn by turn, users who did more than wait."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from fastllmload.report.documents.results import MARK, class_table, few_samples_note, marked
+from fastllmload.report.html.context import ReportContext
+from fastllmload.report.html.markup import Markup, element, visible
+from fastllmload.report.html.tables import drawn
+from fastllmload.report.terminal.summary import part
+from fastllmload.report.text.numbers import NOT_KNOWN, count, number, percent, quantity
+from fastllmload.report.text.tables import Cell, Table
+from fastllmload.report.text.traffic import class_places
+
+MOST = 50  # rows of a table
+FIGURES = (("ttft", "p50"), ("ttft", "p99"), ("tpot", "p50"), ("tpot", "p99"), ("e2e", "p50"), ("e2e", "p99"))
+USERS = {
+    "left_by_plan": "left by plan",
+    "ended_before_leaving": "had their answer before they would have left",
+    "gave_up": "gave up at a deadline",
+    "slow_readers": "read slowly",
+}
+
+
+def section(context: ReportContext) -> Markup | None:
+    """None for a run of one kind of requests whose users wait for the end."""
+    found = [classes(context), class_table(context.document, "Fairness"), turns(context)]
+    tables = [drawn(table) for table in found if table is not None]
+    told = users(context)
+    if not tables and told is None:
+        return None
+    return element("section", element("h2", "Traffic"), *tables, told, id="traffic", class_="blocks-below")
+
+
+def classes(context: ReportContext) -> Table | None:
+    """One row per class of requests."""
+    found = context.get("classes")
+    if not isinstance(found, Mapping) or not found:
+        return None
+    met = context.get("slo", "classes")
+    rows = [_class(name, one, part(met, name)) for name, one in list(found.items())[:MOST]]
+    latencies = [f"{name.upper() if name != 'tpot' else 'TPOT'} {q.upper()}" for name, q in FIGURES]
+    columns = ["class", "ok", "failed", "left", "success", "requests/s", "output tok/s", *latencies, "objectives met"]
+    rest = [f"{len(found) - MOST} more classes are in run.json."] if len(found) > MOST else []
+    notes = [
+        "Latencies in ms, of the requests of the class alone.",
+        *(f"{one}." for one in class_places(context.document)),
+    ]
+    return Table("Classes", columns, rows, [*notes, *rest, *few(rows)])
+
+
+def few(rows: Sequence[Sequence[Cell]]) -> list[str]:
+    """What the mark behind a percentile means, where there is one."""
+    return few_samples_note(any(str(cell).endswith(MARK) for row in rows for cell in row))
+
+
+def _class(name: str, one: Any, met: Any) -> list[Cell]:
+    numbers = [count(part(one, key)) for key in ("ok", "failed", "left")]
+    rates = [quantity(part(one, key)) for key in ("req_s", "output_tok_s")]
+    latencies = [marked(part(one, metric) or {}, q) for metric, q in FIGURES]
+    goal = percent(part(met, "slo_attainment"))
+    return [visible(name, 60), *numbers, percent(part(one, "success_rate")), *rates, *latencies, goal]
+
+
+def turns(context: ReportContext) -> Table | None:
+    """How conversations went, and one row per turn."""
+    found = context.get("conversations")
+    if not isinstance(found, Mapping):
+        return None
+    given = found.get("turns")
+    rows = [_turn(turn) for turn in given[:MOST]] if isinstance(given, Sequence) else []
+    stopped = (
+        f"{count(found.get('begun'))} of {count(found.get('planned'))} conversations begun, "
+        f"{count(found.get('turns_sent'))} of {count(found.get('turns_planned'))} turns sent; "
+        f"{count(found.get('ended_by_failure'))} ended by a failure, {count(found.get('ended_by_leaving'))} by leaving."
+    )
+    columns = ["turn", "requests", "TTFT P50 (ms)", "TTFT P99 (ms)", "prompt tokens", "of them cached"]
+    return Table("Conversations", columns, rows, [stopped, *few(rows)])
+
+
+def _turn(turn: Any) -> list[Cell]:
+    at = number(part(turn, "turn"))
+    return [
+        NOT_KNOWN if at is None else f"{at + 1:,.0f}",
+        count(part(turn, "requests")),
+        *(marked(part(turn, "ttft") or {}, q) for q in ("p50", "p99")),
+        quantity(part(turn, "prompt_tokens_mean")),
+        percent(part(turn, "cached_share")),
+    ]
+
+
+def users(context: ReportContext) -> Markup | None:
+    found = context.get("users")
+    if not isinstance(found, Mapping):
+        return None
+    told = [f"{count(found.get(key))} {text}" for key, text in USERS.items() if number(found.get(key))]
+    said = ", ".join(told) or "all waited for the end"
+    note = found.get("denominators")
+    below = None if note is None else element("p", visible(note, 600), class_="note")
+    return element("div", element("h3", "Users"), element("p", f"Of the users {said}."), below, class_="card")

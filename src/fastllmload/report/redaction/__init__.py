@@ -1,0 +1,1 @@
+"""Documents without what must not be public: names, capacity limits, loads."""

@@ -1,0 +1,95 @@
+"""A document without what should not be public (IETF 7.1): capacity limits, knees and memory thresholds; and without
+names of hosts, URLs and paths.
+
+What is left out is `withheld`, which is not the same as `n/a`: it was measured. Latencies stay, and so does the
+throughput at a declared rate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from fastllmload.report.redaction.load import withhold, without_load
+from fastllmload.report.redaction.names import without_names
+from fastllmload.report.redaction.procedure import CAPACITY_TESTS, of_procedure
+from fastllmload.report.redaction.texts import SIMULATION, command_without_loads
+from fastllmload.report.text.numbers import WITHHELD
+
+MEMORY = ("tokens_in_flight",)
+SERVER_MEMORY = (
+    "kv_usage", "preemptions", "preemption_rate", "preemption_loss", "running", "waiting", "batch_utilization",
+)  # fmt: skip
+OF_NAMES = "names of hosts, URLs, paths and processes, memory figures of the server, settings of a simulated engine"
+OF_LOAD = f"the load, throughput and every count of requests or tokens, which tell the capacity; {OF_NAMES}"
+OF_LIMITS = f"results and levels, which are the capacity; {OF_LOAD}"
+
+
+def withheld(document: Mapping[str, Any], limit: bool = False) -> dict[str, Any]:
+    """A copy of a run.json or procedure.json that may be published; its entry `withheld` says what was left out. *limit*:
+    its load is one of a search.
+    """
+    found: dict[str, Any] = _without_engine(without_names(_without_sources(document)))
+    if "procedure" in found:
+        return {**of_procedure(found), "withheld": OF_LIMITS if found["procedure"] in CAPACITY_TESTS else OF_LOAD}
+    for name in MEMORY:
+        metrics = found.get("metrics")
+        withhold(metrics.get(name) if isinstance(metrics, dict) else None, ("value", "max"))
+    server = found.get("server")
+    for name in SERVER_MEMORY:
+        withhold(server.get(name) if isinstance(server, dict) else None, ("value",))
+    telemetry = found.get("telemetry")
+    for series in telemetry.get("series") or () if isinstance(telemetry, dict) else ():
+        if series.get("name") in SERVER_MEMORY:
+            withhold(series, [name for name in series if isinstance(series[name], float)])
+    for place in (found.get("watch"), (found.get("certificate") or {}).get("host")):
+        withhold(place if isinstance(place, dict) else None, ("competitors",))
+    if limit or tells_capacity(found):
+        return {**without_load(found), "withheld": OF_LOAD}
+    command = {"command": command_without_loads(found["command"], SIMULATION)} if found.get("command") else {}
+    return {**found, **command, "withheld": OF_NAMES}
+
+
+def tells_capacity(document: Mapping[str, Any]) -> bool:
+    """Whether the throughput of a run is what the system could do: a closed loop, everything at once, or a cap."""
+    asked = (document.get("config") or {}).get("load") or {}
+    return asked.get("rate") in (None, "inf", float("inf")) or asked.get("max_concurrency") is not None
+
+
+def loadless(document: Mapping[str, Any]) -> bool:
+    """Whether counts and loads were left out of *document*."""
+    return document.get("withheld") in (OF_LOAD, OF_LIMITS)
+
+
+def notice(document: Mapping[str, Any]) -> str | None:
+    """One line on what was left out and why; None where nothing was."""
+    said = document.get("withheld")
+    return f"withheld (IETF 7.1): {said}" if isinstance(said, str) else None
+
+
+def _without_sources(document: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Wherever it is quoted: what the user wrote of where the capacity is from."""
+    parameters = document.get("parameters")
+    test = parameters.get("test") if isinstance(parameters, Mapping) else None
+    source = test.get("capacity_source") if isinstance(test, Mapping) else None
+    return _replaced(document, source) if isinstance(source, str) and source.strip() else document
+
+
+def _replaced(value: Any, text: str) -> Any:
+    if isinstance(value, str):
+        return value.replace(text, WITHHELD)
+    if isinstance(value, Mapping):
+        return {name: _replaced(inner, text) for name, inner in value.items()}
+    return [_replaced(inner, text) for inner in value] if isinstance(value, (list, tuple)) else value
+
+
+def _without_engine(found: dict[str, Any]) -> dict[str, Any]:
+    """Without what the engine was set to hold: the settings of a simulated one, the batch size that a server tells."""
+    for config in (found.get("config"), (found.get("parameters") or {}).get("run")):
+        target = config.get("target") if isinstance(config, dict) else None
+        given = target.get("simulate") if isinstance(target, dict) else None
+        if isinstance(target, dict) and isinstance(given, (list, tuple)):
+            target["simulate"] = [[pair[0], WITHHELD] if isinstance(pair, list) and pair else pair for pair in given]
+    environment = found.get("environment")
+    withhold(environment.get("engine") if isinstance(environment, dict) else None, ("max_batch_size",))
+    return found

@@ -1,0 +1,102 @@
+"""A document without names of hosts, URLs, addresses and paths, and without what an operator's own hooks do and say."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+from urllib.parse import urlsplit
+
+from fastllmload.report.text.numbers import WITHHELD
+
+URL = re.compile(r"\b[a-z][a-z0-9+]*://[^\s\"'<>)\],;]+", re.IGNORECASE)
+PATH = re.compile(r"(?<![\w.:/])(?:~|\.{1,2})?/(?:[\w.@+%=-]+/)*[\w.@+%=-]+")
+HOOK = re.compile(r"(--hook[ =][\w-]+=)(?:'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\")")  # in a sentence, as repr writes it
+EMPTIED = ("headers", "source_addresses", "server_name", "texts")
+PATH_KEYS = frozenset(
+    ("directory", "save_plan", "plan", "dataset_path", "cacert", "client_cert", "client_key", "unix_socket", "folder")
+)
+
+
+def without_names(document: Mapping[str, Any]) -> dict[str, Any]:
+    """The same values, with targets numbered and hosts, URLs and paths taken out of every text."""
+    known = dict(_names(document))
+    patterns = [(re.compile(rf"(?<![\w.-]){re.escape(name)}(?![\w-])"), known[name]) for name in _longest_first(known)]
+
+    def clean(text: str) -> str:
+        text = HOOK.sub(rf"\1{WITHHELD}", text)
+        for pattern, placeholder in patterns:
+            text = pattern.sub(placeholder, text)
+        return PATH.sub("[path]", URL.sub("[url]", text))
+
+    def walk(value: Any, key: str = "") -> Any:
+        if isinstance(value, str):
+            return known.get(value, "[path]") if key in PATH_KEYS and value else clean(value)
+        if isinstance(value, Mapping):
+            return {clean(str(name)): walk(inner, str(name)) for name, inner in value.items()}
+        if isinstance(value, (list, tuple)):
+            return [] if key in EMPTIED else [walk(inner, key) for inner in value]
+        return value
+
+    found: dict[str, Any] = walk({**document, **_without_hooks(document)})
+    return found
+
+
+def _without_hooks(document: Mapping[str, Any]) -> dict[str, Any]:
+    """Entries in which commands of hooks stand, or what they said: an operator's own scripts and hosts."""
+    found: dict[str, Any] = {}
+    if isinstance(document.get("command"), (list, tuple)):
+        words = [str(word) for word in document["command"]]
+        found["command"] = [
+            _hook_name(word)
+            if before == "--hook"
+            else f"--hook={_hook_name(word[7:])}"
+            if word[:7] == "--hook="
+            else word
+            for before, word in zip(["", *words], words, strict=False)
+        ]
+    if isinstance(document.get("steps"), (list, tuple)):
+        found["steps"] = [{**step, "output": WITHHELD if step.get("output") else ""} for step in document["steps"]]
+    return found
+
+
+def _hook_name(word: str) -> str:
+    """`restart=withheld` of `restart=COMMAND`."""
+    return f"{word.partition('=')[0]}={WITHHELD}"
+
+
+def _longest_first(known: Mapping[str, str]) -> list[str]:
+    return sorted(known, key=lambda name: (-len(name), name))
+
+
+def _names(document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Texts that name something, and what stands for them."""
+    target, asked = _mapping(document.get("target")), _mapping(_mapping(document.get("config")).get("target"))
+    manifest = _mapping(document.get("manifest"))
+    for urls in (asked.get("urls"), target.get("urls"), manifest.get("urls")):  # in one order; classes' own come last
+        for number, url in enumerate(urls or ()):
+            yield str(url), f"target-{number}"
+            yield from ((part, f"target-{number}") for part in _host_parts(str(url)))
+    for number, address in enumerate(target.get("addresses") or ()):
+        yield str(address), f"target-{number}"
+    host = _mapping(document.get("environment")).get("host")
+    if host:
+        yield str(host), "client"
+    for address in asked.get("source_addresses") or ():
+        yield str(address), "client"
+    if asked.get("server_name"):
+        yield str(asked["server_name"]), "target-0"
+
+
+def _host_parts(url: str) -> Iterator[str]:
+    try:
+        parts = urlsplit(url)
+    except ValueError:  # not a URL; the text as a whole is replaced
+        return
+    for part in (parts.netloc, parts.hostname):
+        if part:
+            yield part
+
+
+def _mapping(found: object) -> Mapping[str, Any]:
+    return found if isinstance(found, Mapping) else {}

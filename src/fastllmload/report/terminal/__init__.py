@@ -1,0 +1,1 @@
+"""Views on a terminal: live, plain lines, the closing summary."""

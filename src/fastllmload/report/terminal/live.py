@@ -1,0 +1,133 @@
+"""The live view: one table that is drawn over itself four times a second and fits 80 by 24."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import IO, Any, cast
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.text import Text
+
+from fastllmload.report.terminal.outlet import Outlet, Redact
+from fastllmload.report.terminal.plain import WARMUP, load_text, phase_line
+from fastllmload.report.terminal.screen import write_summary
+from fastllmload.report.terminal.snapshot import Snapshot
+from fastllmload.report.text.failing_urls import places
+from fastllmload.report.text.numbers import clock, count, errors, percent, quantity
+
+EVERY_S = 0.25
+BAR, LABEL = 30, 11
+# As many rows as there will be: the picture keeps its height
+UNMEASURED = [(name, "not measured in the warm-up", "dim") for name in ("ttft", "itl", "e2e", "lag")]
+
+
+OF_ANSWER, OF_ANY = "  first answer token", "  first token of any kind"  # where answers reason
+
+
+class LiveView:
+    """Draws when it is told of a snapshot, without a thread of its own; *now* gives seconds."""
+
+    def __init__(self, outlet: Outlet, redact: Redact, now: Callable[[], float] = time.monotonic) -> None:
+        self._outlet = outlet
+        self._redact = redact
+        self._now = now
+        self._console = Console(file=cast(IO[str], outlet), highlight=False, markup=False, emoji=False)
+        self._live: Live | None = None
+        self._drawn = float("-inf")
+
+    def banner(self, lines: Sequence[str]) -> None:
+        for line in lines:
+            self.message(line)
+
+    def phase(self, name: str, planned: int | None, seconds: float | None) -> None:
+        self.message(phase_line(name, planned, seconds))
+        if self._live is None:
+            self._live = Live(
+                console=self._console,
+                auto_refresh=False,
+                transient=True,
+                redirect_stderr=False,
+                redirect_stdout=False,
+            )
+            self._live.start()
+
+    def due(self, t: float) -> bool:
+        return self._live is not None and self._now() - self._drawn >= EVERY_S
+
+    def update(self, snapshot: Snapshot) -> None:
+        if self._live is None or not self.due(snapshot.t):
+            return
+        self._drawn = self._now()
+        self._live.update(picture(snapshot, self._redact), refresh=True)
+
+    def message(self, text: str) -> None:
+        self._console.print(Text(self._redact(text)))
+
+    def finish(self, document: Mapping[str, Any], folder: str | None = None) -> None:
+        self.close()
+        write_summary(self._outlet, document, self._redact, folder)
+
+    def close(self) -> None:
+        """Shows the cursor again."""
+        if self._live is not None:
+            self._live.stop()
+            self._live = None
+        self._outlet.flush()
+
+
+def picture(snapshot: Snapshot, redact: Redact = str) -> Group:
+    """Name and value per line; what does not fit a narrow terminal is cut, never wrapped."""
+    lines = []
+    for name, text, style in _rows(snapshot):
+        parts = ((f"{name:<{LABEL}}", "bold"), (redact(text), style))
+        lines.append(Text.assemble(*parts, no_wrap=True, overflow="ellipsis"))
+    return Group(*lines)
+
+
+def _rows(now: Snapshot) -> list[tuple[str, str, str]]:
+    busy = now.client_cpu is not None and now.client_cpu > 0.85
+    return [
+        (now.phase, _progress(now), ""),
+        ("rate", load_text(now), ""),
+        ("requests", f"{count(now.ok)} ok, {count(now.failed)} failed of {count(now.released)} sent", ""),
+        ("in flight", f"{count(now.in_flight)} on {count(now.connections)} connections", ""),
+        *(_latencies(now) if now.phase != WARMUP or now.ttft_p50_ms is not None else UNMEASURED),
+        ("events", f"{quantity(now.events_per_s)}/s", ""),
+        (
+            "client",
+            f"busiest worker {percent(now.client_cpu)} of a core, {now.gc_runs} garbage collections",
+            "yellow" if busy or now.gc_runs else "",
+        ),
+        ("errors", errors(dict(now.errors)) or "none", "red" if now.failed else ""),
+        *(
+            ()
+            if now.failed_at is None
+            else (("failed at", places(now.failed_at) or "none", "red" if now.failed else ""),)
+        ),
+    ]
+
+
+def _latencies(now: Snapshot) -> list[tuple[str, str, str]]:
+    reasons = now.ttft_any_p50_ms is not None
+    lag_is_high = now.lag_p99_us is not None and now.lag_p99_us > 1000
+    return [
+        ("ttft", _pair(now.ttft_p50_ms, now.ttft_p99_ms, "ms") + (OF_ANSWER if reasons else ""), ""),
+        *([("ttft_any", _pair(now.ttft_any_p50_ms, now.ttft_any_p99_ms, "ms") + OF_ANY, "")] if reasons else []),
+        ("itl", _pair(now.itl_p50_ms, now.itl_p99_ms, "ms"), ""),
+        ("e2e", f"p50 {quantity(now.e2e_p50_ms):>8} ms", ""),
+        ("lag", _pair(now.lag_p50_us, now.lag_p99_us, "us"), "yellow" if lag_is_high else ""),
+    ]
+
+
+def _pair(p50: float | None, p99: float | None, unit: str) -> str:
+    return f"p50 {quantity(p50):>8}   p99 {quantity(p99):>8} {unit}"
+
+
+def _progress(now: Snapshot) -> str:
+    """A bar over the phase's time where its end is known."""
+    if now.eta is None or now.t + now.eta <= 0:
+        return clock(now.t)
+    filled = min(BAR, max(0, int(BAR * now.t / (now.t + now.eta))))
+    return f"{'█' * filled}{'░' * (BAR - filled)} {clock(now.t)}, {clock(now.eta)} left"

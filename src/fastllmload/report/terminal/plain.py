@@ -1,0 +1,106 @@
+"""A view of plain lines: one every five seconds, for pipes, files and CI logs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from fastllmload.report.terminal.outlet import Outlet, Redact
+from fastllmload.report.terminal.screen import write_summary
+from fastllmload.report.terminal.snapshot import Snapshot
+from fastllmload.report.text.failing_urls import places
+from fastllmload.report.text.numbers import asked_rate, clock, count, errors, percent, quantity
+
+EVERY_S = 5.0
+
+
+class PlainView:
+    """Time is the snapshots' own, so that the same snapshots always give the same lines."""
+
+    def __init__(self, outlet: Outlet, redact: Redact) -> None:
+        self._outlet = outlet
+        self._redact = redact
+        self._due = 0.0
+
+    def banner(self, lines: Sequence[str]) -> None:
+        for line in lines:
+            self._line(line)
+
+    def phase(self, name: str, planned: int | None, seconds: float | None) -> None:
+        self._due = EVERY_S
+        self._line(phase_line(name, planned, seconds))
+
+    def due(self, t: float) -> bool:
+        return t >= self._due
+
+    def update(self, snapshot: Snapshot) -> None:
+        if not self.due(snapshot.t):
+            return
+        self._due = (snapshot.t // EVERY_S + 1) * EVERY_S
+        self._line(snapshot_line(snapshot))
+
+    def message(self, text: str) -> None:
+        self._line(text)
+
+    def finish(self, document: Mapping[str, Any], folder: str | None = None) -> None:
+        write_summary(self._outlet, document, self._redact, folder)
+
+    def close(self) -> None:
+        self._outlet.flush()
+
+    def _line(self, text: str) -> None:
+        self._outlet.write(self._redact(text) + "\n")
+        self._outlet.flush()
+
+
+def phase_line(name: str, planned: int | None, seconds: float | None) -> str:
+    """`measure: 15,000 requests in 0:30`."""
+    requests = "" if planned is None else f" {planned:,} request{'' if planned == 1 else 's'}"
+    length = "" if seconds is None else f" in {clock(seconds)}" if requests else f" {clock(seconds)}"
+    return f"{name}:{requests}{length}" if requests or length else name
+
+
+WARMUP = "warmup"
+
+
+def load_text(snapshot: Snapshot) -> str:
+    """`498.7 of 500/s`, or `64 slots, 120/s` in a closed loop."""
+    achieved = quantity(snapshot.achieved_rate)
+    if snapshot.concurrency is not None:
+        return f"{snapshot.concurrency:,} slots, {achieved}/s"
+    if snapshot.asked_rate is None:
+        return f"{achieved}/s"
+    return f"{achieved} of {asked_rate(snapshot.asked_rate)}"
+
+
+def snapshot_line(snapshot: Snapshot) -> str:
+    """Two percentiles are p50/p99."""
+    parts = [
+        f"{clock(snapshot.t):>7} {snapshot.phase}",
+        load_text(snapshot),
+        f"ok {count(snapshot.ok)}",
+        f"failed {count(snapshot.failed)}",
+        f"in flight {count(snapshot.in_flight)}",
+        *(
+            f"{name} {_pair(p50, p99)} {unit}"
+            for name, p50, p99, unit in (
+                ("ttft", snapshot.ttft_p50_ms, snapshot.ttft_p99_ms, "ms"),
+                *(
+                    [("ttft_any", snapshot.ttft_any_p50_ms, snapshot.ttft_any_p99_ms, "ms")]
+                    if snapshot.ttft_any_p50_ms is not None
+                    else []
+                ),
+                ("itl", snapshot.itl_p50_ms, snapshot.itl_p99_ms, "ms"),
+                ("lag", snapshot.lag_p50_us, snapshot.lag_p99_us, "us"),
+            )
+            if snapshot.phase != WARMUP or p50 is not None  # the warm-up is not measured
+        ),
+        f"cpu {percent(snapshot.client_cpu)}",
+    ]
+    wrong = errors(dict(snapshot.errors))
+    where = places(snapshot.failed_at, most=2)
+    return ", ".join(parts) + (f"; {wrong}" if wrong != "" else "") + (f"; failed at {where}" if where != "" else "")
+
+
+def _pair(p50: float | None, p99: float | None) -> str:
+    return quantity(None) if p50 is None and p99 is None else f"{quantity(p50)}/{quantity(p99)}"

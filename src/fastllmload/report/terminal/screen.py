@@ -1,0 +1,44 @@
+"""What a stream can show: cursor movement, colour, columns. And the closing summary, written for it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Mapping
+from typing import Any
+
+from fastllmload.report.terminal.outlet import Outlet, Redact, Writable
+from fastllmload.report.terminal.summary import SCREEN, summary_lines
+
+WIDTH, HEIGHT, NARROWEST = 80, 24, 40
+
+
+def can_move_cursor(stream: Writable) -> bool:
+    return stream.isatty() and os.environ.get("TERM", "") not in ("", "dumb")
+
+
+def in_colour(stream: Writable) -> bool:
+    """A terminal, and no NO_COLOR (https://no-color.org: set and not empty)."""
+    return can_move_cursor(stream) and os.environ.get("NO_COLOR", "") == ""
+
+
+def width_of(stream: Writable) -> int:
+    """Columns of the terminal; 80 for anything else, so that files are the same everywhere."""
+    if not stream.isatty():
+        return WIDTH
+    return max(NARROWEST, shutil.get_terminal_size((WIDTH, HEIGHT)).columns)
+
+
+def lines_of(stream: Writable) -> int:
+    """Lines that a summary may have: the terminal's, less the next prompt's; never fewer than SCREEN."""
+    if not stream.isatty():
+        return SCREEN
+    return max(SCREEN, shutil.get_terminal_size((WIDTH, HEIGHT)).lines - 1)
+
+
+def write_summary(outlet: Outlet, document: Mapping[str, Any], redact: Redact, folder: str | None = None) -> None:
+    """The closing summary, in colour where that helps."""
+    colour = in_colour(outlet)
+    for line in summary_lines(document, width_of(outlet), folder, lines_of(outlet)):
+        outlet.write(line.render(redact, colour) + "\n")
+    outlet.flush()

@@ -1,0 +1,1 @@
+"""Numbers, tables and sentences that several reports share."""

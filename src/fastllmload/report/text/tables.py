@@ -1,0 +1,98 @@
+"""Tables as Markdown and as aligned text. A null is `n/a`; notes stand under their table (procedures 4.3)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from fastllmload.report.terminal.outlet import one_screen_line
+from fastllmload.report.text.numbers import NOT_KNOWN, WITHHELD, quantity
+
+Cell = str | float | int | None
+NUMBER = re.compile(r"[-+]?[\d.,]+\*?(\s?(%|ms|s))?$")
+NO_NUMBER = (NOT_KNOWN, WITHHELD, "not measured", "-", "")
+EDGE = re.compile(r"(?<!\w)_|_(?!\w)")  # inside of a word an underscore is one
+
+
+@dataclass(frozen=True)
+class Table:
+    """*rows* hold numbers in the unit that their column names; None is n/a."""
+
+    title: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[Cell]]
+    notes: Sequence[str] = ()
+
+
+def from_mapping(table: Mapping[str, Any]) -> Table:
+    """A table of procedure.json."""
+    return Table(
+        str(table.get("title") or table.get("id") or ""),
+        [str(column) for column in table.get("columns") or ()],
+        [list(row) for row in table.get("rows") or ()],
+        [str(note) for note in table.get("notes") or ()],
+    )
+
+
+def shown(value: object) -> str:
+    """A cell as text."""
+    if isinstance(value, str):
+        return one_screen_line(value)
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return f"{value:,}"
+    return NOT_KNOWN if value is None else quantity(value)
+
+
+def cells(table: Table) -> list[list[str]]:
+    """Head and rows as text, all as long as the head."""
+    wide = len(table.columns)
+    rows = [[shown(value) for value in row][:wide] for row in table.rows]
+    return [list(table.columns), *([*row, *[NOT_KNOWN] * (wide - len(row))] for row in rows)]
+
+
+def markdown(table: Table, level: int = 3) -> Iterator[str]:
+    """Title, table, notes; a blank line before each. An empty title is left out."""
+    if table.title:
+        yield from ("", f"{'#' * level} {escaped(table.title)}")
+    yield ""
+    head, *rows = cells(table)
+    yield "| " + " | ".join(map(escaped, head)) + " |"
+    yield "|" + "|".join(" ---: " if right else " --- " for right in numeric_columns(rows, len(head))) + "|"
+    for row in rows:
+        yield "| " + " | ".join(map(escaped, row)) + " |"
+    for note in table.notes:
+        yield from ("", escaped(note))
+
+
+def numeric_columns(rows: Sequence[Sequence[str]], columns: int) -> list[bool]:
+    """Which columns hold numbers, and go to the right; the first one names the row."""
+    return [k > 0 and all(row[k] in NO_NUMBER or NUMBER.match(row[k]) for row in rows) for k in range(columns)]
+
+
+def text(table: Table, indent: str = "") -> Iterator[str]:
+    """Columns of equal width, numbers to the right."""
+    if table.title:
+        yield f"{indent}{table.title}"
+    found = cells(table)
+    widths = [max(len(row[k]) for row in found) for k in range(len(table.columns))]
+    right = numeric_columns(found[1:], len(widths))
+    for row in found:
+        aligned = [
+            cell.rjust(width) if right[k] else cell.ljust(width)
+            for k, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        yield (indent + "  ".join(aligned)).rstrip()
+    yield from (f"{indent}{note}" for note in table.notes)
+
+
+def escaped(text: object) -> str:
+    """Text that Markdown shows as it is, on one line; nothing in it becomes HTML, a link or another cell."""
+    found = one_screen_line(" ".join(str(text).split()))
+    for mark in "\\`*[]|~":
+        found = found.replace(mark, f"\\{mark}")
+    found = EDGE.sub(r"\\_", found)
+    return found.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")

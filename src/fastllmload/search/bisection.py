@@ -1,0 +1,268 @@
+"""The search of the methodology for the highest load that holds: bracket by doubling, bisect, confirm (IETF 5.2.3).
+
+Pure: it only asks *ok*. Whoever answers from finished levels makes a killed search go on where it was, because the same
+answers lead to the same questions.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class SearchEvent:
+    """An answer that no other run of the level outvotes, nor one of a level above it: it fails for good.
+
+    *what* was seen, such as `an out-of-memory error`. A latency above its limit may be noise; this is not.
+    """
+
+    what: str
+
+
+Answer = bool | None  # None: not known, because the client was the limit
+Ok = Callable[[float, int], Answer | SearchEvent]  # level, repetition (0 is the first run of that level)
+Step = float | Callable[[float], float]
+
+CONFIRMATIONS = 2  # times that a refuted answer is looked for again
+DECISIONS = 3  # runs of a level whose first two contradict each other
+TRIES = 3  # runs of a level, one behind the other, on which the client is the limit
+GRAIN = 1e-9  # of rounding: levels are told apart by their numbers
+
+
+@dataclass(frozen=True)
+class SearchRequest:
+    """One answer: *level* in its *repetition*."""
+
+    level: float
+    repetition: int
+    answer: Answer
+
+
+@dataclass(frozen=True)
+class BisectionResult:
+    """*level*: the highest that holds, None when none does. *above*: the lowest that does not, None when *hi* holds.
+
+    *ended_by*: "bracket" (within the step), "bound" (*hi* holds: the true maximum may be higher), "minimum" (the lowest
+    level fails) or "client" (above *level* nothing is known of the system, because the client was the limit).
+    """
+
+    level: float | None
+    above: float | None
+    ended_by: str
+    notes: tuple[str, ...]
+    asked: tuple[SearchRequest, ...]
+
+
+def search(lo: float, hi: float, step: Step, ok: Ok, least: float | None = None) -> BisectionResult:
+    """Highest level in [lo, hi] at which *ok*, to within *step*: a number, or a function of the passing level.
+
+    *least*: where *lo* fails, halve down to it. Each level is asked once, then confirmed; monotonicity is assumed, and
+    what speaks against it is noted.
+    """
+    if not 0 < lo <= hi:
+        raise ValueError(f"the range {lo:g} to {hi:g} is empty or begins at or below 0")
+    return Bisection(hi, step, ok).run(lo, lo if least is None else least)
+
+
+@dataclass
+class Bisection:
+    """The state of one search: *passes* is the highest level that holds, *fails* the lowest known not to."""
+
+    hi: float
+    step: Step
+    ok: Ok
+    passes: float | None = None
+    fails: float | None = None
+    asked: list[SearchRequest] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    events: dict[float, str] = field(default_factory=dict)  # level → what was seen there, in which run
+
+    def run(self, lo: float, least: float) -> BisectionResult:
+        if not self._bracket(lo, least):
+            return self._found()
+        for _ in range(CONFIRMATIONS + 1):
+            self._bisect()
+            if self._confirm() and self._confirm_top():
+                return self._found()
+            if self.passes is None:
+                return self._found()
+        self.notes.append(f"level {self.passes:g} was not confirmed: answers went on to contradict each other")
+        return self._found()
+
+    # -- asking -------------------------------------------------------------------------------------------------------
+
+    def _ask(self, level: float) -> Answer:
+        """Ask, and again while the client is the limit: a host that was busy for a moment must not end the search."""
+        for _ in range(TRIES):
+            repetition = sum(each.level == level for each in self.asked)
+            answer = self.ok(level, repetition)
+            if isinstance(answer, SearchEvent):
+                self.events[level] = f"{answer.what} in run {repetition + 1}"
+                answer = False
+            self.asked.append(SearchRequest(level, repetition, answer))
+            if answer is not None:
+                return answer
+        return None
+
+    def _answers(self, level: float) -> list[bool]:
+        """Those that say something of the system."""
+        return [each.answer for each in self.asked if each.level == level and each.answer is not None]
+
+    def _was_asked(self, level: float) -> bool:
+        return any(each.level == level for each in self.asked)
+
+    def _once(self, level: float) -> Answer:
+        """The level's answer, asked only if it never was."""
+        return self._stands(level) if self._was_asked(level) else self._ask(level)
+
+    def _stands(self, level: float) -> Answer:
+        """What most runs of *level* said of the system; a draw is a failure, and so is an event in any run of it or of a
+        lower level.
+        """
+        if any(seen <= level for seen in self.events):
+            return False
+        known = self._answers(level)
+        return None if not known else 2 * sum(known) > len(known)
+
+    # -- steps --------------------------------------------------------------------------------------------------------
+
+    def _bracket(self, lo: float, least: float) -> bool:
+        """Set *passes* and *fails*; False when no level holds."""
+        x = lo
+        above: float | None = None
+        while not self._once(x) and (x > least or self._failure_stands(x)):
+            if x <= least:
+                self.fails = x
+                return False
+            above, x = x, max(least, tidy(x / 2))
+        self.passes, self.fails = x, above
+        if self.fails is None:
+            self._double()
+        return True
+
+    def _double(self) -> None:
+        while self.passes is not None and self.passes < self.hi:
+            y = min(tidy(2 * self.passes), self.hi)
+            if not self._once(y):
+                self.fails = y
+                return
+            self.passes = y
+
+    def _bisect(self) -> None:
+        while self.passes is not None and self.fails is not None:
+            width = self.step(self.passes) if callable(self.step) else self.step
+            middle = halfway(self.passes, self.fails, width)
+            if self.fails - self.passes <= width * (1 + GRAIN) or middle in (self.passes, self.fails):
+                return
+            if self._once(middle):
+                self.passes = middle
+            else:
+                self.fails = middle
+
+    def _confirm(self) -> bool:
+        """Run the passing level again; when it fails now, the best lower one takes its place."""
+        assert self.passes is not None
+        level = self.passes
+        if sum(self._answers(level)) >= 2:
+            return True
+        again = self._ask(level)
+        if again is None:
+            self.notes.append(f"level {level:g} was not confirmed: the client was the limit whenever it was run again")
+        if again is not False:
+            return True
+        if level not in self.events:
+            self.notes.append(
+                f"level {level:g} held once and failed when it was run again: it does not count as passing"
+            )
+        self.fails = level
+        lower = [each.level for each in self.asked if each.level < level and self._stands(each.level)]
+        self.passes = max(lower, default=None)
+        return False
+
+    def _confirm_top(self) -> bool:
+        """Whether the failing level stands; one that does not takes the place of the passing one."""
+        level = self.fails
+        if level is None or self._failure_stands(level):
+            return True
+        higher = [each.level for each in self.asked if each.level > level and not self._stands(each.level)]
+        self.passes, self.fails = level, min(higher, default=None)
+        if self.fails is None:
+            self._double()
+        return False
+
+    def _failure_stands(self, level: float) -> bool:
+        """Run a failing level again if one run decided it; a third run breaks the tie. An event needs no second run."""
+        if self._stands(level) is None or len(self._answers(level)) > 1 or level in self.events:
+            return True
+        if self._ask(level) is not True:
+            return True
+        third = self._ask(level)
+        if level in self.events:
+            return True
+        if third is None:
+            self.notes.append(f"level {level:g} failed once and held once: it counts as failing")
+            return True
+        if not self._stands(level):
+            self.notes.append(f"level {level:g} failed twice and held once: it counts as failing")
+            return True
+        self.notes.append(f"level {level:g} failed once and held twice: it counts as passing")
+        return False
+
+    # -- the answer ---------------------------------------------------------------------------------------------------
+
+    def _found(self) -> BisectionResult:
+        top = None if self.fails is None else self._stands(self.fails)
+        if self.fails is not None and top is None:
+            ended = "client"
+            self.notes.append(
+                f"at level {self.fails:g} the client was the limit in each of "
+                f"{sum(each.level == self.fails for each in self.asked)} runs: of the system nothing is known from "
+                "there on"
+            )
+        elif self.passes is None:
+            ended = "minimum"
+            self.notes.append("the lowest level fails: no level holds")
+        elif self.fails is None:
+            ended = "bound"
+            self.notes.append(f"the upper bound {self.hi:g} holds: the true maximum may be higher")
+        else:
+            ended = "bracket"
+        self.notes += [
+            f"level {level:g} fails for good, and with it every level above: {what}; other runs do not undo that"
+            for level, what in sorted(self.events.items())
+        ]
+        self.notes += self._repeated()
+        odd = disorder({each.level: self._stands(each.level) for each in self.asked})
+        return BisectionResult(self.passes, self.fails, ended, (*self.notes, *odd), tuple(self.asked))
+
+    def _repeated(self) -> list[str]:
+        """Levels that the client spoilt at first."""
+        spoilt = Counter(each.level for each in self.asked if each.answer is None)
+        return [
+            f"level {level:g}: {count} of {sum(each.level == level for each in self.asked)} runs decide nothing, the "
+            "client was the limit there; it was run again"
+            for level, count in sorted(spoilt.items())
+            if self._answers(level)
+        ]
+
+
+def disorder(standing: Mapping[float, Answer]) -> list[str]:
+    """What speaks against monotonicity: passing levels above the lowest failing one."""
+    failing = min((level for level, answer in standing.items() if answer is False), default=None)
+    return [
+        f"level {level:g} holds although {failing:g} fails: the answer is not monotonic in the load"
+        for level in sorted(standing)
+        if failing is not None and standing[level] and level > failing
+    ]
+
+
+def halfway(low: float, high: float, step: float) -> float:
+    """low + half of the way to *high*, in whole steps, at least one."""
+    return tidy(low + max(1, round((high - low) / 2 / step)) * step)
+
+
+def tidy(level: float) -> float:
+    """Without the dust of binary fractions, so that a level has one name."""
+    return float(f"{level:.9g}")

@@ -1,0 +1,47 @@
+"""What a tester may ask for: levels as shares of a capacity, and a capacity that was known before."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Protocol
+
+from fastllmload.errors import InputError
+
+
+class KnownCapacity(Protocol):
+    """Parameters of a test that takes a capacity."""
+
+    @property
+    def capacity(self) -> float | None: ...
+
+    @property
+    def capacity_source(self) -> str | None: ...
+
+
+def refuse_source(asked: KnownCapacity) -> None:
+    """InputError where a capacity is declared without its source (procedures 5.3, 5.8), or a source of nothing."""
+    if asked.capacity is not None and asked.capacity_source is None:
+        raise InputError(
+            f"--capacity {asked.capacity:g} needs --capacity-source TEXT: say where the figure is from, a capacity from "
+            "another workload is none of this one; or leave it out to have the capacity measured (procedures 5.3, 5.8)"
+        )
+    if asked.capacity is None and asked.capacity_source is not None:
+        raise InputError("--capacity-source says where the figure of --capacity is from; add that, or leave both out")
+
+
+def refuse_levels(levels: tuple[float, ...], example: tuple[float, ...], most: float | None = None) -> None:
+    """InputError where *levels* are none, or not each another; and where one is above *most*."""
+    if not levels:
+        raise InputError(f"--levels names no level; write for example --levels {listed(example)}")
+    twice = [level for level, count in Counter(levels).items() if count > 1]
+    if twice:
+        raise InputError(f"--levels names {listed(tuple(twice))} twice; every level is measured once")
+    above = tuple(level for level in levels if most is not None and level > most)
+    if above:
+        raise InputError(
+            f"--levels {listed(above)} lies above the capacity; this test measures at shares of it, at most {most:g}"
+        )
+
+
+def listed(levels: tuple[float, ...]) -> str:
+    return ",".join(f"{level:g}" for level in levels)

@@ -1,0 +1,98 @@
+"""What the system can do at all, measured in a closed loop: slots are doubled until throughput rises no more.
+
+Ours (procedures.md 5.3): the request rate of the best level is the capacity that shares of a load refer to. A closed
+loop cannot overload what it measures, so this is the gentle way to learn it. The best level is the one with the most
+output tokens/s: where lengths differ much, requests/s of a level depend on which lengths it happened to get, and the
+highest of several such figures is above the truth.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from fastllmload.experiment.experiment import Experiment
+from fastllmload.experiment.level.settings import changed
+from fastllmload.experiment.report.findings import Findings
+from fastllmload.search.bisection import TRIES
+from fastllmload.search.load_fractions import KnownCapacity
+from fastllmload.search.load_sweep import LevelResult, LoadSweep, state_of
+from fastllmload.settings import RunSettings
+
+FIRST_SLOTS, MOST_SLOTS = 4, 4096
+SHARE, LEAST_S = 0.2, 60.0  # of a level's length, and no less
+QUICK_S = 5.0
+
+
+@dataclass(frozen=True)
+class SaturationCapacity:
+    """Requests/s, and where the figure is from. *limited*: the client ended the measurement, not the system.
+    *output_tok_s*: output tokens/s where they were measured. *limited_by*: what ended the measurement, in words.
+    """
+
+    req_s: float
+    source: str
+    limited: bool = False
+    output_tok_s: float | None = None
+    limited_by: str | None = None
+
+    def entry(self) -> dict[str, Any]:
+        known = {"req_s": self.req_s, "source": self.source, "client_limited": self.limited}
+        return known if self.limited_by is None else {**known, "limited_by": self.limited_by}
+
+
+def capacity_of(
+    experiment: Experiment, settings: RunSettings, asked: KnownCapacity, found: Findings, prefix: str = ""
+) -> SaturationCapacity | None:
+    """The declared capacity, or the one measured with the workload of *settings*; None when nothing came back."""
+    if asked.capacity is not None:
+        assert asked.capacity_source is not None  # a test refuses a capacity without it
+        return SaturationCapacity(asked.capacity, asked.capacity_source)
+    return measured(experiment, settings, found, prefix)
+
+
+def measured(
+    experiment: Experiment, settings: RunSettings, found: Findings, prefix: str = ""
+) -> SaturationCapacity | None:
+    """Levels of 4, 8, 16 ... slots until one is saturated. One on which the client was the limit is run again first."""
+    length = max(LEAST_S, SHARE * (settings.load.duration or 0.0)) if not experiment.quick else QUICK_S
+    load_sweep = LoadSweep(
+        experiment, changed(settings, load={"duration": length, "num_requests": None}), True, f"{prefix}capacity, "
+    )
+    slots, limited = FIRST_SLOTS, False
+    while slots <= MOST_SLOTS:
+        for repetition in range(TRIES):
+            level_result = load_sweep.at(slots, repetition)
+            limited = level_result.verdict.generator_limited and level_result.verdict.saturated is None
+            if not limited or level_result.level.cascading:
+                break
+        if level_result.verdict.saturated or limited or level_result.level.cascading:
+            break
+        slots *= 2
+    rows = [(f"{r.load:g}", r.level.req_s, r.level.output_tok_s, r.level.figure("ttft", "p99"), state_of(r.verdict))
+            for r in load_sweep.level_results]  # fmt: skip
+    columns = ("Slots", "Requests (r/s)", "Output (tok/s)", "TTFT P99 (ms)", "Verdict")
+    why = ended_by(load_sweep.level_results[-1])
+    title = f"{prefix}Capacity, measured in a closed loop".capitalize()
+    found.table(f"{prefix}capacity", title, columns, rows, f"limited by: {why}")
+    best = max(
+        (level_result.level for level_result in load_sweep.level_results),
+        key=lambda level: level.output_tok_s,
+        default=None,
+    )
+    if best is None or best.req_s <= 0:
+        found.warn("no request of the capacity measurement succeeded: there is no capacity to take shares of")
+        return None
+    if limited:
+        found.warn("the client was the limit while the capacity was measured: the true one may be higher")
+    source = f"measured: closed loop, {len(load_sweep.level_results)} levels of {length:g} s"
+    return SaturationCapacity(best.req_s, source, limited, best.output_tok_s, why)
+
+
+def ended_by(last: LevelResult) -> str:
+    """What ended the measurement at its *last* level, in words: criterion, value and limit."""
+    if last.level.cascading:
+        return f"at {last.load:g} slots most of the last requests failed"
+    if last.verdict.saturated or (last.verdict.generator_limited and last.verdict.saturated is None):
+        return f"at {last.load:g} slots, {last.verdict.why()}"
+    return f"{last.load:g} slots, the most that are tried, were not saturated: the true capacity may be higher"

@@ -1,0 +1,204 @@
+"""What one run is asked to do, complete and frozen: the command line, a config file and the Python API all end here.
+
+Times are seconds (float), rates requests per second, lengths tokens. `None` means "not given", never 0 (0 is a seed).
+This module imports neither numpy nor anything compiled, so that `--help` stays instant.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+PROMPT_FORMS = ("words", "text", "ids", "native")
+
+
+class Target(msgspec.Struct, frozen=True, kw_only=True):
+    """Where requests go. *urls* is empty when the run starts the simulated engine by itself."""
+
+    urls: tuple[str, ...] = ()
+    unix_socket: str | None = None
+    endpoint_type: str = "openai-chat"  # key of fastllmload.endpoint.ENDPOINTS
+    endpoint_path: str | None = None
+    model: str | None = None
+    model_check: bool = True  # refuse a model that the server's list does not have
+    headers: tuple[tuple[str, str], ...] = ()
+    source_addresses: tuple[str, ...] = ()
+    insecure: bool = False
+    cacert: str | None = None
+    client_cert: str | None = None
+    client_key: str | None = None
+    server_name: str | None = None  # SNI, when it differs from the URL's host
+    preflight_timeout: float | None = (
+        None  # per question before the run; None: 10 s for a list, 30 s for the first answer
+    )
+    simulate: tuple[tuple[str, str], ...] = ()  # options for the simulator that the run starts
+
+
+class Load(msgspec.Struct, frozen=True, kw_only=True):
+    """When requests go: open loop (*rate*) or closed loop (*concurrency*), with its bounds."""
+
+    rate: float | None = None  # requests/s; math.inf sends all at once; the mean where rate_curve is given
+    rate_curve: str | None = (
+        None  # a rate that changes with time: "ramp:10,100", "steps:10x60,20x60", "series:FILE" ...
+    )
+    arrival: str = "poisson"  # poisson, constant, uniform, gamma, bursty
+    burstiness: float = 1.0  # gamma shape, 1 = Poisson
+    concurrency: int | None = None
+    max_concurrency: int | None = None  # a cap under open loop
+    duration: float | None = None
+    num_requests: int | None = None
+    warmup_requests: int | None = None  # None: methodology default (100 requests and 10,000 output tokens)
+    warmup_tokens: int | None = None
+    warmup_seconds: float | None = None
+    ramp_share: float = 0.1  # of the duration, left out of the window at its start (IETF 5.2.3.2)
+    timeout: float = 600.0  # per request, declared
+    grace: float | None = None  # drain time-out; None: max(60 s, 5 x P99 e2e so far)
+    repetition: int = 0  # its own arrival instants over the same requests (procedures 0.13); 0: the first
+    stop_on_failures: float | None = None  # share of the last 100 requests above which sending stops (IETF 7.4)
+
+
+class Workload(msgspec.Struct, frozen=True, kw_only=True):
+    """What is sent. Length specs: "256", "uniform:128,512", "normal:550,150", "lognormal:5.5,1.0,32,4096"."""
+
+    name: str = "synthetic-uniform"
+    isl: str | None = None
+    osl: str | None = None
+    tokenizer: str = "cl100k_base"
+    prompt_form: str = "words"  # words, text, ids (completions endpoint only), native
+    streaming: bool = True
+    ignore_eos: bool = True
+    temperature: float | None = 0.0
+    continuous_usage: str = "auto"  # what events say: on: usage, token-ids, off, auto: what is served; of all classes
+    extra_body: str | None = None  # JSON object text, merged into every body
+    dataset_path: str | None = None  # the file of a trace
+    dataset_class: str | None = None  # only the data set's entries of this class; None: all of them
+    trace_speed: float = 1.0  # 2: twice as fast as it was recorded
+    trace_from: float = 0.0  # seconds of the trace
+    trace_to: float | None = None
+    trace_loop: bool = False
+    prefix_len: int = 0
+    num_prefixes: int = 1
+    prefix_share: float = 1.0  # of the requests that start with a shared prefix; the others have one of their own
+    prefix_zipf: float = 0.0  # exponent of the choice among shared prefixes; 0: all alike
+    counting: str = "A"  # IETF 4.4.2: A the server's own counts first, B the reference tokenizer's
+    context_limit: int | None = None  # tokens of prompt and answer that the model takes; None: as the server says
+    image: tuple[int, int, int] | None = None  # width, height and number of synthetic images in each prompt
+    turns: str | None = None  # conversations of so many turns: "4", "uniform:3,8"; "all" of a data set's
+    think_time: str = "0"  # seconds between a reply and the next turn: "2", "uniform:1,5", "exponential:3"
+    history: str = "real"  # what later turns carry of earlier answers: real (as they came) or planned
+    tool_turns: float = 0.0  # share of later turns that bring a tool's result
+    least_output: int = 0  # shorter answers are asked for with so many tokens (IETF 5.4.2 needs 50 gaps)
+    stream: str = ""  # another stream of the seed, whose requests share nothing with the run's own
+    prefix_stream: str | None = None  # that of the shared prefixes, where it is another one; None: the same
+
+    def usage_asked(self, name: str) -> dict[str, bool]:
+        """{name: True} where every event of a stream is asked to say its usage; else nothing."""
+        return {name: True} if self.continuous_usage == "on" else {}
+
+    def ids_asked(self, name: str) -> dict[str, bool]:
+        """{name: True} where every event of a stream is asked for the ids of its tokens; else nothing."""
+        return {name: True} if self.continuous_usage == "token-ids" else {}
+
+
+class UserBehavior(msgspec.Struct, frozen=True, kw_only=True):
+    """What the users of the run do besides waiting: `workload.behaviour` reads the texts."""
+
+    cancel_share: float = 0.0
+    cancel_after: str | None = None  # "20tok", "2s"
+    slow_readers: str | None = None  # "0.05:20tok/s", "0.05:2kB/s"
+    abandon: str | None = None  # "ttft:5s", "e2e:30s"
+
+
+class TrafficClass(msgspec.Struct, frozen=True, kw_only=True):
+    """One of several kinds of traffic in a run: what is not said here is the run's own.
+
+    *headers* come on top of the run's; *model* and *endpoint_type* None are the run's, *urls* empty the run's targets.
+    """
+
+    name: str
+    load: Load
+    workload: Workload
+    behaviour: UserBehavior = UserBehavior()
+    model: str | None = None
+    endpoint_path: str | None = None
+    headers: tuple[tuple[str, str], ...] = ()
+    endpoint_type: str | None = None
+    urls: tuple[str, ...] = ()
+
+
+class Client(msgspec.Struct, frozen=True, kw_only=True):
+    """How the generator itself works."""
+
+    workers: int | None = None  # None: auto
+    pin: tuple[int, ...] = ()  # one CPU per worker
+    timestamps: str = "auto"  # tap, kernel, user; auto: tap where it is permitted and worth it, else kernel
+    transport: str = "auto"  # reactor, asyncio; auto: reactor, asyncio for TLS
+    decode: str = "fast"  # or strict
+    fresh_connections: bool = False
+    seed: int = 42
+    record_text: str = "auto"  # auto: only when the target reports no usage; on; off
+    spin_budget: float = 0.15  # share of a core that pacing may spin
+
+
+class Output(msgspec.Struct, frozen=True, kw_only=True):
+    directory: str | None = None  # None: runs/<time>-<digest>
+    ui: str = "auto"  # auto, live, plain, none
+    strict: bool = False
+    goodput: tuple[tuple[str, float], ...] = ()  # ([class/]name, limit in the unit of slo.objective.UNITS)
+    itl_option: str = "auto"  # auto, A, B (IETF B.2.1)
+    prefill_deadline: tuple[tuple[float, float], ...] | None = None  # (input tokens, ms); None: 100 ms
+    decode_deadline: float | None = None  # ms; None: 50
+    reading_speed: float | None = None  # tokens/s; None: 20
+    ttft_net_adjusted: bool = False
+    metadata: tuple[tuple[str, str], ...] = ()
+    declare: tuple[tuple[str, str], ...] = ()
+    gpus: int | None = None  # of the target, as declared
+    price_per_hour: float | None = None  # of the whole target, as declared, in any currency
+    save_plan: str | None = None
+    plan: str | None = None  # replay this plan file
+    plan_urls: tuple[tuple[str, tuple[str, ...]], ...] = ()  # where classes of that plan go: name, URLs
+
+
+class Telemetry(msgspec.Struct, frozen=True, kw_only=True):
+    """What is sampled beside the run. *urls* empty: each target's own metrics page, if it has one."""
+
+    enabled: bool = True
+    urls: tuple[str, ...] = ()
+    metrics: tuple[str, ...] = ()  # further series, by the server's names
+    interval: float = 1.0
+    power: str = "auto"  # auto, none, nvml, rapl, powermetrics, command
+    power_command: str | None = None  # a shell line that prints watts, once or again and again
+    gpus: tuple[int, ...] = ()  # of NVML; empty: all
+    prometheus: str | None = None  # HOST:PORT where the run's own counters are served
+
+
+class RunSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """One run. The API key is deliberately not in here: it travels beside, as `Secret`, and is never stored."""
+
+    target: Target = Target()
+    load: Load = Load()
+    workload: Workload = Workload()
+    client: Client = Client()
+    output: Output = Output()
+    telemetry: Telemetry = Telemetry()
+    behaviour: UserBehavior = UserBehavior()
+    classes: tuple[TrafficClass, ...] = ()  # empty: one kind of traffic
+
+
+class Secret:
+    """A value that must never be shown: repr, str and format give a placeholder; `reveal()` is the only way out."""
+
+    __slots__ = ("_value",)
+
+    def __init__(self, value: str) -> None:
+        self._value = value
+
+    def reveal(self) -> str:
+        return self._value
+
+    def __repr__(self) -> str:
+        return "Secret(***)"
+
+    __str__ = __repr__
+
+    def __format__(self, spec: str) -> str:
+        return repr(self)

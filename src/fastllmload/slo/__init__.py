@@ -1,1 +1,0 @@
-"""Objectives: deadlines, goodput, fluidity, smooth goodput, capacity criteria."""

@@ -1,0 +1,232 @@
+"""One table and one page of all cells of a sweep: sweep.json, sweep.md, sweep.html, the terminal."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fastllmload.experiment.level.result import Level
+from fastllmload.experiment.report.findings import SHARES, in_percent, shown
+from fastllmload.experiment.report.output import write_whole
+from fastllmload.experiment.report.parts import aligned, escaped, facts, markdown_head, pipes, with_state
+from fastllmload.report.text.reasoning import OF_REASONING, reasoned
+from fastllmload.statistics.student import t_interval
+
+if TYPE_CHECKING:
+    from fastllmload.report.html.page_layout import Plot
+
+Document = Mapping[str, Any]
+
+JSON, MARKDOWN, PAGE = "sweep.json", "sweep.md", "sweep.html"
+# Key → (heading, metric, its statistic)
+FIGURES = {
+    "req_s": ("req/s", "req_s", "value"),
+    "output_tok_s": ("tok/s", "output_tok_s", "value"),
+    "ttft_p50_ms": ("TTFT P50 (ms)", "ttft", "p50"),
+    "ttft_p99_ms": ("TTFT P99 (ms)", "ttft", "p99"),
+    "ttft_any_p50_ms": ("TTFT (any token) P50 (ms)", "ttft_any", "p50"),
+    "ttft_any_p99_ms": ("TTFT (any token) P99 (ms)", "ttft_any", "p99"),
+    "tpot_p50_ms": ("TPOT P50 (ms)", "tpot", "p50"),
+    "tpot_p99_ms": ("TPOT P99 (ms)", "tpot", "p99"),
+    "tpot_any_p50_ms": ("TPOT (all tokens) P50 (ms)", "tpot_any", "p50"),
+    "tpot_any_p99_ms": ("TPOT (all tokens) P99 (ms)", "tpot_any", "p99"),
+    "e2e_p99_ms": ("E2E P99 (ms)", "e2e", "p99"),
+    "success_rate": ("Success", "success_rate", "value"),
+}
+OF_OBJECTIVES = {"slo_attainment": "SLO attainment", "request_goodput": "Goodput (req/s)"}
+
+
+def cell_entry(values: Sequence[tuple[str, str]], levels: Sequence[Level], refused: str | None) -> dict[str, Any]:
+    """One cell of sweep.json: each figure's mean over the runs, and its 95% t interval from two runs on."""
+    figures: dict[str, Any] = {}
+    for key in (*FIGURES, *OF_OBJECTIVES):
+        found = [value for level in levels if (value := figure(level, key)) is not None]
+        if found:
+            interval = t_interval(found)
+            figures[key] = {"mean": sum(found) / len(found), "ci95": None if interval is None else list(interval),
+                            "runs": found}  # fmt: skip
+    return {
+        "values": dict(values),
+        "runs": len(levels),
+        "folders": [level.folder_name for level in levels],
+        "verdicts": [str((level.document.get("certificate") or {}).get("verdict")) for level in levels],
+        "figures": figures,
+        "refused": refused,
+    }
+
+
+def figure(level: Level, key: str) -> float | None:
+    """Of one run; None where it was not measured or not asked for."""
+    if key in OF_OBJECTIVES:
+        value = (level.document.get("slo") or {}).get(key)
+        return None if value is None else float(value)
+    _, metric, statistic = FIGURES[key]
+    if metric in OF_REASONING and not reasoned(level.document):
+        return None
+    return level.figure(metric, statistic)
+
+
+def mean(cell: Document, key: str) -> float | None:
+    found = cell["figures"].get(key)
+    return None if found is None else float(found["mean"])
+
+
+def client(cell: Document) -> str:
+    """The worst verdict on the client, and how many of the runs have it."""
+    if cell["refused"] is not None:
+        return "not measured"
+    for verdict in ("invalid", "suspect"):
+        count = cell["verdicts"].count(verdict)
+        if count:
+            return verdict if cell["runs"] == 1 else f"{verdict} in {count} of {cell['runs']}"
+    return "valid" if cell["runs"] else "not measured"
+
+
+def table_of(document: Document, every: bool = True) -> dict[str, Any]:
+    """A row per cell; with several runs *every* figure's half-width of its interval stands behind the mean."""
+    cells = document["cells"]
+    told = [key for key in (*FIGURES, *OF_OBJECTIVES) if any(key in cell["figures"] for cell in cells)]
+    several = any(cell["runs"] > 1 for cell in cells)
+    heads = [FIGURES[key][0] if key in FIGURES else OF_OBJECTIVES[key] for key in told]
+    columns = [*cells[0]["values"], *(("Runs",) if several else ()), *heads, "Client"]
+    rows = [
+        [
+            *cell["values"].values(),
+            *((cell["runs"],) if several else ()),
+            *(cell_text(cell, key) if several and every else in_percent(key, mean(cell, key)) for key in told),
+            client(cell),
+        ]
+        for cell in cells
+    ]
+    notes = [f"{words(cell)}: {cell['refused']}" for cell in cells if cell["refused"] is not None]
+    if several and every:
+        notes.append("Means over runs with the half-width of their 95% interval (Student's t).")
+    return {"title": "Combinations", "columns": columns, "rows": rows, "notes": notes}
+
+
+def cell_text(cell: Document, key: str) -> str | float | None:
+    """`312 +/- 8.1`; the mean alone of a single run."""
+    value, found = mean(cell, key), cell["figures"].get(key)
+    if value is None or found["ci95"] is None:
+        return in_percent(key, value)
+    half = (found["ci95"][1] - found["ci95"][0]) / 2
+    if half == 0:
+        return in_percent(key, value)
+    if key in SHARES:
+        return f"{100 * value:.1f} +/- {100 * half:.2g} %"
+    return f"{shown(value)} +/- {shown(float(f'{half:.2g}'))}"
+
+
+def words(cell: Document) -> str:
+    return ", ".join(f"{name} {value}" for name, value in cell["values"].items())
+
+
+def headline(document: Document) -> str:
+    return with_state(f"Sweep over {' and '.join(document['cells'][0]['values'])}", document)
+
+
+def lines(document: Document) -> Iterator[str]:
+    yield ""
+    yield headline(document)
+    table = table_of(document)
+    yield from aligned(table)
+    yield from (f"  {note}" for note in table["notes"])
+    yield from (f"warning    {text}" for text in document["warnings"])
+
+
+def markdown(document: Document) -> str:
+    return "\n".join(_markdown(document)) + "\n"
+
+
+def _markdown(document: Document) -> Iterator[str]:
+    yield from markdown_head(headline(document), document)
+    table = table_of(document)
+    yield from pipes(table)
+    for note in (*table["notes"], *document["warnings"]):
+        yield ""
+        yield escaped(note)
+
+
+def page(document: Document) -> str:
+    from fastllmload.report.html.page_layout import PageHead, PageSection, PageTable, page_layout
+
+    table = table_of(document)
+    sections = [PageSection("All combinations", [PageTable(table["columns"], table["rows"], notes=table["notes"])])]
+    drawn = plots(document)
+    if drawn:
+        sections.append(PageSection("Against the first option", drawn))
+    runs = [
+        [run["name"], f"{run['repetition'] + 1}", run["req_s"], run["output_tok_s"], run["ttft_p99_ms"],
+         run["tpot_p99_ms"], run["certificate"], run["folder"]]
+        for run in document["levels"] if "cell" in run
+    ]  # fmt: skip
+    columns = ["Combination", "Run", "req/s", "tok/s", "TTFT P99 (ms)", "TPOT P99 (ms)", "Client", "Folder"]
+    sections.append(PageSection("Runs in the order measured", [PageTable(columns, runs), *document["warnings"]]))
+    simulated = bool(document["manifest"]["simulated"])
+    return page_layout(PageHead(headline(document), facts=facts(document), simulated=simulated), sections)
+
+
+PLOTTED = (
+    ("Output tokens/s", "output_tok_s", "tokens/s"),
+    ("TTFT P99", "ttft_p99_ms", "ms"),
+    ("TPOT P99", "tpot_p99_ms", "ms"),
+)
+
+
+def plots(document: Document) -> list[Plot]:
+    """Figures over the first varied option whose values are numbers, a line for each combination of the others."""
+    from fastllmload.report.html.page_layout import Plot, PlotAxis
+
+    cells = [cell for cell in document["cells"] if cell["runs"]]
+    axis = next(
+        (name for name in document["cells"][0]["values"] if all(number(c["values"][name]) for c in cells)), None
+    )
+    if axis is None or len({cell["values"][axis] for cell in cells}) < 2:
+        return []
+    lines_ = {line_name(cell, axis): None for cell in cells}
+    return [
+        Plot(
+            "line",
+            title,
+            [series(cells, axis, name, key) for name in lines_],
+            PlotAxis(axis, ""),
+            PlotAxis(title, unit),
+        )
+        for title, key, unit in PLOTTED
+        if any(key in cell["figures"] for cell in cells)
+    ]
+
+
+def number(text: str) -> bool:
+    try:
+        return math.isfinite(float(text))
+    except ValueError:
+        return False
+
+
+def line_name(cell: Document, axis: str) -> str:
+    return ", ".join(f"{name} {value}" for name, value in cell["values"].items() if name != axis) or "all"
+
+
+def series(cells: Sequence[Document], axis: str, name: str, key: str) -> Any:
+    """One line, in the order of its numbers, with intervals where there are several runs."""
+    from fastllmload.report.html.page_layout import PlotSeries
+
+    mine = sorted((c for c in cells if line_name(c, axis) == name), key=lambda cell: float(cell["values"][axis]))
+
+    def end(cell: Document, side: int) -> float:
+        found = cell["figures"].get(key)
+        return math.nan if found is None or found["ci95"] is None else float(found["ci95"][side])
+
+    y = [math.nan if (value := mean(cell, key)) is None else value for cell in mine]
+    several = any(cell["runs"] > 1 for cell in mine)
+    low, high = ([end(cell, side) for cell in mine] for side in (0, 1))
+    x = [float(cell["values"][axis]) for cell in mine]
+    return PlotSeries(name, y=y, x=x, low=low, high=high) if several else PlotSeries(name, y=y, x=x)
+
+
+def write(folder: Path, document: Document) -> Sequence[str]:
+    """sweep.md and sweep.html, each whole or not at all; their names."""
+    return write_whole(folder, {MARKDOWN: markdown(document), PAGE: page(document)})

@@ -1,0 +1,168 @@
+"""`fastllmload sweep`: one run for every combination of some options, in one folder, with one table."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from fastllmload.engine.public_settings import redactor
+from fastllmload.engine.simulated_target import refuse_engine
+from fastllmload.errors import FastLLMLoadError, InputError, TargetError
+from fastllmload.experiment import journal
+from fastllmload.experiment.console import Console
+from fastllmload.experiment.declarations import entry
+from fastllmload.experiment.ending import kept, unbroken
+from fastllmload.experiment.experiment import SETTLE_S, Experiment, told
+from fastllmload.experiment.journal import Journal
+from fastllmload.experiment.level.result import Level
+from fastllmload.experiment.level.settings import changed
+from fastllmload.settings import RunSettings, Secret
+from fastllmload.sweep import report
+
+NOT_MET = 1
+GRID, INTERLEAVED, SHUFFLED, ROUNDS = "grid", "interleaved", "shuffled", "interleaved and shuffled"
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One combination: *values* of the varied options as they were given, and the run that they make."""
+
+    values: tuple[tuple[str, str], ...]
+    settings: RunSettings
+
+    @property
+    def label(self) -> str:
+        return ", ".join(f"{name} {value}" for name, value in self.values)
+
+
+@dataclass(frozen=True)
+class SweepTerms:
+    """*runs* of every cell, in the order "grid" (cell by cell), "interleaved" (round by round), "shuffled", or
+    "interleaved and shuffled": round by round, each round in an order of its own.
+
+    Every run has requests of its own, so that a prefix cache finds nothing of one run in another; *same_requests*: all
+    have the same, as far as the varied options let them.
+    """
+
+    folder: Path
+    runs: int = 1
+    order: str = GRID
+    settle_s: float = SETTLE_S
+    strict: bool = False
+    same_requests: bool = False
+
+
+@dataclass
+class Sweep:
+    """*measured*: cell number → its runs so far; *refused*: cell number → why it could not be measured, by this host or by
+    the target; *problem*: the first such reason, which ends a sweep of nothing else.
+    """
+
+    experiment: Experiment
+    cells: Sequence[Cell]
+    terms: SweepTerms
+    measured: dict[int, list[Level]] = field(default_factory=dict)
+    refused: dict[int, str] = field(default_factory=dict)
+    problem: FastLLMLoadError | None = None
+
+    def run(self) -> None:
+        for number, repetition in schedule(len(self.cells), self.terms, self.experiment.base.client.seed):
+            if number not in self.refused:
+                self._measure(number, repetition)
+        if self.problem is not None and not self.measured:
+            raise self.problem
+
+    def _measure(self, number: int, repetition: int) -> None:
+        self.keep()
+        cell = self.cells[number]
+        settings = changed(cell.settings, load={"repetition": repetition})
+        if not self.terms.same_requests and settings.output.plan is None:
+            settings = changed(settings, workload={"stream": f"sweep/{number}/{repetition}"})
+        name = cell.label + (f", run {repetition + 1}" if repetition else "")
+        self.experiment.aim(settings)
+        try:
+            level = self.experiment.level(name, settings)
+        except (InputError, TargetError) as problem:
+            if self.experiment.began(name) or (isinstance(problem, TargetError) and self.experiment.gone()):
+                raise  # the host or the target gave out on the way
+            self.refused[number] = str(problem)
+            self.problem = self.problem or problem
+            self.experiment.console.warn(f"{cell.label}: not measured: {problem}")
+            return
+        self.measured.setdefault(number, []).append(level)
+        self.experiment.record(level, cell=dict(cell.values), repetition=repetition)
+
+    def keep(self) -> list[dict[str, Any]]:
+        """Put into sweep.json what is known by now; its rows."""
+        rows = [
+            report.cell_entry(cell.values, self.measured.get(number, ()), self.refused.get(number))
+            for number, cell in enumerate(self.cells)
+        ]
+        self.experiment.journal.put(cells=rows)
+        return rows
+
+    def conclude(self, status: str) -> bool:
+        """Write sweep.json and the reports and show the table; whether every run's certificate is valid."""
+        with unbroken():
+            self.experiment.journal.put(status=status, ended_utc=journal.utc())
+            rows = self.keep()
+            names = report.write(self.experiment.folder, self.experiment.journal.document)
+        for line in report.lines(self.experiment.journal.document):
+            self.experiment.console.say(line)
+        self.experiment.console.say(f"files      {self.experiment.folder}/{report.JSON}, {', '.join(names)}, levels/")
+        return all(verdict == "valid" for row in rows for verdict in row["verdicts"]) and not self.refused
+
+
+def schedule(cells: int, terms: SweepTerms, seed: int) -> list[tuple[int, int]]:
+    """(cell, repetition) in the order of the runs; the same for the same seed, so that a sweep can go on."""
+    if terms.order == GRID:
+        return [(cell, repetition) for cell in range(cells) for repetition in range(terms.runs)]
+    rng = random.Random(f"{seed}/sweep")
+    if terms.order == ROUNDS:
+        return [(cell, repetition) for repetition in range(terms.runs) for cell in rng.sample(range(cells), k=cells)]
+    rounds = [(cell, repetition) for repetition in range(terms.runs) for cell in range(cells)]
+    if terms.order == SHUFFLED:
+        rng.shuffle(rounds)
+        drawn = [cell for cell, _ in rounds]
+        return [(cell, drawn[:position].count(cell)) for position, cell in enumerate(drawn)]
+    return rounds
+
+
+def conduct_sweep(cells: Sequence[Cell], secret: Secret | None, terms: SweepTerms, console: Console) -> int:
+    """Exit code: 1 with *strict* and a run that is not valid. What cuts the sweep short is raised, after its report."""
+    if len({cell.values for cell in cells}) < len(cells):
+        raise InputError("--vary names the same value twice; every combination is measured once")
+    for cell in cells:
+        refuse_engine(cell.settings)
+    base = cells[0].settings
+    simulated = not base.target.urls and base.target.unix_socket is None
+    asked: dict[str, Any] = {
+        "runs": terms.runs,
+        "order": terms.order,
+        "same_requests": terms.same_requests,
+        "cells": [dict(cell.values) for cell in cells],
+        "run": told(base),
+    }
+    redact = redactor(base, secret)
+    for cell in cells:
+        for known in redactor(cell.settings, None).known:
+            redact.add(known)
+    book = Journal(terms.folder, "sweep", asked, report.JSON, redact)
+    with book:
+        book.put(manifest=entry(base, dict(base.output.declare), simulated))
+        experiment = Experiment(terms.folder, base, secret, book, console, settle_s=terms.settle_s)
+        if simulated:
+            console.say("SIMULATED ENGINE: the target is fastllmload's own simulator, not a server")
+        console.say(
+            f"sweep in {terms.folder}: {len(cells)} combinations, {len(cells) * terms.runs} runs, {terms.order} order"
+        )
+        if book.resumed:
+            console.say("started again: finished runs are taken from the folder")
+        sweep = Sweep(experiment, cells, terms)
+        with kept(book, "sweep", sweep.conclude), experiment:
+            sweep.run()
+        valid = sweep.conclude(journal.DONE)
+        return NOT_MET if terms.strict and not valid else 0

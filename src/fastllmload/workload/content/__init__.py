@@ -1,0 +1,1 @@
+"""Text and images of prompts, of exact lengths."""

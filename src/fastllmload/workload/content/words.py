@@ -1,0 +1,150 @@
+"""Word tables: which bytes a drawn number stands for in a prompt.
+
+Numbers are drawn from 0 to `span` - 1. As text, a number stands for one of the tokenizer's words: a space and
+three or more lower-case ASCII letters that are one token. Each such word is one pre-token and one vocabulary
+entry, so a prompt of n words encodes to exactly n tokens, without repair. The first word of a prompt is one
+that is a single token without its space too, so a chat template that trims the message does not change the
+count.
+
+As ids, a number is the token id itself.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from itertools import product
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fastllmload.errors import InputError
+from fastllmload.workload.synthetic import Batch
+from fastllmload.workload.tokenizers.tokenizer import ENCODINGS, Bundled, Tokenizer
+
+IETF_SPAN = 100_256  # the ids of IETF A.1.4: randint(0, 100255), the ordinary ids of cl100k_base
+SPARE = 64  # bytes behind the last word that the compiled copy may read
+FEWEST_WORDS = 64  # of one token each: fewer would repeat too soon
+_WORD = re.compile(rb" [a-z]{3,40}")
+_SYLLABLES = [c + v for c, v in product("bdfgklmnprstvz", "aeiou")]
+
+
+@dataclass(frozen=True)
+class WordTable:
+    """*blob* uint8 with spare bytes; *words*, *first* uint32 of shape (span,): `offset << 8 | length`.
+
+    *form* names the prompt form in the plan's description; *opening*, *closing* enclose a prompt in JSON.
+    """
+
+    form: str
+    blob: npt.NDArray[np.uint8]
+    words: npt.NDArray[np.uint32]
+    first: npt.NDArray[np.uint32]
+    opening: bytes
+    closing: bytes
+
+    ending: str = ""  # a fixed text behind every prompt, which *closing* holds
+    after: int = 0  # its tokens
+
+    @property
+    def span(self) -> int:
+        return len(self.words)
+
+    def texts(self, batch: Batch) -> list[str]:
+        """The prompts of *batch* without what `closing` adds."""
+        found = []
+        for numbers in batch.prompts():
+            first, *others = numbers.tolist()
+            found.append((self.word(first, first=True) + b"".join([self.word(one) for one in others])).decode())
+        return found
+
+    def ended(self, text: str, tokens: int) -> WordTable:
+        """The same with *text*, which has that many *tokens*, behind every prompt."""
+        return replace(self, closing=json.dumps(text, ensure_ascii=False).encode()[1:], ending=text, after=tokens)
+
+    def word(self, number: int, *, first: bool = False) -> bytes:
+        """The bytes that *number* stands for."""
+        entry = int((self.first if first else self.words)[number])
+        return self.blob[entry >> 8 : (entry >> 8) + (entry & 0xFF)].tobytes()
+
+
+def text_table(tokenizer: Tokenizer | None) -> WordTable:
+    """Words of *tokenizer*; without one, three-syllable words that make no claim about tokens."""
+    return _bundled_table(tokenizer) if isinstance(tokenizer, Bundled) else _text_table(tokenizer)
+
+
+@lru_cache(len(ENCODINGS))
+def _bundled_table(tokenizer: Bundled) -> WordTable:
+    """Kept, a megabyte each: both phases of every level of a test take it, and it costs 0.16 s of a core to make."""
+    return _text_table(tokenizer)
+
+
+def _text_table(tokenizer: Tokenizer | None) -> WordTable:
+    if tokenizer is None:
+        words = bare = _syllable_words()
+    else:
+        words, bare = _token_words(tokenizer)
+    entries, blob = _pack(words)
+    by_word = dict(zip(words, entries.tolist(), strict=True))
+    first = np.array([by_word[word] for word in bare], dtype=np.uint32)
+    if tokenizer is not None and tokenizer.count(bare[0].decode()) != 1:
+        first += np.uint32((1 << 8) - 1)  # without its space: this tokenizer puts one of its own in front
+    form = "words" if tokenizer is not None else "syllables"
+    return WordTable(form, blob, _stretch(entries), _stretch(first), b'"', b'"')
+
+
+def id_table(tokenizer: Tokenizer) -> WordTable:
+    """All ordinary token ids as decimal numbers, a comma between them."""
+    entries, blob = _pack([b",%d" % number for number in range(tokenizer.ordinary)])
+    return WordTable("ids", blob, entries, entries + np.uint32((1 << 8) - 1), b"[", b"]")
+
+
+def _token_words(tokenizer: Tokenizer) -> tuple[list[bytes], list[bytes]]:
+    """All words, and those of them that are one token without their space too. InputError where there are too few."""
+    vocabulary = tokenizer.vocabulary()
+    known = set(vocabulary)
+    words = [token for token in dict.fromkeys(vocabulary) if _WORD.fullmatch(token)]
+    bare = [word for word in words if word[1:] in known]
+    if not isinstance(tokenizer, Bundled):
+        words, bare = _proven(tokenizer, words)
+    if len(bare) < FEWEST_WORDS:
+        raise InputError(
+            f"--tokenizer {tokenizer.name} has {len(bare)} words that are one token each, too few to make prompts of; "
+            "use --prompt-form native"
+        )
+    return words, bare
+
+
+def _proven(tokenizer: Tokenizer, words: list[bytes]) -> tuple[list[bytes], list[bytes]]:
+    """Those that the tokenizer itself makes one token of, behind another word and, for the second list, alone.
+
+    In a vocabulary that only merges, an entry need not be what its text becomes.
+    """
+    alone = tokenizer.count("the")
+    behind = tokenizer.count_many(["the" + word.decode() for word in words])
+    words = [word for word, count in zip(words, behind, strict=True) if count == alone + 1]
+    counts = tokenizer.count_many([word[1:].decode() for word in words])
+    return words, [word for word, count in zip(words, counts, strict=True) if count == 1]
+
+
+def _syllable_words() -> list[bytes]:
+    return [f" {a}{b}{c}".encode() for a, b in product(_SYLLABLES, repeat=2) for c in ("n", "r", "s", "lo")]
+
+
+def _pack(words: Sequence[bytes]) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.uint8]]:
+    sizes = np.array([len(word) for word in words], dtype=np.uint32)
+    offsets = np.cumsum(sizes, dtype=np.uint32) - sizes
+    blob = np.frombuffer(b"".join(words) + bytes(SPARE), dtype=np.uint8)
+    return (offsets << np.uint32(8)) | sizes, blob
+
+
+def _stretch(entries: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint32]:
+    """One entry per number of the IETF's span: some words get one number more than others (4 or 5 of 100,256
+    under cl100k).
+    """
+    numbers: npt.NDArray[Any] = np.arange(IETF_SPAN, dtype=np.uint64)
+    return np.ascontiguousarray(entries[numbers * np.uint64(len(entries)) // np.uint64(IETF_SPAN)])

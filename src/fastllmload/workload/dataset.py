@@ -1,0 +1,407 @@
+"""Requests that were written by somebody: data sets with their own prompts, answers' lengths, classes and body fields.
+
+| name | file |
+|---|---|
+| sharegpt | JSON array of `{"conversations": [{"from": "human" or "gpt", "value": TEXT}, ...]}` (below) |
+| custom | JSON lines: `prompt` (text or token ids) or `messages`; `output_tokens`, `class`, `body` as wanted |
+| batch | JSON lines of the OpenAI batch format: `body` with `messages` or `prompt` |
+| csv | columns `prompt` and, as wanted, `output_tokens`, `class` |
+
+Of a ShareGPT conversation the first human turn is the prompt, and the first answer gives the output length.
+"""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import io
+import random
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from fastllmload.errors import InputError
+from fastllmload.files import LARGEST_DATASET, read_bounded
+from fastllmload.workload.content.image import wanted
+from fastllmload.workload.tokenizers.tokenizer import Tokenizer
+
+DATASETS = ("sharegpt", "custom", "batch", "csv")
+Content = str | list[int] | list[dict[str, Any]]
+MOST_TOKENS = 16_000_000
+LONGEST_FIELD = 1 << 30  # bytes of a cell; the csv module's own limit is that of a short prompt
+PACKED = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd", b"PK\x03\x04": "zip", b"PAR1": "parquet", b"BZh": "bzip2"}
+
+
+@dataclass(frozen=True)
+class DatasetRequest:
+    """One request: *content* is a prompt, token ids or messages; *output_tokens* None: the data set does not say.
+
+    *extra*: body fields of this request alone. *where*: line or number in the file, for sentences about it. *spoken*:
+    the protocol that its body is of; None: any.
+    """
+
+    where: str
+    content: Content
+    output_tokens: int | None = None
+    name: str | None = None
+    extra: dict[str, Any] = field(default_factory=dict)
+    input_tokens: int | None = None  # as the file says; what a tokenizer counts stands above it
+    spoken: str | None = None
+
+    def tokens(self, tokenizer: Tokenizer | None) -> int:
+        """Tokens of the prompt or of the messages' texts under *tokenizer*; without one what the file says, else 0."""
+        if not isinstance(self.content, str) and all(isinstance(one, int) for one in self.content):
+            return len(self.content)
+        if tokenizer is None:
+            return self.input_tokens or 0
+        spoken = [self.content] if isinstance(self.content, str) else texts(self.content)
+        return sum(tokenizer.count(text) for text in spoken)
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """*requests* in the order of the file. *left_out*: entries that hold no request."""
+
+    name: str
+    sha256: str
+    requests: Sequence[DatasetRequest]
+    left_out: int = 0
+    shuffled: bool = False
+
+    def ordered(self, seed: int | str) -> Iterator[DatasetRequest]:
+        """Endless: the file's order or, *shuffled*, drawn without replacement; again when all were used."""
+        stream = random.Random(seed)
+        while True:
+            order = list(range(len(self.requests)))
+            if self.shuffled:
+                stream.shuffle(order)
+            for number in order:
+                yield self.requests[number]
+
+    def of_class(self, name: str) -> Dataset:
+        """Its entries of class *name* alone; the others are left out. InputError where it has none."""
+        mine = [one for one in self.requests if one.name == name]
+        refuse_none(mine, name, self.classes())
+        return replace(self, requests=mine, left_out=self.left_out + len(self.requests) - len(mine))
+
+    def classes(self) -> list[str]:
+        """Names of the classes in the order in which they first appear; one nameless class when none is named."""
+        return list(dict.fromkeys("" if one.name is None else one.name for one in self.requests))
+
+
+def refuse_none(found: Sequence[object], name: str, classes: Sequence[str]) -> None:
+    """InputError where nothing of class *name* was *found* in a data set that has *classes*."""
+    if not found:
+        named = [one for one in classes if one]
+        has = f"its classes are {', '.join(named[:20])}" if named else "none of its entries has a class"
+        raise InputError(f"--dataset-class {name!r} is in no entry of the data set; {has}")
+
+
+def texts(messages: Sequence[Any]) -> Iterator[str]:
+    """All texts of *messages*, also those in content parts."""
+    for message in messages:
+        content = message.get("content")
+        if isinstance(content, str):
+            yield content
+        elif isinstance(content, list):
+            yield from (
+                part["text"] for part in content if isinstance(part, dict) and isinstance(part.get("text"), str)
+            )
+
+
+def read_dataset(name: str, path: Path, tokenizer: Tokenizer | None) -> Dataset:
+    """The data set in *path*. InputError names file, line and what is wrong."""
+    raw = read_bytes(path)
+    sha256 = hashlib.sha256(raw).hexdigest()
+    left_out = 0
+    if name == "sharegpt":
+        requests, left_out = _sharegpt(path, raw, tokenizer)
+    elif name == "csv":
+        requests = _table(path, raw)
+    else:
+        requests = [
+            _batch(entry, where) if name == "batch" else written_custom(entry, where)
+            for entry, where in json_lines(path, raw)
+        ]
+    if not requests:
+        raise InputError(f"--dataset-path {path} holds no request")
+    return Dataset(name, sha256, requests, left_out, shuffled=name == "sharegpt")
+
+
+def read_bytes(path: Path) -> bytes:
+    try:
+        raw = read_bounded(path, LARGEST_DATASET)
+    except OSError as problem:
+        raise InputError(f"--dataset-path {path} cannot be read: {problem.strerror}") from None
+    refuse_packed(path, raw)
+    return raw
+
+
+def refuse_packed(path: Path, raw: bytes) -> None:
+    """InputError for a file that is no text yet."""
+    for begins, form in PACKED.items():
+        if raw.startswith(begins):
+            raise InputError(f"--dataset-path {path} is a {form} file; unpack it to text first")
+    if raw.startswith((b"\xff\xfe", b"\xfe\xff")):
+        raise InputError(f"--dataset-path {path} is UTF-16; write it as UTF-8")
+
+
+# -- JSON lines -------------------------------------------------------------------------------------------------------
+
+
+def read_lines(path: Path) -> tuple[bytes, Iterator[tuple[dict[str, Any], str]]]:
+    """The bytes of *path*, and its JSON objects with where each stands. InputError names line and column."""
+    raw = read_bytes(path)
+    return raw, json_lines(path, raw)
+
+
+def json_lines(path: Path, raw: bytes) -> Iterator[tuple[dict[str, Any], str]]:
+    for number, line in enumerate(raw.removeprefix(b"\xef\xbb\xbf").split(b"\n"), 1):
+        if not line.strip():
+            continue
+        where = f"{path} line {number}"
+        try:
+            entry = msgspec.json.decode(line)
+        except (msgspec.DecodeError, UnicodeError, RecursionError) as problem:
+            raise InputError(f"{where}{column(line, problem)} is not JSON: {why(problem)}") from None
+        if not isinstance(entry, dict):
+            raise InputError(f"{where} is no JSON object")
+        yield entry, where
+
+
+_BYTE = re.compile(r" \(byte (\d+)\)")
+
+
+def column(line: bytes, problem: Exception) -> str:
+    """` column N`: the character, counted from 1, at which *line* stops being JSON; nothing where that isn't said."""
+    found = _BYTE.search(str(problem))
+    if isinstance(problem, UnicodeDecodeError):  # its own place is that in a text within the line
+        return f" column {_first_foreign(line) + 1}"
+    if found is not None:
+        return f" column {len(line[: int(found[1])].decode(errors='replace')) + 1}"
+    if "truncated" in str(problem):
+        return f" column {len(line.decode(errors='replace').rstrip()) + 1}"
+    return ""
+
+
+def _first_foreign(line: bytes) -> int:
+    """Characters before the first byte of *line* that is no UTF-8."""
+    try:
+        return len(line.decode())
+    except UnicodeDecodeError as problem:
+        return len(line[: problem.start].decode())
+
+
+def why(problem: Exception) -> str:
+    """What the decoder says, without its own count of bytes."""
+    if isinstance(problem, UnicodeDecodeError):
+        return "it is not UTF-8"
+    text = _BYTE.sub("", str(problem)).removeprefix("JSON is malformed: ")
+    return "it ends too early" if "truncated" in text else text
+
+
+OF_CONVERSATIONS = ("session", "delay", "reply")
+KNOWN = ("prompt", "messages", "input_tokens", "output_tokens", "class", "timestamp", "target", "body")
+DECIDED = ("model", "messages", "prompt", "stream", "stream_options", "max_tokens", "max_completion_tokens")
+
+
+def written_custom(entry: dict[str, Any], where: str) -> DatasetRequest:
+    unknown = [name for name in entry if name not in KNOWN]
+    if unknown and unknown[0] in OF_CONVERSATIONS:
+        raise InputError(f"{where}: {unknown[0]!r} belongs to conversations; add --turns all to have them")
+    if unknown:
+        raise InputError(f"{where}: {unknown[0]!r} is not a field; write {', '.join(KNOWN)}")
+    extra = entry.get("body", {})
+    if not isinstance(extra, dict):
+        raise InputError(f"{where}: body is {shown(extra)}, not a JSON object")
+    taken = [name for name in extra if name in DECIDED and extra[name] != "{output_tokens}"]
+    if taken:
+        raise InputError(f"{where}: body sets {taken[0]!r}, which the run decides; leave it out")
+    _refuse_several(extra, where)
+    name = entry.get("class")
+    if name is not None and not isinstance(name, str):
+        raise InputError(f"{where}: class is {shown(name)}, not a text")
+    tokens = _length(entry.get("input_tokens"), where, "input")
+    output = _length(entry.get("output_tokens"), where)
+    return DatasetRequest(
+        where, _content(entry, where), output, name, extra, tokens, _spoken(entry.get("target"), where)
+    )
+
+
+def _spoken(target: object, where: str) -> str | None:
+    """The protocol of `target`, which says where other tools are to send the request."""
+    if target is None:
+        return None
+    if not isinstance(target, dict):
+        raise InputError(f"{where}: target is {shown(target)}, not a JSON object")
+    spoken = target.get("endpoint_type")
+    if spoken is not None and not isinstance(spoken, str):
+        raise InputError(f"{where}: endpoint_type of target is {shown(spoken)}, not the name of a protocol")
+    return spoken
+
+
+def _batch(entry: dict[str, Any], where: str) -> DatasetRequest:
+    body = entry.get("body")
+    if not isinstance(body, dict):
+        raise InputError(f"{where}: there is no body; a line of a batch file has custom_id, method, url and body")
+    length = body.get("max_completion_tokens", body.get("max_tokens"))
+    extra = {name: value for name, value in body.items() if name not in DECIDED}
+    _refuse_several(extra, where)
+    plain = "prompt" in body and str(entry.get("url", "")).endswith("/v1/completions")  # as chat it would be another
+    spoken = "openai-completions" if plain else None
+    return DatasetRequest(where, _content(body, where), _length(length, where), None, extra, spoken=spoken)
+
+
+def _refuse_several(extra: dict[str, Any], where: str) -> None:
+    """metrics.md 3.2: of several replies only the first is timed."""
+    if extra.get("n") not in (None, 1):
+        raise InputError(
+            f"{where}: n is {shown(extra['n'])}, and only one reply of a request can be timed; leave it out"
+        )
+
+
+def _content(entry: dict[str, Any], where: str) -> Content:
+    prompt, messages = entry.get("prompt"), entry.get("messages")
+    if (prompt is None) == (messages is None):
+        raise InputError(f"{where}: give prompt or messages, one of them")
+    if messages is not None:
+        if not (isinstance(messages, list) and messages and all(_is_message(one) for one in messages)):
+            raise InputError(f"{where}: messages must be an array of objects with role and content")
+        _check_images(messages, where)
+        return messages
+    if isinstance(prompt, str) and prompt:
+        return prompt
+    if isinstance(prompt, list) and prompt and all(type(one) is int and 0 <= one < 1 << 31 for one in prompt):
+        return prompt
+    raise InputError(f"{where}: prompt is {shown(prompt)}, neither text nor token ids")
+
+
+def _check_images(messages: list[Any], where: str) -> None:
+    for message in messages:
+        parts = message.get("content")
+        for part in parts if isinstance(parts, list) else ():
+            try:
+                wanted(part)
+            except InputError as problem:
+                raise InputError(f"{where}: {problem}") from None
+
+
+def _is_message(one: object) -> bool:
+    return isinstance(one, dict) and isinstance(one.get("role"), str) and ("content" in one or "tool_calls" in one)
+
+
+def _length(value: object, where: str, which: str = "output") -> int | None:
+    if value is None:
+        return None
+    if type(value) is not int or not 1 <= value <= MOST_TOKENS:
+        raise InputError(
+            f"{where}: its {which} length {shown(value)} is not a number of tokens from 1 to {MOST_TOKENS}"
+        )
+    return value
+
+
+def shown(value: object) -> str:
+    """*value* in a sentence, short."""
+    text = repr(value)
+    return text if len(text) <= 40 else text[:40] + "..."
+
+
+# -- ShareGPT and CSV -------------------------------------------------------------------------------------------------
+
+
+class Turn(msgspec.Struct):
+    """One turn of a conversation."""
+
+    speaker: str = msgspec.field(name="from")
+    value: str
+
+
+class DatasetConversation(msgspec.Struct):
+    """One entry of the ShareGPT file; fields that are not named here are passed over."""
+
+    conversations: list[Turn]
+
+
+def sharegpt_entries(path: Path, raw: bytes) -> list[DatasetConversation]:
+    """All entries. InputError when it is no such file."""
+    try:
+        return msgspec.json.decode(raw.removeprefix(b"\xef\xbb\xbf"), type=list[DatasetConversation])
+    except (msgspec.DecodeError, UnicodeError) as problem:
+        raise InputError(
+            f"{path}{_place(raw, problem)} is not a ShareGPT file, a JSON array of conversations: {why(problem)}"
+        ) from None
+
+
+def _sharegpt(path: Path, raw: bytes, tokenizer: Tokenizer | None) -> tuple[list[DatasetRequest], int]:
+    """Conversations with a first human turn and an answer to it; the others are left out and counted."""
+    entries = sharegpt_entries(path, raw)
+    found = []
+    for number, entry in enumerate(entries):
+        turns = entry.conversations
+        start = next((at for at, turn in enumerate(turns) if turn.speaker in ("human", "user")), len(turns))
+        if (
+            start + 1 >= len(turns)
+            or not turns[start].value.strip()
+            or turns[start + 1].speaker not in ("gpt", "assistant")
+        ):
+            continue
+        answer = turns[start + 1].value
+        if not answer.strip():
+            continue
+        length = None if tokenizer is None else max(1, tokenizer.count(answer))
+        found.append(DatasetRequest(f"{path} entry {number}", turns[start].value, length))
+    return found, len(entries) - len(found)
+
+
+def _place(raw: bytes, problem: Exception) -> str:
+    """` line N column M` of what is not JSON; nothing where it is JSON of another shape."""
+    found = _BYTE.search(str(problem))
+    if found is None:
+        return ""
+    before = raw[: int(found[1])]
+    start = before.rfind(b"\n") + 1
+    return f" line {before.count(bytes([10])) + 1} column {len(before[start:].decode(errors='replace')) + 1}"
+
+
+def _table(path: Path, raw: bytes) -> list[DatasetRequest]:
+    try:
+        text = raw.decode("utf-8-sig")
+    except UnicodeDecodeError as problem:
+        raise InputError(f"{path} is not text: byte {problem.start} is not UTF-8") from None
+    csv.field_size_limit(LONGEST_FIELD)
+    table = csv.reader(io.StringIO(text, newline=""), strict=True)
+    found: list[DatasetRequest] = []
+    try:
+        columns = [name.strip().lower() for name in next(table, [])]
+        if "prompt" not in columns:
+            raise InputError(f"{path} line 1: there is no column 'prompt'; it has {', '.join(columns) or 'nothing'}")
+        twice = next((name for name in columns if name and columns.count(name) > 1), None)
+        if twice is not None:
+            raise InputError(f"{path} line 1: there are two columns {twice!r}; keep one")
+        begun = table.line_num + 1
+        for cells in table:
+            where, begun = f"{path} line {begun}", table.line_num + 1
+            if cells:
+                found.append(_row(cells, columns, where))
+    except csv.Error as problem:
+        raise InputError(f"{path} line {table.line_num} is not CSV: {problem}") from None
+    return found
+
+
+def _row(cells: list[str], columns: list[str], where: str) -> DatasetRequest:
+    if len(cells) > len(columns):
+        raise InputError(
+            f"{where}: {len(cells)} values, the header has {len(columns)}; a text with a comma in it stands in quotes"
+        )
+    row = dict(zip(columns, cells, strict=False))
+    length = row.get("output_tokens", "").strip()
+    if length and not (length.isascii() and length.isdecimal() and len(length) < 20):
+        raise InputError(f"{where}: its output_tokens {shown(length)} is not a number of tokens")
+    if not row.get("prompt"):
+        raise InputError(f"{where}: its prompt is empty")
+    name = row.get("class", "").strip() or None
+    return DatasetRequest(where, row["prompt"], _length(int(length), where) if length else None, name)

@@ -1,0 +1,1 @@
+"""Reference tokenizers, by name or from a file."""

@@ -1,0 +1,113 @@
+"""A `tokenizer.json`, as Hugging Face models carry it, through the package `tokenizers` (extra `tokenizers`)."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from fastllmload.errors import InputError
+from fastllmload.files import LARGEST_DATASET, read_bounded
+from fastllmload.workload.content.cutting import Cut, cut_many
+
+INSTEAD = "give the file of a Hugging Face model, or a name such as cl100k_base"
+
+
+class FileTokenizer:
+    """One tokenizer.json. Ids are taken as ordinary up to the first special token that lies behind all others."""
+
+    def __init__(self, path: Path, library: Any, tokenizer: Any, sha256: str) -> None:
+        self.name = str(path)
+        self._library, self._tokenizer, self._sha256 = library, tokenizer, sha256
+        special = {number for number, token in tokenizer.get_added_tokens_decoder().items() if token.special}
+        size = tokenizer.get_vocab_size(with_added_tokens=True)
+        self._special = special
+        self.ordinary = 1 + max((number for number in range(size) if number not in special), default=-1)
+
+    def encode(self, text: str) -> list[int]:
+        ids: list[int] = self._tokenizer.encode(text, add_special_tokens=False).ids
+        return ids
+
+    def encode_many(self, texts: Sequence[str]) -> list[list[int]]:
+        return [found.ids for found in self._tokenizer.encode_batch(list(texts), add_special_tokens=False)]
+
+    def count(self, text: str) -> int:
+        return len(self.encode(text))
+
+    def count_many(self, texts: Sequence[str]) -> list[int]:
+        return [len(ids) for ids in self.encode_many(texts)]
+
+    def decode(self, ids: Sequence[int]) -> str:
+        text: str = self._tokenizer.decode(list(ids), skip_special_tokens=False)
+        return text
+
+    def decode_many(self, many: Sequence[Sequence[int]]) -> list[str]:
+        return [self.decode(ids) for ids in many]
+
+    def cut_many(self, texts: Sequence[str], wanted: Sequence[int]) -> Cut:
+        return cut_many(self, texts, wanted)
+
+    def vocabulary(self) -> list[bytes]:
+        """As the tokenizer decodes each token behind a word, so that the mark of a leading space is a space."""
+        texts = self._tokenizer.decode_batch([[number] for number in range(self.ordinary)], skip_special_tokens=True)
+        marks = [self._tokenizer.id_to_token(number) or "" for number in range(self.ordinary)]
+        return [
+            b"" if number in self._special else _spaced(mark, text).encode()
+            for number, (mark, text) in enumerate(zip(marks, texts, strict=True))
+        ]
+
+    def facts(self) -> dict[str, Any]:
+        return {
+            "name": self.name,
+            "source": "tokenizer.json",
+            "version": f"tokenizers {self._library.__version__}",
+            "vocabulary": self._tokenizer.get_vocab_size(with_added_tokens=True),
+            "sha256": self._sha256,
+        }
+
+
+SPACES = ("Ġ", "▁")  # how byte-level and SentencePiece vocabularies write a leading space
+
+
+def _spaced(mark: str, text: str) -> str:
+    return text if not mark.startswith(SPACES) or text.startswith(" ") else f" {text}"
+
+
+@lru_cache(2)
+def load_file(path: Path, modified_ns: int) -> FileTokenizer:
+    """The tokenizer in *path* (*modified_ns*: so that a changed file is read again). InputError when it is none."""
+    raw = _read(path)
+    try:
+        import tokenizers  # type: ignore[import-not-found,unused-ignore]
+    except ImportError:
+        raise InputError(
+            f"--tokenizer {path} needs the package tokenizers; install it with pip install 'fastllmload[tokenizers]'"
+        ) from None
+    try:
+        found = tokenizers.Tokenizer.from_str(raw.decode())
+    except Exception as problem:  # noqa: BLE001 - the library raises Exception itself for every file it does not know
+        raise InputError(f"--tokenizer {path} is not a tokenizer.json: {_short(problem)}") from None
+    return FileTokenizer(path, tokenizers, found, hashlib.sha256(raw).hexdigest())
+
+
+def _read(path: Path) -> bytes:
+    """The bytes of *path*, which hold a JSON object with a model; told before a package is asked for."""
+    try:
+        raw = read_bounded(path, LARGEST_DATASET)
+        found = msgspec.json.decode(raw)
+    except OSError as problem:
+        raise InputError(f"--tokenizer {path} cannot be read: {problem.strerror}") from None
+    except (msgspec.DecodeError, UnicodeError, RecursionError) as problem:
+        raise InputError(f"--tokenizer {path} is not a tokenizer.json: {_short(problem)}; {INSTEAD}") from None
+    if not isinstance(found, dict) or not isinstance(found.get("model"), dict):
+        raise InputError(f"--tokenizer {path} is not a tokenizer.json: it has no model; {INSTEAD}")
+    return raw
+
+
+def _short(problem: Exception) -> str:
+    text = " ".join(str(problem).split())
+    return text if len(text) <= 120 else text[:120] + "..."
