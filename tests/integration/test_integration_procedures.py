@@ -119,7 +119,7 @@ def test_an_interrupted_procedure_keeps_what_it_has_and_says_so(tmp_path: Path) 
         (["tradeoff", "--levels", "0.5,0.50"], "--levels names 0.5 twice"),
         (["tradeoff", "--capacity", "10"], "--capacity-source"),
         (["itl", "--levels", "2"], "lies above the capacity"),
-        (["memory-pressure", "--slo-ttft-p99", "200", "--levels", "0.5"], "lie above the capacity"),
+        (["memory-pressure", "--slo-ttft-p99", "200", "--levels", "0.5"], "must be above the capacity"),
         (["capacity", "--slo-ttft-p99", "200", "--initial", "8", "--max", "4"], "--initial 8"),
         (
             ["ttft", "--rate", "5", "--hook", "restart"],

@@ -1,4 +1,4 @@
-"""Experiments: load levels measured in one folder, each once, found again after a restart.
+"""Experiments: load levels in one folder; levels that are finished are not measured again after a restart.
 
-Procedures, searches and sweeps are all made of levels of one `experiment.Experiment`.
+Procedures, searches and sweeps all measure the levels of one `experiment.Experiment`.
 """

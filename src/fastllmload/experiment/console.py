@@ -1,4 +1,4 @@
-"""What a procedure says while it goes on: a line when a level begins, one when it ends, and what befalls it."""
+"""Progress output of an experiment: a line when a level begins, one when it ends, and its messages."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Console:
-    """Writes plain lines to *write*, each redacted. *quiet*: only what went wrong."""
+    """Prints plain, redacted lines. *quiet*: warnings only."""
 
     def __init__(self, redact: Callable[[str], str], quiet: bool = False) -> None:
         self._redact = redact
@@ -56,23 +56,23 @@ def level_line(level: Level) -> str:
 
 
 class LevelView:
-    """The view of one level's run: only its messages are passed on."""
+    """The view of one level's run. It prints the run's messages only."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
         self.document: dict[str, Any] = {}
 
     def banner(self, lines: Sequence[str]) -> None:
-        """A level's target and plan are the procedure's own."""
+        """Not printed: target and plan are the same for all levels."""
 
     def phase(self, name: str, planned: int | None, seconds: float | None) -> None:
-        """The procedure says what it runs."""
+        """Not printed: the experiment prints each level."""
 
     def due(self, t: float) -> bool:
         return False
 
     def update(self, snapshot: Snapshot) -> None:
-        """No live view inside a procedure: its output is a log."""
+        """An experiment has no live view: its output is a log."""
 
     def message(self, text: str) -> None:
         self._console.say(f"  {text}")
@@ -81,4 +81,4 @@ class LevelView:
         self.document = dict(document)
 
     def close(self) -> None:
-        """Nothing is held."""
+        """There is nothing to close."""

@@ -1,4 +1,4 @@
-"""The declarations of a procedure: written before the first request, missing ones asked for at once (IETF 4.1)."""
+"""The declarations of a procedure: complete before the first request, or listed as missing in one error (IETF 4.1)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fastllmload.settings import RunSettings
 
 
 def declared(settings: RunSettings, simulated: bool) -> dict[str, str]:
-    """What is declared: by options, by `--declare`, and by us of our own simulated engine."""
+    """Declarations made by options, by `--declare`, and by fastllmload for its simulated engine."""
     found = dict(of_simulated_engine()) if simulated else {}
     if settings.output.gpus is not None:
         found["sut.hardware.count"] = str(settings.output.gpus)
@@ -20,7 +20,7 @@ def declared(settings: RunSettings, simulated: bool) -> dict[str, str]:
 
 
 def facts(settings: RunSettings) -> dict[str, str]:
-    """What the run shows by itself and conditions of declarations are read from."""
+    """Facts known from the settings, which the conditions of declarations refer to."""
     return facts_of(settings)
 
 
@@ -34,48 +34,48 @@ def complete(
 ) -> dict[str, str]:
     """The manifest of *test*.
 
-    What was answered at an *earlier* start need not be said again. What is missing then is asked of the operator through
-    *ask*, or all listed in one InputError; a procedure that need not be *conforming* goes on without.
+    Answers given at an *earlier* start are kept. The operator is asked for missing declarations through *ask*. Those that
+    are still missing are listed in one InputError if the procedure must be *conforming*, else left out.
     """
     found = declared(settings, simulated)
     wrong = complaints(found)
     if wrong:
         raise InputError("; ".join(wrong))
     found = {**(earlier or {}), **found}
-    lacking = missing({**facts(settings), **found}, test)
-    if lacking and ask is not None:
-        asked_of_operator(lacking, ask, found)
-        lacking = missing({**facts(settings), **found}, test)
-    if lacking and conforming:
-        raise InputError(refusal(test, lacking))
+    open_ones = missing({**facts(settings), **found}, test)
+    if open_ones and ask is not None:
+        ask_operator(open_ones, ask, found)
+        open_ones = missing({**facts(settings), **found}, test)
+    if open_ones and conforming:
+        raise InputError(missing_text(test, open_ones))
     return found
 
 
-def asked_of_operator(lacking: list[Declaration], ask: Callable[[str], str], found: dict[str, str]) -> None:
-    """One question each, into *found*. An empty answer leaves it undeclared, the end of the input leaves all that follow;
-    an answer that is none of the words allowed is asked for again.
+def ask_operator(open_ones: list[Declaration], ask: Callable[[str], str], found: dict[str, str]) -> None:
+    """Ask for each declaration and store the answer in *found*. An empty answer leaves it undeclared, the end of the input
+    leaves all that follow undeclared; a value that is not allowed is asked for again.
     """
-    for each in lacking:
-        question = f"{each.key}: {each.explanation}\n  {choice(each)}: "
+    for each in open_ones:
+        question = f"{each.key}: {each.explanation}\n  {allowed_answers(each)}: "
         try:
             while wrong := complaints({each.key: answer} if (answer := ask(question).strip()) else {}):
-                question = f"  {wrong[0].removeprefix('--declare ')}; once more: "
+                question = f"  {wrong[0].removeprefix('--declare ')}; try again: "
         except EOFError:
             return
         if answer:
             found[each.key] = answer
 
 
-def choice(each: Declaration) -> str:
-    """What may be answered: `model_engine, application_gateway or compound_system`; `for example fp8`."""
+def allowed_answers(each: Declaration) -> str:
+    """`model_engine, application_gateway or compound_system`; `for example fp8`."""
     return f"{', '.join(each.values[:-1])} or {each.values[-1]}" if each.values else f"for example {each.example}"
 
 
-def refusal(test: str, lacking: list[Declaration]) -> str:
-    """All of them in one go, each with the option that sets it."""
-    lines = "".join(f"\n  {each.remedy}\n      {each.explanation}" for each in lacking)
+def missing_text(test: str, open_ones: list[Declaration]) -> str:
+    """The error message: every missing declaration with the option that sets it."""
+    lines = "".join(f"\n  {each.remedy}\n      {each.explanation}" for each in open_ones)
     return (
-        f"the test {test!r} needs {len(lacking)} more declaration{'s' if len(lacking) > 1 else ''} before its first "
+        f"the test {test!r} needs {len(open_ones)} more declaration{'s' if len(open_ones) > 1 else ''} before its first "
         f"request (or --allow-nonconforming):{lines}"
     )
 

@@ -1,4 +1,4 @@
-"""How everything that is made of levels ends when it is cut short: what was found is written, and why it ended is said."""
+"""Orderly end of an experiment that is interrupted or fails: its results are written and the reason is reported."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from types import FrameType
 from fastllmload.errors import FastLLMLoadError, Interrupted
 from fastllmload.experiment.journal import FAILED, INTERRUPTED, Journal
 
-ENDING = (signal.SIGTERM, signal.SIGHUP)  # SIGINT is Python's own KeyboardInterrupt
-ALL = (signal.SIGINT, *ENDING)
+TERMINATING = (signal.SIGTERM, signal.SIGHUP)  # SIGINT is Python's own KeyboardInterrupt
+ALL = (signal.SIGINT, *TERMINATING)
 
 
 @contextmanager
 def kept(book: Journal, what: str, conclude: Callable[[str], object]) -> Iterator[None]:
-    """Around the work of *what* ("search"). When it is stopped or fails, *conclude* gets the status, and the error goes on
-    its way; an end in good order is the caller's.
+    """Call *conclude* with the status when *what* ("search") is interrupted or fails, then re-raise. After success the
+    caller concludes.
     """
     try:
-        with heeded():
+        with raise_on_signals():
             yield
     except (Interrupted, KeyboardInterrupt) as problem:
         conclude(INTERRUPTED)
         if isinstance(problem, Interrupted) and str(problem):
             raise
-        raise Interrupted(f"the {what} was interrupted; the same command with the same --output goes on") from None
+        raise Interrupted(f"the {what} was interrupted; the same command with the same --output continues it") from None
     except FastLLMLoadError as problem:
         book.note("warnings", f"the {what} was cut short: {problem}")
         conclude(FAILED)
@@ -35,26 +35,28 @@ def kept(book: Journal, what: str, conclude: Callable[[str], object]) -> Iterato
 
 
 @contextmanager
-def heeded() -> Iterator[None]:
-    """SIGTERM and SIGHUP raise Interrupted between two levels, in a pause or a hook, as they end a run in order. What is
-    ignored (`nohup`) stays ignored.
+def raise_on_signals() -> Iterator[None]:
+    """SIGTERM and SIGHUP raise Interrupted between two levels, in a pause or in a hook. During a level the run handles
+    them. Ignored signals (`nohup`) stay ignored.
     """
-    with handled(ENDING, stop):
+    with handle_signals(TERMINATING, stop):
         yield
 
 
 @contextmanager
 def unbroken() -> Iterator[None]:
-    """SIGINT, SIGTERM and SIGHUP have no effect while the report is written, which is how each of them would end: a second
-    Ctrl-C behind the first must not leave a document without its pages.
+    """Ignore SIGINT, SIGTERM and SIGHUP while the report is written: a second Ctrl-C must not leave a document without its
+    report files.
     """
-    with handled(ALL, pass_over):
+    with handle_signals(ALL, ignore):
         yield
 
 
 @contextmanager
-def handled(numbers: Iterable[signal.Signals], handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
-    """*handler* for those of *numbers* that are not ignored, and what was before it again."""
+def handle_signals(
+    numbers: Iterable[signal.Signals], handler: Callable[[int, FrameType | None], None]
+) -> Iterator[None]:
+    """Install *handler* for those of *numbers* that are not ignored, and restore the earlier handlers at the end."""
     if threading.current_thread() is not threading.main_thread():
         yield  # Python delivers signals to the main thread only
         return
@@ -68,8 +70,8 @@ def handled(numbers: Iterable[signal.Signals], handler: Callable[[int, FrameType
             signal.signal(number, earlier)
 
 
-def pass_over(number: int, frame: FrameType | None) -> None:
-    """Not SIG_IGN, which what is started meanwhile would inherit."""
+def ignore(number: int, frame: FrameType | None) -> None:
+    """Used instead of SIG_IGN, which child processes would inherit."""
 
 
 def stop(number: int, frame: FrameType | None) -> None:

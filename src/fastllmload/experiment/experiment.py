@@ -1,8 +1,8 @@
-"""Where a procedure works: its folder, its target, and the levels that it has measured.
+"""The folder, the target and the measured levels of a procedure, search or sweep.
 
 A procedure is ordinary code that asks for levels one after the other. A level that is finished in the folder is taken
-from there, so a procedure that was killed is simply started again: the same code asks for the same levels in the same
-order, gets the finished ones at once, and goes on where it stopped. Nothing else has to be remembered.
+from there. So a procedure that was killed is simply started again: the same code asks for the same levels in the same
+order, gets the finished ones at once, and continues where it stopped. No other state is stored.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from fastllmload.engine.simulated_target import options_of
 from fastllmload.errors import InputError, Interrupted, TargetError
 from fastllmload.experiment.console import Console
 from fastllmload.experiment.journal import Journal, utc
-from fastllmload.experiment.level.folder import finished, put_aside, slug
+from fastllmload.experiment.level.folder import finished, quarantine, slug
 from fastllmload.experiment.level.result import Level
 from fastllmload.experiment.level.settings import changed, digest
 from fastllmload.experiment.preparation import hooks
-from fastllmload.experiment.preparation.readiness import NOT_YET, await_answer, silence
+from fastllmload.experiment.preparation.readiness import NOT_YET, await_answer, unreachable_reason
 from fastllmload.experiment.preparation.steps import PreparationStep, PreparationSteps
 from fastllmload.records.folder_lock import runs_below
 from fastllmload.records.run import DONE
@@ -41,9 +41,9 @@ REFUSED, STOPPED = 3, 4  # exit codes of a run
 
 @dataclass
 class Experiment:
-    """A context manager: the simulated engine, if that is the target, lives as long as the lab.
+    """A context manager: the simulated engine, if that is the target, lives as long as the experiment.
 
-    *base*: settings that all levels share. *commands*: hook name → shell command, each of which may take *hook_s*.
+    *base*: settings that all levels share. *commands*: hook name → shell command, each limited to *hook_s*.
     *settle_s*: pause between levels.
     """
 
@@ -55,18 +55,18 @@ class Experiment:
     commands: dict[str, str] = field(default_factory=dict)
     operator: bool = False
     settle_s: float = SETTLE_S
-    warm: bool = True  # False: no warm-up is done before a level
-    cold: bool = False  # because the first request shall find a system that has just become ready
+    warm: bool = True  # False: no warm-up before a level
+    cold: bool = False  # no warm-up because the first request must find a system that has just become ready
     steps: PreparationSteps = field(default_factory=PreparationSteps)
     levels: list[Level] = field(default_factory=list)
     last_preparation: Path = Path()
     hook_s: float = hooks.TIMEOUT_S
     _number: int = 0
-    _recorded: set[int] = field(default_factory=set)  # levels whose entries are of this start
+    _recorded: set[int] = field(default_factory=set)  # levels whose entries were made by this start
     _prepared: int = 0
     _ran: bool = False
     _engine: SimulatorProcess | None = None
-    _silent: set[Target] = field(default_factory=set)  # whose events do not say what they carry: asked once
+    _no_token_counts: set[Target] = field(default_factory=set)  # targets whose events do not state their tokens
 
     def __enter__(self) -> Self:
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -94,11 +94,11 @@ class Experiment:
     def level(
         self, name: str, settings: RunSettings, may_die: bool = False, before: Callable[[], None] | None = None
     ) -> Level:
-        """The finished level *name*: measured now, or found in the folder. *may_die*: a target that does not answer any
-        more behind it is what the level found, and the caller brings it back. *before*: done first where it is measured.
+        """The finished level *name*: measured now, or found in the folder. *may_die*: a target that does not answer after
+        the level is a finding, and the caller recovers it. *before*: called first if the level is measured now.
 
-        Levels are numbered in the order in which they are asked for. Interrupted when the user stopped it, TargetError
-        when the target was gone; what was measured stays in the level's folder.
+        Levels are numbered in the order in which they are asked for. Interrupted if the user stopped it, TargetError if
+        the target does not answer any more; what was measured stays in the level's folder.
         """
         number = self._number
         self._number += 1
@@ -125,8 +125,8 @@ class Experiment:
             self.journal.note("warnings", cascaded(level))
         return level
 
-    def aim(self, settings: RunSettings) -> None:
-        """Levels to come are for the target of *settings*; a simulated engine of another kind is started anew."""
+    def set_target(self, settings: RunSettings) -> None:
+        """Measure the following levels on the target of *settings*; a simulated engine of another kind is restarted."""
         if settings.target.simulate != self.base.target.simulate and self._engine is not None:
             self._engine.stop()
             self._engine = None
@@ -137,8 +137,8 @@ class Experiment:
         """Number of the level that is being prepared."""
         return self._number - 1
 
-    def began(self, name: str) -> bool:
-        """Whether anything of the level asked for last, *name*, was sent."""
+    def was_started(self, name: str) -> bool:
+        """Whether any request of the level asked for last, *name*, was sent."""
         return (self.folder / LEVELS / f"{self._number - 1:03d}-{slug(name)}").exists()
 
     def entry(self, level: Level) -> dict[str, Any]:
@@ -149,13 +149,13 @@ class Experiment:
         return next((entry for entry in entries if entry.get("number") == level.number), {})
 
     def earlier(self, level: Level) -> dict[str, Any]:
-        """What an earlier start recorded of a level that was found finished; empty where it recorded nothing."""
+        """The entry that an earlier start made for a level that was found finished; empty if it made none."""
         if not level.resumed:
             return {}
         return next((entry for entry in self.journal.before if entry.get("folder") == level.folder_name), {})
 
     def record(self, level: Level, **facts: Any) -> None:
-        """The level's entry in procedure.json; *facts* are added to it (criteria, verdict …)."""
+        """Write the level's entry in procedure.json, with *facts* added (criteria, verdict …)."""
         entry = self.entry(level)
         if not entry:
             entries = [one for one in self.journal.document["levels"] if one.get("number") != level.number]
@@ -181,19 +181,19 @@ class Experiment:
         entry.update(facts)
         self.journal.save()
 
-    def put_leftovers_aside(self) -> None:
-        """Levels of an earlier start that this one did not ask for, because a level measured anew led it elsewhere: they
-        are kept, marked, and told. Their entries go.
+    def quarantine_unused_levels(self) -> None:
+        """Rename the folders of levels that an earlier start measured and this one did not ask for, because a repeated
+        level led to other levels. Warn about each and remove its entry.
         """
         entries = self.journal.document["levels"]
         self.journal.document["levels"] = [one for one in entries if one.get("number") in self._recorded]
         asked = {level.folder.name for level in self.levels}
         for folder in runs_below(self.folder / LEVELS):
             if folder.name not in asked:
-                kept = put_aside(folder)
+                moved = quarantine(folder)
                 self.journal.note(
-                    "warnings", f"{LEVELS}/{folder.name} was measured by an earlier start, and the test did not come to it "
-                    f"this time: it is in no figure, and kept as {kept}"
+                    "warnings", f"{LEVELS}/{folder.name} was measured by an earlier start, but the test did not need it "
+                    f"this time: no figure includes it, and it is kept as {moved}"
                 )  # fmt: skip
 
     def _found(self, number: int, name: str, settings: RunSettings, folder: Path, mark: str) -> Level | None:
@@ -201,7 +201,7 @@ class Experiment:
             return None
         document, problem = finished(folder)
         if document is None:
-            self._set_aside(number, name, folder, problem)
+            self._discard(number, name, folder, problem)
             return None
         if (document.get("metadata") or {}).get("level") != mark:
             raise InputError(
@@ -210,20 +210,21 @@ class Experiment:
             )
         return Level(number, name, settings, folder, document, resumed=True)
 
-    def _set_aside(self, number: int, name: str, folder: Path, problem: str | None) -> None:
-        """A level that cannot be taken is measured again. *problem*: what is wrong with one that is damaged."""
-        kept = put_aside(folder)
-        where = f"what there is of it is kept as {kept}"
+    def _discard(self, number: int, name: str, folder: Path, problem: str | None) -> None:
+        """Rename the folder of a level that cannot be used, so that it is measured again. *problem*: how it is damaged;
+        None for one that was cut off.
+        """
+        where = f"the old run is kept as {quarantine(folder)}"
         if problem is None:
             self.console.say(f"level {number} ({name}) was cut off and is measured again; {where}")
             return
-        told = f"level {number} ({name}) is damaged and is measured again: {problem}; {where}"
-        self.journal.note("warnings", told)
-        self.console.warn(told)
+        warning = f"level {number} ({name}) is damaged and is measured again: {problem}; {where}"
+        self.journal.note("warnings", warning)
+        self.console.warn(warning)
 
     def run(self, folder: Path, settings: RunSettings, mark: str = "", may_die: bool = False) -> dict[str, Any]:
-        """One run into *folder*, which may hold a run that was cut off: that one is moved aside. Its run.json."""
-        put_aside(folder)
+        """Measure one run into *folder*. Returns its run.json. A cut-off run in that folder is renamed first."""
+        quarantine(folder)
         metadata = (*settings.output.metadata, *((("level", mark),) if mark else ()))
         asked = changed(
             settings,
@@ -231,32 +232,32 @@ class Experiment:
         )
         if asked.load.stop_on_failures is None:
             asked = changed(asked, load={"stop_on_failures": FAILURES})
-        if asked.target in self._silent and asked.workload.continuous_usage == "auto":
+        if asked.target in self._no_token_counts and asked.workload.continuous_usage == "auto":
             asked = changed(asked, workload={"continuous_usage": "off"})
         view = self.console.view()
         try:
             code = execute(asked, self.secret, view, self.engine())
-        except Interrupted:  # before its first request: there is nothing of it
+        except Interrupted:  # before its first request: nothing was measured
             raise Interrupted from None
         except TargetError as problem:
-            raise self._refused(settings, problem) from None
+            raise self._with_history(settings, problem) from None
         if code == STOPPED:
-            raise Interrupted(f"interrupted; {folder} holds what was measured of this level, start again to go on")
+            raise Interrupted(f"interrupted; {folder} holds what was measured of this level, start again to continue")
         document = view.document
-        told = document.get("target") or {}
-        if told.get("continuous_usage") is False and told.get("token_ids") is False:
-            self._silent.add(asked.target)
-        if (code == REFUSED or document.get("failed")) and not may_die and self.gone():
-            kept = put_aside(folder)
-            raise TargetError(f"the target does not answer any more; {kept} holds what was measured of this level")
+        target = document.get("target") or {}
+        if target.get("continuous_usage") is False and target.get("token_ids") is False:
+            self._no_token_counts.add(asked.target)
+        if (code == REFUSED or document.get("failed")) and not may_die and self.is_unreachable():
+            moved = quarantine(folder)
+            raise TargetError(f"the target does not answer any more; {moved} holds what was measured of this level")
         if document.get("status") != DONE:
             why = "; ".join(document.get("incidents", ())) or f"status {document.get('status')}"
             raise TargetError(f"{folder} could not be measured to its end: {why}")
         return document
 
-    def _refused(self, settings: RunSettings, problem: TargetError) -> TargetError:
-        """*problem*, told as what it is where the same target answered a level before: its last words alone would send
-        the reader to look for a wrong URL.
+    def _with_history(self, settings: RunSettings, problem: TargetError) -> TargetError:
+        """*problem*, with the last level that the same target answered, if any: the error alone would suggest that the URL
+        is wrong.
         """
         answered = [
             level for level in self.levels
@@ -266,7 +267,7 @@ class Experiment:
             return problem
         last = answered[-1]
         return TargetError(
-            f"the target answered level {last.number} ({last.name}), but not what is asked before the next: {problem}"
+            f"the target answered level {last.number} ({last.name}), but not the checks before the next level: {problem}"
         )
 
     # -- the system ---------------------------------------------------------------------------------------------------
@@ -278,15 +279,15 @@ class Experiment:
         return self._engine
 
     def switch(self, group: str, name: str) -> None:
-        """Have hook *name* done before the next level that really runs; it says the state of *group*."""
+        """Run hook *name* before the next level that is measured; the name is the state of *group*."""
         self.steps.want(PreparationStep(group, name, lambda: self.do_hook(name)))
 
     def prepare(self, group: str, name: str, action: Callable[[], None]) -> None:
-        """Have *action* done before the next level that really runs."""
+        """Run *action* before the next level that is measured."""
         self.steps.want(PreparationStep(group, name, action))
 
     def preparation(self, name: str, settings: RunSettings) -> dict[str, Any]:
-        """A run that prepares the system (warm-up, probes, filling a cache); kept, never part of a result."""
+        """Measure a run that prepares the system (warm-up, probes, filling a cache). It is kept, but in no result."""
         self._prepared += 1
         parent = self.folder / PREPARATION
         folder = parent / f"{self.journal.document['starts']:02d}-{self._prepared:03d}-{slug(name)}"
@@ -295,11 +296,11 @@ class Experiment:
         return self.run(folder, settings)
 
     def command(self, name: str, kept: int = hooks.TAIL) -> hooks.HookResult:
-        """What the command of hook *name* said and did; its time is bounded, and told while it passes."""
+        """Run the command of hook *name*, for *hook_s* at most; progress is printed."""
         return hooks.run_hook(name, self.commands[name], timeout_s=self.hook_s, kept=kept, say=self.console.say)
 
     def do_hook(self, name: str) -> float:
-        """Have it done at once; seconds until the target answered behind it."""
+        """Run hook *name* now. Returns the seconds until the target answered after it."""
         began, began_s = utc(), time.monotonic()
         if self.simulated:
             done = self._restart(name)
@@ -326,21 +327,21 @@ class Experiment:
         return hooks.HookResult(name, "simulated engine", time.monotonic() - began, 0, "")
 
     def await_ready(self) -> float:
-        """Seconds until the target answers behind a hook. TargetError when it never does."""
-        return await_answer(lambda: self._silence(NOT_YET), self.console.say)
+        """Wait until the target answers after a hook; seconds. TargetError if it does not within READY_S."""
+        return await_answer(lambda: self._unreachable_reason(NOT_YET), self.console.say)
 
-    def gone(self) -> bool:
-        """Whether nothing speaks HTTP there any more."""
-        return self._silence() is not None
+    def is_unreachable(self) -> bool:
+        """Whether the target gives no HTTP response any more."""
+        return self._unreachable_reason() is not None
 
-    def _silence(self, refused: tuple[int, ...] = ()) -> str | None:
+    def _unreachable_reason(self, refused: tuple[int, ...] = ()) -> str | None:
         engine = self.engine()
         urls = (engine.url,) if engine is not None else self.base.target.urls
-        return silence(self.base, urls, self.secret, refused)
+        return unreachable_reason(self.base, urls, self.secret, refused)
 
 
 def cascaded(level: Level) -> str:
-    """Of a level that was stopped early."""
+    """The warning for a level that was stopped early."""
     share = level.settings.load.stop_on_failures or FAILURES
     return (
         f"level {level.number} ({level.name}) was stopped early: more than {share:.0%} of the last 100 requests failed "
@@ -349,8 +350,8 @@ def cascaded(level: Level) -> str:
 
 
 def told(settings: RunSettings) -> dict[str, Any]:
-    """What the procedure was asked, as plain values, without secrets, without where its files go, and without what the
-    exit code is to say of the client.
+    """The settings as plain values for procedure.json: without secrets, without output paths and without `strict`, which
+    only sets the exit code.
     """
     found = public_settings.told(settings, public_settings.redactor(settings, None))
     for name in ("directory", "ui", "save_plan", "strict"):

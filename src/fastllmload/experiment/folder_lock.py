@@ -1,6 +1,4 @@
-"""One process at a time works in a procedure's folder: a lock on the folder itself, which ends with the process however
-that ends.
-"""
+"""Lock on the folder of an experiment: one process at a time works in it. The lock ends with the process."""
 
 from __future__ import annotations
 
@@ -12,8 +10,8 @@ from fastllmload.errors import InputError
 
 
 def hold(folder: Path) -> int:
-    """Take *folder*, which exists. The descriptor is the ownership: it ends with close(), or with the process; no child
-    inherits it. InputError where another process has it.
+    """Lock *folder*, which exists. Returns the descriptor that owns the lock: close() releases it; children do not inherit
+    it. InputError if another process holds the lock.
     """
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
@@ -21,8 +19,8 @@ def hold(folder: Path) -> int:
     except BlockingIOError:
         os.close(descriptor)
         raise InputError(
-            f"{folder} is in use: another fastllmload is at work in it; wait for its end, or name a new folder with --output"
+            f"{folder} is in use: another fastllmload works in it; wait until it ends, or name a new folder with --output"
         ) from None
-    except OSError:  # a file system without locks: nobody can be told
+    except OSError:  # a file system without locks: work without one
         pass
     return descriptor

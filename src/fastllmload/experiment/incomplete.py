@@ -1,4 +1,4 @@
-"""What a document lacks whose procedure has not come to its end: killed, it could not write its last words."""
+"""Adds to the document of an unfinished procedure what its end would have written: remarks, levels, how to continue."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ Document = Mapping[str, Any]
 
 
 def with_last_words(document: Document) -> dict[str, Any]:
-    """*document* with how to go on, and of a killed one with the deviations and warnings that its end would have added."""
+    """*document* with how to continue; if killed, also with the deviations and warnings that its end would have added."""
     found = dict(document)
     if found.get("status") == DONE:
         return found
     levels = found.get("levels") or ()
-    found["sentences"] = [*dict.fromkeys([*(found.get("sentences") or ()), going_on(found)])]
+    found["sentences"] = [*dict.fromkeys([*(found.get("sentences") or ()), how_to_continue(found)])]
     if found.get("status") != RUNNING:
         return found
     quick, simulated = bool(found.get("quick")), bool((found.get("manifest") or {}).get("simulated"))
@@ -32,7 +32,7 @@ def with_last_words(document: Document) -> dict[str, Any]:
 
 
 def with_levels(document: Document) -> dict[str, Any]:
-    """*document* with a table of its finished levels behind the others, where it has not come to its end."""
+    """*document*, if unfinished, with a table of its finished levels after the others."""
     found = dict(document)
     tables, levels = list(found.get("tables") or ()), found.get("levels") or ()
     if found.get("status") != DONE and levels and all(table.get("id") != LEVELS for table in tables):
@@ -40,16 +40,16 @@ def with_levels(document: Document) -> dict[str, Any]:
     return found
 
 
-def going_on(document: Document) -> str:
-    """That the same command goes on, and which it was, where it may be told."""
+def how_to_continue(document: Document) -> str:
+    """That the same command continues the procedure, and the command unless it was redacted."""
     many = len(document.get("levels") or ())
-    kept = f"{many} level{'s are' if many != 1 else ' is'} finished and will not be measured again; " if many else ""
+    done = f"{many} level{'s are' if many != 1 else ' is'} finished and will not be measured again; " if many else ""
     found = document.get("command")
     command = [str(word) for word in found] if isinstance(found, list) else []
     unnamed = command and not any(word.startswith(("-o", "--output", "--runs")) for word in command)
     where = "this folder as --output" if unnamed else "the same --output"
-    words = f": {shlex.join(command)}" if command else ""
-    return f"not finished: {kept}the same command with {where} goes on{words}"
+    text = f": {shlex.join(command)}" if command else ""
+    return f"not finished: {done}the same command with {where} continues it{text}"
 
 
 def level_table(document: Document) -> dict[str, Any]:

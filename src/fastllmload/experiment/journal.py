@@ -1,4 +1,4 @@
-"""procedure.json (search.json, sweep.json): what was asked, done and found so far. Written after every step, whole."""
+"""procedure.json (search.json, sweep.json): parameters, steps and findings so far. Rewritten completely after every step."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ RUNNING, DONE, INTERRUPTED, FAILED = "running", "done", "interrupted", "failed"
 
 
 class EarlierJournal(msgspec.Struct):
-    """What is taken over from the document of an earlier start."""
+    """Entries that are taken over from the document of an earlier start."""
 
     procedure: str
     parameters: dict[str, Any]
@@ -41,8 +41,8 @@ class EarlierJournal(msgspec.Struct):
     manifest: dict[str, Any] = {}
 
     @property
-    def stood_on(self) -> list[dict[str, Any]]:
-        """Warm-ups behind which a level was finished; one that led to none is done again."""
+    def used_warmups(self) -> list[dict[str, Any]]:
+        """Warm-ups after which a level was finished; the others are done again."""
         finished = {level.get("number") for level in self.levels}
         return [done for done in self.warmups if done.get("before_level") in finished]
 
@@ -53,13 +53,13 @@ class EarlierJournal(msgspec.Struct):
 
 
 class Journal:
-    """The document of the procedure in *folder*. One that is there already must be of the same procedure.
+    """The document of the procedure in *folder*. A document that exists must be of the same procedure and parameters.
 
-    As a context manager it has the folder for this process alone, from the first `put` or `save` on: two that work in one
-    folder would disturb each other's levels.
+    As a context manager it locks the folder from the first `put` or `save` on: two processes in one folder would disturb
+    each other's levels.
 
-    Nothing is written before the first `put` or `save`, and no text that *redact* knows as a secret: a hook or a server
-    may have printed one. *declared*: what an earlier start was told. *before*: its entries of levels.
+    Nothing is written before the first `put` or `save`. Secrets that *redact* knows are blanked: a hook or a server may
+    have printed one. *declared*: declarations of an earlier start. *before*: its entries of levels.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class Journal:
     ) -> None:
         self.path = folder / file
         self.redact = Redactor() if redact is None else redact
-        # As it is read again: tuples are lists, and secrets are blank
+        # In the form in which it is read again: tuples are lists, and secrets are blank
         asked = blank(msgspec.json.decode(msgspec.json.encode(asked)), self.redact)
         before = read_earlier(folder, file) if self.path.exists() else None
         if before is not None and before.procedure != procedure:
@@ -80,17 +80,19 @@ class Journal:
                 f"({differences(before.parameters, asked)}); start it again as it was, or name a new folder with --output"
             )
         with written(folder):
-            strange = before is None and folder.exists() and any(folder.iterdir())
+            foreign = before is None and folder.exists() and any(folder.iterdir())
             links = (
                 [each for each in folder.iterdir() if each.is_symlink() and each.is_dir()] if before is not None else []
             )
         if links:
             raise InputError(
-                f"{links[0]} is a link to another folder, where this start would write what it measures; put the folder "
-                "itself in its place, or name a new folder with --output"
+                f"{links[0]} is a link to another folder, into which this start would write its measurements; replace the "
+                "link by the folder itself, or name a new folder with --output"
             )
-        if strange:
-            raise InputError(f"--output {str(folder)!r} exists and is no folder of a {Path(file).stem}; name a new one")
+        if foreign:
+            raise InputError(
+                f"--output {str(folder)!r} exists and is not a folder of a {Path(file).stem}; name a new one"
+            )
         self.resumed = before is not None
         self.declared: dict[str, str] = {} if before is None else before.declared
         self.before: list[dict[str, Any]] = [] if before is None else before.levels
@@ -109,10 +111,10 @@ class Journal:
             "manifest": {},
             "parameters": asked,
             "warmup": None if before is None or not before.levels else before.warmup,
-            "warmups": [] if before is None else before.stood_on,
+            "warmups": [] if before is None else before.used_warmups,
             "steps": [] if before is None else before.steps,
             "server_log": {} if before is None else before.server_log,
-            "levels": [] if before is None else before.levels,  # each until this start comes to it
+            "levels": [] if before is None else before.levels,  # each until this start reaches it
             "findings": {},
             "tables": [],
             "plots": [],
@@ -138,7 +140,7 @@ class Journal:
         self.save()
 
     def note(self, kind: str, text: str) -> None:
-        """A sentence for `warnings` or `deviations`, once."""
+        """Add a sentence to `warnings` or `deviations`, once."""
         if text not in self.document[kind]:
             self.document[kind].append(text)
             self.save()
@@ -154,7 +156,7 @@ class Journal:
 
 @contextlib.contextmanager
 def written(folder: Path) -> Iterator[None]:
-    """A full disk or a folder that cannot be made or written becomes one sentence."""
+    """Turn a full disk, or a folder that cannot be made or written, into a HostLimitError."""
     try:
         yield
     except OSError as problem:
@@ -164,7 +166,7 @@ def written(folder: Path) -> Iterator[None]:
 
 
 def differences(before: dict[str, Any], asked: dict[str, Any]) -> str:
-    """What is not the same, each as it was and as it is now: `run.load.rate 5.0, now 7.0`."""
+    """Values that differ, each as it was and as it is now: `run.load.rate 5.0, now 7.0`."""
     old, new = leaves(before), leaves(asked)
     names = sorted(name for name in old.keys() | new.keys() if old.get(name) != new.get(name))
     return "; ".join(f"{name} {old.get(name)}, now {new.get(name)}" for name in names) or "none"
@@ -182,12 +184,12 @@ def leaves(tree: dict[str, Any], above: str = "") -> dict[str, str]:
 
 
 def read(folder: Path, file: str = FILE) -> dict[str, Any]:
-    """*file* of *folder*; InputError when it is none or of another version."""
+    """*file* of *folder*. InputError if it is missing, unreadable or of another version."""
     path = folder / file
     try:
         found = parse_json(read_regular(path))
     except FileNotFoundError:
-        raise InputError(f"{folder} is no procedure's folder: it has no {file}") from None
+        raise InputError(f"{folder} is not a procedure's folder: it has no {file}") from None
     except (OSError, msgspec.DecodeError) as problem:
         raise InputError(f"{path} cannot be read: {problem}") from None
     if not isinstance(found, dict) or found.get("schema_version") != SCHEMA_VERSION:
@@ -196,7 +198,7 @@ def read(folder: Path, file: str = FILE) -> dict[str, Any]:
 
 
 def read_earlier(folder: Path, file: str) -> EarlierJournal:
-    """*file* of *folder*, to go on with it. InputError when it was cut or changed."""
+    """*file* of *folder*, to continue it. InputError if it was truncated or changed."""
     try:
         return msgspec.convert(read(folder, file), EarlierJournal)
     except InputError as problem:
@@ -204,7 +206,7 @@ def read_earlier(folder: Path, file: str) -> EarlierJournal:
     except msgspec.ValidationError as problem:
         why = f"{folder / file} was changed: {problem}"
     raise InputError(
-        f"{why}; what was begun there cannot be gone on with: name a new folder with --output (fastllmload report shows "
+        f"{why}; the procedure cannot be continued: name a new folder with --output (fastllmload report shows "
         "each finished run below the old one)"
     )
 

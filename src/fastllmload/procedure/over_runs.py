@@ -1,4 +1,4 @@
-"""Figures of a test over its runs: median, mean, spread, interval (procedures.md 0.13). The unit is the run."""
+"""Figures of a test over its runs: median, mean, spread, interval (procedures.md 0.13). Each run is one sample."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ Summary = dict[str, Any]
 
 
 def summary(values: Sequence[float]) -> Summary:
-    """Of one figure, a value per run. *std*: sample; *ci95*: Student's t of the mean; both None for a single run.
+    """Summary of one figure with a value per run. *std*: sample standard deviation; *ci95*: Student's t interval of the
+    mean; both None for a single run.
 
     *cv_percent*, *stability*: ASIAI-M8 over runs of one kind (metrics.md 6.7): stable below 5 %, variable below 10 %.
     """
@@ -38,7 +39,7 @@ def half_width(found: Summary) -> float | None:
 
 
 def figures(runs: Sequence[Document]) -> dict[str, Summary]:
-    """Path in `findings` → its summary, over the runs that have a number there; in the order of the first run."""
+    """Path in `findings` → summary over the runs that have a number there, in the order of the first run."""
     flat = [dict(numbers(run.get("findings") or {})) for run in runs]
     names = list(dict.fromkeys(name for one in flat for name in one))
     return {name: summary([one[name] for one in flat if name in one]) for name in names}
@@ -57,8 +58,8 @@ def numbers(found: Any, path: str = "") -> Iterator[tuple[str, float]]:
 
 
 def tables(runs: Sequence[Document]) -> list[dict[str, Any]]:
-    """The test's own tables that every run has with the same rows and columns: in each cell the mean over the runs
-    with the half-width of its 95 % interval behind it; words that differ from run to run stand side by side.
+    """The test's tables that all runs have with the same rows and columns. Each cell is the mean over the runs, followed
+    by the half-width of its 95 % interval; texts that differ between runs are listed.
     """
     found = []
     for table in runs[0].get("tables") or () if runs else ():
@@ -71,12 +72,12 @@ def tables(runs: Sequence[Document]) -> list[dict[str, Any]]:
 
 
 def frame(table: Document) -> tuple[Any, ...]:
-    """What must be equal for cells to be of the same thing: columns, and the first cell of each row."""
+    """The columns and the first cell of each row, which must be equal for tables to be comparable."""
     return tuple(table["columns"]), tuple(row[0] if row else None for row in table["rows"])
 
 
 def cell(values: Sequence[Any]) -> Any:
-    """One cell over the runs. Numbers that are missing in some runs leave the others; none at all is None."""
+    """One cell over the runs. Missing numbers are ignored; None if all are missing."""
     known = [value for value in values if value is not None]
     if known and all(isinstance(value, int | float) and not isinstance(value, bool) for value in known):
         found = summary([float(value) for value in known])

@@ -1,4 +1,4 @@
-"""What `--quick` makes of a test's parameters: shorter and fewer, never longer or more than was asked for."""
+"""Parameters of a test under `--quick`: durations and counts are reduced, and never above the requested ones."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ N = TypeVar("N", int, float)
 
 
 def shorter(seconds: float, times: float, least: float) -> float:
-    """One *times*-th of *seconds*, not below *least* where more was asked for."""
+    """*seconds* / *times*, but at least *least* unless *seconds* is less."""
     return min(seconds, max(least, seconds / times))
 
 
@@ -18,5 +18,5 @@ def fewer(count: int, times: int, least: int) -> int:
 
 
 def first(values: tuple[N, ...], standard: tuple[N, ...], many: int) -> tuple[N, ...]:
-    """The first *many* of the *standard* values; a list of the tester's own stays whole."""
+    """The first *many* of the *standard* values; a list given by the user is not shortened."""
     return values[:many] if values == standard else values

@@ -1,7 +1,7 @@
-"""`fastllmload procedure NAME --runs N`: a test N times over, each a procedure of its own (procedures.md 0.13).
+"""`fastllmload procedure NAME --runs N`: runs a test N times, each as a complete procedure (procedures.md 0.13).
 
-Every run has its own folder, warm-up and arrival instants, and the requests of all the others. A run that is finished
-is found finished, so the whole goes on where it was stopped, and a larger N adds to what is there.
+Every run has its own folder, warm-up and arrival instants; all runs send the same requests. Finished runs are not measured
+again, so the same command continues after a stop, and a larger N adds runs.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from fastllmload.experiment.experiment import told
 from fastllmload.experiment.journal import Journal
 from fastllmload.experiment.level.settings import changed
 from fastllmload.procedure import runs_report
-from fastllmload.procedure.run import ProcedureTerms, ProcedureTest, complete, conduct, duration
+from fastllmload.procedure.run import ProcedureTerms, ProcedureTest, complete_declarations, conduct, duration
 from fastllmload.settings import RunSettings, Secret
 
 RESTART = "restart"  # the hook that gives every run a fresh system
@@ -36,12 +36,12 @@ def conduct_runs(
     console: Console,
     runs: int,
 ) -> int:
-    """Exit code: the largest of the runs'. What cuts one of them short is raised, after the report over all."""
+    """The largest exit code of the runs. An error that stops a run is raised after the report over all runs is written."""
     asked_of = parameters.quick() if terms.quick else parameters
     simulated = not settings.target.urls and settings.target.unix_socket is None
     asked = {"test": msgspec.to_builtins(asked_of), "quick": terms.quick, "run": told(settings)}
     book = Journal(terms.folder, test.name, asked, runs_report.JSON, redactor(settings, secret))
-    declared = complete(test, settings, asked_of, terms, simulated, book.declared)
+    declared = complete_declarations(test, settings, asked_of, terms, simulated, book.declared)
     seconds = test.expected_s(asked_of, settings)
     console.say(f"{runs} runs of IETF {test.section} {test.title}, in {terms.folder}")
     if seconds is not None:
@@ -54,8 +54,8 @@ def conduct_runs(
         fresh = simulated or RESTART in terms.commands
         if not fresh and declared.get("prefix_cache.enabled", "").lower() not in ("no", "false", "off"):
             book.note(
-                "warnings", "all runs send the same requests: a prefix cache that is on answers those of a later run from "
-                f"what an earlier one left; --hook {RESTART}=COMMAND starts each run with an empty one",
+                "warnings", "all runs send the same requests: an enabled prefix cache answers a later run from the requests "
+                f"of an earlier one; --hook {RESTART}=COMMAND starts each run with an empty cache",
             )  # fmt: skip
         codes = [0]
 
@@ -65,21 +65,21 @@ def conduct_runs(
         for number in range(runs):
             console.say(f"run {number + 1} of {runs}")
             with kept(book, f"test in run {number + 1}", ended):
-                codes.append(one(test, settings, secret, parameters, terms, console, number, declared))
-                keep(book, terms.folder, runs)
+                codes.append(one_run(test, settings, secret, parameters, terms, console, number, declared))
+                save_runs(book, terms.folder, runs)
         ended(journal.DONE)
         return max(codes)
 
 
-def one(
+def one_run(
     test: ProcedureTest, settings: RunSettings, secret: Secret | None, parameters: Any, terms: ProcedureTerms,
     console: Console, number: int, declared: Mapping[str, str],
 ) -> int:  # fmt: skip
-    """Run *number*: the same requests at instants of its own, and what was *declared* once for all."""
+    """Run *number*: the same requests at other instants, with the declarations *declared* of all runs. Its exit code."""
     own = changed(settings, load={"repetition": settings.load.repetition + number})
     before = (RESTART,) if RESTART in terms.commands else ()
-    place = dataclasses.replace(terms, folder=folder_of(terms.folder, number), before=before, declared=declared)
-    return conduct(test, own, secret, parameters, place, console)
+    own_terms = dataclasses.replace(terms, folder=folder_of(terms.folder, number), before=before, declared=declared)
+    return conduct(test, own, secret, parameters, own_terms, console)
 
 
 def folder_of(folder: Path, number: int) -> Path:
@@ -90,21 +90,21 @@ def finished(folder: Path, runs: int) -> list[dict[str, Any]]:
     """procedure.json of every run so far, each with its `folder`."""
     found = []
     for number in range(runs):
-        place = folder_of(folder, number)
-        if (place / journal.FILE).exists():
-            found.append({**journal.read(place), "folder": place.name})
+        run_folder = folder_of(folder, number)
+        if (run_folder / journal.FILE).exists():
+            found.append({**journal.read(run_folder), "folder": run_folder.name})
     return found
 
 
-def keep(book: Journal, folder: Path, runs: int) -> None:
-    """Put into runs.json what the runs found so far."""
+def save_runs(book: Journal, folder: Path, runs: int) -> None:
+    """Write the findings of the runs so far to runs.json."""
     found: Sequence[dict[str, Any]] = finished(folder, runs)
     book.put(**runs_report.entries(found))
 
 
 def conclude(book: Journal, folder: Path, runs: int, status: str, console: Console) -> None:
     with unbroken():
-        keep(book, folder, runs)
+        save_runs(book, folder, runs)
         book.put(status=status, ended_utc=journal.utc())
         names = runs_report.write(folder, book.document)
     for line in runs_report.lines(book.document):

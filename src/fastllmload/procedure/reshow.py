@@ -1,4 +1,4 @@
-"""Reports of searches, sweeps and repeated tests, shown again from their folders; also of killed ones."""
+"""Renders the reports of searches, sweeps and repeated tests again from their folders, also if they were killed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FORMS = ("terminal", "markdown", "html", "json")
 
 @dataclass(frozen=True)
 class ReportKind:
-    """*needed*: the entry of *file* that is there once anything was measured. *parts*: where the runs are."""
+    """*needed*: the entry of *file* that exists once anything was measured. *parts*: path of the runs."""
 
     file: str
     needed: str
@@ -36,18 +36,18 @@ KINDS = (
 
 
 def shown_again(folder: Path, form: str, redact: bool = False) -> str | None:
-    """The report as one of FORMS; None when *folder* holds neither. InputError for other forms, or nothing measured."""
+    """The report as one of FORMS; None if *folder* holds none of KINDS. InputError for other forms, or without results."""
     kind = next((kind for kind in KINDS if (folder / kind.file).exists()), None)
     if kind is None:
         return None
     if redact:
         raise InputError(
-            f"--redact leaves out capacities (IETF 7.1), and {kind.file} holds little else; redact what is in {kind.parts}"
+            f"--redact removes capacities (IETF 7.1), and {kind.file} holds little else; redact the runs in {kind.parts}"
         )
     if form not in FORMS:
         raise InputError(
-            f"--as {form} is a form of runs; {folder} holds {kind.file}, which has {', '.join(FORMS)}; give one of "
-            f"{kind.parts} for the others"
+            f"--as {form} is a form of single runs; {folder} holds {kind.file}, which has {', '.join(FORMS)}; for other "
+            f"forms name a run in {kind.parts}"
         )
     document = journal.read(folder, kind.file)
     if kind.needed not in document:

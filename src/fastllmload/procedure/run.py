@@ -1,4 +1,4 @@
-"""One procedure from its declarations to its report: validate, prepare, run the test, write what it found."""
+"""Runs one procedure: validate, complete declarations, prepare, run the test, write its report."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ NOT_MET = 1
 
 @dataclass(frozen=True)
 class ProcedureTest:
-    """One of the ten. *parameters*: its struct, which may have `quick()`. *hooks*: which ones it needs.
+    """One of the ten tests. *parameters*: its struct, which may have `quick()`. *hooks*: the hooks that it needs.
 
-    *run* fills the findings; *expected_s* foretells how long it takes, None where nobody can know.
+    *run* fills the findings. *expected_s* estimates its duration; None if it cannot be estimated.
     """
 
     name: str
@@ -51,25 +51,25 @@ class ProcedureTest:
     hooks: Callable[[Any], tuple[str, ...]] = lambda parameters: ()
     refuse: Callable[[Any, RunSettings], None] = lambda parameters, settings: None
     expected_s: Callable[[Any, RunSettings], float | None] = lambda parameters, settings: None
-    workload: str | None = None  # the test's own, where the tester names none
-    sends: str | None = None  # the workload that it sends whatever the tester names
-    may: tuple[str, ...] = ()  # hooks that it does when they are given
+    workload: str | None = None  # the default if the user names none
+    sends: str | None = None  # the workload that it always sends
+    may: tuple[str, ...] = ()  # optional hooks
 
 
 @dataclass(frozen=True)
 class ProcedureTerms:
-    """How a procedure is conducted, whichever it is."""
+    """Options that all procedures share."""
 
     folder: Path
     quick: bool = False
-    conforming: bool = True  # missing declarations stop it
-    strict: bool = False  # anything less than compliance is exit code 1
+    conforming: bool = True  # missing declarations are an error
+    strict: bool = False  # a report that is not compliant gives exit code 1
     commands: dict[str, str] = field(default_factory=dict)
-    hook_s: float = hooks.TIMEOUT_S  # that a command may take
+    hook_s: float = hooks.TIMEOUT_S  # limit of a hook's command
     settle_s: float | None = None
-    ask: Callable[[str], str] | None = None  # the operator's answers; None: nobody can be asked
-    before: tuple[str, ...] = ()  # hooks before the first level, whatever the test itself needs
-    declared: Mapping[str, str] | None = None  # the manifest, where it was complete (or asked for) before
+    ask: Callable[[str], str] | None = None  # asks the operator; None without a terminal
+    before: tuple[str, ...] = ()  # hooks before the first level, in addition to the test's own
+    declared: Mapping[str, str] | None = None  # the manifest, if it was completed before
 
 
 def conduct(
@@ -80,7 +80,9 @@ def conduct(
     terms: ProcedureTerms,
     console: Console,
 ) -> int:
-    """Exit code. What is refused before anything is sent raises; a procedure cut short keeps what it has and raises."""
+    """Run *test* and return the exit code. Invalid input raises before anything is sent. A procedure that is interrupted
+    or fails writes its findings and raises.
+    """
     if terms.quick:
         parameters = parameters.quick()
     simulated = not settings.target.urls and settings.target.unix_socket is None
@@ -88,8 +90,8 @@ def conduct(
     book = Journal(terms.folder, test.name, asked, redact=redactor(settings, secret))
     declarations = terms.declared
     if declarations is None:
-        declarations = complete(test, settings, parameters, terms, simulated, book.declared)
-    settings = as_sent(test, settings)  # behind what was asked, by which an earlier start is known
+        declarations = complete_declarations(test, settings, parameters, terms, simulated, book.declared)
+    settings = as_sent(test, settings)  # not in *asked*, with which an earlier start is compared
     with book:
         book.put(
             quick=terms.quick, manifest=manifest.entry(settings, declarations, simulated), section=test.section,
@@ -105,8 +107,8 @@ def conduct(
         is_cold = declared_cold(declarations)
         if settings.load.warmup_requests or settings.load.warmup_tokens or settings.load.warmup_seconds:
             console.warn(
-                "--warmup has no effect here but 0, which leaves it out: a test warms up with 100 requests and 10,000 "
-                "output tokens at the least (IETF 4.5.1)"
+                "--warmup has no effect here except 0, which leaves the warm-up out: a test warms up with at least 100 "
+                "requests and 10,000 output tokens (IETF 4.5.1)"
             )
         for text in without_effect(test, settings, parameters):
             console.warn(text)
@@ -118,7 +120,7 @@ def conduct(
         ):
             before = (*before, cold_start.RESTART)
         for name in sorted(terms.commands.keys() - {*test.hooks(parameters), *test.may, *before}):
-            console.warn(f"--hook {name} is not used by the test {test.name}: it has nothing to do there")
+            console.warn(f"--hook {name} is not used by the test {test.name}")
         experiment = Experiment(
             terms.folder, settings, secret, book, console, terms.commands, terms.ask is not None, settle_s,
             warm=not asked_none and not is_cold, cold=is_cold, hook_s=terms.hook_s,
@@ -131,7 +133,7 @@ def conduct(
         return NOT_MET if terms.strict and not compliant else 0
 
 
-def complete(
+def complete_declarations(
     test: ProcedureTest,
     settings: RunSettings,
     parameters: Any,
@@ -139,10 +141,10 @@ def complete(
     simulated: bool,
     earlier: Mapping[str, str],
 ) -> dict[str, str]:
-    """The declarations. InputError with everything that the test still needs: parameters, hooks and declarations at once;
-    nobody is asked for the latter before the former are there. *earlier*: what an earlier start was told.
+    """The complete declarations. InputError lists everything that the test still needs: parameters, hooks, declarations.
+    The operator is only asked for declarations once nothing else is missing. *earlier*: declarations of an earlier start.
     """
-    lacking: list[str] = []
+    problems: list[str] = []
     found: dict[str, str] = {}
     must = terms.conforming and not terms.quick
 
@@ -150,30 +152,28 @@ def complete(
         try:
             work()
         except InputError as problem:
-            lacking.append(str(problem))
+            problems.append(str(problem))
 
     attempt(lambda: test.refuse(parameters, settings))
     attempt(lambda: refuse_engine(settings))
-    said = {**earlier, **manifest.declared(settings, simulated)}
+    declared = {**earlier, **manifest.declared(settings, simulated)}
     can_restart = simulated or terms.ask is not None or cold_start.RESTART in terms.commands
-    attempt(lambda: cold_start.refuse(test.name, said, can_restart))
+    attempt(lambda: cold_start.refuse(test.name, declared, can_restart))
     attempt(lambda: hooks.refuse_missing(test.hooks(parameters), terms.commands, simulated, terms.ask is not None))
-    ask = None if lacking or terms.quick else terms.ask
+    ask = None if problems or terms.quick else terms.ask
     attempt(lambda: found.update(manifest.complete(as_sent(test, settings), test.name, simulated, must, ask, earlier)))
-    if lacking:
-        raise InputError("\n".join(lacking))
+    if problems:
+        raise InputError("\n".join(problems))
     return found
 
 
 def as_sent(test: ProcedureTest, settings: RunSettings) -> RunSettings:
-    """*settings* with the workload that *test* really sends: it is what the manifest declares (IETF 4.1)."""
+    """*settings* with the workload that *test* really sends, which the manifest declares (IETF 4.1)."""
     return settings if test.sends is None else changed(settings, workload={"name": test.sends})
 
 
 def without_effect(test: ProcedureTest, settings: RunSettings, parameters: Any) -> Iterator[str]:
-    """A sentence for each end of a run (a number of requests, a duration) that was asked for and that *test* has no use
-    for.
-    """
+    """A warning for each of --num-requests and --duration that was given and that *test* does not use."""
     has = set(getattr(parameters, "__struct_fields__", ()))
     if settings.load.num_requests is not None and not has & {"request_count", "requests"}:
         yield f"--num-requests has no effect on the test {test.name}: its levels last as long as --duration says"
@@ -210,13 +210,13 @@ def duration(seconds: float) -> str:
 
 
 def with_declarations(settings: RunSettings, declarations: Mapping[str, str]) -> RunSettings:
-    """Every level's run.json carries them too."""
+    """*settings* with *declarations*, so that every level's run.json has them too."""
     output = msgspec.structs.replace(settings.output, declare=tuple(declarations.items()))
     return msgspec.structs.replace(settings, output=output)
 
 
-def spoilt_words(levels: Sequence[Level]) -> str:
-    """Of levels on which the client was the limit, named by their numbers."""
+def client_limited_text(levels: Sequence[Level]) -> str:
+    """The warning for levels on which the client was the limit."""
     numbers = ", ".join(str(level.number) for level in levels)
     one = len(levels) == 1
     return (
@@ -226,20 +226,20 @@ def spoilt_words(levels: Sequence[Level]) -> str:
 
 
 def conclude(test: ProcedureTest, experiment: Experiment, found: Findings, status: str, console: Console) -> bool:
-    """Write procedure.json and the reports, whatever happened, and show them; whether the draft was followed."""
+    """Write procedure.json and the reports and print them. Returns whether the draft was followed."""
     with unbroken():
-        compliant = written(test, experiment, found, status)
+        compliant = write_report(test, experiment, found, status)
     show(experiment.journal.document, experiment.folder, console)
     return compliant
 
 
-def written(test: ProcedureTest, experiment: Experiment, found: Findings, status: str) -> bool:
-    """Write procedure.json and the reports; whether the draft was followed."""
+def write_report(test: ProcedureTest, experiment: Experiment, found: Findings, status: str) -> bool:
+    """Write procedure.json and the reports. Returns whether the draft was followed."""
     if status == journal.DONE:
-        experiment.put_leftovers_aside()
-    spoilt = [level for level in experiment.levels if level.generator_limited and not counted(experiment.entry(level))]
-    if spoilt:
-        found.warn(spoilt_words(spoilt))
+        experiment.quarantine_unused_levels()
+    limited = [level for level in experiment.levels if level.generator_limited and not counted(experiment.entry(level))]
+    if limited:
+        found.warn(client_limited_text(limited))
     for text in level_warnings(experiment.journal.document["levels"]):
         found.warn(text)
     if experiment.cold and experiment.levels:

@@ -1,4 +1,4 @@
-"""What the runs of one test found together: runs.json, runs.md, runs.html, the terminal."""
+"""The report over all runs of one test: runs.json, runs.md, runs.html, terminal text."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ INTERVAL = "+/-: half-width of the 95% interval of the mean over runs (Student's
 
 
 def entries(runs: Sequence[Document]) -> dict[str, Any]:
-    """What runs.json holds of the *runs*, each a procedure.json with its `folder`; only whole ones enter figures."""
-    whole = [run for run in runs if run["status"] == "done"]
-    verdicts = [str((run.get("compliance") or {}).get("verdict")) for run in whole]
+    """Entries of runs.json for *runs*, each a procedure.json with its `folder`. Only finished runs enter figures."""
+    done = [run for run in runs if run["status"] == "done"]
+    verdicts = [str((run.get("compliance") or {}).get("verdict")) for run in done]
     return {
         "runs": [
             {
@@ -52,21 +52,21 @@ def entries(runs: Sequence[Document]) -> dict[str, Any]:
             for run in runs
         ],
         "compliance_verdict": next((verdict for verdict in VERDICTS if verdict in verdicts), None),
-        "figures": over_runs.figures(whole),
-        "tables": over_runs.tables(whole),
+        "figures": over_runs.figures(done),
+        "tables": over_runs.tables(done),
         "deviations": list(dict.fromkeys(text for run in runs for text in run["deviations"])),
     }
 
 
 def worst_client(run: Document) -> str | None:
     """The worst certificate among the levels of a run."""
-    said = [level.get("certificate") for level in run["levels"]]
-    return next((verdict for verdict in ("invalid", "suspect", "valid") if verdict in said), None)
+    verdicts = [level.get("certificate") for level in run["levels"]]
+    return next((verdict for verdict in ("invalid", "suspect", "valid") if verdict in verdicts), None)
 
 
 def headline(document: Document) -> str:
-    whole = sum(run["status"] == "done" for run in document.get("runs", ()))
-    return with_state(f"IETF {document['section']} {document['title']}, {whole} runs", document)
+    done = sum(run["status"] == "done" for run in document.get("runs", ()))
+    return with_state(f"IETF {document['section']} {document['title']}, {done} runs", document)
 
 
 def run_table(document: Document) -> dict[str, Any]:
@@ -79,7 +79,7 @@ def run_table(document: Document) -> dict[str, Any]:
 
 
 def figure_table(document: Document) -> dict[str, Any]:
-    """Every figure of the findings. A figure that fewer runs have than there are says so by its n."""
+    """Every figure of the findings; its n is the number of runs that have it."""
     columns = ["Figure", "n", "Median", "Mean", "CI95 low", "high", "Std Dev", "Spread (%)", "", "Runs"]
     rows = [
         [name, one["n"], one["median"], one["mean"], *(one["ci95"] or (None, None)), one["std"], one["cv_percent"],
@@ -96,10 +96,10 @@ def all_tables(document: Document) -> list[dict[str, Any]]:
 
 
 def remarks(document: Document) -> Iterator[str]:
-    """What to know about the whole."""
-    whole = sum(run["status"] == "done" for run in document["runs"])
-    if whole < FEW:
-        yield f"{whole} finished runs: a comparison of systems needs {FEW} or more (IETF 6.3)"
+    """Remarks on all runs together."""
+    done = sum(run["status"] == "done" for run in document["runs"])
+    if done < FEW:
+        yield f"{done} finished runs: a comparison of systems needs {FEW} or more (IETF 6.3)"
     verdict = document["compliance_verdict"]
     if verdict is not None:
         yield f"compliance of the worst run: {verdict}; what to do: fastllmload compliance FOLDER/run-1"
@@ -141,5 +141,5 @@ def page(document: Document) -> str:
 
 
 def write(folder: Path, document: Document) -> Sequence[str]:
-    """runs.md and runs.html, each whole or not at all; their names."""
+    """Write runs.md and runs.html. Returns their names."""
     return write_whole(folder, {MARKDOWN: markdown(document), PAGE: page(document)})

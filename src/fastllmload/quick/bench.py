@@ -1,4 +1,4 @@
-"""`fastllmload quick`: one short run per engine, its block of numbers, and a table when there are several engines."""
+"""`fastllmload quick`: one short run per engine, its block of numbers, and a table if there are several engines."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fastllmload.engine.run import execute
 from fastllmload.engine.simulated_target import options_of
 from fastllmload.errors import TargetError
 from fastllmload.quick.protocol import WARMUP_PROMPT, WARMUP_TOKENS, as_run, engines
-from fastllmload.quick.warmup import warmed_up
+from fastllmload.quick.warmup import warm_up
 from fastllmload.report.documents import asiai
 from fastllmload.report.documents.subject import subject_of
 from fastllmload.report.terminal.outlet import Outlet, Redact, Writable
@@ -28,14 +28,14 @@ WARMED_UP = f"warm-up: one request {WARMUP_PROMPT!r} with max_tokens {WARMUP_TOK
 
 @dataclass
 class BlockView:
-    """Passes everything on to *view* but the closing summary, in whose place the block stands."""
+    """Forwards everything to *view* except the closing summary, which the block replaces."""
 
     view: Ui
     folder: Path | None = None
     document: Mapping[str, Any] = field(default_factory=dict)
 
     def banner(self, lines: Sequence[str]) -> None:
-        """The run itself has no warm-up: the protocol's was sent before."""
+        """Prints the protocol's own warm-up, which is sent before the run, in place of the run's line."""
         kept = [line for line in lines if not line.startswith("warm-up:")]
         self.view.banner(kept if len(kept) == len(lines) else [*kept, WARMED_UP])
 
@@ -59,7 +59,7 @@ class BlockView:
 
 
 def bench(asked: RunSettings, secret: Secret | None, runs: int, stream: Writable, redact: Redact) -> int:
-    """Exit code: the worst of the engines' runs. One that cannot be reached is left out and said."""
+    """Run all engines; the largest of their exit codes. An engine that cannot be reached is left out, which is printed."""
     outlet, codes, measured = Outlet(stream, redact), [0], []
     each = engines(asked)
     for settings in each:
@@ -87,17 +87,17 @@ def bench(asked: RunSettings, secret: Secret | None, runs: int, stream: Writable
 def one_engine(
     settings: RunSettings, secret: Secret | None, runs: int, stream: Writable, redact: Redact
 ) -> tuple[int, BlockView]:
-    """Warm up and run; (exit code, what the run left)."""
+    """Warm up and run. Returns (exit code, view with the run's folder and document)."""
     view = BlockView(make_ui(settings.output.ui, stream, redact))
     with embedded(settings) as simulator:
         url = simulator.url if simulator is not None else (settings.target.urls or ("http://localhost",))[0]
-        ready = warmed_up(as_run(settings, runs), url, secret, redact)
-        return execute(ready, secret, view, simulator), view
+        prepared = warm_up(as_run(settings, runs), url, secret, redact)
+        return execute(prepared, secret, view, simulator), view
 
 
 @contextlib.contextmanager
 def embedded(settings: RunSettings) -> Iterator[SimulatorProcess | None]:
-    """The simulated engine, where no target is given."""
+    """The simulated engine if no target is given, else None."""
     if settings.target.urls or settings.target.unix_socket is not None:
         yield None
         return
@@ -106,7 +106,7 @@ def embedded(settings: RunSettings) -> Iterator[SimulatorProcess | None]:
 
 
 def closing(view: BlockView) -> Iterator[str]:
-    """The block, the verdict on the client, and where the run is."""
+    """The block, the verdict on the client, and the run's folder."""
     assert view.folder is not None
     yield ""
     yield from asiai.lines(subject_of(view.folder))
@@ -118,7 +118,7 @@ def closing(view: BlockView) -> Iterator[str]:
 
 
 def side_by_side(measured: Sequence[tuple[RunSettings, Mapping[str, Any]]]) -> Table:
-    """One row per engine; each with its own power."""
+    """One row per engine, with its power."""
     columns = ["Engine", "tok/s median", "Mean", "Std dev", "TTFT median (ms)", "Power (W)", "tok/s per W", "Failed"]
     rows = [
         [

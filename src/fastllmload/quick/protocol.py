@@ -1,7 +1,7 @@
 """asiai's benchmark protocol as a run: few requests of each prompt type, one at a time, at temperature 0.
 
-It is quick to run and to read and says nothing about load: the methodology's tests are `fastllmload procedure`. Prompts
-repeat, as in its document: where the engine caches prefixes, the TTFT of the later runs is that of a cached prompt.
+It does not measure load; the methodology's tests are `fastllmload procedure`. Prompts repeat, as asiai specifies: if the
+engine caches prefixes, the TTFT of later runs is that of a cached prompt.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ def prompt_types() -> list[str]:
 
 
 def as_run(asked: RunSettings, runs: int) -> RunSettings:
-    """One engine's run: every prompt type in turn, *runs* times. Target, client and output are as *asked*."""
+    """Settings of one engine's run: every prompt type in turn, *runs* times. Target, client and output are as *asked*."""
     load = Load(
         concurrency=1,
         num_requests=runs * len(prompt_types()),
-        warmup_requests=0,  # its own is sent before: `warmup`
+        warmup_requests=0,  # `warmup` sends the protocol's own before
         timeout=asked.load.timeout,
         grace=asked.load.grace,
     )
@@ -42,7 +42,7 @@ def as_run(asked: RunSettings, runs: int) -> RunSettings:
 
 
 def engines(asked: RunSettings) -> list[RunSettings]:
-    """One run's settings per URL, each with a folder of its own; a run without URL is that of the simulated engine."""
+    """Settings of one run per URL, each with its own folder; without URL, of one run of the simulated engine."""
     urls = asked.target.urls
     if len(urls) < 2:
         return [asked]

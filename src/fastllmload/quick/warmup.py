@@ -1,4 +1,4 @@
-"""What asiai's protocol does before it measures: one request that primes the caches, and a look at the model's card."""
+"""Warm-up of asiai's protocol: one request that primes the caches; the model's card is read for declarations."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from fastllmload.quick.protocol import WARMUP_PROMPT, WARMUP_TOKENS
 from fastllmload.report.terminal.outlet import Redact
 from fastllmload.settings import RunSettings, Secret
 
-CARD = {"sut.model.format": "format", "sut.model.quantization": "quantization_level"}  # declaration: Ollama's word
+CARD = {"sut.model.format": "format", "sut.model.quantization": "quantization_level"}  # declaration: Ollama's key
 
 
-def warmed_up(settings: RunSettings, url: str, secret: Secret | None, redact: Redact) -> RunSettings:
-    """Send the one request. The settings with the model's name, and with what its server says of format and
-    quantization where the user has declared nothing. TargetError when it cannot be reached or does not answer.
+def warm_up(settings: RunSettings, url: str, secret: Secret | None, redact: Redact) -> RunSettings:
+    """Send the request. Returns the settings with the model's name, and with format and quantization from the server's
+    model card if the user has not declared them. TargetError if the server cannot be reached or does not answer.
     """
     endpoint = resolve_endpoint(settings.target.endpoint_type)
     key = None if secret is None else secret.reveal()
@@ -28,15 +28,15 @@ def warmed_up(settings: RunSettings, url: str, secret: Secret | None, redact: Re
     model = probe.model(settings.target.model)
     probe.say(model, WARMUP_PROMPT, WARMUP_TOKENS)
     target = msgspec.structs.replace(settings.target, model=model)
-    declared = (*settings.output.declare, *said(probe.card(model), dict(settings.output.declare)))
+    declared = (*settings.output.declare, *from_card(probe.card(model), dict(settings.output.declare)))
     output = msgspec.structs.replace(settings.output, declare=declared)
     return msgspec.structs.replace(settings, target=target, output=output)
 
 
-def said(card: Mapping[str, Any], declared: Mapping[str, str]) -> list[tuple[str, str]]:
-    """Declarations that the model's card answers and nobody has made."""
+def from_card(card: Mapping[str, Any], declared: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Declarations from the model's *card* that the user has not made."""
     details = card.get("details")
     if not isinstance(details, Mapping):
         return []
-    found = {name: details.get(word) for name, word in CARD.items() if name not in declared}
+    found = {name: details.get(key) for name, key in CARD.items() if name not in declared}
     return [(name, value) for name, value in found.items() if isinstance(value, str) and value]

@@ -157,7 +157,7 @@ class Search:
         """Write search.json and the reports, and say what was found."""
         with unbroken():
             if status == journal.DONE:
-                self.experiment.put_leftovers_aside()
+                self.experiment.quarantine_unused_levels()
             self.experiment.journal.put(status=status, ended_utc=journal.utc())
             answer = self.keep()
             names = report.write(self.experiment.folder, self.experiment.journal.document)

@@ -223,7 +223,7 @@ class TrialRunner(Trials):
         try:
             measured = self.experiment.level(name, settings)
         except HostLimitError as problem:
-            if self.experiment.began(name):
+            if self.experiment.was_started(name):
                 raise  # it began: the host gave out on the way
             self.refused[level] = str(problem)
             return None

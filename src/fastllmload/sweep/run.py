@@ -82,11 +82,13 @@ class Sweep:
         if not self.terms.same_requests and settings.output.plan is None:
             settings = changed(settings, workload={"stream": f"sweep/{number}/{repetition}"})
         name = cell.label + (f", run {repetition + 1}" if repetition else "")
-        self.experiment.aim(settings)
+        self.experiment.set_target(settings)
         try:
             level = self.experiment.level(name, settings)
         except (InputError, TargetError) as problem:
-            if self.experiment.began(name) or (isinstance(problem, TargetError) and self.experiment.gone()):
+            if self.experiment.was_started(name) or (
+                isinstance(problem, TargetError) and self.experiment.is_unreachable()
+            ):
                 raise  # the host or the target gave out on the way
             self.refused[number] = str(problem)
             self.problem = self.problem or problem

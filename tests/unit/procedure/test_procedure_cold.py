@@ -27,7 +27,7 @@ def runs(monkeypatch: pytest.MonkeyPatch) -> FakeRuns:
 
 def test_only_the_test_of_ttft_starts_cold() -> None:
     """Others need a warm system, whatever can restart it."""
-    with pytest.raises(InputError, match="measured by the test ttft; the test throughput needs"):
+    with pytest.raises(InputError, match="only the test ttft measures a cold start; the test throughput needs"):
         cold_start.refuse("throughput", COLD, True)
     cold_start.refuse("throughput", {}, False)
     cold_start.refuse("ttft", COLD, True)
@@ -43,7 +43,7 @@ def test_somebody_must_know_how_long_the_model_takes_to_load() -> None:
 @pytest.mark.parametrize("text", ["abc", "", "-1", "nan", "inf", "1e999"])
 def test_a_load_time_is_a_number_of_seconds(text: str) -> None:
     """It is told before anything is measured."""
-    with pytest.raises(InputError, match=r"sut\.load_time_s=.*no number of seconds"):
+    with pytest.raises(InputError, match=r"sut\.load_time_s=.*not a number of seconds"):
         cold_start.refuse("ttft", {**COLD, "sut.load_time_s": text}, False)
     cold_start.refuse("ttft", {**COLD, "sut.load_time_s": "93 s"}, False)
     assert cold_start.entry({"sut.load_time_s": "93 s"}, (), ())["model_load_time_s"] == 93.0

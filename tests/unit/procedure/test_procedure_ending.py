@@ -100,11 +100,11 @@ def test_a_signal_behind_the_last_word_on_the_state(
 
     monkeypatch.setattr(Journal, "put", struck)
     monkeypatch.setattr(experiment, "execute", target.execute if status == DONE else stopped)
-    monkeypatch.setattr(experiment.Experiment, "gone", lambda self: False)
+    monkeypatch.setattr(experiment.Experiment, "is_unreachable", lambda self: False)
     if status == DONE:
         made(tmp_path / "p")
     else:
-        with pytest.raises(Interrupted, match="the same command with the same --output goes on"):
+        with pytest.raises(Interrupted, match="the same command with the same --output continues it"):
             made(tmp_path / "p")
     assert sent and set(sent) == {status}
     for each in files:

@@ -99,7 +99,7 @@ def test_a_damaged_procedure_json_is_one_sentence(runs: FakeRuns, tmp_path: Path
     with made(tmp_path / "p") as experiment:
         three_levels(experiment)
     (tmp_path / "p" / "procedure.json").write_text(content)
-    with pytest.raises(InputError, match=f"procedure.json {words}.*; what was begun there cannot be gone on with"):
+    with pytest.raises(InputError, match=f"procedure.json {words}.*; the procedure cannot be continued"):
         made(tmp_path / "p")
 
 
@@ -135,7 +135,7 @@ def test_a_level_of_other_settings_is_refused(runs: FakeRuns, tmp_path: Path) ->
 def test_a_folder_of_another_procedure_is_refused(runs: FakeRuns, tmp_path: Path) -> None:
     (tmp_path / "p").mkdir()
     (tmp_path / "p" / "notes.txt").write_text("mine")
-    with pytest.raises(InputError, match="is no folder of a procedure"):
+    with pytest.raises(InputError, match="is not a folder of a procedure"):
         made(tmp_path / "p")
 
 
@@ -192,7 +192,7 @@ def test_a_target_that_refuses_what_it_answered_before_is_told_so(
         monkeypatch.setattr("fastllmload.experiment.experiment.execute", refusing)
         with pytest.raises(TargetError) as caught:
             experiment.level("rate 9", at_rate(experiment.base, 9.0))
-    first = "the target answered level 0 (rate 1), but not what is asked before the next: " * answered
+    first = "the target answered level 0 (rate 1), but not the checks before the next level: " * answered
     assert str(caught.value) == first + "http://x answers POST /v1/chat/completions with 500"
 
 
@@ -256,7 +256,7 @@ def test_a_target_that_dies_under_a_level_ends_the_test_or_is_what_it_found(
 ) -> None:
     """A test that can bring it back keeps the level; any other sets it aside and stops."""
     runs.answer = lambda settings: {"failed": 60}
-    monkeypatch.setattr(Experiment, "gone", lambda experiment: True)
+    monkeypatch.setattr(Experiment, "is_unreachable", lambda experiment: True)
     with made(tmp_path / "p") as experiment:
         if may_die:
             assert experiment.level("150%", experiment.base, may_die=True).document["failed"] == 60
@@ -278,17 +278,17 @@ def test_levels_that_are_not_asked_for_any_more_are_put_aside_and_told(runs: Fak
     """A level measured anew may lead a test elsewhere; what an earlier start measured there is in no figure."""
     with made(tmp_path / "p") as experiment:
         three_levels(experiment)
-        experiment.put_leftovers_aside()
+        experiment.quarantine_unused_levels()
         assert experiment.journal.document["warnings"] == []
     with made(tmp_path / "p") as experiment:
         experiment.level("rate 1", at_rate(experiment.base, 1.0))
         experiment.level("rate 5", at_rate(experiment.base, 5.0))
-        experiment.put_leftovers_aside()
+        experiment.quarantine_unused_levels()
         told = experiment.journal.document["warnings"]
     there = sorted(place.name for place in (tmp_path / "p" / "levels").iterdir())
     assert there == ["000-rate-1", "001-rate-2.cut-1", "001-rate-5", "002-rate-3.cut-1"]
     assert [text.split(" was ")[0] for text in told] == ["levels/001-rate-2", "levels/002-rate-3"]
-    assert "in no figure" in told[0]
+    assert "no figure includes it" in told[0]
 
 
 def test_a_start_that_is_killed_at_once_forgets_nothing(runs: FakeRuns, tmp_path: Path) -> None:
@@ -305,7 +305,7 @@ def test_a_start_that_is_killed_at_once_forgets_nothing(runs: FakeRuns, tmp_path
         level = experiment.level("rate 1", at_rate(experiment.base, 1.0))
         assert experiment.earlier(level)["died"] is True
         assert "died" not in experiment.entry(level)  # until this start finds it again
-        experiment.put_leftovers_aside()
+        experiment.quarantine_unused_levels()
         assert [one["number"] for one in experiment.journal.document["levels"]] == [0]
 
 
@@ -315,7 +315,7 @@ def test_an_amount_of_warm_up_that_a_test_does_not_take_is_told(
     """100 requests and 10,000 tokens are what the methodology asks for; only 0 is another choice."""
     for amount in ("10", "10000tok", "0"):
         main(["procedure", "ttft", "--warmup", amount, "--rate", "1", "-o", str(tmp_path / amount), "--ui", "none"])
-        assert ("--warmup has no effect here but 0" in capsys.readouterr().err) == (amount != "0")
+        assert ("--warmup has no effect here except 0" in capsys.readouterr().err) == (amount != "0")
 
 
 @pytest.mark.parametrize(

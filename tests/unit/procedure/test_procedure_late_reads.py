@@ -12,7 +12,7 @@ from synthetic_run import MS, ORIGIN_NS, Shape, draw_requests, duration_phase, w
 
 from fastllmload.certificate.monitor import WORKER_STALLS
 from fastllmload.experiment.level.late_reads import ttft_p99_at_best_ms
-from fastllmload.experiment.level.verdict import LATENCY, QUEUE, Lowest, judge_level, looked_away
+from fastllmload.experiment.level.verdict import LATENCY, QUEUE, Lowest, hidden_by_stall, judge_level
 from fastllmload.procedure.tests import capacity, throughput
 from fastllmload.records import layout
 from fastllmload.records.run import load
@@ -92,13 +92,13 @@ def test_latency_alone_saturates_no_level_behind_a_stall(
     """P99 above ten times the P50 of the lowest level: one worker's stall must not make that."""
     found = judge_level(level(tmp_path, stall).run, Lowest(1.0, p50, p50, 0.1))
     assert (found.saturated, found.generator_limited) == (saturated, limited)
-    assert [limit for limit in found.limits if "stalled while first tokens came" in limit] == list(found.limits)
+    assert [limit for limit in found.limits if "stalled while first tokens arrived" in limit] == list(found.limits)
 
 
 def test_a_stall_excuses_no_level_that_another_criterion_fails(tmp_path: Path) -> None:
     run = level(tmp_path, (-149 * MS, 1 * MS)).run
-    assert looked_away(run, (LATENCY,), Lowest(1.0, 31.0, 31.0, 0.1))
-    assert looked_away(run, (QUEUE, LATENCY), Lowest(1.0, 31.0, 31.0, 0.1)) == ()
+    assert hidden_by_stall(run, (LATENCY,), Lowest(1.0, 31.0, 31.0, 0.1))
+    assert hidden_by_stall(run, (QUEUE, LATENCY), Lowest(1.0, 31.0, 31.0, 0.1)) == ()
 
 
 def test_requests_that_failed_are_not_excused(tmp_path: Path) -> None:

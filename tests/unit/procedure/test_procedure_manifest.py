@@ -12,10 +12,10 @@ import pytest
 from fastllmload.engine.public_settings import redactor
 from fastllmload.errors import InputError
 from fastllmload.experiment import journal
-from fastllmload.experiment.declarations import asked_of_operator
+from fastllmload.experiment.declarations import ask_operator
 from fastllmload.experiment.experiment import told
 from fastllmload.experiment.level.settings import digest
-from fastllmload.procedure.run import ProcedureTerms, complete
+from fastllmload.procedure.run import ProcedureTerms, complete_declarations
 from fastllmload.procedure.run import ProcedureTest as Procedure
 from fastllmload.procedure.tests.capacity import TEST as CAPACITY
 from fastllmload.procedure.tests.guardrail import TEST as GUARDRAIL
@@ -38,7 +38,9 @@ def answering(*answers: str) -> tuple[list[str], Callable[[str], str]]:
 
 
 def completed(test: Procedure, parameters: Any, earlier: dict[str, str] | None = None, **terms: Any) -> dict[str, str]:
-    return complete(test, SETTINGS, parameters, ProcedureTerms(Path("unused"), **terms), False, earlier or {})
+    return complete_declarations(
+        test, SETTINGS, parameters, ProcedureTerms(Path("unused"), **terms), False, earlier or {}
+    )
 
 
 def test_a_wrong_answer_is_asked_for_again() -> None:
@@ -46,7 +48,7 @@ def test_a_wrong_answer_is_asked_for_again() -> None:
 
     questions, ask = answering("gpu", "model_engine")
     found: dict[str, str] = {}
-    asked_of_operator([by_key()["sut.boundary"]], ask, found)
+    ask_operator([by_key()["sut.boundary"]], ask, found)
     assert found == {"sut.boundary": "model_engine"}
     assert "'gpu' is none of model_engine" in questions[1]
 

@@ -42,7 +42,7 @@ def level_result(load: float, tok_s: float, said: LevelVerdict, ttft: float = 80
     [
         (verdict(LATENCY), "latency: P99 TTFT 812 ms is above 400 ms, 10 x the lowest level's P50"),
         (verdict(COMPLETION), "completion: 71.0% of what was due in the window, below 90%"),
-        (verdict(QUEUE), "queue growing: requests in flight, 30 on average and 90 at the end, rise in each fifth"),
+        (verdict(QUEUE), "queue growing: requests in flight, 30 on average and 90 at the end, grew in each fifth"),
         (verdict(NO_GAIN), "no gain: 639 output tok/s, less than 5% above a lower level"),
         (verdict(), "throughput drifts: it is not steady"),
         (verdict(LATENCY, limited=True), "the client was the limit: P99 of the dispatch lag is 3 ms"),

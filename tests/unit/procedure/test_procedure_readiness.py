@@ -10,7 +10,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from fastllmload.errors import TargetError
-from fastllmload.experiment.preparation.readiness import NOT_YET, await_answer, silence
+from fastllmload.experiment.preparation.readiness import NOT_YET, await_answer, unreachable_reason
 from fastllmload.settings import RunSettings, Target
 
 
@@ -46,31 +46,31 @@ def server(*statuses: int) -> Iterator[tuple[RunSettings, str]]:
 @pytest.mark.parametrize("status", [200, 401, 404, 500])
 def test_whoever_speaks_http_answers(status: int) -> None:
     with server(status) as (settings, url):
-        assert silence(settings, (url,), None, NOT_YET) is None
+        assert unreachable_reason(settings, (url,), None, NOT_YET) is None
 
 
 @pytest.mark.parametrize("status", NOT_YET)
 def test_a_gateway_without_its_server_is_not_ready_but_not_gone(status: int) -> None:
     with server(status) as (settings, url):
-        assert str(status) in (silence(settings, (url,), None, NOT_YET) or "")
-        assert silence(settings, (url,), None) is None
+        assert str(status) in (unreachable_reason(settings, (url,), None, NOT_YET) or "")
+        assert unreachable_reason(settings, (url,), None) is None
 
 
 def test_what_speaks_something_else_does_not_answer() -> None:
     with server(0) as (settings, url):
-        assert "properly" in (silence(settings, (url,), None) or "")
+        assert "properly" in (unreachable_reason(settings, (url,), None) or "")
 
 
 def test_a_proxy_of_the_environment_is_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     """The run itself goes to the target directly."""
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
     with server(200) as (settings, url):
-        assert silence(settings, (url,), None) is None
+        assert unreachable_reason(settings, (url,), None) is None
 
 
 def test_the_wait_ends_when_the_model_is_loaded() -> None:
     with server(503, 503, 200) as (settings, url):
-        assert await_answer(lambda: silence(settings, (url,), None, NOT_YET), print) >= 0.5
+        assert await_answer(lambda: unreachable_reason(settings, (url,), None, NOT_YET), print) >= 0.5
 
 
 def test_a_wait_in_vain_says_why() -> None:

@@ -32,7 +32,7 @@ def runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FakeRuns:
         return {"failed": 5 if settings.load.concurrency == 6 else 0, "metrics": {}}
 
     found.answer = answer
-    monkeypatch.setattr(Experiment, "gone", lambda experiment: not alive.exists())
+    monkeypatch.setattr(Experiment, "is_unreachable", lambda experiment: not alive.exists())
     monkeypatch.setattr(Experiment, "await_ready", lambda experiment: 0.0)
     return found
 
@@ -61,9 +61,9 @@ def test_behind_the_last_level_it_is_brought_back_too(runs: FakeRuns, tmp_path: 
             entry = experiment.journal.document["levels"][1]
             assert entry["died"] and entry["aborted"] and entry["recovered_s"] >= 0
             assert experiment.levels[1].resumed is (start == 1)
-        (told,) = (text for text in found.sentences if text.startswith("behind"))
-        assert told.startswith(
-            "behind 150% of the capacity the system did not answer any more; the hook recover brought"
+        (sentence,) = (text for text in found.sentences if text.startswith("after"))
+        assert sentence.startswith(
+            "after 150% of the capacity the system did not answer any more; the hook recover brought"
         )
         assert found.values["levels"][1]["died"]
     assert (tmp_path / "said").read_text() == "once\n"

@@ -149,7 +149,7 @@ def test_a_signal_between_two_levels_keeps_what_was_found(
     )
     before = signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
     try:
-        with pytest.raises(Interrupted, match="interrupted; the same command with the same --output goes on"):
+        with pytest.raises(Interrupted, match="interrupted; the same command with the same --output continues it"):
             conduct_runs(test, SETTINGS, None, Parameters(), terms, Console(str, quiet=True), 2)
     finally:
         signal.signal(number, before)

@@ -33,7 +33,7 @@ def run(
 ) -> tuple[int, dict[str, Any]]:
     """Exit code and search.json."""
     monkeypatch.setattr(experiment, "execute", target.execute)
-    monkeypatch.setattr(experiment.Experiment, "gone", lambda self: False)
+    monkeypatch.setattr(experiment.Experiment, "is_unreachable", lambda self: False)
     settings = without_target(RunSettings(output=Output(goodput=goodput)))
     terms = SearchTerms(folder, settle_s=0, warm=False)
     code = conduct_search(settings, None, parameters, terms, Console(str, quiet=True))

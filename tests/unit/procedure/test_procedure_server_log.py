@@ -10,7 +10,7 @@ import pytest
 from fake_runs import FakeRuns, installed, made
 
 from fastllmload.experiment.report.findings import Findings
-from fastllmload.procedure.tests.capacity import Levels, Parameters, report, sought
+from fastllmload.procedure.tests.capacity import Levels, Parameters, find_capacity, report
 from fastllmload.search.bisection import BisectionResult, SearchEvent
 from fastllmload.settings import RunSettings
 
@@ -114,7 +114,7 @@ def searched(folder: Path, log: Path, **more: int) -> tuple[BisectionResult, Fin
     found = Findings()
     with made(folder, commands={"server-log": f"cat {log}"}) as experiment:
         levels = Levels(experiment, experiment.base, parameters, found)
-        answer = sought(levels)
+        answer = find_capacity(levels)
         report(levels, answer, found)
     return answer, found
 
@@ -175,5 +175,5 @@ def test_lines_between_two_levels_are_told(runs: FakeRuns, tmp_path: Path) -> No
         assert found.warnings == []
         log.write_text(OOM)
         assert levels.holds(8, 0) is True
-    assert len(found.warnings) == 1 and "1 out-of-memory line came" in found.warnings[0]
+    assert len(found.warnings) == 1 and "1 out-of-memory line appeared" in found.warnings[0]
     assert "before 8 slots, run 1" in found.warnings[0]

@@ -68,7 +68,7 @@ def test_a_share_of_the_capacity_is_at_most_all_of_it(name: str) -> None:
 def test_memory_is_pressed_above_the_capacity(levels: tuple[float, ...]) -> None:
     """100 % is the base, which is measured first and is no oversubscription by itself (IETF 5.8.2)."""
     said = refusal("memory-pressure", levels=levels)
-    assert f"--levels {levels[0]:g}: levels of this test lie above the capacity" in said
+    assert f"--levels {levels[0]:g}: levels of this test must be above the capacity" in said
     refuse("memory-pressure", levels=(1.0, 1.1))
     refuse("memory-pressure", levels=(1.5,))
 

@@ -40,7 +40,7 @@ def sweep(
     monkeypatch: pytest.MonkeyPatch, target: SlotTarget, given: list[Cell], terms: SweepTerms, gone: bool = False
 ) -> int:
     monkeypatch.setattr(experiment, "execute", target.execute)
-    monkeypatch.setattr(experiment.Experiment, "gone", lambda self: gone)
+    monkeypatch.setattr(experiment.Experiment, "is_unreachable", lambda self: gone)
     return conduct_sweep(given, None, terms, Console(str, quiet=True))
 
 

@@ -10,7 +10,7 @@ import pytest
 from golden_file import GOLDEN
 
 from fastllmload.cli import main as entry
-from fastllmload.experiment.incomplete import going_on, with_last_words, with_levels
+from fastllmload.experiment.incomplete import how_to_continue, with_last_words, with_levels
 from fastllmload.experiment.report.page import page
 from fastllmload.experiment.report.text import lines, markdown
 
@@ -54,7 +54,8 @@ def test_a_killed_procedure_shows_its_levels_and_how_to_go_on(
     assert "Concurrent Request Capacity" in said and "5.5 capacity" not in said
     assert "8 slots" in said and "379.2" in said
     assert (
-        "2 levels are finished and will not be measured again; the same command with the same --output goes on" in said
+        "2 levels are finished and will not be measured again; the same command with the same --output continues it"
+        in said
     )
     assert "simulated engine" in said or "SIMULATED ENGINE" in said
     assert "INCOMPLETE" in said
@@ -85,22 +86,22 @@ def test_an_interrupted_procedure_says_how_to_go_on_and_keeps_its_own_words() ->
     found = killed(status="interrupted", title="Concurrent Request Capacity", sentences=["one"])
     assert with_last_words(found)["deviations"] == found["deviations"]
     for text in ("\n".join(lines(found)), markdown(found), page(found)):
-        assert "goes on" in text and "8 slots" in text and "one" in text
+        assert "continues it" in text and "8 slots" in text and "one" in text
 
 
 @pytest.mark.parametrize(
     ("command", "words"),
     [
-        (COMMAND, "with the same --output goes on: fastllmload procedure capacity --quick --header 'a b' -o kept"),
-        (["fastllmload", "procedure", "ttft"], "with this folder as --output goes on: fastllmload procedure ttft"),
-        (["fastllmload", "procedure", "ttft", "--output=x"], "with the same --output goes on: "),
-        ("withheld", "with the same --output goes on"),
+        (COMMAND, "with the same --output continues it: fastllmload procedure capacity --quick --header 'a b' -o kept"),
+        (["fastllmload", "procedure", "ttft"], "with this folder as --output continues it: fastllmload procedure ttft"),
+        (["fastllmload", "procedure", "ttft", "--output=x"], "with the same --output continues it: "),
+        ("withheld", "with the same --output continues it"),
     ],
 )
 def test_the_command_is_there_to_be_copied(command: Any, words: str) -> None:
-    said = going_on(killed(command=command, levels=[]))
+    said = how_to_continue(killed(command=command, levels=[]))
     assert said.startswith("not finished: the same command ") and words in said
-    assert command != "withheld" or said.endswith("goes on")
+    assert command != "withheld" or said.endswith("continues it")
 
 
 def test_one_level_is_named() -> None:

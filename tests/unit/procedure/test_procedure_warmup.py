@@ -65,7 +65,7 @@ class Lab:
 def start(monkeypatch: pytest.MonkeyPatch, folder: Path, verified: bool, levels: int, measures: bool) -> dict:
     """procedure.json of one start that ends with *levels* finished ones and *measures* some of them itself."""
     experiment = Lab(folder, verified)
-    monkeypatch.setattr(warmup, "warmed", lambda experiment, settings, quick: WarmUp(verified=experiment.verified))
+    monkeypatch.setattr(warmup, "run_rounds", lambda experiment, settings, quick: WarmUp(verified=experiment.verified))
     warmup.warm_up(experiment, SimpleNamespace(workload=SimpleNamespace(name="synthetic-uniform")))
     if measures:
         experiment.due()

@@ -13,11 +13,11 @@ from fake_runs import installed, made
 from fastllmload.experiment.level.result import Level
 from fastllmload.experiment.level.verdict import COMPLETION, NO_GAIN, QUEUE, LevelVerdict, nothing_measured
 from fastllmload.experiment.report.findings import Findings
-from fastllmload.procedure.run import spoilt_words
+from fastllmload.procedure.run import client_limited_text
 from fastllmload.procedure.tests import fairness, guardrail
 from fastllmload.procedure.tests.capacity import Levels, Parameters
 from fastllmload.procedure.tests.fairness import CLASSES, MIXED, expected_tokens, overloaded
-from fastllmload.procedure.tests.memory_pressure import preempted, preemption_words
+from fastllmload.procedure.tests.memory_pressure import preempted, preemption_text
 from fastllmload.search import saturation
 from fastllmload.search.bisection import SearchEvent
 from fastllmload.search.load_sweep import LevelResult, LoadSweep
@@ -44,14 +44,14 @@ def test_same_tokens_follow_from_the_workloads_definition() -> None:
     ],
 )
 def test_no_preemption_is_told_only_where_somebody_counted(counted: list[tuple[float, int | None]], said: str) -> None:
-    assert said in preemption_words(counted)
+    assert said in preemption_text(counted)
 
 
 def test_levels_that_the_client_spoilt_are_one_sentence(tmp_path: Path) -> None:
     """By their numbers; a single one by its name as well."""
     levels = [Level(number, f"{number} slots", RunSettings(), tmp_path, {}) for number in (2, 5)]
-    assert spoilt_words(levels[:1]).startswith("level 2 (2 slots): the client was the limit; it decides nothing")
-    assert spoilt_words(levels).startswith("levels 2, 5: the client was the limit; they decide nothing")
+    assert client_limited_text(levels[:1]).startswith("level 2 (2 slots): the client was the limit; it decides nothing")
+    assert client_limited_text(levels).startswith("levels 2, 5: the client was the limit; they decide nothing")
 
 
 def verdict(**fields: Any) -> LevelVerdict:
@@ -122,7 +122,7 @@ def test_a_level_whose_errors_speak_of_memory_fails(
         "error_texts": {"texts": texts, "left_out": 0},
     }
     experiment = made(tmp_path)
-    monkeypatch.setattr(experiment, "gone", lambda: False)
+    monkeypatch.setattr(experiment, "is_unreachable", lambda: False)
     levels = Levels(experiment, experiment.base, Parameters(slo_ttft_p99_ms=100.0), Findings())
     assert levels.holds(4, 0) == holds
 

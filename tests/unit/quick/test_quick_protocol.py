@@ -6,7 +6,7 @@ import pytest
 
 from fastllmload.cli import main as entry
 from fastllmload.quick.protocol import PROMPTS, as_run, engines, prompt_types
-from fastllmload.quick.warmup import said
+from fastllmload.quick.warmup import from_card
 from fastllmload.settings import Client, Load, Output, RunSettings, Target, Workload
 from fastllmload.workload.dataset import read_dataset
 
@@ -57,7 +57,7 @@ def test_several_engines_have_a_run_and_a_folder_each() -> None:
     ],
 )
 def test_the_card_of_the_model_answers_what_nobody_declared(card, declared, found) -> None:
-    assert [value for _, value in said(card, declared)] == found
+    assert [value for _, value in from_card(card, declared)] == found
 
 
 @pytest.mark.parametrize(

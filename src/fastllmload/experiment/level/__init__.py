@@ -1,1 +1,1 @@
-"""One load level: its settings, its run, what it shows, and the decision on it."""
+"""One load level: its settings, its run, its evidence, and the decision on it."""

@@ -1,4 +1,4 @@
-"""What load a run asked for, whether the client offered it, and what the client was late with (procedures 0.4.4)."""
+"""The planned load of a run, whether the client offered it, and how late the client was (procedures 0.4.4)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from fastllmload.records import layout
 from fastllmload.records.run import Run
 
 OWN_ERRORS = tuple(layout.ERROR_NAMES.index(name) for name in ("no_fd", "no_port"))
-OFFERED = 0.98  # of the planned rate must have been offered for a pass of a limited client to count
+OFFERED = 0.98  # fraction of the planned rate that must have been offered for a pass with a limited client to count
 
 
 def is_closed(run: Run) -> bool:
@@ -24,7 +24,7 @@ def is_closed(run: Run) -> bool:
 
 
 def load_of(run: Run) -> float:
-    """Slots, or planned requests/s; inf for all at once, NaN where the run does not say."""
+    """Slots, or planned requests/s; inf for all at once, NaN if the run does not record it."""
     asked = run.manifest.get("config", {}).get("load", {})
     value = asked.get("concurrency") if asked.get("concurrency") is not None else asked.get("rate")
     return math.nan if value is None else float(value)
@@ -39,15 +39,15 @@ def client_limits(run: Run, window: Window) -> tuple[str, ...]:
         found.append(f"P99 of the dispatch lag is {shown(lag / 1e3, 'us')}, above 1 ms")
     own = int(np.isin(rows["error"], OWN_ERRORS).sum())
     if own:
-        found.append(f"{own} requests failed for want of file descriptors or ports")
+        found.append(f"{own} requests failed because no file descriptor or port was free")
     certificate = run.manifest.get("certificate") or {}
     if certificate.get("generator_limited"):
-        found += [reason["text"] for reason in certificate.get("reasons", ()) if limiting(reason)]
+        found += [reason["text"] for reason in certificate.get("reasons", ()) if is_limiting(reason)]
     return tuple(dict.fromkeys(found))
 
 
-def limiting(reason: Mapping[str, Any]) -> bool:
-    """Whether a reason of the certificate makes the client the limit; the lag has been said already."""
+def is_limiting(reason: Mapping[str, Any]) -> bool:
+    """Whether a reason of the certificate makes the client the limit. The schedule lag is reported separately."""
     return (
         bool(reason.get("limits_generator"))
         and reason.get("severity") != "note"
@@ -56,7 +56,9 @@ def limiting(reason: Mapping[str, Any]) -> bool:
 
 
 def dispatch_lags(run: Run, rows: npt.NDArray[Any], window: Window) -> rule.Numbers:
-    """Of releases due in the window. None of a loop with a cap, or of everything at once: these are late by design."""
+    """Dispatch lags in ns of the requests due in the window. Empty with a concurrency cap, or if all requests are sent at
+    once: such requests are late by design.
+    """
     asked = run.manifest.get("config", {}).get("load", {})
     if asked.get("max_concurrency") is not None or load_of(run) == math.inf:
         return np.empty(0, np.int64)
@@ -66,7 +68,7 @@ def dispatch_lags(run: Run, rows: npt.NDArray[Any], window: Window) -> rule.Numb
 
 
 def offered_in_full(run: Run) -> bool:
-    """Whether the load that was planned is the load that was offered; a closed loop offers what it can by itself."""
+    """Whether the planned load was offered. A closed loop without a planned rate always offers it."""
     found = run.manifest.get("certificate") or {}
     offered, planned = found.get("offered_rate"), found.get("planned_rate")
     if offered is None or planned is None:

@@ -1,6 +1,6 @@
-"""When a load level is too much for the system, when it is steady, and when the client was the limit (procedures 0.9).
+"""Rules that decide whether a level is saturated, steady, or limited by the client (procedures 0.9).
 
-Rules over arrays, each a pure function. A client cannot see the server's queue: requests in flight stand for it.
+Each rule is a pure function of arrays. A client cannot see the server's queue; requests in flight are used instead.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from fastllmload.statistics.trend import mann_kendall, slope
 Floats = npt.NDArray[np.float64]
 Numbers = npt.NDArray[np.int64]
 
-SAMPLE_S = 0.5  # between two looks at the requests in flight
+SAMPLE_S = 0.5  # between two samples of the requests in flight
 SEGMENTS = 5
 LEAST_RISE, RISE_SHARE = 2.0, 0.10  # of the first segment's mean, for a queue to grow
 COMPLETION = 0.90  # IETF 5.2.3.1
@@ -27,16 +27,16 @@ FAILED_SHARE, FAILED_AMONG = 0.5, 100  # IETF 7.4
 
 
 def in_flight(begin_ns: Numbers, end_ns: Numbers, w0_ns: int, w1_ns: int) -> Floats:
-    """q(t) = begun - ended at w0, w0 + 0.5 s, ... before w1. An end of 0 has not happened; so has a begin of 0."""
-    looks = np.arange(w0_ns, w1_ns, round(SAMPLE_S * 1e9))
+    """q(t) = begun - ended at w0, w0 + 0.5 s, ... before w1. A begin or end of 0 has not happened."""
+    samples = np.arange(w0_ns, w1_ns, round(SAMPLE_S * 1e9))
     begun = np.sort(begin_ns[begin_ns > 0])
     ended = np.sort(end_ns[(begin_ns > 0) & (end_ns > 0)])
-    count = np.searchsorted(begun, looks, side="right") - np.searchsorted(ended, looks, side="right")
+    count = np.searchsorted(begun, samples, side="right") - np.searchsorted(ended, samples, side="right")
     return count.astype(np.float64)
 
 
 def segment_means(q: Floats, parts: int = SEGMENTS) -> Floats:
-    """Means of *parts* equal segments of an evenly sampled series, as equal as its length allows."""
+    """Means of *parts* segments of an evenly sampled series, of lengths as equal as possible."""
     return np.array([part.mean() for part in np.array_split(q, parts)])
 
 
@@ -50,7 +50,7 @@ def queue_growing(q: Floats) -> bool | None:
 
 
 def completion_rate(ok_ends: int, scheduled: int) -> float | None:
-    """Completions in the window over requests scheduled in it; None when nothing was scheduled."""
+    """Completions in the window over requests scheduled in it; None if none was scheduled."""
     return ok_ends / scheduled if scheduled else None
 
 
@@ -62,8 +62,8 @@ def incomplete(rate: float | None) -> bool | None:
 def too_slow(ttft_p99: float | None, lowest_p50: float | None, lowest_p99: float | None) -> bool | None:
     """The latency criterion: P99 TTFT here above ten times the P50 TTFT of the lowest level.
 
-    None, inapplicable, when the lowest level's own P99 is that far above its P50: then input lengths do it, not load.
-    None as well where a figure is missing.
+    None (inapplicable) if the lowest level's own P99 is that far above its P50: then input lengths are the cause, not load.
+    None also if a figure is missing.
     """
     if ttft_p99 is None or lowest_p50 is None or lowest_p99 is None or lowest_p99 > TTFT_FACTOR * lowest_p50:
         return None
@@ -73,7 +73,7 @@ def too_slow(ttft_p99: float | None, lowest_p50: float | None, lowest_p99: float
 def no_gain(slots: float, tok_s: float, lower: list[tuple[float, float]]) -> bool | None:
     """Closed loop: output tokens/s rose by less than 5% from the best lower level with at most slots / 1.25 in flight.
 
-    *lower*: (concurrency, output tokens/s) of tested levels. None when there is none so far below.
+    *lower*: (concurrency, output tokens/s) of tested levels. None if no tested level is low enough.
     """
     below = [found for count, found in lower if slots >= MORE_SLOTS * count]
     return tok_s < (1 + GAIN) * max(below) if below else None
@@ -82,7 +82,7 @@ def no_gain(slots: float, tok_s: float, lower: list[tuple[float, float]]) -> boo
 def throughput_drifts(rates: Floats) -> bool | None:
     """Output tokens/s of ten sub-windows: |slope x window| / mean above 0.10 and a trend with p < 0.05.
 
-    None where nothing was received: there is nothing to be stable.
+    None if nothing was received.
     """
     mean = float(rates.mean()) if len(rates) else 0.0
     if mean <= 0:

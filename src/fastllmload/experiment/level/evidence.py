@@ -1,4 +1,4 @@
-"""What one run of a level brings to a decision: severities of its requests, growth of its queue, tokens, benefit."""
+"""The evidence of one run of a level for a decision: severities of its requests, queue growth, tokens, benefit."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ Floats = npt.NDArray[np.float64]
 Mask = npt.NDArray[np.bool_]
 Numbers = npt.NDArray[np.int64]
 
-FAILED = "failed"  # key of the severities that are inf for a failed request and 0 for any other
+FAILED = "failed"  # key of the severities that are inf for a failed request and 0 for every other
 ALL = "all"  # key of the worst severity over all objectives
 
 
 @dataclass(frozen=True)
 class LevelEvidence:
-    """One run. *severities*: by name of the objective, and FAILED, ALL. *tokens*, *benefit*: sums of equal parts of the
-    window, whose *part_s* is the same for all looks at a level. *limited*: why the client was the limit; *favourable* and
-    *unfavourable*: then, the same with each time at the better, or worse, end of what is known of it. *cascading*: more
-    than half of 100 requests in a row failed.
+    """One run. *severities*: by name of the objective, and FAILED, ALL. *tokens*, *benefit*: sums over equal parts of the
+    window; *part_s* is the same for all trials of a level. *limited*: why the client was the limit. If it was, *favourable*
+    and *unfavourable* are the evidence with each time at its better, or worse, bound. *cascading*: more than half of 100
+    requests in a row failed.
     """
 
     severities: Mapping[str, Severities]
@@ -58,15 +58,15 @@ class LevelEvidence:
         return self.growth.seconds
 
 
-def parts_of(seconds: float, first_look_s: float) -> int:
-    """Parts of a window of *seconds*, as long as those of a first look whose window has *first_look_s*."""
-    return max(1, round(PARTS * seconds / first_look_s))
+def parts_of(seconds: float, initial_s: float) -> int:
+    """Number of parts of a window of *seconds*, each as long as in an initial trial with a window of *initial_s*."""
+    return max(1, round(PARTS * seconds / initial_s))
 
 
 def evidence_of(
-    run: Run, wanted: Sequence[Objective], first_look_s: float, preset: str = "sg-default"
+    run: Run, wanted: Sequence[Objective], initial_s: float, preset: str = "sg-default"
 ) -> LevelEvidence | None:
-    """Of a finished run; None where it has no window. *first_look_s*: window of the level's shortest look."""
+    """The evidence of a finished run; None if it has no window. *initial_s*: window of the level's shortest trial."""
     window = window_of(run)
     if window is None or window.seconds <= 0:
         return None
@@ -74,7 +74,7 @@ def evidence_of(
     tokens = count_tokens(run)
     times = token_times(run, chosen.submitted, tokens)
     judged = judged_of(run, tokens, times, fluidity_of(run, tokens, times))
-    parts = parts_of(window.seconds, first_look_s)
+    parts = parts_of(window.seconds, initial_s)
     at_s = np.maximum(committed(judged.rows) - window.w0_ns, 0) / 1e9
     whom = {asked.name: subject(asked, wanted, judged.rows["request_class"], run.manifest) for asked in wanted}
     found = {asked.name: severity(judged, asked, outcome(judged, asked)) for asked in wanted}
@@ -82,9 +82,9 @@ def evidence_of(
 
     def severities(found: Mapping[str, Floats], failed: Floats) -> dict[str, Severities]:
         worst = np.max([failed, *(np.where(whom[name], value, 0.0) for name, value in found.items())], axis=0)
-        told = {name: Severities(at_s[who], found[name][who], window.seconds, parts) for name, who in whom.items()}
+        by_name = {name: Severities(at_s[who], found[name][who], window.seconds, parts) for name, who in whom.items()}
         both = ((FAILED, failed), (ALL, worst))
-        return told | {key: Severities(at_s, value, window.seconds, parts) for key, value in both}
+        return by_name | {key: Severities(at_s, value, window.seconds, parts) for key, value in both}
 
     benefits = np.nan_to_num(benefits_by(run, times, received(tokens, times, False), PRESETS[preset]))
     benefit, _ = np.histogram(at_s, bins=parts, range=(0.0, window.seconds), weights=benefits)
@@ -105,22 +105,22 @@ def evidence_of(
     late = lateness_of(run, judged, window)
     own = np.isin(judged.rows["error"], client_lateness.OWN_ERRORS)
 
-    def within(side: int) -> LevelEvidence:
-        """*side* -1: all that the client did late in time; 1: each time at its worse end."""
+    def at_bound(side: int) -> LevelEvidence:
+        """*side* -1: with all lateness of the client removed; 1: each time at its worse bound."""
         moved = {asked.name: late.moved(found[asked.name], asked, side) for asked in wanted}
         if side < 0:
             moved = {name: np.where(own, 0.0, value) for name, value in moved.items()}
-        held = severities(moved, np.where(own, 0.0, failed) if side < 0 else failed)
-        return replace(measured, severities=held, growth=late.of_queue(measured.growth, len(at_s), side))
+        bounded = severities(moved, np.where(own, 0.0, failed) if side < 0 else failed)
+        return replace(measured, severities=bounded, growth=late.of_queue(measured.growth, len(at_s), side))
 
-    return replace(measured, favourable=within(-1), unfavourable=within(1))
+    return replace(measured, favourable=at_bound(-1), unfavourable=at_bound(1))
 
 
 @dataclass(frozen=True)
 class Lateness:
-    """How far the client may have moved the times of requests, in ns: *sent* at most, of any of them; per request
-    *earliest*, *first*, *last*, *any*: what is not known of its first event of any kind, its first and last of the answer,
-    and any; *written*: how long its write took; *gaps* between its tokens.
+    """How far the client may have moved the times of requests, in ns. *sent*: the latest dispatch of all requests. Per
+    request, *earliest*, *first*, *last*, *any*: the uncertainty of its first event of any kind, of the first and last event
+    of the answer, and of any event; *written*: how long its write took; *gaps*: number of gaps between its tokens.
     """
 
     sent: int
@@ -132,15 +132,15 @@ class Lateness:
     gaps: Numbers
 
     def moved(self, severity: Floats, asked: Objective, side: int) -> Floats:
-        """*severity* with each value at its better (*side* -1) or worse (1) end. A request that was sent late may have
-        kept others waiting that much longer; what it was late itself is part of that.
+        """*severity* with each value at its better (*side* -1) or worse (1) bound. A request that was sent late may have
+        delayed others by as much; its own lag is part of that.
         """
         better, worse = self._ends(asked.metric)
         moved = severity + (worse if side > 0 else -better) / (asked.limit * 1e6)
         return np.where(np.isinf(severity), severity, np.maximum(moved, 0.0))
 
     def _ends(self, metric: str) -> tuple[Floats, Floats]:
-        """By how much a value may be less, and more. A late read only makes a sum of lateness greater."""
+        """By how much a value may be lower, and higher. For other metrics (sums of lateness) a late read only adds."""
         if metric in ("ttft", "ttft_sched"):
             return (self.first + self.sent).astype(np.float64), self.written.astype(np.float64)
         if metric == "ttft_any":
@@ -156,7 +156,7 @@ class Lateness:
         return np.full(len(self.any), np.inf), np.zeros(len(self.any))
 
     def of_queue(self, growth: Growth, requests: int, side: int) -> Growth:
-        """*growth* if what came and went within the lateness of the client had done so at the other border of the window."""
+        """*growth* if arrivals and completions within the client's lateness had fallen on the other side of the border."""
         seconds = (self.sent + int(self.last.max(initial=0))) / 1e9
         moved = 2 * requests / growth.seconds * seconds
         ramp = np.linspace(0.0, side * moved, len(growth.at_borders))
@@ -164,7 +164,7 @@ class Lateness:
 
 
 def lateness_of(run: Run, judged: JudgedRequests, window: Window) -> Lateness:
-    """Of the requests of *judged*, from the brackets of their events."""
+    """The lateness of the requests of *judged*, from the brackets of their events."""
     mine, rows = judged.times.rows, judged.rows
     early = earliest(run)
     brackets = np.zeros(len(run.rows), np.int64)
@@ -192,7 +192,7 @@ def severity(judged: JudgedRequests, asked: Objective, result: ObjectiveOutcome)
 
 
 def growth_of(run: Run, window: Window, parts: int) -> Growth:
-    """Of the requests of the measure phase."""
+    """Queue growth from the requests of the measure phase."""
     rows = run.rows[run.rows["phase"] == layout.MEASURE]
     begin = committed(rows)
     end = rows["t_end"][(begin > 0) & (rows["t_end"] > 0)]
@@ -201,16 +201,16 @@ def growth_of(run: Run, window: Window, parts: int) -> Growth:
 
 
 def growth(begin_ns: npt.NDArray[np.int64], end_ns: npt.NDArray[np.int64], length_ns: int, parts: int) -> Growth:
-    """From instants since the start of the window; requests that have not ended are only in *begin_ns*."""
-    looks = np.linspace(0, length_ns, parts + 1)
+    """Queue growth from instants since the start of the window; requests that have not ended are only in *begin_ns*."""
+    borders = np.linspace(0, length_ns, parts + 1)
     instants = np.concatenate([begin_ns, end_ns])
     order = np.lexsort((np.repeat([1, 0], [len(begin_ns), len(end_ns)]), instants))
     level = np.cumsum(np.repeat([1, -1], [len(begin_ns), len(end_ns)])[order])
     inside = level[(instants[order] >= 0) & (instants[order] < length_ns)]
-    before = np.searchsorted(instants[order], looks, side="right") - 1
+    before = np.searchsorted(instants[order], borders, side="right") - 1
     at_borders = np.where(before >= 0, level[before], 0).astype(np.float64) if len(level) else np.zeros(parts + 1)
     highest, lowest = max(inside.max(initial=0), at_borders[0]), inside.min(initial=int(at_borders[0]))
-    arrived, _ = np.histogram(begin_ns, bins=looks)
+    arrived, _ = np.histogram(begin_ns, bins=borders)
     seconds = length_ns / 1e9
     rate = float(arrived.sum()) / seconds
     variance = float(arrived.var(ddof=1)) * parts / seconds if parts > 1 else 0.0
@@ -218,13 +218,13 @@ def growth(begin_ns: npt.NDArray[np.int64], end_ns: npt.NDArray[np.int64], lengt
 
 
 def service_s(judged: JudgedRequests) -> float | None:
-    """Median time from the first token to the end: about what a request takes once it no longer waits."""
+    """Median time from the first token to the end: roughly how long a request takes when it does not wait."""
     rows = judged.rows[judged.ok & (judged.rows["t_first"] > 0)]
     return float(np.median(rows["t_end"] - rows["t_first"])) / 1e9 if len(rows) else None
 
 
 def figures_of(run: Run) -> dict[str, float | None]:
-    """Figures of run.json that a table of levels shows."""
+    """Figures of run.json for a table of levels."""
     metrics = run.metrics
 
     def of(name: str, statistic: str = "value") -> float | None:

@@ -1,4 +1,4 @@
-"""The folder of a level: its name, whether it holds a finished run, and where what it holds goes when it does not."""
+"""The folder of a level: its name, whether it holds a finished run, and how an unfinished run is moved away."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ def slug(name: str) -> str:
 
 
 def finished(folder: Path) -> tuple[dict[str, Any] | None, str | None]:
-    """run.json of the finished run in *folder*, every file of which is as it was left. None where there is none, and
-    what is wrong with it where it is damaged.
+    """(run.json, None) of a finished run in *folder* with all its files intact; (None, reason) if it is damaged; (None,
+    None) without a finished run.
     """
     if not (folder / "run.json").exists():
         return None, None
@@ -32,8 +32,8 @@ def finished(folder: Path) -> tuple[dict[str, Any] | None, str | None]:
     return (None, "; ".join(damaged.values())) if damaged else (document, None)
 
 
-def put_aside(folder: Path) -> Path | None:
-    """A run that was cut off is kept beside, as evidence, under the name returned; its own name is free again."""
+def quarantine(folder: Path) -> Path | None:
+    """Rename *folder* to the next free `.cut-N` and return the new path; None if it does not exist."""
     if not folder.exists():
         return None
     attempt = 1

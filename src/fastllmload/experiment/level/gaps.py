@@ -55,7 +55,7 @@ class LevelGaps:
 
 
 def gaps_of(run: Run, least_tokens: int) -> LevelGaps:
-    """Of the successful requests of the window with at least *least_tokens* output tokens."""
+    """Gaps of the successful requests of the window with at least *least_tokens* output tokens."""
     chosen = populations(run, window_of(run)).latency
     tokens = count_tokens(run)
     enough = chosen & (tokens.output >= least_tokens)

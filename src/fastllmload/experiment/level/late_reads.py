@@ -1,4 +1,4 @@
-"""TTFT at best, where a worker looked away while first tokens came: what a limit that was missed may be held against."""
+"""Lower bound of TTFT if a worker stalled while first tokens arrived; used to judge limits that the measured TTFT misses."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from fastllmload.metrics.run.window import populations, window_of
 from fastllmload.records import layout
 from fastllmload.records.run import Run
 
-BEHIND_NS = 5_000_000  # a worker that looks again reads what came meanwhile within its beat
+CATCH_UP_NS = 5_000_000  # a worker reads what arrived during a stall within this time after it
 
 
 def may_be_in_time(run: Run, limit_ms: float) -> bool:
-    """Whether P99 of TTFT may have been at most *limit_ms*, though it was measured above: the client looked away."""
+    """Whether P99 of TTFT may have been at most *limit_ms*, though the measured value is above, because a worker stalled."""
     if not (run.directory / WORKER_STALLS).exists():
         return False
     best = ttft_p99_at_best_ms(run)
@@ -25,10 +25,10 @@ def may_be_in_time(run: Run, limit_ms: float) -> bool:
 
 
 def ttft_p99_at_best_ms(run: Run) -> float | None:
-    """P99 of TTFT in ms over the requests that the level's own is of, each first token as early as its stamp allows.
+    """P99 of TTFT in ms over the same requests as the level's own, with each first token as early as its stamp allows.
 
-    The kernel stamps a read once, with its last segment. What several events of one read waited for while the worker
-    stalled (decision 097) is not known: the first of them may have come when the stall began. None without requests.
+    The kernel stamps a read once, with its last segment. If several events were read at once after a stall (decision 097),
+    the first of them may have arrived when the stall began. None without requests.
     """
     chosen = populations(run, window_of(run))
     wanted = chosen.latency & (run.rows["t_first"] > 0)
@@ -36,8 +36,8 @@ def ttft_p99_at_best_ms(run: Run) -> float | None:
 
 
 def earliest_first_ns(run: Run, wanted: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
-    """When the first token of each row in *wanted* may have come at the earliest: its stamp, except where a stall hides
-    more.
+    """The earliest time at which the first token of each row in *wanted* can have arrived: its stamp, or earlier if it was
+    read after a stall.
     """
     rows = run.rows[wanted]
     first: npt.NDArray[np.int64] = rows["t_first"].astype(np.int64)
@@ -48,6 +48,6 @@ def earliest_first_ns(run: Run, wanted: npt.NDArray[np.bool_]) -> npt.NDArray[np
             continue
         begin, end = stalls[np.argsort(stalls[:, 0])].T
         at = np.searchsorted(begin, first, side="right") - 1
-        hidden = together & (rows["worker"] == worker) & (at >= 0) & (first <= end[at] + BEHIND_NS)
+        hidden = together & (rows["worker"] == worker) & (at >= 0) & (first <= end[at] + CATCH_UP_NS)
         first[hidden] = np.minimum(first, np.maximum(least, begin[at]))[hidden]
     return first

@@ -12,7 +12,7 @@ from fastllmload.metrics.run.window import populations, window_of
 
 
 class LatencyLimits(Protocol):
-    """Parameters of a test that takes them; ms, None: none."""
+    """Parameters of a test that has latency limits, in ms; None: no limit."""
 
     @property
     def slo_ttft_p99_ms(self) -> float | None: ...
@@ -22,19 +22,19 @@ class LatencyLimits(Protocol):
 
 
 def limits_of(asked: LatencyLimits) -> dict[str, float]:
-    """Metric → limit of its P99 in ms, of those that are given."""
+    """Metric → limit of its P99 in ms, for the limits that are given."""
     both = {"ttft": asked.slo_ttft_p99_ms, "tpot": asked.slo_tpot_p99_ms}
     return {name: limit for name, limit in both.items() if limit is not None}
 
 
 def meets(level: Level, limits: Mapping[str, float]) -> bool:
-    """Whether the P99 of each metric is at most its limit; one without a value is not."""
+    """Whether the P99 of each metric is at most its limit; a metric without a value is not."""
     return all((value := level.figure(name, "p99")) is not None and value <= limit for name, limit in limits.items())
 
 
 def met(level: Level, limits: Mapping[str, float], late: bool) -> bool | None:
-    """`meets`, None where what the client did late may decide it. *late*: it was so as a habit, and each limit is held
-    against both ends of what is known of its figure; else only against what a stall may hide.
+    """`meets`, or None if the client's lateness may decide it. *late*: the client was late throughout, so each limit is
+    compared with both bounds of its figure; otherwise only the effect of a stall on TTFT is considered.
     """
     return all_of(objective(level, name, limit, late) for name, limit in limits.items())
 
@@ -48,7 +48,7 @@ def objective(level: Level, name: str, limit: float, late: bool) -> bool | None:
 
 
 def ends_of(level: Level, name: str) -> dict[int, float | None]:
-    """P99 of *name* in ms at both ends. A late send moves when a request began, and nothing between its tokens."""
+    """Both bounds of the P99 of *name* in ms. A late send moves the start of a request, not the gaps between its tokens."""
     value = level.figure(name, "p99")
     if name == "ttft" and value is not None and (window := window_of(level.run)) is not None:
         return ttft_ends(level.run, populations(level.run, window), late_of(level.run, window).sent_ns, 0.99)
@@ -58,6 +58,6 @@ def ends_of(level: Level, name: str) -> dict[int, float | None]:
 
 
 def all_of(answers: Iterable[bool | None]) -> bool | None:
-    """False where one is; else None where one is not known."""
+    """False if one is False; else None if one is None; else True."""
     found = set(answers)
     return False if False in found else None if None in found else True

@@ -1,8 +1,8 @@
-"""How far what the client did late may have moved the figures that a level is judged by (procedures 0.4.4).
+"""How far the client's lateness may have moved the figures that a level is judged by (procedures 0.4.4).
 
-A criterion is decided where it holds, or not, at both ends: with all that the client did late in time (BEST for the
-system), and with each figure at the worse end of what is known of it (WORST). A request that was sent late may have kept
-every later one waiting for that long; what it was late itself it did not wait where it was counted from its submission.
+A criterion is decided if its outcome is the same at both bounds: with all lateness of the client removed (BEST for the
+system), and with each figure at its worse bound (WORST). A request that was sent late may have delayed every later one by
+as much; its own lag is not in a latency that is counted from its submission.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ BEST, WORST = -1, 1  # for the system
 
 @dataclass(frozen=True)
 class Late:
-    """*sent_ns*, *read_ns*: the latest release of any request, and the most that is not known of its last event. *failed*:
-    requests scheduled in the window that ended with an error of the client's own. *share*: of a request's time in the
-    system, what its slot stood empty or waited for a read that came late. *unsent*: requests that were due and not yet sent,
-    at each look at the queue.
+    """*sent_ns*, *read_ns*: the largest dispatch lag, and the largest uncertainty of a last event. *failed*: requests
+    scheduled in the window that failed by an error of the client's own. *share*: time that a slot was idle or waited for a
+    late read, over the time of a request in the system. *unsent*: requests that were due and not yet sent, at each sample
+    of the queue.
     """
 
     sent_ns: int
@@ -49,8 +49,9 @@ class Late:
 
 @dataclass(frozen=True)
 class Figures:
-    """What the criteria are asked of. *ttft_p99*, *lowest_p50*, *lowest_p99* in ms; *scheduled*, *ended*: requests due, and
-    ok ends, in the window of *seconds*; *rates*: output tokens/s of its parts; *lower*: see `verdict.judge_level`.
+    """Input of the criteria. *q*: queue samples. *ttft_p99*, *lowest_p50*, *lowest_p99* in ms. *scheduled*, *ended*:
+    requests due, and requests that ended ok, in the window of *seconds*. *rates*: output tokens/s of its parts. *lower*:
+    see `verdict.judge_level`.
     """
 
     load: float
@@ -81,8 +82,8 @@ class Figures:
         return rule.too_slow(self.ttft_p99, self.lowest_p50, self.lowest_p99)
 
     def moved(self, late: Late, ttft_p99: float | None, lowest_p50: float | None, side: int) -> Figures:
-        """The same at one *side*, with the two figures of TTFT there. A queue that grew may have been less at its end by
-        what would have ended, one that did not may have been more by what was due and not yet sent.
+        """The figures at the bound *side*, with the two figures of TTFT at that bound. At its end, the queue may have been
+        shorter by the requests that would have ended, or longer by those that were due and not yet sent.
         """
         rate = self.ended / self.seconds
         queue = late.unsent if side == WORST else -rate * late.seconds
@@ -98,8 +99,8 @@ class Figures:
         )
 
 
-def late_of(run: Run, window: Window, looks: int = 1) -> Late:
-    """Of the measure phase of *run*; *looks*: how often, in equal parts of the window, the queue was looked at."""
+def late_of(run: Run, window: Window, samples: int = 1) -> Late:
+    """Lateness in the measure phase of *run*. *samples*: number of evenly spaced samples of the queue in the window."""
     rows = run.rows[run.rows["phase"] == layout.MEASURE]
     lags = dispatch_lags(run, rows, window)
     early = earliest(run).last[run.rows["phase"] == layout.MEASURE]
@@ -113,20 +114,20 @@ def late_of(run: Run, window: Window, looks: int = 1) -> Late:
         read_ns=int(unread.max(initial=0)),
         failed=int(np.count_nonzero(own)),
         share=(idle + float(unread.mean())) / max(1.0, float(served.mean())) if len(served) else 0.0,
-        unsent=unsent(rows[rows["t_dispatch"] > 0], window, looks) if len(lags) else np.zeros(looks),
+        unsent=unsent(rows[rows["t_dispatch"] > 0], window, samples) if len(lags) else np.zeros(samples),
     )
 
 
-def unsent(rows: npt.NDArray[Any], window: Window, looks: int) -> rule.Floats:
-    """How many of *rows*, all of them sent, were due and not yet sent at each look."""
-    at = np.linspace(window.w0_ns, window.w1_ns, looks, endpoint=False)
+def unsent(rows: npt.NDArray[Any], window: Window, samples: int) -> rule.Floats:
+    """How many of *rows*, all sent in the end, were due and not yet sent at each of *samples* instants."""
+    at = np.linspace(window.w0_ns, window.w1_ns, samples, endpoint=False)
     due, sent = (np.searchsorted(np.sort(rows[name]), at, side="right") for name in ("t_sched", "t_dispatch"))
     found: rule.Floats = np.maximum(due - sent, 0).astype(np.float64)
     return found
 
 
 def lag_ns(run: Run, window: Window) -> npt.NDArray[np.int64]:
-    """How late each request was sent; 0 where none has an instant of its own."""
+    """How late each request was sent; all 0 if requests have no scheduled instants of their own."""
     rows = run.rows
     if not len(dispatch_lags(run, rows, window)):
         return np.zeros(len(rows), np.int64)
@@ -137,7 +138,7 @@ def lag_ns(run: Run, window: Window) -> npt.NDArray[np.int64]:
 
 
 def ttft_ends(run: Run, chosen: Populations, sent_ns: int, q: float) -> dict[int, float | None]:
-    """Percentile *q* of TTFT in ms at either side. *sent_ns*: how long a late release may have kept others waiting."""
+    """Percentile *q* of TTFT in ms at both bounds. *sent_ns*: how long a late dispatch may have delayed other requests."""
     wanted = chosen.latency & (run.rows["t_first"] > 0)
     rows = run.rows[wanted]
     first = np.minimum(earliest(run).first[wanted], earliest_first_ns(run, wanted))
@@ -148,20 +149,20 @@ def ttft_ends(run: Run, chosen: Populations, sent_ns: int, q: float) -> dict[int
 
 
 def drift_ends(rates: rule.Floats, in_time: rule.Floats) -> bool | None:
-    """Whether throughput drifts; None where its rates, and those with every token *in_time*, do not say the same."""
+    """Whether throughput drifts; None if *rates* and the rates *in_time*, without lateness, drift differently."""
     found = {direction(rates), direction(in_time)}
-    way = found.pop() if len(found) == 1 else None
-    return None if way is None else way != 0
+    common = found.pop() if len(found) == 1 else None
+    return None if common is None else common != 0
 
 
 def direction(rates: rule.Floats) -> int | None:
-    """1 or -1 where throughput drifts up or down, 0 where it does not; None without any."""
+    """1 or -1 if throughput drifts up or down, 0 if it does not; None without throughput."""
     drifts = rule.throughput_drifts(rates)
     return None if drifts is None else int(drifts and np.sign(slope(rates.tolist())))
 
 
 def within(ends: Mapping[int, float | None], limit: float) -> bool | None:
-    """Whether a figure is at most *limit*; None where it is at one of its *ends* and not at the other, or not known."""
+    """Whether a figure is at most *limit*; None if this differs between its two bounds *ends*, or a bound is not known."""
     best, worst = ends[BEST], ends[WORST]
     if best is None or worst is None:
         return None

@@ -1,4 +1,4 @@
-"""One finished level: its run, and the figures that procedures decide by."""
+"""One finished level: its run, and the figures that procedures use for decisions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PERCENTILES = ("p50", "p75", "p90", "p95", "p99", "p999", "mean", "min", "max", 
 
 @dataclass(frozen=True)
 class Level:
-    """A level in its folder. *resumed*: it was found finished and not measured again."""
+    """A finished level. *resumed*: it was found in the folder and not measured again."""
 
     number: int
     name: str
@@ -30,7 +30,7 @@ class Level:
         return load(self.folder)
 
     def figure(self, name: str, statistic: str = "value") -> float | None:
-        """`metrics.<name>.<statistic>`; None where it is null or was not measured."""
+        """`metrics.<name>.<statistic>`; None if it is null or was not measured."""
         found = (self.document.get("metrics") or {}).get(name) or {}
         value = found.get(statistic)
         return None if value is None else float(value)
@@ -66,7 +66,7 @@ class Level:
 
     @property
     def generator_limited(self) -> bool:
-        """The client was (or may have been) the limit: nothing of this level says anything about the system's."""
+        """The client was, or may have been, the limit."""
         return bool((self.document.get("certificate") or {}).get("generator_limited"))
 
     @property

@@ -1,4 +1,4 @@
-"""Settings of one level, made from those that all levels share."""
+"""Settings of one level, derived from those that all levels share."""
 
 from __future__ import annotations
 
@@ -36,19 +36,19 @@ def at_load(settings: RunSettings, value: float, closed: bool, **load: Any) -> R
     return at_concurrency(settings, round(value), **load) if closed else at_rate(settings, value, **load)
 
 
-RERUN = 1_000  # from one arrival sequence of a level to the next: below it, `--runs` and `--repetition` count
+RERUN = 1_000  # step between the arrival sequences of a level; `--runs` and `--repetition` use the numbers below
 
 
 def instants(settings: RunSettings, rerun: int) -> int:
-    """The repetition that gives a level its arrival instants when it is measured again inside one run of a test:
-    none that another run of the test has (procedures.md 0.13).
+    """Repetition number for the arrival instants of a level that is measured again within one run of a test. No other run
+    of the test uses it (procedures.md 0.13).
     """
     return settings.load.repetition + RERUN * rerun
 
 
 def own_requests(settings: RunSettings, load: float, repetition: int = 0) -> RunSettings:
-    """Requests from a stream of the seed that only this load and repetition have: a prefix cache that saw the prompts
-    of an earlier level cannot answer these. The same load in another state of the system gets the same requests.
+    """*settings* with requests from a seed stream of this load and repetition, so that prompts of an earlier level in a
+    prefix cache do not help. The same load in another state of the system gets the same requests.
     """
     loop = "slots" if settings.load.concurrency is not None else "rate"
     stream = "/".join(filter(None, (settings.workload.stream, f"{loop}/{load:.9g}/{repetition}")))
@@ -56,8 +56,8 @@ def own_requests(settings: RunSettings, load: float, repetition: int = 0) -> Run
 
 
 def digest(settings: RunSettings, state: tuple[str, ...] = ()) -> str:
-    """Of what a level measures: all settings but credentials and where its files go, and the *state* that the system was
-    put in.
+    """Digest of what a level measures: all settings except credentials and output paths, and the prepared *state* of the
+    system.
     """
     asked = told(settings, redactor(settings, None))
     for name in NOT_THE_LEVELS_OWN:

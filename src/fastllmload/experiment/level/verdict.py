@@ -1,4 +1,4 @@
-"""The rules of `criteria` over one measured level: saturated, steady, limited by the client (procedures 0.4.4, 0.9)."""
+"""Applies the rules of `criteria` to one level: saturated, steady, limited by the client (procedures 0.4.4, 0.9)."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from fastllmload.records.run import Run
 
 IN_FLIGHT = "requests in flight"
 QUEUE, COMPLETION, LATENCY, NO_GAIN = "queue growing", "completion", "latency", "no gain"
-SHORT_OF = 10  # a level shorter than so many mean e2e latencies is too short for the completion criterion
+SHORT_OF = 10  # a level must be at least this many mean e2e latencies long for the completion criterion
 TOO_SHORT = "too short for the completion criterion; take 300 s or more"
 
 
 class Lowest(msgspec.Struct, frozen=True):
-    """TTFT (ms) and mean e2e (s) of the lowest tested level: what the system does without a queue. *p50_ends*: the P50 at
-    the lower and the upper end of what is known of it; None where it is taken as it is.
+    """TTFT (ms) and mean e2e (s) of the lowest tested level, where the system has no queue. *p50_ends*: lower and upper
+    bound of the P50; None: the P50 is taken as measured.
     """
 
     load: float
@@ -41,17 +41,17 @@ class Lowest(msgspec.Struct, frozen=True):
     p50_ends: tuple[float | None, float | None] | None = None
 
     def p50_at(self, side: int) -> float | None:
-        """At that end of the P50 which makes ten times as much the better, or worse, limit for another level."""
+        """The bound of the P50 that gives another level the more favourable (BEST) or less favourable (WORST) limit."""
         return self.ttft_p50 if self.p50_ends is None else self.p50_ends[side == BEST]
 
 
 class LevelVerdict(msgspec.Struct, frozen=True, kw_only=True):
-    """*saturated* and *steady* are None where nothing can be said: too little, or what the client did late may decide it.
+    """*saturated* and *steady* are None if undecided: too little was measured, or the client's lateness may decide it.
 
-    *fired*: names of the criteria that hold. *inapplicable*: name and reason of those that do not apply. *limits*: what
-    the client did late, in words; *in_question*: names of the criteria that this may decide; *generator_limited*: it may
-    decide whether the level holds. *warnings*: what else to know. *figures*: what was compared. *queue*: whose growth was
-    judged: IN_FLIGHT, or the name of the server's own gauge.
+    *fired*: names of the criteria that hold. *inapplicable*: name and reason of those that do not apply. *limits*: how the
+    client was late, as text. *in_question*: names of the criteria that this may decide. *generator_limited*: it may decide
+    whether the level holds. *figures*: the compared values. *queue*: source of the queue: IN_FLIGHT, or the name of the
+    server's gauge.
     """
 
     loop: str
@@ -70,24 +70,24 @@ class LevelVerdict(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def holds(self) -> bool | None:
-        """Not saturated and steady. None: not known. A late client passes a level only if it offered it in full."""
+        """Not saturated and steady; None: undecided. A level with a late client passes only if it was offered in full."""
         if self.saturated is None or self.steady is None:
             return False if self.saturated else None
         holds = not self.saturated and self.steady
         return None if holds and self.generator_limited and not self.offered_in_full else holds
 
     def why(self) -> str:
-        """Why the level does not hold, in words: criterion, value and limit of each that fired."""
+        """Why the level does not hold: criterion, value and limit of each that fired."""
         if self.generator_limited and self.holds is None:
             return f"the client was the limit: {self.limits[-1]}" if self.limits else "the client was the limit"
-        found = [self._words(name) for name in self.fired if name not in self.in_question]
+        found = [self._criterion_text(name) for name in self.fired if name not in self.in_question]
         if not found and self.steady is False:
             found = ["throughput drifts: it is not steady"]
         if found and self.limits:
             found.append(f"whatever the client was late ({self.limits[-1]})")
         return "; ".join(found) or "it could not be judged"
 
-    def _words(self, name: str) -> str:
+    def _criterion_text(self, name: str) -> str:
         of = self.figures
         if name == LATENCY:
             p99, p50 = of.get("ttft_p99_ms"), of.get("lowest_ttft_p50_ms")
@@ -97,19 +97,19 @@ class LevelVerdict(msgspec.Struct, frozen=True, kw_only=True):
             return f"completion: {of.get('completion_rate'):.1%} of what was due in the window, below {rule.COMPLETION:.0%}"
         if name == QUEUE:
             mean, last = of.get("queue_mean"), of.get("queue_last")
-            return f"queue growing: {self.queue}, {mean:,.4g} on average and {last:,.4g} at the end, rise in each fifth"
+            return f"queue growing: {self.queue}, {mean:,.4g} on average and {last:,.4g} at the end, grew in each fifth"
         if name == NO_GAIN:
             return f"no gain: {of.get('output_tok_s'):,.4g} output tok/s, less than {rule.GAIN:.0%} above a lower level"
         return name
 
     @property
     def unsteady(self) -> bool:
-        """Neither steady nor saturated: to be run again, twice as long (procedures 0.9)."""
+        """Neither steady nor saturated: must be run again, twice as long (procedures 0.9)."""
         return self.steady is False and not self.saturated
 
 
 def lowest_of(run: Run) -> Lowest:
-    """Of the run at the lowest level."""
+    """The reference values of the run at the lowest level."""
     chosen = populations(run, window_of(run))
     p50, p99 = ttft_percentiles(run, chosen)
     ends = margins.ttft_ends(run, chosen, 0, 0.5)
@@ -121,9 +121,9 @@ def judge_level(
 ) -> LevelVerdict:
     """Judge one run.
 
-    *lowest*: None when this is the lowest level itself. *lower*: (concurrency, output tokens/s) of lower levels of a
-    closed loop. *queue*: evenly spaced samples over the window in place of the server's waiting-requests gauge in the
-    run's telemetry; without either, requests in flight are the queue.
+    *lowest*: None if this is the lowest level itself. *lower*: (concurrency, output tokens/s) of lower levels of a closed
+    loop. *queue*: evenly spaced samples over the window, used instead of the server's gauge of waiting requests in the
+    run's telemetry. Without either, requests in flight are the queue.
     """
     window, closed = window_of(run), is_closed(run)
     if window is None or window.seconds <= 0:
@@ -134,11 +134,11 @@ def judge_level(
     found = figures_of(run, window, compared, q, lower)
     asked = asked_of(found)
     fired = tuple(name for name, holds in asked.items() if holds)
-    limits = (*client_limits(run, window), *looked_away(run, fired, compared))
-    firm, question, drifts = outcomes(run, window, found, lowest) if limits else (fired, (), found.drifts())
+    limits = (*client_limits(run, window), *hidden_by_stall(run, fired, compared))
+    certain, question, drifts = outcomes(run, window, found, lowest) if limits else (fired, (), found.drifts())
     applied = any(holds is not None for holds in asked.values())
-    saturated = None if not applied or (question and not firm) else bool(firm)
-    steady = steadiness(drifts, QUEUE in firm, QUEUE in question)
+    saturated = None if not applied or (question and not certain) else bool(certain)
+    steady = steadiness(drifts, QUEUE in certain, QUEUE in question)
     offered = offered_in_full(run)
     decided = saturated or (saturated is False and (steady is False or (steady is True and offered)))
     mean_e2e = mean_e2e_s(run, populations(run, window))
@@ -172,7 +172,7 @@ def judge_level(
 def figures_of(
     run: Run, window: Window, lowest: Lowest, q: rule.Floats, lower: Sequence[tuple[float, float]]
 ) -> Figures:
-    """What the criteria are asked of, as it was measured."""
+    """The input of the criteria, as measured."""
     rows = run.rows[run.rows["phase"] == layout.MEASURE]
     return Figures(
         load=load_of(run),
@@ -191,7 +191,7 @@ def figures_of(
 
 
 def asked_of(of: Figures) -> dict[str, bool | None]:
-    """Each criterion's answer; None where it does not apply."""
+    """Whether each criterion holds; None if it does not apply."""
     return {
         QUEUE: None if of.closed else rule.queue_growing(of.q),
         COMPLETION: None if of.outlasted else rule.incomplete(of.completion_rate),
@@ -203,9 +203,9 @@ def asked_of(of: Figures) -> dict[str, bool | None]:
 def outcomes(
     run: Run, window: Window, found: Figures, lowest: Lowest | None
 ) -> tuple[tuple[str, ...], tuple[str, ...], bool | None]:
-    """Of a run in which the client was late: names of the criteria that hold whatever it did late, and of those that this
-    may decide; whether throughput drifts, None where this may decide it. The lowest level (*lowest* is None) is not above
-    ten times its own P50 at any end, or its lengths do it.
+    """For a run in which the client was late: names of the criteria that hold at both bounds, names of those that the
+    lateness may decide, and whether throughput drifts (None if the lateness may decide it). The lowest level itself
+    (*lowest* is None) is compared with its own P50 as measured.
     """
     late = margins.late_of(run, window, len(found.q))
     p99 = margins.ttft_ends(run, populations(run, window), late.sent_ns, 0.99)
@@ -214,20 +214,20 @@ def outcomes(
     }
     at = {side: asked_of(found.moved(late, *ends[side], side)) for side in (BEST, WORST)}
     answers = {name: {holds, at[BEST][name], at[WORST][name]} for name, holds in asked_of(found).items()}
-    firm = tuple(name for name, every in answers.items() if every == {True})
-    question = tuple(name for name, every in answers.items() if True in every and name not in firm)
-    return firm, question, margins.drift_ends(found.rates, token_rates(run, window, in_time=True))
+    certain = tuple(name for name, every in answers.items() if every == {True})
+    question = tuple(name for name, every in answers.items() if True in every and name not in certain)
+    return certain, question, margins.drift_ends(found.rates, token_rates(run, window, in_time=True))
 
 
 def steadiness(drifts: bool | None, grows: bool, may_grow: bool) -> bool | None:
-    """Whether throughput does not drift, nor the queue grow; None where either is not known and the other says nothing."""
+    """Whether throughput does not drift and the queue does not grow; None if one is unknown and the other is fine."""
     if drifts or grows:
         return False
     return None if drifts is None or may_grow else True
 
 
 def nothing_measured(loop: str) -> LevelVerdict:
-    """Of a level that has no window: nothing was sent, or nothing came back."""
+    """The verdict on a level without a window: nothing was sent, or nothing was received."""
     return LevelVerdict(
         loop=loop, saturated=None, fired=(), inapplicable=(), steady=None, generator_limited=False, limits=(),
         offered_in_full=False, cascading=False, warnings=("nothing was measured",), figures={},
@@ -238,12 +238,12 @@ def nothing_measured(loop: str) -> LevelVerdict:
 def inapplicable(
     asked: Mapping[str, bool | None], closed: bool, p99: float | None, lowest: Lowest
 ) -> list[tuple[str, str]]:
-    """Name of each criterion without an answer, and why it has none."""
+    """Name of each criterion that does not apply, and why."""
     why = {
         QUEUE: "a closed loop holds its queue constant" if closed else "the window is too short",
         COMPLETION: completion_reason(closed, lowest),
         LATENCY: latency_reason(p99, lowest),
-        NO_GAIN: "no level with at most 1/1.25 of the concurrency was tested" if closed else "of closed loops only",
+        NO_GAIN: "no level with at most 1/1.25 of the concurrency was tested" if closed else "for closed loops only",
     }
     return [(name, why[name]) for name, holds in asked.items() if holds is None]
 
@@ -257,9 +257,7 @@ def completion_reason(closed: bool, lowest: Lowest) -> str:
 
 
 def answers_outlast(run: Run, lowest: Lowest) -> bool:
-    """Whether answers take so long without any queue that the level ends before enough of them can: 10% are missing
-    then at every load.
-    """
+    """Whether answers take so long without any queue that the level ends before 90% of them can complete, at any load."""
     phase = run.phase("measure")
     if phase is None or phase.end_ns is None or lowest.e2e_mean is None:
         return False
@@ -270,20 +268,22 @@ def latency_reason(p99: float | None, lowest: Lowest) -> str:
     if p99 is None or lowest.ttft_p50 is None or lowest.ttft_p99 is None:
         return "no TTFT was measured"
     ratio = lowest.ttft_p99 / lowest.ttft_p50 if lowest.ttft_p50 else math.inf
-    return f"at the lowest level ({lowest.load:g}) P99 TTFT is already {ratio:.3g} times its P50: input lengths do that"
+    return (
+        f"at the lowest level ({lowest.load:g}) P99 TTFT is already {ratio:.3g} times its P50: input lengths cause that"
+    )
 
 
 # -- figures of a run -------------------------------------------------------------------------------------------------
 
 
 def in_flight_of(run: Run, window: Window) -> rule.Floats:
-    """Requests of the measure phase in flight: from the submission (the dispatch where the last byte never left)."""
+    """Requests of the measure phase in flight: from submission, or from dispatch if the last byte was never sent."""
     rows = run.rows[run.rows["phase"] == layout.MEASURE]
     return rule.in_flight(committed(rows), rows["t_end"], window.w0_ns, window.w1_ns)
 
 
 def queue_of(run: Run, window: Window, flight: rule.Floats) -> tuple[rule.Floats, str]:
-    """The queue whose growth is judged, and whose it is: the server's own where it is known."""
+    """The queue whose growth is judged, and its source: the server's own queue if it is known."""
     found = waiting(run, window)
     return (flight, IN_FLIGHT) if found is None else found
 
@@ -302,7 +302,7 @@ def mean_e2e_s(run: Run, chosen: Populations) -> float | None:
 
 def token_rates(run: Run, window: Window, parts: int = rule.SUB_WINDOWS, in_time: bool = False) -> rule.Floats:
     """Output tokens/s of ok requests in equal sub-windows; a request's tokens are spread over its events. *in_time*: as if
-    each request had been sent when it was due, and each event been read at the earliest that is known of it.
+    each request had been sent when due, and each event had been read at its earliest possible time.
     """
     rows = run.rows
     ok = (rows["status"] == layout.OK) & (rows["phase"] == layout.MEASURE)
@@ -318,7 +318,7 @@ def token_rates(run: Run, window: Window, parts: int = rule.SUB_WINDOWS, in_time
 
 
 def was_cascading(run: Run) -> bool:
-    """Over the requests of the measure phase that ended, those that the end of the run cancelled left out."""
+    """Whether failures cascaded, among the requests of the measure phase that ended and were not cancelled."""
     rows = run.rows[(run.rows["phase"] == layout.MEASURE) & (run.rows["t_end"] > 0)]
     rows = rows[rows["status"] != layout.CANCELLED]
     return rule.cascading((rows["status"] != layout.OK)[np.argsort(rows["t_end"], kind="stable")])
@@ -336,11 +336,11 @@ def too_short(run: Run, mean_e2e: float | None, closed: bool) -> tuple[str, ...]
     )
 
 
-def looked_away(run: Run, fired: Sequence[str], lowest: Lowest) -> tuple[str, ...]:
-    """Where latency alone speaks against the level, and a stall of ours may hide that it was in time (decision 101)."""
+def hidden_by_stall(run: Run, fired: Sequence[str], lowest: Lowest) -> tuple[str, ...]:
+    """A client limit if only latency fired and, without a stall of the client, TTFT may have been in time (decision 101)."""
     if tuple(fired) != (LATENCY,) or lowest.ttft_p50 is None:
         return ()
     limit = rule.TTFT_FACTOR * lowest.ttft_p50
     if not may_be_in_time(run, limit):
         return ()
-    return (f"the client stalled while first tokens came: P99 TTFT may have been within {limit:.4g} ms",)
+    return (f"the client stalled while first tokens arrived: P99 TTFT may have been within {limit:.4g} ms",)

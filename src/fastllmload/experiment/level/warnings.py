@@ -1,4 +1,4 @@
-"""What levels warn of by themselves, from their entries in procedure.json: each kind once, with the levels it is of."""
+"""Warnings of levels, from their entries in procedure.json: each kind once, with the numbers of its levels."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Entry = Mapping[str, Any]
 
 
 def level_warnings(levels: Sequence[Entry]) -> Iterator[str]:
-    """Sentences for `warnings`, of *levels* that are judged by criteria (`criteria.warnings`)."""
+    """Sentences for `warnings` from `criteria.warnings` of *levels*."""
     found: dict[str, list[tuple[Entry, str]]] = {}
     for level in levels:
         for text in (level.get("criteria") or {}).get("warnings") or ():

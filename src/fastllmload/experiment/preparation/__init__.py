@@ -1,1 +1,1 @@
-"""What happens to the system before a level is measured: hooks, restarts, cache fill, warm-up."""
+"""Preparation of the system before a level is measured: hooks, restarts, cache fill, warm-up."""

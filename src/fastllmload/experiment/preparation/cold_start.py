@@ -1,8 +1,7 @@
-"""A cold start (IETF 4.5.3, procedures.md 0.8): the server is started anew, and the first request finds it so.
+"""Cold start (IETF 4.5.3, procedures.md 0.8): the server is restarted and measured without warm-up or probe.
 
-Model load time is from the start of the restart hook to the first question that the server answers; cold start latency is
-the TTFT of the first request behind that. No warm-up, no probe. What is measured cold is the first token, so it is the
-test of TTFT that does it.
+Model load time lasts from the start of the restart hook to the first query that the server answers. Cold start latency is
+the TTFT of the first request after that. Only the test of TTFT supports a cold start.
 """
 
 from __future__ import annotations
@@ -20,28 +19,28 @@ RESTART, TEST, LOAD_TIME = "restart", "ttft", "sut.load_time_s"
 
 
 def refuse(test: str, declarations: Mapping[str, str], can_restart: bool) -> None:
-    """InputError where another test than that of TTFT shall start cold, or nobody knows how long the model took to load."""
+    """InputError if a test other than that of TTFT is to start cold, or if the model load time cannot be known."""
     if not declared_cold(declarations):
         return
     if test != TEST:
         raise InputError(
-            f"--declare cold_start=yes: a cold start is measured by the test {TEST}; the test {test} needs a system that is "
-            "warm (IETF 4.5.1), leave the declaration out"
+            f"--declare cold_start=yes: only the test {TEST} measures a cold start; the test {test} needs a warm system "
+            "(IETF 4.5.1), leave the declaration out"
         )
     if not can_restart and LOAD_TIME not in declarations:
         raise InputError(
-            f"--declare cold_start=yes needs the server started anew: --hook {RESTART}=COMMAND, which also measures how "
-            f"long the model takes to load; or run it in a terminal and confirm; or, where you have just done it by hand, "
+            f"--declare cold_start=yes needs a restart of the server: --hook {RESTART}=COMMAND, which also measures how "
+            f"long the model takes to load; or run it in a terminal and confirm; or, if you have just restarted it by hand, "
             f"--declare {LOAD_TIME}=SECONDS"
         )
     if LOAD_TIME in declarations and declared_seconds(declarations) is None:
         raise InputError(
-            f"--declare {LOAD_TIME}={declarations[LOAD_TIME]}: this is no number of seconds; write it as {LOAD_TIME}=93"
+            f"--declare {LOAD_TIME}={declarations[LOAD_TIME]}: not a number of seconds; write it as {LOAD_TIME}=93"
         )
 
 
 def declared_seconds(declarations: Mapping[str, str]) -> float | None:
-    """The load time that was declared; None where its text begins with no number of seconds."""
+    """The declared load time; None if its text does not begin with a number of seconds."""
     seconds = number(declarations[LOAD_TIME])
     return seconds if seconds is not None and math.isfinite(seconds) and seconds >= 0 else None
 
@@ -49,7 +48,7 @@ def declared_seconds(declarations: Mapping[str, str]) -> float | None:
 def entry(
     declarations: Mapping[str, str], steps: Sequence[Mapping[str, Any]], levels: Sequence[Level]
 ) -> dict[str, Any]:
-    """procedure.json "cold_start": both metrics, null where they are not known."""
+    """procedure.json "cold_start": both metrics, null if unknown."""
     restarts = [step for step in steps if step["name"] == RESTART]
     loading: float | None = None
     if restarts:

@@ -1,6 +1,6 @@
-"""Tester steps (procedures.md 0.1): a command with an exit status, a prompt to the operator, or our own engine.
+"""Hooks (procedures.md 0.1): a command with an exit status, a prompt to the operator, or a step of the simulated engine.
 
-The simulated engine is started anew with other fields of its profile, so each test can be tried without a server.
+The simulated engine is restarted with other fields of its profile, so each test can be tried without a server.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from dataclasses import dataclass
 from typing import IO
 
 from fastllmload.errors import InputError
-from fastllmload.experiment.preparation.readiness import TELL_S
+from fastllmload.experiment.preparation.readiness import REPORT_EVERY_S
 
 TIMEOUT_S = 900.0
 YES, NO = ("y", "yes"), ("n", "no")
-TAIL = 200_000  # bytes of a hook's output that are kept
+TAIL = 200_000  # bytes at the end of a hook's output that are kept
 
 HOOKS = {
     "restart": "start the server again, with nothing loaded or cached",
@@ -33,9 +33,9 @@ HOOKS = {
     "guardrail-output": "switch on output filtering only",
     "guardrail-full": "switch on input and output filtering",
     "recover": "bring the server back after an overload",
-    "server-log": "print the server's log, where out-of-memory errors are looked for",
+    "server-log": "print the server's log, which is searched for out-of-memory errors",
 }
-SIMULATED: dict[str, dict[str, str]] = {  # fields of the profile; those not named are the profile's own
+SIMULATED: dict[str, dict[str, str]] = {  # fields of the profile; the others stay as they are
     "restart": {},
     "cache-off": {"prefix_cache": "false"},
     "cache-on": {"prefix_cache": "true"},
@@ -49,7 +49,7 @@ SIMULATED: dict[str, dict[str, str]] = {  # fields of the profile; those not nam
 
 @dataclass(frozen=True)
 class HookResult:
-    """What a hook did: kept in procedure.json."""
+    """The result of a hook, as recorded in procedure.json."""
 
     name: str
     how: str  # "command", "operator" or "simulated engine"
@@ -73,17 +73,17 @@ def run_hook(
     """Run *command* in a shell with FASTLLMLOAD_HOOK=*name*. HookFailed unless it ends with status 0 in time.
 
     The hook ends when its shell does: a server that it leaves running in the background is not waited for, though it
-    still holds the output. A hook that is cut short is killed with everything that it started. Of what it said the
-    last *kept* bytes are kept. *say* is told now and then that it still runs.
+    still holds the output. A hook that is interrupted or too slow is killed with everything that it started. The last
+    *kept* bytes of its output are kept. *say* is called every REPORT_EVERY_S with a line that it still runs.
     """
     began = time.monotonic()
-    with tempfile.TemporaryFile() as said:
+    with tempfile.TemporaryFile() as output:
         shell = subprocess.Popen(
-            command, shell=True, stdin=subprocess.DEVNULL, stdout=said, stderr=subprocess.STDOUT,
+            command, shell=True, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
             env={**environment, "FASTLLMLOAD_HOOK": name}, start_new_session=True,
         )  # fmt: skip
         try:
-            status = end_of_shell(shell, timeout_s, lambda so_far: say(still_running(name, so_far, timeout_s)))
+            status = wait_for_shell(shell, timeout_s, lambda so_far: say(still_running(name, so_far, timeout_s)))
         except BaseException as problem:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(shell.pid, signal.SIGKILL)
@@ -91,56 +91,56 @@ def run_hook(
             if not isinstance(problem, subprocess.TimeoutExpired):
                 raise
             raise HookFailed(
-                f"--hook {name}={command!r} did not end within {timeout_s:g} s{last_words(end_of(said, kept))}; the test "
-                "stops here, start it again when the hook works, or give it longer with --hook-timeout"
+                f"--hook {name}={command!r} did not end within {timeout_s:g} s{last_line(read_tail(output, kept))}; the "
+                "test stops here, start it again when the hook works, or give it longer with --hook-timeout"
             ) from None
-        tail = end_of(said, kept)
+        tail = read_tail(output, kept)
     if status != 0:
         raise HookFailed(
-            f"--hook {name}={command!r} ended with status {status}{last_words(tail)}; the test stops here, start it "
+            f"--hook {name}={command!r} ended with status {status}{last_line(tail)}; the test stops here, start it "
             "again when the hook works"
         )
     return HookResult(name, "command", time.monotonic() - began, 0, tail)
 
 
-def end_of_shell(shell: subprocess.Popen[bytes], most_s: float, tell: Callable[[float], None]) -> int:
-    """Its exit status; *tell* is given the seconds so far, every TELL_S. TimeoutExpired after *most_s*."""
+def wait_for_shell(shell: subprocess.Popen[bytes], most_s: float, report: Callable[[float], None]) -> int:
+    """Exit status of *shell*. *report* gets the seconds so far, every REPORT_EVERY_S. TimeoutExpired after *most_s*."""
     began = time.monotonic()
     while True:
-        left = began + most_s - time.monotonic()
+        remaining = began + most_s - time.monotonic()
         try:
-            return shell.wait(max(0.0, min(left, TELL_S)))
+            return shell.wait(max(0.0, min(remaining, REPORT_EVERY_S)))
         except subprocess.TimeoutExpired:
-            if left <= TELL_S:
+            if remaining <= REPORT_EVERY_S:
                 raise
-            tell(time.monotonic() - began)
+            report(time.monotonic() - began)
 
 
 def still_running(name: str, seconds: float, most_s: float) -> str:
     return f"hook {name} has been running for {seconds:.0f} s; it is stopped after {most_s:g} s (--hook-timeout)"
 
 
-def end_of(said: IO[bytes], most: int) -> str:
-    """The last *most* bytes of what was written into the file."""
-    said.seek(max(0, said.seek(0, os.SEEK_END) - most))
-    return said.read(most).decode(errors="replace")
+def read_tail(output: IO[bytes], most: int) -> str:
+    """The last *most* bytes of the file."""
+    output.seek(max(0, output.seek(0, os.SEEK_END) - most))
+    return output.read(most).decode(errors="replace")
 
 
-def last_words(output: str) -> str:
-    """`: ` and the last line of *output*; empty where nothing was said."""
+def last_line(output: str) -> str:
+    """`: ` and the last line of *output*; empty if there is none."""
     lines = output.strip().splitlines()
     return f": {lines[-1]}" if lines else ""
 
 
 def ask_operator(name: str, ask: Callable[[str], str] = input) -> HookResult:
-    """The operator does it by hand and confirms, behind the question: what was typed ahead of it confirms nothing.
-    HookFailed when they say no or end the input; any other answer, an empty one too, is asked for again.
+    """Ask the operator to do it by hand and to confirm. Input typed before the question is discarded. HookFailed after a
+    no or the end of the input; after any other answer, also an empty one, the question is repeated.
     """
     began = time.monotonic()
     if terminal():
         termios.tcflush(sys.stdin, termios.TCIFLUSH)
     question = f"please {HOOKS[name]}, then type yes: "
-    while (answer := answered(ask, question)) not in YES:
+    while (answer := read_answer(ask, question)) not in YES:
         if answer is None:
             raise HookFailed(f"hook {name}: the input ended before the operator answered yes; the test stops here")
         if answer in NO:
@@ -149,8 +149,8 @@ def ask_operator(name: str, ask: Callable[[str], str] = input) -> HookResult:
     return HookResult(name, "operator", time.monotonic() - began, 0, "")
 
 
-def answered(ask: Callable[[str], str], question: str) -> str | None:
-    """In small letters; None at the end of the input."""
+def read_answer(ask: Callable[[str], str], question: str) -> str | None:
+    """The answer in lower case; None at the end of the input."""
     try:
         return ask(question).strip().lower()
     except EOFError:
@@ -158,7 +158,7 @@ def answered(ask: Callable[[str], str], question: str) -> str | None:
 
 
 def refuse_missing(names: tuple[str, ...], given: Mapping[str, str], simulated: bool, operator: bool) -> None:
-    """All hooks that a test needs and nobody can do, in one sentence, before anything is sent."""
+    """InputError that lists all hooks that a test needs and that neither a command nor an operator can do."""
     if simulated or operator:
         return
     missing = [name for name in names if name not in given]

@@ -1,7 +1,7 @@
-"""A prefix cache filled with the shared prefixes that will be measured, and with nothing else of them (IETF 5.7.3).
+"""Fills a prefix cache with the shared prefixes of the measured requests, and with nothing else of them (IETF 5.7.3).
 
-The requests that fill it begin as the measured ones do and go on otherwise. Were the measured requests themselves sent
-ahead, their whole prompts would be cached, and the test would find savings that no shared prefix gives.
+The requests that fill it have the same prefixes as the measured ones and other text after them. If the measured requests
+were sent ahead, their complete prompts would be cached, and the test would find savings that no shared prefix gives.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ MOST = 10_000  # requests
 
 @dataclass(frozen=True)
 class SharedPrefixes:
-    """*count* shared prefixes; a request has the rarest of them with probability *rarest*."""
+    """*count* shared prefixes. A request has the rarest of them with probability *rarest*."""
 
     count: int
     rarest: float
 
     @property
     def requests(self) -> int:
-        """So many that each prefix is among them, but for MISSED."""
+        """Number of requests that contain every prefix with probability 1 - MISSED."""
         if self.rarest >= 1:
             return 1
         return min(MOST, math.ceil(math.log(MISSED / self.count) / math.log1p(-self.rarest)))
 
 
 def shared_prefixes(workload: Workload) -> SharedPrefixes | None:
-    """Of requests that stand alone; None where nobody knows what they share (data sets, conversations of turns)."""
+    """The shared prefixes of single requests; None if unknown (data sets, conversations of several turns)."""
     if workload.turns is not None:
         return None
     if workload.name == "code-completion":
@@ -56,9 +56,9 @@ def rarest(count: int, exponent: float) -> float:
 
 
 def filling(settings: RunSettings) -> RunSettings | None:
-    """The run that fills the cache for the measured requests of *settings*; None where their prefixes are not known.
+    """The run that fills the cache for the measured requests of *settings*; None if their prefixes are not known.
 
-    Every request of it has a shared prefix as far as the workload lets it, and asks for one token.
+    Each of its requests has a shared prefix if the workload has any, and asks for one token.
     """
     found = shared_prefixes(settings.workload)
     if found is None:
@@ -68,8 +68,8 @@ def filling(settings: RunSettings) -> RunSettings | None:
     return changed(asked, workload=workload)
 
 
-def whole(settings: RunSettings, most: int) -> RunSettings:
-    """The measured sequence itself with answers of one token, where it is not known what is shared."""
+def filling_unknown(settings: RunSettings, most: int) -> RunSettings:
+    """The run that fills the cache if the shared prefixes are not known: the measured requests with answers of one token."""
     count = min(settings.load.num_requests or most, most)
     asked = at_concurrency(settings, SLOTS, num_requests=count, duration=None, warmup_requests=0)
     return changed(asked, workload={"osl": "1"})

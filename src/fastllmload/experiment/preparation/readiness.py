@@ -1,4 +1,4 @@
-"""Whether a target answers: asked as the run itself would ask, with its TLS settings, addresses and headers."""
+"""Whether a target answers: queried as a run queries it, with its TLS settings, addresses and headers."""
 
 from __future__ import annotations
 
@@ -14,17 +14,14 @@ from fastllmload.settings import RunSettings, Secret
 
 READY_S = 600.0  # for a server to come back after a hook
 PATIENCE_S = 10.0  # for one answer
-TELL_S = 30.0  # between two words about a server that is not there yet
-NOT_YET = (502, 503, 504)  # what a gateway says without its server, and a server while it loads the model
+REPORT_EVERY_S = 30.0  # between two lines about a server or a hook that is not ready yet
+NOT_YET = (502, 503, 504)  # from a gateway without its server, and from a server that loads the model
 
 
-def silence(
+def unreachable_reason(
     settings: RunSettings, urls: Sequence[str], secret: Secret | None, refused: tuple[int, ...] = ()
 ) -> str | None:
-    """Why one of *urls* does not answer the question for its models; None when all do, whatever they say to it.
-
-    *refused*: HTTP statuses that count as no answer.
-    """
+    """Why one of *urls* does not answer the query for its models; None if all answer with any status not in *refused*."""
     key = None if secret is None else secret.reveal()
     endpoint = ENDPOINTS[settings.target.endpoint_type]
     for url in urls or ("http://localhost",):  # a Unix socket's
@@ -39,14 +36,14 @@ def silence(
 
 
 def await_answer(ask: Callable[[], str | None], say: Callable[[str], None], most_s: float = READY_S) -> float:
-    """Seconds until *ask* knows no reason any more. TargetError with the last one when that takes longer than *most_s*."""
-    began = told = time.monotonic()
+    """Poll until *ask* returns None instead of a reason; seconds. TargetError with the last reason after *most_s*."""
+    began = reported = time.monotonic()
     while (why := ask()) is not None:
         now = time.monotonic()
         if now - began > most_s:
             raise TargetError(f"the target was not ready within {most_s:g} s of the hook: {why}; the test stops here")
-        if now - told >= TELL_S:
-            say(f"waiting for the target since {now - began:.0f} s: {why}")
-            told = now
+        if now - reported >= REPORT_EVERY_S:
+            say(f"waiting for the target for {now - began:.0f} s: {why}")
+            reported = now
         time.sleep(0.5)
     return time.monotonic() - began

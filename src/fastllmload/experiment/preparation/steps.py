@@ -1,9 +1,9 @@
-"""What must be done to the system before a level is measured: hooks, restarts, warm-up. Done when a level really runs.
+"""Preparation steps (hooks, restarts, warm-up) that are done only when a level is really measured.
 
-A procedure that is started again finds its finished levels in its folder, so what prepared them is not done again;
-what the next level needs is, in its order. A step belongs to a group ("cache", "guardrail", "warmup"): the last one
-asked for in a group is the state that the group shall have. Doing a step undoes those that were asked for after it:
-behind a restart the warm-up is done anew.
+A procedure that is started again takes its finished levels from its folder, so their steps are not repeated. The steps
+that the next measured level needs are done in their order. A step belongs to a group ("cache", "guardrail", "warmup");
+the last step requested in a group is the group's wanted state. Doing a step undoes the steps requested after it: the
+warm-up is repeated after a restart.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Action = Callable[[], object]
 
 @dataclass(frozen=True)
 class PreparationStep:
-    """*name* says the state that *action* brings about."""
+    """*name*: the state that *action* brings about."""
 
     group: str
     name: str
@@ -24,7 +24,7 @@ class PreparationStep:
 
 
 class PreparationSteps:
-    """Steps asked for and steps done."""
+    """Requested steps and done steps."""
 
     def __init__(self) -> None:
         self._wanted: dict[str, PreparationStep] = {}
@@ -32,27 +32,27 @@ class PreparationSteps:
 
     @property
     def state(self) -> tuple[str, ...]:
-        """What the system is asked to be, as `group=name`, in order."""
+        """The wanted states as `group=name`, in order."""
         return tuple(f"{step.group}={step.name}" for step in self._wanted.values())
 
     def want(self, step: PreparationStep) -> None:
-        """Asked for again under the same name, a step is the same step: it stays where it is."""
+        """Request *step*. If the group already has a step of that name, nothing changes."""
         before = self._wanted.get(step.group)
         if before is not None and before.name == step.name:
             return
-        self._wanted[step.group] = step  # in the group's place: what was asked for behind it stays behind it
+        self._wanted[step.group] = step  # at the group's position: the order of groups does not change
 
     def renew(self, group: str) -> None:
-        """Forget that the step of *group* was done, so that it is done anew."""
+        """Forget that the step of *group* was done, so that it is done again."""
         self._done.pop(group, None)
 
     def drop(self, group: str) -> None:
-        """The group has no state that matters any more."""
+        """Remove the group: its state does not matter any more."""
         self._wanted.pop(group, None)
         self._done.pop(group, None)
 
     def do(self) -> None:
-        """Bring about everything that is asked for and not yet so."""
+        """Do all requested steps that are not done, and every step after the first of them."""
         stale = False
         for group, step in list(self._wanted.items()):
             if stale or self._done.get(group) is not step:

@@ -1,8 +1,8 @@
 """Warm-up and its verification (IETF 4.5, procedures.md 0.7).
 
-The workload runs until 100 requests are through and 10,000 tokens came back; then, in an idle system, probes go one at
-a time until three pairs in a row differ by less than 10 %. All of it comes from streams of the seed that no measured
-request uses. Probes repeat one prompt: with prefix caching on they measure a cached prefill, and the report says so.
+The workload runs until 100 requests are complete and 10,000 tokens were received. Then probes are sent to the idle system,
+one at a time, until three pairs in a row differ by less than 10 %. All requests come from streams of the seed that no
+measured request uses. Probes repeat one prompt: with prefix caching they measure a cached prefill.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from fastllmload.settings import RunSettings
 
 REQUESTS, TOKENS = 100, 10_000
 QUICK_REQUESTS, QUICK_TOKENS = 16, 400
-SLOTS = 8  # closed loop of the warm-up where the target load is no smaller
+SLOTS = 8  # closed loop of the warm-up, or the level's concurrency if that is lower
 PAIRS, VARIATION = 3, 0.10
 BATCH, MOST_PROBES, ROUNDS = 5, 20, 3
 PROBE_TOKENS = 64
@@ -38,8 +38,8 @@ NOT_VERIFIED = f"the warm-up was not verified: probes still varied by {VARIATION
 
 @dataclass
 class WarmUp:
-    """What the warm-up did: goes into procedure.json. *verified*: None when no probe was sent; in `warmup`, False for all
-    that are finished when it was for one. *folders*: those of its runs, in `preparation/`.
+    """Result of a warm-up, for procedure.json. *verified*: None if no probe was sent; the entry `warmup` is False if any
+    warm-up was. *folders*: those of its runs, in `preparation/`.
     """
 
     requests: int = 0
@@ -62,39 +62,39 @@ class WarmUp:
 
 
 def warm_up(experiment: Experiment, settings: RunSettings, quick: bool = False) -> None:
-    """Have the system warmed up with the workload of *settings* before the next level that really runs.
+    """Warm the system up with the workload of *settings* before the next level that is measured.
 
-    A procedure that was asked for without warm-up (`--warmup 0`) gets none, and says so; a cold start has none.
+    `--warmup 0` leaves it out, which is noted as a deviation; a cold start has none.
     """
     if not experiment.warm:
         if not experiment.cold:
             experiment.journal.note("deviations", "the warm-up was left out (IETF 4.5.1)")
         return
-    tell(experiment)
-    experiment.prepare("warmup", f"warm-up with {settings.workload.name}", lambda: record(experiment, settings, quick))
+    note_unverified(experiment)
+    experiment.prepare("warmup", f"warm-up with {settings.workload.name}", lambda: run(experiment, settings, quick))
 
 
-def record(experiment: Experiment, settings: RunSettings, quick: bool) -> None:
-    """Do it, and keep what it was in procedure.json; a warm-up that was not verified is told there."""
+def run(experiment: Experiment, settings: RunSettings, quick: bool) -> None:
+    """Warm up and record it in procedure.json, with a warning if it was not verified."""
     earlier = experiment.journal.document["warmup"]
-    found = warmed(experiment, settings, quick)
+    found = run_rounds(experiment, settings, quick)
     one = {"before_level": experiment.next_level, **found.entry(), "folders": found.folders}
     if found.verified is False:
         experiment.console.warn(NOT_VERIFIED)
     if earlier is not None and earlier["verified"] is False:
-        found.verified = False  # levels that are finished stand on it
+        found.verified = False  # finished levels were measured after it
     experiment.journal.put(warmup=found.entry(), warmups=[*experiment.journal.document["warmups"], one])
-    tell(experiment)
+    note_unverified(experiment)
 
 
-def tell(experiment: Experiment) -> None:
-    """Also of the warm-up before levels that an earlier start has finished."""
+def note_unverified(experiment: Experiment) -> None:
+    """Warn of an unverified warm-up, also if an earlier start did it."""
     done = experiment.journal.document["warmup"]
     if done is not None and done["verified"] is False:
         experiment.journal.note("warnings", NOT_VERIFIED)
 
 
-def warmed(experiment: Experiment, settings: RunSettings, quick: bool) -> WarmUp:
+def run_rounds(experiment: Experiment, settings: RunSettings, quick: bool) -> WarmUp:
     """Rounds of workload and probes until the probes are stable."""
     found = WarmUp()
     found.probe_before = next(iter(probes(experiment, settings, 1)), None)
@@ -108,7 +108,7 @@ def warmed(experiment: Experiment, settings: RunSettings, quick: bool) -> WarmUp
 
 
 def run_workload(experiment: Experiment, settings: RunSettings, found: WarmUp, least: int, least_tokens: int) -> None:
-    """Until *least* requests and *least_tokens* came back; each further run has requests of its own."""
+    """Run the workload until *least* requests are complete and *least_tokens* received; each run sends new requests."""
     ok = tokens = 0
     while ok < least or tokens < least_tokens:
         missing = least - ok if ok < least else max(10, -(-(least_tokens - tokens) * ok // max(1, tokens)))
@@ -124,18 +124,18 @@ def run_workload(experiment: Experiment, settings: RunSettings, found: WarmUp, l
         done, received = int(document.get("completed") or 0), int(document.get("total_output_tokens") or 0)
         ok, tokens = ok + done, tokens + received
         if not done or counts.get("cancelled", 0) == missing:
-            break  # nothing comes back: the level itself will say what is wrong
+            break  # no answers: the level itself will report what is wrong
     found.requests += ok
     found.tokens += tokens
 
 
 def no_bounds() -> dict[str, Any]:
-    """Load fields that a preparation does not take from its level."""
+    """Load fields that a preparation run does not take from its level."""
     return {"duration": None, "repetition": 0, "max_concurrency": None, "arrival": "poisson", "burstiness": 1.0}
 
 
 def verify(experiment: Experiment, settings: RunSettings, found: WarmUp, quick: bool) -> None:
-    """Probes in batches until the last pairs are stable or enough were sent."""
+    """Send probes in batches until the last pairs are stable or enough were sent."""
     found.probes = []
     while len(found.probes) < (BATCH if quick else MOST_PROBES):
         batch = probes(experiment, settings, BATCH)
@@ -149,7 +149,7 @@ def verify(experiment: Experiment, settings: RunSettings, found: WarmUp, quick: 
 
 
 def stable(series: list[dict[str, float]]) -> bool:
-    """Whether somewhere in the series PAIRS pairs in a row vary by less than VARIATION, in TTFT and in e2e."""
+    """Whether PAIRS consecutive pairs anywhere in the series vary by less than VARIATION, in TTFT and in e2e."""
     good = [
         all(abs(b[name] - a[name]) < VARIATION * a[name] for name in ("ttft_ms", "e2e_ms"))
         for a, b in itertools.pairwise(series)
@@ -177,6 +177,6 @@ def probes(experiment: Experiment, settings: RunSettings, count: int) -> list[di
 
 
 def probe_of(row: Any) -> dict[str, float]:
-    """TTFT and e2e of one request; where the answer is all reasoning, to its first token of that."""
+    """TTFT and e2e of one request; if the answer is all reasoning, TTFT is to its first reasoning token."""
     first = row["t_first"] or row["t_any"]
     return {"ttft_ms": float(first - row["t_submit"]) / 1e6, "e2e_ms": float(row["t_end"] - row["t_submit"]) / 1e6}

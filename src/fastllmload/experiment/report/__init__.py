@@ -1,1 +1,1 @@
-"""What experiments found, as findings, and their reports for the terminal, Markdown and HTML."""
+"""The findings of experiments, and their reports for the terminal, Markdown and HTML."""

@@ -1,4 +1,4 @@
-"""What a test finds: figures, tables with the draft's columns, plots, sentences. Plain values in procedure.json."""
+"""The findings of a test: figures, tables with the draft's columns, plots, sentences. Plain values in procedure.json."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Cell = str | float | int | None
 
 @dataclass(frozen=True)
 class FindingTable:
-    """*rows* hold numbers in the unit that their column names; None is "n/a"."""
+    """*rows* contain numbers in the unit of their column; None is "n/a"."""
 
     id: str
     title: str
@@ -26,7 +26,7 @@ class FindingTable:
 
 @dataclass(frozen=True)
 class FindingSeries:
-    """*style*: "" as the plot's kind says, else line, dash, step or points. Of a cdf *y* holds the values."""
+    """*style*: "" for that of the plot's kind, else line, dash, step or points. For a cdf *y* holds the values."""
 
     name: str
     y: tuple[float | None, ...]
@@ -60,7 +60,7 @@ class FindingPlot:
 
 @dataclass
 class Findings:
-    """Filled while a test goes on, so that what was found before it was stopped is not lost."""
+    """Filled while a test runs, so that a test that is stopped keeps its findings so far."""
 
     values: dict[str, Any] = field(default_factory=dict)
     tables: list[FindingTable] = field(default_factory=list)
@@ -70,7 +70,7 @@ class Findings:
     warnings: list[str] = field(default_factory=list)
 
     def table(self, id: str, title: str, columns: Sequence[str], rows: Sequence[Sequence[Cell]], *notes: str) -> None:
-        """Put the table, in place of one of the same id."""
+        """Add the table, or replace the one with the same id."""
         made = FindingTable(id, title, tuple(columns), tuple(tuple(row) for row in rows), notes)
         self.tables = [table for table in self.tables if table.id != id] + [made]
 
@@ -102,12 +102,12 @@ class Findings:
 
 
 def in_percent(key: str, value: float | None) -> str | float | None:
-    """A share as `99.4 %`, as in every other report; any other figure as it is."""
+    """A share as `99.4 %`, as in every other report; any other figure unchanged."""
     return percent(value) if key in SHARES and value is not None else value
 
 
 def shown(value: Cell, column: str = "") -> str:
-    """A cell as text: four significant digits, thousands apart; a column in percent, `Name (%)`, gives its sign."""
+    """A cell as text: four significant digits, thousands separators; with `%` if *column* ends with `(%)`."""
     if value is None:
         return "n/a"
     if isinstance(value, str):

@@ -1,4 +1,4 @@
-"""Files that people read, each whole or not at all."""
+"""Writes report files, each completely or not at all."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from fastllmload.files import replace_with
 
 
 def write_whole(folder: Path, texts: Mapping[str, str]) -> tuple[str, ...]:
-    """Put every text of name → text into *folder*, in place of one of that name; the names."""
+    """Write each of *texts* (name → text) into *folder*, replacing older files. Returns the names."""
     for name, text in texts.items():
         replace_with(folder / name, text)
     return tuple(texts)
 
 
 def write(folder: Path, document: Mapping[str, Any]) -> None:
-    """procedure.md and procedure.html, each whole or not at all."""
+    """Write procedure.md and procedure.html."""
     write_whole(folder, {MARKDOWN: markdown(document), PAGE: page(document)})

@@ -1,4 +1,4 @@
-"""procedure.html: the same as procedure.md, with its plots."""
+"""procedure.html: the content of procedure.md, and plots."""
 
 from __future__ import annotations
 
@@ -30,15 +30,17 @@ TONES = {
 
 
 def page(document: Mapping[str, Any]) -> str:
-    """The page's text."""
+    """The HTML text."""
     document = with_last_words(document)
-    said = notice(document)
+    redacted = notice(document)
     results = [*document.get("sentences", ()), *map(table_of, document["tables"])]
-    sections = [PageSection("Results", [*([] if said is None else [f"{said[0].upper()}{said[1:]}."]), *results])]
+    sections = [
+        PageSection("Results", [*([] if redacted is None else [f"{redacted[0].upper()}{redacted[1:]}."]), *results])
+    ]
     if document["plots"]:
         sections.append(PageSection("Plots", [plot_of(plot) for plot in document["plots"]]))
     sections += [PageSection(title, document[name]) for name, title in REMARKS if document[name]]
-    if said is None:
+    if redacted is None:
         sections.append(
             PageSection("Levels", [table_of({**level_table(document), "title": "Levels in the order measured"})])
         )

@@ -1,4 +1,4 @@
-"""What the reports of procedures, repeated tests, searches and sweeps have in common: state, head, tables, remarks."""
+"""Parts shared by the reports of procedures, repeated tests, searches and sweeps: state, head, tables, remarks."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ REMARKS = (("warnings", "Warnings"), ("deviations", "Deviations from the methodo
 
 
 def with_state(title: str, document: Document) -> str:
-    """*title*, and what keeps the document from being the whole answer: not ended, scaled down. And a cold start."""
+    """*title* with the document's state: cold start, incomplete, quick."""
     cold = "COLD START" if document.get("cold_start") else ""
     quick = "QUICK (does not conform)" if document.get("quick") else ""
-    words = ", ".join(text for text in (cold, NOT_DONE.get(document["status"], ""), quick) if text)
-    return f"{title}: {words}" if words else title
+    state = ", ".join(text for text in (cold, NOT_DONE.get(document["status"], ""), quick) if text)
+    return f"{title}: {state}" if state else title
 
 
 def facts(document: Document) -> dict[str, str]:
-    """What was measured when and by which command, for the head of a page."""
+    """Start time, command and target, for the head of a report."""
     return {
         "Started": document["started_utc"],
         "Command": command_line(document["command"]) or "not recorded",
@@ -40,7 +40,7 @@ def facts(document: Document) -> dict[str, str]:
 
 
 def aligned(table: Document) -> Iterator[str]:
-    """Columns of equal width: the first to the left, numbers to the right."""
+    """Lines of aligned columns: the first to the left, the others to the right."""
     columns = table["columns"]
     cells = [[str(column) for column in columns]]
     cells += [[shown(cell, column) for cell, column in zip(row, columns, strict=True)] for row in table["rows"]]
@@ -70,7 +70,7 @@ def terminal_remarks(document: Document) -> Iterator[str]:
 
 
 def markdown_head(headline: str, document: Document) -> Iterator[str]:
-    """The title, whether the target was real, and the facts."""
+    """The title, the note on a simulated target, and the facts."""
     yield f"# {escaped(headline)}"
     yield ""
     if document["manifest"].get("simulated"):
@@ -82,7 +82,7 @@ def markdown_head(headline: str, document: Document) -> Iterator[str]:
 
 
 def markdown_tables(tables: Sequence[Document]) -> Iterator[str]:
-    """A section each, with its notes."""
+    """One section per table, with its notes."""
     for table in tables:
         yield from ("", f"## {escaped(table['title'])}", "", *pipes(table))
         for note in table["notes"]:
@@ -90,14 +90,14 @@ def markdown_tables(tables: Sequence[Document]) -> Iterator[str]:
 
 
 def markdown_remarks(document: Document) -> Iterator[str]:
-    """Warnings and deviations, a section each where there are any."""
+    """Warnings and deviations, one section each if there are any."""
     for name, title in REMARKS:
         if document[name]:
             yield from ("", f"## {title}", "", *(f"* {escaped(text)}" for text in document[name]))
 
 
 def pipes(table: Document) -> Iterator[str]:
-    """Numbers to the right, words to the left."""
+    """A Markdown table: numbers to the right, text to the left."""
     columns, rows = table["columns"], table["rows"]
     marks = ["---" if k == 0 or wordy([row[k] for row in rows]) else "--:" for k in range(len(columns))]
     yield "| " + " | ".join(escaped(str(column)) for column in columns) + " |"
@@ -107,13 +107,13 @@ def pipes(table: Document) -> Iterator[str]:
 
 
 def wordy(cells: Sequence[Any]) -> bool:
-    """Whether there are words that do not begin as a number does."""
+    """Whether the cells are text: there are strings, and none of them begins as a number does."""
     texts = [cell for cell in cells if isinstance(cell, str) and cell not in ("n/a", "-", "not measured")]
     return bool(texts) and not any(text[:1].isdigit() or text[:1] in "+-" for text in texts)
 
 
 def escaped(text: str) -> str:
-    """Text that Markdown shows as it is."""
+    """*text* with the characters escaped that Markdown interprets."""
     for mark in ("\\", "|", "<", "*", "_", "`"):
         text = text.replace(mark, f"\\{mark}" if mark != "<" else "&lt;")
     return text.replace("\n", " ")

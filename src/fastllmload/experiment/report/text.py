@@ -1,4 +1,4 @@
-"""What a procedure leaves to read: tables on the terminal, procedure.md and procedure.html, from procedure.json."""
+"""The report of a procedure as terminal text and as Markdown, from procedure.json."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ LISTED = 6  # ids in a line; all of them are in procedure.json and in `fastllmlo
 
 
 def show(document: Mapping[str, Any], folder: Path, console: Console) -> None:
-    """The tables and sentences for a terminal."""
+    """Print the tables and sentences."""
     for line in lines(document):
         console.say(line)
     console.say(f"files      {folder}/procedure.json, {MARKDOWN}, {PAGE}, levels/")
 
 
 def lines(document: Mapping[str, Any]) -> Iterator[str]:
-    """Terminal lines; of a procedure that has not come to its end also its levels, and how to go on."""
+    """Terminal lines. For an unfinished procedure also its finished levels, and how to continue."""
     document = with_levels(with_last_words(document))
     yield ""
     yield headline(document)
@@ -40,9 +40,9 @@ def lines(document: Mapping[str, Any]) -> Iterator[str]:
     yield ""
     yield from document.get("sentences", ())
     yield from terminal_remarks(document)
-    said = notice(document)
-    if said is not None:
-        yield said
+    redacted = notice(document)
+    if redacted is not None:
+        yield redacted
     yield from verdict_lines(document.get("compliance"))
 
 
@@ -52,15 +52,15 @@ def headline(document: Mapping[str, Any]) -> str:
 
 def verdict_lines(compliance: Mapping[str, Any] | None) -> Iterator[str]:
     if not compliance:
-        yield "compliance not evaluated; for what there is: fastllmload compliance FOLDER"
+        yield "compliance not evaluated; to evaluate what was measured: fastllmload compliance FOLDER"
         return
     yield f"compliance {compliance['verdict']}"
-    for key, words in (("must", "MUST, REQUIRED"), ("should", "SHOULD, RECOMMENDED")):
+    for key, kind in (("must", "MUST, REQUIRED"), ("should", "SHOULD, RECOMMENDED")):
         tally = compliance.get(key) or {}
         open_ = [name for state in ("false", "undeclared", "unchecked") for name in tally.get(state) or ()]
         more = f" and {len(open_) - LISTED} more" if len(open_) > LISTED else ""
         listed = f"; not: {', '.join(open_[:LISTED])}{more}" if open_ else ""
-        yield f"           {tally.get('hold', 0)} of {tally.get('of', 0)} {words} hold{listed}"
+        yield f"           {tally.get('hold', 0)} of {tally.get('of', 0)} {kind} hold{listed}"
     yield "           what to do about each: fastllmload compliance FOLDER"
 
 

@@ -1,4 +1,4 @@
-"""Concurrent request capacity (IETF 5.5): the highest concurrency with requests complete, in time, without errors."""
+"""Concurrent request capacity (IETF 5.5): the highest concurrency at which requests complete in time without errors."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ from fastllmload.search.bisection import BisectionResult, SearchEvent, search
 from fastllmload.settings import RunSettings
 
 COMPLETION = 0.99
-PER_SLOT = 100  # completions that a level must have for each slot
+PER_SLOT = 100  # completions per slot that a level must have
 INITIAL = 8
-RESOLUTION = 16  # the bracket of the answer is within 1/16 of it
+RESOLUTION = 16  # the answer is found to within 1/16
 SERVER_LOG = "server-log"
-LARGEST_LOG = 1 << 28  # bytes of its end that are searched
+LARGEST_LOG = 1 << 28  # bytes at its end that are searched
 OOM = "out of memory|CUDA OOM|OutOfMemory"
 
 
 class Parameters(msgspec.Struct, frozen=True, kw_only=True):
-    """*slo_ttft_p99_ms* is required. *duration_s*: a level takes this long at least, and 100 completions per slot.
-    *initial* 0: 8, or *maximum* where that is less.
+    """*slo_ttft_p99_ms* is required. A level lasts at least *duration_s* and *per_slot* completions per slot. *initial* 0:
+    8, or *maximum* if that is less.
     """
 
     initial: int = 0
@@ -59,7 +59,9 @@ class Parameters(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass
 class Levels:
-    """Levels of a concurrency search, judged by the criteria of IETF 5.5.2."""
+    """The levels of a concurrency search, judged by the criteria of IETF 5.5.2. *done*: level, whether it passed, and its
+    out-of-memory errors.
+    """
 
     experiment: Experiment
     settings: RunSettings
@@ -67,24 +69,24 @@ class Levels:
     found: Findings
     prefix: str = ""
     done: list[tuple[Level, bool | None, int]] = field(default_factory=list)
-    _looked: set[str] = field(default_factory=set)
-    _lines: int | None = None  # about memory, behind the last level that was measured
+    _counted: set[str] = field(default_factory=set)  # keys of the levels that this start measures
+    _lines: int | None = None  # out-of-memory lines in the server's log after the last measured level
 
     def holds(self, load: float, repetition: int) -> bool | SearchEvent | None:
-        """An Event where memory ran out or most requests failed: the system gave out, which no better run undoes."""
+        """Whether the level passes. A SearchEvent, which no repetition outvotes: memory ran out or most requests failed."""
         key = f"{self.prefix}{load:g} slots, run {repetition + 1}"
         level, errors = self._measured(round(load), repetition, key)
         errors += self.oom_lines(key)
-        seen = event(level, errors)
-        answer = False if seen else passes(level, self.parameters)
+        found = event(level, errors)
+        answer = False if found else passes(level, self.parameters)
         self.done.append((level, answer, errors))
         self.experiment.record(level, passes=answer, oom=errors)
         self.log()
-        return seen or answer
+        return found or answer
 
     def _measured(self, slots: int, repetition: int, key: str) -> tuple[Level, int]:
-        """The level, and how many of its requests failed for want of memory. Duration and count must both be met: a level
-        that was too short for its count is run for longer, unless memory ran out.
+        """The level, and how many of its requests failed with an out-of-memory error. A level that ends with too few
+        completions is repeated with a longer duration, unless memory ran out.
         """
         seconds = self.parameters.duration_s
         for attempt in range(4):
@@ -95,7 +97,7 @@ class Levels:
                 self.settings, slots, duration=seconds, num_requests=None, warmup_requests=0, ramp_share=0.0, **again
             )
             own = own_requests(settings, slots, repetition * 4 + attempt)
-            level = self.experiment.level(name, own, before=lambda: self.look_at_log(key))
+            level = self.experiment.level(name, own, before=lambda: self.count_lines_before(key))
             errors = speaks_of(level.document.get("error_texts"), self.parameters.oom_pattern)
             ended = int(level.document.get("completed") or 0) + int(level.document.get("failed") or 0)
             wanted = self.parameters.per_slot * slots
@@ -105,10 +107,10 @@ class Levels:
         return level, errors
 
     def oom_lines(self, key: str) -> int:
-        """Lines about memory that the server's log got while the level *key* was measured, where a hook shows that log.
+        """Out-of-memory lines that were added to the server's log during the level *key*, if a hook prints that log.
 
-        Counted before the first request of the level and behind its last, and kept: a start that finds the level
-        finished knows what was written then.
+        The lines are counted before and after the level, and the counts are recorded for later starts, which find the
+        level finished.
         """
         counts = self.experiment.journal.document["server_log"].get(key)
         if counts is None or (counts[1] is None and SERVER_LOG not in self.experiment.commands):
@@ -117,15 +119,15 @@ class Levels:
             counts[1] = self._lines = self.lines()
             self.experiment.journal.save()
         before, after = counts
-        return int(after - before if after >= before else after)  # a shorter log was begun anew
+        return int(after - before if after >= before else after)  # a shorter log was rotated
 
-    def look_at_log(self, key: str) -> None:
-        """Before a level is measured. One that an earlier start began keeps what was counted then, for it may be what cut
-        that start off; one that was whole once and is measured again, since its files are damaged, begins anew.
+    def count_lines_before(self, key: str) -> None:
+        """Count the lines of the log before a level is measured. If an earlier start began the level, its count is kept:
+        the level may have stopped that start. A level that was finished and is measured again is counted again.
         """
-        if SERVER_LOG not in self.experiment.commands or key in self._looked:
+        if SERVER_LOG not in self.experiment.commands or key in self._counted:
             return
-        self._looked.add(key)
+        self._counted.add(key)
         log = self.experiment.journal.document["server_log"]
         if key not in log or log[key][1] is not None:
             log[key] = [self.lines(), None]
@@ -133,8 +135,8 @@ class Levels:
             late = 0 if self._lines is None else log[key][0] - self._lines
             if late > 0:
                 self.found.warn(
-                    f"{late} out-of-memory line{'s' * (late > 1)} came into the server's log before {key}, when nothing was "
-                    "measured: they count for no level, though the one before it may have brought them"
+                    f"{late} out-of-memory line{'s' * (late > 1)} appeared in the server's log before {key}, when nothing "
+                    "was measured: no level counts them, though the level before may have caused them"
                 )
 
     def lines(self) -> int:
@@ -159,22 +161,20 @@ class Levels:
 
 
 def completion(level: Level) -> float | None:
-    """ok over submitted; requests that the end of the level cancelled count as submitted."""
+    """Requests that ended ok over submitted ones; those that the end of the level cancelled are submitted ones."""
     return level.success_rate
 
 
 def passes(level: Level, parameters: Parameters) -> bool | None:
-    """Whether requests were complete and in time; None where what the client did late, or did not see while it looked
-    away, may decide it: that says nothing about the system.
-    """
+    """Whether enough requests completed and P99 TTFT is in time; None if lateness or a stall of the client may decide it."""
     limit = parameters.slo_ttft_p99_ms
     in_time = True if limit is None else met(level, {"ttft": limit}, level.generator_limited)
     return all_of((complete(level), in_time))
 
 
 def complete(level: Level) -> bool | None:
-    """Whether enough requests were answered. Of those that were not, the client may be why for its own errors, and for as
-    many that the end of the level cut off as are answered in the time that it was late.
+    """Whether enough requests completed; None if the client may decide it. Of the incomplete requests, the client may have
+    caused its own errors, and as many cancelled ones as complete in the time that it was late.
     """
     share = completion(level)
     if share is not None and share >= COMPLETION:
@@ -192,7 +192,7 @@ def complete(level: Level) -> bool | None:
 
 
 def event(level: Level, oom: int) -> SearchEvent | None:
-    """What was seen on the level that no other run of it outvotes."""
+    """An event on the level that no other run of it outvotes; None without one."""
     if oom:
         return SearchEvent("an out-of-memory error" if oom == 1 else f"{oom} out-of-memory errors")
     if level.cascading and not level.generator_limited:
@@ -200,8 +200,8 @@ def event(level: Level, oom: int) -> SearchEvent | None:
     return None
 
 
-def sought(levels: Levels, least: float = 1.0) -> BisectionResult:
-    """The search of procedures.md 0.10 to within 1/16."""
+def find_capacity(levels: Levels, least: float = 1.0) -> BisectionResult:
+    """Search (procedures.md 0.10) to within 1/16."""
     parameters = levels.parameters
     return search(
         float(parameters.initial),
@@ -219,7 +219,7 @@ def run(experiment: Experiment, parameters: Parameters, found: Findings) -> None
     settings = changed(experiment.base, workload=workload)
     warm_up(experiment, at_concurrency(settings, parameters.initial), quick=experiment.quick)
     levels = Levels(experiment, settings, parameters, found)
-    answer = sought(levels)
+    answer = find_capacity(levels)
     report(levels, answer, found)
 
 
@@ -251,8 +251,8 @@ def report(levels: Levels, answer: BisectionResult, found: Findings) -> None:
     if SERVER_LOG in levels.experiment.commands:
         found.say(f"out-of-memory errors: the server's log was watched (--hook {SERVER_LOG})")
     else:
-        found.say(f"out-of-memory errors: seen only in what failed requests said; --hook {SERVER_LOG}=COMMAND watches "
-                  "the server's log")  # fmt: skip
+        found.say(f"out-of-memory errors: detected only in responses to failed requests; --hook {SERVER_LOG}=COMMAND "
+                  "watches the server's log")  # fmt: skip
     ordered = sorted(levels.done, key=lambda one: one[0].load)
     x = tuple(level.load for level, _, _ in ordered)
     y = tuple(level.figure("ttft", "p99") for level, _, _ in ordered)
@@ -261,7 +261,7 @@ def report(levels: Levels, answer: BisectionResult, found: Findings) -> None:
 
 
 def limited_by(levels: Levels, load: float | None) -> str | None:
-    """Criterion, value and limit of what ended the search at *load*, by the last run there that does not pass."""
+    """Criterion, value and limit that ended the search at *load*, from the last run there that does not pass."""
     there = [each for each in levels.done if each[0].load == load and not each[1]]
     if not there:
         return None
@@ -283,7 +283,7 @@ def best_level(levels: Levels, load: float | None) -> Level | None:
 
 
 def refuse_range(parameters: Parameters) -> None:
-    """InputError where the search would begin above its end."""
+    """InputError if the search would begin above its maximum."""
     first, most = parameters.initial, parameters.maximum
     if first > most:
         raise InputError(
@@ -294,13 +294,13 @@ def refuse_range(parameters: Parameters) -> None:
 def refuse(parameters: Parameters, settings: RunSettings) -> None:
     refuse_range(parameters)
     if parameters.slo_ttft_p99_ms is None:
-        raise InputError("the test capacity needs the objective that it is judged by: --slo-ttft-p99 MS (IETF 5.5.2)")
+        raise InputError("the test capacity needs an objective: --slo-ttft-p99 MS (IETF 5.5.2)")
     if settings.load.rate is not None or settings.load.concurrency is not None:
-        raise InputError("the test capacity finds the concurrency by itself: leave --rate and --concurrency out")
+        raise InputError("the test capacity searches the concurrency itself: leave --rate and --concurrency out")
     try:
         re.compile(parameters.oom_pattern)
     except re.error as problem:
-        raise InputError(f"--oom-pattern {parameters.oom_pattern!r} is no regular expression: {problem}") from None
+        raise InputError(f"--oom-pattern {parameters.oom_pattern!r} is not a regular expression: {problem}") from None
 
 
 def expected_s(parameters: Parameters, settings: RunSettings) -> float | None:

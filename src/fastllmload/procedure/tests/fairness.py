@@ -38,7 +38,7 @@ LOADS = (0.7, 0.9)
 
 
 class Parameters(msgspec.Struct, frozen=True, kw_only=True):
-    """*share_of_capacity* of what the mixed workload saturates at. *baseline*: what "same total load" means."""
+    """*share_of_capacity*: of the mixed workload's capacity. *baseline*: what "same total load" means."""
 
     capacity: float | None = None
     capacity_source: str | None = None
@@ -75,7 +75,7 @@ def run(experiment: Experiment, parameters: Parameters, found: Findings) -> None
             unsound.append(name)
             found.warn(
                 f"the isolated {name} class saturates the system ({why}): inflation and Jain's index, which compare "
-                "with it, say nothing; take --baseline own_rate or a lower --load"
+                "with it, have no meaning; take --baseline own_rate or a lower --load"
             )
     mixed = LoadSweep(experiment, settings, prefix="mixed, ").at(float(f"{rate:.6g}"))
     report(mixed.level, {name: level_result.level for name, level_result in alone.items()}, capacity, parameters, found)
@@ -84,7 +84,7 @@ def run(experiment: Experiment, parameters: Parameters, found: Findings) -> None
 
 
 def overloaded(verdict: LevelVerdict) -> str:
-    """What speaks for an isolated class being too much for the system; also where the client was late as well."""
+    """The criteria by which an isolated class is too much for the system, also if the client was late; empty if none."""
     return ", ".join(verdict.fired) if verdict.saturated or verdict.generator_limited else ""
 
 
@@ -93,7 +93,7 @@ def of_workload(settings: RunSettings, name: str) -> RunSettings:
 
 
 def long_enough(rate: float, parameters: Parameters) -> float:
-    """Seconds after which the rarest class can be expected to have enough requests in the window."""
+    """Duration in s after which the rarest class is expected to have enough requests in the window."""
     rarest = min(share for _, share in CLASSES.values())
     window = 1.15 * parameters.least_requests / (rarest * rate)
     return max(parameters.duration_s, window / 0.9)
@@ -111,7 +111,7 @@ def baseline_rate(
 
 
 def expected_tokens(workload: str) -> float:
-    """Input and output tokens of a request of *workload*, from its own definition."""
+    """Mean input plus output tokens of a request of *workload*, from its definition."""
     isl, osl = (parse_lengths(text, option) for text, option in zip(SKEWED, ("--isl", "--osl"), strict=True))
     assert isinstance(isl, LogNormal) and isinstance(osl, LogNormal)
     return mean_tokens(isl, osl, MIXES[workload])
@@ -189,13 +189,13 @@ def block_of(run: Run, isolated_p50: dict[int, float]) -> dict[str, Any] | None:
 
 
 def class_of(block: dict[str, Any], name: str) -> dict[str, Any]:
-    """By its name, or by its number where the run names no classes."""
+    """The class *name*, or its number if the run names no classes."""
     classes = block["classes"]
     return classes.get(name) or classes[str(NUMBERS[name])]  # type: ignore[no-any-return]
 
 
 def row(name: str, figures: dict[str, Any], inflation: float | None) -> tuple[Any, ...]:
-    """The count is of the requests that the percentiles of TTFT are of: served, and sent in the window."""
+    """A table row. Its count is of the requests that the TTFT percentiles are computed from."""
     ttft, tpot = figures["ttft"], figures["tpot"]
     return (name, ttft["n"], ttft["p50"], ttft["p95"], ttft["p99"], tpot["p50"], tpot["p99"], inflation)
 
@@ -222,20 +222,20 @@ def starved(one: Any) -> str | None:
 def refuse(parameters: Parameters, settings: RunSettings) -> None:
     if settings.load.rate is not None or settings.load.concurrency is not None:
         raise InputError(
-            "the test fairness sets the load by itself, as a share of the capacity: leave --rate and --concurrency out; a "
-            "capacity that is known is given with --capacity RATE and --capacity-source TEXT"
+            "the test fairness sets the load itself, as a share of the capacity: leave --rate and --concurrency out; give a "
+            "known capacity with --capacity RATE and --capacity-source TEXT"
         )
     for option, lengths in (("--isl", settings.workload.isl), ("--osl", settings.workload.osl)):
         if lengths is not None:
             raise InputError(
-                f"{option} {lengths}: the test fairness draws the lengths of its two classes by itself (IETF 5.6.2): leave "
+                f"{option} {lengths}: the test fairness sets the lengths of its two classes itself (IETF 5.6.2): leave "
                 f"{option} out"
             )
     refuse_source(parameters)
     low, high = LOADS
     if not low <= parameters.share_of_capacity <= high:
         raise InputError(
-            f"--load {parameters.share_of_capacity:g} must lie from {low:g} to {high:g} of the capacity (IETF 5.6.3)"
+            f"--load {parameters.share_of_capacity:g} must be from {low:g} to {high:g} of the capacity (IETF 5.6.3)"
         )
 
 

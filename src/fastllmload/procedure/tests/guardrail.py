@@ -27,7 +27,7 @@ DEFAULT = "conversation"
 
 
 class Parameters(msgspec.Struct, frozen=True, kw_only=True):
-    """*levels*: shares of the baseline's capacity. *throughput*: measure each configuration's highest one."""
+    """*levels*: shares of the baseline's capacity. *throughput*: measure the maximum throughput of each configuration."""
 
     capacity: float | None = None
     capacity_source: str | None = None
@@ -42,8 +42,8 @@ class Parameters(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-Done = dict[str, list[tuple[float, LevelResult]]]  # configuration → share of the capacity and its rung
-Throughput = dict[str, SaturationCapacity | None]  # configuration → what was measured; None where nothing came back
+Done = dict[str, list[tuple[float, LevelResult]]]  # configuration → shares of the capacity and their results
+Throughput = dict[str, SaturationCapacity | None]  # configuration → maximum; None if nothing was received
 
 
 def run(experiment: Experiment, parameters: Parameters, found: Findings) -> None:
@@ -116,7 +116,7 @@ def report(done: Done, throughput: Throughput, capacity: SaturationCapacity, fou
             for name, level_results in done.items()
         },
     }
-    added(found, shares[middle])
+    report_overheads(found, shares[middle])
     refused = {name: count for name, count in found.values["refused"].items() if count}
     if refused:
         found.warn(f"benign requests were refused: {', '.join(f'{name} {count}' for name, count in refused.items())}")
@@ -141,15 +141,15 @@ def latencies(level_result: LevelResult) -> tuple[Any, ...]:
 
 
 def overhead(done: Done, level: int) -> dict[str, Any]:
-    """Milliseconds that each configuration adds at one level; None for what was not measured."""
+    """Milliseconds that each configuration adds at one level; None for a configuration that was not measured."""
     metrics = {name: level_results[level][1].level.document["metrics"] for name, level_results in done.items()}
     if "baseline" not in metrics:
         return {}
     return dict(overheads(metrics["baseline"], metrics.get("input"), metrics.get("output"), metrics.get("full")))
 
 
-def added(found: Findings, share: float) -> None:
-    """The overheads of the middle level in sentences."""
+def report_overheads(found: Findings, share: float) -> None:
+    """Sentences with the overheads of the middle level."""
     titles = {
         "input_filter_ttft_ms": "the input filter adds {} ms to TTFT",
         "output_filter_e2e_ms": "the output filter adds {} ms to the end-to-end latency",
@@ -163,7 +163,7 @@ def added(found: Findings, share: float) -> None:
 
 
 def refusals(level_result: LevelResult) -> int:
-    """Requests that were answered with 4xx: a filter that says no."""
+    """Number of requests that were answered with 4xx, as a filter does that refuses them."""
     groups = level_result.level.document.get("errors") or []
     return sum(group["count"] for group in groups if 400 <= (group.get("http_status") or 0) < 500)
 
@@ -179,14 +179,14 @@ def hooks(parameters: Parameters) -> tuple[str, ...]:
 def refuse(parameters: Parameters, settings: RunSettings) -> None:
     if settings.load.rate is not None or settings.load.concurrency is not None:
         raise InputError(
-            "the test guardrail sets the load by itself, as shares of the capacity: leave --rate and --concurrency out; a "
-            "capacity that is known is given with --capacity RATE and --capacity-source TEXT"
+            "the test guardrail sets the load itself, as shares of the capacity: leave --rate and --concurrency out; give a "
+            "known capacity with --capacity RATE and --capacity-source TEXT"
         )
     refuse_source(parameters)
     refuse_levels(parameters.levels, SHARES, most=1.0)  # percent of the capacity (IETF 5.10.3)
     if len(set(parameters.configurations)) < 2:
         raise InputError(
-            "--configuration must name at least two of baseline, input, output, full: one alone has no overhead"
+            "--configuration must name at least two of baseline, input, output, full: an overhead is a difference of two"
         )
 
 

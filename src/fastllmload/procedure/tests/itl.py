@@ -25,20 +25,20 @@ from fastllmload.workload.lengths import Choice, Fixed, InTurn, LogNormal, Unifo
 SHARES = (0.25, 0.5, 0.75, 0.9)
 REQUESTS, LEAST_REQUESTS = 200, 100
 LEAST_TOKENS, LEAST_GAPS = 50, 5_000
-OUTPUT_AT_LEAST = 51  # a request of 51 tokens has 50 gaps; 100 of them have the 5,000 that are asked for
+OUTPUT_AT_LEAST = 51  # a request of 51 tokens has 50 gaps; 100 of them have the required 5,000
 TRIES = 4
-RAISED = f"answers of fewer than {OUTPUT_AT_LEAST} tokens were asked for with {OUTPUT_AT_LEAST} (IETF 5.4.2)"
+RAISED = f"output lengths below {OUTPUT_AT_LEAST} tokens were raised to {OUTPUT_AT_LEAST} (IETF 5.4.2)"
 WORKLOADS = ("synthetic-uniform", "conversation")
 
 
 class Parameters(msgspec.Struct, frozen=True, kw_only=True):
-    """*levels*: shares of the capacity. *requests*: per level, more when too few qualify."""
+    """*levels*: shares of the capacity. *requests*: per level; more are sent if too few qualify."""
 
     capacity: float | None = None
     capacity_source: str | None = None
     levels: tuple[float, ...] = SHARES
     requests: int = REQUESTS
-    duration_s: float = 300.0  # of the levels by which the capacity is measured
+    duration_s: float = 300.0  # of the levels that measure the capacity
 
     def quick(self) -> Parameters:
         return msgspec.structs.replace(
@@ -54,14 +54,14 @@ def run(experiment: Experiment, parameters: Parameters, found: Findings) -> None
         return
     done: list[tuple[float, Level, LevelGaps]] = []
     for share in sorted(parameters.levels):
-        level, gaps = enough(experiment, share * capacity.req_s, parameters, found)
+        level, gaps = measure(experiment, share * capacity.req_s, parameters, found)
         done.append((share, level, gaps))
         report(done, capacity, found)
-        say_raised(done, found)
+        report_raised(done, found)
 
 
-def enough(experiment: Experiment, rate: float, parameters: Parameters, found: Findings) -> tuple[Level, LevelGaps]:
-    """A level with at least 100 requests of 50 tokens and 5,000 gaps; sent again with more until it has them."""
+def measure(experiment: Experiment, rate: float, parameters: Parameters, found: Findings) -> tuple[Level, LevelGaps]:
+    """Measure a level with at least 100 requests of 50 tokens and 5,000 gaps; repeated with more requests until it has."""
     rate = float(f"{rate:.6g}")
     requests = parameters.requests
     for _ in range(TRIES):
@@ -81,7 +81,7 @@ def enough(experiment: Experiment, rate: float, parameters: Parameters, found: F
 
 
 def report(done: list[tuple[float, Level, LevelGaps]], capacity: SaturationCapacity, found: Findings) -> None:
-    """The draft's table with a column for each level, and the shape of the distribution."""
+    """The draft's table with a column per level, and the shape of the distribution."""
     name = "ITL" if all(gaps.option == "direct" for _, _, gaps in done) else "Time Between Chunks"
     columns = ("Metric", *(f"{share:.0%} ({level.load:.4g} r/s)" for share, level, _ in done))
     figures = [gaps.figures() for _, _, gaps in done]
@@ -115,28 +115,28 @@ def report(done: list[tuple[float, Level, LevelGaps]], capacity: SaturationCapac
     found.say(f"gaps are pooled with option {option} (IETF B.2.1)")
 
 
-def say_raised(done: list[tuple[float, Level, LevelGaps]], found: Findings) -> None:
-    """How many answers were asked for with the least length: shorter targets are raised to it (procedures 5.4)."""
+def report_raised(done: list[tuple[float, Level, LevelGaps]], found: Findings) -> None:
+    """Report how many requests have the minimum output length, to which shorter targets are raised (procedures 5.4)."""
     targets = [level.run.rows["output_target"][level.run.rows["phase"] == layout.MEASURE] for _, level, _ in done]
     raised = sum(int((each == OUTPUT_AT_LEAST).sum()) for each in targets)
     found.values["answers_at_least_length"] = raised
     found.sentences = [text for text in found.sentences if not text.startswith(RAISED)]
     if raised:
-        found.say(f"{RAISED}: {raised:,} of {sum(map(len, targets)):,} requests asked for exactly that many")
+        found.say(f"{RAISED}: {raised:,} of {sum(map(len, targets)):,} requests have exactly that length")
 
 
 def refuse_short(osl: str | None) -> None:
-    """InputError where no answer that --osl asks for has enough gaps; a test of other lengths would be another test."""
+    """InputError if no answer of the lengths in --osl has enough gaps."""
     asked = None if osl is None else parse_lengths(osl, "--osl")
     longest = {Fixed: "tokens", Uniform: "high", LogNormal: "high"}.get(type(asked))
     if isinstance(asked, (Choice, InTurn)):
         short = max(asked.values) < OUTPUT_AT_LEAST
-    else:  # a normal length has no end
+    else:  # a normal length is not bounded
         short = longest is not None and getattr(asked, longest) < OUTPUT_AT_LEAST
     if short:
         raise InputError(
             f"--osl {osl} asks for answers of less than {OUTPUT_AT_LEAST} tokens, and the test itl needs {LEAST_TOKENS} "
-            f"gaps of each (IETF 5.4.2): give --osl {OUTPUT_AT_LEAST} or more, or leave it out"
+            f"gaps in each (IETF 5.4.2): give --osl {OUTPUT_AT_LEAST} or more, or leave it out"
         )
 
 
@@ -160,8 +160,8 @@ def refuse(parameters: Parameters, settings: RunSettings) -> None:
         raise InputError("the test itl measures gaps between tokens: leave --no-stream out")
     if settings.load.rate is not None or settings.load.concurrency is not None:
         raise InputError(
-            "the test itl sets the load by itself, as shares of the capacity: leave --rate and --concurrency out; a "
-            "capacity that is known is given with --capacity RATE and --capacity-source TEXT"
+            "the test itl sets the load itself, as shares of the capacity: leave --rate and --concurrency out; give a "
+            "known capacity with --capacity RATE and --capacity-source TEXT"
         )
     refuse_short(settings.workload.osl)
     refuse_source(parameters)

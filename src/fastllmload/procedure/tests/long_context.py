@@ -22,12 +22,12 @@ LENGTHS = tuple(1024 << k for k in range(8))  # 1 Ki to 128 Ki
 REQUESTS, LEAST_REQUESTS = 30, 20
 SLOTS = 4
 WORKLOAD = "long-context"
-WEAK_LENGTHS = 6  # with fewer only a clear curve is told from a line
+WEAK_LENGTHS = 6  # with fewer, only a clear curve can be distinguished from a line
 CRITERION = "criterion: F test at 5 % by relative error: a larger model must explain more than chance"
 
 
 class Parameters(msgspec.Struct, frozen=True, kw_only=True):
-    """*lengths* in tokens; *requests* of each, in a closed loop of *slots*."""
+    """*lengths* in tokens; *requests* per length, in a closed loop of *slots*."""
 
     lengths: tuple[int, ...] = LENGTHS
     requests: int = REQUESTS
@@ -49,8 +49,8 @@ def run(experiment: Experiment, parameters: Parameters, found: Findings) -> None
     skipped = [length for length in lengths if limit is not None and length > limit - parameters.output_tokens]
     if len(skipped) == len(lengths):
         raise InputError(
-            f"every length, from {lengths[0]:,} tokens on, lies with its {parameters.output_tokens:,} tokens of answer "
-            f"beyond the model's context of {limit:,}: name shorter ones with --lengths"
+            f"every length, from {lengths[0]:,} tokens on, exceeds with its {parameters.output_tokens:,} tokens of answer "
+            f"the model's context of {limit:,}: name shorter ones with --lengths"
         )
     warm_up(
         experiment,
@@ -117,10 +117,12 @@ def fits(fitted: Scaling, ends: tuple[int, int], found: Findings) -> None:
     found.sentences = [text for text in found.sentences if not text.startswith(("Best fit", "Exponent"))]
     many = len(fitted.lengths)
     if fitted.best is None:
-        found.say(f"Best fit: too few lengths to tell a line from a curve: {many}, {LEAST_TO_TELL} are needed")
+        found.say(f"Best fit: too few lengths to distinguish a line from a curve: {many}, {LEAST_TO_TELL} are needed")
     if fitted.best is not None:
         r2 = fitted.fit(fitted.best).r2
-        weak = f"; with {many} lengths only a clear curve is told from a line" if many < WEAK_LENGTHS else ""
+        weak = ""
+        if many < WEAK_LENGTHS:
+            weak = f"; with {many} lengths only a clear curve can be distinguished from a line"
         r2_text = "n/a" if r2 is None else f"{r2:.4f}"
         found.say(f"Best fit: {fitted.best} (R^2 = {r2_text}){per_token(fitted, ends)}{weak}")
     if exponent.k is not None:
@@ -129,7 +131,7 @@ def fits(fitted: Scaling, ends: tuple[int, int], found: Findings) -> None:
 
 
 def per_token(fitted: Scaling, ends: tuple[int, int]) -> str:
-    """What one more input token costs by the chosen model; that of a quadratic one depends on the length."""
+    """The cost of one more input token by the chosen model; for a quadratic one it depends on the length."""
     assert fitted.best is not None
     c = fitted.fit(fitted.best).coefficients or ()
     if fitted.best == "quadratic":
@@ -166,17 +168,17 @@ def plot(known: list[tuple[int, float]], fitted: Scaling, found: Findings) -> No
 
 def refuse(parameters: Parameters, settings: RunSettings) -> None:
     if not 1 <= parameters.slots <= SLOTS:
-        raise InputError(f"--slots {parameters.slots} must lie from 1 to {SLOTS} (IETF 5.9.2)")
+        raise InputError(f"--slots {parameters.slots} must be from 1 to {SLOTS} (IETF 5.9.2)")
     if not parameters.lengths:
         raise InputError("--lengths names no length; write for example --lengths 2048,4096,8192,16384")
     twice = [str(length) for length, times in Counter(parameters.lengths).items() if times > 1]
     if twice:
-        raise InputError(f"--lengths names {','.join(twice)} twice; every length is measured once")
+        raise InputError(f"--lengths names {','.join(twice)} twice; each length is measured once")
     if min(parameters.lengths) <= 100:
-        raise InputError("--lengths must all be above 100 tokens, which the question behind the document takes")
+        raise InputError("--lengths must all be above 100 tokens, which the question after the document takes")
     if settings.load.rate is not None or settings.load.concurrency is not None:
         raise InputError(
-            "the test long-context is a closed loop of its own: leave --rate and --concurrency out, use --slots"
+            "the test long-context sets the load itself, in a closed loop: leave --rate and --concurrency out, use --slots"
         )
     if settings.workload.isl is not None:
         raise InputError("the test long-context sets the input lengths: leave --isl out, use --lengths")

@@ -1,4 +1,4 @@
-"""Memory pressure (IETF 5.8): what happens when more requests are in flight than the memory carries."""
+"""Memory pressure (IETF 5.8): behavior with more requests in flight than the memory has room for."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ LEVELS = (1.0, 1.1, 1.25, 1.5)
 LEAST_S = 120.0
 DEFAULT = "long-context"
 RECOVER = "recover"  # the hook
-PREEMPTIONS = "preemptions"  # of the server figures in telemetry
+PREEMPTIONS = "preemptions"  # key of the server figures in telemetry
 
 
 class Parameters(msgspec.Struct, frozen=True, kw_only=True):
-    """*capacity*: concurrency that test 5.5 found with this workload; measured first when None."""
+    """*capacity*: concurrency that test 5.5 found with this workload; measured first if None."""
 
     capacity: float | None = None
     capacity_source: str | None = None
@@ -42,8 +42,8 @@ class Parameters(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PressureLevel(msgspec.Struct, frozen=True):
-    """A level beyond the capacity. *died*: the system did not answer any more behind it; *recovered_s*: until the hook
-    had brought it back, None where it was not run.
+    """A level beyond the capacity. *died*: the system did not answer after it; *recovered_s*: how long the hook took to
+    bring it back, None if the hook was not run.
     """
 
     share: float
@@ -59,14 +59,14 @@ def run(experiment: Experiment, parameters: Parameters, found: Findings) -> None
     warm_up(experiment, at_concurrency(settings, parameters.initial), quick=experiment.quick)
     slots = capacity_slots(experiment, settings, parameters, found)
     if slots is None:
-        found.warn("no concurrency meets the criteria: there is no capacity to go beyond")
+        found.warn("no concurrency meets the criteria: without a capacity, memory pressure cannot be measured")
         return
     done: list[PressureLevel] = []
     for share in sorted({1.0, *parameters.levels}):
-        done.append(pressed(experiment, settings, share, slots))
+        done.append(measure(experiment, settings, share, slots))
         report(done, slots, found)
         if done[-1].aborted:
-            done[-1] = recovered(experiment, done[-1])
+            done[-1] = recover(experiment, done[-1])
             report(done, slots, found)
 
 
@@ -82,33 +82,33 @@ def capacity_slots(
     if experiment.quick:
         asked = asked.quick()
     levels = concurrency.Levels(experiment, settings, asked, found, prefix="capacity, ")
-    answer = concurrency.sought(levels)
+    answer = concurrency.find_capacity(levels)
     for note in answer.notes:
         found.say(f"search of the capacity: {note}")
     return None if answer.level is None else int(answer.level)
 
 
-def pressed(experiment: Experiment, settings: RunSettings, share: float, slots: int) -> PressureLevel:
-    """One level; aborted because most requests failed or the server was gone."""
+def measure(experiment: Experiment, settings: RunSettings, share: float, slots: int) -> PressureLevel:
+    """Measure one level; aborted if most requests failed or the server did not answer after it."""
     asked = at_concurrency(settings, math.ceil(share * slots), warmup_requests=0, ramp_share=0.0)
     can_recover = RECOVER in experiment.commands
     asked = own_requests(asked, asked.load.concurrency or 0)
     level = experiment.level(f"{share:.0%} of the capacity", asked, may_die=can_recover)
     known = experiment.earlier(level).get("died")
-    died = can_recover and (experiment.gone() if known is None else bool(known))
+    died = can_recover and (experiment.is_unreachable() if known is None else bool(known))
     one = PressureLevel(share, level, level.cascading or died, died)
     experiment.record(level, share_of_capacity=share, aborted=one.aborted, died=died)
     return one
 
 
-def recovered(experiment: Experiment, one: PressureLevel) -> PressureLevel:
-    """The server answers again behind an aborted level, the last one too: the hook brings it back, at once."""
+def recover(experiment: Experiment, one: PressureLevel) -> PressureLevel:
+    """Run the hook after an aborted level, also the last one, so that the server answers again."""
     if RECOVER not in experiment.commands:
-        if experiment.gone():
+        if experiment.is_unreachable():
             raise TargetError("the server does not answer after an overload and there is no --hook recover=COMMAND")
         return one
     seconds = experiment.earlier(one.level).get("recovered_s")
-    if seconds is None or experiment.gone():
+    if seconds is None or experiment.is_unreachable():
         seconds = experiment.do_hook(RECOVER)
     experiment.record(one.level, recovered_s=seconds)
     return msgspec.structs.replace(one, recovered_s=seconds)
@@ -148,19 +148,19 @@ def report(done: list[PressureLevel], slots: int, found: Findings) -> None:
     first = next((one.share for one in done if (preemptions(one.level) or 0) > 0), None)
     found.values["first_preemption_at"] = first
     found.say(f"capacity: {slots} requests at once")
-    found.sentences = [text for text in found.sentences if not text.startswith(("preemption", "behind "))]
-    found.say(preemption_words([(one.share, preemptions(one.level)) for one in done]))
+    found.sentences = [text for text in found.sentences if not text.startswith(("preemption", "after "))]
+    found.say(preemption_text([(one.share, preemptions(one.level)) for one in done]))
     for one in done:
         if one.aborted:
-            found.say(abort_words(one))
+            found.say(abort_text(one))
     x = tuple(one.share for one in done)
     y = tuple(one.level.figure("ttft", "p99") for one in done)
     found.plot(FindingPlot("ttft", "P99 TTFT over oversubscription", "line", (FindingSeries("TTFT P99", y, x),),
                     ("of the capacity", "share", None), ("TTFT", "ms", True)))  # fmt: skip
 
 
-def abort_words(one: PressureLevel) -> str:
-    """What became of the system behind an aborted level."""
+def abort_text(one: PressureLevel) -> str:
+    """The state of the system after an aborted level."""
     state = "did not answer any more" if one.died else "still answered, though most requests had failed"
     if one.recovered_s is None:
         after = "it was not brought back" if one.died else f"no hook {RECOVER} was run"
@@ -168,11 +168,11 @@ def abort_words(one: PressureLevel) -> str:
         after = f"the hook {RECOVER} brought it back in {one.recovered_s:.1f} s"
     else:
         after = f"the hook {RECOVER} was run, it answered after {one.recovered_s:.1f} s"
-    return f"behind {one.share:.0%} of the capacity the system {state}; {after}"
+    return f"after {one.share:.0%} of the capacity the system {state}; {after}"
 
 
-def preemption_words(counted: list[tuple[float, int | None]]) -> str:
-    """*counted*: by share of the capacity, ascending. None seen is told only where somebody counted at every level."""
+def preemption_text(counted: list[tuple[float, int | None]]) -> str:
+    """*counted*: preemptions by share of the capacity, ascending. "none seen" only if every level has a count."""
     first = next((share for share, count in counted if count), None)
     if first is not None:
         below = max((share for share, count in counted if share < first and count == 0), default=None)
@@ -195,7 +195,7 @@ def preempted(level: Level) -> str:
 
 
 def preemptions(level: Level) -> int | None:
-    """By how much the server's counter rose over the window; None where it reports none."""
+    """Increase of the server's counter over the window; None if it reports none."""
     figures = (level.document.get("server") or {}).get(PREEMPTIONS)
     if not figures:
         return None
@@ -209,19 +209,19 @@ def longest_pause(level: Level) -> float | None:
 
 def refuse(parameters: Parameters, settings: RunSettings) -> None:
     simulated = not settings.target.urls and settings.target.unix_socket is None
-    lacking = []
+    problems = []
     if not parameters.isolated and not simulated:
-        lacking.append(
-            "the test memory-pressure overloads the system and may bring it down: confirm with --isolated that nobody "
-            "else uses it and that it can be recovered (IETF 7.4)"
+        problems.append(
+            "the test memory-pressure overloads the system and may bring it down: confirm with --isolated that it has no "
+            "other users and that it can be recovered (IETF 7.4)"
         )
     if parameters.capacity is None and parameters.slo_ttft_p99_ms is None:
-        lacking.append(
+        problems.append(
             "the test memory-pressure needs the capacity (--capacity SLOTS with --capacity-source, measured with this "
-            "workload) or the objective to measure it by (--slo-ttft-p99 MS)"
+            "workload) or an objective to measure it (--slo-ttft-p99 MS)"
         )
-    if lacking:
-        raise InputError("\n".join(lacking))
+    if problems:
+        raise InputError("\n".join(problems))
     refuse_source(parameters)
     if parameters.capacity is None:
         concurrency.refuse_range(concurrency.Parameters(initial=parameters.initial))
@@ -229,11 +229,11 @@ def refuse(parameters: Parameters, settings: RunSettings) -> None:
     below = tuple(level for level in parameters.levels if level < 1)
     if below or max(parameters.levels) <= 1:
         raise InputError(
-            f"--levels {listed(below or parameters.levels)}: levels of this test lie above the capacity, such as "
+            f"--levels {listed(below or parameters.levels)}: levels of this test must be above the capacity, such as "
             f"--levels {listed(LEVELS[1:])}; its base, 1, is always measured first (IETF 5.8.2)"
         )
     if settings.load.rate is not None or settings.load.concurrency is not None:
-        raise InputError("the test memory-pressure sets the load by itself: leave --rate and --concurrency out")
+        raise InputError("the test memory-pressure sets the load itself: leave --rate and --concurrency out")
 
 
 def expected_s(parameters: Parameters, settings: RunSettings) -> float | None:

@@ -1,4 +1,4 @@
-"""Prefix cache effectiveness (IETF 5.7): the same requests without a cache, with an empty one and with a filled one."""
+"""Prefix cache effectiveness (IETF 5.7): the same requests without a cache, with an empty cache and with a filled one."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fastllmload.errors import InputError
 from fastllmload.experiment.experiment import Experiment
 from fastllmload.experiment.level.result import Level
 from fastllmload.experiment.level.settings import at_concurrency, changed
-from fastllmload.experiment.preparation.prefix_fill import filling, whole
+from fastllmload.experiment.preparation.prefix_fill import filling, filling_unknown
 from fastllmload.experiment.preparation.warmup import warm_up
 from fastllmload.experiment.report.findings import FindingPlot, Findings, FindingSeries
 from fastllmload.metrics.distribution.percentiles import percentile
@@ -28,14 +28,14 @@ STATES = (("off", "Cache Disabled"), ("cold", "Cache (Cold)"), ("warm", "Cache (
 PERCENTILES = ("p50", "p95", "p99")
 DEFAULT = "code-completion"
 SYNTHETIC = ("synthetic-uniform", "synthetic-skewed")
-WHOLE = (
-    "what the requests of this workload share is not known: the cache was filled with the measured requests "
-    "themselves, so it holds more than shared prefixes"
+FILLED_WITH_MEASURED = (
+    "the shared prefixes of this workload are not known: the cache was filled with the measured requests themselves, so it "
+    "holds more than shared prefixes"
 )
 
 
 class Parameters(msgspec.Struct, frozen=True, kw_only=True):
-    """*throughput*: how its improvement is found: "closed" loop of *slots*, "search" (5.2) or "none"."""
+    """*throughput*: how its improvement is measured: "closed" loop of *slots*, "search" (5.2) or "none"."""
 
     request_count: int = COUNT
     throughput: str = "closed"
@@ -56,32 +56,32 @@ def run(experiment: Experiment, parameters: Parameters, found: Findings) -> None
     levels: dict[str, Level] = {}
     throughput: dict[str, float | None] = {}
     for state, _ in STATES:
-        put(experiment, settings, state)
+        prepare_cache(experiment, settings, state)
         levels[state] = experiment.level(f"cache {state}", settings)
-        refuse_different(levels)
+        require_same_plan(levels)
         report(levels, throughput, found)
     if parameters.throughput != "none":
         for state in ("off", "warm"):
-            put(experiment, settings, state, again="throughput")
+            prepare_cache(experiment, settings, state, again="throughput")
             throughput[state] = throughput_of(experiment, settings, parameters, state)
             report(levels, throughput, found)
 
 
-def put(experiment: Experiment, settings: RunSettings, state: str, again: str = "") -> None:
-    """Cache off; on and empty; on and filled with each shared prefix once (IETF 5.7.3)."""
+def prepare_cache(experiment: Experiment, settings: RunSettings, state: str, again: str = "") -> None:
+    """Request the cache *state*: off; on and empty; on and filled with each shared prefix once (IETF 5.7.3)."""
     experiment.switch("cache", "cache-off" if state == "off" else "cache-on")
-    experiment.steps.renew("cache")  # an emptied cache is a restart, also when it was on before
+    experiment.steps.renew("cache")  # emptying the cache needs the hook, also if the cache is already on
     warm_up(experiment, changed(settings, workload=unrelated(settings)), quick=experiment.quick)
     if state == "warm":
         experiment.prepare("fill", f"fill the cache {again}", lambda: fill(experiment, settings))
         if filling(settings) is None:
-            experiment.journal.note("deviations", WHOLE)
+            experiment.journal.note("deviations", FILLED_WITH_MEASURED)
     else:
         experiment.steps.drop("fill")
 
 
 def unrelated(settings: RunSettings) -> dict[str, Any]:
-    """A workload whose prompts share nothing with the measured ones, nor with each other."""
+    """A workload whose prompts share nothing with the measured ones or with each other."""
     return {
         "name": "synthetic-uniform",
         "isl": None,
@@ -93,19 +93,19 @@ def unrelated(settings: RunSettings) -> dict[str, Any]:
 
 
 def fill(experiment: Experiment, settings: RunSettings) -> None:
-    """Every shared prefix at least once, with answers of one token."""
-    experiment.preparation("fill the cache", filling(settings) or whole(settings, COUNT))
+    """Send every shared prefix at least once, with answers of one token."""
+    experiment.preparation("fill the cache", filling(settings) or filling_unknown(settings, COUNT))
 
 
-def refuse_different(levels: dict[str, Level]) -> None:
-    """The same requests at the same instants in every state, or the comparison is none."""
+def require_same_plan(levels: dict[str, Level]) -> None:
+    """InputError unless all states have the same requests at the same instants."""
     plans = {level.document["plan"]["digest"] for level in levels.values()}
     if len(plans) > 1:
         raise InputError("the phases of the test prefix-cache have different plans; start it in a new folder")
 
 
 def throughput_of(experiment: Experiment, settings: RunSettings, parameters: Parameters, state: str) -> float | None:
-    """Output tokens/s at equal concurrency, or at the highest load that holds."""
+    """Output tokens/s at equal concurrency, or at the highest load that passes."""
     if parameters.throughput == "closed":
         asked = at_concurrency(settings, parameters.slots, duration=parameters.duration_s, num_requests=None)
         return experiment.level(f"throughput, cache {state}", asked).output_tok_s
@@ -168,7 +168,7 @@ def ttft(level: Level) -> dict[str, Any]:
 
 
 def split(levels: dict[str, Level]) -> list[tuple[Any, ...]]:
-    """TTFT P50 of requests that share a prefix and of those that do not; nothing where all or none share."""
+    """TTFT P50 of requests that share a prefix and of those that do not; empty if all or none do."""
     rows = []
     for title, wanted in (("sharing a prefix", True), ("not sharing", False)):
         row: list[Any] = [title]
@@ -203,8 +203,8 @@ def refuse(parameters: Parameters, settings: RunSettings) -> None:
     workload = settings.workload
     if workload.name in SYNTHETIC and not workload.prefix_len:
         raise InputError(
-            f"requests of {workload.name} share nothing that a prefix cache could keep: give --prefix-len TOKENS, or "
-            f"leave --workload, --isl out for {DEFAULT}"
+            f"requests of {workload.name} have no shared prefix: give --prefix-len TOKENS, or leave --workload and --isl "
+            f"out for {DEFAULT}"
         )
 
 

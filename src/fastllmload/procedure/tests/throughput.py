@@ -1,4 +1,4 @@
-"""Output token throughput (IETF 5.2): the highest load that the system sustains, with objectives or without."""
+"""Output token throughput (IETF 5.2): the highest load that the system sustains, with or without objectives."""
 
 from __future__ import annotations
 
@@ -44,12 +44,12 @@ def run(experiment: Experiment, parameters: Parameters, found: Findings) -> None
     settings = changed(experiment.base, load={"duration": parameters.duration_s, "num_requests": None})
     warm_up(experiment, settings, quick=experiment.quick)
     load_sweep = LoadSweep(experiment, settings, closed=parameters.loop == "closed")
-    sought = sustained(load_sweep, parameters, found)
-    report(load_sweep, sought, parameters, found)
+    result = find_sustainable_load(load_sweep, parameters, found)
+    report(load_sweep, result, parameters, found)
 
 
-def sustained(load_sweep: LoadSweep, parameters: Parameters, found: Findings) -> BisectionResult:
-    """The search of procedures.md 0.10; the level log grows in *found* while it goes on."""
+def find_sustainable_load(load_sweep: LoadSweep, parameters: Parameters, found: Findings) -> BisectionResult:
+    """Search (procedures.md 0.10); the level log in *found* is updated after every level."""
 
     def holds(load: float, repetition: int) -> bool | None:
         level_result = load_sweep.at(load, repetition)
@@ -60,13 +60,13 @@ def sustained(load_sweep: LoadSweep, parameters: Parameters, found: Findings) ->
 
 
 def answer(level_result: LevelResult, limits: dict[str, float]) -> bool | None:
-    """Whether the level was sustained within *limits*; None where what the client did late may decide that."""
+    """Whether the level was sustained within *limits*; None if the client's lateness may decide that."""
     holds = level_result.verdict.holds
     return met(level_result.level, limits, late=bool(level_result.verdict.limits)) if holds else holds
 
 
 def best_of(load_sweep: LoadSweep, load: float | None, limits: dict[str, float]) -> LevelResult | None:
-    """Of the rungs at *load* that hold within *limits*, the one with the median throughput (the lower of two)."""
+    """Of the results at *load* that hold within *limits*, the one with the median throughput (the lower of two)."""
     there = [
         level_result
         for level_result in load_sweep.level_results
@@ -76,33 +76,33 @@ def best_of(load_sweep: LoadSweep, load: float | None, limits: dict[str, float])
     return there[(len(there) - 1) // 2] if there else None
 
 
-def report(load_sweep: LoadSweep, sought: BisectionResult, parameters: Parameters, found: Findings) -> None:
-    best = best_of(load_sweep, sought.level, limits_of(parameters))
+def report(load_sweep: LoadSweep, result: BisectionResult, parameters: Parameters, found: Findings) -> None:
+    best = best_of(load_sweep, result.level, limits_of(parameters))
     unit = "slots" if load_sweep.closed else "requests/s"
     found.values = {
-        "sustainable_load": sought.level,
-        "bracket": [sought.level, sought.above],
-        "ended_by": sought.ended_by,
+        "sustainable_load": result.level,
+        "bracket": [result.level, result.above],
+        "ended_by": result.ended_by,
         "loop": parameters.loop,
         "levels": len(load_sweep.level_results),
         "max_output_tok_s": None if best is None else best.level.output_tok_s,
         "max_req_s": None if best is None else best.level.req_s,
         "limits": limits_of(parameters),
-        "limited_by": None if sought.above is None else limited_by(load_sweep, sought.above, limits_of(parameters)),
+        "limited_by": None if result.above is None else limited_by(load_sweep, result.above, limits_of(parameters)),
     }
     log(load_sweep, parameters, found)
     curve(load_sweep, found, unit)
-    for note in sought.notes:
+    for note in result.notes:
         found.say(note)
     found.say(constraint(parameters))
     if best is None:
         why = found.values["limited_by"]
         found.say(
-            f"no level from {amount(parameters.minimum, unit)} up holds: there is no throughput to report"
+            f"no level from {amount(parameters.minimum, unit)} up holds: no throughput can be reported"
             + (f"; {why}" if why else "")
         )
         return
-    summary(best.level, sought, found, unit)
+    summary(best.level, result, found, unit)
     if (more := higher(load_sweep, best, limits_of(parameters))) is not None:
         found.say(more)
     latency(best.level, found)
@@ -111,7 +111,7 @@ def report(load_sweep: LoadSweep, sought: BisectionResult, parameters: Parameter
 
 
 def limited_by(load_sweep: LoadSweep, load: float, limits: dict[str, float]) -> str | None:
-    """Criterion, value and limit of what ended the search at *load*, by the last run there that does not hold."""
+    """Criterion, value and limit that ended the search at *load*, from the last run there that does not hold."""
     there = [
         level_result
         for level_result in load_sweep.level_results
@@ -129,7 +129,7 @@ def limited_by(load_sweep: LoadSweep, load: float, limits: dict[str, float]) -> 
 
 
 def higher(load_sweep: LoadSweep, best: LevelResult, limits: dict[str, float]) -> str | None:
-    """That a level which does not hold had more output tokens/s than the best one; None where none had."""
+    """A sentence if a level that does not hold had more output tokens/s than the best one; else None."""
     most = max(load_sweep.level_results, key=lambda level_result: level_result.level.output_tok_s)
     if most.level.output_tok_s <= best.level.output_tok_s or answer(most, limits):
         return None
@@ -142,20 +142,20 @@ def constraint(parameters: Parameters) -> str:
     return "with constraint " + " and ".join(texts) if texts else "without latency constraint"
 
 
-def summary(level: Level, sought: BisectionResult, found: Findings, unit: str) -> None:
+def summary(level: Level, result: BisectionResult, found: Findings, unit: str) -> None:
     rows = [
         ("Max Output Throughput (tok/s)", level.output_tok_s),
         ("Max Request Throughput (req/s)", level.req_s),
         ("Max Input Throughput (tok/s)", level.figure("input_tok_s")),
-        (f"Sustainable Load ({unit})", sought.level),
+        (f"Sustainable Load ({unit})", result.level),
         ("Tokens per GPU-second", level.figure("tok_per_gpu_s")),
     ]
-    verb = "does" if sought.above == 1 else "do"
-    top = "no level above was tried" if sought.above is None else f"{amount(sought.above, unit)} {verb} not hold"
+    verb = "does" if result.above == 1 else "do"
+    top = "no level above was tried" if result.above is None else f"{amount(result.above, unit)} {verb} not hold"
     why = found.values["limited_by"]
     top += f": {why}" if why else ""
-    if sought.ended_by == "client":
-        top = f"at {amount(sought.above, unit)} the client was the limit: the true maximum may be higher"
+    if result.ended_by == "client":
+        top = f"at {amount(result.above, unit)} the client was the limit: the true maximum may be higher"
     found.table(
         "throughput-summary", "Throughput Summary", ("Metric", "Value"), rows, f"{top}; batch utilisation: not measured"
     )
@@ -217,16 +217,16 @@ def refuse(parameters: Parameters, settings: RunSettings) -> None:
     load = settings.load
     if load.rate is not None or load.concurrency is not None:
         raise InputError(
-            "the test throughput finds the load by itself: leave --rate and --concurrency out, give --min and --max"
+            "the test throughput searches the load itself: leave --rate and --concurrency out, give --min and --max"
         )
     if not 0 < parameters.minimum <= parameters.maximum:
         raise InputError(f"--min {parameters.minimum:g} and --max {parameters.maximum:g} leave no level between them")
     if parameters.step <= 0 or (parameters.loop == "closed" and parameters.step != int(parameters.step)):
-        raise InputError(f"--step {parameters.step:g} must be above 0, and whole for --loop closed")
+        raise InputError(f"--step {parameters.step:g} must be above 0, and an integer for --loop closed")
 
 
 def expected_s(parameters: Parameters, settings: RunSettings) -> float | None:
-    """Of a search that doubles half of the way, bisects the rest and confirms."""
+    """Duration of a search that doubles for half of the range, bisects the rest and confirms."""
     doublings = math.log2(max(2.0, parameters.maximum / parameters.minimum))
     halvings = max(0.0, math.log2(max(1.0, parameters.maximum / 2 / parameters.step)))
     return parameters.duration_s * ((doublings + halvings) / 2 + 2)

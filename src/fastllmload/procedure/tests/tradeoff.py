@@ -19,7 +19,7 @@ from fastllmload.search.saturation import SaturationCapacity, capacity_of
 from fastllmload.settings import RunSettings
 
 SHARES = tuple(round(0.1 * k, 1) for k in range(1, 13))
-FURTHER = (1.4, 1.6, 2.0)  # where nothing saturated so far
+FURTHER = (1.4, 1.6, 2.0)  # measured if no level saturated the system
 LEAST_LEVELS, LEAST_S = 10, 60.0
 
 
@@ -62,7 +62,7 @@ def saturated(load_sweep: LoadSweep) -> bool:
 
 
 def report(load_sweep: LoadSweep, capacity: SaturationCapacity, parameters: Parameters, found: Findings) -> None:
-    """The draft's table, a second one with the rest, the operating points and the curve."""
+    """The draft's table, a second one with further columns, the operating points and the plots."""
     level_results = sorted(
         (level_result for level_result in load_sweep.level_results), key=lambda level_result: level_result.load
     )
@@ -141,7 +141,7 @@ def tables(level_results: list[LevelResult], found: Findings) -> None:
 
 
 def lines(found: Findings) -> None:
-    """The three lines of the draft, and the optimum where there is an objective."""
+    """The three lines of the draft, and the optimum if there is an objective."""
     values, unit = found.values, "requests/s"
 
     def text(name: str, none: str) -> str:
@@ -150,11 +150,11 @@ def lines(found: Findings) -> None:
     found.sentences = [
         f"Knee point: {text('knee_point', 'none found')}",
         f"Saturation point: {text('saturation_point', 'none found: throughput never fell')}",
-        f"Peak: {text('peak_level', 'none: a peak needs two levels to stand out from')}",
+        f"Peak: {text('peak_level', 'none: a peak needs at least two levels')}",
     ]
     if values["left_out"]:
         found.say(
-            f"these points leave out {len(values['left_out'])} of {values['levels']} levels, on which the client was the "
+            f"these points exclude {len(values['left_out'])} of {values['levels']} levels, on which the client was the "
             f"limit: {', '.join(f'{load:g}' for load in values['left_out'])} {unit}"
         )
     if values["limits"]:
@@ -196,8 +196,8 @@ def refuse(parameters: Parameters, settings: RunSettings) -> None:
         raise InputError("the test tradeoff is open loop by definition (IETF 5.3): leave --concurrency out")
     if settings.load.rate is not None:
         raise InputError(
-            "the test tradeoff sets the load by itself: leave --rate out; a capacity that is known is given with "
-            "--capacity RATE and --capacity-source TEXT"
+            "the test tradeoff sets the load itself: leave --rate out; give a known capacity with --capacity RATE and "
+            "--capacity-source TEXT"
         )
     refuse_source(parameters)
     refuse_levels(parameters.levels, SHARES)

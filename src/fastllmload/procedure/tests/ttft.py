@@ -27,7 +27,7 @@ ROWS = (("P50", "p50"), ("P90", "p90"), ("P95", "p95"), ("P99", "p99"), ("P99.9"
 
 
 class Parameters(msgspec.Struct, frozen=True, kw_only=True):
-    """*request_count*: 1,000 is the least for P99, 10,000 for P99.9."""
+    """*request_count*: P99 needs 1,000, P99.9 needs 10,000."""
 
     request_count: int = COUNT
 
@@ -74,7 +74,7 @@ def sufficiency(n: int, asked: int) -> str:
 
 
 def by_length(level: Level, found: Findings) -> None:
-    """*TTFT by Input Length*, where input lengths vary; left-closed buckets."""
+    """*TTFT by Input Length*, if input lengths vary; left-closed buckets."""
     lengths, ttft = samples(level)
     found.plot(
         FindingPlot("ttft-cdf", "TTFT", "cdf", (FindingSeries("TTFT", tuple(ttft.tolist())),), y=("TTFT", "ms", None))
