@@ -42,14 +42,14 @@ def test_somebody_must_know_how_long_the_model_takes_to_load() -> None:
 
 @pytest.mark.parametrize("text", ["abc", "", "-1", "nan", "inf", "1e999"])
 def test_a_load_time_is_a_number_of_seconds(text: str) -> None:
-    """It is told before anything is measured."""
+    """It is an error before anything is measured."""
     with pytest.raises(InputError, match=r"sut\.load_time_s=.*not a number of seconds"):
         cold_start.refuse("ttft", {**COLD, "sut.load_time_s": text}, False)
     cold_start.refuse("ttft", {**COLD, "sut.load_time_s": "93 s"}, False)
     assert cold_start.entry({"sut.load_time_s": "93 s"}, (), ())["model_load_time_s"] == 93.0
 
 
-def test_load_time_is_the_hook_and_the_wait_behind_it(runs: FakeRuns, tmp_path: Path) -> None:
+def test_load_time_is_the_hook_and_the_wait_after_it(runs: FakeRuns, tmp_path: Path) -> None:
     """And the latency is that of the first level, which is the first request."""
     runs.answer = lambda settings: {"metrics": {"cold_start_latency": {"value": 345.0, "unit": "ms"}}}
     with made(tmp_path / "p") as experiment:

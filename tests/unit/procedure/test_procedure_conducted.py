@@ -35,7 +35,7 @@ def runs(monkeypatch: pytest.MonkeyPatch) -> FakeRuns:
 def conducted(
     test: Procedure, folder: Path, parameters: Any = None, settings: RunSettings = SETTINGS
 ) -> dict[str, Any]:
-    """procedure.json behind the test."""
+    """procedure.json after the test."""
     asked = test.parameters() if parameters is None else parameters
     conduct(
         test, settings, None, asked, ProcedureTerms(folder, conforming=False, settle_s=0.0), Console(str, quiet=True)
@@ -92,7 +92,7 @@ def test_only_two_tests_send_a_workload_of_their_own() -> None:
         ("prefix-cache", Load(num_requests=40, duration=9.0), None),
     ],
 )
-def test_an_end_that_a_test_has_no_use_for_is_told(name: str, load: Load, told: str | None) -> None:
+def test_an_end_that_a_test_does_not_use_gives_a_warning(name: str, load: Load, told: str | None) -> None:
     """It was dropped without a word."""
     test = ten.test_named(name)
     said = " ".join(without_effect(test, RunSettings(load=load), test.parameters()))
@@ -109,7 +109,7 @@ def test_the_title_is_there_from_the_start(runs: FakeRuns, tmp_path: Path) -> No
     assert (seen[0]["status"], seen[0]["section"], seen[0]["title"]) == ("running", "5.6", "Scheduling Fairness")
 
 
-def test_what_levels_warn_of_is_told_once_in_every_report(runs: FakeRuns, tmp_path: Path) -> None:
+def test_each_level_warning_is_once_in_every_report(runs: FakeRuns, tmp_path: Path) -> None:
     """A level that is too short for the completion criterion (procedures 0.6), and which ones."""
 
     def run(experiment: Experiment, parameters: Any, found: Findings) -> None:

@@ -90,7 +90,7 @@ def test_in_flight_counts_begun_less_ended_every_half_second() -> None:
 
 
 def test_five_rising_segments_with_enough_rise_grow() -> None:
-    """Strictly rising by at least 2 requests and 10%; a plateau, a small rise or a short series is no growth."""
+    """Strictly rising by at least 2 requests and 10%; a plateau, a small rise or a short series does not count as growth."""
     assert rule.queue_growing(np.repeat([1.0, 2, 3, 4, 5], 4)) is True
     assert rule.queue_growing(np.repeat([1.0, 2, 3, 3, 5], 4)) is False
     assert rule.queue_growing(np.repeat([1.0, 1.2, 1.4, 1.6, 2.9], 4)) is False

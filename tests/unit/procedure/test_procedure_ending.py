@@ -80,7 +80,7 @@ def number(request: pytest.FixtureRequest) -> Iterator[signal.Signals]:
 
 @pytest.mark.parametrize("name", MADE)
 @pytest.mark.parametrize("status", [INTERRUPTED, DONE])
-def test_a_signal_behind_the_last_word_on_the_state(
+def test_a_signal_after_the_final_status(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str, status: str, number: signal.Signals
 ) -> None:
     """It comes when the document says how the whole ended and its pages are not there yet."""

@@ -86,7 +86,7 @@ def test_what_a_hung_hook_started_does_not_outlive_it(tmp_path: Path) -> None:
     assert not (tmp_path / "late").exists()
 
 
-def test_a_hook_that_takes_long_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_hook_that_takes_long_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     """Now and then, with the time after which it is stopped and the option that sets it."""
     monkeypatch.setattr(hooks, "REPORT_EVERY_S", 0.1)
     told: list[str] = []

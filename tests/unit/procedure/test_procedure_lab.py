@@ -43,12 +43,12 @@ def test_started_again_nothing_finished_is_measured(runs: FakeRuns, tmp_path: Pa
         assert experiment.journal.document["starts"] == 2
         assert (
             experiment.journal.document["started_utc"] == "2026-01-01T00:00:00Z"
-        )  # when it began, not when it went on
+        )  # when it began, not when it was continued
     assert len(runs.asked) == 3
 
 
 @pytest.mark.parametrize("cut", [0, 1, 2])
-def test_a_level_that_was_cut_off_is_measured_anew_and_kept_beside(runs: FakeRuns, tmp_path: Path, cut: int) -> None:
+def test_a_level_that_was_cut_off_is_kept_and_measured_again(runs: FakeRuns, tmp_path: Path, cut: int) -> None:
     with made(tmp_path / "p") as experiment:
         names = three_levels(experiment)
     path = tmp_path / "p" / "levels" / names[cut] / "run.json"
@@ -70,10 +70,10 @@ def test_a_level_that_was_cut_off_is_measured_anew_and_kept_beside(runs: FakeRun
         ),
     ],
 )
-def test_a_damaged_level_is_measured_anew_and_told(
+def test_a_damaged_level_is_reported_and_measured_again(
     runs: FakeRuns, tmp_path: Path, document: str, words: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """What is left of it is kept beside; the terminal and the report say why."""
+    """Its files are kept under another name; the terminal and the report state the reason."""
     with made(tmp_path / "p") as experiment:
         three_levels(experiment)
     (tmp_path / "p" / "levels" / "001-rate-2" / "run.json").write_text(document)
@@ -166,7 +166,7 @@ def test_every_level_stops_on_cascading_failure(runs: FakeRuns, tmp_path: Path) 
     assert runs.asked[0].load.stop_on_failures == 0.5
 
 
-def test_a_level_that_was_stopped_early_is_told(runs: FakeRuns, tmp_path: Path) -> None:
+def test_a_level_that_was_stopped_early_gives_a_warning(runs: FakeRuns, tmp_path: Path) -> None:
     """Once, also when it is found finished; with the share that was asked for."""
     times = {"name": "measure", "number": 1, "start_ns": 0, "end_ns": 1, "bound": "duration", "ramp_share": 0.1}
     runs.answer = lambda settings: {"phases": [{**times, "cascading_failure": True}]}
@@ -178,7 +178,7 @@ def test_a_level_that_was_stopped_early_is_told(runs: FakeRuns, tmp_path: Path) 
 
 
 @pytest.mark.parametrize("answered", [0, 1])
-def test_a_target_that_refuses_what_it_answered_before_is_told_so(
+def test_a_target_that_stopped_answering_names_the_last_answered_level(
     monkeypatch: pytest.MonkeyPatch, runs: FakeRuns, tmp_path: Path, answered: int
 ) -> None:
     """Its last words alone ("is the endpoint type right?") would send the reader the wrong way; at first they are right."""
@@ -211,7 +211,7 @@ def test_a_secret_that_a_hook_printed_is_in_no_file(tmp_path: Path) -> None:
 
 
 def prepared(experiment: Experiment, log: list[str], cache: str, level: str) -> None:
-    """A hook, a warm-up behind it, a level."""
+    """A hook, a warm-up after it, a level."""
     experiment.prepare("cache", cache, lambda: log.append(cache))
     experiment.prepare("warmup", "warm-up", lambda: log.append("warm-up"))
     experiment.level(level, experiment.base)
@@ -226,7 +226,7 @@ def test_hooks_and_warm_up_come_before_the_level_that_needs_them(runs: FakeRuns,
     assert log == ["off", "warm-up", "on", "warm-up"]
 
 
-def test_a_warm_up_is_done_again_behind_a_hook(runs: FakeRuns, tmp_path: Path) -> None:
+def test_a_warm_up_is_repeated_after_a_hook(runs: FakeRuns, tmp_path: Path) -> None:
     log: list[str] = []
     with made(tmp_path / "p") as experiment:
         prepared(experiment, log, "off", "a")
@@ -267,15 +267,15 @@ def test_a_target_that_dies_under_a_level_ends_the_test_or_is_what_it_found(
 
 
 def test_a_level_that_sends_everything_at_once_has_its_load_in_words(runs: FakeRuns, tmp_path: Path) -> None:
-    """JSON has no infinite number: null would look like a load that nobody knows."""
+    """JSON has no infinite number: null would mean an unknown load."""
     with made(tmp_path / "p") as experiment:
         experiment.level("all at once", at_rate(experiment.base, float("inf")))
     (level,) = json.loads((tmp_path / "p" / "procedure.json").read_text())["levels"]
     assert level["load"] == "inf"
 
 
-def test_levels_that_are_not_asked_for_any_more_are_put_aside_and_told(runs: FakeRuns, tmp_path: Path) -> None:
-    """A level measured anew may lead a test elsewhere; what an earlier start measured there is in no figure."""
+def test_unused_levels_are_quarantined_and_reported(runs: FakeRuns, tmp_path: Path) -> None:
+    """A repeated level may lead a test to other levels; those that only an earlier start measured are in no figure."""
     with made(tmp_path / "p") as experiment:
         three_levels(experiment)
         experiment.quarantine_unused_levels()
@@ -309,7 +309,7 @@ def test_a_start_that_is_killed_at_once_forgets_nothing(runs: FakeRuns, tmp_path
         assert [one["number"] for one in experiment.journal.document["levels"]] == [0]
 
 
-def test_an_amount_of_warm_up_that_a_test_does_not_take_is_told(
+def test_an_amount_of_warm_up_without_effect_gives_a_warning(
     runs: FakeRuns, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """100 requests and 10,000 tokens are what the methodology asks for; only 0 is another choice."""
@@ -330,7 +330,7 @@ def test_an_amount_of_warm_up_that_a_test_does_not_take_is_told(
 def test_a_target_that_does_not_say_what_events_carry_is_asked_once(
     runs: FakeRuns, tmp_path: Path, told: dict[str, bool | None], asked: list[str]
 ) -> None:
-    """Else each level would pay for questions whose answer is known; another target is asked anew."""
+    """Otherwise each level would repeat queries whose answer is known; another target is queried again."""
     runs.answer = lambda settings: {"target": told}
     with made(tmp_path / "p") as experiment:
         three_levels(experiment)

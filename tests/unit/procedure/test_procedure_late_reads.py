@@ -23,7 +23,7 @@ CONTENT = layout.EVENT_NAMES.index("content")
 
 
 def level(folder: Path, stall: tuple[int, int] | None, together: bool = True, worker: int = 0) -> Any:
-    """200 requests. One of 32 has its first token *WAITED* behind its submission, in a read of several events where
+    """200 requests. One of 32 has its first token *WAITED* after its submission, in a read of several events where
     *together*; *stall*: how far from that read's stamp, in ns, a stall of *worker* begins and ends.
     """
     requests = draw_requests(5, Shape(requests=200, failures=0.0))
@@ -54,7 +54,7 @@ def level(folder: Path, stall: tuple[int, int] | None, together: bool = True, wo
     ("given", "best_ms", "said"),
     [
         ({"stall": (-149 * MS, 1 * MS)}, 301.0, None),  # the stall hides when they came
-        ({"stall": (-149 * MS, -2 * MS)}, 301.0, None),  # read just behind it
+        ({"stall": (-149 * MS, -2 * MS)}, 301.0, None),  # read just after it
         ({"stall": (-455 * MS, 1 * MS)}, 0.0, None),  # not before the request
         ({"stall": (-30 * MS, 1 * MS)}, 420.0, False),  # too short a stall
         ({"stall": (-149 * MS, -60 * MS)}, 450.0, False),  # it looked again before they came
@@ -86,7 +86,7 @@ def test_what_a_stall_hides_fails_no_level(
         ((-149 * MS, 1 * MS), 46.0, False, False),  # 450 are in time by themselves
     ],
 )
-def test_latency_alone_saturates_no_level_behind_a_stall(
+def test_latency_alone_does_not_saturate_a_level_after_a_stall(
     tmp_path: Path, stall: tuple[int, int] | None, p50: float, saturated: bool | None, limited: bool
 ) -> None:
     """P99 above ten times the P50 of the lowest level: one worker's stall must not make that."""

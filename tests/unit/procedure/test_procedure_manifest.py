@@ -91,7 +91,7 @@ def test_what_was_answered_before_is_not_asked_again() -> None:
     assert questions and not questions[0].startswith("sut.boundary")
 
 
-def test_a_journal_knows_what_an_earlier_start_was_told(tmp_path: Path) -> None:
+def test_a_journal_has_the_declarations_of_an_earlier_start(tmp_path: Path) -> None:
     asked: dict[str, Any] = {"test": {}, "quick": False, "run": {"load": {"rate": 5.0}}}
     first = journal.Journal(tmp_path, "ttft", asked)
     assert first.declared == {} and not list(tmp_path.iterdir())

@@ -38,7 +38,9 @@ def alike(one: str, other: str) -> int:
         ({**SHARED, "prefix_zipf": 1.2, "stream": "rate/5/0"}, 150),
     ],
 )
-def test_filled_is_what_is_shared_and_no_whole_prompt(tmp_path: Path, workload: dict[str, Any], least: int) -> None:
+def test_shared_prefixes_are_filled_and_no_complete_prompt(
+    tmp_path: Path, workload: dict[str, Any], least: int
+) -> None:
     """Every prefix that two measured requests share is in the filling; a prompt that shares nothing is not begun."""
     settings = settings_of(**workload)
     asked = filling(settings)
@@ -52,7 +54,9 @@ def test_filled_is_what_is_shared_and_no_whole_prompt(tmp_path: Path, workload: 
     ]
     assert max(shared) >= least
     for prompt, found, own in zip(measured, begun, shared, strict=True):
-        assert found >= own - 12 if own >= least else found < least  # words may begin alike behind the prefix
+        assert (
+            found >= own - 12 if own >= least else found < least
+        )  # text after the prefix may begin with the same words
         assert found < len(prompt)
 
 

@@ -25,7 +25,7 @@ def test_no_number_grows(name: str, small: bool) -> None:
 
 
 @pytest.mark.parametrize(("name", "field"), [("guardrail", "levels"), ("itl", "levels"), ("long-context", "lengths")])
-def test_a_list_of_the_tester_s_own_stays_whole(name: str, field: str) -> None:
+def test_a_list_given_by_the_user_is_not_shortened(name: str, field: str) -> None:
     kind = module.test_named(name).parameters
     own = tuple(range(1, 7))
     assert getattr(kind(**{field: own}).quick(), field) == own

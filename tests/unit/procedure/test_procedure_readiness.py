@@ -1,4 +1,4 @@
-"""A target that answers behind a hook: asked with the run's own TLS settings; a gateway's word is not its server's."""
+"""Readiness of a target after a hook: queried with the run's TLS settings; a gateway's error is not an answer."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Memory pressure on a system that dies of it: the hook brings it back, also behind the last level, and the test goes on;
-without a hook it ends.
+"""Memory pressure on a system that dies under it: the hook brings it back, and the test continues, also after the last level.
+Without a hook the test ends.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FakeRuns:
     return found
 
 
-def test_a_system_that_dies_is_brought_back_and_pressed_on(runs: FakeRuns, tmp_path: Path) -> None:
+def test_a_system_that_dies_is_recovered_and_the_test_continues(runs: FakeRuns, tmp_path: Path) -> None:
     """Three levels, the second aborted, the hook once."""
     hook = {"recover": f"touch {tmp_path}/alive"}
     with made(tmp_path / "p", commands=hook, warm=False) as experiment:
@@ -51,7 +51,7 @@ def test_a_system_that_dies_is_brought_back_and_pressed_on(runs: FakeRuns, tmp_p
 LAST = Parameters(capacity=4.0, capacity_source="known", levels=(1.5,), duration_s=1.0)
 
 
-def test_behind_the_last_level_it_is_brought_back_too(runs: FakeRuns, tmp_path: Path) -> None:
+def test_it_is_also_recovered_after_the_last_level(runs: FakeRuns, tmp_path: Path) -> None:
     """The report says that it died, and that it was brought back. Started again nothing is done, and it says the same."""
     hook = {"recover": f"echo once >> {tmp_path}/said; touch {tmp_path}/alive"}
     for start in range(2):
@@ -69,7 +69,7 @@ def test_behind_the_last_level_it_is_brought_back_too(runs: FakeRuns, tmp_path: 
     assert (tmp_path / "said").read_text() == "once\n"
 
 
-def test_a_hook_that_fails_behind_the_last_level_leaves_its_figures(runs: FakeRuns, tmp_path: Path) -> None:
+def test_a_hook_that_fails_after_the_last_level_keeps_its_figures(runs: FakeRuns, tmp_path: Path) -> None:
     """The report says that the system was not brought back. The next start finds the level and tries the hook again."""
     found = Findings()
     with made(tmp_path / "p", commands={"recover": "exit 3"}, warm=False) as experiment:
@@ -83,7 +83,7 @@ def test_a_hook_that_fails_behind_the_last_level_leaves_its_figures(runs: FakeRu
 
 
 def test_without_the_hook_it_ends_there(runs: FakeRuns, tmp_path: Path) -> None:
-    """What was measured of the level is kept beside."""
+    """The measured part of the level is kept under another name."""
     with (
         made(tmp_path / "p", warm=False) as experiment,
         pytest.raises(TargetError, match=r"does not answer any more.*cut-1"),

@@ -61,7 +61,7 @@ def test_a_level_that_is_found_finished_keeps_its_lines(runs: FakeRuns, tmp_path
     assert holds(tmp_path / "p", 4, log) == (SearchEvent("an out-of-memory error"), 1)
 
 
-def test_a_log_that_was_begun_anew_counts_from_its_start(runs: FakeRuns, tmp_path: Path) -> None:
+def test_a_rotated_log_counts_from_its_start(runs: FakeRuns, tmp_path: Path) -> None:
     log = tmp_path / "log"
     log.write_text(OOM * 3)
     runs.answer = writing(log, OOM * 2)
@@ -71,7 +71,7 @@ def test_a_log_that_was_begun_anew_counts_from_its_start(runs: FakeRuns, tmp_pat
 def test_a_start_that_was_cut_off_before_the_second_look_takes_it_later(
     runs: FakeRuns, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The level is finished, the log was not yet read behind it: nothing was sent since, so it is read now."""
+    """The level is finished, but the log was not read after it: no request was sent since, so it is read now."""
     log = tmp_path / "log"
     log.write_text("")
     runs.answer = writing(log, OOM)
@@ -162,8 +162,8 @@ def test_a_level_on_which_most_requests_failed_is_not_outvoted(runs: FakeRuns, t
         assert Levels(experiment, experiment.base, parameters, Findings()).holds(4, 0) is None
 
 
-def test_lines_between_two_levels_are_told(runs: FakeRuns, tmp_path: Path) -> None:
-    """A log that is written late: the lines are nobody's, and not passed over in silence."""
+def test_lines_between_two_levels_give_a_warning(runs: FakeRuns, tmp_path: Path) -> None:
+    """A log that is written late: no level counts the lines, but a warning reports them."""
     log = tmp_path / "log"
     log.write_text("")
     runs.answer = passing

@@ -22,7 +22,7 @@ def gauge(values: list[float], first_s: float = 95.0, name: str = "waiting", kin
 
 
 def test_one_servers_gauge_at_every_interval_of_the_window() -> None:
-    """Read each second from 95 s on: the window's 30 looks see what was read last before them."""
+    """Read each second from 95 s on: each of the window's 30 samples is the latest read before it."""
     found = waiting_of(Telemetry((gauge([float(k) for k in range(40)]),)), WINDOW)
     assert found is not None
     queue, source = found

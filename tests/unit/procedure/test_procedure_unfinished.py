@@ -1,4 +1,4 @@
-"""What is told of a procedure that has not come to its end: its levels, its deviations, and how to go on."""
+"""The report of an unfinished procedure: its levels, its deviations, and how to continue."""
 
 from __future__ import annotations
 

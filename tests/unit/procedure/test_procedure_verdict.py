@@ -125,8 +125,8 @@ def test_the_p50_of_the_lowest_level_is_not_exact_either(tmp_path: Path) -> None
 
 
 def test_slots_that_stood_empty_may_be_why_more_of_them_gained_nothing(tmp_path: Path) -> None:
-    """A closed loop whose every release is 20 ms late, beside requests of 1 s: 2 % of throughput are in question, and the
-    rule asks for 5 % more than the lower level had.
+    """A closed loop in which every dispatch is 20 ms late, with requests of 1 s: 2 % of throughput are uncertain, and the
+    rule requires 5 % more than the lower level had.
     """
     run = closed(tmp_path / "run", 32, late_above=1)
     rate = judge_level(run).figures["output_tok_s"]
@@ -205,7 +205,7 @@ def test_one_stall_puts_no_steady_level_in_question(tmp_path: Path) -> None:
 
 
 def test_a_limited_client_that_did_not_offer_the_load_passes_nothing(tmp_path: Path) -> None:
-    """A pass below the planned rate is no pass at the planned rate."""
+    """A pass below the planned rate does not count as a pass at the planned rate."""
     run = measured(tmp_path / "run", 16, late_above=1)
     slow = {"offered_rate": 12.0, "planned_rate": 16.0}
     verdict = judge_level(replace(run, manifest={**run.manifest, "certificate": slow}))
@@ -276,8 +276,8 @@ def test_a_broken_server_cascades(tmp_path: Path) -> None:
 def test_a_gauge_of_the_server_is_used_in_place_of_the_requests_in_flight(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A growing gauge makes a level saturated whose requests in flight do not grow; the verdict says whose queue it
-    was, and tells the requests in flight beside it.
+    """A growing gauge makes a level saturated whose requests in flight do not grow; the verdict names the source of the
+    queue, and also has the requests in flight.
     """
     run = measured(tmp_path / "run", 16)
     assert judge_level(run).queue == IN_FLIGHT

@@ -77,7 +77,7 @@ def start(monkeypatch: pytest.MonkeyPatch, folder: Path, verified: bool, levels:
 def test_a_start_that_measures_nothing_says_the_same_of_the_warm_up(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, second: bool
 ) -> None:
-    """Levels that stand on a warm-up that was not verified do so whatever came later."""
+    """The warning stays for levels measured after an unverified warm-up, also after a verified one."""
     start(monkeypatch, tmp_path, verified=False, levels=1, measures=True)
     whole = start(monkeypatch, tmp_path, verified=second, levels=2, measures=True)
     again = start(monkeypatch, tmp_path, verified=True, levels=2, measures=False)
@@ -85,19 +85,15 @@ def test_a_start_that_measures_nothing_says_the_same_of_the_warm_up(
         assert document["warnings"] == [NOT_VERIFIED] and document["warmup"]["verified"] is False
 
 
-def test_a_warm_up_that_no_finished_level_stands_on_is_forgotten(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    """Killed in its first level: the next start warms up anew."""
+def test_a_warm_up_without_a_finished_level_is_forgotten(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Killed in its first level: the next start warms up again."""
     start(monkeypatch, tmp_path, verified=False, levels=0, measures=True)
     document = start(monkeypatch, tmp_path, verified=True, levels=1, measures=True)
     assert document["warnings"] == [] and document["warmup"]["verified"] is True
 
 
-def test_each_warm_up_is_kept_while_a_finished_level_stands_on_it(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    """Of two that were done before the same level only the one behind which it was finished."""
+def test_each_warm_up_with_a_finished_level_is_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Of two warm-ups before the same level, only the one after which the level was finished is kept."""
     start(monkeypatch, tmp_path, verified=False, levels=0, measures=True)  # killed in its first level
     assert start(monkeypatch, tmp_path, verified=True, levels=1, measures=True)["warmups"] == [
         {"before_level": 0, **WarmUp(verified=True).entry(), "folders": []}

@@ -43,7 +43,7 @@ def test_same_tokens_follow_from_the_workloads_definition() -> None:
         ([(1.0, 2), (1.25, 0)], "begins at 100% of the capacity or below"),
     ],
 )
-def test_no_preemption_is_told_only_where_somebody_counted(counted: list[tuple[float, int | None]], said: str) -> None:
+def test_no_preemption_needs_a_count_of_every_level(counted: list[tuple[float, int | None]], said: str) -> None:
     assert said in preemption_text(counted)
 
 
@@ -128,7 +128,7 @@ def test_a_level_whose_errors_speak_of_memory_fails(
 
 
 @pytest.mark.parametrize(
-    ("spoilt", "asked", "limited"),
+    ("client_limited", "asked", "limited"),
     [
         ({(4, 0)}, [(4, 0), (4, 1), (8, 0)], False),  # a busy moment: run again, and on
         ({(8, 0), (8, 1)}, [(4, 0), (8, 0), (8, 1), (8, 2)], False),
@@ -136,13 +136,13 @@ def test_a_level_whose_errors_speak_of_memory_fails(
     ],
 )
 def test_a_capacity_is_not_ended_by_one_late_level(
-    spoilt: set[tuple[int, int]],
+    client_limited: set[tuple[int, int]],
     asked: list[tuple[int, int]],
     limited: bool,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """8 slots saturate; where the client was late in all three runs of a level, that ends it and is said."""
+    """8 slots saturate; where the client was late in all three runs of a level, that ends it and is reported."""
     installed(monkeypatch).answer = lambda settings: {
         "metrics": {"req_s": {"value": settings.load.concurrency}, "output_tok_s": {"value": settings.load.concurrency}}
     }
@@ -150,7 +150,7 @@ def test_a_capacity_is_not_ended_by_one_late_level(
 
     def at(load_sweep: LoadSweep, load: float, repetition: int = 0, **fields: Any) -> LevelResult:
         seen.append((round(load), repetition))
-        late = seen[-1] in spoilt
+        late = seen[-1] in client_limited
         level = load_sweep.experiment.level(f"{load:g}, {repetition}", saturation.changed(load_sweep.settings, load={
             "rate": None, "concurrency": round(load)}))  # fmt: skip
         level_result = LevelResult(level, verdict(saturated=None if late else load >= 8, generator_limited=late))
