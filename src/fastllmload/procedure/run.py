@@ -176,9 +176,9 @@ def without_effect(test: ProcedureTest, settings: RunSettings, parameters: Any) 
     """A warning for each of --num-requests and --duration that was given and that *test* does not use."""
     has = set(getattr(parameters, "__struct_fields__", ()))
     if settings.load.num_requests is not None and not has & {"request_count", "requests"}:
-        yield f"--num-requests has no effect on the test {test.name}: its levels last as long as --duration says"
+        yield f"--num-requests has no effect on the test {test.name}: --duration sets the length of its levels"
     if settings.load.duration is not None and "duration_s" not in has:
-        yield f"--duration has no effect on the test {test.name}: its levels last until --num-requests were sent"
+        yield f"--duration has no effect on the test {test.name}: --num-requests ends its levels"
 
 
 def announce(

@@ -1,4 +1,4 @@
-"""Memory pressure on a system that dies under it: the hook brings it back, and the test continues, also after the last level.
+"""Memory pressure on a system that dies under it: the hook restores it, and the test continues, also after the last level.
 Without a hook the test ends.
 """
 

@@ -154,13 +154,13 @@ def report(
         "fairness", "Per-Class Latency", columns, rows, f"isolated rates: {parameters.baseline.replace('_', ' ')}"
     )
     jain, latency = block["jain_index"], block["jain_norm_latency"]
-    shown = [
+    indices = [
         ("Jain's Fairness Index", jain["value"]),
         ("Jain's index of e2e per output token", latency["value"]),
         *((f"{name.capitalize()} Class Starvation", starved(class_of(block, name))) for name in alone),
     ]
     found.table(
-        "fairness-indices", "Fairness", ("Metric", "Value"), shown,
+        "fairness-indices", "Fairness", ("Metric", "Value"), indices,
         f"Jain's index over TTFT / isolated median TTFT of the class; below {UNFAIR_BELOW:g} is significantly unfair",
         "the index also falls where some of a class wait and others do not; inflation compares the classes",
         f"starved: waited more than {STARVED_ABOVE} times the median of the class",

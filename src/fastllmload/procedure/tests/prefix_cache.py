@@ -137,14 +137,14 @@ def report(levels: dict[str, Level], throughput: dict[str, float | None], found:
     )
     hit = {state: level.figure("cache_hit_rate") for state, level in levels.items()}
     improvement = throughput_improvement(throughput.get("off"), throughput.get("warm"))
-    shown: list[tuple[Any, ...]] = [
+    gains: list[tuple[Any, ...]] = [
         (f"TTFT reduction {state}, {name.upper()} (%)", reductions[state][name])
         for state in reductions
         for name in PERCENTILES
     ]
-    shown += [(f"Cache hit rate, {state}", rate) for state, rate in hit.items()]
-    shown.append(("Throughput improvement, warm against off (%)", improvement))
-    found.table("prefix-cache-gain", "What the Cache Saves", ("Metric", "Value"), shown,
+    gains += [(f"Cache hit rate, {state}", rate) for state, rate in hit.items()]
+    gains.append(("Throughput improvement, warm against off (%)", improvement))
+    found.table("prefix-cache-gain", "What the Cache Saves", ("Metric", "Value"), gains,
                 "hit rate: cached over shared prefix tokens, where the server reports cached tokens")  # fmt: skip
     parts = split(levels)
     if parts:
