@@ -1,4 +1,4 @@
-"""Load generator and measuring instrument for LLM serving that certifies itself in every report."""
+"""Load generator and measuring instrument for LLM serving; every report certifies the load generator itself."""
 
 from typing import TYPE_CHECKING
 
@@ -11,7 +11,7 @@ __version__ = "0.1.0"
 
 
 def __getattr__(name: str) -> object:
-    """`run` and `load` on first use: the command line answers `--help` without numpy."""
+    """Import `run` and `load` on first use, so that `--help` does not import numpy."""
     if name not in ("load", "run"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from fastllmload import api

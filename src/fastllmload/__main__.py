@@ -1,5 +1,5 @@
-"""The command `fastllmload`, and `python -m fastllmload`: a signal that comes while the program still loads ends it in
-one sentence too (docs/decisions/006-exit-codes.md).
+"""Entry point of `fastllmload` and `python -m fastllmload`. A signal that arrives while modules are still being imported
+also ends the program with one sentence (docs/decisions/006-exit-codes.md).
 """
 
 import signal
@@ -11,9 +11,9 @@ INTERRUPTED = 4
 
 
 def main() -> int:
-    """The exit code of the command line of this process."""
+    """Run the command line of this process and return its exit code."""
     for number in ENDING:
-        # `nohup` means it; a shell that ignores SIGINT for what it runs in the background does not (engine/interrupts.py)
+        # `nohup` ignores signals on purpose; a shell that ignores SIGINT for background jobs does not (engine/interrupts.py)
         if number == signal.SIGINT or signal.getsignal(number) != signal.SIG_IGN:
             signal.signal(number, interrupt)
     try:
@@ -26,7 +26,7 @@ def main() -> int:
 
 
 def interrupt(number: int, frame: FrameType | None) -> None:
-    """SIGINT, SIGTERM and SIGHUP end a command as Ctrl-C does, wherever nobody has other plans for them."""
+    """End the command as Ctrl-C does; used for SIGINT, SIGTERM and SIGHUP unless another handler is installed."""
     raise KeyboardInterrupt
 
 

@@ -1,4 +1,4 @@
-"""The Python API: one run, and a run folder read again. Metrics and objectives are functions over what these return."""
+"""The Python API: `run` does one run, `load` reads a run folder. Metrics and objectives are functions of their results."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ if TYPE_CHECKING:
 
 
 def run(**options: object) -> Run:
-    """Do one run, wait for its end and return it, as `load` does.
+    """Do one run, wait until it ends and return it, as `load` does.
 
     *options* are those of the command line, with `_` for `-`: `run(url="http://host:8000/v1", rate=20, duration=300,
-    goodput={"ttft": 200, "tpot": 50})`. Times are seconds or texts with a unit ("5m"), repeatable options take a list,
+    goodput={"ttft": 200, "tpot": 50})`. Times are seconds or strings with a unit ("5m"), repeatable options take a list,
     labels and objectives a dict, switches True or False. Nothing is printed unless *ui* is given ("plain", "live").
-    Without a target the simulated engine is driven. May be called where an event loop runs (a notebook).
+    Without a target, the simulated engine is used. May be called inside a running event loop (a notebook).
 
-    InputError: a wrong option, a limit of this host; TargetError: nothing reached the target; Interrupted: Ctrl-C
-    before the first request. A run that was interrupted later is returned, with `incomplete` set.
+    InputError: a wrong option or a limit of this host; TargetError: the target could not be reached; Interrupted: Ctrl-C
+    before the first request. A run that was interrupted later is returned with `incomplete` set.
     """
     from fastllmload.cli.options.raw import from_table
     from fastllmload.cli.options.resolve import settle
@@ -33,17 +33,17 @@ def run(**options: object) -> Run:
     given = {name: value for name, value in options.items() if value is not None}
     redact = Redactor([])
     settings, secret = settle(from_table({"ui": "none", **given}, "", ""), os.environ, redact)
-    view = Kept(_view(settings.output.ui, redact))
+    view = FolderRecorder(_view(settings.output.ui, redact))
     execute(settings, secret, view)
     return load(view.folder)
 
 
 def load(directory: str | os.PathLike[str]) -> Run:
-    """The run in folder *directory*: `rows` (one per request) and `events` (one per token event) are mapped, not
+    """Read the run in folder *directory*. `rows` (one per request) and `events` (one per token event) are mapped, not
     copied.
 
-    `metrics`, `certificate` and the rest of run.json are in `manifest`; of a run that was killed they are computed now.
-    RunFolderError when the folder is no run, is truncated, or is of another schema version.
+    `metrics`, `certificate` and the rest of run.json are in `manifest`; for a run that was killed they are computed now.
+    RunFolderError when the folder is not a run folder, is truncated, or has another schema version.
     """
     from dataclasses import replace
 
@@ -62,8 +62,8 @@ def _view(mode: str, redact: Any) -> Ui:
     return make_ui(mode, io.StringIO() if mode == "none" else sys.stdout, redact)
 
 
-class Kept:
-    """Passes everything on to *view* and keeps the folder of the run."""
+class FolderRecorder:
+    """A view that forwards every call to *view* and records the folder of the run."""
 
     def __init__(self, view: Ui) -> None:
         self._view = view
@@ -85,7 +85,7 @@ class Kept:
         self._view.message(text)
 
     def finish(self, document: Mapping[str, Any], folder: str | None = None) -> None:
-        assert folder is not None  # the engine always says where
+        assert folder is not None  # the engine always passes it
         self.folder = folder
         self._view.finish(document, folder)
 

@@ -1,7 +1,7 @@
-"""What only the tester can say: the keys of `--declare`, what each means, which test needs it, what to type.
+"""The keys of `--declare`: facts that only the tester knows, what each key means, which test needs it, what to type.
 
-The table is `declarations.toml`. What a run shows by itself (workload, seeds, load, protocol, topology) is a fact, not
-a declaration; a caller that knows such facts may put them into the mapping it asks with, so that conditions hold.
+The table is `declarations.toml`. What a run records by itself (workload, seeds, load, protocol, topology) is a fact, not
+a declaration; a caller that knows such facts may add them to the mapping of declarations, so that conditions hold.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import msgspec
 from fastllmload.settings import RunSettings
 
 NUMBERS = {"whole": re.compile(r"[+-]?[0-9]{1,18}"), "real": re.compile(r"[+-]?[0-9]{1,18}(\.[0-9]{1,18})?")}
-NEAR = 0.85  # of a key's name, for a slip of the hand
+NEAR = 0.85  # similarity to a known key from which an unknown one is taken for a typing error
 MUST_CLASS = ("MUST", "MUST NOT", "REQUIRED")
 SHOULD_CLASS = ("SHOULD", "RECOMMENDED")
 
@@ -36,8 +36,8 @@ SKEWED = ("synthetic-skewed", "fairness", "fairness-short", "fairness-long")  # 
 class Declaration(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One key of `--declare`. *levels*: strongest first. *tests*: names of procedures, "comparison" or "every".
 
-    *number*: the value is a "whole" or a "real" one, from *least* to *most*; its *unit* may stand behind it. *when*: other
-    keys with the values under which it is asked for; "" stands for "not declared".
+    *number*: the value is a "whole" or a "real" number, from *least* to *most*; its *unit* may follow it. *when*: other
+    keys, with the values under which this key is needed; "" means "not declared".
     """
 
     key: str
@@ -56,36 +56,38 @@ class Declaration(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
     @property
     def remedy(self) -> str:
-        """What to type: `--declare`, and the option of a run that says the same."""
+        """What to type: `--declare`, and the option of a run that means the same."""
         quoted = f'"{self.key}={self.example}"' if " " in self.example else f"{self.key}={self.example}"
         others = [value for value in self.values if value != self.example]
-        words = f"--declare {quoted}" + (f" (or {', '.join(others)})" if others else "")
-        return words if self.option is None else f"{words}, or {self.option}"
+        text = f"--declare {quoted}" + (f" (or {', '.join(others)})" if others else "")
+        return text if self.option is None else f"{text}, or {self.option}"
 
     @property
     def numbers(self) -> str:
-        """What may be declared where it is a number: `a whole number from 1 on`, `a number from 0 to 1`."""
+        """The numbers that may be declared: `a whole number from 1 on`, `a number from 0 to 1`."""
         kind = "a whole number" if self.number == "whole" else "a number"
         if math.isfinite(self.most):
             return f"{kind} from {self.least:g} to {self.most:g}"
         return f"{kind} from {self.least:g} on" if math.isfinite(self.least) else kind
 
     def is_number(self, value: str) -> bool:
-        """Whether *value*, as it was typed, is one of those numbers."""
+        """Whether *value*, as typed, is one of these numbers."""
         figure = value.strip().removesuffix(self.unit).strip()
         return NUMBERS[self.number].fullmatch(figure) is not None and self.least <= float(figure) <= self.most
 
     def asked_by(self, test: str) -> bool:
-        """Whether *test* (a procedure's name; "" for a plain run) asks for it at all."""
+        """Whether *test* (a procedure's name; "" for a plain run) needs this declaration at all."""
         return "every" in self.tests or test in self.tests
 
     def asked_given(self, known: Mapping[str, str]) -> bool:
-        """Whether its conditions hold for what is declared or known."""
+        """Whether its conditions hold for the declared or known values."""
         return all(known.get(key, "") in values for key, values in self.when.items())
 
 
 def workload_kind(name: str) -> str:
-    """standard (IETF 4.3.2), dataset, trace or custom: which declarations a workload needs. "" for no name."""
+    """The kind of a workload, which decides what must be declared: standard (IETF 4.3.2), dataset, trace or custom; ""
+    for no name.
+    """
     if name in STANDARD or name in SKEWED or not name:
         return "standard" if name else ""
     return "dataset" if name in DATASETS else "trace" if name in TRACES else "custom"
@@ -93,7 +95,7 @@ def workload_kind(name: str) -> str:
 
 @functools.cache
 def all_declarations() -> list[Declaration]:
-    """All declarations, in the order in which a person would be asked."""
+    """All declarations, in the order in which a user is asked for them."""
     text = resources.files(__package__).joinpath("declarations.toml").read_text(encoding="utf-8")
     return msgspec.convert(tomllib.loads(text)["declaration"], list[Declaration])
 
@@ -106,7 +108,7 @@ def by_key() -> dict[str, Declaration]:
 def missing(declared: Mapping[str, str], test: str) -> list[Declaration]:
     """Declarations that *test* needs under MUST, MUST NOT or REQUIRED and that *declared* lacks.
 
-    *declared* may hold the facts of `facts_of` beside declarations: conditions are read from both.
+    *declared* may also hold the facts of `facts_of`: conditions are evaluated on both.
     """
     name = declared.get("workload.name", declared.get("workload.kind", ""))
     kind = workload_kind(name)
@@ -123,7 +125,7 @@ def missing(declared: Mapping[str, str], test: str) -> list[Declaration]:
 
 
 def facts_of(settings: RunSettings) -> dict[str, str]:
-    """What settings show by themselves and conditions of declarations are read from."""
+    """Facts that the settings contain and that conditions of declarations are evaluated on."""
     workload = settings.workload
     facts = {
         "workload.name": workload.name,
@@ -135,9 +137,7 @@ def facts_of(settings: RunSettings) -> dict[str, str]:
 
 
 def complaints(declared: Mapping[str, str]) -> list[str]:
-    """One sentence for every declared value that is none of the words or numbers allowed, and for every key that is nearly
-    one.
-    """
+    """One sentence for every declared value that is not allowed, and for every unknown key that resembles a known one."""
     known = by_key()
     found = []
     for key, value in declared.items():
@@ -153,12 +153,12 @@ def complaints(declared: Mapping[str, str]) -> list[str]:
 
 
 def of_simulated_engine() -> dict[str, str]:
-    """What the tool knows about its own simulated engine, so that nobody has to declare it."""
+    """Declarations of the simulated engine, which the user does not have to give."""
     return {d.key: d.simulated for d in all_declarations() if d.simulated is not None}
 
 
 def strings(found: Any) -> dict[str, str]:
-    """A table of declarations with blank ones left out."""
+    """A table of declarations without the blank ones."""
     if not isinstance(found, dict):
         return {}
     return {str(key): str(value) for key, value in found.items() if str(value).strip()}

@@ -1,5 +1,5 @@
-"""The drawn tree of errors: the user's, the peer's and our own branch, each with its exit code (contract, "Exit
-codes").
+"""The tree of errors: the user's, the peer's and our own branch, each with its exit code
+(docs/decisions/006-exit-codes.md).
 """
 
 
@@ -16,11 +16,11 @@ class InputError(FastLLMLoadError):
 
 
 class HostLimitError(InputError):
-    """This machine cannot carry the run as asked: open files, ports, disk, memory."""
+    """This host lacks open files, ports, disk space or memory for the run."""
 
 
 class RunFolderError(InputError):
-    """A run folder or plan that cannot be read: truncated, of another schema version, or not one at all."""
+    """A run folder or plan cannot be read: it is truncated, has another schema version, or is something else."""
 
 
 class TargetError(FastLLMLoadError):
@@ -30,10 +30,10 @@ class TargetError(FastLLMLoadError):
 
 
 class Interrupted(FastLLMLoadError):
-    """The user stopped the run; what was measured is written and marked."""
+    """The user stopped the run; what was measured is saved and marked as interrupted."""
 
     exit_code = 4
 
 
 class InternalError(FastLLMLoadError):
-    """Our own branch: a bug, shown with its trace."""
+    """Our own branch: a bug, printed with its traceback."""

@@ -1,8 +1,8 @@
-"""Files that somebody else may have made: read with a bound, and written so that no link leads out of the folder.
+"""Reads untrusted files with a size limit, and writes files without following links out of a folder.
 
-A folder that was sent may hold a pipe, a device or a link where a file is expected. A pipe would be waited for, a device
-read without end, and the target of a link overwritten. A file that an option names to be written may be one of them too:
-`writing` writes to a stream as it stands, and nothing replaces it by a file.
+A folder from another source may hold a pipe, a device or a link where a file is expected. Reading a pipe would block,
+reading a device would never end, and writing through a link would overwrite its target. A file that an option names for
+output may be a stream too: `writing` writes to it and does not replace it by a file.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ from typing import IO, Any, BinaryIO
 
 import msgspec
 
-LARGEST_OPTION = 64 << 20  # bytes of a file that an option names and that is read at once
+LARGEST_OPTION = 64 << 20  # bytes of a file that an option names and that is read into memory
 LARGEST_DATASET = 8 << 30
 LARGEST_DOCUMENT = 1 << 30  # bytes of a JSON document of a run folder
 AT_ONCE = 1 << 20
 NPY_MAGIC, LARGEST_NPY_HEAD = b"\x93NUMPY", 10_000
 NPY_LENGTHS = {b"\x01\x00": 2, b"\x02\x00": 4, b"\x03\x00": 4}  # by version: bytes of the head's length
-NOT_REGULAR = "it is no regular file"
-WRITER_S = 2.0  # seconds in which somebody has to open a named pipe for writing
+NOT_REGULAR = "it is not a regular file"
+WRITER_S = 2.0  # seconds within which a process must open a named pipe for writing
 READER_S = 2.0  # the same for reading
 TOO_DEEP = "it is nested too deeply"
 
 
 def regular(path: Path) -> int:
-    """Its size. OSError with a reason where it is no regular file (a pipe, a device, a folder), or is not there."""
+    """Size in bytes. OSError with a reason when it is not a regular file (a pipe, a device, a folder) or does not exist."""
     found = path.stat()
     if not stat.S_ISREG(found.st_mode):
         raise OSError(errno.EINVAL, "it is a folder" if stat.S_ISDIR(found.st_mode) else NOT_REGULAR, str(path))
@@ -43,14 +43,14 @@ def regular(path: Path) -> int:
 
 
 def read_regular(path: Path, most: int = LARGEST_DOCUMENT) -> bytes:
-    """A file of a folder. OSError as `regular`, and where it has more than *most* bytes."""
+    """Content of a regular file. OSError as `regular`, and when it has more than *most* bytes."""
     regular(path)
     return read_bounded(path, most)
 
 
 def read_bounded(path: str | Path, most: int = LARGEST_OPTION) -> bytes:
-    """All of *path*, which may be a pipe that somebody writes to. OSError where it has more than *most* bytes, and
-    where nobody opens the pipe for writing.
+    """Content of *path*, which may be a pipe with a writer. OSError when it has more than *most* bytes, or when no process
+    opens the pipe for writing.
     """
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
@@ -61,7 +61,7 @@ def read_bounded(path: str | Path, most: int = LARGEST_OPTION) -> bytes:
             stat.S_ISCHR(kind.st_mode) and kind.st_rdev != os.makedev(1, 3) and not os.isatty(descriptor)
         ):  # not /dev/null
             raise OSError(errno.EINVAL, "it is a device", str(path))
-        first = begun(descriptor, path) if stat.S_ISFIFO(kind.st_mode) else b""
+        first = first_bytes(descriptor, path) if stat.S_ISFIFO(kind.st_mode) else b""
         os.set_blocking(descriptor, True)
         with open(descriptor, "rb", closefd=False) as file:
             return read_open(file, most, first)
@@ -69,53 +69,55 @@ def read_bounded(path: str | Path, most: int = LARGEST_OPTION) -> bytes:
         os.close(descriptor)
 
 
-def begun(pipe: int, path: str | Path) -> bytes:
-    """What *pipe*, opened without waiting, has first; OSError when nobody opens it for writing in WRITER_S."""
+def first_bytes(pipe: int, path: str | Path) -> bytes:
+    """First bytes of *pipe*, a non-blocking descriptor. OSError when no process opens it for writing within WRITER_S."""
     ready = select.poll()
     ready.register(pipe, select.POLLIN)
-    events = ready.poll(WRITER_S * 1e3)  # also when a writer has come and gone
+    events = ready.poll(WRITER_S * 1e3)  # also returns when a writer has opened and closed the pipe
     try:
         data = os.read(pipe, 1 << 16)
-    except BlockingIOError:  # somebody has it open, and has not written yet
+    except BlockingIOError:  # a writer has it open and has not written yet
         return b""
     if not data and not events:
-        raise OSError(errno.EINVAL, f"it is a pipe that nobody has opened for writing in {WRITER_S:g} s", str(path))
+        raise OSError(
+            errno.EINVAL, f"it is a pipe, and no process opened it for writing within {WRITER_S:g} s", str(path)
+        )
     return data
 
 
 def read_open(file: IO[bytes], most: int = LARGEST_OPTION, first: bytes = b"") -> bytes:
-    """*first* and all that *file* has left. OSError where that is more than *most* bytes."""
+    """*first* and the rest of *file*. OSError when that is more than *most* bytes."""
     data = bytearray(first)
     while len(data) <= most and (
         piece := file.read(min(AT_ONCE, most + 1 - len(data)))
     ):  # read(n) takes n bytes at once
         data += piece
     if len(data) > most:
-        raise OSError(errno.EFBIG, f"it has more than the {most:,} bytes that are read of such a file")
+        raise OSError(errno.EFBIG, f"it is larger than the limit of {most:,} bytes for such a file")
     return bytes(data)
 
 
 def check_npy_head(file: IO[bytes]) -> None:
-    """ValueError or SyntaxError where the .npy file *file*, which stands at its begin and does so again, has a head that is
-    none: numpy looks for minutes at what a few changed bytes can make of it, and would open an archive or a pickle too.
+    """ValueError or SyntaxError when the header of the .npy file *file* is invalid. *file* is at its start, before and
+    after. numpy can take minutes to parse a corrupted header, and would also open an archive or a pickle.
     """
     magic, version = file.read(len(NPY_MAGIC)), file.read(2)
     if magic != NPY_MAGIC or version not in NPY_LENGTHS:
-        raise ValueError("it does not begin like one")
+        raise ValueError("it does not begin like a .npy file")
     size = int.from_bytes(file.read(NPY_LENGTHS[version]), "little")
     if size > LARGEST_NPY_HEAD:
-        raise ValueError(f"its head has {size:,} bytes")
+        raise ValueError(f"its header has {size:,} bytes")
     ast.literal_eval(file.read(size).decode("latin-1"))
     file.seek(0)
 
 
 def read_text(path: str | Path, most: int = LARGEST_OPTION, encoding: str = "utf-8") -> str:
-    """The same as text; UnicodeDecodeError where it is none."""
+    """The same as text. UnicodeDecodeError when it is not text in this encoding."""
     return read_bounded(path, most).decode(encoding)
 
 
 def parse_toml(text: str) -> dict[str, Any]:
-    """ValueError for what is no TOML, also for what is nested too deeply to be read."""
+    """ValueError when *text* is not TOML or is nested too deeply."""
     try:
         return tomllib.loads(text)
     except RecursionError:
@@ -123,7 +125,7 @@ def parse_toml(text: str) -> dict[str, Any]:
 
 
 def parse_json(data: bytes | str) -> Any:
-    """msgspec.DecodeError for what is no JSON, also for what is nested too deeply to be read."""
+    """msgspec.DecodeError when *data* is not JSON or is nested too deeply."""
     try:
         return msgspec.json.decode(data)
     except RecursionError:
@@ -134,8 +136,8 @@ def parse_json(data: bytes | str) -> Any:
 
 @contextlib.contextmanager
 def replacing(path: Path) -> Iterator[IO[bytes]]:
-    """A file that takes the place of *path*, whole or not at all. A file or link that is there is replaced, not followed;
-    OSError with a reason where something else is: a pipe, a device, a folder.
+    """A new file that atomically replaces *path* when the block ends without error. An existing file or link is replaced,
+    not followed. OSError with a reason when *path* is anything else: a pipe, a device, a folder.
     """
     refuse_irregular(path)
     part = path.with_name(f"{path.name}.part")
@@ -153,13 +155,13 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
 
 
 def replace_with(path: Path, data: bytes | str) -> None:
-    """*data* in the place of *path*, as `replacing`."""
+    """Replace *path* by *data*, as `replacing`."""
     with replacing(path) as file:
         file.write(data.encode("utf-8") if isinstance(data, str) else data)
 
 
 def refuse_irregular(path: Path) -> None:
-    """OSError with a reason where *path* itself is neither a file nor a link, nor free."""
+    """OSError with a reason when *path* exists and is neither a file nor a link."""
     try:
         mode = path.lstat().st_mode
     except FileNotFoundError:
@@ -169,8 +171,8 @@ def refuse_irregular(path: Path) -> None:
 
 
 def is_stream(path: Path) -> bool:
-    """Whether an option that names *path* to be written means a stream: a pipe, a character device such as /dev/null, or
-    our standard output under one of its names. OSError with a reason where nothing can be written there.
+    """Whether *path*, which an option names for output, is a stream: a pipe, a character device such as /dev/null, or
+    our standard output under one of its names. OSError with a reason when it cannot be written to.
     """
     try:
         mode = path.stat().st_mode
@@ -188,11 +190,11 @@ def standard_output(path: Path) -> int | None:
 
 
 def writable(path: Path) -> int:
-    """A descriptor of the file *path* that an option names, emptied or made anew; of a stream as it stands. OSError with
-    a reason where nothing can be written there, and for a pipe that nobody opens for reading in READER_S.
+    """Descriptor of the file *path* that an option names, truncated or created; of a stream, the stream itself. OSError
+    with a reason when it cannot be written to, or when no process opens the pipe for reading within READER_S.
     """
     streams = is_stream(path)
-    if streams and (ours := standard_output(path)) is not None:  # behind what was said, and before what will be
+    if streams and (ours := standard_output(path)) is not None:  # after what has been printed, before what follows
         sys.stdout.flush()
         return os.dup(ours)
     if streams and path.is_fifo():
@@ -201,7 +203,7 @@ def writable(path: Path) -> int:
 
 
 def pipe_into(path: Path) -> int:
-    """The named pipe *path* for writing; OSError when nobody opens it for reading in READER_S."""
+    """Open the named pipe *path* for writing. OSError when no process opens it for reading within READER_S."""
     until = time.monotonic() + READER_S
     while True:
         try:
@@ -213,17 +215,17 @@ def pipe_into(path: Path) -> int:
             os.set_blocking(descriptor, True)
             return descriptor
         if time.monotonic() > until:
-            reason = f"it is a pipe that nobody has opened for reading in {READER_S:g} s"
+            reason = f"it is a pipe, and no process opened it for reading within {READER_S:g} s"
             raise OSError(errno.EINVAL, reason, str(path))
         time.sleep(0.01)
 
 
 def writing(path: Path) -> BinaryIO:
-    """The file that an option names, open for writing as `writable`."""
+    """Open the file that an option names for writing, as `writable`."""
     return open(writable(path), "wb")
 
 
 def write_named(path: Path, text: str) -> None:
-    """*text* into the file that an option names, as `writing`."""
+    """Write *text* to the file that an option names, as `writing`."""
     with writing(path) as file:
         file.write(text.encode("utf-8"))

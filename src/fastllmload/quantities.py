@@ -1,7 +1,7 @@
-"""Quantities as people write them: one parser of counts, durations, sizes, shares and tokens for every option and file.
+"""Parses quantities with units: counts, durations, sizes, shares and tokens, for every option and file.
 
-Each function returns the value, or None for a text that is not such a quantity: the caller knows which values it takes and
-says so in its own sentence. Numbers may have a sign, a fraction and an exponent; a unit may stand after a blank.
+Each function returns the value, or None for a text that is not such a quantity: the caller knows which values it accepts
+and words the error. Numbers may have a sign, a fraction and an exponent; a blank may precede the unit.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ QUANTITY = re.compile(r"([+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?) ?([a-zA-
 
 
 def quantity(text: str, units: Mapping[str, float]) -> float | None:
-    """A finite number times the factor of its unit; "" is the unit of a plain number, where *units* has it."""
+    """A finite number times the factor of its unit. A plain number has the unit "", if *units* contains it."""
     found = split(text)
     if found is None or found[1] not in units:
         return None
@@ -40,13 +40,13 @@ def number(text: str) -> float | None:
 
 
 def duration(text: str, unit: str = "s", plain: bool = True) -> float | None:
-    """`200ms`, `30s`, `5m`, `24h`, `1d` in *unit*, a key of NANOSECONDS. *plain*: a number without a unit is in it too."""
+    """`200ms`, `30s`, `5m`, `24h`, `1d` in *unit*, a key of NANOSECONDS. *plain*: a bare number is in *unit* too."""
     factors = {name: ns / NANOSECONDS[unit] for name, ns in NANOSECONDS.items()}
     return quantity(text, factors | ({"": 1.0} if plain else {}))
 
 
 def size(text: str) -> float | None:
-    """`2kB`, `1.5MiB` in bytes; the unit is needed."""
+    """`2kB`, `1.5MiB` in bytes; the unit is required."""
     return quantity(text, BYTES)
 
 
@@ -56,5 +56,5 @@ def share(text: str) -> float | None:
 
 
 def tokens(text: str) -> float | None:
-    """`20tok`, `10ktok`; the unit is needed."""
+    """`20tok`, `10ktok`; the unit is required."""
     return quantity(text, TOKENS)

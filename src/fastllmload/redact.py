@@ -1,4 +1,4 @@
-"""Blanks secrets out of any text by value: raw, base64, URL-quoted and escaped, wherever they turn up."""
+"""Replaces secrets in any text by their value: raw, base64, URL-quoted and escaped."""
 
 from __future__ import annotations
 
@@ -46,18 +46,18 @@ SECRET_WORDS = frozenset(
         "token",
     }
 )
-MODELS_OWN = frozenset(  # beside one of these, a token in the name of a field is one of the model's vocabulary
+MODELS_OWN = frozenset(  # together with one of these words, "token" in a field's name is a token of the vocabulary
     ("bos", "budget", "count", "eos", "id", "ids", "image", "limit", "logprobs", "mask", "max", "min", "pad", "per",
      "probs", "sep", "special", "stop", "unk")
 )  # fmt: skip
 PUBLIC_FIELDS = frozenset(("prompt_cache_key",))
 BODY_OPTIONS = ("extra-body", "extra-request-body")
 NAME_PARTS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|[^A-Za-z]+")  # also within camelCase
-LEAST = 4  # characters: a shorter secret hides nothing, and blanking every "1" would spoil what is shown
+LEAST = 4  # characters: a shorter secret protects nothing, and replacing every "1" would make the text unreadable
 
 
 class Redactor:
-    """Call it with text that is about to be shown; every known secret in it becomes `***`."""
+    """Call it with text that is about to be printed or stored; every known secret in it becomes `***`."""
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
         self._forms: tuple[str, ...] = ()
@@ -65,18 +65,18 @@ class Redactor:
             self.add(secret)
 
     def add(self, secret: str) -> None:
-        """From now on *secret* is blanked, also without the white space around it, which no header carries; one of
-        fewer than LEAST characters is no secret.
+        """Replace *secret* from now on, with and without surrounding white space, which no header carries. Texts of fewer
+        than LEAST characters are ignored.
         """
         if len(secret.strip()) < LEAST:
             return
         known = {*self._forms, *_forms(secret), *_forms(secret.strip())}
-        # Longest first: a form that contains another must go before its part leaves a recognisable rest.
+        # Longest first: replacing a part of a longer form first would leave the rest of it readable.
         self._forms = tuple(sorted(known, key=lambda form: (-len(form), form)))
 
     @property
     def known(self) -> tuple[str, ...]:
-        """Every form that is blanked, for a process of our own that shows texts too."""
+        """Every form that is replaced, for our other processes that write texts."""
         return self._forms
 
     def __call__(self, text: str) -> str:
@@ -106,7 +106,7 @@ def secret_header(name: str) -> bool:
 
 
 def secret_field(name: str) -> bool:
-    """The same of a field of a request's body. Token numbers, such as `stop_token_ids`, are no secret."""
+    """The same for a field of a request's body. Token numbers, such as `stop_token_ids`, are not secret."""
     words = _words(name)
     found = SECRET_WORDS & words
     if name in PUBLIC_FIELDS:
@@ -119,7 +119,7 @@ def _words(name: str) -> set[str]:
 
 
 def header_secrets(name: str, value: str) -> list[str]:
-    """What of a request header must not be shown: for `Authorization: Bearer K` both the value and K."""
+    """The secret parts of a request header: for `Authorization: Bearer K` both the value and K."""
     return _credentials(value) if secret_header(name) else []
 
 
@@ -130,37 +130,37 @@ def _credentials(value: str) -> list[str]:
 
 
 def written_header(text: str) -> list[str]:
-    """The same of `Name: value` as a user wrote it. Without a colon nobody knows what is a name: all of it is secret."""
+    """The same for `Name: value` as typed. Without a colon the name is unknown, so all of it is secret."""
     name, colon, content = text.partition(":")
     return header_secrets(name, content) if colon else [text, *text.split()[1:]]
 
 
 def url_secrets(url: str) -> list[str]:
-    """The password of `https://user:password@host`, or the token of `https://token@host`; and what a query or fragment
-    says, which no URL of ours may have: `?key=...` is a credential as often as not.
+    """The password of `https://user:password@host`, or the token of `https://token@host`; also the values of a query and
+    the fragment: options allow neither in a URL, and `?key=...` is often a credential.
     """
     try:
         parts = urlsplit(url)
         found = [parts.password or parts.username or "", parts.fragment]
-    except ValueError:  # not a URL at all; whoever reads it will say so
+    except ValueError:  # not a URL; the code that uses it reports that
         return []
     found += [pair.partition("=")[2] for pair in parts.query.split("&")]
     return [secret for secret in found if secret != ""]
 
 
 def class_secrets(text: str) -> list[str]:
-    """Of a class in words, `NAME url=https://user:password@host header='Cookie: a'`, whether or not it can be read: such a
-    class is refused, and the sentence about it must not show them.
+    """Secrets of a class given as text, `NAME url=https://user:password@host header='Cookie: a'`, even when it cannot be
+    parsed: the message that rejects such a class must not contain them.
     """
     try:
         words = shlex.split(text)
-    except ValueError:  # a quote without its end
+    except ValueError:  # an unclosed quote
         words = [word.replace("'", "").replace('"', "") for word in re.split(r"\s(?=['\"]?[\w-]+=)", text)]
     return [secret for word in words for secret in table_secrets({word.partition("=")[0]: word.partition("=")[2]})]
 
 
 def table_secrets(table: Mapping[str, object]) -> list[str]:
-    """The same of a class that is a table: its URLs and headers, each a text or a list of them."""
+    """The same for a class given as a table: secrets in its URLs, headers and body fields, each a text or a list."""
     found: list[str] = []
     for key, entry in table.items():
         for text in entry if isinstance(entry, list | tuple) else [entry]:
@@ -174,9 +174,9 @@ def table_secrets(table: Mapping[str, object]) -> list[str]:
 
 
 def body_secrets(text: str) -> list[str]:
-    """What of fields in JSON, `{"api_key": "K", "top_k": 5}`, must not be shown: the texts below a field whose name says
-    that it is a credential. All of *text* where these are not to be found in it as they are: it is no JSON, a text is
-    written with escapes, or a credential is a number.
+    """The secrets in a JSON object such as `{"api_key": "K", "top_k": 5}`: all strings in fields whose name denotes a
+    credential. All of *text* when they do not occur in it literally: it is not JSON, a string is escaped, or a credential
+    is a number.
     """
     try:
         body = _parsed(text)
@@ -190,21 +190,21 @@ def body_secrets(text: str) -> list[str]:
 
 
 def _parsed(text: str) -> dict[str, Any]:
-    """An object in JSON. ValueError for what is none, or says a field twice: only one of the two would be seen."""
+    """A JSON object. ValueError when it is not one, or repeats a field: only one of the two values would be parsed."""
 
     def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         if len(found := dict(pairs)) < len(pairs):
-            raise ValueError("a field stands there twice")
+            raise ValueError("a field is repeated")
         return found
 
     found = json.loads(text, object_pairs_hook=once)
     if not isinstance(found, dict):
-        raise ValueError("no object")
+        raise ValueError("not an object")
     return found
 
 
 def public_body(text: str) -> str:
-    """*text* as it may be shown: the values of such fields are `***`."""
+    """*text* for display: the values of such fields are `***`."""
     try:
         body = _parsed(text)
         blanked = without_secrets(body)
@@ -214,8 +214,8 @@ def public_body(text: str) -> str:
 
 
 def without_secrets(value: Any, secret: bool = False, numbers: bool = True, of: str = "") -> Any:
-    """*value* of JSON with `***` below every secret field, also for its *numbers*; true, false and null say nothing.
-    *of*: the field that it is the value of.
+    """A JSON *value* with `***` for every string in secret fields, and for every number if *numbers*; true, false and
+    null are kept. *of*: the name of the field that holds *value*.
     """
     if isinstance(value, dict):
         return {
@@ -240,7 +240,7 @@ def _texts_below(value: Any, secret: bool = False, of: str = "") -> Iterator[str
 
 
 def _is_secret(name: str, value: Any, of: str) -> bool:
-    """An object below `properties` is the schema of a tool's parameter of that name, and no credential."""
+    """Whether field *name* is a credential. An object in `properties` is the schema of a tool's parameter, so it is not."""
     return secret_field(name) and not (of == "properties" and isinstance(value, dict))
 
 

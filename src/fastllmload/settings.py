@@ -1,4 +1,4 @@
-"""What one run is asked to do, complete and frozen: the command line, a config file and the Python API all end here.
+"""The settings of one run, complete and frozen; the command line, config files and the Python API all produce them.
 
 Times are seconds (float), rates requests per second, lengths tokens. `None` means "not given", never 0 (0 is a seed).
 This module imports neither numpy nor anything compiled, so that `--help` stays instant.
@@ -82,25 +82,25 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
     counting: str = "A"  # IETF 4.4.2: A the server's own counts first, B the reference tokenizer's
     context_limit: int | None = None  # tokens of prompt and answer that the model takes; None: as the server says
     image: tuple[int, int, int] | None = None  # width, height and number of synthetic images in each prompt
-    turns: str | None = None  # conversations of so many turns: "4", "uniform:3,8"; "all" of a data set's
+    turns: str | None = None  # conversations with this number of turns: "4", "uniform:3,8"; "all" of a data set's
     think_time: str = "0"  # seconds between a reply and the next turn: "2", "uniform:1,5", "exponential:3"
-    history: str = "real"  # what later turns carry of earlier answers: real (as they came) or planned
-    tool_turns: float = 0.0  # share of later turns that bring a tool's result
-    least_output: int = 0  # shorter answers are asked for with so many tokens (IETF 5.4.2 needs 50 gaps)
+    history: str = "real"  # which earlier answers later turns contain: real (as received) or planned
+    tool_turns: float = 0.0  # share of later turns that contain a tool's result
+    least_output: int = 0  # tokens; smaller output lengths are raised to it (IETF 5.4.2 needs 50 gaps)
     stream: str = ""  # another stream of the seed, whose requests share nothing with the run's own
     prefix_stream: str | None = None  # that of the shared prefixes, where it is another one; None: the same
 
     def usage_asked(self, name: str) -> dict[str, bool]:
-        """{name: True} where every event of a stream is asked to say its usage; else nothing."""
+        """{name: True} if every event of a stream is to report its usage; else {}."""
         return {name: True} if self.continuous_usage == "on" else {}
 
     def ids_asked(self, name: str) -> dict[str, bool]:
-        """{name: True} where every event of a stream is asked for the ids of its tokens; else nothing."""
+        """{name: True} if every event of a stream is to contain the ids of its tokens; else {}."""
         return {name: True} if self.continuous_usage == "token-ids" else {}
 
 
 class UserBehavior(msgspec.Struct, frozen=True, kw_only=True):
-    """What the users of the run do besides waiting: `workload.behaviour` reads the texts."""
+    """How simulated users cancel, read slowly and abandon; `workload.user_behavior` parses the texts."""
 
     cancel_share: float = 0.0
     cancel_after: str | None = None  # "20tok", "2s"
@@ -109,7 +109,7 @@ class UserBehavior(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TrafficClass(msgspec.Struct, frozen=True, kw_only=True):
-    """One of several kinds of traffic in a run: what is not said here is the run's own.
+    """One request class of a run; what is not given here is the run's own.
 
     *headers* come on top of the run's; *model* and *endpoint_type* None are the run's, *urls* empty the run's targets.
     """
@@ -159,7 +159,7 @@ class Output(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Telemetry(msgspec.Struct, frozen=True, kw_only=True):
-    """What is sampled beside the run. *urls* empty: each target's own metrics page, if it has one."""
+    """What is sampled during the run. *urls* empty: each target's own metrics page, if it has one."""
 
     enabled: bool = True
     urls: tuple[str, ...] = ()
@@ -172,7 +172,7 @@ class Telemetry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RunSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """One run. The API key is deliberately not in here: it travels beside, as `Secret`, and is never stored."""
+    """One run. The API key is deliberately not in here: it is passed separately, as `Secret`, and never stored."""
 
     target: Target = Target()
     load: Load = Load()
@@ -185,7 +185,7 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Secret:
-    """A value that must never be shown: repr, str and format give a placeholder; `reveal()` is the only way out."""
+    """A value that must never be printed: repr, str and format give a placeholder; only `reveal()` returns it."""
 
     __slots__ = ("_value",)
 

@@ -1,4 +1,4 @@
-"""The Python API: the same options as the command line, a Run back, errors as exceptions."""
+"""The Python API takes the options of the command line, returns a Run and raises errors as exceptions."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def short_run(**options: object) -> Run:
     return fastllmload.run(rate=40, num_requests=20, warmup=2, osl=8, **options)
 
 
-def test_a_run_comes_back_measured(capsys: pytest.CaptureFixture[str]) -> None:
-    """Metrics, verdict and objectives are there, rows are mapped and not copied, nothing is printed."""
+def test_run_returns_a_measured_run(capsys: pytest.CaptureFixture[str]) -> None:
+    """It has metrics, verdict and objectives; rows are mapped and not copied; nothing is printed."""
     run = short_run(goodput={"ttft": 60_000}, output="here", metadata={"note": "a"})
     assert run.manifest["completed"] == 20 and run.metrics["ttft"]["n"] == 20
     assert run.verdict in ("valid", "suspect", "invalid") and not run.incomplete
@@ -43,7 +43,7 @@ def test_plain_view_prints(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_inside_a_running_event_loop_and_in_a_thread() -> None:
-    """As in a notebook, whose cells run inside a loop."""
+    """As in a notebook, whose cells run inside an event loop."""
 
     async def cell() -> Run:
         return short_run()
@@ -98,6 +98,6 @@ def test_no_run_folder(tmp_path: Path) -> None:
         fastllmload.load(tmp_path)
 
 
-def test_the_package_has_no_other_name() -> None:
+def test_an_unknown_attribute_of_the_package() -> None:
     with pytest.raises(AttributeError, match="no attribute 'walk'"):
         _ = fastllmload.walk

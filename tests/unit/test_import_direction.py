@@ -1,4 +1,4 @@
-"""Imports go one way, from settings to plan, records, metrics, report and engine."""
+"""Packages import in one direction only, from settings to plan, records, metrics, report and engine."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def modules() -> dict[str, Path]:
 
 
 def imported(path: Path) -> Iterator[str]:
-    """Modules of our own that *path* imports, without `fastllmload.`: also inside functions and under TYPE_CHECKING."""
+    """Our modules that *path* imports, without `fastllmload.`; includes imports in functions and under TYPE_CHECKING."""
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
             yield from (own(alias.name) for alias in node.names if alias.name.startswith("fastllmload."))
@@ -73,7 +73,7 @@ def imported(path: Path) -> Iterator[str]:
 
 
 def own(dotted: str) -> str:
-    """The module in *dotted*, which may name something inside of it."""
+    """The module in *dotted*, which may name an attribute of it."""
     name = dotted.removeprefix("fastllmload").removeprefix(".")
     while name and name not in modules() and not name.startswith("_ext"):
         name = name.rpartition(".")[0]
@@ -84,7 +84,7 @@ def package_of(module: str) -> str:
     return module.partition(".")[0]
 
 
-def test_every_package_has_its_place() -> None:
+def test_every_package_is_in_the_order() -> None:
     assert {package_of(module) for module in modules()} == set(ORDER)
 
 
@@ -97,12 +97,12 @@ def test_a_package_imports_only_from_those_before_it(package: str) -> None:
         for found in imported(path)
         if RANK[package_of(found)] > RANK[package]
     ]
-    # The version is the package's own name for itself.
+    # `__init__` is imported for the version only.
     assert [line for line in against if not line.endswith("imports __init__")] == []
 
 
-def test_no_two_modules_need_each_other() -> None:
-    """Also where one of the imports is inside a function: nobody could be read, or replaced, without the other."""
+def test_no_two_modules_import_each_other() -> None:
+    """Imports inside functions count too: neither module could be read or replaced without the other."""
     graph = {module: set(imported(path)) - {module, "__init__"} for module, path in modules().items()}
     try:
         TopologicalSorter(graph).prepare()

@@ -1,4 +1,4 @@
-"""The command's first moments: a signal that comes while it still loads is an end like any other."""
+"""A signal that arrives while the command still imports its modules ends it normally."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ def test_a_signal_while_the_program_loads(number: int) -> None:
     assert (done.returncode, done.stdout, done.stderr) == (4, "", "fastllmload: interrupted\n")
 
 
-def test_an_interrupt_ends_what_a_shell_runs_in_the_background() -> None:
-    """The shell has it ignore SIGINT, which nobody wished."""
+def test_an_interrupt_ends_a_background_job_of_a_shell() -> None:
+    """The shell makes it ignore SIGINT; the user did not ask for that."""
     done = loaded(signal.SIGINT, interrupt="SIG_IGN")
     assert (done.returncode, done.stdout, done.stderr) == (4, "", "fastllmload: interrupted\n")
 
 
-def test_a_hang_up_that_is_ignored_stays_ignored() -> None:
-    """`nohup fastllmload ...` outlives its terminal."""
+def test_an_ignored_hang_up_stays_ignored() -> None:
+    """`nohup fastllmload ...` continues without its terminal."""
     done = loaded(signal.SIGHUP, "SIG_IGN")
     assert done.returncode == 0 and done.stdout.startswith("fastllmload ")

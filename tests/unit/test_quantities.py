@@ -1,4 +1,4 @@
-"""One parser of quantities: what each unit means, and what is no quantity."""
+"""Quantities: the value of each unit, and texts that are not quantities."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def test_durations(text: str, seconds: float) -> None:
     assert quantities.duration(text) == seconds
 
 
-def test_a_plain_number_is_in_the_asked_unit_or_is_no_duration() -> None:
+def test_a_plain_number_is_in_the_given_unit_or_not_a_duration() -> None:
     assert (
         quantities.duration("70", "ms") == quantities.duration("70ms", "ms") == quantities.duration("0.07s", "ms") == 70
     )
@@ -30,7 +30,7 @@ def test_a_plain_number_is_in_the_asked_unit_or_is_no_duration() -> None:
 @pytest.mark.parametrize(
     "text", ["", "s", "5M", "5 k", "1h30m", "1,5s", "0x10", "1__0", "nan", "inf", "1e999", "5 weeks", "٣s"]
 )
-def test_what_is_no_duration(text: str) -> None:
+def test_texts_that_are_not_durations(text: str) -> None:
     assert quantities.duration(text) is None
 
 

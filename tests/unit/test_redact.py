@@ -1,4 +1,4 @@
-"""A secret is blanked in every form that a program is likely to show it in."""
+"""A secret is replaced in every form in which a program is likely to print it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from fastllmload.redact import (
 
 
 @given(st.text(st.characters(min_codepoint=33, max_codepoint=126), min_size=8, max_size=60), st.text(max_size=20))
-def test_no_form_of_a_secret_is_left(secret, around):
+def test_every_form_of_a_secret_is_replaced(secret, around):
     raw = secret.encode()
     redact = Redactor([secret])
     for form in (
@@ -44,7 +44,7 @@ def test_a_secret_within_another_leaves_no_rest():
 
 
 @pytest.mark.parametrize("secret", ["", "1", " x ", "abc"])
-def test_what_is_too_short_to_be_a_secret_spoils_no_text(secret):
+def test_a_secret_that_is_too_short_is_not_replaced(secret):
     assert Redactor([secret])("http://127.0.0.1:8000/v1 abc text") == "http://127.0.0.1:8000/v1 abc text"
 
 
@@ -83,8 +83,8 @@ def test_a_header_without_a_colon_may_be_all_secret():
     assert "sk-1234" in written_header("Authorization Bearer sk-1234")
 
 
-def test_the_white_space_around_a_secret_is_no_part_of_it():
-    """A key from `$(cat file)` or a config may end with a line; what is sent, and echoed, does not."""
+def test_white_space_around_a_secret_is_ignored():
+    """A key from `$(cat file)` or a config file may end with a line break; what is sent and echoed does not."""
     redact = Redactor(["sk-abc12345\n", "   "])
     assert redact("a sk-abc12345 b") == "a *** b"
     assert redact("two   words") == "two   words"
@@ -100,7 +100,7 @@ def test_the_white_space_around_a_secret_is_no_part_of_it():
         ('{"authorization":"Bearer K"}', '{"authorization": "***"}', ["Bearer K", "K"]),
     ],
 )  # fmt: skip
-def test_secrets_of_a_body_are_those_below_a_field_of_such_a_name(body, public, secrets):
+def test_secrets_of_a_body_are_in_fields_with_secret_names(body, public, secrets):
     assert public_body(body) == public
     assert body_secrets(body) == secrets
     assert table_secrets({"extra_body": body}) == table_secrets({"extra-request-body": body}) == secrets
@@ -112,7 +112,7 @@ def test_secrets_of_a_body_are_those_below_a_field_of_such_a_name(body, public, 
      '{"tools":[{"parameters":{"properties":{"token":{"type":"string"},"api_key":{"type":"string"}}}}]}',
      '{"top_k": 5,}', '[' * 5000, "{}", '{"key": true, "token": null}'],
 )  # fmt: skip
-def test_what_only_sounds_like_a_secret_stays_as_it_is(body):
+def test_fields_that_are_not_secret_are_kept(body):
     assert public_body(body) == body and body_secrets(body) == []
 
 
@@ -121,8 +121,8 @@ def test_what_only_sounds_like_a_secret_stays_as_it_is(body):
     ['{"password": 12345678}', r'{"api_key": "sk-\u00312"}', '{"api_key": "sk-1", "api_key": "sk-2"}',
      "{'api_key': 'sk-1'}", '{"api_key": "sk-1",}', "api_key=sk-1", '["api_key", "sk-1"]'],
 )  # fmt: skip
-def test_where_a_secret_cannot_be_found_by_value_all_of_the_body_is_one(body):
-    """A number, a text with escapes, a field that stands twice, no JSON at all."""
+def test_the_complete_body_is_secret_where_a_value_cannot_be_found_in_it(body):
+    """A number, a string with escapes, a repeated field, text that is not JSON."""
     assert body in body_secrets(body)
     shown = public_body(body)
     assert shown.count("***") == 1 and "sk-" not in shown and "1234" not in shown

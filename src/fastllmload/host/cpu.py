@@ -1,4 +1,4 @@
-"""Who used the processors of this host, and what a quota withheld."""
+"""CPU time of the processes on this host, and time that a CPU quota withheld."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MOST = 3
 
 @dataclass(frozen=True)
 class CpuUse:
-    """CPU time that a process has used since it began."""
+    """CPU time that a process has used since it started."""
 
     name: str
     parent: int
@@ -24,7 +24,7 @@ class CpuUse:
 
 
 def used_cpu(proc: Path = PROC) -> dict[int, CpuUse]:
-    """Of every process that can be seen, by process id."""
+    """CPU time of every visible process, by process id."""
     found = {}
     for folder in proc.iterdir():
         if not folder.name.isdigit():
@@ -40,7 +40,9 @@ def used_cpu(proc: Path = PROC) -> dict[int, CpuUse]:
 
 
 def competitors(before: Mapping[int, CpuUse], after: Mapping[int, CpuUse], own: int | None = None) -> list[str]:
-    """The processes outside of the tree of *own* (this process) that used most CPU time between the two, in words."""
+    """The processes that used most CPU time between the two readings, as text, without *own* (this process) and its
+    descendants.
+    """
     mine = tree_of(os.getpid() if own is None else own, after)
     spent = {pid: used.ns - (before[pid].ns if pid in before else 0) for pid, used in after.items() if pid not in mine}
     most = sorted((pid for pid in spent if spent[pid] >= LEAST_NS), key=lambda pid: -spent[pid])[:MOST]
@@ -58,7 +60,7 @@ def tree_of(root: int, processes: Mapping[int, CpuUse]) -> set[int]:
 
 
 def throttled_ns(proc: Path = PROC, cgroups: Path = CGROUPS) -> int | None:
-    """How long the CPU quota of this process's cgroup has withheld a processor; None where that cannot be told."""
+    """Time for which the CPU quota of this process's cgroup has throttled it; None where that is not known."""
     try:
         lines = (proc / "self/cgroup").read_text(encoding="ascii").splitlines()
     except (OSError, UnicodeDecodeError):  # no /proc
@@ -78,9 +80,9 @@ def throttled_ns(proc: Path = PROC, cgroups: Path = CGROUPS) -> int | None:
 def read_throttled(path: Path) -> int | None:
     """From cpu.stat of cgroup 2 (throttled_usec) or 1 (throttled_time, ns)."""
     try:
-        stated = dict(line.split() for line in path.read_text(encoding="ascii").splitlines())
-    except (OSError, ValueError):  # none, or not of this form
+        fields = dict(line.split() for line in path.read_text(encoding="ascii").splitlines())
+    except (OSError, ValueError):  # no such file, or another format
         return None
-    if "throttled_usec" in stated:
-        return int(stated["throttled_usec"]) * 1000
-    return int(stated["throttled_time"]) if "throttled_time" in stated else None
+    if "throttled_usec" in fields:
+        return int(fields["throttled_usec"]) * 1000
+    return int(fields["throttled_time"]) if "throttled_time" in fields else None

@@ -1,4 +1,4 @@
-"""What this host allows: open files, ports. For the preflight, which refuses before a run, not during it."""
+"""Limits of this host on open files and ports, checked in the preflight so that a run does not fail midway."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from pathlib import Path
 PORT_RANGE = Path("/proc/sys/net/ipv4/ip_local_port_range")
 RESERVED_PORTS = Path("/proc/sys/net/ipv4/ip_local_reserved_ports")
 TW_REUSE = Path("/proc/sys/net/ipv4/tcp_tw_reuse")
-DEFAULT_PORT_RANGE = (32768, 60999)  # the kernel's own, where /proc does not tell
+DEFAULT_PORT_RANGE = (32768, 60999)  # the kernel's default, used without /proc
 TIME_WAIT_S = 60.0  # TCP_TIMEWAIT_LEN, fixed in the kernel
 REUSED_AFTER_S = 1.0  # where net.ipv4.tcp_tw_reuse lets connect() take a port that waits
-OWN_FILES = 64  # of a worker besides its connections: libraries, rows, epoll, timers, standard streams
+OWN_FILES = 64  # of a worker in addition to its connections: libraries, rows, epoll, timers, standard streams
 
 
 @dataclass(frozen=True)
 class FileLimit:
-    """RLIMIT_NOFILE; a hard limit without bound is None."""
+    """RLIMIT_NOFILE; None for an unlimited hard limit."""
 
     soft: int
     hard: int | None
@@ -31,7 +31,7 @@ def file_limit() -> FileLimit:
 
 
 def raise_nofile(wanted: int | None = None) -> FileLimit:
-    """Raise the soft limit to *wanted*, or as far as the hard one lets it; never lower it. What holds now."""
+    """Raise the soft limit to *wanted*, or as far as the hard one allows; never lower it. Returns the new limits."""
     now = file_limit()
     ceiling = now.hard if now.hard is not None else max(now.soft, wanted or now.soft)
     goal = ceiling if wanted is None else min(wanted, ceiling)
@@ -45,17 +45,17 @@ def port_range() -> tuple[int, int]:
     """First and last port that connect() may take."""
     try:
         low, high = PORT_RANGE.read_text(encoding="ascii").split()
-    except OSError:  # no /proc: containers and other kernels; the kernel's default then holds
+    except OSError:  # no /proc: containers and other kernels; assume the kernel's default
         return DEFAULT_PORT_RANGE
     return int(low), int(high)
 
 
 def reserved_ports() -> int:
-    """How many ports of the range connect() must leave alone."""
+    """Number of ports in the range that connect() must not take."""
     low, high = port_range()
     try:
         text = RESERVED_PORTS.read_text(encoding="ascii").strip()
-    except OSError:  # as above: nothing is reserved where nothing can be
+    except OSError:  # as above; without this setting no port is reserved
         return 0
     spans = [part.partition("-") for part in text.split(",") if part != ""]
     bounds = [(int(first), int(last or first)) for first, _, last in spans]
@@ -69,7 +69,7 @@ def port_capacity(n_sources: int = 1) -> int:
 
 
 def time_wait_s(loopback: bool = False) -> float:
-    """Seconds that a port stays taken after this side closed first (tcp_tw_reuse: 1 all, 2 loopback)."""
+    """Seconds for which a port stays in use after this side closed first (tcp_tw_reuse: 1 all, 2 loopback)."""
     try:
         reuse = int(TW_REUSE.read_text(encoding="ascii"))
     except OSError:  # no /proc: the longer time is the safe one
@@ -78,14 +78,14 @@ def time_wait_s(loopback: bool = False) -> float:
 
 
 @dataclass(frozen=True)
-class Crowd:
-    """Connections to one place (address and port): how many at once, and how many are opened and closed per second.
+class TargetConnections:
+    """Connections to one address and port: how many at a time, and how many are opened and closed per second.
 
-    *where* names it for people. *loopback*: it is on this host. *ports* False: a Unix socket, which needs none.
-    *requests*: how many it gets in all, None without bound; each takes one connection at most.
+    *name*: for messages. *loopback*: it is on this host. *ports* False: a Unix socket, which needs none.
+    *requests*: total number of requests to it, None without bound; each needs at most one connection.
     """
 
-    where: str
+    name: str
     connections: int
     churn_per_s: float = 0.0
     loopback: bool = False
@@ -94,7 +94,7 @@ class Crowd:
 
 
 def check_capacity(
-    crowds: Sequence[Crowd],
+    targets: Sequence[TargetConnections],
     n_sources: int,
     *,
     workers: int = 1,
@@ -102,35 +102,35 @@ def check_capacity(
     limit: FileLimit | None = None,
     ports: int | None = None,
 ) -> list[str]:
-    """Problems of a run with those *crowds*, each to a place of its own, from *n_sources* addresses.
+    """Problems of a run with those *targets*, each to a different address and port, from *n_sources* source addresses.
 
-    *seconds* is the run's length; *limit* and *ports* (to one place) replace what this host says. An empty list: it
-    fits. Each problem is one sentence with what to change.
+    *seconds* is the run's length; *limit* and *ports* (to one address) override this host's values. An empty list: the
+    run fits. Each problem is one sentence with its remedy.
     """
     problems = []
     limit = file_limit() if limit is None else limit
-    files = -(-sum(crowd.connections for crowd in crowds) // max(1, workers)) + OWN_FILES
+    files = -(-sum(target.connections for target in targets) // max(1, workers)) + OWN_FILES
     if limit.hard is not None and files > limit.hard:
         problems.append(
             f"the limit of open files is {limit.hard:,} and each worker needs {files:,}; raise it with "
             f"'ulimit -Hn {files}' as root, use more --workers, or offer less load"
         )
     ports = port_capacity(n_sources) if ports is None else ports
-    for crowd in crowds:
-        held_s = time_wait_s(crowd.loopback)
-        needed = crowd.connections + int(crowd.churn_per_s * (held_s if seconds is None else min(held_s, seconds)))
-        if crowd.requests is not None:
-            needed = min(needed, max(crowd.connections, crowd.requests))
-        if crowd.ports and needed > ports:
-            problems.append(_too_few_ports(needed, ports, crowd, n_sources))
+    for target in targets:
+        wait_s = time_wait_s(target.loopback)
+        needed = target.connections + int(target.churn_per_s * (wait_s if seconds is None else min(wait_s, seconds)))
+        if target.requests is not None:
+            needed = min(needed, max(target.connections, target.requests))
+        if target.ports and needed > ports:
+            problems.append(_too_few_ports(needed, ports, target, n_sources))
     return problems
 
 
-def _too_few_ports(needed: int, ports: int, crowd: Crowd, n_sources: int) -> str:
+def _too_few_ports(needed: int, ports: int, target: TargetConnections, n_sources: int) -> str:
     sources = "1 source address has" if n_sources <= 1 else f"{n_sources} source addresses have"
-    held = needed - crowd.connections
-    waiting = f", {held:,} of them for closed connections in TIME_WAIT" if held > 0 else ""
+    closed = needed - target.connections
+    waiting = f", {closed:,} of them for closed connections in TIME_WAIT" if closed > 0 else ""
     return (
-        f"the run needs {needed:,} local ports to {crowd.where}{waiting}, and {sources} {ports:,}; add "
+        f"the run needs {needed:,} local ports to {target.name}{waiting}, and {sources} {ports:,}; add "
         "--source-address, widen net.ipv4.ip_local_port_range, or reuse connections"
     )

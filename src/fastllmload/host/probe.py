@@ -1,4 +1,4 @@
-"""What this host is and how it behaves: small readings and probes, each None where the host does not tell."""
+"""Properties and behaviour of this host: small readings and probes, each None where the host does not provide it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SLEEP_NS = 1_000_000
 
 
 def setting(path: str) -> str | None:
-    """The text of a file of /proc or /sys; None when there is no such setting here."""
+    """The text of a file in /proc or /sys; None when there is no such setting."""
     try:
         return Path(path).read_text(encoding="ascii", errors="replace").strip()
     except OSError:
@@ -27,7 +27,7 @@ def setting(path: str) -> str | None:
 
 
 def cores() -> float:
-    """Cores that this process may use: its affinity, or less where a cgroup says so."""
+    """Cores that this process may use: its affinity, or less where a cgroup's quota limits it."""
     mine = float(len(os.sched_getaffinity(0)))
     quota, _, period = (setting("/sys/fs/cgroup/cpu.max") or "max 1").partition(" ")
     return mine if quota == "max" else min(mine, int(quota) / int(period))
@@ -52,7 +52,7 @@ def available_memory() -> int | None:
 
 
 def existing(folder: Path) -> Path:
-    """*folder*, or its nearest parent that exists. NotADirectoryError where that is no folder."""
+    """*folder*, or its nearest parent that exists. NotADirectoryError when that is not a folder."""
     folder = folder.absolute()
     found = next(parent for parent in (folder, *folder.parents) if parent.exists())
     if not found.is_dir():
@@ -61,13 +61,13 @@ def existing(folder: Path) -> Path:
 
 
 def free_disk(folder: Path) -> int:
-    """Bytes that this user may still write. OSError where *folder* cannot be."""
+    """Bytes that this user may still write. OSError when *folder* cannot exist."""
     state = os.statvfs(existing(folder))
     return state.f_bavail * state.f_frsize
 
 
 def disk_speed(folder: Path, size: int = PROBE_BYTES) -> float:
-    """Bytes per second of *size* bytes written and synced there. OSError where nothing can be written."""
+    """Bytes per second when writing and syncing *size* bytes in *folder*. OSError when it cannot be written to."""
     block = os.urandom(1 << 20)
     with tempfile.TemporaryFile(dir=existing(folder)) as file:
         begin = time.monotonic_ns()
@@ -79,9 +79,7 @@ def disk_speed(folder: Path, size: int = PROBE_BYTES) -> float:
 
 
 def kernel_stamps() -> bool:
-    """Whether a TCP socket on loopback gives receive stamps. The first segments after switching on may have
-    none.
-    """
+    """Whether a TCP socket on loopback provides receive stamps. The first segments after enabling them may have none."""
     with (
         socket.create_server(("127.0.0.1", 0)) as listener,
         socket.create_connection(listener.getsockname()) as sender,
@@ -91,7 +89,7 @@ def kernel_stamps() -> bool:
             receiver.settimeout(2.0)
             try:
                 receiver.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
-            except OSError:  # a kernel or a sandbox that does not know it
+            except OSError:  # not supported by this kernel or sandbox
                 return False
             return any(_stamped(sender, receiver) for _ in range(10))
 
@@ -113,7 +111,7 @@ def ipv6() -> bool:
 
 
 def timer_lateness_us(sleeps: int = PROBE_SLEEPS) -> list[float]:
-    """Lateness of so many sleeps of 1 ms, ascending, in us."""
+    """Lateness of *sleeps* sleeps of 1 ms, ascending, in us."""
     late = []
     for _ in range(sleeps):
         due = time.monotonic_ns() + SLEEP_NS
@@ -123,7 +121,7 @@ def timer_lateness_us(sleeps: int = PROBE_SLEEPS) -> list[float]:
 
 
 def compiled_names() -> list[str]:
-    """The compiled modules that belong to the package, by their stubs."""
+    """The compiled modules of the package, found by their stubs."""
     import fastllmload._ext as package
 
     folder = Path(package.__path__[0])
@@ -131,14 +129,14 @@ def compiled_names() -> list[str]:
 
 
 def not_importable(names: Sequence[str]) -> dict[str, str]:
-    """Of the modules *names* those that cannot be imported, and why."""
-    wrong = {}
+    """Those of the modules *names* that cannot be imported, with the reason."""
+    failed = {}
     for name in names:
         try:
             import_module(name)
         except ImportError as error:
-            wrong[name] = str(error)
-    return wrong
+            failed[name] = str(error)
+    return failed
 
 
 def is_loopback(address: str) -> bool:

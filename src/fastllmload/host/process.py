@@ -1,4 +1,4 @@
-"""What a process has used so far, as the kernel counts it."""
+"""Resource usage of a process, as counted by the kernel."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ PAGE = os.sysconf("SC_PAGE_SIZE")
 
 @dataclass(frozen=True)
 class ProcessFigures:
-    """From /proc: CPU of all threads (10 ms grain), memory, switches and run-queue delay of the main thread."""
+    """From /proc: CPU of all threads (10 ms resolution), memory, switches and run-queue delay of the main thread."""
 
     cpu_ns: int
     rss_bytes: int
@@ -39,7 +39,7 @@ def process_figures(pid: int) -> ProcessFigures | None:
 
 
 def read(path: str) -> bytes:
-    """A whole file of /proc in one read. It is looked at while the clock runs, and a Path costs as much as the file."""
+    """Read a complete file of /proc at once. Called while the clock runs, where a Path would cost as much as the file."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         return os.read(descriptor, 1 << 16)

@@ -1,4 +1,4 @@
-"""What this host allows is read right, and what does not fit is refused in one sentence each."""
+"""Limits of the host are read correctly; a run that does not fit is rejected with one sentence per problem."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import sys
 import pytest
 
 from fastllmload.host import limits, probe
-from fastllmload.host.limits import Crowd, FileLimit, check_capacity
+from fastllmload.host.limits import FileLimit, TargetConnections, check_capacity
 
 
 @pytest.fixture
 def proc(tmp_path, monkeypatch):
-    """The kernel's settings as files of our own."""
+    """The kernel's settings, replaced by files of this test."""
 
     def write(ports="32768\t60999\n", reserved="\n", reuse="0\n"):
         for name, text in (("PORT_RANGE", ports), ("RESERVED_PORTS", reserved), ("TW_REUSE", reuse)):
@@ -56,17 +56,17 @@ def test_how_long_a_closed_port_is_held(proc, reuse, loopback, seconds):
 PLENTY = FileLimit(1 << 20, 1 << 20)
 
 
-def to(where="http://a:8000", connections=100, **others):
-    return Crowd(where, connections, **others)
+def to(name="http://a:8000", connections=100, **others):
+    return TargetConnections(name, connections, **others)
 
 
-def test_what_fits_is_no_problem(proc):
+def test_a_run_that_fits_has_no_problems(proc):
     proc()
     assert check_capacity([to(connections=1000)], 1, limit=FileLimit(1024, 4096)) == []
 
 
 def test_too_few_files_is_one_sentence(proc):
-    """Files are of all targets together."""
+    """Files are counted over all targets together."""
     proc()
     both = [to("http://a", 4_000), to("http://b", 6_000)]
     (problem,) = check_capacity(both, 1, limit=FileLimit(1024, 4096))
@@ -84,7 +84,7 @@ def test_too_few_ports_is_one_sentence(proc):
     assert check_capacity([to(connections=30_000)], 2, limit=PLENTY) == []
 
 
-def test_each_target_has_all_the_ports_for_itself_and_no_more(proc):
+def test_ports_are_counted_separately_for_each_target(proc):
     """Two targets with 25,000 connections each fit; with 45,000 and 5,000 the first does not."""
     proc()
     assert check_capacity([to("http://a", 25_000), to("http://b", 25_000)], 1, limit=PLENTY) == []
@@ -108,8 +108,8 @@ def test_closed_connections_hold_ports_for_a_minute_or_the_runs_length(proc):
     assert check_capacity(churning, 3, limit=PLENTY) == []
 
 
-def test_the_same_is_no_problem_where_loopback_reuses_ports(proc):
-    """At the target on this host; the other one keeps them for its minute."""
+def test_closed_connections_hold_no_ports_where_loopback_reuses_them(proc):
+    """This applies to the target on this host; at the other one ports stay in use for a minute."""
     proc(reuse="2")
     assert check_capacity([to(churn_per_s=1000.0, loopback=True)], 1, limit=PLENTY) == []
     (problem,) = check_capacity(
@@ -132,7 +132,7 @@ def test_the_soft_limit_rises_as_far_as_the_hard_one_and_never_falls():
     assert ended.stdout.strip() == " ".join(map(str, expected))
 
 
-def test_the_limit_that_holds_here():
+def test_file_limit_of_this_host():
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     found = limits.file_limit()
     if resource.RLIM_INFINITY not in (soft, hard):
@@ -142,7 +142,7 @@ def test_the_limit_that_holds_here():
 # -- probes --------------------------------------------------------------------------------------------------
 
 
-def test_steal_is_the_eighth_of_the_times(monkeypatch):
+def test_steal_is_the_eighth_field(monkeypatch):
     monkeypatch.setattr(probe, "setting", lambda path: "cpu  10 0 20 60 0 0 0 10 5 5\ncpu0 1")
     assert probe.steal_share() == pytest.approx(0.1)
     monkeypatch.setattr(probe, "setting", lambda path: None)
@@ -163,7 +163,7 @@ def test_cores_are_bounded_by_the_cgroup(monkeypatch, quota, cores):
     assert probe.cores() == cores
 
 
-def test_kernel_stamps_are_found_on_linux_or_not_at_all():
+def test_kernel_stamps_gives_a_boolean():
     assert probe.kernel_stamps() in (True, False)
 
 

@@ -1,4 +1,4 @@
-"""A clock that is set is seen; one that is slewed, or read in an interrupted moment, is not taken for one."""
+"""A step of the wall clock is detected; slewing or an interrupted reading is not reported as a step."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ SECOND = 1_000_000_000
 
 
 @pytest.fixture
-def look(monkeypatch):
-    """`look(at, offset)`: what the next look finds, in ns; a WallClock looks first at (0, 0)."""
+def step_at(monkeypatch):
+    """`step_at(at, offset)`: `step_s()` when the next reading is this, in ns; the first reading is (0, 0)."""
     found = [(0, 0)]
     monkeypatch.setattr(wallclock, "offset_ns", lambda: found[-1])
     clock = WallClock()
@@ -27,21 +27,21 @@ def look(monkeypatch):
 
 
 @pytest.mark.parametrize("step", [7_000_000, SECOND, -SECOND, 3600 * SECOND])
-def test_a_step_is_told_once(look, step):
-    assert look(SECOND, step) == step / 1e9
-    assert look(2 * SECOND, step) is None
+def test_a_step_is_reported_once(step_at, step):
+    assert step_at(SECOND, step) == step / 1e9
+    assert step_at(2 * SECOND, step) is None
 
 
 @pytest.mark.parametrize("seconds", [0.25, 60.0, 3600.0])
-def test_the_fastest_slew_of_the_kernel_is_no_step(look, seconds):
+def test_the_fastest_slew_of_the_kernel_is_not_a_step(step_at, seconds):
     """adjtime() moves the clock by 500 ppm."""
     passed = round(seconds * SECOND)
-    assert look(passed, passed // 2_000) is None
-    assert look(2 * passed, 0) is None
+    assert step_at(passed, passed // 2_000) is None
+    assert step_at(2 * passed, 0) is None
 
 
 def test_an_interrupted_reading_is_left_out(monkeypatch):
-    """Of three pairs the tightest counts: the others were interrupted for 10 ms between the two clocks."""
+    """The tightest of three pairs is used: the others were interrupted for 10 ms between the two clocks."""
     monotonic = iter([0, 20_000_000, 20_000_000, 20_000_010, 30_000_000, 50_000_000])
     real = iter([10_000_000 + 7, 20_000_005 + 7, 49_000_000 + 7])
     monkeypatch.setattr(wallclock.time, "monotonic_ns", lambda: next(monotonic))
@@ -49,6 +49,6 @@ def test_an_interrupted_reading_is_left_out(monkeypatch):
     assert offset_ns() == (20_000_010, 7)
 
 
-def test_the_clock_of_this_host_runs_on():
-    looks = [offset_ns() for _ in range(3)]
-    assert all(later[0] >= earlier[0] for earlier, later in itertools.pairwise(looks))
+def test_the_clock_of_this_host_never_runs_backwards():
+    readings = [offset_ns() for _ in range(3)]
+    assert all(later[0] >= earlier[0] for earlier, later in itertools.pairwise(readings))

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastllmload.engine.workers.spec import TargetSpec
-from fastllmload.host.limits import Crowd
+from fastllmload.host.limits import TargetConnections
 from fastllmload.plan.plan import Plan
 
 LOOPBACK = ("127.", "::1")
@@ -38,14 +38,14 @@ def followed(plan: Plan, found: npt.NDArray[np.uint16]) -> npt.NDArray[np.uint16
     return found[np.repeat(starts, np.diff(np.append(starts, plan.requests)))]
 
 
-def crowds(
+def target_connections(
     plan: Plan,
     targets: Sequence[TargetSpec],
     class_targets: Sequence[tuple[int, int]],
     seconds: npt.NDArray[np.float64],
     in_flight: int,
     churn_per_s: float,
-) -> list[Crowd]:
+) -> list[TargetConnections]:
     """The connections of each place that *targets* name, of *in_flight* in all: those of its requests, by how many
     *seconds* each of them takes (Little's law); and of *churn_per_s* those of its requests by their number.
     """
@@ -66,5 +66,7 @@ def crowds(
         churn = churn_per_s * float(many[mine].sum()) / max(1, plan.requests)
         at_home = place[1].startswith(LOOPBACK)
         most = None if plan.cycles else int(many[mine].sum())
-        found.append(Crowd(url, math.ceil(in_flight * part - 1e-9), churn, at_home, place[0] != "unix", most))
+        found.append(
+            TargetConnections(url, math.ceil(in_flight * part - 1e-9), churn, at_home, place[0] != "unix", most)
+        )
     return found

@@ -12,9 +12,9 @@ from fastllmload.arrivals.curve import described_curve
 from fastllmload.certificate.ceiling import Ceiling
 from fastllmload.engine.preflight.check import Preflight
 from fastllmload.engine.preflight.probe import PROBE_TOKENS
-from fastllmload.engine.workers.routing import crowds
+from fastllmload.engine.workers.routing import target_connections
 from fastllmload.errors import HostLimitError
-from fastllmload.host.limits import Crowd, check_capacity
+from fastllmload.host.limits import TargetConnections, check_capacity
 from fastllmload.plan.plan import Plan
 from fastllmload.settings import RunSettings
 
@@ -128,7 +128,7 @@ def refuse_more_slots_than_files(settings: RunSettings, cores: int) -> None:
     if load.concurrency is None or load.num_requests is not None:
         return
     workers = settings.client.workers or max(cores, len(settings.client.pin))
-    problems = check_capacity([Crowd("", load.concurrency, ports=False)], 1, workers=workers)
+    problems = check_capacity([TargetConnections("", load.concurrency, ports=False)], 1, workers=workers)
     if problems:
         raise HostLimitError(f"{DOES_NOT_FIT}: " + "; ".join(problems))
 
@@ -141,7 +141,9 @@ def refuse_what_does_not_fit(settings: RunSettings, plan: Plan, wanted: Demand, 
     if settings.client.fresh_connections and not math.isinf(wanted.rate):
         churn = wanted.rate
     own = found.class_targets if any(one.urls for one in settings.classes) else ()
-    each = crowds(plan, found.targets, own, answer_seconds(settings, plan, found.answer_s), wanted.in_flight, churn)
+    each = target_connections(
+        plan, found.targets, own, answer_seconds(settings, plan, found.answer_s), wanted.in_flight, churn
+    )
     sources = max(1, len(settings.target.source_addresses))
     problems = check_capacity(each, sources, workers=workers, seconds=phase_seconds(plan))
     if problems:
