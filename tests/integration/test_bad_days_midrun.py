@@ -115,7 +115,7 @@ def test_the_simulated_engine_dies(going: Going, number: int, code: int) -> None
     ended = going.end()
     document = ended.kept(code, "partial")
     assert any(f"the simulated engine was killed by signal {number}" in sentence for sentence in document["incidents"])
-    assert "there is no target any more" in ended.out
+    assert "the target has ended" in ended.out
     assert document["phases"][-1]["end_ns"] < document["phases"][-1]["start_ns"] + 60 * 10**9
 
 
@@ -253,9 +253,9 @@ def test_the_supervisor_is_killed(going: Going) -> None:
 
 
 def test_what_writes_rows_is_killed(going: Going) -> None:
-    """Another one goes on where it was; nothing that was recorded is missing."""
+    """A new process continues its work; nothing that was recorded is missing."""
     os.kill(going.family("engine.rowwriter")[0], signal.SIGKILL)
-    going.until(lambda: "another one goes on where it was" in going.text())
+    going.until(lambda: "a new process continues its work" in going.text())
     going.signal(signal.SIGINT)
     ended = going.end()
     document = ended.kept(4, "interrupted")
@@ -314,7 +314,7 @@ def test_a_server_that_goes_away_in_the_warm_up_is_told_before_anything_is_measu
     assert document is not None and document["status"] == "partial"
     assert [phase["name"] for phase in document["phases"]] == ["warmup"]
     (told,) = document["incidents"]
-    assert "of the 300 warm-up requests failed" in told and f"{server.url} takes no connection any more" in told
+    assert "of the 300 warm-up requests failed" in told and f"{server.url} no longer accepts connections" in told
     assert told in ended.out
     assert {"warmup"} == {PHASE_NAMES[phase] for phase in load(ended.folder).rows["phase"]}
 
@@ -336,7 +336,7 @@ def test_failures_of_the_warm_up_do_not_stop_what_still_answers(tmp_path: Path) 
         ended = run(tmp_path / "run", "--url", url, "--rate", "40", "--num-requests", "5", *FAST, "--warmup", "6")
     document = ended.document
     assert document is not None and (ended.code, document["status"]) == (3, "done")
-    assert document["incidents"] == ["4 of the 6 warm-up requests failed (http_status 4); the measurement goes on"]
+    assert document["incidents"] == ["4 of the 6 warm-up requests failed (http_status 4); the measurement continues"]
 
 
 BAD = {429: "rate_limited", 500: "http_error", "page": "protocol_error", "silence": "timeout"}

@@ -219,7 +219,7 @@ def test_a_folder_that_cannot_be_made_or_is_taken(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("not a folder")
     for folder in (tmp_path / "file" / "run", Path("/proc/run")):
         ended = run(tmp_path / "in" / "the-way", *LOAD, *EMBEDDED, "-o", str(folder))
-        ended.refused(2, str(folder), "cannot be made", "--output")
+        ended.refused(2, str(folder), "cannot be created", "--output")
     (tmp_path / "taken").mkdir()
     (tmp_path / "taken" / "notes.txt").write_text("mine")
     ended = run(tmp_path / "in" / "the-way", *LOAD, *EMBEDDED, "-o", str(tmp_path / "taken"))

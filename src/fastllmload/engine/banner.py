@@ -1,4 +1,4 @@
-"""What is said before anything is sent: to whom, how much, with what."""
+"""The lines that are printed before anything is sent: target, load, plan."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def plan_lines(settings: RunSettings, plans: Plans, workers: int) -> list[str]:
 
 
 def warm_up(plan: Plan) -> str:
-    """How much, and how long that takes where the plan knows: `100 requests in 12 s`."""
+    """Number of requests and, where the plan fixes it, their duration: `100 requests in 12 s`."""
     if not plan.requests:
         return "none"
     seconds = plan.duration_s
@@ -65,7 +65,7 @@ def requests(plan: Plan) -> str:
 
 
 def arriving(described: dict[str, Any]) -> str:
-    """What comes at the rate that is asked for: `requests`, `conversations`, or both."""
+    """What the requested rate counts: `requests`, `conversations`, or both."""
     one = "conversations" in described
     several = ["conversations" in each for each in described.get("classes", ()) if each["requests"]]
     if one or (several and all(several)):
@@ -80,11 +80,11 @@ def loop(settings: RunSettings, plan: Plan) -> str:
     arrivals = plan.description["load"]["arrivals"]
     rate = arrivals["rate"]
     what = arriving(plan.description)
-    shown = "all at once" if rate == "inf" or math.isinf(rate) else f"{rate:g} {what}/s"
+    text = "all at once" if rate == "inf" or math.isinf(rate) else f"{rate:g} {what}/s"
     if "changes" in arrivals:
-        shown = f"{arrivals['changes']} (mean {shown})"
+        text = f"{arrivals['changes']} (mean {text})"
     cap = settings.load.max_concurrency
-    return f"open loop, {arrivals['name']}, {shown}" + (f", at most {cap:,} in flight" if cap is not None else "")
+    return f"open loop, {arrivals['name']}, {text}" + (f", at most {cap:,} in flight" if cap is not None else "")
 
 
 def bounds(plan: Plan) -> str:

@@ -1,4 +1,4 @@
-"""What run.json says about the machine: facts for whoever compares two runs."""
+"""Facts about this host for run.json, needed to compare runs."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ CONGESTION = "/proc/sys/net/ipv4/tcp_congestion_control"
 
 
 def command_line() -> list[str] | None:
-    """The words that this process was started with; None when a program of the user's called us."""
+    """The arguments of this process; None when a user's program called the Python API."""
     program = Path(sys.argv[0]) if sys.argv else Path()
     ours = program.name == "fastllmload" or program.parts[-2:] == ("fastllmload", "__main__.py")
     return ["fastllmload", *sys.argv[1:]] if ours else None
 
 
 def environment() -> dict[str, Any]:
-    """*clock_offset_ns* is CLOCK_REALTIME - CLOCK_MONOTONIC at this moment: the one link of rows to wall time."""
+    """*clock_offset_ns* is CLOCK_REALTIME - CLOCK_MONOTONIC now: the only link between rows and wall time."""
     return {
         "time_utc": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "clock_offset_ns": realtime_offset_ns(),

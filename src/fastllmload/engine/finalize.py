@@ -20,9 +20,9 @@ OBJECTIVE_MISSED, HOST_LIMIT, TARGET_FAILED, INTERRUPTED, OWN_FAULT = 1, 2, 3, 4
 
 @dataclass
 class RunStatus:
-    """What befell a run on its way. *killed*: workers that a signal ended; *crashed*: workers that failed by
-    themselves; *engine_killed*, *engine_crashed*: the simulated engine did; *deserted*: the target went away before
-    anything was measured.
+    """How a run ended. *killed*: workers that a signal ended; *crashed*: workers that failed by themselves;
+    *engine_killed*, *engine_crashed*: the same for the simulated engine; *target_lost*: the target stopped taking
+    connections before the measurement.
     """
 
     interrupted: bool = False
@@ -31,19 +31,21 @@ class RunStatus:
     crashed: int = 0
     engine_killed: bool = False
     engine_crashed: bool = False
-    deserted: bool = False
+    target_lost: bool = False
 
     @property
     def status(self) -> str:
         """run.json "status"."""
         if self.interrupted:
             return "interrupted"
-        lost = self.killed or self.crashed or self.engine_killed or self.engine_crashed or self.deserted
-        return "partial" if self.disk_full or lost else DONE
+        failed = self.killed or self.crashed or self.engine_killed or self.engine_crashed or self.target_lost
+        return "partial" if self.disk_full or failed else DONE
 
 
 def finalize(folder: Folder, phases: Sequence[RunPhase], run_status: RunStatus) -> dict[str, Any]:
-    """The whole run.json, written. Where the disk has no room for merged files the workers' own stay, and are read."""
+    """Complete run.json, save it and return it. When the disk is too full for merged files, the workers' files are kept
+    and read instead.
+    """
     from fastllmload.certificate.judge import judge
     from fastllmload.compliance.evidence import of_run
     from fastllmload.compliance.verdict import compliance_of
@@ -55,7 +57,7 @@ def finalize(folder: Folder, phases: Sequence[RunPhase], run_status: RunStatus) 
     from fastllmload.report.documents.files import write_reports
     from fastllmload.telemetry.summary import added
 
-    drop_empty(folder)
+    remove_empty_workers(folder)
     folder.manifest["error_texts"] = read_texts(folder.path)
     try:
         merge_workers(folder.path, planned_phases(folder, phases), tap=folder.manifest.get("tap"))
@@ -71,7 +73,7 @@ def finalize(folder: Folder, phases: Sequence[RunPhase], run_status: RunStatus) 
     folder.manifest.update(added(run, folder.manifest))
     folder.manifest["certificate"] = judge(run)
     folder.manifest["status"] = run_status.status
-    folder.save()  # what was measured is safe before anybody judges how
+    folder.save()  # the measurements are saved before the compliance checks run
     folder.manifest["compliance"] = compliance_of(of_run(run))
     folder.save()
     problems = write_reports(run, folder.manifest)
@@ -81,15 +83,15 @@ def finalize(folder: Folder, phases: Sequence[RunPhase], run_status: RunStatus) 
     return folder.manifest
 
 
-def drop_empty(folder: Folder) -> None:
-    """A worker that died before it made its files has left nothing to merge; its last words are in the incidents."""
+def remove_empty_workers(folder: Folder) -> None:
+    """Remove folders of workers that died before they created their files; the incidents contain their last message."""
     for rows in (folder.path / "workers").iterdir():
         if rows.is_dir() and not ((rows / "requests.npy").exists() and (rows / "tokens.npy").exists()):
             shutil.rmtree(rows)
 
 
 def planned_phases(folder: Folder, phases: Sequence[RunPhase]) -> list[Any]:
-    """Open-loop phases that began: their requests that were never dispatched get a row too."""
+    """The open-loop phases that began: requests of them that were never dispatched get a row too."""
     from fastllmload.records.merge import PlannedPhase
 
     start = {entry["name"]: entry["start_ns"] for entry in folder.manifest["phases"]}
@@ -108,13 +110,13 @@ def planned_phases(folder: Folder, phases: Sequence[RunPhase]) -> list[Any]:
 
 
 def all_left_by_plan(document: dict[str, Any]) -> bool:
-    """Whether nobody was there for an answer any more, as was asked for: no failure of the target."""
+    """Whether the simulated users cancelled all requests, as configured: this is not a failure of the target."""
     left = (document.get("users") or {}).get("left_by_plan", 0)
     return bool(left) and left == (document.get("counts") or {}).get("dispatched")
 
 
 def exit_code(document: dict[str, Any], run_status: RunStatus, strict: bool) -> int:
-    """Of a run that came to its report. Reasons: docs/decisions/006-exit-codes.md."""
+    """Exit code of a run that has a report. Reasons: docs/decisions/006-exit-codes.md."""
     if run_status.interrupted:
         return INTERRUPTED
     if run_status.crashed or run_status.engine_crashed:

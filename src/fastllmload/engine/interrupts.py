@@ -1,4 +1,4 @@
-"""SIGINT once asks to drain, twice (or SIGTERM, SIGHUP) to stop. A wait that a signal ends at once, without polling."""
+"""Signals of a run: one SIGINT drains, a second one (or SIGTERM, SIGHUP) stops. Waits end at once when a signal arrives."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ NOTHING, DRAIN, STOP = 0, 1, 2
 
 
 class Interrupts:
-    """A context manager around a run. *level* is what was asked for so far: NOTHING, DRAIN or STOP.
+    """A context manager around a run. *level* is what the signals so far demand: NOTHING, DRAIN or STOP.
 
-    Until `collect()` a signal raises Interrupted on the spot: there is nothing yet to keep. Outside the main thread,
-    where Python delivers no signals, it only waits.
+    Until `collect()` a signal raises Interrupted immediately: nothing has been measured yet. Outside the main thread,
+    where Python delivers no signals, only `wait` has an effect.
     """
 
     def __init__(self) -> None:
@@ -33,7 +33,7 @@ class Interrupts:
         self._pipe = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         if threading.current_thread() is threading.main_thread():
             self._before = {
-                number: signal.signal(number, self._received) for number in WATCHED if not left_alone(number)
+                number: signal.signal(number, self._received) for number in WATCHED if not is_ignored(number)
             }
             self._wake_before = signal.set_wakeup_fd(self._pipe[1], warn_on_full_buffer=False)
         return self
@@ -49,7 +49,7 @@ class Interrupts:
             os.close(end)
 
     def collect(self) -> None:
-        """From now on signals are only counted: whoever runs the clock looks at *level*."""
+        """From now on signals only raise *level*, which the running phase checks."""
         self._raising = False
 
     def _received(self, number: int, frame: FrameType | None) -> None:
@@ -63,8 +63,8 @@ class Interrupts:
             os.read(self._pipe[0], 4096)
 
 
-def left_alone(number: signal.Signals) -> bool:
-    """Whether the user had it ignored: `nohup` means that the run outlives its terminal. A shell ignores SIGINT for what
-    it runs in the background, and that is nobody's wish.
+def is_ignored(number: signal.Signals) -> bool:
+    """Whether the caller ignores this signal on purpose: with `nohup` the run must continue without its terminal. SIGINT
+    does not count, because shells ignore it for background jobs.
     """
     return number == signal.SIGHUP and signal.getsignal(number) == signal.SIG_IGN

@@ -1,4 +1,4 @@
-"""What run.json holds before a run is measured: target, plan, phases."""
+"""The parts of run.json that are known before a run is measured: target, plan, phases."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from fastllmload.workload.tokenizers.tokenizer import load_tokenizer
 
 
 def target_facts(settings: RunSettings, found: Preflight, simulated: bool) -> dict[str, Any]:
-    """Where the run goes, and what was found there before anything was measured."""
+    """The target of the run and what the preflight found there."""
     return {
         "urls": [target.url for target in found.targets],
         "addresses": [target.address for target in found.targets],
@@ -25,22 +25,22 @@ def target_facts(settings: RunSettings, found: Preflight, simulated: bool) -> di
         "model": found.model,
         "simulated": simulated,
         "usage_reported": found.usage_reported,
-        **tokens_told(found.way),
+        **token_reporting(found.way),
         "connect_ms": found.connect_ms,
         "probe_s": found.answer_s,
         "notes": found.notes,
     }
 
 
-def tokens_told(way: str | None) -> dict[str, bool | None]:
-    """Whether every event said its usage, or the ids of its tokens, when asked to; null: it was not asked."""
+def token_reporting(way: str | None) -> dict[str, bool | None]:
+    """Whether every event reported its usage, or the ids of its tokens, on request; null: not requested."""
     if way is None:
         return {"continuous_usage": None, "token_ids": None}
     return {"continuous_usage": way == USAGE, "token_ids": None if way == USAGE else way == TOKEN_IDS}
 
 
 def class_targets(settings: RunSettings, found: Preflight) -> list[dict[str, Any]]:
-    """Where each class goes and what it speaks there; empty without classes."""
+    """URLs, protocol and model of each class; empty without classes."""
     return [
         {
             "name": one.name,
@@ -75,7 +75,7 @@ def plan_facts(plans: Plans, whole_ns: int) -> dict[str, Any]:
 
 
 def counting(plan: Plan) -> dict[str, Any]:
-    """As the plan says, with the version of the library that counts here."""
+    """How the plan counts tokens, with the version of the library used here."""
     found = plan.counting
     tokenizer = load_tokenizer(found["tokenizer"]["name"])
     return found if tokenizer is None else {**found, "tokenizer": tokenizer.facts()}
@@ -105,7 +105,7 @@ def count_comes_first(load: Load, plan: Plan) -> bool:
 
 
 def end_phase(entry: dict[str, Any], load: Load, plan: Plan, outcome: PhaseOutcome) -> None:
-    """Say in the phase's *entry* how it ended, now that nothing is in flight."""
+    """Complete the phase's *entry* now that nothing is in flight."""
     if plan.concurrency is not None and not plan.cycles and outcome.released >= plan.requests:
         entry["bound"] = "count"
         if load.ramp_share == Load().ramp_share:

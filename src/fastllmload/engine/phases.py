@@ -1,6 +1,6 @@
-"""One phase from READY to its last request: starts the clock, looks four times a second, drains, ends.
+"""Runs one phase from READY to its last request: starts the clock, updates four times a second, drains, ends.
 
-The supervisor only reads shared words and a few files of /proc here.
+During a phase the supervisor reads only shared memory and a few files of /proc.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from fastllmload._ext import counters as k
-from fastllmload.engine.failures import Failures
+from fastllmload.engine.failures import FailureMonitor
 from fastllmload.engine.interrupts import DRAIN, NOTHING, STOP, Interrupts
 from fastllmload.engine.recording.live import Live, scaled
 from fastllmload.engine.workers.fleet import STARTING_S, Fleet, Member
@@ -20,12 +20,12 @@ from fastllmload.host.process import process_figures
 from fastllmload.plan.plan import Plan
 from fastllmload.report.terminal.view import Ui
 
-LOOK_S = 0.25
+UPDATE_S = 0.25
 POLL_S = 0.01  # while no clock runs
-LEAD_NS = 200_000_000  # from the last READY to time zero: every worker has seen the start word by then
+LEAD_NS = 200_000_000  # from the last READY to time zero: by then every worker has read the start time
 LEAST_GRACE_S = 60.0
-GRACE_P99 = 5.0  # x P99 e2e so far
-SILENT_NS = 60_000_000_000  # a worker that does not move for so long hangs
+GRACE_P99 = 5.0  # times P99 E2E so far
+SILENT_NS = 60_000_000_000  # a worker without a heartbeat for this long hangs
 ABORT_NS = 10_000_000_000  # for workers to cancel and write
 
 
@@ -44,11 +44,11 @@ class PhaseOutcome:
 
 @dataclass
 class PhaseRun:
-    """Runs *spec* on *fleet*. *asked_rate* is for the view only; *started* is told of time zero before the workers are;
-    *look* is called at each look and says whether the target is gone for good.
+    """Runs *spec* on *fleet*. *asked_rate* is for the view only; *started* receives time zero before the workers do;
+    *check* is called at each update and returns whether the target has ended.
 
-    *prepares*: a later phase needs all workers, so without one of them this one is cut short.
-    *own_grace*: the supervisor ends the drain (max(60 s, 5 x P99 e2e so far)); else the workers do after their declared
+    *prepares*: a later phase needs all workers, so this one is cut short when one of them dies.
+    *own_grace*: the supervisor ends the drain (max(60 s, 5 x P99 E2E so far)); otherwise the workers do after the declared
     time.
     """
 
@@ -62,21 +62,21 @@ class PhaseRun:
     own_grace: bool
     died: Callable[[Member], None]
     ready: Callable[[], None]
-    look: Callable[[], bool]
+    check: Callable[[], bool]
     started: Callable[[int], None]
-    failures: Failures = field(default_factory=Failures)
+    failures: FailureMonitor = field(default_factory=FailureMonitor)
     prepares: bool = False
     start_ns: int = 0
-    command: int = NOTHING  # given so far
-    cut_ns: int = 0  # sending was stopped by a command
-    drain_ns: int = 0  # sending was seen over
+    command: int = NOTHING  # sent so far
+    cut_ns: int = 0  # when a command stopped sending
+    drain_ns: int = 0  # when sending was found to have ended
     abort_ns: int = 0
     timed_out: bool = False
 
     def run(self) -> PhaseOutcome | None:
         """None when the user stopped the run, or every worker died, before time zero."""
         number = self.spec.number
-        self._bury()
+        self._reap()
         if self._missing():
             return None
         self.ui.phase(self.spec.name, None if self.plan.cycles else self.plan.requests, self.plan.duration_s)
@@ -88,8 +88,8 @@ class PhaseRun:
         self.start_ns = time.monotonic_ns() + LEAD_NS
         self.started(self.start_ns)
         self.fleet.start_clock(self.start_ns)
-        self._look_until_ended()
-        self._tell_cancelled()
+        self._update_until_ended()
+        self._report_cancelled()
         return PhaseOutcome(
             start_ns=self.start_ns,
             end_ns=self._end_of_sending(),
@@ -101,53 +101,53 @@ class PhaseRun:
         )
 
     def _await_ready(self) -> bool:
-        """False when somebody is missing: a phase begins with all its workers or not at all."""
+        """False when a worker is missing: a phase begins with all its workers or not at all."""
         until = time.monotonic() + STARTING_S
         while not self.fleet.ready(self.spec.number):
-            self._bury()
+            self._reap()
             if self.interrupts.level or self._missing():
                 return False
             if time.monotonic() > until:
-                raise HostLimitError(self._starved())
+                raise HostLimitError(self._not_ready())
             self.interrupts.wait(POLL_S)
         return not self._missing()
 
-    def _starved(self) -> str:
-        """Which worker was not ready in time, and what of that time it had a CPU."""
+    def _not_ready(self) -> str:
+        """Names the worker that was not ready in time, and how long it had a CPU."""
         late = [member for member in self.fleet.alive if not self.fleet.is_ready(member, self.spec.number)]
         figures = [(found, member) for member in late if (found := process_figures(member.pid)) is not None]
-        what = f"the workers were not ready for the phase {self.spec.name} within {STARTING_S:g} s"
+        problem = f"the workers were not ready for the phase {self.spec.name} within {STARTING_S:g} s"
         if figures:
             used, member = max(figures, key=lambda each: each[0].run_delay_ns)
-            what = (
+            problem = (
                 f"worker {member.spec.worker} was not ready for the phase {self.spec.name} within {STARTING_S:g} s: since "
                 f"its start it ran for {used.cpu_ns / 1e9:.1f} s and waited {used.run_delay_ns / 1e9:.1f} s for a CPU"
             )
         return (
-            f"{what}; this host is too busy or its CPU quota too small: stop what else runs on it, raise the quota, or use "
+            f"{problem}; this host is too busy or its CPU quota too small: stop other programs, raise the quota, or use "
             "fewer --workers, and start the run again"
         )
 
     def _missing(self) -> bool:
         return len(self.fleet.alive) < len(self.fleet.members)
 
-    def _look_until_ended(self) -> None:
+    def _update_until_ended(self) -> None:
         due = time.monotonic()
-        while not self.fleet.phase_ended(self.spec.number) and not self._ignored():
-            self._look()
-            gone = self.look()
-            self._bury()
-            self._obey(gone)
+        while not self.fleet.phase_ended(self.spec.number) and not self._abort_ignored():
+            self._update()
+            gone = self.check()
+            self._reap()
+            self._apply_commands(gone)
             self._end_drain()
-            due = max(due + LOOK_S, time.monotonic())
+            due = max(due + UPDATE_S, time.monotonic())
             self.interrupts.wait(due - time.monotonic())
-        self._look()
+        self._update()
 
-    def _ignored(self) -> bool:
-        """A worker that does not even obey ABORT is left to `Fleet.stop`."""
+    def _abort_ignored(self) -> bool:
+        """Whether a worker does not react to ABORT; `Fleet.stop` kills it later."""
         return self.abort_ns > 0 and time.monotonic_ns() - self.abort_ns > ABORT_NS
 
-    def _look(self) -> None:
+    def _update(self) -> None:
         if not self.drain_ns and self.fleet.sending_over():
             self.drain_ns = time.monotonic_ns()
         cpu = self.live.record(self.spec.number)
@@ -170,29 +170,29 @@ class PhaseRun:
             return float(self.plan.t_sched.max()) / 1e9
         return None
 
-    def _bury(self) -> None:
+    def _reap(self) -> None:
         self.fleet.end_stuck(time.monotonic_ns() - SILENT_NS)
         for member in self.fleet.watch():
             self.died(member)
 
-    def _obey(self, gone: bool) -> None:
-        """The user's signals, a target that is *gone*, a full disk (what cannot be recorded must not be sent), and a worker
-        missing from a phase that only prepares for one that needs them all.
+    def _apply_commands(self, gone: bool) -> None:
+        """Stop sending after a signal of the user, when the target is *gone*, when the disk is full (what cannot be recorded
+        must not be sent), and when a worker is missing from a phase that prepares for one that needs them all.
         """
         if self.interrupts.level > self.command:
             self._cut(self.interrupts.level)
-            again = "waiting for what is in flight (interrupt again to end at once)"
+            again = "waiting for requests in flight (interrupt again to end at once)"
             now = "what was measured is being written"
             self.ui.message(f"interrupted: no more requests are sent; {now if self.command == STOP else again}")
         elif self.command == NOTHING and gone:
             self._cut(DRAIN)
-            self.ui.message("there is no target any more: no more requests are sent; what was measured is kept")
+            self.ui.message("the target has ended: no more requests are sent; what was measured is kept")
         elif self.command == NOTHING and self.prepares and self._missing():
             self._cut(DRAIN)
         elif self.command == NOTHING and (self.live.log.full or self.fleet.total(k.W_DISK_FULL)):
             self._cut(DRAIN)
             self.ui.message("the disk is full: no more requests are sent; what was measured is kept")
-        elif self.command == NOTHING and self.failures.seen(self.live.since(k.W_ENDED), self.live.since(k.W_FAILED)):
+        elif self.command == NOTHING and self.failures.update(self.live.since(k.W_ENDED), self.live.since(k.W_FAILED)):
             self._cut(DRAIN)
             self.ui.message("most of the last requests failed: no more are sent; what was measured is kept")
 
@@ -200,9 +200,9 @@ class PhaseRun:
         self.command = level
         self.cut_ns = self.cut_ns or time.monotonic_ns()
         self.drain_ns = self.drain_ns or time.monotonic_ns()
-        self._tell()
+        self._send_command()
 
-    def _tell(self) -> None:
+    def _send_command(self) -> None:
         if self.command == STOP:
             self.abort_ns = self.abort_ns or time.monotonic_ns()
         self.fleet.command(k.ABORT if self.command == STOP else k.DRAIN)
@@ -214,11 +214,11 @@ class PhaseRun:
         if (time.monotonic_ns() - self.drain_ns) / 1e9 > grace_s:
             self.timed_out = True
             self.command = STOP
-            self._tell()
-            self.ui.message(f"the drain time-out of {grace_s:.0f} s is over: what is in flight is cancelled")
+            self._send_command()
+            self.ui.message(f"the drain time-out of {grace_s:.0f} s is over: requests in flight are cancelled")
 
-    def _tell_cancelled(self) -> None:
-        """The declared drain time-out, which workers keep by themselves."""
+    def _report_cancelled(self) -> None:
+        """Report the requests that workers cancelled at the declared drain time-out."""
         cancelled = self.live.errors().get("drain", 0)
         if self.own_grace or self.command == STOP or not cancelled:
             return
@@ -233,9 +233,9 @@ class PhaseRun:
         return max(LEAST_GRACE_S, GRACE_P99 * (p99 or 0.0))
 
     def _end_of_sending(self) -> int:
-        """The bound of a phase that ran to it, else the instant at which sending was stopped or seen over."""
-        seen = self.cut_ns or self.drain_ns or time.monotonic_ns()
+        """The bound of a phase that reached it, else the instant at which sending stopped or was found to have ended."""
+        stopped = self.cut_ns or self.drain_ns or time.monotonic_ns()
         if self.plan.duration_s is None:
-            return seen
+            return stopped
         bound = self.start_ns + round(self.plan.duration_s * 1e9)
-        return min(bound, seen) if self.cut_ns else bound
+        return min(bound, stopped) if self.cut_ns else bound

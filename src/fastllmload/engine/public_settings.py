@@ -1,4 +1,4 @@
-"""What of a run's settings and command line may be shown: no secret is in what is stored or printed."""
+"""Removes secrets from a run's settings and command line before they are stored or printed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from fastllmload.settings import RunSettings, Secret, Workload
 
 
 def redactor(settings: RunSettings, secret: Secret | None) -> Redactor:
-    """Knows every secret of the run: the key, secret headers, secret fields of bodies, passwords in URLs."""
+    """A redactor for every secret of the run: the key, secret headers, secret fields of bodies, passwords in URLs."""
     known = Redactor([] if secret is None else [secret.reveal()])
     for name, value in settings.target.headers:
         for text in header_secrets(name, value):
@@ -37,14 +37,14 @@ def redactor(settings: RunSettings, secret: Secret | None) -> Redactor:
 
 
 def public(settings: RunSettings, redact: Redactor, folder: Path) -> RunSettings:
-    """The settings as they are stored: the folder's real name, no secret."""
+    """The settings as they are stored: with the folder's actual name, without secrets."""
     output = msgspec.structs.replace(settings.output, directory=str(folder))
     found: RunSettings = msgspec.convert(told(msgspec.structs.replace(settings, output=output), redact), RunSettings)
     return found
 
 
 def told(settings: RunSettings, redact: Redactor) -> dict[str, Any]:
-    """*settings* as plain values, without any secret, however short it is."""
+    """*settings* as plain values without secrets, even very short ones."""
     replace = msgspec.structs.replace
     headers = tuple((name, PLACEHOLDER if secret_header(name) else value) for name, value in settings.target.headers)
     settings = replace(
@@ -58,13 +58,13 @@ def told(settings: RunSettings, redact: Redactor) -> dict[str, Any]:
 
 
 def without_credentials(workload: Workload) -> Workload:
-    """Also in the fields that go into every body."""
+    """*workload* without credentials in the fields of --extra-body."""
     extra = workload.extra_body
     return workload if extra is None else msgspec.structs.replace(workload, extra_body=public_body(extra))
 
 
 def blank(value: Any, redact: Redactor) -> Any:
-    """Every text in *value* without secrets."""
+    """*value* with secrets replaced in every string."""
     if isinstance(value, str):
         return redact(value)
     if isinstance(value, (list, tuple)):

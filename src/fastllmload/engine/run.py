@@ -1,5 +1,5 @@
-"""The supervisor: preflight, plan, workers, phases, then merge, measure, judge and report. Light by design: while the
-clock runs it looks four times a second, and nothing crosses between it and the workers but shared words.
+"""The supervisor: preflight, plan, workers, phases, then merge, measure, judge and report. It is light by design: while
+the clock runs it reads counters four times a second and communicates with the workers through shared memory only.
 """
 
 from __future__ import annotations
@@ -47,10 +47,10 @@ from fastllmload.simulator.process import SimulatorProcess
 
 
 def execute(settings: RunSettings, secret: Secret | None, ui: Ui, simulator: SimulatorProcess | None = None) -> int:
-    """Do one run and return its exit code. What is refused before anything is sent raises a FastLLMLoadError.
+    """Do one run and return its exit code. Raises a FastLLMLoadError for problems found before anything is sent.
 
-    *simulator*: a simulated engine that is running already and goes on running; without it a run that has no target
-    starts one of its own.
+    *simulator*: a simulated engine that is already running and is left running; without it, a run that has no target
+    starts its own.
     """
     refuse_cpus(settings.client.pin)
     with Interrupts() as interrupts:
@@ -65,7 +65,7 @@ def run_in(
     interrupts: Interrupts,
     simulator: SimulatorProcess | None,
 ) -> int:
-    """The run in its *folder*, which is cleared up however it ends."""
+    """Do the run in its *folder*, which is cleaned up however the run ends."""
     try:
         totals = Totals()
         check_workloads(settings)
@@ -109,12 +109,12 @@ def simulated_target(
         try:
             yield (simulator.url,), simulator
         finally:
-            simulator.ending()  # if it has ended before its time, the run has said so: it is no failure of the end
+            simulator.ending()  # if it ended early, the run has reported that already; this is not a further failure
 
 
 @dataclass
 class RunSession:
-    """One run between its folder and its exit code."""
+    """One run, from its folder to its exit code."""
 
     replayed: ResolvedSettings
     secret: Secret | None
@@ -127,7 +127,7 @@ class RunSession:
 
     def __post_init__(self) -> None:
         self.redact = redactor(self.settings, self.secret)
-        self.course = RunController(
+        self.controller = RunController(
             self.settings, self.ui, self.folder, self.interrupts, self.simulator, self.totals, self.redact
         )
 
@@ -144,56 +144,56 @@ class RunSession:
         found = preflight(settings, self.urls, endpoint, self.secret, self.redact, self.ui.message)
         replayed = replayed.within(found.context_limit).naming(found.class_models).counted(found.way)
         asked = replayed.settings
-        beside = TelemetryDiscovery(settings, found, self.secret, self.redact).find(self.urls, found.class_urls)
-        found.notes.extend(beside.notes)
+        telemetry = TelemetryDiscovery(settings, found, self.secret, self.redact).find(self.urls, found.class_urls)
+        found.notes.extend(telemetry.notes)
         self.ui.banner(banner.target_lines(asked, [target.url for target in found.targets], found))
         sizing.refuse_more_slots_than_files(replayed.settings, cores=max(1, int(probe.cores())))
         plans = build_plans(replayed, endpoint, found.model, self.folder.work)
         refuse_unknown(settings.output.goodput, plans.measure.classes, set(plans.measure.request_class.tolist()))
         if settings.output.save_plan is not None:
             save_plan(plans.measure, Path(settings.output.save_plan))
-        specs, phases, tap = self._prepare(asked, endpoint, found, plans, beside)
-        with self._sampling(beside) as sampler, self._tapping(tap) as reader:
-            self.course.run(specs, phases, (sampler, reader))
+        specs, phases, tap = self._prepare(asked, endpoint, found, plans, telemetry)
+        with self._sampling(telemetry) as sampler, self._tapping(tap) as reader:
+            self.controller.run(specs, phases, (sampler, reader))
         self._refuse_empty()
-        self._round_trips_behind(found)
-        document = finalize(self.folder, phases, self.course.run_status)
+        self._round_trips_after(found)
+        document = finalize(self.folder, phases, self.controller.run_status)
         for warning in (document["telemetry"] or {}).get("warnings", ()):
             self.ui.message(f"warning: {warning}")
         self.ui.finish(document, folder=str(self.folder.path))
-        return exit_code(document, self.course.run_status, settings.output.strict)
+        return exit_code(document, self.controller.run_status, settings.output.strict)
 
-    def _round_trips_behind(self, found: Preflight) -> None:
-        """The round trip once more, behind the run (procedures 0.12). Nobody waits for it who wants the run to end."""
-        run_status, target = self.course.run_status, self.folder.manifest["target"]
+    def _round_trips_after(self, found: Preflight) -> None:
+        """Measure the round-trip time again after the run; skipped unless the run is complete (procedures 0.12)."""
+        run_status, target = self.controller.run_status, self.folder.manifest["target"]
         target["connect_after_ms"] = []
         if found.first is None or run_status.status != DONE:
             return
         try:
             found.first.round_trips(target["connect_after_ms"])
         except TargetError as problem:
-            target["notes"].append(f"behind the run: {problem}")
-            self.ui.message(f"warning: behind the run: {problem}")
+            target["notes"].append(f"after the run: {problem}")
+            self.ui.message(f"warning: after the run: {problem}")
 
     def _refuse_empty(self) -> None:
-        """No phase began: there is nothing to merge, measure or judge."""
+        """Raise when no phase began: there is nothing to merge, measure or judge."""
         if self.folder.manifest["phases"]:
             return
-        if self.course.run_status.interrupted:
-            self.folder.manifest["status"] = self.course.run_status.status
+        if self.controller.run_status.interrupted:
+            self.folder.manifest["status"] = self.controller.run_status.status
             self.folder.save()
             raise Interrupted("interrupted before the first request; nothing was measured")
         happened = "; ".join(self.folder.manifest["incidents"]) or "the workers ended before the first request"
-        if self.course.run_status.killed and not self.course.run_status.crashed:
+        if self.controller.run_status.killed and not self.controller.run_status.crashed:
             raise HostLimitError(
                 f"{happened}; that was before the first request, nothing was measured: start the run again"
             )
         raise InternalError(happened)
 
     def _prepare(
-        self, settings: RunSettings, endpoint: Endpoint, found: Preflight, plans: Plans, beside: TelemetryTargets
+        self, settings: RunSettings, endpoint: Endpoint, found: Preflight, plans: Plans, telemetry: TelemetryTargets
     ) -> tuple[list[WorkerSpec], list[RunPhase], Tap | None]:
-        """Sizes, refusals, and the run folder's first run.json."""
+        """Size the run, reject what does not fit, and write the first run.json."""
         refuse_slow_readers(settings, plans.measure, found)
         wanted = sizing.demand(settings, plans.measure, found.answer_s)
         cores = max(1, int(probe.cores()))
@@ -205,12 +205,12 @@ class RunSession:
         plans = plans.moved(self.folder.work)
         phases = run_phases(plans.warmup, plans.measure)
         run_id = secrets.token_hex(4)
-        told = phase_specs(settings, phases, wanted, workers)
+        worker_phases = phase_specs(settings, phases, wanted, workers)
         tap = open_tap(settings, found.targets, wanted, workers, cores)
-        settings = stampable(settings, found, tap is not None)
-        specs = worker_specs(settings, endpoint, found, self.folder, told, workers, run_id, self.redact.known)
+        settings = with_stamp_source(settings, found, tap is not None)
+        specs = worker_specs(settings, endpoint, found, self.folder, worker_phases, workers, run_id, self.redact.known)
         try:
-            self._begin(settings, found, plans, run_id, workers, beside)
+            self._begin(settings, found, plans, run_id, workers, telemetry)
         except BaseException:
             if tap is not None:
                 tap.close()
@@ -219,12 +219,18 @@ class RunSession:
         return specs, phases, tap
 
     def _begin(
-        self, settings: RunSettings, found: Preflight, plans: Plans, run_id: str, workers: int, beside: TelemetryTargets
+        self,
+        settings: RunSettings,
+        found: Preflight,
+        plans: Plans,
+        run_id: str,
+        workers: int,
+        telemetry: TelemetryTargets,
     ) -> None:
         plans.measure.write_record(self.folder.path / "plan")
         self.folder.begin(
             public(settings, self.redact, self.folder.path),
-            {**environment(), "engine": beside.engine},
+            {**environment(), "engine": telemetry.engine},
             run_id=run_id,
             command=blank(command_line(), self.redact),
             plan=plan_facts(plans, time.monotonic_ns()),
@@ -234,23 +240,25 @@ class RunSession:
         )
 
     @contextlib.contextmanager
-    def _sampling(self, beside: TelemetryTargets) -> Iterator[int | None]:
-        """Telemetry for as long as there are workers: its last look comes after their last byte. Yields its process."""
+    def _sampling(self, telemetry: TelemetryTargets) -> Iterator[int | None]:
+        """Sample telemetry until all workers have ended, so that the last sample follows their last byte. Yields the process
+        id.
+        """
         if not self.settings.telemetry.enabled:
             yield None
             return
-        sampler = TelemetryProcess(self.settings, beside, self.folder.path, self.folder.work, self.redact)
+        sampler = TelemetryProcess(self.settings, telemetry, self.folder.path, self.folder.work, self.redact)
         sampler.start()
         try:
             yield sampler.pid
         finally:
             problem = sampler.stop()
             if problem is not None:
-                self.course.incident(problem)
+                self.controller.incident(problem)
 
     @contextlib.contextmanager
     def _tapping(self, tap: Tap | None) -> Iterator[int | None]:
-        """The packet ring is read for as long as there are workers, and until it is empty. Yields the reader's process."""
+        """Read the packet ring until all workers have ended and it is empty. Yields the reader's process id."""
         if tap is None:
             yield None
             return
@@ -260,12 +268,12 @@ class RunSession:
             problem = tap.stop()
             self.folder.manifest["tap"] = tap.facts
             if problem is not None:
-                self.course.incident(problem)
+                self.controller.incident(problem)
 
 
-def stampable(settings: RunSettings, found: Preflight, tapped: bool) -> RunSettings:
-    """With the source of stamps that there is: the packet ring, else the kernel's receive stamps, which connections with
-    TLS, Unix sockets and those of the event loop do not have, else user space.
+def with_stamp_source(settings: RunSettings, found: Preflight, tapped: bool) -> RunSettings:
+    """*settings* with the available source of stamps: the packet ring, else the kernel's receive stamps (not for TLS, Unix
+    sockets or connections of the event loop), else user space.
     """
     asked = settings.client.timestamps
     over_loop = settings.client.transport == "asyncio"

@@ -1,4 +1,4 @@
-"""A run while its clock runs: the workers from their start to their end, and what befalls them."""
+"""Runs the workers through all phases and records incidents."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from fastllmload._ext import counters as k
 from fastllmload.certificate.monitor import Watch
-from fastllmload.engine.failures import Failures
+from fastllmload.engine.failures import FailureMonitor
 from fastllmload.engine.finalize import RunStatus
 from fastllmload.engine.interrupts import STOP, Interrupts
 from fastllmload.engine.manifest import end_phase, phase_begun
@@ -17,7 +17,7 @@ from fastllmload.engine.phases import PhaseOutcome, PhaseRun
 from fastllmload.engine.recording.folder import Folder
 from fastllmload.engine.recording.live import Live
 from fastllmload.engine.recording.totals import Totals
-from fastllmload.engine.warmup_check import WarmUpCheck, deserted
+from fastllmload.engine.warmup_check import WarmUpCheck, unreachable
 from fastllmload.engine.workers import sizing
 from fastllmload.engine.workers.assignment import RunPhase
 from fastllmload.engine.workers.cpu_isolation import isolate_cpus
@@ -32,13 +32,13 @@ from fastllmload.settings import RunSettings
 from fastllmload.simulator.process import SimulatorProcess
 
 MEASURE = "measure"
-KILLED = (1, 2, 9, 15)  # SIGHUP SIGINT SIGKILL SIGTERM come from outside; any other signal is our fault
-PATIENCE_S, HURRY_S = 10.0, 2.0  # for workers to close their files after the last phase; after a second interrupt
+KILLED = (1, 2, 9, 15)  # SIGHUP SIGINT SIGKILL SIGTERM come from outside; any other signal is a bug of ours
+STOP_S, STOP_NOW_S = 10.0, 2.0  # for workers to close their files after the last phase; after a second interrupt
 
 
 @dataclass
 class RunController:
-    """Drives the workers through the phases; *fate* tells what the end of each process means for the run."""
+    """Runs the workers through the phases; *run_status* records what the end of each process means for the run."""
 
     settings: RunSettings
     ui: Ui
@@ -52,8 +52,8 @@ class RunController:
     cpus: dict[int, int] = field(default_factory=dict)  # of each worker; empty: any
 
     def run(self, specs: list[WorkerSpec], phases: list[RunPhase], helpers: Sequence[int | None] = ()) -> None:
-        """Workers from start to end. Whatever happens, none is left behind and what they wrote stays. *helpers*: processes
-        that read telemetry and the packet ring; None: there is none.
+        """Run the workers from start to end. No process outlives this call, and what they wrote is kept. *helpers*: the
+        processes that read telemetry and the packet ring; None: there is none.
         """
         self.interrupts.collect()
         fleet = Fleet.start(specs)
@@ -66,8 +66,8 @@ class RunController:
         watching: list[bool] = []
         processes = {member.spec.worker: member.process.pid for member in fleet.members}
         engine = None if self.simulator is None else self.simulator.pid
-        places = ExitStack()
-        self.cpus = places.enter_context(
+        isolation = ExitStack()
+        self.cpus = isolation.enter_context(
             isolate_cpus(processes, engine, (*helpers, fleet.rows.pid), self.settings.client.pin)
         )
 
@@ -75,36 +75,36 @@ class RunController:
             watch.start()
             watching.append(True)
 
-        def look() -> bool:
-            gone = self._look_around()
+        def check() -> bool:
+            gone = self._check_incidents()
             ended = fleet.rows.restarted()
             if ended is not None:
-                self.incident(f"the process that writes rows to the disk {ended}: another one goes on where it was")
+                self.incident(f"the process that writes rows to the disk {ended}: a new process continues its work")
             if watching:
                 watch.look()
             return gone
 
         try:
             for spec, phase in zip(specs[0].phases, phases, strict=True):
-                outcome = self._phase(fleet, live, spec, phase, ready if phase.name == MEASURE else nothing, look)
+                outcome = self._phase(fleet, live, spec, phase, ready if phase.name == MEASURE else nothing, check)
                 if outcome is None:
                     fleet.command(k.ABORT)  # the others wait for a clock that will not start
                     break
                 if outcome.cut or not fleet.alive:
                     break
-                if phase.name != MEASURE and not self._goes_on(live, specs[0].targets):
+                if phase.name != MEASURE and not self._target_answers(live, specs[0].targets):
                     fleet.command(k.ABORT)
                     break
-            self._tell_unmeasured(fleet)
+            self._report_unmeasured(fleet)
             if not self.interrupts.level:
                 for member in fleet.join():
                     self._died(fleet, member)
         finally:
-            fleet.stop(PATIENCE_S if self.interrupts.level < STOP else HURRY_S)
-            places.close()
+            fleet.stop(STOP_S if self.interrupts.level < STOP else STOP_NOW_S)
+            isolation.close()
             log.close()
             self.folder.release([phase.plan.directory / BODIES for phase in phases])
-            missing = fleet.rows.finish()  # on a full disk there is room again for what waits
+            missing = fleet.rows.finish()  # now there is room again on a full disk for the rows that wait
             if watching:
                 self.folder.manifest["watch"] = watch.stop(self.folder.path)
             self._account(fleet, log, missing)
@@ -116,7 +116,7 @@ class RunController:
         spec: PhaseSpec,
         phase: RunPhase,
         ready: Callable[[], None],
-        look: Callable[[], bool],
+        check: Callable[[], bool],
     ) -> PhaseOutcome | None:
         arrivals = phase.plan.description["load"]["arrivals"]
         brings = sizing.requests_per_start(phase.plan)
@@ -132,10 +132,10 @@ class RunController:
             asked_rate=asked_rate,
             own_grace=spec.drain_ns == 0,
             prepares=phase.name != MEASURE,
-            failures=Failures(self.settings.load.stop_on_failures if phase.name == MEASURE else None),
+            failures=FailureMonitor(self.settings.load.stop_on_failures if phase.name == MEASURE else None),
             died=lambda member: self._died(fleet, member),
             ready=ready,
-            look=look,
+            check=check,
             started=lambda start_ns: self._started(spec, phase.plan, start_ns),
         )
         outcome = run.run()
@@ -144,18 +144,19 @@ class RunController:
             self._ended(phase, outcome)
         return outcome
 
-    def _goes_on(self, live: Live, targets: Sequence[TargetSpec]) -> bool:
-        """Whether there is anybody to measure after the warm-up; what failed in it is told."""
-        warmed = WarmUpCheck(live.since(k.W_ENDED), live.since(k.W_FAILED), live.errors(), live.failed_at())
-        silent = deserted(targets, next(iter(self.settings.target.source_addresses), None)) if warmed.failed else []
-        sentence = warmed.sentence(silent)
+    def _target_answers(self, live: Live, targets: Sequence[TargetSpec]) -> bool:
+        """Whether the target still takes connections after the warm-up; failures in the warm-up are reported."""
+        warmup = WarmUpCheck(live.since(k.W_ENDED), live.since(k.W_FAILED), live.errors(), live.failed_at())
+        source = next(iter(self.settings.target.source_addresses), None)
+        lost = unreachable(targets, source) if warmup.failed else []
+        sentence = warmup.sentence(lost)
         if sentence is not None:
             self.incident(sentence)
-        self.run_status.deserted = bool(silent)
-        return not silent
+        self.run_status.target_lost = bool(lost)
+        return not lost
 
-    def _tell_unmeasured(self, fleet: Fleet) -> None:
-        """The measurement needs all its workers from its first instant, else its load is not the planned one."""
+    def _report_unmeasured(self, fleet: Fleet) -> None:
+        """Report that the measurement did not begin: with a worker missing its load would not be the planned one."""
         begun = [entry["name"] for entry in self.folder.manifest["phases"]]
         if len(fleet.alive) < len(fleet.members) and begun and MEASURE not in begun and not self.interrupts.level:
             self.incident(
@@ -163,7 +164,7 @@ class RunController:
             )
 
     def _started(self, spec: PhaseSpec, plan: Plan, start_ns: int) -> None:
-        """Time zero is known: run.json says so at once, because a killed run is read with it."""
+        """Write time zero to run.json at once, because a killed run cannot be read without it."""
         self.totals.started(start_ns)
         self.folder.manifest["phases"].append(phase_begun(self.settings.load, spec, plan, start_ns))
         self.folder.save()
@@ -176,18 +177,18 @@ class RunController:
             )
 
     def _died(self, fleet: Fleet, member: Member) -> None:
-        """A dead worker is told at once; the others go on."""
+        """Report a dead worker at once; the others continue."""
         code = member.process.returncode
         how = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
         if member.stuck:
-            how = "stood still for a minute and was ended"
-        words = fleet.last_words(member, self.redact)
+            how = "made no progress for 60 s and was killed"
+        message = fleet.last_message(member, self.redact)
         if code > 0 and (log := fleet.log_of(member, self.redact)):
-            print(log, file=sys.stderr)  # a bug of ours: its trace is lost with the worker's folder
-        self.incident(f"worker {member.spec.worker} {how}: {words}")
+            print(log, file=sys.stderr)  # a bug of ours: its traceback is lost with the worker's folder
+        self.incident(f"worker {member.spec.worker} {how}: {message}")
 
-    def _look_around(self) -> bool:
-        """What else can befall a run while its clock runs: the wall clock is set, the simulated engine ends (True)."""
+    def _check_incidents(self) -> bool:
+        """Report a step of the wall clock, and the end of the simulated engine, for which this returns True."""
         how = None if self.simulator is None else self.simulator.ending()
         if self.simulator is not None and how is not None:
             self.run_status.engine_crashed = self.simulator.crashed
@@ -197,7 +198,7 @@ class RunController:
         if step_s is not None:
             self.incident(
                 f"the wall clock was set {abs(step_s):,.3f} s {'forward' if step_s > 0 else 'back'} during the run; "
-                "intervals are taken from CLOCK_MONOTONIC and are not touched by it"
+                "intervals are measured with CLOCK_MONOTONIC and are not affected"
             )
         return self.run_status.engine_crashed or self.run_status.engine_killed
 
@@ -206,10 +207,10 @@ class RunController:
         self.ui.message(sentence)
 
     def _account(self, fleet: Fleet, log: SampleLog, missing: Mapping[str, int]) -> None:
-        """What the end of every worker, and of the simulated engine, means for the run. *missing*: rows, events and texts
+        """Set the run's status from the end of every worker and of the simulated engine. *missing*: rows, events and texts
         that are not on the disk.
         """
-        self._look_around()
+        self._check_incidents()
         self.run_status.interrupted = self.interrupts.level > 0
         lost = ", ".join(f"{count:,} {name}" for name, count in missing.items() if count)
         self.run_status.disk_full = log.full or fleet.total(k.W_DISK_FULL) > 0 or bool(lost)
@@ -230,11 +231,11 @@ class RunController:
 
 
 def not_written(full: bool, lost: str) -> str:
-    """Why sending stopped early: a disk that took no more, or one that was slower than what came. *lost*: what is gone."""
+    """Why sending stopped early: the disk was full, or slower than the answers. *lost*: what is missing."""
     why = "the disk was full" if full else "answers came faster than they could be written to the disk"
-    told = f"not on the disk: {lost}" if lost else "what was measured until then is all there"
-    return f"{why}: sending stopped early; {told}"
+    rest = f"not on the disk: {lost}" if lost else "everything measured until then was saved"
+    return f"{why}: sending stopped early; {rest}"
 
 
 def nothing() -> None:
-    """No watch during the warm-up."""
+    """The `ready` of the warm-up, which has no watch."""

@@ -26,13 +26,13 @@ WARMUP, MEASURE = "plan-warmup", "plan-measure"
 
 @dataclass(frozen=True)
 class ResolvedSettings:
-    """Settings whose load and workload are known, and the plan that they were taken from, if there was one."""
+    """Settings whose load and workload are known, and the saved plan that they come from, if any."""
 
     settings: RunSettings
     plan: Plan | None = None
 
     def within(self, context_limit: int | None) -> ResolvedSettings:
-        """With the context that a server reports, where the command line says nothing of it."""
+        """With the context limit that a server reports, unless the command line sets it."""
         workload = self.settings.workload
         if context_limit is None or workload.context_limit is not None:
             return self
@@ -40,14 +40,14 @@ class ResolvedSettings:
         return ResolvedSettings(msgspec.structs.replace(self.settings, workload=changed), self.plan)
 
     def counted(self, way: str | None) -> ResolvedSettings:
-        """With events asked what they carry as the command line wants it, and where it wants nothing in the *way* found."""
+        """With the request for usage or token ids in every event: as the command line sets it, else in the *way* found."""
         workload = self.settings.workload
         asked = workload.continuous_usage
         changed = msgspec.structs.replace(workload, continuous_usage=(way or "off") if asked == "auto" else asked)
         return ResolvedSettings(msgspec.structs.replace(self.settings, workload=changed), self.plan)
 
     def naming(self, models: Sequence[str]) -> ResolvedSettings:
-        """With the model that was found at the URL of each class which has one of its own and names none."""
+        """With the model found at the URL of each class that has its own URL and names no model."""
         found = [
             msgspec.structs.replace(one, model=model) if one.urls and one.model is None else one
             for one, model in zip(self.settings.classes, models, strict=True)
@@ -57,18 +57,18 @@ class ResolvedSettings:
 
 @dataclass(frozen=True)
 class Plans:
-    """Both phases; a warm-up that is switched off has no requests."""
+    """The plans of both phases; a disabled warm-up has no requests."""
 
     warmup: Plan
     measure: Plan
 
     @property
     def warmup_deviation(self) -> str | None:
-        """Where the warm-up falls short of IETF 4.5.1, as a sentence; None when it does not."""
+        """How the warm-up falls short of IETF 4.5.1, as a sentence; None when it does not."""
         tokens = int(self.warmup.output_tokens.sum())
         asked = f"IETF 4.5.1 asks for {WARMUP_REQUESTS} requests and {WARMUP_TOKENS:,} output tokens"
         if not self.warmup.requests:
-            return f"there is no warm-up; {asked}"
+            return f"the run has no warm-up; {asked}"
         if self.warmup.cycles:
             return f"the warm-up ends by time alone; {asked}"
         if self.warmup.requests >= WARMUP_REQUESTS and tokens >= WARMUP_TOKENS:
@@ -81,8 +81,8 @@ class Plans:
 
 
 def resolve_settings(settings: RunSettings, endpoint: Endpoint, work: Path) -> ResolvedSettings:
-    """The settings as they are; with --plan, load, workload and model are those of the saved plan. InputError when the
-    command line contradicts it.
+    """The settings unchanged; with --plan, with load, workload and model of the saved plan. InputError when the command
+    line contradicts it.
     """
     if settings.output.plan is None:
         return ResolvedSettings(settings)
@@ -102,11 +102,11 @@ def resolve_settings(settings: RunSettings, endpoint: Endpoint, work: Path) -> R
     planned = "on" if described.get("continuous_usage") else "token-ids" if described.get("token_ids") else "off"
     if asked not in ("auto", planned):
         raise InputError(f"--plan {settings.output.plan} has --continuous-usage {planned} in every body, not {asked}")
-    classes = placed(classes_of(described), settings.output, described)
+    classes = with_plan_urls(classes_of(described), settings.output, described)
     return ResolvedSettings(
         msgspec.structs.replace(
             settings,
-            target=msgspec.structs.replace(homed(settings.target, classes), model=described["model"]),
+            target=msgspec.structs.replace(with_class_target(settings.target, classes), model=described["model"]),
             load=load_of(settings.load, described["load"], plan),
             workload=msgspec.structs.replace(
                 workload_of(settings.workload, described["workload"], described["streaming"]), continuous_usage=planned
@@ -117,9 +117,11 @@ def resolve_settings(settings: RunSettings, endpoint: Endpoint, work: Path) -> R
     )
 
 
-def placed(classes: tuple[TrafficClass, ...], output: Output, described: Mapping[str, Any]) -> tuple[TrafficClass, ...]:
-    """The *classes* of a replayed plan with the URLs that the command line gives them: no plan holds any. InputError for
-    names that are none of its classes, and where a class went to URLs of its own and has none now.
+def with_plan_urls(
+    classes: tuple[TrafficClass, ...], output: Output, described: Mapping[str, Any]
+) -> tuple[TrafficClass, ...]:
+    """The *classes* of a replayed plan with the URLs of the command line, because a plan stores none. InputError for a name
+    that is not one of its classes, and for a class that had its own URLs and has none now.
     """
     urls = dict(output.plan_urls)
     names = [one.name for one in classes]
@@ -136,8 +138,8 @@ def placed(classes: tuple[TrafficClass, ...], output: Output, described: Mapping
     return tuple(msgspec.structs.replace(one, urls=urls.get(one.name, ())) for one in classes)
 
 
-def homed(target: Target, classes: tuple[TrafficClass, ...]) -> Target:
-    """The run's own target; where all classes have URLs of their own, nothing else goes to one, so it is the first's."""
+def with_class_target(target: Target, classes: tuple[TrafficClass, ...]) -> Target:
+    """The run's own target; when all classes have their own URLs, no request goes to it, so it is the first class's."""
     if not classes or not all(one.urls for one in classes):
         return target
     if target.urls or target.unix_socket is not None or target.simulate:
@@ -147,7 +149,7 @@ def homed(target: Target, classes: tuple[TrafficClass, ...]) -> Target:
 
 
 def load_of(load: Load, described: dict[str, Any], plan: Plan) -> Load:
-    """The load that the plan was made for, so that the warm-up goes at the same."""
+    """The load that the plan was made for, so that the warm-up has the same load."""
     arrivals = described["arrivals"] or {}
     rate = arrivals.get("rate")
     return msgspec.structs.replace(
@@ -160,15 +162,15 @@ def load_of(load: Load, described: dict[str, Any], plan: Plan) -> Load:
 
 
 def workload_of(workload: Workload, content: dict[str, Any], streaming: bool) -> Workload:
-    """The workload of the warm-up beside a plan. A plan does not hold the file that it was made from, so one of a data
+    """The workload of the warm-up of a replayed plan. A plan does not contain the file that it was made from, so a data
     set or trace is warmed up with Synthetic-Uniform.
     """
     known = {name: content[name] for name in ("prefix_share", "prefix_zipf", "prompt_form") if name in content}
     drawn = content["name"] in LENGTHS
-    stands_in = content["name"] in OWN_TEXT and content.get("stand_in") is True
+    substitute = content["name"] in OWN_TEXT and content.get("stand_in") is True
     return msgspec.structs.replace(
         workload,
-        name=content["name"] if drawn or stands_in else "synthetic-uniform",
+        name=content["name"] if drawn or substitute else "synthetic-uniform",
         isl=content["isl"] if drawn else None,
         osl=content["osl"] if drawn else None,
         tokenizer=content["tokenizer"],
@@ -179,25 +181,25 @@ def workload_of(workload: Workload, content: dict[str, Any], streaming: bool) ->
     )
 
 
-def warmed_by(workload: Workload) -> Workload:
-    """The workload of a class's warm-up beside a plan: its own, or Synthetic-Uniform where it was read from a file."""
+def warmup_workload(workload: Workload) -> Workload:
+    """The workload of a class's warm-up for a replayed plan: its own, or Synthetic-Uniform if it was read from a file."""
     if workload.dataset_path is None:
         return workload
     return Workload(tokenizer=workload.tokenizer, streaming=workload.streaming)
 
 
 def classes_of(described: dict[str, Any]) -> tuple[TrafficClass, ...]:
-    """The classes that the plan was made of, for their heads and their warm-up, with the models that its bodies name."""
+    """The classes of the plan, for their request heads and warm-up, with the models that its bodies name."""
     found = []
     for entry in described.get("classes", ()):
         one = msgspec.convert(entry["settings"], TrafficClass)
         model = entry.get("model", one.model)
-        found.append(msgspec.structs.replace(one, model=model, workload=warmed_by(one.workload)))
+        found.append(msgspec.structs.replace(one, model=model, workload=warmup_workload(one.workload)))
     return tuple(found)
 
 
 def build_plans(asked: ResolvedSettings, endpoint: Endpoint, model: str, work: Path) -> Plans:
-    """Warm-up and measured plan, under *work*. InputError for a request beyond the model's context."""
+    """Build the plans of warm-up and measurement in *work*. InputError for a request beyond the model's context."""
     measure = asked.plan
     if measure is None:
         measure = build(asked.settings, "measure", endpoint, model, work / MEASURE)
@@ -208,7 +210,7 @@ def build_plans(asked: ResolvedSettings, endpoint: Endpoint, model: str, work: P
 
 
 def build(settings: RunSettings, phase: str, endpoint: Endpoint, model: str, out_dir: Path) -> Plan:
-    """The plan of *phase*, of one kind of traffic or of several."""
+    """Build the plan of *phase*, with or without request classes."""
     if settings.classes:
         return build_classes(settings, phase=phase, endpoints=ENDPOINTS, model=model, out_dir=out_dir)
     return build_plan(settings, phase=phase, endpoint=endpoint, model=model, out_dir=out_dir)

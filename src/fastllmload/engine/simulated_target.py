@@ -15,15 +15,15 @@ FIELDS = sorted(set(SimulatorOptions.__struct_fields__) - OWN)
 
 
 def refuse_engine(settings: RunSettings) -> None:
-    """InputError where the run is to start an engine that cannot be made: before anything is written or planned."""
+    """InputError when the run would start a simulated engine with invalid options; raised before anything is written."""
     if not settings.target.urls and settings.target.unix_socket is None:
         resolve(options_of(settings.target.simulate))
 
 
 def options_of(pairs: Sequence[tuple[str, str]]) -> SimulatorOptions:
-    """Options from texts; names as on the command line of `simulate`. A field of the profile is `set.FIELD`.
+    """Options parsed from texts; names as on the command line of `simulate`. A field of the profile is `set.FIELD`.
 
-    InputError names an option that does not exist or a value that is of the wrong kind.
+    InputError for an option that does not exist or a value of the wrong type.
     """
     values: dict[str, object] = {}
     faults: list[str] = []

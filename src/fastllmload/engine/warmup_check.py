@@ -1,5 +1,5 @@
-"""What the warm-up says of the target before anything is measured: which of its requests failed, and whether there is
-still anybody there (decision 093).
+"""Checks the target after the warm-up, before the measurement: which requests failed, and whether the target still takes
+connections (docs/decisions/093).
 """
 
 from __future__ import annotations
@@ -18,17 +18,15 @@ FAMILIES = {"inet": socket.AF_INET, "inet6": socket.AF_INET6, "unix": socket.AF_
 
 @dataclass(frozen=True)
 class WarmUpCheck:
-    """Requests of the warm-up. *classes*: of the failed ones by class of error; *failed_at*: by URL, where there are
-    several.
-    """
+    """Requests of the warm-up. *classes*: failed ones by class of error; *failed_at*: by URL, if there are several."""
 
     ended: int
     failed: int
     classes: Mapping[str, int]
     failed_at: Mapping[str, int] | None = None
 
-    def sentence(self, silent: Sequence[str] = ()) -> str | None:
-        """None where nothing failed. *silent*: the URLs, where none of them takes a connection any more."""
+    def sentence(self, lost: Sequence[str] = ()) -> str | None:
+        """None when nothing failed. *lost*: the URLs, when none of them takes connections any more."""
         if not self.failed:
             return None
         many = (
@@ -39,30 +37,30 @@ class WarmUpCheck:
         where = places(self.failed_at)
         what = errors(dict(self.classes)) + (f"; at {where}" if where else "")
         failed = f"{many} warm-up requests failed ({what})"
-        if silent:
+        if lost:
             return (
-                f"{failed}, and {', '.join(silent)} {'takes' if len(silent) == 1 else 'take'} no connection any more: "
-                "the measurement was not begun; is the server up?"
+                f"{failed}, and {', '.join(lost)} no longer {'accepts' if len(lost) == 1 else 'accept'} connections: "
+                "the measurement was not started; is the server up?"
             )
-        return f"{failed}; the measurement goes on"
+        return f"{failed}; the measurement continues"
 
 
-def deserted(targets: Sequence[TargetSpec], source: str | None = None) -> list[str]:
-    """The URLs of *targets* where none of them takes a connection; empty where one does. *source*: where from."""
+def unreachable(targets: Sequence[TargetSpec], source: str | None = None) -> list[str]:
+    """The URLs of *targets* if none of them takes a connection; empty if one does. *source*: local address to use."""
     if any(takes_connections(target, source) for target in targets):
         return []
     return list(dict.fromkeys(target.url for target in targets))
 
 
 def takes_connections(target: TargetSpec, source: str | None) -> bool:
-    """The kernel's answer is enough: what the server says is the measurement's business."""
+    """Whether *target* accepts a TCP or Unix connection; no request is sent."""
     local = target.family == "unix"
-    with socket.socket(FAMILIES[target.family], socket.SOCK_STREAM) as knock:
-        knock.settimeout(CONNECT_S)
+    with socket.socket(FAMILIES[target.family], socket.SOCK_STREAM) as trial:
+        trial.settimeout(CONNECT_S)
         try:
             if source is not None and not local:
-                knock.bind((source, 0))
-            knock.connect(target.address if local else (target.address, target.port))
+                trial.bind((source, 0))
+            trial.connect(target.address if local else (target.address, target.port))
         except OSError:
             return False
     return True

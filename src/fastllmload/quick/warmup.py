@@ -26,9 +26,9 @@ def warm_up(settings: RunSettings, url: str, secret: Secret | None, redact: Reda
     probe = Probe(settings, parse_base(url, settings.target.unix_socket), endpoint, key, redact)
     probe.reach([])
     model = probe.model(settings.target.model)
-    probe.say(model, WARMUP_PROMPT, WARMUP_TOKENS)
+    probe.send_once(model, WARMUP_PROMPT, WARMUP_TOKENS)
     target = msgspec.structs.replace(settings.target, model=model)
-    declared = (*settings.output.declare, *from_card(probe.card(model), dict(settings.output.declare)))
+    declared = (*settings.output.declare, *from_card(probe.model_entry(model), dict(settings.output.declare)))
     output = msgspec.structs.replace(settings.output, declare=declared)
     return msgspec.structs.replace(settings, target=target, output=output)
 

@@ -105,7 +105,7 @@ def fleet(monkeypatch, specs):
 @pytest.fixture
 def phase(tmp_path, ui, signals, monkeypatch):
     """`phase(fleet, ...)` makes a PhaseRun that looks every 5 ms."""
-    monkeypatch.setattr(phases, "LOOK_S", 0.005)
+    monkeypatch.setattr(phases, "UPDATE_S", 0.005)
     monkeypatch.setattr(phases, "LEAD_NS", 1_000_000)
     logs = []
 
@@ -115,7 +115,7 @@ def phase(tmp_path, ui, signals, monkeypatch):
         given = {
             "fleet": workers, "spec": workers.members[0].spec.phases[number], "plan": plan or nothing,
             "live": Live(workers, logs[-1], None), "ui": ui, "interrupts": signals, "asked_rate": 5.0,
-            "own_grace": False, "died": lambda member: None, "ready": lambda: None, "look": lambda: False,
+            "own_grace": False, "died": lambda member: None, "ready": lambda: None, "check": lambda: False,
             "started": lambda start: None,
         }  # fmt: skip
         return phases.PhaseRun(**{**given, **fields})

@@ -14,7 +14,7 @@ from fastllmload.engine.run_controller import not_written
 def test_a_disk_is_called_full_only_where_it_took_no_more() -> None:
     """A flood that outruns the disk is no full disk."""
     assert not_written(True, "") == (
-        "the disk was full: sending stopped early; what was measured until then is all there"
+        "the disk was full: sending stopped early; everything measured until then was saved"
     )
     assert not_written(False, "7 texts") == (
         "answers came faster than they could be written to the disk: sending stopped early; not on the disk: 7 texts"

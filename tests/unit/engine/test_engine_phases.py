@@ -115,7 +115,7 @@ def test_a_phase_does_not_begin_without_one_of_its_workers(fleet, phase):
     dead = []
     workers = fleet("dies at once", workers=2)
     assert phase(workers, died=dead.append).run() is None
-    assert dead and "ModuleNotFoundError" in workers.last_words(dead[0], str)
+    assert dead and "ModuleNotFoundError" in workers.last_message(dead[0], str)
 
 
 def test_a_worker_that_has_failed_but_not_yet_ended_is_told_when_it_is_waited_for(fleet, phase):
@@ -124,7 +124,7 @@ def test_a_worker_that_has_failed_but_not_yet_ended_is_told_when_it_is_waited_fo
     workers = fleet("fails slowly")
     assert phase(workers, died=dead.append).run() is not None
     assert dead + workers.join(10) == workers.members
-    assert workers.last_words(workers.members[0], str) == "OSError: no more of that"
+    assert workers.last_message(workers.members[0], str) == "OSError: no more of that"
 
 
 def test_a_worker_that_ignores_abort_is_left_to_the_reaper(fleet, phase, ui, signals, monkeypatch):
@@ -147,7 +147,7 @@ def test_a_worker_that_stands_still_is_ended_and_told(fleet, phase, monkeypatch)
 def test_the_last_words_of_a_worker_are_redacted(fleet, phase):
     workers = fleet("dies")
     phase(workers).run()
-    said = workers.last_words(workers.members[0], lambda text: text.replace("sk-secret", "***"))
+    said = workers.last_message(workers.members[0], lambda text: text.replace("sk-secret", "***"))
     assert said == "Error: Bearer *** was refused"
 
 

@@ -23,7 +23,7 @@ def test_a_cpu_that_is_not_there():
 @pytest.mark.parametrize(
     ("sources", "why"),
     [
-        (("somewhere",), "'somewhere' is no IPv4 or IPv6 address"),
+        (("somewhere",), "'somewhere' is not an IPv4 or IPv6 address"),
         (("192.0.2.1",), "192.0.2.1 cannot be used on this host"),
         (("127.0.0.1", "::1"), "IPv4 and IPv6"),
     ],

@@ -12,7 +12,7 @@ from canned_server import canned
 from certificates import certificate, needs_openssl
 
 from fastllmload.endpoint import ENDPOINTS
-from fastllmload.engine.manifest import tokens_told
+from fastllmload.engine.manifest import token_reporting
 from fastllmload.engine.preflight import client, probe, progress
 from fastllmload.engine.preflight.check import preflight
 from fastllmload.engine.preflight.probe import Probe
@@ -76,7 +76,7 @@ def test_round_trips_are_measured_behind_a_run_too():
         first = check([server.url]).first
         first.round_trips(behind)
     assert len(behind) == 20 and min(behind) > 0
-    with pytest.raises(TargetError, match=r"does not take connections any more"):
+    with pytest.raises(TargetError, match=r"no longer accepts connections"):
         first.round_trips(behind)
     assert len(behind) == 20
 
@@ -209,7 +209,7 @@ def test_a_missing_key_is_asked_for():
         ((400, "application/json", b'{"error":"unknown field ignore_eos"}'), "unknown field ignore_eos"),
         ((400, "application/json", b"{}"), "is the endpoint type right"),
         ((500, "text/plain", b"x" * 999), "with 500"),
-        ((503, "application/json", b"{}"), "is it well, or still loading its model?"),
+        ((503, "application/json", b"{}"), "has it failed, or is it still loading its model?"),
         ((307, "text/plain", b"moved"), "redirects are not followed"),
         ((200, "text/html", b"<html>hello</html>"), "a web page"),
         ((200, "text/event-stream", b""), "no body"),
@@ -360,7 +360,7 @@ def test_a_long_wait_is_told_while_it_lasts(monkeypatch, answered, question, lim
                 assert heard.wait(30)
             return GOOD.get(path, otherwise)
 
-    monkeypatch.setattr(progress, "SHOWN_AFTER_S", 0.2)
+    monkeypatch.setattr(progress, "REPORT_AFTER_S", 0.2)
     settings = RunSettings(target=Target(model="m"), load=Load(rate=1.0))
     with canned(Slow()) as server:
         preflight(settings, [server.url], ENDPOINTS["openai-chat"], None, Redactor([]), say)
@@ -374,8 +374,8 @@ def test_a_server_that_never_answers_is_refused_after_the_time_asked_for():
         with pytest.raises(TargetError) as caught:
             check([url], preflight_timeout=0.3)
     assert str(caught.value) == (
-        f"{url} took a connection but did not answer GET /v1/models within 0.3 s; is it well? "
-        "--preflight-timeout gives it longer"
+        f"{url} accepted a connection but did not answer GET /v1/models within 0.3 s; is it running properly? "
+        "--preflight-timeout allows more time"
     )
 
 
@@ -393,7 +393,7 @@ def test_a_server_that_takes_one_connection_and_no_other(monkeypatch):
     monkeypatch.setattr(Probe, "_connect", first_only)
     with (
         canned(GOOD) as server,
-        pytest.raises(TargetError, match="does not take connections any more: connection refused"),
+        pytest.raises(TargetError, match="no longer accepts connections: connection refused"),
     ):
         check([server.url])
 
@@ -439,7 +439,7 @@ def test_a_server_that_stops_listening_after_the_first_look():
     port = listener.getsockname()[1]
     going = threading.Thread(target=look_and_go, args=(listener,))
     going.start()
-    with pytest.raises(TargetError, match="does not take connections any more|did not answer"):
+    with pytest.raises(TargetError, match="no longer accepts connections|did not answer"):
         check([f"http://127.0.0.1:{port}/v1"])
     going.join()
 
@@ -538,7 +538,7 @@ def test_interim_responses_without_end_are_given_up():
 def test_what_is_no_http_is_shown_without_what_a_terminal_obeys(raw):
     with (
         spoken_by(raw) as url,
-        pytest.raises(TargetError, match="its answer begins with no HTTP status line but") as it,
+        pytest.raises(TargetError, match="its answer does not begin with an HTTP status line but") as it,
     ):
         check([url])
     assert str(it.value).isprintable()
@@ -663,9 +663,9 @@ def test_what_a_run_would_count_as_failed_each_time_is_refused(monkeypatch, answ
         ),
         (
             b"302 Found\r\nLocation: https://login.example/?next=%2Fv1",
-            "where it leads (https://login.example/?next=%2Fv1)",
+            "give the new location in --url (https://login.example/?next=%2Fv1)",
         ),
-        (b"302 Found\r\nLocation: https://\x1b[31mx/", "where it leads (https://\ufffd[31mx/)"),
+        (b"302 Found\r\nLocation: https://\x1b[31mx/", "give the new location in --url (https://\ufffd[31mx/)"),
         (
             b"200 OK\r\nContent-Type: application/json\r\nContent-Length: 2",
             "a head that a run refuses (bad_head): Duplicate Content-Length",
@@ -833,8 +833,8 @@ def test_events_are_asked_for_nothing_that_cannot_be_or_is_not_wanted(workload, 
 @pytest.mark.parametrize(
     ("answers", "workload", "kind", "words"),
     [
-        (GOOD, Workload(continuous_usage="on"), TargetError, "do not say their usage"),
-        (GOOD, Workload(continuous_usage="token-ids"), TargetError, "do not say their token ids"),
+        (GOOD, Workload(continuous_usage="on"), TargetError, "do not report their usage"),
+        (GOOD, Workload(continuous_usage="token-ids"), TargetError, "do not report their token ids"),
         (Refusing(GOOD, (USAGE,)), Workload(continuous_usage="on"), TargetError, "Unknown parameter"),
         (GOOD, Workload(continuous_usage="on", streaming=False), InputError, "answers are not streamed"),
         (GOOD, Workload(continuous_usage="on", extra_body='{"stream_options":{}}'), InputError, "sets stream_options"),
@@ -851,9 +851,9 @@ def test_one_url_whose_events_do_not_say_what_they_carry_is_enough_not_to_ask():
         found = check([one.url, other.url, one.url])
         assert (questions_to(one), questions_to(other)) == (["on", "off"], ["on"])
     assert found.way == "off"
-    assert tokens_told(found.way) == {"continuous_usage": False, "token_ids": False}
-    assert tokens_told("on") == {"continuous_usage": True, "token_ids": None}
-    assert tokens_told(None) == {"continuous_usage": None, "token_ids": None}
+    assert token_reporting(found.way) == {"continuous_usage": False, "token_ids": False}
+    assert token_reporting("on") == {"continuous_usage": True, "token_ids": None}
+    assert token_reporting(None) == {"continuous_usage": None, "token_ids": None}
 
 
 @pytest.mark.parametrize(

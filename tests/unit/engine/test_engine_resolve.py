@@ -35,7 +35,7 @@ def test_what_is_no_url_is_refused(url):
 def test_user_and_password_become_basic_authorization_and_are_not_shown():
     base = parse_base("http://us%40er:pa%3Ass@h:1/v1")
     assert base.authorization == "Basic " + base64.b64encode(b"us@er:pa:ss").decode()
-    assert base.shown == "http://h:1/v1"
+    assert base.public_url == "http://h:1/v1"
 
 
 def test_every_address_of_a_name_is_kept_once_and_numeric():

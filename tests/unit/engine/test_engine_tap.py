@@ -46,7 +46,7 @@ def demand(events_per_s: float = 1_000.0) -> Demand:
 def test_the_rule_of_auto(
     client: dict[str, Any], targets: list[TargetSpec], events_per_s: float, workers: int, cores: int, used: bool
 ) -> None:
-    assert tap.worth_it(settings(**client), targets, demand(events_per_s), workers, cores) is used
+    assert tap.auto_uses_tap(settings(**client), targets, demand(events_per_s), workers, cores) is used
 
 
 def test_auto_goes_without_where_it_is_not_permitted_and_tap_does_not(monkeypatch: pytest.MonkeyPatch) -> None:

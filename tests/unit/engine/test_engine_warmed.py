@@ -4,7 +4,7 @@ import socket
 
 import pytest
 
-from fastllmload.engine.warmup_check import WarmUpCheck, deserted
+from fastllmload.engine.warmup_check import WarmUpCheck, unreachable
 from fastllmload.engine.workers.spec import TargetSpec
 
 
@@ -34,18 +34,19 @@ def test_a_warm_up_without_failures_is_not_spoken_of():
         (
             WarmUpCheck(1_200, 7, {"http_status": 7}),
             (),
-            "7 of the 1,200 warm-up requests failed (http_status 7); the measurement goes on",
+            "7 of the 1,200 warm-up requests failed (http_status 7); the measurement continues",
         ),
         (
             WarmUpCheck(40, 20, {"connect_refused": 19, "reset": 1}, {"http://b/v1": 20}),
             (),
-            "20 of the 40 warm-up requests failed (connect_refused 19, reset 1; at http://b/v1 20); the measurement goes on",
+            "20 of the 40 warm-up requests failed (connect_refused 19, reset 1; at http://b/v1 20); "
+            "the measurement continues",
         ),
         (
             WarmUpCheck(3, 3, {"connect_refused": 3}),
             ("http://a/v1",),
-            "all 3 warm-up requests failed (connect_refused 3), and http://a/v1 takes no connection any more: "
-            "the measurement was not begun; is the server up?",
+            "all 3 warm-up requests failed (connect_refused 3), and http://a/v1 no longer accepts connections: "
+            "the measurement was not started; is the server up?",
         ),
     ],
 )
@@ -56,14 +57,14 @@ def test_the_sentence(warmed, silent, sentence):
 def test_one_that_takes_connections_is_enough(listening):
     port, path, gone = listening
     closed = target("inet", "127.0.0.1", gone)
-    assert deserted([closed, target("inet", "127.0.0.1", port)]) == []
-    assert deserted([closed, target("unix", path)], "127.0.0.1") == []
-    assert deserted([target("inet", "127.0.0.1", port)], "127.0.0.1") == []
+    assert unreachable([closed, target("inet", "127.0.0.1", port)]) == []
+    assert unreachable([closed, target("unix", path)], "127.0.0.1") == []
+    assert unreachable([target("inet", "127.0.0.1", port)], "127.0.0.1") == []
 
 
 def test_all_that_are_gone_are_named_once_each(listening, tmp_path):
     _, _, gone = listening
-    found = deserted(
+    found = unreachable(
         [
             target("inet", "127.0.0.1", gone, url="http://a/v1"),
             target("inet", "127.0.0.1", gone, url="http://a/v1"),

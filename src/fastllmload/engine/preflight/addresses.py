@@ -1,4 +1,4 @@
-"""URLs to addresses and request heads: DNS once, before the run."""
+"""Resolves URLs to addresses and builds request heads; DNS is queried once, before the run."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ OWN_HEADERS = ("content-length", "x-request-id", "transfer-encoding", "connectio
 
 @dataclass(frozen=True)
 class BaseUrl:
-    """A base URL taken apart. *path* is without a trailing slash; *socket_path* is set for Unix sockets."""
+    """The parts of a base URL. *path* has no trailing slash; *socket_path* is set for Unix sockets."""
 
     url: str
     tls: bool
@@ -35,7 +35,7 @@ class BaseUrl:
         return name if self.port == (443 if self.tls else 80) else f"{name}:{self.port}"
 
     @property
-    def shown(self) -> str:
+    def public_url(self) -> str:
         """The URL without credentials."""
         where = (
             f"unix:{self.socket_path}"
@@ -46,7 +46,7 @@ class BaseUrl:
 
 
 def parse_base(url: str, socket_path: str | None = None) -> BaseUrl:
-    """Take *url* apart; `unix:/path` names a socket. InputError for what is no http(s) URL."""
+    """Split *url*; `unix:/path` names a socket. InputError for anything but an http(s) URL."""
     if url.startswith("unix:"):
         return BaseUrl(url, False, "localhost", 80, "", url.removeprefix("unix:"))
     text = url if "://" in url else f"http://{url}"
@@ -56,7 +56,7 @@ def parse_base(url: str, socket_path: str | None = None) -> BaseUrl:
     except ValueError as problem:
         raise InputError(f"--url {url!r} cannot be read: {problem}; write it like http://HOST:8000/v1") from None
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise InputError(f"--url {url!r} is no http or https URL; write it like http://HOST:8000/v1")
+        raise InputError(f"--url {url!r} is not an http or https URL; write it like http://HOST:8000/v1")
     authorization = None
     if parts.username is not None:
         pair = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
@@ -68,14 +68,14 @@ def parse_base(url: str, socket_path: str | None = None) -> BaseUrl:
 
 
 def addresses(base: BaseUrl) -> list[tuple[str, str, int]]:
-    """(family, numeric address, port) of every address of the host, in the resolver's order. TargetError when none."""
+    """(family, numeric address, port) of every address of the host, in the resolver's order. TargetError without any."""
     if base.socket_path is not None:
         return [("unix", base.socket_path, 0)]
     try:
         found = socket.getaddrinfo(base.host, base.port, type=socket.SOCK_STREAM)
     except (socket.gaierror, UnicodeError) as problem:
         raise TargetError(
-            f"the host name {base.host!r} of {base.shown} cannot be resolved ({problem}); check --url"
+            f"the host name {base.host!r} of {base.public_url} cannot be resolved ({problem}); check --url"
         ) from None
     families = {socket.AF_INET: "inet", socket.AF_INET6: "inet6"}
     unique: dict[tuple[str, str, int], None] = {}
@@ -88,7 +88,7 @@ def addresses(base: BaseUrl) -> list[tuple[str, str, int]]:
 def request_head(
     base: BaseUrl, path: str, headers: Sequence[tuple[str, str]], api_key: str | None, *, method: str = "POST"
 ) -> str:
-    """Request line and fixed headers, CRLF-ended each; the request's own lines and the empty line are not in it."""
+    """Request line and fixed headers, each ended by CRLF; without the request's own headers and the empty line."""
     fixed: dict[str, tuple[str, str]] = {}
 
     def put(name: str, value: str) -> None:
@@ -106,7 +106,7 @@ def request_head(
         put("Authorization", f"Bearer {api_key}")
     for name, value in headers:
         if not TOKEN.fullmatch(name) or any(character in value for character in "\r\n\0"):
-            raise InputError(f"-H {name!r} is no header name and value; write it like -H 'X-Name: value'")
+            raise InputError(f"-H {name!r} is not a valid header; write it like -H 'X-Name: value'")
         if name.lower() in OWN_HEADERS:
             raise InputError(f"-H {name} is set by fastllmload for every request; leave it out")
         put(name, value)
@@ -128,7 +128,7 @@ def target_spec(
     """What a worker needs to reach one address of *base*."""
     family, numeric, port = address
     return TargetSpec(
-        url=base.shown,
+        url=base.public_url,
         family=family,
         address=numeric,
         port=port,

@@ -1,4 +1,4 @@
-"""What an answer to the probe looks like that a run would not count as one."""
+"""Detects answers to the probe that a run would count as failed: other protocols, web pages, encoded or invalid bodies."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from fastllmload._ext.http1 import CONTENTS, HeadReader, find_head_end, parse_head
 
-# What the events of another protocol hold, none of which the others have: its name, and the option that reads it.
+# Patterns that occur in the events of one protocol only; its name, and the --endpoint-type that reads it.
 LOOKS_LIKE: tuple[tuple[bytes, str, str], ...] = (
     (rb'"type"\s*:\s*"response\.', "OpenAI Responses", "openai-responses"),
     (rb'"type"\s*:\s*"(?:message_start|content_block_(?:start|delta))"', "Anthropic Messages", "anthropic-messages"),
@@ -35,14 +35,14 @@ BAD_KIND = 11  # delta.EventKind
 
 
 def another_protocol(content: bytes, own: str) -> Iterator[tuple[str, str]]:
-    """(name, --endpoint-type) of protocols but *own* that *content* looks like."""
+    """(name, --endpoint-type) of protocols other than *own* that *content* looks like."""
     for pattern, name, option in LOOKS_LIKE:
         if option != own and re.search(pattern, content, re.DOTALL):
             yield name, option
 
 
 def content_of(content_type: str) -> str:
-    """What a worker takes a body of this Content-Type for: a word of http1.CONTENTS."""
+    """How a worker reads a body of this Content-Type: one of http1.CONTENTS."""
     head = HeadReader()
     line = " ".join(content_type.split())
     unread = head.read_bytes(f"HTTP/1.1 200 OK\r\nContent-Type: {line}\r\n\r\n".encode("latin-1", "replace"))
@@ -50,12 +50,12 @@ def content_of(content_type: str) -> str:
 
 
 def refused_head(head: bytes) -> str | None:
-    """Why a worker refuses the last of the heads in *head*, where this is so."""
+    """Why a worker rejects the last of the heads in *head*; None when it does not."""
     at = 0
     while head.startswith(b"HTTP/1.1 100", at) and (end := find_head_end(head[at:])):
         at += end
-    said = parse_head(head[at:])
-    return None if said["error"] == "ok" else said["message"] or said["error"]
+    parsed = parse_head(head[at:])
+    return None if parsed["error"] == "ok" else parsed["message"] or parsed["error"]
 
 
 def is_page(content: bytes, content_type: str) -> bool:
@@ -63,12 +63,12 @@ def is_page(content: bytes, content_type: str) -> bool:
 
 
 def is_encoded(encoding: str) -> bool:
-    """Whether a body of this Content-Encoding is not what it says as it stands."""
+    """Whether a body of this Content-Encoding must be decoded."""
     return encoding.strip().lower() not in ("", "identity")
 
 
 def unreadable(content_type: str, kinds: Sequence[int], own: str) -> str | None:
-    """Why a run would count every such answer as failed, whatever its text is; None: it would not. *kinds* of its events."""
+    """Why a run would count every such answer as failed; None: it would not. *kinds*: those of its events."""
     if content_of(content_type) == "other":
         return f"a body of {content_type or 'no Content-Type'}"
     if kinds and all(kind == BAD_KIND for kind in kinds):

@@ -1,5 +1,5 @@
-"""Before the clock: is the target there, does it know the model, does it answer with tokens? A clear refusal now is
-better than a mess during the run.
+"""Checks the target before the clock starts: is it reachable, does it offer the model, does it answer with tokens? A
+clear error now is better than a failed run.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 from fastllmload.endpoint import ENDPOINTS, Endpoint
 from fastllmload.engine.preflight.addresses import parse_base, request_head, target_spec
 from fastllmload.engine.preflight.probe import PROBE_TOKENS, Probe
-from fastllmload.engine.preflight.progress import Say, silent
+from fastllmload.engine.preflight.progress import ReportProgress, no_report
 from fastllmload.engine.workers.affinity import refuse_sources
 from fastllmload.engine.workers.spec import TargetSpec
 from fastllmload.errors import InputError, TargetError
@@ -29,17 +29,15 @@ class Preflight:
     targets: list[TargetSpec] = field(default_factory=list)
     model: str = ""
     usage_reported: bool | None = None
-    way: str | None = (
-        None  # in which the events of all targets say what they carry (`probe.USAGE` ...); None: not asked
-    )
+    way: str | None = None  # how the events of all targets report their tokens (`probe.USAGE` ...); None: not requested
     connect_ms: list[float] = field(default_factory=list)
     first: Probe | None = None
     context_limit: int | None = None  # tokens of prompt and answer, the least that a server reports as max_model_len
-    answer_s: float | None = None  # the probe of the first target, of PROBE_TOKENS tokens, whole
+    answer_s: float | None = None  # duration of the first target's complete probe answer, for PROBE_TOKENS tokens
     class_heads: list[list[str]] = field(default_factory=list)  # per class, per target; empty without classes
-    class_targets: list[tuple[int, int]] = field(default_factory=list)  # per class: its first target, and how many
+    class_targets: list[tuple[int, int]] = field(default_factory=list)  # per class: first target, number of targets
     class_models: list[str] = field(default_factory=list)  # per class
-    class_urls: list[str] = field(default_factory=list)  # of targets that only classes have, behind the run's
+    class_urls: list[str] = field(default_factory=list)  # of targets that only classes have; after the run's
     notes: list[str] = field(default_factory=list)
 
 
@@ -49,41 +47,42 @@ def preflight(
     endpoint: Endpoint,
     secret: Secret | None,
     redact: Redact,
-    say: Say = silent,
+    report_progress: ReportProgress = no_report,
 ) -> Preflight:
-    """Check every URL of the run and of its classes. InputError (exit 2) or TargetError (exit 3), one sentence each;
-    *redact* blanks secrets in what a server said; *say* hears what is waited for.
+    """Check every URL of the run and of its classes. InputError (exit 2) or TargetError (exit 3), one sentence each.
+    *redact* replaces secrets in a server's text; *report_progress* receives one line for each long wait.
     """
     key = None if secret is None else secret.reveal()
     refuse_sources(settings.target.source_addresses)
     found = Preflight()
     general = most_general(settings)
-    spoken = endpoint if general is settings else ENDPOINTS[general.target.endpoint_type]
+    general_endpoint = endpoint if general is settings else ENDPOINTS[general.target.endpoint_type]
     probes = []
     for url in urls:
-        probe = Probe(general, parse_base(url, settings.target.unix_socket), spoken, key, redact, say)
-        found.model = look_at(probe, found, found.model or general.target.model)
+        base = parse_base(url, settings.target.unix_socket)
+        probe = Probe(general, base, general_endpoint, key, redact, report_progress)
+        found.model = check_server(probe, found, found.model or general.target.model)
         probes.append(probe)
-    places = {settings.target.urls: (0, len(probes)), (): (0, len(probes))}
+    targets_of = {settings.target.urls: (0, len(probes)), (): (0, len(probes))}
     for one in settings.classes:
         each = class_settings(settings, one)
-        if one.urls not in places:
-            places[one.urls] = len(probes), len(one.urls)
-            with named(one):
-                probes += look_away(each, one.urls, found, key, redact, say)
-        found.class_targets.append(places[one.urls])
+        if one.urls not in targets_of:
+            targets_of[one.urls] = len(probes), len(one.urls)
+            with errors_naming(one):
+                probes += check_class_servers(each, one.urls, found, key, redact, report_progress)
+        found.class_targets.append(targets_of[one.urls])
     probe_classes(settings, probes, found)
     return found
 
 
-def look_at(probe: Probe, found: Preflight, wanted: str | None) -> str:
-    """Whether the server of *probe* is there and answers, into *found*; the model that it serves."""
+def check_server(probe: Probe, found: Preflight, wanted: str | None) -> str:
+    """Check that the server of *probe* is reachable and answers, and add the result to *found*. Returns its model."""
     address = probe.reach([] if found.targets else found.connect_ms)
     found.first = found.first or probe
     model = probe.model(wanted)
     if probe.context_limit is not None:
         found.context_limit = min(found.context_limit or probe.context_limit, probe.context_limit)
-    usage = None if stays_cold(probe, found.notes) else ask(probe, found, model)
+    usage = None if is_cold_start(probe, found.notes) else ask(probe, found, model)
     if usage is not None:
         found.answer_s = found.answer_s or probe.answer_s * PROBE_TOKENS / probe.asked_tokens
         found.usage_reported = usage if found.usage_reported is None else found.usage_reported and usage
@@ -93,8 +92,8 @@ def look_at(probe: Probe, found: Preflight, wanted: str | None) -> str:
 
 
 def ask(probe: Probe, found: Preflight, model: str) -> bool | None:
-    """The answer of *probe*. All targets are asked in the same way what events carry, and one that does not say it so is
-    enough for the run not to ask.
+    """Get an answer from *probe*'s server; returns whether it reported usage. All targets get the same request for token
+    counts in events; if one of them does not support it, the run does not use it.
     """
     probe.known = found.way
     usage = probe.answer(model, found.notes)
@@ -102,9 +101,9 @@ def ask(probe: Probe, found: Preflight, model: str) -> bool | None:
     return usage
 
 
-def stays_cold(probe: Probe, notes: list[str]) -> bool:
-    """Whether the first request shall find a server that has answered nothing yet (IETF 4.5.3): its list of models says
-    that it is ready, and no answer is asked for before the clock.
+def is_cold_start(probe: Probe, notes: list[str]) -> bool:
+    """Whether the run measures a cold start (IETF 4.5.3): its first request must be the server's first, so only the list of
+    models is used to check that the server is ready.
     """
     if not declared_cold(dict(probe.settings.output.declare)):
         return False
@@ -113,29 +112,34 @@ def stays_cold(probe: Probe, notes: list[str]) -> bool:
     return True
 
 
-def look_away(
-    settings: RunSettings, urls: Sequence[str], found: Preflight, key: str | None, redact: Redact, say: Say
+def check_class_servers(
+    settings: RunSettings,
+    urls: Sequence[str],
+    found: Preflight,
+    key: str | None,
+    redact: Redact,
+    report_progress: ReportProgress,
 ) -> list[Probe]:
-    """The same for the URLs of a class of its own, whose *settings* these are."""
+    """Check the URLs of a class that has its own; *settings* are those of the class."""
     probes, model = [], settings.target.model
     for url in urls:
-        probe = Probe(settings, parse_base(url), ENDPOINTS[settings.target.endpoint_type], key, redact, say)
-        probe.served = model = look_at(probe, found, model)
+        probe = Probe(settings, parse_base(url), ENDPOINTS[settings.target.endpoint_type], key, redact, report_progress)
+        probe.served = model = check_server(probe, found, model)
         probes.append(probe)
     found.class_urls += urls
     return probes
 
 
-def at_home(settings: RunSettings, one: TrafficClass) -> bool:
+def goes_to_run_targets(settings: RunSettings, one: TrafficClass) -> bool:
     """Whether class *one* goes to the run's own targets."""
     return not one.urls or one.urls == settings.target.urls
 
 
 def most_general(settings: RunSettings) -> RunSettings:
-    """The run itself, or the first class that goes to its targets where none of them asks as the run would: in its
-    protocol, for a model that the run says or that is found.
+    """The settings for the first probe of the run's targets: the run's own if any class at these targets uses the run's
+    protocol and model, or if there is no such class; otherwise those of the first class at these targets.
     """
-    home = [one for one in settings.classes if at_home(settings, one)]
+    home = [one for one in settings.classes if goes_to_run_targets(settings, one)]
     plain = [one for one in home if one.endpoint_type in (None, settings.target.endpoint_type)]
     if not home or (plain and (settings.target.model is not None or any(one.model is None for one in plain))):
         return settings
@@ -143,7 +147,7 @@ def most_general(settings: RunSettings) -> RunSettings:
 
 
 def probe_classes(settings: RunSettings, probes: Sequence[Probe], found: Preflight) -> None:
-    """Each class's model and answer at each of its targets, once for classes that ask the same; and its request heads."""
+    """Probe each class's model at each of its targets, once for classes with the same request, and build request heads."""
     asked: set[tuple[Any, ...]] = set()
     for one, (first, many) in zip(settings.classes, found.class_targets, strict=True):
         each = class_settings(settings, one)
@@ -152,14 +156,19 @@ def probe_classes(settings: RunSettings, probes: Sequence[Probe], found: Preflig
         for number in range(first, first + many):
             general = probes[number]
             probe = Probe(
-                each, general.base, ENDPOINTS[each.target.endpoint_type], general.key, general.redact, general.tell
+                each,
+                general.base,
+                ENDPOINTS[each.target.endpoint_type],
+                general.key,
+                general.redact,
+                general.report_progress,
             )
             probe.address = general.address
             model = one.model or general.served or found.model
             question = (number, probe.path, model, each.target.headers, one.workload.extra_body, probe.endpoint.name)
             if question not in asked:
                 asked.add(question)
-                with named(one):
+                with errors_naming(one):
                     ask(probe, found, probe.model(model))
             heads[number] = request_head(probe.base, probe.path, each.target.headers, probe.key)
         found.class_heads.append(heads)
@@ -167,8 +176,8 @@ def probe_classes(settings: RunSettings, probes: Sequence[Probe], found: Preflig
 
 
 @contextlib.contextmanager
-def named(one: TrafficClass) -> Iterator[None]:
-    """What is refused in here says of which class."""
+def errors_naming(one: TrafficClass) -> Iterator[None]:
+    """Add the name of class *one* to errors raised in the block."""
     try:
         yield
     except (InputError, TargetError) as problem:

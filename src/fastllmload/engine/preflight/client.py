@@ -1,4 +1,4 @@
-"""Connections to a server before the clock: blocking sockets, one request at a time, a clear sentence for what fails."""
+"""Blocking connections to a server before the clock starts: one request at a time, one clear sentence per failure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import time
 
 from fastllmload.endpoint import Endpoint
 from fastllmload.engine.preflight.addresses import BaseUrl, addresses, request_head
-from fastllmload.engine.preflight.progress import ANSWER_S, LIST_S, Say, shown, silent
+from fastllmload.engine.preflight.progress import ANSWER_S, LIST_S, ReportProgress, no_report, reporting_wait
 from fastllmload.engine.preflight.tls import said, tls_advice, tls_context, trust_advice
 from fastllmload.engine.workers.affinity import reachable_from
 from fastllmload.errors import TargetError
@@ -24,10 +24,10 @@ CONNECT_TIMEOUT_S = 5.0
 LARGEST_ANSWER = 4 << 20
 CUT = "the connection ended within the body"
 MOST_INTERIM = 100  # responses before the final one
-RTT_CONNECTS, RTT_LEAST = 20, 5  # connects for the round trip before a run, and behind it
-PORTS_EACH = 50  # local ports that there are for each such connect; where they are few, a run needs them
-RTT_PAUSE_S = 0.005  # for a server that holds few connections which it has not accepted yet
-RTT_S = 1.0  # a far target is asked no more often than RTT_LEAST once they have taken this long
+RTT_CONNECTS, RTT_LEAST = 20, 5  # connects for the round trip before a run, and after it
+PORTS_EACH = 50  # at most one such connect per this many local ports: a run needs them where they are few
+RTT_PAUSE_S = 0.005  # for a server with a short backlog of connections to accept
+RTT_S = 1.0  # after this time, a distant target gets no more than RTT_LEAST connects
 
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes((0, 0, 0, 4, 0, 0, 0, 0, 0))  # with empty SETTINGS
@@ -36,11 +36,11 @@ ONLY_H2 = "it speaks HTTP/2 {0}, and HTTP/1.1 is spoken here; give a port that t
 
 
 class NoAnswer(TargetError):
-    """A server that took a connection and did not answer in time: asking again would double the wait."""
+    """A server accepted a connection and did not answer in time. It is not asked again, which would double the wait."""
 
 
 class ServerConnection:
-    """Blocking connections to one URL, one request on each."""
+    """Blocking connections to one URL, one request per connection."""
 
     def __init__(
         self,
@@ -49,34 +49,36 @@ class ServerConnection:
         endpoint: Endpoint,
         key: str | None,
         redact: Redact,
-        say: Say = silent,
+        report_progress: ReportProgress = no_report,
     ) -> None:
         self.settings = settings
         self.base = base
         self.endpoint = endpoint
         self.key = key
         self.redact = redact
-        self.tell = say
+        self.report_progress = report_progress
         target = settings.target
         self.asked_s = target.preflight_timeout
         self.path = target.endpoint_path or endpoint.path(base.path)
-        request_head(base, self.path, target.headers, key)  # wrong headers are told before anything is sent
+        request_head(base, self.path, target.headers, key)  # invalid headers raise before anything is sent
         self.address: tuple[str, str, int] | None = None
-        self.answered = False  # something in HTTP
+        self.answered = False  # with a valid HTTP response
         self.fields = http.client.HTTPMessage()  # of the latest answer's head
-        self.head = b""  # the same as it came
+        self.head = b""  # the same as received
         self.cut = False  # the connection ended within the latest answer's body
         self.context = tls_context(target) if base.tls else None
 
     def reach(self, connect_ms: list[float]) -> tuple[str, str, int]:
-        """The first address that accepts a connection (and, with TLS, whose certificate holds)."""
-        with shown(self.tell, f"{self.base.shown} to take a connection", self._patience_s(CONNECT_TIMEOUT_S)):
+        """The first address that accepts a connection (with TLS, one with a trusted certificate)."""
+        with reporting_wait(
+            self.report_progress, f"{self.base.public_url} to take a connection", self._patience_s(CONNECT_TIMEOUT_S)
+        ):
             return self._reach(connect_ms)
 
     def _reach(self, connect_ms: list[float]) -> tuple[str, str, int]:
         failures: list[str] = []
         sources = self.settings.target.source_addresses
-        for address in reachable_from(addresses(self.base), sources, self.base.shown):
+        for address in reachable_from(addresses(self.base), sources, self.base.public_url):
             try:
                 started = time.perf_counter()
                 connection = self._connect(address)
@@ -91,12 +93,12 @@ class ServerConnection:
             self.round_trips(connect_ms, RTT_CONNECTS - 1)
             return address
         raise TargetError(
-            f"{self.base.shown} cannot be reached at {', '.join(failures)}; is the server up and --url right?"
+            f"{self.base.public_url} cannot be reached at {', '.join(failures)}; is the server up and --url right?"
         )
 
     def round_trips(self, connect_ms: list[float], most: int = RTT_CONNECTS) -> None:
-        """*most* more connects to the address that took the first, in ms; fewer where they take long. TargetError when it
-        takes none any more.
+        """Measure *most* more connects to the address that accepted the first, in ms; fewer when they take long.
+        TargetError when it no longer accepts connections.
         """
         begun = time.perf_counter()
         spare = port_capacity(len(self.settings.target.source_addresses)) // PORTS_EACH  # each waits in TIME_WAIT
@@ -112,12 +114,12 @@ class ServerConnection:
         return min(usual_s, self.settings.load.timeout) if self.asked_s is None else self.asked_s
 
     def _connection(self) -> socket.socket:
-        """Another one to the address that took the first."""
+        """A new connection to the address that accepted the first."""
         assert self.address is not None
         try:
             return self._connect(self.address)
         except OSError as problem:
-            raise TargetError(f"{self.base.shown} does not take connections any more: {reason(problem)}") from None
+            raise TargetError(f"{self.base.public_url} no longer accepts connections: {reason(problem)}") from None
 
     def _connect(self, address: tuple[str, str, int]) -> socket.socket:
         family, numeric, port = address
@@ -142,20 +144,20 @@ class ServerConnection:
         except ssl.SSLCertVerificationError as problem:
             connection.close()
             raise TargetError(
-                f"the certificate of {self.base.shown} is not trusted: {problem.verify_message.rstrip('.')}; "
+                f"the certificate of {self.base.public_url} is not trusted: {problem.verify_message.rstrip('.')}; "
                 f"{trust_advice(problem.verify_code)}, or --insecure to go without verification"
             ) from None
         except (ssl.SSLError, OSError) as problem:
             connection.close()
-            advice = tls_advice(problem, self.settings.target) or "is the server well?"
-            raise TargetError(f"TLS with {self.base.shown} failed: {reason(problem)}; {advice}") from None
+            advice = tls_advice(problem, self.settings.target) or "is the server running properly?"
+            raise TargetError(f"TLS with {self.base.public_url} failed: {reason(problem)}; {advice}") from None
 
     def exchange(
         self, method: str, path: str, body: bytes | None, most_s: float | None = None
     ) -> tuple[int, str, bytes]:
-        """(status, content type, body) of one request on a connection of its own, within *most_s*."""
+        """(status, content type, body) of one request on a new connection, within *most_s*."""
         patience_s = self._patience_s(LIST_S if body is None else ANSWER_S) if most_s is None else most_s
-        with shown(self.tell, f"{self.base.shown} to answer {method} {path}", patience_s):
+        with reporting_wait(self.report_progress, f"{self.base.public_url} to answer {method} {path}", patience_s):
             return self._asked(method, path, body, patience_s)
 
     def _asked(self, method: str, path: str, body: bytes | None, patience_s: float) -> tuple[int, str, bytes]:
@@ -180,20 +182,20 @@ class ServerConnection:
         except (OSError, http.client.HTTPException, ValueError) as problem:
             if end.passed or isinstance(problem, TimeoutError):
                 raise NoAnswer(
-                    f"{self.base.shown} took a connection but did not answer {method} {path} within {patience_s:g} s; "
-                    "is it well? --preflight-timeout gives it longer"
+                    f"{self.base.public_url} accepted a connection but did not answer {method} {path} within {patience_s:g} "
+                    "s; is it running properly? --preflight-timeout allows more time"
                 ) from None
             if self._only_h2(problem):
                 spoken = ONLY_H2.format("without TLS (h2c)" if self.context is None else "only")
-                raise TargetError(f"{self.base.shown} did not answer {method} {path} properly: {spoken}") from None
+                raise TargetError(f"{self.base.public_url} did not answer {method} {path} properly: {spoken}") from None
             why = reason(problem, self.redact) + self._advice(problem)
-            raise TargetError(f"{self.base.shown} did not answer {method} {path} properly: {why}") from None
+            raise TargetError(f"{self.base.public_url} did not answer {method} {path} properly: {why}") from None
         finally:
             end.cancel()
             connection.close()
 
     def _content(self, response: http.client.HTTPResponse, partly: bool) -> bytes:
-        """The body; *partly*: what has come of it where the connection ended, http.client.IncompleteRead otherwise."""
+        """The body. If the connection ended within it: the part received if *partly*, else http.client.IncompleteRead."""
         try:
             content = response.read(LARGEST_ANSWER)
         except http.client.IncompleteRead as problem:
@@ -205,11 +207,11 @@ class ServerConnection:
         return content
 
     def header(self, field: str) -> str:
-        """A field of the latest answer's head, for a sentence; empty without it."""
+        """A header field of the latest answer, for a message; empty without it."""
         return one_line(self.redact(str(self.fields.get(field, ""))))
 
     def _only_h2(self, problem: BaseException) -> bool:
-        """Whether a server that answered HTTP/1.1 with frames, or with nothing, takes the preface of HTTP/2."""
+        """Whether a server that answered HTTP/1.1 with frames, or not at all, accepts the HTTP/2 preface."""
         if self.answered:
             return False
         if isinstance(problem, http.client.BadStatusLine) and not isinstance(problem, ConnectionError):
@@ -224,18 +226,18 @@ class ServerConnection:
             return False
 
     def _advice(self, problem: BaseException) -> str:
-        """What to look at when a server took a connection and answered with nothing, or with what is no HTTP."""
+        """What to check when a server accepted a connection and did not answer, or not in HTTP."""
         if self.answered:
             return ""
         if self.context is not None:
             advice = tls_advice(problem, self.settings.target)
             return "" if advice is None else f"; {advice}"
-        wordless = isinstance(problem, (ConnectionError, http.client.BadStatusLine))
-        return "; does this port speak http, or rather https?" if wordless else ""
+        no_http = isinstance(problem, (ConnectionError, http.client.BadStatusLine))
+        return "; does this port speak http, or rather https?" if no_http else ""
 
 
 class OpenConnection:
-    """One buffered reader of a socket, for all the heads that come out of it. *head*: the lines of the latest one."""
+    """One buffered reader of a socket for several response heads. *head*: the lines of the latest one."""
 
     def __init__(self, connection: socket.socket) -> None:
         self.reader = connection.makefile("rb")
@@ -255,8 +257,8 @@ class OpenConnection:
 
 
 def final_response(connection: socket.socket, method: str) -> tuple[http.client.HTTPResponse, bytes]:
-    """The response whose head ends the interim ones before it (RFC 9110, 15.2), and that head as it came. http.client
-    passes over a 100 only, whose head is in front of it then.
+    """The final response after any interim ones (RFC 9110, 15.2), and its head as received. http.client skips only 100
+    responses; the returned head then begins with theirs.
     """
     opened = OpenConnection(connection)
     with contextlib.ExitStack() as failed:
@@ -273,7 +275,7 @@ def final_response(connection: socket.socket, method: str) -> tuple[http.client.
 
 
 def begins_with_frame(data: bytes) -> bool:
-    """Whether *data* begins with the frame that an HTTP/2 server sends first, or with the one that it leaves with."""
+    """Whether *data* begins with an HTTP/2 SETTINGS frame (sent first by a server) or GOAWAY frame."""
     return len(data) >= 4 and data[:2] == b"\0\0" and data[3] in (SETTINGS, GOAWAY)
 
 
@@ -283,18 +285,18 @@ def reason(problem: BaseException, redact: Redact = str) -> str:
     if isinstance(problem, http.client.IncompleteRead):
         return CUT
     if isinstance(problem, http.client.BadStatusLine) and not isinstance(problem, ConnectionError):
-        return f"its answer begins with no HTTP status line but with '{one_line(redact(str(problem)))}'"
+        return f"its answer does not begin with an HTTP status line but with '{one_line(redact(str(problem)))}'"
     return said(problem)
 
 
 def one_line(text: str, size: int = 200) -> str:
-    """*text* of a server for a sentence: no ends of lines, nothing that a terminal would obey, at most *size* long."""
+    """*text* of a server for a message: no line breaks, no terminal control characters, at most *size* long."""
     line = printable(" ".join(text.split()))
     return line[:size] + ("…" if len(line) > size else "")
 
 
 class Deadline:
-    """Ends an exchange that goes on and on: a socket's own time-out begins again with every byte that drips in."""
+    """Limits the total time of an exchange; a socket's own time-out restarts with every byte received."""
 
     def __init__(self, connection: socket.socket, seconds: float) -> None:
         self.passed = False

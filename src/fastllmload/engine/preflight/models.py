@@ -1,4 +1,4 @@
-"""What a server's list of models says, OpenAI's or Ollama's."""
+"""Parses a server's list of models in OpenAI's or Ollama's format."""
 
 from __future__ import annotations
 
@@ -37,5 +37,5 @@ def context_limit(body: bytes, model: str) -> int | None:
 
 
 def shown_list(names: Sequence[str]) -> str:
-    shown = ", ".join(repr(name) for name in names[:8])
-    return shown + (f" and {len(names) - 8} more" if len(names) > 8 else "")
+    text = ", ".join(repr(name) for name in names[:8])
+    return text + (f" and {len(names) - 8} more" if len(names) > 8 else "")

@@ -1,4 +1,4 @@
-"""Questions to a server before the clock: which models, and does it answer with tokens?"""
+"""Probes a server before the clock starts: which models does it offer, and does it answer with tokens?"""
 
 from __future__ import annotations
 
@@ -30,38 +30,36 @@ from fastllmload.report.terminal.outlet import Redact
 from fastllmload.settings import Workload
 
 PROBE_TOKENS = 4
-TRIES, PAUSE_S = 5, 0.2  # of a server that fails now and then
+TRIES, PAUSE_S = 5, 0.2  # for a server that fails now and then
 AT_LEAST = re.compile(r"min_(?:\w+_)?tokens")  # fields of --extra-body that max_tokens may not be below
-BUDGET = re.compile(r"(?:\w+_)?budget(?:_tokens)?")  # and those that it must be above
+BUDGET = re.compile(r"(?:\w+_)?budget(?:_tokens)?")  # fields that max_tokens must be above
 Found = TypeVar("Found")
 STREAMS = ("sse", "ndjson")
-PROBE_IDS = (1, 2, 3, 4)  # every vocabulary has them
+PROBE_IDS = (1, 2, 3, 4)  # exist in every vocabulary
 ERROR_KIND, DONE_KIND = 9, 10  # delta.EventKind
 UNKNOWN_FIELD = (400, 404, 415, 422, 501)  # statuses of servers that refuse a field
-USAGE, TOKEN_IDS, NEITHER = "on", "token-ids", "off"  # ways in which events are asked how many tokens they carry
+USAGE, TOKEN_IDS, NEITHER = "on", "token-ids", "off"  # ways to request token counts in events
 OPTION = "--continuous-usage"
 CONTENT_KINDS = (2, 3, 4, 5, 6)  # delta.EventKind: whitespace, content, reasoning, tool call, refusal
 
 
 class Probe(ServerConnection):
-    """The checks of one URL. *context_limit*: what its list says of the model last asked for, tokens; *served*: of a
-    class's own server, the model that it is asked for; *asked_tokens*: the output length that `answer` asked for;
-    *answer_s*: how long that answer took. *way*: how events are asked what they carry so that this server says it, None
-    where it was not asked; *known*: what was found of a server before this one, whose way is the only one tried.
+    """The checks of one URL. *context_limit*: tokens, from its list, of the model last requested; *served*: the model
+    requested of a class's own server; *asked_tokens*: the output length that `answer` requested; *answer_s*: how long that
+    answer took. *way*: the way of requesting token counts in events that this server supports, None where none was
+    requested; *known*: the way that an earlier server supports, the only one tried then.
     """
 
     context_limit: int | None = None
     served: str | None = None
-    unlisted: tuple[str, ...] = ()  # remarks on a model that is asked for though the list does not have it
+    unlisted: tuple[str, ...] = ()  # remarks on a model that is requested although the list does not contain it
     asked_tokens = PROBE_TOKENS
     answer_s = 0.0
     way: str | None = None
     known: str | None = None
 
     def model(self, wanted: str | None) -> str:
-        """The model to name: *wanted* if the server offers it or offers no list, the only one offered if none is
-        wanted.
-        """
+        """The model to request: *wanted* if the server offers it or has no list, the only one offered if none is wanted."""
         path = self.endpoint.models_path(self.base.path)
         status, body = self._listed(path)
         self._refuse_unauthorised(status)
@@ -69,22 +67,24 @@ class Probe(ServerConnection):
         self.context_limit = None if offered is None else context_limit(body, wanted or offered[0])
         if offered is None:
             if wanted is None:
-                raise InputError(f"{self.base.shown} does not list its models (GET {path}: {status}); name one with -m")
+                raise InputError(
+                    f"{self.base.public_url} does not list its models (GET {path}: {status}); name one with -m"
+                )
             return wanted
         if wanted is None:
             if len(offered) == 1:
                 return offered[0]
-            raise InputError(f"{self.base.shown} offers {shown_list(offered)}; choose one with -m")
+            raise InputError(f"{self.base.public_url} offers {shown_list(offered)}; choose one with -m")
         if wanted not in offered and f"{wanted}:latest" not in offered:  # Ollama's tag may be left out
-            told = f"-m {wanted!r} is not offered by {self.base.shown}; it offers {shown_list(offered)}"
+            problem = f"-m {wanted!r} is not offered by {self.base.public_url}; it offers {shown_list(offered)}"
             if self.settings.target.model_check:
-                raise InputError(f"{told}; --no-model-check sends a name that is not listed, such as an alias")
-            remark = one_line(told, 400)
+                raise InputError(f"{problem}; --no-model-check sends a name that is not listed, such as an alias")
+            remark = one_line(problem, 400)
             self.unlisted = (remark,)
         return wanted
 
     def _listed(self, path: str) -> tuple[int, bytes]:
-        """(status, body) of the list of models; of a server that fails now and then the first that came whole."""
+        """(status, body) of the list of models; repeated while the server fails, for servers that fail now and then."""
 
         def ask() -> tuple[int, bytes]:
             status, _, body = self.exchange("GET", path, None)
@@ -94,11 +94,11 @@ class Probe(ServerConnection):
 
         try:
             return self._retried(ask, f"GET {path}", [])
-        except ProbeFailed as problem:  # some servers have no list and say 500 or 501 for it
+        except ProbeFailed as problem:  # some servers have no list and answer 500 or 501
             return problem.status, problem.body
 
     def _retried(self, ask: Callable[[], Found], what: str, notes: list[str], tries: int = TRIES) -> Found:
-        """What *ask* returns, asked up to *tries* times; where an answer came after failures, *notes* say what was seen."""
+        """The result of *ask*, called up to *tries* times; failures before a success are added to *notes*."""
         failures: list[str] = []
         while True:
             try:
@@ -117,70 +117,70 @@ class Probe(ServerConnection):
         return found
 
     def status(self, most_s: float) -> int:
-        """What HTTP status the model list has. TargetError when nobody answers within *most_s*."""
+        """HTTP status of the model list. TargetError without an answer within *most_s*."""
         self.reach([])
         return self.exchange("GET", self.endpoint.models_path(self.base.path), None, most_s)[0]
 
-    def card(self, model: str) -> dict[str, Any]:
-        """What the server's list says of *model*; empty when it has no list, or not that model."""
+    def model_entry(self, model: str) -> dict[str, Any]:
+        """The entry of *model* in the server's list; empty without a list or entry."""
         status, _, body = self.exchange("GET", self.endpoint.models_path(self.base.path), None)
         listed = listing(body) if status == 200 else None
         names = (model, f"{model}:latest")
         return next((one for one in listed[1] if one.get(listed[0]) in names), {}) if listed is not None else {}
 
-    def say(self, model: str, prompt: str, tokens: int) -> None:
-        """One request outside of any run. TargetError when it is refused."""
+    def send_once(self, model: str, prompt: str, tokens: int) -> None:
+        """Send one request outside of any run. TargetError when it is refused."""
         body = self.endpoint.encode_body(model, self.settings.workload, prompt, tokens)
         status, _, content = self.exchange("POST", self.path, body)
         self._refuse_unauthorised(status)
         if status != 200:
-            said = excerpt(content, self.redact)
-            raise TargetError(f"{self.base.shown} answers POST {self.path} with {status}: {said}")
+            text = excerpt(content, self.redact)
+            raise TargetError(f"{self.base.public_url} answers POST {self.path} with {status}: {text}")
 
     def _refuse_unauthorised(self, status: int) -> None:
         if status in (401, 403):
             wrong = "the API key was refused; give another in OPENAI_API_KEY or with --api-key"
             given = wrong if self.key is not None else "it asks for an API key; set OPENAI_API_KEY"
-            raise RequestRefused(f"{self.base.shown} answers {status}: {given}")
+            raise RequestRefused(f"{self.base.public_url} answers {status}: {given}")
 
     def answer(self, model: str, notes: list[str]) -> bool | None:
-        """Send one short real request, again where it fails, and in other words where fields of it are refused. True when
-        usage came with it; remarks go to *notes*.
+        """Send one short real request; repeat it when it fails, and without fields that the server refuses. Returns whether
+        usage was reported; remarks are added to *notes*.
         """
         remember(notes, *self.unlisted)
         said, ways, tries = None, self._ways(self.settings.workload), TRIES
         for way in ways:
-            if said is not None and (way == NEITHER or said.tells_otherwise):
+            if said is not None and (way == NEITHER or said.reports_without_field):
                 break
             if way != NEITHER and tries < TRIES:
-                continue  # what fails at one question is not asked another
+                continue  # a server that failed with one field is not sent another
             ask = partial(self._answer, model, notes, way)
             try:
                 said = self._retried(ask, f"POST {self.path}", notes, tries - (way != ways[-1]))
-            except NotTaken:
+            except FieldRefused:
                 continue
             except (NoAnswer, RequestRefused):
                 raise
             except TargetError:
                 if way == ways[-1]:
                     raise
-                tries = 1  # without the question: some servers answer a field that they do not know with 500
+                tries = 1  # next without the field: some servers answer 500 to an unknown field
                 continue
             if said.usage is None:
                 self.way = None
                 break
-            if way != NEITHER and said.tells(way):
+            if way != NEITHER and said.reports(way):
                 self.way = way
                 break
         return None if said is None else said.usage
 
     def _ways(self, workload: Workload) -> list[str]:
-        """How events are asked what they carry, in the order of trial. InputError where what was asked for cannot be."""
+        """Ways to request token counts in events, in the order of trial. InputError when the given way cannot be used."""
         obstacles = {way: next(iter(self._obstacles(workload, way)), None) for way in (USAGE, TOKEN_IDS)}
         asked = workload.continuous_usage
         if asked in obstacles:
             if obstacles[asked] is not None:
-                raise InputError(f"{OPTION} {asked} cannot be: {obstacles[asked]}; leave it out")
+                raise InputError(f"{OPTION} {asked} cannot be used: {obstacles[asked]}; leave it out")
             return [asked]
         wanted = () if asked == NEITHER else (USAGE, TOKEN_IDS) if self.known is None else (self.known,)
         free = [way for way in wanted if obstacles.get(way, "") is None]
@@ -207,111 +207,115 @@ class Probe(ServerConnection):
         self.answer_s = time.perf_counter() - begun
         self._refuse_unauthorised(status)
         if status == 429:
-            remember(notes, f"{self.base.shown} answered the probe with 429: it may refuse some of the load")
+            remember(notes, f"{self.base.public_url} answered the probe with 429: it may refuse some of the load")
             return ProbeAnswer(None)
         if status != 200:
             self._refuse_status(status, content, way)
         kinds, texts, said = meanings(content, content_type, self.endpoint.dialect)
-        if self.cut and not said.ended:  # one that has ended counts in a run too
-            raise TargetError(f"{self.base.shown} did not answer POST {self.path} properly: {CUT}")
+        if self.cut and not said.ended:  # a run counts an answer that had ended
+            raise TargetError(f"{self.base.public_url} did not answer POST {self.path} properly: {CUT}")
         self._refuse_content(content, content_type, kinds, texts)
-        if self.settings.workload.continuous_usage == way != NEITHER and not said.tells(way):
+        if self.settings.workload.continuous_usage == way != NEITHER and not said.reports(way):
             what = "usage" if way == USAGE else "token ids"
             raise RequestRefused(
-                f"{OPTION} {way} was asked for, but the events of {self.base.shown} do not say their {what}; leave it out"
+                f"{OPTION} {way} was given, but the events of {self.base.public_url} do not report their {what}; "
+                "leave it out"
             )
         remember(notes, *self.endpoint.remarks(workload))
         if workload.streaming and content_of(content_type) not in STREAMS:
             kind = one_line(content_type) or "no content type"
-            remember(notes, f"{self.base.shown} answers a streaming request with {kind}, not a stream")
+            remember(notes, f"{self.base.public_url} answers a streaming request with {kind}, not a stream")
         if not any(kind in CONTENT_KINDS for kind in kinds):
-            remember(notes, f"the probe of {self.base.shown} got an answer without a token")
+            remember(notes, f"the probe of {self.base.public_url} got an answer without a token")
         return said
 
     def _refuse_status(self, status: int, content: bytes, way: str) -> None:
         if way != NEITHER and status in UNKNOWN_FIELD and self.settings.workload.continuous_usage == "auto":
-            raise NotTaken(f"{self.base.shown} does not take the field of {OPTION} {way}")
+            raise FieldRefused(f"{self.base.public_url} does not accept the field of {OPTION} {way}")
         failed = TargetError if status >= 500 else RequestRefused
         raise failed(
-            f"{self.base.shown} answers POST {self.path} with {status}: {excerpt(content, self.redact)}; "
+            f"{self.base.public_url} answers POST {self.path} with {status}: {excerpt(content, self.redact)}; "
             f"{self._status_advice(status)}"
         )
 
     def _refuse_content(self, content: bytes, content_type: str, kinds: list[int], texts: list[bytes]) -> None:
-        """TargetError for a 200 that is no answer."""
+        """TargetError for a 200 without a valid answer."""
         if is_page(content, content_type):
             raise TargetError(
-                f"{self.base.shown} answers POST {self.path} with 200 but a web page: "
+                f"{self.base.public_url} answers POST {self.path} with 200 but a web page: "
                 f"does this URL speak {self.endpoint.name}?"
             )
         if not content:
             raise TargetError(
-                f"{self.base.shown} answers POST {self.path} with 200 but no body: "
+                f"{self.base.public_url} answers POST {self.path} with 200 but no body: "
                 f"does this URL speak {self.endpoint.name}?"
             )
         if ERROR_KIND in kinds:
             wrong = texts[kinds.index(ERROR_KIND)]
-            raise TargetError(f"{self.base.shown} answers with an error inside a 200: {excerpt(wrong, self.redact)}")
+            raise TargetError(
+                f"{self.base.public_url} answers with an error inside a 200: {excerpt(wrong, self.redact)}"
+            )
         if not any(kind in CONTENT_KINDS for kind in kinds):
             self._refuse_another_protocol(content)
         self._refuse_unreadable(content, content_type, kinds)
 
     def _refuse_another_protocol(self, content: bytes) -> None:
-        """TargetError for an answer that is in order, but of another protocol than is read here."""
+        """RequestRefused for a valid answer in another protocol than the one of --endpoint-type."""
         for name, option in another_protocol(content, self.endpoint.name):
             if option in ENDPOINTS:
                 remedy = f"give --endpoint-type {option}"
             else:
                 remedy = f"no --endpoint-type reads that here; choose a path of {self.endpoint.name} with --endpoint"
             raise RequestRefused(
-                f"{self.base.shown} answers POST {self.path} in the form of {name}, not of {self.endpoint.name}; {remedy}"
+                f"{self.base.public_url} answers POST {self.path} in the form of {name}, not of {self.endpoint.name}; "
+                f"{remedy}"
             )
 
     def _refuse_unreadable(self, content: bytes, content_type: str, kinds: list[int]) -> None:
-        """TargetError for an answer that a run would count as failed whatever it says."""
+        """TargetError for an answer that a run would count as failed whatever its text."""
         refused = refused_head(self.head)
         if refused is not None:
             raise TargetError(
-                f"{self.base.shown} answers POST {self.path} with a head that a run refuses (bad_head): "
+                f"{self.base.public_url} answers POST {self.path} with a head that a run refuses (bad_head): "
                 f"{one_line(self.redact(refused))}"
             )
         encoding = self.header("Content-Encoding")
         if is_encoded(encoding):
             raise TargetError(
-                f"{self.base.shown} answers POST {self.path} in Content-Encoding {encoding}, though asked for none; "
-                "turn compression off there"
+                f"{self.base.public_url} answers POST {self.path} in Content-Encoding {encoding}, though none was "
+                "requested; turn compression off there"
             )
         wrong = unreadable(content_type, kinds, self.endpoint.name)
         if wrong is not None:
             raise TargetError(
-                f"{self.base.shown} answers POST {self.path} with 200 but {one_line(self.redact(wrong))}: "
+                f"{self.base.public_url} answers POST {self.path} with 200 but {one_line(self.redact(wrong))}: "
                 f"{excerpt(content, self.redact)}; does this URL speak {self.endpoint.name}?"
             )
 
     def _status_advice(self, status: int) -> str:
-        """What to look at when a probe is answered with *status*."""
+        """What to check when a probe is answered with *status*."""
         if status == 101:
             return (
                 f"it wants to speak {self.header('Upgrade') or 'something else'} here; give a path that answers in HTTP"
             )
         if 300 <= status < 400:
             where = self.header("Location")
-            return f"redirects are not followed; give in --url where it leads{where and f' ({where})'}"
+            return f"redirects are not followed; give the new location in --url{where and f' ({where})'}"
         if status >= 500:
-            return "is it well, or still loading its model? its own log says why"
+            return "has it failed, or is it still loading its model? see its own log"
         return "is the endpoint type right, and does the server take these fields?"
 
 
 class RequestRefused(TargetError):
-    """An answer that would be the same if it were asked for again."""
+    """An answer that a repetition would not change."""
 
 
-class NotTaken(RequestRefused):
-    """A field that a server refuses and that can be left out."""
+class FieldRefused(RequestRefused):
+    """The server refused a field that can be left out."""
 
 
 class ProbeFailed(TargetError):
-    """A list of models that came with an error of the server."""
+    """The server answered the request for its models with an error."""
 
     def __init__(self, status: int, body: bytes) -> None:
         super().__init__(f"it answered {status}")
@@ -320,9 +324,9 @@ class ProbeFailed(TargetError):
 
 
 def probe_tokens(workload: Workload) -> int:
-    """Output tokens of a probe: PROBE_TOKENS, or as many as --extra-body leaves a server no choice but to allow.
+    """Output tokens of a probe: PROBE_TOKENS, or more if fields of --extra-body require a larger limit.
 
-    Not more than a fixed --osl: what the server says to that many is what it would say to every request.
+    Not more than a fixed --osl: the server would answer every request of the run in the same way.
     """
     asked = [PROBE_TOKENS]
 
@@ -342,9 +346,9 @@ def probe_tokens(workload: Workload) -> int:
 
 
 class ProbeAnswer(NamedTuple):
-    """What an answer says beside its text. *usage*: it was among the events, None: there was no answer; *counted*: all
-    events with text said their completion_tokens, *listed*: all had a list of their tokens; *texts*: how many these were;
-    *ended*: it came to a finish_reason or to [DONE].
+    """What an answer contains in addition to its text. *usage*: an event had usage, None: there was no answer; *counted*:
+    all events with text had completion_tokens, *listed*: all had a list of their tokens; *texts*: number of events with
+    text; *ended*: it reached a finish_reason or [DONE].
     """
 
     usage: bool | None
@@ -353,18 +357,18 @@ class ProbeAnswer(NamedTuple):
     texts: int = 0
     ended: bool = False
 
-    def tells(self, way: str) -> bool:
-        """Whether the events say what they carry as they were asked to."""
+    def reports(self, way: str) -> bool:
+        """Whether the events report their tokens in this way."""
         return self.counted if way == USAGE else self.listed
 
     @property
-    def tells_otherwise(self) -> bool:
-        """They say it without being asked, or had no text of which it could be said."""
+    def reports_without_field(self) -> bool:
+        """The events report their tokens without a request for it, or none of them had text."""
         return self.counted or self.listed or self.texts == 0
 
 
 def meanings(content: bytes, content_type: str, dialect: int) -> tuple[list[int], list[bytes], ProbeAnswer]:
-    """Kinds of the events of an answer, their data, and what they say beside their text."""
+    """Kinds of the events of an answer, their data, and what they contain in addition to text."""
     classifier = Classifier(dialect)
     form = content_of(content_type)
     if form == "sse":
@@ -394,10 +398,10 @@ def meanings(content: bytes, content_type: str, dialect: int) -> tuple[list[int]
 
 
 def remember(notes: list[str], *remarks: str) -> None:
-    """Add those of *remarks* that *notes* does not have."""
+    """Add those of *remarks* that *notes* does not contain."""
     notes += [remark for remark in remarks if remark not in notes]
 
 
 def excerpt(content: bytes, redact: Redact, size: int = 200) -> str:
-    """One line of what a server said; redacted before it is cut, so that no part of a secret is left at the cut."""
+    """One line of a server's text; redacted before it is shortened, so that no part of a secret remains at the end."""
     return one_line(redact(content.decode(errors="replace")), size) or "an empty body"

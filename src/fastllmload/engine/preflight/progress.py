@@ -1,4 +1,4 @@
-"""Waits before the clock: what is waited for is told while it lasts, not only when it was in vain."""
+"""Reports long waits before the clock starts while they last, not only when they time out."""
 
 from __future__ import annotations
 
@@ -6,22 +6,22 @@ import contextlib
 import threading
 from collections.abc import Callable, Iterator
 
-Say = Callable[[str], None]
+ReportProgress = Callable[[str], None]
 
-SHOWN_AFTER_S = 3.0
+REPORT_AFTER_S = 3.0
 LIST_S = 10.0  # a list of models needs no model
 ANSWER_S = 30.0  # the first answer may load one
 
 
-def silent(_: str) -> None:
-    """Nobody looks."""
+def no_report(_: str) -> None:
+    """Report nothing."""
 
 
 @contextlib.contextmanager
-def shown(say: Say, what: str, limit_s: float) -> Iterator[None]:
-    """One line to *say*, from another thread, where the body takes longer than 3 s of the *limit_s* that it has."""
+def reporting_wait(report_progress: ReportProgress, what: str, limit_s: float) -> Iterator[None]:
+    """Call *report_progress* with one line, in another thread, when the block takes longer than 3 s of its *limit_s*."""
     line = f"waiting for {what}, at most {limit_s:g} s (--preflight-timeout)"
-    timer = threading.Timer(SHOWN_AFTER_S, say, [line])
+    timer = threading.Timer(REPORT_AFTER_S, report_progress, [line])
     timer.daemon = True
     timer.start()
     try:

@@ -1,4 +1,4 @@
-"""TLS before the clock: the settings as the workers will use them, and what a failure means, in one sentence."""
+"""TLS in the preflight: the same settings as the workers use, and a one-sentence explanation of each failure."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ GONE = (ssl.SSLEOFError, ssl.SSLZeroReturnError, ConnectionResetError, BrokenPip
 
 
 def tls_context(target: Target) -> ssl.SSLContext:
-    """The run's TLS settings as the workers will use them. InputError names the file that cannot be used."""
+    """The run's TLS settings, as the workers use them. InputError names the file that cannot be used."""
     try:
         usable(target.cacert)
         context = ssl.create_default_context(cafile=target.cacert)
@@ -54,14 +54,14 @@ def tls_context(target: Target) -> ssl.SSLContext:
 
 
 def usable(*files: str | None) -> None:
-    """OSError for a file that OpenSSL would wait for, or read without end."""
+    """OSError for a file on which OpenSSL would block, or that is too large."""
     for file in files:
         if file is not None and regular(Path(file)) > LARGEST_OPTION:
             raise OSError(errno.EFBIG, f"{file} has more than {LARGEST_OPTION:,} bytes")
 
 
 def said(problem: BaseException) -> str:
-    """The problem in OpenSSL's or the system's words, without where in their sources it lies."""
+    """The problem in OpenSSL's or the system's words, without the position in their sources."""
     if isinstance(problem, ssl.SSLError) and problem.reason:
         return problem.reason.lower().replace("_", " ")
     if isinstance(problem, OSError) and problem.strerror:
@@ -79,8 +79,8 @@ def trust_advice(verify_code: int) -> str:
 
 
 def tls_advice(problem: BaseException, target: Target) -> str | None:
-    """What to look at when TLS failed with *problem*, in the handshake or at the first bytes after it; None when it was
-    not TLS. (With TLS 1.3 a server refuses the client's certificate only after the client's handshake is over.)
+    """What to check when TLS failed with *problem*, in the handshake or at the first bytes after it; None when TLS was not
+    the cause. (With TLS 1.3 a server rejects the client's certificate only after the client has finished its handshake.)
     """
     reason = (problem.reason or "") if isinstance(problem, ssl.SSLError) else ""
     mine = (

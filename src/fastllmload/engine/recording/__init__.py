@@ -1,1 +1,1 @@
-"""What is recorded while a run goes on: rows, packet times, telemetry, counters, the run folder."""
+"""Recording during a run: rows, packet times, telemetry, counters, the run folder."""

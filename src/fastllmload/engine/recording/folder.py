@@ -1,4 +1,4 @@
-"""The run folder while the run goes on: created early, its run.json always there, `.work` removed at the end."""
+"""The run folder during a run: created early, with a valid run.json at all times; `.work` is removed at the end."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Folder:
     def __init__(self, path: Path, named: bool = True, made: bool = True) -> None:
         self.path = path
         self.named = named
-        self.made = made  # it was not there before
+        self.made = made  # by this run
         self.work = path / WORK
         self.owner = own(path)  # descriptor
         self.manifest: dict[str, Any] = {}
@@ -42,11 +42,11 @@ class Folder:
                 raise InputError(f"--output {str(path)!r} exists and is not empty; name a new folder")
             made = not path.exists()
             path.mkdir(parents=True, exist_ok=True)
-            (path / WORK).mkdir(mode=0o700)  # encoded bodies are in it, with what --extra-body puts there
+            (path / WORK).mkdir(mode=0o700)  # it contains encoded bodies, with the fields of --extra-body
             return cls(path, directory is not None, made)
         except OSError as problem:
             raise HostLimitError(
-                f"the run folder {str(path)!r} cannot be made: {problem.strerror}; choose another with --output"
+                f"the run folder {str(path)!r} cannot be created: {problem.strerror}; choose another with --output"
             ) from problem
 
     def settle(self, digest: str) -> None:
@@ -63,7 +63,7 @@ class Folder:
         raise HostLimitError(f"{self.path.parent} has 100 runs of this second already; name a folder with --output")
 
     def begin(self, settings: RunSettings, environment: dict[str, Any], **more: Any) -> None:
-        """The first run.json: what is asked for, before anything is sent."""
+        """Write the first run.json, with the settings, before anything is sent."""
         with open(self.work / BALLAST, "wb") as ballast:
             os.posix_fallocate(ballast.fileno(), 0, BALLAST_BYTES)
         self.manifest = {
@@ -80,34 +80,34 @@ class Folder:
         self.save()
 
     def release(self, bodies: Sequence[Path]) -> None:
-        """Give disk space back once nothing more is sent: on a full disk, what follows needs some."""
+        """Free disk space once sending has ended: on a full disk the following steps need some."""
         (self.work / BALLAST).unlink(missing_ok=True)
         for path in bodies:
             os.truncate(path, 0)  # a removed file would keep its blocks for as long as it is mapped
 
     def save(self) -> None:
-        """Write run.json whole or not at all."""
+        """Write run.json atomically."""
         data = msgspec.json.format(msgspec.json.encode(self.manifest), indent=2)
         part = self.path / "run.json.part"
         part.write_bytes(data + b"\n")
         part.replace(self.path / "run.json")
 
     def give_up(self) -> None:
-        """A run that is left while it is running has failed; one that was concluded says something else already."""
+        """Set the status "failed" unless the run has been finalized."""
         if self.manifest.get("status") == "running":
             self.manifest["status"] = "failed"
             with contextlib.suppress(OSError):  # on a full disk it stays "running", which reads as incomplete too
                 self.save()
 
     def clean(self) -> None:
-        """Remove what only a running run needs; a run that was refused before it began leaves nothing."""
+        """Remove what only a running run needs; remove everything of a run that was rejected before it began."""
         shutil.rmtree(self.work, ignore_errors=True)
         if not self.manifest.get("phases"):  # no request went out: the workers' files hold no row
             shutil.rmtree(self.path / "workers", ignore_errors=True)
         os.close(self.owner)
         if not self.manifest:
             shutil.rmtree(self.path / "plan", ignore_errors=True)
-            with contextlib.suppress(OSError):  # somebody put something there meanwhile, or runs/ has other runs
+            with contextlib.suppress(OSError):  # another process has put files there, or runs/ has other runs
                 if self.made:
                     self.path.rmdir()
                 if not self.named:

@@ -1,4 +1,4 @@
-"""The running phase as the supervisor sees it: a Snapshot for the view, rows for samples.npy."""
+"""Reads the workers' counters during a phase: a Snapshot for the view, rows for samples.npy."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from fastllmload.report.terminal.snapshot import Snapshot
 
 
 class Live:
-    """Looks at the workers' shared words; nothing here reaches back into them."""
+    """Reads the workers' shared memory and never writes to it."""
 
     def __init__(self, fleet: Fleet, log: SampleLog, simulator_pid: int | None, urls: Sequence[str] = ()) -> None:
         self.fleet = fleet
         self.log = log
-        self.urls = urls  # by their numbers
+        self.urls = urls  # by target number
         self._simulator = simulator_pid
         self._base: dict[int, int] = {}
         self._cpu: dict[int, tuple[int, int]] = {}
         self._events = (0, 0)
 
     def begin(self) -> None:
-        """Counters run on through all phases; a snapshot shows this phase's own."""
+        """Save the counters, which continue through all phases; snapshots report the difference, this phase's own."""
         words = (
             k.W_RELEASED,
             k.W_ENDED,
@@ -71,7 +71,7 @@ class Live:
         concurrency: int | None,
         end_s: float | None,
     ) -> Snapshot:
-        """*sent_ns*: when sending was over, 0 while it goes on; the achieved rate is over the time before."""
+        """*sent_ns*: when sending ended, 0 while it continues; the achieved rate is computed up to then."""
         now = time.monotonic_ns()
         t = (now - start_ns) / 1e9
         sending = ((sent_ns or now) - start_ns) / 1e9
@@ -102,7 +102,7 @@ class Live:
         return {name: count for n, name in enumerate(ERROR_NAMES) if n and (count := self.since(k.W_ERROR0 + n))}
 
     def failed_at(self) -> dict[str, int] | None:
-        """The same by URL; None with one URL. The last word that there is has all URLs from there on."""
+        """The same by URL; None with one URL. The last counter is shared by all further URLs."""
         if len(set(self.urls)) < 2:
             return None
         counted: dict[str, int] = {}

@@ -1,9 +1,9 @@
-"""The packet filter of a run: classic BPF that keeps the segments between this host and the run's targets.
+"""Builds the packet filter of a run: classic BPF that keeps the segments between this host and the run's targets.
 
-It sees a frame from its network header on. Of those of a watched address and port it keeps what came in from there and what
-goes out to there, when it has payload or begins or ends a connection; of each only the headers. On the loopback interface
-(*looped*) a frame comes in that went out, so there the ring is spared what goes out, and both directions are frames that
-came in: from a watched side, or to one.
+The filter sees each frame from its network header on. It keeps incoming frames from a watched address and port and outgoing
+frames to one, if they have payload or begin or end a connection, and only their headers. On the loopback interface
+(*looped*) every outgoing frame also comes in, so outgoing frames are dropped and both directions are taken from incoming
+ones: from a watched side, or to one.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from fastllmload.errors import HostLimitError
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
-LD_VALUE, LD_WORD, LD_HALF, LD_BYTE = 0x00, 0x20, 0x28, 0x30  # A = k; what stands at k
-LD_HALF_X, LD_BYTE_X = 0x48, 0x50  # A = what stands at X + k
+LD_VALUE, LD_WORD, LD_HALF, LD_BYTE = 0x00, 0x20, 0x28, 0x30  # A = k; A = the value at k
+LD_HALF_X, LD_BYTE_X = 0x48, 0x50  # A = the value at X + k
 LD_SCRATCH, LDX_SCRATCH, STORE = 0x60, 0x61, 0x02
 LDX_IPV4_HEADER = 0xB1  # X = 4 * (byte at k & 15)
 ADD, ADD_X, AND, RSH, TXA = 0x04, 0x0C, 0x54, 0x74, 0x87
@@ -35,7 +35,7 @@ PORT, KEPT, END, ADDRESS = 0, 1, 2, 3  # scratch words; an address has up to fou
 
 @dataclass
 class Program:
-    """Instructions with named places to jump to, which all lie ahead."""
+    """Instructions with named jump targets, which are all ahead."""
 
     code: list[tuple[int, int, str | None, str | None]] = field(default_factory=list)
     places: dict[str, int] = field(default_factory=dict)
@@ -50,7 +50,7 @@ class Program:
         self.code.append((JUMP, 0, name, None))
 
     def test(self, operation: int, k: int, name: str) -> None:
-        """To *name*, which may be far, where it holds, else on."""
+        """Jump to *name*, at any distance, if the test holds; else continue."""
         self.code.append((operation, k, ".next", ".over"))
         self.jump(name)
 
@@ -72,7 +72,7 @@ class Program:
 
 @dataclass(frozen=True)
 class FilterSide:
-    """Where a frame has one of its two sides: *address* its words, *port* by which operation."""
+    """Where a frame has one of its two sides. *address*: offsets of its words; *load_port* reads the port at *port*."""
 
     address: tuple[int, ...]
     load_port: int
@@ -80,7 +80,7 @@ class FilterSide:
 
 
 def on_wire(address: str) -> Address:
-    """The address that packets have: without a zone, IPv4 where it is mapped into IPv6."""
+    """The address in packets: without a zone, and IPv4 if it is mapped into IPv6."""
     found = ipaddress.ip_address(address.partition("%")[0])
     return (found.ipv4_mapped or found) if found.version == 6 else found
 
@@ -111,7 +111,7 @@ def packet_filter(watched: Iterable[tuple[str, int]], *, looped: bool = False) -
 
 
 def ipv4(program: Program, ports: dict[Address, list[int]], looped: bool) -> None:
-    """Frames without news leave first: on a stream that is received, half of all are acknowledgements."""
+    """Drop frames without news first: when a stream is received, half of all frames are acknowledgements."""
     program.do(LD_BYTE, 9)
     program.unless(IF_EQUAL, TCP, "none")
     program.do(LD_HALF, 6)
@@ -134,7 +134,7 @@ def ipv4(program: Program, ports: dict[Address, list[int]], looped: bool) -> Non
 
 
 def ipv6(program: Program, ports: dict[Address, list[int]], looped: bool) -> None:
-    """The same; frames with extension headers are kept for who can walk along them."""
+    """The same for IPv6; frames with extension headers are kept, because their reader can parse those."""
     extensions(program)
     program.do(LD_BYTE, IPV6_HEADER + 13)
     program.test(IF_BITS, FIN_SYN_RST, "news6")
@@ -153,7 +153,7 @@ def ipv6(program: Program, ports: dict[Address, list[int]], looped: bool) -> Non
 def directions(
     program: Program, source: FilterSide, target: FilterSide, ports: dict[Address, list[int]], looped: bool
 ) -> None:
-    """What came in is kept by where it is from, what goes out by where it goes; *looped*: what came in by either."""
+    """Keep incoming frames by their source and outgoing ones by their target; *looped*: incoming ones by either."""
     out, judge = f"out {len(program.code)}", f"judge {len(program.code)}"
     program.do(LD_BYTE, PACKET_TYPE)
     program.unless(IF_EQUAL, INCOMING, "none" if looped else out)
@@ -171,7 +171,7 @@ def directions(
 
 
 def extensions(program: Program) -> None:
-    """TCP goes on; other frames with extension headers are kept if their direction may be one that is asked for."""
+    """Continue with TCP; keep frames with extension headers if their direction is incoming or outgoing."""
     program.do(LD_BYTE, 6)
     program.test(IF_EQUAL, TCP, "tcp6")
     for header in EXTENSIONS:
@@ -187,7 +187,7 @@ def extensions(program: Program) -> None:
 
 
 def other_side(program: Program, side: FilterSide) -> None:
-    """Its address and port to their scratch words."""
+    """Copy the address and port of *side* to their scratch words."""
     for number, at in enumerate(side.address):
         program.do(LD_WORD, at)
         program.do(STORE, ADDRESS + number)
@@ -196,7 +196,9 @@ def other_side(program: Program, side: FilterSide) -> None:
 
 
 def payload(program: Program, name: str, length_at: int) -> None:
-    """A has the length of the headers: no payload where the IP header says the same. It says 0 of more than 64 KiB."""
+    """Register A has the length of the headers: a frame has no payload if the IP header has the same length, which is 0
+    above 64 KiB.
+    """
     program.do(STORE, END)
     program.do(LDX_SCRATCH, END)
     program.do(LD_HALF, length_at)
@@ -205,7 +207,7 @@ def payload(program: Program, name: str, length_at: int) -> None:
 
 
 def sides(program: Program, ports: dict[Address, list[int]], otherwise: str) -> None:
-    """Keep what has one of these addresses and ports; the rest goes to the place *otherwise*."""
+    """Keep frames with one of these addresses and ports; jump to *otherwise* for the rest."""
     for address, found in ports.items():
         after = f"after {address} {len(program.code)}"
         words = struct.unpack(f">{len(address.packed) // 4}I", address.packed)

@@ -1,8 +1,7 @@
-"""`--prometheus PORT`: the run's own counters and histograms for a Prometheus server, read from the workers'
-shared words.
+"""`--prometheus PORT`: serves the run's own counters and histograms, read from the workers' shared memory.
 
-Nothing is done while nobody asks, and nothing at all in a worker. Names, labels and units are documented in
-docs/prometheus.md and stay as they are.
+Work is done only for a request, and never in a worker. Names, labels and units are documented in docs/prometheus.md and
+must not change.
 """
 
 from __future__ import annotations
@@ -79,7 +78,7 @@ HISTOGRAMS: tuple[tuple[str, int, tuple[float, ...], str], ...] = (
 
 
 class Collector:
-    """A prometheus_client collector over *totals*; `collect` runs in the thread of whoever asks."""
+    """A prometheus_client collector over *totals*; `collect` runs in the thread that serves the request."""
 
     def __init__(self, totals: Totals) -> None:
         self._totals = totals
@@ -122,7 +121,7 @@ def counted(phases: Sequence[PhaseTotals]) -> Iterator[Metric]:
 
 
 def rates(phases: Sequence[PhaseTotals]) -> Iterator[Metric]:
-    """Asked and achieved; a rate that does not exist (a closed loop asks none, inf is none) has no sample."""
+    """Requested and achieved rate. A closed loop and a rate of inf have no requested rate and no sample of it."""
     from prometheus_client.core import GaugeMetricFamily
 
     asked = GaugeMetricFamily("fastllmload_asked_requests_per_second", "Rate that the load asks for.", labels=["phase"])
@@ -152,8 +151,8 @@ def distributions(phases: Sequence[PhaseTotals]) -> Iterator[Metric]:
 def in_buckets(words: Words, bounds: Sequence[float]) -> tuple[list[tuple[str, float]], float]:
     """(le, cumulative count) for *bounds* in seconds and +Inf, and the sum in seconds.
 
-    An HDR count belongs to the bound that its bucket's middle is under: within 0.05 % of the bound it may
-    stand on either side. The sum is that of the middles, so it is exact to 0.05 % too.
+    HDR counts are assigned by the middle of their bucket, so a value within 0.05 % of a bound may be counted on either
+    side. The sum is that of the middles, so it is exact to 0.05 % too.
     """
     at = np.flatnonzero(words[: histogram.COUNTS])
     counts, middles = words[at], middle_ns(at)
@@ -174,7 +173,7 @@ def middle_ns(position: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
 
 @contextlib.contextmanager
 def serving(where: str | None, totals: Totals) -> Iterator[None]:
-    """Serves /metrics at `host:port` while the run goes on. InputError when it cannot be served there."""
+    """Serve /metrics at `host:port` until the block ends. InputError when it cannot be served there."""
     if where is None:
         yield
         return

@@ -1,4 +1,4 @@
-"""The process that writes rows, as the supervisor sees it: memory for each worker, the process, what it could not write."""
+"""Controls the row writer from the supervisor: memory for each worker, the process, and the count of rows not written."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ROW_WRITER = (sys.executable, "-m", "fastllmload.engine.recording.row_writer")
 
 
 class RowProcess:
-    """*memories*: a descriptor per worker; *life*: what every worker inherits and keeps until its end."""
+    """*memories*: a descriptor per worker; *life*: a descriptor that every worker inherits and keeps open until its end."""
 
     def __init__(self, specs: Sequence[WorkerSpec], environment: dict[str, str]) -> None:
         self._environment = environment
@@ -26,29 +26,29 @@ class RowProcess:
         self._folders = [(spec.rows_dir, spec.record_text) for spec in specs]
         self._reading, self.life = os.pipe()
         self._process: subprocess.Popen[bytes] | None = None
-        self.write_failed = False  # known at the end
+        self.write_failed = False  # set by `finish`
 
     @property
     def pid(self) -> int | None:
         return None if self._process is None else self._process.pid
 
     def start(self) -> None:
-        """The workers' files, and the process that fills them."""
+        """Create the workers' files and start the process that fills them."""
         for folder, text in self._folders:
             Path(folder).mkdir(parents=True, exist_ok=True)
             make_files(folder, text)
         self._launch()
 
     def _launch(self) -> None:
-        told = [self._reading, [(fd, *folder) for fd, folder in zip(self.memories, self._folders, strict=True)]]
-        # In a group of its own: the terminal's SIGINT is the supervisor's business, and this process ends last.
+        arguments = [self._reading, [(fd, *folder) for fd, folder in zip(self.memories, self._folders, strict=True)]]
+        # In its own process group: only the supervisor handles the terminal's SIGINT, and this process ends last.
         self._process = subprocess.Popen(
-            (*ROW_WRITER, json.dumps(told)),
+            (*ROW_WRITER, json.dumps(arguments)),
             stdin=subprocess.DEVNULL, pass_fds=(self._reading, *self.memories), process_group=0, env=self._environment,
         )  # fmt: skip
 
     def restarted(self) -> str | None:
-        """How it ended, when it has: then another one goes on where it was. None while it lives."""
+        """Start a new process if it has ended, and return how it ended; None while it runs."""
         if self._process is None or self._process.poll() is None:
             return None
         code = self._process.returncode
@@ -56,8 +56,8 @@ class RowProcess:
         return f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
 
     def finish(self) -> dict[str, int]:
-        """Wait until all is written, when the workers have ended. Numbers of "rows", "events" and "texts" that are not on
-        the disk. Once.
+        """Wait until everything is written, after the workers have ended. Returns the numbers of "rows", "events" and
+        "texts" that are not on the disk; {} if called again.
         """
         if self.life < 0:
             return {}
@@ -82,5 +82,5 @@ def memory_for_rows() -> int:
         return rowmemory.create()
     except OSError as problem:
         raise HostLimitError(
-            f"the system gives no memory for the rows of a worker: {problem.strerror}; look at ulimit -f and ulimit -n"
+            f"the system gives no memory for the rows of a worker: {problem.strerror}; check ulimit -f and ulimit -n"
         ) from problem

@@ -1,7 +1,7 @@
-"""The tap of a run as the supervisor sees it: whether there is one, its packet ring, and the process that reads that.
+"""Controls the tap of a run: decides whether it is used, opens the packet ring, starts and stops the process that reads it.
 
-The ring is made here, before the workers connect, so that it has every handshake; its reader inherits it and starts beside
-the workers, in its own time: until it is there the ring keeps what comes.
+The ring is opened before the workers connect, so that it has every handshake. Its reader inherits it and starts at the same
+time as the workers; until the reader is ready, the ring stores the packets.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ GRANT = "run as root, or give Python the capability: sudo setcap cap_net_raw+ep 
 NEEDS = "CAP_NET_RAW is missing"
 SMALLEST, LARGEST = 8 << 20, 64 << 20  # bytes of a ring
 FRAME_BYTES = 136  # that a segment takes in it
-HELD_S = 4.0  # of the expected load that the ring holds
+CAPACITY_S = 4.0  # seconds of the expected load that fit in the ring
 MOST_EVENTS_PER_S = 200_000.0  # `auto` uses no tap above: docs/decisions/110-the-tap.md
 
 
-class NoTap(Exception):
-    """Why a run has no tap, as a clause."""
+class TapUnavailable(Exception):
+    """A run has no tap; the message is a clause with the reason."""
 
 
 def permitted() -> bool:
-    """Whether this process may open a packet socket. OSError where this kernel has none."""
+    """Whether this process may open a packet socket. OSError when the kernel has none."""
     try:
         socket.socket(socket.AF_PACKET, socket.SOCK_DGRAM, 0).close()
     except PermissionError:
@@ -52,21 +52,23 @@ def permitted() -> bool:
     return True
 
 
-def obstacle(targets: Sequence[TargetSpec]) -> NoTap | None:
-    """What is in the way of a tap on these targets, before anything is opened."""
+def obstacle(targets: Sequence[TargetSpec]) -> TapUnavailable | None:
+    """Why a tap on these targets is impossible, checked before anything is opened; None: nothing is known against it."""
     if all(target.family == "unix" for target in targets):
-        return NoTap("the targets are Unix sockets, which have no packets")
+        return TapUnavailable("the targets are Unix sockets, which have no packets")
     try:
         if not permitted():
-            return NoTap(f"{NEEDS}: {GRANT}")
+            return TapUnavailable(f"{NEEDS}: {GRANT}")
     except OSError as problem:
-        return NoTap(f"this kernel has no packet sockets ({problem.strerror})")
+        return TapUnavailable(f"this kernel has no packet sockets ({problem.strerror})")
     return None
 
 
-def worth_it(settings: RunSettings, targets: Sequence[TargetSpec], wanted: Demand, workers: int, cores: int) -> bool:
-    """The rule of `auto`: where the kernel stamps no reads (TLS, connections of the event loop), and where no core is left
-    beside those of the workers, so that they will read late; up to a load that the ring holds.
+def auto_uses_tap(
+    settings: RunSettings, targets: Sequence[TargetSpec], wanted: Demand, workers: int, cores: int
+) -> bool:
+    """The rule of `auto`: use the tap where the kernel does not stamp reads (TLS, connections of the event loop), and where
+    the workers use all cores and so will read late; up to a load that fits in the ring.
     """
     over_loop = settings.client.transport == "asyncio"
     packets = [target for target in targets if target.family != "unix"]
@@ -77,14 +79,14 @@ def worth_it(settings: RunSettings, targets: Sequence[TargetSpec], wanted: Deman
 
 
 def ring_bytes(wanted: Demand) -> int:
-    """For HELD_S of the expected events, each with a segment, and as much again for requests and handshakes."""
+    """Size for CAPACITY_S of the expected events, one segment each, and as much again for requests and handshakes."""
     if math.isinf(wanted.events_per_s):
         return LARGEST
-    return min(LARGEST, max(SMALLEST, round(2 * HELD_S * wanted.events_per_s * FRAME_BYTES)))
+    return min(LARGEST, max(SMALLEST, round(2 * CAPACITY_S * wanted.events_per_s * FRAME_BYTES)))
 
 
 def loopback(sides: Sequence[tuple[str, int]]) -> int:
-    """The number of the loopback interface where it carries everything to and from *sides*; 0 where it does not."""
+    """The index of the loopback interface if it carries all traffic to and from *sides*; else 0."""
     try:
         return socket.if_nametoindex("lo") if all(is_own(address) for address, _ in sides) else 0
     except OSError:
@@ -92,7 +94,7 @@ def loopback(sides: Sequence[tuple[str, int]]) -> int:
 
 
 def is_own(address: str) -> bool:
-    """Whether *address* is one of this host, which the kernel never sends out: it is then where packets to it come from."""
+    """Whether *address* belongs to this host, so that packets to it never leave it: it is then also their source address."""
     there = ipaddress.ip_address(address)
     family = socket.AF_INET if there.version == 4 else socket.AF_INET6
     try:
@@ -104,12 +106,12 @@ def is_own(address: str) -> bool:
 
 
 def open_ring(sides: Sequence[tuple[str, int]], size: int) -> Ring:
-    """On the loopback interface alone where that is enough. OSError, HostLimitError: there is none."""
+    """Open a ring, on the loopback interface only if that is enough. OSError, HostLimitError: it cannot be opened."""
     interface = loopback(sides)
     if interface:
         try:
             return Ring.open(packet_filter(sides, looped=True), size, sides, loopback=interface)
-        except HostLimitError:  # it asks for each address twice: the other filter may do
+        except HostLimitError:  # this filter tests each address twice; the other one may be short enough
             pass
         except OSError as refused:
             if refused.errno != errno.ENOPROTOOPT:  # Linux before 4.20
@@ -118,7 +120,7 @@ def open_ring(sides: Sequence[tuple[str, int]], size: int) -> Ring:
 
 
 class Tap:
-    """A packet ring on *targets*, which is filled from now on. NoTap says why there is none."""
+    """A packet ring on *targets*, filled from now on. TapUnavailable when there is none."""
 
     def __init__(self, targets: Sequence[TargetSpec], size: int) -> None:
         begun = time.perf_counter()
@@ -127,26 +129,26 @@ class Tap:
             raise problem
         sides = [(str(on_wire(target.address)), target.port) for target in targets if target.family != "unix"]
         self._sides = list(dict.fromkeys(sides))
-        places = {side: number for number, side in enumerate(self._sides)}
+        numbers = {side: number for number, side in enumerate(self._sides)}
         found = iter(sides)
         self._watched = Watched(
-            remote=tuple(-1 if target.family == "unix" else places[next(found)] for target in targets),
+            remote=tuple(-1 if target.family == "unix" else numbers[next(found)] for target in targets),
             tls=tuple(target.tls for target in targets),
         )
         try:
             self._ring = open_ring(self._sides, size)
         except OSError as refused:
             if refused.errno in (errno.EPERM, errno.EACCES):
-                raise NoTap(f"{NEEDS}: {GRANT}") from refused
-            raise NoTap(f"{refused.args[-1]}") from refused
+                raise TapUnavailable(f"{NEEDS}: {GRANT}") from refused
+            raise TapUnavailable(f"{refused.args[-1]}") from refused
         except HostLimitError as refused:
-            raise NoTap(str(refused)) from refused
+            raise TapUnavailable(str(refused)) from refused
         self._reader: subprocess.Popen[bytes] | None = None
         self._open_s = time.perf_counter() - begun
         self.facts: dict[str, Any] = {}
 
     def start(self, workers: Path) -> int:
-        """Let a process read the ring into the folder *workers*; its number."""
+        """Start the process that reads the ring into the folder *workers*. Returns its process id."""
         begun = time.perf_counter()
         workers.mkdir(parents=True, exist_ok=True)
         write_watched(workers, self._watched)
@@ -157,7 +159,7 @@ class Tap:
             process_group=0, pass_fds=(fd,),
             env={name: text for name, text in os.environ.items() if name != "OPENAI_API_KEY"},
         )  # fmt: skip
-        told = {
+        spec = {
             "fd": fd,
             "block_bytes": self._ring.block_bytes,
             "blocks": self._ring.block_count,
@@ -166,8 +168,8 @@ class Tap:
             "path": str((workers / SEGMENTS).absolute()),
         }
         assert self._reader.stdin is not None
-        with contextlib.suppress(BrokenPipeError):  # it died at once: stop() says so
-            self._reader.stdin.write(msgspec.json.encode(told) + b"\n")
+        with contextlib.suppress(BrokenPipeError):  # it died at once: stop() reports that
+            self._reader.stdin.write(msgspec.json.encode(spec) + b"\n")
             self._reader.stdin.flush()
         self.facts = {
             "interface": "lo" if self._ring.looped else None,
@@ -177,29 +179,29 @@ class Tap:
         return self._reader.pid
 
     def stop(self) -> str | None:
-        """Let the reader write what the ring holds and end; *facts* then have what it says. A sentence when it failed."""
+        """Let the reader write the rest of the ring and end; its figures are added to *facts*. A sentence when it failed."""
         reader, self._reader = self._reader, None
         begun = time.perf_counter()
         try:
             if reader is None:
                 return None
             try:
-                said, wrong = reader.communicate(timeout=ENDING_S)
+                output, errors = reader.communicate(timeout=ENDING_S)
             except subprocess.TimeoutExpired:
                 reader.kill()
                 reader.communicate()
                 return f"the reader of the packet ring did not end within {ENDING_S:g} s; its last segments are missing"
             if reader.returncode:
-                last = (wrong.decode(errors="replace").strip().splitlines() or ["it left no message"])[-1]
+                last = (errors.decode(errors="replace").strip().splitlines() or ["nothing on stderr"])[-1]
                 return f"the reader of the packet ring ended with exit code {reader.returncode}: {last[:200]}"
-            self.facts.update(msgspec.json.decode(said))
+            self.facts.update(msgspec.json.decode(output))
             self.facts["stop_ms"] = round((time.perf_counter() - begun) * 1e3, 3)
             return None
         finally:
             self._ring.close()
 
     def close(self) -> None:
-        """Of a run that came to nothing."""
+        """Close the tap of a run that did not start."""
         if self._reader is not None:
             self.stop()
         self._ring.close()
@@ -208,13 +210,13 @@ class Tap:
 def open_tap(
     settings: RunSettings, targets: Sequence[TargetSpec], wanted: Demand, workers: int, cores: int
 ) -> Tap | None:
-    """The tap that *settings* ask for; `auto` goes without where it cannot be. HostLimitError: it was asked for."""
+    """The tap that *settings* request; None if `auto` does not use one. HostLimitError: requested and impossible."""
     asked = settings.client.timestamps
-    if asked != "tap" and not (asked == "auto" and worth_it(settings, targets, wanted, workers, cores)):
+    if asked != "tap" and not (asked == "auto" and auto_uses_tap(settings, targets, wanted, workers, cores)):
         return None
     try:
         return Tap(targets, ring_bytes(wanted))
-    except NoTap as problem:
+    except TapUnavailable as problem:
         if asked == "tap":
             raise HostLimitError(f"--timestamps tap: {problem}") from problem
         return None

@@ -1,6 +1,4 @@
-"""Telemetry as the supervisor sees it: what is there to sample is found out before the run, a process of its
-own samples it.
-"""
+"""Controls telemetry: finds metrics pages and sensors before the run, and starts the process that samples them."""
 
 from __future__ import annotations
 
@@ -40,8 +38,8 @@ PROCESS = (sys.executable, "-m", "fastllmload.telemetry")
 
 @dataclass
 class TelemetryTargets:
-    """What there is to sample. *engine*: what the first server says of itself, for `environment`; *notes*:
-    for people.
+    """What can be sampled. *engine*: facts that the first server reports about itself, for `environment`; *notes*: for
+    the user.
     """
 
     pages: list[PageSpec] = field(default_factory=list)
@@ -52,9 +50,7 @@ class TelemetryTargets:
 
 
 class TelemetryDiscovery:
-    """Looks for metrics pages and sensors before the run. One short request each; a page that was asked for
-    must be there.
-    """
+    """Finds metrics pages and sensors before the run, with one short request each. A page given by an option must exist."""
 
     def __init__(self, settings: RunSettings, found: Preflight, secret: Secret | None, redact: Redactor) -> None:
         self._settings = settings
@@ -64,8 +60,8 @@ class TelemetryDiscovery:
         self._bases = [parse_base(url) for url in settings.target.urls]
 
     def find(self, urls: Sequence[str], class_urls: Sequence[str] = ()) -> TelemetryTargets:
-        """InputError for a sensor or a page that was asked for and cannot be had; *urls* are the run's
-        targets, *class_urls* those that only classes have.
+        """Find them. *urls* are the run's targets, *class_urls* those that only classes have. InputError for a requested
+        sensor or page that is not available.
         """
         found = TelemetryTargets()
         if not self._settings.telemetry.enabled:
@@ -84,7 +80,7 @@ class TelemetryDiscovery:
         return found
 
     def _asked(self, url: str, found: TelemetryTargets) -> None:
-        """A page that --telemetry-url names. The key goes along only to a host that is a target's."""
+        """A page given by --telemetry-url. The API key is sent only if its host is also a target's."""
         base = parse_base(url)
         path = base.path or "/metrics"
         why = ""
@@ -98,10 +94,12 @@ class TelemetryDiscovery:
                 why = why or "it answers, but not with metrics in Prometheus text"
         except TargetError:
             why = f"the host name {base.host!r} cannot be resolved"
-        raise InputError(f"--telemetry-url {base.shown} cannot be used: {self._redact(why)}; correct or leave it out")
+        raise InputError(
+            f"--telemetry-url {base.public_url} cannot be used: {self._redact(why)}; correct or leave it out"
+        )
 
     def _own(self, base: BaseUrl, address: tuple[str, str, int], found: TelemetryTargets) -> None:
-        """The page that a target is likely to have; a target without one is no error."""
+        """The usual metrics page of a target; it is not an error if there is none."""
         paths = dict.fromkeys((base.path.removesuffix("/v1") + "/metrics", "/metrics"))
         for path in paths:
             spec = self._spec(base, address, path, True)
@@ -109,20 +107,20 @@ class TelemetryDiscovery:
             if answer is not None and looks_like_metrics(answer.body):
                 self._keep(spec, base, answer, found)
                 return
-        found.notes.append(f"{base.shown} has no metrics page: server-only figures are not measured")
+        found.notes.append(f"{base.public_url} has no metrics page: server-only figures are not measured")
         if found.engine is None:
             found.engine = self._ollama(base, address)
 
     def _ollama(self, base: BaseUrl, address: tuple[str, str, int]) -> dict[str, Any] | None:
-        """The engine of a target that speaks Ollama's protocol, which has a page for its version."""
+        """The engine of a target with Ollama's protocol, which has a page for its version."""
         protocol, _, resource = self._settings.target.endpoint_type.partition("-")
         if protocol != "ollama":
             return None
-        told = told_by(self._spec(base, address, beside(base.path, f"api/{resource}", "version"), True)) or {}
-        version = told.get("version")
+        page = json_object_of(self._spec(base, address, beside(base.path, f"api/{resource}", "version"), True)) or {}
+        version = page.get("version")
         return {
             "name": "ollama",
-            "version": self._shown(version if isinstance(version, str) else None),
+            "version": self._redacted(version if isinstance(version, str) else None),
             "max_batch_size": None,
             "max_batch_source": None,
         }
@@ -133,9 +131,7 @@ class TelemetryDiscovery:
             found.engine = self._engine(spec, base, answer)
 
     def _engine(self, spec: PageSpec, base: BaseUrl, answer: Answer) -> dict[str, Any]:
-        """Name, version, batch limit: what the server says and where. Only pages that this engine has are
-        asked.
-        """
+        """Name, version and batch limit, with their source. Only pages that this engine has are requested."""
         engine = engine_of(answer.body)
         facts: dict[str, Any] = {
             "name": None,
@@ -143,29 +139,29 @@ class TelemetryDiscovery:
             "max_batch_size": None,
             "max_batch_source": None,
         }
-        facts["server_header"] = self._shown(answer.headers.get("server"))
+        facts["server_header"] = self._redacted(answer.headers.get("server"))
         if engine is None:
             return facts
         facts["name"] = engine.name
         prefix = urlsplit(spec.origin).path.removesuffix("/metrics") if spec.family != "unix" else ""
         for page in engine.pages:
-            told = told_by(self._again(spec, base, prefix + page))
-            if told is not None:
-                facts.update(self._facts(engine, told, page))
+            content = json_object_of(self._again(spec, base, prefix + page))
+            if content is not None:
+                facts.update(self._facts(engine, content, page))
                 break
         return facts
 
-    def _facts(self, engine: Engine, told: dict[str, Any], page: str) -> dict[str, Any]:
-        limit = told.get(engine.batch_key) if engine.batch_key is not None else None
+    def _facts(self, engine: Engine, content: dict[str, Any], page: str) -> dict[str, Any]:
+        limit = content.get(engine.batch_key) if engine.batch_key is not None else None
         known = isinstance(limit, int) and not isinstance(limit, bool) and limit > 0
-        version = told.get(engine.version_key)
+        version = content.get(engine.version_key)
         return {
-            "version": self._shown(version if isinstance(version, str) else None),
+            "version": self._redacted(version if isinstance(version, str) else None),
             "max_batch_size": limit if known else None,
             "max_batch_source": f"{page} {engine.batch_key}" if known else None,
         }
 
-    def _shown(self, text: str | None) -> str | None:
+    def _redacted(self, text: str | None) -> str | None:
         return None if text is None else self._redact(text)[:200]
 
     def _again(self, spec: PageSpec, base: BaseUrl, path: str) -> PageSpec:
@@ -176,7 +172,7 @@ class TelemetryDiscovery:
         target = self._settings.target
         headers = [*(target.headers if with_secrets else ()), TEXT]
         return PageSpec(
-            origin=replace(base, path="").shown + path,
+            origin=replace(base, path="").public_url + path,
             family=address[0],
             address=address[1],
             port=address[2],
@@ -190,9 +186,7 @@ class TelemetryDiscovery:
         )
 
     def _power(self) -> tuple[str, ...]:
-        """Sensors to open. `auto` takes this machine's only if the target runs on it: another's power is not
-        measured here.
-        """
+        """Sensors to open. `auto` uses this host's sensors only if the target runs on it."""
         asked = self._settings.telemetry
         if asked.power == "none":
             return ()
@@ -219,20 +213,20 @@ def ask(spec: PageSpec) -> tuple[Answer | None, str]:
     return (answer, "") if answer.status == 200 else (None, f"it answers with HTTP status {answer.status}")
 
 
-def told_by(spec: PageSpec) -> dict[str, Any] | None:
+def json_object_of(spec: PageSpec) -> dict[str, Any] | None:
     """The JSON object of a page; None when there is none."""
     answer, _ = ask(spec)
     if answer is None:
         return None
     try:
-        told = msgspec.json.decode(answer.body)
+        content = msgspec.json.decode(answer.body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
-    return told if isinstance(told, dict) else None
+    return content if isinstance(content, dict) else None
 
 
 def is_local(family: str, address: str) -> bool:
-    """Whether *address* is one of this machine's: only such a one can be bound."""
+    """Whether *address* belongs to this host: no other address can be bound."""
     if family == "unix":
         return True
     with socket.socket(socket.AF_INET6 if family == "inet6" else socket.AF_INET, socket.SOCK_DGRAM) as probe:
@@ -244,7 +238,7 @@ def is_local(family: str, address: str) -> bool:
 
 
 def interface_to(family: str, address: str) -> str | None:
-    """Name of the network device that leads to *address*; None for a Unix socket, or when it cannot be told."""
+    """Name of the network device on the route to *address*; None for a Unix socket, or when it is not known."""
     if family == "unix":
         return None
     try:
@@ -279,9 +273,7 @@ def owner_of_6(own: str) -> str | None:
 
 
 class TelemetryProcess:
-    """The sampling process of a run: started before the workers, ended after them; it ends by itself with the
-    supervisor.
-    """
+    """The sampling process of a run: started before the workers and ended after them. It ends if the supervisor dies."""
 
     def __init__(
         self, settings: RunSettings, found: TelemetryTargets, folder: Path, work: Path, redact: Redactor
@@ -304,8 +296,8 @@ class TelemetryProcess:
         self._redact = redact
 
     def start(self) -> None:
-        """In a process group of its own: SIGINT of the terminal is the supervisor's business. The key goes by
-        stdin.
+        """Start it in its own process group, because only the supervisor handles the terminal's SIGINT. The API key is
+        passed on stdin.
         """
         environment = {name: text for name, text in os.environ.items() if name != "OPENAI_API_KEY"}
         with open(self._stderr, "wb") as errors:
@@ -327,9 +319,7 @@ class TelemetryProcess:
         return None if self._child is None else self._child.pid
 
     def stop(self) -> str | None:
-        """Let it read everything once more and end. Returns a sentence when it ended by itself or would not
-        end.
-        """
+        """Let it take a last sample and end. Returns a sentence when it had ended early or did not end in time."""
         child, self._child = self._child, None
         if child is None:
             return None
@@ -345,5 +335,5 @@ class TelemetryProcess:
             return f"the telemetry process did not end within {ENDING_S:g} s; its last values are missing"
         if early is None and code == 0:
             return None
-        said = (self._stderr.read_text(errors="replace").strip().splitlines() or ["it said nothing"])[-1]
-        return f"the telemetry process ended early with exit code {code}: {self._redact(said)[:200]}"
+        last = (self._stderr.read_text(errors="replace").strip().splitlines() or ["nothing on stderr"])[-1]
+        return f"the telemetry process ended early with exit code {code}: {self._redact(last)[:200]}"

@@ -1,5 +1,5 @@
-"""The workers' counters and live histograms, phase by phase: they run on through a run, a phase is the
-difference of two looks.
+"""The workers' counters and live histograms by phase. They continue through the run; a phase is the difference between
+two readings.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ HISTOGRAMS = (k.H_TTFT, k.H_TTFT_ANY, k.H_ITL, k.H_E2E, k.H_LAG)
 
 @dataclass
 class PhaseTotals:
-    """One phase. *words* are counters.pxd's over all workers, *histograms* HDR words by number; both since
-    its begin.
+    """One phase. *words* are the counters of counters.pxd over all workers, *histograms* HDR counts by number; both since
+    the start of the phase.
 
     *start_ns*, *end_ns*: sending, CLOCK_MONOTONIC; 0 = not yet. *asked_rate* is None in a closed loop.
     """
@@ -42,15 +42,14 @@ class PhaseTotals:
 
 
 class Totals:
-    """Follows a run. `attach` once the workers' words are mapped; then `begin`, `started`, `ended` for each
-    phase.
+    """Follows a run. Call `attach` once the workers' memory is mapped; then `begin`, `started`, `ended` for each phase.
 
-    `phases` may be called from another thread at any time; it reads shared words and nothing else.
+    `phases` may be called from another thread at any time; it only reads shared memory.
     """
 
     def __init__(self) -> None:
         self._fleet: Fleet | None = None
-        self._begun: list[PhaseTotals] = []  # with the words as they were at its begin
+        self._begun: list[PhaseTotals] = []  # with the counters at its start
 
     def attach(self, fleet: Fleet) -> None:
         self._fleet = fleet
@@ -66,9 +65,9 @@ class Totals:
         self._begun[-1].end_ns = end_ns
 
     def phases(self) -> list[PhaseTotals]:
-        """Every phase that began, with what it counted so far."""
+        """Every phase that began, with its counts so far."""
         begun = tuple(self._begun)
-        looks = [(phase.words, phase.histograms) for phase in begun[1:]] + ([self._now()] if begun else [])
+        readings = [(phase.words, phase.histograms) for phase in begun[1:]] + ([self._now()] if begun else [])
         return [
             PhaseTotals(
                 phase.name,
@@ -78,11 +77,11 @@ class Totals:
                 phase.start_ns,
                 phase.end_ns,
             )
-            for phase, (words, histograms) in zip(begun, looks, strict=True)
+            for phase, (words, histograms) in zip(begun, readings, strict=True)
         ]
 
     def current(self, word: int) -> int:
-        """A word that is a level, such as W_IN_FLIGHT, over all workers now."""
+        """A counter that is a level, such as W_IN_FLIGHT, over all workers now."""
         return 0 if self._fleet is None else self._fleet.total(word)
 
     def _now(self) -> tuple[Words, dict[int, Words]]:

@@ -1,4 +1,4 @@
-"""The client's own places: CPUs that workers are pinned to, addresses that they connect from. Tried before the run."""
+"""Checks before the run the CPUs that workers are pinned to and the addresses that they connect from."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from collections.abc import Sequence
 from fastllmload.errors import InputError
 
 FAMILIES = {4: "inet", 6: "inet6"}
-SPOKEN = {"inet": "IPv4", "inet6": "IPv6"}
+FAMILY_NAMES = {"inet": "IPv4", "inet6": "IPv6"}
 Address = tuple[str, str, int]  # family, numeric address, port
 
 
 def refuse_cpus(cpus: Sequence[int] | None) -> None:
-    """InputError for a CPU that this process may not run on; the process stays where it is."""
+    """InputError for a CPU that this process may not run on; its own affinity is not changed."""
     before = os.sched_getaffinity(0)
     for cpu in cpus or ():
         try:
@@ -28,7 +28,7 @@ def refuse_cpus(cpus: Sequence[int] | None) -> None:
 
 
 def refuse_sources(sources: Sequence[str]) -> None:
-    """InputError for a source address that is none, or that is not on this host."""
+    """InputError for a source address that is invalid or not on this host."""
     families = {source: family_of(source) for source in sources}
     if len(set(families.values())) > 1:
         raise InputError(
@@ -49,17 +49,17 @@ def family_of(source: str) -> str:
     try:
         return FAMILIES[ipaddress.ip_address(source).version]
     except ValueError:
-        raise InputError(f"--source-address {source!r} is no IPv4 or IPv6 address") from None
+        raise InputError(f"--source-address {source!r} is not an IPv4 or IPv6 address") from None
 
 
 def reachable_from(addresses: Sequence[Address], sources: Sequence[str], target: str) -> list[Address]:
-    """Those of the *target*'s *addresses* to which one can connect from *sources*: of the same family, or sockets."""
+    """Those of the *target*'s *addresses* that can be reached from *sources*: of the same family, or Unix sockets."""
     if not sources:
         return list(addresses)
     family = family_of(sources[0])
     found = [address for address in addresses if address[0] in ("unix", family)]
     if not found:
-        others = ", ".join(sorted({SPOKEN[address[0]] for address in addresses}))
+        others = ", ".join(sorted({FAMILY_NAMES[address[0]] for address in addresses}))
         raise InputError(
             f"{target} has {others} addresses only and cannot be reached from --source-address {sources[0]}; "
             "give one of that family"

@@ -1,4 +1,4 @@
-"""What each worker is told, out of settings, preflight and plans."""
+"""Builds the spec of each worker from settings, preflight and plans."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from fastllmload.records import layout
 from fastllmload.settings import RunSettings
 
 NS = 1_000_000_000
-WARMUP_GRACE_S = 60.0  # there is no P99 yet that the drain time-out could follow
+WARMUP_GRACE_S = 60.0  # the drain time-out cannot depend on P99, which is not known yet
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ def phase_spec(settings: RunSettings, number: int, phase: RunPhase, connections:
     """
     load, plan = settings.load, phase.plan
     closed = plan.concurrency is not None
-    bounded = closed or plan.turns is not None  # what replies bring about has no place in the plan's schedule
+    bounded = closed or plan.turns is not None  # requests that follow replies are not in the plan's schedule
     grace = load.grace if load.grace is not None or phase.name == "measure" else WARMUP_GRACE_S
     return PhaseSpec(
         number=number,
@@ -80,7 +80,7 @@ def worker_specs(
     run_id: str,
     secrets: tuple[str, ...] = (),
 ) -> list[WorkerSpec]:
-    """One per worker; they differ in their number, their files and their CPU."""
+    """One per worker; they differ in number, files and CPU."""
     client, target = settings.client, settings.target
     text = "on" if settings.workload.counting == "B" else client.record_text
     return [
@@ -116,25 +116,25 @@ def worker_specs(
 
 
 def dialects(settings: RunSettings, endpoint: Endpoint) -> tuple[int, ...]:
-    """What the answers to each class are read as."""
-    spoken = [one.endpoint_type or settings.target.endpoint_type for one in settings.classes]
-    return tuple(ENDPOINTS[name].dialect for name in spoken) or (endpoint.dialect,)
+    """The protocol dialect of the answers to each class."""
+    protocols = [one.endpoint_type or settings.target.endpoint_type for one in settings.classes]
+    return tuple(ENDPOINTS[name].dialect for name in protocols) or (endpoint.dialect,)
 
 
 def weighted(settings: RunSettings, found: Preflight) -> tuple[TargetSpec, ...]:
-    """The targets, each with its part of the requests: connections are opened ahead by it."""
+    """The targets, each with its fraction of the requests, which sets how many connections are opened in advance."""
     if not any(one.urls for one in settings.classes):
         return tuple(found.targets)
     weights = [0.0] * len(found.targets)
     for one, (first, many) in zip(settings.classes, found.class_targets, strict=True):
         for number in range(first, first + many):
-            weights[number] += (one.load.rate or 1.0) / many  # a trace does not say its rate before it is read
+            weights[number] += (one.load.rate or 1.0) / many  # the rate of a trace is not known before it is read
     chosen = zip(found.targets, weights, strict=True)
     return tuple(msgspec.structs.replace(target, weight=weight) for target, weight in chosen)
 
 
 def refuse_slow_readers(settings: RunSettings, plan: Plan, found: Preflight) -> None:
-    """InputError where users are to read slowly on connections that the event loop reads for us."""
+    """InputError when users are to read slowly on connections of the event loop."""
     if plan.client is None or not plan.client["read_rate"].any():
         return
     if settings.client.transport == "asyncio" or any(target.tls for target in found.targets):

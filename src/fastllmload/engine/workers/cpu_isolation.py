@@ -1,7 +1,7 @@
-"""Workers get CPUs of their own while the clock runs; everything else of the run keeps off them.
+"""Gives workers their own CPUs while the clock runs; all other processes of the run use the remaining ones.
 
-The supervisor, its terminal, telemetry and the simulated engine share a host with the worker. Wherever the scheduler lets
-one of them run before the worker, releases are late by a slice of milliseconds.
+The supervisor, its terminal, telemetry and the simulated engine share a host with the workers. Whenever the scheduler runs
+one of them before a worker, releases are late by a time slice of some milliseconds.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 PROC = Path("/proc")
-CLAIM = "\0fastllmload-cpus"  # one run on a host at a time chooses CPUs by itself; the name goes away with its holder
+CLAIM = "\0fastllmload-cpus"  # bound by the one run on this host that chooses CPUs itself; freed when that process ends
 
 
 def chosen_cpus(pinned: Sequence[int], workers: int, cpus: Sequence[int]) -> list[int]:
-    """A CPU for each worker: as the user says, else the last of *cpus*, as long as one is left for the rest; [] for none."""
+    """A CPU for each worker: the *pinned* ones, else the last of *cpus* if at least one remains for the rest; else []."""
     if pinned:
         return [pinned[worker % len(pinned)] for worker in range(workers)]
     return sorted(cpus, reverse=True)[:workers] if workers < len(cpus) else []
@@ -27,25 +27,25 @@ def chosen_cpus(pinned: Sequence[int], workers: int, cpus: Sequence[int]) -> lis
 def isolate_cpus(
     workers: Mapping[int, int], engine: int | None, helpers: Sequence[int | None], pinned: Sequence[int]
 ) -> Iterator[dict[int, int]]:
-    """Keep the processes of this run apart until the end of the block. Yields the CPU of each worker, {} where any may do.
+    """Isolate the workers from the other processes of this run until the block ends. Yields the CPU of each worker, or {}.
 
-    *workers*: process by worker number. *engine*, *helpers*: those of the embedded engine, of telemetry, of what writes rows
-    and of the packet ring, None: there is none. *pinned*: --pin. Without it CPUs are chosen only beside an embedded engine,
-    because only then all that loads this host is known; and by one run at a time, because two would choose the same.
+    *workers*: process id by worker number. *engine*, *helpers*: process ids of the embedded engine, of telemetry, row writer
+    and tap reader; None: there is none. *pinned*: --pin. Without it, CPUs are chosen only with an embedded engine, because
+    only then the complete load of this host is known; and by one run at a time, because two would choose the same.
     """
     cpus = os.sched_getaffinity(0)
-    with contextlib.ExitStack() as held:
+    with contextlib.ExitStack() as stack:
         found = chosen_cpus(pinned, len(workers), sorted(cpus)) if pinned or engine is not None else []
-        free = bool(pinned) or (bool(found) and held.enter_context(claimed()))
-        places = dict(zip(workers, found, strict=True)) if found and free else {}
+        free = bool(pinned) or (bool(found) and stack.enter_context(claimed()))
+        cpu_of = dict(zip(workers, found, strict=True)) if found and free else {}
         rest = cpus - set(found)
-        if not places or not rest:
-            yield places
+        if not cpu_of or not rest:
+            yield cpu_of
             return
-        before = moved({process: {places[worker]} for worker, process in workers.items()})
+        before = moved({process: {cpu_of[worker]} for worker, process in workers.items()})
         before |= moved({process: rest for process in (os.getpid(), engine, *helpers) if process is not None})
         try:
-            yield places
+            yield cpu_of
         finally:
             for task, its_cpus in before.items():
                 move(task, its_cpus)
@@ -53,7 +53,7 @@ def isolate_cpus(
 
 @contextlib.contextmanager
 def claimed() -> Iterator[bool]:
-    """Whether no other run on this host (of this network namespace) has chosen its CPUs by itself."""
+    """Yields whether no other run on this host (in this network namespace) has chosen its CPUs itself."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as claim:
         try:
             claim.bind(CLAIM)
@@ -63,10 +63,10 @@ def claimed() -> Iterator[bool]:
             yield True
 
 
-def moved(places: Mapping[int, set[int]]) -> dict[int, set[int]]:
-    """Move every thread of each process; where each was allowed before."""
+def moved(cpus_of: Mapping[int, set[int]]) -> dict[int, set[int]]:
+    """Move every thread of each process to its CPUs. Returns the CPUs that each thread was allowed before."""
     before: dict[int, set[int]] = {}
-    for process, cpus in places.items():
+    for process, cpus in cpus_of.items():
         for task in entries(PROC / str(process) / "task"):
             with contextlib.suppress(OSError):  # it has ended
                 before[task] = os.sched_getaffinity(task)
@@ -75,7 +75,7 @@ def moved(places: Mapping[int, set[int]]) -> dict[int, set[int]]:
 
 
 def move(task: int, cpus: set[int]) -> None:
-    with contextlib.suppress(OSError):  # it has ended, or may not run there any more
+    with contextlib.suppress(OSError):  # it has ended, or may no longer run there
         os.sched_setaffinity(task, cpus)
 
 

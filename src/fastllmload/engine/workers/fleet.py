@@ -1,4 +1,4 @@
-"""Worker processes: start, watch, command, reap. Talks to them through shared words only."""
+"""Starts, watches, commands and reaps worker processes. Communicates with them through shared memory only."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Member:
     process: subprocess.Popen[bytes]
     log: Path
     died: bool = False
-    stuck: bool = False  # it stood still for so long that it was ended
+    stuck: bool = False  # it made no progress for 60 s and was killed
 
     @property
     def words(self) -> npt.NDArray[np.int64]:
@@ -48,8 +48,8 @@ class Member:
 
 
 def launch(spec: WorkerSpec, life: int) -> Member:
-    """Start one worker in a process group of its own: SIGINT of the terminal is the supervisor's business (decision 100).
-    *life*: a descriptor that it keeps until its end.
+    """Start one worker in its own process group: only the supervisor handles the terminal's SIGINT (docs/decisions/100).
+    *life*: a descriptor that it keeps open until its end.
     """
     rows = Path(spec.rows_dir)
     shared = SharedWords.create(spec.shared_path)
@@ -61,27 +61,27 @@ def launch(spec: WorkerSpec, life: int) -> Member:
             pass_fds=(spec.rows_memory, life),
         )  # fmt: skip
     assert process.stdin is not None
-    with contextlib.suppress(BrokenPipeError):  # it died at once: watch() finds that and its log says why
+    with contextlib.suppress(BrokenPipeError):  # it died at once: watch() detects that, and its log contains the reason
         process.stdin.write(msgspec.json.encode(spec) + b"\n")
         process.stdin.close()
     return Member(spec, shared, process, log)
 
 
 def environment() -> dict[str, str]:
-    """The supervisor's, without the API key: a worker gets it on its stdin, what writes rows has no use for it."""
+    """The supervisor's environment without the API key: workers get it on stdin, the row writer does not need it."""
     return {name: text for name, text in os.environ.items() if name != "OPENAI_API_KEY"}
 
 
 @dataclass
 class Fleet:
-    """All workers of a run. A member that ends before it has FINISHED has died; the others go on."""
+    """All workers of a run. A member that ends before its state is FINISHED has died; the others continue."""
 
     rows: RowProcess
     members: list[Member] = field(default_factory=list)
 
     @classmethod
     def start(cls, specs: Sequence[WorkerSpec]) -> Fleet:
-        """One process per spec. Nothing is left behind when one of them cannot be started."""
+        """Start one process per spec. When one of them cannot be started, all are stopped."""
         fleet = cls(RowProcess(specs, environment()))
         try:
             fleet.rows.start()
@@ -98,7 +98,7 @@ class Fleet:
         return [member for member in self.members if not member.died]
 
     def watch(self) -> list[Member]:
-        """Members that were found dead by this call."""
+        """Members whose death this call detected."""
         found = []
         for member in self.alive:
             if member.process.poll() is not None and member.words[k.W_STATE] != k.FINISHED:
@@ -107,7 +107,7 @@ class Fleet:
         return found
 
     def end_stuck(self, since_ns: int) -> None:
-        """Kill members of the running phase that have not moved since *since_ns*: no load is better than a hang."""
+        """Kill members of the running phase without a heartbeat since *since_ns*: no load is better than a hang."""
         for member in self.alive:
             running = member.words[k.W_STATE] in (k.RUNNING, k.DRAINING)
             if running and max(member.words[k.W_HEARTBEAT_NS], member.words[k.W_START_NS]) < since_ns:
@@ -138,7 +138,7 @@ class Fleet:
             member.words[k.W_START_NS] = at_ns
 
     def phase_ended(self, number: int) -> bool:
-        """Also of a worker that left before the phase began: it was told to."""
+        """Whether all workers have ended the phase; one that ended before the phase began, on command, counts too."""
         return all(
             member.words[k.W_PHASE_DONE] > number or member.words[k.W_STATE] in (k.FINISHED, k.FAILED)
             for member in self.alive
@@ -148,7 +148,7 @@ class Fleet:
         return all(member.words[k.W_STATE] not in (k.RUNNING, k.READY) for member in self.alive)
 
     def total(self, word: int) -> int:
-        """Over all members; of what is counted while it lasts over the living, for the dead have nothing open."""
+        """Sum over all members; for current levels such as W_IN_FLIGHT over living members only."""
         members = self.alive if word in LASTING else self.members
         return int(sum(member.words[word] for member in members))
 
@@ -160,17 +160,17 @@ class Fleet:
         return merged
 
     def stop(self, patience_s: float = 10.0) -> None:
-        """ABORT, then SIGTERM, then SIGKILL: nothing is left behind."""
+        """End all workers by ABORT, then SIGTERM, then SIGKILL."""
         self.command(k.ABORT)
         self._await(patience_s)
-        for strike in (signal.SIGTERM, signal.SIGKILL):
+        for number in (signal.SIGTERM, signal.SIGKILL):
             for member in self.members:
                 if member.process.poll() is None:
-                    os.kill(member.pid, strike)
+                    os.kill(member.pid, number)
             self._await(3.0)
 
     def join(self, patience_s: float = 60.0) -> list[Member]:
-        """Wait for workers that are closing their files after their last phase. Those that died on the way."""
+        """Wait for workers to close their files after their last phase. Returns those that died meanwhile."""
         self._await(patience_s)
         return self.watch()
 
@@ -180,13 +180,13 @@ class Fleet:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 member.process.wait(max(0.0, until - time.monotonic()))
 
-    def last_words(self, member: Member, redact: Callable[[str], str]) -> str:
-        """The last line a dead worker wrote, for one sentence."""
+    def last_message(self, member: Member, redact: Callable[[str], str]) -> str:
+        """The last line that a dead worker wrote, for a message."""
         lines = self.log_of(member, redact).splitlines()
-        return lines[-1] if lines else "it said nothing"
+        return lines[-1] if lines else "nothing on stderr"
 
     def log_of(self, member: Member, redact: Callable[[str], str]) -> str:
-        """All that a worker wrote: nothing, or the trace that it died with."""
+        """Everything that a worker wrote to stderr: nothing, or the traceback of its death."""
         try:
             return redact(member.log.read_text(errors="replace").strip())
         except OSError:

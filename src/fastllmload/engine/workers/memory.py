@@ -1,5 +1,5 @@
-"""Memory of a worker that is there before its clock starts: a page that is touched for the first time stops the worker for
-it, for as long as the host takes to find one.
+"""Faults in a worker's memory before its clock starts: the first access to a page stops the worker until the host has
+provided one.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ import numpy.typing as npt
 PAGE = 4096
 BLOCK = 16 << 20  # taken from the heap at once: more than the C library may be asked to keep on it
 HEAP, PER_CONNECTION, MOST = 8 << 20, 4096, 64 << 20
-ON_HEAP = 8 << 20  # what is larger has a mapping of its own, and goes back to the system when it is given back
-OBJECTS, MOST_OBJECTS = 2 << 20, 32 << 20  # of Python's own small objects, besides PER_CONNECTION
-OBJECT, HELD_EVERY = 448, 500  # one in so many stays, so that the interpreter gives none of its arenas back
-KEPT = 16 << 20  # free at the end of the heap beyond what was there at first: then it shrinks
+ON_HEAP = 8 << 20  # a larger block has its own mapping, which is returned to the system when it is freed
+OBJECTS, MOST_OBJECTS = 2 << 20, 32 << 20  # of Python's own small objects, in addition to PER_CONNECTION
+OBJECT, KEEP_EVERY = 448, 500  # one in KEEP_EVERY objects is kept, so that the interpreter frees none of its arenas
+KEPT = 16 << 20  # the heap shrinks only when this much more than the initial size is free at its end
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # of mallopt()
 
 
 def warm_heap(connections: int) -> None:
-    """Let the heap grow by what *connections* will want of it, and keep that: buffers of requests, templates of events,
-    conversations. Another C library than glibc may give it back.
+    """Grow the heap by the memory that *connections* will need (buffers of requests, templates of events, conversations)
+    and keep it. C libraries other than glibc may return it to the system.
     """
     c = ctypes.CDLL(None)
     wanted = min(HEAP + connections * PER_CONNECTION, MOST)
@@ -41,11 +41,11 @@ def warm_heap(connections: int) -> None:
 
 
 def warm_objects(connections: int) -> list[bytes]:
-    """The same for the interpreter's small objects, of which a connection of the event loop has some. What is returned is to
-    be kept for as long as they are needed.
+    """The same for the interpreter's small objects, which connections of the event loop need. Keep the result for as long
+    as that memory is needed.
     """
     wanted = min(OBJECTS + connections * PER_CONNECTION, MOST_OBJECTS)
-    return [bytes(OBJECT) for _ in range(wanted // OBJECT)][::HELD_EVERY]
+    return [bytes(OBJECT) for _ in range(wanted // OBJECT)][::KEEP_EVERY]
 
 
 def touch(array: npt.NDArray[np.generic] | None) -> None:

@@ -1,4 +1,4 @@
-"""Which request of a plan goes to which target, and how many connections each target sees by that."""
+"""Assigns the requests of a plan to targets, and derives the number of connections to each target."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ Place = tuple[str, str, int]  # family, numeric address, port
 
 
 def routed(plan: Plan, class_targets: Sequence[tuple[int, int]]) -> npt.NDArray[np.uint16] | None:
-    """The target of each request where classes have targets of their own: each class's in turn, and all turns of a
-    conversation at one.
+    """The target of each request when classes have their own targets: round robin within a class, and the same target for
+    all turns of a conversation.
     """
     if not class_targets:
         return None
@@ -31,7 +31,7 @@ def routed(plan: Plan, class_targets: Sequence[tuple[int, int]]) -> npt.NDArray[
 
 
 def followed(plan: Plan, found: npt.NDArray[np.uint16]) -> npt.NDArray[np.uint16]:
-    """The targets *found* for first turns, which those behind them go to too."""
+    """The targets *found* for first turns, extended to the later turns of each conversation."""
     starts = plan.starts
     if plan.turns is None or not len(starts):
         return found
@@ -46,15 +46,15 @@ def target_connections(
     in_flight: int,
     churn_per_s: float,
 ) -> list[TargetConnections]:
-    """The connections of each place that *targets* name, of *in_flight* in all: those of its requests, by how many
-    *seconds* each of them takes (Little's law); and of *churn_per_s* those of its requests by their number.
+    """The connections to each address and port of *targets*. Its part of *in_flight* is proportional to the total *seconds*
+    of its requests (Little's law), its part of *churn_per_s* to their number.
     """
     chosen = routed(plan, class_targets)
     if chosen is None:
         chosen = np.zeros(plan.requests, np.uint16)
         chosen[plan.starts] = np.arange(len(plan.starts)) % len(targets)
         chosen = followed(plan, chosen)
-    held = np.bincount(chosen, seconds, len(targets))
+    busy_s = np.bincount(chosen, seconds, len(targets))
     many = np.bincount(chosen, minlength=len(targets))
     names: dict[Place, str] = {}
     for target in targets:
@@ -62,11 +62,11 @@ def target_connections(
     found = []
     for place, url in names.items():
         mine = [(one.family, one.address, one.port) == place for one in targets]
-        part = float(held[mine].sum() / held.sum()) if held.sum() > 0 else 1.0
+        part = float(busy_s[mine].sum() / busy_s.sum()) if busy_s.sum() > 0 else 1.0
         churn = churn_per_s * float(many[mine].sum()) / max(1, plan.requests)
-        at_home = place[1].startswith(LOOPBACK)
+        loopback = place[1].startswith(LOOPBACK)
         most = None if plan.cycles else int(many[mine].sum())
         found.append(
-            TargetConnections(url, math.ceil(in_flight * part - 1e-9), churn, at_home, place[0] != "unix", most)
+            TargetConnections(url, math.ceil(in_flight * part - 1e-9), churn, loopback, place[0] != "unix", most)
         )
     return found

@@ -1,4 +1,4 @@
-"""How big a run will be: requests in flight, workers, connections. Reasons and figures: docs/decisions/005-sizes.md."""
+"""Sizes a run: requests in flight, workers, connections. Reasons and figures: docs/decisions/005-sizes.md."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from fastllmload.plan.plan import Plan
 from fastllmload.settings import RunSettings
 
 UNCALIBRATED = Ceiling(events_per_s=40_000.0, requests_per_s=5_000.0)
-COMFORT = 0.5  # share of the ceiling that one worker is given
+COMFORT = 0.5  # fraction of the ceiling that one worker is planned for
 OVERHEAD_EVENTS = 3.0  # role, finish, usage
 MOST_AHEAD = 4_096  # connections opened before time zero; the rest follow ahead of the schedule
 SLACK = 16
@@ -28,7 +28,7 @@ DOES_NOT_FIT = "this host cannot carry the run"
 
 @dataclass(frozen=True)
 class Demand:
-    """What the measured phase asks of the client. *rate*: requests/s, inf for all at once.
+    """What the measured phase demands of the client. *rate*: requests/s, inf for all at once.
 
     *in_flight* is Little's law with the probe's own speed: a loaded server is slower, so it is a lower bound.
     """
@@ -54,7 +54,7 @@ def demand(settings: RunSettings, plan: Plan, answer_s: float | None) -> Demand:
 
 
 def slots(plan: Plan) -> int:
-    """Of a closed loop: no more than there is to send, unless that starts again."""
+    """Slots of a closed loop: at most one per request to send, unless the plan repeats."""
     assert plan.concurrency is not None
     return plan.concurrency if plan.cycles else min(plan.concurrency, len(plan.starts))
 
@@ -65,7 +65,7 @@ def capped(settings: RunSettings, in_flight: int) -> int:
 
 
 def requests_per_start(plan: Plan) -> float:
-    """Requests that an arrival brings with it: the turns of a conversation, on average."""
+    """Mean number of requests per arrival: the turns of a conversation."""
     return plan.requests / len(plan.starts) if plan.turns is not None and plan.requests else 1.0
 
 
@@ -96,8 +96,8 @@ def planned_rate(plan: Plan) -> float:
 def worker_count(
     settings: RunSettings, plan: Plan, wanted: Demand, ceiling: Ceiling | None, cores: int, simulated: bool
 ) -> int:
-    """As asked, or as many as the demand needs at COMFORT; never more than cores (less one that the simulator
-    needs), nor more than there are slots or requests: a worker without any has nothing to show for itself.
+    """As configured, or as many as the demand needs at COMFORT; never more than cores (less one for the simulated engine),
+    slots or requests, so that no worker is without any.
     """
     most_in_flight = len(plan.starts) if plan.concurrency is None else slots(plan)
     if settings.client.workers is not None:
@@ -107,8 +107,8 @@ def worker_count(
     most = max(1, cores - 1 if simulated else cores)
     if math.isinf(wanted.rate):
         return max(1, min(most, most_in_flight))
-    held = UNCALIBRATED if ceiling is None else ceiling
-    load = wanted.events_per_s / held.events_per_s + wanted.rate / held.requests_per_s
+    known = UNCALIBRATED if ceiling is None else ceiling
+    load = wanted.events_per_s / known.events_per_s + wanted.rate / known.requests_per_s
     return max(1, min(most, most_in_flight, math.ceil(load / COMFORT)))
 
 
@@ -121,8 +121,8 @@ def initial_connections(settings: RunSettings, plan: Plan, wanted: Demand, worke
 
 
 def refuse_more_slots_than_files(settings: RunSettings, cores: int) -> None:
-    """HostLimitError for a closed loop that no number of workers could hold open, before the plan of a million slots is
-    made. What it takes precisely is known once there is one.
+    """HostLimitError for a closed loop that no number of workers could keep open, before a plan for a million slots is
+    built. The exact demand is known only with the plan.
     """
     load = settings.load
     if load.concurrency is None or load.num_requests is not None:
@@ -134,8 +134,8 @@ def refuse_more_slots_than_files(settings: RunSettings, cores: int) -> None:
 
 
 def refuse_what_does_not_fit(settings: RunSettings, plan: Plan, wanted: Demand, workers: int, found: Preflight) -> None:
-    """HostLimitError now, not a mess of failed connections during the run. Ports are counted for each target by itself:
-    one is used once per source address and target.
+    """HostLimitError before the run, instead of failed connections during it. Ports are counted separately for each target:
+    a port can be used once per source address and target.
     """
     churn = 0.0
     if settings.client.fresh_connections and not math.isinf(wanted.rate):
@@ -151,9 +151,7 @@ def refuse_what_does_not_fit(settings: RunSettings, plan: Plan, wanted: Demand, 
 
 
 def answer_seconds(settings: RunSettings, plan: Plan, answer_s: float | None) -> npt.NDArray[np.float64]:
-    """How long each request will take at the probe's speed: what `demand` expects of all, request by request; 1 where
-    the probe had no answer.
-    """
+    """Expected duration of each request at the probe's speed, as in `demand`; 1 when the probe got no answer."""
     if not answer_s:
         return np.ones(plan.requests)
     found: npt.NDArray[np.float64] = np.asarray(plan.output_tokens).astype(np.float64)

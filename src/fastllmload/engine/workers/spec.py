@@ -1,5 +1,5 @@
-"""What a worker is told: one JSON line on its stdin. It carries the API key in the request heads, so it is never in
-argv, the environment or a file.
+"""The settings of a worker, one JSON line on its stdin. They contain the API key in the request heads, so they are never
+in argv, the environment or a file.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import msgspec
 
 class TargetSpec(msgspec.Struct, frozen=True, kw_only=True):
     """One resolved address. *head_prefix* is latin-1 text: request line and headers, each line ended by CRLF, without
-    X-Request-Id and Content-Length, which are the request's own.
+    X-Request-Id and Content-Length, which differ by request.
     """
 
     url: str
@@ -17,7 +17,7 @@ class TargetSpec(msgspec.Struct, frozen=True, kw_only=True):
     address: str  # numeric, or the path of a Unix socket
     port: int
     head_prefix: str
-    weight: float = 1.0  # its part of the requests, beside those of the others
+    weight: float = 1.0  # its part of the requests, relative to the other targets
     tls: bool = False
     server_name: str | None = None
 
@@ -51,7 +51,9 @@ class WorkerSpec(msgspec.Struct, frozen=True, kw_only=True):
     phases: tuple[PhaseSpec, ...]
     timeout_ns: int
     class_heads: tuple[tuple[str, ...], ...] = ()  # per class of requests, per target; empty: the targets' own
-    class_targets: tuple[tuple[int, int], ...] = ()  # per class: its first target, and how many; empty: all go to all
+    class_targets: tuple[
+        tuple[int, int], ...
+    ] = ()  # per class: first target, number of targets; empty: all targets for all
     dialects: tuple[int, ...] = (0,)  # delta.Dialect of each class; one of all classes
     strict_decode: bool = False
     timestamps: str = "kernel"
@@ -67,4 +69,4 @@ class WorkerSpec(msgspec.Struct, frozen=True, kw_only=True):
     cert: str | None = None
     key: str | None = None
     insecure: bool = False
-    secrets: tuple[str, ...] = ()  # what must not be in any text that is kept
+    secrets: tuple[str, ...] = ()  # to be replaced in every text that is stored

@@ -44,11 +44,11 @@ from fastllmload.records.error_texts import write_texts
 from fastllmload.records.shared_memory import SharedWords
 from fastllmload.redact import Redactor
 
-TICK_S = 0.01  # a look at commands and counts; while the reactor waits itself the loop has a turn only every 40 ms
+TICK_S = 0.01  # between checks of commands and counters; the loop gets a turn only every 40 ms while the reactor waits
 POLL_S = 0.002  # while no clock runs
-CONNECTING_S = 5.0  # for connections ahead of the clock; one that hangs longer is what its request meets
-TOUCHED = slice(511, None, 512)  # a word of each page of shared words, none that the supervisor writes
-SETTLED_NS = 100_000_000  # from then on nothing may be touched for the first time
+CONNECTING_S = 5.0  # for connections before the clock starts; slower ones delay their request
+TOUCHED = slice(511, None, 512)  # one word of each page of shared memory, none of which the supervisor writes
+SETTLED_NS = 100_000_000  # after this time no page should be accessed for the first time
 SAMPLE_NS = 200_000_000  # CPU, RSS and GC counts go to shared memory this often
 PR_SET_PDEATHSIG = 1
 PR_SET_TIMERSLACK = 29
@@ -61,7 +61,7 @@ class Worker:
         self.spec = spec
         self.loop = loop
         self.words = SharedWords.open(Path(spec.shared_path)).words
-        self.words[TOUCHED] += 0  # every page of the histograms, before a clock runs
+        self.words[TOUCHED] += 0  # faults in every page of the histograms before a clock runs
         self.recorder = Recorder(memory=spec.rows_memory, text=spec.record_text)
         classifier = Classifier(spec.dialects[0], strict=spec.strict_decode)
         protocol = Protocol(self.recorder, classifier, self.words, spec.max_event_bytes, 4 * spec.max_event_bytes)
@@ -95,10 +95,10 @@ class Worker:
         self.sources = itertools.cycle(spec.source_addresses) if spec.source_addresses else None
         self.gc_runs = 0
         self.settled_faults: int | None = None  # page faults up to the phase's first 100 ms; None before
-        self.terminated = False  # by a signal, not by the supervisor's word
-        self.held: list[bytes] = []  # keeps the interpreter's memory, see warm_objects
+        self.terminated = False  # by a signal, not by the supervisor's command
+        self.kept: list[bytes] = []  # keeps the interpreter's memory, see warm_objects
         self.resume: asyncio.Handle | None = None  # the call of the reactor after the turn of the event loop
-        # What the clock needs is opened before it: a load that takes the last file descriptor must not end its worker.
+        # Opened before the clock starts: a load that uses the last file descriptor must not end its worker.
         self.statm = os.open("/proc/self/statm", os.O_RDONLY)
         self.plans = {phase.number: Plan.open(Path(phase.plan_dir)) for phase in spec.phases}
         self.bodies = {number: Bodies(plan.bodies, plan.directory / BODIES) for number, plan in self.plans.items()}
@@ -139,10 +139,10 @@ class Worker:
     # -- phases -------------------------------------------------------------------------------------------------------
 
     def _on_ready(self) -> None:
-        """An exception here is a bug: the event loop would only log it, so it is kept and ends the run."""
+        """Run the reactor. An exception is a bug; the event loop would only log it, so it is stored and ends the run."""
         try:
             self.reactor.on_ready()
-        except BaseException as error:  # noqa: BLE001 - nobody above this call would see it
+        except BaseException as error:  # noqa: BLE001 - no caller would see it
             self.reactor.fail(error)
             self.loop.remove_reader(self.reactor.fileno())
             return
@@ -156,7 +156,7 @@ class Worker:
             self._on_ready()
 
     def _raise_failure(self) -> None:
-        """What a callback of the event loop raised ends the run, with its trace."""
+        """Raise the exception of an event loop callback, which ends the run with its traceback."""
         if self.reactor.failure is not None:
             raise self.reactor.failure
 
@@ -179,7 +179,7 @@ class Worker:
         return 0
 
     async def _phase(self, phase: PhaseSpec) -> bool:
-        """One phase from its plan to its last end; False when the run is over."""
+        """Run one phase, from its plan to the end of its last request; False when the run is over."""
         while self.words[k.W_PHASE] < phase.number:
             if self.words[k.W_COMMAND] != k.RUN:
                 return False
@@ -189,7 +189,7 @@ class Worker:
             touch(array)
         ahead = self._connections_ahead(phase)
         warm_heap(ahead)
-        self.held = warm_objects(ahead)
+        self.kept = warm_objects(ahead)
         self.reactor.preconnect(ahead)
         until = time.monotonic() + CONNECTING_S
         while self.reactor.connecting and time.monotonic() < until:
@@ -203,17 +203,17 @@ class Worker:
             self._raise_failure()
             self.reactor.tick()
             await asyncio.sleep(POLL_S)
-        going_on = await self._clock(phase, start)
+        continues = await self._clock(phase, start)
         self.words[k.W_PHASE_DONE] = phase.number + 1
         self.words[k.W_STATE] = k.PHASE_ENDED
-        return going_on
+        return continues
 
     def _connections_ahead(self, phase: PhaseSpec) -> int:
-        """Of a closed loop no more than this worker has slots."""
+        """Connections to open before the clock starts; for a closed loop at most this worker's slots."""
         if phase.mode != "closed":
             return phase.initial_connections
         slots = min(phase.concurrency, phase.num_requests) if phase.num_requests else phase.concurrency
-        return min(phase.initial_connections, share(slots, self.spec.worker, self.spec.workers))
+        return min(phase.initial_connections, partition_size(slots, self.spec.worker, self.spec.workers))
 
     def _load(self, phase: PhaseSpec, plan: Plan) -> None:
         spec = self.spec
@@ -222,9 +222,9 @@ class Worker:
         if closed:
             slots = min(phase.concurrency, phase.num_requests) if phase.num_requests else phase.concurrency
             limit = slot_requests(phase.num_requests, slots, spec.worker, spec.workers)
-            own = share(slots, spec.worker, spec.workers)
+            own = partition_size(slots, spec.worker, spec.workers)
             schedule = np.zeros(own, dtype=np.int64)
-            closed = own > 0  # without a slot there is nothing to refill: an open loop without releases ends at once
+            closed = own > 0  # a worker without slots runs an open loop without releases, which ends at once
         else:
             assert plan.t_start is not None
             schedule = np.ascontiguousarray(plan.t_start[spec.worker :: spec.workers])
@@ -239,7 +239,9 @@ class Worker:
             request_class=plan.request_class,
             closed=closed,
             limit=limit,
-            cap=max(1, share(phase.max_concurrency, spec.worker, spec.workers)) if phase.max_concurrency else 0,
+            cap=max(1, partition_size(phase.max_concurrency, spec.worker, spec.workers))
+            if phase.max_concurrency
+            else 0,
             client=plan.client,
             target=routed(plan, spec.class_targets),
             slots=slots,
@@ -248,7 +250,7 @@ class Worker:
         )
 
     async def _clock(self, phase: PhaseSpec, start: int) -> bool:
-        """The clock runs: no garbage collection, no I/O but the load's, nothing said to anyone."""
+        """Run the load: no garbage collection, no I/O except the load's, no messages."""
         reactor, words = self.reactor, self.words
         gc.collect()
         gc.freeze()
@@ -258,7 +260,7 @@ class Worker:
         words[k.W_STATE] = k.RUNNING
         reactor.start_at(start, phase.stop_sending_ns)
         drain_until = 0
-        going_on = True
+        continues = True
         sample_at = time.monotonic_ns() + SAMPLE_NS
         while not reactor.finished:
             await asyncio.sleep(TICK_S)
@@ -276,7 +278,7 @@ class Worker:
             command = words[k.W_COMMAND]
             if command == k.ABORT:
                 reactor.cancel_all()
-                going_on = False
+                continues = False
             elif command == k.DRAIN and not reactor.sending_over:
                 reactor.drain()
             if reactor.sending_over and not drain_until:
@@ -290,10 +292,10 @@ class Worker:
             self._write_texts()
         gc.enable()
         gc.unfreeze()
-        return going_on
+        return continues
 
     def _write_texts(self) -> None:
-        """A disk that is full costs the words of failures, not the run."""
+        """Write the texts of failures. A full disk loses these texts, not the run."""
         self.texts_written = self.error_texts.versions
         with contextlib.suppress(OSError):
             write_texts(Path(self.spec.rows_dir), self.error_texts.taken(), self.error_texts.left_out, self.redact)
@@ -310,7 +312,7 @@ class Worker:
 
 
 def page_faults() -> int:
-    """Minor and major, of this process so far."""
+    """Minor and major page faults of this process so far."""
     used = resource.getrusage(resource.RUSAGE_SELF)
     return used.ru_minflt + used.ru_majflt
 
@@ -318,14 +320,14 @@ def page_faults() -> int:
 def conversations(
     plan: Plan, worker: int, workers: int, slots: int = 0, bodies: Bodies | None = None
 ) -> dict[str, Any]:
-    """What the reactor needs of a plan with conversations: this worker's first turns, and how turns are stitched. In a
-    closed loop of *slots* each round of so many conversations is dealt anew.
+    """Arguments of the reactor for a plan with conversations: this worker's first turns, and how turns are joined. In a
+    closed loop, each round of *slots* conversations is distributed again.
     """
     if plan.turns is None:
         return {}
     starts = plan.starts
-    places = np.arange(len(starts)) % slots if slots else np.arange(len(starts))
-    numbers = np.ascontiguousarray(starts[places % workers == worker], np.uint32)
+    positions = np.arange(len(starts)) % slots if slots else np.arange(len(starts))
+    numbers = np.ascontiguousarray(starts[positions % workers == worker], np.uint32)
     joints = plan.joints
     of_class = plan.request_class if len(joints) > 1 else None
     talks = Talks(plan.turns, plan.body_offset, plan.bodies, joints, len(starts), of_class, bodies)
@@ -333,18 +335,18 @@ def conversations(
 
 
 def slot_requests(total: int, slots: int, worker: int, workers: int) -> int:
-    """How many of *total* requests fall to the slots of *worker*, where every slot has as many as any other, or one more."""
+    """Requests of *total* for the slots of *worker*, when all slots have equally many, or one more."""
     rounds, rest = divmod(total, slots)
-    return rounds * share(slots, worker, workers) + share(rest, worker, workers)
+    return rounds * partition_size(slots, worker, workers) + partition_size(rest, worker, workers)
 
 
-def share(total: int, worker: int, workers: int) -> int:
-    """How many of *total* fall to *worker* when they are dealt round robin."""
+def partition_size(total: int, worker: int, workers: int) -> int:
+    """Items of *total* for *worker* when they are distributed round robin."""
     return (total - worker + workers - 1) // workers if total > worker else 0
 
 
 def tls_context(spec: WorkerSpec) -> ssl.SSLContext:
-    """System trust unless *cacert* is given; *insecure* switches verification off."""
+    """TLS context with the system's trust store unless *cacert* is given; *insecure* disables verification."""
     context = ssl.create_default_context(cafile=spec.cacert)
     if spec.insecure:
         context.check_hostname = False
@@ -355,7 +357,7 @@ def tls_context(spec: WorkerSpec) -> ssl.SSLContext:
 
 
 def live_and_die_with_parent(parent: int) -> None:
-    """SIGTERM when the supervisor dies, whatever killed it; no timer slack; SIGINT is the supervisor's business."""
+    """Get SIGTERM when the supervisor dies for any reason; no timer slack; ignore SIGINT, which the supervisor handles."""
     libc = ctypes.CDLL(None, use_errno=True)
     libc.prctl(PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
     libc.prctl(PR_SET_TIMERSLACK, 1, 0, 0, 0)
@@ -387,7 +389,9 @@ def main() -> int:
         loop.close()
     if worker.terminated:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        os.kill(os.getpid(), signal.SIGTERM)  # what is in flight is cancelled and written; now whoever waits sees why
+        os.kill(
+            os.getpid(), signal.SIGTERM
+        )  # requests in flight are cancelled and recorded; the parent sees the signal
     return code
 
 

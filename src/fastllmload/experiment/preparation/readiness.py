@@ -31,7 +31,7 @@ def unreachable_reason(
         except TargetError as problem:
             return str(problem)
         if status in refused:
-            return f"{base.shown} answers {status}"
+            return f"{base.public_url} answers {status}"
     return None
 
 
