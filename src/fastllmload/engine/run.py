@@ -86,7 +86,7 @@ def run_in(
         )
         raise HostLimitError(f"the disk of {folder.path} is full; {kept}") from problem
     finally:
-        folder.give_up()
+        folder.mark_failed()
         folder.clean()
         ui.close()
 
@@ -142,7 +142,11 @@ class RunSession:
             refuse_unwritable(Path(settings.output.save_plan))
         replayed = self.replayed
         found = preflight(settings, self.urls, endpoint, self.secret, self.redact, self.ui.message)
-        replayed = replayed.within(found.context_limit).naming(found.class_models).counted(found.way)
+        replayed = (
+            replayed.with_context_limit(found.context_limit)
+            .with_class_models(found.class_models)
+            .with_token_reporting(found.way)
+        )
         asked = replayed.settings
         telemetry = TelemetryDiscovery(settings, found, self.secret, self.redact).find(self.urls, found.class_urls)
         found.notes.extend(telemetry.notes)
@@ -201,8 +205,8 @@ class RunSession:
             settings, plans.measure, wanted, stored_ceiling(), cores, simulated=self.simulator is not None
         )
         sizing.refuse_what_does_not_fit(settings, plans.measure, wanted, workers, found)
-        self.folder.settle(plans.measure.digest)
-        plans = plans.moved(self.folder.work)
+        self.folder.set_name(plans.measure.digest)
+        plans = plans.in_folder(self.folder.work)
         phases = run_phases(plans.warmup, plans.measure)
         run_id = secrets.token_hex(4)
         worker_phases = phase_specs(settings, phases, wanted, workers)

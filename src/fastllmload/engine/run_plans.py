@@ -31,7 +31,7 @@ class ResolvedSettings:
     settings: RunSettings
     plan: Plan | None = None
 
-    def within(self, context_limit: int | None) -> ResolvedSettings:
+    def with_context_limit(self, context_limit: int | None) -> ResolvedSettings:
         """With the context limit that a server reports, unless the command line sets it."""
         workload = self.settings.workload
         if context_limit is None or workload.context_limit is not None:
@@ -39,14 +39,14 @@ class ResolvedSettings:
         changed = msgspec.structs.replace(workload, context_limit=context_limit)
         return ResolvedSettings(msgspec.structs.replace(self.settings, workload=changed), self.plan)
 
-    def counted(self, way: str | None) -> ResolvedSettings:
+    def with_token_reporting(self, way: str | None) -> ResolvedSettings:
         """With the request for usage or token ids in every event: as the command line sets it, else in the *way* found."""
         workload = self.settings.workload
         asked = workload.continuous_usage
         changed = msgspec.structs.replace(workload, continuous_usage=(way or "off") if asked == "auto" else asked)
         return ResolvedSettings(msgspec.structs.replace(self.settings, workload=changed), self.plan)
 
-    def naming(self, models: Sequence[str]) -> ResolvedSettings:
+    def with_class_models(self, models: Sequence[str]) -> ResolvedSettings:
         """With the model found at the URL of each class that has its own URL and names no model."""
         found = [
             msgspec.structs.replace(one, model=model) if one.urls and one.model is None else one
@@ -75,7 +75,7 @@ class Plans:
             return None
         return f"the warm-up has {self.warmup.requests:,} requests and at most {tokens:,} output tokens; {asked}"
 
-    def moved(self, work: Path) -> Plans:
+    def in_folder(self, work: Path) -> Plans:
         """The same plans after their folder was renamed."""
         return Plans(Plan.open(work / WARMUP), Plan.open(work / MEASURE))
 

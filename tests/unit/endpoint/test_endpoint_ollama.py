@@ -10,7 +10,7 @@ import pytest
 
 from fastllmload.endpoint import ENDPOINTS
 from fastllmload.engine.preflight.models import offered_models
-from fastllmload.engine.preflight.probe import ProbeAnswer, meanings
+from fastllmload.engine.preflight.probe import ProbeAnswer, parse_answer
 from fastllmload.errors import InputError
 from fastllmload.plan.build import build_plan
 from fastllmload.settings import Client, Load, RunSettings, Target, Workload
@@ -124,10 +124,11 @@ def test_the_probe_reads_ollamas_answers() -> None:
         b'{"model":"m","response":"Hi","done":false}\n'
         b'{"model":"m","response":"","done":true,"done_reason":"stop","eval_count":2,"prompt_eval_count":3}'
     )
-    kinds, texts, said = meanings(lines, "application/x-ndjson", 3)
+    kinds, texts, said = parse_answer(lines, "application/x-ndjson", 3)
     assert (kinds, texts, said.usage, said.counted) == ([3, 8], lines.split(b"\n"), True, False)
     whole = b'{"model":"m","message":{"role":"assistant","content":"Hi"},"done":true,"done_reason":"stop"}'
-    assert meanings(whole, "application/json; charset=utf-8", 2) == ([3], [whole], ProbeAnswer(False, texts=1, ended=True))
+    answer = ProbeAnswer(False, texts=1, ended=True)
+    assert parse_answer(whole, "application/json; charset=utf-8", 2) == ([3], [whole], answer)
 
 
 def test_model_lists_of_both_kinds() -> None:

@@ -1,4 +1,4 @@
-"""A server on a thread that answers each path with fixed bytes and remembers what it was asked."""
+"""A server in a thread that answers each path with fixed bytes and records the requests."""
 
 import contextlib
 import http.server
@@ -6,7 +6,7 @@ import threading
 
 
 class Server(http.server.ThreadingHTTPServer):
-    request_queue_size = 128  # of its own five the kernel drops what comes while another process has the CPU
+    request_queue_size = 128  # with the default of 5, connections are dropped while another process has the CPU
 
 
 class CannedServer:

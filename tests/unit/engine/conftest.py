@@ -1,4 +1,4 @@
-"""Fake workers, a view that remembers, and phases that look often."""
+"""Fake workers, a view that records its calls, and phases with frequent updates."""
 
 import sys
 import time
@@ -16,8 +16,8 @@ from fastllmload.engine.workers.spec import PhaseSpec, WorkerSpec
 from fastllmload.records.samples import SampleLog
 
 
-class RememberingUi:
-    """Keeps every call; *hook* sees each snapshot."""
+class RecordingUi:
+    """Records every call; *hook* receives each snapshot."""
 
     def __init__(self, hook=lambda snapshot: None):
         self.lines, self.phases, self.snapshots, self.document, self.closed = [], [], [], None, 0
@@ -58,7 +58,7 @@ class NoSignals:
 
 @pytest.fixture
 def ui():
-    return RememberingUi()
+    return RecordingUi()
 
 
 @pytest.fixture
@@ -104,7 +104,7 @@ def fleet(monkeypatch, specs):
 
 @pytest.fixture
 def phase(tmp_path, ui, signals, monkeypatch):
-    """`phase(fleet, ...)` makes a PhaseRun that looks every 5 ms."""
+    """`phase(fleet, ...)` makes a PhaseRun that updates every 5 ms."""
     monkeypatch.setattr(phases, "UPDATE_S", 0.005)
     monkeypatch.setattr(phases, "LEAD_NS", 1_000_000)
     logs = []

@@ -1,4 +1,4 @@
-"""A worker without load: obeys the words of counters.pxd. FAKE_WORKER says how it misbehaves."""
+"""A worker without load that follows the protocol of counters.pxd. FAKE_WORKER selects how it misbehaves."""
 
 import os
 import sys

@@ -1,4 +1,4 @@
-"""Workers alone on their CPUs, the rest of the run elsewhere, and everything as it was afterwards."""
+"""CPU isolation: workers have their own CPUs, the rest of the run uses others, and affinities are restored afterwards."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from collections.abc import Iterator
 import pytest
 
 from fastllmload.engine.workers import cpu_isolation as module
-from fastllmload.engine.workers.cpu_isolation import chosen_cpus, claimed, isolate_cpus
+from fastllmload.engine.workers.cpu_isolation import chosen_cpus, claim_cpus, isolate_cpus
 
 ALL = os.sched_getaffinity(0)
 SLEEPER = (sys.executable, "-c", "import sys; sys.stdin.read()")
-needs_two = pytest.mark.skipif(len(ALL) < 2, reason="one CPU cannot be dealt to two")
+needs_two = pytest.mark.skipif(len(ALL) < 2, reason="needs two CPUs")
 
 
 @pytest.fixture(autouse=True)
 def claim(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Runs of other tests may hold the real one."""
+    """Runs of other tests may have claimed the real name."""
     monkeypatch.setattr(module, "CLAIM", f"\0fastllmload-cpus-test-{os.getpid()}")
 
 
 @pytest.fixture
 def processes() -> Iterator[list[int]]:
-    """A worker and something else of the run."""
+    """Process ids of a worker and of another process of the run."""
     started = [subprocess.Popen(SLEEPER, stdin=subprocess.PIPE) for _ in range(2)]
     yield [process.pid for process in started]
     for process in started:
@@ -44,21 +44,23 @@ def processes() -> Iterator[list[int]]:
         ((1,), 2, (0, 1), [1, 1]),
     ],
 )
-def test_the_rest_keeps_a_cpu(pinned: tuple[int, ...], workers: int, cpus: tuple[int, ...], found: list[int]) -> None:
+def test_one_cpu_remains_for_the_rest(
+    pinned: tuple[int, ...], workers: int, cpus: tuple[int, ...], found: list[int]
+) -> None:
     assert chosen_cpus(pinned, workers, cpus) == found
 
 
 @needs_two
 @pytest.mark.parametrize("pinned", [False, True])
-def test_the_worker_is_alone_and_afterwards_all_is_as_it_was(processes: list[int], pinned: bool) -> None:
-    """Also this process's other threads move, but no child of it that is not of the run."""
+def test_the_worker_is_isolated_and_affinities_restored(processes: list[int], pinned: bool) -> None:
+    """Other threads of this process move too, but none of its children that are not part of the run."""
     worker, other = processes
     own = max(ALL)
     stop = threading.Event()
     thread = threading.Thread(target=stop.wait)
     thread.start()
     assert thread.native_id is not None
-    outsider = subprocess.Popen(SLEEPER, stdin=subprocess.PIPE)  # a child of whoever called us from Python
+    outsider = subprocess.Popen(SLEEPER, stdin=subprocess.PIPE)  # a child of the program that uses the Python API
     with isolate_cpus({0: worker}, other, (None,), (own,) if pinned else ()) as cpus:
         assert cpus == {0: own}
         assert os.sched_getaffinity(worker) == {own}
@@ -73,27 +75,27 @@ def test_the_worker_is_alone_and_afterwards_all_is_as_it_was(processes: list[int
 
 
 @needs_two
-def test_nobody_moves_without_a_reason(processes: list[int]) -> None:
-    """A real server is not ours to know the load of; every CPU pinned leaves none for the rest; another run came first."""
+def test_cases_in_which_no_process_is_moved(processes: list[int]) -> None:
+    """A real server, whose load is unknown; every CPU pinned, so that none remains; another run has claimed CPUs."""
     worker, other = processes
     with isolate_cpus({0: worker}, None, other, ()) as cpus:
         assert cpus == {} and os.sched_getaffinity(worker) == os.sched_getaffinity(0) == ALL
     every = tuple(sorted(ALL))
     with isolate_cpus(dict.fromkeys(range(len(every)), worker), other, None, every) as cpus:
         assert list(cpus.values()) == list(every) and os.sched_getaffinity(other) == os.sched_getaffinity(0) == ALL
-    with claimed() as mine, isolate_cpus({0: worker}, other, None, ()) as cpus:
+    with claim_cpus() as mine, isolate_cpus({0: worker}, other, None, ()) as cpus:
         assert mine and cpus == {} and os.sched_getaffinity(worker) == os.sched_getaffinity(0) == ALL
 
 
-def test_one_run_at_a_time_chooses() -> None:
-    with claimed() as first, claimed() as second:
+def test_one_run_at_a_time_chooses_cpus() -> None:
+    with claim_cpus() as first, claim_cpus() as second:
         assert first and not second
-    with claimed() as again:
+    with claim_cpus() as again:
         assert again
 
 
 @needs_two
-def test_a_worker_that_ends_meanwhile_is_no_problem(processes: list[int]) -> None:
+def test_a_worker_that_ends_meanwhile_is_ignored(processes: list[int]) -> None:
     gone = subprocess.Popen(SLEEPER, stdin=subprocess.DEVNULL)
     gone.wait()
     with isolate_cpus({0: gone.pid}, gone.pid, (None,), ()) as cpus:

@@ -1,4 +1,4 @@
-"""What is said of a plan before it is sent: where it is not the standard, and where prompts miss their length."""
+"""Notes on a plan before it is sent: deviations from the standard workload, prompts without their exact length."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fastllmload.plan.build import build_plan
 from fastllmload.settings import Load, RunSettings, Workload
 
 
-def said(tmp_path: Path, share: float | None = None, **workload: str) -> list[str]:
+def plan_notes(tmp_path: Path, share: float | None = None, **workload: str) -> list[str]:
     """The lines of a small plan; *share* replaces the share of prompts that have their length."""
     settings = RunSettings(load=Load(rate=10.0, num_requests=3, warmup_requests=1), workload=Workload(**workload))
     chat = ENDPOINTS["openai-chat"]
@@ -29,18 +29,18 @@ def said(tmp_path: Path, share: float | None = None, **workload: str) -> list[st
 
 
 def test_a_standard_workload_needs_no_note(tmp_path: Path) -> None:
-    assert not any("note: not the standard" in line for line in said(tmp_path, prompt_form="text"))
+    assert not any("note: not the standard" in line for line in plan_notes(tmp_path, prompt_form="text"))
 
 
 def test_deviations_are_one_line(tmp_path: Path) -> None:
-    (line,) = [line for line in said(tmp_path, isl="9") if "not the standard" in line]
+    (line,) = [line for line in plan_notes(tmp_path, isl="9") if "not the standard" in line]
     assert line.startswith("note: not the standard workload: input lengths 9 instead of uniform:128,512; prompts of")
 
 
 @pytest.mark.parametrize(("share", "noted"), [(0.9989, True), (0.999, False), (1.0, False)])
-def test_prompts_that_miss_their_length(tmp_path: Path, share: float, noted: bool) -> None:
-    """99.9 % are enough (procedures 1.1); fewer are said."""
-    assert any("of the prompts have the length that was drawn" in line for line in said(tmp_path, share)) is noted
+def test_prompts_without_their_exact_length(tmp_path: Path, share: float, noted: bool) -> None:
+    """99.9 % are enough (procedures 1.1); a smaller share is reported."""
+    assert any("of the prompts have the length that was drawn" in line for line in plan_notes(tmp_path, share)) is noted
 
 
 @pytest.mark.parametrize(
@@ -53,10 +53,10 @@ def test_prompts_that_miss_their_length(tmp_path: Path, share: float, noted: boo
         ({"classes": [{"requests": 3, "conversations": {}}, {"requests": 2}]}, "requests and conversations"),
     ],
 )
-def test_what_comes_at_the_rate(described: dict[str, Any], what: str) -> None:
+def test_what_the_rate_counts(described: dict[str, Any], what: str) -> None:
     assert arriving(described) == what
 
 
 def test_conversations_are_what_arrives(tmp_path: Path) -> None:
-    line = said(tmp_path, turns="3")[0]
+    line = plan_notes(tmp_path, turns="3")[0]
     assert line.startswith("load: open loop, poisson, 10 conversations/s; 9 requests")

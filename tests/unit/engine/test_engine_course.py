@@ -1,4 +1,4 @@
-"""What a run says of its end."""
+"""Messages about the end of a run."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from fastllmload.engine.recording import row_process
 from fastllmload.engine.run_controller import not_written
 
 
-def test_a_disk_is_called_full_only_where_it_took_no_more() -> None:
-    """A flood that outruns the disk is no full disk."""
+def test_a_disk_is_called_full_only_when_a_write_failed() -> None:
+    """Answers that come faster than the disk can write do not mean that it is full."""
     assert not_written(True, "") == (
         "the disk was full: sending stopped early; everything measured until then was saved"
     )
@@ -22,7 +22,7 @@ def test_a_disk_is_called_full_only_where_it_took_no_more() -> None:
 
 
 @pytest.mark.parametrize("number", [0, errno.ENOSPC])
-def test_a_write_that_failed_is_told_from_rows_without_memory(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+def test_a_failed_write_is_distinguished_from_rows_without_memory(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
     monkeypatch.setattr(
         row_process, "memory_for_rows", lambda: row_process.os.open("/dev/null", row_process.os.O_RDONLY)
     )

@@ -1,4 +1,4 @@
-"""The run folder is there before the run, whole at every moment, named by time and plan, and gone when refused."""
+"""The run folder: created before the run, valid at all times, named by time and plan, removed for a rejected run."""
 
 import json
 import math
@@ -15,39 +15,39 @@ from fastllmload.records.run import load
 from fastllmload.settings import Load, RunSettings, Secret, Target, TrafficClass, Workload
 
 
-def test_a_run_that_is_refused_leaves_nothing(tmp_path, monkeypatch):
+def test_a_rejected_run_leaves_nothing(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Folder.create(None).clean()
     Folder.create("named").clean()
     assert list(tmp_path.iterdir()) == []
 
 
-def test_an_unnamed_folder_is_called_by_time_and_digest_and_never_twice(tmp_path, monkeypatch):
+def test_an_unnamed_folder_gets_a_unique_name_from_time_and_digest(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     names = set()
     for _ in range(3):
         folder = Folder.create(None)
-        folder.settle("0123456789abcdef")
+        folder.set_name("0123456789abcdef")
         folder.begin(RunSettings(), {})
         folder.clean()
         names.add(folder.path.name)
     assert len(names) == 3 and all("-01234567" in name for name in names)
 
 
-def test_a_folder_with_something_in_it_is_refused(tmp_path):
+def test_a_folder_that_is_not_empty_is_rejected(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(InputError, match="not empty"):
         Folder.create(str(tmp_path))
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
-def test_a_folder_that_cannot_be_made_is_refused(tmp_path):
+def test_a_folder_that_cannot_be_created_is_rejected(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(HostLimitError, match="--output"):
         Folder.create(str(tmp_path / "file" / "run"))
 
 
-def test_the_manifest_is_running_from_the_first_moment(tmp_path):
+def test_the_first_manifest_has_status_running(tmp_path):
     folder = Folder.create(str(tmp_path / "run"))
     folder.begin(RunSettings(load=Load(rate=math.inf)), {"host": "h"}, run_id="12345678")
     found = json.loads((tmp_path / "run" / "run.json").read_text())
@@ -56,7 +56,7 @@ def test_the_manifest_is_running_from_the_first_moment(tmp_path):
     assert not folder.work.exists() and folder.path.exists()
 
 
-def test_stored_settings_have_no_secret_and_the_folders_name(tmp_path):
+def test_stored_settings_have_the_folders_name_and_no_secret(tmp_path):
     settings = RunSettings(
         target=Target(
             urls=("http://user:pass-word@h/v1",),
@@ -119,8 +119,8 @@ def test_status(run_status, status):
     assert run_status.status == status
 
 
-def test_credentials_in_bodies_are_not_stored_however_short_they_are(tmp_path):
-    """Of the run and of its classes; what is sent keeps them."""
+def test_credentials_in_bodies_are_not_stored_even_short_ones(tmp_path):
+    """For the run and its classes; requests still contain them."""
     body, short = '{"api_key": "sk-12345", "top_k": 5}', '{"password": 7, "a": {"token": "x"}}'
     one = TrafficClass(name="a", load=Load(rate=1.0), workload=Workload(extra_body=short))
     target = Target(headers=(("X-Short-Token", "7"),))
@@ -135,8 +135,8 @@ def test_credentials_in_bodies_are_not_stored_however_short_they_are(tmp_path):
 
 
 @pytest.mark.parametrize("begun", [False, True])
-def test_every_command_says_the_same_of_a_run_that_was_killed_at_its_start(tmp_path, begun):
-    """With or without a run.json: nothing was measured; what reads leaves the working files, `report` removes them."""
+def test_every_command_reports_the_same_of_a_run_that_was_killed_at_its_start(tmp_path, begun):
+    """With or without a run.json: nothing was measured; commands that read keep the working files, `report` removes them."""
     folder = Folder.create(str(tmp_path / "run"))
     if begun:
         folder.begin(RunSettings(), {})
@@ -154,12 +154,12 @@ def test_every_command_says_the_same_of_a_run_that_was_killed_at_its_start(tmp_p
 
 
 @pytest.mark.parametrize("phases", [[], [{"name": "measure", "start_ns": 1}]])
-def test_files_of_workers_stay_where_a_request_may_have_gone_out(tmp_path, phases):
+def test_files_of_workers_are_kept_if_a_request_may_have_been_sent(tmp_path, phases):
     folder = Folder.create(str(tmp_path / "run"))
     folder.begin(RunSettings(), {})
     folder.manifest["phases"] = phases
     (folder.path / "workers" / "0").mkdir(parents=True)
-    folder.give_up()
+    folder.mark_failed()
     folder.clean()
     assert (folder.path / "workers").exists() is bool(phases)
     assert (folder.path / "run.json").exists() and not (folder.path / ".work").exists()

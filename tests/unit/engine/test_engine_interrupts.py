@@ -1,4 +1,4 @@
-"""Signals: an error before there is something to keep, a level afterwards; waiting ends at once."""
+"""Signals: an error before anything is measured, a level afterwards; waits end at once."""
 
 import io
 import os
@@ -16,7 +16,7 @@ from fastllmload.settings import Output, RunSettings
 
 @pytest.fixture(autouse=True)
 def in_a_terminal():
-    """Whoever runs the tests may have hang-ups ignored (`nohup`), which the run would respect."""
+    """Tests may run with hang-ups ignored (`nohup`), which the run would respect."""
     before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
     yield
     signal.signal(signal.SIGHUP, before)
@@ -48,7 +48,7 @@ def test_afterwards_signals_are_counted(sent, level):
         assert interrupts.level == level
 
 
-def test_a_wait_without_signal_lasts_and_the_old_handlers_come_back():
+def test_a_wait_without_signal_lasts_and_handlers_are_restored():
     before = signal.getsignal(signal.SIGINT)
     with Interrupts() as interrupts:
         begun = time.monotonic()
@@ -58,8 +58,8 @@ def test_a_wait_without_signal_lasts_and_the_old_handlers_come_back():
     assert signal.getsignal(signal.SIGINT) == before
 
 
-def test_a_hang_up_that_is_ignored_stays_ignored():
-    """`nohup fastllmload ...` goes on when its terminal is closed."""
+def test_an_ignored_hang_up_stays_ignored():
+    """`nohup fastllmload ...` continues when its terminal is closed."""
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
         with Interrupts() as interrupts:

@@ -1,4 +1,4 @@
-"""What a worker allocates while its clock runs lies in memory that was there before."""
+"""Allocations of a worker while its clock runs need no new pages."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 
 @pytest.mark.parametrize(("connections", "most"), [("none", None), ("0", 60), ("1000", 60)])
 def test_small_objects_need_no_new_pages(connections: str, most: int | None) -> None:
-    """1.5 MB of them: some hundred page faults without the warming; what remains is the list, on the heap."""
+    """1.5 MB of objects: some hundred page faults without warm_objects; the remaining ones are of the list, on the heap."""
     done = subprocess.run([sys.executable, "-c", FAULTS, connections], capture_output=True, text=True, check=True)
     faults = int(done.stdout)
     assert faults > 200 if most is None else faults <= most

@@ -1,4 +1,4 @@
-"""A phase ends by itself, by the user, by a full disk, by the drain time-out, and when workers die."""
+"""A phase ends at its bound, by the user, by a full disk, by the drain time-out, and when workers die."""
 
 from types import SimpleNamespace
 
@@ -22,15 +22,15 @@ def test_two_phases_run_one_after_the_other_and_workers_end_by_themselves(fleet,
     assert not workers.watch() and all(member.process.returncode == 0 for member in workers.members)
 
 
-def test_time_zero_is_told_before_the_workers_get_it(fleet, phase):
+def test_time_zero_is_reported_before_the_workers_get_it(fleet, phase):
     workers = fleet()
     seen = []
-    told = phase(workers, started=lambda start: seen.append((start, int(workers.members[0].words[k.W_START_NS]))))
-    outcome = told.run()
+    run = phase(workers, started=lambda start: seen.append((start, int(workers.members[0].words[k.W_START_NS]))))
+    outcome = run.run()
     assert seen == [(outcome.start_ns, 0)]
 
 
-def test_a_duration_bounds_the_phase_even_when_it_is_seen_later(fleet, phase):
+def test_a_duration_bounds_the_phase_even_when_its_end_is_detected_later(fleet, phase):
     plan = SimpleNamespace(requests=10, cycles=True, duration_s=0.25, t_sched=None, concurrency=4)
     outcome = phase(fleet(), plan=plan).run()
     assert outcome.end_ns - outcome.start_ns == 250_000_000
@@ -38,7 +38,7 @@ def test_a_duration_bounds_the_phase_even_when_it_is_seen_later(fleet, phase):
 
 
 @pytest.mark.parametrize(("level", "word"), [(DRAIN, k.DRAIN), (STOP, k.ABORT)])
-def test_the_users_wish_is_commanded_and_cuts_the_phase(fleet, phase, ui, signals, level, word):
+def test_an_interrupt_is_sent_to_the_workers_and_cuts_the_phase(fleet, phase, ui, signals, level, word):
     workers = fleet("waits" if level == STOP else "disk full")
     ui.hook = lambda snapshot: setattr(signals, "level", level)
     plan = SimpleNamespace(requests=10, cycles=False, duration_s=3600.0, t_sched=None, concurrency=None)
@@ -79,15 +79,15 @@ def test_the_drain_time_out_follows_the_slowest_answers(fleet, phase):
     assert run._grace_s() == pytest.approx(150.0, rel=0.01)
 
 
-def test_a_dead_worker_is_told_and_the_others_go_on(fleet, phase):
+def test_a_dead_worker_is_reported_and_the_others_continue(fleet, phase):
     dead = []
     outcome = phase(fleet("dies", workers=2), died=dead.append).run()
     assert [member.spec.worker for member in dead] == [0]
     assert (outcome.released, outcome.ok) == (20, 10)
 
 
-def test_nothing_of_a_dead_worker_is_in_flight(fleet, phase):
-    """Its words stay as it left them; what it did still counts."""
+def test_a_dead_worker_has_nothing_in_flight(fleet, phase):
+    """Its counters keep their last values; its requests still count."""
     workers = fleet("dies", workers=2)
     phase(workers).run()
     for member in workers.members:
@@ -96,7 +96,7 @@ def test_nothing_of_a_dead_worker_is_in_flight(fleet, phase):
 
 
 def test_failures_are_counted_by_url_of_this_phase(fleet, tmp_path):
-    """URLs that have several addresses count once; those behind the last word together."""
+    """URLs with several addresses are counted once; those after the last counter are counted together."""
     workers = fleet(workers=2)
     urls = ["http://a", "http://b", "http://b", *(f"http://{n}" for n in range(3, 130))]
     live = Live(workers, SampleLog(tmp_path / "log.npy"), None, urls)
@@ -118,8 +118,8 @@ def test_a_phase_does_not_begin_without_one_of_its_workers(fleet, phase):
     assert dead and "ModuleNotFoundError" in workers.last_message(dead[0], str)
 
 
-def test_a_worker_that_has_failed_but_not_yet_ended_is_told_when_it_is_waited_for(fleet, phase):
-    """Its phase is over before its process is: the phase sees no death."""
+def test_a_worker_that_has_failed_but_not_ended_is_reported_by_join(fleet, phase):
+    """The phase ends before the process does, so the phase detects no death."""
     dead = []
     workers = fleet("fails slowly")
     assert phase(workers, died=dead.append).run() is not None
@@ -127,7 +127,7 @@ def test_a_worker_that_has_failed_but_not_yet_ended_is_told_when_it_is_waited_fo
     assert workers.last_message(workers.members[0], str) == "OSError: no more of that"
 
 
-def test_a_worker_that_ignores_abort_is_left_to_the_reaper(fleet, phase, ui, signals, monkeypatch):
+def test_a_worker_that_ignores_abort_is_killed_by_stop(fleet, phase, ui, signals, monkeypatch):
     monkeypatch.setattr(phases, "ABORT_NS", 20_000_000)
     workers = fleet("ignores everything")
     ui.hook = lambda snapshot: setattr(signals, "level", STOP)
@@ -136,15 +136,15 @@ def test_a_worker_that_ignores_abort_is_left_to_the_reaper(fleet, phase, ui, sig
     assert workers.members[0].process.returncode == -15
 
 
-def test_a_worker_that_stands_still_is_ended_and_told(fleet, phase, monkeypatch):
-    """Its heartbeat is older than what is allowed; without that the phase would never end."""
+def test_a_worker_without_a_heartbeat_is_killed_and_reported(fleet, phase, monkeypatch):
+    """Its heartbeat is too old; otherwise the phase would never end."""
     monkeypatch.setattr(phases, "SILENT_NS", 20_000_000)
     dead = []
     assert phase(fleet("ignores everything"), died=dead.append).run() is not None
     assert [member.stuck for member in dead] == [True]
 
 
-def test_the_last_words_of_a_worker_are_redacted(fleet, phase):
+def test_the_last_message_of_a_worker_is_redacted(fleet, phase):
     workers = fleet("dies")
     phase(workers).run()
     said = workers.last_message(workers.members[0], lambda text: text.replace("sk-secret", "***"))
@@ -159,8 +159,8 @@ def test_snapshots_count_the_phases_own_requests(fleet, phase, ui):
     assert ui.phases == [("measure", 10, None)] * 2
 
 
-def test_no_snapshot_is_taken_that_would_not_be_shown(fleet, phase, ui, monkeypatch):
-    """It takes a millisecond of a processor; samples are taken all the same."""
+def test_no_snapshot_is_taken_that_would_not_be_displayed(fleet, phase, ui, monkeypatch):
+    """A snapshot takes a millisecond of CPU time; samples are still taken."""
     asked = []
     monkeypatch.setattr(ui, "due", lambda t: asked.append(t))
     run = phase(fleet(numbers=(0, 1)))
@@ -172,13 +172,13 @@ def test_no_snapshot_is_taken_that_would_not_be_shown(fleet, phase, ui, monkeypa
 def test_samples_of_every_worker_are_readable_while_the_clock_runs(fleet, phase, ui, tmp_path):
     seen = []
     ui.hook = lambda snapshot: seen.append(np.load(tmp_path / "samples.npy"))
-    phase(fleet(workers=2, numbers=(0, 1))).run()  # a phase follows: the workers are alive at the last look too
+    phase(fleet(workers=2, numbers=(0, 1))).run()  # a phase follows, so the workers are still alive at the last update
     last = seen[-1][-2:]
     assert sorted(last["worker"]) == [0, 1]
     assert (last["released"] == 10).all() and (last["rss_bytes"] > 1 << 20).all()
 
 
-def test_workers_that_are_not_ready_in_time_are_the_hosts_affair(fleet, phase, monkeypatch):
+def test_workers_that_are_not_ready_in_time_are_a_host_limit(fleet, phase, monkeypatch):
     monkeypatch.setattr(phases, "STARTING_S", 0.3)
     words = (
         r"worker 0 was not ready .* within 0.3 s: since its start it ran for \d+\.\d s and waited \d+\.\d s for a CPU; "

@@ -1,4 +1,4 @@
-"""CPUs and source addresses that cannot be used are told before the run, by their own names."""
+"""Unusable CPUs and source addresses are rejected by name before the run."""
 
 import os
 
@@ -10,7 +10,7 @@ from fastllmload.errors import InputError
 INET, INET6, SOCKET = ("inet", "10.0.0.1", 80), ("inet6", "2001:db8::1", 80), ("unix", "/run/s", 0)
 
 
-def test_a_cpu_that_is_not_there():
+def test_a_cpu_that_does_not_exist():
     before = os.sched_getaffinity(0)
     refuse_cpus(None)
     refuse_cpus(sorted(before))
@@ -38,7 +38,7 @@ def test_sources_of_this_host():
     refuse_sources(("127.0.0.1", "127.0.0.2"))
 
 
-def test_targets_are_reached_by_their_own_family():
+def test_targets_are_reached_from_addresses_of_their_family():
     assert reachable_from([INET6, INET, SOCKET], (), "t") == [INET6, INET, SOCKET]
     assert reachable_from([INET6, INET], ("127.0.0.2",), "t") == [INET]
     assert reachable_from([INET6, INET], ("::1",), "t") == [INET6]

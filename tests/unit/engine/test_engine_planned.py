@@ -1,4 +1,4 @@
-"""A replayed plan brings its own load, workload and model; what contradicts it is refused."""
+"""A replayed plan sets load, workload and model; options that contradict it are rejected."""
 
 import math
 
@@ -38,7 +38,7 @@ def saved(tmp_path):
         (Load(concurrency=3, duration=2.0), None, 3, 2.0, None),
     ],
 )
-def test_the_load_of_a_plan_comes_back(tmp_path, saved, load, rate, concurrency, duration, requests):
+def test_the_load_of_a_plan_is_restored(tmp_path, saved, load, rate, concurrency, duration, requests):
     file, digest = saved(load)
     replayed = resolve_settings(RunSettings(output=Output(plan=file)), CHAT, tmp_path / "work")
     found = replayed.settings
@@ -57,7 +57,7 @@ def test_the_load_of_a_plan_comes_back(tmp_path, saved, load, rate, concurrency,
         (Target(), "openai-completions", "--endpoint-type openai-chat"),
     ],
 )
-def test_a_plan_that_does_not_fit_the_command_line_is_refused(tmp_path, saved, target, endpoint, said):
+def test_a_plan_that_contradicts_the_command_line_is_rejected(tmp_path, saved, target, endpoint, said):
     file, _ = saved(Load(rate=50.0, num_requests=3))
     settings = msgspec.structs.replace(RunSettings(target=target), output=Output(plan=file))
     with pytest.raises(InputError, match=said):
@@ -91,8 +91,8 @@ def replayed(file, work, *urls, **target):
     return resolve_settings(RunSettings(target=Target(**target), output=Output(plan=file, plan_urls=urls)), CHAT, work)
 
 
-def test_classes_of_a_plan_go_where_the_command_line_says(tmp_path, classes_saved):
-    """With the model that their bodies name, in their protocol; a class that is not named stays at the run's target."""
+def test_classes_of_a_plan_go_to_the_urls_of_the_command_line(tmp_path, classes_saved):
+    """With their model and protocol; a class without a URL on the command line stays at the run's target."""
     file = classes_saved(class_of("a"), class_of("b", ("http://gone",), "other", "openai-completions"))
     found = replayed(file, tmp_path / "w", ("b", ("http://x", "http://y")), urls=("http://home",)).settings
     assert [one.urls for one in found.classes] == [(), ("http://x", "http://y")]
@@ -110,20 +110,20 @@ def test_classes_of_a_plan_go_where_the_command_line_says(tmp_path, classes_save
         ([("a", ("http://x",)), ("b", ("http://y",))], {"urls": ("http://z",)}, "nothing goes to --url; leave it out"),
     ],
 )
-def test_places_that_do_not_fit_the_classes_of_a_plan(tmp_path, classes_saved, urls, target, said):
+def test_urls_that_do_not_match_the_classes_of_a_plan(tmp_path, classes_saved, urls, target, said):
     file = classes_saved(class_of("a"), class_of("b", ("http://gone",)))
     with pytest.raises(InputError, match=said):
         replayed(file, tmp_path / "w", *urls, **target)
 
 
-def test_a_plan_without_classes_has_no_place_for_one(tmp_path, saved):
+def test_a_plan_without_classes_rejects_the_url_of_a_class(tmp_path, saved):
     file, _ = saved(Load(rate=50.0, duration=1.0))
     with pytest.raises(InputError, match="--class 'a' is not in --plan .*; it has no classes"):
         replayed(file, tmp_path / "w", ("a", ("http://x",)))
 
 
 def test_classes_are_replayed_without_the_files_that_they_were_made_from(tmp_path, classes_saved):
-    """As a plan of one kind: the warm-up of a data set's class is Synthetic-Uniform."""
+    """As with a plan without classes: the warm-up of a data set's class is Synthetic-Uniform."""
     file = tmp_path / "set.jsonl"
     file.write_text('{"prompt": "a", "output_tokens": 3, "session": 1}\n')
     one = class_of("b", name="custom", dataset_path=str(file), turns="all", isl=None, osl=None)

@@ -1,4 +1,4 @@
-"""What is wrong with a target is said in one sentence before the run, with the right branch and never with the key."""
+"""Problems of a target are reported in one sentence before the run, by the right exception and without the API key."""
 
 import contextlib
 import errno
@@ -70,7 +70,7 @@ def test_a_good_target_gives_model_usage_and_address():
     assert sent["model"] == "m" and sent["max_tokens"] == 4 and sent["stream"] is True
 
 
-def test_round_trips_are_measured_behind_a_run_too():
+def test_round_trips_are_also_measured_after_a_run():
     behind = []
     with canned(GOOD) as server:
         first = check([server.url]).first
@@ -82,8 +82,8 @@ def test_round_trips_are_measured_behind_a_run_too():
 
 
 @pytest.mark.parametrize(("ports", "more"), [(28_232, 20), (1_000, 20), (400, 8), (21, 4)])
-def test_few_local_ports_are_left_to_the_run(monkeypatch, ports, more):
-    """One connect for fifty of them, four at least: each waits in TIME_WAIT for a minute."""
+def test_few_connects_where_local_ports_are_few(monkeypatch, ports, more):
+    """One connect per fifty ports, at least four: each port stays in TIME_WAIT for a minute."""
     monkeypatch.setattr(client, "port_capacity", lambda sources: ports)
     with canned(GOOD) as server:
         first = check([server.url]).first
@@ -92,8 +92,8 @@ def test_few_local_ports_are_left_to_the_run(monkeypatch, ports, more):
     assert len(connects) == more
 
 
-def test_a_far_target_is_not_asked_for_its_round_trip_for_long(monkeypatch):
-    """Each connect takes 0.2 s by its clock: after five the second that it may take has long been over."""
+def test_connects_to_a_distant_target_are_limited_in_time(monkeypatch):
+    """Each connect takes 0.2 s of the test's clock, so the limit of one second is reached after five."""
     now = iter(range(0, 100_000, 200))
     with canned(GOOD) as server:
         first = check([server.url]).first
@@ -103,7 +103,7 @@ def test_a_far_target_is_not_asked_for_its_round_trip_for_long(monkeypatch):
     assert behind == pytest.approx([200.0] * 5)
 
 
-def test_every_url_is_asked_and_named_with_its_own_host():
+def test_every_url_is_probed_with_its_own_host_header():
     with canned(GOOD) as one, canned(GOOD) as other:
         found = check([one.url, other.url])
         assert one.asked and other.asked
@@ -125,8 +125,8 @@ OLLAMA = (
 )
 
 
-def test_each_class_is_asked_at_its_own_url_in_its_own_protocol():
-    """One model each, found where the class goes; heads for its own targets alone."""
+def test_each_class_is_probed_at_its_own_url_in_its_own_protocol():
+    """One model per class, found at its URL; request heads only for its own targets."""
     other = {MODELS: models("n"), "/v1/completions": stream(TEXT, USAGE, b"[DONE]")}
     tags = 200, "application/json", b'{"models":[{"name":"o:latest","model":"o:latest"}]}'
     third = {"/api/tags": tags, "/api/chat": (200, "application/x-ndjson", OLLAMA)}
@@ -161,7 +161,7 @@ def test_classes_with_the_same_urls_share_targets():
         ({"model": "n", "endpoint_type": "openai-completions"}, "answers POST /v1/completions with 404"),
     ],
 )
-def test_what_is_wrong_at_a_classs_url_names_the_class(own, said):
+def test_errors_at_the_url_of_a_class_name_the_class(own, said):
     there = {MODELS: models("n"), CHAT: stream(TOKEN, USAGE, b"[DONE]")}
     with canned(GOOD) as one, canned(there) as two, pytest.raises((InputError, TargetError)) as caught:
         with_classes([one.url], ("a", {}), ("b", {"urls": (two.url,), **own}), model="m")
@@ -169,16 +169,16 @@ def test_what_is_wrong_at_a_classs_url_names_the_class(own, said):
     assert text.startswith("class 'b': ") and said in text and two.url in text
 
 
-def test_a_stream_without_usage_is_reported_so():
+def test_a_stream_without_usage_is_reported():
     with canned({MODELS: models("m"), CHAT: stream(TOKEN, b"[DONE]")}) as server:
         assert check([server.url]).usage_reported is False
 
 
-def test_several_models_ask_for_a_choice():
+def test_several_models_require_a_choice():
     assert "'a', 'b'; choose one with -m" in refused(InputError, {**GOOD, MODELS: models("a", "b")})
 
 
-def test_a_model_that_is_not_offered_names_those_that_are():
+def test_a_model_that_is_not_offered_is_rejected_with_the_list():
     assert "-m 'x' is not offered" in refused(InputError, GOOD, model="x")
 
 
@@ -193,12 +193,12 @@ def test_without_a_list_the_model_must_be_named(answer):
 
 @pytest.mark.parametrize("status", [401, 403])
 @pytest.mark.parametrize("path", [MODELS, CHAT])
-def test_a_refused_key_is_said_without_the_key(status, path):
+def test_a_refused_key_is_reported_without_the_key(status, path):
     denied = (status, "application/json", json.dumps({"error": f"bad key {KEY}"}).encode())
     assert "the API key was refused" in refused(TargetError, {**GOOD, path: denied})
 
 
-def test_a_missing_key_is_asked_for():
+def test_a_missing_key_is_requested():
     assert "OPENAI_API_KEY" in refused(TargetError, {**GOOD, MODELS: (401, "a/b", b"")}, key=None)
 
 
@@ -217,11 +217,11 @@ def test_a_missing_key_is_asked_for():
         ((200, "a/b", None), "did not answer POST"),
     ],
 )
-def test_a_wrong_answer_is_named(answer, said):
+def test_a_wrong_answer_is_described(answer, said):
     assert said in refused(TargetError, {**GOOD, CHAT: answer})
 
 
-def test_an_error_text_that_repeats_the_key_is_not_passed_on():
+def test_a_key_in_an_error_text_is_redacted():
     refused(TargetError, {**GOOD, CHAT: (400, "application/json", f"you sent Bearer {KEY}".encode())})
 
 
@@ -233,7 +233,7 @@ def test_an_error_text_that_repeats_the_key_is_not_passed_on():
         (stream(b"[DONE]"), "without a token"),
     ],
 )  # fmt: skip
-def test_a_strange_answer_that_lets_the_run_go_on_leaves_a_note(answer, note):
+def test_an_unusual_answer_adds_a_note(answer, note):
     with canned({**GOOD, CHAT: answer}) as server:
         assert any(note in line for line in check([server.url]).notes)
 
@@ -246,26 +246,26 @@ def test_token_id_prompts_are_probed_as_such(form):
     assert json.loads(server.asked[-1][3])["prompt"] == [1, 2, 3, 4]
 
 
-def test_nobody_listening_names_address_and_reason():
+def test_a_closed_port_is_reported_with_address_and_reason():
     with socket.create_server(("127.0.0.1", 0)) as taken:
         url = f"http://127.0.0.1:{taken.getsockname()[1]}"
     with pytest.raises(TargetError, match=r"cannot be reached at 127\.0\.0\.1 \(connection refused\)"):
         check([url])
 
 
-def test_a_host_that_does_not_exist_is_named():
+def test_an_unknown_host_is_named():
     with pytest.raises(TargetError, match="'no-such-host.invalid'"):
         check(["http://no-such-host.invalid:8000"])
 
 
-def test_https_to_a_port_without_tls_says_so():
+def test_https_to_a_port_without_tls():
     with canned(GOOD) as server, pytest.raises(TargetError, match="does this port speak https"):
         check([server.url.replace("http:", "https:")])
 
 
 @pytest.fixture
 def tls_server(tmp_path):
-    """A canned server behind a certificate that nobody signed."""
+    """A canned server with a self-signed certificate."""
     made, key = certificate(tmp_path, "localhost", ["DNS:localhost"])
     with canned(GOOD) as server:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -284,7 +284,7 @@ def test_an_untrusted_certificate_is_explained(tls_server):
 
 
 @needs_openssl
-def test_a_trusted_or_unchecked_certificate_lets_the_run_go_on(tls_server):
+def test_a_trusted_or_unchecked_certificate_is_accepted(tls_server):
     server, trusted = tls_server
     assert check([server.url], insecure=True).targets[0].tls
     assert check([server.url], cacert=trusted, server_name="localhost").targets[0].server_name == "localhost"
@@ -294,7 +294,7 @@ def test_a_trusted_or_unchecked_certificate_lets_the_run_go_on(tls_server):
     "target",
     [{"cacert": "/no/such/file.pem"}, {"client_cert": "/no/such.pem", "client_key": "/no/such.key", "insecure": True}],
 )
-def test_a_certificate_file_that_cannot_be_used_is_the_users_mistake(target):
+def test_an_unusable_certificate_file_is_an_input_error(target):
     with pytest.raises(InputError, match=r"/no/such"):
         check(["https://127.0.0.1:1"], **target)
 
@@ -308,14 +308,14 @@ def test_a_certificate_file_that_cannot_be_used_is_the_users_mistake(target):
         ([{"id": "m", "max_model_len": 0}], None),
     ],
 )
-def test_the_models_context_is_taken_from_its_list(entries, limit):
-    """As vLLM reports it; what is no number of tokens says nothing."""
+def test_context_limit_from_the_list_of_models(entries, limit):
+    """As vLLM reports it; a value that is not a number of tokens is ignored."""
     page = (200, "application/json", json.dumps({"object": "list", "data": entries}).encode())
     with canned({**GOOD, MODELS: page}) as server:
         assert check([server.url]).context_limit == limit
 
 
-def test_the_least_context_of_several_targets_holds():
+def test_the_smallest_context_limit_of_several_targets_is_used():
     def page(tokens):
         entry = {"id": "m", "max_model_len": tokens}
         return 200, "application/json", json.dumps({"object": "list", "data": [entry]}).encode()
@@ -325,8 +325,8 @@ def test_the_least_context_of_several_targets_holds():
 
 
 @pytest.mark.parametrize("head", ["Content-Length: 100000", "X-Until: the end"])
-def test_an_answer_that_drips_for_ever_is_given_up(head):
-    """Each byte comes within the socket's own time-out."""
+def test_an_endless_slow_answer_times_out(head):
+    """Each byte arrives within the socket's own time-out."""
     ended = threading.Event()
     with socket.create_server(("127.0.0.1", 0)) as listener:
         dripping = threading.Thread(target=drip, args=(listener, f"HTTP/1.1 200 OK\r\n{head}\r\n\r\n".encode(), ended))
@@ -344,12 +344,12 @@ def test_an_answer_that_drips_for_ever_is_given_up(head):
 @pytest.mark.parametrize(
     ("answered", "question", "limit"), [((), "GET /v1/models", 10), ((MODELS,), "POST /v1/chat/completions", 30)]
 )
-def test_a_long_wait_is_told_while_it_lasts(monkeypatch, answered, question, limit):
-    """With what is waited for and for how long at most."""
+def test_a_long_wait_is_reported_while_it_lasts(monkeypatch, answered, question, limit):
+    """With what is waited for and the time limit."""
     said = []
     heard = threading.Event()
 
-    def say(line):
+    def report(line):
         said.append(line)
         if question in line:
             heard.set()
@@ -363,12 +363,12 @@ def test_a_long_wait_is_told_while_it_lasts(monkeypatch, answered, question, lim
     monkeypatch.setattr(progress, "REPORT_AFTER_S", 0.2)
     settings = RunSettings(target=Target(model="m"), load=Load(rate=1.0))
     with canned(Slow()) as server:
-        preflight(settings, [server.url], ENDPOINTS["openai-chat"], None, Redactor([]), say)
+        preflight(settings, [server.url], ENDPOINTS["openai-chat"], None, Redactor([]), report)
     assert f"waiting for {server.url} to answer {question}, at most {limit} s (--preflight-timeout)" in said
 
 
-def test_a_server_that_never_answers_is_refused_after_the_time_asked_for():
-    """It accepts connections, as a full listen queue does, and says nothing."""
+def test_a_server_that_never_answers_is_rejected_after_the_timeout():
+    """It accepts connections, as a listen queue does, and never sends anything."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         url = f"http://127.0.0.1:{listener.getsockname()[1]}"
         with pytest.raises(TargetError) as caught:
@@ -379,8 +379,8 @@ def test_a_server_that_never_answers_is_refused_after_the_time_asked_for():
     )
 
 
-def test_a_server_that_takes_one_connection_and_no_other(monkeypatch):
-    """One sentence, wherever in the looks it stops."""
+def test_a_server_that_accepts_one_connection_only(monkeypatch):
+    """One sentence, at whichever check the server stops accepting."""
     connect = Probe._connect
     taken = []
 
@@ -398,18 +398,18 @@ def test_a_server_that_takes_one_connection_and_no_other(monkeypatch):
         check([server.url])
 
 
-def test_an_error_event_of_the_probes_answer_is_told_whatever_its_data_are():
+def test_an_error_event_of_the_probes_answer_is_reported_whatever_its_data():
     page = 200, "text/event-stream", b"event: error\ndata: out of memory\n\n"
     assert "an error inside a 200: event: error data: out of memory" in refused(TargetError, {**GOOD, CHAT: page})
 
 
-def test_an_error_event_behind_others_is_what_is_told():
-    """Not the beginning of the answer, which is as long as it likes."""
+def test_an_error_event_after_others_is_reported():
+    """Not the start of the answer, which may be of any length."""
     page = stream(*[TOKEN] * 9, b'{"error":{"message":"out of memory"}}', b"[DONE]")
     assert refused(TargetError, {**GOOD, CHAT: page}).endswith('inside a 200: {"error":{"message":"out of memory"}}')
 
 
-def test_a_server_that_hangs_up_after_good_answers_is_asked_for_no_other_protocol():
+def test_a_server_that_hangs_up_after_good_answers_is_not_probed_for_http2():
     assert "https" not in refused(TargetError, {**GOOD, CHAT: (200, "a/b", None)})
 
 
@@ -429,7 +429,7 @@ def drip(listener, head, ended):
         connection.close()
 
 
-def test_a_server_that_stops_listening_after_the_first_look():
+def test_a_server_that_stops_listening_after_the_first_check():
     def look_and_go(listener):
         for _ in range(client.RTT_CONNECTS):
             listener.accept()[0].close()
@@ -446,7 +446,7 @@ def test_a_server_that_stops_listening_after_the_first_look():
 
 @contextlib.contextmanager
 def spoken_by(raw, tls=None):
-    """URL of a server that answers every request with the bytes *raw*, or what it makes of the request, and closes.
+    """URL of a server that answers every request with the bytes *raw*, or with raw(request), and closes.
 
     Over TLS with the context *tls*.
     """
@@ -479,7 +479,7 @@ def spoken_by(raw, tls=None):
 
 @contextlib.contextmanager
 def secured(connection, tls):
-    """*connection* under TLS; ConnectionError where the client only looked whether somebody listens."""
+    """*connection* with TLS; ConnectionError when the client only tested whether the port is open."""
     with connection:
         try:
             wrapped = tls.wrap_socket(connection, server_side=True)
@@ -489,8 +489,8 @@ def secured(connection, tls):
             yield wrapped
 
 
-def test_an_answer_that_is_cut_is_told_in_words():
-    """A chunked body whose connection ends within a chunk."""
+def test_a_truncated_answer_is_reported():
+    """The connection ends within a chunk of the body."""
     cut = b'HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n20\r\n{"data"'
     with spoken_by(cut) as url, pytest.raises(TargetError, match=r"properly: the connection ended within the body"):
         check([url])
@@ -503,8 +503,8 @@ FINISH = b'{"object":"chat.completion.chunk","choices":[{"index":0,"delta":{},"f
     "ends", [[FINISH], [FINISH, b"[DONE]"], [b"[DONE]"], []], ids=["finish", "both", "done", "none"]
 )
 @pytest.mark.parametrize("framing", ["chunks", "length"])
-def test_an_answer_that_is_cut_behind_its_end_is_one_as_in_a_run(ends, framing):
-    """A run counts what is cut behind its finish_reason as ok, and what is cut before it as truncated."""
+def test_an_answer_that_is_cut_after_its_end_is_complete(ends, framing):
+    """As in a run: an answer cut after its finish_reason is ok, one cut before it is truncated."""
     body = b"".join(b"data: " + event + b"\n\n" for event in (TOKEN, *ends))
     fields = b"Transfer-Encoding: chunked" if framing == "chunks" else b"Content-Length: %d" % (len(body) + 9)
     shown = b"%x\r\n%s\r\n" % (len(body), body) if framing == "chunks" else body
@@ -518,7 +518,7 @@ def test_an_answer_that_is_cut_behind_its_end_is_one_as_in_a_run(ends, framing):
                 check([url], model="m")
 
 
-def test_interim_responses_before_the_answer_are_passed_over():
+def test_interim_responses_before_the_answer_are_skipped():
     interim = (
         b"HTTP/1.1 102 Processing\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\nHTTP/1.1 100 Continue\r\n\r\n"
     )
@@ -528,14 +528,14 @@ def test_interim_responses_before_the_answer_are_passed_over():
         assert check([url]).model == "m"
 
 
-def test_interim_responses_without_end_are_given_up():
+def test_endless_interim_responses_are_an_error():
     endless = b"HTTP/1.1 102 Processing\r\n\r\n" * 200
     with spoken_by(endless) as url, pytest.raises(TargetError, match="more than 100 interim responses and no final"):
         check([url])
 
 
 @pytest.mark.parametrize("raw", [b"SSH-2.0-\x1b[31mred\x07\r\n", b"\x00\x01\x12\x04\r\x1b]0;title\x85\n"])
-def test_what_is_no_http_is_shown_without_what_a_terminal_obeys(raw):
+def test_a_non_http_answer_is_printed_without_control_characters(raw):
     with (
         spoken_by(raw) as url,
         pytest.raises(TargetError, match="its answer does not begin with an HTTP status line but") as it,
@@ -544,19 +544,19 @@ def test_what_is_no_http_is_shown_without_what_a_terminal_obeys(raw):
     assert str(it.value).isprintable()
 
 
-def test_what_is_no_http_and_repeats_the_key_is_told_without_it():
+def test_a_key_in_a_non_http_answer_is_redacted():
     with spoken_by(b"x" * 190 + f" Bearer {KEY}\r\n".encode()) as url, pytest.raises(TargetError) as caught:
         check([url])
     assert "sk-" not in str(caught.value)
 
 
-def test_an_error_body_is_shown_without_what_a_terminal_obeys():
+def test_an_error_body_is_printed_without_control_characters():
     said = refused(TargetError, {**GOOD, CHAT: (500, "text/plain", b"\x1b]0;title\x07oh no")})
     assert "oh no" in said and said.isprintable()
 
 
 class Flaky(dict):
-    """Answers of which the first *failures* of each path are *bad*."""
+    """Answers; the first *failures* of each path are *bad*."""
 
     def __init__(self, answers, bad, failures):
         super().__init__(answers)
@@ -577,7 +577,7 @@ class Flaky(dict):
         (stream(b'{"error":{"message":"engine stalled","type":"x","code":503}}'), "error inside a 200"),
     ],
 )
-def test_a_server_that_fails_now_and_then_is_asked_again_and_the_failure_is_noted(monkeypatch, bad, seen):
+def test_an_occasional_failure_is_retried_and_noted(monkeypatch, bad, seen):
     monkeypatch.setattr(probe, "PAUSE_S", 0.0)
     answers = Flaky(GOOD, bad, 2)
     answers.left[MODELS] = 0
@@ -587,7 +587,7 @@ def test_a_server_that_fails_now_and_then_is_asked_again_and_the_failure_is_note
     assert "failed 2 times before it was answered" in note and seen in note
 
 
-def test_a_server_that_always_fails_is_refused_after_five_tries(monkeypatch):
+def test_a_server_that_always_fails_is_rejected_after_five_tries(monkeypatch):
     monkeypatch.setattr(probe, "PAUSE_S", 0.0)
     answers = {MODELS: GOOD[MODELS], CHAT: (503, "application/json", b"{}")}
     with canned(answers) as server, pytest.raises(TargetError, match="503"):
@@ -595,7 +595,7 @@ def test_a_server_that_always_fails_is_refused_after_five_tries(monkeypatch):
     assert [path for _, path, *_ in server.asked].count(CHAT) == 5
 
 
-def test_what_would_fail_again_is_asked_once():
+def test_permanent_failures_are_not_retried():
     answers = {MODELS: GOOD[MODELS], CHAT: (400, "application/json", b"{}")}
     with canned(answers) as server, pytest.raises(TargetError, match="400"):
         check([server.url])
@@ -604,7 +604,7 @@ def test_what_would_fail_again_is_asked_once():
     ) == 3  # for usage in every event, for token ids, for neither
 
 
-def test_a_model_that_is_not_listed_is_sent_where_the_user_says_so():
+def test_no_model_check_sends_a_model_that_is_not_listed():
     assert "--no-model-check" in refused(InputError, GOOD, model="alias")
     with canned(GOOD) as server:
         found = check([server.url], model="alias", model_check=False)
@@ -634,7 +634,7 @@ MESSAGES = b'{"type":"content_block_delta","index":0,"delta":{"type":"text_delta
         ((200, "application/json", b'{"data":[{"object":"embedding","embedding":[0.1]}]}'), "OpenAI embeddings"),
     ],
 )  # fmt: skip
-def test_an_answer_of_another_protocol_is_refused_by_its_name(answer, words):
+def test_an_answer_of_another_protocol_is_rejected_by_name(answer, words):
     assert words in refused(TargetError, {MODELS: GOOD[MODELS], CHAT: answer})
 
 
@@ -649,7 +649,7 @@ def test_an_answer_of_another_protocol_is_refused_by_its_name(answer, words):
         (stream(b'{"status":"ok"}', b'{"status":"done"}'), "a body that openai-chat has no form for"),
     ],
 )  # fmt: skip
-def test_what_a_run_would_count_as_failed_each_time_is_refused(monkeypatch, answer, words):
+def test_an_answer_that_a_run_would_count_as_failed_is_rejected(monkeypatch, answer, words):
     monkeypatch.setattr(probe, "PAUSE_S", 0.0)
     assert words in refused(TargetError, {MODELS: GOOD[MODELS], CHAT: answer})
 
@@ -673,7 +673,7 @@ def test_what_a_run_would_count_as_failed_each_time_is_refused(monkeypatch, answ
         (b"101 Switching Protocols\r\nUpgrade: websocket", "it wants to speak websocket here"),
     ],
 )
-def test_what_the_head_says_is_told(monkeypatch, head, words):
+def test_problems_in_the_head_are_reported(monkeypatch, head, words):
     monkeypatch.setattr(probe, "PAUSE_S", 0.0)
     answer = b"HTTP/1.1 " + head + b"\r\nContent-Length: 2\r\n\r\n{}"
     with spoken_by(answer) as url, pytest.raises(TargetError) as caught:
@@ -693,8 +693,8 @@ def test_a_port_that_speaks_only_http2_over_tls_is_named(monkeypatch, tmp_path):
         check([url], insecure=True)
 
 
-def test_a_fixed_length_below_what_the_extra_body_needs_is_left_to_the_server():
-    """Every request of such a run would be refused: the probe asks for no more than they do."""
+def test_a_fixed_length_below_the_need_of_the_extra_body_is_probed():
+    """The server would refuse every request of such a run; the probe requests no more tokens than those do."""
     with canned(GOOD) as server:
         check([server.url], workload=Workload(extra_body='{"min_tokens":64}', osl="16"))
     assert json.loads(server.asked[-1][3])["max_tokens"] == 16
@@ -710,7 +710,7 @@ def test_a_fixed_length_below_what_the_extra_body_needs_is_left_to_the_server():
         ('{"min_p":1}', 4),
     ],
 )
-def test_the_probe_asks_for_no_less_than_the_extra_body_needs(extra, tokens):
+def test_the_probe_requests_the_tokens_that_the_extra_body_needs(extra, tokens):
     with canned(GOOD) as server:
         check([server.url], workload=Workload(extra_body=extra))
     assert json.loads(server.asked[-1][3])["max_tokens"] == tokens
@@ -721,7 +721,7 @@ SETTINGS_FRAME = bytes((0, 0, 0, 4, 0, 0, 0, 0, 0))
 
 @pytest.mark.parametrize("silent", [False, True])
 def test_a_port_that_speaks_only_h2c_is_named(silent):
-    """It answers HTTP/1.1 with a frame, or closes; to the preface of HTTP/2 it says SETTINGS."""
+    """It answers HTTP/1.1 with a frame, or closes; it answers the HTTP/2 preface with SETTINGS."""
 
     def serve(listener):
         while True:
@@ -752,8 +752,8 @@ COUNTING = stream(
 
 
 class Refusing(dict):
-    """Answers requests with one of *fields* by *status*, as OpenAI does for what it does not know, and all others as its
-    items say; what asks for token ids as *listing* says.
+    """Answers requests with one of *fields* with *status*, as OpenAI does for unknown fields, requests for token ids with
+    *listing*, and all others with its items.
     """
 
     def __init__(self, answers, fields, status=400, listing=None):
@@ -774,7 +774,7 @@ LOGPROBS = stream(TOKEN.replace(b'"index":0', b'"index":0,"logprobs":{"content":
 
 
 def questions_to(server):
-    """What each probe asked of its events."""
+    """The token counts that each probe requested."""
     asked = [json.loads(body) for _, path, _, body in server.asked if path == CHAT]
     return [
         "on" if (body.get("stream_options") or {}).get("continuous_usage_stats")
@@ -798,12 +798,12 @@ def questions_to(server):
         ({MODELS: models("m"), CHAT: (429, "application/json", b"{}")}, None, ["on"]),
     ],
     ids=[
-        "usage", "neither", "lists unasked", "usage refused", "ids instead", "ids beside", "ids refused", "both refused",
+        "usage", "neither", "lists unasked", "usage refused", "ids instead", "ids too", "ids refused", "both refused",
         "error 500", "429",
     ],
 )  # fmt: skip
-def test_events_are_asked_what_they_carry_in_a_way_that_the_server_takes(answers, way, questions, monkeypatch):
-    """By usage, else by token ids; a server that takes neither is asked for nothing."""
+def test_token_counts_are_requested_in_a_way_that_the_server_supports(answers, way, questions, monkeypatch):
+    """By usage, else by token ids; with neither supported, nothing is requested."""
     monkeypatch.setattr(probe, "PAUSE_S", 0.0)
     with canned(answers) as server:
         found = check([server.url])
@@ -811,7 +811,7 @@ def test_events_are_asked_what_they_carry_in_a_way_that_the_server_takes(answers
     assert len(found.notes) == len(set(found.notes))
     for asked, settled in (("auto", way or "off"), ("on", "on"), ("token-ids", "token-ids"), ("off", "off")):
         settings = RunSettings(workload=Workload(continuous_usage=asked))
-        assert ResolvedSettings(settings).counted(way).settings.workload.continuous_usage == settled
+        assert ResolvedSettings(settings).with_token_reporting(way).settings.workload.continuous_usage == settled
 
 
 @pytest.mark.parametrize(
@@ -824,7 +824,7 @@ def test_events_are_asked_what_they_carry_in_a_way_that_the_server_takes(answers
         (Workload(continuous_usage="token-ids"), "token-ids", ["token-ids"]),
     ],
 )
-def test_events_are_asked_for_nothing_that_cannot_be_or_is_not_wanted(workload, way, questions):
+def test_token_counts_are_not_requested_when_impossible_or_disabled(workload, way, questions):
     with canned(Refusing(GOOD, (), 400, LISTING if "false" not in str(workload.extra_body) else None)) as server:
         found = check([server.url], workload=workload)
     assert (found.way, questions_to(server)) == (way, questions)
@@ -840,13 +840,13 @@ def test_events_are_asked_for_nothing_that_cannot_be_or_is_not_wanted(workload, 
         (GOOD, Workload(continuous_usage="on", extra_body='{"stream_options":{}}'), InputError, "sets stream_options"),
     ],
 )
-def test_what_events_cannot_say_is_refused_where_it_was_asked_for(answers, workload, kind, words):
+def test_token_counts_that_the_user_requires_and_events_lack_are_an_error(answers, workload, kind, words):
     with canned(answers) as server, pytest.raises(kind, match=words):
         check([server.url], workload=workload)
 
 
-def test_one_url_whose_events_do_not_say_what_they_carry_is_enough_not_to_ask():
-    """The second is only asked in the way of the first, since the bodies of a run are the same everywhere."""
+def test_one_url_without_token_counts_disables_the_request_for_them():
+    """The second URL is tried only in the way of the first, because all targets get the same bodies."""
     with canned({MODELS: models("m"), CHAT: COUNTING}) as one, canned(Refusing(GOOD, (), 400, LISTING)) as other:
         found = check([one.url, other.url, one.url])
         assert (questions_to(one), questions_to(other)) == (["on", "off"], ["on"])
@@ -860,7 +860,7 @@ def test_one_url_whose_events_do_not_say_what_they_carry_is_enough_not_to_ask():
     ("base", "version"), [("", "0.9.1"), ("/api", "0.9.1"), ("/api/chat", "0.9.1"), ("/other", None)]
 )
 def test_an_ollama_server_has_a_page_for_its_version(base, version):
-    """It has no metrics page that would say it; where there is no such page the engine is known by its protocol alone."""
+    """It has no metrics page with the version; without a version page the engine is known only by its protocol."""
     line = (
         b'{"model":"m","message":{"role":"assistant","content":"hi"},"done":true,"done_reason":"stop","eval_count":1}\n'
     )

@@ -1,4 +1,4 @@
-"""URLs become addresses and request heads; what could smuggle a header is refused."""
+"""URLs become addresses and request heads; headers that could inject another one are rejected."""
 
 import base64
 
@@ -21,18 +21,18 @@ from fastllmload.errors import InputError, TargetError
         ("unix:/run/s.sock", "localhost", "", False),
     ],
 )
-def test_host_header_names_the_port_only_when_it_is_not_the_usual_one(url, host_header, path, tls):
+def test_host_header_names_the_port_unless_it_is_the_default(url, host_header, path, tls):
     base = parse_base(url)
     assert (base.host_header, base.path, base.tls) == (host_header, path, tls)
 
 
 @pytest.mark.parametrize("url", ["ftp://h", "http://", "http://h:99999", "http://[::1", "http:///v1"])
-def test_what_is_no_url_is_refused(url):
+def test_an_invalid_url_is_rejected(url):
     with pytest.raises(InputError, match="--url"):
         parse_base(url)
 
 
-def test_user_and_password_become_basic_authorization_and_are_not_shown():
+def test_user_and_password_become_basic_authorization_and_are_not_printed():
     base = parse_base("http://us%40er:pa%3Ass@h:1/v1")
     assert base.authorization == "Basic " + base64.b64encode(b"us@er:pa:ss").decode()
     assert base.public_url == "http://h:1/v1"
@@ -45,7 +45,7 @@ def test_every_address_of_a_name_is_kept_once_and_numeric():
     assert addresses(parse_base("http://h", "/run/s.sock")) == [("unix", "/run/s.sock", 0)]
 
 
-def test_a_name_that_cannot_be_resolved_is_the_targets_fault():
+def test_a_name_that_cannot_be_resolved_is_a_target_error():
     with pytest.raises(TargetError, match="no-such-host.invalid"):
         addresses(parse_base("http://no-such-host.invalid"))
 
@@ -79,7 +79,7 @@ def test_the_key_is_a_bearer_token():
         ("X-A", "\N{SNOWMAN}"),
     ],
 )
-def test_headers_that_break_the_head_are_refused(header):
+def test_headers_that_break_the_head_are_rejected(header):
     with pytest.raises(InputError):
         head([header])
 

@@ -1,4 +1,4 @@
-"""What is wrong with TLS is said in one sentence that names the option to use, by what the other side really did."""
+"""TLS failures are reported in one sentence with the cause and the option to use; the servers here really fail that way."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Files]:
 
 @contextlib.contextmanager
 def listening(greet: Callable[[socket.socket], None]) -> Iterator[int]:
-    """A port whose connections are handed to *greet*, which may fail as it likes, and are closed."""
+    """A port whose connections are passed to *greet*, whose errors are ignored, and then closed."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
 
         def serve() -> None:
@@ -65,7 +65,7 @@ def refused(port: int, scheme: str = "https", **target: object) -> str:
 
 
 def shaking(files: dict[str, Files], version: ssl.TLSVersion, wants: str | None) -> Callable[[socket.socket], None]:
-    """The handshake of a server that speaks *version* only and *wants* a certificate signed by the owner of that one."""
+    """The handshake of a server with TLS *version* only that requires a client certificate signed by *wants*."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(*files["server"])
     context.minimum_version = context.maximum_version = version
@@ -88,7 +88,7 @@ def shaking(files: dict[str, Files], version: ssl.TLSVersion, wants: str | None)
 def test_a_client_certificate_that_is_missing_or_not_accepted(
     files: dict[str, Files], version: ssl.TLSVersion, given: str | None, advice: str
 ) -> None:
-    """With TLS 1.3 the refusal comes only after the client's handshake is over."""
+    """With TLS 1.3 the server refuses only after the client has finished its handshake."""
     pair = {} if given is None else {"client_cert": str(files[given][0]), "client_key": str(files[given][1])}
     with listening(shaking(files, version, "mine")) as port:
         assert advice in refused(port, cacert=str(files["server"][0]), **pair)
@@ -117,7 +117,7 @@ def test_alerts_of_a_server_are_explained(alert: int, advice: str) -> None:
 
 @pytest.mark.parametrize("scheme", ["http", "https"])
 def test_a_port_that_speaks_something_else(files: dict[str, Files], scheme: str) -> None:
-    """A TLS server hears plain HTTP and hangs up; another protocol answers a handshake with its own words."""
+    """A TLS server receives plain HTTP and hangs up; a server of another protocol answers the handshake in its own."""
     greet = shaking(files, ssl.TLSVersion.TLSv1_3, None)
     with listening(
         greet if scheme == "http" else lambda connection: connection.sendall(b"220 mail.example ESMTP\r\n")
@@ -125,7 +125,7 @@ def test_a_port_that_speaks_something_else(files: dict[str, Files], scheme: str)
         assert "https?" in refused(port, scheme)
 
 
-def test_a_locked_key_is_refused_and_nobody_is_asked_for_its_phrase(tmp_path: Path, files: dict[str, Files]) -> None:
+def test_a_locked_key_is_rejected_without_a_prompt_for_its_phrase(tmp_path: Path, files: dict[str, Files]) -> None:
     mine, key = files["mine"]
     locked = tmp_path / "locked.key"
     subprocess.run(

@@ -1,4 +1,4 @@
-"""--simulate NAME=VALUE sets any option of the simulated engine, checked."""
+"""--simulate NAME=VALUE sets any option of the simulated engine, with validation."""
 
 import pytest
 
@@ -7,7 +7,7 @@ from fastllmload.engine.simulated_target import options_of
 from fastllmload.errors import InputError
 
 
-def test_options_are_read_by_their_names_and_kinds():
+def test_options_are_parsed_by_name_and_type():
     found = options_of(
         [
             ("ttft-ms", "5"),
@@ -26,7 +26,7 @@ def test_options_are_read_by_their_names_and_kinds():
     "pair",
     [("nope", "1"), ("port", "80"), ("die_with_parent", "1"), ("overrides", "1"), ("ttft_ms", "soon"), ("seed", "1.5")],
 )
-def test_what_is_no_option_is_refused(pair):
+def test_unknown_options_are_rejected(pair):
     with pytest.raises(InputError, match="--simulate"):
         options_of([pair])
 
@@ -43,7 +43,7 @@ def test_what_is_no_option_is_refused(pair):
 @pytest.mark.parametrize(
     ("wrong", "said"), [("set.kv_blocks=1", "kv_blocks x block_size"), ("set.nope=1", "no field 'nope'")]
 )
-def test_an_engine_that_cannot_be_made_is_refused_before_anything_is_written(words, wrong, said, tmp_path, capsys):
+def test_invalid_engine_options_are_rejected_before_anything_is_written(words, wrong, said, tmp_path, capsys):
     folder = tmp_path / "made"
     code = main([*words.split(), "--simulate", wrong, "--output", str(folder)])
     error = capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""Workers, connections and refusals follow the load; figures are worked out by hand here."""
+"""Workers, connections and rejected runs by load; the expected figures are computed by hand."""
 
 import math
 from types import SimpleNamespace
@@ -24,7 +24,7 @@ def asked(**fields):
 
 
 def planned(rate=None, requests=1000, tokens=100, concurrency=None, seconds=None, talks=None, cycles=False):
-    """*talks*: so many conversations share the requests."""
+    """*talks*: number of conversations that share the requests."""
     arrivals = None if rate is None else {"name": "poisson", "rate": "inf" if math.isinf(rate) else rate}
     return SimpleNamespace(
         requests=requests, output_tokens=np.full(requests, tokens, np.int32), concurrency=concurrency, duration_s=seconds,
@@ -46,7 +46,7 @@ def test_conversations_are_sized_by_their_turns():
     assert (found.rate, found.in_flight) == (40.0, 100)
 
 
-def test_a_time_out_a_cap_and_the_plan_bound_what_is_in_flight():
+def test_time_out_cap_and_plan_limit_requests_in_flight():
     assert demand(asked(rate=40.0, timeout=1.0), planned(rate=40.0), 0.1).in_flight == 40
     assert demand(asked(rate=40.0, max_concurrency=7), planned(rate=40.0), 0.1).in_flight == 7
     assert demand(asked(rate=40.0), planned(rate=40.0, requests=3), 0.1).in_flight == 3
@@ -59,8 +59,8 @@ def test_a_closed_loop_has_its_slots_in_flight():
     assert (found.in_flight, found.rate) == (50, pytest.approx(20.0))
 
 
-def test_a_closed_loop_has_no_more_slots_than_there_is_to_send():
-    """Unless the plan starts again: then all of them are used."""
+def test_a_closed_loop_has_no_more_slots_than_requests():
+    """Unless the plan repeats: then all slots are used."""
     asked_for = asked(concurrency=10**6)
     for cycles, used in ((False, 10), (True, 10**6)):
         plan = planned(concurrency=10**6, requests=10, cycles=cycles)
@@ -68,7 +68,7 @@ def test_a_closed_loop_has_no_more_slots_than_there_is_to_send():
         assert (wanted.in_flight, initial_connections(asked_for, plan, wanted, 2)) == (used, used // 2)
 
 
-def test_answers_that_are_no_streams_are_one_event_each():
+def test_answers_without_streaming_are_one_event_each():
     assert demand(asked(rate=40.0, streaming=False), planned(rate=40.0), 0.1).events_per_s == 40.0
 
 
@@ -88,7 +88,7 @@ def test_workers_follow_rate_events_ceiling_and_cores(rate, events, ceiling, cor
     assert worker_count(asked(rate=rate), planned(rate=rate), wanted, ceiling, cores, simulated) == workers
 
 
-def test_workers_as_asked_and_never_more_than_there_is_work():
+def test_workers_as_configured_and_never_more_than_requests():
     wanted = Demand(1e6, 1e9, 100)
     assert worker_count(asked(rate=1e6, workers=3), planned(rate=1e6), wanted, None, 1, False) == 3
     assert worker_count(asked(rate=1e6, pin=(0, 1)), planned(rate=1e6), wanted, None, 1, False) == 2
@@ -111,7 +111,7 @@ def test_connections_before_time_zero():
 
 
 def found_at(*urls, classes=()):
-    """A preflight that found one address for each of *urls* (`10.0.0.1:80/path`); *classes*: first target, how many."""
+    """A preflight with one address for each of *urls* (`10.0.0.1:80/path`); *classes*: first target, number of targets."""
     targets = [
         TargetSpec(url=url, family="inet", address=url.partition(":")[0], port=80, head_prefix="") for url in urls
     ]
@@ -126,7 +126,7 @@ def known_host(monkeypatch):
     monkeypatch.setattr(limits, "time_wait_s", lambda loopback: 60.0)
 
 
-def test_a_million_slots_are_refused_before_they_are_planned(monkeypatch):
+def test_a_million_slots_are_rejected_before_they_are_planned(monkeypatch):
     monkeypatch.setattr(limits, "file_limit", lambda: limits.FileLimit(1024, 1024))
     with pytest.raises(HostLimitError, match=r"the limit of open files is 1,024 and each worker needs 500,064"):
         sizing.refuse_more_slots_than_files(asked(concurrency=1_000_000, duration=1.0), cores=2)
@@ -137,7 +137,7 @@ def test_a_million_slots_are_refused_before_they_are_planned(monkeypatch):
     sizing.refuse_more_slots_than_files(asked(rate=5.0, duration=1.0), cores=2)
 
 
-def test_a_run_that_needs_more_ports_than_there_are_is_refused():
+def test_a_run_that_needs_too_many_ports_is_rejected():
     settings, here = asked(rate=5000.0, fresh_connections=True), found_at("10.0.0.1:80")
     refuse, wanted = sizing.refuse_what_does_not_fit, Demand(5000.0, 1.0, 10)
     with pytest.raises(HostLimitError, match="needs 300,010 local ports to 10.0.0.1:80, "):
@@ -145,8 +145,8 @@ def test_a_run_that_needs_more_ports_than_there_are_is_refused():
     refuse(settings, planned(rate=5000.0, seconds=1.0, requests=400_000), wanted, 1, here)
 
 
-def test_a_run_of_few_requests_needs_no_more_ports_than_these():
-    """Slots that are refilled quickly use no port that the run has no request for; one without a count might."""
+def test_a_run_needs_no_more_ports_than_requests():
+    """Slots that are refilled quickly use at most one port per request; a run without a count of requests may use more."""
     settings, here = asked(concurrency=150, fresh_connections=True), found_at("10.0.0.1:80")
     wanted = Demand(150_000.0, 1.0, 150)
     sizing.refuse_what_does_not_fit(settings, planned(concurrency=150, requests=200), wanted, 1, here)
@@ -165,7 +165,7 @@ def test_ports_are_counted_for_each_address_and_port():
 
 
 def classed_plan(tokens):
-    """Half of the requests are of class 0, half of class 1, with so many output *tokens* of each."""
+    """Half of the requests are of class 0, half of class 1, with these output *tokens* each."""
     plan = planned(rate=9.0, seconds=60.0, requests=60_000)
     plan.request_class = np.arange(plan.requests) % 2
     plan.output_tokens = np.array(tokens, np.int32)[plan.request_class]
@@ -181,7 +181,7 @@ def class_asked(*urls, **fields):
 
 
 def test_ports_of_classes_are_counted_at_their_own_urls():
-    """Of 40,000 in flight a class whose answers are nine times as long holds 36,000, all at its own target."""
+    """Of 40,000 in flight, a class with answers nine times as long has 36,000, all at its own target."""
     apart = class_asked((), ("http://10.0.0.2",))
     there = found_at("10.0.0.1:80", "10.0.0.2:80", classes=[(0, 1), (1, 1)])
     wanted = Demand(9.0, 1.0, 40_000)
@@ -192,7 +192,7 @@ def test_ports_of_classes_are_counted_at_their_own_urls():
 
 
 def test_fresh_connections_of_classes_are_counted_at_their_own_urls():
-    """900/s for a minute are 27,000 closed connections at each of two targets; all 54,000 at the one that both go to."""
+    """900/s for a minute are 27,000 closed connections at each of two targets, or all 54,000 at a common one."""
     settings = class_asked((), ("http://10.0.0.2",), fresh_connections=True)
     there = found_at("10.0.0.1:80", "10.0.0.2:80", classes=[(0, 1), (1, 1)])
     sizing.refuse_what_does_not_fit(settings, classed_plan((9, 9)), Demand(900.0, 1.0, 10), 1, there)

@@ -1,4 +1,4 @@
-"""When `--timestamps auto` uses the packet ring, and what becomes of it where there is none."""
+"""When `--timestamps auto` uses the packet ring, and what happens when none is available."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def demand(events_per_s: float = 1_000.0) -> Demand:
     ("client", "targets", "events_per_s", "workers", "cores", "used"),
     [
         ({}, [PLAIN], 1_000, 1, 4, False),  # the kernel's stamps are as good
-        ({}, [PLAIN], 1_000, 4, 4, True),  # no core is left beside the workers
+        ({}, [PLAIN], 1_000, 4, 4, True),  # the workers use all cores
         ({}, [PLAIN], 1_000, 1, 1, True),
         ({"pin": (0, 1)}, [PLAIN], 1_000, 2, 2, False),  # the user gave them cores
         ({}, [PLAIN, ENCRYPTED], 1_000, 1, 4, True),  # the kernel has no stamps for all
@@ -49,7 +49,7 @@ def test_the_rule_of_auto(
     assert tap.auto_uses_tap(settings(**client), targets, demand(events_per_s), workers, cores) is used
 
 
-def test_auto_goes_without_where_it_is_not_permitted_and_tap_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_permission_auto_uses_no_tap_and_tap_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tap, "permitted", lambda: False)
     assert settings().client.timestamps == "auto"
     assert tap.open_tap(settings(), [ENCRYPTED], demand(), 1, 4) is None

@@ -1,4 +1,4 @@
-"""Where a packet ring lies: on the loopback interface alone when that carries all that it is for, else on every one."""
+"""Interfaces of a packet ring: the loopback interface only if it carries all the traffic, else every interface."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_the_ring_is_on_loopback_where_that_is_enough() -> None:
 
 
 @needs_ring
-def test_more_addresses_than_its_filter_takes_get_a_ring_on_every_interface() -> None:
+def test_too_many_addresses_for_the_loopback_filter_get_a_ring_on_every_interface() -> None:
     sides = [(f"127.1.{n // 250}.{n % 250 + 1}", 8_000) for n in range(300)]
     ring = tap.open_ring(sides, tap.SMALLEST)
     assert not ring.looped
@@ -40,7 +40,7 @@ def test_more_addresses_than_its_filter_takes_get_a_ring_on_every_interface() ->
 
 
 @needs_ring
-def test_a_kernel_that_cannot_spare_what_goes_out_has_the_other_ring(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_kernel_that_cannot_ignore_outgoing_frames_gets_the_other_ring(monkeypatch: pytest.MonkeyPatch) -> None:
     opened = Ring.open
 
     class Older:

@@ -1,4 +1,4 @@
-"""The kernel's filter keeps every segment with news of a watched side, in the right direction, and nothing else."""
+"""The packet filter keeps every segment with news of a watched side, in the right direction, and nothing else."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ACK, PUSH, SYN, FIN, RST = 0x10, 0x18, 0x02, 0x11, 0x14
 
 
 def bytes_kept(program: bytes, frame: bytes, packet_type: int) -> int:
-    """Run classic BPF as the kernel does: a read past the end of the frame rejects it."""
+    """Run classic BPF as the kernel does: a read beyond the end of the frame rejects it."""
     code = [struct.unpack_from("=HBBI", program, at) for at in range(0, len(program), 8)]
     a = x = at = 0
     scratch = [0] * 16
@@ -92,7 +92,7 @@ def test_over_the_loopback_interface_both_directions_come_in() -> None:
 
 
 @pytest.mark.parametrize("looped", [False, True])
-def test_headers_of_any_length_are_kept_whole(looped: bool) -> None:
+def test_headers_of_any_length_are_kept_completely(looped: bool) -> None:
     program = packet_filter([THERE, THERE6], looped=looped)
     assert bytes_kept(program, ipv4(THERE, HERE, 5, options=bytes(40)), INCOMING) == 80
     extended = ipv6(THERE6, HERE6, 5, extensions=((0, b"\x00" + bytes(6)),))
@@ -117,7 +117,7 @@ def test_each_of_many_sides_is_kept() -> None:
 
 
 @pytest.mark.parametrize("looped", [False, True])
-def test_any_bytes_are_judged(looped: bool) -> None:
+def test_any_bytes_are_accepted_or_dropped(looped: bool) -> None:
     program = packet_filter([THERE, THERE6], looped=looped)
     draw = random.Random(3)
     for _ in range(5_000):
@@ -126,7 +126,7 @@ def test_any_bytes_are_judged(looped: bool) -> None:
         assert 0 <= bytes_kept(program, bytes(frame[: draw.randrange(len(frame) + 1)]), INCOMING) <= EXTENDED
 
 
-def test_more_sides_than_the_kernel_takes_are_refused() -> None:
+def test_more_sides_than_the_kernel_takes_are_rejected() -> None:
     sides = [(f"10.{a}.{b}.1", 80) for a, b in itertools.product(range(30), range(30))]
     with pytest.raises(HostLimitError, match="900 target addresses"):
         packet_filter(sides)

@@ -1,4 +1,4 @@
-"""What is said of a warm-up whose requests failed, and how a target that is gone is told from one that refuses."""
+"""The message about failed warm-up requests, and the distinction between an unreachable target and one that refuses."""
 
 import socket
 
@@ -14,7 +14,7 @@ def target(family, address, port=0, url="http://a/v1"):
 
 @pytest.fixture
 def listening(tmp_path):
-    """Ports that take connections: one of TCP, one Unix socket; and a port that nobody listens at."""
+    """Endpoints that accept connections: a TCP port, a Unix socket; and a closed TCP port."""
     with socket.create_server(("127.0.0.1", 0)) as inet, socket.socket(socket.AF_UNIX) as local:
         local.bind(str(tmp_path / "socket"))
         local.listen()
@@ -23,13 +23,13 @@ def listening(tmp_path):
         yield inet.getsockname()[1], str(tmp_path / "socket"), gone
 
 
-def test_a_warm_up_without_failures_is_not_spoken_of():
+def test_a_warm_up_without_failures_has_no_sentence():
     assert WarmUpCheck(ended=10, failed=0, classes={}).sentence() is None
     assert WarmUpCheck(ended=0, failed=0, classes={}).sentence() is None
 
 
 @pytest.mark.parametrize(
-    ("warmed", "silent", "sentence"),
+    ("warmup", "lost", "sentence"),
     [
         (
             WarmUpCheck(1_200, 7, {"http_status": 7}),
@@ -50,11 +50,11 @@ def test_a_warm_up_without_failures_is_not_spoken_of():
         ),
     ],
 )
-def test_the_sentence(warmed, silent, sentence):
-    assert warmed.sentence(silent) == sentence
+def test_the_sentence(warmup, lost, sentence):
+    assert warmup.sentence(lost) == sentence
 
 
-def test_one_that_takes_connections_is_enough(listening):
+def test_one_target_that_accepts_connections_is_enough(listening):
     port, path, gone = listening
     closed = target("inet", "127.0.0.1", gone)
     assert unreachable([closed, target("inet", "127.0.0.1", port)]) == []
@@ -62,13 +62,13 @@ def test_one_that_takes_connections_is_enough(listening):
     assert unreachable([target("inet", "127.0.0.1", port)], "127.0.0.1") == []
 
 
-def test_all_that_are_gone_are_named_once_each(listening, tmp_path):
+def test_unreachable_targets_are_named_once_each(listening, tmp_path):
     _, _, gone = listening
     found = unreachable(
         [
             target("inet", "127.0.0.1", gone, url="http://a/v1"),
             target("inet", "127.0.0.1", gone, url="http://a/v1"),
-            target("unix", str(tmp_path / "nobody"), url="http://localhost"),
+            target("unix", str(tmp_path / "missing"), url="http://localhost"),
         ]
     )
     assert found == ["http://a/v1", "http://localhost"]

@@ -41,7 +41,7 @@ def another_protocol(content: bytes, own: str) -> Iterator[tuple[str, str]]:
             yield name, option
 
 
-def content_of(content_type: str) -> str:
+def body_format(content_type: str) -> str:
     """How a worker reads a body of this Content-Type: one of http1.CONTENTS."""
     head = HeadReader()
     line = " ".join(content_type.split())
@@ -58,7 +58,7 @@ def refused_head(head: bytes) -> str | None:
     return None if parsed["error"] == "ok" else parsed["message"] or parsed["error"]
 
 
-def is_page(content: bytes, content_type: str) -> bool:
+def is_web_page(content: bytes, content_type: str) -> bool:
     return "text/html" in content_type.lower() or PAGE.match(content) is not None
 
 
@@ -69,7 +69,7 @@ def is_encoded(encoding: str) -> bool:
 
 def unreadable(content_type: str, kinds: Sequence[int], own: str) -> str | None:
     """Why a run would count every such answer as failed; None: it would not. *kinds*: those of its events."""
-    if content_of(content_type) == "other":
+    if body_format(content_type) == "other":
         return f"a body of {content_type or 'no Content-Type'}"
     if kinds and all(kind == BAD_KIND for kind in kinds):
         return f"a body that {own} has no form for"

@@ -12,7 +12,7 @@ import time
 from fastllmload.endpoint import Endpoint
 from fastllmload.engine.preflight.addresses import BaseUrl, addresses, request_head
 from fastllmload.engine.preflight.progress import ANSWER_S, LIST_S, ReportProgress, no_report, reporting_wait
-from fastllmload.engine.preflight.tls import said, tls_advice, tls_context, trust_advice
+from fastllmload.engine.preflight.tls import describe, tls_advice, tls_context, trust_advice
 from fastllmload.engine.workers.affinity import reachable_from
 from fastllmload.errors import TargetError
 from fastllmload.host.limits import port_capacity
@@ -286,7 +286,7 @@ def reason(problem: BaseException, redact: Redact = str) -> str:
         return CUT
     if isinstance(problem, http.client.BadStatusLine) and not isinstance(problem, ConnectionError):
         return f"its answer does not begin with an HTTP status line but with '{one_line(redact(str(problem)))}'"
-    return said(problem)
+    return describe(problem)
 
 
 def one_line(text: str, size: int = 200) -> str:

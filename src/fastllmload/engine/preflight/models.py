@@ -10,12 +10,12 @@ import msgspec
 
 def offered_models(body: bytes) -> list[str] | None:
     """Ids of an OpenAI model list, or names of Ollama's; None when *body* is neither."""
-    listed = listing(body)
+    listed = model_list(body)
     ids = [] if listed is None else [one[listed[0]] for one in listed[1] if isinstance(one.get(listed[0]), str)]
     return ids or None
 
 
-def listing(body: bytes) -> tuple[str, list[dict[str, Any]]] | None:
+def model_list(body: bytes) -> tuple[str, list[dict[str, Any]]] | None:
     """(key of a model's name, the models) of an OpenAI or Ollama list."""
     try:
         decoded: Any = msgspec.json.decode(body)
@@ -36,6 +36,6 @@ def context_limit(body: bytes, model: str) -> int | None:
     return None
 
 
-def shown_list(names: Sequence[str]) -> str:
+def quoted_list(names: Sequence[str]) -> str:
     text = ", ".join(repr(name) for name in names[:8])
     return text + (f" and {len(names) - 8} more" if len(names) > 8 else "")

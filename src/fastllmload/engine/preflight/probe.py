@@ -17,14 +17,14 @@ from fastllmload.endpoint import ENDPOINTS
 from fastllmload.endpoint.fields import extra_fields
 from fastllmload.engine.preflight.answer_check import (
     another_protocol,
-    content_of,
+    body_format,
     is_encoded,
-    is_page,
+    is_web_page,
     refused_head,
     unreadable,
 )
 from fastllmload.engine.preflight.client import CUT, LARGEST_ANSWER, NoAnswer, ServerConnection, one_line
-from fastllmload.engine.preflight.models import context_limit, listing, offered_models, shown_list
+from fastllmload.engine.preflight.models import context_limit, model_list, offered_models, quoted_list
 from fastllmload.errors import InputError, TargetError
 from fastllmload.report.terminal.outlet import Redact
 from fastllmload.settings import Workload
@@ -74,9 +74,9 @@ class Probe(ServerConnection):
         if wanted is None:
             if len(offered) == 1:
                 return offered[0]
-            raise InputError(f"{self.base.public_url} offers {shown_list(offered)}; choose one with -m")
+            raise InputError(f"{self.base.public_url} offers {quoted_list(offered)}; choose one with -m")
         if wanted not in offered and f"{wanted}:latest" not in offered:  # Ollama's tag may be left out
-            problem = f"-m {wanted!r} is not offered by {self.base.public_url}; it offers {shown_list(offered)}"
+            problem = f"-m {wanted!r} is not offered by {self.base.public_url}; it offers {quoted_list(offered)}"
             if self.settings.target.model_check:
                 raise InputError(f"{problem}; --no-model-check sends a name that is not listed, such as an alias")
             remark = one_line(problem, 400)
@@ -124,7 +124,7 @@ class Probe(ServerConnection):
     def model_entry(self, model: str) -> dict[str, Any]:
         """The entry of *model* in the server's list; empty without a list or entry."""
         status, _, body = self.exchange("GET", self.endpoint.models_path(self.base.path), None)
-        listed = listing(body) if status == 200 else None
+        listed = model_list(body) if status == 200 else None
         names = (model, f"{model}:latest")
         return next((one for one in listed[1] if one.get(listed[0]) in names), {}) if listed is not None else {}
 
@@ -147,16 +147,16 @@ class Probe(ServerConnection):
         """Send one short real request; repeat it when it fails, and without fields that the server refuses. Returns whether
         usage was reported; remarks are added to *notes*.
         """
-        remember(notes, *self.unlisted)
-        said, ways, tries = None, self._ways(self.settings.workload), TRIES
+        add_notes(notes, *self.unlisted)
+        answer, ways, tries = None, self._ways(self.settings.workload), TRIES
         for way in ways:
-            if said is not None and (way == NEITHER or said.reports_without_field):
+            if answer is not None and (way == NEITHER or answer.reports_without_field):
                 break
             if way != NEITHER and tries < TRIES:
                 continue  # a server that failed with one field is not sent another
             ask = partial(self._answer, model, notes, way)
             try:
-                said = self._retried(ask, f"POST {self.path}", notes, tries - (way != ways[-1]))
+                answer = self._retried(ask, f"POST {self.path}", notes, tries - (way != ways[-1]))
             except FieldRefused:
                 continue
             except (NoAnswer, RequestRefused):
@@ -166,13 +166,13 @@ class Probe(ServerConnection):
                     raise
                 tries = 1  # next without the field: some servers answer 500 to an unknown field
                 continue
-            if said.usage is None:
+            if answer.usage is None:
                 self.way = None
                 break
-            if way != NEITHER and said.reports(way):
+            if way != NEITHER and answer.reports(way):
                 self.way = way
                 break
-        return None if said is None else said.usage
+        return None if answer is None else answer.usage
 
     def _ways(self, workload: Workload) -> list[str]:
         """Ways to request token counts in events, in the order of trial. InputError when the given way cannot be used."""
@@ -207,27 +207,27 @@ class Probe(ServerConnection):
         self.answer_s = time.perf_counter() - begun
         self._refuse_unauthorised(status)
         if status == 429:
-            remember(notes, f"{self.base.public_url} answered the probe with 429: it may refuse some of the load")
+            add_notes(notes, f"{self.base.public_url} answered the probe with 429: it may refuse some of the load")
             return ProbeAnswer(None)
         if status != 200:
             self._refuse_status(status, content, way)
-        kinds, texts, said = meanings(content, content_type, self.endpoint.dialect)
-        if self.cut and not said.ended:  # a run counts an answer that had ended
+        kinds, texts, answer = parse_answer(content, content_type, self.endpoint.dialect)
+        if self.cut and not answer.ended:  # a run counts an answer that had ended
             raise TargetError(f"{self.base.public_url} did not answer POST {self.path} properly: {CUT}")
         self._refuse_content(content, content_type, kinds, texts)
-        if self.settings.workload.continuous_usage == way != NEITHER and not said.reports(way):
+        if self.settings.workload.continuous_usage == way != NEITHER and not answer.reports(way):
             what = "usage" if way == USAGE else "token ids"
             raise RequestRefused(
                 f"{OPTION} {way} was given, but the events of {self.base.public_url} do not report their {what}; "
                 "leave it out"
             )
-        remember(notes, *self.endpoint.remarks(workload))
-        if workload.streaming and content_of(content_type) not in STREAMS:
+        add_notes(notes, *self.endpoint.remarks(workload))
+        if workload.streaming and body_format(content_type) not in STREAMS:
             kind = one_line(content_type) or "no content type"
-            remember(notes, f"{self.base.public_url} answers a streaming request with {kind}, not a stream")
+            add_notes(notes, f"{self.base.public_url} answers a streaming request with {kind}, not a stream")
         if not any(kind in CONTENT_KINDS for kind in kinds):
-            remember(notes, f"the probe of {self.base.public_url} got an answer without a token")
-        return said
+            add_notes(notes, f"the probe of {self.base.public_url} got an answer without a token")
+        return answer
 
     def _refuse_status(self, status: int, content: bytes, way: str) -> None:
         if way != NEITHER and status in UNKNOWN_FIELD and self.settings.workload.continuous_usage == "auto":
@@ -240,7 +240,7 @@ class Probe(ServerConnection):
 
     def _refuse_content(self, content: bytes, content_type: str, kinds: list[int], texts: list[bytes]) -> None:
         """TargetError for a 200 without a valid answer."""
-        if is_page(content, content_type):
+        if is_web_page(content, content_type):
             raise TargetError(
                 f"{self.base.public_url} answers POST {self.path} with 200 but a web page: "
                 f"does this URL speak {self.endpoint.name}?"
@@ -367,10 +367,10 @@ class ProbeAnswer(NamedTuple):
         return self.counted or self.listed or self.texts == 0
 
 
-def meanings(content: bytes, content_type: str, dialect: int) -> tuple[list[int], list[bytes], ProbeAnswer]:
+def parse_answer(content: bytes, content_type: str, dialect: int) -> tuple[list[int], list[bytes], ProbeAnswer]:
     """Kinds of the events of an answer, their data, and what they contain in addition to text."""
     classifier = Classifier(dialect)
-    form = content_of(content_type)
+    form = body_format(content_type)
     if form == "sse":
         events = SseParser(limit=LARGEST_ANSWER).feed(content)
         texts = [b"event: error data: " * (name == b"error") + data for name, data, _, _ in events]
@@ -397,7 +397,7 @@ def meanings(content: bytes, content_type: str, dialect: int) -> tuple[list[int]
     )  # fmt: skip
 
 
-def remember(notes: list[str], *remarks: str) -> None:
+def add_notes(notes: list[str], *remarks: str) -> None:
     """Add those of *remarks* that *notes* does not contain."""
     notes += [remark for remark in remarks if remark not in notes]
 

@@ -29,10 +29,10 @@ GONE = (ssl.SSLEOFError, ssl.SSLZeroReturnError, ConnectionResetError, BrokenPip
 def tls_context(target: Target) -> ssl.SSLContext:
     """The run's TLS settings, as the workers use them. InputError names the file that cannot be used."""
     try:
-        usable(target.cacert)
+        check_readable(target.cacert)
         context = ssl.create_default_context(cafile=target.cacert)
     except (OSError, ssl.SSLError) as problem:
-        raise InputError(f"--cacert {target.cacert!r} cannot be used: {said(problem)}") from None
+        raise InputError(f"--cacert {target.cacert!r} cannot be used: {describe(problem)}") from None
     if target.insecure:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
@@ -46,21 +46,21 @@ def tls_context(target: Target) -> ssl.SSLContext:
             )
 
         try:
-            usable(target.client_cert, target.client_key)
+            check_readable(target.client_cert, target.client_key)
             context.load_cert_chain(target.client_cert, target.client_key, locked)
         except (OSError, ssl.SSLError) as problem:
-            raise InputError(f"{files} cannot be used: {said(problem)}") from None
+            raise InputError(f"{files} cannot be used: {describe(problem)}") from None
     return context
 
 
-def usable(*files: str | None) -> None:
+def check_readable(*files: str | None) -> None:
     """OSError for a file on which OpenSSL would block, or that is too large."""
     for file in files:
         if file is not None and regular(Path(file)) > LARGEST_OPTION:
             raise OSError(errno.EFBIG, f"{file} has more than {LARGEST_OPTION:,} bytes")
 
 
-def said(problem: BaseException) -> str:
+def describe(problem: BaseException) -> str:
     """The problem in OpenSSL's or the system's words, without the position in their sources."""
     if isinstance(problem, ssl.SSLError) and problem.reason:
         return problem.reason.lower().replace("_", " ")

@@ -35,7 +35,7 @@ class Folder:
 
     @classmethod
     def create(cls, directory: str | None) -> Folder:
-        """A new folder: *directory*, or one under runs/ whose name `settle` completes."""
+        """A new folder: *directory*, or one under runs/ whose name `set_name` completes."""
         path = Path(directory) if directory is not None else Path("runs") / f".new-{time.time_ns():x}"
         try:
             if path.exists() and any(path.iterdir()):
@@ -49,7 +49,7 @@ class Folder:
                 f"the run folder {str(path)!r} cannot be created: {problem.strerror}; choose another with --output"
             ) from problem
 
-    def settle(self, digest: str) -> None:
+    def set_name(self, digest: str) -> None:
         """Give an unnamed folder its name: time and plan digest."""
         if self.named:
             return
@@ -92,7 +92,7 @@ class Folder:
         part.write_bytes(data + b"\n")
         part.replace(self.path / "run.json")
 
-    def give_up(self) -> None:
+    def mark_failed(self) -> None:
         """Set the status "failed" unless the run has been finalized."""
         if self.manifest.get("status") == "running":
             self.manifest["status"] = "failed"

@@ -36,23 +36,23 @@ def isolate_cpus(
     cpus = os.sched_getaffinity(0)
     with contextlib.ExitStack() as stack:
         found = chosen_cpus(pinned, len(workers), sorted(cpus)) if pinned or engine is not None else []
-        free = bool(pinned) or (bool(found) and stack.enter_context(claimed()))
+        free = bool(pinned) or (bool(found) and stack.enter_context(claim_cpus()))
         cpu_of = dict(zip(workers, found, strict=True)) if found and free else {}
         rest = cpus - set(found)
         if not cpu_of or not rest:
             yield cpu_of
             return
-        before = moved({process: {cpu_of[worker]} for worker, process in workers.items()})
-        before |= moved({process: rest for process in (os.getpid(), engine, *helpers) if process is not None})
+        before = set_affinity({process: {cpu_of[worker]} for worker, process in workers.items()})
+        before |= set_affinity({process: rest for process in (os.getpid(), engine, *helpers) if process is not None})
         try:
             yield cpu_of
         finally:
             for task, its_cpus in before.items():
-                move(task, its_cpus)
+                set_task_affinity(task, its_cpus)
 
 
 @contextlib.contextmanager
-def claimed() -> Iterator[bool]:
+def claim_cpus() -> Iterator[bool]:
     """Yields whether no other run on this host (in this network namespace) has chosen its CPUs itself."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as claim:
         try:
@@ -63,18 +63,18 @@ def claimed() -> Iterator[bool]:
             yield True
 
 
-def moved(cpus_of: Mapping[int, set[int]]) -> dict[int, set[int]]:
+def set_affinity(cpus_of: Mapping[int, set[int]]) -> dict[int, set[int]]:
     """Move every thread of each process to its CPUs. Returns the CPUs that each thread was allowed before."""
     before: dict[int, set[int]] = {}
     for process, cpus in cpus_of.items():
         for task in entries(PROC / str(process) / "task"):
             with contextlib.suppress(OSError):  # it has ended
                 before[task] = os.sched_getaffinity(task)
-            move(task, cpus)
+            set_task_affinity(task, cpus)
     return before
 
 
-def move(task: int, cpus: set[int]) -> None:
+def set_task_affinity(task: int, cpus: set[int]) -> None:
     with contextlib.suppress(OSError):  # it has ended, or may no longer run there
         os.sched_setaffinity(task, cpus)
 
