@@ -12,14 +12,14 @@ PROMPT_FORMS = ("words", "text", "ids", "native")
 
 
 class Target(msgspec.Struct, frozen=True, kw_only=True):
-    """Where requests go. *urls* is empty when the run starts the simulated engine by itself."""
+    """Where requests are sent. *urls* is empty when the run starts the simulated engine itself."""
 
     urls: tuple[str, ...] = ()
     unix_socket: str | None = None
     endpoint_type: str = "openai-chat"  # key of fastllmload.endpoint.ENDPOINTS
     endpoint_path: str | None = None
     model: str | None = None
-    model_check: bool = True  # refuse a model that the server's list does not have
+    model_check: bool = True  # reject a model that is not in the server's list
     headers: tuple[tuple[str, str], ...] = ()
     source_addresses: tuple[str, ...] = ()
     insecure: bool = False
@@ -27,14 +27,12 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
     client_cert: str | None = None
     client_key: str | None = None
     server_name: str | None = None  # SNI, when it differs from the URL's host
-    preflight_timeout: float | None = (
-        None  # per question before the run; None: 10 s for a list, 30 s for the first answer
-    )
+    preflight_timeout: float | None = None  # per preflight request; None: 10 s for a list, 30 s for the first answer
     simulate: tuple[tuple[str, str], ...] = ()  # options for the simulator that the run starts
 
 
 class Load(msgspec.Struct, frozen=True, kw_only=True):
-    """When requests go: open loop (*rate*) or closed loop (*concurrency*), with its bounds."""
+    """When requests are sent: open loop (*rate*) or closed loop (*concurrency*), with its bounds."""
 
     rate: float | None = None  # requests/s; math.inf sends all at once; the mean where rate_curve is given
     rate_curve: str | None = (
@@ -52,12 +50,12 @@ class Load(msgspec.Struct, frozen=True, kw_only=True):
     ramp_share: float = 0.1  # of the duration, left out of the window at its start (IETF 5.2.3.2)
     timeout: float = 600.0  # per request, declared
     grace: float | None = None  # drain time-out; None: max(60 s, 5 x P99 e2e so far)
-    repetition: int = 0  # its own arrival instants over the same requests (procedures 0.13); 0: the first
+    repetition: int = 0  # each has its own arrival instants for the same requests (procedures 0.13); 0: the first
     stop_on_failures: float | None = None  # share of the last 100 requests above which sending stops (IETF 7.4)
 
 
 class Workload(msgspec.Struct, frozen=True, kw_only=True):
-    """What is sent. Length specs: "256", "uniform:128,512", "normal:550,150", "lognormal:5.5,1.0,32,4096"."""
+    """What is sent. Length specifications: "256", "uniform:128,512", "normal:550,150", "lognormal:5.5,1.0,32,4096"."""
 
     name: str = "synthetic-uniform"
     isl: str | None = None
@@ -67,7 +65,9 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
     streaming: bool = True
     ignore_eos: bool = True
     temperature: float | None = 0.0
-    continuous_usage: str = "auto"  # what events say: on: usage, token-ids, off, auto: what is served; of all classes
+    continuous_usage: str = (
+        "auto"  # token counts in events: on (usage), token-ids, off, auto (what the server supports)
+    )
     extra_body: str | None = None  # JSON object text, merged into every body
     dataset_path: str | None = None  # the file of a trace
     dataset_class: str | None = None  # only the data set's entries of this class; None: all of them
@@ -77,18 +77,18 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
     trace_loop: bool = False
     prefix_len: int = 0
     num_prefixes: int = 1
-    prefix_share: float = 1.0  # of the requests that start with a shared prefix; the others have one of their own
-    prefix_zipf: float = 0.0  # exponent of the choice among shared prefixes; 0: all alike
+    prefix_share: float = 1.0  # share of the requests that start with a shared prefix; the others have their own
+    prefix_zipf: float = 0.0  # exponent of the choice among shared prefixes; 0: equally likely
     counting: str = "A"  # IETF 4.4.2: A the server's own counts first, B the reference tokenizer's
-    context_limit: int | None = None  # tokens of prompt and answer that the model takes; None: as the server says
+    context_limit: int | None = None  # tokens of prompt and answer that the model accepts; None: as the server reports
     image: tuple[int, int, int] | None = None  # width, height and number of synthetic images in each prompt
     turns: str | None = None  # conversations with this number of turns: "4", "uniform:3,8"; "all" of a data set's
     think_time: str = "0"  # seconds between a reply and the next turn: "2", "uniform:1,5", "exponential:3"
     history: str = "real"  # which earlier answers later turns contain: real (as received) or planned
     tool_turns: float = 0.0  # share of later turns that contain a tool's result
     least_output: int = 0  # tokens; smaller output lengths are raised to it (IETF 5.4.2 needs 50 gaps)
-    stream: str = ""  # another stream of the seed, whose requests share nothing with the run's own
-    prefix_stream: str | None = None  # that of the shared prefixes, where it is another one; None: the same
+    stream: str = ""  # another random stream of the seed, whose requests share nothing with the run's own
+    prefix_stream: str | None = None  # random stream of the shared prefixes; None: the same
 
     def usage_asked(self, name: str) -> dict[str, bool]:
         """{name: True} if every event of a stream is to report its usage; else {}."""
@@ -126,7 +126,7 @@ class TrafficClass(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Client(msgspec.Struct, frozen=True, kw_only=True):
-    """How the generator itself works."""
+    """Settings of the load generator itself."""
 
     workers: int | None = None  # None: auto
     pin: tuple[int, ...] = ()  # one CPU per worker
@@ -152,10 +152,10 @@ class Output(msgspec.Struct, frozen=True, kw_only=True):
     metadata: tuple[tuple[str, str], ...] = ()
     declare: tuple[tuple[str, str], ...] = ()
     gpus: int | None = None  # of the target, as declared
-    price_per_hour: float | None = None  # of the whole target, as declared, in any currency
+    price_per_hour: float | None = None  # of the complete target, as declared, in any currency
     save_plan: str | None = None
     plan: str | None = None  # replay this plan file
-    plan_urls: tuple[tuple[str, tuple[str, ...]], ...] = ()  # where classes of that plan go: name, URLs
+    plan_urls: tuple[tuple[str, tuple[str, ...]], ...] = ()  # targets of that plan's classes: name, URLs
 
 
 class Telemetry(msgspec.Struct, frozen=True, kw_only=True):
@@ -166,7 +166,7 @@ class Telemetry(msgspec.Struct, frozen=True, kw_only=True):
     metrics: tuple[str, ...] = ()  # further series, by the server's names
     interval: float = 1.0
     power: str = "auto"  # auto, none, nvml, rapl, powermetrics, command
-    power_command: str | None = None  # a shell line that prints watts, once or again and again
+    power_command: str | None = None  # a shell command that prints watts, once or repeatedly
     gpus: tuple[int, ...] = ()  # of NVML; empty: all
     prometheus: str | None = None  # HOST:PORT where the run's own counters are served
 
@@ -181,7 +181,7 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True):
     output: Output = Output()
     telemetry: Telemetry = Telemetry()
     behaviour: UserBehavior = UserBehavior()
-    classes: tuple[TrafficClass, ...] = ()  # empty: one kind of traffic
+    classes: tuple[TrafficClass, ...] = ()  # empty: no request classes
 
 
 class Secret:

@@ -15,7 +15,7 @@ def test_a_cpu_that_does_not_exist():
     refuse_cpus(None)
     refuse_cpus(sorted(before))
     for beyond in (4_095, 10**30):
-        with pytest.raises(InputError, match=f"--pin names CPU {beyond}, .* it can on {min(before)}"):
+        with pytest.raises(InputError, match=f"--pin names CPU {beyond}, .* it can run on {min(before)}"):
             refuse_cpus((beyond,))
     assert os.sched_getaffinity(0) == before
 

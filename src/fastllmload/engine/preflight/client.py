@@ -145,7 +145,7 @@ class ServerConnection:
             connection.close()
             raise TargetError(
                 f"the certificate of {self.base.public_url} is not trusted: {problem.verify_message.rstrip('.')}; "
-                f"{trust_advice(problem.verify_code)}, or --insecure to go without verification"
+                f"{trust_advice(problem.verify_code)}, or --insecure to disable verification"
             ) from None
         except (ssl.SSLError, OSError) as problem:
             connection.close()

@@ -140,7 +140,7 @@ class Probe(ServerConnection):
     def _refuse_unauthorised(self, status: int) -> None:
         if status in (401, 403):
             wrong = "the API key was refused; give another in OPENAI_API_KEY or with --api-key"
-            given = wrong if self.key is not None else "it asks for an API key; set OPENAI_API_KEY"
+            given = wrong if self.key is not None else "it requires an API key; set OPENAI_API_KEY"
             raise RequestRefused(f"{self.base.public_url} answers {status}: {given}")
 
     def answer(self, model: str, notes: list[str]) -> bool | None:

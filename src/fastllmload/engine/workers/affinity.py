@@ -22,7 +22,9 @@ def refuse_cpus(cpus: Sequence[int] | None) -> None:
             os.sched_setaffinity(0, {cpu})
         except (OSError, OverflowError):
             usable = ", ".join(map(str, sorted(before)))
-            raise InputError(f"--pin names CPU {cpu}, which this process cannot run on; it can on {usable}") from None
+            raise InputError(
+                f"--pin names CPU {cpu}, which this process cannot run on; it can run on {usable}"
+            ) from None
         finally:
             os.sched_setaffinity(0, before)
 
