@@ -34,8 +34,8 @@ LOOK_S = 0.1
 AFTER_FIRST_NS, BEFORE_LAST_NS = 1_000_000_000, 500_000_000
 ROLES = {
     "engine.worker": "worker",
-    "engine.rowwriter": "rows",
-    "engine.tapreader": "tap",
+    "recording.row_writer": "rows",
+    "recording.tap_reader": "tap",
     "fastllmload.telemetry": "telemetry",
 }
 

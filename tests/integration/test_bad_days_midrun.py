@@ -254,7 +254,7 @@ def test_the_supervisor_is_killed(going: Going) -> None:
 
 def test_what_writes_rows_is_killed(going: Going) -> None:
     """A new process continues its work; nothing that was recorded is missing."""
-    os.kill(going.family("engine.rowwriter")[0], signal.SIGKILL)
+    os.kill(going.family("recording.row_writer")[0], signal.SIGKILL)
     going.until(lambda: "a new process continues its work" in going.text())
     going.signal(signal.SIGINT)
     ended = going.end()
