@@ -31,8 +31,8 @@ from fastllmload.engine.run_controller import RunController
 from fastllmload.engine.run_plans import Plans, ResolvedSettings, build_plans, resolve_settings
 from fastllmload.engine.simulated_target import options_of
 from fastllmload.engine.workers import sizing
-from fastllmload.engine.workers.affinity import refuse_cpus
-from fastllmload.engine.workers.assignment import RunPhase, phase_specs, refuse_slow_readers, run_phases, worker_specs
+from fastllmload.engine.workers.affinity import check_pinned_cpus
+from fastllmload.engine.workers.assignment import RunPhase, check_slow_readers, phase_specs, run_phases, worker_specs
 from fastllmload.engine.workers.spec import WorkerSpec
 from fastllmload.errors import HostLimitError, InternalError, Interrupted, TargetError
 from fastllmload.host import limits, probe
@@ -52,7 +52,7 @@ def execute(settings: RunSettings, secret: Secret | None, ui: Ui, simulator: Sim
     *simulator*: a simulated engine that is already running and is left running; without it, a run that has no target
     starts its own.
     """
-    refuse_cpus(settings.client.pin)
+    check_pinned_cpus(settings.client.pin)
     with Interrupts() as interrupts:
         return run_in(Folder.create(settings.output.directory), settings, secret, ui, interrupts, simulator)
 
@@ -151,7 +151,7 @@ class RunSession:
         telemetry = TelemetryDiscovery(settings, found, self.secret, self.redact).find(self.urls, found.class_urls)
         found.notes.extend(telemetry.notes)
         self.ui.banner(banner.target_lines(asked, [target.url for target in found.targets], found))
-        sizing.refuse_more_slots_than_files(replayed.settings, cores=max(1, int(probe.cores())))
+        sizing.check_slots_fit_files(replayed.settings, cores=max(1, int(probe.cores())))
         plans = build_plans(replayed, endpoint, found.model, self.folder.work)
         refuse_unknown(settings.output.goodput, plans.measure.classes, set(plans.measure.request_class.tolist()))
         if settings.output.save_plan is not None:
@@ -198,13 +198,13 @@ class RunSession:
         self, settings: RunSettings, endpoint: Endpoint, found: Preflight, plans: Plans, telemetry: TelemetryTargets
     ) -> tuple[list[WorkerSpec], list[RunPhase], Tap | None]:
         """Size the run, reject what does not fit, and write the first run.json."""
-        refuse_slow_readers(settings, plans.measure, found)
+        check_slow_readers(settings, plans.measure, found)
         wanted = sizing.demand(settings, plans.measure, found.answer_s)
         cores = max(1, int(probe.cores()))
         workers = sizing.worker_count(
             settings, plans.measure, wanted, stored_ceiling(), cores, simulated=self.simulator is not None
         )
-        sizing.refuse_what_does_not_fit(settings, plans.measure, wanted, workers, found)
+        sizing.check_run_fits_host(settings, plans.measure, wanted, workers, found)
         self.folder.set_name(plans.measure.digest)
         plans = plans.in_folder(self.folder.work)
         phases = run_phases(plans.warmup, plans.measure)

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from fastllmload.engine.workers.affinity import reachable_from, refuse_cpus, refuse_sources
+from fastllmload.engine.workers.affinity import check_pinned_cpus, check_source_addresses, reachable_from
 from fastllmload.errors import InputError
 
 INET, INET6, SOCKET = ("inet", "10.0.0.1", 80), ("inet6", "2001:db8::1", 80), ("unix", "/run/s", 0)
@@ -12,11 +12,11 @@ INET, INET6, SOCKET = ("inet", "10.0.0.1", 80), ("inet6", "2001:db8::1", 80), ("
 
 def test_a_cpu_that_does_not_exist():
     before = os.sched_getaffinity(0)
-    refuse_cpus(None)
-    refuse_cpus(sorted(before))
+    check_pinned_cpus(None)
+    check_pinned_cpus(sorted(before))
     for beyond in (4_095, 10**30):
         with pytest.raises(InputError, match=f"--pin names CPU {beyond}, .* it can run on {min(before)}"):
-            refuse_cpus((beyond,))
+            check_pinned_cpus((beyond,))
     assert os.sched_getaffinity(0) == before
 
 
@@ -30,12 +30,12 @@ def test_a_cpu_that_does_not_exist():
 )
 def test_sources_that_cannot_be_used(sources, why):
     with pytest.raises(InputError, match=f"--source-address.*{why}"):
-        refuse_sources(sources)
+        check_source_addresses(sources)
 
 
 def test_sources_of_this_host():
-    refuse_sources(())
-    refuse_sources(("127.0.0.1", "127.0.0.2"))
+    check_source_addresses(())
+    check_source_addresses(("127.0.0.1", "127.0.0.2"))
 
 
 def test_targets_are_reached_from_addresses_of_their_family():

@@ -129,17 +129,17 @@ def known_host(monkeypatch):
 def test_a_million_slots_are_rejected_before_they_are_planned(monkeypatch):
     monkeypatch.setattr(limits, "file_limit", lambda: limits.FileLimit(1024, 1024))
     with pytest.raises(HostLimitError, match=r"the limit of open files is 1,024 and each worker needs 500,064"):
-        sizing.refuse_more_slots_than_files(asked(concurrency=1_000_000, duration=1.0), cores=2)
+        sizing.check_slots_fit_files(asked(concurrency=1_000_000, duration=1.0), cores=2)
     with pytest.raises(HostLimitError, match=r"each worker needs 250,064"):
-        sizing.refuse_more_slots_than_files(asked(concurrency=1_000_000, duration=1.0, workers=4), cores=2)
-    sizing.refuse_more_slots_than_files(asked(concurrency=1_920, duration=1.0), cores=2)
-    sizing.refuse_more_slots_than_files(asked(concurrency=1_000_000, num_requests=5), cores=2)
-    sizing.refuse_more_slots_than_files(asked(rate=5.0, duration=1.0), cores=2)
+        sizing.check_slots_fit_files(asked(concurrency=1_000_000, duration=1.0, workers=4), cores=2)
+    sizing.check_slots_fit_files(asked(concurrency=1_920, duration=1.0), cores=2)
+    sizing.check_slots_fit_files(asked(concurrency=1_000_000, num_requests=5), cores=2)
+    sizing.check_slots_fit_files(asked(rate=5.0, duration=1.0), cores=2)
 
 
 def test_a_run_that_needs_too_many_ports_is_rejected():
     settings, here = asked(rate=5000.0, fresh_connections=True), found_at("10.0.0.1:80")
-    refuse, wanted = sizing.refuse_what_does_not_fit, Demand(5000.0, 1.0, 10)
+    refuse, wanted = sizing.check_run_fits_host, Demand(5000.0, 1.0, 10)
     with pytest.raises(HostLimitError, match="needs 300,010 local ports to 10.0.0.1:80, "):
         refuse(settings, planned(rate=5000.0, seconds=60.0, requests=400_000), wanted, 1, here)
     refuse(settings, planned(rate=5000.0, seconds=1.0, requests=400_000), wanted, 1, here)
@@ -149,9 +149,9 @@ def test_a_run_needs_no_more_ports_than_requests():
     """Slots that are refilled quickly use at most one port per request; a run without a count of requests may use more."""
     settings, here = asked(concurrency=150, fresh_connections=True), found_at("10.0.0.1:80")
     wanted = Demand(150_000.0, 1.0, 150)
-    sizing.refuse_what_does_not_fit(settings, planned(concurrency=150, requests=200), wanted, 1, here)
+    sizing.check_run_fits_host(settings, planned(concurrency=150, requests=200), wanted, 1, here)
     with pytest.raises(HostLimitError, match="local ports"):
-        sizing.refuse_what_does_not_fit(
+        sizing.check_run_fits_host(
             settings, planned(concurrency=150, requests=200, cycles=True, seconds=60.0), wanted, 1, here
         )
 
@@ -159,9 +159,9 @@ def test_a_run_needs_no_more_ports_than_requests():
 def test_ports_are_counted_for_each_address_and_port():
     """Two paths of one server share its ports; two servers do not."""
     settings, plan, wanted = asked(rate=9.0), planned(rate=9.0), Demand(9.0, 1.0, 40_000)
-    sizing.refuse_what_does_not_fit(settings, plan, wanted, 1, found_at("10.0.0.1:80", "10.0.0.2:80"))
+    sizing.check_run_fits_host(settings, plan, wanted, 1, found_at("10.0.0.1:80", "10.0.0.2:80"))
     with pytest.raises(HostLimitError, match="needs 40,000 local ports to 10.0.0.1:80/a, "):
-        sizing.refuse_what_does_not_fit(settings, plan, wanted, 1, found_at("10.0.0.1:80/a", "10.0.0.1:80/b"))
+        sizing.check_run_fits_host(settings, plan, wanted, 1, found_at("10.0.0.1:80/a", "10.0.0.1:80/b"))
 
 
 def classed_plan(tokens):
@@ -185,9 +185,9 @@ def test_ports_of_classes_are_counted_at_their_own_urls():
     apart = class_asked((), ("http://10.0.0.2",))
     there = found_at("10.0.0.1:80", "10.0.0.2:80", classes=[(0, 1), (1, 1)])
     wanted = Demand(9.0, 1.0, 40_000)
-    sizing.refuse_what_does_not_fit(apart, classed_plan((100, 100)), wanted, 1, there)
+    sizing.check_run_fits_host(apart, classed_plan((100, 100)), wanted, 1, there)
     with pytest.raises(HostLimitError, match="needs 36,000 local ports to 10.0.0.2:80, ") as refused:
-        sizing.refuse_what_does_not_fit(apart, classed_plan((100, 900)), wanted, 1, there)
+        sizing.check_run_fits_host(apart, classed_plan((100, 900)), wanted, 1, there)
     assert "10.0.0.1" not in str(refused.value)
 
 
@@ -195,10 +195,10 @@ def test_fresh_connections_of_classes_are_counted_at_their_own_urls():
     """900/s for a minute are 27,000 closed connections at each of two targets, or all 54,000 at a common one."""
     settings = class_asked((), ("http://10.0.0.2",), fresh_connections=True)
     there = found_at("10.0.0.1:80", "10.0.0.2:80", classes=[(0, 1), (1, 1)])
-    sizing.refuse_what_does_not_fit(settings, classed_plan((9, 9)), Demand(900.0, 1.0, 10), 1, there)
+    sizing.check_run_fits_host(settings, classed_plan((9, 9)), Demand(900.0, 1.0, 10), 1, there)
     one = found_at("10.0.0.1:80", "10.0.0.2:80", classes=[(1, 1), (1, 1)])
     with pytest.raises(HostLimitError, match="needs 54,010 local ports to 10.0.0.2:80, 54,000 of them for closed"):
-        sizing.refuse_what_does_not_fit(settings, classed_plan((9, 9)), Demand(900.0, 1.0, 10), 1, one)
+        sizing.check_run_fits_host(settings, classed_plan((9, 9)), Demand(900.0, 1.0, 10), 1, one)
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from fastllmload.endpoint import ENDPOINTS, Endpoint
 from fastllmload.engine.preflight.addresses import parse_base, request_head, target_spec
 from fastllmload.engine.preflight.probe import PROBE_TOKENS, Probe
 from fastllmload.engine.preflight.progress import ReportProgress, no_report
-from fastllmload.engine.workers.affinity import refuse_sources
+from fastllmload.engine.workers.affinity import check_source_addresses
 from fastllmload.engine.workers.spec import TargetSpec
 from fastllmload.errors import InputError, TargetError
 from fastllmload.metrics.run.cold_start import declared_cold
@@ -53,7 +53,7 @@ def preflight(
     *redact* replaces secrets in a server's text; *report_progress* receives one line for each long wait.
     """
     key = None if secret is None else secret.reveal()
-    refuse_sources(settings.target.source_addresses)
+    check_source_addresses(settings.target.source_addresses)
     found = Preflight()
     general = most_general(settings)
     general_endpoint = endpoint if general is settings else ENDPOINTS[general.target.endpoint_type]

@@ -14,7 +14,7 @@ FAMILY_NAMES = {"inet": "IPv4", "inet6": "IPv6"}
 Address = tuple[str, str, int]  # family, numeric address, port
 
 
-def refuse_cpus(cpus: Sequence[int] | None) -> None:
+def check_pinned_cpus(cpus: Sequence[int] | None) -> None:
     """InputError for a CPU that this process may not run on; its own affinity is not changed."""
     before = os.sched_getaffinity(0)
     for cpu in cpus or ():
@@ -29,7 +29,7 @@ def refuse_cpus(cpus: Sequence[int] | None) -> None:
             os.sched_setaffinity(0, before)
 
 
-def refuse_sources(sources: Sequence[str]) -> None:
+def check_source_addresses(sources: Sequence[str]) -> None:
     """InputError for a source address that is invalid or not on this host."""
     families = {source: family_of(source) for source in sources}
     if len(set(families.values())) > 1:

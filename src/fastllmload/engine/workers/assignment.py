@@ -133,7 +133,7 @@ def weighted(settings: RunSettings, found: Preflight) -> tuple[TargetSpec, ...]:
     return tuple(msgspec.structs.replace(target, weight=weight) for target, weight in chosen)
 
 
-def refuse_slow_readers(settings: RunSettings, plan: Plan, found: Preflight) -> None:
+def check_slow_readers(settings: RunSettings, plan: Plan, found: Preflight) -> None:
     """InputError when users are to read slowly on connections of the event loop."""
     if plan.client is None or not plan.client["read_rate"].any():
         return

@@ -120,7 +120,7 @@ def initial_connections(settings: RunSettings, plan: Plan, wanted: Demand, worke
     return min(MOST_AHEAD, expected + (0 if settings.load.max_concurrency is not None else SLACK))
 
 
-def refuse_more_slots_than_files(settings: RunSettings, cores: int) -> None:
+def check_slots_fit_files(settings: RunSettings, cores: int) -> None:
     """HostLimitError for a closed loop that no number of workers could keep open, before a plan for a million slots is
     built. The exact demand is known only with the plan.
     """
@@ -133,7 +133,7 @@ def refuse_more_slots_than_files(settings: RunSettings, cores: int) -> None:
         raise HostLimitError(f"{DOES_NOT_FIT}: " + "; ".join(problems))
 
 
-def refuse_what_does_not_fit(settings: RunSettings, plan: Plan, wanted: Demand, workers: int, found: Preflight) -> None:
+def check_run_fits_host(settings: RunSettings, plan: Plan, wanted: Demand, workers: int, found: Preflight) -> None:
     """HostLimitError before the run, instead of failed connections during it. Ports are counted separately for each target:
     a port can be used once per source address and target.
     """
