@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from fastllmload.engine.workers.spec import TargetSpec
-from fastllmload.report.text.failing_urls import places
+from fastllmload.report.text.failing_urls import failed_counts
 from fastllmload.report.text.numbers import count, errors
 
 CONNECT_S = 2.0  # the target took the preflight's connections moments ago
@@ -34,7 +34,7 @@ class WarmUpCheck:
             if self.failed == self.ended
             else f"{count(self.failed)} of the {count(self.ended)}"
         )
-        where = places(self.failed_at)
+        where = failed_counts(self.failed_at)
         what = errors(dict(self.classes)) + (f"; at {where}" if where else "")
         failed = f"{many} warm-up requests failed ({what})"
         if lost:

@@ -1,4 +1,4 @@
-"""The contract's columns of a run's requests, for every export: values, which of them are null, and their names."""
+"""The columns of the request export: values, null masks and the names of enumerated values."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from fastllmload.records import layout
 from fastllmload.records.run import RowNames, Run
 
 TIMES = ("t_sched", "t_dispatch", "t_submit", "t_headers", "t_any", "t_first", "t_last", "t_end")
-SERVER_SAID = ("total", "load", "prompt_eval", "eval")  # durations of an Ollama server's own clock
+SERVER_DURATIONS = ("total", "load", "prompt_eval", "eval")  # durations of an Ollama server's own clock
 LISTS = ("token_ns", "token_counts", "read_ids", "untimed_ns", "untimed_counts")
-AT_ONCE = 4096  # requests whose columns are in memory together
-EVENTS_AT_ONCE = 1 << 17  # and whose lists of events are
+AT_ONCE = 4096  # requests per block
+EVENTS_AT_ONCE = 1 << 17  # events per block, where lists of events are exported
 Values = npt.NDArray[Any]
 
 
 @dataclass(frozen=True)
 class Column:
-    """One value per row; null where *null* is true. With *names* the value is a position among them."""
+    """One value per row; null where *null* is true. With *names*, a value is an index into them."""
 
     values: Values
     null: Mask | None = None
@@ -37,8 +37,8 @@ class Column:
         found: list[Any] = self.values.tolist()
         if self.names is not None:
             found = [self.names[value] for value in found]
-        for place in () if self.null is None else np.flatnonzero(self.null).tolist():
-            found[place] = None
+        for index in () if self.null is None else np.flatnonzero(self.null).tolist():
+            found[index] = None
         return found
 
 
@@ -48,11 +48,11 @@ Make = Callable[[Rows, "Source", slice], Column]
 
 @dataclass(frozen=True)
 class Source:
-    """What columns are made from: the names of the run, its token counts, and of which rows all events are there."""
+    """The input of the columns: names of the run, token counts, and which rows have all of their events."""
 
     names: RowNames
     tokens: TokenCounts
-    whole: Mask
+    complete: Mask
 
 
 def plain(name: str) -> Make:
@@ -86,16 +86,16 @@ def _url(rows: Rows, source: Source, part: slice) -> Column:
 
 
 def _timed(rows: Rows, source: Source, part: slice) -> Column:
-    """Tokens of the content timeline (metrics.md 3.3): the n of TPOT; null where they cannot be told from reasoning."""
+    """Tokens on the content timeline, the n of TPOT; null where they cannot be separated from reasoning tokens."""
     timed = source.tokens.timed[part]
-    return Column(timed, (timed < 0) | ~source.whole[part])
+    return Column(timed, (timed < 0) | ~source.complete[part])
 
 
 def _reasoning(rows: Rows, source: Source, part: slice) -> Column:
-    """Null where reasoning was streamed and the server says neither in its usage nor event by event how many tokens."""
+    """Null where reasoning was streamed and the server reports its tokens neither in its usage nor per event."""
     tokens = source.tokens.reasoning[part]
-    unsaid = (rows["reasoning_events"] > 0) & (rows["reasoning_tokens"] < 0) & (tokens == 0)
-    return Column(tokens, unsaid)
+    unreported = (rows["reasoning_events"] > 0) & (rows["reasoning_tokens"] < 0) & (tokens == 0)
+    return Column(tokens, unreported)
 
 
 def _reused(rows: Rows, source: Source, part: slice) -> Column:
@@ -103,7 +103,7 @@ def _reused(rows: Rows, source: Source, part: slice) -> Column:
 
 
 def _streamed(rows: Rows, source: Source, part: slice) -> Column:
-    """Whether the answer came as a stream of events; null without one."""
+    """Whether the answer was a stream of events; null without an answer."""
     return Column((rows["flags"] & layout.FLAG_STREAM) > 0, rows["t_headers"] == 0)
 
 
@@ -112,13 +112,13 @@ def _stamp_source(rows: Rows, source: Source, part: slice) -> Column:
 
 
 def _client(rows: Rows, source: Source, part: slice) -> Column:
-    """What the user was to do besides waiting: names joined by +; null for one who waits."""
+    """Planned user behavior, names joined by +; null for a user who waits for the end."""
     bits = range(1 << len(layout.CLIENT_NAMES))
     names = ["+".join(name for at, name in enumerate(layout.CLIENT_NAMES) if bit >> at & 1) for bit in bits]
     return Column(rows["client"], rows["client"] == 0, names)
 
 
-REQUEST_COLUMNS: dict[str, Make] = {  # in the contract's order
+REQUEST_COLUMNS: dict[str, Make] = {  # in output order
     "request_id": _request_id,
     "session_id": plain("session"),
     "turn": plain("turn"),
@@ -139,7 +139,7 @@ REQUEST_COLUMNS: dict[str, Make] = {  # in the contract's order
     "connection_reused": _reused,
     "finish_reason": named("finish", layout.FINISH_NAMES, 0),
     "timestamp_source": _stamp_source,
-    **{f"server_{name}_ns": unless(f"server_{name}_ns", 0) for name in SERVER_SAID},
+    **{f"server_{name}_ns": unless(f"server_{name}_ns", 0) for name in SERVER_DURATIONS},
     "phase": named("phase", layout.PHASE_NAMES),
     "client": _client,
     "timed_tokens": _timed,
@@ -150,7 +150,7 @@ REQUEST_COLUMNS: dict[str, Make] = {  # in the contract's order
 
 @dataclass(frozen=True)
 class Block:
-    """The columns of the rows *part* of a run, whose token counts are *tokens*."""
+    """Columns of the rows *part* of a run; *tokens* are the token counts of the run."""
 
     part: slice
     tokens: TokenCounts
@@ -158,41 +158,43 @@ class Block:
 
 
 def blocks(run: Run, at_once: int = AT_ONCE, events_at_once: int | None = None) -> Iterator[Block]:
-    """All rows by phase and request, *at_once* at a time, or fewer that have about *events_at_once* events."""
+    """All rows by phase and request, in blocks of at most *at_once* rows and about *events_at_once* events."""
     source = Source(RowNames(run.manifest), count_tokens(run), run.whole_rows)
-    whole = [slice(0, len(run.rows))] if events_at_once is None else stretches(run.first_event, events_at_once)
+    spans = [slice(0, len(run.rows))] if events_at_once is None else stretches(run.first_event, events_at_once)
     for begin, end in (
-        (at, min(at + at_once, each.stop)) for each in whole for at in range(each.start, each.stop, at_once)
+        (at, min(at + at_once, span.stop)) for span in spans for at in range(span.start, span.stop, at_once)
     ):
         part, rows = slice(begin, end), np.array(run.rows[begin:end])
         yield Block(part, source.tokens, {name: make(rows, source, part) for name, make in REQUEST_COLUMNS.items()})
 
 
 def token_lists(run: Run, part: slice, tokens: TokenCounts) -> dict[str, list[list[Any] | None]]:
-    """Per row, one entry per event with generated tokens: on its content timeline (`token_ns`, and read within the
-    request), or off it (`untimed_ns`: reasoning, white space before the first content).
+    """Per row, one entry per event with generated tokens: on the content timeline (`token_ns`, `token_counts`,
+    `read_ids`), or off it (`untimed_ns`, `untimed_counts`: reasoning, white space before the first content).
 
-    Tokens of an event are null where nobody knows: neither the server said, nor the recorded text, nor their sum. All
-    lists of a request are null when some of its events are lost.
+    The count of an event is null where neither the server, nor the recorded text, nor the total gives it. All lists of a
+    request are null when some of its events are lost.
     """
     first = run.first_event[part.start : part.stop + 1]
     events = slice(int(first[0]), int(first[-1]))
     timed = on_timeline(run, part)
     other = BEARING[run.event_kind[events]] & ~timed
-    kept, left = (np.concatenate([[0], np.cumsum(mask)])[first - first[0]].tolist() for mask in (timed, other))
+    timed_ends, other_ends = (
+        np.concatenate([[0], np.cumsum(mask)])[first - first[0]].tolist() for mask in (timed, other)
+    )
     found = {
-        "token_ns": cut(run.event_t[events][timed].tolist(), kept),
-        "token_counts": cut(said(known_counts(run, part, tokens)), kept),
-        "read_ids": cut(read_numbers(run, part, first)[timed].tolist(), kept),
-        "untimed_ns": cut(run.event_t[events][other].tolist(), left),
-        "untimed_counts": cut(said(stated_tokens(run.event_tokens[events][other], UNKNOWN)), left),
+        "token_ns": split_at(run.event_t[events][timed].tolist(), timed_ends),
+        "token_counts": split_at(with_nulls(known_counts(run, part, tokens)), timed_ends),
+        "read_ids": split_at(read_numbers(run, part, first)[timed].tolist(), timed_ends),
+        "untimed_ns": split_at(run.event_t[events][other].tolist(), other_ends),
+        "untimed_counts": split_at(with_nulls(stated_tokens(run.event_tokens[events][other], UNKNOWN)), other_ends),
     }
-    broken = set(np.flatnonzero(~run.whole_rows[part]).tolist())
-    return {name: [None if k in broken else each for k, each in enumerate(lists)] for name, lists in found.items()}
+    incomplete = set(np.flatnonzero(~run.whole_rows[part]).tolist())
+    return {name: [None if k in incomplete else each for k, each in enumerate(lists)] for name, lists in found.items()}
 
 
 def known_counts(run: Run, part: slice, tokens: TokenCounts) -> npt.NDArray[np.int64]:
-    """Tokens of each timed event of the rows in *part* (metrics.md 3.4), UNKNOWN where a chunk just stands for one."""
+    """Tokens of each timed event of the rows in *part*, UNKNOWN where a chunk is only assumed to carry one."""
     chosen = np.zeros(len(run.rows), np.bool_)
     chosen[part] = True
     times = token_times(run, chosen, tokens)
@@ -201,7 +203,7 @@ def known_counts(run: Run, part: slice, tokens: TokenCounts) -> npt.NDArray[np.i
     return np.where(np.repeat(times.known(), times.chunks.events), counts, stated)
 
 
-def said(tokens: npt.NDArray[np.int64]) -> list[int | None]:
+def with_nulls(tokens: npt.NDArray[np.int64]) -> list[int | None]:
     return Column(tokens, tokens == UNKNOWN).to_list()
 
 
@@ -214,5 +216,5 @@ def read_numbers(run: Run, part: slice, first: npt.NDArray[np.int64]) -> npt.NDA
     return numbers
 
 
-def cut(items: list[Any], borders: list[int]) -> list[list[Any]]:
+def split_at(items: list[Any], borders: list[int]) -> list[list[Any]]:
     return [items[begin:end] for begin, end in pairwise(borders)]

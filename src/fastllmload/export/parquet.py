@@ -1,7 +1,7 @@
-"""A run as two Parquet tables: requests.parquet (the export's columns) and events.parquet (one row per token event).
+"""Exports a run as two Parquet tables: requests.parquet (the request columns), events.parquet (one row per token event).
 
-`row` joins them. The events are read from the mapped file as they lie, so memory does not grow with the run. DuckDB
-writes the files; it comes with the extra `parquet`.
+The column `row` joins them. Events are read from the mapped file, so memory does not grow with the run. DuckDB writes
+the files; the extra `parquet` installs it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ EVENT_QUERY = f"""
 
 
 def export_parquet(run: Run, folder: Path) -> list[Path]:
-    """Write both tables into *folder*, which is made if need be; returns their paths. InputError without DuckDB."""
+    """Write both tables into *folder*, which is created if missing; return their paths. InputError without DuckDB."""
     connection = connect()
     folder.mkdir(parents=True, exist_ok=True)
     for name in (REQUESTS, EVENTS):
@@ -63,7 +63,7 @@ def write(connection: Any, query: str, into: Path, **tables: dict[str, Any]) -> 
 
 
 def request_columns(run: Run) -> dict[str, Any]:
-    """Name -> array of all rows, masked where it is null; texts as objects."""
+    """Array of all rows by column name, masked where null; strings have dtype object."""
     parts: dict[str, list[Any]] = {}
     for block in blocks(run, 16 * AT_ONCE):
         for name, column in block.columns.items():

@@ -1,4 +1,4 @@
-"""Rows of a run for other programs: one JSON object per request, or CSV of the same keys without the token lists."""
+"""Exports requests as JSON lines (one object per request) or as CSV (the same keys without the token lists)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
 
 
 def record_blocks(run: Run) -> Iterator[list[dict[str, Any]]]:
-    """All requests by phase and request, some at a time; keys in the contract's order, null is None."""
+    """All requests by phase and request, in blocks; keys in the order of REQUEST_COLUMNS, null is None."""
     for block in blocks(run, events_at_once=EVENTS_AT_ONCE):
         lists = token_lists(run, block.part, block.tokens)
         columns = [column.to_list() for column in block.columns.values()] + [lists[name] for name in LISTS]
@@ -31,7 +31,7 @@ def export_jsonl(run: Run, stream: IO[bytes]) -> None:
 
 
 def export_csv(run: Run, stream: IO[str]) -> None:
-    """Write a header line and one line per request; what did not happen is an empty cell."""
+    """Write a header line and one line per request; null is an empty cell."""
     writer = csv.writer(stream, lineterminator="\n")
     writer.writerow(SCALARS)
     for block in blocks(run):
@@ -40,8 +40,8 @@ def export_csv(run: Run, stream: IO[str]) -> None:
 
 
 def cell(value: Any) -> Any:
-    """*value* as a spreadsheet and a terminal show it: a text that would begin a formula has an apostrophe before it, and
-    what cannot be shown (ends of lines, what moves a cursor) stands as \\r or \\x1b.
+    """*value*, safe for spreadsheets and terminals: text that would start a formula gets a leading apostrophe, and
+    characters that are not printable (line ends, escape sequences) become \\r or \\x1b.
     """
     if not isinstance(value, str):
         return value

@@ -12,11 +12,11 @@ from fastllmload.compare.series import RunSeries
 from fastllmload.metrics.run.measure import measure
 from fastllmload.records import layout
 from fastllmload.records.run import Run
-from fastllmload.report.documents.results import whole_note
+from fastllmload.report.documents.results import unstreamed_note
 from fastllmload.report.html.context import ReportContext
 from fastllmload.report.html.sections.latency import section
 from fastllmload.report.terminal.summary import summary_lines
-from fastllmload.report.text.traffic import came_whole
+from fastllmload.report.text.traffic import unstreamed_answers
 
 MS, BASE = 1_000_000, 10**12
 TOKENS = 5
@@ -71,7 +71,7 @@ def test_many_of_them_do_not_hide_the_gaps_of_the_streams() -> None:
 def test_nothing_is_said_of_streams_alone() -> None:
     found = measure(run_of([False] * 10))
     assert found["counts"]["came_whole"] == 0 and "note" not in found["metrics"]["ttft"]
-    assert came_whole(found) is None and whole_note(found) == []
+    assert unstreamed_answers(found) is None and unstreamed_note(found) == []
 
 
 @pytest.mark.parametrize("given", ["answers", "plan"])
@@ -85,7 +85,7 @@ def test_all_of_them(given: str) -> None:
     assert found["metrics"]["ttft"]["note"] == (
         "the answers were not streamed: what counts as the first token is the end of the answer"
     )
-    assert came_whole(document) == "all" and whole_note(document)[0].startswith("Not streamed")
+    assert unstreamed_answers(document) == "all" and unstreamed_note(document)[0].startswith("Not streamed")
 
 
 def test_every_report_says_how_many_and_of_which_class() -> None:
@@ -94,8 +94,8 @@ def test_every_report_says_how_many_and_of_which_class() -> None:
     assert found["classes"]["batch"]["came_whole"] == 4 and found["classes"]["chat"]["came_whole"] == 0
     assert found["classes"]["batch"]["tpot"]["n"] == 0 and found["classes"]["chat"]["tpot"]["n"] == 6
     said = "4 of 10 answers (batch 4)"
-    assert whole_note(found) == [
-        f"{said} were not streamed: their TTFT is their end, and they are in no ITL and no TPOT."
+    assert unstreamed_note(found) == [
+        f"{said} were not streamed: their TTFT is their end, and ITL and TPOT exclude them."
     ]
     lines = [line.text for line in summary_lines(found, 100)]
     assert f"{said} not streamed: their ttft is their end; not in itl and tpot" in lines

@@ -1,4 +1,4 @@
-"""A run is shown again from its folder; one that was killed is measured first, and says that it is incomplete."""
+"""A run is reported again from its folder; a killed run is measured first and marked as incomplete."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ GOLDEN = Path(__file__).parents[2] / "golden" / "terminal"
 
 @pytest.fixture
 def measuring(monkeypatch):
-    """Stand-ins for reading, measuring and judging: each says that it was asked."""
+    """Fakes for reading, measuring and judging, which record their calls."""
     whole = json.loads((GOLDEN / "run.json").read_text())
     asked = []
     core, judge = types.ModuleType("core"), types.ModuleType("judge")
@@ -31,7 +31,7 @@ def measuring(monkeypatch):
     monkeypatch.setitem(sys.modules, "fastllmload.certificate.judge", judge)
 
     class Whole(type(Path())):
-        """Stands for the run of a folder in which nothing is damaged."""
+        """Replaces the run of an undamaged folder."""
 
         lost = staticmethod(lambda *names: None)
         whole = property(lambda self: self)
@@ -65,7 +65,7 @@ def test_a_run_that_was_measured_is_not_measured_again(measuring, tmp_path, stat
 
 
 @pytest.mark.parametrize("content", [None, "{", "[]", '{"schema_version": 99}'])
-def test_what_is_no_run_is_refused(tmp_path, content):
+def test_a_folder_without_a_run_is_refused(tmp_path, content):
     if content is not None:
         (tmp_path / "run.json").write_text(content)
     with pytest.raises(RunFolderError):

@@ -1,4 +1,4 @@
-"""What speaks against a run's figures reaches the terminal and report.md, in words with numbers."""
+"""Doubts about the figures of a run are reported on the terminal and in report.md, with numbers."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ def shown(found: dict[str, Any], width: int = 80) -> str:
     return "\n".join(line.text for line in summary_lines(found, width))
 
 
-def test_a_bound_stands_in_place_of_a_figure_that_unfinished_requests_can_move() -> None:
+def test_figures_that_unfinished_requests_can_change_are_bounds() -> None:
     text = shown(document())
     row = next(line for line in text.splitlines() if line.startswith("ttft "))
     assert ">=4,129" in row and "4,024" not in text and "1,800" in row
-    assert "217 of 656 requests did not end their wait" in " ".join(text.split())
+    assert "217 of 656 requests had no first token" in " ".join(text.split())
     table = latency_table(document(), ["ttft"])
     assert "≥4,129" in table.rows[0] and "1,690-2,100" in table.rows[0] and "4,024" not in str(table.rows)
     assert any("217 of 656" in note for note in table.notes)
@@ -56,7 +56,7 @@ def test_a_bound_that_is_not_public_is_withheld() -> None:
     assert bound({"unfinished_bounds": {"p99": "withheld"}}, "p99") == "withheld"
 
 
-def test_an_unsteady_run_says_so_on_the_terminal() -> None:
+def test_an_unsteady_run_has_a_warning_on_the_terminal() -> None:
     steadiness = {
         "drift": {"ttft": {**LEVEL, "p_step": 1e-3, "steady": False}, "itl": {**LEVEL, "p_step": 1.0, "steady": True}},
         "in_flight": {"first_half": 12.0, "second_half": 30.0, "p": 1e-4, "growing": True},
@@ -69,13 +69,13 @@ def test_an_unsteady_run_says_so_on_the_terminal() -> None:
     assert "ITL" not in text
 
 
-def test_a_step_is_told_as_a_step() -> None:
+def test_a_step_is_reported_as_a_step() -> None:
     steadiness = {"drift": {"ttft": {**LEVEL, "p_step": 1e-9, "steady": False}, "itl": None}, "in_flight": None}
     (text,) = unsteady_texts({"steadiness": steadiness})
     assert "TTFT 40.00 ms over the first 75.0 % of the requests, 80.00 ms after them" in text
 
 
-def test_a_steady_run_and_one_of_an_earlier_version_say_nothing() -> None:
+def test_a_steady_run_and_one_of_an_earlier_version_have_no_warning() -> None:
     assert unsteady_texts({"steadiness": {"drift": {"ttft": {**LEVEL, "steady": True}}}}) == []
     assert unsteady_texts({"steadiness": {"transient": {"ttft": {"steady": False}}}}) == unsteady_texts({}) == []
 
@@ -86,7 +86,7 @@ def test_attainment_is_stated_with_its_bounds() -> None:
         "slo_attainment": 0.098, "unfinished": 303, "slo_attainment_bounds": [0.098, 0.559],
     }  # fmt: skip
     table = objective_table({"slo": slo})
-    assert table is not None and "303 did not end: 9.8 % to 55.9 %" in table.notes[0]
+    assert table is not None and "303 did not end: attainment 9.8 % to 55.9 %" in table.notes[0]
 
 
 def counted(sources: dict[str, int], pooled: str = "itl", **plan: bool) -> dict[str, Any]:
@@ -99,30 +99,28 @@ def counted(sources: dict[str, int], pooled: str = "itl", **plan: bool) -> dict[
     [
         (counted({"server": 9}, continuous_usage=True), "the server's usage in each event", False),
         (counted({"server": 9}, "tbc", token_ids=True), "the server's token ids in each event", True),
-        (counted({"server": 9}), "what the server says in each event (usage, token ids or logprobs)", False),
+        (counted({"server": 9}), "what the server reports in each event (usage, token ids or logprobs)", False),
         (counted({"single": 9, "chunk": 0}), "there are as many events as tokens, so one each", False),
         (counted({"text": 9}), "the tokenizer, on the text up to each event", True),
-        (counted({"single": 8, "chunk": 1}), "of 1 answers: nobody said it, so an event counts as one token", True),
+        (counted({"single": 8, "chunk": 1}), "of 1 answers: not known, so an event counts as one token", True),
     ],
 )
-def test_reports_say_from_where_the_tokens_of_an_event_are_known(
-    found: dict[str, Any], text: str, matters: bool
-) -> None:
-    """In the setup always, on the terminal where figures rest on more than the server's word."""
+def test_reports_name_the_source_of_tokens_per_event(found: dict[str, Any], text: str, matters: bool) -> None:
+    """Always in the setup; on the terminal where figures depend on more than the server's reports."""
     assert text in str(event_tokens_text(found))
     assert ("tokens     " in shown({"status": "done", **found}, 120)) is matters
     pairs = dict(configuration_pairs(Subject(Path(), found)))
-    assert text in pairs["Tokens of an event known by"]
+    assert text in pairs["Source of tokens per event"]
     assert text in html.unescape(str(meanings(ReportContext(run_of([streamed([50])]), found))))
 
 
-def test_what_has_no_stream_says_nothing_of_events() -> None:
+def test_a_run_without_a_stream_has_no_source_of_tokens_per_event() -> None:
     assert event_tokens_text({}) is None and event_tokens_text(counted({"server": 0})) is None
-    assert "Tokens of an event known by" not in dict(configuration_pairs(Subject(Path(), {})))
+    assert "Source of tokens per event" not in dict(configuration_pairs(Subject(Path(), {})))
 
 
 @pytest.mark.parametrize(("asked", "advised"), [(None, True), (False, False)])
-def test_what_a_server_did_not_do_when_asked_is_not_advised(asked: bool | None, advised: bool) -> None:
+def test_an_option_that_the_server_ignored_is_not_advised(asked: bool | None, advised: bool) -> None:
     single = {"itl_option_asked": "B", "itl_option": "A"}
     (text,) = token_texts({"metrics": {"share_single": single}, "target": {"continuous_usage": asked}})
-    assert ("--continuous-usage on" in text) is advised and "--record-text on with --tokenizer would tell" in text
+    assert ("--continuous-usage on" in text) is advised and "--record-text on with --tokenizer would provide it" in text

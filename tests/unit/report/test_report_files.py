@@ -1,4 +1,4 @@
-"""Report files are written again from a folder; what cannot be written is told in a sentence and costs nothing else."""
+"""Report files are written again from a folder; a failure is one sentence and does not affect other files."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ def killed(tmp_path: Path) -> Path:
     return folder
 
 
-def test_a_killed_run_gets_its_report_files_when_it_is_shown(killed: Path) -> None:
+def test_a_killed_run_gets_its_report_files_when_it_is_reported(killed: Path) -> None:
     assert not (killed / "report.html").exists()
     assert entry.main(["report", str(killed)]) == 0
     assert "INCOMPLETE" in (killed / "report.html").read_text(encoding="utf-8")
     assert (killed / "report.md").exists()
 
 
-def test_a_damaged_file_costs_only_the_chart_that_needs_it(killed: Path) -> None:
+def test_a_damaged_file_affects_only_its_chart(killed: Path) -> None:
     run, document = load(killed), document_of(killed)
     for name in ("stalls.npy", "histograms.npy"):
         (killed / name).write_bytes(b"not an array")
@@ -46,12 +46,14 @@ def test_a_damaged_file_costs_only_the_chart_that_needs_it(killed: Path) -> None
     assert page.count("worker_stalls.npy cannot be read as a .npy file") == 1
 
 
-def test_a_run_is_shown_and_exported_without_its_samples(killed: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """What can be read is; what cannot is named in a sentence."""
+def test_a_run_is_reported_and_exported_without_its_samples(killed: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """Readable files are used; an unreadable one is named in a sentence."""
     (killed / "samples.npy").write_bytes(b"not an array")
     assert entry.main(["report", str(killed)]) == 0
     told = capfd.readouterr()
-    assert "samples.npy cannot be read as a .npy file" in told.err and "the rest of the run is shown" in told.err
+    assert (
+        "samples.npy cannot be read as a .npy file" in told.err and "the report shows the rest of the run" in told.err
+    )
     assert "ok," in told.out and (killed / "report.html").exists()
     assert entry.main(["export", str(killed), "--format", "jsonl"]) == 0
     told = capfd.readouterr()
@@ -59,7 +61,7 @@ def test_a_run_is_shown_and_exported_without_its_samples(killed: Path, capfd: py
     assert [text.partition(" ")[0] for text in load(killed).damage] == [str(killed / "samples.npy")]
 
 
-def test_one_report_that_cannot_be_made_costs_no_other(killed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_report_does_not_affect_the_others(killed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def damaged(*_: object) -> None:
         raise RunFolderError("x.npy is truncated")
 
@@ -70,7 +72,7 @@ def test_one_report_that_cannot_be_made_costs_no_other(killed: Path, monkeypatch
     assert (killed / "report.md").exists()
 
 
-def test_rows_that_cannot_be_read_are_a_sentence(killed: Path) -> None:
+def test_unreadable_rows_are_one_sentence(killed: Path) -> None:
     document = document_of(killed)
     rows = killed / "workers" / "0" / "requests.npy"
     rows.write_bytes(rows.read_bytes()[:20])
@@ -80,15 +82,15 @@ def test_rows_that_cannot_be_read_are_a_sentence(killed: Path) -> None:
     assert "DAMAGED FILES" in (killed / "report.html").read_text()
 
 
-def test_a_folder_that_is_closed_to_us_is_left_as_it_is(killed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_read_only_folder_is_not_changed(killed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = load(killed)
     monkeypatch.setattr(os, "access", lambda *_: False)
     (problem,) = files.write_again(lambda: run, document_of(killed))
-    assert "were left as they are" in problem
+    assert "were not written" in problem
     assert not (killed / "report.html").exists()
 
 
-def test_a_full_disk_is_told_for_each_file(killed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_is_reported_for_each_file(killed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run, document = load(killed), document_of(killed)
 
     def full(*_: object, **__: object) -> int:

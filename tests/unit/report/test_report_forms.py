@@ -80,7 +80,7 @@ def test_a_run(form: str, redacted: bool) -> None:
     same_as_golden(f"report/{form}{'-redacted' if redacted else ''}.md", forms.text_of(of_run(redacted), form))
 
 
-def test_the_minimum_report_has_the_template_s_lines_in_its_order() -> None:
+def test_the_minimum_report_has_the_lines_of_the_template_in_order() -> None:
     lines = minimum.render(of_run()).splitlines()
     places = [next(k for k, line in enumerate(lines) if line.startswith(head)) for head in TEMPLATE]
     assert places == sorted(places)
@@ -97,7 +97,7 @@ def test_the_full_report_has_the_six_sections_in_order() -> None:
 
 @pytest.mark.parametrize("form", ["markdown", "full"])
 def test_no_latency_table_without_its_sample_and_success_rate(form: str) -> None:
-    """procedures.md 4.3: n, n_null and success rate stand in or under every latency table."""
+    """n, n_null and success rate are in or below every latency table."""
     lines = forms.text_of(of_run(), form).splitlines()
     tables = [k for k, line in enumerate(lines) if line.startswith("| ms | n | null |")]
     assert tables
@@ -129,18 +129,18 @@ def test_any_part_may_be_null(form: str) -> None:
 
 
 @pytest.mark.parametrize("form", TEXTS)
-def test_a_run_that_knows_nothing(form: str) -> None:
+def test_a_run_without_data(form: str) -> None:
     shown = forms.text_of(Subject(FOLDER, {"schema_version": 1, "status": "killed"}), form)
     assert "INCOMPLETE (killed)" in shown
     assert "None" not in shown.replace("None is known", "")
 
 
-def test_an_incomplete_run_says_so_first() -> None:
+def test_an_incomplete_run_is_named_first() -> None:
     lines = markdown.render(of_run(status="interrupted")).splitlines()
     assert lines[2].startswith("> **INCOMPLETE (interrupted)**")
 
 
-def test_a_cold_start_is_told_before_any_figure() -> None:
+def test_a_cold_start_is_reported_before_any_figure() -> None:
     """procedures 0.8."""
     cold = of_run(declarations={"cold_start": "yes"})
     cold.document["metrics"]["cold_start_latency"] = {"unit": "ms", "value": 8123.4}
@@ -170,7 +170,7 @@ def test_report_md_is_what_the_form_prints(tmp_path: Path) -> None:
 
 @pytest.fixture
 def rows(tmp_path: Path) -> Subject:
-    """A folder of made-up requests in three classes, measured."""
+    """A measured folder of synthetic requests in three classes."""
     write_workers(tmp_path, draw_requests(3, Shape(requests=120)))
     write_manifest(tmp_path, phases=[duration_phase(ORIGIN_NS, 2.0)])
     run = load(tmp_path)
@@ -208,8 +208,8 @@ def test_a_procedure(procedure: Path, form: str, redacted: bool) -> None:
     same_as_golden(f"report/procedure-{form}{'-redacted' if redacted else ''}.md", shown)
 
 
-def test_latencies_are_those_of_the_level_that_holds(procedure: Path) -> None:
-    """Not of the level with more throughput on which the client was the limit, nor of one beyond the answer."""
+def test_latencies_are_those_of_the_sustained_level(procedure: Path) -> None:
+    """Not those of a level with more throughput that the client limited or that is above the answer."""
     level = subject_of(procedure).level
     assert level is not None
     assert level.folder.name == "02"
@@ -245,13 +245,13 @@ NAMES = ("gpu-17", "example.test", "10.1.2.3", "bench-07", "alice", "/home")
 
 
 @pytest.mark.parametrize("form", [*TEXTS, "json"])
-def test_no_name_is_left_in_a_redacted_report(form: str, procedure: Path) -> None:
+def test_a_redacted_report_has_no_names(form: str, procedure: Path) -> None:
     for subject in (of_run(True), subject_of(procedure, True)):
         shown = forms.text_of(subject, form).replace(str(procedure), "")
         assert [name for name in NAMES if name in shown] == []
 
 
-def test_names_are_there_without_it() -> None:
+def test_without_redact_names_are_present() -> None:
     shown = forms.text_of(of_run(), "json")
     assert [name for name in NAMES if name not in shown] == []
 
@@ -264,8 +264,8 @@ def test_no_capacity_is_left_of_a_test_of_capacity(form: str, procedure: Path) -
     assert [figure for figure in figures if figure in forms.text_of(subject_of(procedure, True), form)] == []
 
 
-def test_a_time_out_is_a_setting_and_no_count() -> None:
-    """Seconds to wait for an answer say nothing of the capacity; how many requests ended so do."""
+def test_a_timeout_is_a_setting_and_not_a_count() -> None:
+    """A timeout in seconds does not reveal the capacity; the number of requests that timed out does."""
     found = document()
     found["config"]["load"]["timeout"], found["counts"]["timeout"] = 90.0, 17
     kept = withheld(found, limit=True)
@@ -273,7 +273,7 @@ def test_a_time_out_is_a_setting_and_no_count() -> None:
     assert kept["counts"]["timeout"] == kept["counts"]["planned"] == "withheld"
 
 
-def test_another_test_keeps_its_tables_but_those_of_capacity() -> None:
+def test_other_tests_keep_their_tables_except_capacity() -> None:
     found = {**document("procedure"), "procedure": "itl"}
     found["tables"] = [{"id": "itl", "title": "ITL Results"}, {"id": "capacity", "title": "Capacity"}]
     found["sentences"] = ["gaps are pooled with option direct", "Knee point: 14 requests/s"]
@@ -295,14 +295,14 @@ def test_nothing_in_a_cell_breaks_the_table_or_becomes_markup() -> None:
     assert escaped("_u_") == "\\_u\\_"
 
 
-def test_numbers_stand_to_the_right() -> None:
+def test_numbers_are_right_aligned() -> None:
     table = Table("T", ["name", "n", "text"], [["a", 1, "x"], ["bb", 1234.5, None]], ["note"])
     assert list(table_text(table)) == ["T", "name      n  text", "a         1  x", "bb    1,234  n/a", "note"]
     assert list(table_markdown(table))[4] == "| --- | ---: | --- |"
 
 
-def test_shares_of_a_capacity_do_not_tell_it_by_the_loads_of_their_levels() -> None:
-    """50 % of the capacity is 15 r/s: the load is withheld wherever it stands, also in what other levels are called."""
+def test_levels_by_share_of_capacity_do_not_reveal_it() -> None:
+    """50 % of the capacity is 15 r/s: the load is withheld everywhere, also in names of other levels."""
     found = {
         **document("procedure"),
         "procedure": "itl",
@@ -326,8 +326,8 @@ def test_shares_of_a_capacity_do_not_tell_it_by_the_loads_of_their_levels() -> N
 
 
 @pytest.mark.parametrize("words", [["--hook", "restart=ssh gpu-7 reboot"], ["--hook=restart=ssh gpu-7 reboot"]])
-def test_a_hook_keeps_its_name_and_nothing_of_its_command(words: list[str]) -> None:
-    """Hosts stand in the tester's own scripts, in what these said, and in the sentence about one that failed."""
+def test_a_hook_keeps_only_its_name(words: list[str]) -> None:
+    """Hosts can be in hook commands, in their output, and in the sentence about a failed hook."""
     found = withheld({
         "procedure": "guardrail", "command": ["fastllmload", "procedure", "guardrail", *words, "--quick"],
         "steps": [{"name": "restart", "how": "command", "output": "gpu-7 is down"}], "findings": {},
@@ -339,7 +339,7 @@ def test_a_hook_keeps_its_name_and_nothing_of_its_command(words: list[str]) -> N
     assert found["warnings"] == ["cut short: --hook restart=withheld ended with status 3"]
 
 
-def test_the_client_s_own_addresses_are_no_one_s_business() -> None:
+def test_addresses_of_the_client_are_redacted() -> None:
     asked = {"target": {"urls": ["http://gpu-7:8000/v1"], "source_addresses": ["10.1.2.3"]}}
     found = withheld(
         {"config": asked, "incidents": ["10.1.2.3 has no port left"], "command": ["--source-address=10.1.2.3"]}
@@ -348,7 +348,7 @@ def test_the_client_s_own_addresses_are_no_one_s_business() -> None:
 
 
 @pytest.mark.parametrize("form", ["full", "blog", "asiai", "minimum"])
-def test_a_quick_test_says_so_in_every_form(rows: Subject, procedure: Path, form: str) -> None:
+def test_a_quick_test_is_marked_in_every_form(rows: Subject, procedure: Path, form: str) -> None:
     found = {**document("procedure"), "quick": True, "deviations": ["--quick: durations are below"]}
     both = ["--quick scales the test down", *found["deviations"]]
     found["compliance"] = {**(found.get("compliance") or {}), "deviations": both}
@@ -359,12 +359,12 @@ def test_a_quick_test_says_so_in_every_form(rows: Subject, procedure: Path, form
 
 
 @pytest.mark.parametrize("form", ["full", "blog", "asiai"])
-def test_a_run_that_was_cut_off_says_so_in_every_form(rows: Subject, form: str) -> None:
+def test_an_interrupted_run_is_marked_in_every_form(rows: Subject, form: str) -> None:
     assert "INCOMPLETE (running)" in forms.text_of(Subject(rows.folder, {**rows.document, "status": "running"}), form)
 
 
 def doubtful(rows: Subject) -> Subject:
-    """A queue that grew, and requests that were cut off."""
+    """A run with a growing queue and with unfinished requests."""
     flight = {"first_half": 12.0, "second_half": 30.0, "p": 1e-4, "growing": True}
     cut = {
         "unfinished_bounds": {
@@ -381,14 +381,14 @@ def doubtful(rows: Subject) -> Subject:
 
 
 @pytest.mark.parametrize("form", ["full", "blog", "asiai", "minimum", "markdown", "html"])
-def test_a_run_that_says_too_little_says_so_in_every_form(rows: Subject, form: str) -> None:
+def test_every_form_reports_doubts(rows: Subject, form: str) -> None:
     text = forms.text_of(doubtful(rows), form)
     assert "The queue was growing: 12.00 requests in flight in the first half of the window, 30.00" in text
-    assert "217 of 656 requests did not end" in text
+    assert "217 of 656 requests " in text
     assert "queue was growing" not in forms.text_of(rows, form)
 
 
-def test_a_bound_stands_in_place_of_a_figure_in_short_reports(rows: Subject) -> None:
+def test_short_reports_have_bounds_in_place_of_figures(rows: Subject) -> None:
     subject = doubtful(rows)
     assert "- TTFT P99: >=4,129 ms\n" in minimum.render(subject)
     row = next(line for line in blog.render(subject).splitlines() if line.startswith("Time to First Token"))
@@ -400,13 +400,13 @@ def test_a_bound_stands_in_place_of_a_figure_in_short_reports(rows: Subject) -> 
 
 
 @pytest.mark.parametrize("test", ["capacity", "itl"])
-def test_what_has_no_key_word_is_listed_and_tells_no_capacity(test: str) -> None:
-    """Completions over a known time are a throughput, of any test."""
+def test_requirements_without_a_key_word_are_listed_without_capacity(test: str) -> None:
+    """In any test, completions over a known time are a throughput."""
     found = {**document("procedure"), "procedure": test}
     beside = {"id": "IETF-5.5.3-f", "level": "DEFINITION", "state": "false", "remedy": "run it for longer"}
     reasons = ("331 completions of 2 in 3.0 s", "the warm-up is not described")
     found["compliance"] = {"verdict": "not compliant", "beside": [{**beside, "reason": reason} for reason in reasons]}
     for redacted, document_ in ((False, found), (True, withheld(found))):
         text = full.render(Subject(FOLDER, document_, redacted))
-        assert "Not met, without a key word in the draft" in text and reasons[1] in text
+        assert "Unmet, but without a key word in the draft" in text and reasons[1] in text
         assert ("331" in text) == (not redacted)

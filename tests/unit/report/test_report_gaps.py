@@ -40,7 +40,7 @@ def made(*requests: dict[str, Any], option: str = "auto") -> ReportContext:
     [
         (SINGLE, "auto", "itl", "ITL", "two consecutive content tokens, pooled over all requests."),
         (FOUR_A_CHUNK, "A", "tbc", "Time Between Chunks", "(option A): a chunk carries several tokens."),
-        (FOUR_A_CHUNK, "B", "itl_b", "ITL (B)", "(option B): the tokens of one chunk come at its time"),
+        (FOUR_A_CHUNK, "B", "itl_b", "ITL (B)", "(option B): tokens of one chunk arrive with it"),
     ],
 )
 def test_gaps_have_their_own_name(request_: Any, option: str, name: str, label: str, meaning: str) -> None:
@@ -56,13 +56,13 @@ def test_gaps_have_their_own_name(request_: Any, option: str, name: str, label: 
     assert f", {short}" in str(evidence(context))
 
 
-def test_gaps_of_option_b_stand_in_the_classes_of_a_run() -> None:
+def test_classes_have_the_gaps_of_option_b() -> None:
     two = [{**FOUR_A_CHUNK, "class": number} for number in (0, 1)]
     classes = made(*two, option="B").document["classes"]
     assert [one["itl_b"]["n"] for one in classes.values()] == [11, 11]
 
 
-def test_what_is_not_known_of_a_figure_is_not_what_is_not_known_of_a_request() -> None:
+def test_the_error_of_a_figure_is_not_that_of_a_request() -> None:
     """The terminal has the first in us; the table has both, the first with its share as well."""
     context = made(*[SINGLE] * 4)
     bars = {"ttft": {"p99": 509.5}, "itl": {"p99": 244.1}}
@@ -97,11 +97,12 @@ def test_the_end_of_an_answer_that_is_all_reasoning_is_explained() -> None:
         ((THINKS, THINKS, ALONE), "1 of 3 answers were all reasoning"),
         (
             (ALONE,),
-            "no answer token came, so there is no TTFT and no TPOT; to the first token of any kind, reasoning included: P50",
+            "no answer token arrived, so TTFT and TPOT are not available; to the first token of any kind, reasoning "
+            "included: P50",
         ),
     ],
 )
-def test_the_minimum_report_says_of_what_its_ttft_is(requests: Any, said: str) -> None:
+def test_the_minimum_report_describes_its_ttft(requests: Any, said: str) -> None:
     text = minimum.render(Subject(Path("run"), made(*requests).document))
     assert f"- {said}" in text
     assert ("reasoning" in text) == (requests != (SINGLE, SINGLE))

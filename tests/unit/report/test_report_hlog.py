@@ -77,7 +77,7 @@ SHAPES = {
 
 
 @pytest.mark.parametrize("name", SHAPES)
-def test_all_seconds_together_are_the_run(tmp_path: Path, name: str) -> None:
+def test_the_sum_of_all_seconds_is_the_run(tmp_path: Path, name: str) -> None:
     run = folder(tmp_path, SHAPES[name], 100.0 if name == "long" else 3.0)
     found, whole_run = merged(run), expected(run)
     assert found.keys() == whole_run.keys() == {"ttft", "ttft_any", "e2e", "lag", "tbc" if name == "chunks" else "itl"}
@@ -102,7 +102,7 @@ def test_a_value_is_in_the_second_of_its_event(tmp_path: Path) -> None:
             assert (each.begin_ns - ORIGIN_NS) % SECOND == 0
 
 
-def test_intervals_come_in_the_order_of_time(tmp_path: Path) -> None:
+def test_intervals_are_ordered_by_time(tmp_path: Path) -> None:
     run = folder(tmp_path, SHAPES["long"], 100.0)
     begins = [each.begin_ns for each in seconds.seconds(run)]
     assert begins == sorted(begins)
@@ -110,7 +110,7 @@ def test_intervals_come_in_the_order_of_time(tmp_path: Path) -> None:
 
 
 def test_seconds_without_a_value_take_no_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A folder that was changed, or a host that slept: events that are months apart; only centuries are refused."""
+    """Events may be months apart (a suspended host); only a span of centuries is refused."""
     run = folder(tmp_path, SHAPES["tokens"])
     looks = []
     monkeypatch.setattr(seconds, "block", lambda sources, begin: looks.append(begin) or [])
@@ -121,20 +121,20 @@ def test_seconds_without_a_value_take_no_time(tmp_path: Path, monkeypatch: pytes
     list(seconds.seconds(run))
     assert len(looks) == near + near + 1 and looks[-1] - looks[-2] > 299 * 86_400 * SECOND
     run.rows["t_last"][late] = 2**63 - 1
-    with pytest.raises(RunFolderError, match="292 years apart: they were changed"):
+    with pytest.raises(RunFolderError, match="span 292 years: they were modified"):
         list(seconds.seconds(run))
 
 
 @pytest.mark.parametrize("offset_ns", [10**19, -(10**20), 10**40])
-def test_a_start_that_is_no_date_is_one_sentence(tmp_path: Path, offset_ns: int) -> None:
+def test_an_invalid_start_date_is_one_sentence(tmp_path: Path, offset_ns: int) -> None:
     run = folder(tmp_path, SHAPES["tokens"])
     run.manifest["environment"] = {"clock_offset_ns": offset_ns * 1_000}
-    with pytest.raises(RunFolderError, match="are no date: run.json was changed"):
+    with pytest.raises(RunFolderError, match="is not a valid date: run.json was modified"):
         write_log(run, io.StringIO())
 
 
-def test_the_host_has_intervals_of_its_own(tmp_path: Path) -> None:
-    """What the supervisor takes second by second adds up to what the meter counted."""
+def test_the_host_has_its_own_intervals(tmp_path: Path) -> None:
+    """The intervals of the supervisor sum to the histogram of the meter."""
     run = folder(tmp_path, SHAPES["tokens"])
     words = histogram.empty()
     taken = Intervals(words, ORIGIN_NS)
@@ -161,7 +161,7 @@ def read_back(path: Path) -> tuple[dict[str, Any], list[float], float]:
     return found, starts, reader.get_start_time_sec()
 
 
-def test_another_reader_finds_the_same_histograms(tmp_path: Path) -> None:
+def test_hdrh_reads_the_same_histograms(tmp_path: Path) -> None:
     run = folder(tmp_path, SHAPES["tokens"])
     run.manifest["environment"] = {"clock_offset_ns": 1_700_000_000 * SECOND - ORIGIN_NS}
     hlog.write(run, run.manifest)
@@ -205,7 +205,7 @@ def test_a_run_without_a_request_has_a_log_without_an_interval(tmp_path: Path) -
 
 
 def test_the_lines(tmp_path: Path) -> None:
-    """Byte for byte but for the payload, whose compression is the library's own: it stands decoded."""
+    """Byte for byte, with the payload decoded, as its compression depends on the library."""
     run = folder(tmp_path, Shape(requests=12, rate=6.0))
     run.manifest["environment"] = {"clock_offset_ns": 1_700_000_000 * SECOND - ORIGIN_NS}
     stream = io.StringIO()

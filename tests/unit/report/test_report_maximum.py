@@ -1,4 +1,4 @@
-"""Which levels of a test count for its maximum throughput and for the one below a limit: one rule for both (IETF C.1)."""
+"""One rule selects the levels for the maximum throughput and for the maximum below a limit (IETF C.1)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LIMIT_MS = 500.0
 
 
 def level(load: float, tok_s: float, ttft: float = 100.0, **fields: Any) -> dict[str, Any]:
-    """A steady level that the system and the client sustained, but for *fields*."""
+    """A steady level that the system and the client sustained, changed by *fields*."""
     criteria = {"generator_limited": False, "offered_in_full": True} | fields.pop("criteria", {})
     held = {"saturated": False, "steady": True, "certificate": "valid", "criteria": criteria}
     return (
@@ -57,24 +57,24 @@ UNCOUNTED = {
 
 
 @pytest.mark.parametrize("why", UNCOUNTED)
-def test_what_the_maximum_leaves_out_is_not_under_the_limit_either(why: str) -> None:
+def test_levels_not_eligible_for_the_maximum_do_not_count_under_the_limit(why: str) -> None:
     assert figures(document([level(4, 400.0), UNCOUNTED[why]])) == (400.0, 400.0)
     assert figures(document([dict(UNCOUNTED[why])])) == (None, None)
 
 
-def test_a_late_client_that_offered_all_of_it_passes_a_level() -> None:
+def test_a_level_with_a_late_client_that_offered_the_full_load_is_eligible() -> None:
     assert figures(document([level(4, 400.0), level(6, 570.0, criteria=LATE)])) == (570.0, 570.0)
 
 
-def test_no_load_above_the_answer_of_a_search_counts() -> None:
-    """The search took 25/s for too much: that one of its runs held, and gave more, does not make it sustainable."""
+def test_loads_above_the_answer_of_a_search_are_not_eligible() -> None:
+    """The search rejected 25/s: one passing run with a higher throughput does not make it sustainable."""
     levels = [level(20, 1461.5), level(25, 1633.7, saturated=True), level(20, 1168.9), level(25, 1596.9)]
     found = document(levels, "throughput", sustainable_load=20.0, max_output_tok_s=1168.9, limits={})
     assert figures(found) == (1168.9, 1168.9)
     assert maximum(found) == found["levels"][2]  # the run that the test reports, not the other at that load
 
 
-def test_of_a_search_that_was_cut_off_no_load_counts_at_which_a_run_failed() -> None:
+def test_in_an_interrupted_search_loads_with_a_failed_run_are_not_eligible() -> None:
     found = document([level(20, 700.0), level(25, 900.0), level(25, 901.0, saturated=True)], "throughput")
     assert figures(found) == (700.0, 700.0)
 
@@ -84,7 +84,7 @@ def test_a_search_that_found_no_load_has_no_maximum() -> None:
     assert figures(found) == (None, None)
 
 
-def test_the_objectives_of_the_test_hold_for_both() -> None:
+def test_the_objectives_of_the_test_apply_to_both() -> None:
     levels = [level(10, 500.0, 150.0), level(20, 900.0, 250.0)]
     assert figures(document(levels, limits={"ttft": 200.0})) == (500.0, 500.0)
     assert figures(document(levels, limits={"tpot": 19.9})) == (None, None)
@@ -95,21 +95,21 @@ def test_the_objectives_of_the_test_hold_for_both() -> None:
     assert figures(cut) == (500.0, 500.0)
 
 
-def test_the_limit_is_strict_and_a_lower_load_is_no_more_than_the_maximum() -> None:
+def test_the_limit_is_strict_and_a_lower_load_never_exceeds_the_maximum() -> None:
     assert figures(document([level(10, 500.0, 499.9), level(20, 900.0, 500.0)])) == (900.0, 500.0)
     levels = [level(10, 450.0), level(18, 910.0), level(20, 900.0, 600.0)]
     found = document(levels, "throughput", sustainable_load=20.0, max_output_tok_s=900.0, limits={})
     assert figures(found) == (900.0, 450.0)
 
 
-def test_of_several_runs_at_a_load_one_stands_for_it() -> None:
-    """The median, the lower of two; a P99 that another run met does not help it."""
+def test_one_of_several_runs_represents_a_load() -> None:
+    """The run with the median throughput, of two the lower, even if another run met the P99 limit."""
     assert figures(document([level(8, 399.0, 600.0), level(8, 570.0), level(8, 571.0)])) == (570.0, 570.0)
     assert figures(document([level(8, 399.0, 600.0), level(8, 570.0)])) == (399.0, None)
 
 
 def test_a_capacity_is_that_of_the_levels_that_pass() -> None:
-    """Levels that miss its objective give more, within the limit of the other line; they are not what the test found."""
+    """Levels that miss the objective are not eligible, although they have more throughput and meet the limit."""
     unknown = {"saturated": None, "steady": None, "loop": "closed"}
     levels = [
         level(slots, rate, ttft, passes=ok, **unknown)
@@ -132,7 +132,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_the_minimum_report_has_one_scope_and_says_which(folder: Path) -> None:
+def test_the_minimum_report_has_one_scope_and_names_it(folder: Path) -> None:
     text = minimum.render(subject_of(folder))
     assert "- Request Count: 101\n" in text
     assert "- Max Throughput: 570.00 tok/s\n- Throughput at P99 TTFT < 500ms: 570.00 tok/s (from sweep)\n" in text
@@ -145,19 +145,19 @@ def test_the_minimum_report_has_one_scope_and_says_which(folder: Path) -> None:
     assert "Request Count: withheld" in public and " in all" not in public and "570" not in public
 
 
-def test_without_a_level_that_counts_there_is_no_maximum(folder: Path) -> None:
+def test_without_an_eligible_level_there_is_no_maximum(folder: Path) -> None:
     found = json.loads((folder / "procedure.json").read_text())
     for one in found["levels"]:
         one["saturated"] = True
     (folder / "procedure.json").write_text(json.dumps(found))
     text = minimum.render(subject_of(folder))
     assert "- Max Throughput: not measured\n- Throughput at P99 TTFT < 500ms: not measured\n" in text
-    assert "- no level is known that the system sustained" in text
+    assert "no level is known that the system sustained" in text
 
 
-def test_another_test_searches_for_no_maximum(folder: Path) -> None:
+def test_other_tests_do_not_search_for_a_maximum(folder: Path) -> None:
     found = json.loads((folder / "procedure.json").read_text()) | {"procedure": "fairness"}
     (folder / "procedure.json").write_text(json.dumps(found))
     text = minimum.render(subject_of(folder))
-    assert "- Max Throughput is that of this level; no maximum was searched for\n" in text
+    assert "- Max Throughput is that of this level; the test did not search for a maximum\n" in text
     assert "< 500ms: not measured" in text

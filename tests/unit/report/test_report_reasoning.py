@@ -39,7 +39,7 @@ def summary(*requests: dict[str, Any]) -> str:
     return "\n".join(line.text for line in summary_lines(made(*requests)[1], 100))
 
 
-def test_the_summary_has_both_and_says_which_is_which() -> None:
+def test_the_summary_has_both_and_labels_them() -> None:
     text = summary(THINKS, ALONE, PLAIN)
     rows = {line.split()[0]: line.split() for line in text.splitlines() if line}
     assert rows["ttft_any"][2] == "100.0" and "tpot_any" in rows
@@ -49,10 +49,10 @@ def test_the_summary_has_both_and_says_which_is_which() -> None:
         in (" ".join(text.split()))
     )
     assert "100.0 reasoning tok/s per request (P50)" in " ".join(text.split())
-    assert "1 of 3 answers were all reasoning: no answer token" in " ".join(text.split())
+    assert "1 of 3 answers were all reasoning: without an answer token" in " ".join(text.split())
 
 
-def test_a_run_without_reasoning_says_nothing_of_it() -> None:
+def test_a_run_without_reasoning_does_not_mention_it() -> None:
     text = summary(PLAIN, PLAIN)
     assert "reasoning" not in text and "_any" not in text
     run, document = made(PLAIN, PLAIN)
@@ -88,7 +88,7 @@ def test_the_page_names_both() -> None:
         assert figure in page
 
 
-def test_a_page_of_nothing_but_reasoning() -> None:
+def test_a_page_of_answers_that_are_all_reasoning() -> None:
     run, document = made(*[ALONE] * 4)
     context = ReportContext(run, document)
     page = "".join(str(part) for part in (tiles(context), section(context), over_time(context)))
@@ -96,12 +96,12 @@ def test_a_page_of_nothing_but_reasoning() -> None:
     assert "ttft_any" in summary(*[ALONE] * 4)
 
 
-def test_unknown_numbers_are_said() -> None:
+def test_unknown_numbers_are_reported() -> None:
     silent = THINKS | {"hidden_reasoning_tokens": -1, "output_tokens": 90}
     silent["chunks"] = [[t, 0, what] for t, _, what in silent["chunks"]]
     _, document = made(THINKS, silent)
     assert notes(document)[0].startswith(
-        "5 reasoning tokens (by the server's usage), 4 answer tokens; of 1 more answers nobody"
+        "5 reasoning tokens (by the server's usage), 4 answer tokens; of 1 more answers the number of"
     )
 
 
@@ -136,8 +136,8 @@ def test_compare_has_both_where_one_side_reasons() -> None:
     assert not set(OF_REASONING) & {figure.name for figure in standard_figures([plain, plain])}
 
 
-def test_other_tables_say_what_they_leave_out() -> None:
-    """The table of classes has the first token of any kind beside that of the answer, the blog's a note."""
+def test_other_tables_have_both_or_a_note() -> None:
+    """The class table also has the first token of any kind; the blog's table has a note."""
     _, document = made(THINKS | {"class": 1}, PLAIN | {"class": 0})
     table = class_table(document)
     assert table is not None and "TTFT P50 of any token (ms)" in table.columns

@@ -122,7 +122,7 @@ def numbers(found: Any) -> Iterator[float]:
 
 
 def seen(shown: str, run: Path) -> set[str]:
-    """Which of the numbers that tell the load, or that are counts, *shown* has, however they are written."""
+    """The numbers in *shown* that reveal the load or are counts, in any format."""
     document = json.loads((run / "run.json").read_text())
     sensitive = {*SECRETS, *numbers({name: document[name] for name in MEASURED})}
     texts = {text for n in sensitive for text in (f"{n}", f"{n:g}", f"{n:.2f}", count(n), quantity(n))}
@@ -132,7 +132,7 @@ def seen(shown: str, run: Path) -> set[str]:
 
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("test", NAMES)
-def test_no_form_of_any_test_has_a_number_that_tells_the_capacity(
+def test_no_form_of_any_test_has_a_number_that_reveals_the_capacity(
     test: str, form: str, run: Path, tmp_path: Path
 ) -> None:
     place = procedure(tmp_path / "p", test, run)
@@ -141,13 +141,13 @@ def test_no_form_of_any_test_has_a_number_that_tells_the_capacity(
         shown = re.sub(r"<[^>]*>", " ", re.sub(r"<(script|style).*?</\1>", "", shown, flags=re.S))
     assert seen(shown, run) == set()
     assert SOURCE not in shown and "nineteen ms" not in shown
-    assert "withheld" in shown.lower() and ("which tell the capacity" in shown or "are the capacity" in shown)
+    assert "withheld" in shown.lower() and ("which reveal the capacity" in shown or "are the capacity" in shown)
     assert "w i t h h e l d" not in shown and "withheldwithheld" not in shown
 
 
 @pytest.mark.parametrize("form", [form for form in FORMS if form != "html"])
-def test_without_redact_they_are_there(form: str, run: Path, tmp_path: Path) -> None:
-    """The search above can find them: no form is so short that it could not fail."""
+def test_without_redact_the_numbers_are_present(form: str, run: Path, tmp_path: Path) -> None:
+    """The check above can fail: without --redact every form has such numbers."""
     assert seen(text_of(subject_of(procedure(tmp_path / "p", "itl", run)), form), run)
 
 
@@ -164,7 +164,7 @@ OF_RUNS = [form for form in FORMS if form != "html"]
 
 @pytest.mark.parametrize("form", OF_RUNS)
 @pytest.mark.parametrize("asked", [CLOSED, {"rate": "inf"}, {"max_concurrency": SLOTS}, "a level of a search"])
-def test_no_form_of_a_run_at_its_limit_has_one(form: str, asked: Any, run: Path, tmp_path: Path) -> None:
+def test_no_form_of_a_run_at_capacity_has_one(form: str, asked: Any, run: Path, tmp_path: Path) -> None:
     """In a closed loop the number in flight over the mean latency is the throughput."""
     if isinstance(asked, str):
         (tmp_path / "search.json").write_text("{}")
@@ -181,14 +181,12 @@ def test_no_form_of_a_run_at_its_limit_has_one(form: str, asked: Any, run: Path,
     (place / "run.json").write_text(json.dumps(document))
     shown = text_of(subject_of(place, redacted=True), form)
     assert seen(shown, run) == set()
-    assert "which tell the capacity" in " ".join(shown.split())
+    assert "which reveal the capacity" in " ".join(shown.split())
 
 
 @pytest.mark.parametrize("limit", [False, True])
-def test_what_was_measured_is_not_called_unmeasured_where_its_count_is_withheld(
-    limit: bool, run: Path, tmp_path: Path
-) -> None:
-    """Round trip, how far objectives were missed, what an Ollama server says of itself."""
+def test_a_figure_with_a_withheld_count_is_not_called_unmeasured(limit: bool, run: Path, tmp_path: Path) -> None:
+    """Round trip, excess over objectives, figures that an Ollama server reports."""
     place = tmp_path / "r"
     shutil.copytree(run, place)
     document = json.loads((run / "run.json").read_text())
@@ -203,18 +201,18 @@ def test_what_was_measured_is_not_called_unmeasured_where_its_count_is_withheld(
     full = text_of(subject, "full")
     assert f"P50 0.1687 ms of {'withheld' if limit else '40'} connects" in full
     assert "33.25 ms" in full and "44.50 ms" in full
-    assert "As the server says:" in text_of(subject, "asiai")
+    assert "Reported by the server:" in text_of(subject, "asiai")
 
 
-def test_a_run_at_a_declared_rate_keeps_what_was_asked_and_delivered(run: Path) -> None:
+def test_a_run_at_a_declared_rate_keeps_load_and_throughput(run: Path) -> None:
     shown = text_of(subject_of(run, redacted=True), "full")
     assert quantity(RATE) in shown and str(ASKED) in shown and str(BLOCKS) not in shown
-    assert "names of hosts" in shown and "which tell the capacity" not in shown
-    with pytest.raises(InputError, match="--redact leaves out what the plots"):
+    assert "names of hosts" in shown and "which reveal the capacity" not in shown
+    with pytest.raises(InputError, match="--redact is not available with --as html"):
         text_of(subject_of(run, redacted=True), "html")
 
 
-def test_the_document_that_was_read_is_left_as_it_is(run: Path, tmp_path: Path) -> None:
+def test_redaction_does_not_modify_its_input(run: Path, tmp_path: Path) -> None:
     for path in (run / "run.json", procedure(tmp_path / "p", "itl", run) / "procedure.json"):
         document = json.loads(path.read_text())
         kept = copy.deepcopy(document)
@@ -242,7 +240,7 @@ def test_loads_and_counts_in_sentences(text: str, kept: str | None) -> None:
     assert without_figures(text) == (text if kept is None else kept)
 
 
-def test_a_command_line_keeps_what_tells_no_load() -> None:
+def test_a_command_line_keeps_options_that_do_not_reveal_load() -> None:
     words = ["fastllmload", "procedure", "ttft", "--rate=5", "-n", "100", "-c8", "--osl", "64", "--seed", "42",
              "--simulate", "set.kv_blocks=608", "set.max_running=8",
              "--simulate=set.max_running=8", "--class", "chat rate=5"]  # fmt: skip

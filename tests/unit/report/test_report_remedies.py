@@ -1,4 +1,4 @@
-"""Every reason that a certificate may give has a sentence that says what to do."""
+"""Every reason of a certificate has a remedy."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ def test_every_criterion_has_a_remedy_and_no_other() -> None:
     assert all(text.endswith(".") and len(text) < 120 for text in GENERATOR.values())
 
 
-def test_what_the_host_did_is_the_hosts_to_cure() -> None:
+def test_host_causes_have_host_remedies() -> None:
     assert remedy("schedule_lag", "host") == HOST
     assert remedy("host_steal", "host") == GENERATOR["host_steal"]
 
 
-def test_what_no_stamp_tells_needs_better_stamps() -> None:
+def test_timestamp_causes_have_the_timestamp_remedy() -> None:
     assert remedy("uncertain_figure", "timestamps") == TIMESTAMPS and remedy("new", "timestamps") == ""
 
 
-def test_an_unknown_code_has_none() -> None:
+def test_an_unknown_code_has_no_remedy() -> None:
     assert remedy("of a later version") == remedy(None) == remedy("new", "host") == ""

@@ -38,12 +38,12 @@ def test_a_run_against_the_simulated_engine(width):
     same_as_golden(f"summary-{width}.txt", text_of(document(), width))
 
 
-def test_a_run_that_was_interrupted_and_knows_little():
+def test_an_interrupted_run_with_little_data():
     same_as_golden("summary-nulls.txt", text_of(document("run-nulls"), folder=None))
 
 
-def test_requests_without_an_end_are_counted_beside_the_others():
-    """Of a run whose worker died: all that were planned are somewhere on the line."""
+def test_requests_without_an_end_are_counted_separately():
+    """For a run whose worker died, all planned requests are on the line."""
     found = document()
     found["completed"], found["failed"] = 211, 1
     found["counts"] = {"in_flight": 7, "not_sent": 1_110}
@@ -51,8 +51,8 @@ def test_requests_without_an_end_are_counted_beside_the_others():
     assert line.split(None, 1)[1] == "211 ok, 1 failed (0.4717 %), 7 cut off, 1,110 never sent"
 
 
-def test_answers_that_are_ok_and_ended_oddly_are_named_on_terminal_and_in_markdown():
-    """Counted with their words, which are the server's and stay text; nothing where there are none."""
+def test_unusual_endings_are_reported_on_terminal_and_in_markdown():
+    """They are counted with the server's words, which are escaped; without them the line is missing."""
     found = document()
     assert "also ok" not in text_of(found)
     found["counts"] = {"unknown_finish": 1_200, "cut_after_end": 3}
@@ -71,7 +71,7 @@ def test_an_empty_document():
 
 
 def without(found, path):
-    """*found* less what stands at *path*."""
+    """*found* without the value at *path*."""
     copy = json.loads(json.dumps(found))
     inner = copy
     for key in path[:-1]:
@@ -120,7 +120,7 @@ def test_it_fits_one_screen_with_any_number_of_reasons(width, reasons):
     assert any("in run.json)" in line.text for line in lines) == (reasons >= 5 or (reasons >= 1 and width < 60))
 
 
-def test_a_tall_terminal_shows_every_reason():
+def test_a_tall_terminal_has_every_reason():
     found = document()
     found["certificate"]["reasons"] = [{"severity": "suspect", "text": f"reason {n}"} for n in range(9)]
     short, tall = ([line.text for line in summary_lines(found, 80, "r", screen)] for screen in (SCREEN, 49))
@@ -129,7 +129,7 @@ def test_a_tall_terminal_shows_every_reason():
     assert not any("in run.json" in text for text in tall)
 
 
-def test_reasons_that_do_not_fit_are_left_out_whole_and_counted():
+def test_reasons_that_do_not_fit_are_dropped_and_counted():
     found = document()
     found["certificate"]["reasons"] = [
         {"severity": "suspect", "text": f"reason {n} " + "word " * 20 + "ends here"} for n in range(9)
@@ -141,7 +141,7 @@ def test_reasons_that_do_not_fit_are_left_out_whole_and_counted():
 
 
 def with_much_to_say():
-    """Few samples and a verdict by the methodology, which take lines."""
+    """A document with few samples and a compliance verdict, which add lines."""
     found = document()
     for name in ("ttft", "tpot", "e2e"):
         found["metrics"][name]["n"] = 200
@@ -150,7 +150,7 @@ def with_much_to_say():
 
 
 @pytest.mark.parametrize("width", [40, 60, 80])
-def test_the_gravest_reason_is_there_however_much_else_there_is_to_say(width):
+def test_the_most_severe_reason_is_always_printed(width):
     found = with_much_to_say()
     lines = [line.text for line in summary_lines(found, width, "r")]
     assert len(lines) <= SCREEN
@@ -159,8 +159,8 @@ def test_the_gravest_reason_is_there_however_much_else_there_is_to_say(width):
 
 
 @pytest.mark.parametrize("notes", [0, 1, 2])
-def test_the_gravest_reason_is_whole_beside_notes(notes):
-    """As many lines as there are, and one more: everything else that may be said is said."""
+def test_the_most_severe_reason_is_complete_next_to_notes(notes):
+    """With as many reasons as fit, and one more, in a document with all optional lines."""
     found = with_much_to_say()
     found["slo"] = {"slo_attainment": 0.586, "objectives": [{"objective": "ttft", "unit": "ms"}]}
     note = {"severity": "note", "text": "a note " + "word " * 12}
@@ -171,14 +171,14 @@ def test_the_gravest_reason_is_whole_beside_notes(notes):
         assert "ends here" in text and ("..." in text or "in run.json" in text) is (text.count("a note") < notes)
 
 
-def test_a_reason_that_is_cut_says_so():
+def test_a_truncated_reason_is_marked():
     found = document()
     found["certificate"]["reasons"] = [{"severity": "note", "text": "note " + "word " * 200}]
     text = "\n".join(line.text for line in summary_lines(found, 80, "r"))
-    assert " ...\n" in text and "(all of it in run.json)" in text
+    assert " ...\n" in text and "(complete text in run.json)" in text
 
 
-def test_a_narrow_terminal_loses_whole_figures_and_none_in_the_middle():
+def test_a_narrow_terminal_drops_complete_columns():
     wide, narrow = (text_of(document(), width).splitlines() for width in (120, 60))
     for line in narrow:
         label = line.split()[0]
@@ -187,7 +187,7 @@ def test_a_narrow_terminal_loses_whole_figures_and_none_in_the_middle():
             assert set(line[11:].split(", ")) <= set(parts)
 
 
-def test_objectives_say_how_many_met_them_and_in_which_unit():
+def test_objectives_have_attainment_and_unit():
     found = document()
     found["slo"] = {"slo_attainment": 0.586, "objectives": [{"objective": "ttft", "unit": "ms"}]}
     assert "goodput    58.6 % of requests (497.9/s) meet ttft 200 ms, tpot 50" in text_of(found)
@@ -206,7 +206,7 @@ FAILING = [
 ]
 
 
-def test_the_urls_that_failed_are_one_line_where_most_failed_first():
+def test_failing_urls_are_one_line_most_failures_first():
     found = document() | {"by_target": FAILING}
     assert "\nfailed     1,041/1,041 http://c:3/v1, 1/41 http://b:2/v1\n" in text_of(found)
     assert "\nfailed     http://c:3/v1, http://b:2/v1\n" in text_of(found, 50)
@@ -220,7 +220,7 @@ def test_the_urls_that_failed_are_one_line_where_most_failed_first():
 
 @pytest.mark.parametrize("width", [40, 80])
 def test_with_failing_urls_it_still_fits_one_screen(width):
-    """With everything else that can be said of a run that has real targets."""
+    """In a document with all optional lines of a run with real targets."""
     said = {"http_status": 500, "error": "http_status", "text": "out of memory", "requests": 7}
     found = document() | {"by_target": FAILING * 20, "error_texts": {"texts": [said], "left_out": 0}}
     found["target"] = found["target"] | {"simulated": False}
@@ -233,7 +233,7 @@ def test_with_failing_urls_it_still_fits_one_screen(width):
     assert sum(line.text.startswith("failed ") for line in lines) == 1
 
 
-def test_what_the_server_said_most_often_is_one_line_of_any_width():
+def test_the_most_frequent_error_message_is_one_line():
     said = {
         "http_status": 500,
         "error": "http_status",
@@ -261,13 +261,13 @@ def test_a_real_target_has_no_such_lines_and_the_verdict_first():
     assert SIMULATED not in [line.text for line in lines]
 
 
-def test_the_gravest_reason_comes_first():
+def test_the_most_severe_reason_comes_first():
     reasons = [line.text.strip() for line in summary_lines(document(), 120) if line.text.startswith(" ")]
     assert reasons[0].startswith("- releases were late")
     assert reasons[1].startswith("- note: the host stalled")
 
 
-def test_the_run_folder_is_never_cut():
+def test_the_run_folder_is_never_truncated():
     folder = "/a/very/long/path/" + "x" * 100
     assert f"run        {folder}" in text_of(document(), 40, folder)
 
@@ -277,7 +277,7 @@ def test_few_samples_are_marked():
     found["metrics"]["ttft"]["n"] = 999
     row = next(line.text for line in summary_lines(found, 80) if line.text.startswith("ttft "))
     assert row.split() == ["ttft", "48.31", "44.10", "71.22", "83.50", "121.1*", "188.8*", "203.4"]
-    assert any(line.text.startswith("* from fewer samples") for line in summary_lines(found, 80))
+    assert any(line.text.startswith("* fewer samples") for line in summary_lines(found, 80))
 
 
 def test_seconds_are_shown_as_milliseconds():
@@ -292,7 +292,7 @@ def test_a_run_timed_by_chunks_has_no_itl_row():
 
 
 def test_everything_at_once():
-    """Its process is called inf, which says nothing more."""
+    """Its arrival process is named inf, which is not printed."""
     found = document()
     found["plan"]["description"]["load"]["arrivals"] |= {"name": "inf", "rate": "inf"}
     assert any("asked all at once, planned" in line.text for line in summary_lines(found, 80))
@@ -314,7 +314,7 @@ def with_intervals(reasons):
     return text_of(found)
 
 
-def test_the_interval_of_p99_is_shown_where_there_is_room():
+def test_the_interval_of_p99_is_printed_where_it_fits():
     assert "p99 95 %   ttft 118.2-125.9, e2e n/a (needs 30,000)\n" in with_intervals([])
 
 
@@ -323,7 +323,7 @@ def test_reasons_against_the_run_come_before_intervals():
     assert "p99 95 %" not in shown and len(shown.splitlines()) <= SCREEN
 
 
-def test_a_cold_start_stands_with_the_verdict_and_says_how_long_the_first_token_took():
+def test_a_cold_start_is_next_to_the_verdict_with_the_first_token_time():
     found = document()
     assert "COLD START" not in text_of(found)
     found["declarations"] = {"cold_start": "yes"}
@@ -341,8 +341,8 @@ def test_the_p99_of_a_small_class_is_marked():
     assert "ttft 20.00, p99 90.00*; tpot" in text and "ttft 20.00, p99 90.00; tpot" in text
 
 
-def test_classes_that_go_elsewhere_are_named_with_url_and_protocol():
-    """Not where all go to the same target in the same protocol; withheld with --redact like every URL."""
+def test_classes_with_other_targets_have_url_and_protocol():
+    """Not where all classes have the same target and protocol; withheld with --redact like every URL."""
     latency = {"unit": "ms", "n": 40, "p50": 20.0, "p99": 90.0}
     one = {"ok": 40, "failed": 0, "left": 0, "ttft": latency, "tpot": latency}
     here = {**one, "endpoint_type": "openai-chat", "urls": ["http://a:1"], "model": "m"}

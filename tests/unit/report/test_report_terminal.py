@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from fastllmload.redact import Redactor
-from fastllmload.report.terminal.live import LiveView, picture
+from fastllmload.report.terminal.live import LiveView, render_snapshot
 from fastllmload.report.terminal.outlet import Outlet
 from fastllmload.report.terminal.plain import PlainView, phase_line, snapshot_line
 from fastllmload.report.terminal.screen import lines_of
@@ -95,7 +95,7 @@ def test_the_view_for_a_stream(monkeypatch, mode, stream, term, view):
 
 
 def test_an_unknown_mode_is_a_bug():
-    with pytest.raises(ValueError, match="none of auto"):
+    with pytest.raises(ValueError, match="not one of auto"):
         make_ui("fancy", io.StringIO())
 
 
@@ -118,7 +118,7 @@ def test_both_kinds_of_first_token_while_answers_reason():
     thinking = replace(FULL, ttft_any_p50_ms=12.5, ttft_any_p99_ms=20.25)
     assert "ttft 44.10/121.1 ms, ttft_any 12.50/20.25 ms, itl" in snapshot_line(thinking)
     assert "ttft_any" not in snapshot_line(FULL)
-    both, one = ("\n".join(line.plain for line in picture(each).renderables) for each in (thinking, FULL))
+    both, one = ("\n".join(line.plain for line in render_snapshot(each).renderables) for each in (thinking, FULL))
     assert re.search(r"ttft +p50 +44.10 +p99 +121.1 ms  first answer token\n", both)
     assert re.search(r"ttft_any +p50 +12.50 +p99 +20.25 ms  first token of any kind\n", both)
     assert "ttft_any" not in one and "answer token" not in one
@@ -131,7 +131,7 @@ def test_plain_lines_of_a_run():
     same_as_golden("plain.txt", stream.getvalue())
 
 
-def test_plain_says_one_line_every_five_seconds_and_again_in_the_next_phase():
+def test_plain_prints_one_line_every_five_seconds_in_each_phase():
     stream = io.StringIO()
     ui = make_ui("plain", stream)
     for name in ("warmup", "measure"):
@@ -142,8 +142,8 @@ def test_plain_says_one_line_every_five_seconds_and_again_in_the_next_phase():
     assert times == [(t, name) for name in ("warmup", "measure") for t in ("0:05", "0:10", "0:15")]
 
 
-def test_of_several_urls_those_that_fail_are_named_while_it_runs():
-    """Also before anything failed: the live picture keeps its height."""
+def test_failing_urls_are_named_during_the_run():
+    """Also before anything failed, so that the live view keeps its height."""
     quiet = Snapshot(t=5.0, phase="measure", failed_at={})
     bad = replace(
         quiet, failed=9, errors={"reset": 9}, failed_at={"http://b/v1": 1, "http://a/v1": 6, "http://c/v1": 2}
@@ -152,7 +152,7 @@ def test_of_several_urls_those_that_fail_are_named_while_it_runs():
     assert snapshot_line(bad).endswith("; reset 9; failed at http://a/v1 6, http://c/v1 2 and 1 more")
 
     def drawn(snapshot):
-        return [line.plain for line in picture(snapshot).renderables]
+        return [line.plain for line in render_snapshot(snapshot).renderables]
 
     assert drawn(quiet)[-1].split() == ["failed", "at", "none"]
     assert drawn(bad)[-1].endswith("http://a/v1 6, http://c/v1 2, http://b/v1 1")
@@ -171,7 +171,7 @@ def test_closed_loop_and_all_at_once():
     assert "9,000 of all at once" in snapshot_line(everything)
 
 
-def test_errors_are_said_by_what_ended_the_request():
+def test_errors_are_named_after_what_ended_the_request():
     """In the files they keep their own names."""
     shown = numbers.errors({"deadline": 3, "drain": 2, "event": 1, "reset": 4})
     assert shown == "reset 4, timeout 3, cancelled at the end 2, stream_error 1"
@@ -191,7 +191,7 @@ def test_phase_lines(planned, seconds, text):
     assert phase_line("m", planned, seconds) == text
 
 
-def test_none_says_only_where_the_run_is():
+def test_none_prints_only_the_run_folder():
     stream = io.StringIO()
     whole_run(make_ui("none", stream), document(), [FULL])
     assert stream.getvalue() == "runs/x\n"
@@ -204,16 +204,16 @@ def drawn(snapshot, columns):
     from rich.console import Console
 
     console = Console(file=io.StringIO(), width=columns, color_system=None)
-    console.print(picture(snapshot))
+    console.print(render_snapshot(snapshot))
     return console.file.getvalue()
 
 
 @pytest.mark.parametrize("columns", [40, 80])
-def test_the_picture(columns):
+def test_the_live_view(columns):
     same_as_golden(f"live-{columns}.txt", drawn(FULL, columns))
 
 
-def test_the_warm_up_says_that_it_is_not_measured_and_keeps_its_height():
+def test_the_warm_up_is_marked_as_not_measured_and_keeps_the_height():
     warming, measuring = (drawn(replace(EMPTY, phase=phase), 80) for phase in ("warmup", "measure"))
     assert warming.count("not measured in the warm-up") == 4 and "not measured" not in measuring
     assert len(warming.splitlines()) == len(measuring.splitlines())
@@ -221,7 +221,7 @@ def test_the_warm_up_says_that_it_is_not_measured_and_keeps_its_height():
 
 @pytest.mark.parametrize("columns", [20, 40, 80, 200])
 @pytest.mark.parametrize("snapshot", [FULL, EMPTY])
-def test_the_picture_fits_any_terminal(columns, snapshot):
+def test_the_live_view_fits_any_terminal(columns, snapshot):
     lines = drawn(snapshot, columns).splitlines()
     assert len(lines) <= 22
     assert max(map(len, lines)) <= columns
@@ -244,7 +244,7 @@ def test_live_draws_four_times_a_second_at_most():
     assert drawn_at == [0.0, 0.25, 0.5, 0.75, 1.0, 1.25, 1.5]
 
 
-def test_live_gives_the_terminal_back_and_ends_with_the_summary(monkeypatch):
+def test_live_releases_the_terminal_and_ends_with_the_summary(monkeypatch):
     monkeypatch.setenv("NO_COLOR", "1")
     stream = Terminal()
     whole_run(make_ui("live", stream), document(), [FULL])
@@ -256,7 +256,7 @@ def test_live_gives_the_terminal_back_and_ends_with_the_summary(monkeypatch):
     assert "\x1b[3" not in summary
 
 
-def test_close_without_finish_shows_the_cursor_again_and_may_come_twice():
+def test_close_without_finish_shows_the_cursor_and_can_be_repeated():
     stream = Terminal()
     ui = make_ui("live", stream)
     ui.phase("measure", None, None)
@@ -295,7 +295,7 @@ def test_the_summary_follows_the_terminals_width(monkeypatch):
 
 
 @pytest.mark.parametrize("mode", ["live", "plain"])
-def test_no_view_shows_a_secret(mode):
+def test_no_view_prints_a_secret(mode):
     stream = Terminal()
     ui = make_ui(mode, stream, Redactor(["sk-hidden"]))
     found = document()
@@ -311,7 +311,7 @@ def test_no_view_shows_a_secret(mode):
 
 
 class Gone(io.StringIO):
-    """A pipe whose reader leaves after so many writes."""
+    """A pipe that is closed after N writes."""
 
     def __init__(self, after):
         super().__init__()
@@ -326,7 +326,7 @@ class Gone(io.StringIO):
 
 @pytest.mark.parametrize("mode", ["live", "plain", "none"])
 @pytest.mark.parametrize("after", [0, 1, 3])
-def test_a_reader_that_leaves_does_not_end_the_run(mode, after):
+def test_a_closed_pipe_does_not_end_the_run(mode, after):
     stream = Gone(after)
     whole_run(make_ui(mode, stream), document(), [FULL])
     assert stream.left >= -1  # nothing is tried again
@@ -371,8 +371,8 @@ def test_errors_are_ranked_and_bounded():
 
 
 @pytest.mark.parametrize("mode", ["plain", "live"])
-def test_what_a_server_said_moves_nothing_on_the_terminal(mode):
-    """The first `target:` line and every message: escapes and ends of lines of a model's name are marks."""
+def test_server_text_cannot_control_the_terminal(mode):
+    """Escapes and line ends of a model's name are replaced, in the first `target:` line and in every message."""
 
     class Stream(io.StringIO):
         def isatty(self):

@@ -1,6 +1,7 @@
-"""asiai's block (ASIAI-M1 to M8): median tok/s first, then mean and pooled spread, power, throttling, metadata.
+"""Renders asiai's block (ASIAI-M1 to M8): median tok/s, mean and pooled spread, power, throttling, metadata.
 
-Prompt types are the run's request classes. Figures are the client's, counted from t_submit; the server's stand apart.
+Prompt types are the run's request classes. Figures are the client's, counted from t_submit; the server's are listed
+separately.
 """
 
 from __future__ import annotations
@@ -22,12 +23,12 @@ from fastllmload.report.documents.subject import Subject
 from fastllmload.report.redaction.document import loadless, notice
 from fastllmload.report.terminal.outlet import one_screen_line
 from fastllmload.report.terminal.summary import part
-from fastllmload.report.text.deviations import loud
+from fastllmload.report.text.deviations import headlines
 from fastllmload.report.text.doubts import bound, doubt_texts
 from fastllmload.report.text.numbers import NOT_KNOWN, WITHHELD, count, number, quantity, some
 from fastllmload.report.text.tables import Table, text
 
-LEAST_RUNS = 3  # per prompt type, by its protocol
+LEAST_RUNS = 3  # per prompt type, required by asiai's protocol
 SERVER_DURATIONS = (
     ("server_ttft", "TTFT", "prompt_eval_duration"),
     ("server_eval_duration", "Generation", "eval_duration"),
@@ -36,28 +37,28 @@ SERVER_DURATIONS = (
 
 
 def render(subject: Subject) -> str:
-    """The whole block."""
+    """The complete block."""
     return "\n".join(map(one_screen_line, lines(subject))) + "\n"
 
 
 def lines(subject: Subject) -> Iterator[str]:
     document = identity.run_document(subject)
     found = block(subject)
-    yield from loud(subject)
-    said = notice(subject.document)
-    if said is not None:
-        yield said
+    yield from headlines(subject)
+    redaction = notice(subject.document)
+    if redaction is not None:
+        yield redaction
     yield from doubt_texts(document)
     cut = part(document, "metrics", "e2e", "with_unfinished")
     if part(document, "metrics", "e2e", "unfinished_bounds"):
         ended = f"{count(part(cut, 'n_unfinished'))} of {count(part(cut, 'n'))} requests did not end"
-        yield f"{ended}: figures with >= are lower bounds, with each counted as long as it was seen to wait;"
-        yield "all others, those of prompt types as well, are of the requests that did end"
+        yield f"{ended}: figures with >= are lower bounds, which count each of them with the time it had waited;"
+        yield "all other figures, also those of prompt types, are of the requests that did end"
     yield f"asiai bench: {identity.model(subject)}, engine {identity.software(subject)}"
-    of_server = list(server_lines(document))
-    if of_server:
-        yield from of_server
-        yield "As the client saw it:"
+    server = list(server_lines(document))
+    if server:
+        yield from server
+        yield "Measured by the client:"
     yield from rate_lines(found)
     for name, label, same in (
         ("ttft_ms", "TTFT", "ttft"),
@@ -81,7 +82,7 @@ def block(subject: Subject) -> dict[str, Any]:
     run, document = subject.run, identity.run_document(subject)
     damage = run.lost(ROWS)
     if damage is not None:
-        raise RunFolderError(f"{damage}; all figures of --as asiai come from there")
+        raise RunFolderError(f"{damage}; all figures of --as asiai are computed from it")
     chosen = populations(run, window_of(run)).submitted
     rows, output, names = run.rows[chosen], count_tokens(run).output[chosen], RowNames(run.manifest)
     classes = rows["request_class"]
@@ -97,19 +98,19 @@ def block(subject: Subject) -> dict[str, Any]:
 
 
 def without_counts(found: Mapping[str, Any]) -> dict[str, Any]:
-    """A run's duration is told elsewhere: with it, tokens and runs are the throughput."""
+    """Without numbers of tokens and runs: with the duration, which is public, they give the throughput."""
     counts = {name: WITHHELD if found[name] else 0 for name in ("tokens", "n_runs", "n_failed")}
     rate = {**found["gen_tok_s"], "n_degenerate": WITHHELD if found["gen_tok_s"]["n_degenerate"] else 0}
     return {**found, **counts, "gen_tok_s": rate, "withheld": True}
 
 
 def throttled(document: Mapping[str, Any]) -> bool | None:
-    """Whether a sensor saw the GPUs or this host slowed down in the window; None without such a sensor."""
-    seen = part(document, "telemetry") or {}
-    names = [str(series.get("name", "")) for series in seen.get("series") or ()]
+    """Whether a sensor reported that GPUs or this host were throttled in the window; None without such a sensor."""
+    telemetry = part(document, "telemetry") or {}
+    names = [str(series.get("name", "")) for series in telemetry.get("series") or ()]
     if not any(name.endswith((".throttle_reasons", ".thermal_throttles")) for name in names):
         return None
-    return any("throttled" in warning or "slowed down" in warning for warning in seen.get("warnings") or ())
+    return any("throttled" in warning or "slowed down" in warning for warning in telemetry.get("warnings") or ())
 
 
 def rate_lines(found: Mapping[str, Any]) -> Iterator[str]:
@@ -122,8 +123,8 @@ def rate_lines(found: Mapping[str, Any]) -> Iterator[str]:
         yield f"{'':<16}{count(rate['n_degenerate'])} runs below 10 ms of generation are left out"
     fewest = min((len(each["runs_tok_s"]) for each in found["by_prompt_type"].values()), default=0)
     if fewest < LEAST_RUNS:
-        shown = WITHHELD if found.get("withheld") else fewest
-        yield f"{'':<16}a prompt type has {shown} runs, the protocol asks for {LEAST_RUNS}"
+        runs = WITHHELD if found.get("withheld") else fewest
+        yield f"{'':<16}a prompt type has {runs} runs, the protocol requires {LEAST_RUNS}"
 
 
 def _cv(rate: Mapping[str, Any]) -> str:
@@ -145,27 +146,27 @@ def _thermal(found: Mapping[str, Any]) -> str:
 
 
 def server_lines(document: Mapping[str, Any]) -> Iterator[str]:
-    """What an Ollama server says of itself, which is the source of these figures for it (ASIAI-M1 to M5); never pooled with
+    """The figures that an Ollama server reports, from which asiai takes these metrics (ASIAI-M1 to M5); never pooled with
     the client's.
     """
     rate = metric(document, "server_gen_tok_s")
     if not some(rate.get("n")):
         return
-    yield "As the server says:"
+    yield "Reported by the server:"
     yield f"{'tok/s':<16}{quantity(rate.get('p50'))} median, {quantity(rate.get('mean'))} mean, eval_count / eval_duration"
     for name, label, field in SERVER_DURATIONS:
-        said = metric(document, name)
-        yield f"{label:<16}{quantity(said.get('p50'))} ms median, {quantity(said.get('mean'))} ms mean, {field}"
+        times = metric(document, name)
+        yield f"{label:<16}{quantity(times.get('p50'))} ms median, {quantity(times.get('mean'))} ms mean, {field}"
 
 
 def metadata(subject: Subject) -> Iterator[str]:
-    said, environment = identity.declared(subject), part(identity.run_document(subject), "environment") or {}
+    declared, environment = identity.declared(subject), part(identity.run_document(subject), "environment") or {}
     pairs = {
         "engine_version": identity.software(subject),
-        "model_format": said.get("sut.model.format", identity.UNDECLARED),
-        "model_quantization": said.get("sut.model.quantization", identity.UNDECLARED),
-        "hw_chip": said.get("sut.hardware.accelerator") or str(environment.get("cpu") or NOT_KNOWN),
-        "os_version": said.get("software.os") or str(environment.get("kernel") or NOT_KNOWN),
+        "model_format": declared.get("sut.model.format", identity.UNDECLARED),
+        "model_quantization": declared.get("sut.model.quantization", identity.UNDECLARED),
+        "hw_chip": declared.get("sut.hardware.accelerator") or str(environment.get("cpu") or NOT_KNOWN),
+        "os_version": declared.get("software.os") or str(environment.get("kernel") or NOT_KNOWN),
     }
     yield from (f"{name:<20}{value}" for name, value in pairs.items())
 

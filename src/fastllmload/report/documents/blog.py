@@ -1,6 +1,6 @@
-"""The table of the blog "LLM Inference Performance Benchmarking from Scratch": Mean, Min, Max, P99, P90, P75.
+"""Renders the table of the blog "LLM Inference Performance Benchmarking from Scratch": Mean, Min, Max, P99, P90, P75.
 
-Its definitions, under our names (docs/seeds.md): latencies count from just before the request, rates over the makespan.
+Metrics are defined as in the blog (docs/seeds.md): latencies start just before the request, rates are over the makespan.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from fastllmload.report.documents import identity
 from fastllmload.report.documents.results import metric, success_note
 from fastllmload.report.documents.subject import Subject
 from fastllmload.report.redaction.document import notice
-from fastllmload.report.text.deviations import loud
+from fastllmload.report.text.deviations import headlines
 from fastllmload.report.text.doubts import all_texts, bound
 from fastllmload.report.text.numbers import NOT_KNOWN, WITHHELD, count, number, part
 from fastllmload.report.text.reasoning import reasoned
@@ -42,7 +42,7 @@ NOTES = (
 
 
 def render(subject: Subject) -> str:
-    """The table and what it is about."""
+    """The headlines and the table."""
     document = identity.run_document(subject)
     rows = [[label, *(cell(found, key) for key in STATISTICS)] for label, found in figures(subject, document)]
     notes = [
@@ -53,24 +53,24 @@ def render(subject: Subject) -> str:
         *all_texts(document),
     ]
     table = Table(TITLE, ["Metric", *STATISTICS.values()], rows, notes)
-    said = notice(subject.document)
-    return "\n".join([*loud(subject), *([said] if said else []), *text(table)]) + "\n"
+    redaction = notice(subject.document)
+    return "\n".join([*headlines(subject), *([redaction] if redaction else []), *text(table)]) + "\n"
 
 
 def populations_note(document: Mapping[str, Any]) -> str:
-    """The throughputs are of another population than the latencies, as the blog has no window."""
+    """The populations of latencies and throughputs, which differ because the blog has no measurement window."""
     ok = count(part(document, "counts", "ok"))
     return (
-        "latencies and lengths are of these n requests; throughputs are one number each, of all "
+        "latencies and lengths are of these n requests; throughputs are single values, of all "
         f"{ok} ok requests of the measure phase over its makespan, the ramp included"
     )
 
 
 def reasoning_note(document: Mapping[str, Any]) -> list[str]:
-    """The blog knows no reasoning: its first token is that of the answer here."""
+    """The blog does not define reasoning; its first token is the first answer token here."""
     if not reasoned(document):
         return []
-    first, pause = (shown(metric(document, name).get("mean")) for name in ("ttft_any", "tpot_any"))
+    first, pause = (two_decimals(metric(document, name).get("mean")) for name in ("ttft_any", "tpot_any"))
     return [
         "answers reason: Time to First Token and Inter-Token Latency are of the answer; the mean from the last byte sent "
         f"to the first token of any kind is {first} ms, the mean gap of all tokens {pause} ms"
@@ -78,7 +78,7 @@ def reasoning_note(document: Mapping[str, Any]) -> list[str]:
 
 
 def figures(subject: Subject, document: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """(label, distribution) of each row; a single number stands in every column."""
+    """(label, distribution) of each row; a single number is repeated in every column."""
     lengths = token_lengths(subject)
     for name, label in ROWS.items():
         found = lengths.get(name) or metric(document, name)
@@ -88,20 +88,20 @@ def figures(subject: Subject, document: Mapping[str, Any]) -> Iterator[tuple[str
 def token_lengths(subject: Subject) -> dict[str, dict[str, Any]]:
     """Input and output tokens of the requests whose latencies are reported."""
     run = subject.run.whole
-    mine = populations(run, window_of(run)).latency
+    chosen = populations(run, window_of(run)).latency
     tokens = count_tokens(run)
     return {
-        "input_tokens": distribution(tokens.input[mine].astype(np.float64), "tokens"),
-        "output_tokens": distribution(tokens.output[mine].astype(np.float64), "tokens"),
+        "input_tokens": distribution(tokens.input[chosen].astype(np.float64), "tokens"),
+        "output_tokens": distribution(tokens.output[chosen].astype(np.float64), "tokens"),
     }
 
 
 def cell(found: Mapping[str, Any], statistic: str) -> str:
-    """The figure, or what is known of it where requests that did not end can move it."""
-    return bound(found, statistic) or shown(found.get(statistic))
+    """The figure, or its bounds where requests that did not end can change it."""
+    return bound(found, statistic) or two_decimals(found.get(statistic))
 
 
-def shown(value: object) -> str:
-    """Two digits, as the blog prints them."""
+def two_decimals(value: object) -> str:
+    """*value* with two decimals, as in the blog."""
     found = number(value)
     return (WITHHELD if value == WITHHELD else NOT_KNOWN) if found is None else f"{found:.2f}"

@@ -1,4 +1,4 @@
-"""Section 5 of the full report (IETF C.2): verdict, what does not hold and what to do, deviations, limitations."""
+"""Renders section 5 of the full report (IETF C.2): verdict, unmet requirements, deviations, limitations."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ def verdict(found: Mapping[str, Any]) -> Iterator[str]:
     if rows:
         yield from markdown(Table("", ["Key words", "Hold", "Of", "False", "Undeclared", "Unchecked"], rows))
     yield from unmet(found)
-    beside = found.get("beside")
-    if isinstance(beside, Sequence) and beside:
-        yield from listed("Not met, without a key word in the draft: they decide nothing", beside)
+    without_key_word = found.get("beside")  # prose: allow, a key of run.json
+    if isinstance(without_key_word, Sequence) and without_key_word:
+        yield from listed("Unmet, but without a key word in the draft: no effect on the verdict", without_key_word)
 
 
 def listed(title: str, entries: Sequence[Mapping[str, Any]]) -> Iterator[str]:
@@ -55,7 +55,7 @@ def listed(title: str, entries: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 
 
 def unmet(found: Mapping[str, Any]) -> Iterator[str]:
-    """With remedies where the document has them, else the ids."""
+    """Unmet requirements with remedies where the document has them, else their ids."""
     entries = found.get("unmet")
     if isinstance(entries, Sequence) and entries:
         yield from listed("Unmet requirements", entries)
@@ -70,8 +70,8 @@ def unmet(found: Mapping[str, Any]) -> Iterator[str]:
 
 
 def limitations(subject: Subject) -> Iterator[str]:
-    """What these numbers cannot say, whatever was declared."""
-    yield "What only the tester can know is declared, not proven."
-    yield "Queue wait, prefill time, batch size and preemptions are known to the server alone; see its figures."
+    """What the figures do not show, whatever was declared."""
+    yield "Facts that only the tester knows are declared, not verified."
+    yield "Only the server knows queue wait, prefill time, batch size and preemptions; see its figures."
     if not subject.is_procedure:
-        yield "One run at one load level: no capacity, knee or saturation point follows from it."
+        yield "One run at one load level does not show capacity, knee or saturation point."

@@ -1,4 +1,4 @@
-"""The report files of a run folder. Each is written by its own part of this package; one that fails costs no other."""
+"""Writes the report files of a run folder; the failure of one does not affect the others."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 from fastllmload.errors import RunFolderError
 from fastllmload.records.run import Run
 
-# Module of `report` -> what it writes; each has `write(run, document) -> None` and writes into run.directory.
+# Module of `report` -> file name; each module has `write(run, document) -> None`, which writes into run.directory.
 WRITERS: dict[str, str] = {
     "html": "report.html",
     "documents.markdown": "report.md",
@@ -22,7 +22,7 @@ WRITERS: dict[str, str] = {
 def write_reports(run: Run, document: Mapping[str, Any], writers: Mapping[str, str] = WRITERS) -> list[str]:
     """Write all report files of a measured run, or those of *writers*; *document* is its run.json.
 
-    Returns a sentence for each file that could not be written; what was measured is in run.json already.
+    Returns a sentence for each file that could not be written; run.json already holds the measurement.
     """
     problems = []
     for module, what in writers.items():
@@ -37,22 +37,22 @@ def write_reports(run: Run, document: Mapping[str, Any], writers: Mapping[str, s
 
 
 def write_again(load: Callable[[], Run], document: Mapping[str, Any]) -> list[str]:
-    """The same for a folder from before, whose rows *load* reads: they may be damaged, and the folder closed to us."""
+    """Write them again for an existing folder, whose rows *load* reads: rows may be damaged, the folder may be read-only."""
     try:
         run = load()
     except RunFolderError as problem:
         return [f"{' and '.join(WRITERS.values())} could not be written: {problem}"]
     if not os.access(run.directory, os.W_OK):
-        return [f"{' and '.join(WRITERS.values())} were left as they are: {run.directory} cannot be written to"]
+        return [f"{' and '.join(WRITERS.values())} were not written: {run.directory} is not writable"]
     if run.damaged:
         return write_missing(run, document)
     return write_reports(run, document)
 
 
 def write_missing(run: Run, document: Mapping[str, Any]) -> list[str]:
-    """Of a folder that was damaged after the run: what is there was written when it was whole, and stays."""
+    """Write only the missing reports of a damaged folder: existing ones were written before the damage and are kept."""
     missing = {module: what for module, what in WRITERS.items() if not (run.directory / what).is_file()}
     kept = [what for what in WRITERS.values() if what not in missing.values()]
-    told = [f"{' and '.join(kept)} were left as they are, from before"] if kept else []
-    damage = [f"{problem}; the rest of the run is shown" for problem in run.damage]
-    return [*damage, *told, *write_reports(run, document, missing)]
+    unchanged = [f"{' and '.join(kept)} were kept as written before"] if kept else []
+    damage = [f"{problem}; the report shows the rest of the run" for problem in run.damage]
+    return [*damage, *unchanged, *write_reports(run, document, missing)]

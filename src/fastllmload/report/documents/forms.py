@@ -1,4 +1,4 @@
-"""The forms in which `fastllmload report` shows a run or a procedure: name -> text of the whole report."""
+"""Renders a run or a procedure in one of the forms of `fastllmload report`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ FORMS = (TERMINAL, *DOCUMENTS, HTML, JSON)
 
 
 def text_of(subject: Subject, form: str) -> str:
-    """*form* of *subject*, one of FORMS but the terminal's. InputError when the subject has no such form."""
+    """*subject* in *form*, one of FORMS except TERMINAL. InputError where the subject does not have the form."""
     if form == JSON:
         return msgspec.json.format(msgspec.json.encode(subject.document), indent=2).decode() + "\n"
     if form == HTML:
@@ -25,9 +25,11 @@ def text_of(subject: Subject, form: str) -> str:
 
 
 def html(subject: Subject) -> str:
-    """The page of a run; a procedure's is its own affair."""
+    """The HTML page of a run; procedures have their own."""
     if subject.redacted:
-        raise InputError("--redact leaves out what the plots of --as html show; use --as full, markdown or minimum")
+        raise InputError(
+            "--redact is not available with --as html, whose plots show the load; use --as full, markdown or minimum"
+        )
     from fastllmload.report.html import render
 
     return render(subject.run, subject.document)

@@ -1,4 +1,4 @@
-"""The methodology's full report (IETF C.2): six sections, as Markdown."""
+"""Renders the full report (IETF C.2) as Markdown: six sections."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from fastllmload.report.documents.compliance import section as compliance
 from fastllmload.report.documents.reproduction import pairs, reproduction
 from fastllmload.report.documents.subject import Subject
 from fastllmload.report.redaction.document import notice
-from fastllmload.report.text.deviations import loud
+from fastllmload.report.text.deviations import headlines
 from fastllmload.report.text.doubts import doubt_texts
 from fastllmload.report.text.numbers import NOT_KNOWN, WITHHELD, number, quantity
 from fastllmload.report.text.remedies import reason_lines
@@ -28,17 +28,17 @@ SECTIONS = (
 
 
 def render(subject: Subject) -> str:
-    """The whole report."""
+    """The complete report."""
     return "\n".join(lines(subject)) + "\n"
 
 
 def lines(subject: Subject) -> Iterator[str]:
     yield f"# {title(subject)}"
-    for headline in loud(subject):
+    for headline in headlines(subject):
         yield from ("", f"**{headline}.**")
-    said = notice(subject.document)
-    if said is not None:
-        yield from ("", f"{escaped(said[0].upper() + said[1:])}.")
+    redaction = notice(subject.document)
+    if redaction is not None:
+        yield from ("", f"{escaped(redaction[0].upper() + redaction[1:])}.")
     bodies = (system, configuration, outcome, details, compliance, reproduction)
     for number_, (heading, body) in enumerate(zip(SECTIONS, bodies, strict=True), 1):
         yield from ("", f"## {number_}. {heading}")
@@ -59,20 +59,20 @@ def system(subject: Subject) -> Iterator[str]:
 
 def configuration(subject: Subject) -> Iterator[str]:
     yield from pairs(identity.configuration_pairs(subject))
-    said = identity.declared(subject)
-    if said:
-        yield from markdown(Table("Declarations", ["Key", "Declared"], sorted(said.items())))
+    declared = identity.declared(subject)
+    if declared:
+        yield from markdown(Table("Declarations", ["Key", "Declared"], sorted(declared.items())))
 
 
 def outcome(subject: Subject) -> Iterator[str]:
     """Latency summary, throughput summary, success metrics, health of the generator."""
     document = identity.run_document(subject)
     if not document:
-        yield from ("", "No level is finished: nothing was measured.")
+        yield from ("", "No level finished: nothing was measured.")
         return
     if subject.is_procedure and subject.level is not None:
         where = "" if subject.redacted else f" (`{subject.level.folder.parent.name}/{subject.level.folder.name}`)"
-        yield from ("", f"Of the level that stands for the test{where}.")
+        yield from ("", f"Figures of the representative level of the test{where}.")
     unsteady = doubt_texts(document)
     if unsteady:
         yield from ("", *(f"* **{escaped(each)}**" for each in unsteady))
@@ -81,14 +81,14 @@ def outcome(subject: Subject) -> Iterator[str]:
     yield from markdown(results.success_table(document, "Success metrics"))
     failures = results.failure_table(document, "Failures")
     by_url = results.target_table(document, "Failures by URL")
-    said = results.error_text_table(document, "What the server said of them")
-    yield from (line for table in (failures, by_url, said) if table is not None for line in markdown(table))
+    messages = results.error_text_table(document, "Error messages of the server")
+    yield from (line for table in (failures, by_url, messages) if table is not None for line in markdown(table))
     yield from markdown(results.client_table(document, "Generator health"))
     yield from reason_lines(document)
 
 
 def details(subject: Subject) -> Iterator[str]:
-    """Per-test tables, then what is behind the summary."""
+    """Tables of the test, then all figures of the run."""
     document = identity.run_document(subject)
     for sentence in subject.document.get("sentences") or () if subject.is_procedure else ():
         yield from ("", escaped(sentence))
@@ -128,7 +128,7 @@ USER = {
 
 
 def user_table(document: Mapping[str, Any]) -> Table:
-    """What a reader sees, each with the parameters that it depends on."""
+    """User-side figures, each with the parameters that it depends on."""
     rows = []
     for name, (label, parameters) in USER.items():
         found = results.metric(document, name)
@@ -137,16 +137,16 @@ def user_table(document: Mapping[str, Any]) -> Table:
         given = ", ".join(f"{key} {found[key]:g}" if isinstance(found[key], float) else f"{key} {found[key]}"
                           for key in parameters if found.get(key) is not None)  # fmt: skip
         rows.append([label, quantity(value), p99, given or "-"])
-    return Table("As a reader sees it", ["Figure", "Value or mean", "P99", "With"], rows)
+    return Table("User experience", ["Figure", "Value or mean", "P99", "With"], rows)
 
 
 def server_table(document: Mapping[str, Any]) -> Table | None:
-    """The server's own figures, with their source; what has none was not measured."""
+    """The server's own figures with their source; a figure without one was not measured."""
     server = document.get("server")
     if not isinstance(server, Mapping):
         return None
     rows = [
-        [name, _measured(each), *(results.shown_or_dash(each.get(key)) for key in ("unit", "source"))]
+        [name, _measured(each), *(results.text_or_dash(each.get(key)) for key in ("unit", "source"))]
         for name, each in server.items()
         if each
     ]

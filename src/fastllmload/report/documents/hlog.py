@@ -1,7 +1,7 @@
-"""latency.hlog: an HdrHistogram interval log (format 1.3, histograms V2), one tagged line per metric and second.
+"""Writes latency.hlog: an HdrHistogram interval log (format 1.3, histograms V2), one tagged line per metric and second.
 
-Values are nanoseconds with 3 significant digits up to 1 h; `Interval_Max` is in ms, as is the custom. HdrHistogram's
-own tools read it, add up any range of it, and merge it with logs of other runs.
+Values are nanoseconds with 3 significant digits up to 1 h; `Interval_Max` is in ms, as in other logs. The tools of
+HdrHistogram read it, sum any range of it, and merge it with logs of other runs.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ MS = 1e6
 
 
 def write(run: Run, document: dict[str, Any]) -> None:
-    """Write latency.hlog into the run folder. RunFolderError for a run whose rows or events are not whole."""
+    """Write latency.hlog into the run folder. RunFolderError for a run whose rows or events are incomplete."""
     damage = run.lost(ROWS, EVENTS)
     if damage is not None:
         raise RunFolderError(damage)
@@ -39,8 +39,8 @@ def write(run: Run, document: dict[str, Any]) -> None:
 
 
 def write_log(run: Run, stream: IO[str]) -> None:
-    """Times are seconds after the start of the measure phase; BaseTime says when that was. Where events are lost it has
-    no gaps. RunFolderError for rows that are not whole: parts of seconds would look like whole ones.
+    """Times are seconds after the start of the measure phase, which BaseTime gives. Gaps are left out where events are
+    lost. RunFolderError for incomplete rows, whose intervals would lack requests.
     """
     damage = run.lost(ROWS)
     if damage is not None:
@@ -60,13 +60,13 @@ def write_log(run: Run, stream: IO[str]) -> None:
 
 def _wall_clock(epoch_s: float) -> str:
     try:
-        said = datetime.fromtimestamp(epoch_s, UTC).strftime("%a %b %d %H:%M:%S UTC %Y")
+        utc = datetime.fromtimestamp(epoch_s, UTC).strftime("%a %b %d %H:%M:%S UTC %Y")
     except (OSError, ValueError, OverflowError):
         raise RunFolderError(
-            f"{epoch_s:g} s since 1970, when the run began, are no date: run.json was changed"
+            f"the start of the run, {epoch_s:g} s since 1970, is not a valid date: run.json was modified"
         ) from None
     return (
-        f"#[StartTime: {epoch_s:.3f} (seconds since epoch), {said}]\n#[BaseTime: {epoch_s:.3f} (seconds since epoch)]\n"
+        f"#[StartTime: {epoch_s:.3f} (seconds since epoch), {utc}]\n#[BaseTime: {epoch_s:.3f} (seconds since epoch)]\n"
     )
 
 
@@ -77,7 +77,7 @@ def _line(each: HistogramInterval, base_ns: int, encoder: Encoder) -> str:
 
 
 class Encoder:
-    """Histograms as base64 of their compressed V2 form, through one HdrHistogram whose counts are replaced."""
+    """Encodes histograms as base64 of the compressed V2 format; reuses one HdrHistogram and replaces its counts."""
 
     def __init__(self) -> None:
         self._histogram = HdrHistogram(1, histogram.HIGHEST, histogram.DIGITS)

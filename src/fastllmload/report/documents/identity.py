@@ -1,6 +1,7 @@
-"""What was tested and how, as labelled texts: declarations, and what the run saw itself (IETF C.1; C.2 sections 1, 2).
+"""Describes the system and the test configuration as labelled texts (IETF C.1; C.2 sections 1, 2).
 
-A declaration is not proof: what only the tester says is marked `(declared)` where it stands beside what was seen.
+Sources are declarations and what the run observed. A declaration that differs from the observation is marked
+`(declared)`.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from fastllmload.report.text.numbers import NOT_KNOWN, WITHHELD, asked_rate, cou
 
 UNDECLARED = "not declared"
 BOUNDARIES = {"model_engine": "Model Engine", "application_gateway": "Gateway", "compound_system": "Compound"}
-SAID_ELSEWHERE = ("name", "tokenizer", "tokenizer_facts", "counting", "deviations")
+REPORTED_SEPARATELY = ("name", "tokenizer", "tokenizer_facts", "counting", "deviations")
 Document = Mapping[str, Any]
 Pairs = list[tuple[str, str]]
 
@@ -30,7 +31,7 @@ def declared(subject: Subject) -> dict[str, str]:
 
 
 def run_document(subject: Subject) -> Document:
-    """run.json of the run, or of a procedure's best level; empty without one."""
+    """run.json of the run, or of the representative level of a procedure; empty without one."""
     level = subject.level
     return {} if level is None else level.document
 
@@ -40,37 +41,37 @@ def simulated(subject: Subject) -> bool:
 
 
 def model(subject: Subject) -> str:
-    said = declared(subject)
-    seen = part(run_document(subject), "target", "model")
-    name = said.get("sut.model.name") or (str(seen) if seen else UNDECLARED)
-    version = said.get("sut.model.version")
+    declarations = declared(subject)
+    observed = part(run_document(subject), "target", "model")
+    name = declarations.get("sut.model.name") or (str(observed) if observed else UNDECLARED)
+    version = declarations.get("sut.model.version")
     return f"{name} {version}" if version and version != "none" else name
 
 
 def hardware(subject: Subject) -> str:
     """`<GPU type> x <count>`."""
-    said = declared(subject)
-    kind = said.get("sut.hardware.accelerator")
-    number = said.get("sut.hardware.count") or part(run_document(subject), "config", "output", "gpus")
+    declarations = declared(subject)
+    kind = declarations.get("sut.hardware.accelerator")
+    number = declarations.get("sut.hardware.count") or part(run_document(subject), "config", "output", "gpus")
     if simulated(subject) and kind is None:
         return "none (simulated) x 0"
     return f"{kind or UNDECLARED} x {number if number is not None else UNDECLARED}"
 
 
 def software(subject: Subject) -> str:
-    said = declared(subject).get("software.engine")
+    given = declared(subject).get("software.engine")
     engine = part(run_document(subject), "environment", "engine") or {}
-    seen = " ".join(str(engine[name]) for name in ("name", "version") if engine.get(name))
-    if said and seen and said.casefold() != seen.casefold():
-        return f"{said} (declared; the server says {seen})"
-    return said or seen or UNDECLARED
+    observed = " ".join(str(engine[name]) for name in ("name", "version") if engine.get(name))
+    if given and observed and given.casefold() != observed.casefold():
+        return f"{given} (declared; the server reports {observed})"
+    return given or observed or UNDECLARED
 
 
 def boundary(subject: Subject) -> str:
-    said = declared(subject).get("sut.boundary")
-    if said is None:
+    value = declared(subject).get("sut.boundary")
+    if value is None:
         return "Model Engine" if simulated(subject) else UNDECLARED
-    return BOUNDARIES.get(said, said)
+    return BOUNDARIES.get(value, value)
 
 
 def workload(subject: Subject) -> str:
@@ -101,45 +102,45 @@ def load_model(document: Document) -> str:
 
 
 def guardrails(subject: Subject) -> str:
-    said = declared(subject)
-    filters = [said.get(f"guardrails.{name}_filter") for name in ("input", "output")]
+    declarations = declared(subject)
+    filters = [declarations.get(f"guardrails.{name}_filter") for name in ("input", "output")]
     if not any(filters):
         return "no guardrails (simulated engine)" if simulated(subject) else UNDECLARED
     texts = [f"{name} filter {value or UNDECLARED}" for name, value in zip(("input", "output"), filters, strict=True)]
-    named = said.get("guardrails.names")
+    named = declarations.get("guardrails.names")
     return ", ".join([*texts, *([named] if named else [])])
 
 
 def prefix_cache(subject: Subject) -> str:
-    said = declared(subject)
-    found = [said[name] for name in ("prefix_cache.enabled", "prefix_cache.state") if name in said]
+    declarations = declared(subject)
+    found = [declarations[name] for name in ("prefix_cache.enabled", "prefix_cache.state") if name in declarations]
     return ", ".join(found) if found else UNDECLARED
 
 
 def system_pairs(subject: Subject) -> Pairs:
     """Section 1: what was tested."""
-    said, environment = declared(subject), part(run_document(subject), "environment") or {}
+    declarations, environment = declared(subject), part(run_document(subject), "environment") or {}
     return [
         ("Model", model(subject)),
-        ("Quantization", said.get("sut.model.quantization", UNDECLARED)),
-        ("Model format", said.get("sut.model.format", UNDECLARED)),
+        ("Quantization", declarations.get("sut.model.quantization", UNDECLARED)),
+        ("Model format", declarations.get("sut.model.format", UNDECLARED)),
         ("Hardware", hardware(subject)),
-        ("Memory per accelerator", _gib(said.get("sut.hardware.memory_gib"))),
+        ("Memory per accelerator", _gib(declarations.get("sut.hardware.memory_gib"))),
         ("Software", software(subject)),
-        ("Operating system of the server", said.get("software.os", UNDECLARED)),
+        ("Operating system of the server", declarations.get("software.os", UNDECLARED)),
         ("SUT boundary", boundary(subject)),
-        ("Deployment", said.get("sut.deployment", UNDECLARED)),
+        ("Deployment", declarations.get("sut.deployment", UNDECLARED)),
         ("Target", _targets(subject)),
         ("Client host", joined(environment, ("cpu", "machine", "kernel"))),
     ]
 
 
-def _gib(said: str | None) -> str:
-    return UNDECLARED if said is None else f"{said} GiB"
+def _gib(value: str | None) -> str:
+    return UNDECLARED if value is None else f"{value} GiB"
 
 
 def joined(found: Mapping[str, Any], names: Iterable[str]) -> str:
-    """The values of *names* that are there; n/a without any."""
+    """The values of *names* that are present; n/a without any."""
     return ", ".join(str(found[name]) for name in names if found.get(name)) or NOT_KNOWN
 
 
@@ -157,14 +158,17 @@ def configuration_pairs(subject: Subject) -> Pairs:
 
 
 def _workload_pairs(subject: Subject) -> Iterator[tuple[str, str]]:
-    document, said = run_document(subject), declared(subject)
+    document, declarations = run_document(subject), declared(subject)
     description = part(document, "plan", "description", "workload") or {}
     yield "Workload", workload(subject)
     for name, value in description.items():
-        if name not in SAID_ELSEWHERE and value not in (None, [], {}):
+        if name not in REPORTED_SEPARATELY and value not in (None, [], {}):
             yield f"Workload: {name}", readable(value)
-    yield "Tokenizer", _tokenizer(part(document, "plan", "counting", "tokenizer"), description.get("tokenizer"), said)
-    yield "Token counting", _counting(document, said)
+    yield (
+        "Tokenizer",
+        _tokenizer(part(document, "plan", "counting", "tokenizer"), description.get("tokenizer"), declarations),
+    )
+    yield "Token counting", _counting(document, declarations)
     for key, label in (
         ("token_counting.bos_eos", "Special tokens"),
         ("token_counting.system_prompt", "System prompt tokens"),
@@ -172,8 +176,8 @@ def _workload_pairs(subject: Subject) -> Iterator[tuple[str, str]]:
         ("workload.domain", "Domain"),
         ("workload.language", "Language"),
     ):
-        if key in said:
-            yield label, said[key]
+        if key in declarations:
+            yield label, declarations[key]
 
 
 def readable(value: object) -> str:
@@ -185,21 +189,25 @@ def readable(value: object) -> str:
     return f"{value:g}" if isinstance(value, float) else NOT_KNOWN if value is None else str(value)
 
 
-def _tokenizer(seen: object, planned: object, said: Mapping[str, str]) -> str:
-    """What the run counted with; else what was planned, or is declared."""
-    if isinstance(seen, Mapping):
-        return readable(seen)
-    parts = [said.get("tokenizer.name") or str(planned or NOT_KNOWN)]
-    parts += [f"{name} {said[f'tokenizer.{name}']}" for name in ("vocabulary", "source") if f"tokenizer.{name}" in said]
+def _tokenizer(used: object, planned: object, declarations: Mapping[str, str]) -> str:
+    """The tokenizer that the run counted with; else the declared or planned one."""
+    if isinstance(used, Mapping):
+        return readable(used)
+    parts = [declarations.get("tokenizer.name") or str(planned or NOT_KNOWN)]
+    parts += [
+        f"{name} {declarations[f'tokenizer.{name}']}"
+        for name in ("vocabulary", "source")
+        if f"tokenizer.{name}" in declarations
+    ]
     return ", ".join(parts)
 
 
-def _counting(document: Document, said: Mapping[str, str]) -> str:
-    """Declared option, and where the counts of output tokens came from."""
+def _counting(document: Document, declarations: Mapping[str, str]) -> str:
+    """The declared option, and the sources of output token counts."""
     sources = part(document, "counts", "output_tokens_source") or {}
-    seen = ", ".join(f"{count(n)} by {name}" for name, n in sources.items() if n and name != "none")
-    option = said.get("token_counting.option") or part(document, "plan", "counting", "option") or UNDECLARED
-    return f"option {option}; output tokens: {seen or NOT_KNOWN}"
+    by_source = ", ".join(f"{count(n)} by {name}" for name, n in sources.items() if n and name != "none")
+    option = declarations.get("token_counting.option") or part(document, "plan", "counting", "option") or UNDECLARED
+    return f"option {option}; output tokens: {by_source or NOT_KNOWN}"
 
 
 def _load_pairs(subject: Subject) -> Iterator[tuple[str, str]]:
@@ -233,7 +241,7 @@ def _warmup(document: Document) -> str:
 
 
 def _measuring_pairs(subject: Subject) -> Iterator[tuple[str, str]]:
-    document, said = run_document(subject), declared(subject)
+    document, declarations = run_document(subject), declared(subject)
     certificate, single = document.get("certificate"), part(document, "metrics", "share_single")
     yield "Prefix cache", prefix_cache(subject)
     yield "Guardrails", guardrails(subject)
@@ -242,11 +250,11 @@ def _measuring_pairs(subject: Subject) -> Iterator[tuple[str, str]]:
         "ITL option (IETF B.2.1)",
         f"{part(single, 'itl_option') or NOT_KNOWN}, reported as {part(single, 'pooled_as') or NOT_KNOWN}",
     )
-    told = event_tokens_text(document)
-    if told is not None:
-        yield "Tokens of an event known by", told
-    yield "Clock", said.get("clock.method", "single client clock, CLOCK_MONOTONIC")
-    yield "Time stamps", str(part(certificate, "timestamp_source") or NOT_KNOWN)
+    source = event_tokens_text(document)
+    if source is not None:
+        yield "Source of tokens per event", source
+    yield "Clock", declarations.get("clock.method", "single client clock, CLOCK_MONOTONIC")
+    yield "Timestamps", str(part(certificate, "timestamp_source") or NOT_KNOWN)
     rtt = part(document, "metrics", "rtt_ms") or {}
     yield (
         "Round trip to the target",
@@ -255,12 +263,12 @@ def _measuring_pairs(subject: Subject) -> Iterator[tuple[str, str]]:
         else "not measured",
     )
     adjusted = part(document, "config", "output", "ttft_net_adjusted")
-    yield "Adjustments", "TTFT less the median round trip, beside the unadjusted" if adjusted else "none"
+    yield "Adjustments", "TTFT less the median round trip, in addition to the unadjusted TTFT" if adjusted else "none"
 
 
 def _protocol(document: Document) -> str:
     kind = part(document, "target", "endpoint_type") or part(document, "config", "target", "endpoint_type")
-    spoken = dict.fromkeys(str(part(one, "endpoint_type")) for one in part(document, "target", "classes") or ())
-    kind = ", ".join(spoken) or kind
+    protocols = dict.fromkeys(str(part(one, "endpoint_type")) for one in part(document, "target", "classes") or ())
+    kind = ", ".join(protocols) or kind
     streamed = part(document, "plan", "description", "streaming")
     return f"{kind or NOT_KNOWN}, {'streaming' if streamed in (None, True) else 'not streaming'}"

@@ -1,4 +1,4 @@
-"""report.md: a run on one page of Markdown, to be pasted into a pull request. Verdict first."""
+"""Renders report.md: a run as one page of Markdown that can be pasted into a pull request, verdict first."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from fastllmload.report.text.tables import Table, escaped, markdown
 
 NAME = "report.md"
 MEANING = {
-    "valid": "the client was not the limit: these are the target's numbers",
-    "suspect": "the client may have been part of what was measured",
+    "valid": "the client was not the limit: these numbers describe the target",
+    "suspect": "the client may have affected these numbers",
     "invalid": "the client was the limit: these numbers do not describe the target",
 }
 
@@ -34,7 +34,7 @@ def write(run: Run, document: dict[str, Any]) -> None:
 
 
 def render(subject: Subject) -> str:
-    """The whole page."""
+    """The complete page."""
     return "\n".join(lines(subject)) + "\n"
 
 
@@ -46,9 +46,9 @@ def lines(subject: Subject) -> Iterator[str]:
     yield f"# {title(subject)}"
     if identity.simulated(subject):
         yield from ("", f"> **{SIMULATED}.**")
-    said = notice(document)
-    if said is not None:
-        yield from ("", f"{escaped(said[0].upper() + said[1:])}.")
+    redaction = notice(document)
+    if redaction is not None:
+        yield from ("", f"{escaped(redaction[0].upper() + redaction[1:])}.")
     yield from verdict_lines(document)
     yield from markdown(Table("", ["Run", " "], overview(subject)))
     yield from ("", "## Latency")
@@ -75,7 +75,10 @@ def verdict_lines(document: Mapping[str, Any]) -> Iterator[str]:
     if started_cold(document):
         first = results.milliseconds(part(document, "metrics", "cold_start_latency") or {}, "value")
         took = "" if first is None else f" The first request had its first token after {quantity(first)} ms."
-        yield from ("", f"> **COLD START**: the target had just become ready and nothing was sent before.{took}")
+        yield from (
+            "",
+            f"> **COLD START**: the target had just become ready and had received no earlier request.{took}",
+        )
     status = document.get("status")
     if status != DONE:
         yield from ("", f"> **INCOMPLETE ({escaped(status or 'no status')})**: what was measured before the run ended.")
@@ -110,21 +113,21 @@ def sections(document: Mapping[str, Any]) -> Iterator[tuple[str, Table | None]]:
     yield "Objectives", results.objective_table(document)
     yield "Failures", results.failure_table(document)
     yield "Failures by URL", results.target_table(document)
-    yield "What the server said of them", results.error_text_table(document)
+    yield "Error messages of the server", results.error_text_table(document)
     yield "Request classes", results.class_table(document)
     yield "Throughput", results.throughput_table(document)
     yield "Client", results.client_table(document)
 
 
 def listed(heading: str, texts: Sequence[object]) -> Iterator[str]:
-    """A heading and its items; nothing without any."""
+    """A heading and its items; nothing without items."""
     if texts:
         yield from ("", f"## {heading}", "")
         yield from (f"* {escaped(text)}" for text in texts)
 
 
 def folded(summary: str, body: Iterator[str]) -> Iterator[str]:
-    """A part that a reader opens."""
+    """A collapsed part of the page."""
     yield from ("", "<details>", f"<summary>{summary}</summary>")
     yield from body
     yield from ("", "</details>")

@@ -1,4 +1,4 @@
-"""The methodology's minimum report (IETF C.1), line by line."""
+"""Renders the minimum report (IETF C.1), line by line."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from fastllmload.report.text.numbers import NOT_KNOWN, WITHHELD, count, number, 
 from fastllmload.report.text.reasoning import alone_text, reasoned, token_text
 
 NOT_MEASURED = "not measured"
-COUNTING = {
+ELIGIBLE = {
     "throughput": "the system sustained (not saturated, steady) within the test's own objectives",
     "tradeoff": "the system sustained (not saturated, steady) within the test's own objectives",
     "capacity": "passed the test's own criteria",
@@ -25,7 +25,7 @@ LIMIT_MS = 500.0  # of "Throughput at P99 TTFT < 500ms"
 
 
 def render(subject: Subject) -> str:
-    """The whole report."""
+    """The complete report."""
     return "\n".join(map(one_screen_line, lines(subject))) + "\n"
 
 
@@ -52,14 +52,14 @@ def lines(subject: Subject) -> Iterator[str]:
 
 
 def request_count(subject: Subject) -> str:
-    """Dispatched in the measured phase, of a procedure in the level that its other figures are of."""
+    """Requests dispatched in the measured phase; for a procedure, in its representative level."""
     if subject.is_procedure and subject.redacted:
         return WITHHELD
     return plain((identity.run_document(subject).get("counts") or {}).get("dispatched"))
 
 
 def plain(value: object) -> str:
-    """A number without thousands apart: these lines are read by programs too."""
+    """A count without thousands separators, as programs read these lines too."""
     return count(value).replace(",", "")
 
 
@@ -80,35 +80,35 @@ def latencies(subject: Subject) -> Iterator[str]:
 
 
 def population(subject: Subject) -> Iterator[str]:
-    """Of which requests, and of which tokens, TTFT and TPOT are."""
+    """The requests and tokens that TTFT and TPOT describe."""
     document = identity.run_document(subject)
     ttft = metric(document, "ttft")
     n = number(ttft.get("n"))
     if n is None and ttft.get("n") != WITHHELD:
         return
-    many = "the" if n is None else f"the {plain(n)}"
+    those = "the" if n is None else f"the {plain(n)}"
     if not reasoned(document):
-        yield f"TTFT is to the first content token; TTFT and TPOT are of {many} ok requests submitted in the window"
+        yield f"TTFT is to the first content token; TTFT and TPOT are of {those} ok requests submitted in the window"
         return
     any_token = [
         f"{statistic.upper()} {bound_in(found, statistic, 'ms') or with_unit(milliseconds(found, statistic), 'ms')}"
         for found in (metric(document, "ttft_any"),)
         for statistic in ("p50", "p99")
     ]
-    whole = f"to the first token of any kind, reasoning included: {', '.join(any_token)}"
+    to_any_token = f"to the first token of any kind, reasoning included: {', '.join(any_token)}"
     of_answer = (
-        f"TTFT is to the first answer token, TPOT of the answer tokens, of {many} ok requests with an answer submitted"
+        f"TTFT is to the first answer token, TPOT of the answer tokens, of {those} ok requests with an answer submitted"
     )
     yield (
-        f"no answer token came, so there is no TTFT and no TPOT; {whole}"
+        f"no answer token arrived, so TTFT and TPOT are not available; {to_any_token}"
         if n == 0
-        else f"{of_answer} in the window; {whole}"
+        else f"{of_answer} in the window; {to_any_token}"
     )
     yield from (text for text in (token_text(document), alone_text(document)) if text is not None)
 
 
 def bound_in(found: Mapping[str, object], statistic: str, unit: str) -> str | None:
-    """The bound that stands in place of a figure, which requests that did not end can move; None where none can."""
+    """The bounds of a figure that requests which did not end can change, with *unit*; None where none can."""
     known = bound(found, statistic)
     return known if known is None or known == WITHHELD else f"{known} {unit}"
 
@@ -119,7 +119,7 @@ def with_unit(value: object, unit: str) -> str:
 
 
 def max_throughput(subject: Subject) -> str:
-    """What a search found, the best level of a sweep that counts, else that of the one level there is."""
+    """The answer of a search, the best eligible level of a sweep, else the throughput of the only level."""
     if subject.redacted:
         return WITHHELD
     found = number(subject.finding("max_output_tok_s"))
@@ -131,8 +131,8 @@ def max_throughput(subject: Subject) -> str:
 
 
 def constrained(subject: Subject) -> str:
-    """A search under that very limit, else the best load of a sweep that meets it, of those that count for the maximum; a
-    single run measured neither.
+    """The answer of a search with exactly that limit, else the best eligible load of a sweep that meets it; not measured by
+    a single run.
     """
     if subject.redacted:
         return WITHHELD
@@ -150,37 +150,37 @@ def notes(subject: Subject) -> Iterator[str]:
     if subject.is_procedure:
         yield from scope(subject)
     else:
-        yield "TTFT, TPOT and Max Throughput are those of the one load level of this run; no maximum was searched for"
+        yield "TTFT, TPOT and Max Throughput are those of the one load level of this run; it did not search for a maximum"
     yield from population(subject)
     yield from all_texts(identity.run_document(subject))
     found = deviations(subject)
     yield from found if found else ["no deviations from the methodology are known"]
     yield f"Success rate: {quantity(success(subject))}%" if success(subject) is not None else "Success rate: n/a"
-    said = notice(subject.document)
-    if said is not None:
-        yield said
+    redaction = notice(subject.document)
+    if redaction is not None:
+        yield redaction
 
 
 def scope(subject: Subject) -> Iterator[str]:
-    """Of what the lines above are: one level of a procedure, and which levels the maximum is of."""
+    """The level that the figures of a procedure are of, and the levels that are eligible for the maximum."""
     name, level = subject.document.get("procedure"), subject.level
     if level is None:
-        yield f"Test {name}: no level is finished"
+        yield f"Test {name}: no level finished"
         return
     levels = () if subject.redacted else subject.document.get("levels") or ()
     ended = [n for one in levels for key in ("completed", "failed") if (n := number(one.get(key))) is not None]
-    whole = f", one of {len(levels)} levels with {plain(sum(ended))} requests in all" if len(levels) > 1 else ""
+    of_all = f", one of {len(levels)} levels with {plain(sum(ended))} requests in all" if len(levels) > 1 else ""
     yield (
-        f"Test {name}; Load Model, Request Count, Test Duration, TTFT and TPOT are those of {level_name(level)}{whole}"
+        f"Test {name}; Load Model, Request Count, Test Duration, TTFT and TPOT are those of {level_name(level)}{of_all}"
     )
     if subject.redacted:
         return
     if name not in SWEEPS:
-        yield "Max Throughput is that of this level; no maximum was searched for"
+        yield "Max Throughput is that of this level; the test did not search for a maximum"
     elif maximum(subject.document) is not None or number(subject.finding("max_output_tok_s")) is not None:
-        yield f"throughputs are of levels that {COUNTING[name]}"
+        yield f"throughputs are of levels that {ELIGIBLE[name]}"
     else:
-        yield f"no level is known that {COUNTING[name]}: there is no Max Throughput"
+        yield f"Max Throughput is not available: no level is known that {ELIGIBLE[name]}"
 
 
 def level_name(level: Subject) -> str:

@@ -1,4 +1,4 @@
-"""Section 6 of the full report: everything that is needed to do it again (IETF C.2)."""
+"""Renders section 6 of the full report: everything needed to reproduce the test (IETF C.2)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def pairs(found: identity.Pairs) -> Iterator[str]:
 
 
 def reproduction(subject: Subject) -> Iterator[str]:
-    """Everything that is needed to do it again."""
+    """Everything needed to reproduce the test."""
     document = identity.run_document(subject)
     tool = subject.document.get("tool") or document.get("tool") or {}
     environment = document.get("environment") or {}
@@ -38,6 +38,6 @@ def reproduction(subject: Subject) -> Iterator[str]:
 
 
 def command(subject: Subject) -> str | None:
-    """The command line, as it was recorded."""
+    """The recorded command line."""
     found = subject.document.get("command") or part(subject.document, "tool", "command")
     return command_line(found)

@@ -1,4 +1,4 @@
-"""The tables of one run, out of run.json: latency, throughput, success, failures, objectives, classes, the client."""
+"""Builds the tables of one run.json: latency, throughput, success, failures, objectives, classes, client."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from fastllmload.report.text.numbers import (
     NOT_KNOWN,
     WITHHELD,
     count,
+    has_too_few_samples,
     number,
     percent,
     quantity,
-    rests_on_too_few,
     some,
 )
 from fastllmload.report.text.tables import Cell, Table
-from fastllmload.report.text.traffic import came_whole, traffic_texts
+from fastllmload.report.text.traffic import traffic_texts, unstreamed_answers
 
 Document = Mapping[str, Any]
 
@@ -50,7 +50,7 @@ SCALES = {"s": 1e3, "us": 1e-3, "ns": 1e-6}
 
 
 def metric(document: Document, name: str) -> Mapping[str, Any]:
-    """`metrics.NAME`, empty when it is not there."""
+    """`metrics.NAME` of run.json, empty where it is missing."""
     found = part(document, "metrics", name)
     return found if isinstance(found, Mapping) else {}
 
@@ -63,10 +63,10 @@ def milliseconds(found: Mapping[str, Any], statistic: str) -> float | None:
 def latency_table(
     document: Document, names: Sequence[str] = tuple(LATENCIES), statistics: Sequence[str] = SUMMARY, title: str = ""
 ) -> Table:
-    """One row per latency that has values, in ms; a percentile that rests on too few samples is marked."""
-    shown = reasoning.headlines(document, names)
-    there = [name for name in shown if metric(document, name).get("n") not in (None, 0)] or list(names[:1])
-    rows = [[latency_label(document, name), *latency_row(metric(document, name), statistics)] for name in there]
+    """One row per latency that has values, in ms; a percentile of too few samples is marked."""
+    names = reasoning.headlines(document, names)
+    present = [name for name in names if metric(document, name).get("n") not in (None, 0)] or list(names[:1])
+    rows = [[latency_label(document, name), *latency_row(metric(document, name), statistics)] for name in present]
     few = any(str(cell).endswith(MARK) for row in rows for cell in row)
     columns = ["ms", "n", "null", *(STATISTICS[name] for name in statistics)]
     return Table(
@@ -76,7 +76,7 @@ def latency_table(
         [
             *success_note(document),
             *unfinished_note(document),
-            *whole_note(document),
+            *unstreamed_note(document),
             *reasoning.notes(document),
             *few_samples_note(few),
         ],
@@ -97,12 +97,12 @@ def marked(found: Mapping[str, Any], statistic: str) -> str:
     if known is not None:
         return known.replace(">=", AT_LEAST)
     text = quantity(milliseconds(found, statistic))
-    few = rests_on_too_few(found, statistic, SAMPLES_NEEDED.get(statistic, 0))
+    few = has_too_few_samples(found, statistic, SAMPLES_NEEDED.get(statistic, 0))
     return f"{text}{MARK}" if few and text != NOT_KNOWN else text
 
 
 def success_note(document: Document) -> list[str]:
-    """Stands under every latency table: which requests it is about, and how many failed (procedures 4.3)."""
+    """The note of every latency table: the number of requests that it describes, and the success rate."""
     rate = percent(metric(document, "success_rate").get("value"))
     n = count(part(document, "counts", "latency_population"))
     sent = count(part(document, "counts", "submitted_in_window"))
@@ -110,29 +110,29 @@ def success_note(document: Document) -> list[str]:
 
 
 def unfinished_note(document: Document) -> list[str]:
-    """Why some figures are bounds."""
+    """Explains figures that are bounds."""
     text = unfinished_text(document)
     return [text.replace(">=", AT_LEAST)] if text is not None else []
 
 
-def whole_note(document: Document) -> list[str]:
-    """Answers that were not streamed have a first token only at their end, and no gaps."""
-    if came_whole(document) == "all":
+def unstreamed_note(document: Document) -> list[str]:
+    """Answers that were not streamed have their first token at their end, and no gaps."""
+    if unstreamed_answers(document) == "all":
         return [
-            "Not streamed: TTFT is the end of the answer, and without a gap between tokens there is no ITL and no TPOT."
+            "Not streamed: TTFT is the end of the answer; ITL and TPOT need gaps between tokens and are not available."
         ]
-    some = came_whole(document)
-    return [f"{some} were not streamed: their TTFT is their end, and they are in no ITL and no TPOT."] if some else []
+    some = unstreamed_answers(document)
+    return [f"{some} were not streamed: their TTFT is their end, and ITL and TPOT exclude them."] if some else []
 
 
 def few_samples_note(marked: bool) -> list[str]:
-    return [f"{MARK} from fewer samples than it needs (P99: 1,000; P99.9: 10,000)"] if marked else []
+    return [f"{MARK} fewer samples than needed (P99: 1,000; P99.9: 10,000)"] if marked else []
 
 
 def interval_table(
     document: Document, names: Sequence[str] = ("ttft", "ttft_any", "tpot", "tpot_any", "e2e")
 ) -> Table | None:
-    """95 % intervals of P50 and P99 where the run has them; an open end is n/a."""
+    """95 % intervals of P50 and P99, where the run has them."""
     rows: list[list[Cell]] = []
     for name in reasoning.headlines(document, names):
         found = metric(document, name)
@@ -144,16 +144,16 @@ def interval_table(
 
 
 def not_estimable(found: Mapping[str, Any], statistic: str) -> str | None:
-    """`not estimable (needs about 27,796 requests)`; None where the run does not say so."""
-    said = part(found, "not_estimable", statistic)
-    if not isinstance(said, Mapping):
+    """`not estimable (needs about 27,796 requests)`; None where the run has no such note."""
+    reason = part(found, "not_estimable", statistic)
+    if not isinstance(reason, Mapping):
         return None
-    needed = said.get("requests_needed")
+    needed = reason.get("requests_needed")
     return "not estimable" if number(needed) is None else f"not estimable (needs about {count(needed)} requests)"
 
 
 def interval(found: Mapping[str, Any], statistic: str) -> str | None:
-    """`36.43 to 37.10`; None where there is none. Of a figure that is only bounded, the bound."""
+    """`36.43 to 37.10`; the bounds of a figure that has only these; None without either."""
     if bound(found, statistic) is not None:
         return marked(found, statistic)
     ends = (found.get("ci95") or {}).get(statistic) if isinstance(found.get("ci95"), Mapping) else None
@@ -191,7 +191,7 @@ ALWAYS = ("output_tok_s", "req_s", "input_tok_s")
 
 
 def throughput_table(document: Document, title: str = "") -> Table:
-    """What was asked, sent and completed, and what the target delivered."""
+    """Offered rate and the throughput of the target."""
     planned, offered = (part(document, "certificate", f"{name}_rate") for name in ("planned", "offered"))
     rows: list[list[Cell]] = [
         ["Offered, planned (req/s)", quantity(planned)],
@@ -211,7 +211,7 @@ NOT_OK = (
 
 
 def success_table(document: Document, title: str = "") -> Table:
-    """Submitted, ok, and every way to fail that occurred."""
+    """Requests planned, dispatched and ok, and each kind of failure that occurred."""
     counts = part(document, "counts") or {}
     ended: list[list[Cell]] = [[name, count(counts[name])] for name in NOT_OK if number(counts.get(name))]
     rows: list[list[Cell]] = [
@@ -231,68 +231,70 @@ def failure_table(document: Document, title: str = "") -> Table | None:
     groups = document.get("errors")
     found = [group for group in groups if part(group, "count")] if isinstance(groups, list) else []
     rows = [
-        [*(shown_or_dash(part(group, key)) for key in ("status", "error", "http_status")), count(part(group, "count"))]
+        [*(text_or_dash(part(group, key)) for key in ("status", "error", "http_status")), count(part(group, "count"))]
         for group in sorted(found, key=lambda group: -(number(part(group, "count")) or 0))
     ]  # fmt: skip
     return Table(title, ["Status", "Error", "HTTP", "Requests"], rows) if rows else None
 
 
 def target_table(document: Document, title: str = "") -> Table | None:
-    """How the requests to each URL ended; None with one URL, or when nothing failed."""
+    """Results by URL; None with one URL, or when nothing failed."""
     found = document.get("by_target")
     each = [one for one in found if isinstance(one, Mapping)] if isinstance(found, list) else []
     rows: list[list[Cell]] = [
-        [str(one.get("url")), *(count(one.get(key)) for key in ("dispatched", "ok", "failed")), _ways(one)]
+        [str(one.get("url")), *(count(one.get(key)) for key in ("dispatched", "ok", "failed")), _error_counts(one)]
         for one in each
     ]
     failed = any(number(one.get("failed")) or one.get("failed") == WITHHELD for one in each)
     return Table(title, ["URL", "Sent", "ok", "Failed", "Errors"], rows) if failed else None
 
 
-def _ways(one: Mapping[str, Any]) -> str:
+def _error_counts(one: Mapping[str, Any]) -> str:
     """`connect_refused 7, http_status 503: 2`."""
-    ways = [
+    texts = [
         f"{part(group, 'error') or part(group, 'status')}"
         + ("" if part(group, "http_status") in (None, 200) else f" {part(group, 'http_status')}:")
         + f" {count(part(group, 'count'))}"
         for group in one.get("errors") or ()
     ]
-    return ", ".join(ways) or "-"
+    return ", ".join(texts) or "-"
 
 
 def error_text_table(document: Document, title: str = "") -> Table | None:
-    """What the server said about failed requests, the most frequent first; None where it said nothing."""
+    """The server's error messages, the most frequent first; None without any."""
     found = part(document, "error_texts")
     texts = part(found, "texts")
     rows: list[list[Cell]] = [
-        [shown_or_dash(part(each, "http_status")), shown_or_dash(part(each, "error")), count(part(each, "requests")),
+        [text_or_dash(part(each, "http_status")), text_or_dash(part(each, "error")), count(part(each, "requests")),
          message_of(str(part(each, "text")))]
         for each in (texts if isinstance(texts, list) else ())
     ]  # fmt: skip
     others = number(part(found, "left_out"))
-    notes = [f"{count(others)} more requests failed with other texts."] if others else []
-    return Table(title, ["HTTP", "Error", "Requests", "What the server said"], rows, notes) if rows else None
+    notes = [f"{count(others)} more requests failed with other messages."] if others else []
+    return Table(title, ["HTTP", "Error", "Requests", "Message"], rows, notes) if rows else None
 
 
-def shown_or_dash(value: object) -> str:
+def text_or_dash(value: object) -> str:
     return "-" if value is None else str(value)
 
 
 def objective_table(document: Document, title: str = "") -> Table | None:
-    """Per objective: how many met it and by how much the others missed it; None without objectives."""
+    """Per objective: how many requests met it, and the excess of the others; None without objectives."""
     slo = part(document, "slo")
     rows = [_objective_row(each) for each in part(slo, "objectives") or ()]
     if not rows:
         return None
     attainment = percent(part(slo, "slo_attainment"))
     note = (
-        f"all of them: {count(part(slo, 'met'))} of {count(part(slo, 'submitted'))} requests ({attainment}); "
+        f"all objectives met: {count(part(slo, 'met'))} of {count(part(slo, 'submitted'))} requests ({attainment}); "
         f"request goodput {quantity(part(slo, 'request_goodput'))} requests/s, "
         f"token goodput {quantity(part(slo, 'token_goodput'))} tokens/s"
     )
-    least = part(slo, "slo_attainment_bounds")
-    if isinstance(least, Sequence) and not isinstance(least, str):
-        note += f"; {count(part(slo, 'unfinished'))} did not end: {percent(least[0])} to {percent(least[1])}"
+    bounds = part(slo, "slo_attainment_bounds")
+    if isinstance(bounds, Sequence) and not isinstance(bounds, str):
+        note += (
+            f"; {count(part(slo, 'unfinished'))} did not end: attainment {percent(bounds[0])} to {percent(bounds[1])}"
+        )
     return Table(
         title,
         ["Objective", "Limit", "Met", "Missed", "Failed", "Attainment", "Median excess", "Worst excess"],
@@ -305,10 +307,10 @@ def _objective_row(each: Mapping[str, Any]) -> list[Cell]:
     unit = "" if each.get("unit") in (None, "share") else f" {each['unit']}"
     excess = each.get("excess") or {}
     over = [f"{quantity(excess.get(name))}{unit}" if some(excess.get("n")) else NOT_KNOWN for name in ("p50", "max")]
-    asked = number(each.get("limit"))
-    limit = quantity(each.get("limit")) if asked is None else f"{asked:,.10g}{unit}"
+    known = number(each.get("limit"))
+    limit = quantity(each.get("limit")) if known is None else f"{known:,.10g}{unit}"
     numbers = [count(each.get(name)) for name in ("met", "missed", "failed")]
-    return [shown_or_dash(each.get("objective")), limit, *numbers, percent(each.get("attainment")), *over]
+    return [text_or_dash(each.get("objective")), limit, *numbers, percent(each.get("attainment")), *over]
 
 
 def class_table(document: Document, title: str = "") -> Table | None:
@@ -351,12 +353,12 @@ def _jain(document: Document) -> list[str]:
 
 
 def traffic_lines(document: Document) -> list[str]:
-    """What only some runs have: classes, conversations, users who left. One sentence each."""
+    """What only some runs have: classes, conversations, users who left. One text each."""
     return [" ".join(text.split()) for text in traffic_texts(document)]
 
 
 def client_table(document: Document, title: str = "") -> Table:
-    """Whether the client was what was measured."""
+    """How well the load generator measured."""
     certificate = part(document, "certificate") or {}
     lag, read = part(certificate, "schedule_lag_us") or {}, part(certificate, "socket_to_user_us") or {}
     bars = part(certificate, "latency_error_bar_us") or {}
@@ -373,10 +375,10 @@ def client_table(document: Document, title: str = "") -> Table:
         ["Stamp error of one request's TTFT, P99 over requests (us)", quantity(part(bars, "ttft", "p99"))],
         ["Stamp error of one gap, P99 over gaps (us)", quantity(part(bars, "itl", "p99"))],
         *figures,
-        ["Plan ahead of the clock, least (s)", quantity(certificate.get("plan_lead_s"))],
-        ["Time stamps", str(certificate.get("timestamp_source") or NOT_KNOWN)],
+        ["Least lead of the plan over the clock (s)", quantity(certificate.get("plan_lead_s"))],
+        ["Timestamps", str(certificate.get("timestamp_source") or NOT_KNOWN)],
         ["Events in reads of several segments", percent(certificate.get("coalesced_read_share"))],
-        ["Tokens that came with the one before", percent(certificate.get("batched_share"))],
+        ["Tokens that arrived with the previous one", percent(certificate.get("batched_share"))],
         ["Busiest worker (of a core)", percent(busiest)],
         ["Headroom", _headroom(certificate)],
     ]
@@ -389,7 +391,7 @@ def figures_judged(certificate: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _within(p99: object) -> str:
-    """How far a figure may be away: `47.18, 0.1 %`."""
+    """The error bound of a figure in us and as a share: `47.18, 0.1 %`."""
     value, share = number(part(p99, "value")), number(part(p99, "error_share"))
     return quantity(None) if value is None or share is None else f"{quantity(value * share * 1e3)}, {percent(share)}"
 
@@ -401,7 +403,7 @@ def _headroom(certificate: Mapping[str, Any]) -> str:
 
 
 def reasons(document: Document) -> Iterator[tuple[str, str]]:
-    """(severity, sentence) of each reason of the certificate, the gravest first."""
+    """(severity, sentence) of each reason of the certificate, the most severe first."""
     ranks = {"invalid": 0, "suspect": 1}
     found = part(document, "certificate", "reasons") or ()
     for reason in sorted(found, key=lambda reason: ranks.get(str(part(reason, "severity")), 2)):

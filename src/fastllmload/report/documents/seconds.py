@@ -1,9 +1,8 @@
-"""The latencies of a run as one HDR histogram per metric and second, for an interval log.
+"""Builds one HDR histogram per metric and second of a run, for an interval log.
 
-The populations are those of run.json: ttft, e2e and the gaps of ok requests submitted in the window, the lag of all
-that were sent in it. A value belongs to the second in which its event came: the first token, the last one, each next
-one, the release. So the histograms of all seconds together are the histogram of the run. The host's stalls have
-intervals of their own.
+The populations are those of run.json: ttft, e2e and gaps of ok requests submitted in the window, lag of all requests
+sent in it. A value belongs to the second of its event: first token, last token, the later token of a gap, release. The
+sum of the histograms of all seconds is the histogram of the run. Stalls of the host have their own intervals.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ from fastllmload.records.run import Run
 from fastllmload.statistics.order_statistics import pieces
 
 SECOND_NS = 1_000_000_000
-LONGEST_NS = 365 * 86_400 * SECOND_NS  # of a run
+LONGEST_NS = 365 * 86_400 * SECOND_NS  # longest run
 AT_ONCE = 32  # seconds whose histograms are in memory together: 8.7 MB per metric
 Times = npt.NDArray[np.int64]
 Words = npt.NDArray[np.int64]
@@ -48,8 +47,8 @@ class HistogramInterval:
 
 @dataclass(frozen=True)
 class ValueSource:
-    """What is counted under a tag: *record(begin_ns, words)* counts the values of the seconds that begin there. *t_ns*: the
-    instants of the values, and maybe others.
+    """The values of a tag: *record(begin_ns, words)* counts those of the AT_ONCE seconds from *begin_ns*. *t_ns*: the
+    instants of the values, and possibly others.
     """
 
     tag: str
@@ -59,7 +58,7 @@ class ValueSource:
     record: Callable[[int, Words], None]
 
     def seconds(self, base_ns: int) -> Times:
-        """Numbers, from *base_ns* on, of the seconds in which there may be a value; some more than once."""
+        """Numbers, counted from *base_ns*, of the seconds that may have a value; may contain duplicates."""
         found = [np.empty(0, np.int64)]
         for piece in pieces(self.t_ns):
             number = (piece - base_ns) // SECOND_NS
@@ -69,14 +68,14 @@ class ValueSource:
 
 
 def seconds(run: Run) -> Iterator[HistogramInterval]:
-    """All intervals that are not empty, in the order of their beginnings."""
+    """All intervals that are not empty, ordered by their start."""
     chosen = populations(run, window_of(run))
     sources = [*values_of(run, chosen), *gaps_of(run, chosen)]
     hiccups = list(hiccup_intervals(run))
     phase = run.phase("measure")
     earliest = min((source.first_ns for source in sources), default=0)
     base = earliest if phase is None else min(phase.start_ns, earliest)
-    for begin in beginnings(sources, base):
+    for begin in block_starts(sources, base):
         until = begin + AT_ONCE * SECOND_NS
         due = [each for each in hiccups if each.begin_ns < until]
         hiccups = hiccups[len(due) :]
@@ -84,12 +83,12 @@ def seconds(run: Run) -> Iterator[HistogramInterval]:
     yield from hiccups
 
 
-def beginnings(sources: list[ValueSource], base_ns: int) -> Iterator[int]:
-    """Where each next AT_ONCE seconds begin that have a value: whole seconds from *base_ns* on."""
+def block_starts(sources: list[ValueSource], base_ns: int) -> Iterator[int]:
+    """Start of each block of AT_ONCE seconds that has a value, a multiple of a second from *base_ns*."""
     last = max((source.last_ns for source in sources), default=base_ns)
     if last - base_ns > LONGEST_NS:
         raise RunFolderError(
-            f"the times of its events lie {(last - base_ns) / LONGEST_NS:.0f} years apart: they were changed"
+            f"the times of its events span {(last - base_ns) / LONGEST_NS:.0f} years: they were modified"
         )
     numbers = np.unique(np.concatenate([np.empty(0, np.int64), *(source.seconds(base_ns) for source in sources)]))
     at = 0
@@ -99,21 +98,21 @@ def beginnings(sources: list[ValueSource], base_ns: int) -> Iterator[int]:
 
 
 def block(sources: list[ValueSource], begin_ns: int) -> Iterator[HistogramInterval]:
-    """The next AT_ONCE seconds of all sources, second by second."""
+    """The intervals of AT_ONCE seconds from *begin_ns* of all sources, second by second."""
     end_ns = begin_ns + AT_ONCE * SECOND_NS
-    there = [source for source in sources if source.first_ns < end_ns and source.last_ns >= begin_ns]
-    counted = [np.zeros((AT_ONCE, histogram.WORDS), np.int64) for _ in there]
-    for source, words in zip(there, counted, strict=True):
+    active = [source for source in sources if source.first_ns < end_ns and source.last_ns >= begin_ns]
+    counted = [np.zeros((AT_ONCE, histogram.WORDS), np.int64) for _ in active]
+    for source, words in zip(active, counted, strict=True):
         source.record(begin_ns, words)
     for second in range(AT_ONCE):
         at = begin_ns + second * SECOND_NS
-        for source, words in zip(there, counted, strict=True):
+        for source, words in zip(active, counted, strict=True):
             if words[second, histogram.TOTAL]:
                 yield HistogramInterval(source.tag, at, at + SECOND_NS, words[second])
 
 
 def values_of(run: Run, chosen: Populations) -> Iterator[ValueSource]:
-    """ttft at t_first, e2e at t_last, lag at t_dispatch; where answers reason ttft_any at t_any."""
+    """ttft at t_first, e2e at t_last, lag at t_dispatch; ttft_any at t_any where answers reason."""
     ok, sent = run.rows[chosen.latency], run.rows[chosen.submitted]
     of_any = [("ttft_any", ok["t_any"], ttft_any(ok))] if (ok["reasoning_events"] > 0).any() else []
     for tag, t_ns, values in (
@@ -122,9 +121,9 @@ def values_of(run: Run, chosen: Populations) -> Iterator[ValueSource]:
         ("e2e", ok["t_last"], e2e(ok)),
         ("lag", sent["t_dispatch"], dispatch_lag(sent)),
     ):
-        there = values != NULL
-        if there.any():
-            yield value_source(tag, np.ascontiguousarray(t_ns[there]), values[there])
+        present = values != NULL
+        if present.any():
+            yield value_source(tag, np.ascontiguousarray(t_ns[present]), values[present])
 
 
 def value_source(tag: str, t_ns: Times, values: Times) -> ValueSource:
@@ -139,8 +138,8 @@ def value_source(tag: str, t_ns: Times, values: Times) -> ValueSource:
 
 
 def gaps_of(run: Run, chosen: Populations) -> Iterator[ValueSource]:
-    """Gaps between tokens, or between chunks, under the name of the option that was chosen (`itl`, `tbc`, `itl_b`); none
-    where events are lost.
+    """Gaps between tokens or chunks under the name of the run's option (`itl`, `tbc`, `itl_b`); none where events are
+    lost.
     """
     if run.lost(EVENTS):
         return
@@ -154,7 +153,7 @@ def gaps_of(run: Run, chosen: Populations) -> Iterator[ValueSource]:
 
 
 def gap_source(tag: str, t_ns: Times, first: Times, kept: npt.NDArray[np.bool_]) -> ValueSource:
-    """A block of seconds looks only at requests that live in it."""
+    """Counts gaps; a block of seconds reads only the requests that were active in it."""
     begins, ends = np.zeros(len(kept), np.int64), np.zeros(len(kept), np.int64)
     begins[kept], ends[kept] = t_ns[first[:-1][kept]], t_ns[first[1:][kept] - 1]
 
@@ -166,19 +165,21 @@ def gap_source(tag: str, t_ns: Times, first: Times, kept: npt.NDArray[np.bool_])
 
 
 def hiccup_intervals(run: Run) -> Iterator[HistogramInterval]:
-    """Lateness of the host's wake-ups, as the supervisor took it about once a second; nothing when nobody watched."""
+    """Wake-up delay of the host, recorded by the supervisor about once a second; nothing where it was not recorded."""
     records = run.array(HICCUP_INTERVALS, HICCUP_INTERVAL)
     if records is None or not len(records):
         return
     if int(records["index"].max()) >= histogram.COUNTS:
-        raise RunFolderError(f"{run.directory / HICCUP_INTERVALS} counts what no histogram has: it was changed")
+        raise RunFolderError(
+            f"{run.directory / HICCUP_INTERVALS} counts values outside of the histogram: it was modified"
+        )
     borders = np.flatnonzero(np.diff(records["begin_ns"])) + 1
     for part in np.split(records, borders):
         yield HistogramInterval("hiccup", int(part["begin_ns"][0]), int(part["end_ns"][0]), from_counts(part))
 
 
 def from_counts(part: npt.NDArray[np.void]) -> Words:
-    """Words from counts alone: least and largest value are those of their HDR buckets."""
+    """A histogram from counts alone; its minimum and maximum are those of their HDR buckets."""
     words = histogram.empty()
     words[part["index"]] = part["count"]
     there = np.flatnonzero(words[: histogram.COUNTS])

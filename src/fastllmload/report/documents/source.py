@@ -1,4 +1,4 @@
-"""What a report of a folder is made from: its run.json; of a killed run, measured now."""
+"""Loads the document of a report: run.json, completed by measuring now where the run was killed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from fastllmload.records.run import DONE, load, read_manifest
 
 
 def document_of(folder: Path) -> dict[str, Any]:
-    """run.json; when the run did not come to its end, with what its rows still tell."""
+    """run.json; for a run that was stopped early, with the figures of its rows."""
     document = read_manifest(folder)
     if document.get("status") == DONE or document.get("metrics") is not None:
         return document
@@ -20,6 +20,6 @@ def document_of(folder: Path) -> dict[str, Any]:
 
     run = load(folder)
     measured = measure(run)
-    # What the certificate would rest on is gone with rows or events: then nobody judges.
+    # The certificate needs all rows and events; without them no verdict is computed.
     judged = {} if run.lost(EVENTS) else {"certificate": judge(run)}
     return {**document, **measured, **added(run.whole, measured), **judged}

@@ -1,4 +1,4 @@
-"""What a report is about: a run's folder, or a procedure's with the runs of its levels."""
+"""The subject of a report: the folder of a run, or of a procedure with the runs of its levels."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ Document = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Subject:
-    """*document*: run.json or procedure.json; *redacted*: it holds nothing that should not be public.
+    """*document*: run.json or procedure.json; *redacted*: without what should not be public.
 
-    *best*: folder of the level whose latencies stand for all, of a procedure that has finished one.
+    *best*: folder of the representative level of a procedure, None where no level finished.
     """
 
     folder: Path
@@ -42,7 +42,7 @@ class Subject:
 
     @cached_property
     def run(self) -> Run:
-        """Rows and events, of a procedure those of its best level. RunFolderError when there are none."""
+        """Rows and events; for a procedure, those of its representative level. RunFolderError without one."""
         level = self.level
         if level is None:
             raise RunFolderError(f"{self.folder} has no finished level to report on")
@@ -50,7 +50,7 @@ class Subject:
 
     @cached_property
     def level(self) -> Subject | None:
-        """The run itself, or the run of a procedure's best level."""
+        """The run itself, or the run of the representative level of a procedure."""
         if not self.is_procedure or self.best is None:
             return None if self.is_procedure else self
         document = document_of(self.best)
@@ -70,31 +70,31 @@ def subject_of(folder: Path, redacted: bool = False) -> Subject:
 
 
 def of_a_search(folder: Path) -> bool:
-    """Whether *folder* is a level of a procedure, a search or a sweep: then its load is part of an answer."""
-    place = folder.absolute().parent
-    return place.name == "levels" and any((place.parent / name).exists() for name in (PROCEDURE, *SEARCHES))
+    """Whether *folder* is a level of a procedure, search or sweep, whose load is then part of a result."""
+    parent = folder.absolute().parent
+    return parent.name == "levels" and any((parent.parent / name).exists() for name in (PROCEDURE, *SEARCHES))
 
 
 def listed(document: Document) -> list[Mapping[str, Any]]:
-    """Levels of a procedure that say where they are."""
+    """Levels of a procedure that name their folder."""
     return [each for each in document.get("levels") or () if isinstance(each, Mapping) and each.get("folder")]
 
 
 def best_level(folder: Path, document: Document) -> Path | None:
     """The level at the maximum (`report.documents.maximum`).
 
-    Of a test that has none: of the levels on which the client was no limit (of all, where it always was) the one with the
-    highest output throughput; where there is an answer, one at that load.
+    For a test without a maximum: the level with the highest output throughput, at the load of the answer if there is one,
+    among those that the client did not limit (among all, if it limited all).
     """
     top = maximum(document)
     if top is not None and top.get("folder") and (folder / str(top["folder"]) / "run.json").exists():
         return folder / str(top["folder"])
     levels = listed(document)
-    sound = [each for each in levels if not client_limited(each)] or levels
+    usable = [each for each in levels if not client_limited(each)] or levels
     findings = document.get("findings") or {}
     answer = next((findings[name] for name in ANSWERS if findings.get(name) is not None), None)
-    sustained = [each for each in sound if answer is not None and each.get("load") == answer]
-    ordered = sorted(sustained or sound, key=lambda each: -(each.get("output_tok_s") or 0.0))
+    sustained = [each for each in usable if answer is not None and each.get("load") == answer]
+    ordered = sorted(sustained or usable, key=lambda each: -(each.get("output_tok_s") or 0.0))
     found = (folder / str(each["folder"]) for each in ordered)
     return next((path for path in found if (path / "run.json").exists()), None)
 

@@ -1,4 +1,4 @@
-"""report.html: a run as one self-contained page, light and dark, on screen and printed."""
+"""Renders report.html: a run as one self-contained page, light and dark, for screen and print."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ NAME = "report.html"
 
 
 def write(run: Run, document: Mapping[str, Any]) -> None:
-    """Write report.html into the run's folder, whole or not at all; *document* is its run.json.
+    """Write report.html into the run folder atomically; *document* is its run.json.
 
-    OSError when there is no room; RunFolderError for a file of the run that is damaged.
+    OSError when the disk is full; RunFolderError for a damaged file of the run.
     """
     replace_with(run.directory / NAME, render(run, document))
 
 
 def render(run: Run, document: Mapping[str, Any]) -> str:
-    """The page's text. Copes with whatever is missing: a killed run, no successful request, no samples."""
+    """The HTML text, also of a run that is incomplete: killed, without a successful request, without samples."""
     from fastllmload.report.html.context import ReportContext
     from fastllmload.report.html.page import page
 

@@ -1,4 +1,4 @@
-"""All that the sections of the page draw from, computed once."""
+"""The data of all sections of the page, computed once."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ GAP_NAMES = ("itl", "itl_b", "tbc")
 
 @dataclass
 class ReportContext:
-    """A run, its run.json, and what several sections need. *axis* is None when nothing was sent, *tokens* also where
-    events are lost. Rows or events that are not whole are not drawn at all: part of them looks like another run.
+    """A run, its run.json, and data of several sections. *axis* is None when nothing was sent, *tokens* also where events
+    are lost. Incomplete rows or events are not drawn, as charts of a part would be misleading.
     """
 
     run: Run
@@ -36,9 +36,9 @@ class ReportContext:
     def __post_init__(self) -> None:
         self.run = self.run.whole
 
-    def why(self, otherwise: str, *names: str) -> str:
-        """Why there is nothing to draw from the files *names*: they are damaged, or else *otherwise*."""
-        return "Not drawn: a file that it needs is damaged, see above." if self.run.lost(*names) else otherwise
+    def reason(self, otherwise: str, *names: str) -> str:
+        """The reason for an empty chart: one of the files *names* is damaged, or else *otherwise*."""
+        return "Not drawn: a file that this chart needs is damaged, see above." if self.run.lost(*names) else otherwise
 
     @cached_property
     def axis(self) -> TimeAxis | None:
@@ -66,7 +66,7 @@ class ReportContext:
 
     @cached_property
     def gap_name(self) -> str:
-        """Under which name the gaps were pooled: itl, itl_b, or tbc between chunks (metrics.md 3.4)."""
+        """The metric of the gaps: itl, itl_b, or tbc between chunks (IETF B.2.1)."""
         return next((name for name in GAP_NAMES if part(self.document, "metrics", name, "n")), "itl")
 
     @cached_property
@@ -75,15 +75,15 @@ class ReportContext:
 
     @cached_property
     def damage(self) -> tuple[str, ...]:
-        """What is wrong with the folder's files, without the folder's name."""
+        """Damage of the files of the folder, without the folder name."""
         return tuple(text.replace(f"{self.run.directory}/", "") for text in self.run.damage)
 
     def get(self, *keys: str) -> Any:
-        """What stands in run.json at *keys*, None where a step is missing."""
+        """The value of run.json at the path *keys*, None where a key is missing."""
         return part(self.document, *keys)
 
     def milliseconds(self, start: str, end: str) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
-        """(t_submit, end - start in ms) of the latency population, rows that lack one of the two left out."""
+        """(t_submit, end - start in ms) of the latency population, without rows that lack one of the two."""
         rows = self.latency_rows
         both = (rows[start] > 0) & (rows[end] > 0)
         return rows["t_submit"][both], (rows[end][both] - rows[start][both]) / 1e6

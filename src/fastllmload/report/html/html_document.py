@@ -1,5 +1,5 @@
-"""What every page of ours stands in: head, bar, banner, foot, script. One file; nothing is fetched, no other script
-runs.
+"""Renders the frame of every HTML page: head, bar, banner, foot, script. One file that loads nothing and runs no other
+script.
 """
 
 from __future__ import annotations
@@ -15,7 +15,9 @@ from fastllmload.report.html.charts.figure import Figures
 from fastllmload.report.html.markup import Markup, element
 
 SIMULATED = "SIMULATED ENGINE"
-UNSAID = "The target was fastllmload's own simulator, not a server. These figures say nothing about any model server."
+SIMULATED_MEANING = (
+    "The target was fastllmload's own simulator, not a server. These figures do not describe any model server."
+)
 TONES = ("valid", "suspect", "invalid")
 
 
@@ -30,10 +32,10 @@ def html_document(
     foot: str = "",
     simulated: bool = False,
 ) -> str:
-    """A whole document.
+    """A complete document.
 
-    *sections*: id of each section, its name in the bar (empty: not there) and its markup. *figures* has drawn their
-    charts. *tag* is a verdict beside our name in the colour of *tone*, *marks* follow it, *foot* stands at the end.
+    *sections*: name in the bar (empty: not listed) and markup of each section by id. *figures*: their charts. *tag*: a
+    verdict next to the product name, in the colour of *tone*; *marks* follow it; *foot* is at the end of the page.
     """
     script = asset("page.js")
     banner = _banner() if simulated else None
@@ -62,7 +64,7 @@ def tone_of(verdict: str) -> str:
 
 
 def _head(title: str, script: str) -> Markup:
-    """The policy lets nothing be fetched and no other script run, whatever stands in the page."""
+    """The content policy blocks all requests and all other scripts, whatever the page contains."""
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     ours = f"style-src 'unsafe-inline'; script-src 'sha256-{digest}'"
     policy = f"default-src 'none'; {ours}; base-uri 'none'; form-action 'none'"
@@ -79,15 +81,17 @@ def _head(title: str, script: str) -> Markup:
 
 
 def _numbers(figures: Figures) -> Markup:
-    """JSON for the script; `<` is escaped so that no text in it can end the element."""
+    """JSON for the script; `<` is escaped so that no text can end the element."""
     found = {"charts": figures.charts, "columns": figures.columns}
     text = json.dumps(found, separators=(",", ":"), allow_nan=False)
     return Markup(text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029"))
 
 
 def _banner() -> Markup:
-    """Loud, at the top and again at the bottom, when a run started its own engine."""
-    return element("div", element("strong", SIMULATED), element("span", UNSAID), class_="banner", role="note")
+    """The warning at the top and bottom of the page of a simulated engine."""
+    return element(
+        "div", element("strong", SIMULATED), element("span", SIMULATED_MEANING), class_="banner", role="note"
+    )
 
 
 def _bar(links: Mapping[str, str], tag: str, tone: str, marks: Sequence[str]) -> Markup:
@@ -99,6 +103,6 @@ def _bar(links: Mapping[str, str], tag: str, tone: str, marks: Sequence[str]) ->
         element("span", tag, class_=f"tag {tone}") if tag != "" else None,
         *(element("strong", mark, class_="tag invalid") for mark in marks),
         element("nav", *(element("a", name, href=f"#{key}") for key, name in links.items())),
-        element("button", "Theme: auto", type="button", id="theme", title="light, dark, or as the system says"),
+        element("button", "Theme: auto", type="button", id="theme", title="light, dark, or the system setting"),
         class_="bar",
     )

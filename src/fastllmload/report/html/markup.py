@@ -1,4 +1,4 @@
-"""HTML and SVG out of nested calls. Text is escaped unless it is Markup, so nothing from outside can become markup."""
+"""Builds HTML and SVG by nested calls. Text is escaped unless it is Markup, so external text cannot become markup."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ VOID = frozenset({"meta", "br", "hr"})
 
 
 class Markup(str):
-    """Text that is markup already."""
+    """Text that is already markup."""
 
 
 def element(name: str, /, *children: str | Markup | None, **attributes: str | float | None) -> Markup:
-    """`<name attributes>children</name>`; None is left out. A trailing underscore in an attribute's name is dropped,
-    the others are dashes.
+    """`<name attributes>children</name>`; None is left out. In attribute names a trailing underscore is removed,
+    the others become dashes.
     """
     given = "".join(
         f' {key.rstrip("_").replace("_", "-")}="{safe(str(value))}"'
@@ -26,7 +26,7 @@ def element(name: str, /, *children: str | Markup | None, **attributes: str | fl
 
 
 def joined(*children: str | Markup | None) -> Markup:
-    """All of *children*, made safe where they are plain text."""
+    """*children* as one text; plain text is escaped."""
     return Markup(
         "".join(child if isinstance(child, Markup) else safe(child) for child in children if child is not None)
     )
@@ -38,13 +38,13 @@ def safe(text: str) -> str:
 
 
 def printable(text: str) -> str:
-    """Control and direction characters become a replacement mark."""
+    """*text* with control and direction characters replaced."""
     if text.isprintable():
         return text
     return "".join(char if char.isprintable() or char == "\n" else "\N{REPLACEMENT CHARACTER}" for char in text)
 
 
 def visible(text: object, most: int = 400) -> str:
-    """Foreign text as one printable line of at most *most* characters."""
-    shown = printable(" ".join(str(text).split()))
-    return shown if len(shown) <= most else shown[: most - 1] + "…"
+    """External text as one printable line of at most *most* characters."""
+    line = printable(" ".join(str(text).split()))
+    return line if len(line) <= most else line[: most - 1] + "…"

@@ -1,4 +1,4 @@
-"""report.html of one run, put together of its sections."""
+"""Assembles report.html of one run from its sections."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ NAMES = {
 
 
 def page(context: ReportContext) -> str:
-    """The whole document."""
+    """The complete document."""
     found = {
         "verdict": joined(overview.header(context), overview.tiles(context)),
         "latency": latency.section(context),
@@ -54,6 +54,6 @@ def page(context: ReportContext) -> str:
         context.figures,
         tag=overview.verdict(context),
         marks=overview.marks(context),
-        foot=f"{which}All figures are in run.json beside this file.",
+        foot=f"{which}All figures are in run.json in the same folder.",
         simulated=simulated(context.document),
     )

@@ -1,8 +1,8 @@
-"""A page of given tables and plots, independent of a run: reports of procedures, searches, sweeps and comparisons.
+"""Renders a page of given tables and plots: reports of procedures, searches, sweeps and comparisons.
 
 Data model: a page has a `PageHead` and sections; a `PageSection` has a heading and blocks; a block is a `PageTable`, a
 `Plot` (see `report.html.charts.plot`: line, scatter with fit, cdf, bars) or a paragraph as plain text. All text is
-escaped, so it may come from anywhere; blank secrets before (`redact.Redactor`). Nothing is computed here.
+escaped, so it may be external; redact secrets before (`redact.Redactor`). Nothing is computed here.
 
     page = page_layout(PageHead("Throughput and latency"), [
         PageSection("Curve", [
@@ -22,12 +22,12 @@ from pathlib import Path
 from fastllmload.files import replace_with
 from fastllmload.report.html.charts.chart import Rule, Span
 from fastllmload.report.html.charts.figure import Figures, grid
-from fastllmload.report.html.charts.forest import Effect, Forest, drawn_forest
+from fastllmload.report.html.charts.forest import Effect, Forest, render_forest
 from fastllmload.report.html.charts.plot import Plot, PlotAxis, PlotSeries, cdf, figure_of
 from fastllmload.report.html.html_document import html_document, tone_of
 from fastllmload.report.html.markup import Markup, element, joined, visible
 from fastllmload.report.html.sections.verdict import VerdictReason, verdict_card
-from fastllmload.report.html.tables import drawn
+from fastllmload.report.html.tables import render_table
 from fastllmload.report.text import tables
 from fastllmload.report.text.numbers import NOT_KNOWN, quantity
 
@@ -48,14 +48,14 @@ __all__ = [
     "write_page",
 ]
 
-NARROW = 3  # columns up to which a table is not stretched over the page
+NARROW = 3  # a table with at most that many columns does not take the full width
 Cell = str | int | float | bool | None
 
 
 @dataclass(frozen=True)
 class PageTable:
-    """*rows*: one cell for each of *columns*; the first names its row. Numbers are written with about four digits
-    (int with all of theirs), None as `n/a`, text as it stands. *notes* stand below.
+    """*rows*: one cell for each of *columns*; the first names its row. Floats are written with about four digits, int with
+    all digits, None as `n/a`, text unchanged. *notes* are below the table.
     """
 
     columns: Sequence[str]
@@ -66,7 +66,7 @@ class PageTable:
 
 @dataclass(frozen=True)
 class PageSection:
-    """Plots next to each other share a row; everything stands in the order given."""
+    """Blocks in the given order; consecutive plots share a row."""
 
     title: str
     blocks: Sequence[PageTable | Plot | Forest | str]
@@ -76,8 +76,8 @@ class PageSection:
 @dataclass(frozen=True)
 class PageHead:
     """*verdict*: one word (valid, suspect, invalid, or another such as `met`), *meaning* its sentence, *tone* (valid,
-    suspect, invalid) its colour when the word is none of these. *facts*: what was run, name to text. *simulated*:
-    says so loudly.
+    suspect, invalid) its colour for any other word. *facts*: what was run, name to text. *simulated*:
+    adds a banner.
     """
 
     title: str
@@ -92,7 +92,7 @@ class PageHead:
 
 
 def page_layout(head: PageHead, sections: Sequence[PageSection]) -> str:
-    """The page's text: one file, light and dark, on screen and printed. ValueError for a row or column of wrong
+    """The page's text: one file, light and dark, on screen and printed. ValueError for a row or column of the wrong
     length.
     """
     figures = Figures()
@@ -107,7 +107,7 @@ def page_layout(head: PageHead, sections: Sequence[PageSection]) -> str:
 
 
 def write_page(path: Path, head: PageHead, sections: Sequence[PageSection]) -> None:
-    """The page as a file, whole or not at all. OSError when there is no room."""
+    """Write the page atomically. OSError when the disk is full."""
     replace_with(path, page_layout(head, sections))
 
 
@@ -123,29 +123,29 @@ def _top(head: PageHead) -> Markup:
         if head.verdict
         else None
     )
-    there = [block for block in (judged, facts) if block is not None]
+    cards = [block for block in (judged, facts) if block is not None]
     return joined(
-        heading, element("section", *there, class_="top" if len(there) > 1 else "top alone") if there else None
+        heading, element("section", *cards, class_="top" if len(cards) > 1 else "top alone") if cards else None
     )
 
 
 def _section(figures: Figures, key: str, section: PageSection) -> Markup:
     blocks: list[Markup | None] = []
-    beside: list[Markup] = []
+    plots: list[Markup] = []
     for number, block in enumerate(section.blocks):
         if isinstance(block, Plot):
-            beside.append(figure_of(figures, f"{key}-{number}", block))
+            plots.append(figure_of(figures, f"{key}-{number}", block))
             continue
-        blocks += [grid(*beside), _block(block)]
-        beside = []
+        blocks += [grid(*plots), _block(block)]
+        plots = []
     intro = element("p", visible(section.intro, 4000), class_="intro") if section.intro != "" else None
     heading = element("h2", visible(section.title, 200))
-    return element("section", heading, intro, *blocks, grid(*beside), id=key, class_="blocks-below")
+    return element("section", heading, intro, *blocks, grid(*plots), id=key, class_="blocks-below")
 
 
 def _block(block: PageTable | Forest | str) -> Markup:
     if isinstance(block, Forest):
-        return drawn_forest(block)
+        return render_forest(block)
     return _table(block) if isinstance(block, PageTable) else _paragraph(block)
 
 
@@ -161,7 +161,9 @@ def _table(given: PageTable) -> Markup:
             )
     rows = [[_cell(cell) for cell in row] for row in given.rows]
     narrow = "narrow" if len(given.columns) <= NARROW else ""
-    return drawn(tables.Table(given.title, [visible(name, 200) for name in given.columns], rows, given.notes), narrow)
+    return render_table(
+        tables.Table(given.title, [visible(name, 200) for name in given.columns], rows, given.notes), narrow
+    )
 
 
 def _cell(cell: Cell) -> str:

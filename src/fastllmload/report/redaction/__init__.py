@@ -1,1 +1,1 @@
-"""Documents without what must not be public: names, capacity limits, loads."""
+"""Removes what must not be public from documents: names, capacity limits, loads."""

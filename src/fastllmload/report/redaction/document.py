@@ -1,8 +1,8 @@
-"""A document without what should not be public (IETF 7.1): capacity limits, knees and memory thresholds; and without
-names of hosts, URLs and paths.
+"""Redacts a document for publication (IETF 7.1): capacity limits, knees and memory thresholds, and names of hosts, URLs
+and paths.
 
-What is left out is `withheld`, which is not the same as `n/a`: it was measured. Latencies stay, and so does the
-throughput at a declared rate.
+A redacted value is `withheld`, in contrast to `n/a`: it was measured. Latencies are kept, and so is the throughput at a
+declared rate.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ SERVER_MEMORY = (
     "kv_usage", "preemptions", "preemption_rate", "preemption_loss", "running", "waiting", "batch_utilization",
 )  # fmt: skip
 OF_NAMES = "names of hosts, URLs, paths and processes, memory figures of the server, settings of a simulated engine"
-OF_LOAD = f"the load, throughput and every count of requests or tokens, which tell the capacity; {OF_NAMES}"
+OF_LOAD = f"the load, throughput and every count of requests or tokens, which reveal the capacity; {OF_NAMES}"
 OF_LIMITS = f"results and levels, which are the capacity; {OF_LOAD}"
 
 
 def withheld(document: Mapping[str, Any], limit: bool = False) -> dict[str, Any]:
-    """A copy of a run.json or procedure.json that may be published; its entry `withheld` says what was left out. *limit*:
-    its load is one of a search.
+    """A copy of a run.json or procedure.json that may be published; its entry `withheld` lists what is missing. *limit*: the
+    load of the run belongs to a search.
     """
     found: dict[str, Any] = _without_engine(without_names(_without_sources(document)))
     if "procedure" in found:
@@ -44,14 +44,14 @@ def withheld(document: Mapping[str, Any], limit: bool = False) -> dict[str, Any]
             withhold(series, [name for name in series if isinstance(series[name], float)])
     for place in (found.get("watch"), (found.get("certificate") or {}).get("host")):
         withhold(place if isinstance(place, dict) else None, ("competitors",))
-    if limit or tells_capacity(found):
+    if limit or reveals_capacity(found):
         return {**without_load(found), "withheld": OF_LOAD}
     command = {"command": command_without_loads(found["command"], SIMULATION)} if found.get("command") else {}
     return {**found, **command, "withheld": OF_NAMES}
 
 
-def tells_capacity(document: Mapping[str, Any]) -> bool:
-    """Whether the throughput of a run is what the system could do: a closed loop, everything at once, or a cap."""
+def reveals_capacity(document: Mapping[str, Any]) -> bool:
+    """Whether the throughput of a run is a capacity: a closed loop, all requests at once, or a concurrency limit."""
     asked = (document.get("config") or {}).get("load") or {}
     return asked.get("rate") in (None, "inf", float("inf")) or asked.get("max_concurrency") is not None
 
@@ -62,13 +62,13 @@ def loadless(document: Mapping[str, Any]) -> bool:
 
 
 def notice(document: Mapping[str, Any]) -> str | None:
-    """One line on what was left out and why; None where nothing was."""
-    said = document.get("withheld")
-    return f"withheld (IETF 7.1): {said}" if isinstance(said, str) else None
+    """One line on what is withheld and why; None where nothing is."""
+    names = document.get("withheld")
+    return f"withheld (IETF 7.1): {names}" if isinstance(names, str) else None
 
 
 def _without_sources(document: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Wherever it is quoted: what the user wrote of where the capacity is from."""
+    """Without the user's text on the source of the capacity, wherever it is quoted."""
     parameters = document.get("parameters")
     test = parameters.get("test") if isinstance(parameters, Mapping) else None
     source = test.get("capacity_source") if isinstance(test, Mapping) else None
@@ -84,7 +84,7 @@ def _replaced(value: Any, text: str) -> Any:
 
 
 def _without_engine(found: dict[str, Any]) -> dict[str, Any]:
-    """Without what the engine was set to hold: the settings of a simulated one, the batch size that a server tells."""
+    """Without limits of the engine: settings of a simulated engine, the batch size that a server reports."""
     for config in (found.get("config"), (found.get("parameters") or {}).get("run")):
         target = config.get("target") if isinstance(config, dict) else None
         given = target.get("simulate") if isinstance(target, dict) else None

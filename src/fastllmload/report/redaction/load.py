@@ -1,7 +1,7 @@
-"""A run whose load is a limit, without that load and whatever tells it: rates, and every number of requests or tokens.
+"""Removes the load from a run whose load is a capacity, and what reveals it: rates, counts of requests and tokens.
 
-Over the known duration a count is a rate, and a number in flight over a mean latency is one too (Little's law). Whole
-numbers are counts unless they are known to be something else; latencies and shares stay.
+A count over the known duration is a rate, and so is a number in flight over a mean latency (Little's law). Integers are
+counts unless they are known to be something else; latencies and shares are kept.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ LOADS = frozenset(
 
 
 def without_load(document: Mapping[str, Any]) -> Document:
-    """A copy of a run.json."""
+    """A copy of a run.json without its load."""
     found: Document = texts_without_figures(dict(document))
     withhold_counts(found)
     for name in COUNTED:
-        withhold_whole_numbers(found.get(name))
+        withhold_integers(found.get(name))
     withhold(found, ("command", *FLAT_THROUGHPUTS))
     withhold(found.get("slo"), (*GOODPUTS, "slo_attainment_bounds"))
     metrics = found.get("metrics")
@@ -73,7 +73,7 @@ def without_load(document: Mapping[str, Any]) -> Document:
 
 
 def _certificate(found: Any) -> Any:
-    """What says how well the client measured; how often it did so is the load."""
+    """The quality of the measurement, without the counts."""
     if not isinstance(found, dict):
         return found
     rates = {name: WITHHELD for name in ("planned_rate", "offered_rate") if found.get(name) is not None}
@@ -89,14 +89,14 @@ def _certificate(found: Any) -> Any:
 
 
 def withhold(found: object, names: Any) -> None:
-    """Whatever is known under *names*, in place."""
+    """Withhold the values of *names* that are known, in place."""
     for name in names if isinstance(found, dict) else ():
         if isinstance(found, dict) and found.get(name) is not None:
             found[name] = WITHHELD
 
 
 def withhold_counts(found: Any) -> None:
-    """Everywhere but under `config`: `timeout` counts requests, but is a number of seconds there."""
+    """Withhold all COUNTS, except under `config`, where `timeout` is in seconds."""
     for value in found if isinstance(found, list) else ():
         withhold_counts(value)
     if isinstance(found, dict):
@@ -106,20 +106,20 @@ def withhold_counts(found: Any) -> None:
         withhold(found, [name for name in COUNTS if isinstance(found.get(name), (int, float)) and found[name]])
 
 
-def withhold_whole_numbers(found: Any) -> None:
-    """In place: whole numbers but 0, except under NO_COUNTS."""
+def withhold_integers(found: Any) -> None:
+    """Withhold integers other than 0, except under NO_COUNTS; in place."""
     for value in found.values() if isinstance(found, dict) else found if isinstance(found, list) else ():
-        withhold_whole_numbers(value)
+        withhold_integers(value)
     if isinstance(found, dict):
-        withhold(found, [name for name, value in found.items() if name not in NO_COUNTS and _whole(value)])
+        withhold(found, [name for name, value in found.items() if name not in NO_COUNTS and _is_count(value)])
 
 
 def coarse(value: Any) -> Any:
-    """A share to three decimals: all of its digits give its denominator away, which is a count."""
+    """A share to three decimals, as all of its digits would reveal its denominator, a count."""
     return round(value, 3) if isinstance(value, float) else value
 
 
-def _whole(value: object) -> bool:
+def _is_count(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value != 0
 
 
@@ -129,7 +129,7 @@ def _withhold_rates(found: Any) -> None:
 
 
 def without_loads(value: Any, key: str = "") -> Any:
-    """The same values without those that stand under a name of LOADS; how the load was made stays."""
+    """*value* without the values of LOADS keys; the kind of load is kept."""
     if isinstance(value, Mapping):
         return {str(name): without_loads(inner, str(name)) for name, inner in value.items()}
     if key in LOADS and value not in (None, 0, "") and not isinstance(value, bool) and not _nested(value):
@@ -138,5 +138,5 @@ def without_loads(value: Any, key: str = "") -> Any:
 
 
 def _nested(value: object) -> bool:
-    """Whether there are tables in a list: then their entries have names of their own."""
+    """Whether a list contains tables or lists, whose entries are then checked one by one."""
     return isinstance(value, (list, tuple)) and any(isinstance(each, (Mapping, list, tuple)) for each in value)

@@ -1,4 +1,4 @@
-"""A document without names of hosts, URLs, addresses and paths, and without what an operator's own hooks do and say."""
+"""Removes names of hosts, URLs, addresses and paths from a document, and commands and output of hooks."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fastllmload.report.text.numbers import WITHHELD
 
 URL = re.compile(r"\b[a-z][a-z0-9+]*://[^\s\"'<>)\],;]+", re.IGNORECASE)
 PATH = re.compile(r"(?<![\w.:/])(?:~|\.{1,2})?/(?:[\w.@+%=-]+/)*[\w.@+%=-]+")
-HOOK = re.compile(r"(--hook[ =][\w-]+=)(?:'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\")")  # in a sentence, as repr writes it
+HOOK = re.compile(r"(--hook[ =][\w-]+=)(?:'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\")")  # in a sentence, quoted by repr
 EMPTIED = ("headers", "source_addresses", "server_name", "texts")
 PATH_KEYS = frozenset(
     ("directory", "save_plan", "plan", "dataset_path", "cacert", "client_cert", "client_key", "unix_socket", "folder")
@@ -19,7 +19,7 @@ PATH_KEYS = frozenset(
 
 
 def without_names(document: Mapping[str, Any]) -> dict[str, Any]:
-    """The same values, with targets numbered and hosts, URLs and paths taken out of every text."""
+    """A copy with numbered targets, and without hosts, URLs and paths in any text."""
     known = dict(_names(document))
     patterns = [(re.compile(rf"(?<![\w.-]){re.escape(name)}(?![\w-])"), known[name]) for name in _longest_first(known)]
 
@@ -43,7 +43,7 @@ def without_names(document: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _without_hooks(document: Mapping[str, Any]) -> dict[str, Any]:
-    """Entries in which commands of hooks stand, or what they said: an operator's own scripts and hosts."""
+    """The entries that hold commands of hooks or their output, without these."""
     found: dict[str, Any] = {}
     if isinstance(document.get("command"), (list, tuple)):
         words = [str(word) for word in document["command"]]
@@ -70,7 +70,7 @@ def _longest_first(known: Mapping[str, str]) -> list[str]:
 
 
 def _names(document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Texts that name something, and what stands for them."""
+    """(text, replacement) of each known name."""
     target, asked = _mapping(document.get("target")), _mapping(_mapping(document.get("config")).get("target"))
     manifest = _mapping(document.get("manifest"))
     for urls in (asked.get("urls"), target.get("urls"), manifest.get("urls")):  # in one order; classes' own come last
@@ -91,7 +91,7 @@ def _names(document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 def _host_parts(url: str) -> Iterator[str]:
     try:
         parts = urlsplit(url)
-    except ValueError:  # not a URL; the text as a whole is replaced
+    except ValueError:  # not a URL; the complete text is replaced
         return
     for part in (parts.netloc, parts.hostname):
         if part:

@@ -1,5 +1,5 @@
-"""A procedure's document as it may be published: a test of capacity keeps what was done and how; any other test loses
-its loads, its counts, and the tables and sentences that tell of capacity.
+"""Redacts the document of a procedure: a capacity test keeps only its description; any other test loses its loads, its
+counts, and the tables and sentences on capacity.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from fastllmload.report.redaction.load import COUNTS, coarse, withhold_counts, withhold_whole_numbers, without_loads
+from fastllmload.report.redaction.load import COUNTS, coarse, withhold_counts, withhold_integers, without_loads
 from fastllmload.report.redaction.texts import command_without_loads, texts_without_figures
 from fastllmload.report.text.numbers import WITHHELD
 
@@ -18,7 +18,7 @@ CAPACITY_WORDS = re.compile(
     r"|mixed load|throughput(?!.*percent)",
     re.IGNORECASE,
 )
-# What a test was asked for and that tells nothing of the answer; shares of a capacity do not without the capacity
+# Parameters that do not reveal the result; shares of a capacity do not without the capacity
 HARMLESS = re.compile(r"duration_s|slo_\w+|output_tokens|lengths|levels|share_of_capacity|isolated")
 TEXTS = frozenset(("loop", "baseline", "configurations", "throughput", "oom_pattern"))
 COUNT_HEAD = re.compile(r"n|count|requests|samples|refused|runs|submitted|ok|failed", re.IGNORECASE)
@@ -29,35 +29,35 @@ COUNT_ROW = re.compile(r"\b(?:requests|samples|gaps)\b", re.IGNORECASE)
 def of_procedure(found: dict[str, Any]) -> dict[str, Any]:
     """A copy of a procedure.json."""
     limits = found.get("procedure") in CAPACITY_TESTS
-    told = texts_without_figures({
+    redacted = texts_without_figures({
         **found,
-        "tables": [] if limits else [_table(each) for each in found.get("tables") or () if not _tells(each)],
-        "sentences": [] if limits else _untelling(found.get("sentences")),
+        "tables": [] if limits else [_table(each) for each in found.get("tables") or () if not _reveals_capacity(each)],
+        "sentences": [] if limits else _without_capacity(found.get("sentences")),
         "findings": _findings(found.get("findings") or {}, limits),
-        "warnings": _untelling(found.get("warnings")),
+        "warnings": _without_capacity(found.get("warnings")),
         "parameters": _parameters(found.get("parameters")),
         "plots": [],
         "levels": [],
     })  # fmt: skip
     for name in ("warmup", "warmups", "steps"):
-        withhold_counts(told.get(name))
-    if "server_log" in told:
-        told["server_log"] = {}
+        withhold_counts(redacted.get(name))
+    if "server_log" in redacted:
+        redacted["server_log"] = {}
     if found.get("command"):
-        told["command"] = _command(found["command"], limits)
-    if limits and told.get("compliance"):
-        told["compliance"] = _without_reasons(told["compliance"])
-    return dict(told)
+        redacted["command"] = _command(found["command"], limits)
+    if limits and redacted.get("compliance"):
+        redacted["compliance"] = _without_reasons(redacted["compliance"])
+    return dict(redacted)
 
 
-def _untelling(texts: Any) -> list[str]:
+def _without_capacity(texts: Any) -> list[str]:
     return [text for text in texts or () if not CAPACITY_WORDS.search(text)]
 
 
 def _command(command: Any, limits: bool) -> Any:
-    """Of a test of capacity nothing: what it was given is where the answer lies."""
-    told = limits or any(str(word).startswith("--capacity") for word in command)
-    return WITHHELD if told else command_without_loads(command)
+    """Withheld completely for a capacity test, as its options bracket the result."""
+    revealing = limits or any(str(word).startswith("--capacity") for word in command)
+    return WITHHELD if revealing else command_without_loads(command)
 
 
 def _findings(found: Mapping[str, Any], limits: bool) -> dict[str, Any]:
@@ -70,7 +70,7 @@ def _findings(found: Mapping[str, Any], limits: bool) -> dict[str, Any]:
         else:
             kept[name] = value if name == "lengths" else _coarse(_level_list(without_loads(value, name)), name)
     withhold_counts(kept)
-    withhold_whole_numbers(kept)
+    withhold_integers(kept)
     return kept
 
 
@@ -86,7 +86,7 @@ def _level_list(value: Any) -> Any:
 
 
 def _parameters(found: Any) -> Any:
-    """What a user wrote of where a capacity is from goes as well: it is mostly a sum that gives it."""
+    """Also without the user's text on the source of a capacity, which usually reveals it."""
     if not isinstance(found, Mapping):
         return found
     test = found.get("test")
@@ -104,7 +104,7 @@ def _asked(name: str, value: Any) -> Any:
 
 
 def _table(table: Mapping[str, Any]) -> dict[str, Any]:
-    """Without counts: whole numbers beside the first column, columns of counts, rows of counts."""
+    """Without counts: integers after the first column, columns of counts, rows of counts."""
     heads = [bool(COUNT_HEAD.fullmatch(str(column))) for column in table.get("columns") or ()]
     rows = []
     for row in table.get("rows") or ():
@@ -117,7 +117,7 @@ def _table(table: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _latencies(table: Mapping[str, Any]) -> bool:
-    """Whether the columns say what is in them: then a row named after requests holds their latencies."""
+    """Whether columns are latencies, also in a row named after requests."""
     return any("(ms)" in str(column) for column in (table.get("columns") or ())[1:])
 
 
@@ -125,17 +125,18 @@ def _number(cell: object) -> bool:
     return isinstance(cell, (int, float)) and not isinstance(cell, bool)
 
 
-def _tells(table: Mapping[str, Any]) -> bool:
+def _reveals_capacity(table: Mapping[str, Any]) -> bool:
     words = f"{table.get('id')} {table.get('title')}"
     return bool(CAPACITY_WORDS.search(words)) or str(table.get("id")).endswith("levels")
 
 
 def _without_reasons(compliance: Any) -> Any:
-    """What has no key word is about loads, orders and counts of levels: of a test of capacity their numbers go."""
-    if not isinstance(compliance, dict) or not compliance.get("beside"):
+    """Without reasons that contain numbers, of requirements without a key word: they are loads and counts of levels."""
+    key = "beside"  # prose: allow, a key of the document
+    if not isinstance(compliance, dict) or not compliance.get(key):
         return compliance
     kept = [
         {**entry, "reason": WITHHELD if any(map(str.isdigit, str(entry.get("reason")))) else entry.get("reason")}
-        for entry in compliance["beside"]
+        for entry in compliance[key]
     ]
-    return {**compliance, "beside": kept}
+    return {**compliance, key: kept}

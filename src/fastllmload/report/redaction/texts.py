@@ -1,4 +1,4 @@
-"""Loads and counts in sentences and command lines: a text says as much as the field that it was made from."""
+"""Removes loads and counts from sentences and command lines, which repeat fields of the document."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ COUNT = re.compile(
     r"|observations|values|ones|(?<=output )tokens|(?<=generated )tokens|(?<=prompt )tokens|(?<=input )tokens)\b)"
 )
 LEVELS = re.compile(rf"\b(levels?) {NUMBER}(?:(?:, | and ){NUMBER})*(?=\s*[:;)])")
-# A figure of the methodology, the same for every system
+# A constant of the methodology, the same for every system
 CONSTANT = re.compile(
     r"(?:needs?|asks for|which is|fewer than(?: needed)?|at least|least|for) \(?$|(?:asks for|which is) 100 requests and $"
 )
 SIMULATION = frozenset(("--simulate",))
-TELLING = frozenset(  # options whose value is a load or a count
+REVEALING = frozenset(  # options whose value is a load or a count
     ("-r", "--rate", "-c", "--concurrency", "--max-concurrency", "-n", "--num-requests", "--requests", "--capacity",
      "--capacity-source", "--initial", "--min", "--max", "--step", "--slots", "--users", "--simulate", "--class",
      "--rate-series", "--levels")
@@ -32,7 +32,7 @@ TELLING = frozenset(  # options whose value is a load or a count
 
 
 def without_figures(text: str) -> str:
-    """*text* without loads, and without counts of requests or tokens; what the methodology asks for stays, and so does 0."""
+    """*text* without loads and counts of requests or tokens; 0 and what the methodology requires are kept."""
     text = LOAD.sub(_withheld, text)
     text = COUNT.sub(_withheld, text)
     return LEVELS.sub(rf"\1 {WITHHELD}", text)
@@ -45,7 +45,7 @@ def _withheld(found: re.Match[str]) -> str:
 
 
 def texts_without_figures(value: Any) -> Any:
-    """The same of every text in *value*, also of names of entries; what a requirement says and asks for is no figure."""
+    """The same for every text in *value* and for keys; statements and remedies of requirements are kept."""
     if isinstance(value, str):
         return without_figures(value)
     if isinstance(value, Mapping):
@@ -58,24 +58,24 @@ def texts_without_figures(value: Any) -> Any:
     return value
 
 
-def command_without_loads(command: object, telling: frozenset[str] = TELLING) -> Any:
-    """The words of a command line without the values of *telling* options; a text stays as it is."""
+def command_without_loads(command: object, revealing: frozenset[str] = REVEALING) -> Any:
+    """The arguments of a command line without the values of *revealing* options; a string is returned unchanged."""
     if not isinstance(command, Sequence) or isinstance(command, str):
         return command
-    return list(_words(list(map(str, command)), telling))
+    return list(_words(list(map(str, command)), revealing))
 
 
-def _words(words: list[str], telling: frozenset[str]) -> Iterator[str]:
-    """An option may have several values: all words up to the next option are its own."""
+def _words(words: list[str], revealing: frozenset[str]) -> Iterator[str]:
+    """An option may have several values: all arguments up to the next option."""
     option = ""
     for word in words:
         name, equals, _ = word.partition("=")
         if not word.startswith("-"):
             shown = f"{name}={WITHHELD}" if option == "--simulate" and equals else WITHHELD
-            yield shown if option in telling else word
+            yield shown if option in revealing else word
             continue
         option = name
-        if equals and name in telling:
+        if equals and name in revealing:
             yield f"{name}={WITHHELD}"
         else:
-            yield f"{word[:2]}{WITHHELD}" if word[:2] in telling and len(word) > 2 else word
+            yield f"{word[:2]}{WITHHELD}" if word[:2] in revealing and len(word) > 2 else word

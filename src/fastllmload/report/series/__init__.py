@@ -1,5 +1,4 @@
-"""What a run looked like: series, curves and chosen requests out of its rows and stamps, as plain arrays.
+"""Computes the data of charts: series, curves and chosen requests of a run, as plain arrays.
 
-Pure functions, for whoever draws; nothing here is judged. Work and memory are bounded by the number of bins and
-buckets, however many requests and tokens a run had.
+Pure functions. Memory is bounded by the number of bins and buckets, however many requests and tokens a run has.
 """

@@ -1,4 +1,4 @@
-"""Gaps between arrivals on the tail axis: as asked, as planned and as sent."""
+"""Gaps between arrivals on the tail axis: requested, planned and sent."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fastllmload.records.run import Run
 from fastllmload.report.series.axis import Floats
 from fastllmload.report.series.curves import QuantileCurve, curve_of
 
-MOST_GAPS = 60.0  # mean gaps that the search for a quantile goes up to
+MOST_GAPS = 60.0  # upper end of the quantile search, in mean gaps
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class ArrivalGaps:
 
 
 def arrival_gaps(run: Run) -> ArrivalGaps | None:
-    """Of the measured phase; None with fewer than two sends."""
+    """Gaps of the measured phase; None with fewer than two sent requests."""
     rows = run.rows[run.rows["phase"] == layout.MEASURE]
     dispatched = np.sort(rows["t_dispatch"][rows["t_dispatch"] > 0])
     if len(dispatched) < 2:
@@ -43,7 +43,7 @@ def arrival_gaps(run: Run) -> ArrivalGaps | None:
 
 
 def asked_curve(arrivals: ArrivalEvidence, tail: Floats) -> QuantileCurve | None:
-    """Quantiles of the asked process at the places *tail*, from its distribution function by interpolation."""
+    """Quantiles of the requested process at *tail*, interpolated from its distribution function."""
     if not arrivals.open_loop or arrivals.rate is None or arrivals.process == "onoff":
         return None
     mean_ms = 1e3 / arrivals.rate

@@ -1,4 +1,4 @@
-"""The time axis that all series of a run share: bins of equal width from the beginning of the measured phase."""
+"""The time axis of all series of a run: bins of equal width from the start of the measured phase."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Floats = npt.NDArray[np.float64]
 SECONDS_WIDE = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 30)
 WIDTHS_S = (*SECONDS_WIDE, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 21600, 86400)
 MOST_BINS, FEWEST_BINS, LEAST_BINS = 320, 40, 20
-IN_A_BIN = 10  # requests that make a rate worth drawing
+IN_A_BIN = 10  # requests in a bin that give a usable rate
 
 
 @dataclass(frozen=True)
@@ -52,11 +52,11 @@ class TimeAxis:
         return (t_ns - self.zero_ns) / 1e9
 
     def bin_of(self, t_ns: Times) -> Times:
-        """Bin of each time, those outside put into the first or the last one."""
+        """Bin of each time; times outside are in the first or last bin."""
         return np.clip((t_ns - self.zero_ns) // self.width_ns, 0, self.bins - 1)
 
     def count(self, t_ns: npt.NDArray[Any]) -> Times:
-        """int64[bins]: how many times fall into each bin; a time of 0 did not happen."""
+        """int64[bins]: number of times in each bin; 0 means that the event did not occur."""
         return np.bincount(self.bin_of(t_ns[t_ns > 0]), minlength=self.bins)
 
     def per_second(self, t_ns: npt.NDArray[Any]) -> Floats:
@@ -64,9 +64,7 @@ class TimeAxis:
         return self.count(t_ns) / self.width_s
 
     def coarser(self, samples: int, wanted: int, fewest: int = 12) -> TimeAxis:
-        """The same span in wider bins, until each has *wanted* of *samples* or fewer than *fewest* bins would be
-        left.
-        """
+        """The same span in wider bins, until each has *wanted* of *samples* or fewer than *fewest* bins would remain."""
         found = self
         for factor in (1, 2, 5, 10, 20, 50):
             bins = -(-self.bins // factor)
@@ -79,7 +77,7 @@ class TimeAxis:
 
 
 def time_axis(run: Run) -> TimeAxis | None:
-    """From the begin of the measured phase to the last thing that was recorded in it; None when nothing was sent."""
+    """From the start of the measured phase to the last event recorded in it; None when nothing was sent."""
     rows = run.rows[run.rows["phase"] == layout.MEASURE]
     sent = rows["t_dispatch"][rows["t_dispatch"] > 0]
     if not len(sent):
@@ -93,7 +91,7 @@ def time_axis(run: Run) -> TimeAxis | None:
 
 
 def width_ns(span_ns: int, requests: int) -> int:
-    """The finest width that gives at most MOST_BINS bins, and enough requests in each unless they are few anyway."""
+    """The smallest width that gives at most MOST_BINS bins, with enough requests in each unless bins are few."""
     few = min(max(requests, LEAST_BINS), 2 * FEWEST_BINS)
     for width_s in WIDTHS_S:
         width = round(width_s * 1e9)

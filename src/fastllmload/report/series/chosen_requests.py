@@ -1,6 +1,4 @@
-"""Requests worth a look, and each one's tokens against a reader (figure 1 of the smooth-goodput paper, metrics.md
-5.10).
-"""
+"""Chooses notable requests, and compares their tokens with a reader (figure 1 of the smooth-goodput paper)."""
 
 from __future__ import annotations
 
@@ -23,11 +21,11 @@ MOST_STEPS = 400
 
 @dataclass(frozen=True)
 class Delivery:
-    """Tokens of one request: *received[k]* in all at *t_s[k]*, s since submission; deadlines are those of *reader*.
+    """Tokens of one request: *received[k]* in total at *t_s[k]*, s since submission; deadlines are those of *reader*.
 
     *waits*: float64[m, 2], the intervals (s) in which the reader has nothing to read; *wait_s* is their sum.
-    *read_s*, *read*: corners of the reader's course, who needs token read[k] at read_s[k]. *slack_s*: by how much the
-    token that was nearest to its deadline came before it, negative when it came after.
+    *read_s*, *read*: corners of the reader's progress; the reader needs token read[k] at read_s[k]. *slack_s*: the
+    smallest lead of a token over its deadline, negative when a token was late.
     """
 
     row: int
@@ -47,8 +45,8 @@ class Delivery:
 
 
 def choose_rows(tokens: TokenSeries, latency: Mask, measured: Mask) -> dict[int, str]:
-    """Rows and why: by lateness against the reader the median, the P99 and the worst request, and the one with the
-    longest pause. Of the latency population; when nothing succeeded, of all that had a token.
+    """Rows with the reason: the median, P99 and worst request by lateness against the reader, and the one with the longest
+    pause. Of the latency population; when nothing succeeded, of all requests with a token.
     """
     known = ~np.isnan(tokens.late_ns)
     pool = np.flatnonzero(known & latency)
@@ -69,13 +67,13 @@ def choose_rows(tokens: TokenSeries, latency: Mask, measured: Mask) -> dict[int,
 
 
 def delivery_of(run: Run, row: int, why: str, pause_ns: float, reader: Reader) -> Delivery:
-    """The request of *row* as *reader* saw it."""
+    """The tokens of the request *row* against *reader*."""
     part = rows_of(run, row, row + 1)
     timed = on_timeline(part)
     fields = part.rows[0]
     sizes = stated_tokens(part.event_tokens[timed], 1)
     t = part.event_t[timed] - int(fields["t_submit"])
-    waits, corners = course(t, sizes, reader)
+    waits, corners = reader_progress(t, sizes, reader)
     due = reader.first_ns + (np.cumsum(sizes) - sizes) * reader.per_token_ns
     return Delivery(
         row=row,
@@ -95,10 +93,9 @@ def delivery_of(run: Run, row: int, why: str, pause_ns: float, reader: Reader) -
     )
 
 
-def course(t_ns: npt.NDArray[np.int64], sizes: npt.NDArray[np.int64], reader: Reader) -> tuple[Floats, Floats]:
+def reader_progress(t_ns: npt.NDArray[np.int64], sizes: npt.NDArray[np.int64], reader: Reader) -> tuple[Floats, Floats]:
     """(waits float64[m, 2] in ns, corners float64[k, 2] of (ns, token needed then)) of a reader who needs the first
-    token `first_ns` after submission, takes `per_token_ns` for each, and waits from when it is ready until the next
-    one is there.
+    token `first_ns` after submission, takes `per_token_ns` for each, and waits where the next one has not arrived.
     """
     waits: list[tuple[float, float]] = []
     ready, needed = reader.first_ns, 1
@@ -115,10 +112,10 @@ def course(t_ns: npt.NDArray[np.int64], sizes: npt.NDArray[np.int64], reader: Re
 
 
 def thinned(delivery: Delivery, most: int = MOST_STEPS) -> Delivery:
-    """The same, to be drawn: with at most about *most* steps, corners and waits; the first and last stay, and waits
-    that lie close together become one.
+    """The same for drawing, with at most about *most* steps, corners and waits; the first and last are kept, and waits
+    that are close together are merged.
     """
-    steps, corners = kept(len(delivery.t_s), most), kept(len(delivery.read_s), 2 * most)
+    steps, corners = evenly_chosen(len(delivery.t_s), most), evenly_chosen(len(delivery.read_s), 2 * most)
     span = float(delivery.read_s[-1]) if len(delivery.read_s) else 0.0
     return replace(
         delivery,
@@ -126,18 +123,18 @@ def thinned(delivery: Delivery, most: int = MOST_STEPS) -> Delivery:
         received=delivery.received[steps],
         read_s=delivery.read_s[corners],
         read=delivery.read[corners],
-        waits=delivery.waits if len(delivery.waits) <= most else joined(delivery.waits, span / most),
+        waits=delivery.waits if len(delivery.waits) <= most else merged(delivery.waits, span / most),
     )
 
 
-def kept(n: int, most: int) -> npt.NDArray[np.int64]:
-    """Indices of at most *most* of *n*, evenly chosen, the first and the last among them."""
+def evenly_chosen(n: int, most: int) -> npt.NDArray[np.int64]:
+    """Indices of at most *most* of *n*, evenly spaced, with the first and the last."""
     return np.arange(n) if n <= most else np.unique(np.linspace(0, n - 1, most).astype(np.int64))
 
 
-def joined(intervals: Floats, gap: float) -> Floats:
-    """Ascending intervals float64[m, 2], those less than *gap* apart made one."""
-    apart = np.flatnonzero(intervals[1:, 0] - intervals[:-1, 1] >= gap)
-    starts = intervals[np.concatenate([[0], apart + 1]), 0]
-    ends = intervals[np.concatenate([apart, [len(intervals) - 1]]), 1]
+def merged(intervals: Floats, gap: float) -> Floats:
+    """Ascending intervals float64[m, 2]; those less than *gap* apart are merged."""
+    breaks = np.flatnonzero(intervals[1:, 0] - intervals[:-1, 1] >= gap)
+    starts = intervals[np.concatenate([[0], breaks + 1]), 0]
+    ends = intervals[np.concatenate([breaks, [len(intervals) - 1]]), 1]
     return np.column_stack([starts, ends])

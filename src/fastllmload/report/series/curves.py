@@ -1,4 +1,4 @@
-"""Quantile curves on the tail axis, exact from a sample or from counts in logarithmic buckets; percentiles over time.
+"""Computes quantile curves on the tail axis, from a sample or from bucket counts, and percentiles over time.
 
 The tail axis is x = -log10(1 - q): 0 is the smallest value, 1 is P90, 2 is P99, 3 is P99.9.
 """
@@ -15,7 +15,7 @@ import numpy.typing as npt
 from fastllmload.report.series.axis import Floats, TimeAxis, Times
 
 POINTS = 240
-BEYOND = 10  # samples beyond a quantile, below which the curve rests on single requests
+BEYOND = 10  # samples beyond a quantile; with fewer the curve depends on single requests
 OCTAVE_BITS = 6
 # Bits of a float32 that stay: sign, exponent and OCTAVE_BITS of the mantissa.
 SHIFT = 23 - OCTAVE_BITS
@@ -39,8 +39,8 @@ class QuantileCurve:
 
 
 def tail_points(n: int, points: int = POINTS) -> Floats:
-    """Places on the tail axis for *n* values: even steps up to q = 1 - 1/n, and with few values one for each. One value
-    is every quantile: a line to P90, or nothing could be seen.
+    """Points on the tail axis for *n* values: even steps up to q = 1 - 1/n, with few values one for each. A single value
+    is drawn as a line to P90, as it is every quantile.
     """
     if n <= 1:
         return np.arange(2 * n, dtype=np.float64)
@@ -62,7 +62,7 @@ def curve_of(values: npt.NDArray[Any], scale: float = 1.0) -> QuantileCurve:
 
 
 def bucket_of(ns: Times) -> Times:
-    """Bucket of each duration: 0 for nothing, then 64 buckets an octave, so that one is 0.8 % to 1.6 % wide."""
+    """Bucket of each duration: 0 for 0 ns, then 64 buckets per octave, each 0.8 % to 1.6 % wide."""
     bits = ns.astype(np.float32).view(np.int32) >> SHIFT
     bits -= FIRST - 1
     return np.clip(bits, 0, BUCKETS - 1, out=bits)
@@ -78,7 +78,7 @@ def bucket_values(scale: float = 1.0) -> Floats:
 
 
 def curve_of_buckets(counts: Times, scale: float = 1.0) -> QuantileCurve:
-    """The same from counts in `bucket_of` buckets: right to 0.8 %."""
+    """The same from counts in `bucket_of` buckets, exact to 0.8 %."""
     n = int(counts.sum())
     tail = tail_points(n)
     if n == 0:
@@ -89,7 +89,7 @@ def curve_of_buckets(counts: Times, scale: float = 1.0) -> QuantileCurve:
 
 
 def needed(q: float) -> int:
-    """Values that make a q-quantile worth drawing: at least one beyond it."""
+    """Values needed to draw a q-quantile: at least one beyond it."""
     return 1 if q >= 1 else math.ceil(1 / (1 - q) - 1e-9)
 
 

@@ -1,4 +1,4 @@
-"""The load generator itself over time: CPU of each process, stalls of the host, late releases; and its histograms."""
+"""The load generator over time: CPU of each process, stalls of the host, late releases, and its histograms."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Words = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Bars:
-    """A histogram on a logarithmic axis: counts[k] values in [edges_us[k], edges_us[k + 1]); *n* in all."""
+    """A histogram on a logarithmic axis: counts[k] values in [edges_us[k], edges_us[k + 1]); *n* in total."""
 
     edges_us: Floats
     counts: Times
@@ -41,10 +41,10 @@ def cpu_over_time(run: Run, axis: TimeAxis) -> dict[int, Floats]:
     if samples is None:
         return found
     for worker in np.unique(samples["worker"]).tolist():
-        mine = samples[(samples["worker"] == worker) & (samples["cpu_ns"] > 0)]
-        if len(mine) < 2 or not (np.diff(mine["t_ns"]) > 0).all():
+        own = samples[(samples["worker"] == worker) & (samples["cpu_ns"] > 0)]
+        if len(own) < 2 or not (np.diff(own["t_ns"]) > 0).all():
             continue
-        used = np.interp(edges, mine["t_ns"], mine["cpu_ns"], left=np.nan, right=np.nan)
+        used = np.interp(edges, own["t_ns"], own["cpu_ns"], left=np.nan, right=np.nan)
         found[worker] = np.maximum(np.diff(used) / axis.width_ns, 0.0)
     if SIMULATOR in found:
         found[SIMULATOR] = found.pop(SIMULATOR)
@@ -66,7 +66,7 @@ def lag_over_time(run: Run, axis: TimeAxis) -> Floats:
 
 
 def stalls_over_time(run: Run, axis: TimeAxis) -> Floats | None:
-    """ms: the longest stall of the host in each bin, NaN without one above 5 ms; None when nobody watched."""
+    """ms: the longest stall of the host in each bin, NaN without one above 5 ms; None where stalls were not recorded."""
     stalls = run.array(STALLS, INT64, (None, 2))
     if stalls is None:
         return None
@@ -74,16 +74,16 @@ def stalls_over_time(run: Run, axis: TimeAxis) -> Floats | None:
 
 
 def worker_stalls_over_time(run: Run, axis: TimeAxis) -> Floats | None:
-    """ms: the longest stall of any worker in each bin, NaN without one above 5 ms; None when nobody kept them."""
+    """ms: the longest stall of any worker in each bin, NaN without one above 5 ms; None where they were not recorded."""
     stalls = read_worker_stalls(run)
     if stalls is None:
         return None
-    shown = stalls[(stalls[:, 1] >= axis.zero_ns) & (stalls[:, 2] > LATE_NS)]
-    return worst_in_bins(axis, shown[:, 1], shown[:, 2] / 1e6)
+    chosen = stalls[(stalls[:, 1] >= axis.zero_ns) & (stalls[:, 2] > LATE_NS)]
+    return worst_in_bins(axis, chosen[:, 1], chosen[:, 2] / 1e6)
 
 
 def histograms(run: Run) -> dict[str, Words]:
-    """HDR words of `watch.WATCHED` over all workers and of `hiccup`, those that the folder has."""
+    """HDR histograms of `monitor.WATCHED`, summed over all workers, and of `hiccup`, as far as the folder has them."""
     found: dict[str, Words] = {}
     words = run.array(HISTOGRAMS, INT64, (None, len(WATCHED), histogram.WORDS))
     if words is not None and len(words):
@@ -107,12 +107,12 @@ def hdr_values_ns() -> Floats:
 
 
 def bars(words: Words) -> Bars:
-    """The histogram in PER_DECADE bars a decade, from its least to its largest value; what is below 1 us in one bar."""
+    """The histogram in PER_DECADE bars per decade, from its smallest to its largest value; below 1 us in one bar."""
     counts, middle = words[: histogram.COUNTS], hdr_values_ns() / 1e3
     place = np.floor(np.log10(np.maximum(middle, 1.0)) * PER_DECADE + 1e-9).astype(np.int64)
     place[middle >= 1.0] += 1
     summed = np.bincount(place, counts.astype(np.float64)).astype(np.int64)
-    there = np.flatnonzero(summed)
-    low, high = int(there[0]), int(there[-1])
+    used = np.flatnonzero(summed)
+    low, high = int(used[0]), int(used[-1])
     edges = 10.0 ** ((np.arange(low, high + 2) - 1) / PER_DECADE)
     return Bars(edges, summed[low : high + 1], int(summed.sum()))

@@ -1,4 +1,4 @@
-"""Load over time: rates planned, sent, completed and failed, and how many requests were in flight."""
+"""Load over time: rates planned, sent, completed and failed, and requests in flight."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Rows = npt.NDArray[Any]
 
 @dataclass(frozen=True)
 class LoadSeries:
-    """float64[bins] each. Rates in requests/s; *left*: users who went, by plan or at a deadline.
+    """float64[bins] each. Rates in requests/s; *left*: users who left, by plan or at a deadline.
     *in_flight*, *waiting* (for a first token): means over each bin."""
 
     planned: Floats
@@ -31,10 +31,10 @@ class LoadSeries:
 
 
 def load_over_time(run: Run, axis: TimeAxis) -> LoadSeries:
-    """Of the measured phase. A request completes with its last token (metrics.md 6.2) and fails when it ends."""
+    """Load of the measured phase. A request completes with its last token and fails when it ends."""
     rows = run.rows[run.rows["phase"] == layout.MEASURE]
     ok = rows["status"] == layout.OK
-    left = gone(rows)
+    left = left_early(rows)
     failed = (rows["status"] > layout.OK) & ~left
     ended = np.where(rows["t_end"] > 0, rows["t_end"], rows["t_dispatch"])
     begun, answered = rows["t_submit"], rows["t_first"]
@@ -49,13 +49,13 @@ def load_over_time(run: Run, axis: TimeAxis) -> LoadSeries:
     )
 
 
-def gone(rows: Rows) -> npt.NDArray[np.bool_]:
-    """Users who went before the end: no failures of the target (metrics.users)."""
+def left_early(rows: Rows) -> npt.NDArray[np.bool_]:
+    """Rows of users who left before the end, which are not failures of the target (metrics.run.users)."""
     return left_by_plan(rows) | gave_up(rows)
 
 
 def mean_open(axis: TimeAxis, start_ns: Times, end_ns: Times) -> Floats:
-    """float64[bins]: time-weighted mean number of open intervals; an end of 0 has not come, a start of 0 never was."""
+    """float64[bins]: time-weighted mean number of open intervals; 0 means that the start or end did not occur."""
     begun = start_ns > 0
     start = start_ns[begun] - axis.zero_ns
     end = end_ns[begun & (end_ns > 0)] - axis.zero_ns
@@ -74,10 +74,10 @@ def elapsed(since: Times, at: Times) -> Floats:
 
 
 def failures_over_time(run: Run, axis: TimeAxis) -> dict[str, Floats]:
-    """Failed requests of each bin by status name, the most frequent status first; statuses that did not occur are
-    left out.
+    """Failed requests of each bin by status name, the most frequent first; without statuses that did not
+    occur.
     """
-    rows = run.rows[(run.rows["phase"] == layout.MEASURE) & (run.rows["status"] > layout.OK) & ~gone(run.rows)]
+    rows = run.rows[(run.rows["phase"] == layout.MEASURE) & (run.rows["status"] > layout.OK) & ~left_early(run.rows)]
     at = np.where(rows["t_end"] > 0, rows["t_end"], rows["t_dispatch"])
     found = {
         layout.STATUS_NAMES[status]: axis.count(at[rows["status"] == status]).astype(np.float64)

@@ -1,6 +1,6 @@
-"""One pass over all events of a run, some requests at a time: tokens over time, gaps in buckets, each reader's wait.
+"""Reads all events of a run in one pass, in blocks: tokens over time, gaps in buckets, lateness against a reader.
 
-The only part whose work grows with the number of tokens; its memory does not.
+Time grows with the number of tokens; memory does not.
 """
 
 from __future__ import annotations
@@ -26,11 +26,10 @@ EVENTS_AT_ONCE = 1 << 19
 @dataclass(frozen=True)
 class TokenSeries:
     """*chunks_s*: token-bearing events per second of all measured requests; *tokens_s*: output tokens per second of
-    the successful ones, None when the server did not say how many there were. Both float64[bins] of the axis.
+    the successful ones, None when the server did not report their number. Both float64[bins] of the axis.
 
     *gap_counts*: int64[bins, BUCKETS] of the coarser *gap_axis*, by the time of the gap's end. *late_ns*, *pause_ns*:
-    per row of the run `lateness` (above 0: how long the reader waits in all) and the longest gap, NaN where there is
-    none.
+    per row of the run `lateness` (above 0: how long the reader waits in total) and the longest gap, NaN without one.
     """
 
     chunks_s: Floats
@@ -42,8 +41,8 @@ class TokenSeries:
 
 
 def token_series(run: Run, axis: TimeAxis, latency: Mask, within_chunks: bool, reader: Reader) -> TokenSeries:
-    """*latency*: rows whose gaps count (metrics.window.populations). *within_chunks*: the tokens of a chunk that the
-    server counted are gaps of 0 apart (metrics.md 3.4, direct and B); else a gap is that between two chunks (A).
+    """*latency*: rows whose gaps count (metrics.run.window.populations). *within_chunks*: tokens of one chunk have gaps of
+    0 between them (IETF B.2.1, direct and option B); else gaps are those between chunks (option A).
     """
     measured = run.rows["phase"] == layout.MEASURE
     ok = measured & (run.rows["status"] == layout.OK)
@@ -69,13 +68,13 @@ def token_series(run: Run, axis: TimeAxis, latency: Mask, within_chunks: bool, r
 
 
 def slices(run: Run, at_once: int = EVENTS_AT_ONCE) -> Iterator[tuple[slice, Run]]:
-    """The run cut into runs of whole requests with about *at_once* events each, and which rows they are."""
+    """The run in blocks of complete requests with about *at_once* events each, with the rows of each block."""
     for part in stretches(run.first_event, at_once):
         yield part, rows_of(run, part.start, part.stop)
 
 
 def rows_of(run: Run, start: int, stop: int) -> Run:
-    """The run of these rows alone, its events copied."""
+    """A run with only these rows; its events are copied."""
     first = run.first_event[start : stop + 1]
     events = np.array(run.events[int(first[0]) : int(first[-1])])
     events["row"] -= np.uint32(start)
@@ -83,7 +82,7 @@ def rows_of(run: Run, start: int, stop: int) -> Run:
 
 
 def add_tokens(part: Run, axis: TimeAxis, measured: Mask, ok: Mask, chunks: Floats, tokens: Floats) -> None:
-    """A request's tokens are spread over its token-bearing events as the server said, else evenly (metrics.md 6.2)."""
+    """Add the tokens of each request, distributed over its events as the server reports, else evenly."""
     row = part.events["row"]
     bearing = BEARING[part.event_kind]
     if not measured.all():
@@ -93,16 +92,15 @@ def add_tokens(part: Run, axis: TimeAxis, measured: Mask, ok: Mask, chunks: Floa
     if not ok.any():
         return
     weight = stated_tokens(part.event_tokens[bearing], 1).astype(np.float64)
-    whole = np.bincount(row, weight, len(part.rows))
+    total = np.bincount(row, weight, len(part.rows))
     output = np.where(ok, part.rows["completion_tokens"], 0)
-    share = np.where(whole > 0, output / np.maximum(whole, 1), 0.0)
+    share = np.where(total > 0, output / np.maximum(total, 1), 0.0)
     tokens += np.bincount(where, weight * share[row], axis.bins)
 
 
 def lateness(part: Run, line: Timeline, reader: Reader) -> Floats:
-    """ns by which the latest token of each request missed its deadline, max(t_i - d_i) from t_submit on; negative
-    when all came before; NaN without a token. All tokens of a chunk come with it, so the first of them is the late
-    one.
+    """ns by which each request missed its deadlines at most, max(t_i - d_i); negative when all tokens were early, NaN
+    without a token. All tokens of a chunk arrive with it, so its first token is the latest against its deadline.
     """
     submitted = part.rows["t_submit"][line.rows]
     tokens = np.maximum(line.tokens, 1).astype(np.int64)
@@ -116,7 +114,7 @@ def lateness(part: Run, line: Timeline, reader: Reader) -> Floats:
 
 
 def greatest(values: Times, first: Times) -> Floats:
-    """The greatest of `values[first[k]:first[k + 1]]` for each k, NaN for none."""
+    """The maximum of `values[first[k]:first[k + 1]]` for each k, NaN for an empty range."""
     found = np.full(len(first) - 1, np.nan)
     some = np.diff(first) > 0
     if some.any():

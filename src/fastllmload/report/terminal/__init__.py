@@ -1,1 +1,1 @@
-"""Views on a terminal: live, plain lines, the closing summary."""
+"""Terminal output: the live view, plain lines, the closing summary."""

@@ -1,4 +1,4 @@
-"""The live view: one table that is drawn over itself four times a second and fits 80 by 24."""
+"""The live view: a table that is redrawn in place four times a second and fits a terminal of 80 by 24."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from fastllmload.report.terminal.outlet import Outlet, Redact
 from fastllmload.report.terminal.plain import WARMUP, load_text, phase_line
 from fastllmload.report.terminal.screen import write_summary
 from fastllmload.report.terminal.snapshot import Snapshot
-from fastllmload.report.text.failing_urls import places
+from fastllmload.report.text.failing_urls import failed_counts
 from fastllmload.report.text.numbers import clock, count, errors, percent, quantity
 
 EVERY_S = 0.25
 BAR, LABEL = 30, 11
-# As many rows as there will be: the picture keeps its height
+# One row for each later row, so that the view keeps its height
 UNMEASURED = [(name, "not measured in the warm-up", "dim") for name in ("ttft", "itl", "e2e", "lag")]
 
 
@@ -27,7 +27,7 @@ OF_ANSWER, OF_ANY = "  first answer token", "  first token of any kind"  # where
 
 
 class LiveView:
-    """Draws when it is told of a snapshot, without a thread of its own; *now* gives seconds."""
+    """Draws when it gets a snapshot, without a thread; *now* returns seconds."""
 
     def __init__(self, outlet: Outlet, redact: Redact, now: Callable[[], float] = time.monotonic) -> None:
         self._outlet = outlet
@@ -35,7 +35,7 @@ class LiveView:
         self._now = now
         self._console = Console(file=cast(IO[str], outlet), highlight=False, markup=False, emoji=False)
         self._live: Live | None = None
-        self._drawn = float("-inf")
+        self._drawn_at = float("-inf")
 
     def banner(self, lines: Sequence[str]) -> None:
         for line in lines:
@@ -54,13 +54,13 @@ class LiveView:
             self._live.start()
 
     def due(self, t: float) -> bool:
-        return self._live is not None and self._now() - self._drawn >= EVERY_S
+        return self._live is not None and self._now() - self._drawn_at >= EVERY_S
 
     def update(self, snapshot: Snapshot) -> None:
         if self._live is None or not self.due(snapshot.t):
             return
-        self._drawn = self._now()
-        self._live.update(picture(snapshot, self._redact), refresh=True)
+        self._drawn_at = self._now()
+        self._live.update(render_snapshot(snapshot, self._redact), refresh=True)
 
     def message(self, text: str) -> None:
         self._console.print(Text(self._redact(text)))
@@ -70,15 +70,15 @@ class LiveView:
         write_summary(self._outlet, document, self._redact, folder)
 
     def close(self) -> None:
-        """Shows the cursor again."""
+        """Show the cursor again."""
         if self._live is not None:
             self._live.stop()
             self._live = None
         self._outlet.flush()
 
 
-def picture(snapshot: Snapshot, redact: Redact = str) -> Group:
-    """Name and value per line; what does not fit a narrow terminal is cut, never wrapped."""
+def render_snapshot(snapshot: Snapshot, redact: Redact = str) -> Group:
+    """One name and value per line; lines too long for the terminal are truncated, never wrapped."""
     lines = []
     for name, text, style in _rows(snapshot):
         parts = ((f"{name:<{LABEL}}", "bold"), (redact(text), style))
@@ -104,7 +104,7 @@ def _rows(now: Snapshot) -> list[tuple[str, str, str]]:
         *(
             ()
             if now.failed_at is None
-            else (("failed at", places(now.failed_at) or "none", "red" if now.failed else ""),)
+            else (("failed at", failed_counts(now.failed_at) or "none", "red" if now.failed else ""),)
         ),
     ]
 
@@ -126,7 +126,7 @@ def _pair(p50: float | None, p99: float | None, unit: str) -> str:
 
 
 def _progress(now: Snapshot) -> str:
-    """A bar over the phase's time where its end is known."""
+    """A progress bar of the phase where its end is known."""
     if now.eta is None or now.t + now.eta <= 0:
         return clock(now.t)
     filled = min(BAR, max(0, int(BAR * now.t / (now.t + now.eta))))

@@ -1,4 +1,4 @@
-"""The stream that a view writes to: without secrets, and silent once its reader has gone."""
+"""The output stream of a view: redacts secrets, and drops text once nothing reads the stream."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ Redact = Callable[[str], str]
 
 
 def on_screen(text: str) -> str:
-    """*text* as a terminal may have it: of what a server or a folder says nothing moves its cursor, sets its title, or
-    turns the direction of text. Ends of lines stay.
+    """*text* made safe for a terminal: no text from a server or a folder can move the cursor, set the title or change the
+    direction of text. Line ends are kept.
     """
     return (
         text if text.isprintable() else "".join(one if one.isprintable() or one == "\n" else "\ufffd" for one in text)
@@ -19,12 +19,12 @@ def on_screen(text: str) -> str:
 
 
 def one_screen_line(text: str) -> str:
-    """The same for a text that is one line: an end of a line in it begins no other."""
+    """The same for text of one line: line ends are replaced too."""
     return text if text.isprintable() else "".join(one if one.isprintable() else "\ufffd" for one in text)
 
 
 class Writable(Protocol):
-    """What a view needs of a text stream."""
+    """The part of a text stream that a view needs."""
 
     def write(self, text: str, /) -> int: ...
 
@@ -36,29 +36,27 @@ class Writable(Protocol):
 
 
 class Outlet(io.TextIOBase):
-    """Passes text to *stream*. A reader that closes the pipe (`| head`) or a lost terminal must not end a
-    run.
-    """
+    """Writes text to *stream*. A closed pipe (`| head`) or a lost terminal does not end the run."""
 
     def __init__(self, stream: Writable, redact: Redact) -> None:
         self._stream = stream
         self._redact = redact
-        self.gone = False
+        self.closed_by_reader = False
 
     def write(self, text: str) -> int:
         try:
-            if not self.gone:
+            if not self.closed_by_reader:
                 self._stream.write(self._redact(text))
-        except OSError:  # nobody reads any more; the run's files are what counts
-            self.gone = True
+        except OSError:  # the reader is gone; the files of the run are still written
+            self.closed_by_reader = True
         return len(text)
 
     def flush(self) -> None:
         try:
-            if not self.gone:
+            if not self.closed_by_reader:
                 self._stream.flush()
         except OSError:
-            self.gone = True
+            self.closed_by_reader = True
 
     def isatty(self) -> bool:
         return self._stream.isatty()

@@ -1,4 +1,4 @@
-"""A view of plain lines: one every five seconds, for pipes, files and CI logs."""
+"""The plain view: one line every five seconds, for pipes, files and CI logs."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Any
 from fastllmload.report.terminal.outlet import Outlet, Redact
 from fastllmload.report.terminal.screen import write_summary
 from fastllmload.report.terminal.snapshot import Snapshot
-from fastllmload.report.text.failing_urls import places
+from fastllmload.report.text.failing_urls import failed_counts
 from fastllmload.report.text.numbers import asked_rate, clock, count, errors, percent, quantity
 
 EVERY_S = 5.0
 
 
 class PlainView:
-    """Time is the snapshots' own, so that the same snapshots always give the same lines."""
+    """Uses the time of the snapshots, so that equal snapshots give equal lines."""
 
     def __init__(self, outlet: Outlet, redact: Redact) -> None:
         self._outlet = outlet
@@ -74,7 +74,7 @@ def load_text(snapshot: Snapshot) -> str:
 
 
 def snapshot_line(snapshot: Snapshot) -> str:
-    """Two percentiles are p50/p99."""
+    """One line for *snapshot*; two percentiles are p50/p99."""
     parts = [
         f"{clock(snapshot.t):>7} {snapshot.phase}",
         load_text(snapshot),
@@ -98,7 +98,7 @@ def snapshot_line(snapshot: Snapshot) -> str:
         f"cpu {percent(snapshot.client_cpu)}",
     ]
     wrong = errors(dict(snapshot.errors))
-    where = places(snapshot.failed_at, most=2)
+    where = failed_counts(snapshot.failed_at, most=2)
     return ", ".join(parts) + (f"; {wrong}" if wrong != "" else "") + (f"; failed at {where}" if where != "" else "")
 
 

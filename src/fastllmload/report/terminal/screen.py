@@ -1,4 +1,4 @@
-"""What a stream can show: cursor movement, colour, columns. And the closing summary, written for it."""
+"""Properties of an output stream (cursor movement, colour, columns), and writing the closing summary to it."""
 
 from __future__ import annotations
 
@@ -18,26 +18,26 @@ def can_move_cursor(stream: Writable) -> bool:
 
 
 def in_colour(stream: Writable) -> bool:
-    """A terminal, and no NO_COLOR (https://no-color.org: set and not empty)."""
+    """Whether it is a terminal and NO_COLOR is unset or empty (https://no-color.org)."""
     return can_move_cursor(stream) and os.environ.get("NO_COLOR", "") == ""
 
 
 def width_of(stream: Writable) -> int:
-    """Columns of the terminal; 80 for anything else, so that files are the same everywhere."""
+    """Columns of the terminal; 80 for any other stream, so that output files do not depend on the terminal."""
     if not stream.isatty():
         return WIDTH
     return max(NARROWEST, shutil.get_terminal_size((WIDTH, HEIGHT)).columns)
 
 
 def lines_of(stream: Writable) -> int:
-    """Lines that a summary may have: the terminal's, less the next prompt's; never fewer than SCREEN."""
+    """Lines available to a summary: those of the terminal less one for the prompt, at least SCREEN."""
     if not stream.isatty():
         return SCREEN
     return max(SCREEN, shutil.get_terminal_size((WIDTH, HEIGHT)).lines - 1)
 
 
 def write_summary(outlet: Outlet, document: Mapping[str, Any], redact: Redact, folder: str | None = None) -> None:
-    """The closing summary, in colour where that helps."""
+    """Write the closing summary, in colour where the stream supports it."""
     colour = in_colour(outlet)
     for line in summary_lines(document, width_of(outlet), folder, lines_of(outlet)):
         outlet.write(line.render(redact, colour) + "\n")

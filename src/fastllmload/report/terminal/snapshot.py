@@ -1,4 +1,4 @@
-"""What a live view shows of a run at one instant, computed by the supervisor from shared words."""
+"""The state of a run at one instant for a live view, computed by the supervisor from the shared counters."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, kw_only=True)
 class Snapshot:
-    """Counts, rates and percentiles are of the phase so far. None: not known (yet)."""
+    """Counts, rates and percentiles of the phase so far. None: not known (yet)."""
 
     t: float  # seconds since the phase's time zero
     phase: str

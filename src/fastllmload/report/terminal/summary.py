@@ -1,4 +1,4 @@
-"""The closing summary: one screen of 80 by 24 out of run.json, verdict first. Nothing is computed here."""
+"""Formats the closing summary of run.json: one screen of 80 by 24, verdict first. Nothing is computed here."""
 
 from __future__ import annotations
 
@@ -22,30 +22,30 @@ from fastllmload.report.text.numbers import (
     asked_rate,
     count,
     errors,
+    has_too_few_samples,
     number,
     percent,
     quantity,
-    rests_on_too_few,
 )
-from fastllmload.report.text.numbers import part as part  # from here to those that write reports
+from fastllmload.report.text.numbers import part as part  # re-exported for the reports
 from fastllmload.report.text.reasoning import alone_text, headlines, legend, reasoned, token_text
-from fastllmload.report.text.traffic import came_whole, traffic_texts
+from fastllmload.report.text.traffic import traffic_texts, unstreamed_answers
 
 SCREEN = 23  # lines: the shell's next prompt needs the 24th
 LABEL = 11
 SIMULATED = "SIMULATED ENGINE: the target was fastllmload's own simulator, not a server"
 LATENCIES = ("ttft", "ttft_sched", "ttft_any", "tpot", "tpot_any", "itl", "e2e", "e2e_sched")
-CERTAIN = ("ttft", "ttft_any", "itl", "e2e")  # those whose interval fits on a line
+WITH_INTERVAL = ("ttft", "ttft_any", "itl", "e2e")  # those whose intervals fit on a line
 COLUMNS = ("mean", "p50", "p90", "p95", "p99", "p999", "max")
 ERRORS = {
     "ttft": ("ttft",),
     "ttft_any": ("ttft_any",),
     "itl": ("itl", "tbc", "itl_b"),
     "e2e": ("e2e",),
-}  # how far P99 may be away, by label
-GIVEN_UP = ("e2e_sched", "stamps")  # rows that make room for the gravest reason
-GIVEN_UP_TOO = ("ttft_sched", "tpot_any")  # where reasoning takes more of it
-DROPPED_FIRST = ("p95", "p90", "mean", "p999", "max")  # in a narrow terminal
+}  # metrics of the error bound of P99, by label
+OPTIONAL_ROWS = ("e2e_sched", "stamps")  # rows dropped to make room for the most severe reason
+OPTIONAL_REASONING_ROWS = ("ttft_sched", "tpot_any")  # also dropped where reasoning adds rows
+COLUMNS_DROPPED_FIRST = ("p95", "p90", "mean", "p999", "max")  # in a narrow terminal
 CELL = 9
 SAMPLES_NEEDED = {"p99": 1_000, "p999": 10_000}  # IETF 5.1.2.1
 SEVERITIES = {"invalid": -2, "suspect": -1}
@@ -56,7 +56,7 @@ Document = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class SummaryLine:
-    """Text, and the name of its style in STYLES or nothing."""
+    """A line of text, and the name of its style in STYLES or an empty string."""
 
     text: str
     style: str = ""
@@ -69,8 +69,8 @@ class SummaryLine:
 def summary_lines(
     document: Document, width: int = 80, folder: str | None = None, screen: int = SCREEN
 ) -> list[SummaryLine]:
-    """At most *screen* lines of at most *width* columns; *document* may be incomplete in every place, *folder* is
-    its run's.
+    """At most *screen* lines of at most *width* columns, and further lines for what only some runs have. Any part of
+    *document* may be missing; *folder* is the run folder.
     """
     loud = [SummaryLine(SIMULATED, "loud")] if simulated(document) else []
     body = [
@@ -83,43 +83,43 @@ def summary_lines(
         *_objectives(document, width),
         *_methodology(document, width),
     ]
-    for label in (*GIVEN_UP, *(GIVEN_UP_TOO if reasoned(document) else ())):
-        if screen - len(body) - 2 * len(loud) - 2 < _gravest_lines(document, width):
+    for label in (*OPTIONAL_ROWS, *(OPTIONAL_REASONING_ROWS if reasoned(document) else ())):
+        if screen - len(body) - 2 * len(loud) - 2 < _most_severe_lines(document, width):
             body = [line for line in body if not line.text.startswith(f"{label} ")]
     room = screen - len(body) - 2 * len(loud) - 2
     if len(_wrapped(part(document, "certificate", "reasons") or (), width)) < room:
         below = next(k for k, line in enumerate(body) if line.text.startswith("throughput"))
-        body[below:below] = _certainty(document)
+        body[below:below] = _intervals(document)
         room = screen - len(body) - 2 * len(loud) - 2
-    # Whole in any terminal: it is there to be copied
+    # Never truncated, so that it can be copied
     where = SummaryLine(_labelled("run", run_folder(document, folder)))
-    said = notice(document)
-    left_out = [SummaryLine(text) for text in wrap(said, width)] if said is not None else []
+    redaction = notice(document)
+    withheld = [SummaryLine(text) for text in wrap(redaction, width)] if redaction is not None else []
     more = [
         *doubt_lines(document, width),
-        *(line for text in event_token_lines(document) for line in _tall("tokens", text, width)),
+        *(line for text in event_token_lines(document) for line in _multiline("tokens", text, width)),
         *reasoning_lines(document, width),
         *traffic_lines(document),
-    ]  # what only some runs have stands below the one screen of all
+    ]  # what only some runs have, below the screen that all runs have
     above = [_cut(line, width) for line in (*loud, *_verdict(document, room, width), *body, *more)]
-    return [*above, *left_out, where, *(_cut(line, width) for line in loud)]
+    return [*above, *withheld, where, *(_cut(line, width) for line in loud)]
 
 
 def doubt_lines(document: Document, width: int) -> list[SummaryLine]:
-    """That the run was not steady, or that figures are bounds; nothing for most runs."""
+    """Warnings that the run was not steady or that figures are bounds; empty for most runs."""
     return [
         SummaryLine(line, "bad") for each in all_texts(document) for line in wrap(each, width, subsequent_indent="  ")
     ]
 
 
 def reasoning_lines(document: Document, width: int) -> list[SummaryLine]:
-    """Which figures are of the answer, what was reasoned, and which answers were nothing else."""
+    """Which figures are of the answer, the number of reasoning tokens, and the answers that were all reasoning."""
     texts = [text for text in (legend(document), token_text(document), alone_text(document)) if text is not None]
-    return [line for place, text in enumerate(texts) for line in _tall("" if place else "reasoning", text, width)]
+    return [line for place, text in enumerate(texts) for line in _multiline("" if place else "reasoning", text, width)]
 
 
-def _tall(label: str, text: str, width: int) -> Iterator[SummaryLine]:
-    """A label, and as many lines as the text takes."""
+def _multiline(label: str, text: str, width: int) -> Iterator[SummaryLine]:
+    """The label and the text, wrapped over several lines."""
     for place, line in enumerate(wrap(text, width - LABEL)):
         yield SummaryLine(_labelled("" if place else label, line))
 
@@ -129,7 +129,7 @@ def traffic_lines(document: Document) -> list[SummaryLine]:
 
 
 def simulated(document: Document) -> bool:
-    """Whether the run started its own engine."""
+    """Whether the target was the simulated engine."""
     return part(document, "target", "simulated") is True
 
 
@@ -159,10 +159,10 @@ def _verdict(document: Document, room: int, width: int) -> list[SummaryLine]:
         known = status if isinstance(status, str) else "no status"
         text += f", INCOMPLETE ({known}): what was measured before it ended"
         style = style or "bad"
-    reasons = _shown_reasons(part(document, "certificate", "reasons") or (), room, width)
-    others = part(document, "certificate", "host", "competitors")
-    if isinstance(others, list) and others and len(reasons) < room and _blames_host(document):
-        reasons += wrap(f"also running: {', '.join(map(str, others))}", width - LABEL)[: room - len(reasons)]
+    reasons = _fitting_reasons(part(document, "certificate", "reasons") or (), room, width)
+    competitors = part(document, "certificate", "host", "competitors")
+    if isinstance(competitors, list) and competitors and len(reasons) < room and _blames_host(document):
+        reasons += wrap(f"also running: {', '.join(map(str, competitors))}", width - LABEL)[: room - len(reasons)]
     return [SummaryLine(_labelled("verdict", text), style), *(SummaryLine(" " * LABEL + reason) for reason in reasons)]
 
 
@@ -170,46 +170,48 @@ def _blames_host(document: Document) -> bool:
     return any(part(reason, "cause") == "host" for reason in part(document, "certificate", "reasons") or ())
 
 
-def _shown_reasons(reasons: Sequence[object], room: int, width: int) -> list[str]:
-    """As many whole sentences as *room* has lines for, and how many more there are; the first is cut if it must be."""
-    each = [_wrapped([reason], width) for reason in _gravest_first(reasons)]
+def _fitting_reasons(reasons: Sequence[object], room: int, width: int) -> list[str]:
+    """As many complete reasons as fit *room* lines, and the number of the others; the first is truncated if needed."""
+    each = [_wrapped([reason], width) for reason in _by_severity(reasons)]
     if sum(map(len, each)) <= room:
         return [line for lines in each for line in lines]
     shown = each[0][: max(0, room - 1)]
     if shown and len(shown) < len(each[0]):
         shown[-1] = shown[-1][: width - LABEL - 4] + " ..."
-    told = 1
-    while told < len(each) and len(shown) + len(each[told]) < room:
-        shown += each[told]
-        told += 1
-    left = len(each) - told
+    n = 1
+    while n < len(each) and len(shown) + len(each[n]) < room:
+        shown += each[n]
+        n += 1
+    left = len(each) - n
     more = (
-        "(all of it in run.json)" if left == 0 else f"({left} more {'reason' if left == 1 else 'reasons'} in run.json)"
+        "(complete text in run.json)"
+        if left == 0
+        else f"({left} more {'reason' if left == 1 else 'reasons'} in run.json)"
     )
     return [*shown, more][:room]
 
 
 def _cold_start(document: Document) -> str:
-    """How long the very first token took."""
+    """The time to the first token of the run."""
     took = number(part(document, "metrics", "cold_start_latency", "value"))
     return "" if took is None else f" (first token after {quantity(took)} ms)"
 
 
-def _gravest_lines(document: Document, width: int) -> int:
-    """Lines that the gravest reason takes, with one to say that there are more; 0 where nothing is grave."""
-    reasons = _gravest_first(part(document, "certificate", "reasons") or ())
-    grave = [each for each in reasons if part(each, "severity") in SEVERITIES]
-    return len(_wrapped(grave[:1], width)) + (len(reasons) > 1) if grave else 0
+def _most_severe_lines(document: Document, width: int) -> int:
+    """Lines of the most severe reason and of the note on others; 0 where there are only notes."""
+    reasons = _by_severity(part(document, "certificate", "reasons") or ())
+    severe = [each for each in reasons if part(each, "severity") in SEVERITIES]
+    return len(_wrapped(severe[:1], width)) + (len(reasons) > 1) if severe else 0
 
 
-def _gravest_first(reasons: Sequence[object]) -> list[object]:
+def _by_severity(reasons: Sequence[object]) -> list[object]:
     return sorted(reasons, key=lambda reason: SEVERITIES.get(part(reason, "severity"), 0))
 
 
 def _wrapped(reasons: Sequence[object], width: int) -> list[str]:
-    """The gravest first; what is only a note says so."""
+    """The most severe first; notes are marked."""
     lines: list[str] = []
-    for reason in _gravest_first(reasons):
+    for reason in _by_severity(reasons):
         mark = "note: " if part(reason, "severity") == "note" else ""
         text = part(reason, "text") if isinstance(reason, Mapping) else reason
         lines += wrap(f"{mark}{text}", width - LABEL, initial_indent="- ", subsequent_indent="  ")
@@ -220,21 +222,21 @@ def _target(document: Document) -> list[SummaryLine]:
     target = part(document, "target") or {}
     urls = target.get("urls") or part(document, "config", "target", "urls") or ()
     where = "the simulated engine" if simulated(document) else ", ".join(urls) or NOT_KNOWN
-    spoken = dict.fromkeys(str(part(one, "endpoint_type")) for one in part(target, "classes") or ())
-    protocol = ", ".join(spoken) or target.get("endpoint_type") or NOT_KNOWN
+    protocols = dict.fromkeys(str(part(one, "endpoint_type")) for one in part(target, "classes") or ())
+    protocol = ", ".join(protocols) or target.get("endpoint_type") or NOT_KNOWN
     return [SummaryLine(_labelled("target", f"{where} ({protocol}, model {target.get('model') or NOT_KNOWN})"))]
 
 
-UNDONE = (("in_flight", "cut off"), ("not_sent", "never sent"))  # of a run that did not come to its end
+UNFINISHED = (("in_flight", "cut off"), ("not_sent", "never sent"))  # of a run that was stopped early
 
 
 def _requests(document: Document, width: int) -> list[SummaryLine]:
     ok, failed = document.get("completed"), document.get("failed")
     sent, lost = number(ok), number(failed)
     share = f" ({quantity(100 * lost / (sent + lost))} %)" if sent is not None and lost else ""
-    if failed == WITHHELD:  # how many is not public; that some failed must be said
+    if failed == WITHHELD:  # the number is not public, but that some failed is reported
         share = f" ({percent(part(document, 'metrics', 'success_rate', 'value'))} of those in the window succeeded)"
-    rest = [(name, number(part(document, "counts", key))) for key, name in UNDONE]
+    rest = [(name, number(part(document, "counts", key))) for key, name in UNFINISHED]
     parts = [(0, f"{count(ok)} ok, {count(failed)} failed{share}")]
     lines = [_fitted("requests", parts + [(1, f"{count(many)} {name}") for name, many in rest if many], width)]
     wrong = errors(_error_classes(document.get("errors")))
@@ -243,21 +245,21 @@ def _requests(document: Document, width: int) -> list[SummaryLine]:
     where = failing_urls(document, width - LABEL)
     if where != "":
         lines.append(SummaryLine(_labelled("failed", where), "bad"))
-    said = part(document, "error_texts", "texts")
-    if isinstance(said, list) and said:
-        lines.append(SummaryLine(_labelled("", _quoted(said[0], width))))
+    texts = part(document, "error_texts", "texts")
+    if isinstance(texts, list) and texts:
+        lines.append(SummaryLine(_labelled("", _quoted(texts[0], width))))
     return lines
 
 
-def _quoted(said: object, width: int) -> str:
-    """One line of what the server said most often about failed requests."""
-    times = f" ({count(part(said, 'requests'))} x)"
-    text, room = message_of(str(part(said, "text"))), max(8, width - LABEL - len(times) - 2)
+def _quoted(error: object, width: int) -> str:
+    """One line with the most frequent error message of the server."""
+    times = f" ({count(part(error, 'requests'))} x)"
+    text, room = message_of(str(part(error, "text"))), max(8, width - LABEL - len(times) - 2)
     return f'"{text if len(text) <= room else text[: room - 3] + "..."}"{times}'
 
 
 def _error_classes(groups: object) -> dict[str, float]:
-    """Failed requests by the most telling name: error class, else status; and the HTTP status."""
+    """Failed requests by error class, else status, and by HTTP status."""
     classes: dict[str, float] = {}
     for group in groups if isinstance(groups, list) else ():
         name = part(group, "error") or part(group, "status") or NOT_KNOWN
@@ -279,7 +281,7 @@ def _rate(document: Document, width: int) -> list[SummaryLine]:
 
 
 def _fitted(label: str, parts: Sequence[tuple[int, str]], width: int) -> SummaryLine:
-    """*parts* in their order; in a narrow terminal without those of the highest numbers."""
+    """*parts* in their order; in a narrow terminal those with the highest rank are dropped."""
     kept = list(parts)
     while len(kept) > 1 and LABEL + len(", ".join(text for _, text in kept)) > width:
         kept.remove(max(kept, key=lambda each: each[0]))
@@ -287,7 +289,7 @@ def _fitted(label: str, parts: Sequence[tuple[int, str]], width: int) -> Summary
 
 
 def _asked(document: Document) -> str:
-    """From the plan, which also knows it when a saved plan was sent."""
+    """The load of the plan, which is also known where a saved plan was sent."""
     load = part(document, "plan", "description", "load")
     if WITHHELD in (part(load, "concurrency"), part(load, "arrivals", "rate")):
         return f"{'open' if part(load, 'concurrency') is None else 'closed'} loop, load withheld"
@@ -298,13 +300,13 @@ def _asked(document: Document) -> str:
     changes = part(load, "arrivals", "changes")
     if changes is not None:
         shown = f"{changes} (mean {shown})"
-    talks = " conversations" if part(document, "plan", "description", "conversations") else ""
-    return f"asked {shown} {name if name and rate != 'inf' else ''}".rstrip() + talks
+    unit = " conversations" if part(document, "plan", "description", "conversations") else ""
+    return f"asked {shown} {name if name and rate != 'inf' else ''}".rstrip() + unit
 
 
 def _latencies(document: Document, width: int) -> list[SummaryLine]:
     columns = list(COLUMNS)
-    for column in DROPPED_FIRST:
+    for column in COLUMNS_DROPPED_FIRST:
         if LABEL + CELL * len(columns) <= width:
             break
         columns.remove(column)
@@ -317,23 +319,23 @@ def _latencies(document: Document, width: int) -> list[SummaryLine]:
         cells = [_cell(metric, column) for column in columns]
         short = short or any(cell.endswith("*") for cell in cells)
         lines.append(SummaryLine(f"{name:<{LABEL}}" + "".join(f"{cell:>{CELL}}" for cell in cells)))
-    whole = came_whole(document)
-    if whole == "all":
+    unstreamed = unstreamed_answers(document)
+    if unstreamed == "all":
         text = "not streamed: ttft is the end of the answer; no gaps, so no itl and tpot"
         lines.append(SummaryLine(text if len(text) <= width else "not streamed: no itl, tpot"))
-    elif whole:
-        text = f"{whole} not streamed: their ttft is their end; not in itl and tpot"
+    elif unstreamed:
+        text = f"{unstreamed} not streamed: their ttft is their end; not in itl and tpot"
         lines.append(SummaryLine(text if len(text) <= width else "some answers not streamed"))
     if short:
-        text = "* from fewer samples than it needs: P99 1,000, P99.9 10,000"
-        lines.append(SummaryLine(text if len(text) <= width else "* from too few samples"))
+        text = "* fewer samples than needed: P99 1,000, P99.9 10,000"
+        lines.append(SummaryLine(text if len(text) <= width else "* too few samples"))
     return lines
 
 
-def _certainty(document: Document) -> list[SummaryLine]:
-    """The 95 % interval of P99 of each latency, or that the run is too short for one."""
+def _intervals(document: Document) -> list[SummaryLine]:
+    """The 95 % interval of P99 of each latency, or the number of requests that it needs."""
     parts = []
-    for name in headlines(document, CERTAIN):
+    for name in headlines(document, WITH_INTERVAL):
         name = gap_name(document, name)
         metric = part(document, "metrics", name)
         if bound(metric, "p99") is not None:
@@ -348,11 +350,11 @@ def _certainty(document: Document) -> list[SummaryLine]:
 
 
 def gap_name(document: Document, name: str) -> str:
-    """Where chunks carry several tokens there is no ITL, but a time between chunks (metrics 3.4 A), or gaps between tokens
-    of which those of one chunk came together (B): each under the name of its own.
+    """The metric that the run has in place of `itl`: where chunks carry several tokens, the time between chunks `tbc`
+    (IETF B.2.1, option A) or `itl_b` (option B). Any other *name* unchanged.
     """
-    others = [other for other in ERRORS.get(name, ()) if part(document, "metrics", other, "n")]
-    return others[0] if name == "itl" and others else name
+    present = [other for other in ERRORS.get(name, ()) if part(document, "metrics", other, "n")]
+    return present[0] if name == "itl" and present else name
 
 
 def _cell(metric: object, column: str) -> str:
@@ -360,12 +362,12 @@ def _cell(metric: object, column: str) -> str:
     if known is not None:
         return known if len(known) < CELL else f">={quantity(part(metric, 'unfinished_bounds', column, 'low'))}"
     text = quantity(_milliseconds(metric, column))
-    few = rests_on_too_few(metric, column, SAMPLES_NEEDED.get(column, 0))
+    few = has_too_few_samples(metric, column, SAMPLES_NEEDED.get(column, 0))
     return f"{text}*" if few and text != NOT_KNOWN else text
 
 
 def _methodology(document: Document, width: int) -> list[SummaryLine]:
-    """How well the run followed the methodology, where that was judged."""
+    """The compliance verdict, where there is one."""
     verdict, must = part(document, "compliance", "verdict"), part(document, "compliance", "must")
     if not isinstance(verdict, str) or not isinstance(must, Mapping):
         return []
@@ -415,7 +417,7 @@ def _client(document: Document, width: int) -> list[SummaryLine]:
 
 
 def bad_seconds(certificate: object) -> str | None:
-    """How many seconds of the window were bad for the client, and the worst of them; None without any."""
+    """The number of seconds of the window in which the client was bad, and the worst of them; None without any."""
     seconds = part(certificate, "seconds")
     worst = part(seconds, "worst")
     if not isinstance(worst, list) or not worst:
@@ -435,7 +437,7 @@ def bad_seconds(certificate: object) -> str | None:
 
 
 def _error_us(certificate: object, metrics: Sequence[str]) -> str:
-    """How far P99 of the first of *metrics* that was judged may be away."""
+    """Error bound (us) of P99 of the first of *metrics* that was judged."""
     found = next((p99 for name in metrics if (p99 := part(certificate, "figures", name, "p99")) is not None), None)
     value, share = number(part(found, "value")), number(part(found, "error_share"))
     return quantity(None if value is None or share is None else value * share * 1e3)
@@ -474,12 +476,12 @@ def _objectives(document: Document, width: int) -> list[SummaryLine]:
         if attainment is None
         else f"{percent(attainment)} of requests ({quantity(rate)}/s)"
     )
-    whole = f"{met} meet {names}"
-    return [SummaryLine(_labelled("goodput", whole if LABEL + len(whole) <= width else met))]
+    text = f"{met} meet {names}"
+    return [SummaryLine(_labelled("goodput", text if LABEL + len(text) <= width else met))]
 
 
 def _limit(document: Document, name: str, limit: object) -> str:
-    """`ttft 200 ms`: as it was asked, in the unit that it is judged by."""
+    """`ttft 200 ms`: the limit as set, in the unit of the objective."""
     units = {part(each, "objective"): part(each, "unit") for each in part(document, "slo", "objectives") or ()}
     known, unit = number(limit), units.get(name)
     shown = NOT_KNOWN if known is None else f"{known:,.10g}"

@@ -1,6 +1,4 @@
-"""What a run shows while it goes on and at its end: live on a terminal, lines elsewhere, or nothing but the
-folder.
-"""
+"""The output of a run while it runs and at its end: live on a terminal, plain lines elsewhere, or only the run folder."""
 
 from __future__ import annotations
 
@@ -14,54 +12,54 @@ from fastllmload.report.terminal.summary import run_folder
 
 
 class Ui(Protocol):
-    """Calls come in this order, one at a time; `close` is called once at the end, whatever happened."""
+    """Methods are called in this order, one at a time; `close` is called once at the end, also after an error."""
 
     def banner(self, lines: Sequence[str]) -> None:
-        """Before anything is sent: what will be done, to whom."""
+        """Before anything is sent: load and target."""
 
     def phase(self, name: str, planned: int | None, seconds: float | None) -> None:
-        """A phase begins: its requests and its length, None where not known."""
+        """A phase begins: its requests and its length in seconds, None where not known."""
 
     def due(self, t: float) -> bool:
-        """Whether an update at *t* seconds of the phase would be shown: a snapshot takes a millisecond of a processor."""
+        """Whether an update at *t* seconds of the phase would be drawn; a snapshot costs a millisecond of CPU time."""
 
     def update(self, snapshot: Snapshot) -> None:
-        """A few times a second, where it is due."""
+        """Draw *snapshot*; called a few times a second when an update is due."""
 
     def message(self, text: str) -> None:
-        """One sentence that must not be missed."""
+        """Print one important sentence."""
 
     def finish(self, document: Mapping[str, Any], folder: str | None = None) -> None:
-        """The closing summary of run.json, which lies in *folder*."""
+        """Print the closing summary of run.json, which is in *folder*."""
 
     def close(self) -> None:
-        """Give the terminal back."""
+        """Release the terminal."""
 
 
 def make_ui(mode: str, stream: Writable, redact: Redact = str) -> Ui:
-    """The view for *mode* `auto`, `live`, `plain` or `none`; *redact* blanks secrets in all that is written.
+    """The view for *mode* `auto`, `live`, `plain` or `none`; *redact* removes secrets from all output.
 
-    `auto` is live on a terminal that can move its cursor, else plain.
+    `auto` is `live` on a terminal that can move its cursor, else `plain`.
     """
     outlet = Outlet(stream, redact)
-    shown = lambda text: one_screen_line(redact(text))  # noqa: E731 - for texts before they have colours
+    clean = lambda text: one_screen_line(redact(text))  # noqa: E731 - for texts before they have colours
     if mode == "auto":
         mode = "live" if can_move_cursor(stream) else "plain"
     if mode == "live":
         from fastllmload.report.terminal.live import LiveView
 
-        return LiveView(outlet, shown)
+        return LiveView(outlet, clean)
     if mode == "plain":
         from fastllmload.report.terminal.plain import PlainView
 
-        return PlainView(outlet, shown)
+        return PlainView(outlet, clean)
     if mode == "none":
         return NoView(outlet)
-    raise ValueError(f"mode {mode!r} is none of auto, live, plain, none")
+    raise ValueError(f"mode {mode!r} is not one of auto, live, plain, none")
 
 
 class NoView:
-    """Says nothing until the end, then only where the run is."""
+    """Prints only the path of the run folder, at the end."""
 
     def __init__(self, outlet: Outlet) -> None:
         self._outlet = outlet

@@ -1,1 +1,1 @@
-"""Numbers, tables and sentences that several reports share."""
+"""Numbers, tables and sentences shared by several reports."""

@@ -1,5 +1,5 @@
-"""What speaks against taking the figures of a run for those of a steady target: levels that moved, a queue that grew,
-requests that did not end, chunks of unknown size.
+"""Reasons to doubt that the figures of a run describe a steady target: latencies that drifted, a queue that grew,
+requests that did not end, chunks with an unknown number of tokens.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ LEVELS = {"ttft": "TTFT", "ttft_any": "TTFT (first token of any kind)", "itl": "
 
 
 def bound(metric: object, statistic: str) -> str | None:
-    """`>=4,129`, or `4,129-6,277`: what is known of a figure that unfinished requests can move; None where they cannot.
+    """`>=4,129` or `4,129-6,277`: bounds of a figure that unfinished requests can change; None where they cannot.
 
-    In the unit of the metric. A figure that is not public is withheld by the caller.
+    In the unit of the metric; `withheld` for a figure that is not public.
     """
     known = part(metric, "unfinished_bounds", statistic)
     if known == WITHHELD:
@@ -27,25 +27,25 @@ def bound(metric: object, statistic: str) -> str | None:
 
 
 def unfinished_text(document: Mapping[str, Any]) -> str | None:
-    """Why figures are bounds; None where none is."""
+    """Why some figures are bounds; None where none is."""
     for name in ("ttft", "e2e"):
         metric = part(document, "metrics", name)
         if part(metric, "unfinished_bounds"):
             cut, n = (part(metric, "with_unfinished", key) for key in ("n_unfinished", "n"))
             return (
-                f"{count(cut)} of {count(n)} requests did not end{' their wait' if name == 'ttft' else ''}: figures with >= "
-                "are lower bounds, with each counted as long as it was seen to wait."
+                f"{count(cut)} of {count(n)} requests {'had no first token' if name == 'ttft' else 'did not end'}: figures "
+                "with >= are lower bounds, which count each of them with the time it had waited."
             )
     return None
 
 
 def unsteady_texts(document: Mapping[str, Any]) -> list[str]:
-    """One sentence for each level that moved, and for a queue that grew; none for a steady run."""
+    """One sentence for each latency that drifted, and for a queue that grew; none for a steady run."""
     found = []
     for name, label in LEVELS.items():
         drift = part(document, "steadiness", "drift", name)
         if part(drift, "steady") is False:
-            found.append(f"Not steady: {label} {_moved(drift)}. One figure does not stand for the window.")
+            found.append(f"Not steady: {label} {_drift_text(drift)}. One figure does not describe the window.")
     flight = part(document, "steadiness", "in_flight")
     if part(flight, "growing") is True:
         first, second = (quantity(part(flight, key)) for key in ("first_half", "second_half"))
@@ -59,50 +59,53 @@ def unsteady_texts(document: Mapping[str, Any]) -> list[str]:
 
 
 def token_texts(document: Mapping[str, Any]) -> list[str]:
-    """What is not known of the tokens of a chunk, and what that does to the gaps between tokens."""
+    """What is not known about the tokens of chunks, and how that affects the gaps between tokens."""
     found = []
     single, empty = part(document, "metrics", "share_single"), part(document, "metrics", "empty_chunks")
     if part(single, "itl_option_asked") == "B":
         unknown = number(part(single, "n_unknown"))
         if part(single, "itl_option") != "B":
             found.append(
-                "--itl-option B was asked for, but nobody said how many tokens a chunk carries: the gaps are those between "
-                f"chunks (TBC). {_remedy(document)}--record-text on with --tokenizer would tell."
+                "--itl-option B was set, but the number of tokens in each chunk is not known: the gaps are those between "
+                f"chunks (TBC). {_remedy(document)}--record-text on with --tokenizer would provide it."
             )
         elif unknown:
             found.append(
-                f"ITL (B): the chunks of {count(unknown)} answers are of unknown size, and count as one token each."
+                f"ITL (B): the chunks of {count(unknown)} answers have an unknown number of tokens and count as one each."
             )
     share, least = number(part(empty, "value")), part(empty, "itl_mean_least")
     carrying, several = number(part(empty, "n_carrying")), number(part(empty, "n"))
     if share and carrying != 0:
-        all_of_them = carrying in (None, several)
-        some = "all of them do" if all_of_them else f"{count(carrying)} of them do, as the answers' counts allow"
+        carriers = (
+            "all of them do"
+            if carrying in (None, several)
+            else f"{count(carrying)} of them do, which the answers' token counts allow"
+        )
         found.append(
-            f"{percent(share)} of the chunks had no text, and nobody said whether they carry a token: if {some}, "
+            f"{percent(share)} of the chunks had no text, and it is not known whether they carry a token: if {carriers}, "
             f"the mean gap is {quantity(least)} ms."
         )
     return found
 
 
 def _remedy(document: Mapping[str, Any]) -> str:
-    """What else would tell, unless the server was asked for it and does not do it."""
+    """A further option that would help, unless the server was asked for it and did not do it."""
     return "" if part(document, "target", "continuous_usage") is False else "--continuous-usage on or "
 
 
 def doubt_texts(document: Mapping[str, Any]) -> list[str]:
-    """All of it, one sentence each."""
+    """Sentences on steadiness and on tokens."""
     return [*unsteady_texts(document), *token_texts(document)]
 
 
 def all_texts(document: Mapping[str, Any]) -> list[str]:
-    """The same, and why figures are bounds."""
+    """The same, and why some figures are bounds."""
     cut = unfinished_text(document)
     return [*doubt_texts(document), *([cut] if cut is not None else [])]
 
 
-def _moved(drift: Mapping[str, Any]) -> str:
-    """`40.10 ms in the first half of the window, 63.20 ms in the second`, or the step if that explains it better."""
+def _drift_text(drift: Mapping[str, Any]) -> str:
+    """`40.10 ms in the first half of the window, 63.20 ms in the second`, or around a step where that fits better."""
     step = (number(drift.get("p_step")) or 0.0) < (number(drift.get("p")) or 0.0)
     keys = ("before_step", "after_step") if step else ("first_half", "second_half")
     before, after = (quantity(drift.get(key)) for key in keys)

@@ -1,4 +1,4 @@
-"""Which of several URLs failed, in one line."""
+"""Lists in one line which of several URLs failed."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from fastllmload.report.text.numbers import count, number
 
 
 def failing_urls(document: Mapping[str, Any], room: int) -> str:
-    """`7/40 http://b:2/v1, 1/41 http://c:3/v1` (failed of sent), where most failed first. In fewer than *room* columns
-    without the numbers, or else as many as fit and how many more there are. Empty with one URL, or when nothing failed.
+    """`7/40 http://b:2/v1, 1/41 http://c:3/v1` (failed of sent), most failures first. Where that takes more than *room*
+    columns, without the numbers, or as many URLs as fit and the number of the others. Empty with one URL, or when
+    nothing failed.
     """
     found = document.get("by_target")
     each = [one for one in found if isinstance(one, Mapping)] if isinstance(found, list) else []
@@ -22,16 +23,17 @@ def failing_urls(document: Mapping[str, Any], room: int) -> str:
     for texts in (counted, urls):
         if len(", ".join(texts)) <= room:
             return ", ".join(texts)
-    shown = next((n for n in range(len(urls) - 1, 0, -1) if len(cut_short(counted, n)) <= room), 1)
-    return cut_short(counted, shown)
+    fitting = next((n for n in range(len(urls) - 1, 0, -1) if len(abridged(counted, n)) <= room), 1)
+    return abridged(counted, fitting)
 
 
-def places(failed_at: Mapping[str, int] | None, most: int = 4) -> str:
-    """`http://b:2/v1 7, http://c:3/v1 1` while a run goes on, where most failed first; empty where none did."""
+def failed_counts(failed_at: Mapping[str, int] | None, most: int = 4) -> str:
+    """`http://b:2/v1 7, http://c:3/v1 1` during a run, most failures first; empty where nothing failed."""
     counted = sorted((failed_at or {}).items(), key=lambda one: (-one[1], one[0]))
-    return cut_short([f"{url} {count(failed)}" for url, failed in counted], most)
+    return abridged([f"{url} {count(failed)}" for url, failed in counted], most)
 
 
-def cut_short(texts: list[str], shown: int) -> str:
-    left = max(0, len(texts) - shown)
-    return ", ".join(texts[:shown]) + (f" and {left} more" if left else "")
+def abridged(texts: list[str], most: int) -> str:
+    """The first *most* of *texts*, and the number of the others."""
+    rest = max(0, len(texts) - most)
+    return ", ".join(texts[:most]) + (f" and {rest} more" if rest else "")

@@ -1,4 +1,4 @@
-"""Numbers as text for people: enough digits to compare, never more, and `n/a` for what is not known."""
+"""Formats numbers for people: about four digits, and `n/a` for what is not known."""
 
 from __future__ import annotations
 
@@ -7,25 +7,25 @@ from collections.abc import Mapping
 from typing import Any
 
 NOT_KNOWN = "n/a"
-WITHHELD = "withheld"  # in a document whose figures are not public (report.withheld)
+WITHHELD = "withheld"  # in a redacted document (report.redaction)
 
 
 def part(document: object, *keys: str) -> Any:
-    """What stands at *keys*, None where a step is missing."""
+    """The value at the path *keys*, None where a key is missing."""
     for key in keys:
         document = document.get(key) if isinstance(document, Mapping) else None
     return document
 
 
 def number(value: object) -> float | None:
-    """*value* when it is a number that can be shown; bool, text, None and NaN are not."""
+    """*value* as a float; None for bool, text, None and NaN."""
     if isinstance(value, bool) or not isinstance(value, (int, float)) or math.isnan(value):
         return None
     return float(value)
 
 
 def some(counted: object) -> bool:
-    """Whether there was anything of what was counted; a count that is withheld was measured, and is not 0."""
+    """Whether a count is above 0; a withheld count is, as 0 is not withheld."""
     return counted == WITHHELD or bool(number(counted))
 
 
@@ -49,7 +49,7 @@ def count(value: object) -> str:
     return f"{known:,.0f}"
 
 
-def rests_on_too_few(found: object, statistic: str, needed: int) -> bool:
+def has_too_few_samples(found: object, statistic: str, needed: int) -> bool:
     """Whether *statistic* of a distribution has fewer than *needed* samples; also where their number is withheld."""
     if not isinstance(found, Mapping):
         return False
@@ -69,27 +69,27 @@ def clock(seconds: object) -> str:
     known = number(seconds)
     if known is None or math.isinf(known):
         return NOT_KNOWN
-    whole = max(0, int(known))
-    hours, minutes = divmod(whole // 60, 60)
-    return f"{hours}:{minutes:02}:{whole % 60:02}" if hours else f"{minutes}:{whole % 60:02}"
+    total = max(0, int(known))
+    hours, minutes = divmod(total // 60, 60)
+    return f"{hours}:{minutes:02}:{total % 60:02}" if hours else f"{minutes}:{total % 60:02}"
 
 
-# Error classes whose status says more to people: what ended the request, not where that was noticed
-SAID = {"deadline": "timeout", "drain": "cancelled at the end", "event": "stream_error"}
+# Clearer names of error classes: what ended the request, rather than where that was detected
+CLEARER_NAMES = {"deadline": "timeout", "drain": "cancelled at the end", "event": "stream_error"}
 
 
 def errors(classes: object, most: int = 4) -> str:
-    """`timeout 3, reset 1`, the most frequent first; empty when there were none."""
+    """`timeout 3, reset 1`, the most frequent first; empty without errors."""
     if not isinstance(classes, dict):
         return ""
     counted = [(name, number(times)) for name, times in classes.items()]
-    there = sorted(((name, times) for name, times in counted if times), key=lambda entry: (-entry[1], entry[0]))
-    shown = [f"{SAID.get(name, name)} {times:,.0f}" for name, times in there[:most]]
-    return ", ".join(shown + ([f"and {len(there) - most} more classes"] if len(there) > most else []))
+    ranked = sorted(((name, times) for name, times in counted if times), key=lambda entry: (-entry[1], entry[0]))
+    texts = [f"{CLEARER_NAMES.get(name, name)} {times:,.0f}" for name, times in ranked[:most]]
+    return ", ".join(texts + ([f"and {len(ranked) - most} more classes"] if len(ranked) > most else []))
 
 
 def asked_rate(rate: object) -> str:
-    """`500/s`; an asked rate is shown as it was asked."""
+    """`500/s`, with all of its digits."""
     known = number(rate)
     if known is None:
         return NOT_KNOWN

@@ -1,5 +1,5 @@
-"""What reports say of reasoning: which figures are of the answer and which of any token, how many tokens it took, and which
-answers were nothing else.
+"""Texts on reasoning: which figures are of the answer and which of any token, the number of reasoning tokens, and the
+answers that were all reasoning.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from fastllmload.report.text.numbers import count, number, part, quantity, some
 Document = Mapping[str, Any]
 
 OF_REASONING = ("ttft_any", "tpot_any")  # headline figures where answers reason
-# As they are called where both kinds stand
+# Labels where a report has both kinds of figures
 LABELS = {
     "ttft": "TTFT (first answer token)",
     "ttft_sched": "TTFT from t_sched (first answer token)",
@@ -22,7 +22,7 @@ LABELS = {
 }
 SOURCES = {
     "usage": "by the server's usage",
-    "events": "said by each event",
+    "events": "reported by each event",
     "output": "all output where nothing else was generated",
     "chunks": "one per event",
     "unknown": "not known",
@@ -35,17 +35,17 @@ def reasoned(document: Document) -> bool:
 
 
 def headlines(document: Document, names: Sequence[str]) -> list[str]:
-    """*names* without those that only runs with reasoning show, for a run without."""
+    """*names*; for a run without reasoning, without the metrics that only reasoning has."""
     return [name for name in names if name not in OF_REASONING or reasoned(document)]
 
 
 def label(document: Document, name: str, otherwise: str) -> str:
-    """What metric *name* is called: *otherwise* where answers do not reason."""
+    """The label of metric *name*; *otherwise* where answers do not reason."""
     return LABELS.get(name, otherwise) if reasoned(document) else otherwise
 
 
 def legend(document: Document) -> str | None:
-    """Which of two figures is which; None for a run without reasoning."""
+    """Which figures are of the answer; None for a run without reasoning."""
     if not reasoned(document):
         return None
     return "ttft, tpot: of the answer; ttft_any, tpot_any: with the reasoning"
@@ -53,7 +53,7 @@ def legend(document: Document) -> str | None:
 
 def token_text(document: Document) -> str | None:
     """`1,200 reasoning tokens (by the server's usage), 800 answer tokens; 98.20 reasoning tok/s per request (P50)`; None
-    without any.
+    without reasoning tokens.
     """
     counts = part(document, "counts")
     if not reasoned(document) and not some(part(counts, "reasoning_tokens")):
@@ -65,24 +65,24 @@ def token_text(document: Document) -> str | None:
     reasoning, answer = (count(part(counts, name)) for name in ("reasoning_tokens", "answer_tokens"))
     text = f"{reasoning} reasoning tokens{source}, {answer} answer tokens"
     if some(unknown):
-        text += f"; of {count(unknown)} more answers nobody says how many tokens were reasoning"
+        text += f"; of {count(unknown)} more answers the number of reasoning tokens is not known"
     rate = part(document, "metrics", "reasoning_tok_s", "p50")
     return text if number(rate) is None else f"{text}; {quantity(rate)} reasoning tok/s per request (P50)"
 
 
 def alone_text(document: Document) -> str | None:
-    """How many answers have no answer token; None without any."""
+    """The number of answers without an answer token; None where there are none."""
     alone, answers = (part(document, "counts", name) for name in ("all_reasoning", "latency_population"))
     if not some(alone):
         return None
     return (
-        f"{count(alone)} of {count(answers)} answers were all reasoning: no answer token, so they are in no TTFT, TPOT and "
-        "ITL of the answer"
+        f"{count(alone)} of {count(answers)} answers were all reasoning: without an answer token they are not in TTFT, TPOT "
+        "and ITL of the answer"
     )
 
 
 def notes(document: Document) -> list[str]:
-    """Sentences for below a table of latencies; none for a run without reasoning."""
+    """Notes of a latency table; none for a run without reasoning."""
     return [
         f"{text[0].upper()}{text[1:]}." for text in (token_text(document), alone_text(document)) if text is not None
     ]

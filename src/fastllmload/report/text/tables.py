@@ -1,4 +1,4 @@
-"""Tables as Markdown and as aligned text. A null is `n/a`; notes stand under their table (procedures 4.3)."""
+"""Formats tables as Markdown and as aligned text. None is `n/a`; notes follow their table."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from fastllmload.report.text.numbers import NOT_KNOWN, WITHHELD, quantity
 
 Cell = str | float | int | None
 NUMBER = re.compile(r"[-+]?[\d.,]+\*?(\s?(%|ms|s))?$")
-NO_NUMBER = (NOT_KNOWN, WITHHELD, "not measured", "-", "")
-EDGE = re.compile(r"(?<!\w)_|_(?!\w)")  # inside of a word an underscore is one
+NOT_NUMERIC = (NOT_KNOWN, WITHHELD, "not measured", "-", "")
+EDGE = re.compile(r"(?<!\w)_|_(?!\w)")  # an underscore inside a word is literal
 
 
 @dataclass(frozen=True)
 class Table:
-    """*rows* hold numbers in the unit that their column names; None is n/a."""
+    """A table; numbers are in the unit that the column names, None is n/a."""
 
     title: str
     columns: Sequence[str]
@@ -36,7 +36,7 @@ def from_mapping(table: Mapping[str, Any]) -> Table:
     )
 
 
-def shown(value: object) -> str:
+def cell_text(value: object) -> str:
     """A cell as text."""
     if isinstance(value, str):
         return one_screen_line(value)
@@ -48,9 +48,9 @@ def shown(value: object) -> str:
 
 
 def cells(table: Table) -> list[list[str]]:
-    """Head and rows as text, all as long as the head."""
+    """Head and rows as text; every row gets the length of the head."""
     wide = len(table.columns)
-    rows = [[shown(value) for value in row][:wide] for row in table.rows]
+    rows = [[cell_text(value) for value in row][:wide] for row in table.rows]
     return [list(table.columns), *([*row, *[NOT_KNOWN] * (wide - len(row))] for row in rows)]
 
 
@@ -69,12 +69,12 @@ def markdown(table: Table, level: int = 3) -> Iterator[str]:
 
 
 def numeric_columns(rows: Sequence[Sequence[str]], columns: int) -> list[bool]:
-    """Which columns hold numbers, and go to the right; the first one names the row."""
-    return [k > 0 and all(row[k] in NO_NUMBER or NUMBER.match(row[k]) for row in rows) for k in range(columns)]
+    """Which columns hold numbers and are right-aligned; the first column names the row."""
+    return [k > 0 and all(row[k] in NOT_NUMERIC or NUMBER.match(row[k]) for row in rows) for k in range(columns)]
 
 
 def text(table: Table, indent: str = "") -> Iterator[str]:
-    """Columns of equal width, numbers to the right."""
+    """Aligned columns, numbers to the right."""
     if table.title:
         yield f"{indent}{table.title}"
     found = cells(table)
@@ -90,7 +90,7 @@ def text(table: Table, indent: str = "") -> Iterator[str]:
 
 
 def escaped(text: object) -> str:
-    """Text that Markdown shows as it is, on one line; nothing in it becomes HTML, a link or another cell."""
+    """*text* on one line, escaped for Markdown: nothing in it becomes HTML, a link or another cell."""
     found = one_screen_line(" ".join(str(text).split()))
     for mark in "\\`*[]|~":
         found = found.replace(mark, f"\\{mark}")

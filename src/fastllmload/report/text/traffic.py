@@ -1,4 +1,4 @@
-"""Lines of the closing summary that only some runs have: classes, conversations, users who left, odd endings."""
+"""Lines of the closing summary that only some runs have: classes, conversations, users who left, unusual endings."""
 
 from __future__ import annotations
 
@@ -6,34 +6,34 @@ from collections.abc import Mapping
 from typing import Any
 
 from fastllmload.records.error_texts import message_of
-from fastllmload.report.text.numbers import WITHHELD, count, number, percent, quantity, rests_on_too_few
+from fastllmload.report.text.numbers import WITHHELD, count, has_too_few_samples, number, percent, quantity
 
 LABEL = 11
-MOST = 12  # classes that are shown
+MOST = 12  # classes in the summary
 P99_NEEDS = 1_000  # requests (IETF 5.1.2.1)
 
 
-def came_whole(document: Mapping[str, Any]) -> str | None:
-    """Which answers were not streamed: `all`, or how many and of which classes; None where all of them were."""
+def unstreamed_answers(document: Mapping[str, Any]) -> str | None:
+    """The answers that were not streamed: `all`, or their number by class; None where all were streamed."""
     if ((document.get("plan") or {}).get("description") or {}).get("streaming") is False:
         return "all"
     counts, classes = document.get("counts") or {}, document.get("classes") or {}
     if counts.get("came_whole") == WITHHELD:
         return "some answers (how many is withheld)"
-    whole, answers = number(counts.get("came_whole")), number(counts.get("latency_population"))
-    if not whole:
+    unstreamed, answers = number(counts.get("came_whole")), number(counts.get("latency_population"))
+    if not unstreamed:
         return None
-    if whole == answers:
+    if unstreamed == answers:
         return "all"
-    mine = [f"{name} {count(one['came_whole'])}" for name, one in classes.items() if number(one.get("came_whole"))]
-    return f"{count(whole)} of {count(answers)} answers" + (f" ({', '.join(mine[:MOST])})" if mine else "")
+    by_class = [f"{name} {count(one['came_whole'])}" for name, one in classes.items() if number(one.get("came_whole"))]
+    return f"{count(unstreamed)} of {count(answers)} answers" + (f" ({', '.join(by_class[:MOST])})" if by_class else "")
 
 
 def traffic_texts(document: Mapping[str, Any]) -> list[str]:
-    """One text per line; none for a run of one kind of requests whose users wait."""
+    """One text per line; none for a run with one request class whose users wait for the end."""
     return [
         *_classes(document),
-        *_places(document),
+        *_class_targets(document),
         *_conversations(document.get("conversations")),
         *_users(document.get("users")),
         *_endings(document),
@@ -51,30 +51,30 @@ def _class(name: str, one: Mapping[str, Any], met: Mapping[str, Any] | None) -> 
     ttft, tpot = one["ttft"], one["tpot"]
     left = f", {count(one['left'])} left" if one["left"] else ""
     goal = "" if met is None or met["slo_attainment"] is None else f"; {percent(met['slo_attainment'])} meet"
-    few = "*" if rests_on_too_few(ttft, "p99", P99_NEEDS) else ""
+    few = "*" if has_too_few_samples(ttft, "p99", P99_NEEDS) else ""
     return (
         f"{name[: LABEL - 1]:<{LABEL}}{count(one['ok'])} ok, {count(one['failed'])} failed{left}; "
         f"ttft {quantity(ttft['p50'])}, p99 {quantity(ttft['p99'])}{few}; tpot {quantity(tpot['p50'])} ms{goal}"
     )
 
 
-def class_places(document: Mapping[str, Any]) -> list[str]:
-    """Where each class goes, one text per class; none where all go to the same targets in the same protocol."""
+def class_targets(document: Mapping[str, Any]) -> list[str]:
+    """The target of each class, one text per class; none where all classes have the same targets and protocol."""
     classes = document.get("classes")
     found = [(name, one) for name, one in classes.items() if one.get("urls")] if isinstance(classes, Mapping) else []
-    told = [(name, where(one), one.get("model")) for name, one in found]
-    if len({place for _, place, _ in told}) < 2:
+    targets = [(name, target_text(one), one.get("model")) for name, one in found]
+    if len({target for _, target, _ in targets}) < 2:
         return []
-    return [f"{name} to {place}, model {model})" for name, place, model in told]
+    return [f"{name} to {target}, model {model})" for name, target, model in targets]
 
 
-def where(one: Mapping[str, Any]) -> str:
-    """`http://b:8000 (openai-completions`: what sets a class's target apart."""
+def target_text(one: Mapping[str, Any]) -> str:
+    """`http://b:8000 (openai-completions`: the start of a class's target text."""
     return f"{', '.join(map(str, one['urls']))} ({one.get('endpoint_type')}"
 
 
-def _places(document: Mapping[str, Any]) -> list[str]:
-    lines = class_places(document)[:MOST]
+def _class_targets(document: Mapping[str, Any]) -> list[str]:
+    lines = class_targets(document)[:MOST]
     return [f"{'' if number else 'targets':<{LABEL}}{line}" for number, line in enumerate(lines)]
 
 
@@ -99,17 +99,17 @@ def _users(found: Mapping[str, Any] | None) -> list[str]:
         (found["gave_up"], "gave up"),
         (found["slow_readers"], "read slowly"),
     )
-    shown = ", ".join(f"{count(many)} {what}" for many, what in parts if many)
-    return [f"{'users':<{LABEL}}{shown or 'all waited for the end'} (no failures)"]
+    text = ", ".join(f"{count(many)} {what}" for many, what in parts if many)
+    return [f"{'users':<{LABEL}}{text or 'all waited for the end'} (no failures)"]
 
 
 def ending_texts(document: Mapping[str, Any]) -> list[str]:
-    """Answers that are ok though they did not end as others do."""
-    counts, said = document.get("counts") or {}, document.get("error_texts") or {}
+    """Successful answers with an unusual ending."""
+    counts, texts = document.get("counts") or {}, document.get("error_texts") or {}
     unknown, cut = number(counts.get("unknown_finish")), number(counts.get("cut_after_end"))
     lines = []
     if unknown:
-        words = ", ".join(f'"{message_of(str(each["word"]))[:20]}"' for each in said.get("finish_reasons") or ())
+        words = ", ".join(f'"{message_of(str(each["word"]))[:20]}"' for each in texts.get("finish_reasons") or ())
         lines.append(f"{count(unknown)} with a finish_reason that is not known{f': {words}' if words else ''}")
     if cut:
         lines.append(f"{count(cut)} without the end of the HTTP message, after their finish_reason")

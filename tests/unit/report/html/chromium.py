@@ -1,6 +1,6 @@
-"""Drives a headless Chromium over its debugging pipe, for tests that look at pages as a browser shows them.
+"""Drives a headless Chromium over its debugging pipe, for tests of pages as a browser renders them.
 
-Nothing is installed or fetched: `path()` is None where there is no Chromium. FASTLLMLOAD_CHROMIUM names another one.
+Nothing is installed or downloaded: `path()` is None without Chromium. FASTLLMLOAD_CHROMIUM names another executable.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class Browser:
         return found
 
     def show(self, file: Path, width: int = 1280, dark: bool = False, media: str = "", script: bool = True) -> None:
-        """Open *file* anew in a window of *width*, and forget all events before."""
+        """Open *file* again in a window of *width*, and drop all earlier events."""
         scheme = [{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}]
         self.ask("Emulation.setDeviceMetricsOverride", width=width, height=900, deviceScaleFactor=1, mobile=False)
         self.ask("Emulation.setEmulatedMedia", media=media, features=scheme)

@@ -1,4 +1,4 @@
-"""Run folders for tests of the page, made up through the real recorder, and their run.json."""
+"""Builds run folders and their run.json for tests of the page, with the real recorder."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Written:
 
 
 def manifest(**more: Any) -> dict[str, Any]:
-    """run.json as a run leaves it before anything is measured."""
+    """run.json of a run before it is measured."""
     description = {"load": LOAD, "streaming": True, "seed": 7, "workload": {"name": "synthetic-uniform", "isl": "256"}}
     found: dict[str, Any] = {
         "config": {"target": {"urls": ["http://127.0.0.1:8000"]}, "load": {"rate": 50.0, "duration": SECONDS}},
@@ -54,7 +54,7 @@ def manifest(**more: Any) -> dict[str, Any]:
 
 
 def write(folder: Path, shape: Shape | None = None, status: str = "done", **more: Any) -> Written:
-    """A run of requests of *shape* (none at all for None) with *more* in its manifest; its page is written."""
+    """A run of requests of *shape* (None: no requests) with *more* in its manifest, and its page."""
     folder.mkdir()
     requests = [] if shape is None else draw_requests(11, shape)
     write_workers(folder, requests, workers=2)

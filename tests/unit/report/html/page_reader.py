@@ -1,4 +1,4 @@
-"""Reads a page of ours back: what stands in it, and its charts' numbers."""
+"""Parses a report page: its text, and the numbers of its charts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The page in a real browser: nothing fetched, no complaint, all drawn and readable: light, dark, small, on paper.
+"""The page in a real browser: loads nothing, no errors, all drawn and readable: light, dark, small, printed.
 
 FASTLLMLOAD_SCREENSHOTS=DIR keeps the pictures, to be looked at.
 """
@@ -117,8 +117,8 @@ WIDE = PageTable(
 )
 
 
-def test_the_words_of_a_wide_table_stay_whole_on_a_phone(browser: chromium.Browser, pages: dict[str, Path]) -> None:
-    """It scrolls inside of its card instead."""
+def test_words_of_a_wide_table_are_not_broken_on_a_phone(browser: chromium.Browser, pages: dict[str, Path]) -> None:
+    """It scrolls inside its card instead."""
     browser.show(pages["sheet"], width=390)
     split = browser.value(
         """[...document.querySelectorAll("table .words")].filter((cell) => !/[<>]/.test(cell.textContent))
@@ -140,7 +140,7 @@ def kept(browser: chromium.Browser, name: str, tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("width", [1280, 390])
 @pytest.mark.parametrize("name", NAMES)
-def test_a_page_is_drawn_without_a_complaint_and_without_the_network(
+def test_a_page_renders_without_errors_and_without_the_network(
     browser: chromium.Browser, pages: dict[str, Path], name: str, width: int, tmp_path: Path
 ) -> None:
     browser.show(pages[name], width=width)
@@ -155,7 +155,7 @@ def test_a_page_is_drawn_without_a_complaint_and_without_the_network(
     assert browser.requests == [pages[name].as_uri()]
 
 
-def test_every_chart_of_a_run_is_there(browser: chromium.Browser, pages: dict[str, Path]) -> None:
+def test_every_chart_of_a_run_is_drawn(browser: chromium.Browser, pages: dict[str, Path]) -> None:
     browser.show(pages["whole"])
     ids = browser.value('[...document.querySelectorAll("figure")].map((figure) => figure.id)')
     assert set(CHARTS) <= set(ids)
@@ -167,7 +167,7 @@ def test_every_chart_of_a_run_is_there(browser: chromium.Browser, pages: dict[st
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 @pytest.mark.parametrize("name", ["whole", "killed", "sheet"])
-def test_text_can_be_read_in_light_and_dark(
+def test_text_is_readable_in_light_and_dark(
     browser: chromium.Browser, pages: dict[str, Path], name: str, dark: bool, tmp_path: Path
 ) -> None:
     browser.show(pages[name], dark=dark)
@@ -194,9 +194,7 @@ def test_the_theme_can_be_chosen_against_the_system(browser: chromium.Browser, p
 
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-def test_on_paper_it_is_black_on_white(
-    browser: chromium.Browser, pages: dict[str, Path], dark: bool, tmp_path: Path
-) -> None:
+def test_print_is_black_on_white(browser: chromium.Browser, pages: dict[str, Path], dark: bool, tmp_path: Path) -> None:
     browser.show(pages["whole"], width=720, dark=dark, media="print")
     assert browser.value("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
     assert browser.value('getComputedStyle(document.querySelector("nav")).display') == "none"
@@ -266,7 +264,7 @@ def test_the_numbers_of_a_chart_can_be_read_as_a_table(browser: chromium.Browser
     assert "from submission" in text and re.search(r"P[\d.]+\s+[\d.]+ ms", text)
 
 
-def test_without_script_the_page_is_whole(browser: chromium.Browser, pages: dict[str, Path]) -> None:
+def test_the_page_is_complete_without_script(browser: chromium.Browser, pages: dict[str, Path]) -> None:
     browser.show(pages["whole"], script=False)
     seen = browser.value(DRAWN)
     assert len(seen) > 10 and all(drawn for _, _, drawn, _ in seen)

@@ -1,4 +1,4 @@
-"""Colours of the charts stay apart for people who see fewer of them, and stand out from what lies behind them."""
+"""Chart colours are distinct also with colour blindness, and contrast with the background."""
 
 from __future__ import annotations
 
@@ -51,13 +51,13 @@ def schemes() -> dict[str, dict[str, str]]:
     return found
 
 
-def test_dark_is_dark_whoever_asks_for_it() -> None:
+def test_dark_colours_are_equal_by_setting_and_by_choice() -> None:
     assert schemes()["dark"] == schemes()["dark by the system"]
 
 
 @pytest.mark.parametrize("sight", SIGHT)
 @pytest.mark.parametrize("scheme", ["light", "dark", "paper"])
-def test_lines_of_one_chart_can_be_told_apart(scheme: str, sight: str) -> None:
+def test_lines_of_one_chart_have_distinct_colours(scheme: str, sight: str) -> None:
     colours, seen = schemes()[scheme], np.array(SIGHT[sight])
     for tones in TOGETHER:
         for a, b in combinations(tones, 2):
@@ -66,7 +66,7 @@ def test_lines_of_one_chart_can_be_told_apart(scheme: str, sight: str) -> None:
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark", "paper"])
-def test_lines_stand_out_from_the_card(scheme: str) -> None:
+def test_lines_contrast_with_the_card(scheme: str) -> None:
     colours = schemes()[scheme]
     card = float(TO_XYZ[1] @ linear(colours["card"]))
     for tone in ("c1", "c2", "c3", "c4", "c7", "c8"):

@@ -1,4 +1,4 @@
-"""report.html says what run.json says, marks what cannot be relied on, lets no text become markup, and stays small."""
+"""report.html has the figures of run.json, marks unreliable ones, escapes all text, and stays small."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ def page(run: Written) -> Page:
 
 
 def rendered(run: Written, **more: Any) -> Page:
-    """The page with other things in run.json."""
+    """The page with other entries in run.json."""
     return Page(html.render(run.run, {**run.document, **more}))
 
 
-def test_it_is_one_document_that_fetches_nothing(page: Page) -> None:
+def test_the_page_is_one_document_that_loads_nothing(page: Page) -> None:
     assert page.unbalanced == []
     assert page.addresses() == []
     policy = next(found["content"] for tag, found in page.elements if "http-equiv" in found)
@@ -47,7 +47,7 @@ def test_it_is_one_document_that_fetches_nothing(page: Page) -> None:
     assert re.search(r"url\(|@import|https?://(?!127\.0\.0\.1)", page.source) is None
 
 
-def test_every_chart_has_its_place_and_every_link_leads_somewhere(page: Page) -> None:
+def test_every_chart_is_present_and_every_link_has_a_target(page: Page) -> None:
     assert set(CHARTS) <= set(page.ids("figure"))
     links = {found["href"].removeprefix("#") for tag, found in page.elements if tag == "a"}
     assert links and links <= set(page.ids())
@@ -74,7 +74,7 @@ def test_the_latency_table_has_the_values_and_intervals_of_run_json(run: Written
         (None, "not estimable"),
     ],
 )
-def test_an_interval_is_shown_as_far_as_it_is_known(run: Written, ends: Any, shown: str) -> None:
+def test_an_interval_with_one_open_end_is_printed(run: Written, ends: Any, shown: str) -> None:
     ttft = {**run.document["metrics"]["ttft"], "ci95": {"p50": ends}}
     page = rendered(run, metrics={"ttft": ttft})
     assert shown in page.text("latency")
@@ -100,13 +100,13 @@ def test_rates_add_up_to_the_requests(run: Written, page: Page) -> None:
         assert sum(v or 0 for v in page.column("rate", name)) * width == pytest.approx(requests, rel=1e-3), name
 
 
-def test_stalls_of_the_workers_stand_beside_those_of_the_host(page: Page) -> None:
-    """One each in the run; the workers' others were in the warm-up or below 5 ms."""
+def test_stalls_of_workers_and_host_share_a_chart(page: Page) -> None:
+    """The run has one of each; other stalls of workers were in the warm-up or below 5 ms."""
     for name, ms in (("host stall above 5 ms", 9.0), ("worker stall above 5 ms", 7.0)):
         assert [value for value in page.column("stalls", name) if value] == [ms], name
 
 
-def test_a_rate_that_changes_is_shown_as_asked(run: Written) -> None:
+def test_a_changing_rate_is_drawn_as_requested(run: Written) -> None:
     curve = {"kind": "linear", "t_s": [0.0, 2.0, 2.0, 5.0], "rate": [10.0, 10.0, 40.0, 80.0]}
     arrivals = {"name": "poisson", "rate": 40.0, "curve": curve}
     plan = {**run.document["plan"], "description": {"load": {"loop": "open", "arrivals": arrivals}}}
@@ -118,17 +118,17 @@ def test_a_rate_that_changes_is_shown_as_asked(run: Written) -> None:
     assert not [one for one in shown if one["name"].startswith("asked")]
 
 
-def test_the_verdict_comes_before_any_figure_with_reasons_and_what_to_do(run: Written) -> None:
+def test_the_verdict_comes_before_any_figure_with_reasons_and_remedies(run: Written) -> None:
     reason = {"code": "cpu", "severity": "invalid", "text": "a worker used 99 % of its core", "cause": "generator"}
     page = rendered(run, certificate={"verdict": "invalid", "reasons": [reason], "generator_limited": True})
     text = page.text()
     order = [text.index(part) for part in ("INVALID", "a worker used 99 %", "Add workers", "Time to first token")]
     assert order == sorted(order)
     assert "INVALID" in page.title
-    assert "cannot stand for saturation" in text
+    assert "does not show saturation" in text
 
 
-def test_failures_are_told_at_the_top_and_by_class(run: Written, page: Page) -> None:
+def test_failures_are_reported_at_the_top_and_by_class(run: Written, page: Page) -> None:
     groups = run.document["errors"]
     assert len(groups) > 2
     assert "Requests failed:" in page.text("verdict")
@@ -139,7 +139,7 @@ def test_failures_are_told_at_the_top_and_by_class(run: Written, page: Page) -> 
     assert {one["name"] for one in shown} == {group["status"] for group in groups}
 
 
-def test_a_simulated_engine_is_said_in_the_title_and_twice_on_the_page(run: Written, page: Page) -> None:
+def test_a_simulated_engine_is_named_in_the_title_and_twice_on_the_page(run: Written, page: Page) -> None:
     assert "SIMULATED" not in page.text() + page.title
     simulated = rendered(run, target={**run.document["target"], "simulated": True})
     assert simulated.title.startswith("SIMULATED ENGINE")
@@ -150,26 +150,26 @@ def test_a_simulated_engine_is_said_in_the_title_and_twice_on_the_page(run: Writ
     ("more", "mark", "said"),
     [
         ({"status": "running"}, "INCOMPLETE", "The run was killed"),
-        ({"status": "interrupted"}, "INCOMPLETE", "did not come to its planned end"),
+        ({"status": "interrupted"}, "INCOMPLETE", "was stopped early"),
         ({"declarations": {"cold_start": "yes"}}, "COLD START", "had just become ready"),
     ],
 )
-def test_what_must_be_known_first_is_said_first(run: Written, more: dict[str, Any], mark: str, said: str) -> None:
+def test_warnings_come_first(run: Written, more: dict[str, Any], mark: str, said: str) -> None:
     page = rendered(run, **more)
     assert page.title.startswith(mark)
     assert mark in page.text("verdict") and said in page.text("verdict")
 
 
 def test_deviations_are_listed(run: Written) -> None:
-    plan = {**run.document["plan"], "warmup": {"deviation": "there is no warm-up"}}
+    plan = {**run.document["plan"], "warmup": {"deviation": "warm-up was off"}}
     compliance = {"deviations": ["lengths are a stand-in"]}
     text = rendered(run, plan=plan, compliance=compliance).text("verdict")
-    assert "Deviations from the methodology lengths are a stand-in there is no warm-up" in text
-    again = {"deviations": ["there is no warm-up", "lengths are a stand-in"]}
-    assert rendered(run, plan=plan, compliance=again).text("verdict").count("there is no warm-up") == 1
+    assert "Deviations from the methodology lengths are a stand-in warm-up was off" in text
+    again = {"deviations": ["warm-up was off", "lengths are a stand-in"]}
+    assert rendered(run, plan=plan, compliance=again).text("verdict").count("warm-up was off") == 1
 
 
-def test_what_does_not_hold_of_the_methodology_is_told_with_what_to_do(run: Written) -> None:
+def test_unmet_requirements_are_listed_with_remedies(run: Written) -> None:
     unmet = {
         "id": "IETF-4.5.1-b",
         "level": "MUST",
@@ -186,7 +186,7 @@ def test_what_does_not_hold_of_the_methodology_is_told_with_what_to_do(run: Writ
     assert "methodology" not in rendered(run, compliance=None).ids()
 
 
-def test_a_run_that_did_not_settle_says_so(run: Written) -> None:
+def test_an_unsteady_run_has_a_warning(run: Written) -> None:
     little = {"holds": False, "residual": 0.12}
     level = {
         "first_half": 47.0,
@@ -232,11 +232,11 @@ def test_classes_conversations_and_users_have_their_tables(run: Written) -> None
     text = page.text("traffic")
     assert "chat 196 3 2 98.5 % 20.50 1,635 27.50 92.25" in text and "50.0 %" in text
     assert "2 18 27.50 92.25 802.0 42.7 %" in text and "39 of 40 conversations begun" in text
-    assert "Of the users 7 left by plan." in text
+    assert "Users: 7 left by plan." in text
     assert "traffic" not in rendered(run, classes=None, fairness=None).ids()
 
 
-def test_users_who_left_are_no_failures(tmp_path: Path) -> None:
+def test_users_who_left_are_not_failures(tmp_path: Path) -> None:
     found = write(tmp_path / "run", Shape(requests=60, failures=0.0))
     rows = found.run.rows.copy()
     left = (rows["status"] > layout.OK) | (np.arange(len(rows)) < 20)
@@ -251,7 +251,7 @@ def test_users_who_left_are_no_failures(tmp_path: Path) -> None:
     assert "failed" not in {one["name"] for one in page.numbers["charts"]["rate"]["series"]}
 
 
-def test_no_text_of_the_outside_becomes_markup(run: Written) -> None:
+def test_external_text_is_escaped(run: Written) -> None:
     evil: dict[str, Any] = poisoned(run.document)
     evil["run_id"], evil["metadata"], evil["incidents"] = EVIL, {EVIL: EVIL}, [EVIL]
     evil["certificate"]["reasons"] = [{"severity": EVIL, "text": EVIL, "code": EVIL}]
@@ -265,7 +265,7 @@ def test_no_text_of_the_outside_becomes_markup(run: Written) -> None:
 
 
 def poisoned(found: Any) -> Any:
-    """Every text in a document replaced by an attack; keys and numbers stay, so that the page still finds them."""
+    """A document whose texts are all replaced by an attack; keys and numbers are kept."""
     if isinstance(found, dict):
         return {key: poisoned(value) if key != "status" else value for key, value in found.items()}
     if isinstance(found, list):
@@ -273,7 +273,7 @@ def poisoned(found: Any) -> Any:
     return EVIL if isinstance(found, str) else found
 
 
-def test_secrets_are_not_shown(run: Written) -> None:
+def test_secrets_are_not_on_the_page(run: Written) -> None:
     urls = ["https://user:hunter2@example.org/v1"]
     target = {"urls": urls, "headers": [["Authorization", "Bearer sk-secret"], ["X-Team", "blue"]]}
     command = ["fastllmload", "--url", urls[0], "--api-key", "***"]
@@ -283,7 +283,7 @@ def test_secrets_are_not_shown(run: Written) -> None:
     assert "fastllmload --url 'https://user:***@example.org/v1' --api-key '***'" in page.text("verdict")
 
 
-def test_whatever_is_missing_the_rest_is_shown(tmp_path: Path) -> None:
+def test_missing_parts_do_not_affect_the_rest(tmp_path: Path) -> None:
     run = write(tmp_path / "run", Shape(requests=20))
     for key in run.document:
         assert Page(html.render(run.run, {**run.document, key: None})).unbalanced == [], key
@@ -294,27 +294,27 @@ def test_whatever_is_missing_the_rest_is_shown(tmp_path: Path) -> None:
     ("shape", "said"),
     [
         (None, "No request of the measured phase was sent"),
-        (Shape(requests=40, failures=1.0), "No request succeeded, so there are no latencies"),
+        (Shape(requests=40, failures=1.0), "No request succeeded, so latencies are not available"),
         (Shape(requests=3, failures=0.0), "None of 3 requests failed"),
         (Shape(requests=1, failures=0.0), "The one request did not fail"),
     ],
     ids=["nothing", "failures", "three", "one"],
 )
-def test_runs_with_little_to_show(tmp_path: Path, shape: Shape | None, said: str) -> None:
+def test_pages_of_runs_with_little_data(tmp_path: Path, shape: Shape | None, said: str) -> None:
     page = Page(write(tmp_path / "run", shape).source)
     assert page.unbalanced == []
     assert said in page.text()
     assert set(CHARTS) <= set(page.ids("figure")) or shape is None
 
 
-def test_a_damaged_file_beside_the_run_is_named(tmp_path: Path) -> None:
+def test_a_damaged_file_is_named(tmp_path: Path) -> None:
     found = write(tmp_path / "run", Shape(requests=20))
     (found.run.directory / "telemetry.json").write_text("{")
     page = Page(html.render(found.run, found.document))
     assert "is no telemetry index" in page.text("telemetry")
 
 
-def test_the_file_is_whole_or_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_file_is_written_atomically(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = write(tmp_path / "run", Shape(requests=20))
     before = found.source
 
@@ -329,7 +329,7 @@ def test_the_file_is_whole_or_not_there(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def test_the_page_hardly_grows_with_the_run(run: Written) -> None:
-    """Thirty times the requests, one run after the other, and the page is what it was."""
+    """With thirty times the requests the page has about the same size."""
     large = repeated(run, 30)
     assert len(large.rows) == 30 * len(run.run.rows)
     source = html.render(large, {**run.document, "phases": large.manifest["phases"]})
@@ -338,7 +338,7 @@ def test_the_page_hardly_grows_with_the_run(run: Written) -> None:
 
 
 def repeated(run: Written, times: int) -> Any:
-    """The run *times* over, each after the one before."""
+    """The run repeated *times* times, one after the other."""
     one = run.run
     span = int(one.rows["t_end"].max() - one.rows["t_sched"].min()) + 1
     rows, events = np.tile(one.rows, times), np.tile(one.events, times)
@@ -354,7 +354,7 @@ def repeated(run: Written, times: int) -> Any:
     return dataclasses.replace(one, rows=rows, events=events, first_event=first, manifest=manifest)
 
 
-def test_classes_are_told_with_their_lengths_and_their_few_samples(run: Written) -> None:
+def test_classes_are_listed_with_their_lengths_and_marks(run: Written) -> None:
     """Not as one workload whose lengths are "by class tokens"."""
     plan = {**run.document["plan"], "classes": ["chat", "batch"]}
     lengths = {"chat": ("16", "uniform:2,9"), "batch": ("1000", "200")}
@@ -373,12 +373,12 @@ def test_classes_are_told_with_their_lengths_and_their_few_samples(run: Written)
     told = page.text("verdict")
     assert "35/s in 2 classes, open loop" in told and "by class" not in told
     assert "chat: synthetic-uniform, prompt 16, output uniform:2,9; batch: synthetic-uniform, prompt 1000" in told
-    assert "90.50*" in page.text("traffic") and "from fewer samples than it needs" in page.text("traffic")
+    assert "90.50*" in page.text("traffic") and "fewer samples than needed" in page.text("traffic")
 
 
-def test_what_has_no_key_word_is_told_apart(run: Written) -> None:
+def test_requirements_without_a_key_word_are_listed_separately(run: Written) -> None:
     beside = {"id": "IETF-5.3.2-b", "level": "DEFINITION", "state": "false", "reason": "4 s", "remedy": "--duration 60"}
     given = {"verdict": "conditionally compliant", "scope": "one test", "unmet": [], "beside": [beside]}
     text = rendered(run, compliance=given).text("methodology")
-    assert "without a key word: it decides nothing 1" in text
+    assert "without a key word: no effect on the verdict 1" in text
     assert "IETF-5.3.2-b DEFINITION false 4 s --duration 60" in text

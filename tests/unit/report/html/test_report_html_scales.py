@@ -1,4 +1,4 @@
-"""Axes hold what is drawn on them, their ticks lie inside and can be told apart; text says what a number is."""
+"""Axes contain their values; ticks are inside, with distinct labels; numbers are formatted with units."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ durations = st.lists(st.floats(1e-3, 1e6), min_size=1, max_size=30)
 
 
 def assert_holds(scale: Scale, values: np.ndarray[tuple[int], np.dtype[np.float64]]) -> None:
-    """All *values* between the ends; the ticks too, each with a label of its own, from low to high."""
+    """Check that all *values* and ticks are within the axis, and that ticks are ascending with distinct labels."""
     places = scale.place(values)
     assert (places >= -1e-9).all() and (places <= 1 + 1e-9).all()
     ticks = scale.ticks()
@@ -30,7 +30,7 @@ def assert_holds(scale: Scale, values: np.ndarray[tuple[int], np.dtype[np.float6
 
 
 @given(st.lists(positive, min_size=1, max_size=30))
-def test_an_axis_from_zero_holds_its_values(values: list[float]) -> None:
+def test_an_axis_from_zero_contains_its_values(values: list[float]) -> None:
     given_ = np.array(values)
     scale = scales.up_to([given_, np.array([np.nan])], least=1e-9)
     assert_holds(scale, given_)
@@ -39,7 +39,7 @@ def test_an_axis_from_zero_holds_its_values(values: list[float]) -> None:
 
 
 @given(durations)
-def test_an_axis_of_durations_holds_its_values(values: list[float]) -> None:
+def test_an_axis_of_durations_contains_its_values(values: list[float]) -> None:
     given_ = np.array(values)
     scale = scales.for_durations([given_])
     assert_holds(scale, given_)
@@ -47,13 +47,13 @@ def test_an_axis_of_durations_holds_its_values(values: list[float]) -> None:
 
 
 @given(st.lists(st.floats(-1e6, 1e6).filter(lambda value: abs(value) > 1e-3), min_size=1, max_size=30))
-def test_an_axis_around_values_of_either_sign_holds_them(values: list[float]) -> None:
+def test_an_axis_of_values_of_both_signs_contains_them(values: list[float]) -> None:
     given_ = np.array(values)
     assert_holds(scales.spread(given_, from_zero=False), given_)
 
 
 @given(st.floats(1e-6, 1e6), st.floats(1.5, 1e9))
-def test_powers_of_ten_lie_at_equal_distances(low: float, ratio: float) -> None:
+def test_powers_of_ten_are_at_equal_distances(low: float, ratio: float) -> None:
     scale = Log(scales.round_below(low), scales.round_above(low * ratio) * (1 if ratio > 10 else 10))
     places = scale.place(scale.low * np.array([1.0, 10.0, 100.0]))
     assert places[1] - places[0] == pytest.approx(places[2] - places[1])
@@ -71,13 +71,13 @@ def test_shares_end_at_one_unless_one_is_above() -> None:
     assert scales.up_to([np.array([1.2])], scales.percent, 1e-6, most=1.0).high > 1.2
 
 
-def test_the_tail_axis_gives_every_nine_the_same_room() -> None:
+def test_the_tail_axis_gives_every_nine_the_same_width() -> None:
     ticks = {label: place for place, label in Tail(4.0).ticks()}
     assert list(ticks) == ["min", "P50", "P90", "P99", "P99.9", "P99.99"]
     assert ticks["P99.9"] - ticks["P99"] == ticks["P99"] - ticks["P90"] == 1.0
 
 
-def test_categories_stand_in_the_middle_of_their_room() -> None:
+def test_categories_are_centred() -> None:
     scale = Names(["small", "large", "a name that is far too long to stand below a group of bars"])
     assert [value for value, _ in scale.ticks()] == [0.5, 1.5, 2.5]
     assert scale.ticks()[2][1].endswith("…")
@@ -96,11 +96,11 @@ def test_categories_stand_in_the_middle_of_their_room() -> None:
         (3162, "3.16 s"),
     ],
 )
-def test_durations_are_written_in_the_unit_that_fits(ms: float, text: str) -> None:
+def test_durations_are_written_in_a_suitable_unit(ms: float, text: str) -> None:
     assert scales.duration(ms) == text
 
 
-def test_durations_may_keep_their_zeros() -> None:
+def test_durations_can_have_trailing_zeros() -> None:
     assert [scales.duration(ms, zeros=True) for ms in (18.0, 5.0, 250.0, 1000.0)] == [
         "18.0 ms",
         "5.00 ms",
@@ -110,7 +110,7 @@ def test_durations_may_keep_their_zeros() -> None:
 
 
 @given(positive)
-def test_a_round_value_is_near_and_on_its_side(value: float) -> None:
+def test_a_round_value_is_near_and_on_the_right_side(value: float) -> None:
     below, above = scales.round_below(value), scales.round_above(value)
     assert value / 2.6 <= below <= value * 1.001 and value * 0.999 <= above <= value * 2.6
     for found in (below, above):
@@ -131,6 +131,6 @@ def test_text_is_escaped_and_markup_is_kept(text: str) -> None:
 
 
 @given(st.text(max_size=600))
-def test_foreign_text_becomes_one_printable_line(text: str) -> None:
+def test_external_text_becomes_one_printable_line(text: str) -> None:
     shown = visible(text)
     assert shown.isprintable() and len(shown) <= 400

@@ -1,4 +1,4 @@
-"""A page of given tables and plots: all that was given is on it, no text is markup, wrong shapes are refused."""
+"""A page of given tables and plots contains all of them, escapes text, and refuses wrong shapes."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ def page_of(*blocks: PageTable | Plot | str, head: PageHead | None = None) -> Pa
 
 
 def dots(page: Page, chart: str) -> list[tuple[float, float]]:
-    """Places of the dots of a chart in its picture."""
+    """Positions of the dots of a chart."""
     part = page.source[page.source.index(f'id="{chart}"') :]
     heads = re.search(r'<path d="([^"]*)" class="heads">', part)
     assert heads is not None
     return [(float(x), float(y)) for x, y in re.findall(r"M([-\d.]+) ([-\d.]+)h", heads[1])]
 
 
-def test_a_table_shows_numbers_text_and_what_is_not_known() -> None:
+def test_a_table_formats_numbers_text_and_unknown_values() -> None:
     rows: list[list[str | int | float | bool | None]] = [
         ["10/s", 1234567, 0.031249, True],
         ["20/s", None, float("nan"), False],
@@ -54,13 +54,13 @@ def test_a_row_that_is_too_short_is_refused() -> None:
 
 
 def test_uneven_columns_of_a_series_are_refused() -> None:
-    with pytest.raises(ValueError, match=r"series 'A' has columns of \[2, 3\] values for 2 places"):
+    with pytest.raises(ValueError, match=r"series 'A' has columns of \[2, 3\] values, expected 2"):
         page_of(Plot("line", "Curve", [PlotSeries("A", y=[1, 2, 3], x=[1, 2], low=[1, 2])]))
-    with pytest.raises(ValueError, match="for 3 places"):
+    with pytest.raises(ValueError, match="expected 3"):
         page_of(Plot("bars", "Bars", [PlotSeries("A", y=[1, 2])], names=["a", "b", "c"]))
 
 
-def test_a_line_keeps_the_order_of_its_points_also_when_it_turns_back() -> None:
+def test_a_line_keeps_the_order_of_its_points() -> None:
     throughput, p99 = [10.0, 20.0, 25.0, 22.0], [30.0, 40.0, 400.0, 9000.0]
     curve = PlotSeries("A", y=p99, x=throughput, labels=["1/s", "2/s", "3/s", "4/s"])
     page = page_of(Plot("line", "Curve", [curve], x=PlotAxis("throughput"), y=PlotAxis("P99", "ms", log=True)))
@@ -88,7 +88,7 @@ def test_a_cdf_shows_the_percentiles_of_its_values() -> None:
     assert shown[-1] == pytest.approx(values.max(), rel=1e-4)
 
 
-def test_bars_stand_side_by_side_and_have_whiskers() -> None:
+def test_bars_are_side_by_side_and_have_whiskers() -> None:
     series = [PlotSeries("alone", y=[1, 2], low=[0.5, 1], high=[2, 3]), PlotSeries("shared", y=[3, math.nan])]
     page = page_of(Plot("bars", "By class", series, names=["small", "large"], marks=[Rule("y", 2.5, "limit")]))
     assert page.numbers["charts"]["s0-0"]["x"]["names"] == ["small", "large"]
@@ -98,14 +98,14 @@ def test_bars_stand_side_by_side_and_have_whiskers() -> None:
     assert "limit" in page.text("s0-0")
 
 
-def test_a_plot_without_values_says_so() -> None:
+def test_a_plot_without_values_has_a_sentence() -> None:
     nothing = Plot("line", "Curve", [PlotSeries("A", y=[math.nan], x=[1])], note="No rate was sustained.")
     page = page_of(nothing)
     assert page.text("s0-0") == "Curve No rate was sustained."
     assert page.numbers["charts"] == {}
 
 
-def test_many_points_are_thinned_and_the_ends_stay() -> None:
+def test_many_points_are_thinned_between_the_ends() -> None:
     x = np.arange(50_000.0)
     page = page_of(Plot("scatter", "Many", [PlotSeries("A", y=x * 2, x=x)]))
     shown = page.column("s0-0", "A", "x")
@@ -113,9 +113,9 @@ def test_many_points_are_thinned_and_the_ends_stay() -> None:
     assert (shown[0], shown[-1]) == (0, 49999)
 
 
-def test_the_verdict_comes_first_with_reasons_and_what_to_do() -> None:
+def test_the_verdict_comes_first_with_reasons_and_remedies() -> None:
     head = PageHead(
-        "Capacity", verdict="suspect", meaning="Look.", reasons=[VerdictReason("suspect", "late", "add workers")]
+        "Capacity", verdict="suspect", meaning="Check.", reasons=[VerdictReason("suspect", "late", "add workers")]
     )
     page = page_of("Some words.", head=head)
     text = page.text()
@@ -123,13 +123,13 @@ def test_the_verdict_comes_first_with_reasons_and_what_to_do() -> None:
 
 
 @pytest.mark.parametrize("simulated", [True, False])
-def test_a_simulated_engine_is_said_loudly(simulated: bool) -> None:
+def test_a_simulated_engine_has_a_banner(simulated: bool) -> None:
     page = page_of(head=PageHead("Capacity", simulated=simulated))
     assert ("SIMULATED ENGINE" in page.title) is simulated
     assert page.text().count("SIMULATED ENGINE") == (2 if simulated else 0)
 
 
-def test_no_text_becomes_markup_and_nothing_is_fetched() -> None:
+def test_text_is_escaped_and_nothing_is_loaded() -> None:
     blocks: list[PageTable | Plot | str] = [
         PageTable([EVIL, EVIL], [[EVIL, EVIL]], EVIL, [EVIL]),
         Plot(
@@ -152,7 +152,7 @@ def test_no_text_becomes_markup_and_nothing_is_fetched() -> None:
     assert page.addresses() == []
 
 
-def test_the_file_is_whole_or_not_there(tmp_path: Path) -> None:
+def test_the_file_is_written_atomically(tmp_path: Path) -> None:
     path = tmp_path / "report.html"
     write_page(path, PageHead("Sheet"), [])
     assert Page(path.read_text(encoding="utf-8")).unbalanced == []

@@ -1,4 +1,4 @@
-"""Sampled series become charts: gauges as they are, counters per second, a sum and its count as their mean."""
+"""Sampled series become charts: gauges unchanged, counters per second, a sum and its count as their mean."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ AXIS = TimeAxis(zero_ns=100 * S, width_ns=S, bins=10)
 def series(
     name: str, values: list[float], kind: str = "gauge", unit: str = "requests", origin: str = "server"
 ) -> TelemetrySeries:
-    """One value a second from the axis's zero on."""
+    """One value per second from the zero of the axis."""
     t = (100 + np.arange(len(values), dtype=np.int64)) * S
     return TelemetrySeries(name, name, origin, "server", unit, kind, "", t, t, np.array(values, np.float64))
 
@@ -27,21 +27,21 @@ def curves(*given: TelemetrySeries) -> dict[tuple[str, str], telemetry.Telemetry
     return {(curve.title, curve.name): curve for curve in telemetry.curves_of(given, AXIS)}
 
 
-def test_a_gauge_is_shown_as_it_is() -> None:
+def test_a_gauge_is_drawn_unchanged() -> None:
     found = curves(series("running", [1, 5, 3]), series("waiting", [0, 2, math.nan]))
     running = found[("Requests at the server", "running")]
     assert running.x.tolist() == [0, 1, 2] and running.y.tolist() == [1, 5, 3]
     assert ("Requests at the server", "waiting") in found, "they share a chart"
 
 
-def test_a_counter_is_shown_per_second_and_a_restart_is_a_gap() -> None:
+def test_a_counter_is_drawn_per_second_and_a_restart_is_a_gap() -> None:
     found = curves(series("generation_tokens", [100, 150, 160, 5, 25], "counter", "tokens"))
     (curve,) = found.values()
     assert curve.unit == "tokens/s"
     assert curve.y[[0, 1, 3]].tolist() == [50, 10, 20] and math.isnan(curve.y[2])
 
 
-def test_a_sum_and_its_count_are_shown_as_the_mean_of_what_was_added() -> None:
+def test_a_sum_and_its_count_are_drawn_as_a_mean() -> None:
     found = curves(
         series("queue_time_sum", [1.0, 1.5, 1.5, 4.5], "counter", "s"),
         series("queue_time_count", [10, 20, 20, 50], "counter"),
@@ -51,14 +51,14 @@ def test_a_sum_and_its_count_are_shown_as_the_mean_of_what_was_added() -> None:
     assert curve.y[[0, 2]] == pytest.approx([50.0, 100.0]) and math.isnan(curve.y[1])
 
 
-def test_series_of_several_owners_share_a_chart_and_have_names_of_their_own() -> None:
+def test_series_of_several_sources_share_a_chart_under_their_own_names() -> None:
     found = curves(series("gpu0.power_w", [300], unit="W"), series("gpu1.power_w", [310], unit="W"))
     assert set(found) == {("Power of each gpu", "gpu0"), ("Power of each gpu", "gpu1")}
     two = curves(series("running", [1], origin="http://a"), series("running", [2], origin="http://b"))
     assert {name for _, name in two} == {"running http://a", "running http://b"}
 
 
-def test_what_lies_outside_of_the_axis_is_left_out() -> None:
+def test_values_outside_of_the_axis_are_dropped() -> None:
     found = curves(series("running", [1.0] * 30))
     (curve,) = found.values()
     assert curve.x.max() <= AXIS.seconds

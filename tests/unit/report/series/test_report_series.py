@@ -44,7 +44,7 @@ def own_bin(axis: axes.TimeAxis, t: int) -> int:
     return min(max((int(t) - axis.zero_ns) // axis.width_ns, 0), axis.bins - 1)
 
 
-def test_the_axis_holds_everything_of_the_measured_phase(run: Run, axis: axes.TimeAxis) -> None:
+def test_the_axis_covers_the_measured_phase(run: Run, axis: axes.TimeAxis) -> None:
     last = max(int(run.rows["t_end"].max()), int(run.rows["t_dispatch"].max()))
     assert axis.zero_ns == ORIGIN_NS
     assert axis.zero_ns + (axis.bins - 1) * axis.width_ns <= last < axis.zero_ns + axis.bins * axis.width_ns
@@ -95,7 +95,7 @@ def plain_gaps(run: Run, row: int) -> tuple[list[int], list[int], list[int]]:
     return times, sizes, [b - a for a, b in pairwise(times)]
 
 
-def test_tokens_and_gaps_equal_a_walk_over_the_events(
+def test_tokens_and_gaps_equal_a_plain_loop_over_the_events(
     run: Run, axis: axes.TimeAxis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tokens.slices, "__defaults__", (100,))  # many slices
@@ -116,13 +116,13 @@ def test_tokens_and_gaps_equal_a_walk_over_the_events(
     assert float(found.tokens_s.sum()) * axis.width_s == pytest.approx(float(run.rows["completion_tokens"][ok].sum()))
 
 
-def test_chunk_gaps_leave_out_what_lies_inside_a_chunk(run: Run, axis: axes.TimeAxis) -> None:
+def test_chunk_gaps_exclude_gaps_within_a_chunk(run: Run, axis: axes.TimeAxis) -> None:
     latency = populations(run, window_of(run)).latency
     found = tokens.token_series(run, axis, latency, within_chunks=False, reader=READER)
     assert found.gap_counts.sum() == sum(len(plain_gaps(run, row)[2]) for row in np.flatnonzero(latency))
 
 
-def test_the_wait_is_that_of_a_reader_who_is_followed_step_by_step(run: Run, axis: axes.TimeAxis) -> None:
+def test_waits_equal_those_of_a_simulated_reader(run: Run, axis: axes.TimeAxis) -> None:
     everyone = np.ones(len(run.rows), np.bool_)
     found = tokens.token_series(run, axis, everyone, within_chunks=False, reader=READER)
     seen = 0
@@ -159,7 +159,7 @@ def test_chosen_requests_are_those_at_the_ranks(run: Run, axis: axes.TimeAxis) -
     assert chosen_requests.choose_rows(found, nobody, nobody) == {}
 
 
-def test_a_long_answer_is_thinned_for_the_picture(run: Run, axis: axes.TimeAxis) -> None:
+def test_a_long_answer_is_thinned_for_drawing(run: Run, axis: axes.TimeAxis) -> None:
     row = int(np.argmax(run.rows["events"]))
     whole = chosen_requests.delivery_of(run, row, "", math.nan, Reader(speed=1000.0))
     drawn = chosen_requests.thinned(whole, 5)
@@ -171,10 +171,10 @@ def test_a_long_answer_is_thinned_for_the_picture(run: Run, axis: axes.TimeAxis)
     assert chosen_requests.thinned(whole, 10_000).waits is whole.waits
 
 
-def test_intervals_that_lie_close_together_become_one() -> None:
+def test_close_intervals_are_merged() -> None:
     given = np.array([[0.0, 1.0], [1.5, 2.0], [5.0, 6.0], [6.1, 7.0]])
-    assert chosen_requests.joined(given, 1.0).tolist() == [[0.0, 2.0], [5.0, 7.0]]
-    assert chosen_requests.joined(given, 0.05).tolist() == given.tolist()
+    assert chosen_requests.merged(given, 1.0).tolist() == [[0.0, 2.0], [5.0, 7.0]]
+    assert chosen_requests.merged(given, 0.05).tolist() == given.tolist()
 
 
 def test_curves_are_exact_percentiles() -> None:
@@ -195,7 +195,7 @@ def test_curves_of_few_values(n: int) -> None:
     assert found.value.tolist() == sorted(found.value.tolist()) and found.solid_until == 0
 
 
-def test_bucket_curves_are_right_to_their_width() -> None:
+def test_bucket_curves_are_exact_to_the_bucket_width() -> None:
     ns = np.random.default_rng(4).lognormal(16, 1.5, 20_000).astype(np.int64)
     ns[:500] = 0
     counts = np.bincount(curves.bucket_of(ns), minlength=curves.BUCKETS)
@@ -206,7 +206,7 @@ def test_bucket_curves_are_right_to_their_width() -> None:
     assert bucketed.n == exact.n
 
 
-def test_buckets_never_fall_and_the_borders_hold() -> None:
+def test_buckets_are_monotonic_within_their_limits() -> None:
     ns = np.array([0, 1, 2, 63, 64, 1000, 10**9, 3 * 10**12, 2**62])
     found = curves.bucket_of(ns)
     assert found[0] == 0 and found[1] == 1 and found[-1] == curves.BUCKETS - 1
@@ -227,7 +227,7 @@ def test_percentiles_over_time_need_enough_values() -> None:
     assert bucketed["p50"][0] == pytest.approx(49.5, rel=0.02) and math.isnan(bucketed["p90"][1])
 
 
-def test_hdr_bars_hold_every_value() -> None:
+def test_hdr_bars_count_every_value() -> None:
     words = histogram.empty()
     ns = np.random.default_rng(5).lognormal(10, 2, 3000).astype(np.int64)
     histogram.record_many(words, ns)

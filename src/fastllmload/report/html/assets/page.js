@@ -1,5 +1,5 @@
 "use strict";
-// What moves: theme, legend, crosshair with values, zoom of the time axis, tables of numbers. The page is whole without it.
+// What moves: theme, legend, crosshair with values, zoom of the time axis, tables of numbers. The page is complete without it.
 (() => {
   const { charts, columns } = JSON.parse(document.getElementById("numbers").textContent);
   const root = document.documentElement;
@@ -94,7 +94,7 @@
     for (const [s] of shown) say(f, s, columns[s.y][nearest(f.chart.x, columns[s.x], scaled(f.chart.x, x))]);
     beside(event);
   }
-  // The dot that lies nearest to the pointer: points may come in any order.
+  // The dot nearest to the pointer: points may come in any order.
   function point(f, event, shown) {
     const box = f.svg.getBoundingClientRect(), size = f.whole / box.width;
     const px = (event.clientX - box.left) * size - f.left, py = (event.clientY - box.top) * size - f.top;

@@ -1,6 +1,6 @@
-"""One chart as SVG: layers in a frame, drawn whole here so that it prints and needs no script.
+"""Draws one chart as SVG: layers in a frame. It is complete without the script, so that it can be printed.
 
-Colours, widths and dashes are classes of the style sheet. What moves with a zoom lies in the inner svg `plot`.
+Colours, widths and dashes are classes of the style sheet. The parts that zoom are in the inner svg `plot`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ LABEL = 17  # of the x axis
 
 @dataclass(frozen=True)
 class Line:
-    """*tone* is a colour class c1 to c8; *style* adds classes: dash, thin, area. *until*: solid so far, then dotted."""
+    """*tone* is a colour class c1 to c8; *style* adds classes: dash, thin, area. *until*: dotted beyond that x."""
 
     name: str
     x: Floats
@@ -55,7 +55,7 @@ class Columns:
 
 @dataclass(frozen=True)
 class Stems:
-    """A thin bar at each x that has a value: what happens now and then."""
+    """A thin bar at each x that has a value, for rare events."""
 
     name: str
     x: Floats
@@ -65,7 +65,7 @@ class Stems:
 
 @dataclass(frozen=True)
 class Points:
-    """A dot at each (x, y), in any order; *labels* stand beside them, one for each or none at all."""
+    """A dot at each (x, y), in any order; *labels* are next to them, one for each point or none."""
 
     name: str
     x: Floats
@@ -99,9 +99,9 @@ Layer = Line | Columns | Stems | Points
 
 @dataclass(frozen=True)
 class Chart:
-    """*label* describes it to who cannot see it; *x_unit* stands behind the last tick, *y_unit* in the figure's
-    title. *group*: charts of one group share crosshair and zoom. *x_as*: how values of x are written: `ms` in the
-    unit that fits, anything else as a number with it; *x_unit* when empty. *x_label* stands below the axis.
+    """*label* is the text for screen readers; *x_unit* follows the last tick, *y_unit* the figure's title. *group*: charts
+    of one group share crosshair and zoom. *x_as*: format of x values: `ms` in a suitable unit, any other as a number with
+    that unit; *x_unit* when empty. *x_label* is below the axis.
     """
 
     x: Scale
@@ -113,7 +113,7 @@ class Chart:
     spans: Sequence[Span] = ()
     rules: Sequence[Rule] = ()
     whiskers: Sequence[Whiskers] = ()
-    wait_bars: Floats | None = None  # float64[m, 2]: intervals of x that are marked on the axis itself
+    wait_bars: Floats | None = None  # float64[m, 2]: intervals of x that are marked on the axis
     group: str = ""
     height: int = HEIGHT
     x_as: str = ""
@@ -135,7 +135,7 @@ class Chart:
 
 
 def svg(chart: Chart) -> Markup:
-    """The picture. Text lies outside of `plot`, which a zoom stretches."""
+    """The chart as SVG. Text is outside of `plot`, which zooming stretches."""
     left, top, width, height = chart.frame
     plot = element(
         "svg",
@@ -151,7 +151,7 @@ def svg(chart: Chart) -> Markup:
         "svg",
         _grid(chart),
         plot,
-        element("g", *_words(chart), *_point_labels(chart), class_="words"),
+        element("g", *_texts(chart), *_point_labels(chart), class_="words"),
         _x_label(chart),
         element("line", class_="cross", x1=0, x2=0, y1=top, y2=top + height),
         element("rect", class_="pick", x=left, y=top, width=0, height=height),
@@ -172,13 +172,13 @@ def _grid(chart: Chart) -> Markup:
         parts.append(element("text", label, class_="tick", x=left - 7, y=px(y + 3.8), text_anchor="end"))
     ticks = chart.x.ticks()
     ticks[-1:] = [(value, f"{label} {chart.x_unit}".rstrip()) for value, label in ticks[-1:]]
-    marks = [_x_tick(chart, value, label) for value, label in _apart(chart, ticks)]
+    marks = [_x_tick(chart, value, label) for value, label in _without_overlaps(chart, ticks)]
     base = element("line", class_="base", x1=left, x2=left + width, y1=top + height, y2=top + height)
     return joined(*parts, element("g", *marks, class_="xticks"), base)
 
 
-def _apart(chart: Chart, ticks: Ticks) -> Ticks:
-    """Without the labels that would run into the one before; a mark stays."""
+def _without_overlaps(chart: Chart, ticks: Ticks) -> Ticks:
+    """*ticks* without the labels that would overlap the previous one; the marks are kept."""
     places = [float(chart.across(np.array([value]))[0]) for value, _ in ticks]
     kept, free = [], -1e9
     for (value, label), at in zip(ticks, places, strict=True):
@@ -191,7 +191,7 @@ def _apart(chart: Chart, ticks: Ticks) -> Ticks:
 def _x_tick(chart: Chart, value: float, label: str) -> Markup:
     left, top, _, height = chart.frame
     x = left + float(chart.across(np.array([value]))[0])
-    at = min(x, WIDTH - 2 - 3.1 * len(label))  # a long label at the right end stays in the picture
+    at = min(x, WIDTH - 2 - 3.1 * len(label))  # keeps a long label at the right end inside
     return joined(
         element("line", class_="mark", x1=px(x), x2=px(x), y1=top + height, y2=top + height + 4),
         element("text", label, class_="tick", x=px(at), y=top + height + 16, text_anchor="middle"),
@@ -206,7 +206,7 @@ def _x_label(chart: Chart) -> Markup | None:
     return element("text", chart.x_label, class_="tick", x=middle, y=chart.height - 5, text_anchor="middle")
 
 
-def _words(chart: Chart) -> list[Markup]:
+def _texts(chart: Chart) -> list[Markup]:
     """Labels of spans and rules."""
     left, top, width, _ = chart.frame
     found = []
@@ -218,13 +218,16 @@ def _words(chart: Chart) -> list[Markup]:
     for rule in chart.rules:
         if rule.axis == "y" and rule.label != "" and rule.at <= chart.y.high:
             y = top + float(chart.up(np.array([rule.at]))[0])
-            x, beside = left + width - 4, y - 4 if y - top > 18 else y + 12  # below it where labels stand along the top
-            found.append(element("text", rule.label, class_="aside", x=x, y=px(beside), text_anchor="end"))
+            x, baseline = (
+                left + width - 4,
+                y - 4 if y - top > 18 else y + 12,
+            )  # below the rule if it is near the top labels
+            found.append(element("text", rule.label, class_="aside", x=x, y=px(baseline), text_anchor="end"))
     return found
 
 
 def _labels(chart: Chart) -> list[tuple[float, str, str]]:
-    """(px, text, anchor) along the top."""
+    """(px, text, anchor) of the labels along the top."""
     marked = [(span.start, span.label) for span in chart.spans]
     marked += [(rule.at, rule.label) for rule in chart.rules if rule.axis == "x"]
     found = []
@@ -237,8 +240,8 @@ def _labels(chart: Chart) -> list[tuple[float, str, str]]:
 
 
 def _point_labels(chart: Chart) -> list[Markup]:
-    """Beside their points: to the right, to the left where there is no room, nowhere where another one stands
-    already.
+    """Labels next to their points: to the right, to the left if the right side is too narrow, left out if they would
+    overlap another label.
     """
     left, top, width, _ = chart.frame
     found: list[Markup] = []
@@ -277,7 +280,7 @@ def _rule(chart: Chart, rule: Rule) -> Markup | None:
 
 
 def _waits(chart: Chart) -> Markup | None:
-    """Where a reader has nothing to read: shaded, and heavy on the time axis (SG figure 1)."""
+    """Intervals in which a reader has nothing to read: shaded, and marked on the time axis (SG figure 1)."""
     if chart.wait_bars is None or not len(chart.wait_bars):
         return None
     width, height = chart.frame[2:]
@@ -308,35 +311,35 @@ def _line(chart: Chart, line: Line) -> Markup:
     if "area" in line.style:
         return element("path", d=_area(chart, x, y), class_=style)
     if line.until is None or not (x > line.until).any():
-        alone = _alone(y)
-        dots = Points(line.name, x[alone], y[alone], line.tone)
+        isolated = _isolated(y)
+        dots = Points(line.name, x[isolated], y[isolated], line.tone)
         return joined(
-            element("path", d=_path(chart, x, y), class_=style), _points(chart, dots) if alone.any() else None
+            element("path", d=_path(chart, x, y), class_=style), _points(chart, dots) if isolated.any() else None
         )
-    sure = x <= line.until
-    edge = int(sure.sum())
+    solid = x <= line.until
+    edge = int(solid.sum())
     beyond = slice(max(0, edge - 1), None)
     return joined(
-        element("path", d=_path(chart, x[sure], y[sure]), class_=style) if edge > 1 else None,
+        element("path", d=_path(chart, x[solid], y[solid]), class_=style) if edge > 1 else None,
         element("path", d=_path(chart, x[beyond], y[beyond]), class_=f"{style} unsure"),
     )
 
 
 def _path(chart: Chart, x: Floats, y: Floats) -> str:
-    """Broken where y is NaN; a value alone becomes a dot."""
+    """A path that is broken where y is NaN; an isolated value becomes a dot."""
     across, up = chart.across(x).tolist(), chart.up(np.maximum(y, chart.y.low)).tolist()
     known = (~np.isnan(y)).tolist()
     parts = []
-    for k, there in enumerate(known):
-        if there:
+    for k, is_known in enumerate(known):
+        if is_known:
             begins = k == 0 or not known[k - 1]
-            alone = begins and (k + 1 == len(known) or not known[k + 1])
-            parts.append(f"{'M' if begins else 'L'}{px(across[k])} {px(up[k])}{'h.1' if alone else ''}")
+            isolated = begins and (k + 1 == len(known) or not known[k + 1])
+            parts.append(f"{'M' if begins else 'L'}{px(across[k])} {px(up[k])}{'h.1' if isolated else ''}")
     return "".join(parts)
 
 
-def _alone(y: Floats) -> npt.NDArray[np.bool_]:
-    """Values between two that are not known: no line leads to them."""
+def _isolated(y: Floats) -> npt.NDArray[np.bool_]:
+    """Values whose neighbours are both NaN, so that no line reaches them."""
     known = np.concatenate([[False], ~np.isnan(y), [False]])
     found: npt.NDArray[np.bool_] = known[1:-1] & ~known[:-2] & ~known[2:]
     return found

@@ -1,4 +1,4 @@
-"""A chart on the page: title, legend, picture, note, and its numbers for the page's script."""
+"""Renders a chart as a figure of the page: title, legend, SVG, note, and its numbers for the script."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Numbers = dict[str, Any]
 
 @dataclass
 class Figures:
-    """Numbers of all charts drawn so far, by key; columns of equal numbers are kept once."""
+    """Numbers of all charts so far, by key; equal columns are stored once."""
 
     charts: dict[str, Numbers] = field(default_factory=dict)
     columns: list[list[float | None]] = field(default_factory=list)
@@ -34,7 +34,7 @@ class Figures:
         return self._known[key]
 
     def add(self, key: str, title: str, chart: Chart, unit: str, note: str | Markup = "", wide: bool = False) -> Markup:
-        """The figure. *unit* is how the script writes values: ms, n or share; for x see `Chart.x_as`."""
+        """The figure. *unit* is the format of values in the script: ms, n or share; for x see `Chart.x_as`."""
         names = list(chart.x.names) if isinstance(chart.x, Names) else None
         self.charts[key] = {
             "x": {
@@ -80,7 +80,7 @@ def rounded_to(value: float, digits: int = 5) -> float | None:
 
 
 def legend(layers: Sequence[Layer]) -> Markup | None:
-    """One key for each name; several layers of one name go on and off together. None with less than two names."""
+    """One key per name; layers with the same name are switched together. None with fewer than two names."""
     named: dict[str, Layer] = {}
     for layer in layers:
         named.setdefault(layer.name, layer)
@@ -107,12 +107,12 @@ def known(values: Floats) -> bool:
 
 def grid(*figures: Markup | None) -> Markup | None:
     """Figures side by side; None without any."""
-    there = [figure for figure in figures if figure is not None]
-    return element("div", *there, class_="grid") if there else None
+    present = [figure for figure in figures if figure is not None]
+    return element("div", *present, class_="grid") if present else None
 
 
 def empty(key: str, title: str, why: str) -> Markup:
-    """In place of a chart that has nothing to show: one sentence."""
+    """A figure with a sentence in place of a chart without data."""
     return element("figure", element("figcaption", element("h3", title)), element("p", why, class_="nothing"),
                    class_="card chart-card none", id=key)  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""A forest plot: one row per figure with its change, the interval of it as a line around 0, and what it comes to."""
+"""Draws a forest plot: one row per figure with its change, the interval as a line around 0, and the result."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from fastllmload.report.html.charts.scales import round_above
 from fastllmload.report.html.markup import Markup, element, joined, visible
 
 WIDTH, HEIGHT, EDGE = 220.0, 22.0, 6.0
-WIDEST = 200.0  # percent; what reaches beyond is cut off with an arrow
+WIDEST = 200.0  # percent; intervals beyond end in an arrow
 TONES = {"better": "c3", "worse": "c2"}
 
 
 @dataclass(frozen=True)
 class Effect:
-    """One row. *change*, *low*, *high*: percent (of shares: points), None where there is none; *told*: change and interval
-    as text; *result*: better, worse, or other words.
+    """One row. *change*, *low*, *high*: percent (for shares: percentage points), None where unknown; *texts*: change,
+    interval and p as text; *result*: better, worse, or another text.
     """
 
     name: str
@@ -27,21 +27,21 @@ class Effect:
     change: float | None
     low: float | None
     high: float | None
-    told: tuple[str, str, str]
+    texts: tuple[str, str, str]
     result: str
 
 
 @dataclass(frozen=True)
 class Forest:
-    """*notes* stand below the table."""
+    """Rows and the names of both sides; *notes* are below the table."""
 
     effects: Sequence[Effect]
     sides: tuple[str, str]
     notes: Sequence[str] = ()
 
 
-def drawn_forest(given: Forest) -> Markup:
-    """A card with the table; it scrolls sideways where it does not fit."""
+def render_forest(given: Forest) -> Markup:
+    """A card with the table, which scrolls horizontally where it is too wide."""
     reach = reach_of(given.effects)
     scale = element("span", *(element("i", text) for text in (f"-{reach:g}", "0", f"+{reach:g}")), class_="axis")
     head: list[str | Markup] = ["figure", joined("change, %, with its 95 % interval", scale), "change", "interval"]
@@ -52,7 +52,7 @@ def drawn_forest(given: Forest) -> Markup:
 
 
 def reach_of(effects: Sequence[Effect]) -> float:
-    """Where the axis ends on both sides, in percent."""
+    """The end of the axis on both sides, in percent."""
     ends = [abs(end) for one in effects for end in (one.change, one.low, one.high) if end is not None]
     return min(WIDEST, round_above(max([1.0, *(end for end in ends if math.isfinite(end))])))
 
@@ -60,7 +60,7 @@ def reach_of(effects: Sequence[Effect]) -> float:
 def _row(one: Effect, reach: float) -> list[str | Markup]:
     tone = TONES.get(one.result, "c7")
     result = element("span", visible(one.result, 40), class_=f"result {tone}")
-    change, interval, p = one.told
+    change, interval, p = one.texts
     name = element("code", visible(one.name, 60))
     return [name, _line(one, reach, tone), change, interval, one.base, one.new, p, result]
 
@@ -78,7 +78,7 @@ def _line(one: Effect, reach: float, tone: str) -> Markup:
         parts += [_arrow(place(end), math.copysign(1, end)) for end in (one.low, one.high) if abs(end) > reach]
     if one.change is not None:
         parts.append(element("circle", cx=place(one.change), cy=middle, r=4))
-    label = visible(f"{one.name}: {one.told[0]}, interval {one.told[1]}", 200)
+    label = visible(f"{one.name}: {one.texts[0]}, interval {one.texts[1]}", 200)
     box = f"0 0 {WIDTH:g} {HEIGHT:g}"
     return element("svg", *parts, viewBox=box, class_=f"effect {tone}", role="img", aria_label=label)
 

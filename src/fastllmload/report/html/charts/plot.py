@@ -1,4 +1,4 @@
-"""A plot of given numbers, without a run: what procedures, searches and sweeps show. `figure_of` draws it."""
+"""Draws plots of given numbers, for reports of procedures, searches and sweeps; `figure_of` renders one."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ from fastllmload.report.html.markup import Markup, visible
 from fastllmload.report.series.curves import curve_of
 
 TONES = ("c1", "c2", "c3", "c4", "c5", "c6", "c8", "c7")
-MOST_DOTS = 60  # points of a line, above which it goes without dots
-MOST_DRAWN = 2000  # points of a series; evenly chosen ones of more
-GROUP = 0.76  # of the room of a category is bars
+MOST_DOTS = 60  # a line with more points has no dots
+MOST_DRAWN = 2000  # points drawn of a series, evenly chosen
+GROUP = 0.76  # share of a category's width that its bars take
 
 
 @dataclass(frozen=True)
 class PlotAxis:
-    """*unit*: "ms" is written in the unit that fits (µs, ms, s), "share" (0 to 1) in percent, any other as it stands.
+    """*unit*: "ms" is written in a suitable unit (µs, ms, s), "share" (0 to 1) in percent, any other unchanged.
 
-    *log*: None leaves it to the values where they are durations (logarithmic when far apart), else linear.
+    *log*: None: logarithmic for durations that are far apart, else linear.
     """
 
     label: str = ""
@@ -52,8 +52,8 @@ class PlotAxis:
 class PlotSeries:
     """*x*, *y*: float[n] in the units of the axes, drawn in the given order; NaN breaks a line.
 
-    *low*, *high*: float[n], ends of an interval of each y, NaN where there is none. *labels*: text beside each point.
-    *style*: "" as the kind of the plot says, else line, dash, step, points. In a cdf *y* are the values, *x* is not
+    *low*, *high*: float[n], ends of an interval of each y, NaN where there is none. *labels*: text next to each point.
+    *style*: "" for the default of the plot's kind, else line, dash, step, points. In a cdf *y* are the values, *x* is not
     used. In bars *y* has one value for each of `Plot.names`.
     """
 
@@ -110,21 +110,21 @@ def _of_percentiles(plot: Plot, series: Sequence[PlotSeries]) -> Chart:
         layers.append(Line(visible(one.name, 80), curve.tail, curve.value, tone, "", curve.solid_until))
     high = max(2.0, *(float(layer.x[-1]) for layer in layers))
     y = scale_of(plot.y, [layer.y for layer in layers])
-    return Chart(Tail(high), y, layers, _described(plot), y_unit=_above(plot), rules=plot.marks)
+    return Chart(Tail(high), y, layers, _described(plot), y_unit=_y_heading(plot), rules=plot.marks)
 
 
 def _of_points(plot: Plot, series: Sequence[PlotSeries]) -> Chart:
-    drawn = [_checked(plot, one) for one in series]
-    heights = [ends for one in drawn for ends in (one.y, one.low, one.high)]
+    checked = [_checked(plot, one) for one in series]
+    heights = [ends for one in checked for ends in (one.y, one.low, one.high)]
     rules = [np.array([rule.at]) for rule in plot.marks if rule.axis == "y"]
     across: Scale = Names([visible(name, 40) for name in plot.names])
     if plot.kind != "bars":
-        across = scale_of(plot.x, [_floats(one.x) for one in drawn], from_zero=False)
+        across = scale_of(plot.x, [_floats(one.x) for one in checked], from_zero=False)
     layers: list[Layer] = []
     whiskers = []
-    for number, (one, tone) in enumerate(zip(drawn, _tones(), strict=False)):
-        x = _middles(number, len(drawn), len(plot.names)) if plot.kind == "bars" else _floats(one.x)
-        layers += _bars(one, number, len(drawn), tone) if plot.kind == "bars" else _layers(plot, one, tone)
+    for number, (one, tone) in enumerate(zip(checked, _tones(), strict=False)):
+        x = _middles(number, len(checked), len(plot.names)) if plot.kind == "bars" else _floats(one.x)
+        layers += _bars(one, number, len(checked), tone) if plot.kind == "bars" else _layers(plot, one, tone)
         if len(one.low):
             whiskers.append(Whiskers(x, _floats(one.low), _floats(one.high), tone))
     return Chart(
@@ -133,7 +133,7 @@ def _of_points(plot: Plot, series: Sequence[PlotSeries]) -> Chart:
         layers,
         _described(plot),
         x_unit="",
-        y_unit=_above(plot),
+        y_unit=_y_heading(plot),
         spans=plot.spans,
         rules=plot.marks,
         whiskers=whiskers,
@@ -148,7 +148,7 @@ def _checked(plot: Plot, one: PlotSeries) -> PlotSeries:
     lengths = {len(one.y), *(len(values) for values in (one.low, one.high, one.labels) if len(values))}
     if lengths != {wanted}:
         raise ValueError(
-            f"{plot.title}: series {one.name!r} has columns of {sorted(lengths)} values for {wanted} places"
+            f"{plot.title}: series {one.name!r} has columns of {sorted(lengths)} values, expected {wanted}"
         )
     if wanted <= MOST_DRAWN:
         return one
@@ -159,7 +159,7 @@ def _checked(plot: Plot, one: PlotSeries) -> PlotSeries:
 
 
 def _layers(plot: Plot, one: PlotSeries, tone: str) -> list[Layer]:
-    """A line, its dots, or both; the two have one name and so one key."""
+    """A line, its dots, or both under one name."""
     x, y, name = _floats(one.x), _floats(one.y), visible(one.name, 80)
     style = one.style or ("points" if plot.kind == "scatter" else "line")
     labels = [visible(label, 40) for label in one.labels]
@@ -184,7 +184,7 @@ def _middles(number: int, of: int, places: int) -> Floats:
 
 
 def _bars(one: PlotSeries, number: int, of: int, tone: str) -> list[Layer]:
-    """Between two bars of a series there is one of no height."""
+    """Columns of a series, with an empty one between each two bars."""
     y = _floats(one.y)
     heights = np.column_stack([y, np.full(len(y), np.nan)]).reshape(-1)[:-1]
     return [Columns(visible(one.name, 80), _edges(number, of, len(y)), heights, tone)]
@@ -196,15 +196,15 @@ def _tones() -> Iterator[str]:
 
 
 def _heading(axis: PlotAxis) -> str:
-    """`offered rate, requests/s`; a duration says its unit at each tick."""
+    """`offered rate, requests/s`; durations have their unit at each tick."""
     unit = "" if axis.unit in ("ms", "share") or axis.label.endswith(axis.unit) else axis.unit
     return visible(", ".join(text for text in (axis.label, unit) if text != ""), 120)
 
 
-def _above(plot: Plot) -> str:
-    """What stands beside the title, where it says more than that."""
-    told = _heading(plot.y)
-    return "" if told == plot.title else told
+def _y_heading(plot: Plot) -> str:
+    """The y heading after the title; empty where it repeats the title."""
+    heading = _heading(plot.y)
+    return "" if heading == plot.title else heading
 
 
 def _described(plot: Plot) -> str:
@@ -213,7 +213,7 @@ def _described(plot: Plot) -> str:
 
 
 def scale_of(axis: PlotAxis, values: Sequence[Floats], from_zero: bool = True) -> Scale:
-    """The axis for all of *values*. Without *from_zero* it may begin above 0 when all lie far from it."""
+    """The axis for all of *values*. Without *from_zero* it may begin above 0 when all are far from 0."""
     found = np.concatenate([np.empty(0), *values])
     found = found[np.isfinite(found)]
     positive = found[found > 0]
@@ -227,7 +227,7 @@ def scale_of(axis: PlotAxis, values: Sequence[Floats], from_zero: bool = True) -
 
 
 def cdf(title: str, values: Mapping[str, Sequence[float] | Floats], unit: str = "ms", note: str = "") -> Plot:
-    """Percentiles of each of *values* by name."""
+    """A plot of the percentiles of each of *values*."""
     return Plot("cdf", title, [PlotSeries(name, y) for name, y in values.items()], y=PlotAxis(unit=unit), note=note)
 
 

@@ -1,4 +1,4 @@
-"""Axes: where a value lies between 0 and 1, and which ticks are labelled."""
+"""Scales of axes: the position of a value from 0 to 1, and labelled ticks."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LOG_BEYOND = 30.0  # ratio of largest to smallest value from which a duration ge
 
 
 class Scale(Protocol):
-    """*kind* is what the page's script knows it as."""
+    """Maps values to positions; *kind* is its name in the page's script."""
 
     @property
     def kind(self) -> str: ...
@@ -47,7 +47,7 @@ def percent(share: float) -> str:
 
 
 def duration(ms: float, zeros: bool = False) -> str:
-    """In the unit that fits: 0, 250 ns, 31 µs, 48.5 ms, 3.16 s; three significant digits, with *zeros* always."""
+    """In a suitable unit: 0, 250 ns, 31 µs, 48.5 ms, 3.16 s; three significant digits, with *zeros* also trailing zeros."""
     size = abs(ms)
     if size == 0:
         return "0"
@@ -91,7 +91,7 @@ class Linear:
 
 @dataclass(frozen=True)
 class Log:
-    """*low* and *high* are above 0; smaller values lie on the edge."""
+    """*low* and *high* are above 0; smaller values are drawn at *low*."""
 
     low: float
     high: float
@@ -114,7 +114,7 @@ class Log:
 
 @dataclass(frozen=True)
 class Tail:
-    """Percentiles by -log10(1 - q): as much room from P99 to P99.9 as from P90 to P99."""
+    """Percentiles by -log10(1 - q): P90 to P99 is as wide as P99 to P99.9."""
 
     high: float
     low: float = 0.0
@@ -133,7 +133,7 @@ class Tail:
 
 @dataclass(frozen=True)
 class Names:
-    """Categories side by side: number k has its middle at k + 0.5."""
+    """Categories side by side; category k is centred at k + 0.5."""
 
     names: Sequence[str]
     low: float = 0.0
@@ -164,8 +164,8 @@ def up_to(values: Sequence[Floats], label: Label = plain, least: float = 1.0, mo
 
 
 def spread(values: Floats, label: Label = plain, from_zero: bool = True) -> Linear:
-    """Between round values around all of *values*, from 0 unless some are below it or *from_zero* may be dropped: then
-    from just below the least when that is above half of the largest.
+    """Between round values around *values*, from 0 unless some are negative. Without *from_zero*, from just below the
+    smallest value when that is above half of the largest.
     """
     if not len(values):
         return Linear(0.0, 1.0, label)
@@ -177,7 +177,7 @@ def spread(values: Floats, label: Label = plain, from_zero: bool = True) -> Line
 
 
 def for_durations(values: Sequence[Floats]) -> Linear | Log:
-    """ms. Logarithmic where the values are far apart, between round borders; else from 0."""
+    """For ms: logarithmic between round values where the values are far apart, else linear from 0."""
     known = np.concatenate([np.empty(0), *(v[~np.isnan(v) & (v > 0)] for v in values)])
     if len(known) and known.max() / known.min() > LOG_BEYOND:
         return Log(round_below(max(float(known.min()), 1e-4)), round_above(float(known.max())), duration)

@@ -1,4 +1,4 @@
-"""The load generator itself: arrivals against what was asked, lag, delays, stalls of the host, CPU of each process."""
+"""Section on the load generator: arrivals, lag, delays, stalls of the host, CPU of each process."""
 
 from __future__ import annotations
 
@@ -35,9 +35,12 @@ from fastllmload.report.text.numbers import NOT_KNOWN, count, number, percent
 TONES = ("c1", "c3", "c4", "c5", "c6", "c8")
 MOST_WORKERS = 6
 LAG = "Release lag", "How late each request left: dispatch after its scheduled instant."
-TURN = "Turn-around", "From a freed slot to the next dispatch."
-STALL = "Host wake-up delay", "How late a thread with nothing to do was woken: the host's own stalls."
-SOCKET = "Socket to user", "From the kernel's receive stamp until the client read it; latencies use the former."
+TURN = "Turn-around", "From the end of a request to the next dispatch in its slot."
+STALL = "Host wake-up delay", "How late an idle thread was woken: stalls of the host."
+SOCKET = (
+    "Socket to user",
+    "From the kernel's receive stamp until the client read the data; latencies use the kernel's stamp.",
+)
 WORKER_HEAD = (
     "worker",
     "CPU",
@@ -57,7 +60,7 @@ def section(context: ReportContext) -> Markup:
         element("h2", "The client"),
         element(
             "p",
-            "What the load generator did to these figures. The verdict at the top is drawn from this.",
+            "How the load generator affected these figures. The verdict at the top is based on this.",
             class_="intro",
         ),
         grid(_gaps(context), *_histograms(context), *_over_time(context)),
@@ -67,10 +70,10 @@ def section(context: ReportContext) -> Markup:
 
 
 def _gaps(context: ReportContext) -> Markup:
-    """Gaps between sends against the asked process: where the process is Poisson a straight line."""
+    """Gaps between sends against the requested process; those of a Poisson process are a straight line."""
     found = arrival_gaps(context.run)
     if found is None:
-        return empty("gaps", "Gaps between arrivals", context.why("Fewer than two requests were sent.", ROWS))
+        return empty("gaps", "Gaps between arrivals", context.reason("Fewer than two requests were sent.", ROWS))
     layers: list[Layer] = []
     if found.planned is not None:
         layers.append(Line("planned", found.planned.tail, found.planned.value, "c3", "", found.planned.solid_until))
@@ -84,7 +87,7 @@ def _gaps(context: ReportContext) -> Markup:
         layers,
         label="Gaps between arrivals by percentile: asked, planned and sent",
     )
-    note = "Gaps of a Poisson process lie on a straight line here." if found.process == "poisson" else ""
+    note = "Gaps of a Poisson process are a straight line here." if found.process == "poisson" else ""
     return context.figures.add("gaps", "Gaps between arrivals", chart, "ms", note)
 
 
@@ -95,17 +98,19 @@ def _histograms(context: ReportContext) -> list[Markup]:
     except RunFolderError as problem:
         words, missing = {}, visible(problem)
     closed = context.get("plan", "description", "load", "loop") == "closed"
-    shown = []
+    figures = []
     for key, (title, note) in {"lag": TURN if closed else LAG, "socket_to_user": SOCKET, "hiccup": STALL}.items():
         if key in words:
-            shown.append(_histogram(context, f"hist-{key}", title, note, bars(words[key])))
+            figures.append(_histogram(context, f"hist-{key}", title, note, bars(words[key])))
         else:
-            shown.append(empty(f"hist-{key}", title, context.why(missing, HICCUP if key == "hiccup" else HISTOGRAMS)))
-    return shown
+            figures.append(
+                empty(f"hist-{key}", title, context.reason(missing, HICCUP if key == "hiccup" else HISTOGRAMS))
+            )
+    return figures
 
 
 def _histogram(context: ReportContext, key: str, title: str, note: str, found: Bars) -> Markup:
-    """Bars on two logarithmic axes: the few late ones are what matters."""
+    """Bars on two logarithmic axes, so that a few late values are visible."""
     edges = found.edges_us / 1e3
     heights = found.counts.astype(np.float64)
     top = max(10.0, 10.0 ** np.ceil(np.log10(heights.max())))
@@ -127,11 +132,11 @@ def _over_time(context: ReportContext) -> list[Markup]:
 
 
 def _stalls(context: ReportContext) -> Markup:
-    """Stalls of the host and of the workers beside the latest release of each bin: whether the one explains the other."""
+    """Stalls of the host and of the workers together with the latest release of each bin."""
     axis = context.axis
     assert axis is not None
     x = middles(axis.edges_s)
-    lag, unread = lag_over_time(context.run, axis), context.why("The host was not watched.", STALLS)
+    lag, unread = lag_over_time(context.run, axis), context.reason("Stalls of the host were not recorded.", STALLS)
     try:
         stalls, own = stalls_over_time(context.run, axis), worker_stalls_over_time(context.run, axis)
     except RunFolderError as problem:
@@ -145,7 +150,9 @@ def _stalls(context: ReportContext) -> Markup:
     if own is not None and known(own):
         layers.append(Stems("worker stall above 5 ms", x, own, "c3"))
     if not layers:
-        return empty("stalls", "Stalls and late releases", "Nothing was scheduled and nobody watched the host.")
+        return empty(
+            "stalls", "Stalls and late releases", "Nothing was scheduled, and stalls of the host were not recorded."
+        )
     highest = max(float(np.nanmax(layer.y)) for layer in layers)
     chart = time_chart(
         context, in_one_unit(max(highest, 0.01)), layers, "Longest stall of the host and latest release over time"
@@ -156,12 +163,12 @@ def _stalls(context: ReportContext) -> Markup:
 
 
 def _cpu(context: ReportContext) -> Markup | None:
-    """Share of a core of each worker; of many workers the busiest, the median and the idlest."""
+    """Share of a core of each worker; of many workers, the busiest, the median and the least busy."""
     axis = context.axis
     assert axis is not None
     found = {worker: share for worker, share in cpu_over_time(context.run, axis).items() if known(share)}
     if not found:
-        return empty("cpu", "CPU", context.why("Too few samples: the run was too short.", SAMPLES))
+        return empty("cpu", "CPU", context.reason("Too few samples: the run was too short.", SAMPLES))
     x = middles(axis.edges_s)
     layers: list[Layer] = [Line(name, x, share, tone) for name, share, tone in _cpu_lines(found)]
     top = max(1.0, max(float(np.nanmax(line.y)) for line in layers))
@@ -178,7 +185,7 @@ def _cpu_lines(found: Mapping[int, Floats]) -> Sequence[tuple[str, Floats, str]]
     if len(own) > MOST_WORKERS:
         order = np.argsort([np.nanmean(share) for share in own.values()])
         names = list(own)
-        picked = {"busiest": order[-1], "median": order[len(order) // 2], "idlest": order[0]}
+        picked = {"busiest": order[-1], "median": order[len(order) // 2], "least busy": order[0]}
         lines = [
             (f"worker {names[k]} ({word})", own[names[k]], tone)
             for (word, k), tone in zip(picked.items(), TONES, strict=False)
@@ -191,7 +198,7 @@ def _cpu_lines(found: Mapping[int, Floats]) -> Sequence[tuple[str, Floats, str]]
 
 
 def workers(context: ReportContext) -> Markup | None:
-    """One row per worker, out of the certificate."""
+    """One row per worker, from the certificate."""
     given = context.get("certificate", "workers")
     rows = [_worker(worker) for worker in given if isinstance(worker, Mapping)] if isinstance(given, list) else []
     if not rows:

@@ -1,4 +1,4 @@
-"""What the verdict on the client rests on: the certificate's figures in words."""
+"""The figures of the certificate that the verdict on the client is based on."""
 
 from __future__ import annotations
 
@@ -16,30 +16,30 @@ LAGS = {"p50": "P50", "p99": "P99", "max": "max"}
 
 
 def evidence(context: ReportContext) -> Markup | None:
-    """None when nobody judged."""
+    """None without a certificate."""
     certificate = context.get("certificate")
     if not isinstance(certificate, Mapping):
         return None
     closed = context.get("plan", "description", "load", "loop") == "closed"
     lag = part(certificate, "schedule_lag_us")
     host, source = part(certificate, "host"), visible(certificate.get("timestamp_source") or NOT_KNOWN, 20)
-    shown: dict[str, str | Markup] = {
+    rows: dict[str, str | Markup] = {
         "Turn-around" if closed else "Release lag": ", ".join(f"{label} {us(lag, k)}" for k, label in LAGS.items()),
         "Rate": f"planned {_rate(certificate, 'planned_rate')}, sent {_rate(certificate, 'offered_rate')}",
         "P99 is known within": ", ".join(
             f"{SHORT.get(gap_name(context.document, name), name.upper())} {_within(certificate, ERRORS[name])}"
             for name in headlines(context.document, tuple(ERRORS))
         ),
-        "Stamps": f"{source}; {percent(certificate.get('batched_share'))} of tokens came with the one before",
+        "Stamps": f"{source}; {percent(certificate.get('batched_share'))} of tokens arrived with the previous one",
         "Busiest worker": _busiest(certificate),
         "Bad seconds": bad_seconds(certificate) or "none",
         "Headroom": _headroom(certificate),
-        "Host": f"stolen {percent(part(host, 'steal_share'))}, longest stall {us(host, 'hiccup_max_us')}",
+        "Host": f"steal {percent(part(host, 'steal_share'))}, longest stall {us(host, 'hiccup_max_us')}",
     }
     if closed:
-        shown["Rate"] = f"sent {_rate(certificate, 'offered_rate')}"
-    rows = (joined(element("dt", name), element("dd", text)) for name, text in shown.items())
-    return element("dl", *rows, class_="evidence")
+        rows["Rate"] = f"sent {_rate(certificate, 'offered_rate')}"
+    pairs = (joined(element("dt", name), element("dd", text)) for name, text in rows.items())
+    return element("dl", *pairs, class_="evidence")
 
 
 def us(found: object, key: str) -> str:
@@ -54,7 +54,7 @@ def _rate(certificate: Mapping[str, object], key: str) -> str:
 
 
 def _within(certificate: Mapping[str, object], metrics: Sequence[str]) -> str:
-    """How far P99 of the first of *metrics* that was judged may be away."""
+    """Error bound of P99 of the first of *metrics* that was judged."""
     found = next((p99 for name in metrics if (p99 := part(certificate, "figures", name, "p99")) is not None), None)
     value, share = number(part(found, "value")), number(part(found, "error_share"))
     return NOT_KNOWN if value is None or share is None else duration(value * share)
@@ -71,5 +71,5 @@ def _busiest(certificate: Mapping[str, object]) -> str:
 def _headroom(certificate: Mapping[str, object]) -> str | Markup:
     value = number(certificate.get("headroom"))
     if value is None:
-        return joined("not known; ", element("code", "fastllmload calibrate"), " measures it")
+        return joined("not known; measure it with ", element("code", "fastllmload calibrate"))
     return f"{value:.3g} times the peak load"

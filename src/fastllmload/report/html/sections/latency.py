@@ -1,4 +1,4 @@
-"""Latencies: the table with intervals, and the curves on the tail axis."""
+"""Section on latencies: the table with intervals, and the curves on the tail axis."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from fastllmload.report.terminal.summary import part
 from fastllmload.report.text.doubts import bound, unfinished_text
 from fastllmload.report.text.numbers import NOT_KNOWN, count, number, quantity
 from fastllmload.report.text.reasoning import headlines, notes, reasoned
-from fastllmload.report.text.traffic import came_whole
+from fastllmload.report.text.traffic import unstreamed_answers
 
 COLUMNS = {"mean": "mean", "p50": "P50", "p90": "P90", "p95": "P95", "p99": "P99", "p999": "P99.9", "max": "max"}
 MAIN = {
@@ -28,7 +28,7 @@ MAIN = {
     "ttft_sched": ("Time to first token", "from the scheduled instant"),
     "ttft_any": ("Time to first token of any kind", "from submission, reasoning included"),
     "itl": ("Between tokens", "pooled over all requests"),
-    "itl_b": ("Between tokens", "those of one chunk come together"),
+    "itl_b": ("Between tokens", "those of one chunk arrive together"),
     "tbc": ("Between chunks", "a chunk may carry several tokens"),
     "tpot": ("Per output token", "one value per request"),
     "tpot_any": ("Per token of any kind", "reasoning included, one value per request"),
@@ -74,13 +74,13 @@ def main_table(context: ReportContext) -> Markup:
 
 
 def size(metric: object) -> Markup:
-    """n, and below it how many requests had no value."""
+    """n, and below it the number of requests without a value."""
     nulls = number(part(metric, "n_null"))
     return joined(count(part(metric, "n")), element("small", f"{nulls:,.0f} without") if nulls else None)
 
 
 def cell(metric: object, column: str) -> Markup:
-    """A value, and its interval below where it has one; a star where there are fewer samples than it needs."""
+    """A value and its interval, if any; a star where there are fewer samples than needed."""
     known = bound(metric, column)
     if known is not None:
         return joined(element("span", known.replace(">=", "≥ "), class_="few"))
@@ -91,7 +91,7 @@ def cell(metric: object, column: str) -> Markup:
 
 
 def interval(metric: object, column: str) -> str | None:
-    """None where this column has no interval or there is no value."""
+    """The interval below a value; None where the column or the value has none."""
     given, missing = part(metric, "ci95"), part(metric, "not_estimable", column)
     if part(metric, column) is None or (column not in PLACES and part(given, column) is None and missing is None):
         return None
@@ -107,63 +107,68 @@ def interval(metric: object, column: str) -> str | None:
 
 def _footnote(context: ReportContext) -> Markup:
     if not context.get("metrics", "ttft", "n") and not context.get("metrics", "e2e", "n"):
-        return element("p", "No request submitted in the window succeeded: there is no latency to show.", class_="note")
-    told = ["Below each value: its 95 % confidence interval"]
+        return element(
+            "p", "No request submitted in the window succeeded, so latencies are not available.", class_="note"
+        )
+    sentences = ["Below each value: its 95 % confidence interval"]
     shown = [context.get("metrics", name) for name in MAIN if name in ("ttft", "tpot", "e2e", context.gap_name)]
     needs = any(part(metric, "not_estimable") for metric in shown)
-    told[0] += ", or how many requests like these one needs." if needs else "."
+    sentences[0] += ", or how many requests like these one needs." if needs else "."
     if any(part(metric, "n") and part(metric, "insufficient") for metric in shown):
-        told.append("* from fewer samples than the percentile needs (P99: 1,000, P99.9: 10,000).")
+        sentences.append("* fewer samples than needed (P99: 1,000, P99.9: 10,000).")
     cut = unfinished_text(context.document)
     if cut is not None:
-        told.append(cut.replace(">=", "≥"))
-    whole = came_whole(context.document)
-    if whole == "all":
-        told.append(
-            "The answers were not streamed: time to first token is the end of the answer, and as no gap between tokens was "
-            "seen there is no time between tokens or per output token."
+        sentences.append(cut.replace(">=", "≥"))
+    unstreamed = unstreamed_answers(context.document)
+    if unstreamed == "all":
+        sentences.append(
+            "The answers were not streamed: time to first token is the end of the answer; time between tokens and per "
+            "output token need gaps between tokens and are not available."
         )
-    elif whole:
-        told.append(
-            f"{visible(whole, 300)} were not streamed: their time to first token is the end of the answer, and they are in "
-            "no time between tokens or per output token."
+    elif unstreamed:
+        sentences.append(
+            f"{visible(unstreamed, 300)} were not streamed: their time to first token is the end of the answer, and time "
+            "between tokens and per output token exclude them."
         )
-    told += notes(context.document)
+    sentences += notes(context.document)
     if context.gap_name == "tbc":
-        told.append("The server sent several tokens in a chunk, so gaps are those between chunks.")
-    return element("p", " ".join(told), class_="note")
+        sentences.append("The server sent several tokens in a chunk, so gaps are those between chunks.")
+    return element("p", " ".join(sentences), class_="note")
 
 
 def curves(context: ReportContext) -> list[Markup]:
     """TTFT, gaps, TPOT and E2E against the percentile."""
-    unstreamed = came_whole(context.document) == "all"
-    why = (
-        "The answers were not streamed: each came whole." if unstreamed else "No request in the window had two tokens."
-    )
-    nobody = context.why("No request submitted in the window succeeded.", ROWS)
-    whole = context.why(why, EVENTS) if len(context.latency_rows) else nobody
+    unstreamed = unstreamed_answers(context.document) == "all"
+    why = "The answers were not streamed." if unstreamed else "No request in the window had two tokens."
+    no_success = context.reason("No request submitted in the window succeeded.", ROWS)
+    no_gaps = context.reason(why, EVENTS) if len(context.latency_rows) else no_success
     gaps = context.tokens
     gap_curve = curve_of_buckets(gaps.gap_counts.sum(axis=0), 1e6) if gaps is not None else curve_of(np.empty(0))
     both = reasoned(context.document)
     gap_title = f"Time between {'answer ' if both else ''}{'chunks' if context.gap_name == 'tbc' else 'tokens'}"
-    alone = "No request in the window had an answer token." if both and len(context.latency_rows) else nobody
+    no_answer = "No request in the window had an answer token." if both and len(context.latency_rows) else no_success
     first = _pair(
         context,
         "cdf-ttft",
         "Time to first answer token" if both else "Time to first token",
         ("ttft", "t_submit", "t_first"),
         ("ttft_sched", "t_sched", "t_first"),
-        alone,
+        no_answer,
     )
     any_kind = (("ttft_any", "t_submit", "t_any"), ("ttft_any_sched", "t_sched", "t_any"))
     return [
         first,
-        *([_pair(context, "cdf-ttft-any", "Time to first token of any kind", *any_kind, nobody)] if both else []),
-        _single(context, "cdf-itl", gap_title, context.gap_name, gap_curve, whole),
+        *([_pair(context, "cdf-ttft-any", "Time to first token of any kind", *any_kind, no_success)] if both else []),
+        _single(context, "cdf-itl", gap_title, context.gap_name, gap_curve, no_gaps),
         _pair(
-            context, "cdf-e2e", "End to end", ("e2e", "t_submit", "t_last"), ("e2e_sched", "t_sched", "t_last"), nobody
+            context,
+            "cdf-e2e",
+            "End to end",
+            ("e2e", "t_submit", "t_last"),
+            ("e2e_sched", "t_sched", "t_last"),
+            no_success,
         ),
-        _single(context, "cdf-pause", "Longest pause of each request", "max_pause", _pauses(context), whole),
+        _single(context, "cdf-pause", "Longest pause of each request", "max_pause", _pauses(context), no_gaps),
     ]
 
 
@@ -206,7 +211,7 @@ def _figure(context: ReportContext, key: str, title: str, name: str, curve: Quan
         spans=[Span(curve.solid_until, high, "few samples", "thin-air")],
         whiskers=[whiskers],
     )
-    note = "" if key != "cdf-itl" else "Read from buckets 0.8 % to 1.6 % wide; the table above is exact."
+    note = "" if key != "cdf-itl" else "Computed from buckets 0.8 % to 1.6 % wide; the table above is exact."
     return context.figures.add(key, title, chart, "ms", note)
 
 
@@ -223,7 +228,7 @@ def _whiskers(metric: object, tone: str) -> Whiskers:
 
 
 def other_metrics(context: ReportContext) -> Markup | None:
-    """Everything else in `metrics`, as it stands."""
+    """All other entries of `metrics`."""
     metrics = context.get("metrics")
     if not isinstance(metrics, Mapping):
         return None

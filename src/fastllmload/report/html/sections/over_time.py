@@ -1,4 +1,4 @@
-"""The run over time: rates, requests in flight, tokens, and percentiles; one time axis, one crosshair, one zoom."""
+"""Section on the run over time: rates, requests in flight, tokens and percentiles on one shared time axis."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ def _intro(context: ReportContext) -> Markup | None:
     if context.axis is None:
         return None
     text = (
-        f"Seconds since the measured phase began, in bins of {context.axis.width_s:g} s. The shaded part lies outside of "
-        "the measurement window. Drag across a chart to zoom all of them, double-click to return."
+        f"Seconds since the measured phase began, in bins of {context.axis.width_s:g} s. The shaded part is outside of "
+        "the measurement window. Drag across a chart to zoom all of them, double-click to reset."
     )
     return element("p", text, class_="intro")
 
@@ -41,7 +41,7 @@ def _intro(context: ReportContext) -> Markup | None:
 def charts(context: ReportContext) -> list[Markup]:
     axis = context.axis
     if axis is None:
-        return [empty("rate", "Request rate", context.why("No request of the measured phase was sent.", ROWS))]
+        return [empty("rate", "Request rate", context.reason("No request of the measured phase was sent.", ROWS))]
     load = load_over_time(context.run, axis)
     gap_name = "Time between chunks" if context.gap_name == "tbc" else "Time between tokens"
     both = reasoned(context.document)
@@ -63,7 +63,7 @@ def charts(context: ReportContext) -> list[Markup]:
 def time_chart(
     context: ReportContext, y: Scale, layers: list[Layer], label: str, y_unit: str = "", rules: tuple[Rule, ...] = ()
 ) -> Chart:
-    """A chart of the time group, with what lies outside of the window shaded."""
+    """A chart of the time group; the time outside of the window is shaded."""
     axis, spans = context.axis, []
     assert axis is not None
     if axis.window is not None:
@@ -76,7 +76,7 @@ def time_chart(
 
 
 def rates(context: ReportContext, axis: TimeAxis, load: LoadSeries) -> Markup:
-    """Asked, sent, completed, failed."""
+    """Rates planned, sent, completed, failed."""
     x = middles(axis.edges_s)
     layers: list[Layer] = []
     closed = number(context.get("plan", "description", "load", "concurrency")) is not None
@@ -97,8 +97,8 @@ def rates(context: ReportContext, axis: TimeAxis, load: LoadSeries) -> Markup:
 
 
 def asked_line(context: ReportContext, axis: TimeAxis) -> Line | None:
-    """requests/s as asked, also where it changes; None for a closed loop, a trace, and conversations, whose turns come
-    when they come.
+    """The requested rate (requests/s), also where it changes; None for a closed loop, a trace, and conversations, whose
+    turns have no schedule.
     """
     arrivals = context.get("plan", "description", "load", "arrivals")
     steady = isinstance(arrivals, dict) and arrivals.get("name") in STEADY
@@ -138,19 +138,17 @@ def in_flight(context: ReportContext, axis: TimeAxis, load: LoadSeries) -> Marku
 def token_rate(context: ReportContext, axis: TimeAxis) -> Markup:
     tokens = context.tokens
     if tokens is None:
-        return empty("tokens", "Output tokens", context.why("No token came.", EVENTS))
+        return empty("tokens", "Output tokens", context.reason("No token arrived.", EVENTS))
     x = middles(axis.edges_s)
     layers: list[Layer] = [Line("chunks, all requests", x, tokens.chunks_s, "c7", "dash")]
-    unsaid = (
-        "The server did not say how many tokens there were" if len(context.latency_rows) else "No request succeeded"
-    )
-    shown, note = [tokens.chunks_s], f"{unsaid}: chunks are shown."
+    unknown = "The server did not report token counts" if len(context.latency_rows) else "No request succeeded"
+    heights, note = [tokens.chunks_s], f"{unknown}: the chart has chunks only."
     if tokens.tokens_s is not None:
         layers.append(Line("tokens, successful requests", x, tokens.tokens_s, "c1"))
-        shown, note = [tokens.chunks_s, tokens.tokens_s], ""
+        heights, note = [tokens.chunks_s, tokens.tokens_s], ""
     if not tokens.chunks_s.any():
-        return empty("tokens", "Output tokens", "No token came.")
-    chart = time_chart(context, up_to(shown), layers, "Output tokens and chunks per second", "per second")
+        return empty("tokens", "Output tokens", "No token arrived.")
+    chart = time_chart(context, up_to(heights), layers, "Output tokens and chunks per second", "per second")
     return context.figures.add("tokens", "Output tokens", chart, "n", note)
 
 
@@ -163,19 +161,19 @@ def _latency(context: ReportContext, key: str, title: str, axis: TimeAxis, start
 def gaps_over_time(context: ReportContext, title: str) -> Markup:
     tokens = context.tokens
     if tokens is None:
-        return empty("time-itl", title, context.why("No token came.", EVENTS))
+        return empty("time-itl", title, context.reason("No token arrived.", EVENTS))
     return _percentiles(context, "time-itl", title, tokens.gap_axis, percentiles_of_buckets(tokens.gap_counts, 1e6))
 
 
 def _percentiles(context: ReportContext, key: str, title: str, axis: TimeAxis, found: dict[str, Floats]) -> Markup:
-    there = [name for name in TONES if known(found[name])]
-    if not there:
+    present = [name for name in TONES if known(found[name])]
+    if not present:
         return empty(key, title, "No request in the window gave a value.")
     x = middles(axis.edges_s)
-    layers: list[Layer] = [Line(NAMES[name], x, found[name], *TONES[name]) for name in there]
-    scale = for_durations([found[name] for name in there])
-    chart = time_chart(context, scale, layers, f"{title} over time: {', '.join(NAMES[name] for name in there)}")
-    left_out = [NAMES[name] for name in NAMES if name not in there]
+    layers: list[Layer] = [Line(NAMES[name], x, found[name], *TONES[name]) for name in present]
+    scale = for_durations([found[name] for name in present])
+    chart = time_chart(context, scale, layers, f"{title} over time: {', '.join(NAMES[name] for name in present)}")
+    left_out = [NAMES[name] for name in NAMES if name not in present]
     note = f"Bins of {axis.width_s:g} s."
     if left_out:
         note += f" Too few values in a bin for {' and '.join(left_out)}."

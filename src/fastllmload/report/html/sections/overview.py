@@ -1,4 +1,4 @@
-"""The top of the page: what was run, whether it can be believed and why, and the figures most people came for."""
+"""The top of the page: verdict with reasons, what was run, and the key figures."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ from fastllmload.report.text.doubts import bound, token_texts, unsteady_texts
 from fastllmload.report.text.numbers import NOT_KNOWN, asked_rate, count, errors, number, percent, quantity
 from fastllmload.report.text.reasoning import reasoned
 from fastllmload.report.text.remedies import codes, remedy
-from fastllmload.report.text.traffic import came_whole
+from fastllmload.report.text.traffic import unstreamed_answers
 
-FAILED = "Latencies are those of the others: read them with the success rate, and see the failures below."
-NONE = "No request succeeded, so there are no latencies: see the failures below."
-SETTLE = "Run longer, or leave more out at the start (--ramp-share)."
-LOST = "Requests in flight, their rate and their time do not fit together: the window was not steady."
-CLASSES = 6  # whose lengths are named
+FAILED = "Latencies exclude failed requests: read them with the success rate, and see the failures below."
+NONE = "No request succeeded, so latencies are not available: see the failures below."
+SETTLE = "Run longer, or exclude more of the start (--ramp-share)."
+LOST = "Requests in flight, their rate and their duration are inconsistent: the window was not steady."
+CLASSES = 6  # classes whose lengths are listed
 DAMAGED, INCOMPLETE, COLD = "DAMAGED FILES", "INCOMPLETE", "COLD START"
 WORDS = {
-    "valid": "The client kept up: what it measured is the target, within the error bars given.",
-    "suspect": "Something limited the client or was not seen: read the reasons before you quote a figure.",
-    "invalid": "The client did not do what was asked: these figures do not describe the target.",
+    "valid": "The client kept up: the figures describe the target, within the given error bounds.",
+    "suspect": "The client was limited or some events were not measured: read the reasons before you quote a figure.",
+    "invalid": "The client did not generate the requested load: these figures do not describe the target.",
 }
 
 
 def title(context: ReportContext) -> str:
-    """Of the window: what, and the verdict."""
+    """The window title: marks, target, load and verdict."""
     where = SIMULATED if simulated(context.document) else ", ".join(target_urls(context)) or NOT_KNOWN
     words = [
         *marks(context),
@@ -48,7 +48,7 @@ def title(context: ReportContext) -> str:
 
 
 def marks(context: ReportContext) -> list[str]:
-    """What must be known wherever a figure of the run is shown."""
+    """Warnings that belong to every figure of the run."""
     return (
         [DAMAGED] * bool(context.damage)
         + [INCOMPLETE] * (not context.complete)
@@ -64,14 +64,14 @@ def verdict(context: ReportContext) -> str:
 def header(context: ReportContext) -> Markup:
     """Verdict with its reasons, and what was run."""
     found = verdict(context)
-    told, figures = reasons(context), evidence(context)
-    few = 3 * len(told) + len(deviations(context)) <= 9  # lines; then the figures fit below, else beside
+    found_reasons, figures = reasons(context), evidence(context)
+    few = 3 * len(found_reasons) + len(deviations(context)) <= 9  # lines; then the figures fit below them
     judged = verdict_card(
         found,
         "No request was answered: nothing was measured."
         if "nothing_measured" in codes(context.document)
-        else WORDS.get(found, "Nobody judged the client: do not rely on these figures."),
-        told,
+        else WORDS.get(found, "The client was not judged: do not rely on these figures."),
+        found_reasons,
         over="Verdict on the client",
         tone=found if found in WORDS else "invalid",
         heading="h1",
@@ -88,19 +88,19 @@ def _incomplete(context: ReportContext) -> Markup | None:
     if context.complete:
         return None
     status = visible(context.document.get("status") or "no status", 40)
-    ended = "The run was killed" if status == "running" else "The run did not come to its planned end"
-    told = f"{ended}; shown is what was measured until then."
-    return element("p", element("strong", f"{INCOMPLETE} ({status}). "), told, class_="incomplete")
+    ended = "The run was killed" if status == "running" else "The run was stopped early"
+    text = f"{ended}; the figures are of the part that was measured."
+    return element("p", element("strong", f"{INCOMPLETE} ({status}). "), text, class_="incomplete")
 
 
 def _damaged(context: ReportContext) -> Markup | None:
-    """Files of the folder that are not as the run left them."""
+    """Files of the folder that were changed since the run."""
     if not context.damage:
         return None
     tables = (
-        "The tables hold the figures of run.json, made when the files were whole"
+        "The tables have the figures of run.json, computed before the damage"
         if context.complete
-        else "Figures that would need them are n/a"
+        else "Figures that need these files are n/a"
     )
     return element(
         "div",
@@ -111,23 +111,23 @@ def _damaged(context: ReportContext) -> Markup | None:
 
 
 def _folder(context: ReportContext) -> Markup:
-    shown = element("code", visible(run_folder(context.document, str(context.run.directory))))
+    path = element("code", visible(run_folder(context.document, str(context.run.directory))))
     text = unlisted(context.document)
-    return shown if text is None else joined(shown, element("small", text))
+    return path if text is None else joined(path, element("small", text))
 
 
 def _cold(context: ReportContext) -> Markup | None:
-    """procedures 0.8: the report's head says so."""
+    """The warning about a cold start, at the top of the report."""
     if not started_cold(context.document):
         return None
     first = number(context.get("metrics", "cold_start_latency", "value"))
     took = "" if first is None else f" The first request had its first token after {duration(first)}."
-    told = f"The target had just become ready and nothing was sent before.{took}"
-    return element("p", element("strong", f"{COLD}. "), told, class_="cold")
+    text = f"The target had just become ready and had received no earlier request.{took}"
+    return element("p", element("strong", f"{COLD}. "), text, class_="cold")
 
 
 def reasons(context: ReportContext) -> list[VerdictReason]:
-    """Of the certificate, the gravest first and each with what to do; then what befell the run."""
+    """Reasons of the certificate, the most severe first and each with a remedy; then the incidents of the run."""
     given = context.get("certificate", "reasons")
     ranked = sorted(
         given if isinstance(given, list) else [], key=lambda one: SEVERITIES.get(str(part(one, "severity")), 0)
@@ -153,7 +153,7 @@ def reasons(context: ReportContext) -> list[VerdictReason]:
 
 
 def _unsteady(context: ReportContext) -> list[VerdictReason]:
-    """What speaks against one figure standing for the whole window."""
+    """Reasons to doubt that one figure describes the complete window."""
     return [
         *(
             VerdictReason("unsteady", text, LOST if text.startswith("Little") else SETTLE)
@@ -174,23 +174,23 @@ def _by_status(context: ReportContext) -> dict[str, int]:
 
 
 def deviations(context: ReportContext) -> list[str]:
-    """From the methodology, each once."""
+    """Deviations from the methodology, without duplicates."""
     judged = _texts(context.get("compliance", "deviations"))
     found = [*judged, *_texts(context.document.get("deviations")), *_texts(context.get("plan", "deviations"))]
     warm_up = context.get("plan", "warmup", "deviation")
     if isinstance(warm_up, str):
         found.append(warm_up)
-    whole = came_whole(context.document)
-    if not judged and whole:
-        which = "the answers" if whole == "all" else whole
-        found.append(f"{which} were not streamed: what counts as first token is the whole answer")
+    unstreamed = unstreamed_answers(context.document)
+    if not judged and unstreamed:
+        which = "the answers" if unstreamed == "all" else unstreamed
+        found.append(f"{which} were not streamed: the complete answer counts as the first token")
     if not judged and context.get("certificate", "generator_limited") is True:
-        found.append("the client may have been the limit: this run cannot stand for saturation of the target")
+        found.append("the client may have been the limit: this run does not show saturation of the target")
     return list(dict.fromkeys(found))
 
 
 def _listed(context: ReportContext) -> Markup | None:
-    """The deviations below the reasons."""
+    """The list of deviations below the reasons."""
     found = deviations(context)
     if not found:
         return None
@@ -203,7 +203,7 @@ def _texts(given: object) -> list[str]:
 
 
 def target_urls(context: ReportContext) -> list[str]:
-    """Without the passwords that a URL may hold."""
+    """Target URLs without passwords."""
     urls = context.get("target", "urls") or context.get("config", "target", "urls") or ()
     return [without_password(str(url)) for url in urls]
 
@@ -215,7 +215,7 @@ def without_password(url: str) -> str:
 
 
 def load_text(context: ReportContext) -> str:
-    """From the plan, which also knows it when a saved plan was sent; else from the settings."""
+    """The load of the plan, which is also known where a saved plan was sent; else of the settings."""
     load = context.get("plan", "description", "load") or {}
     settings = context.get("config", "load") or {}
     slots = part(load, "concurrency") or part(settings, "concurrency")
@@ -233,7 +233,7 @@ def load_text(context: ReportContext) -> str:
 
 
 def facts(context: ReportContext) -> Markup:
-    """Load, target, workload, window, when, and how to find it again."""
+    """Load, target, workload, window, start, plan, command and folder."""
     rows: list[tuple[str, str | Markup | None]] = [
         ("Load", _load(context)),
         ("Target", _target(context)),
@@ -296,16 +296,16 @@ def _workload(context: ReportContext) -> str | None:
             parts.append(f"{label} {visible(work[key], 80)} tokens")
     if number(work.get("prefix_len")):
         parts.append(f"{count(work.get('num_prefixes'))} shared prefix of {count(work['prefix_len'])} tokens")
-    if came_whole(context.document) == "all":
+    if unstreamed_answers(context.document) == "all":
         parts.append("not streamed")
     return ", ".join(parts)
 
 
 def _class_workloads(context: ReportContext) -> str:
-    """Each class with its own lengths."""
+    """Each class with its lengths."""
     found = context.get("plan", "description", "classes")
-    told = [_class_workload(one) for one in found[:CLASSES]] if isinstance(found, list) else []
-    return "; ".join(told + ["..."] * (len(told) == CLASSES)) or "by class"
+    texts = [_class_workload(one) for one in found[:CLASSES]] if isinstance(found, list) else []
+    return "; ".join(texts + ["..."] * (len(texts) == CLASSES)) or "by class"
 
 
 def _class_workload(one: object) -> str:
@@ -340,7 +340,7 @@ def _began(context: ReportContext) -> str | None:
 
 
 def _command(context: ReportContext) -> Markup | None:
-    """As it was typed, secrets blanked before it was stored."""
+    """The command line as typed, without secrets."""
     given = context.document.get("command")
     words = [without_password(str(word)) for word in given] if isinstance(given, list) else []
     return element("code", visible(shlex.join(words), 1000)) if words else None
@@ -416,7 +416,7 @@ def _tile(name: str, value: str, unit: str, below: str, tone: str = "") -> Marku
 
 
 def success_text(context: ReportContext) -> str:
-    """For the latency table: the IETF asks for it wherever latencies stand."""
+    """The success rate for the latency table; the draft requires it wherever latencies are reported."""
     share = context.get("metrics", "success_rate", "value")
     sent = context.get("counts", "submitted_in_window")
     ok = context.get("counts", "latency_population")

@@ -1,4 +1,4 @@
-"""Single requests: tokens of chosen ones against a reader, and those that failed by class."""
+"""Section on single requests: tokens of chosen ones against a reader, and failures by class."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fastllmload.report.html.charts.scales import Linear, duration, up_to
 from fastllmload.report.html.context import ReportContext
 from fastllmload.report.html.markup import Markup, element, joined, visible
 from fastllmload.report.html.sections.over_time import time_chart
-from fastllmload.report.html.tables import drawn
+from fastllmload.report.html.tables import render_table
 from fastllmload.report.series.chosen_requests import Delivery, choose_rows, delivery_of, thinned
 from fastllmload.report.series.load import failures_over_time
 from fastllmload.report.text.numbers import count, number, percent
@@ -39,15 +39,15 @@ def _intro(context: ReportContext) -> str:
     first = duration(context.reader.first_ns / 1e6)
     return (
         f"Tokens of single requests against a reader of {context.reader.speed:g} tokens/s, who needs the first token "
-        f"{first} after submission. Shaded: the reader has nothing to read and waits, marked on the time axis too. "
-        "A pause while there is text left to read costs nothing."
+        f"{first} after submission. Shaded, and marked on the time axis: the reader has nothing to read and waits. "
+        "A pause during which there is text left to read is not counted."
     )
 
 
 def timelines(context: ReportContext) -> list[Markup]:
     """One chart per chosen request (SG figure 1)."""
     if context.tokens is None:
-        return [empty("timeline-0", "Token timeline", context.why("No request was sent.", EVENTS))]
+        return [empty("timeline-0", "Token timeline", context.reason("No request was sent.", EVENTS))]
     chosen = choose_rows(context.tokens, context.populations.latency, context.populations.measured)
     if not chosen:
         return [empty("timeline-0", "Token timeline", "No request delivered a token.")]
@@ -57,13 +57,13 @@ def timelines(context: ReportContext) -> list[Markup]:
 
 
 def timeline(context: ReportContext, key: str, found: Delivery) -> Markup:
-    drawn = thinned(found)
-    t, received = drawn.t_s, drawn.received
+    steps = thinned(found)
+    t, received = steps.t_s, steps.received
     first, each = found.reader.first_ns / 1e9, found.reader.per_token_ns / 1e9
     due_x, due_y = np.array([first, first + (found.tokens - 1) * each]), np.array([1.0, float(found.tokens)])
     layers: list[Layer] = [Line("deadline of each token", due_x, due_y, "c7", "dash")]
     if len(found.waits):
-        layers.append(Line("reader, who waits", drawn.read_s, drawn.read, "c2", "thin"))
+        layers.append(Line("reader, with waits", steps.read_s, steps.read, "c2", "thin"))
     layers.append(Line("received", np.concatenate([[0.0], t]), np.concatenate([[0.0], received]), "c1", step=True))
     last = max(float(t[-1]), float(due_x[-1]), float(found.read_s[-1]), 0.001)
     chart = Chart(
@@ -73,16 +73,18 @@ def timeline(context: ReportContext, key: str, found: Delivery) -> Markup:
         label=f"{found.why}: {found.tokens} tokens, the reader waits {found.wait_s:.3g} s",
         x_unit="s",
         y_unit="tokens",
-        wait_bars=drawn.waits,
+        wait_bars=steps.waits,
     )
-    return context.figures.add(key, found.why, chart, "n", _told(found))
+    return context.figures.add(key, found.why, chart, "n", _delivery_text(found))
 
 
-def _told(found: Delivery) -> str:
+def _delivery_text(found: Delivery) -> str:
     if found.slack_s < 0:
-        text = f"The reader waits {duration(1e3 * found.wait_s)} in all"
+        text = f"The reader waits {duration(1e3 * found.wait_s)} in total"
     else:
-        text = f"The reader never waits: every token came at least {duration(1e3 * found.slack_s)} before its deadline"
+        text = (
+            f"The reader never waits: every token arrived at least {duration(1e3 * found.slack_s)} before its deadline"
+        )
     pause = "" if found.pause_s is None else f"; longest pause {duration(1e3 * found.pause_s)}"
     ended = "" if found.status == "ok" else f" Ended as {found.status}."
     tokens = "1 token" if found.tokens == 1 else f"{count(found.tokens)} tokens"
@@ -90,7 +92,7 @@ def _told(found: Delivery) -> str:
 
 
 def failures(context: ReportContext) -> Markup:
-    """Tables by class and by URL, what was said, and failures over time."""
+    """Tables by class and by URL, error messages of the server, and failures over time."""
     groups = context.document.get("errors")
     rows = (
         [_group(context, group) for group in groups if isinstance(group, Mapping)] if isinstance(groups, list) else []
@@ -101,11 +103,11 @@ def failures(context: ReportContext) -> Markup:
         return element("div", none, *also, class_="grid start") if also else none
     head = ["status", "error", "HTTP", "errno", "requests", "of all sent"]
     listed = element("div", table(head, rows, "failures"), class_="card")
-    told = (
+    tables = (
         (target_table(context.document, "By URL"), ""),
-        (error_text_table(context.document, "What the server said"), "said"),
+        (error_text_table(context.document, "Error messages of the server"), "said"),
     )
-    more = [drawn(each, class_) for each, class_ in told if each is not None]
+    more = [render_table(each, class_) for each, class_ in tables if each is not None]
     return element("div", listed, _over_time(context), *more, *also, class_="grid start")
 
 

@@ -1,4 +1,4 @@
-"""How it was done: objectives, settings, environment, declarations, and what the figures mean."""
+"""Section on the setup: objectives, settings, environment, declarations, and definitions of the figures."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from fastllmload.report.documents.results import objective_table
 from fastllmload.report.html.context import ReportContext
 from fastllmload.report.html.markup import Markup, element, joined, visible
 from fastllmload.report.html.sections.overview import without_password
-from fastllmload.report.html.tables import drawn
+from fastllmload.report.html.tables import render_table
 from fastllmload.report.text.event_tokens import event_tokens_text
 from fastllmload.report.text.numbers import some
 from fastllmload.report.text.reasoning import headlines
@@ -18,7 +18,7 @@ from fastllmload.report.text.reasoning import headlines
 DEFINITIONS = {
     "t_submit": "The last byte of the request was handed to the kernel. Latencies without a suffix count from here.",
     "t_sched": "The instant at which the request was due. Latencies with _sched count from here, so that a client or a "
-    "target that holds requests back cannot hide the wait (coordinated omission).",
+    "target that delays requests cannot hide the wait (coordinated omission).",
     "ttft": "From t_submit to the first content token.",
     "itl": "Gap between two consecutive content tokens, pooled over all requests.",
     "tpot": "(last \N{MINUS SIGN} first content token) / (tokens \N{MINUS SIGN} 1), one value per request.",
@@ -27,17 +27,17 @@ DEFINITIONS = {
     "answer.",
     "tpot_any": "(last content token \N{MINUS SIGN} first token of any kind) / (all output tokens \N{MINUS SIGN} 1). An "
     "answer that is all reasoning ends with its last reasoning token.",
-    "window": "Figures describe requests submitted in the window and ended since; the first part of a run bounded by "
-    "time is left out.",
-    "percentiles": "Exact, type 7, with 95 % intervals; a percentile that rests on too few samples is marked.",
+    "window": "Figures describe requests submitted in the window, whenever they ended; the first part of a run with a "
+    "duration is excluded.",
+    "percentiles": "Exact, type 7, with 95 % intervals; a percentile of too few samples is marked.",
     "success": "Failed requests are counted and never dropped from rates; latencies are those of successful requests.",
 }
-# In place of `itl`, by the option that the gaps were pooled under (IETF B.2.1)
+# In place of `itl`, by the option of the gaps (IETF B.2.1)
 GAPS = {
     "tbc": "Gap between two consecutive chunks of content, pooled over all requests (option A): a chunk carries several "
     "tokens.",
-    "itl_b": "Gap between two consecutive content tokens, pooled over all requests (option B): the tokens of one chunk come "
-    "at its time, with gaps of 0 between them.",
+    "itl_b": "Gap between two consecutive content tokens, pooled over all requests (option B): tokens of one chunk arrive "
+    "with it, with gaps of 0 between them.",
 }
 ALONE = "From t_submit to the last content token, of an answer that is all reasoning to its last reasoning token."
 
@@ -45,9 +45,9 @@ ALONE = "From t_submit to the last content token, of an answer that is all reaso
 def section(context: ReportContext) -> Markup:
     return element(
         "section",
-        element("h2", "How it was done"),
+        element("h2", "Setup"),
         element("div", *(block for block in _blocks(context) if block is not None), class_="blocks"),
-        element("div", element("h3", "What the figures mean"), _definitions(context), class_="card"),
+        element("div", element("h3", "Definitions"), _definitions(context), class_="card"),
         id="setup",
     )
 
@@ -75,7 +75,7 @@ def _items(found: object) -> list[Any]:
 
 
 def _clean(config: object) -> dict[str, Any]:
-    """Settings without what should not be shown: values of secret headers, passwords in URLs."""
+    """Settings without secrets: values of secret headers, passwords in URLs."""
     found = _mapping(config)
     target = _mapping(found.get("target"))
     if target:
@@ -124,9 +124,9 @@ def _definitions(context: ReportContext) -> Markup:
         meanings[shown] = GAPS.get(shown, DEFINITIONS[name])
     if some(context.get("counts", "all_reasoning")):
         meanings["e2e"] = ALONE
-    told = event_tokens_text(context.document)
-    if told is not None:
-        meanings["tokens of an event"] = f"Known by: {told}."
+    source = event_tokens_text(context.document)
+    if source is not None:
+        meanings["tokens of an event"] = f"Source: {source}."
     return element(
         "dl",
         *(joined(element("dt", element("code", name)), element("dd", text)) for name, text in meanings.items()),
@@ -135,8 +135,8 @@ def _definitions(context: ReportContext) -> Markup:
 
 
 def objectives(context: ReportContext) -> Markup | None:
-    """What --goodput asked for, how much of it was met, and by how much the rest missed it; None when nothing was
-    asked.
-    """
+    """The objectives of --goodput: attainment, and the excess of requests that missed them; None without objectives."""
     found = objective_table(context.document)
-    return None if found is None else element("section", element("h2", "Objectives"), drawn(found), id="objectives")
+    return (
+        None if found is None else element("section", element("h2", "Objectives"), render_table(found), id="objectives")
+    )

@@ -1,4 +1,4 @@
-"""What was sampled beside the run: the server's own metrics, power, the host. On the time axis of the rest."""
+"""Section on telemetry sampled during the run: metrics of the server, power, the host, on the shared time axis."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from fastllmload.telemetry.files import INDEX, ROWS
 MOST_LINES, MOST_CHARTS = 6, 24
 TONES = ("c1", "c2", "c3", "c4", "c5", "c6")
 SHARES = ("share", "ratio", "1")
-# Figures that are read together share a chart: our name -> its title.
+# Series that share a chart: name -> title of the chart.
 TOGETHER = {
     "running": "Requests at the server",
     "waiting": "Requests at the server",
@@ -40,7 +40,7 @@ TOGETHER = {
 
 @dataclass(frozen=True)
 class TelemetryCurve:
-    """One line: *title*, *unit* and *kind* say with which others it shares a chart. *unit* "ms" is a duration."""
+    """One line; lines with equal *title* and *unit* share a chart. *unit* "ms" is a duration."""
 
     title: str
     unit: str
@@ -53,7 +53,7 @@ class TelemetryCurve:
 def section(context: ReportContext) -> Markup | None:
     """None when the run has no telemetry."""
     if context.run.lost(INDEX, ROWS):
-        return _section(element("p", context.why("", INDEX, ROWS), class_="card"))
+        return _section(element("p", context.reason("", INDEX, ROWS), class_="card"))
     try:
         found = load(context.run.directory)
     except RunFolderError as problem:
@@ -62,7 +62,7 @@ def section(context: ReportContext) -> Markup | None:
         return None
     curves = [curve for curve in curves_of(found.series, context.axis) if known(curve.y)]
     zero = [curve for curve in curves if not np.nan_to_num(curve.y).any()]
-    shown = [curve for curve in curves if np.nan_to_num(curve.y).any() or _beside(curve, curves)]
+    shown = [curve for curve in curves if np.nan_to_num(curve.y).any() or _has_nonzero_neighbour(curve, curves)]
     target = _charts(context, "telemetry", [curve for curve in shown if curve.source_kind != "host"])
     host = _charts(context, "host", [curve for curve in shown if curve.source_kind == "host"])
     folded = element(
@@ -77,18 +77,18 @@ def _section(*blocks: Markup | None) -> Markup:
     return element("section", element("h2", "Telemetry"), *blocks, id="telemetry")
 
 
-def _beside(curve: TelemetryCurve, curves: Sequence[TelemetryCurve]) -> bool:
-    """Whether another line of its chart is not zero throughout."""
+def _has_nonzero_neighbour(curve: TelemetryCurve, curves: Sequence[TelemetryCurve]) -> bool:
+    """Whether another line of its chart has a value other than 0."""
     return any(
         other.title == curve.title and other.unit == curve.unit and np.nan_to_num(other.y).any() for other in curves
     )
 
 
 def _notes(found: Telemetry, zero: Sequence[TelemetryCurve]) -> Iterator[Markup]:
-    """What is not drawn, where the figures come from, and what went wrong with a source."""
+    """Series that are not drawn, sources, and problems of sources."""
     if zero:
         names = ", ".join(dict.fromkeys(curve.name for curve in zero))
-        yield element("p", f"Zero throughout: {names}.", class_="note")
+        yield element("p", f"Always zero: {names}.", class_="note")
     yield element(
         "p", "Sampled from " + ", ".join(visible(one.origin, 120) for one in found.sources) + ".", class_="note"
     )
@@ -96,12 +96,12 @@ def _notes(found: Telemetry, zero: Sequence[TelemetryCurve]) -> Iterator[Markup]
         yield element("p", f"Not sampled: {visible(what, 60)}, {visible(why, 300)}.", class_="note")
     for source in found.sources:
         for problem, times in list(source.problems.items())[:4]:
-            told = f"{visible(source.origin, 120)}: {visible(problem, 300)} ({times:,} of {source.n:,} times)."
-            yield element("p", told, class_="note")
+            text = f"{visible(source.origin, 120)}: {visible(problem, 300)} ({times:,} of {source.n:,} times)."
+            yield element("p", text, class_="note")
 
 
 def curves_of(series: Sequence[TelemetrySeries], axis: TimeAxis) -> Iterator[TelemetryCurve]:
-    """Gauges as they are, counters per second, pairs of a sum and a count as their mean."""
+    """Gauges unchanged, counters per second, pairs of a sum and a count as their mean."""
     end_ns = axis.zero_ns + axis.bins * axis.width_ns
     pairs = {(one.name, one.origin, one.labels): one for one in series}
     for one in series:
@@ -117,7 +117,7 @@ def curves_of(series: Sequence[TelemetrySeries], axis: TimeAxis) -> Iterator[Tel
             continue
         else:
             x, y = values(one, axis.zero_ns, end_ns)
-            title, own = shown_as(one)
+            title, own = chart_and_label(one)
             unit = f"{one.unit}/s" if one.kind == "counter" else "share" if one.unit in SHARES else one.unit
             yield TelemetryCurve(
                 title, unit, " ".join(text for text in (own, owner) if text != ""), one.source_kind, x, y
@@ -125,12 +125,12 @@ def curves_of(series: Sequence[TelemetrySeries], axis: TimeAxis) -> Iterator[Tel
 
 
 def _one_of(series: Sequence[TelemetrySeries], one: TelemetrySeries) -> str:
-    """Whose it is, where several sources have a series of that name."""
+    """The source of *one*, where several sources have a series of that name."""
     return one.origin if len({other.origin for other in series if other.name == one.name}) > 1 else ""
 
 
-def shown_as(series: TelemetrySeries) -> tuple[str, str]:
-    """(title of its chart, its own name there): `gpu0.power_w` and `gpu1.power_w` share one."""
+def chart_and_label(series: TelemetrySeries) -> tuple[str, str]:
+    """(title of its chart, its label there): `gpu0.power_w` and `gpu1.power_w` share a chart."""
     owner, dot, name = series.name.rpartition(".")
     if dot and owner[-1:].isdigit():
         return visible(f"{TOGETHER.get(name, name)} of each {owner.rstrip('0123456789')}", 60), visible(owner, 40)
@@ -164,8 +164,8 @@ def _per(unit: str) -> str:
 
 
 def values(series: TelemetrySeries, start_ns: int, end_ns: int, most: int = 400) -> tuple[Floats, Floats]:
-    """(s since *start_ns*, value); a counter as its increase per second. At most about *most* points, means of equal
-    parts.
+    """(s since *start_ns*, value); a counter as its increase per second. At most about *most* points, each a
+    mean of several samples.
     """
     t, y = values_at(series, start_ns, end_ns)
     if series.kind == "counter":
@@ -182,7 +182,7 @@ def values(series: TelemetrySeries, start_ns: int, end_ns: int, most: int = 400)
 def mean_between(
     summed: TelemetrySeries, counted: TelemetrySeries, start_ns: int, end_ns: int
 ) -> tuple[Floats, Floats]:
-    """(s since *start_ns*, mean of what was added since the sample before); NaN where nothing was."""
+    """(s since *start_ns*, mean of the values added since the previous sample); NaN without new values."""
     t, total = values_at(summed, start_ns, end_ns)
     at, n = values_at(counted, start_ns, end_ns)
     if len(t) < 2 or len(at) != len(t):

@@ -1,4 +1,4 @@
-"""What only some runs have: classes of requests, conversations turn by turn, users who did more than wait."""
+"""Section on request classes, conversations by turn, and user behavior, for runs that have them."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any
 from fastllmload.report.documents.results import MARK, class_table, few_samples_note, marked
 from fastllmload.report.html.context import ReportContext
 from fastllmload.report.html.markup import Markup, element, visible
-from fastllmload.report.html.tables import drawn
+from fastllmload.report.html.tables import render_table
 from fastllmload.report.terminal.summary import part
 from fastllmload.report.text.numbers import NOT_KNOWN, count, number, percent, quantity
 from fastllmload.report.text.tables import Cell, Table
-from fastllmload.report.text.traffic import class_places
+from fastllmload.report.text.traffic import class_targets
 
 MOST = 50  # rows of a table
 FIGURES = (("ttft", "p50"), ("ttft", "p99"), ("tpot", "p50"), ("tpot", "p99"), ("e2e", "p50"), ("e2e", "p99"))
@@ -25,17 +25,17 @@ USERS = {
 
 
 def section(context: ReportContext) -> Markup | None:
-    """None for a run of one kind of requests whose users wait for the end."""
+    """None for a run with one request class whose users wait for the end."""
     found = [classes(context), class_table(context.document, "Fairness"), turns(context)]
-    tables = [drawn(table) for table in found if table is not None]
-    told = users(context)
-    if not tables and told is None:
+    tables = [render_table(table) for table in found if table is not None]
+    user_card = users(context)
+    if not tables and user_card is None:
         return None
-    return element("section", element("h2", "Traffic"), *tables, told, id="traffic", class_="blocks-below")
+    return element("section", element("h2", "Traffic"), *tables, user_card, id="traffic", class_="blocks-below")
 
 
 def classes(context: ReportContext) -> Table | None:
-    """One row per class of requests."""
+    """One row per request class."""
     found = context.get("classes")
     if not isinstance(found, Mapping) or not found:
         return None
@@ -45,14 +45,14 @@ def classes(context: ReportContext) -> Table | None:
     columns = ["class", "ok", "failed", "left", "success", "requests/s", "output tok/s", *latencies, "objectives met"]
     rest = [f"{len(found) - MOST} more classes are in run.json."] if len(found) > MOST else []
     notes = [
-        "Latencies in ms, of the requests of the class alone.",
-        *(f"{one}." for one in class_places(context.document)),
+        "Latencies in ms, of the requests of each class.",
+        *(f"{one}." for one in class_targets(context.document)),
     ]
     return Table("Classes", columns, rows, [*notes, *rest, *few(rows)])
 
 
 def few(rows: Sequence[Sequence[Cell]]) -> list[str]:
-    """What the mark behind a percentile means, where there is one."""
+    """The note on percentiles of too few samples, where there are any."""
     return few_samples_note(any(str(cell).endswith(MARK) for row in rows for cell in row))
 
 
@@ -65,7 +65,7 @@ def _class(name: str, one: Any, met: Any) -> list[Cell]:
 
 
 def turns(context: ReportContext) -> Table | None:
-    """How conversations went, and one row per turn."""
+    """Totals of conversations, and one row per turn."""
     found = context.get("conversations")
     if not isinstance(found, Mapping):
         return None
@@ -95,8 +95,8 @@ def users(context: ReportContext) -> Markup | None:
     found = context.get("users")
     if not isinstance(found, Mapping):
         return None
-    told = [f"{count(found.get(key))} {text}" for key, text in USERS.items() if number(found.get(key))]
-    said = ", ".join(told) or "all waited for the end"
+    texts = [f"{count(found.get(key))} {text}" for key, text in USERS.items() if number(found.get(key))]
+    behavior = ", ".join(texts) or "all waited for the end"
     note = found.get("denominators")
     below = None if note is None else element("p", visible(note, 600), class_="note")
-    return element("div", element("h3", "Users"), element("p", f"Of the users {said}."), below, class_="card")
+    return element("div", element("h3", "Users"), element("p", f"Users: {behavior}."), below, class_="card")

@@ -1,4 +1,4 @@
-"""The card that a page begins with: a word, what it means, and its reasons."""
+"""Renders the verdict card at the top of a page: a word, its meaning, and its reasons."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TAGS = {"failures": "invalid", "incident": "suspect", "unsteady": "suspect"}
 
 
 class VerdictReason(NamedTuple):
-    """*severity*: invalid, suspect, or any other word for what is worth knowing. *todo*: what the reader can do."""
+    """*severity*: invalid, suspect, or another word for a note. *todo*: a remedy."""
 
     severity: str
     text: str
@@ -38,9 +38,8 @@ def verdict_card(
     extra: Markup | None = None,
     below: Markup | None = None,
 ) -> Markup:
-    """*over* stands above the word, which is a *heading* element; *extra* follows its meaning, *below* the
-    reasons. The order of *reasons*
-    is kept.
+    """*over* is above the word, which is a *heading* element; *extra* follows the meaning, *below* the reasons, which keep
+    their order.
     """
     mark = element(
         "svg",
@@ -52,9 +51,9 @@ def verdict_card(
     )
     named = element("div", element("p", over, class_="over"), element(heading, visible(word, 60).upper(), class_="big"))
     listed = element("ul", *(_item(reason) for reason in reasons), class_="reasons") if reasons else None
-    said = element("p", visible(meaning, 600), class_="meaning") if meaning != "" else None
+    sentence = element("p", visible(meaning, 600), class_="meaning") if meaning != "" else None
     return element(
-        "div", element("div", mark, named, class_="word"), said, extra, listed, below, class_=f"card verdict {tone}"
+        "div", element("div", mark, named, class_="word"), sentence, extra, listed, below, class_=f"card verdict {tone}"
     )
 
 
