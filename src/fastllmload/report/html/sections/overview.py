@@ -29,8 +29,8 @@ CLASSES = 6  # classes whose lengths are listed
 DAMAGED, INCOMPLETE, COLD = "DAMAGED FILES", "INCOMPLETE", "COLD START"
 WORDS = {
     "valid": "The client kept up: the figures describe the target, within the given error bounds.",
-    "suspect": "The client was limited or some events were not measured: read the reasons before you quote a figure.",
-    "invalid": "The client did not generate the requested load: these figures do not describe the target.",
+    "suspect": "Something limited the client or was not measured: read the reasons before you quote a figure.",
+    "invalid": "The client did not generate or measure the load as requested: these figures do not describe the target.",
 }
 
 
