@@ -1,6 +1,4 @@
-"""From the words of the command line to an arrival process: `poisson`, `constant`, `uniform`, `gamma`,
-`bursty`, `onoff`.
-"""
+"""Select an arrival process by its command-line name: `poisson`, `constant`, `uniform`, `gamma`, `bursty`, `onoff`."""
 
 from __future__ import annotations
 
@@ -18,10 +16,10 @@ LOWEST_RATE, HIGHEST_RATE = 1e-6, 1e7
 
 
 def choose_varying(arrival: str, curve: RateCurve, written: str, burstiness: float = 1.0) -> Arrivals:
-    """The process that `--arrival` and `--burstiness` name, with a rate that follows *curve*, *written* so."""
+    """The process that `--arrival` and `--burstiness` name, with a rate that follows *curve*; *written*: its text."""
     if arrival.partition(":")[0] == "onoff":
         raise InputError(
-            f"--arrival {arrival} does not go with a rate that changes; write the bursts as --rate spikes:..."
+            f"--arrival {arrival} cannot be combined with a varying rate; write the bursts as --rate spikes:..."
         )
     return Varying(choose_arrivals(arrival, 1.0, burstiness), curve, written)
 
@@ -30,9 +28,9 @@ def choose_arrivals(arrival: str, rate: float, burstiness: float = 1.0) -> Arriv
     """The process that `--arrival`, `--rate` and `--burstiness` name.
 
     Burstiness is the gamma shape, as in vLLM: with `poisson` (the default) any value but 1 means gamma gaps;
-    `bursty` is gamma with shape 0.25 unless another one is given. `onoff:ON,OFF` gives the periods in seconds
-    (default 1,1). InputError for an unknown name, an impossible rate or shape, and for a burstiness that the
-    process does not have.
+    `bursty` is gamma with shape 0.25 unless --burstiness sets another one. `onoff:ON,OFF` gives the periods in seconds
+    (default 1,1). InputError for an unknown name, an invalid rate or shape, and a burstiness that the process does not
+    support.
     """
     _check_rate(rate)
     if not (math.isfinite(burstiness) and burstiness > 0):
@@ -43,7 +41,7 @@ def choose_arrivals(arrival: str, rate: float, burstiness: float = 1.0) -> Arriv
     if math.isinf(rate):
         return AllAtOnce()
     if name in ("constant", "uniform", "onoff") and burstiness != 1.0:
-        raise InputError(f"--burstiness {burstiness:g} does not go with --arrival {name}; use gamma or bursty")
+        raise InputError(f"--burstiness {burstiness:g} cannot be combined with --arrival {name}; use gamma or bursty")
     if name == "onoff":
         return OnOff(Renewal(Exponential()), *_periods(arrival, rest))
     return Renewal(_gaps(name, burstiness))
@@ -71,8 +69,8 @@ def _check_rate(rate: float) -> None:
 
 
 def _periods(arrival: str, rest: str) -> tuple[float, float]:
-    found = [quantities.duration(part) for part in rest.split(",")] if rest else [1.0, 1.0]
-    on, off = found if len(found) == 2 else (None, None)
+    periods = [quantities.duration(part) for part in rest.split(",")] if rest else [1.0, 1.0]
+    on, off = periods if len(periods) == 2 else (None, None)
     if on is None or off is None or on <= 0 or off < 0:
         raise InputError(f"--arrival {arrival!r} needs the on and off periods, for example onoff:2s,8s")
     return on, off

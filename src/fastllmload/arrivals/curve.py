@@ -1,8 +1,8 @@
-"""Rates that change with time. A curve gives the expected number of arrivals up to each instant, and its exact inverse.
+"""Rate curves: rates that change with time. A curve gives the expected arrivals up to each instant, and the exact inverse.
 
-An arrival process of rate 1 whose instants go through that inverse follows the curve exactly (time change): Poisson
-stays Poisson, with the curve as its intensity; constant gaps stay equal in expected arrivals. Nothing is thinned and
-nothing is cut into slices. Behind its end a curve keeps its last rate.
+An arrival process of rate 1 whose instants are mapped through that inverse follows the curve exactly (time change):
+Poisson stays Poisson, with the curve as its intensity; constant gaps stay equal in expected arrivals. No thinning and
+no time slices are needed. After its end a curve keeps its last rate.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ class RateCurve(Protocol):
         """Integral of the rate over [0, t]."""
 
     def instant(self, expected: Numbers) -> Numbers:
-        """Inverse of `expected`; inf where that number is never reached."""
+        """Inverse of `expected`; inf where the curve never reaches that number."""
 
     def describe(self) -> dict[str, Any]:
-        """What `described_curve` makes the curve from again."""
+        """Parameters as JSON; `described_curve` rebuilds the curve from them."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ class Linear:
         return np.clip(np.searchsorted(np.array(self.t), t, "right") - 1, 0, len(self.t) - 1)
 
     def _slopes(self) -> Numbers:
-        """One for each knot; 0 behind the last one and at a step."""
+        """One for each knot; 0 after the last one and at a step."""
         wide, high = np.diff(self.t), np.diff(self.r)
         return np.append(np.divide(high, wide, out=np.zeros(len(wide)), where=wide > 0), 0.0)
 
@@ -125,9 +125,9 @@ class Exponential:
         return found
 
     def instant(self, expected: Numbers) -> Numbers:
-        whole = (self.end - self.start) / self._growth
-        inside = np.log1p(np.minimum(expected, whole) * self._growth / self.start) / self._growth
-        found: Numbers = inside + np.maximum(expected - whole, 0.0) / self.end
+        total = (self.end - self.start) / self._growth
+        inside = np.log1p(np.minimum(expected, total) * self._growth / self.start) / self._growth
+        found: Numbers = inside + np.maximum(expected - total, 0.0) / self.end
         return found
 
     def describe(self) -> dict[str, Any]:
@@ -136,7 +136,7 @@ class Exponential:
 
 @dataclass(frozen=True)
 class Day:
-    """A cosine from *low* at time zero to *high* half a *period* later and back, again and again."""
+    """A cosine from *low* at time zero to *high* half a *period* later and back, repeated."""
 
     low: float
     high: float
@@ -164,7 +164,7 @@ class Day:
         return found
 
     def instant(self, expected: Numbers) -> Numbers:
-        """By halving inside the period that holds it: the integral has no inverse in closed form."""
+        """Bisection within one period: the integral has no inverse in closed form."""
         per_period = self._middle * self.period
         periods = np.floor(expected / per_period)
         wanted = expected - periods * per_period
@@ -180,13 +180,13 @@ class Day:
         return {"kind": "day", "low": self.low, "high": self.high, "period_s": self.period}
 
 
-def described_curve(found: dict[str, Any]) -> RateCurve:
-    """The curve that `describe` described."""
-    if found["kind"] == "linear":
-        return Linear(tuple(found["t_s"]), tuple(found["rate"]))
-    if found["kind"] == "exponential":
-        return Exponential(found["start"], found["end"], found["length_s"])
-    return Day(found["low"], found["high"], found["period_s"])
+def described_curve(described: dict[str, Any]) -> RateCurve:
+    """The curve that `describe` gave *described* for."""
+    if described["kind"] == "linear":
+        return Linear(tuple(described["t_s"]), tuple(described["rate"]))
+    if described["kind"] == "exponential":
+        return Exponential(described["start"], described["end"], described["length_s"])
+    return Day(described["low"], described["high"], described["period_s"])
 
 
 def mean_rate(curve: RateCurve, seconds: float) -> float:

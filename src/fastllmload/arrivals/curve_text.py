@@ -1,4 +1,4 @@
-"""Rate curves as they are written: `ramp:10,100`, `steps:10x60,20x60`, `spikes:50,500,60,5`, `day:5,80,24h`, a file."""
+"""Parse rate curves: `ramp:10,100`, `steps:10x60,20x60`, `spikes:50,500,60,5`, `day:5,80,24h`, a file of times and rates."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ def is_curve(text: str) -> bool:
 
 
 def read_curve(text: str, seconds: float | None) -> RateCurve:
-    """The curve that *text* names. *seconds*: how long the run sends, None when only a count bounds it.
+    """The curve that *text* names. *seconds*: duration of sending, None when only a count bounds the run.
 
-    InputError for a shape that is wrong, that no request ever follows, or that needs a duration and has none.
+    InputError for an invalid shape, one whose rate is 0 throughout, and one that needs a duration where there is none.
     """
     shape, _, rest = text.partition(":")
     shape = shape.strip().lower()
@@ -41,40 +41,40 @@ def read_curve(text: str, seconds: float | None) -> RateCurve:
     except ValueError as problem:
         if shape == "series":
             raise InputError(f"--rate-series {problem}; write one TIME,RATE a line, such as 60,12.5") from None
-        raise InputError(f"--rate {text!r} is no {shape}: {problem}; write {SHAPES[shape]}") from None
+        raise InputError(f"--rate {text!r} is not a valid {shape}: {problem}; write {SHAPES[shape]}") from None
     if curve.peak <= 0:
         raise InputError(f"--rate {text!r} never sends anything: its highest rate is 0")
     return curve
 
 
 def _ramp(rest: str, seconds: float | None) -> RateCurve:
-    start, end, length = _two(rest, seconds)
+    start, end, length = _two_rates(rest, seconds)
     return Linear((0.0, length), (start, end))
 
 
 def _exponential(rest: str, seconds: float | None) -> RateCurve:
-    start, end, length = _two(rest, seconds)
+    start, end, length = _two_rates(rest, seconds)
     if start <= 0 or end <= 0 or start == end:
         raise ValueError("both rates must be above 0 and differ")
     return Exponential(start, end, length)
 
 
-def _two(rest: str, seconds: float | None) -> tuple[float, float, float]:
+def _two_rates(rest: str, seconds: float | None) -> tuple[float, float, float]:
     parts = rest.split(",")
     if len(parts) not in (2, 3):
-        raise ValueError(f"it has {len(parts)} values and takes two rates and perhaps a length")
-    return _rate(parts[0]), _rate(parts[1]), _length(parts[2]) if len(parts) == 3 else _needed(seconds)
+        raise ValueError(f"it has {len(parts)} values and takes two rates and an optional length")
+    return _rate(parts[0]), _rate(parts[1]), _length(parts[2]) if len(parts) == 3 else _required(seconds)
 
 
 def _steps(rest: str, seconds: float | None) -> RateCurve:
     parts = rest.split(",")
     timed = ["x" in part for part in parts]
     if any(timed) != all(timed):
-        raise ValueError("either every step has a length or none")
+        raise ValueError("either every step has a length or none has")
     if all(timed):
         steps = [(_rate(part.partition("x")[0]), _length(part.partition("x")[2])) for part in parts]
     else:
-        steps = [(_rate(part), _needed(seconds) / len(parts)) for part in parts]
+        steps = [(_rate(part), _required(seconds) / len(parts)) for part in parts]
     t, r, at = [0.0], [steps[0][0]], 0.0
     for number, (rate, length) in enumerate(steps):
         if number:
@@ -91,7 +91,7 @@ def _spikes(rest: str, seconds: float | None) -> RateCurve:
     base, peak, every, length = _rate(parts[0]), _rate(parts[1]), _length(parts[2]), _length(parts[3])
     if length >= every:
         raise ValueError(f"a spike of {length:g} s does not fit into {every:g} s")
-    spikes = max(1, math.ceil(_needed(seconds) / every))
+    spikes = max(1, math.ceil(_required(seconds) / every))
     if spikes > 100_000:
         raise ValueError(f"{spikes:,} spikes are too many")
     t: list[float] = []
@@ -102,7 +102,7 @@ def _spikes(rest: str, seconds: float | None) -> RateCurve:
 
 
 def _day(rest: str, seconds: float | None) -> RateCurve:
-    low, high, period = _two(rest, seconds)
+    low, high, period = _two_rates(rest, seconds)
     if low > high:
         raise ValueError(f"the low rate {low:g} is above the high rate {high:g}")
     return Day(low, high, period)
@@ -129,10 +129,10 @@ def _series(rest: str, seconds: float | None) -> RateCurve:
             continue
         try:
             if len(cells) != 2:
-                raise ValueError(f"{len(cells)} values stand where a time and a rate belong")
+                raise ValueError(f"expected a time and a rate, found {len(cells)} values")
             at, rate = _length(cells[0], zero=True), _rate(cells[1])
             if t and at < t[-1]:
-                raise ValueError(f"time {at:g} goes back behind {t[-1]:g}")
+                raise ValueError(f"time {at:g} is earlier than the previous line's {t[-1]:g}")
         except ValueError as problem:
             raise ValueError(f"{path} line {number}: {problem}") from None
         t, r = [*t, at], [*r, rate]
@@ -150,20 +150,20 @@ def _is_header(cells: list[str]) -> bool:
 def _rate(text: str) -> float:
     value = quantities.number(text)
     if value is None or not 0 <= value <= HIGHEST:
-        raise ValueError(f"{text.strip()!r} is no rate from 0 to {HIGHEST:g} per second")
+        raise ValueError(f"{text.strip()!r} is not a rate from 0 to {HIGHEST:g} per second")
     return value
 
 
 def _length(text: str, zero: bool = False) -> float:
     value = quantities.duration(text)
     if value is None or value < 0 or (value == 0 and not zero):
-        raise ValueError(f"{text.strip()!r} is no time such as 90, 30s or 5m")
+        raise ValueError(f"{text.strip()!r} is not a time such as 90, 30s or 5m")
     return value
 
 
-def _needed(seconds: float | None) -> float:
+def _required(seconds: float | None) -> float:
     if seconds is None:
-        raise ValueError("it goes over the duration of the run, and there is none; add --duration")
+        raise ValueError("it spans the duration of the run, which is not set; add --duration")
     return seconds
 
 

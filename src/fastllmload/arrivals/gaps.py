@@ -1,7 +1,6 @@
-"""Gaps between arrivals, in units of the mean gap: endless streams with mean 1, drawn from Python's own
-generator.
+"""Gaps between arrivals in units of the mean gap: infinite streams with mean 1, drawn from `random.Random`.
 
-A rate only scales them, so the levels of a sweep that share a seed differ in time scale alone. Gaps are never
+A rate only scales them, so levels that share a seed differ in time scale alone. Gaps are never
 truncated: cutting exponential gaps at three means would raise the rate by 5 %.
 """
 
@@ -39,7 +38,7 @@ class Exponential:
 
 @dataclass(frozen=True)
 class Constant:
-    """Equal spacing; the first arrival is at time zero, so that D seconds hold rate x D arrivals."""
+    """Equal spacing; the first arrival is at time zero, so that D seconds contain rate x D arrivals."""
 
     name: str = "constant"
 
@@ -61,9 +60,7 @@ class UniformGaps:
 
 @dataclass(frozen=True)
 class Gamma:
-    """Gamma gaps of that *shape* and mean 1: coefficient of variation 1/sqrt(shape), 1 = Poisson in
-    distribution.
-    """
+    """Gamma gaps with *shape* and mean 1: coefficient of variation 1/sqrt(shape); shape 1 is exponential."""
 
     shape: float
     name: str = "gamma"

@@ -1,9 +1,8 @@
-"""Arrival processes: endless ascending instants in seconds from the start of a phase, in arrays.
+"""Arrival processes: infinite ascending instants in seconds from the start of a phase, in arrays.
 
-Instants are the running float64 sum of unit gaps, divided by the rate. n additions are off by at most n x
-2^-53 of the sum, so the last of 150,000 arrivals in 300 s is off by less than 5 ns in the worst case and by
-about 0.01 ns typically; rounding to nanoseconds happens once, in `schedule`. Nothing is re-anchored, so there
-is no drift beyond that.
+Instants are the running float64 sum of unit gaps, divided by the rate. The error of n additions is at most
+n x 2^-53 of the sum: for the last of 150,000 arrivals in 300 s less than 5 ns, typically about 0.01 ns.
+Rounding to nanoseconds happens once, in `schedule`. Instants are never re-anchored, so nothing else drifts.
 """
 
 from __future__ import annotations
@@ -62,10 +61,10 @@ class Renewal:
 
 @dataclass(frozen=True)
 class OnOff:
-    """Another process that runs only in on-periods: *on* seconds of arrivals, *off* seconds of silence, mean
-    rate kept.
+    """Another process that runs only in on-periods: *on* seconds of arrivals, then *off* seconds without; the mean rate
+    is kept.
 
-    The periods are seconds of the run, whatever the rate; a phase starts with an on-period.
+    The periods are seconds of the run at any rate; a phase starts with an on-period.
     """
 
     inner: Arrivals
@@ -87,9 +86,7 @@ class OnOff:
 
 @dataclass(frozen=True)
 class Varying:
-    """Another process whose rate follows *curve*, by exact time change. The rate asked for is not looked at: the curve
-    holds the rates.
-    """
+    """Another process whose rate follows *curve*, by exact time change. `instants` ignores its *rate*."""
 
     inner: Arrivals
     curve: RateCurve
@@ -109,7 +106,7 @@ class Varying:
 
 @dataclass(frozen=True)
 class Recorded:
-    """Instants as they were recorded: *rounds* gives them in ascending seconds, chunk by chunk, drawing nothing."""
+    """Recorded instants: *rounds* yields them in ascending seconds, chunk by chunk. Nothing is drawn."""
 
     rounds: Callable[[], Iterator[Seconds]]
     facts: dict[str, Any]

@@ -1,4 +1,4 @@
-"""A whole schedule, drawn before time zero: int64 nanoseconds from the start of the phase, ascending."""
+"""Draw the schedule before time zero: int64 nanoseconds from the start of the phase, ascending."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fastllmload.arrivals.process import Arrivals, Seconds
 
 Schedule = npt.NDArray[np.int64]
 NS = 1e9
-LATEST_NS = 9.2e18  # instants beyond 292 years are drawn ahead of a bound, never used
+LATEST_NS = 9.2e18  # 292 years; later instants are clamped, and lie beyond any bound of a run
 
 
 def draw_schedule(
@@ -22,7 +22,7 @@ def draw_schedule(
     count: int | None = None,
     seconds: float | None = None,
 ) -> Schedule:
-    """The first *count* instants, or those in [0, *seconds*), or whichever ends first when both are given.
+    """The first *count* instants, those in [0, *seconds*), or the shorter of the two when both are given.
 
     The only rounding is here, to the nearest nanosecond; the bound is applied to rounded instants. ValueError
     without a bound.
@@ -38,8 +38,8 @@ def draw_schedule(
         drawn += len(chunk)
         if (count is not None and drawn >= count) or (end is not None and chunk[-1] >= end):
             break
-    whole = np.concatenate(chunks)[:count]
-    return whole if end is None else np.ascontiguousarray(whole[: np.searchsorted(whole, end)])
+    schedule = np.concatenate(chunks)[:count]
+    return schedule if end is None else np.ascontiguousarray(schedule[: np.searchsorted(schedule, end)])
 
 
 def to_ns(instants: Seconds) -> Schedule:

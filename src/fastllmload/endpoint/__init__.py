@@ -1,6 +1,6 @@
-"""Wire protocols: one file each. An endpoint gives paths and request bytes; what its events mean is compiled.
+"""Wire protocols: one file each. An endpoint gives paths and request bytes; its events are parsed by compiled code.
 
-A new protocol is one file with a class of the shape `Endpoint`, one entry below, and a Dialect in delta.pxd.
+A new protocol is one file with a class that satisfies `Endpoint`, one entry below, and a Dialect in delta.pxd.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["ALIASES", "ENDPOINTS", "BodyPieces", "Endpoint", "resolve_endpoint"]
 
 
 class Endpoint(Protocol):
-    """What a plan, the preflight and the workers need of a wire protocol."""
+    """A wire protocol, as plan, preflight and workers use it."""
 
     @property
     def name(self) -> str: ...
@@ -32,7 +32,7 @@ class Endpoint(Protocol):
 
     @property
     def joint(self) -> TurnTemplate:
-        """How conversations are put together."""
+        """How the turns of a conversation are joined."""
 
     def path(self, base_path: str) -> str:
         """Path of a request, from the path of the base URL."""
@@ -43,20 +43,20 @@ class Endpoint(Protocol):
         """The bodies of a plan. InputError for a workload that the protocol cannot carry."""
 
     def messages_pieces(self, model: str, workload: Workload) -> BodyPieces:
-        """As `body_pieces`, with an array of messages in the prompt's place. InputError where there are no messages."""
+        """As `body_pieces`, with an array of messages in place of the prompt. InputError if the protocol has no messages."""
 
     def encode_body(self, model: str, workload: Workload, prompt: str | Sequence[int], tokens: int) -> bytes:
         """One body, for a request outside a plan; the same bytes that the pieces give."""
 
     def remarks(self, workload: Workload) -> tuple[str, ...]:
-        """Sentences for the report: what the workload asks for and the protocol has no word for."""
+        """Sentences for the report: options of the workload that the protocol cannot express."""
 
 
 ENDPOINTS: dict[str, Endpoint] = {
     endpoint.name: endpoint for endpoint in (OpenAIChat(), OpenAICompletions(), OllamaChat(), OllamaGenerate())
 }
 
-# vLLM's values of --backend, and other tools' words for the same protocols.
+# vLLM's values of --backend, and other tools' names of the same protocols.
 ALIASES: dict[str, str] = {
     **dict.fromkeys(("chat", "openai-chat-completions", "chat_completions", "vllm-chat"), "openai-chat"),
     **dict.fromkeys(
@@ -69,11 +69,11 @@ ALIASES: dict[str, str] = {
 
 
 def resolve_endpoint(name: str) -> Endpoint:
-    """The endpoint called *name*, or what `ALIASES` means by it. InputError for another name."""
+    """The endpoint with *name* or alias *name*. InputError for another name."""
     endpoint = ENDPOINTS.get(ALIASES.get(name, name))
     if endpoint is None:
         raise InputError(
-            f"--endpoint-type {name!r} is not a wire protocol that is spoken here; choose one of "
-            f"{', '.join(ENDPOINTS)} (also understood: {', '.join(sorted(ALIASES))})"
+            f"--endpoint-type {name!r} is not a supported wire protocol; choose one of "
+            f"{', '.join(ENDPOINTS)} (aliases: {', '.join(sorted(ALIASES))})"
         )
     return endpoint

@@ -1,4 +1,4 @@
-"""The fields of a body besides model and prompt: what the workload asks for, changed by --extra-body."""
+"""Body fields other than model and prompt: those of the workload, modified by --extra-body."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ DECIDED = {"model": "--model", "stream": "--stream", "messages": "--workload", "
 
 
 def sampling_fields(workload: Workload) -> dict[str, Any]:
-    """Fields in the order of the body; `NUMBER` stands for the request's output tokens.
+    """Fields in the order of the body; `NUMBER` is the request's output tokens.
 
-    Fields of --extra-body replace ours; null takes one of ours out. Its value "{output_tokens}", anywhere,
-    becomes each request's number: {"max_completion_tokens": "{output_tokens}"} takes the place of max_tokens.
-    InputError when it is no JSON object, or contradicts what the plan and the report say was sent.
+    Fields of --extra-body replace ours; null removes one of ours. Its value "{output_tokens}", at any depth, becomes
+    each request's output length: {"max_completion_tokens": "{output_tokens}"} replaces max_tokens. InputError when it
+    is not a JSON object, or contradicts what the plan and the report say was sent.
     """
     extra = extra_fields(workload.extra_body)
     fields: dict[str, Any] = {} if extra.get("max_completion_tokens") is NUMBER else {"max_tokens": NUMBER}
@@ -43,18 +43,18 @@ def extra_fields(text: str | None) -> dict[str, Any]:
         return {}
     try:
         extra = msgspec.json.decode(text)
-        numbered = with_numbers(extra)
+        numbered = _with_numbers(extra)
     except (msgspec.DecodeError, UnicodeError, RecursionError) as problem:
-        raise InputError(f"--extra-body {shown(text)} is not JSON that can be sent: {problem}") from None
+        raise InputError(f"--extra-body {_quoted(text)} is not JSON that can be sent: {problem}") from None
     if not isinstance(extra, dict):
-        raise InputError(f'--extra-body {shown(text)} is not a JSON object; write {{"field": value}}')
+        raise InputError(f'--extra-body {_quoted(text)} is not a JSON object; write {{"field": value}}')
     for name, option in DECIDED.items():
         if name in extra:
             raise InputError(f"--extra-body sets {name!r}, which {option} decides; use that option")
     if extra.get("n") not in (None, 1):
         raise InputError(
-            f"--extra-body asks for n={extra['n']} replies to a request, of which only the first could be timed; "
-            "leave it out and send as many requests"
+            f"--extra-body asks for n={extra['n']} replies per request, of which only the first could be timed; "
+            "leave it out and send more requests"
         )
     for name in LENGTHS:
         if numbered.get(name) not in (None, NUMBER):
@@ -65,16 +65,16 @@ def extra_fields(text: str | None) -> dict[str, Any]:
     return dict(numbered)
 
 
-def with_numbers(value: Any) -> Any:
+def _with_numbers(value: Any) -> Any:
     """*value* with `NUMBER` in place of every text "{output_tokens}"."""
     if isinstance(value, dict):
-        return {name: with_numbers(inner) for name, inner in value.items()}
+        return {name: _with_numbers(inner) for name, inner in value.items()}
     if isinstance(value, list):
-        return [with_numbers(inner) for inner in value]
+        return [_with_numbers(inner) for inner in value]
     return NUMBER if value == OUTPUT_TOKENS else value
 
 
-def shown(text: str) -> str:
+def _quoted(text: str) -> str:
     """*text* quoted, without credentials, and short enough for a message."""
     text = public_body(text)
     return repr(text if len(text) <= 60 else text[:60] + "…")

@@ -1,10 +1,10 @@
-"""Ollama's chat: one user message; NDJSON back."""
+"""Ollama's chat: one user message; answers as NDJSON."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from fastllmload.endpoint.ollama_fields import NO_IGNORE_EOS, beside, refuse_ids, sampling_fields, under_api
+from fastllmload.endpoint.ollama_fields import NO_IGNORE_EOS, api_path, check_prompt_form, sampling_fields, sibling_path
 from fastllmload.endpoint.pieces import PROMPT, BodyPieces, cut
 from fastllmload.plan.conversations.turn_template import OLLAMA_MESSAGES
 from fastllmload.settings import Workload
@@ -18,14 +18,14 @@ class OllamaChat:
     joint = OLLAMA_MESSAGES
 
     def path(self, base_path: str) -> str:
-        return under_api(base_path, "chat")
+        return api_path(base_path, "chat")
 
     def models_path(self, base_path: str) -> str:
-        return beside(base_path, "api/chat", "tags")
+        return sibling_path(base_path, "api/chat", "tags")
 
     def body_pieces(self, model: str, workload: Workload) -> BodyPieces:
-        """InputError for token-id prompts and for a wrong --extra-body."""
-        refuse_ids(self.name, workload)
+        """InputError for token-id prompts and for a invalid --extra-body."""
+        check_prompt_form(self.name, workload)
         messages = [{"role": "user", "content": PROMPT}]
         return cut({"model": model, "messages": messages, **sampling_fields(workload)})
 

@@ -1,11 +1,11 @@
-"""What Ollama's two resources have in common: where they are, and the fields of a body besides model and prompt."""
+"""Paths, and body fields other than model and prompt, that Ollama's chat and generate have in common."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from fastllmload.endpoint.fields import LENGTHS, extra_fields
-from fastllmload.endpoint.path import root
+from fastllmload.endpoint.path import base_of
 from fastllmload.endpoint.pieces import NUMBER
 from fastllmload.errors import InputError
 from fastllmload.settings import Workload
@@ -13,9 +13,9 @@ from fastllmload.settings import Workload
 NO_IGNORE_EOS = "Ollama has no ignore_eos: a model may stop before the output length that was asked for (num_predict)"
 
 
-def under_api(base_path: str, resource: str) -> str:
-    """Path of *resource* (`chat`, `tags`). A base URL without a path means /api; one that ends in /api or in the
-    resource is taken as it is.
+def api_path(base_path: str, resource: str) -> str:
+    """Path of *resource* (`chat`, `tags`). A base URL without a path means /api; one that ends in the resource is
+    used unchanged.
     """
     path = base_path.rstrip("/")
     if path.endswith(f"/api/{resource}"):
@@ -23,22 +23,22 @@ def under_api(base_path: str, resource: str) -> str:
     return f"{path}/{resource}" if path.endswith("/api") else f"{path}/api/{resource}"
 
 
-def beside(base_path: str, resource: str, other: str) -> str:
-    """Path of *other* on the server whose base path may name *resource*."""
-    return under_api(root(base_path, resource), other)
+def sibling_path(base_path: str, resource: str, other: str) -> str:
+    """Path of the resource *other*; *base_path* may end in *resource*."""
+    return api_path(base_of(base_path, resource), other)
 
 
 def sampling_fields(workload: Workload) -> dict[str, Any]:
     """`stream` and `options`; num_predict is the request's output length.
 
-    Fields of --extra-body replace ours, those of its `options` one by one; null takes one of ours out. InputError
-    when it is no JSON object, or sets what an option decides.
+    Fields of --extra-body replace ours, those of its `options` one by one; null removes one of ours. InputError when
+    it is not a JSON object, or sets a field that an option decides.
     """
     extra = extra_fields(workload.extra_body)
     asked = extra.pop("options", None)
     if asked is not None and not isinstance(asked, dict):
-        raise InputError(f"--extra-body sets 'options' to {asked!r}; Ollama wants an object there")
-    refuse_lengths(extra, asked or {})
+        raise InputError(f"--extra-body sets 'options' to {asked!r}; Ollama expects an object")
+    _check_lengths(extra, asked or {})
     options: dict[str, Any] = {"num_predict": NUMBER}
     if workload.temperature is not None:
         options["temperature"] = workload.temperature
@@ -47,19 +47,19 @@ def sampling_fields(workload: Workload) -> dict[str, Any]:
     return {"stream": workload.streaming, "options": options, **extra}
 
 
-def refuse_lengths(extra: dict[str, Any], options: dict[str, Any]) -> None:
-    """The output length stands in num_predict and nowhere else."""
+def _check_lengths(extra: dict[str, Any], options: dict[str, Any]) -> None:
+    """InputError when the output length is set in --extra-body: num_predict carries it."""
     for name in LENGTHS:
         if name in extra:
-            raise InputError(f"--extra-body sets {name!r}, which Ollama does not know; --osl becomes num_predict")
+            raise InputError(f"--extra-body sets {name!r}, which Ollama does not support; --osl becomes num_predict")
     if options.get("num_predict", NUMBER) is not NUMBER:
         raise InputError("--extra-body sets 'num_predict', which --osl decides for each request; use --osl")
 
 
-def refuse_ids(name: str, workload: Workload) -> None:
-    """InputError for token-id prompts: no resource of Ollama takes them."""
+def check_prompt_form(name: str, workload: Workload) -> None:
+    """InputError for token-id prompts, which Ollama does not accept."""
     if workload.prompt_form == "ids":
         raise InputError(
-            f"--prompt-form {workload.prompt_form} does not go with {name}: Ollama takes text only; "
+            f"--prompt-form {workload.prompt_form} is not supported by {name}: Ollama takes text only; "
             "use --prompt-form words or text"
         )

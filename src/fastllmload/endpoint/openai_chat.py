@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from fastllmload.endpoint.fields import sampling_fields
-from fastllmload.endpoint.path import root, under
+from fastllmload.endpoint.path import base_of, resource_path
 from fastllmload.endpoint.pieces import PROMPT, BodyPieces, cut
 from fastllmload.errors import InputError
 from fastllmload.plan.conversations.turn_template import MESSAGES
@@ -22,16 +22,16 @@ class OpenAIChat:
     joint = MESSAGES
 
     def path(self, base_path: str) -> str:
-        return under(base_path, RESOURCE)
+        return resource_path(base_path, RESOURCE)
 
     def models_path(self, base_path: str) -> str:
-        return under(root(base_path, RESOURCE), "models")
+        return resource_path(base_of(base_path, RESOURCE), "models")
 
     def body_pieces(self, model: str, workload: Workload) -> BodyPieces:
-        """InputError for token-id prompts, which chat messages cannot carry, and for a wrong --extra-body."""
+        """InputError for token-id prompts, which chat messages cannot carry, and for a invalid --extra-body."""
         if workload.prompt_form == "ids":
             raise InputError(
-                f"--prompt-form {workload.prompt_form} does not go with {self.name}: chat messages are text; "
+                f"--prompt-form {workload.prompt_form} is not supported by {self.name}: chat messages are text; "
                 "use --endpoint-type openai-completions"
             )
         messages = [{"role": "user", "content": PROMPT}]

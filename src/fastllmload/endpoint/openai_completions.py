@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from fastllmload.endpoint.fields import sampling_fields
-from fastllmload.endpoint.path import root, under
+from fastllmload.endpoint.path import base_of, resource_path
 from fastllmload.endpoint.pieces import PROMPT, BodyPieces, cut
 from fastllmload.errors import InputError
 from fastllmload.plan.conversations.turn_template import TEXT
@@ -22,20 +22,20 @@ class OpenAICompletions:
     joint = TEXT
 
     def path(self, base_path: str) -> str:
-        return under(base_path, RESOURCE)
+        return resource_path(base_path, RESOURCE)
 
     def models_path(self, base_path: str) -> str:
-        return under(root(base_path, RESOURCE), "models")
+        return resource_path(base_of(base_path, RESOURCE), "models")
 
     def body_pieces(self, model: str, workload: Workload) -> BodyPieces:
-        """InputError for an unknown form of prompt, and for a wrong --extra-body."""
+        """InputError for an unknown form of prompt, and for a invalid --extra-body."""
         if workload.prompt_form not in PROMPT_FORMS:
             raise InputError(f"--prompt-form {workload.prompt_form!r} is unknown; choose {', '.join(PROMPT_FORMS)}")
         return cut({"model": model, "prompt": PROMPT, **sampling_fields(workload)})
 
     def messages_pieces(self, model: str, workload: Workload) -> BodyPieces:
-        """InputError: a completion has a prompt and no messages."""
-        raise InputError(f"messages do not go with {self.name}; use a chat endpoint, or a data set of prompts")
+        """InputError: completions take a prompt, not messages."""
+        raise InputError(f"{self.name} takes no messages; use a chat endpoint, or a data set of prompts")
 
     def encode_body(self, model: str, workload: Workload, prompt: str | Sequence[int], tokens: int) -> bytes:
         return self.body_pieces(model, workload).encode(prompt, tokens)

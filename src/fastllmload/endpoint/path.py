@@ -1,13 +1,13 @@
-"""Where an OpenAI-compatible server serves a resource, from the base URL that people write."""
+"""Paths of an OpenAI-compatible server's resources, from the path of the base URL."""
 
 from __future__ import annotations
 
 
-def under(base_path: str, resource: str) -> str:
+def resource_path(base_path: str, resource: str) -> str:
     """Path of *resource* (`chat/completions`, `models`).
 
-    A base URL without a path means the usual /v1; one with a path means that path, as in the OpenAI SDK.
-    A base that already ends in the resource is taken as it is.
+    A base URL without a path means /v1; one with a path means that path, as in the OpenAI SDK. A base that
+    already ends in the resource is used unchanged.
     """
     path = base_path.rstrip("/")
     if path.endswith("/" + resource):
@@ -15,6 +15,6 @@ def under(base_path: str, resource: str) -> str:
     return f"{path or '/v1'}/{resource}"
 
 
-def root(base_path: str, resource: str) -> str:
-    """The base path without *resource* at its end."""
+def base_of(base_path: str, resource: str) -> str:
+    """*base_path* without a trailing *resource*."""
     return base_path.rstrip("/").removesuffix("/" + resource)

@@ -1,4 +1,4 @@
-"""The fixed bytes of request bodies: all but the prompt and the output length, encoded once per plan."""
+"""The fixed bytes of request bodies: everything except prompt and output length, encoded once per plan."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ import msgspec
 
 from fastllmload.errors import InputError
 
-# Where a body's own bytes go. JSON text holds no control character, so a cut at these can't hit anything
-# else.
+# Placeholders for each body's own bytes. JSON text contains no control characters, so they cannot occur elsewhere.
 PROMPT = msgspec.Raw(b"\x00")
 NUMBER = msgspec.Raw(b"\x01")
 
@@ -29,19 +28,19 @@ class BodyPieces:
     tail: bytes
 
     def encode(self, prompt: str | Sequence[int] | Sequence[dict[str, Any]], tokens: int) -> bytes:
-        """One body, for a request outside a plan; the same bytes that a plan has."""
+        """One body, for a request outside a plan; the same bytes as in a plan."""
         return self.before + msgspec.json.encode(prompt) + (b"%d" % tokens).join((*self.middle, self.tail))
 
 
 def cut(fields: dict[str, Any]) -> BodyPieces:
     """The pieces of a body of *fields*, in their order: `PROMPT` once, then `NUMBER` any number of times.
 
-    InputError when a text in it is not Unicode, which a command line can contain.
+    InputError when a text in it is not valid Unicode, which command-line arguments can be.
     """
     try:
         body = msgspec.json.encode(fields)
     except UnicodeEncodeError as problem:
         raise InputError(f"the request body cannot be encoded: {problem.object!r} is not UTF-8 text") from None
-    before, behind = body.split(bytes(PROMPT))
-    *middle, tail = behind.split(bytes(NUMBER))
+    before, after = body.split(bytes(PROMPT))
+    *middle, tail = after.split(bytes(NUMBER))
     return BodyPieces(before, tuple(middle), tail)

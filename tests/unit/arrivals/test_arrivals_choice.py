@@ -1,4 +1,4 @@
-"""Words of the command line to arrival processes."""
+"""Arrival processes are selected by their command-line names."""
 
 import math
 import re
@@ -31,7 +31,7 @@ def test_names(arrival, burstiness, name, parameters):
 
 
 def test_infinite_rate():
-    """`inf` sends all at once, whatever the process."""
+    """`inf` sends all at once with any process."""
     assert choose_arrivals("poisson", math.inf).name == "inf"
 
 

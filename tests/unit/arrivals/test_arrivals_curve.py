@@ -1,4 +1,4 @@
-"""Rates that change with time: the inverse is exact, and arrivals follow the curve at every scale."""
+"""Rate curves: the inverse is exact, and arrivals follow the curve at every scale."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_the_inverse_is_exact(curve: RateCurve) -> None:
 
 
 @pytest.mark.parametrize("curve", CURVES, ids=repr)
-def test_a_curve_is_made_again_from_its_description(curve: RateCurve) -> None:
+def test_a_curve_is_rebuilt_from_its_description(curve: RateCurve) -> None:
     assert described_curve(curve.describe()) == curve
 
 
@@ -56,7 +56,7 @@ def test_nothing_is_sent_while_the_rate_is_zero() -> None:
     assert not np.any((instants > 10.0) & (instants < 20.0))
 
 
-def test_behind_a_last_rate_of_zero_nothing_ever_comes() -> None:
+def test_nothing_is_due_after_a_final_rate_of_zero() -> None:
     found = Linear((0.0, 10.0), (10.0, 0.0)).instant(np.array([49.0, 51.0]))
     assert found[0] < 10.0 and np.isinf(found[1])
 
@@ -93,7 +93,7 @@ def test_poisson_arrivals_follow_the_curve(text: str) -> None:
     assert abs(total - degrees) < 5 * np.sqrt(2 * degrees)
 
 
-def test_constant_gaps_under_a_curve_are_one_arrival_each() -> None:
+def test_constant_gaps_under_a_curve_give_one_arrival_per_expected_one() -> None:
     """No randomness: the k-th arrival comes when exactly k were expected."""
     curve = read_curve("ramp:1,9", 10.0)
     instants = draw_schedule(choose_varying("constant", curve, ""), 1.0, random.Random(0), seconds=10.0)

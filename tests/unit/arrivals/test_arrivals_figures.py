@@ -1,4 +1,4 @@
-"""The figures that a schedule has to reach: dealing, rates, and laws over a thousand seeds."""
+"""Requirements on schedules: distribution to workers, rates, and distributions over a thousand seeds."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def schedule(rate, seed, count=None, seconds=None, arrival="poisson"):
 
 @pytest.mark.parametrize("workers", [1, 2, 7, 64])
 @pytest.mark.parametrize("arrival", ["poisson", "bursty", "constant"])
-def test_dealt_to_any_number_of_workers_it_is_the_same(workers, arrival):
+def test_any_number_of_workers_gets_the_same_instants(workers, arrival):
     """Request i goes to worker i mod W: together they have the same multiset of instants, each ascending."""
     whole = schedule(500.0, 42, seconds=20.0, arrival=arrival)
     dealt = [whole[worker::workers] for worker in range(workers)]
@@ -49,7 +49,7 @@ def test_constant_rates_are_exact(rate):
 
 
 def anderson_darling(u):
-    """A^2 of *u* against the uniform law, all parameters known."""
+    """A^2 of *u* against the uniform distribution, all parameters known."""
     u = np.sort(u)
     k = np.arange(1, len(u) + 1)
     return -len(u) - np.mean((2 * k - 1) * (np.log(u) + np.log1p(-u[::-1])))

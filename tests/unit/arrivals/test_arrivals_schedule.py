@@ -1,4 +1,4 @@
-"""Schedules: the field's vectors, bounds, error of the instants, scaling, and golden hashes."""
+"""Schedules: published vectors, bounds, error of the instants, scaling, and golden hashes."""
 
 import hashlib
 import itertools
@@ -45,7 +45,7 @@ def test_golden_hash_of_the_default_load():
 
 @pytest.mark.parametrize("arrival", NAMES)
 def test_same_seed_same_schedule(arrival):
-    """Drawn twice it is equal; another seed gives another one, except where nothing is random."""
+    """The same seed gives an equal schedule; another seed a different one, except where nothing is random."""
     first, again, other = (schedule(arrival, 20.0, seed=s, count=20_000) for s in ("1/a", "1/a", "2/a"))
     assert np.array_equal(first, again)
     assert np.array_equal(first, other) == (arrival == "constant")
@@ -54,7 +54,7 @@ def test_same_seed_same_schedule(arrival):
 @pytest.mark.parametrize("arrival", NAMES)
 @pytest.mark.parametrize("rate", [0.05, 3.0, 50_000.0])
 def test_ascending_from_zero(arrival, rate):
-    """Instants never go back, start at or after time zero, and a count bound is exact."""
+    """Instants ascend, start at or after time zero, and a count bound is exact."""
     drawn = schedule(arrival, rate, count=10_000)
     assert len(drawn) == 10_000
     assert drawn[0] >= 0
@@ -73,8 +73,8 @@ def test_instants_are_the_exact_sums_within_the_stated_bound():
     assert worst < Fraction(1, 2) + 5
 
 
-def test_chunks_do_not_show():
-    """Whatever the bound, the sequence is the same: a longer schedule starts with the shorter one."""
+def test_chunk_boundaries_do_not_change_the_sequence():
+    """A longer schedule starts with the shorter one, whatever its bound."""
     long = schedule(rate=7.0, count=30_000)
     for count in (1, CHUNK - 1, CHUNK, CHUNK + 1, 20_000):
         assert np.array_equal(schedule(rate=7.0, count=count), long[:count])

@@ -27,7 +27,7 @@ def uniform(p_values):
 
 
 @pytest.mark.parametrize(
-    ("arrival", "burstiness", "law"),
+    ("arrival", "burstiness", "expected"),
     [
         ("poisson", 1.0, stats.expon(scale=0.01)),
         ("gamma", 1.0, stats.expon(scale=0.01)),
@@ -36,20 +36,20 @@ def uniform(p_values):
         ("uniform", 1.0, stats.uniform(0, 0.02)),
     ],
 )
-def test_gaps_follow_their_law(arrival, burstiness, law):
-    """Kolmogorov-Smirnov of the gaps against the known law, p-values over all seeds."""
+def test_gaps_follow_their_distribution(arrival, burstiness, expected):
+    """Kolmogorov-Smirnov of the gaps against the known distribution, p-values over all seeds."""
     p = [
-        stats.kstest(np.diff(t[:400], prepend=0.0), law.cdf, method="asymp").pvalue
+        stats.kstest(np.diff(t[:400], prepend=0.0), expected.cdf, method="asymp").pvalue
         for t in schedules(arrival, burstiness=burstiness)
     ]
     assert uniform(p)
 
 
 @pytest.mark.parametrize("wrong", [0.9, 1.1])
-def test_the_test_has_teeth(wrong):
+def test_the_test_detects_wrong_gaps(wrong):
     """Gaps 10 % too short or too long fail the same test."""
-    law = stats.expon(scale=0.01)
-    p = [stats.kstest(np.diff(t[:400]) * wrong, law.cdf, method="asymp").pvalue for t in schedules("poisson")]
+    expected = stats.expon(scale=0.01)
+    p = [stats.kstest(np.diff(t[:400]) * wrong, expected.cdf, method="asymp").pvalue for t in schedules("poisson")]
     assert not uniform(p)
 
 
@@ -93,7 +93,7 @@ def test_poisson_gaps_are_independent():
 
 @pytest.mark.parametrize("arrival", ["constant", "uniform", "gamma", "bursty", "onoff"])
 def test_mean_rate(arrival):
-    """Every process keeps the asked rate: counts over seeds are within four standard errors of rate x D.
+    """Every process keeps the requested rate: counts over seeds are within four standard errors of rate x D.
 
     A renewal process that starts with a fresh gap holds (CV^2 - 1)/2 more than rate x D in the long run.
     """

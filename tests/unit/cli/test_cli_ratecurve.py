@@ -53,8 +53,8 @@ def test_series_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["--rate", "ramp:10"], "--rate 'ramp:10' is no ramp: it has 1 values"),
-        (["--rate", "ramp:a,b"], "'a' is no rate"),
+        (["--rate", "ramp:10"], "--rate 'ramp:10' is not a valid ramp: it has 1 values"),
+        (["--rate", "ramp:a,b"], "'a' is not a rate"),
         (["--rate", "ramp:0,0"], "never sends anything"),
         (["--rate", "steps:1x5,2"], "either every step has a length or none"),
         (["--rate", "spikes:1,2,5,9"], "does not fit"),
@@ -76,10 +76,10 @@ def test_one_sentence(arguments: list[str], sentence: str) -> None:
     ("text", "sentence"),
     [
         ("", "holds no rate"),
-        ("0,1\n5,2\n4,3\n", "line 3: time 4 goes back behind 5"),
-        ("0,1\n5\n", "line 2: 1 values stand where a time and a rate belong"),
-        ("0,nan\n", "line 1: 'nan' is no rate"),
-        ("0,1\nx,y\n", "line 2: 'x' is no time"),
+        ("0,1\n5,2\n4,3\n", "line 3: time 4 is earlier than the previous line's 5"),
+        ("0,1\n5\n", "line 2: expected a time and a rate, found 1 values"),
+        ("0,nan\n", "line 1: 'nan' is not a rate"),
+        ("0,1\nx,y\n", "line 2: 'x' is not a time"),
     ],
 )
 def test_bad_series(tmp_path: Path, text: str, sentence: str) -> None:

@@ -1,4 +1,4 @@
-"""Bodies say what the workload asks for; pieces, single bodies and plans give the same bytes."""
+"""Bodies carry the fields of the workload; pieces, single bodies and plans give the same bytes."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ def body(name: str = "openai-chat", prompt: Any = "hi", tokens: int = 64, **work
 
 
 def assembled(pieces: BodyPieces, prompt: bytes, tokens: int) -> bytes:
-    """As a plan does it."""
+    """As a plan assembles bodies."""
     number = str(tokens).encode()
     return pieces.before + prompt + b"".join(piece + number for piece in pieces.middle) + pieces.tail
 
 
-def test_a_chat_body_says_all_that_was_asked() -> None:
+def test_a_chat_body_has_all_requested_fields() -> None:
     assert body() == {"model": "m", "messages": [{"role": "user", "content": "hi"}], **DEFAULTS}
 
 
@@ -93,28 +93,28 @@ def test_fields_follow_the_workload(
         ('{"model":"x"}', "sets 'model', which --model decides"),
         ('{"stream":false}', "sets 'stream', which --stream decides"),
         ('{"messages":[]}', "sets 'messages', which --workload decides"),
-        ('{"n":2}', "asks for n=2 replies"),
+        ('{"n":2}', "asks for n=2 replies per request"),
         ('{"prompt":""}', "sets 'prompt', which --workload decides"),
         ('{"max_tokens":5}', "sets 'max_tokens', which --osl decides for each request"),
         ('{"max_completion_tokens":5}', "sets 'max_completion_tokens', which --osl decides"),
     ],
 )
 @pytest.mark.parametrize("name", BOTH)
-def test_a_wrong_extra_body_is_refused_in_one_sentence(name: str, extra: str, sentence: str) -> None:
+def test_an_invalid_extra_body_is_refused_in_one_sentence(name: str, extra: str, sentence: str) -> None:
     with pytest.raises(InputError, match="--extra-body") as caught:
         ENDPOINTS[name].body_pieces("m", Workload(extra_body=extra))
     assert sentence in str(caught.value) and "\n" not in str(caught.value)
     assert len(str(caught.value)) < 300
 
 
-def test_ids_do_not_go_with_chat() -> None:
-    with pytest.raises(InputError, match="--prompt-form ids does not go with openai-chat.*openai-completions"):
+def test_chat_refuses_token_ids() -> None:
+    with pytest.raises(InputError, match="--prompt-form ids is not supported by openai-chat.*openai-completions"):
         ENDPOINTS["openai-chat"].body_pieces("m", Workload(prompt_form="ids"))
     with pytest.raises(InputError, match="choose words, text, ids, native"):
         ENDPOINTS["openai-completions"].body_pieces("m", Workload(prompt_form="audio"))
 
 
-def test_a_model_name_that_is_no_text_is_refused() -> None:
+def test_a_model_name_that_is_not_text_is_refused() -> None:
     with pytest.raises(InputError, match="not UTF-8 text"):
         ENDPOINTS["openai-chat"].body_pieces("m\udcff", Workload())
 

@@ -1,4 +1,4 @@
-"""Endpoints are found by their own and by other tools' names, know their paths, and import at once."""
+"""Endpoints are found by their own and by other tools' names, know their paths, and import fast."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from fastllmload.records.layout import EVENT_CONTENT
         ("llama.cpp", "openai-completions"),
     ],
 )  # fmt: skip
-def test_names_of_other_tools_are_understood(name: str, expected: str) -> None:
+def test_names_of_other_tools_are_accepted(name: str, expected: str) -> None:
     """vLLM's `openai` and `vllm` are the completions protocol there, so they are here."""
     assert resolve_endpoint(name) is ENDPOINTS[expected] and ENDPOINTS[expected].name == expected
 
 
 @pytest.mark.parametrize("name", ["tgi", "", "OpenAI-Chat"])
-def test_an_unknown_name_is_answered_with_the_choices(name: str) -> None:
+def test_an_unknown_name_lists_the_choices(name: str) -> None:
     with pytest.raises(InputError, match=f"--endpoint-type {name!r}.*openai-chat, openai-completions.*vllm"):
         resolve_endpoint(name)
 

@@ -1,4 +1,4 @@
-"""Ollama's bodies say what the workload asks for in Ollama's words; paths follow the base URL."""
+"""Ollama's bodies carry the workload in Ollama's fields; paths follow the base URL."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_fields_follow_the_workload(
     [
         ({"prompt_form": "ids"}, "Ollama takes text only"),
         ({"extra_body": '{"max_completion_tokens":"{output_tokens}"}'}, "--osl becomes num_predict"),
-        ({"extra_body": '{"options":[1]}'}, "Ollama wants an object there"),
+        ({"extra_body": '{"options":[1]}'}, "Ollama expects an object"),
         ({"extra_body": '{"options":{"num_predict":5}}'}, "sets 'num_predict', which --osl decides"),
         ({"extra_body": '{"options":{"num_predict":null}}'}, "sets 'num_predict', which --osl decides"),
     ],
@@ -77,7 +77,7 @@ def test_what_ollama_cannot_carry_is_refused_in_one_sentence(
     assert sentence in str(caught.value) and "\n" not in str(caught.value)
 
 
-def test_the_missing_ignore_eos_is_told() -> None:
+def test_the_missing_ignore_eos_is_reported() -> None:
     for name in BOTH:
         assert "no ignore_eos" in " ".join(ENDPOINTS[name].remarks(Workload()))
         assert ENDPOINTS[name].remarks(Workload(ignore_eos=False)) == ()

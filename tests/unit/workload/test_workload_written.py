@@ -94,7 +94,7 @@ def test_token_ids_need_completions(tmp_path: Path) -> None:
     file = lines(tmp_path, [{"prompt": [5, 6, 7], "output_tokens": 1}])
     plan = planned(tmp_path, "custom", file, 1, endpoint="openai-completions")
     assert json.loads(plan.body(0))["prompt"] == [5, 6, 7] and plan.input_tokens.tolist() == [3]
-    with pytest.raises(InputError, match="line 1: --prompt-form ids does not go with openai-chat"):
+    with pytest.raises(InputError, match="line 1: --prompt-form ids is not supported by openai-chat"):
         planned(tmp_path, "custom", file, 1)
 
 

@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from fastllmload.endpoint.ollama_fields import beside
+from fastllmload.endpoint.ollama_fields import sibling_path
 from fastllmload.engine.preflight.addresses import BaseUrl, addresses, parse_base, request_head
 from fastllmload.engine.preflight.check import Preflight
 from fastllmload.errors import InputError, TargetError
@@ -116,7 +116,7 @@ class TelemetryDiscovery:
         protocol, _, resource = self._settings.target.endpoint_type.partition("-")
         if protocol != "ollama":
             return None
-        page = json_object_of(self._spec(base, address, beside(base.path, f"api/{resource}", "version"), True)) or {}
+        page = json_object_of(self._spec(base, address, sibling_path(base.path, f"api/{resource}", "version"), True)) or {}
         version = page.get("version")
         return {
             "name": "ollama",
