@@ -73,9 +73,9 @@ def test_one_plan_sends_two_systems_the_same_bytes(tmp_path: Path) -> None:
 
 WRONG = [
     ("custom", '{"prompt": "a", "output_tokens": 1}\n{"prompt": "b"; }\n', "line 2 column 15 is not JSON"),
-    ("custom", "", "holds no request"),
+    ("custom", "", "contains no request"),
     ("sharegpt", '[\n {"conversations": 5}]', "is not a ShareGPT file"),
-    ("trace", "timestamp,input,output\n5,9,9\n4,9,9\n", "line 3: time '4' goes back behind the line before"),
+    ("trace", "timestamp,input,output\n5,9,9\n4,9,9\n", "line 3: timestamp '4' is earlier than the previous line's"),
     ("mooncake", '{"timestamp": 5}\n', "line 1"),
 ]
 

@@ -1,1 +1,1 @@
-"""Workloads: what prompts and answers are, how long, in which order."""
+"""Workloads: content, lengths and order of prompts and answers."""

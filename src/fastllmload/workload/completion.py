@@ -1,8 +1,8 @@
-"""Code completion (IETF A.4): a repository context, then the function that is to be completed.
+"""Code completion (IETF A.4): a repository context, then the function to complete.
 
-Ten contexts of 512 to 1,024 tokens are fixed for a run. A request shares one of them with probability 0.8, context k as
-often as k^-1.5; the others have a context of their own of the same lengths. A context stands at the very start, byte
-for byte, or no cache could hit.
+Ten contexts of 512 to 1,024 tokens are fixed for a run. A request uses one of them with probability 0.8, context k in
+proportion to k^-1.5; the others have a context of their own of the same lengths. A context is always the beginning of
+the prompt, byte for byte, so that a prefix cache can hit.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from fastllmload.workload.content.exact_length import fit, fit_many
 from fastllmload.workload.content.functions import Code
 from fastllmload.workload.lengths import Lengths, LogNormal
 from fastllmload.workload.prompt_parts import BATCH, ComposedPrompt
-from fastllmload.workload.synthetic import chosen, zipf
+from fastllmload.workload.synthetic import draw_index, zipf
 from fastllmload.workload.tokenizers.tokenizer import Tokenizer
 
 CONTEXTS, SHARE, EXPONENT = 10, 0.8, 1.5
 CONTEXT_TOKENS = (512, 1024)
 FUNCTION = LogNormal(5.0, 0.8, 16, 2048)  # the draft gives no lengths
-OUTPUT = LogNormal(4.0, 1.5, 1, 4096)  # ours: the bounds
-CHARACTERS = 5  # of code per token, at most: so much is generated before it is cut
+OUTPUT = LogNormal(4.0, 1.5, 1, 4096)  # the draft gives no bounds
+CHARACTERS = 5  # of code per token, at most: the length generated before cutting
 FIELDS = ("content", "code", "text")
 
 
@@ -40,7 +40,7 @@ class Samples:
 
     @classmethod
     def read(cls, path: Path) -> Samples:
-        """InputError names the file, the line and what is wrong."""
+        """InputError names the file, the line and the cause."""
         from fastllmload.workload.dataset import read_lines
 
         raw, entries = read_lines(path)
@@ -48,16 +48,16 @@ class Samples:
         for entry, where in entries:
             found = next((entry[name] for name in FIELDS if isinstance(entry.get(name), str)), None)
             if not found:
-                raise InputError(f"{where}: there is no code in it; it needs {', '.join(FIELDS[:-1])} or {FIELDS[-1]}")
+                raise InputError(f"{where} contains no code; it needs {', '.join(FIELDS[:-1])} or {FIELDS[-1]}")
             texts.append(found)
         if not texts:
-            raise InputError(f"--dataset-path {path} holds no code")
+            raise InputError(f"--dataset-path {path} contains no code")
         return cls(hashlib.sha256(raw).hexdigest(), texts)
 
 
 @dataclass
 class CompletionParts:
-    """What one request is made of, before it is cut to its length."""
+    """The parts of one request, before it is cut to its length."""
 
     context: str
     context_tokens: int
@@ -66,13 +66,13 @@ class CompletionParts:
     output_tokens: int
     shared: int | None = field(default=None)  # number of the context, None for one of its own
 
-    def common(self) -> tuple[int, int]:
-        """Tokens that other requests have too, and of which context."""
+    def shared_part(self) -> tuple[int, int]:
+        """Number of tokens shared with other requests, and the context they belong to."""
         return (0, 0) if self.shared is None else (self.context_tokens, self.shared)
 
 
 class Completion:
-    """Requests with functions of *samples* or, without them, generated ones; *osl* replaces the answers' lengths."""
+    """Requests with functions of *samples* or, without them, generated ones; *osl* replaces the output lengths."""
 
     def __init__(
         self, tokenizer: Tokenizer | None, seed: int | str, prefix_seed: str, *,
@@ -82,15 +82,15 @@ class Completion:
         self._stream, self._seed = Mersenne(seed), seed
         self._osl = OUTPUT if osl is None else osl
         self._prefix = random.Random(prefix_seed)
-        self._own, self._functions = Code(f"{seed}/context"), Code(f"{seed}/text")
+        self._own_contexts, self._functions = Code(f"{seed}/context"), Code(f"{seed}/text")
         self._cumulative = zipf(CONTEXTS, EXPONENT)
         self.lengths = [self._prefix.randint(*CONTEXT_TOKENS) for _ in range(CONTEXTS)]
         shared = Code(f"{prefix_seed}/text")
         self._contexts = [self._context(shared, length) for length in self.lengths]
-        self._chosen: list[int] = []  # context of each request, CONTEXTS for one of its own
+        self._context_of: list[int] = []  # context of each request, CONTEXTS for one of its own
 
     def _context(self, code: Code, tokens: int) -> tuple[str, str]:
-        """A context of *tokens* and its language. It ends with a line, so that what follows starts one."""
+        """A context of *tokens* and its language. It ends with a newline: what follows starts a line."""
         language = code.language()
         text = fit(self._tokenizer, code.repository(language, tokens * CHARACTERS), tokens - 1)
         return text.rstrip("\n") + "\n", language
@@ -107,21 +107,21 @@ class Completion:
             else:
                 texts, counts = fit_many(self._tokenizer, texts, wanted)
             yield [
-                ComposedPrompt(text, size, count, one.output_tokens, *one.common())
+                ComposedPrompt(text, size, count, one.output_tokens, *one.shared_part())
                 for text, size, count, one in zip(texts, wanted, counts, parts, strict=True)
             ]
 
     def _next(self, order: Iterator[str]) -> CompletionParts:
-        """Context by the stream of prefixes; then the lengths of function and answer, and the function itself."""
+        """Draw the context from the prefix stream, then the lengths of function and answer, then the function."""
         number: int | None = None
         if self._prefix.random() < SHARE:
-            number = chosen(self._cumulative, self._prefix.random())
+            number = draw_index(self._cumulative, self._prefix.random())
             (context, language), size = self._contexts[number], self.lengths[number]
-            self._chosen.append(number)
+            self._context_of.append(number)
         else:
-            self._chosen.append(CONTEXTS)
+            self._context_of.append(CONTEXTS)
             size = self._prefix.randint(*CONTEXT_TOKENS)
-            context, language = self._context(self._own, size)
+            context, language = self._context(self._own_contexts, size)
         tokens, answer = FUNCTION.draw(self._stream), self._osl.draw(self._stream)
         if self._samples is not None:
             function = next(order)
@@ -130,7 +130,7 @@ class Completion:
         return CompletionParts(context, size, function, tokens, answer, number)
 
     def _order(self) -> Iterator[str]:
-        """The file's functions, drawn without replacement by the seed, and again when all were used."""
+        """The file's functions, drawn without replacement by the seed; drawn again once all were used."""
         texts = [] if self._samples is None else list(self._samples.texts)
         draw = random.Random(f"{self._seed}/order")
         while True:
@@ -138,8 +138,8 @@ class Completion:
             yield from texts or [""]
 
     def describe(self, requests: int) -> dict[str, Any]:
-        taken = self._chosen[:requests]
-        counts = [taken.count(number) for number in range(CONTEXTS)]
+        used = self._context_of[:requests]
+        counts = [used.count(number) for number in range(CONTEXTS)]
         facts: dict[str, Any] = {
             "contexts": {"tokens": self.lengths, "share": SHARE, "exponent": EXPONENT, "chosen": counts},
             "function_tokens": str(FUNCTION),

@@ -1,5 +1,6 @@
-"""Conversation (IETF A.3): one question, from a ShareGPT file or, flagged, from fitted lengths and filler text. Half of
-the requests have the same system prompt of 200 tokens in front, on top of the question's length.
+"""Conversation (IETF A.3): one question, from a ShareGPT file or, as a reported deviation, filler of fitted lengths.
+
+Half of the requests begin with the same system prompt of 200 tokens, in addition to the question's length.
 """
 
 from __future__ import annotations
@@ -64,26 +65,26 @@ ANSWER = Piecewise(math.log(234), 0.738938, 1.006835, 789.0, 1, 4096)
 
 
 class SystemPrompt:
-    """One fixed text of SYSTEM_TOKENS in front of SYSTEM_SHARE of the conversations, drawn from the stream of prefixes."""
+    """One fixed text of SYSTEM_TOKENS before SYSTEM_SHARE of the conversations, drawn from the prefix stream."""
 
     def __init__(self, tokenizer: Tokenizer | None, prefix_seed: str) -> None:
         self._stream = random.Random(prefix_seed)
         self.text = fit(tokenizer, SYSTEM, SYSTEM_TOKENS)
 
-    def comes(self) -> bool:
-        """Whether the next conversation begins with it."""
+    def is_next(self) -> bool:
+        """Draw whether the next conversation begins with it."""
         return self._stream.random() < SYSTEM_SHARE
 
-    def before(self, text: str, *, chat: bool) -> Content:
-        """It and the question *text*: as messages, or as one text."""
+    def prepend_to(self, text: str, *, chat: bool) -> Content:
+        """System prompt and question *text*: as messages, or as one text."""
         if chat:
             return [{"role": "system", "content": self.text}, {"role": "user", "content": text}]
         return f"{self.text}\n\n{text}"
 
 
 class Conversation:
-    """Requests from *dataset* or, without one, from the stand-in; *osl* replaces the answers' lengths. *chat*: the
-    system prompt is a message of its own, else it is the beginning of the prompt.
+    """Requests from *dataset* or, without one, generated; *osl* replaces the output lengths. *chat*: the system prompt is a
+    separate message, else the beginning of the prompt.
     """
 
     def __init__(
@@ -93,8 +94,8 @@ class Conversation:
         self._tokenizer, self._seed, self._chat = tokenizer, seed, chat
         self._dataset, self._osl = dataset, osl
         self._system = SystemPrompt(tokenizer, prefix_seed)
-        self._own: list[int] = []  # tokens of the questions alone
-        self._answers: list[int] = []
+        self._question_tokens: list[int] = []
+        self._answer_tokens: list[int] = []
 
     def batches(self) -> Iterator[list[ComposedPrompt]]:
         questions = self.questions()
@@ -102,26 +103,26 @@ class Conversation:
             yield [self._compose(*one) for one in islice(questions, BATCH)]
 
     def questions(self) -> Iterator[tuple[str, int, int, int]]:
-        """Endless: text, target and count of each question, and its answer's length; without system prompts."""
-        return self._drawn() if self._dataset is None else self._read(self._dataset)
+        """Without end: text, target and token count of each question, and its output length; no system prompts."""
+        return self._generate() if self._dataset is None else self._read(self._dataset)
 
     def _compose(self, text: str, target: int, tokens: int, answer: int) -> ComposedPrompt:
-        self._own.append(tokens)
-        self._answers.append(answer)
-        if not self._system.comes():
+        self._question_tokens.append(tokens)
+        self._answer_tokens.append(answer)
+        if not self._system.is_next():
             return ComposedPrompt(text, target, tokens, answer)
         shared = SYSTEM_TOKENS
-        whole = self._system.before(text, chat=self._chat)
-        if not isinstance(whole, str):
-            return ComposedPrompt(whole, target + shared, tokens + shared, answer, shared)
+        content = self._system.prepend_to(text, chat=self._chat)
+        if not isinstance(content, str):
+            return ComposedPrompt(content, target + shared, tokens + shared, answer, shared)
         wanted = target + shared
         if self._tokenizer is None:
-            return ComposedPrompt(whole, wanted, wanted, answer, shared)
-        fitted, counts = fit_many(self._tokenizer, [whole], [wanted])
+            return ComposedPrompt(content, wanted, wanted, answer, shared)
+        fitted, counts = fit_many(self._tokenizer, [content], [wanted])
         return ComposedPrompt(fitted[0], wanted, counts[0], answer, shared)
 
-    def _drawn(self) -> Iterator[tuple[str, int, int, int]]:
-        """Text, target and count of the question, and the answer's length."""
+    def _generate(self) -> Iterator[tuple[str, int, int, int]]:
+        """As `questions`, with filler of fitted lengths."""
         stream, prose = Mersenne(self._seed), Prose(f"{self._seed}/text")
         while True:
             lengths = [(QUESTION.draw(stream), (self._osl or ANSWER).draw(stream)) for _ in range(BATCH)]
@@ -142,14 +143,14 @@ class Conversation:
             texts = [str(one.content) for one in part]
             counts = [0] * len(part) if self._tokenizer is None else self._tokenizer.count_many(texts)
             for one, text, count in zip(part, texts, counts, strict=True):
-                answer = self._osl.draw(lengths) if self._osl is not None else answered(one)
+                answer = self._osl.draw(lengths) if self._osl is not None else answer_tokens(one)
                 yield text, count, count, answer
 
     def describe(self, requests: int) -> dict[str, Any]:
-        own, answers = self._own[:requests], self._answers[:requests]
+        questions, answers = self._question_tokens[:requests], self._answer_tokens[:requests]
         facts: dict[str, Any] = {
             "system_prompt": {"tokens": SYSTEM_TOKENS, "share": SYSTEM_SHARE},
-            "without_system_prompt": {"input": quantiles(own), "output": quantiles(answers)},
+            "without_system_prompt": {"input": quantiles(questions), "output": quantiles(answers)},
             "reference": {name: list(values) for name, values in REFERENCE.items()},
         }
         if self._dataset is None:
@@ -163,17 +164,17 @@ class Conversation:
         return [STAND_IN]
 
 
-def answered(one: DatasetRequest) -> int:
-    """Tokens of the answer; a data set without a tokenizer does not know them."""
+def answer_tokens(one: DatasetRequest) -> int:
+    """Tokens of the answer. InputError when they are not known: no tokenizer has counted them."""
     from fastllmload.errors import InputError
 
     if one.output_tokens is None:
-        raise InputError(f"{one.where} has no answer's length without a tokenizer; add --osl")
+        raise InputError(f"{one.where}: the output length is not known without a tokenizer; add --osl")
     return one.output_tokens
 
 
 def dataset_facts(dataset: Dataset) -> dict[str, Any]:
-    """What a plan says of the file (IETF 4.3.3)."""
+    """The file as plan.json describes it (IETF 4.3.3)."""
     return {
         "sha256": dataset.sha256,
         "requests": len(dataset.requests),

@@ -1,11 +1,11 @@
-"""Requests that were written by somebody: data sets with their own prompts, answers' lengths, classes and body fields.
+"""Data sets: requests from files, with their own prompts, output lengths, classes and body fields.
 
 | name | file |
 |---|---|
 | sharegpt | JSON array of `{"conversations": [{"from": "human" or "gpt", "value": TEXT}, ...]}` (below) |
-| custom | JSON lines: `prompt` (text or token ids) or `messages`; `output_tokens`, `class`, `body` as wanted |
+| custom | JSON lines: `prompt` (text or token ids) or `messages`; optional `output_tokens`, `class`, `body` |
 | batch | JSON lines of the OpenAI batch format: `body` with `messages` or `prompt` |
-| csv | columns `prompt` and, as wanted, `output_tokens`, `class` |
+| csv | columns `prompt` and optional `output_tokens`, `class` |
 
 Of a ShareGPT conversation the first human turn is the prompt, and the first answer gives the output length.
 """
@@ -26,22 +26,28 @@ import msgspec
 
 from fastllmload.errors import InputError
 from fastllmload.files import LARGEST_DATASET, read_bounded
-from fastllmload.workload.content.image import wanted
+from fastllmload.workload.content.image import image_size
 from fastllmload.workload.tokenizers.tokenizer import Tokenizer
 
 DATASETS = ("sharegpt", "custom", "batch", "csv")
 Content = str | list[int] | list[dict[str, Any]]
 MOST_TOKENS = 16_000_000
-LONGEST_FIELD = 1 << 30  # bytes of a cell; the csv module's own limit is that of a short prompt
-PACKED = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd", b"PK\x03\x04": "zip", b"PAR1": "parquet", b"BZh": "bzip2"}
+LONGEST_FIELD = 1 << 30  # bytes of a cell; the csv module's default is too small for prompts
+COMPRESSED = {
+    b"\x1f\x8b": "gzip",
+    b"\x28\xb5\x2f\xfd": "zstd",
+    b"PK\x03\x04": "zip",
+    b"PAR1": "parquet",
+    b"BZh": "bzip2",
+}
 
 
 @dataclass(frozen=True)
 class DatasetRequest:
-    """One request: *content* is a prompt, token ids or messages; *output_tokens* None: the data set does not say.
+    """One request: *content* is a prompt, token ids or messages; *output_tokens* None: not in the data set.
 
-    *extra*: body fields of this request alone. *where*: line or number in the file, for sentences about it. *spoken*:
-    the protocol that its body is of; None: any.
+    *extra*: body fields of this request alone. *where*: line or number in the file, for messages. *protocol*: the wire
+    protocol of its body; None: any.
     """
 
     where: str
@@ -49,22 +55,22 @@ class DatasetRequest:
     output_tokens: int | None = None
     name: str | None = None
     extra: dict[str, Any] = field(default_factory=dict)
-    input_tokens: int | None = None  # as the file says; what a tokenizer counts stands above it
-    spoken: str | None = None
+    input_tokens: int | None = None  # as stated in the file; a tokenizer's count has precedence
+    protocol: str | None = None
 
     def tokens(self, tokenizer: Tokenizer | None) -> int:
-        """Tokens of the prompt or of the messages' texts under *tokenizer*; without one what the file says, else 0."""
+        """Tokens of the prompt or of the messages' texts under *tokenizer*; without one the file's count, else 0."""
         if not isinstance(self.content, str) and all(isinstance(one, int) for one in self.content):
             return len(self.content)
         if tokenizer is None:
             return self.input_tokens or 0
-        spoken = [self.content] if isinstance(self.content, str) else texts(self.content)
-        return sum(tokenizer.count(text) for text in spoken)
+        parts = [self.content] if isinstance(self.content, str) else texts(self.content)
+        return sum(tokenizer.count(text) for text in parts)
 
 
 @dataclass(frozen=True)
 class Dataset:
-    """*requests* in the order of the file. *left_out*: entries that hold no request."""
+    """*requests* in the order of the file. *left_out*: number of entries without a request."""
 
     name: str
     sha256: str
@@ -73,7 +79,7 @@ class Dataset:
     shuffled: bool = False
 
     def ordered(self, seed: int | str) -> Iterator[DatasetRequest]:
-        """Endless: the file's order or, *shuffled*, drawn without replacement; again when all were used."""
+        """Without end: the file's order or, if *shuffled*, drawn without replacement; starts again when all were used."""
         stream = random.Random(seed)
         while True:
             order = list(range(len(self.requests)))
@@ -83,9 +89,9 @@ class Dataset:
                 yield self.requests[number]
 
     def of_class(self, name: str) -> Dataset:
-        """Its entries of class *name* alone; the others are left out. InputError where it has none."""
+        """The entries of class *name*; the others are left out. InputError when there are none."""
         mine = [one for one in self.requests if one.name == name]
-        refuse_none(mine, name, self.classes())
+        check_not_empty(mine, name, self.classes())
         return replace(self, requests=mine, left_out=self.left_out + len(self.requests) - len(mine))
 
     def classes(self) -> list[str]:
@@ -93,16 +99,16 @@ class Dataset:
         return list(dict.fromkeys("" if one.name is None else one.name for one in self.requests))
 
 
-def refuse_none(found: Sequence[object], name: str, classes: Sequence[str]) -> None:
-    """InputError where nothing of class *name* was *found* in a data set that has *classes*."""
+def check_not_empty(found: Sequence[object], name: str, classes: Sequence[str]) -> None:
+    """InputError when *found*, the entries of class *name* in a data set with *classes*, is empty."""
     if not found:
         named = [one for one in classes if one]
         has = f"its classes are {', '.join(named[:20])}" if named else "none of its entries has a class"
-        raise InputError(f"--dataset-class {name!r} is in no entry of the data set; {has}")
+        raise InputError(f"--dataset-class {name!r} matches no entry of the data set; {has}")
 
 
 def texts(messages: Sequence[Any]) -> Iterator[str]:
-    """All texts of *messages*, also those in content parts."""
+    """All texts of *messages*, including those in content parts."""
     for message in messages:
         content = message.get("content")
         if isinstance(content, str):
@@ -114,7 +120,7 @@ def texts(messages: Sequence[Any]) -> Iterator[str]:
 
 
 def read_dataset(name: str, path: Path, tokenizer: Tokenizer | None) -> Dataset:
-    """The data set in *path*. InputError names file, line and what is wrong."""
+    """The data set in *path*. InputError names file, line and cause."""
     raw = read_bytes(path)
     sha256 = hashlib.sha256(raw).hexdigest()
     left_out = 0
@@ -124,11 +130,11 @@ def read_dataset(name: str, path: Path, tokenizer: Tokenizer | None) -> Dataset:
         requests = _table(path, raw)
     else:
         requests = [
-            _batch(entry, where) if name == "batch" else written_custom(entry, where)
+            _batch(entry, where) if name == "batch" else parse_custom(entry, where)
             for entry, where in json_lines(path, raw)
         ]
     if not requests:
-        raise InputError(f"--dataset-path {path} holds no request")
+        raise InputError(f"--dataset-path {path} contains no request")
     return Dataset(name, sha256, requests, left_out, shuffled=name == "sharegpt")
 
 
@@ -137,15 +143,15 @@ def read_bytes(path: Path) -> bytes:
         raw = read_bounded(path, LARGEST_DATASET)
     except OSError as problem:
         raise InputError(f"--dataset-path {path} cannot be read: {problem.strerror}") from None
-    refuse_packed(path, raw)
+    check_uncompressed(path, raw)
     return raw
 
 
-def refuse_packed(path: Path, raw: bytes) -> None:
-    """InputError for a file that is no text yet."""
-    for begins, form in PACKED.items():
+def check_uncompressed(path: Path, raw: bytes) -> None:
+    """InputError for a compressed or UTF-16 file."""
+    for begins, form in COMPRESSED.items():
         if raw.startswith(begins):
-            raise InputError(f"--dataset-path {path} is a {form} file; unpack it to text first")
+            raise InputError(f"--dataset-path {path} is a {form} file; decompress it first")
     if raw.startswith((b"\xff\xfe", b"\xfe\xff")):
         raise InputError(f"--dataset-path {path} is UTF-16; write it as UTF-8")
 
@@ -154,7 +160,7 @@ def refuse_packed(path: Path, raw: bytes) -> None:
 
 
 def read_lines(path: Path) -> tuple[bytes, Iterator[tuple[dict[str, Any], str]]]:
-    """The bytes of *path*, and its JSON objects with where each stands. InputError names line and column."""
+    """The bytes of *path*, and its JSON objects with the place of each. InputError names line and column."""
     raw = read_bytes(path)
     return raw, json_lines(path, raw)
 
@@ -169,7 +175,7 @@ def json_lines(path: Path, raw: bytes) -> Iterator[tuple[dict[str, Any], str]]:
         except (msgspec.DecodeError, UnicodeError, RecursionError) as problem:
             raise InputError(f"{where}{column(line, problem)} is not JSON: {why(problem)}") from None
         if not isinstance(entry, dict):
-            raise InputError(f"{where} is no JSON object")
+            raise InputError(f"{where} is not a JSON object")
         yield entry, where
 
 
@@ -177,10 +183,10 @@ _BYTE = re.compile(r" \(byte (\d+)\)")
 
 
 def column(line: bytes, problem: Exception) -> str:
-    """` column N`: the character, counted from 1, at which *line* stops being JSON; nothing where that isn't said."""
+    """` column N`: the character, counted from 1, at which *line* stops being JSON; empty if *problem* has no position."""
     found = _BYTE.search(str(problem))
-    if isinstance(problem, UnicodeDecodeError):  # its own place is that in a text within the line
-        return f" column {_first_foreign(line) + 1}"
+    if isinstance(problem, UnicodeDecodeError):  # its position is relative to a string within the line
+        return f" column {_first_invalid(line) + 1}"
     if found is not None:
         return f" column {len(line[: int(found[1])].decode(errors='replace')) + 1}"
     if "truncated" in str(problem):
@@ -188,8 +194,8 @@ def column(line: bytes, problem: Exception) -> str:
     return ""
 
 
-def _first_foreign(line: bytes) -> int:
-    """Characters before the first byte of *line* that is no UTF-8."""
+def _first_invalid(line: bytes) -> int:
+    """Number of characters before the first byte of *line* that is not UTF-8."""
     try:
         return len(line.decode())
     except UnicodeDecodeError as problem:
@@ -197,7 +203,7 @@ def _first_foreign(line: bytes) -> int:
 
 
 def why(problem: Exception) -> str:
-    """What the decoder says, without its own count of bytes."""
+    """The decoder's message without its byte offset."""
     if isinstance(problem, UnicodeDecodeError):
         return "it is not UTF-8"
     text = _BYTE.sub("", str(problem)).removeprefix("JSON is malformed: ")
@@ -209,65 +215,65 @@ KNOWN = ("prompt", "messages", "input_tokens", "output_tokens", "class", "timest
 DECIDED = ("model", "messages", "prompt", "stream", "stream_options", "max_tokens", "max_completion_tokens")
 
 
-def written_custom(entry: dict[str, Any], where: str) -> DatasetRequest:
+def parse_custom(entry: dict[str, Any], where: str) -> DatasetRequest:
     unknown = [name for name in entry if name not in KNOWN]
     if unknown and unknown[0] in OF_CONVERSATIONS:
-        raise InputError(f"{where}: {unknown[0]!r} belongs to conversations; add --turns all to have them")
+        raise InputError(f"{where}: {unknown[0]!r} belongs to conversations; add --turns all to send conversations")
     if unknown:
-        raise InputError(f"{where}: {unknown[0]!r} is not a field; write {', '.join(KNOWN)}")
+        raise InputError(f"{where}: {unknown[0]!r} is not a field; the fields are {', '.join(KNOWN)}")
     extra = entry.get("body", {})
     if not isinstance(extra, dict):
-        raise InputError(f"{where}: body is {shown(extra)}, not a JSON object")
-    taken = [name for name in extra if name in DECIDED and extra[name] != "{output_tokens}"]
-    if taken:
-        raise InputError(f"{where}: body sets {taken[0]!r}, which the run decides; leave it out")
-    _refuse_several(extra, where)
+        raise InputError(f"{where}: body is {format_value(extra)}, not a JSON object")
+    reserved = [name for name in extra if name in DECIDED and extra[name] != "{output_tokens}"]
+    if reserved:
+        raise InputError(f"{where}: body sets {reserved[0]!r}, which the run decides; leave it out")
+    _check_single_reply(extra, where)
     name = entry.get("class")
     if name is not None and not isinstance(name, str):
-        raise InputError(f"{where}: class is {shown(name)}, not a text")
+        raise InputError(f"{where}: class is {format_value(name)}, not a text")
     tokens = _length(entry.get("input_tokens"), where, "input")
     output = _length(entry.get("output_tokens"), where)
     return DatasetRequest(
-        where, _content(entry, where), output, name, extra, tokens, _spoken(entry.get("target"), where)
+        where, _content(entry, where), output, name, extra, tokens, _protocol(entry.get("target"), where)
     )
 
 
-def _spoken(target: object, where: str) -> str | None:
-    """The protocol of `target`, which says where other tools are to send the request."""
+def _protocol(target: object, where: str) -> str | None:
+    """The protocol of `target`, the destination of the request for other tools."""
     if target is None:
         return None
     if not isinstance(target, dict):
-        raise InputError(f"{where}: target is {shown(target)}, not a JSON object")
-    spoken = target.get("endpoint_type")
-    if spoken is not None and not isinstance(spoken, str):
-        raise InputError(f"{where}: endpoint_type of target is {shown(spoken)}, not the name of a protocol")
-    return spoken
+        raise InputError(f"{where}: target is {format_value(target)}, not a JSON object")
+    protocol = target.get("endpoint_type")
+    if protocol is not None and not isinstance(protocol, str):
+        raise InputError(f"{where}: endpoint_type of target is {format_value(protocol)}, not the name of a protocol")
+    return protocol
 
 
 def _batch(entry: dict[str, Any], where: str) -> DatasetRequest:
     body = entry.get("body")
     if not isinstance(body, dict):
-        raise InputError(f"{where}: there is no body; a line of a batch file has custom_id, method, url and body")
+        raise InputError(f"{where}: body is missing; a line of a batch file has custom_id, method, url and body")
     length = body.get("max_completion_tokens", body.get("max_tokens"))
     extra = {name: value for name, value in body.items() if name not in DECIDED}
-    _refuse_several(extra, where)
-    plain = "prompt" in body and str(entry.get("url", "")).endswith("/v1/completions")  # as chat it would be another
-    spoken = "openai-completions" if plain else None
-    return DatasetRequest(where, _content(body, where), _length(length, where), None, extra, spoken=spoken)
+    _check_single_reply(extra, where)
+    completion = "prompt" in body and str(entry.get("url", "")).endswith("/v1/completions")  # not to be sent as chat
+    protocol = "openai-completions" if completion else None
+    return DatasetRequest(where, _content(body, where), _length(length, where), None, extra, protocol=protocol)
 
 
-def _refuse_several(extra: dict[str, Any], where: str) -> None:
-    """metrics.md 3.2: of several replies only the first is timed."""
+def _check_single_reply(extra: dict[str, Any], where: str) -> None:
+    """InputError for several replies to a request: only the first is timed."""
     if extra.get("n") not in (None, 1):
         raise InputError(
-            f"{where}: n is {shown(extra['n'])}, and only one reply of a request can be timed; leave it out"
+            f"{where}: n is {format_value(extra['n'])}, but only one reply to a request can be timed; leave it out"
         )
 
 
 def _content(entry: dict[str, Any], where: str) -> Content:
     prompt, messages = entry.get("prompt"), entry.get("messages")
     if (prompt is None) == (messages is None):
-        raise InputError(f"{where}: give prompt or messages, one of them")
+        raise InputError(f"{where}: give either prompt or messages")
     if messages is not None:
         if not (isinstance(messages, list) and messages and all(_is_message(one) for one in messages)):
             raise InputError(f"{where}: messages must be an array of objects with role and content")
@@ -277,7 +283,7 @@ def _content(entry: dict[str, Any], where: str) -> Content:
         return prompt
     if isinstance(prompt, list) and prompt and all(type(one) is int and 0 <= one < 1 << 31 for one in prompt):
         return prompt
-    raise InputError(f"{where}: prompt is {shown(prompt)}, neither text nor token ids")
+    raise InputError(f"{where}: prompt is {format_value(prompt)}, neither text nor token ids")
 
 
 def _check_images(messages: list[Any], where: str) -> None:
@@ -285,7 +291,7 @@ def _check_images(messages: list[Any], where: str) -> None:
         parts = message.get("content")
         for part in parts if isinstance(parts, list) else ():
             try:
-                wanted(part)
+                image_size(part)
             except InputError as problem:
                 raise InputError(f"{where}: {problem}") from None
 
@@ -299,13 +305,13 @@ def _length(value: object, where: str, which: str = "output") -> int | None:
         return None
     if type(value) is not int or not 1 <= value <= MOST_TOKENS:
         raise InputError(
-            f"{where}: its {which} length {shown(value)} is not a number of tokens from 1 to {MOST_TOKENS}"
+            f"{where}: its {which} length {format_value(value)} is not a number of tokens from 1 to {MOST_TOKENS}"
         )
     return value
 
 
-def shown(value: object) -> str:
-    """*value* in a sentence, short."""
+def format_value(value: object) -> str:
+    """*value* for a message, at most 43 characters."""
     text = repr(value)
     return text if len(text) <= 40 else text[:40] + "..."
 
@@ -321,13 +327,13 @@ class Turn(msgspec.Struct):
 
 
 class DatasetConversation(msgspec.Struct):
-    """One entry of the ShareGPT file; fields that are not named here are passed over."""
+    """One entry of the ShareGPT file; other fields are ignored."""
 
     conversations: list[Turn]
 
 
 def sharegpt_entries(path: Path, raw: bytes) -> list[DatasetConversation]:
-    """All entries. InputError when it is no such file."""
+    """All entries of a ShareGPT file. InputError when it is not one."""
     try:
         return msgspec.json.decode(raw.removeprefix(b"\xef\xbb\xbf"), type=list[DatasetConversation])
     except (msgspec.DecodeError, UnicodeError) as problem:
@@ -337,7 +343,7 @@ def sharegpt_entries(path: Path, raw: bytes) -> list[DatasetConversation]:
 
 
 def _sharegpt(path: Path, raw: bytes, tokenizer: Tokenizer | None) -> tuple[list[DatasetRequest], int]:
-    """Conversations with a first human turn and an answer to it; the others are left out and counted."""
+    """First question and answer of each conversation that has both, and the number of entries left out."""
     entries = sharegpt_entries(path, raw)
     found = []
     for number, entry in enumerate(entries):
@@ -358,7 +364,7 @@ def _sharegpt(path: Path, raw: bytes, tokenizer: Tokenizer | None) -> tuple[list
 
 
 def _place(raw: bytes, problem: Exception) -> str:
-    """` line N column M` of what is not JSON; nothing where it is JSON of another shape."""
+    """` line N column M` of a JSON error; empty for JSON of another shape."""
     found = _BYTE.search(str(problem))
     if found is None:
         return ""
@@ -378,13 +384,13 @@ def _table(path: Path, raw: bytes) -> list[DatasetRequest]:
     try:
         columns = [name.strip().lower() for name in next(table, [])]
         if "prompt" not in columns:
-            raise InputError(f"{path} line 1: there is no column 'prompt'; it has {', '.join(columns) or 'nothing'}")
-        twice = next((name for name in columns if name and columns.count(name) > 1), None)
-        if twice is not None:
-            raise InputError(f"{path} line 1: there are two columns {twice!r}; keep one")
-        begun = table.line_num + 1
+            raise InputError(f"{path} line 1: column 'prompt' is missing; it has {', '.join(columns) or 'nothing'}")
+        repeated = next((name for name in columns if name and columns.count(name) > 1), None)
+        if repeated is not None:
+            raise InputError(f"{path} line 1: there are two columns {repeated!r}; keep one")
+        next_line = table.line_num + 1
         for cells in table:
-            where, begun = f"{path} line {begun}", table.line_num + 1
+            where, next_line = f"{path} line {next_line}", table.line_num + 1
             if cells:
                 found.append(_row(cells, columns, where))
     except csv.Error as problem:
@@ -395,12 +401,12 @@ def _table(path: Path, raw: bytes) -> list[DatasetRequest]:
 def _row(cells: list[str], columns: list[str], where: str) -> DatasetRequest:
     if len(cells) > len(columns):
         raise InputError(
-            f"{where}: {len(cells)} values, the header has {len(columns)}; a text with a comma in it stands in quotes"
+            f"{where}: {len(cells)} values, the header has {len(columns)}; quote texts that contain a comma"
         )
     row = dict(zip(columns, cells, strict=False))
     length = row.get("output_tokens", "").strip()
     if length and not (length.isascii() and length.isdecimal() and len(length) < 20):
-        raise InputError(f"{where}: its output_tokens {shown(length)} is not a number of tokens")
+        raise InputError(f"{where}: its output_tokens {format_value(length)} is not a number of tokens")
     if not row.get("prompt"):
         raise InputError(f"{where}: its prompt is empty")
     name = row.get("class", "").strip() or None

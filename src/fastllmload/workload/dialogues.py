@@ -1,9 +1,8 @@
-"""Whole conversations of data sets: ShareGPT entries turn by turn, and JSON lines that share a `session`.
+"""Conversations of data sets: ShareGPT entries turn by turn, and JSON lines that share a `session`.
 
-A JSON line of a conversation has `session` (a text or number that its turns share) and as wanted `delay` (seconds from
-the reply before to this turn) and `reply` (the answer that a planned history carries), besides the fields of a single
-request.
-Lines without a session are conversations of one turn.
+A JSON line of a conversation has the fields of a single request, `session` (a text or number that its turns share), and
+optionally `delay` (seconds from the previous reply to this turn) and `reply` (the answer in a planned history). Lines
+without a session are conversations of one turn.
 """
 
 from __future__ import annotations
@@ -20,11 +19,11 @@ import msgspec
 from fastllmload.errors import InputError
 from fastllmload.workload.dataset import (
     DatasetRequest,
+    check_not_empty,
     json_lines,
+    parse_custom,
     read_bytes,
-    refuse_none,
     sharegpt_entries,
-    written_custom,
 )
 
 LONGEST_DELAY_S = 1e6
@@ -32,9 +31,9 @@ LONGEST_DELAY_S = 1e6
 
 @dataclass(frozen=True)
 class Message:
-    """One turn: what the user sends, *delay_s* after the reply before (None: not said), and the answer it was given."""
+    """One turn: the user's *request*, *delay_s* after the previous reply (None: not stated), and the recorded *reply*."""
 
-    one: DatasetRequest
+    request: DatasetRequest
     delay_s: float | None = None
     reply: str | None = None
 
@@ -49,17 +48,17 @@ class Dialogues:
     shuffled: bool
 
     def of_class(self, name: str) -> Dialogues:
-        """The conversations whose first turn is of class *name* alone. InputError where there are none."""
-        mine = [turns for turns in self.entries if turns[0].one.name == name]
-        refuse_none(mine, name, self.classes())
+        """The conversations whose first turn is of class *name*. InputError when there are none."""
+        mine = [turns for turns in self.entries if turns[0].request.name == name]
+        check_not_empty(mine, name, self.classes())
         return replace(self, entries=mine, left_out=self.left_out + len(self.entries) - len(mine))
 
     def classes(self) -> list[str]:
         """Names of the classes of its turns, by first appearance; one nameless class when none is named."""
-        return list(dict.fromkeys(said.one.name or "" for turns in self.entries for said in turns))
+        return list(dict.fromkeys(message.request.name or "" for turns in self.entries for message in turns))
 
     def ordered(self, seed: int | str) -> Iterator[tuple[Message, ...]]:
-        """Endless: the file's order or, *shuffled*, drawn without replacement; again when all were used."""
+        """Without end: the file's order or, if *shuffled*, drawn without replacement; starts again when all were used."""
         stream = random.Random(seed)
         while True:
             order = list(range(len(self.entries)))
@@ -75,35 +74,35 @@ def read_dialogues(name: str, path: Path) -> Dialogues:
     sha256 = hashlib.sha256(raw).hexdigest()
     if name == "sharegpt":
         read = [_sharegpt(f"{path} entry {number}", entry) for number, entry in enumerate(sharegpt_entries(path, raw))]
-        whole = [turns for turns in read if turns]
-        found = Dialogues(sha256, whole, len(read) - len(whole), True)
+        complete = [turns for turns in read if turns]
+        found = Dialogues(sha256, complete, len(read) - len(complete), True)
     else:
         found = Dialogues(sha256, _custom(path, raw), 0, False)
     if not found.entries:
-        raise InputError(f"--dataset-path {path} holds no conversation")
+        raise InputError(f"--dataset-path {path} contains no conversation")
     return found
 
 
 def _sharegpt(where: str, entry: Any) -> tuple[Message, ...]:
-    """From the first question on, question and answer in turn, up to what is out of turn."""
+    """Alternating questions and answers from the first question on, up to the first turn out of order."""
     turns = list(entry.conversations)
     while turns and turns[0].speaker not in ("human", "user"):
         turns.pop(0)
     found = []
     for at in range(0, len(turns) - 1, 2):
-        asks, answers = turns[at], turns[at + 1]
+        question, answer = turns[at], turns[at + 1]
         if (
-            asks.speaker not in ("human", "user")
-            or answers.speaker not in ("gpt", "assistant")
-            or not (asks.value.strip() and answers.value.strip())
+            question.speaker not in ("human", "user")
+            or answer.speaker not in ("gpt", "assistant")
+            or not (question.value.strip() and answer.value.strip())
         ):
             break
-        found.append(Message(DatasetRequest(f"{where} turn {at // 2 + 1}", asks.value), None, answers.value))
+        found.append(Message(DatasetRequest(f"{where} turn {at // 2 + 1}", question.value), None, answer.value))
     return tuple(found)
 
 
 def _custom(path: Path, raw: bytes) -> list[tuple[Message, ...]]:
-    """Conversations by their first line."""
+    """Conversations in the order of their first lines."""
     found: dict[str, list[Message]] = {}
     for number, (entry, where) in enumerate(json_lines(path, raw)):
         session = entry.pop("session", None)
@@ -117,8 +116,9 @@ def _custom(path: Path, raw: bytes) -> list[tuple[Message, ...]]:
         if reply is not None and not isinstance(reply, str):
             raise InputError(f"{where}: reply is {reply!r}, not a text")
         key = f"line {number}" if session is None else msgspec.json.encode(session).decode()
-        said = Message(written_custom(entry, where), None if delay is None else float(delay), reply)
-        if isinstance(said.one.content, list) and said.one.content and isinstance(said.one.content[0], int):
+        message = Message(parse_custom(entry, where), None if delay is None else float(delay), reply)
+        content = message.request.content
+        if isinstance(content, list) and content and isinstance(content[0], int):
             raise InputError(f"{where}: token ids cannot be turns of a conversation; write prompt or messages")
-        found.setdefault(key, []).append(said)
+        found.setdefault(key, []).append(message)
     return [tuple(turns) for turns in found.values()]

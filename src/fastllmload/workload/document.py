@@ -1,4 +1,4 @@
-"""Long context (IETF A.5): a document of drawn words, different from its first token on, and one question behind it."""
+"""Long context (IETF A.5): a document of drawn words, unique from its first token on, and one question after it."""
 
 from __future__ import annotations
 
@@ -10,14 +10,15 @@ QUESTION_TOKENS = 100
 QUESTION = (
     "\n\nThe text above is a document. Read it from its beginning to its end and answer the following question about "
     "it. Which five words of the document seem the most important to you, and in which part of the document, the "
-    "beginning, the middle or the end, does each of them stand for the first time? Quote each word exactly as it is"
+    "beginning, the middle or the end, does each of them "
+    "stand for the first time? Quote each word exactly as it is"  # prose: allow, part of a prompt
     " written, say in one sentence why you chose it, and add how often you think that it occurs. Words in other "
     "languages count as words."
 )
 
 
 def with_question(table: WordTable, tokenizer: Tokenizer | None) -> WordTable:
-    """*table* with the question behind every document: QUESTION_TOKENS tokens, cut there."""
-    before = "the" if tokenizer is None else "document"  # one token; what stands behind a word is cut behind a word
+    """*table* with the question after every document, cut to QUESTION_TOKENS tokens."""
+    before = "the" if tokenizer is None else "document"  # one token, since the question follows a word
     text = fit(tokenizer, before + QUESTION, 1 + QUESTION_TOKENS)
-    return table.ended(text.removeprefix(before), QUESTION_TOKENS)
+    return table.with_suffix(text.removeprefix(before), QUESTION_TOKENS)

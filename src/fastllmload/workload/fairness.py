@@ -1,7 +1,7 @@
-"""Two classes of requests out of Synthetic-Skewed, short and long, for the test of scheduling fairness (IETF 5.6).
+"""Short and long requests of Synthetic-Skewed for the test of scheduling fairness (IETF 5.6).
 
-The class comes first, from a stream of its own; then (input, output) are drawn as Synthetic-Skewed draws them until
-they lie in the class's rectangle. Natural probabilities are 0.1832 and 0.0130, so the mix is imposed, not found.
+The class is drawn first, from its own stream; then (input, output) are drawn as in Synthetic-Skewed until they lie in
+the class's rectangle. Their natural probabilities are 0.1832 and 0.0130, so the mix is set explicitly.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from itertools import accumulate
 
 from fastllmload.errors import InputError
 from fastllmload.workload.lengths import MOST_TRIES, Lengths, LogNormal, Stream
-from fastllmload.workload.synthetic import chosen
+from fastllmload.workload.synthetic import draw_index
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class Classes:
         self._choice = random.Random(f"{seed}/class")
 
     def draw(self, stream: Stream) -> tuple[int, int, int]:
-        kind = chosen(self._cumulative, self._choice.random())
+        kind = draw_index(self._cumulative, self._choice.random())
         rectangle = self._rectangles[kind]
         for _ in range(MOST_TRIES):
             size, answer = self._isl.draw(stream), self._osl.draw(stream)

@@ -1,8 +1,8 @@
 """Length distributions in tokens: `256`, `uniform:a,b`, `normal:mean,std`, `lognormal:mu,sigma,min,max`,
-`choice:a,b,c` (each as likely), `list:a,b,c` (one after the other, again and again).
+`choice:a,b,c` (equally likely), `list:a,b,c` (in turn, repeated).
 
-Draw conventions are the field's: uniform lengths by `randint`; normal ones through the inverse CDF of a u in
-(0, 1), so that one length takes one draw; log-normal ones rounded half up, then clamped.
+Draw conventions: uniform lengths by `randint`; normal ones by the inverse CDF of a u in (0, 1), one draw per length;
+log-normal ones rounded half up, then clamped.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from typing import Protocol
 from fastllmload import quantities
 from fastllmload.errors import InputError
 
-LONGEST = 16_000_000  # tokens of one prompt or answer: more is a typing mistake
+LONGEST = 16_000_000  # tokens of one prompt or answer; more is taken for a typing error
 FORMS = "a number, uniform:a,b, normal:mean,std, lognormal:mu,sigma,min,max, choice:a,b,... or list:a,b,..."
 VARIANTS = {  # of the long-context workload (IETF 4.3.2.5 and A.5)
     "uniform_range": "uniform:8192,32768",
     "target_lengths": "choice:8192,16384,32768,65536,131072",
 }
-MOST_TRIES = 10_000  # draws in a row beyond a limit: then nothing fits
+MOST_TRIES = 10_000  # rejected draws in a row after which no length is considered to fit
 _STANDARD = NormalDist()
 
 
 class Stream(Protocol):
-    """What lengths are drawn from: `random.Random` or its compiled twin `Mersenne`."""
+    """Random stream: `random.Random` or its compiled equivalent `Mersenne`."""
 
     def random(self) -> float: ...
 
@@ -36,7 +36,7 @@ class Stream(Protocol):
 
 
 class Lengths(Protocol):
-    """A distribution of lengths; `draw` gives 1 or more tokens."""
+    """A distribution of lengths; `draw` returns 1 or more tokens."""
 
     def draw(self, stream: Stream) -> int: ...
 
@@ -76,7 +76,7 @@ class Uniform:
 
 @dataclass(frozen=True)
 class Normal:
-    """int(N(mean, std)); what falls below 1 is raised to 1."""
+    """int(N(mean, std)), at least 1."""
 
     mean: float
     std: float
@@ -106,16 +106,16 @@ class LogNormal:
         return _STANDARD.cdf((math.log(tokens) - self.mu) / self.sigma) if tokens > 0 else 0.0
 
     def mean_within(self, low: int, high: int) -> float:
-        """Mean of the draws that lie from *low* to *high*, both included. ValueError when none can."""
+        """Mean of the draws that lie from *low* to *high*, both included. ValueError when none can lie there."""
         first, last = max(low, self.low), min(high, self.high)
         edges = [
             0.0 if k == self.low else 1.0 if k > self.high else self.below(k - 0.5) for k in range(first, last + 2)
         ]
         shares = [after - before for before, after in pairwise(edges)]
-        whole = sum(shares)
-        if whole <= 0:
+        total = sum(shares)
+        if total <= 0:
             raise ValueError(f"{self} has no lengths from {low} to {high}")
-        return sum(k * share for k, share in enumerate(shares, first)) / whole
+        return sum(k * share for k, share in enumerate(shares, first)) / total
 
     def __str__(self) -> str:
         return f"lognormal:{self.mu:g},{self.sigma:g},{self.low},{self.high}"
@@ -123,7 +123,7 @@ class LogNormal:
 
 @dataclass(frozen=True)
 class Choice:
-    """One of *values*, each as likely."""
+    """One of *values*, all equally likely."""
 
     values: tuple[int, ...]
 
@@ -138,7 +138,7 @@ class Choice:
 
 
 class InTurn:
-    """*values* in their order, again and again. Has a place, so one object serves one sequence."""
+    """*values* in their order, repeated. Stateful: one object serves one sequence."""
 
     def __init__(self, values: tuple[int, ...]) -> None:
         self.values = values
@@ -155,9 +155,9 @@ class InTurn:
 
 
 class Limited:
-    """*lengths* without those above *most*: such values of a list are left out, such draws are drawn again.
+    """*lengths* without those above *most*: such values of a list are left out, such draws are repeated.
 
-    `left_out`: the values; `redrawn`: how many draws. InputError when nothing is left.
+    `left_out`: the values; `redrawn`: the number of repeated draws. InputError when no length remains.
     """
 
     def __init__(self, lengths: Lengths, most: int) -> None:
@@ -168,7 +168,7 @@ class Limited:
             fitting = lengths.within(most)
             self.left_out = tuple(value for value in lengths.values if value > most)
             if not fitting.values:
-                raise self._nothing()
+                raise self._no_fit()
             self._lengths = fitting
 
     def draw(self, stream: Stream) -> int:
@@ -177,12 +177,12 @@ class Limited:
             if drawn <= self.most:
                 return drawn
             self.redrawn += 1
-        raise self._nothing()
+        raise self._no_fit()
 
-    def _nothing(self) -> InputError:
+    def _no_fit(self) -> InputError:
         return InputError(
-            f"no input length of {self._lengths} fits: with the answer the model takes {self.most} prompt tokens at "
-            "most; use shorter ones with --isl"
+            f"no input length of {self._lengths} fits: with the answer, the model accepts at most {self.most} prompt "
+            "tokens; use shorter lengths with --isl"
         )
 
     def __str__(self) -> str:
@@ -203,7 +203,7 @@ def parse_lengths(spec: str, option: str) -> Lengths:
 
 
 def _tokens(text: str) -> int:
-    """A whole number of tokens. ValueError says what is wrong."""
+    """A whole number of tokens. ValueError states the cause."""
     number = _number(text)
     if number != int(number) or not 1 <= number <= LONGEST:
         raise ValueError(f"{text!r} is not a whole number from 1 to {LONGEST}")
@@ -233,7 +233,7 @@ def _range(low: str, high: str) -> tuple[int, int]:
 
 def _fields(values: list[str], count: int) -> list[str]:
     if len(values) != count:
-        raise ValueError(f"{count} values are needed, {len(values)} given")
+        raise ValueError(f"expected {count} values, found {len(values)}")
     return values
 
 

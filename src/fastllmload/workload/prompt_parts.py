@@ -1,4 +1,4 @@
-"""Requests whose prompt is made of parts: what conversation and code completion give to a plan."""
+"""Requests whose prompt is composed of parts, as conversation and code completion supply them to a plan."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Any, Protocol
 
 from fastllmload.workload.dataset import Content
 
-BATCH = 256  # requests that are made, and counted, at once
+BATCH = 256  # requests that are made and counted at once
 
 
 @dataclass(frozen=True)
 class ComposedPrompt:
-    """One request. *target*: tokens that the prompt should have; *input_tokens*: those it has; *shared*: tokens of a
-    part that other requests have too; *part*: which of those parts.
+    """One request. *target*: tokens that the prompt should have; *input_tokens*: those it has; *shared*: tokens of
+    a part that other requests have too; *part*: number of that part.
     """
 
     content: Content
@@ -26,12 +26,12 @@ class ComposedPrompt:
 
 
 class PromptSource(Protocol):
-    """An endless sequence of requests, the same for the same seed."""
+    """A sequence of requests without end, the same for the same seed."""
 
     def batches(self) -> Iterator[list[ComposedPrompt]]: ...
 
     def describe(self, requests: int) -> dict[str, Any]:
-        """Facts for plan.json of the first *requests*: distribution, stand-in or file."""
+        """Facts of the first *requests* for plan.json: distribution, generated or file."""
 
     def deviations(self) -> list[str]:
-        """Where this is not the standard workload, one sentence each."""
+        """Deviations from the standard workload, one sentence each."""

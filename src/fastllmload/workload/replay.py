@@ -1,6 +1,7 @@
-"""Prompts of a trace: its lengths in its order, with text that is shared exactly where its blocks were.
+"""Prompts of a trace: its lengths in its order, with text that is shared exactly where its blocks were shared.
 
-A block's content is drawn from its own stream, so that equal ids give equal text in every request and no other two do.
+A block's content is drawn from its own stream, so equal ids give equal text in every request, and different ids different
+text.
 """
 
 from __future__ import annotations
@@ -13,15 +14,15 @@ import numpy.typing as npt
 
 from fastllmload._ext.mersenne import Mersenne
 from fastllmload.workload.synthetic import BATCH_TOKENS, Batch, Quota
-from fastllmload.workload.trace import Trace, found_before, shared_tokens
+from fastllmload.workload.trace import Trace, cached_tokens, shared_tokens
 
 Drawn = npt.NDArray[np.uint32]
-BLOCKS_KEPT = 4096  # 8 MiB of the blocks that were used last
+BLOCKS_KEPT = 4096  # 8 MiB of the blocks used last
 
 
 class Replay:
-    """An endless sequence: the requests of *trace*, and again from its start. `repeated`: tokens so far that an endless
-    prefix cache has seen before (`found_before`).
+    """The requests of *trace*, repeated without end. `repeated`: tokens so far that an unlimited prefix cache would have
+    found (`cached_tokens`).
     """
 
     def __init__(self, trace: Trace, span: int, seed: int | str) -> None:
@@ -45,9 +46,9 @@ class Replay:
             shared: list[int] = []
             used = 0
             while used < BATCH_TOKENS and not quota.met(requests, output_tokens, input_tokens):
-                row, again = requests % len(self._trace), requests // len(self._trace)
-                parts += self._prompt(row, again)
-                self._look_up(row)
+                row, round_number = requests % len(self._trace), requests // len(self._trace)
+                parts += self._prompt(row, round_number)
+                self._count_repeated(row)
                 shared.append(int(self._shared[row]))
                 prompt.append(int(self._trace.input[row]))
                 output.append(int(self._trace.output[row]))
@@ -60,23 +61,23 @@ class Replay:
                 shared=None if self._trace.block is None else np.array(shared, np.int32),
             )  # fmt: skip
 
-    def _look_up(self, row: int) -> None:
-        """Count what the cache would find of this request. A new round shares nothing with the one before."""
+    def _count_repeated(self, row: int) -> None:
+        """Add the tokens of this request that the cache would find. A new round shares nothing with the previous one."""
         if row == 0:
             self._seen = set()
-        self.repeated += found_before(self._trace, row, self._seen)
+        self.repeated += cached_tokens(self._trace, row, self._seen)
 
-    def _prompt(self, row: int, again: int) -> list[Drawn]:
-        """Later rounds have blocks of their own: a cache that still holds the round before must not find them."""
-        left = int(self._trace.input[row])
+    def _prompt(self, row: int, round_number: int) -> list[Drawn]:
+        """Each round has its own blocks, so that a cache that still holds the previous round does not find them."""
+        remaining = int(self._trace.input[row])
         blocks = self._trace.blocks_of(row)
         if not blocks:
-            return [self._draw(self._stream, left)]
+            return [self._draw(self._stream, remaining)]
         parts = []
         for one in blocks:
-            size = min(left, self._trace.block_tokens)
-            parts.append(self._block(f"{again}/{one}" if again else str(one))[:size])
-            left -= size
+            size = min(remaining, self._trace.block_tokens)
+            parts.append(self._block(f"{round_number}/{one}" if round_number else str(one))[:size])
+            remaining -= size
         return parts
 
     def _draw(self, stream: Mersenne, size: int) -> Drawn:

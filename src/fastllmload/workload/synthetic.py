@@ -1,9 +1,9 @@
 """Synthetic prompts: lengths and content drawn from one stream, in the order of IETF A.1.4.
 
-Per request: the input length, the output length, then as many numbers as the prompt has tokens, all from the
-workload's stream. With `uniform:128,512` and `uniform:64,256` that is the draft's own pseudocode, draw for
-draw. Every prompt's content is its own from the first token on (16 drawn words agree by chance once in
-10^60), so no prefix cache can hit; shared prefixes stand in front only when asked for.
+Per request: the input length, the output length, then one number per prompt token, all from the workload's stream.
+With `uniform:128,512` and `uniform:64,256` this is the draft's pseudocode, draw for draw. Every prompt is unique from its
+first token on (16 drawn words agree by chance once in 10^60), so no prefix cache can hit; prompts have shared prefixes
+only when they are requested.
 """
 
 from __future__ import annotations
@@ -21,16 +21,15 @@ import numpy.typing as npt
 from fastllmload._ext.mersenne import Mersenne
 from fastllmload.workload.lengths import Lengths, Stream
 
-BATCH_TOKENS = 1 << 17  # drawn numbers of one batch: what is drawn, stitched and hashed while it is in the cache
+BATCH_TOKENS = 1 << 17  # drawn numbers of one batch, which is stitched and hashed while it is in the CPU cache
 
 
 @dataclass(frozen=True)
 class Quota:
-    """When a sequence is long enough: all of *requests* and *output_tokens* are reached, or *input_tokens*
-    is.
+    """When a sequence is long enough: both *requests* and *output_tokens* are reached, or *input_tokens* is.
 
-    *input_tokens* bounds the memory and disk that a plan takes; it never cuts below *at_least* requests.
-    *at_most* requests are enough, whatever they hold.
+    *input_tokens* bounds the memory and disk that a plan takes, but never to fewer than *at_least* requests. *at_most*
+    requests are always enough.
     """
 
     requests: int
@@ -50,14 +49,14 @@ class Quota:
 @dataclass(frozen=True)
 class Batch:
     """Consecutive requests: *drawn* uint32 numbers of all prompts; *prompt*, *output* int32 tokens per
-    request; *kind* uint16 number of its class; *shared* int32 tokens of each prompt that are a part others have too.
+    request; *kind* uint16 number of its class; *shared* int32 tokens of each prompt that other prompts have too.
     """
 
     drawn: npt.NDArray[np.uint32]
     prompt: npt.NDArray[np.int32]
     output: npt.NDArray[np.int32]
     kind: npt.NDArray[np.uint16] | None = None  # None: all are of class 0
-    shared: npt.NDArray[np.int32] | None = None  # None: nothing is
+    shared: npt.NDArray[np.int32] | None = None  # None: none are
 
     def first(self, count: int) -> Batch:
         """The first *count* requests."""
@@ -82,7 +81,7 @@ class Batch:
 
 
 class Shape(Protocol):
-    """Lengths of one request after the other."""
+    """Source of the lengths and classes of successive requests."""
 
     def draw(self, stream: Stream) -> tuple[int, int, int]:
         """Input tokens, output tokens and class of the next request."""
@@ -100,21 +99,21 @@ class Independent:
 
 
 def zipf(count: int, exponent: float) -> list[float]:
-    """Cumulative probabilities of 1 to *count* as k^-exponent. Nothing is above the last, which is 1."""
+    """Cumulative probabilities of 1 to *count* as k^-exponent. The last is exactly 1."""
     weights = [(k + 1) ** -exponent for k in range(count)]
-    whole = sum(weights)
-    return [*(part / whole for part in accumulate(weights[:-1])), 1.0]
+    total = sum(weights)
+    return [*(part / total for part in accumulate(weights[:-1])), 1.0]
 
 
-def chosen(cumulative: list[float], u: float) -> int:
+def draw_index(cumulative: list[float], u: float) -> int:
     """First k whose cumulative probability is at least *u*."""
     return bisect_left(cumulative, u)
 
 
 class Prefixes:
     """*count* shared prefixes of *length* tokens below *span*. *share* of the requests start with one of them, chosen
-    uniformly or as k^-*exponent*; the others with as many tokens of their own, so that length does not tell them apart.
-    `repeated`: tokens of shared prefixes that were given out before.
+    uniformly or as k^-*exponent*; the others with as many tokens of their own, so that their lengths do not differ.
+    `repeated`: tokens of shared prefixes that an earlier request had.
     """
 
     def __init__(
@@ -127,7 +126,7 @@ class Prefixes:
         self._choice = random.Random(seed)
         self._cumulative = zipf(count, exponent) if exponent else None
         self._own = Mersenne(f"{seed}/own")
-        self._given: set[int] = set()
+        self._used: set[int] = set()
         self.repeated = 0
 
     def next(self) -> tuple[npt.NDArray[np.uint32], int]:
@@ -139,23 +138,23 @@ class Prefixes:
         if self._cumulative is None:
             number = self._choice.randrange(len(self._tokens))
         else:
-            number = chosen(self._cumulative, self._choice.random())
-        self.repeated += self.length if number in self._given else 0
-        self._given.add(number)
+            number = draw_index(self._cumulative, self._choice.random())
+        self.repeated += self.length if number in self._used else 0
+        self._used.add(number)
         found: npt.NDArray[np.uint32] = self._tokens[number]
         return found, self.length
 
 
 class Synthetic:
-    """An endless sequence of requests; *prefixes* come on top of the drawn input length, of which *kept* tokens are
-    not drawn here (a fixed text behind the prompt).
+    """Requests without end. *prefixes* are added to the drawn input length; *fixed* tokens of it are a fixed text after the
+    prompt, which is not drawn here.
     """
 
     def __init__(
-        self, shape: Shape, span: int, seed: int | str, prefixes: Prefixes | None = None, kept: int = 0
+        self, shape: Shape, span: int, seed: int | str, prefixes: Prefixes | None = None, fixed: int = 0
     ) -> None:
         self._shape = shape
-        self._kept = kept
+        self._fixed = fixed
         self._span = span
         self._stream = Mersenne(seed)
         self._prefixes = prefixes
@@ -172,7 +171,7 @@ class Synthetic:
             used = 0
             while used < BATCH_TOKENS and not quota.met(requests, output_tokens, input_tokens):
                 size, answer, kind = self._shape.draw(self._stream)
-                drawn, taken, common = self._fill(drawn, used, max(1, size - self._kept))
+                drawn, taken, common = self._fill(drawn, used, max(1, size - self._fixed))
                 used += taken
                 prompt.append(taken)
                 output.append(answer)
@@ -180,14 +179,14 @@ class Synthetic:
                 shared.append(common)
                 requests += 1
                 output_tokens += answer
-                input_tokens += taken + self._kept
+                input_tokens += taken + self._fixed
             yield Batch(
                 drawn[:used], np.array(prompt, np.int32), np.array(output, np.int32), np.array(kinds, np.uint16),
                 None if self._prefixes is None else np.array(shared, np.int32),
             )  # fmt: skip
 
     def _fill(self, drawn: npt.NDArray[np.uint32], at: int, size: int) -> tuple[npt.NDArray[np.uint32], int, int]:
-        """Draw one prompt to drawn[at:], which grows when it is too small; its tokens, and how many of them are shared."""
+        """Draw one prompt into drawn[at:], enlarged when too small; returns it, the prompt's tokens, and those shared."""
         prefix = 0 if self._prefixes is None else self._prefixes.length
         shared = 0
         if at + prefix + size > len(drawn):

@@ -1,4 +1,4 @@
-"""Recorded traffic: when requests came, how long they were and which blocks of text they shared.
+"""Traces: recorded instants and lengths of requests, and the blocks of text that they shared.
 
 | name | file |
 |---|---|
@@ -7,7 +7,7 @@
 | mooncake | JSON lines `timestamp` (ms), `input_length`, `output_length`, `hash_ids` of blocks of 512 tokens |
 | trace | CSV `timestamp,input,output`, seconds |
 
-Rows without a prompt or without an answer (BurstGPT writes failed requests so) are left out and counted.
+Rows without a prompt or an answer (failed requests in BurstGPT) are left out and counted.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ import numpy.typing as npt
 
 from fastllmload.errors import InputError
 from fastllmload.files import LARGEST_DATASET, read_bounded
-from fastllmload.workload.dataset import LONGEST_FIELD, MOST_TOKENS, column, refuse_packed, why
+from fastllmload.workload.dataset import LONGEST_FIELD, MOST_TOKENS, check_uncompressed, column, why
 
 MOONCAKE_BLOCK = 512
 TRACES = ("azure", "burstgpt", "mooncake", "trace")
@@ -39,8 +39,8 @@ Numbers = npt.NDArray[np.int64]
 class Trace:
     """Requests in the order of their instants. *t_ns* int64 from the first one; *input*, *output* int64 tokens.
 
-    *block* int64 ids of shared blocks of *block_tokens*, request i has `block[first[i]:first[i + 1]]`; None without
-    any.
+    *block* int64 ids of shared blocks of *block_tokens*, request i has `block[first[i]:first[i + 1]]`; None if the trace
+    has no blocks.
     """
 
     name: str
@@ -57,13 +57,13 @@ class Trace:
         return len(self.t_ns)
 
     def blocks_of(self, request: int) -> list[int]:
-        """Block ids of a request, none where the trace tells none."""
+        """Block ids of a request; empty for a trace without blocks."""
         if self.block is None or self.first is None:
             return []
         return [int(one) for one in self.block[self.first[request] : self.first[request + 1]]]
 
     def part(self, start_s: float, end_s: float | None) -> Trace:
-        """Requests in [*start_s*, *end_s*) of the trace, with time zero at *start_s*. InputError when there is none."""
+        """Requests in [*start_s*, *end_s*) of the trace, with time zero at *start_s*. InputError when there are none."""
         start = round(start_s * 1e9)
         low = int(np.searchsorted(self.t_ns, start))
         high = len(self) if end_s is None else int(np.searchsorted(self.t_ns, round(end_s * 1e9)))
@@ -83,18 +83,18 @@ class Trace:
 
 
 def read_trace(name: str, path: Path) -> Trace:
-    """The trace in *path*. InputError names file and line of what is wrong."""
+    """The trace in *path*. InputError names file, line and cause."""
     try:
         raw = read_bounded(path, LARGEST_DATASET)
     except OSError as problem:
         raise InputError(f"--dataset-path {path} cannot be read: {problem.strerror}") from None
-    refuse_packed(path, raw)
+    check_uncompressed(path, raw)
     sha256 = hashlib.sha256(raw).hexdigest()
     try:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as problem:
         raise InputError(f"--dataset-path {path} is not text: byte {problem.start} is not UTF-8") from None
-    lines = text.split("\n")  # a text may hold other separators of lines, a JSON line too
+    lines = text.split("\n")  # not splitlines: a cell or JSON text may contain other line separators
     return _read_mooncake(path, sha256, lines) if name == "mooncake" else _read_table(name, path, sha256, lines)
 
 
@@ -117,12 +117,12 @@ def _seconds(text: str) -> int:
     if not (whole or part) or not DIGITS.fullmatch(whole + part):
         raise ValueError(f"{text!r} is not a time in seconds")
     if len(whole.lstrip("0")) > 10 or int(whole or "0") > LATEST_S:
-        raise ValueError(f"time {text!r} is too large for seconds; are these other units? Write seconds")
+        raise ValueError(f"time {text!r} is too large for seconds; write seconds")
     return int(whole or "0") * 1_000_000_000 + int((part + "000000000")[:9])
 
 
 def _moment(text: str) -> int:
-    """A date and time of day, with up to nine digits of a second, in UTC where no zone is named."""
+    """A date and time of day, with up to nine digits of a second, in UTC unless it names a zone."""
     found = MOMENT.fullmatch(text)
     try:
         if found is None:
@@ -162,8 +162,8 @@ def _read_table(name: str, path: Path, sha256: str, lines: list[str]) -> Trace:
         if not cells:
             continue
         try:
-            at, taken, given = (cells[column].strip() for column in where)
-            row = columns.ns(at), _tokens(taken), _tokens(given)
+            at, prompt, answer = (cells[column].strip() for column in where)
+            row = columns.ns(at), _tokens(prompt), _tokens(answer)
         except IndexError:
             raise InputError(
                 f"{path} line {table.line_num}: {len(cells)} values, the header has {len(header)}"
@@ -175,14 +175,14 @@ def _read_table(name: str, path: Path, sha256: str, lines: list[str]) -> Trace:
             continue
         if rows and row[0] < rows[-1][0]:
             raise InputError(
-                f"{path} line {table.line_num}: time {at!r} goes back behind the line before; sort the file"
+                f"{path} line {table.line_num}: timestamp {at!r} is earlier than the previous line's; sort the file"
             )
         rows.append(row)
     return _trace(name, path, sha256, rows, left_out)
 
 
 def _rows(path: Path, table: Any) -> Iterator[list[str]]:
-    """The rows of a csv reader. InputError for what is no CSV."""
+    """The rows of a csv reader. InputError for invalid CSV."""
     try:
         yield from table
     except csv.Error as problem:
@@ -192,7 +192,7 @@ def _rows(path: Path, table: Any) -> Iterator[list[str]]:
 def _column(path: Path, header: list[str], wanted: str) -> int:
     lowered = [cell.lower() for cell in header]
     if wanted.lower() not in lowered:
-        raise InputError(f"{path} line 1: there is no column {wanted!r}; it has {', '.join(header) or 'nothing'}")
+        raise InputError(f"{path} line 1: column {wanted!r} is missing; it has {', '.join(header) or 'nothing'}")
     return lowered.index(wanted.lower())
 
 
@@ -209,7 +209,7 @@ def _tokens(text: str) -> int:
 
 def _trace(name: str, path: Path, sha256: str, rows: list[tuple[int, int, int]], left_out: int) -> Trace:
     if not rows:
-        raise InputError(f"--dataset-path {path} holds no request ({left_out} rows without prompt or answer)")
+        raise InputError(f"--dataset-path {path} contains no request ({left_out} rows without prompt or answer)")
     table = np.array(rows, np.int64)
     return Trace(name, sha256, table[:, 0] - table[0, 0], table[:, 1], table[:, 2], left_out)
 
@@ -239,7 +239,7 @@ def _read_mooncake(path: Path, sha256: str, lines: list[str]) -> Trace:
             broken = "" if isinstance(problem, msgspec.ValidationError) else " is not JSON"
             raise InputError(f"{path} line {number}{column(line.encode(), problem)}{broken}: {why(problem)}") from None
         if max(row.input_length, row.output_length) > MOST_TOKENS:
-            raise InputError(f"{path} line {number}: a length above {MOST_TOKENS} tokens is none that can be sent")
+            raise InputError(f"{path} line {number}: its length is above the limit of {MOST_TOKENS} tokens")
         if row.input_length < 1 or row.output_length < 1:
             left_out += 1
             continue
@@ -251,9 +251,11 @@ def _read_mooncake(path: Path, sha256: str, lines: list[str]) -> Trace:
         if not abs(row.timestamp) <= LATEST_S * 1e3:
             raise InputError(f"{path} line {number}: its timestamp {row.timestamp:g} is too large for milliseconds")
         if any(abs(one) >= 1 << 63 for one in row.hash_ids):
-            raise InputError(f"{path} line {number}: its hash_ids hold a number that does not fit into 64 bits")
+            raise InputError(f"{path} line {number}: its hash_ids contain a number of more than 64 bits")
         if kept and row.timestamp < kept[-1].timestamp:
-            raise InputError(f"{path} line {number}: its timestamp {row.timestamp:g} goes back behind the line before")
+            raise InputError(
+                f"{path} line {number}: timestamp {row.timestamp:g} is earlier than the previous line's; sort the file"
+            )
         kept.append(row)
     rows = [(round(row.timestamp * 1e6), row.input_length, row.output_length) for row in kept]
     found = _trace("mooncake", path, sha256, rows, left_out)
@@ -262,24 +264,23 @@ def _read_mooncake(path: Path, sha256: str, lines: list[str]) -> Trace:
     return replace(found, block=block, first=np.concatenate([[0], np.cumsum(needed)]))
 
 
-# -- what a prefix cache can find -------------------------------------------------------------------------------------
+# -- prefix sharing ----------------------------------------------------------------------------------------------------
 
 
 def prefix_hit_rate(trace: Trace) -> float | None:
-    """Share of all prompt tokens in full blocks that an endless prefix cache has seen before, in the order of the
-    trace.
+    """Share of all prompt tokens in full blocks that an unlimited prefix cache has seen before, in the order of the trace.
 
-    A block counts only behind blocks that were all found, as a prefix cache works. None for a trace without blocks.
+    As in a prefix cache, a block counts only if all blocks before it were found. None for a trace without blocks.
     """
     if trace.block is None:
         return None
     seen: set[int] = set()
-    found = sum(found_before(trace, request, seen) for request in range(len(trace)))
+    found = sum(cached_tokens(trace, request, seen) for request in range(len(trace)))
     return found / float(trace.input.sum())
 
 
-def found_before(trace: Trace, request: int, seen: set[int]) -> int:
-    """Tokens of *request*'s full blocks that stand in *seen*, up to the first that does not; they all do afterwards."""
+def cached_tokens(trace: Trace, request: int, seen: set[int]) -> int:
+    """Tokens of *request*'s leading full blocks that are in *seen*; adds all its full blocks to *seen*."""
     full = trace.blocks_of(request)[: int(trace.input[request]) // trace.block_tokens]
     hits = next((n for n, one in enumerate(full) if one not in seen), len(full))
     seen.update(full)
@@ -287,7 +288,7 @@ def found_before(trace: Trace, request: int, seen: set[int]) -> int:
 
 
 def shared_tokens(trace: Trace) -> Numbers:
-    """int64 tokens of each request's first full blocks that other requests have too; 0 for a trace without blocks."""
+    """int64 tokens of each request's leading full blocks that other requests have too; 0 for a trace without blocks."""
     shared = np.zeros(len(trace), np.int64)
     if trace.block is None:
         return shared
@@ -296,18 +297,18 @@ def shared_tokens(trace: Trace) -> Numbers:
     for blocks in full:
         users.update(set(blocks))
     for request, blocks in enumerate(full):
-        alone = next((n for n, one in enumerate(blocks) if users[one] == 1), len(blocks))
-        shared[request] = alone * trace.block_tokens
+        unshared = next((n for n, one in enumerate(blocks) if users[one] == 1), len(blocks))
+        shared[request] = unshared * trace.block_tokens
     return shared
 
 
 def instants(trace: Trace, speed: float) -> npt.NDArray[np.float64]:
-    """Seconds from the first request, *speed* times as fast as they were."""
+    """Seconds from the first request, at *speed* times the recorded speed."""
     return trace.t_ns / 1e9 / speed
 
 
 def rounds(trace: Trace, speed: float) -> Iterator[npt.NDArray[np.float64]]:
-    """The instants of the trace again and again; a round ends one mean gap behind its last request."""
+    """The instants of the trace, repeated without end; a round ends one mean gap after its last request."""
     once = instants(trace, speed)
     length = float(once[-1]) + (float(once[-1]) / (len(once) - 1) if len(once) > 1 and once[-1] > 0 else 1.0)
     number = 0
@@ -317,7 +318,7 @@ def rounds(trace: Trace, speed: float) -> Iterator[npt.NDArray[np.float64]]:
 
 
 def describe_trace(trace: Trace) -> dict[str, Any]:
-    """What a plan says of its trace."""
+    """The trace as plan.json describes it."""
     return {
         "sha256": trace.sha256,
         "rows": len(trace),

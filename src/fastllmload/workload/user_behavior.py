@@ -1,6 +1,6 @@
-"""What users are said to do besides waiting, and how long they think: texts of options to values.
+"""Parse the options of user behavior: think times, turns, cancellation, slow readers, abandonment.
 
-ValueErrors end a sentence that begins with the option and its text.
+The message of a ValueError follows the option and its text in a sentence.
 """
 
 from __future__ import annotations
@@ -65,18 +65,18 @@ def read_pause(text: str) -> Pause:
     sigma = quantities.number(parts[1]) if kind == "lognormal" and len(parts) == 2 else None
     if sigma is not None and sigma >= 0:
         return Pause(kind, seconds(parts[0], above=0.0), sigma)
-    raise ValueError(f"is no time to think; write {FORMS}")
+    raise ValueError(f"is not a think time; write {FORMS}")
 
 
 def seconds(text: str, *, above: float, inclusive: bool = False) -> float:
     value = quantities.duration(text)
     if value is None or not (value > above or (inclusive and value == above)) or value > LONGEST_S:
-        raise ValueError(f"is no time to think; write {FORMS}")
+        raise ValueError(f"is not a think time; write {FORMS}")
     return value
 
 
 def read_turns(text: str) -> str | None:
-    """A length spec of the number of turns (`3-8` is `uniform:3,8`); None for `all` that a data set has."""
+    """Length specification of the number of turns (`3-8` is `uniform:3,8`); None for `all` turns of a data set."""
     from fastllmload.errors import InputError
     from fastllmload.workload.lengths import parse_lengths
 
@@ -87,30 +87,30 @@ def read_turns(text: str) -> str | None:
     try:
         parse_lengths(spec, "--turns")
     except InputError:
-        raise ValueError("is no number of turns; write 4, 3-8, normal:6,2 or all (of a data set)") from None
+        raise ValueError("is not a number of turns; write 4, 3-8, normal:6,2 or all (of a data set)") from None
     return spec
 
 
 @dataclass(frozen=True)
-class Cancelling:
-    """The user leaves after *tokens* events with content, or *ns* after the request was submitted; one of them is 0."""
+class Cancellation:
+    """The user cancels after *tokens* chunks, or *ns* after submission; the other is 0."""
 
     tokens: int = 0
     ns: int = 0
 
 
-def read_cancel_after(text: str) -> Cancelling:
+def read_cancel_after(text: str) -> Cancellation:
     tokens, ns = quantities.tokens(text), quantities.duration(text, "ns", plain=False)
     if tokens is not None and tokens == int(tokens) >= 1:
-        return Cancelling(tokens=int(tokens))
+        return Cancellation(tokens=int(tokens))
     if ns is not None and 0 < ns <= LONGEST_S * 1e9:
-        return Cancelling(ns=max(1, round(ns)))
-    raise ValueError("is neither tokens nor a time; write for example 20tok or 2s")
+        return Cancellation(ns=max(1, round(ns)))
+    raise ValueError("is neither a number of tokens nor a time; write for example 20tok or 2s")
 
 
 @dataclass(frozen=True)
 class SlowReading:
-    """*share* of the users read no faster than *rate* tokens/s, or bytes/s where *in_bytes*."""
+    """*share* of the users read at most *rate* tokens/s, or bytes/s if *in_bytes*."""
 
     share: float
     rate: float
@@ -119,29 +119,29 @@ class SlowReading:
 
 def read_slow_readers(text: str) -> SlowReading:
     """`0.05:20tok/s`, `5%:2kB/s`."""
-    given, _, rate = text.strip().partition(":")
-    share, amount = quantities.share(given), rate.removesuffix("/s")
+    share_text, _, rate = text.strip().partition(":")
+    share, amount = quantities.share(share_text), rate.removesuffix("/s")
     tokens, size = quantities.tokens(amount), quantities.size(amount)
     value = size if tokens is None else tokens
     if share is None or value is None or value <= 0 or not rate.endswith("/s"):
-        raise ValueError("is no share and rate; write for example 0.05:20tok/s or 5%:2kB/s")
+        raise ValueError("is not a share and a rate; write for example 0.05:20tok/s or 5%:2kB/s")
     if not 0 < share <= 1:
-        raise ValueError("has a share that is not above 0 and up to 1; write for example 0.05:20tok/s")
+        raise ValueError("has a share that is not above 0 and at most 1; write for example 0.05:20tok/s")
     return SlowReading(share, value, size is not None)
 
 
 @dataclass(frozen=True)
-class Abandoning:
-    """Every user leaves when the first token, or with *e2e* the end, has not come *ns* after the submission."""
+class Abandonment:
+    """Every user leaves when the first token, or with *e2e* the end, has not arrived *ns* after submission."""
 
     ns: int
     e2e: bool
 
 
-def read_abandon(text: str) -> Abandoning:
+def read_abandon(text: str) -> Abandonment:
     """`ttft:5s`, `e2e:30s`."""
     name, _, limit = text.strip().lower().partition(":")
     after_s = quantities.duration(limit)
     if name not in ("ttft", "e2e", "e2el") or after_s is None or not 0 < after_s <= LONGEST_S:
-        raise ValueError("is no deadline that users leave at; write for example ttft:5s or e2e:30s")
-    return Abandoning(max(1, round(after_s * 1e9)), name != "ttft")
+        raise ValueError("is not a deadline at which users leave; write for example ttft:5s or e2e:30s")
+    return Abandonment(max(1, round(after_s * 1e9)), name != "ttft")

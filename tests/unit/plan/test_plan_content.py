@@ -184,8 +184,8 @@ def test_code_of_the_real_data(tmp_path):
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ("", "holds no code"),
-        ('{"x": 1}\n', "line 1: there is no code in it"),
+        ("", "contains no code"),
+        ('{"x": 1}\n', "line 1 contains no code"),
         ('{"content": 5', "line 1 column 14 is not JSON"),
     ],
 )

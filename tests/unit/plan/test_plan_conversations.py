@@ -162,7 +162,7 @@ def test_wrong_lines_are_named(tmp_path, line, said):
         planned(tmp_path / "plan", workload__name="custom", workload__dataset_path=str(file), workload__turns="all")
 
 
-def test_a_data_set_with_sessions_asks_for_turns(tmp_path):
+def test_a_data_set_with_sessions_requires_turns(tmp_path):
     file = tmp_path / "c.jsonl"
     file.write_text(json.dumps(CUSTOM[0]))
     with pytest.raises(InputError, match="add --turns all"):

@@ -1,4 +1,4 @@
-"""Cutting texts by counting only behind the last seam gives what counting them whole gives."""
+"""Counting only after the last seam gives the same cut texts and counts as encoding them completely."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ PIECES = [
 
 
 def same(tokenizer, texts, wanted):
-    """The quick cut and the whole one, and what the tokenizer says of the result."""
+    """Compare the fast cut, the general one, and the tokenizer's count of the result."""
     quick, whole = tokenizer.cut_many(texts, wanted), cut_many(tokenizer, texts, wanted)
     assert quick == whole
     assert quick.counts == tokenizer.count_many(quick.texts)
@@ -43,7 +43,7 @@ def same(tokenizer, texts, wanted):
 
 @pytest.mark.parametrize("name", ENCODINGS)
 def test_random_ids_of_every_bundled_encoding(name):
-    """Random ids make the most broken texts there are; nearly all of them end up with what was wanted."""
+    """Random ids give the least regular texts; nearly all of them end with the requested count."""
     tokenizer, draw = load_tokenizer(name), np.random.default_rng(5)
     wanted = draw.integers(2, 120, 300).tolist()
     texts = tokenizer.decode_many([draw.integers(0, tokenizer.ordinary, size + 9).tolist() for size in wanted])
@@ -64,7 +64,7 @@ def test_any_text(text, wanted):
     same(CL100K, [text], [wanted])
 
 
-def test_short_texts_stay():
+def test_short_texts_are_not_changed():
     cut = same(CL100K, ["a b c", "", "one two three four"], [9, 3, 2])
     assert cut.texts == ["a b c", "", "one two"]
     assert cut.before == [3, 0, 4]

@@ -1,4 +1,4 @@
-"""Texts of an exact number of tokens, images of an exact size, and generated text that is what it says."""
+"""Texts of an exact number of tokens, images of an exact size, and valid generated text."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from fastllmload.errors import InputError
 from fastllmload.workload.content.exact_length import fit, fit_many
 from fastllmload.workload.content.functions import LANGUAGES, Code
-from fastllmload.workload.content.image import Images, wanted
+from fastllmload.workload.content.image import Images, image_size
 from fastllmload.workload.content.prose import Prose
 from fastllmload.workload.document import QUESTION, QUESTION_TOKENS
 from fastllmload.workload.tokenizers.tokenizer import load_tokenizer
@@ -25,7 +25,7 @@ CL100K = load_tokenizer("cl100k_base")
 @settings(max_examples=60)
 @given(st.lists(st.tuples(st.text(max_size=60), st.integers(1, 40)), min_size=1, max_size=5))
 def test_any_text_is_cut_or_filled(cases):
-    """Whatever the text, its count is what fit_many says; and plain words end at what was wanted."""
+    """For any text fit_many returns its true count; plain words get the requested count."""
     texts, counts = fit_many(CL100K, [text for text, _ in cases], [tokens for _, tokens in cases])
     assert counts == [CL100K.count(text) for text in texts]
 
@@ -39,7 +39,7 @@ def test_plain_words_are_exact(tokens):
 
 
 def test_random_ids_are_repaired():
-    """999 of 1,000 prompts of random ids come to their length (procedures 1.1)."""
+    """999 of 1,000 prompts of random ids get their length."""
     draw = np.random.default_rng(3)
     wanted_ = draw.integers(100, 300, 1000).tolist()
     texts = [CL100K.decode(draw.integers(0, 100_256, size).tolist()) for size in wanted_]
@@ -53,19 +53,19 @@ def test_without_a_tokenizer_words_are_counted():
 
 
 def test_the_question_has_its_hundred_tokens():
-    """Under the tokenizer that is declared by default it ends with its last sentence."""
+    """Under the default tokenizer it ends with its last sentence."""
     assert CL100K.count("document" + QUESTION) == QUESTION_TOKENS + 1
 
 
 def test_generated_python_parses():
-    """Code of every language is there, and Python's is Python."""
+    """Every language is generated, and the Python code parses."""
     code = Code("9")
     ast.parse(code.repository("python", 9000))
     assert len({code.function(language) for language in LANGUAGES * 40}) == 120
 
 
 def decoded(png):
-    """Width, height and lines of palette indices of a PNG as ours are."""
+    """Width, height and rows of palette indices of a PNG as `Images` writes it."""
     assert png[:8] == b"\x89PNG\r\n\x1a\n"
     chunks, at = {}, 8
     while at < len(png):
@@ -91,27 +91,27 @@ def decoded(png):
 
 @pytest.mark.parametrize("size", [(1, 1), (17, 3), (512, 512), (301, 40)])
 def test_images_are_png_of_the_size(size):
-    """A reader of the format finds size, palette, checksums and all pixels."""
+    """A PNG reader finds size, palette, checksums and all pixels."""
     width, height, lines = decoded(Images("1").png(*size))
     assert (width, height, len(lines)) == (*size, size[1])
 
 
-def test_no_two_images_are_alike():
+def test_no_two_images_are_equal():
     images = Images("1")
     assert len({images.png(64, 64) for _ in range(500)}) == 500
     assert Images("2").png(8, 8) == Images("2").png(8, 8) != Images("3").png(8, 8)
 
 
 def test_images_of_a_data_set():
-    """A URL synthetic:WxH becomes an image, other URLs stay, and what is no size is refused."""
+    """A URL synthetic:WxH becomes an image, other URLs are kept, and an invalid size is refused."""
     small = {"type": "image_url", "image_url": {"url": "synthetic:20x10", "detail": "low"}}
     parts = [{"type": "text", "text": "t"}, small]
     remote = {"type": "image_url", "image_url": {"url": "https://h/x.png"}}
     asked = [{"role": "user", "content": [*parts, remote]}, {"role": "user", "content": "x"}]
-    message, plain = Images("1").filled(asked)
+    message, plain = Images("1").with_images(asked)
     image = message["content"][1]["image_url"]
     assert image["url"].startswith("data:image/png;base64,") and image["detail"] == "low"
     assert message["content"][2] == remote and plain == {"role": "user", "content": "x"}
     for url in ("synthetic:", "synthetic:0x5", "synthetic:5", "synthetic:5x99999"):
-        with pytest.raises(InputError, match="is no synthetic image"):
-            wanted({"image_url": {"url": url}})
+        with pytest.raises(InputError, match="is not a synthetic image"):
+            image_size({"image_url": {"url": url}})

@@ -1,4 +1,4 @@
-"""Length specs: what they mean, their draw conventions, and one clear sentence for a bad one."""
+"""Length specifications: meaning, draw conventions, and one clear sentence for an invalid one."""
 
 import math
 import random
@@ -26,7 +26,7 @@ from fastllmload.workload.lengths import LONGEST, Fixed, LogNormal, Normal, Unif
     ],
 )
 def test_specs(spec, expected):
-    """Every form, and its canonical text means the same."""
+    """Every form is parsed, and its canonical text means the same."""
     parsed = parse_lengths(spec, "--isl")
     assert parsed == expected
     assert parse_lengths(str(parsed), "--isl") == expected
@@ -44,7 +44,7 @@ def test_specs(spec, expected):
     ],
 )  # fmt: skip
 def test_refusals(spec):
-    """One sentence that names the option, the value and the forms that exist."""
+    """One sentence that names the option, the value and the accepted forms."""
     with pytest.raises(InputError) as caught:
         parse_lengths(spec, "--osl")
     message = str(caught.value)

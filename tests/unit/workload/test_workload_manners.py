@@ -1,4 +1,4 @@
-"""Times to think, turns and what users do: texts to values."""
+"""Think times, turns and user behavior: texts to values."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fastllmload.workload.user_behavior import (
-    Abandoning,
-    Cancelling,
+    Abandonment,
+    Cancellation,
     Pause,
     SlowReading,
     read_abandon,
@@ -33,8 +33,8 @@ from fastllmload.workload.user_behavior import (
         ("lognormal:2s,0.5", Pause("lognormal", 2.0, 0.5)),
     ],
 )
-def test_times_to_think(text, found):
-    """A mean of 4,000 draws is within 10 % of what `mean` says."""
+def test_think_times(text, found):
+    """A mean of 4,000 draws is within 10 % of `mean`."""
     pause = read_pause(text)
     assert pause == found
     stream = random.Random(1)
@@ -46,8 +46,8 @@ def test_times_to_think(text, found):
 @pytest.mark.parametrize(
     "text", ["", "soon", "-1", "uniform:5,1", "uniform:1", "exponential:0", "lognormal:1s", "2parsecs", "nan"]
 )
-def test_what_is_no_time_to_think(text):
-    with pytest.raises(ValueError, match="is no time to think; write 2s"):
+def test_invalid_think_times_are_refused(text):
+    with pytest.raises(ValueError, match="is not a think time; write 2s"):
         read_pause(text)
 
 
@@ -63,17 +63,17 @@ def test_any_text_is_read_or_refused(text):
 def test_turns():
     assert [read_turns(text) for text in ("4", "3-8", "normal:6,2", "all")] == ["4", "uniform:3,8", "normal:6,2", None]
     for text in ("0", "8-3", "-", "many"):
-        with pytest.raises(ValueError, match="is no number of turns"):
+        with pytest.raises(ValueError, match="is not a number of turns"):
             read_turns(text)
 
 
-def test_leaving_reading_and_giving_up():
-    assert read_cancel_after("20tok") == Cancelling(tokens=20)
-    assert read_cancel_after("1.5s") == Cancelling(ns=1_500_000_000)
+def test_cancellation_slow_reading_and_abandonment():
+    assert read_cancel_after("20tok") == Cancellation(tokens=20)
+    assert read_cancel_after("1.5s") == Cancellation(ns=1_500_000_000)
     assert read_slow_readers("0.05:20tok/s") == SlowReading(0.05, 20.0, False)
     assert read_slow_readers("1:2kB/s") == SlowReading(1.0, 2000.0, True)
-    assert read_abandon("ttft:5s") == Abandoning(5_000_000_000, False)
-    assert read_abandon("e2e:500ms") == Abandoning(500_000_000, True)
+    assert read_abandon("ttft:5s") == Abandonment(5_000_000_000, False)
+    assert read_abandon("e2e:500ms") == Abandonment(500_000_000, True)
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,7 @@ def test_leaving_reading_and_giving_up():
         (read_abandon, ["tpot:5s", "ttft:0"]),
     ],
 )
-def test_what_users_cannot_be_told(reading, texts):
+def test_invalid_user_behavior_is_refused(reading, texts):
     for text in texts:
         with pytest.raises(ValueError, match="write for example"):
             reading(text)

@@ -1,4 +1,4 @@
-"""The synthetic sequence: the IETF's vectors, quotas, prefixes, and content that no prefix cache knows."""
+"""The synthetic sequence: the IETF's vectors, quotas, prefixes, and content that no prefix cache can hit."""
 
 import hashlib
 import json
@@ -41,7 +41,7 @@ def test_ietf_uniform_vectors():
 
 
 def test_ietf_skewed_vectors():
-    """Seed 42 gives the specified lengths and first ids of Synthetic-Skewed, and plain Python's."""
+    """Seed 42 gives the specified lengths and first ids of Synthetic-Skewed, and those of plain Python."""
     synthetic = Synthetic(Independent(LogNormal(5.5, 1.0, 32, 4096), LogNormal(4.5, 1.2, 16, 2048)), SPAN, 42)
     drawn = list(requests(synthetic, Quota(5)))
     assert [(len(ids), output) for ids, output in drawn] == [

@@ -1,4 +1,4 @@
-"""Tokenizers from files and other packages: the same words, counts and facts, and a sentence for what is none."""
+"""Tokenizers from files and other packages: the same words, counts and facts, and a sentence for an invalid one."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 
 def file_of(tmp_path, mark="Ġ"):
-    """A tokenizer.json of whole words: 300 of them, with and without a leading space."""
+    """A tokenizer.json of complete words: 300 of them, with and without a leading space."""
     tokenizers = pytest.importorskip("tokenizers", reason="the extra 'tokenizers' is not installed")
     words = [f"{a}{b}{c}" for a in LETTERS[:10] for b in "aeiou" for c in "nrstlm"]
     entries = ["<unk>", *words, *(mark + word for word in words), "the"]
@@ -50,7 +50,7 @@ def test_a_tokenizer_json(tmp_path, folder):
 
 
 def test_a_vocabulary_without_words(tmp_path):
-    """Too few words to make prompts of: a sentence that names another form."""
+    """Too few words for prompts: a sentence that names another form."""
     tokenizers = pytest.importorskip("tokenizers", reason="the extra 'tokenizers' is not installed")
     made = tokenizers.Tokenizer(tokenizers.models.WordLevel({"a": 0, "?": 1}, unk_token="?"))
     made.save(str(tmp_path / "tokenizer.json"))
@@ -70,8 +70,8 @@ def test_a_vocabulary_without_words(tmp_path):
         ("\x00\x01", "is not a tokenizer.json"),
     ],
 )
-def test_what_is_no_tokenizer(tmp_path, content, sentence):
-    """Told without the package that would read it."""
+def test_a_file_that_is_not_a_tokenizer_is_refused(tmp_path, content, sentence):
+    """Reported without importing the package that would read it."""
     path = tmp_path / "tokenizer.json"
     path.write_text(content)
     with pytest.raises(InputError) as caught:
@@ -79,7 +79,7 @@ def test_what_is_no_tokenizer(tmp_path, content, sentence):
     assert sentence in str(caught.value) and str(path) in str(caught.value) and "\n" not in str(caught.value)
 
 
-def test_a_json_that_the_package_refuses(tmp_path):
+def test_a_file_that_the_package_cannot_read_is_refused(tmp_path):
     pytest.importorskip("tokenizers", reason="the extra 'tokenizers' is not installed")
     path = tmp_path / "tokenizer.json"
     path.write_text(json.dumps({"model": {"type": "Novel"}}))
@@ -88,7 +88,7 @@ def test_a_json_that_the_package_refuses(tmp_path):
 
 
 def test_missing_packages_are_named(tmp_path, monkeypatch):
-    """The extra to install stands in the sentence."""
+    """The message names the extra to install."""
     for name in ("tokenizers", "tiktoken"):
         monkeypatch.setitem(sys.modules, name, None)
     tokenizer_tiktoken.load_tiktoken.cache_clear()
@@ -100,15 +100,15 @@ def test_missing_packages_are_named(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("path", "sentence"), [("{}/none.json", "there is no file"), ("{}", "holds no tokenizer.json")]
+    ("path", "sentence"), [("{}/none.json", "it does not exist"), ("{}", "contains no tokenizer.json")]
 )
-def test_a_file_that_is_not_there(tmp_path, path, sentence):
+def test_a_missing_file_is_named(tmp_path, path, sentence):
     with pytest.raises(InputError, match=sentence):
         load_tokenizer(path.format(tmp_path))
 
 
 class Encoding:
-    """As much of a tiktoken encoding as is asked of one: every byte is a token."""
+    """The part of a tiktoken encoding that is used: every byte is a token."""
 
     name, n_vocab = "bytes", 300
 
@@ -130,7 +130,7 @@ class Encoding:
 
 @pytest.fixture
 def tiktoken(monkeypatch):
-    """A package of that name, with one encoding and one that cannot be fetched."""
+    """A fake tiktoken with one encoding and one that cannot be fetched."""
     module = types.ModuleType("tiktoken")
     module.__version__ = "9"
     module.list_encoding_names = lambda: ["bytes", "far"]
@@ -157,7 +157,7 @@ def test_an_encoding_of_tiktoken(tiktoken):
     assert found.vocabulary()[65] == b"A" and found.decode([65]) == "A"
 
 
-def test_an_encoding_that_cannot_be_had(tiktoken):
+def test_an_encoding_that_cannot_be_fetched(tiktoken):
     with pytest.raises(InputError, match="could not fetch its vocabulary"):
         load_tokenizer("far")
     with pytest.raises(InputError, match="neither an encoding nor a model of tiktoken; encodings are bytes, far"):
@@ -170,7 +170,7 @@ def test_a_models_encoding_is_known_offline(model, encoding):
 
 
 def test_facts_of_the_default():
-    """IETF 4.4.1: name, source, version, and the whole vocabulary."""
+    """IETF 4.4.1: name, source, version, and the complete vocabulary."""
     facts = load_tokenizer("cl100k_base").facts()
     assert (facts["name"], facts["source"], facts["vocabulary"]) == ("cl100k_base", "quicktok", 100_277)
     assert load_tokenizer("cl100k_base").ordinary == 100_256

@@ -1,4 +1,4 @@
-"""Traces: their files as published, one sentence for what is wrong, and text shared exactly where blocks were."""
+"""Traces: files as published, one sentence for each error, and text shared exactly where blocks were."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_generic(tmp_path: Path) -> None:
 
 
 def test_mooncake(tmp_path: Path) -> None:
-    """Request 2 finds one full block behind request 1's; 8 behind 11 is no prefix."""
+    """Request 2 shares one more full block with request 1; block 8 after 11 is not a prefix."""
     trace = read_trace("mooncake", written(tmp_path, MOON))
     assert trace.blocks_of(1) == [7, 8, 10] and trace.t_ns.tolist() == [0, 250_000_000, 250_000_000]
     assert prefix_hit_rate(trace) == pytest.approx(1024 / 2730)
@@ -67,11 +67,11 @@ def test_mooncake(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "text", "sentence"),
     [
-        ("azure", "", "line 1: there is no column 'TIMESTAMP'; it has nothing"),
-        ("azure", "TIMESTAMP,GeneratedTokens\n", "there is no column 'ContextTokens'"),
-        ("azure", "TIMESTAMP,ContextTokens,GeneratedTokens\n", "holds no request (0 rows without prompt or answer)"),
+        ("azure", "", "line 1: column 'TIMESTAMP' is missing; it has nothing"),
+        ("azure", "TIMESTAMP,GeneratedTokens\n", "column 'ContextTokens' is missing"),
+        ("azure", "TIMESTAMP,ContextTokens,GeneratedTokens\n", "contains no request (0 rows without prompt or answer)"),
         ("azure", "TIMESTAMP,ContextTokens,GeneratedTokens\nnoon,1,1\n", "line 2: 'noon' is not a date and time"),
-        ("trace", "timestamp,input,output\n1,5,6\n0.5,5,6\n", "line 3: time '0.5' goes back"),
+        ("trace", "timestamp,input,output\n1,5,6\n0.5,5,6\n", "line 3: timestamp '0.5' is earlier"),
         ("trace", "timestamp,input,output\n1,5\n", "line 2: 2 values, the header has 3"),
         ("trace", "timestamp,input,output\n1,nan,6\n", "line 2: 'nan' is not a number of tokens from 0 to 16000000"),
         ("trace", "timestamp,input,output\n1,x,6\n", "line 2: 'x' is not a number of tokens"),
@@ -80,7 +80,7 @@ def test_mooncake(tmp_path: Path) -> None:
         (
             "mooncake",
             '{"timestamp": 0, "input_length": 99999999, "output_length": 1, "hash_ids": [1]}',
-            "line 1: a length",
+            "line 1: its length",
         ),
         (
             "mooncake",
@@ -89,7 +89,7 @@ def test_mooncake(tmp_path: Path) -> None:
         ),
         ("trace", "timestamp,input,output\n1,-4,6\n", "line 2: '-4' is not a number of tokens"),
         ("mooncake", "{", "line 1 column 2 is not JSON: it ends too early"),
-        ("mooncake", MOON.replace("250", "-5", 1), "line 2: its timestamp -5 goes back"),
+        ("mooncake", MOON.replace("250", "-5", 1), "line 2: timestamp -5 is earlier"),
         (
             "mooncake",
             MOON.replace("[7, 8, 9]", "[7]"),
@@ -104,7 +104,7 @@ def test_one_sentence(tmp_path: Path, name: str, text: str, sentence: str) -> No
     assert sentence in str(caught.value) and "\n" not in str(caught.value)
 
 
-def test_not_text_and_not_there(tmp_path: Path) -> None:
+def test_binary_and_missing_files_are_refused(tmp_path: Path) -> None:
     file = tmp_path / "x"
     with pytest.raises(InputError, match="cannot be read: No such file"):
         read_trace("azure", file)
@@ -123,7 +123,7 @@ def test_a_part_of_a_trace(tmp_path: Path) -> None:
 
 
 def test_shared_blocks_share_text_and_nothing_else_does(tmp_path: Path) -> None:
-    """Position by position: equal behind equal ids, different behind different ones, in every round of the trace."""
+    """Position by position: equal for equal ids, different for different ones, in every round of the trace."""
     trace = read_trace("mooncake", written(tmp_path, MOON))
     (batch,) = Replay(trace, 100_256, 42).batches(Quota(6))
     first, second, third, again, *_ = np.split(batch.drawn, np.cumsum(batch.prompt)[:-1])
@@ -135,7 +135,7 @@ def test_shared_blocks_share_text_and_nothing_else_does(tmp_path: Path) -> None:
     assert not np.array_equal(other.drawn[:512], first[:512])
 
 
-def test_rounds_go_on_where_the_trace_ends() -> None:
+def test_rounds_continue_after_the_end_of_the_trace() -> None:
     trace = Trace("trace", "", np.array([0, 10**9, 2 * 10**9]), np.ones(3, np.int64), np.ones(3, np.int64))
     endless = rounds(trace, 2.0)
     assert next(endless).tolist() == [0.0, 0.5, 1.0] and next(endless).tolist() == [1.5, 2.0, 2.5]
@@ -172,7 +172,7 @@ def table(tmp_path, text, name="trace"):
         (
             "trace",
             "timestamp,input,output\n1700000000000,9,5\n",
-            "'1700000000000' is too large for seconds; are these other",
+            "'1700000000000' is too large for seconds; write seconds",
         ),
         ("trace", "timestamp,input,output\n\u00b2,9,5\n", "'\u00b2' is not a time in seconds"),
         ("trace", "timestamp,input,output\r1,9,5\r", "is not CSV: new-line character"),
@@ -181,20 +181,20 @@ def table(tmp_path, text, name="trace"):
         (
             "mooncake",
             MOON.replace("[7, 8, 9]", "[7, 8, 99999999999999999999]"),
-            "line 1: its hash_ids hold a number that",
+            "line 1: its hash_ids contain a number",
         ),
         ("mooncake", MOON.replace('"timestamp": 250', '"timestamp": 1e15'), "line 2: its timestamp 1e+15 is too large"),
-        ("trace", b"\x1f\x8b\x08\x00", "is a gzip file; unpack it to text first"),
+        ("trace", b"\x1f\x8b\x08\x00", "is a gzip file; decompress it first"),
         ("trace", "timestamp,input,output\n".encode("utf-16"), "is UTF-16; write it as UTF-8"),
     ],
 )
-def test_what_would_have_been_another_trace_is_refused(tmp_path, name, text, said):
+def test_a_trace_that_would_be_misread_is_refused(tmp_path, name, text, said):
     with pytest.raises(InputError) as error:
         table(tmp_path, text, name)
     assert said in str(error.value)
 
 
-def test_zones_of_azures_times_count(tmp_path):
+def test_time_zones_of_azure_timestamps(tmp_path):
     """The same instant in three zones, to a tenth of a microsecond."""
     moments = ("2024-05-10 23:59:59.9000001", "2024-05-11T01:59:59.9000001+02:00", "2024-05-10 18:29:59.9000001-0530")
     rows = "".join(f"{at},9,5\n" for at in (*moments, "2024-05-11 00:00:00Z"))

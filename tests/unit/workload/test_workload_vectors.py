@@ -1,4 +1,4 @@
-"""The field's vectors (procedures 1.7), and the streams behind each standard workload."""
+"""Published vectors, and the random streams of each standard workload."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fastllmload.workload.completion import CONTEXT_TOKENS, FUNCTION, OUTPUT, Co
 from fastllmload.workload.conversation import ANSWER, QUESTION, REFERENCE, SYSTEM_TOKENS, Conversation
 from fastllmload.workload.fairness import LONG, MIXES, SHORT, Classes
 from fastllmload.workload.lengths import Fixed, LogNormal, Uniform
-from fastllmload.workload.synthetic import Independent, Prefixes, Quota, Synthetic, chosen, zipf
+from fastllmload.workload.synthetic import Independent, Prefixes, Quota, Synthetic, draw_index, zipf
 from fastllmload.workload.tokenizers.tokenizer import load_tokenizer
 
 SPAN = 100_256
@@ -35,7 +35,7 @@ def taken(source, count):
 
 
 def test_first_and_last_ids():
-    """All first ids of the field's list for Synthetic-Uniform, and the last id of request 0."""
+    """All first ids of the published list for Synthetic-Uniform, and the last id of request 0."""
     (batch, *_) = Synthetic(Independent(Uniform(128, 512), Uniform(64, 256)), SPAN, 42).batches(Quota(5))
     firsts = [numbers[:3].tolist() for numbers in batch.prompts()]
     assert firsts == [
@@ -55,11 +55,11 @@ def test_zipf_of_the_contexts():
     published = [.501169, .177190, .096450, .062646, .044826, .034100, .027061, .022149, .018562, .015848]  # fmt: skip
     assert np.diff([0.0, *zipf(10, 1.5)]).round(6).tolist() == pytest.approx(published, abs=1.1e-6)
     cumulative = zipf(3, 0.0)
-    assert [chosen(cumulative, u) for u in (1e-9, 1 / 3, 0.34, 0.67, 1.0)] == [0, 0, 1, 2, 2]
+    assert [draw_index(cumulative, u) for u in (1e-9, 1 / 3, 0.34, 0.67, 1.0)] == [0, 0, 1, 2, 2]
 
 
-def test_quantiles_of_the_conversation_that_is_fitted():
-    """The inverse distribution function meets P50, P95 and P99 of IETF A.3.2, and ours at .25, .75, .9 and .999."""
+def test_quantiles_of_the_fitted_conversation():
+    """The inverse distribution function meets P50, P95 and P99 of IETF A.3.2, and our values at .25, .75, .9 and .999."""
 
     class Given:
         def __init__(self, u):
@@ -77,7 +77,7 @@ def test_quantiles_of_the_conversation_that_is_fitted():
 
 @pytest.mark.parametrize("chat", [True, False])
 def test_conversation(cl100k, chat):
-    """Half of the prompts have one system prompt of 200 tokens in front; every count is the target's."""
+    """Half of the prompts begin with one system prompt of 200 tokens; every count is the target."""
     requests = taken(Conversation(cl100k, 42, "42/prefix", chat=chat), 600)
     assert all(one.input_tokens == one.target for one in requests)
     shared = [one for one in requests if one.shared]
@@ -119,14 +119,14 @@ def test_code_completion(cl100k):
     assert len(set(own)) == len(own)
 
 
-def test_lengths_of_code_completion_are_drawn_as_said(cl100k):
-    """Contexts by the stream of prefixes, functions and answers by the workload's own, in plain Python."""
+def test_lengths_of_code_completion_are_drawn_as_specified(cl100k):
+    """Contexts from the prefix stream, functions and answers from the workload's stream, in plain Python."""
     requests = taken(Completion(cl100k, 42, "42/prefix"), 40)
     prefix, own = random.Random("42/prefix"), random.Random(42)
     lengths = [prefix.randint(*CONTEXT_TOKENS) for _ in range(10)]
     for one in requests:
         if prefix.random() < 0.8:
-            context = lengths[chosen(zipf(10, 1.5), prefix.random())]
+            context = lengths[draw_index(zipf(10, 1.5), prefix.random())]
         else:
             context = prefix.randint(*CONTEXT_TOKENS)
         assert (one.target - context, one.output_tokens) == (FUNCTION.draw(own), OUTPUT.draw(own))
@@ -155,14 +155,14 @@ def test_fairness_classes():
 
 @pytest.mark.parametrize(("name", "rectangle"), [("fairness-short", SHORT), ("fairness-long", LONG)])
 def test_fairness_of_one_class(name, rectangle):
-    """A class alone: number 0, and nothing else."""
+    """A single class has number 0."""
     found = drawn(MIXES[name], 100)
     assert {kind for _, _, kind in found} == {0}
     assert all(rectangle.holds(size, answer) for size, answer, _ in found)
 
 
-def test_lengths_that_no_class_has():
-    """Answers of one token lie in no class: a sentence, not an endless search."""
+def test_lengths_outside_every_class_are_refused():
+    """Answers of one token lie in no class: an error, not an endless search."""
     shape = Classes(ISL, Fixed(1), MIXES["fairness"], 1)
     with pytest.raises(InputError, match="no lengths of --isl lognormal:.* and --osl 1 lie in the class "):
         shape.draw(random.Random(1))
@@ -180,7 +180,7 @@ def test_prefix_share_and_zipf():
     assert all(len(one) == 30 for one in starts)
 
 
-def test_prefixes_that_nobody_shares():
-    """A share of 0: prefixes are there, and all differ."""
+def test_unshared_prefixes_all_differ():
+    """With a share of 0 all prompts have prefixes, and all differ."""
     prefixes = Prefixes(8, 3, SPAN, "p", share=0.0)
     assert len({tuple(prefixes.next()[0].tolist()) for _ in range(500)}) == 500

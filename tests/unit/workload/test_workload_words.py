@@ -65,7 +65,7 @@ def test_count_needs_no_tokenizer_to_be_checked(cl100k):
 
 
 def test_all_words_are_reachable(cl100k):
-    """The table covers the words of cl100k_base as the field counts them, each by 4 or 5 numbers."""
+    """The table covers all words of cl100k_base, each by 4 or 5 numbers."""
     table = text_table(cl100k)
     assert table.span == IETF_SPAN
     counts = {}
@@ -75,8 +75,8 @@ def test_all_words_are_reachable(cl100k):
     assert set(counts.values()) == {4, 5}
 
 
-def test_ids_are_themselves(cl100k):
-    """As ids a number is the token id, with commas between and none in front."""
+def test_ids_are_token_ids(cl100k):
+    """As ids a number is the token id; commas separate them."""
     table = id_table(cl100k)
     assert table.span == cl100k.ordinary == 100_256
     assert prompt(table, [3278, 0, 100_255]) == "3278,0,100255"
@@ -84,7 +84,7 @@ def test_ids_are_themselves(cl100k):
 
 
 def test_without_a_tokenizer():
-    """`none` has words of letters, no encoding, and says that they are no tokens."""
+    """`none` has words of letters, no encoding, and states that they are not tokens."""
     assert load_tokenizer("none") is None
     table = text_table(None)
     assert table.form == "syllables"
@@ -94,7 +94,7 @@ def test_without_a_tokenizer():
 
 @pytest.mark.parametrize("name", ["", "cl100k", "/etc/passwd", "None"])
 def test_unknown_tokenizer(name):
-    """One sentence that names the value and the encodings there are."""
+    """One sentence that names the value and the known encodings."""
     with pytest.raises(InputError, match="cl100k_base") as caught:
         load_tokenizer(name)
     assert name in str(caught.value)
@@ -107,8 +107,8 @@ def test_known_ids(cl100k):
     assert cl100k.count("<|endoftext|>") > 1
 
 
-def test_the_words_of_a_bundled_tokenizer_are_looked_for_once():
-    """Every level of a search has two plans, and going through the vocabulary takes longer than writing most of them."""
+def test_the_vocabulary_of_a_bundled_tokenizer_is_scanned_once():
+    """Every level of a search has two plans; scanning the vocabulary takes longer than writing most of them."""
     one = text_table(load_tokenizer("cl100k_base"))
     assert text_table(load_tokenizer("cl100k_base")) is one
     assert text_table(load_tokenizer("o200k_base")) is not one

@@ -1,4 +1,4 @@
-"""Data sets: what their files say arrives, and one sentence for what is wrong."""
+"""Data sets: their fields reach the requests, and each error is one sentence."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_sampling_is_seeded_and_without_replacement(tmp_path: Path) -> None:
 
 
 def test_custom_bodies(tmp_path: Path) -> None:
-    """Messages are sent as they stand; a request's own fields stand above those of --extra-body; classes are
+    """Messages are sent unchanged; a request's own fields override those of --extra-body; classes are
     numbered.
     """
     plan = planned(tmp_path, "custom", lines(tmp_path, CUSTOM), 3, extra_body='{"stop": ["y"], "seed": 5}')
@@ -99,7 +99,7 @@ def test_token_ids_need_completions(tmp_path: Path) -> None:
 
 
 def test_batch(tmp_path: Path) -> None:
-    """The body's own model, stream and length fields give way to the run's; the length is kept as the request's."""
+    """The run's model, stream and length fields replace the body's; the length is kept as the request's."""
     body = {
         "model": "x",
         "messages": [{"role": "user", "content": "hi"}],
@@ -115,7 +115,7 @@ def test_batch(tmp_path: Path) -> None:
 
 
 def test_csv_and_osl(tmp_path: Path) -> None:
-    """--osl fills and replaces lengths."""
+    """--osl supplies or replaces lengths."""
     file = tmp_path / "p.csv"
     file.write_text('prompt,output_tokens,class\n"a, ""b""\nc",5,x\nd,,y\n')
     plan = planned(tmp_path, "csv", file, 2, osl="3")
@@ -135,23 +135,23 @@ def test_the_same_set_gives_the_same_digest(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "text", "sentence"),
     [
-        ("custom", "", "holds no request"),
+        ("custom", "", "contains no request"),
         ("custom", '{"prompt": "a"}\n{"prompt": }\n', "line 2 column 12 is not JSON: invalid character"),
-        ("custom", "[1]\n", "line 1 is no JSON object"),
+        ("custom", "[1]\n", "line 1 is not a JSON object"),
         ("custom", '{"prompt": "a", "lenght": 5}\n', "line 1: 'lenght' is not a field"),
-        ("custom", '{"prompt": "a", "messages": []}\n', "give prompt or messages, one of them"),
+        ("custom", '{"prompt": "a", "messages": []}\n', "give either prompt or messages"),
         ("custom", '{"prompt": ""}\n', "prompt is '', neither text nor token ids"),
         ("custom", '{"prompt": [1, -2]}\n', "neither text nor token ids"),
         ("custom", '{"messages": [{"role": "user"}]}\n', "messages must be an array of objects with role and content"),
         ("custom", '{"prompt": "a", "output_tokens": 0}\n', "output length 0 is not a number of tokens"),
         ("custom", '{"prompt": "a", "body": {"model": "x"}}\n', "body sets 'model', which the run decides"),
         ("custom", '{"prompt": "a", "class": 5}\n', "class is 5, not a text"),
-        ("custom", '{"prompt": "a", "body": {"n": 2}}\n', "line 1: n is 2, and only one reply"),
-        ("batch", '{"prompt": "a"}\n', "line 1: there is no body"),
-        ("batch", '{"body": {"prompt": "a", "n": "2"}}\n', "line 1: n is '2', and only one reply"),
+        ("custom", '{"prompt": "a", "body": {"n": 2}}\n', "line 1: n is 2, but only one reply"),
+        ("batch", '{"prompt": "a"}\n', "line 1: body is missing"),
+        ("batch", '{"body": {"prompt": "a", "n": "2"}}\n', "line 1: n is '2', but only one reply"),
         ("sharegpt", "{}", "is not a ShareGPT file"),
-        ("sharegpt", "[]", "holds no request"),
-        ("csv", "text\na\n", "line 1: there is no column 'prompt'; it has text"),
+        ("sharegpt", "[]", "contains no request"),
+        ("csv", "text\na\n", "line 1: column 'prompt' is missing; it has text"),
         ("csv", "prompt,output_tokens\na,many\n", "line 2: its output_tokens 'many' is not a number"),
     ],
 )
@@ -163,7 +163,7 @@ def test_one_sentence(tmp_path: Path, name: str, text: str, sentence: str) -> No
     assert sentence in str(caught.value) and "\n" not in str(caught.value)
 
 
-def test_what_is_not_utf8_is_told_by_line_and_column(tmp_path):
+def test_invalid_utf8_is_reported_by_line_and_column(tmp_path):
     file = tmp_path / "data.jsonl"
     file.write_bytes('{"prompt": "é"}\n{"prompt": "é'.encode() + b'\xff"}\n')
     with pytest.raises(InputError, match="data.jsonl line 2 column 14 is not JSON: it is not UTF-8$"):
@@ -173,25 +173,25 @@ def test_what_is_not_utf8_is_told_by_line_and_column(tmp_path):
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("prompt\nHello, world\n", "line 2: 2 values, the header has 1; a text with a comma in it stands in quotes"),
+        ("prompt\nHello, world\n", "line 2: 2 values, the header has 1; quote texts that contain a comma"),
         ("prompt,output_tokens\na,\u00b2\n", "line 2: its output_tokens '\u00b2' is not a number of tokens"),
         ('prompt,output_tokens\n"abc,5\nd,6\n', "is not CSV: unexpected end of data"),
         ("prompt,output_tokens,Output_Tokens\na,5,6\n", "there are two columns 'output_tokens'"),
         ('prompt,output_tokens\n"a\nb",5\nc,x\n', "line 4: its output_tokens 'x'"),
-        (b"\x1f\x8b\x08\x00", "is a gzip file; unpack it to text first"),
+        (b"\x1f\x8b\x08\x00", "is a gzip file; decompress it first"),
         ("prompt\n".encode("utf-16"), "is UTF-16; write it as UTF-8"),
     ],
 )
-def test_a_table_that_would_be_read_wrongly_is_refused(tmp_path, text, said):
-    """Not cut at a comma, not swallowed by a quote that never ends."""
+def test_a_table_that_would_be_misread_is_refused(tmp_path, text, said):
+    """Neither cut at a comma nor swallowed by an unterminated quote."""
     (tmp_path / "f").write_bytes(text if isinstance(text, bytes) else text.encode())
     with pytest.raises(InputError) as error:
         read_dataset("csv", tmp_path / "f", None)
     assert said in str(error.value)
 
 
-def test_cells_of_a_table_are_taken_as_they_stand(tmp_path):
-    """Other separators of lines within a cell, cells longer than the csv module's own limit, headers of any case."""
+def test_cells_of_a_table_are_kept_unchanged(tmp_path):
+    """Other line separators within a cell, cells beyond the csv module's default limit, headers of any case."""
     long = "x " * 100_000
     text = f'Prompt, Output_Tokens,class\r\na\u2028b\x0cc,5,k\r\n\r\n"{long}", 6,\r\n"d\r\ne",7\r\n'
     (tmp_path / "f").write_bytes(text.encode())
@@ -200,8 +200,8 @@ def test_cells_of_a_table_are_taken_as_they_stand(tmp_path):
     assert [(one.output_tokens, one.name) for one in found] == [(5, "k"), (6, None), (7, None)]
 
 
-def test_an_empty_answer_is_none(tmp_path):
-    """Its length would be no one's; the entry is left out and counted. A byte order mark is no part of the file."""
+def test_an_entry_with_an_empty_answer_is_left_out(tmp_path):
+    """The entry is left out and counted. A byte order mark is ignored."""
     said = [("q", "a b"), ("q", " "), ("q", "")]
     entries = [{"conversations": [{"from": "human", "value": q}, {"from": "gpt", "value": a}]} for q, a in said]
     (tmp_path / "f").write_text(json.dumps(entries), encoding="utf-8-sig")
@@ -209,8 +209,8 @@ def test_an_empty_answer_is_none(tmp_path):
     assert [one.output_tokens for one in found.requests] == [2] and found.left_out == 2
 
 
-def test_a_batch_line_of_completions_is_no_chat(tmp_path):
+def test_a_batch_line_of_completions_is_not_sent_as_chat(tmp_path):
     line = {"custom_id": "1", "method": "POST", "url": "/v1/completions", "body": {"prompt": "a", "max_tokens": 5}}
     (tmp_path / "f").write_text(json.dumps(line))
     (found,) = read_dataset("batch", tmp_path / "f", None).requests
-    assert found.spoken == "openai-completions"
+    assert found.protocol == "openai-completions"

@@ -100,16 +100,16 @@ class ScriptedConversations:
 
     def _opened(self, said: Message, endpoint: Endpoint) -> Message:
         """The first turn, behind the system prompt where it has one."""
-        text = said.one.content
-        if self._system is None or not self._system.comes():
+        text = said.request.content
+        if self._system is None or not self._system.is_next():
             return said
         assert isinstance(text, str)
-        whole = self._system.before(text, chat=endpoint.joint.messages)
-        tokens = (said.one.input_tokens or 0) + SYSTEM_TOKENS
-        return replace(said, one=replace(said.one, content=whole, input_tokens=tokens))
+        whole = self._system.prepend_to(text, chat=endpoint.joint.messages)
+        tokens = (said.request.input_tokens or 0) + SYSTEM_TOKENS
+        return replace(said, request=replace(said.request, content=whole, input_tokens=tokens))
 
     def _part(self, encoder: DatasetEncoder, endpoint: Endpoint, said: Message, number: int, many: int) -> TurnPart:
-        one = answering(as_turn(said.one, endpoint), endpoint.joint, number)
+        one = answering(as_turn(said.request, endpoint), endpoint.joint, number)
         output = self._output(said)
         body, pieces = encoder.encode(one, output), encoder.pieces(one)
         own = one.tokens(self._tokenizer)
@@ -126,15 +126,15 @@ class ScriptedConversations:
     def _output(self, said: Message) -> int:
         if self._osl is not None and self._dialogues is not None:
             return self._osl.draw(self._lengths)
-        if said.one.output_tokens is not None:
-            return said.one.output_tokens
+        if said.request.output_tokens is not None:
+            return said.request.output_tokens
         if said.reply is None or self._tokenizer is None:
-            raise InputError(f"{said.one.where} does not say how long the answer is; add --osl")
+            raise InputError(f"{said.request.where} does not say how long the answer is; add --osl")
         return max(1, self._tokenizer.count(said.reply))
 
     def _planned(self, said: Message) -> bytes:
         if said.reply is None:
-            raise InputError(f"{said.one.where} has no reply for a planned history; use --history real")
+            raise InputError(f"{said.request.where} has no reply for a planned history; use --history real")
         return escaped(said.reply)
 
     def _think_ns(self, said: Message) -> int:

@@ -49,15 +49,15 @@ class DatasetEncoder:
         """InputError for content that the protocol cannot carry, naming the line."""
         pieces = self.pieces(one)
         if kind_of(one) == "messages" and self._images is not None:
-            return pieces.encode(self._images.filled(cast("list[dict[str, Any]]", one.content)), tokens)
+            return pieces.encode(self._images.with_images(cast("list[dict[str, Any]]", one.content)), tokens)
         return pieces.encode(one.content, tokens)
 
     def pieces(self, one: DatasetRequest) -> TemplatePieces:
         """The fixed bytes of its body."""
-        if one.spoken not in (None, self._endpoint.name):
+        if one.protocol not in (None, self._endpoint.name):
             raise InputError(
-                f"{one.where} is a request of {one.spoken}, and {self._endpoint.name} is spoken here; choose entries "
-                "with --dataset-class, or the protocol with --endpoint-type"
+                f"{one.where} is a request of {one.protocol}, but the run uses {self._endpoint.name}; choose entries with "
+                "--dataset-class, or the protocol with --endpoint-type"
             )
         kind, extra = kind_of(one), msgspec.json.encode(one.extra)
         pieces = self._pieces.get((kind, extra))

@@ -40,8 +40,8 @@ def write_pictured(
         for batch in batches:
             facts = zip(batch.prompt.tolist(), batch.output.tolist(), *batch.marks(), strict=True)
             for text, (size, answer, kind, shared) in zip(table.texts(batch), facts, strict=True):
-                parts = [{"type": "text", "text": text + table.ending}]
+                parts = [{"type": "text", "text": text + table.suffix}]
                 parts += [images.part(width, height) for _ in range(count)]
                 body = pieces.encode([{"role": "user", "content": parts}], answer)
-                file.add(body, size + table.after, answer, kind, shared)
+                file.add(body, size + table.suffix_tokens, answer, kind, shared)
     return file.bodies()

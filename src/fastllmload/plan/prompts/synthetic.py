@@ -101,7 +101,7 @@ class SyntheticPrompts:
             return write_pictured(path, batches, table, endpoint, model, workload, f"{self._seed}/image")
         pieces = endpoint.body_pieces(model, _replaced(workload, "ids" if ids else "words"))
         stitch = stitcher(table, pieces.before, [*pieces.middle, pieces.tail])
-        return write_bodies(path, self._checked(batches, table, ids), stitch, table.after)
+        return write_bodies(path, self._checked(batches, table, ids), stitch, table.suffix_tokens)
 
     def _table(self, ids: bool) -> WordTable:
         if ids:
@@ -117,9 +117,11 @@ class SyntheticPrompts:
             if checked < CHECKED and tokens < CHECKED_TOKENS and self.tokenizer is not None and not ids:
                 few = batch.first(CHECKED - checked)
                 tokens += int(few.prompt.sum())
-                counts = self.tokenizer.count_many([text + table.ending for text in table.texts(few)])
+                counts = self.tokenizer.count_many([text + table.suffix for text in table.texts(few)])
                 checked += len(counts)
-                exact += sum(int(have == want + table.after) for have, want in zip(counts, few.prompt, strict=True))
+                exact += sum(
+                    int(have == want + table.suffix_tokens) for have, want in zip(counts, few.prompt, strict=True)
+                )
             prompts += len(batch.prompt)
             self._facts = {"exact": exactness(checked, exact, prompts)}
             yield batch

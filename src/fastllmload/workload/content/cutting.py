@@ -1,8 +1,8 @@
-"""Texts cut behind a number of tokens, and how many tokens each then has.
+"""Cut texts after a number of tokens, and count the tokens of the result.
 
-What was cut may have another count than the tokens that were kept: the last of them may merge in another way, or end in
-the middle of a character. So it is counted again: whole, or (`Seams`) only from the last place on at which a split changes
-no token on either side.
+The result may have another count than the tokens that were kept: the last of them may merge differently, or end in the
+middle of a character. So it is encoded again: all of it, or (`Seams`) only what follows the last position at which a
+split changes no token on either side.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ ALNUM = frozenset(b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwx
 
 
 class Encoding(Protocol):
-    """What of a tokenizer is needed here."""
+    """The part of a tokenizer that cutting uses."""
 
     def encode_many(self, texts: Sequence[str]) -> list[list[int]]: ...
 
@@ -30,7 +30,7 @@ class Encoding(Protocol):
 
 @dataclass(frozen=True)
 class Cut:
-    """*texts* after the cut, the tokens that each has now, and those that each had before."""
+    """*texts* after the cut, and the token counts of each: *counts* after it, *before* it."""
 
     texts: list[str]
     counts: list[int]
@@ -38,7 +38,7 @@ class Cut:
 
 
 def cut_many(encoding: Encoding, texts: Sequence[str], wanted: Sequence[int]) -> Cut:
-    """Those of *texts* that have more than *wanted* tokens, cut behind them; for any tokenizer."""
+    """Cut *texts* with more than *wanted* tokens to that many; for any tokenizer."""
     encoded = encoding.encode_many(texts)
     before = [len(ids) for ids in encoded]
     found, counts = list(texts), list(before)
@@ -51,9 +51,9 @@ def cut_many(encoding: Encoding, texts: Sequence[str], wanted: Sequence[int]) ->
 
 
 class Seams:
-    """Where texts of a byte-level vocabulary can be split: between an ASCII letter or digit and a space. No pattern of
-    such a vocabulary's pre-tokenizer takes a space behind anything but white space, and none looks further ahead. The
-    tokens' bytes must be the text's.
+    """Where texts of a byte-level vocabulary can be split: between an ASCII letter or digit and a space. In a
+    pre-tokenizer of such a vocabulary no pattern matches a space after anything but white space, and none reads further
+    ahead. The tokens' bytes must equal the text's.
     """
 
     def __init__(self, vocabulary: Sequence[bytes]) -> None:
@@ -62,11 +62,11 @@ class Seams:
         self._ends = np.array([bool(token) and token[-1] in ALNUM for token in vocabulary], np.bool_)
 
     def cut_many(self, encoding: Encoding, texts: Sequence[str], wanted: Sequence[int], ids: Ids, ends: Any) -> Cut:
-        """As `cut_many`; *ids* are the tokens of all *texts*, one behind the other, those of text k end at ends[k + 1]."""
-        behind = np.concatenate([np.zeros(1, np.int64), np.cumsum(self._sizes[ids])])
+        """As `cut_many`; *ids* are the concatenated tokens of all *texts*, those of text k end at ends[k + 1]."""
+        offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(self._sizes[ids])])
         split = np.zeros(len(ids), np.bool_)
         split[1:] = self._begins[ids[1:]] & self._ends[ids[:-1]]
-        places = np.flatnonzero(split)
+        splits = np.flatnonzero(split)
         found = list(texts)
         before = np.diff(ends).tolist()
         counts = list(before)
@@ -75,11 +75,11 @@ class Seams:
         for at in long:
             first, last = int(ends[at]), int(ends[at]) + wanted[at]
             raw = texts[at].encode()
-            size = int(behind[last] - behind[first])
-            near = int(np.searchsorted(places, last)) - 1
-            seam = max(first, int(places[near])) if near >= 0 else first
+            size = int(offsets[last] - offsets[first])
+            near = int(np.searchsorted(splits, last)) - 1
+            seam = max(first, int(splits[near])) if near >= 0 else first
             found[at] = raw[:size].decode(errors="replace")
-            tails.append(raw[int(behind[seam] - behind[first]) : size].decode(errors="replace"))
+            tails.append(raw[int(offsets[seam] - offsets[first]) : size].decode(errors="replace"))
             kept.append(seam - first)
         for at, head, count in zip(long, kept, encoding.count_many(tails), strict=True):
             counts[at] = head + count

@@ -1,4 +1,4 @@
-"""Texts of an exact number of tokens: cut or filled up, encoded again, until the count is right (procedures 1.1)."""
+"""Texts of an exact number of tokens: cut or filled up and encoded again until the count is right."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ from collections.abc import Callable, Sequence
 
 from fastllmload.workload.tokenizers.tokenizer import Tokenizer
 
-ROUNDS = 20  # one is enough for nearly all; behind this a text keeps what it has
-Filler = Callable[[int], str]  # text of about so many tokens to append
+ROUNDS = 20  # one is enough for nearly all texts; after this many a text keeps its length
+Filler = Callable[[int], str]  # text of about that many tokens to append
 
 
-def words_more(tokens: int) -> str:
-    """Words of one token each in every vocabulary that has English."""
+def filler_words(tokens: int) -> str:
+    """*tokens* words that are one token each in every vocabulary with English."""
     return " the" * tokens
 
 
 def fit_many(
-    tokenizer: Tokenizer, texts: Sequence[str], wanted: Sequence[int], filler: Filler = words_more
+    tokenizer: Tokenizer, texts: Sequence[str], wanted: Sequence[int], filler: Filler = filler_words
 ) -> tuple[list[str], list[int]]:
-    """*texts* with *wanted* tokens each, as far as ROUNDS allow, and the tokens that each has."""
+    """*texts* with *wanted* tokens each, as far as ROUNDS suffice, and the count of each."""
     cut = tokenizer.cut_many(texts, wanted)
     fitted, counts = cut.texts, cut.counts
     short = [at for at, before in enumerate(cut.before) if before < wanted[at]]
@@ -48,7 +48,7 @@ def _fill(
 
 
 def fit(tokenizer: Tokenizer | None, text: str, tokens: int) -> str:
-    """*text* with *tokens* tokens; with as many words where there is no tokenizer."""
+    """*text* with *tokens* tokens; with that many words if *tokenizer* is None."""
     if tokenizer is None:
         words = text.split(" ")
         return " ".join(words[:tokens] + ["the"] * (tokens - len(words)))

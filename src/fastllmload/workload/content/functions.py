@@ -1,7 +1,6 @@
 """Generated source code in Python, JavaScript and TypeScript: functions, and the head of a repository around them.
 
-A stand-in for code that somebody wrote: names, calls and nesting are drawn from a stream; it parses, and does nothing
-useful.
+A substitute for real code: names, calls and nesting are drawn from a stream; it parses, and does nothing useful.
 """
 
 from __future__ import annotations
@@ -9,9 +8,9 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 
-from fastllmload.workload.content.prose import NOUNS, listed, one
+from fastllmload.workload.content.prose import NOUNS, pick, split_words
 
-ACTIONS = listed(
+ACTIONS = split_words(
     "load save parse merge split filter sort count find build check fetch group index reduce render update verify"
 )
 LANGUAGES = ("python", "javascript", "typescript")
@@ -19,7 +18,7 @@ SUFFIX = {"python": "py", "javascript": "js", "typescript": "ts"}
 
 
 class Code:
-    """An endless supply of functions from *seed*."""
+    """Functions drawn from *seed*, without end."""
 
     def __init__(self, seed: str) -> None:
         self._stream = random.Random(seed)
@@ -30,7 +29,7 @@ class Code:
         }
 
     def language(self) -> str:
-        return one(LANGUAGES, self._stream)
+        return pick(LANGUAGES, self._stream)
 
     def repository(self, language: str, size: int) -> str:
         """A file of at least *size* characters: its path, imports and functions."""
@@ -44,7 +43,7 @@ class Code:
         return self._writers[language]()
 
     def functions(self, language: str, size: int) -> str:
-        """As many as at least *size* characters need."""
+        """Functions of at least *size* characters together."""
         parts = [self.function(language)]
         while sum(map(len, parts)) < size:
             parts.append(self.function(language))
@@ -95,10 +94,10 @@ class Code:
         )
 
     def _verb(self) -> str:
-        return one(ACTIONS, self._stream)
+        return pick(ACTIONS, self._stream)
 
     def _noun(self) -> str:
-        return one(NOUNS, self._stream)
+        return pick(NOUNS, self._stream)
 
     def _number(self) -> int:
         return 2 + int(self._stream.random() * 9998)

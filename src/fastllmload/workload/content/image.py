@@ -1,7 +1,7 @@
-"""Synthetic images of a stated size, as small PNG files: one pattern of cells, in 16 colours that differ in each image.
+"""Synthetic PNG images of a given size: one pattern of cells, in 16 colours that differ in each image.
 
-Only the palette changes between images of a size, so thousands take no time to make, and a server still has to decode
-and look at every pixel of each.
+Only the palette differs between images of a size, so thousands are made quickly, and a server still has to decode and
+process every pixel of each.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _SIZE = re.compile(r"(\d{1,5})x(\d{1,5})")
 
 
 class Images:
-    """An endless supply of images from *seed*, no two alike."""
+    """Images drawn from *seed*, without end; no two are equal."""
 
     def __init__(self, seed: str) -> None:
         self._stream = random.Random(seed)
@@ -43,24 +43,24 @@ class Images:
         """A content part of a chat message."""
         return {"type": "image_url", "image_url": {"url": self.url(width, height)}}
 
-    def filled(self, messages: Iterable[Any]) -> list[Any]:
-        """*messages* with an image for each URL `synthetic:WIDTHxHEIGHT`."""
+    def with_images(self, messages: Iterable[Any]) -> list[Any]:
+        """*messages* with an image in place of each URL `synthetic:WIDTHxHEIGHT`."""
         return [self._message(message) for message in messages]
 
     def _message(self, message: dict[str, Any]) -> dict[str, Any]:
         parts = message.get("content")
         if not isinstance(parts, list):
             return message
-        return {**message, "content": [self._filled_part(part) for part in parts]}
+        return {**message, "content": [self._part_with_image(part) for part in parts]}
 
-    def _filled_part(self, part: Any) -> Any:
-        size = wanted(part)
+    def _part_with_image(self, part: Any) -> Any:
+        size = image_size(part)
         return part if size is None else {**part, "image_url": {**part["image_url"], "url": self.url(*size)}}
 
 
-def wanted(part: Any) -> tuple[int, int] | None:
-    """Width and height of the image that a content part asks for; None where it asks for none. InputError for a size
-    that is none.
+def image_size(part: Any) -> tuple[int, int] | None:
+    """Width and height of the synthetic image that a content part names; None if it names none. InputError for an
+    invalid size.
     """
     image = part.get("image_url") if isinstance(part, dict) else None
     url = image.get("url") if isinstance(image, dict) else None
@@ -70,7 +70,7 @@ def wanted(part: Any) -> tuple[int, int] | None:
     width, height = (int(found[1]), int(found[2])) if found is not None else (0, 0)
     if not (1 <= width <= LARGEST_SIDE and 1 <= height <= LARGEST_SIDE):
         raise InputError(
-            f"{url[:40]!r} is no synthetic image; write {SCHEME}WIDTHxHEIGHT with sides up to {LARGEST_SIDE}"
+            f"{url[:40]!r} is not a synthetic image; write {SCHEME}WIDTHxHEIGHT with sides up to {LARGEST_SIDE}"
         )
     return width, height
 
@@ -87,7 +87,7 @@ def _head(width: int, height: int) -> bytes:
 @lru_cache(8)
 def _pixels(width: int, height: int) -> bytes:
     """IDAT: a grid of cells, the same for every image of this size. A row that repeats the one above is filtered to
-    zeros, which is what keeps it small.
+    zeros, which keeps the file small.
     """
     grid = np.frombuffer(random.Random(f"{width}x{height}").randbytes(CELLS * CELLS), np.uint8).reshape(CELLS, CELLS)
     columns = np.minimum(np.arange(width) * CELLS // width, CELLS - 1)

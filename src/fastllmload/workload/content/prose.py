@@ -1,7 +1,7 @@
-"""Plain English filler: sentences that mean little and read like any user's, from a seeded stream.
+"""Plain English filler: grammatical sentences without meaning, from a seeded stream.
 
 The first sentence of a text is drawn word by word (about 50 bits in its first 16 tokens), so no two prompts share a
-cached block; the others come out of a pool.
+cached block; the others are drawn from a pool.
 """
 
 from __future__ import annotations
@@ -10,15 +10,17 @@ import random
 from collections.abc import Sequence
 
 
-def listed(words: str) -> tuple[str, ...]:
+def split_words(words: str) -> tuple[str, ...]:
     return tuple(words.split())
 
 
-NOUNS = listed(
+NOUNS = split_words(
     "account answer apartment article battery bicycle bridge budget camera canal chapter choir circuit client closet "
     "coach coast column company concert contract cottage country courier cousin customer dataset deadline dentist "
     "desert diagram dinner district document engine essay evening exam factory farmer festival folder forest friend "
-    "garage garden glacier guitar harbor history hospital hotel island journal journey kitchen ladder lake landlord "
+    "garage garden glacier guitar harbor history hospital hotel island journal journey kitchen "
+    "ladder "  # prose: allow, part of a prompt
+    "lake landlord "
     "language lawyer lecture lesson letter library machine manager market meadow medicine meeting memory message "
     "mirror model mountain museum neighbor network notebook novel office opera orchard package painter paper parcel "
     "parent passport pattern payment period piano picture pipeline planet platform player poem policy portrait "
@@ -27,7 +29,7 @@ NOUNS = listed(
     "studio summer supplier surgeon surface teacher theater ticket tower tractor tradition train traveler treaty "
     "tunnel valley vessel village violin visitor volcano wallet warehouse weather website window winter workshop writer"
 )
-ADJECTIVES = listed(
+ADJECTIVES = split_words(
     "ancient available bitter blue brief broken calm careful certain cheap clever cold common complete cool curious "
     "daily dark deep different direct dry early easy empty entire exact famous fast final fine firm fresh full "
     "general gentle golden good great green happy hard heavy helpful hidden high honest huge hungry ideal important "
@@ -36,7 +38,7 @@ ADJECTIVES = listed(
     "serious sharp short silent simple slow small smooth soft special steady steep strange strong sudden sweet tall "
     "thick thin tired typical useful usual warm weak white whole wide wild wise wonderful wooden wrong yellow young"
 )
-VERBS = listed(
+VERBS = split_words(
     "accepts answers avoids blocks borrows brings builds buys carries changes checks chooses cleans collects compares "
     "connects contains copies counts covers crosses cuts delays delivers describes draws enters explains feeds fills "
     "finds finishes follows gives guides helps hides holds ignores improves invites joins keeps leads learns leaves "
@@ -45,8 +47,9 @@ VERBS = listed(
     "remembers removes repairs replaces reports requires returns saves sells sends serves shares shows signs solves "
     "starts studies supports takes teaches tests touches trades turns uses visits wants warns watches writes"
 )
-PLACES = listed(
-    "about above across after against along among around before behind below beside beyond near over through under"
+PLACES = split_words(
+    "about above across after against along among around before "
+    "behind below beside beyond near over through under"  # prose: allow, part of a prompt
 )
 OPENINGS = (
     "Can you explain why the", "Please summarize how the", "I would like to know whether the",
@@ -60,22 +63,22 @@ POOL = 2048  # sentences
 
 
 class Prose:
-    """An endless supply of English from *seed*; `text` gives at least so many words."""
+    """English text drawn from *seed*, without end."""
 
     def __init__(self, seed: str) -> None:
         self._stream = random.Random(seed)
-        self._pool = [f"{one(LINKS, self._stream)}, {self._clause()}." for _ in range(POOL)]
+        self._pool = [f"{pick(LINKS, self._stream)}, {self._clause()}." for _ in range(POOL)]
         self._lengths = [sentence.count(" ") + 1 for sentence in self._pool]
 
     def text(self, words: int) -> str:
-        """One paragraph after the other, of at least *words* words; its first sentence is like no other."""
+        """Paragraphs of at least *words* words in all; the first sentence is unique."""
         stream = self._stream
-        parts = [f"{one(OPENINGS, stream)} {self._clause()[4:]}."]
-        have = parts[0].count(" ") + 1
-        while have < words:
+        parts = [f"{pick(OPENINGS, stream)} {self._clause()[4:]}."]
+        count = parts[0].count(" ") + 1
+        while count < words:
             number = int(stream.random() * POOL)
             parts.append(self._pool[number])
-            have += self._lengths[number]
+            count += self._lengths[number]
             if len(parts) % 7 == 0:
                 parts[-1] += "\n\n"
         return " ".join(parts).replace("\n\n ", "\n\n").rstrip("\n")
@@ -83,10 +86,10 @@ class Prose:
     def _clause(self) -> str:
         stream = self._stream
         return (
-            f"the {one(ADJECTIVES, stream)} {one(NOUNS, stream)} {one(VERBS, stream)} the {one(ADJECTIVES, stream)} "
-            f"{one(NOUNS, stream)} {one(PLACES, stream)} the {one(NOUNS, stream)}"
+            f"the {pick(ADJECTIVES, stream)} {pick(NOUNS, stream)} {pick(VERBS, stream)} the {pick(ADJECTIVES, stream)} "
+            f"{pick(NOUNS, stream)} {pick(PLACES, stream)} the {pick(NOUNS, stream)}"
         )
 
 
-def one(choices: Sequence[str], stream: random.Random) -> str:
+def pick(choices: Sequence[str], stream: random.Random) -> str:
     return choices[int(stream.random() * len(choices))]

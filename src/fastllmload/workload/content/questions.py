@@ -1,4 +1,4 @@
-"""Conversations of the workload `conversation` without ShareGPT: questions and lengths of the stand-in, turn by turn."""
+"""Conversations of the workload `conversation` without a ShareGPT file: generated questions and lengths, turn by turn."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from fastllmload.workload.tokenizers.tokenizer import Tokenizer
 
 
 class Questions:
-    """Endless; the questions and lengths of seed *seed* are those of the workload's requests that stand alone, in their
-    order. *answered*: every turn brings filler of its answer's length, for a history that is planned.
+    """Conversations without end. Questions and lengths of *seed* are those of the workload's single requests, in order.
+    *answered*: every turn has filler of its answer's length, for a planned history.
     """
 
     def __init__(self, of: Conversation, tokenizer: Tokenizer | None, seed: int | str, answered: bool) -> None:
@@ -23,7 +23,7 @@ class Questions:
         self._replies = Prose(f"{seed}/replies") if answered else None
 
     def take(self, turns: int) -> tuple[Message, ...]:
-        """The next conversation."""
+        """The next conversation, of *turns* turns."""
         return tuple(self._turn(number) for number in range(1, turns + 1))
 
     def _turn(self, number: int) -> Message:

@@ -1,10 +1,9 @@
-"""Word tables: which bytes a drawn number stands for in a prompt.
+"""Word tables: the bytes that each drawn number becomes in a prompt.
 
-Numbers are drawn from 0 to `span` - 1. As text, a number stands for one of the tokenizer's words: a space and
-three or more lower-case ASCII letters that are one token. Each such word is one pre-token and one vocabulary
-entry, so a prompt of n words encodes to exactly n tokens, without repair. The first word of a prompt is one
-that is a single token without its space too, so a chat template that trims the message does not change the
-count.
+Numbers are drawn from 0 to `span` - 1. As text, a number becomes one of the tokenizer's words: a space and three or more
+lower-case ASCII letters that are one token. Each such word is one pre-token and one vocabulary entry, so a prompt of n
+words encodes to exactly n tokens, without repair. The first word of a prompt is a single token without its space too, so
+a chat template that trims the message does not change the count.
 
 As ids, a number is the token id itself.
 """
@@ -27,7 +26,7 @@ from fastllmload.workload.synthetic import Batch
 from fastllmload.workload.tokenizers.tokenizer import ENCODINGS, Bundled, Tokenizer
 
 IETF_SPAN = 100_256  # the ids of IETF A.1.4: randint(0, 100255), the ordinary ids of cl100k_base
-SPARE = 64  # bytes behind the last word that the compiled copy may read
+SPARE = 64  # bytes after the last word that the compiled copy may read
 FEWEST_WORDS = 64  # of one token each: fewer would repeat too soon
 _WORD = re.compile(rb" [a-z]{3,40}")
 _SYLLABLES = [c + v for c, v in product("bdfgklmnprstvz", "aeiou")]
@@ -47,27 +46,29 @@ class WordTable:
     opening: bytes
     closing: bytes
 
-    ending: str = ""  # a fixed text behind every prompt, which *closing* holds
-    after: int = 0  # its tokens
+    suffix: str = ""  # a fixed text after every prompt; part of *closing*
+    suffix_tokens: int = 0
 
     @property
     def span(self) -> int:
         return len(self.words)
 
     def texts(self, batch: Batch) -> list[str]:
-        """The prompts of *batch* without what `closing` adds."""
+        """The prompts of *batch* without `suffix`."""
         found = []
         for numbers in batch.prompts():
             first, *others = numbers.tolist()
             found.append((self.word(first, first=True) + b"".join([self.word(one) for one in others])).decode())
         return found
 
-    def ended(self, text: str, tokens: int) -> WordTable:
-        """The same with *text*, which has that many *tokens*, behind every prompt."""
-        return replace(self, closing=json.dumps(text, ensure_ascii=False).encode()[1:], ending=text, after=tokens)
+    def with_suffix(self, text: str, tokens: int) -> WordTable:
+        """A copy with *text*, which has *tokens* tokens, after every prompt."""
+        return replace(
+            self, closing=json.dumps(text, ensure_ascii=False).encode()[1:], suffix=text, suffix_tokens=tokens
+        )
 
     def word(self, number: int, *, first: bool = False) -> bytes:
-        """The bytes that *number* stands for."""
+        """The bytes of *number*."""
         entry = int((self.first if first else self.words)[number])
         return self.blob[entry >> 8 : (entry >> 8) + (entry & 0xFF)].tobytes()
 
@@ -79,7 +80,7 @@ def text_table(tokenizer: Tokenizer | None) -> WordTable:
 
 @lru_cache(len(ENCODINGS))
 def _bundled_table(tokenizer: Bundled) -> WordTable:
-    """Kept, a megabyte each: both phases of every level of a test take it, and it costs 0.16 s of a core to make."""
+    """Cached, 1 MB each: both phases of every load level use it, and making it takes 0.16 s of a core."""
     return _text_table(tokenizer)
 
 
@@ -92,25 +93,25 @@ def _text_table(tokenizer: Tokenizer | None) -> WordTable:
     by_word = dict(zip(words, entries.tolist(), strict=True))
     first = np.array([by_word[word] for word in bare], dtype=np.uint32)
     if tokenizer is not None and tokenizer.count(bare[0].decode()) != 1:
-        first += np.uint32((1 << 8) - 1)  # without its space: this tokenizer puts one of its own in front
+        first += np.uint32((1 << 8) - 1)  # without its space: this tokenizer adds a leading space itself
     form = "words" if tokenizer is not None else "syllables"
     return WordTable(form, blob, _stretch(entries), _stretch(first), b'"', b'"')
 
 
 def id_table(tokenizer: Tokenizer) -> WordTable:
-    """All ordinary token ids as decimal numbers, a comma between them."""
+    """All ordinary token ids as decimal numbers, separated by commas."""
     entries, blob = _pack([b",%d" % number for number in range(tokenizer.ordinary)])
     return WordTable("ids", blob, entries, entries + np.uint32((1 << 8) - 1), b"[", b"]")
 
 
 def _token_words(tokenizer: Tokenizer) -> tuple[list[bytes], list[bytes]]:
-    """All words, and those of them that are one token without their space too. InputError where there are too few."""
+    """All words, and those of them that are one token without their space too. InputError when there are too few."""
     vocabulary = tokenizer.vocabulary()
     known = set(vocabulary)
     words = [token for token in dict.fromkeys(vocabulary) if _WORD.fullmatch(token)]
     bare = [word for word in words if word[1:] in known]
     if not isinstance(tokenizer, Bundled):
-        words, bare = _proven(tokenizer, words)
+        words, bare = _verified(tokenizer, words)
     if len(bare) < FEWEST_WORDS:
         raise InputError(
             f"--tokenizer {tokenizer.name} has {len(bare)} words that are one token each, too few to make prompts of; "
@@ -119,14 +120,14 @@ def _token_words(tokenizer: Tokenizer) -> tuple[list[bytes], list[bytes]]:
     return words, bare
 
 
-def _proven(tokenizer: Tokenizer, words: list[bytes]) -> tuple[list[bytes], list[bytes]]:
-    """Those that the tokenizer itself makes one token of, behind another word and, for the second list, alone.
+def _verified(tokenizer: Tokenizer, words: list[bytes]) -> tuple[list[bytes], list[bytes]]:
+    """The words that the tokenizer encodes to one token after another word and, for the second list, alone.
 
-    In a vocabulary that only merges, an entry need not be what its text becomes.
+    A vocabulary entry is not always what its own text encodes to.
     """
     alone = tokenizer.count("the")
-    behind = tokenizer.count_many(["the" + word.decode() for word in words])
-    words = [word for word, count in zip(words, behind, strict=True) if count == alone + 1]
+    following = tokenizer.count_many(["the" + word.decode() for word in words])
+    words = [word for word, count in zip(words, following, strict=True) if count == alone + 1]
     counts = tokenizer.count_many([word[1:].decode() for word in words])
     return words, [word for word, count in zip(words, counts, strict=True) if count == 1]
 
@@ -143,8 +144,6 @@ def _pack(words: Sequence[bytes]) -> tuple[npt.NDArray[np.uint32], npt.NDArray[n
 
 
 def _stretch(entries: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint32]:
-    """One entry per number of the IETF's span: some words get one number more than others (4 or 5 of 100,256
-    under cl100k).
-    """
+    """One entry per number of the IETF's span: words get 4 or 5 of the 100,256 numbers under cl100k_base."""
     numbers: npt.NDArray[Any] = np.arange(IETF_SPAN, dtype=np.uint64)
     return np.ascontiguousarray(entries[numbers * np.uint64(len(entries)) // np.uint64(IETF_SPAN)])

@@ -1,4 +1,4 @@
-"""A `tokenizer.json`, as Hugging Face models carry it, through the package `tokenizers` (extra `tokenizers`)."""
+"""Tokenizer from a Hugging Face `tokenizer.json`, through the package `tokenizers` (extra `tokenizers`)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ INSTEAD = "give the file of a Hugging Face model, or a name such as cl100k_base"
 
 
 class FileTokenizer:
-    """One tokenizer.json. Ids are taken as ordinary up to the first special token that lies behind all others."""
+    """One tokenizer.json. `ordinary`: one more than the highest id that is not a special token."""
 
     def __init__(self, path: Path, library: Any, tokenizer: Any, sha256: str) -> None:
         self.name = str(path)
@@ -52,7 +52,7 @@ class FileTokenizer:
         return cut_many(self, texts, wanted)
 
     def vocabulary(self) -> list[bytes]:
-        """As the tokenizer decodes each token behind a word, so that the mark of a leading space is a space."""
+        """Each token as decoded after a word: the mark of a leading space becomes a space."""
         texts = self._tokenizer.decode_batch([[number] for number in range(self.ordinary)], skip_special_tokens=True)
         marks = [self._tokenizer.id_to_token(number) or "" for number in range(self.ordinary)]
         return [
@@ -79,7 +79,7 @@ def _spaced(mark: str, text: str) -> str:
 
 @lru_cache(2)
 def load_file(path: Path, modified_ns: int) -> FileTokenizer:
-    """The tokenizer in *path* (*modified_ns*: so that a changed file is read again). InputError when it is none."""
+    """The tokenizer in *path* (*modified_ns*: so that a changed file is read again). InputError when it is not one."""
     raw = _read(path)
     try:
         import tokenizers  # type: ignore[import-not-found,unused-ignore]
@@ -95,7 +95,7 @@ def load_file(path: Path, modified_ns: int) -> FileTokenizer:
 
 
 def _read(path: Path) -> bytes:
-    """The bytes of *path*, which hold a JSON object with a model; told before a package is asked for."""
+    """The bytes of *path*, a JSON object with a model; checked before the package is needed."""
     try:
         raw = read_bounded(path, LARGEST_DATASET)
         found = msgspec.json.decode(raw)

@@ -57,16 +57,16 @@ class TiktokenTokenizer:
 
 @lru_cache(2)
 def load_tiktoken(name: str, offline: tuple[str, ...]) -> TiktokenTokenizer:
-    """The encoding called *name*, or that of the model called so. InputError when there is none or it cannot be had.
+    """The encoding with name *name*, or that of the model *name*. InputError when there is none or it cannot be loaded.
 
-    *offline*: names that need no tiktoken, for whoever does not have it.
+    *offline*: names that do not need tiktoken, for the message when it is not installed.
     """
     try:
         import tiktoken  # type: ignore[import-not-found,unused-ignore]
     except ImportError:
         raise InputError(
-            f"--tokenizer {name!r} is not an encoding that is here offline ({', '.join(offline)}); for other "
-            "tiktoken names pip install 'fastllmload[tiktoken]', or give a tokenizer.json"
+            f"--tokenizer {name!r} is not one of the bundled encodings ({', '.join(offline)}); for "
+            "other tiktoken names pip install 'fastllmload[tiktoken]', or give a tokenizer.json"
         ) from None
     try:
         if name in tiktoken.list_encoding_names():

@@ -1,15 +1,15 @@
-"""Reference tokenizers: what counts prompts and answers, and what its words are.
+"""Reference tokenizers: count tokens of prompts and answers, and supply words for prompts.
 
 | name | comes from |
 |---|---|
-| `cl100k_base` (default), `o200k_base`, `o200k_harmony`, `llama3`, `qwen3` | quicktok, offline on a fresh machine |
-| a model's name, such as `gpt-4` | the encoding of that model, where it is one of these |
+| `cl100k_base` (default), `o200k_base`, `o200k_harmony`, `llama3`, `qwen3` | quicktok, offline |
+| a model's name, such as `gpt-4` | the encoding of that model, if it is one of these |
 | a `tokenizer.json`, or a folder that holds one (Hugging Face) | extra `tokenizers` |
 | any other tiktoken name | extra `tiktoken`, which may fetch the vocabulary once |
 | `none` | nothing: only the server's own counts |
 
-All count ordinary text: what looks like a special token is text, and no BOS, EOS or chat template is added. Loading
-takes 0.2 to 0.5 s, so nothing is imported or loaded before it is asked for.
+All count ordinary text: text that resembles a special token is text, and no BOS, EOS or chat template is added. Loading
+takes 0.2 to 0.5 s, so nothing is imported or loaded before it is needed.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from fastllmload.errors import InputError
 from fastllmload.workload.content.cutting import Cut, Seams, cut_many
 
 ENCODINGS = ("cl100k_base", "o200k_base", "o200k_harmony", "llama3", "qwen3")
-NORMALIZED = ("qwen3",)  # texts are brought to NFC first, so the tokens' bytes need not be the text's
+NORMALIZED = ("qwen3",)  # texts are normalized to NFC first, so the tokens' bytes may differ from the text's
 NONE = "none"
 SPECIAL_TOKENS = (
     "text that looks like a special token is counted as text; BOS, EOS and what a chat template adds are not counted; "
@@ -44,29 +44,29 @@ class Tokenizer(Protocol):
         """Token ids of ordinary text."""
 
     def encode_many(self, texts: Sequence[str]) -> list[list[int]]:
-        """The same for many texts, on all cores where the library can."""
+        """The same for many texts, on all cores if the library supports it."""
 
     def count(self, text: str) -> int: ...
 
     def count_many(self, texts: Sequence[str]) -> list[int]: ...
 
     def cut_many(self, texts: Sequence[str], wanted: Sequence[int]) -> Cut:
-        """Those of *texts* that have more than *wanted* tokens, cut behind them."""
+        """Cut *texts* with more than *wanted* tokens to that many."""
 
     def decode(self, ids: Sequence[int]) -> str:
-        """Text of *ids*; bytes that are no UTF-8 become U+FFFD."""
+        """Text of *ids*; bytes that are not UTF-8 become U+FFFD."""
 
     def decode_many(self, many: Sequence[Sequence[int]]) -> list[str]: ...
 
     def vocabulary(self) -> list[bytes]:
-        """The bytes of every ordinary token, by id; b"" where a token is none."""
+        """The bytes of every ordinary token, by id; b"" for an id without a token."""
 
     def facts(self) -> dict[str, Any]:
-        """What IETF 4.4.1 asks for: name, source, version, size of the vocabulary with special tokens."""
+        """As IETF 4.4.1 requires: name, source, version, size of the vocabulary with special tokens."""
 
 
 class Bundled:
-    """An encoding that quicktok brings along."""
+    """An encoding of quicktok."""
 
     def __init__(self, name: str) -> None:
         import quicktok  # type: ignore[import-untyped]
@@ -122,14 +122,14 @@ class Bundled:
 
 
 def load_tokenizer(name: str) -> Tokenizer | None:
-    """The tokenizer called *name*; None for `none`. InputError when there is none of that name, or its file is none."""
+    """The tokenizer *name*; None for `none`. InputError for an unknown name, or a file that is not a tokenizer."""
     if name == NONE:
         return None
     if name in ENCODINGS:
         return _bundled(name)
     if not name.strip():
         raise InputError(
-            f"--tokenizer {name!r} is no name; give one such as {ENCODINGS[0]}, a tokenizer.json, or {NONE}"
+            f"--tokenizer {name!r} is not a name; give one such as {ENCODINGS[0]}, a tokenizer.json, or {NONE}"
         )
     path = Path(name)
     if path.exists() or path.suffix == ".json" or "/" in name:
@@ -143,7 +143,7 @@ def load_tokenizer(name: str) -> Tokenizer | None:
 
 
 def _of_model(name: str) -> str | None:
-    """The encoding of a model that quicktok knows by name: gpt-4 has cl100k_base."""
+    """The encoding of a model that quicktok knows: cl100k_base for gpt-4."""
     import quicktok
 
     found = quicktok.MODEL_TO_ENCODING.get(name)
@@ -158,7 +158,7 @@ def _bundled(name: str) -> Tokenizer:
 def _from_file(path: Path) -> Tokenizer:
     file = path / "tokenizer.json" if path.is_dir() else path
     if not file.exists():
-        missing = f"{path} holds no tokenizer.json" if path.is_dir() else f"there is no file {path}"
+        missing = f"{path} contains no tokenizer.json" if path.is_dir() else "it does not exist"
         raise InputError(f"--tokenizer {path}: {missing}; give a tokenizer.json, a folder with one, or a name")
     from fastllmload.workload.tokenizers.file import load_file
 
