@@ -16,7 +16,7 @@ from fastllmload._ext.calls import CallList
 from fastllmload._ext.protocol import Conversation
 from fastllmload._ext.talk import Talks
 from fastllmload.endpoint import ENDPOINTS
-from fastllmload.plan.conversations.scripted import answering, placed
+from fastllmload.plan.conversations.scripted import place_reply, with_planned_calls
 from fastllmload.plan.conversations.synthetic import tool_turn
 from fastllmload.plan.conversations.turn_template import TurnTemplate, skip_of, tail_of
 from fastllmload.plan.conversations.turns import TurnPart, escaped, write_conversations
@@ -165,11 +165,11 @@ def second_turn(
     pieces = endpoint.messages_pieces("m", Workload())
     parts = []
     for number, content in enumerate(([{"role": "user", "content": "Hi"}], turn)):
-        one = answering(DatasetRequest("line 1", content), endpoint.joint, number)
+        one = with_planned_calls(DatasetRequest("line 1", content), endpoint.joint, number)
         body, skip = pieces.encode(one.content, 5), skip_of(pieces)
         at, takes = 0, True
         if number:
-            body, at, takes = placed(body, skip, one)
+            body, at, takes = place_reply(body, skip, one)
         parts.append(TurnPart(body, skip, tail_of(pieces, 5), 1, 5, b"", at, takes))
     path = tmp_path / "bodies"
     found, table, _ = write_conversations(path, [parts], endpoint.joint, real=True)
@@ -282,6 +282,6 @@ def test_a_conversation_cannot_begin_with_an_answer():
     from fastllmload.errors import InputError
 
     with pytest.raises(InputError, match="line 3: a conversation cannot begin with a message of role tool"):
-        answering(
+        with_planned_calls(
             DatasetRequest("line 3", [{"role": "tool", "content": "x"}]), TurnTemplate("", "", "", messages=True), 0
         )

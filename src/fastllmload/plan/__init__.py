@@ -1,1 +1,1 @@
-"""The plan of a run: which request is sent when, with which body; complete before time zero."""
+"""The plan of a run: instants and bodies of all requests, complete before time zero."""

@@ -1,6 +1,4 @@
-"""A plan as one file: an uncompressed zip of its members, the same bytes for the same plan, verified when it
-is read.
-"""
+"""Save a plan to one file and load it: an uncompressed zip of its members, deterministic, verified when loaded."""
 
 from __future__ import annotations
 
@@ -20,48 +18,48 @@ from fastllmload.plan.plan import ARRAYS, BODIES, DOCUMENT, OPTIONAL, REQUIRED, 
 BLOCK = 1 << 20
 SAVE = "--save-plan"
 ENCRYPTED = 0x1  # flag of a zip entry
-EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest date that zip knows: no time of day in a plan file
+EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest date of the zip format: a plan file contains no time of day
 
 
 def save_plan(plan: Plan, file: Path) -> None:
-    """Write *plan* to *file*, whole or not at all; into a stream (a pipe, /dev/null) as it comes. HostLimitError when the
-    disk is full or *file* cannot be written.
+    """Write *plan* to *file* atomically, or to a stream (a pipe, /dev/null) directly. HostLimitError when the disk is full
+    or *file* cannot be written.
     """
     with disk_errors(file, SAVE):
         if is_stream(file):
-            with tempfile.TemporaryFile() as whole, writing(file) as stream:  # a zip goes back to its heads
-                _pack(plan, whole)
-                whole.seek(0)
-                shutil.copyfileobj(whole, stream, BLOCK)
+            with tempfile.TemporaryFile() as archive, writing(file) as stream:  # zip needs a seekable file
+                _pack(plan, archive)
+                archive.seek(0)
+                shutil.copyfileobj(archive, stream, BLOCK)
             return
-    part = _beside(file)
+    part = _temporary(file)
     try:
         with disk_errors(file, SAVE):
-            with open(part, "wb") as whole:
-                _pack(plan, whole)
+            with open(part, "wb") as archive:
+                _pack(plan, archive)
             os.replace(part, os.path.realpath(file))
     finally:
-        with contextlib.suppress(OSError):  # of a folder that cannot be written, which has been said
+        with contextlib.suppress(OSError):  # of an unwritable folder, which has been reported
             part.unlink(missing_ok=True)
 
 
 def refuse_unwritable(file: Path) -> None:
-    """HostLimitError when a plan could not be written to *file*: better before anything is sent than after it."""
+    """HostLimitError when a plan cannot be written to *file*; called before anything is sent."""
     with disk_errors(file, SAVE):
         if is_stream(file):
             return
-        part = _beside(file)
+        part = _temporary(file)
         open(part, "xb").close()
         part.unlink()
 
 
-def _beside(file: Path) -> Path:
-    """Where *file* is made: in the folder of what a link leads to, so that the link stays one."""
+def _temporary(file: Path) -> Path:
+    """Temporary name of *file*, in the folder of a symbolic link's target, so that the link is kept."""
     return Path(f"{os.path.realpath(file)}.{os.getpid()}.part")
 
 
-def _pack(plan: Plan, whole: IO[bytes]) -> None:
-    with zipfile.ZipFile(whole, "w", zipfile.ZIP_STORED) as archive:
+def _pack(plan: Plan, target_file: IO[bytes]) -> None:
+    with zipfile.ZipFile(target_file, "w", zipfile.ZIP_STORED) as archive:
         for name in _members(plan):
             entry = zipfile.ZipInfo(name, EPOCH)
             with open(plan.directory / name, "rb") as source, archive.open(entry, "w", force_zip64=True) as target:
@@ -69,8 +67,8 @@ def _pack(plan: Plan, whole: IO[bytes]) -> None:
 
 
 def load_plan(file: Path, directory: Path) -> Plan:
-    """Unpack the plan *file* to *directory*, verify every digest and open it. RunFolderError when it is not
-    whole.
+    """Unpack the plan *file* to *directory*, verify every digest and open it. RunFolderError when it is
+    damaged.
     """
     try:
         regular(file)
@@ -82,9 +80,9 @@ def load_plan(file: Path, directory: Path) -> Plan:
                     (directory / name).unlink(missing_ok=True)
                 _unpack(archive, directory)
     except (zipfile.BadZipFile, EOFError) as error:
-        raise RunFolderError(f"{file} is not a whole plan file: {str(error) or 'it ends too early'}") from error
+        raise RunFolderError(f"{file} is not a complete plan file: {str(error) or 'it ends too early'}") from error
     except FileNotFoundError as error:
-        raise RunFolderError(f"there is no plan file {file}") from error
+        raise RunFolderError(f"the plan file {file} does not exist") from error
     except OSError as error:
         raise RunFolderError(
             f"the plan file {file} cannot be read: {error.strerror}; give the file that --save-plan or plan save wrote"
@@ -103,8 +101,8 @@ def _members(plan: Plan) -> list[str]:
 
 
 def _check_entries(file: Path, archive: zipfile.ZipFile) -> None:
-    """Only a plan's own members, each once and uncompressed: nothing is written outside of the folder,
-    nothing swells.
+    """RunFolderError unless the archive has exactly a plan's members, once each and uncompressed, so that unpacking writes
+    only inside the folder and no more than the archive's size.
     """
     names = [entry.filename for entry in archive.infolist()]
     required = REQUIRED | {DOCUMENT}

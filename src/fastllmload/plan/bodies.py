@@ -1,7 +1,6 @@
-"""Bodies of a plan on their way to disk: stitched, hashed and written batch by batch, while they are in the
-cache.
+"""Write the bodies of a plan: stitched, hashed and written batch by batch, while they are in the CPU cache.
 
-Written with write(2), not through a mapping: a full disk is then an error that can be told, not a SIGBUS.
+Written with write(2), not through a mapping: a full disk is then an error that can be reported, not a SIGBUS.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ BUFFER = 1 << 20
 @dataclass(frozen=True)
 class Bodies:
     """What was written: int32 lengths per request, uint64 offsets (one more), SHA-256 of the file, uint16 classes;
-    *shared*: int32 tokens of each prompt that are a part others have too, empty where that is not known.
+    *shared*: int32 tokens of each prompt that other prompts have too, empty if that is not known.
     """
 
     input_tokens: npt.NDArray[np.int32]
@@ -44,9 +43,9 @@ def stitcher(table: WordTable, before: bytes, pieces: Sequence[bytes]) -> Stitch
     return Stitcher(table.blob, table.words, table.first, before + table.opening, opened)
 
 
-def write_bodies(path: Path, batches: Iterable[Batch], stitch: Stitcher, after: int = 0) -> Bodies:
-    """All bodies of *batches* into the file *path*, one behind the other. *after*: tokens of each prompt that are not
-    drawn, but stand in the pieces.
+def write_bodies(path: Path, batches: Iterable[Batch], stitch: Stitcher, fixed: int = 0) -> Bodies:
+    """Write all bodies of *batches* to *path*, concatenated. *fixed*: tokens of each prompt that are not drawn, but part of
+    the pieces.
     """
     hasher = hashlib.sha256()
     inputs, outputs = [np.empty(0, dtype=np.int32)], [np.empty(0, dtype=np.int32)]
@@ -58,16 +57,16 @@ def write_bodies(path: Path, batches: Iterable[Batch], stitch: Stitcher, after: 
             room = stitch.room(len(batch.drawn), len(batch.prompt))
             if room > len(buffer):
                 buffer = np.empty(room, dtype=np.uint8)
-            behind = np.empty(len(batch.prompt), dtype=np.uint64)
-            size = stitch.stitch(batch.drawn, batch.prompt, batch.output, buffer, behind)
+            batch_ends = np.empty(len(batch.prompt), dtype=np.uint64)
+            size = stitch.stitch(batch.drawn, batch.prompt, batch.output, buffer, batch_ends)
             written = buffer[:size].data
             hasher.update(written)
             file.write(written)
-            inputs.append(batch.prompt + np.int32(after))
+            inputs.append(batch.prompt + np.int32(fixed))
             kinds.append(np.zeros(len(batch.prompt), np.uint16) if batch.kind is None else batch.kind)
             shared.append(np.zeros(len(batch.prompt), np.int32) if batch.shared is None else batch.shared)
             outputs.append(batch.output)
-            ends.append(behind + ends[-1][-1])
+            ends.append(batch_ends + ends[-1][-1])
     return Bodies(
         np.concatenate(inputs), np.concatenate(outputs), np.concatenate(ends), hasher.hexdigest(),
         np.concatenate(kinds), np.concatenate(shared),
@@ -75,7 +74,7 @@ def write_bodies(path: Path, batches: Iterable[Batch], stitch: Stitcher, after: 
 
 
 class BodyFile:
-    """A file of bodies that are encoded one by one: written, hashed and counted on the way."""
+    """A file of bodies that are encoded one by one: writes, hashes and counts them."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -121,14 +120,14 @@ class BodyFile:
 
 @contextmanager
 def disk_errors(path: Path, option: str = "--output") -> Iterator[None]:
-    """A full disk or a folder that cannot be written becomes one sentence. *option* said where to write."""
+    """Raise HostLimitError for an OSError: a full disk, an unwritable folder. *option* names the destination."""
     try:
         yield
     except OSError as error:
         full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-        odd = error.errno == errno.EINVAL  # the path itself is no file
-        what = f"choose another {'file' if odd else 'folder'} with {option}"
-        where = path if odd else path.parent
+        unusable = error.errno == errno.EINVAL  # the path itself is not a file
+        what = f"choose another {'file' if unusable else 'folder'} with {option}"
+        where = path if unusable else path.parent
         raise HostLimitError(
             f"the plan cannot be written to {where}: {error.strerror}; "
             f"{'free some space or plan fewer requests' if full else what}"

@@ -7,9 +7,9 @@ Random streams of seed S (independent, so that changing the load never changes t
 | measure | S | S/arrivals | S/prefix |
 | warmup | S/warmup | S/warmup/arrivals | S/warmup/prefix |
 
-Repetition r > 0 takes its instants from S/arrivals/r; a workload's `stream` stands behind S in all of them.
+Repetition r > 0 takes its instants from S/arrivals/r; a workload's `stream` is appended to S in all of them.
 
-So a warm-up shares no prompt and no prefix with what is measured.
+A warm-up therefore shares no prompt and no prefix with the measured phase.
 """
 
 from __future__ import annotations
@@ -57,13 +57,13 @@ __all__ = ["Endpoint", "arrivals_stream", "build_plan", "clear", "finish"]
 def build_plan(
     settings: asked.RunSettings, *, phase: str, endpoint: Endpoint, model: str, out_dir: Path, share: float = 1.0
 ) -> Plan:
-    """Write the plan of *phase* (`measure` or `warmup`) to *out_dir* and open it; one kind of traffic.
+    """Write the plan of *phase* (`measure` or `warmup`) to *out_dir* and open it; one class of traffic.
 
-    A warm-up that is switched off gives a plan without requests; *share* of the usual is enough of it. InputError for
-    settings that make no plan, HostLimitError for a disk that is full.
+    A disabled warm-up gives a plan without requests; *share* scales its usual amount. InputError for settings of which no
+    plan can be made, HostLimitError for a full disk.
     """
     origin = origin_of(settings, phase)
-    content: Content = conversing(settings.workload, origin, phase)
+    content: Content = content_of(settings.workload, origin, phase)
     if phase == "measure":
         pace = measured_pace_of(settings, content, arrivals_stream(settings))
     else:
@@ -79,7 +79,7 @@ def build_plan(
     else:
         arrays[SCHEDULE] = pace.schedule(len(bodies.input_tokens))
     arrays[PREFIX] = bodies.shared if bodies.shared.any() else None
-    if phase == "measure":  # users of a warm-up wait: it is there for the server
+    if phase == "measure":  # in a warm-up all users wait: it exists to warm up the server
         arrays[CLIENT] = drawn_users(settings.behaviour, f"{origin}/users", len(bodies.input_tokens))
     description = {
         "phase": phase,
@@ -101,16 +101,16 @@ def build_plan(
     return finish(out_dir, description, bodies, classes, arrays)
 
 
-def conversing(workload: asked.Workload, origin: int | str, phase: str) -> Content:
-    """What *workload* names: requests that stand alone, or conversations, which in a warm-up take no time to think."""
+def content_of(workload: asked.Workload, origin: int | str, phase: str) -> Content:
+    """Content of *workload*: single requests, or conversations, which have no think times in a warm-up."""
     if workload.turns is None:
-        return alone(workload, origin)
-    made = ScriptedConversations if workload.name in (*DATASETS, CONVERSATION) else SyntheticConversations
-    return made(workload, origin, warmup=phase == "warmup")
+        return single_requests(workload, origin)
+    conversations = ScriptedConversations if workload.name in (*DATASETS, CONVERSATION) else SyntheticConversations
+    return conversations(workload, origin, warmup=phase == "warmup")
 
 
-def alone(workload: asked.Workload, origin: int | str) -> Content:
-    """Requests that stand alone. InputError for settings and files that name nothing; nothing is drawn yet."""
+def single_requests(workload: asked.Workload, origin: int | str) -> Content:
+    """Content without conversations; nothing is drawn yet. InputError for invalid settings and files."""
     if workload.name in DATASETS:
         return DatasetPrompts(workload, origin)
     if workload.name in OWN_TEXT:
@@ -119,7 +119,7 @@ def alone(workload: asked.Workload, origin: int | str) -> Content:
 
 
 def prefixes_stream(workload: asked.Workload, origin: int | str) -> str:
-    """Stream of the shared prefixes; with `prefix_stream` those that requests of that stream have."""
+    """Stream of the shared prefixes; with `prefix_stream` that of the requests of that stream."""
     if workload.prefix_stream is not None:
         seed = str(origin).removesuffix(f"/{workload.stream}") if workload.stream else str(origin)
         origin = f"{seed}/{workload.prefix_stream}" if workload.prefix_stream else seed
@@ -127,16 +127,16 @@ def prefixes_stream(workload: asked.Workload, origin: int | str) -> str:
 
 
 def check_workloads(settings: asked.RunSettings) -> None:
-    """InputError for files and settings that no plan can be made of, before anything is asked of a server."""
+    """InputError for files and settings of which no plan can be made; called before a server is contacted."""
     if settings.output.plan is not None:
         return
     for workload in [one.workload for one in settings.classes] or [settings.workload]:
-        conversing(workload, "check", "warmup")
+        content_of(workload, "check", "warmup")
 
 
 def origin_of(settings: asked.RunSettings, phase: str) -> int | str:
-    """Seed of a phase's content. The measured one is that of the number itself (IETF A.1.4), which is not the stream of
-    its decimal digits.
+    """Seed of a phase's content. Without `stream` the measured phase has the integer seed (IETF A.1.4), whose random stream
+    differs from that of its decimal text.
     """
     seed, stream = settings.client.seed, settings.workload.stream
     if phase not in ("measure", "warmup"):
@@ -148,12 +148,12 @@ def origin_of(settings: asked.RunSettings, phase: str) -> int | str:
 
 def arrivals_stream(settings: asked.RunSettings) -> str:
     """Stream of the measured phase's instants."""
-    again = settings.load.repetition
-    return f"{origin_of(settings, 'measure')}/arrivals" + (f"/{again}" if again else "")
+    repetition = settings.load.repetition
+    return f"{origin_of(settings, 'measure')}/arrivals" + (f"/{repetition}" if repetition else "")
 
 
 def measured_pace_of(settings: asked.RunSettings, content: Content, seed: str) -> Pace:
-    """A trace brings its own instants, unless a rate or a concurrency is asked for."""
+    """A trace has its own instants, unless a rate or a concurrency is set."""
     load, workload = settings.load, settings.workload
     trace = content.trace
     if trace is None or load.rate is not None or load.concurrency is not None:
@@ -171,7 +171,7 @@ def finish(
     classes: npt.NDArray[np.uint16],
     optional: Mapping[str, npt.NDArray[Any] | None],
 ) -> Plan:
-    """Arrays and document of a plan whose bodies are written; *optional* are those that not every plan has."""
+    """Write arrays and document of a plan whose bodies are written; *optional*: arrays that not every plan has."""
     arrays: dict[str, Any] = {
         "input_tokens.npy": bodies.input_tokens,
         "output_tokens.npy": bodies.output_tokens,
@@ -196,7 +196,7 @@ def finish(
 
 
 def clear(directory: Path) -> None:
-    """An empty folder as far as plans go: nothing of an earlier one stays."""
+    """Create *directory* and remove the files of an earlier plan in it."""
     with disk_errors(directory / DOCUMENT):
         directory.mkdir(parents=True, exist_ok=True)
         for name in (DOCUMENT, BODIES, *ARRAYS):
@@ -206,17 +206,17 @@ def clear(directory: Path) -> None:
 def refuse_beyond(plan: Plan, limit: int | None) -> None:
     """InputError when prompt and answer of any request of *plan* are more than *limit* tokens together.
 
-    Nothing is refused without a limit, or where lengths are words because no tokenizer counts.
+    Nothing is checked without a limit, or when lengths are words because the tokenizer is `none`.
     """
     if limit is None or not plan.requests or plan.description["workload"]["tokenizer"] == "none":
         return
-    whole = plan.input_tokens.astype(np.int64) + plan.output_tokens
-    beyond = np.flatnonzero(whole > limit)
+    lengths = plan.input_tokens.astype(np.int64) + plan.output_tokens
+    beyond = np.flatnonzero(lengths > limit)
     if not len(beyond):
         return
-    worst = int(beyond[np.argmax(whole[beyond])])
+    worst = int(beyond[np.argmax(lengths[beyond])])
     raise InputError(
         f"{len(beyond):,} of {plan.requests:,} requests do not fit into the model's context of {limit:,} tokens; "
         f"request {worst:,} has {plan.input_tokens[worst]:,} for the prompt and {plan.output_tokens[worst]:,} for the "
-        "answer: use shorter ones with --isl and --osl, or say with --context-limit what the model takes"
+        "answer: use shorter lengths with --isl and --osl, or set the model's limit with --context-limit"
     )

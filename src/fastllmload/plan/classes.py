@@ -1,8 +1,8 @@
-"""Several kinds of traffic in one plan: each class drawn by itself from its own streams, then all in order of time.
+"""Plans with several request classes: each is drawn from its own streams, then all are merged in order of time.
 
 Class NAME of seed S has the streams S/class/NAME (content), S/class/NAME/arrivals and S/class/NAME/prefix, so that a
-class sends the same requests at the same instants whatever else the run holds. Instants that are equal go by class,
-then by their order in it: one sequence, dealt to any number of workers.
+class sends the same requests at the same instants whatever the other classes are. Equal instants are ordered by class,
+then by their order in it: one sequence, distributed to any number of workers.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from fastllmload.workload.trace import TRACES
 
 Numbers = npt.NDArray[np.int64]
 MIXED = "classes"  # name of the arrivals and of the workload of such a plan
-COPIED = 1 << 24  # bytes of bodies that are put together before they are written
+COPIED = 1 << 24  # bytes of bodies that are joined before they are written
 
 
 def build_classes(
     settings: RunSettings, *, phase: str, endpoints: Mapping[str, Endpoint], model: str, out_dir: Path
 ) -> Plan:
-    """Write the plan of *phase* with the requests of all `settings.classes`, as `build_plan` does for one kind.
+    """Write the plan of *phase* with the requests of all `settings.classes`, as `build_plan` does for one.
     *endpoints*: wire protocols by name.
     """
     counts = planned_counts(settings) if phase == "measure" else [None] * len(settings.classes)
@@ -59,7 +59,7 @@ def build_classes(
 
 
 def class_settings(settings: RunSettings, one: TrafficClass, count: int | None = None) -> RunSettings:
-    """The run as if class *one* were all of it; *count* bounds its arrivals."""
+    """The run as if class *one* were its only traffic; *count* bounds its arrivals."""
     stream = f"class/{one.name}" if not settings.workload.stream else f"{settings.workload.stream}/class/{one.name}"
     load = msgspec.structs.replace(one.load, repetition=settings.load.repetition)
     load = load if count is None else msgspec.structs.replace(load, num_requests=count)
@@ -111,7 +111,7 @@ def warmup_shares(classes: Sequence[TrafficClass]) -> list[float]:
 
 
 def in_order(schedules: Sequence[Numbers]) -> Numbers:
-    """Positions in the joined *schedules*, by instant, then class, then place."""
+    """Positions in the joined *schedules*, ordered by instant, then class, then position."""
     order: Numbers = np.argsort(np.concatenate([*schedules, np.empty(0, np.int64)]), kind="stable")
     return order
 
@@ -134,8 +134,8 @@ def merged_order(plans: Sequence[Plan]) -> Order:
         return Order(np.empty(0, np.int64), np.empty(0, np.int64))
     part = np.repeat(np.arange(len(plans)), [len(each) for each in starts])[order]
     first, many = np.concatenate(starts)[order], np.concatenate(lengths)[order]
-    behind = np.arange(int(many.sum())) - np.repeat(np.cumsum(many) - many, many)
-    return Order(np.repeat(part, many), np.repeat(first, many) + behind)
+    offset = np.arange(int(many.sum())) - np.repeat(np.cumsum(many) - many, many)
+    return Order(np.repeat(part, many), np.repeat(first, many) + offset)
 
 
 def merge(
@@ -175,7 +175,7 @@ def optional(plans: Sequence[Plan], order: Order, name: str, dtype: np.dtype[Any
 
 
 def merged_turns(plans: Sequence[Plan], order: Order) -> npt.NDArray[Any] | None:
-    """None when no part has conversations; a request that stands alone is a conversation of one turn."""
+    """None when no part has conversations; a single request is a conversation of one turn."""
     if all(plan.turns is None for plan in plans):
         return None
     turns = gathered(plans, order, "turns", TURN, 0)
@@ -190,34 +190,34 @@ def merged_bodies(plans: Sequence[Plan], order: Order, path: Path) -> Bodies:
     hasher = hashlib.sha256()
     ends = [np.asarray(plan.body_offset).astype(np.int64) for plan in plans]
     sizes = np.zeros(len(order.part), np.uint64)
-    held: list[Any] = []
-    waiting = 0
+    pending: list[Any] = []
+    pending_bytes = 0
     with disk_errors(path), open(path, "wb") as file:
         for place, (part, local) in enumerate(zip(order.part.tolist(), order.local.tolist(), strict=True)):
             begin, end = int(ends[part][local]), int(ends[part][local + 1])
-            held.append(plans[part].bodies[begin:end].data)
+            pending.append(plans[part].bodies[begin:end].data)
             sizes[place] = end - begin
-            waiting += end - begin
-            if waiting > COPIED:
-                write_joined(held, hasher, file)
-                waiting = 0
-        write_joined(held, hasher, file)
+            pending_bytes += end - begin
+            if pending_bytes > COPIED:
+                write_joined(pending, hasher, file)
+                pending_bytes = 0
+        write_joined(pending, hasher, file)
     offsets = np.concatenate([np.zeros(1, np.uint64), np.cumsum(sizes, dtype=np.uint64)])
     tokens = [gathered(plans, order, name, np.dtype(np.int32), 0) for name in ("input_tokens", "output_tokens")]
     return Bodies(tokens[0], tokens[1], offsets, hasher.hexdigest())
 
 
-def write_joined(held: list[Any], hasher: Any, file: Any) -> None:
-    joined = b"".join(held)
+def write_joined(pending: list[Any], hasher: Any, file: Any) -> None:
+    joined = b"".join(pending)
     hasher.update(joined)
     file.write(joined)
-    held.clear()
+    pending.clear()
 
 
 def described(
     settings: RunSettings, phase: str, model: str, parts: Sequence[tuple[TrafficClass, Plan]]
 ) -> dict[str, Any]:
-    """What the merged plan says of itself; `classes` has an entry per class of the run, in their order."""
+    """Description of the merged plan; `classes` has an entry per class of the run, in their order."""
     by_name = {one.name: plan for one, plan in parts}
     plans = [plan for _, plan in parts]
     rates = [rate for plan in plans if isinstance(rate := arrivals(plan).get("rate"), (int, float))]
@@ -247,7 +247,7 @@ def described(
 
 
 def exact_of(plans: Sequence[Plan]) -> dict[str, Any]:
-    """How many prompts of all classes have the length that was drawn; nothing where no class draws any."""
+    """Count of the prompts of all classes that have the drawn length; empty when no class draws prompts."""
     found = [one for plan in plans if (one := plan.description["workload"].get("exact")) is not None]
     prompts, checked, exact = (sum(int(one[name]) for one in found) for name in ("prompts", "checked", "exact"))
     return {"exact": exactness(checked, exact, prompts)} if found else {}
@@ -259,14 +259,18 @@ def arrivals(plan: Plan) -> dict[str, Any]:
 
 
 def described_class(one: TrafficClass, plan: Plan | None) -> dict[str, Any]:
-    """Its settings, to build its warm-up from, and what was planned; None: it has no request in this phase."""
-    kept = msgspec.structs.replace(one, urls=())  # a plan does not depend on where it is sent
-    named: dict[str, Any] = {"name": one.name, "settings": msgspec.to_builtins(kept), "own_targets": bool(one.urls)}
+    """Settings of class *one*, to build its warm-up from, and its plan; None: it has no request in this phase."""
+    without_urls = msgspec.structs.replace(one, urls=())  # a plan does not depend on its target
+    named: dict[str, Any] = {
+        "name": one.name,
+        "settings": msgspec.to_builtins(without_urls),
+        "own_targets": bool(one.urls),
+    }
     if plan is None:
         return {**named, "requests": 0, "starts": 0}
     described: dict[str, Any] = {name: plan.description[name] for name in ("model", "load", "workload", "endpoint")}
-    shown = [name for name in ("conversations", "behaviour", "joint") if name in plan.description]
-    optional: dict[str, Any] = {name: plan.description[name] for name in shown}
+    present = [name for name in ("conversations", "behaviour", "joint") if name in plan.description]
+    optional: dict[str, Any] = {name: plan.description[name] for name in present}
     return {
         **named, **described, **optional, "digest": plan.digest, "requests": plan.requests, "starts": len(plan.starts),
         "input_tokens": int(plan.input_tokens.sum()), "output_tokens": int(plan.output_tokens.sum()),

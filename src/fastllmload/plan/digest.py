@@ -1,7 +1,6 @@
-"""Digests of a plan: SHA-256 of each member's bytes, and of a canonical line of JSON that holds those and the
-description.
+"""Digests of a plan: SHA-256 of each member, and of a canonical line of JSON with those and the description.
 
-Members are hashed as they are made, so hashing a plan needs no second pass over its bodies.
+Members are hashed while they are written, so hashing a plan needs no second pass over its bodies.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ def canonical(document: Mapping[str, Any]) -> bytes:
 
 
 def digest_of(document: Mapping[str, Any]) -> str:
-    """SHA-256 of a plan document without its own `digest`."""
+    """SHA-256 of a plan document without its `digest`."""
     return hashlib.sha256(canonical({k: v for k, v in document.items() if k != "digest"})).hexdigest()
 
 

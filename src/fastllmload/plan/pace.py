@@ -1,4 +1,4 @@
-"""When the requests of one phase go, and how many the plan must hold for that."""
+"""Pace of one phase: arrivals or concurrency, and how many requests the plan needs."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from fastllmload.errors import InputError
 from fastllmload.settings import Load
 from fastllmload.workload.synthetic import Quota
 
-WARMUP_REQUESTS, WARMUP_TOKENS = 100, 10_000  # IETF 4.5.1: both hold
-WARMUP_LEAST_S = 60.0  # the default warm-up may outlast the measured phase up to this, no further (decision 007)
-WARMUP_CONCURRENCY = 8  # where the load names no rate to warm up at
-# A closed loop that only time ends takes its requests from a pool, and starts again when the pool is used up.
-# 20 rounds keep a slot from meeting its own prompts soon; the tokens bound it to about 250 MiB of bodies.
+WARMUP_REQUESTS, WARMUP_TOKENS = 100, 10_000  # IETF 4.5.1: both are required
+WARMUP_LEAST_S = 60.0  # the default warm-up may be longer than the measured phase up to this (decision 007)
+WARMUP_CONCURRENCY = 8  # if the load has no rate
+# A closed loop that only time ends takes its requests from a pool, and starts again when the pool is used up. With 20
+# requests per slot a prompt does not recur soon; the tokens bound the pool to about 250 MiB of bodies.
 POOL_REQUESTS, POOL_ROUNDS, POOL_INPUT_TOKENS = 2_000, 20, 32_000_000
 LONGEST_S = 1e8
 MOST_REQUESTS = 1_000_000_000  # about a terabyte of bodies; rows number them with 32 bits
@@ -66,7 +66,7 @@ class Pace:
 
 
 def recorded_pace(load: Load, recorded: Recorded, requests: int, loop: bool, seed: str) -> Pace:
-    """The instants of a trace of *requests*; `--num-requests` and `--duration` cut it, or *loop* it up to there."""
+    """The instants of a trace of *requests*; `--num-requests` and `--duration` cut it, or repeat it up to them if *loop*."""
     seconds, count = load.duration, load.num_requests
     _check_sizes(load)
     if loop and seconds is None and count is None:
@@ -81,7 +81,7 @@ def recorded_pace(load: Load, recorded: Recorded, requests: int, loop: bool, see
 
 
 def measured_pace(load: Load, seed: str) -> Pace:
-    """The pace of the measured phase. InputError when the load is none, has no end or holds no request."""
+    """The pace of the measured phase. InputError for a load that is not set, has no end or contains no request."""
     _check_bounds(load)
     if load.concurrency is not None:
         return _closed(load.concurrency, load.num_requests, load.duration)
@@ -95,14 +95,14 @@ def measured_pace(load: Load, seed: str) -> Pace:
         count = len(drawn)
     if not count:
         raise InputError(
-            f"--rate {load.rate:g} for --duration {load.duration:g} s holds no request;"
+            f"--rate {load.rate:g} for --duration {load.duration:g} s contains no request;"
             " run longer or use --num-requests"
         )
     return Pace(Quota(count), arrivals, load.rate, seconds=load.duration, seed=seed)
 
 
 def measured_arrivals(load: Load) -> Arrivals:
-    """The process of the measured phase; only this phase follows a rate that changes, a warm-up goes at its mean."""
+    """The process of the measured phase, which follows a rate curve; a warm-up has its mean rate."""
     assert load.rate is not None
     if load.rate_curve is None:
         return choose_arrivals(load.arrival, load.rate, load.burstiness)
@@ -113,17 +113,17 @@ def warmup_pace(load: Load, seed: str, recorded: bool = False, share: float = 1.
     """The pace of the warm-up: at the target load, until enough requests and output tokens are planned.
 
     `warmup_requests`, `warmup_tokens` and `warmup_seconds` replace the methodology's 100 requests and 10,000
-    tokens; what is given must all hold, and only zeros mean no warm-up. `--rate inf` warms up in a closed
-    loop, and so does a load that is *recorded* in a trace. *share* of the requests and tokens is enough. What nobody
-    asked for lasts no longer than the measured phase (or WARMUP_LEAST_S).
+    tokens; all that are set must be reached, and only zeros mean no warm-up. `--rate inf` warms up in a closed loop, and so
+    does a load *recorded* in a trace. *share* scales requests and tokens. The default warm-up lasts no longer than the
+    measured phase (or WARMUP_LEAST_S).
     """
     if not recorded:
         _check_load(load)
     requests, tokens = load.warmup_requests or 0, load.warmup_tokens or 0
     seconds = load.warmup_seconds or 0.0
-    most: int | None = None
+    most_requests: int | None = None
     if load.warmup_requests is None and load.warmup_tokens is None and load.warmup_seconds is None:
-        requests, tokens, most = WARMUP_REQUESTS, WARMUP_TOKENS, _most_of_default(load)
+        requests, tokens, most_requests = WARMUP_REQUESTS, WARMUP_TOKENS, _most_of_default(load)
     requests, tokens = math.ceil(requests * share), math.ceil(tokens * share)
     if min(requests, tokens, seconds) < 0 or not seconds <= LONGEST_S:
         raise InputError("--warmup must be 0 (none) or more requests, tokens or seconds")
@@ -134,7 +134,7 @@ def warmup_pace(load: Load, seed: str, recorded: bool = False, share: float = 1.
     if seconds:
         timed = draw_schedule(arrivals, load.rate, random.Random(seed), seconds=seconds)
         requests = max(requests, len(timed))
-    return Pace(Quota(requests, tokens, at_most=most), arrivals, load.rate, seed=seed)
+    return Pace(Quota(requests, tokens, at_most=most_requests), arrivals, load.rate, seed=seed)
 
 
 def _most_of_default(load: Load) -> int | None:
@@ -146,9 +146,7 @@ def _most_of_default(load: Load) -> int | None:
 
 
 def _closed_warmup(slots: int, requests: int, tokens: int, seconds: float) -> Pace:
-    """Bounded by time only when seconds alone were asked for: a closed loop's requests cannot be foretold
-    from time.
-    """
+    """Bounded by time only if just seconds were set: the number of requests in a time is unknown in a closed loop."""
     if seconds and not (requests or tokens):
         return _closed(slots, None, seconds)
     return Pace(Quota(requests, tokens), concurrency=slots)
@@ -163,7 +161,7 @@ def _closed(slots: int, requests: int | None, seconds: float | None) -> Pace:
 
 def _check_load(load: Load) -> None:
     if load.rate is None and load.concurrency is None:
-        raise InputError("no load is given; give --rate (open loop) or --concurrency (closed loop)")
+        raise InputError("no load is set; give --rate (open loop) or --concurrency (closed loop)")
     if load.rate is not None and load.concurrency is not None:
         raise InputError("--rate and --concurrency exclude each other; --max-concurrency caps an open loop")
     if load.concurrency is not None and load.concurrency < 1:
@@ -193,7 +191,7 @@ def _check_sizes(load: Load) -> None:
             )
 
 
-FIXED = ("constant", "trace")  # arrivals that no seed draws
+FIXED = ("constant", "trace")  # arrivals that do not depend on a seed
 
 
 def drawn_from_a_seed(load: Mapping[str, Any] | None) -> bool:

@@ -1,12 +1,11 @@
-"""The plan of one phase: what is sent, when, and the digest of both. A folder of arrays and one file of
-encoded bodies.
+"""The plan of one phase: what is sent and when, with a digest. A folder of arrays and one file of encoded bodies.
 
-Folder: `t_sched.npy` (int64 ns from the phase's time zero, ascending; FOLLOWS for a turn that waits for a reply;
+Folder: `t_sched.npy` (int64 ns from the phase's time zero, ascending; FOLLOWS for a turn that follows a reply;
 absent in a closed loop), `input_tokens.npy`, `output_tokens.npy` (int32), `request_class.npy` (uint16),
-`body_offset.npy` (uint64, one more than requests), `bodies.bin`, `plan.json`; where it has conversations `turns.npy`
-(TURN), where users do more than wait `client.npy` (CLIENT), and where prompts share parts `prefix_tokens.npy` (int32).
-The turns of a conversation stand one behind the other. Nothing in it depends on the number of workers, the target's
-address or the API key.
+`body_offset.npy` (uint64, one more than requests), `bodies.bin`, `plan.json`; with conversations `turns.npy`
+(TURN), with user behavior `client.npy` (CLIENT_ROW), and with shared prompt parts `prefix_tokens.npy` (int32).
+The turns of a conversation are consecutive. Nothing in a plan depends on the number of workers, the target's address or
+the API key.
 """
 
 from __future__ import annotations
@@ -30,10 +29,9 @@ DOCUMENT = "plan.json"
 BODIES = "bodies.bin"
 SCHEDULE = "t_sched.npy"
 TURNS, CLIENT, PREFIX = "turns.npy", "client.npy", "prefix_tokens.npy"
-FOLLOWS = -1  # t_sched of a turn whose instant is the end of a reply and some time to think
+FOLLOWS = -1  # t_sched of a later turn, which is due a think time after the end of the reply
 LAST_TURN, STITCHED, REAL_REPLY = 1, 2, 4  # flags of a turn
-# The layouts are `Turn` of ext/fastllmload/_ext/talk.pxd, which says what the fields mean, and `Leaving` of
-# leaving.pxd.
+# Layouts: `Turn` of ext/fastllmload/_ext/talk.pxd, which documents the fields, and `Leaving` of leaving.pxd.
 TURN = np.dtype(
     [("think_ns", "<i8"), ("skip", "<u4"), ("reply_at", "<u4"), ("tail", "<u4"), ("session", "<u4"),
      ("turn", "<u2"), ("flags", "<u2"), ("spare", "<u4")]
@@ -62,8 +60,8 @@ RECORD = np.dtype(
 
 @dataclass(frozen=True, eq=False)
 class Plan:
-    """One phase, opened from its folder; arrays and bodies are mapped read-only, so opening is free of their
-    size.
+    """One phase, opened from its folder; arrays and bodies are mapped read-only, so the time to open it does not depend
+    on their size.
     """
 
     directory: Path
@@ -74,15 +72,15 @@ class Plan:
     request_class: npt.NDArray[np.uint16]
     body_offset: npt.NDArray[np.uint64]
     bodies: npt.NDArray[np.uint8]
-    turns: npt.NDArray[np.void] | None = None  # TURN; None: every request stands alone
+    turns: npt.NDArray[np.void] | None = None  # TURN; None: no conversations
     client: npt.NDArray[np.void] | None = None  # CLIENT_ROW; None: every user waits for the end
     prefix_tokens: npt.NDArray[np.int32] | None = (
-        None  # of a part that other prompts have too; None: not known, or none
+        None  # of a part that other prompts have too; None: unknown, or no such part
     )
 
     @classmethod
     def open(cls, directory: Path) -> Plan:
-        """Map the plan in *directory*. RunFolderError when it is none, is cut short or does not fit."""
+        """Map the plan in *directory*. RunFolderError when it is not one, is truncated or inconsistent."""
         document = read_document(directory)
         named = {
             name: _mapped(directory, name) for name in ARRAYS if name not in OPTIONAL or document["members"].get(name)
@@ -115,7 +113,7 @@ class Plan:
 
     @property
     def description(self) -> dict[str, Any]:
-        """What was asked for: phase, seed, load, workload, endpoint, model."""
+        """The settings that define it: phase, seed, load, workload, endpoint, model."""
         described: dict[str, Any] = self.document["description"]
         return described
 
@@ -139,7 +137,7 @@ class Plan:
 
     @property
     def classes(self) -> list[str]:
-        """Names of the classes that `request_class` numbers; empty when nobody named one."""
+        """Names of the classes that `request_class` numbers; empty when none is named."""
         if "classes" in self.description:
             return [one["name"] for one in self.description["classes"]]
         content = self.description["workload"]
@@ -148,13 +146,13 @@ class Plan:
 
     @property
     def deviations(self) -> list[str]:
-        """Where the workload is not the standard one of its name, one sentence each; of a class, after its name."""
+        """Deviations from the standard workload of that name, one sentence each; those of a class begin with its name."""
         by_class = [one for one in self.description.get("classes", ()) if "workload" in one]
-        told = [f"{one['name']}: {text}" for one in by_class for text in one["workload"].get("deviations", ())]
-        return list(dict.fromkeys(told if by_class else self.description["workload"].get("deviations", ())))
+        named = [f"{one['name']}: {text}" for one in by_class for text in one["workload"].get("deviations", ())]
+        return list(dict.fromkeys(named if by_class else self.description["workload"].get("deviations", ())))
 
     def _workloads(self) -> list[dict[str, Any]]:
-        """The described workload of every class that has requests; one where there are no classes."""
+        """Description of the workload of every class that has requests; of the plan when it has no classes."""
         found = [one["workload"] for one in self.description.get("classes", ()) if "workload" in one]
         return found or [self.description["workload"]]
 
@@ -170,15 +168,15 @@ class Plan:
 
     @property
     def joints(self) -> list[tuple[bytes, bytes, bytes]]:
-        """JSON before a reply, behind it, and between messages without one, as conversations of each class are stitched;
-        empty texts for a class without any.
+        """Per class: JSON before a reply, after it, and between messages without a reply; empty for a class without
+        conversations.
         """
         return [joint_of(one, self.description) for one in self.description.get("classes") or [self.description]]
 
     @property
     def concurrency(self) -> int | None:
-        """Slots of a closed loop; None in an open one. A warm-up without a target rate is a closed loop of
-        its own.
+        """Slots of a closed loop; None in an open loop. A warm-up without a target rate is a closed
+        loop.
         """
         slots: int | None = self.description["load"]["concurrency"]
         return slots
@@ -191,7 +189,7 @@ class Plan:
 
     @property
     def cycles(self) -> bool:
-        """The requests are a pool that workers start again: a closed loop that only time ends."""
+        """Whether the requests are a pool that workers repeat: a closed loop that only time ends."""
         return bool(self.description["load"]["cycles"])
 
     def body(self, request: int) -> bytes:
@@ -200,7 +198,7 @@ class Plan:
 
     @property
     def arrays(self) -> list[npt.NDArray[Any]]:
-        """All that there are, beside the bodies."""
+        """All arrays of the plan except the bodies."""
         named = [self._member(name) for name in ARRAYS]
         return [array for array in named if array is not None]
 
@@ -209,11 +207,11 @@ class Plan:
         for name, known in self.document["members"].items():
             if array_hash(self._member(name)) != known:
                 raise RunFolderError(
-                    f"the plan in {self.directory} was changed: {name} has not the SHA-256 of {DOCUMENT}"
+                    f"the plan in {self.directory} was changed: the SHA-256 of {name} differs from that in {DOCUMENT}"
                 )
 
     def write_record(self, directory: Path) -> None:
-        """What a run folder keeps of a plan: `plan.json`, and `schedule.npy` with instants (-1: closed loop),
+        """Write the record of a plan in a run folder: `plan.json`, and `schedule.npy` with instants (-1: closed loop),
         lengths and shared parts.
         """
         directory.mkdir(parents=True, exist_ok=True)
@@ -236,15 +234,13 @@ class Plan:
         ends = self.body_offset
         fits = len(ends) == n + 1 and ends[0] == 0 and int(ends[-1]) == len(self.bodies)
         if not (fits and all(len(a) == n for a in arrays) and bool(np.all(ends[1:] >= ends[:-1]))):
-            raise RunFolderError(
-                f"the plan in {self.directory} does not fit together: its files are of different lengths"
-            )
+            raise RunFolderError(f"the plan in {self.directory} is inconsistent: its files have different lengths")
 
 
-def joint_of(one: Mapping[str, Any], whole: Mapping[str, Any]) -> tuple[bytes, bytes, bytes]:
-    """The joint that *one* class describes; an earlier version wrote one for the *whole* plan."""
-    before, behind, between = (str(text).encode() for text in one.get("joint", whole.get("joint", ("", "", ""))))
-    return before, behind, between
+def joint_of(one: Mapping[str, Any], plan: Mapping[str, Any]) -> tuple[bytes, bytes, bytes]:
+    """The turn template of class *one*; an earlier version wrote one for the *plan*."""
+    before, after, between = (str(text).encode() for text in one.get("joint", plan.get("joint", ("", "", ""))))
+    return before, after, between
 
 
 def read_document(directory: Path) -> dict[str, Any]:
@@ -252,7 +248,7 @@ def read_document(directory: Path) -> dict[str, Any]:
     try:
         document = json.loads(read_regular(directory / DOCUMENT))
     except (OSError, ValueError, RecursionError) as error:
-        raise RunFolderError(f"{directory} holds no readable plan: {DOCUMENT}: {error}") from error
+        raise RunFolderError(f"{directory} contains no readable plan: {DOCUMENT}: {error}") from error
     version = document.get("schema_version") if isinstance(document, dict) else None
     if version != SCHEMA_VERSION:
         raise RunFolderError(
@@ -261,7 +257,7 @@ def read_document(directory: Path) -> dict[str, Any]:
     if document.get("digest") != digest_of(document):
         raise RunFolderError(f"the plan in {directory} was changed: {DOCUMENT} does not have the digest that it states")
     if not REQUIRED <= set(document["members"]) <= REQUIRED | OPTIONAL:
-        raise RunFolderError(f"the plan in {directory} lists members that are no plan's: {DOCUMENT}")
+        raise RunFolderError(f"the plan in {directory} lists members that a plan does not have: {DOCUMENT}")
     return dict(document)
 
 
@@ -277,12 +273,12 @@ def _mapped(directory: Path, name: str) -> Any:
     except (OSError, ValueError, EOFError, SyntaxError, tokenize.TokenError, RecursionError, MemoryError) as error:
         raise RunFolderError(f"the plan in {directory} cannot be read: {name}: {error}") from error
     if array.dtype != ARRAYS[name] or array.ndim != 1:
-        raise RunFolderError(f"the plan in {directory} cannot be read: {name} is no array of {ARRAYS[name]}")
+        raise RunFolderError(f"the plan in {directory} cannot be read: {name} is not an array of {ARRAYS[name]}")
     return array
 
 
 def _has_rows(path: Path) -> bool:
-    """An empty array cannot be mapped."""
+    """Whether the array is not empty: an empty one cannot be mapped."""
     with open(path, "rb") as file:
         check_npy_head(file)
         version = np.lib.format.read_magic(file)

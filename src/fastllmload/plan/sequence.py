@@ -1,19 +1,19 @@
-"""The request sequence of a plan as JSON lines, for other tools and for `--workload custom` (IETF 4.3.3).
+"""Write the request sequence of a plan as JSON lines, for other tools and for `--workload custom` (IETF 4.3.3).
 
 One object per request, in the order of sending:
 
 | field | what |
 |---|---|
 | `timestamp` | seconds from the start of the phase; absent in a closed loop and of later turns |
-| `prompt` or `messages` | as they are sent; of a later turn its own alone |
+| `prompt` or `messages` | as they are sent; of a later turn only its own |
 | `session`, `delay` | of conversations: which one, and seconds to think before a later turn (read back with `--turns all`) |
-| `input_tokens`, `output_tokens` | as planned; the latter is asked for as the answer's length |
-| `class` | name of the request's class; absent where there is one |
-| `target` | where classes differ in them: `endpoint_type` `path` `model` of the request's class, `url` if it has its own |
-| `body` | fields that differ from those of a run with default options; null: it has none of that name |
+| `input_tokens`, `output_tokens` | as planned |
+| `class` | name of the request's class; absent if there is only one |
+| `target` | if classes differ in them: `endpoint_type` `path` `model` of the request's class, `url` if it has one |
+| `body` | fields that differ from those of a run with default options; null: the field is absent |
 
-Model, `stream` and `stream_options` are the replaying run's own; `target` is for other tools, and our own run refuses a
-line of another protocol than its own.
+Model, `stream` and `stream_options` are the replaying run's; `target` is for other tools, and a run refuses lines of
+another protocol than its own.
 """
 
 from __future__ import annotations
@@ -35,11 +35,17 @@ from fastllmload.settings import Workload
 
 OUTPUT_TOKENS = "{output_tokens}"  # in a body: the request's own output length
 LENGTHS = ("max_tokens", "max_completion_tokens")
-OWN = ("model", "stream", "stream_options", "prompt", "messages")  # of the replaying run, or fields of their own
+OWN = (
+    "model",
+    "stream",
+    "stream_options",
+    "prompt",
+    "messages",
+)  # of the replaying run, or separate fields
 
 
 class Endpoint(Protocol):
-    """A wire protocol, as far as a sequence needs it."""
+    """A wire protocol, as a sequence uses it."""
 
     @property
     def name(self) -> str: ...
@@ -52,24 +58,24 @@ class Endpoint(Protocol):
 def write_sequence(
     plan: Plan, endpoints: Mapping[str, Endpoint], path: Path, urls: Mapping[str, Sequence[str]] | None = None
 ) -> str:
-    """Write *plan*'s requests to *path*; the SHA-256 of what was written. *endpoints*: wire protocols by name; *urls*:
-    those of classes that have their own, as far as they are known (a plan does not hold them).
+    """Write *plan*'s requests to *path*; returns the SHA-256 of the file. *endpoints*: wire protocols by name; *urls*:
+    those of classes that have their own, if known (a plan does not contain them).
 
-    InputError for conversations whose turns hold all that was said before, HostLimitError for a full disk.
+    InputError for conversations with a planned history, HostLimitError for a full disk.
     """
     if plan.turns is not None and ((plan.turns["turn"] > 0) & (plan.turns["flags"] & STITCHED == 0)).any():
         raise InputError(
-            "the sequence of a plan with --history planned cannot be written: its turns repeat what was said before; "
+            "the sequence of a plan with --history planned cannot be written: its turns repeat the earlier ones; "
             "use --history real"
         )
     hasher = hashlib.sha256()
     encoder = msgspec.json.Encoder()
-    spoken = [endpoints[one] for one in protocols(plan)]
-    defaults = [Defaults(endpoint, plan) for endpoint in spoken]
-    targets = Targets(plan, spoken, urls or {})
+    by_class = [endpoints[one] for one in protocols(plan)]
+    defaults = [Defaults(endpoint, plan) for endpoint in by_class]
+    targets = Targets(plan, by_class, urls or {})
     with disk_errors(path, "--sequence"), open(writable(path), "wb", buffering=BUFFER) as file:
         for number in range(plan.requests):
-            of_class = int(plan.request_class[number]) if len(spoken) > 1 else 0
+            of_class = int(plan.request_class[number]) if len(by_class) > 1 else 0
             line = encoder.encode(entry(plan, number, defaults[of_class], targets.of(number))) + b"\n"
             hasher.update(line)
             file.write(line)
@@ -77,7 +83,7 @@ def write_sequence(
 
 
 class Defaults:
-    """The fields that a run with default options sends for so many output tokens."""
+    """The fields that a run with default options sends."""
 
     def __init__(self, endpoint: Endpoint, plan: Plan) -> None:
         self._endpoint = endpoint
@@ -89,28 +95,29 @@ class Defaults:
 
 
 def protocols(plan: Plan) -> list[str]:
-    """The protocol of each class that was planned by itself; one of a plan without them."""
-    whole = plan.description["endpoint"]
-    return [one.get("endpoint", whole) for one in plan.description.get("classes", ())] or [whole]
+    """The protocol of each traffic class; that of the plan if it has none."""
+    default = plan.description["endpoint"]
+    return [one.get("endpoint", default) for one in plan.description.get("classes", ())] or [default]
 
 
 class Targets:
-    """Where the requests of each class go, in what classes differ: protocol, path, model, and URLs of their own, which
-    its conversations and single requests take in turn, as they do in a run.
+    """Targets of each class, in the fields in which classes differ: protocol, path, model, and own URLs, which its
+    conversations and single requests use in turn, as in a run.
     """
 
-    def __init__(self, plan: Plan, spoken: Sequence[Endpoint], urls: Mapping[str, Sequence[str]]) -> None:
+    def __init__(self, plan: Plan, by_class: Sequence[Endpoint], urls: Mapping[str, Sequence[str]]) -> None:
         classes = plan.description.get("classes", ())
         self._class = plan.request_class
-        self._spoken, self._paths = spoken, [one["settings"]["endpoint_path"] for one in classes]
+        self._endpoints, self._paths = by_class, [one["settings"]["endpoint_path"] for one in classes]
         self._urls = [list(urls.get(one["name"], ())) for one in classes]
-        apart = len({endpoint.name for endpoint in spoken}) > 1 or any(one.get("own_targets") for one in classes)
-        apart = apart or any(path is not None for path in self._paths)
+        differ = len({endpoint.name for endpoint in by_class}) > 1 or any(one.get("own_targets") for one in classes)
+        differ = differ or any(path is not None for path in self._paths)
         models = {one["model"] for one in classes if one["requests"]}
         self._facts = [
-            self._known(one, endpoint, apart, len(models) > 1) for one, endpoint in zip(classes, spoken, strict=False)
+            self._known(one, endpoint, differ, len(models) > 1)
+            for one, endpoint in zip(classes, by_class, strict=False)
         ]
-        self._turn = np.zeros(plan.requests, np.int64)  # which of its class's conversations or requests it is
+        self._turn = np.zeros(plan.requests, np.int64)  # index among the conversations or requests of its class
         for number in range(len(classes)):
             mine = plan.starts[plan.request_class[plan.starts] == number]
             self._turn[mine] = np.arange(len(mine))
@@ -118,13 +125,13 @@ class Targets:
             self._turn = self._turn[np.repeat(plan.starts, np.diff(np.append(plan.starts, plan.requests)))]
 
     @staticmethod
-    def _known(one: dict[str, Any], endpoint: Endpoint, apart: bool, named: bool) -> dict[str, Any]:
+    def _known(one: dict[str, Any], endpoint: Endpoint, differ: bool, named: bool) -> dict[str, Any]:
         path = one["settings"]["endpoint_path"]
         found = {"endpoint_type": endpoint.name, "path": endpoint.path("") if path is None else path}
-        return (found if apart else {}) | ({"model": one["model"]} if named and one["requests"] else {})
+        return (found if differ else {}) | ({"model": one["model"]} if named and one["requests"] else {})
 
     def of(self, number: int) -> dict[str, Any]:
-        """That of request *number*; empty where no class has anything of its own."""
+        """Target of request *number*; empty if classes do not differ."""
         if not self._facts:
             return {}
         of_class = int(self._class[number])
@@ -132,12 +139,12 @@ class Targets:
         facts = dict(self._facts[of_class])
         if urls:
             facts["url"] = url = urls[int(self._turn[number]) % len(urls)]
-            facts["path"] = self._paths[of_class] or self._spoken[of_class].path(urlsplit(url).path)
+            facts["path"] = self._paths[of_class] or self._endpoints[of_class].path(urlsplit(url).path)
         return facts
 
 
 def entry(plan: Plan, number: int, defaults: Defaults, target: dict[str, Any]) -> dict[str, Any]:
-    """One line."""
+    """The line of request *number*."""
     body: dict[str, Any] = msgspec.json.decode(plan.body(number))
     tokens = int(plan.output_tokens[number])
     starts = plan.t_sched is not None and plan.t_sched[number] >= 0
@@ -158,7 +165,7 @@ def entry(plan: Plan, number: int, defaults: Defaults, target: dict[str, Any]) -
 
 
 def content(body: dict[str, Any]) -> dict[str, Any]:
-    """Prompt or messages; one message of a user that is plain text is the prompt itself."""
+    """Prompt or messages; a single user message of plain text becomes the prompt."""
     if "messages" not in body:
         return {"prompt": body["prompt"]}
     messages = body["messages"]
@@ -170,11 +177,11 @@ def content(body: dict[str, Any]) -> dict[str, Any]:
 
 
 def difference(body: dict[str, Any], default: dict[str, Any], tokens: int) -> dict[str, Any]:
-    """Fields of *body* that *default* has not, or otherwise, in the order of the body; None for those it lacks."""
+    """Fields of *body* that differ from *default*, in the order of the body; None for those absent from *body*."""
     found: dict[str, Any] = {}
     for name, value in body.items():
         if name in OWN or (name in default and default[name] == value):
             continue
         found[name] = OUTPUT_TOKENS if name in LENGTHS and value == tokens else value
-    lacking = [name for name in default if name not in body and name not in OWN and name not in LENGTHS]
-    return found | dict.fromkeys(lacking)
+    absent = [name for name in default if name not in body and name not in OWN and name not in LENGTHS]
+    return found | dict.fromkeys(absent)

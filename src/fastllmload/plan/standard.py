@@ -1,4 +1,4 @@
-"""The standard workloads as they are defined (IETF 4.3.2 and A), and where what is asked for is another one."""
+"""Definitions of the standard workloads (IETF 4.3.2 and A), and deviations of a run's workload from them."""
 
 from __future__ import annotations
 
@@ -15,13 +15,14 @@ LENGTHS = {  # workload: (input, output)
     "long-context": ("uniform_range", "256"),
 }
 OWN_TEXT = ("conversation", "code-completion")
-QUESTION_TOKENS = 100  # behind every document of long-context
+QUESTION_TOKENS = 100  # after every document of long-context
 VARIANTS = ("uniform_range", "target_lengths", "uniform:8192,32768", "choice:8192,16384,32768,65536,131072")
 
 
 def deviations(workload: Workload) -> list[str]:
-    """Where a workload that goes by a standard name is not the standard one, a sentence each. Empty for names that are
-    no standard's: there is nothing to deviate from.
+    """Deviations of a workload with a standard name from the standard one, a sentence each. Empty for other names.
+
+    The sentences are part of the plan's digest.
     """
     if workload.name not in LENGTHS and workload.name not in OWN_TEXT:
         return []
@@ -67,6 +68,6 @@ def _turns(workload: Workload) -> list[str]:
 def _fields(workload: Workload) -> list[str]:
     found = []
     if workload.temperature != 0:
-        shown = "not sent" if workload.temperature is None else f"{workload.temperature:g}"
-        found.append(f"temperature {shown} instead of 0")
+        value = "not sent" if workload.temperature is None else f"{workload.temperature:g}"
+        found.append(f"temperature {value} instead of 0")
     return found

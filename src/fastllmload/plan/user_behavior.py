@@ -1,7 +1,7 @@
-"""What each request's user does besides waiting, drawn before time zero: one CLIENT_ROW item per request.
+"""User behavior of each request, drawn before time zero: one CLIENT_ROW item per request.
 
-From the stream O/users two draws per request, in this order whatever is asked for: one that picks who leaves, one that
-picks who reads slowly.
+The stream O/users gives two draws per request, whatever the options: the first selects who cancels, the second who reads
+slowly.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from fastllmload.workload.user_behavior import read_abandon, read_cancel_after, 
 
 
 def drawn_users(behaviour: UserBehavior, seed: str, requests: int) -> npt.NDArray[Any] | None:
-    """None when every user waits for the end. InputError for texts that cannot be read."""
+    """None when every user waits for the end. InputError for invalid options."""
     if behaviour == UserBehavior():
         return None
     rows = np.zeros(requests, CLIENT_ROW)
@@ -27,22 +27,22 @@ def drawn_users(behaviour: UserBehavior, seed: str, requests: int) -> npt.NDArra
     drawn = np.array([stream.random() for _ in range(2 * requests)]).reshape(requests, 2)
     try:
         if behaviour.cancel_after is not None:
-            after, leaves = read_cancel_after(behaviour.cancel_after), drawn[:, 0] < behaviour.cancel_share
-            rows["cancel_tokens"][leaves], rows["cancel_ns"][leaves] = after.tokens, after.ns
+            after, cancels = read_cancel_after(behaviour.cancel_after), drawn[:, 0] < behaviour.cancel_share
+            rows["cancel_tokens"][cancels], rows["cancel_ns"][cancels] = after.tokens, after.ns
         if behaviour.slow_readers is not None:
             slow = read_slow_readers(behaviour.slow_readers)
-            chosen = drawn[:, 1] < slow.share
-            rows["read_rate"][chosen], rows["read_bytes"][chosen] = slow.rate, slow.in_bytes
+            slow_users = drawn[:, 1] < slow.share
+            rows["read_rate"][slow_users], rows["read_bytes"][slow_users] = slow.rate, slow.in_bytes
         if behaviour.abandon is not None:
-            gives_up = read_abandon(behaviour.abandon)
-            rows["abandon_ns"], rows["abandon_e2e"] = gives_up.ns, gives_up.e2e
+            abandonment = read_abandon(behaviour.abandon)
+            rows["abandon_ns"], rows["abandon_e2e"] = abandonment.ns, abandonment.e2e
     except ValueError as problem:
         raise InputError(f"what users do {problem}") from None
     return rows
 
 
 def described_users(behaviour: UserBehavior, rows: npt.NDArray[Any] | None) -> dict[str, Any]:
-    """What plan.json says: how many do what, and after what."""
+    """The user behavior as plan.json describes it: counts and conditions."""
     assert rows is not None
     return {
         "cancel_share": behaviour.cancel_share,

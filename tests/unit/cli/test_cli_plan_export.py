@@ -119,7 +119,7 @@ def test_the_model_of_a_plan(capsys):
         (["plan"], "--rate is missing"),
         (["plan", "--plan", "f"], "use fastllmload plan describe FILE"),
         (["plan", "save", "f", "--save-plan", "g", "--rate", "1"], "leave them out"),
-        (["plan", "describe", "/nowhere/plan"], "there is no plan file"),
+        (["plan", "describe", "/nowhere/plan"], "the plan file /nowhere/plan does not exist"),
         (["plan", "verfy"], "'verfy' is not a command of fastllmload plan; did you mean verify?"),
     ],
 )

@@ -62,7 +62,7 @@ def test_changed_member(tmp_path, name):
     data = bytearray((tmp_path / name).read_bytes())
     data[-1] ^= 1
     (tmp_path / name).write_bytes(data)
-    with pytest.raises(RunFolderError, match=name.replace(".", r"\.") if "offset" not in name else "fit"):
+    with pytest.raises(RunFolderError, match=name.replace(".", r"\.") if "offset" not in name else "inconsistent"):
         Plan.open(tmp_path).verify()
 
 
@@ -109,7 +109,7 @@ def test_arrays_that_do_not_fit(tmp_path):
     """Another length or type of an array is refused, even where its own file is sound."""
     plan = build(tmp_path)
     np.save(tmp_path / "output_tokens.npy", np.zeros(plan.requests + 1, dtype=np.int32))
-    with pytest.raises(RunFolderError, match="fit together"):
+    with pytest.raises(RunFolderError, match="inconsistent"):
         Plan.open(tmp_path)
     np.save(tmp_path / "output_tokens.npy", np.zeros(plan.requests))
     with pytest.raises(RunFolderError, match="int32"):
@@ -139,13 +139,13 @@ def test_plan_files_that_are_none(tmp_path):
     """
     good, bad, into = tmp_path / "good.plan", tmp_path / "bad.plan", tmp_path / "deep" / "into"
     save_plan(build(tmp_path / "a"), good)
-    with pytest.raises(RunFolderError, match="no plan file"):
+    with pytest.raises(RunFolderError, match="does not exist"):
         load_plan(bad, into)
     bad.write_bytes(b"PK not a zip")
-    with pytest.raises(RunFolderError, match="not a whole plan file"):
+    with pytest.raises(RunFolderError, match="not a complete plan file"):
         load_plan(bad, into)
     bad.write_bytes(good.read_bytes()[:-2000])
-    with pytest.raises(RunFolderError, match="not a whole plan file"):
+    with pytest.raises(RunFolderError, match="not a complete plan file"):
         load_plan(bad, into)
     damaged(good, bad, drop=("bodies.bin",))
     with pytest.raises(RunFolderError, match="members"):
@@ -175,7 +175,7 @@ def test_flipped_bit_in_a_plan_file(tmp_path):
     data = bytearray((tmp_path / "one.plan").read_bytes())
     data[data.index(b'"max_tokens"') + 15] ^= 1
     (tmp_path / "one.plan").write_bytes(data)
-    with pytest.raises(RunFolderError, match=r"one\.plan is not a whole plan file"):
+    with pytest.raises(RunFolderError, match=r"one\.plan is not a complete plan file"):
         load_plan(tmp_path / "one.plan", tmp_path / "b")
 
 
@@ -186,7 +186,7 @@ def test_consistent_forgery_of_a_body(tmp_path):
         for entry in old.infolist():
             data = old.read(entry.filename)
             new.writestr(entry.filename, data[:-1] + b"]" if entry.filename == "bodies.bin" else data)
-    with pytest.raises(RunFolderError, match=r"bodies\.bin has not the SHA-256"):
+    with pytest.raises(RunFolderError, match=r"the SHA-256 of bodies\.bin differs"):
         load_plan(tmp_path / "two.plan", tmp_path / "b")
 
 

@@ -157,9 +157,9 @@ def test_classes_within_a_class_are_named_as_not_told_apart(tmp_path):
     plan = build(run_of(*own), tmp_path / "plan")
     assert plan.classes == ["a", "b", "c"]
     lines = {one["name"]: class_line(one) for one in plan.description["classes"]}
-    assert "its own classes (x, y) not told apart" in lines["a"]
-    assert "its own classes (short, long) not told apart" in lines["b"]
-    assert "not told apart" not in lines["c"]
+    assert "its own classes (x, y) not distinguished" in lines["a"]
+    assert "its own classes (short, long) not distinguished" in lines["b"]
+    assert "not distinguished" not in lines["c"]
 
 
 def test_prompts_of_exact_length_are_counted_over_all_classes(tmp_path):

@@ -152,7 +152,7 @@ def test_lines_that_share_a_session(tmp_path):
         ({"session": 1, "delay": "soon", "prompt": "x"}, "line 1: delay is 'soon'"),
         ({"session": 1, "delay": -1, "prompt": "x"}, "write seconds from 0"),
         ({"session": 1, "prompt": [1, 2]}, "token ids cannot be turns"),
-        ({"session": 1, "prompt": "x"}, "does not say how long the answer is"),
+        ({"session": 1, "prompt": "x"}, "has no output length"),
     ],
 )
 def test_wrong_lines_are_named(tmp_path, line, said):

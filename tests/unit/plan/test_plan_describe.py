@@ -80,8 +80,8 @@ def test_text(tmp_path):
         "duration       10.000 s",
         "workload       synthetic-uniform, input 12, output 3, syllables of none, 2 shared prefixes of 4 tokens",
         "sent to        openai-chat, model m",
-        "prefix cache   25.00% of input tokens are shared, 24.75% have been sent before:"
-        " what a prefix cache can find at most",
+        "prefix cache   25.00% of input tokens are shared, 24.75% were sent before:"
+        " the most that a prefix cache can find",
         "exact          not counted",
         "input length   mean 16.0  min 16  p50 16  p95 16  p99 16  max 16 tokens",
         "output length  mean 3.0  min 3  p50 3  p95 3  p99 3  max 3 tokens",

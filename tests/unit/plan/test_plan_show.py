@@ -83,10 +83,10 @@ def test_a_ramp_rises(tmp_path):
     ],
 )
 def test_what_there_is_nothing_to_draw_of(tmp_path, change, titles):
-    """No instants, no rate and no gaps; lengths and gaps that are all alike are one line."""
+    """No instants, no rate and no gaps; lengths and gaps that are all equal are one line."""
     text = show(build(tmp_path, asked(**change, workload__isl="9")))
     assert list(parts(text)) == titles
-    assert "input length   mean 9.0 tokens, all alike" in text
+    assert "input length   mean 9.0 tokens, all equal" in text
 
 
 @pytest.mark.parametrize(("low", "high"), [(64, 256), (128, 512), (1, 64), (5, 5000), (7, 8)])

@@ -58,7 +58,7 @@ def test_generic(tmp_path: Path) -> None:
 
 
 def test_mooncake(tmp_path: Path) -> None:
-    """Request 2 shares one more full block with request 1; block 8 after 11 is not a prefix."""
+    """Request 2 finds its two full blocks in request 1; block 8 after 11 is not a prefix."""
     trace = read_trace("mooncake", written(tmp_path, MOON))
     assert trace.blocks_of(1) == [7, 8, 10] and trace.t_ns.tolist() == [0, 250_000_000, 250_000_000]
     assert prefix_hit_rate(trace) == pytest.approx(1024 / 2730)

@@ -121,7 +121,7 @@ def test_csv_and_osl(tmp_path: Path) -> None:
     plan = planned(tmp_path, "csv", file, 2, osl="3")
     assert plan.output_tokens.tolist() == [3, 3]
     assert json.loads(plan.body(0))["messages"][0]["content"] == 'a, "b"\nc'
-    with pytest.raises(InputError, match="line 4 does not say how long the answer is; add --osl"):
+    with pytest.raises(InputError, match="line 4 has no output length; add --osl"):
         planned(tmp_path, "csv", file, 2)
 
 

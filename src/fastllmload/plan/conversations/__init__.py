@@ -1,1 +1,1 @@
-"""Conversations: turns that follow each other, and the bodies that contain the earlier turns."""
+"""Conversations: consecutive turns, and bodies that contain the earlier turns."""

@@ -1,5 +1,5 @@
-"""Conversations of a data set: its own questions, with its answers' lengths or those that are drawn. And those of the
-workload `conversation`: ShareGPT's or, without the file, the stand-in's questions, half of them behind the system prompt.
+"""Conversations of a data set, with its output lengths or drawn ones, and of the workload `conversation`: ShareGPT's or,
+without the file, generated questions, half of them after the system prompt.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from fastllmload.errors import InputError
 from fastllmload.plan.bodies import Bodies
 from fastllmload.plan.conversations.synthetic import TOOL
 from fastllmload.plan.conversations.turn_template import TurnTemplate, skip_of, stand_in, tail_of
-from fastllmload.plan.conversations.turns import Tally, Thinking, TurnPart, escaped, write_conversations
+from fastllmload.plan.conversations.turns import Tally, ThinkTimes, TurnPart, escaped, write_conversations
 from fastllmload.plan.plan import TURN
 from fastllmload.plan.prompts.content import Endpoint, described, file_of
 from fastllmload.plan.prompts.dataset_bodies import DatasetEncoder, subset_facts
@@ -37,7 +37,7 @@ CONVERSATION = "conversation"
 
 
 class ScriptedConversations:
-    """Content of conversations, like `SyntheticConversations`: from the file that *workload* names."""
+    """Conversations from the file that *workload* names; same interface as `SyntheticConversations`."""
 
     trace = None
 
@@ -54,13 +54,13 @@ class ScriptedConversations:
         self._lengths = Mersenne(f"{origin}/lengths")
         self._counts = Mersenne(f"{origin}/turns")
         self._pause = read_pause(workload.think_time)
-        self._thinking = Thinking(self._pause, f"{origin}/think", warmup)
+        self._think_times = ThinkTimes(self._pause, f"{origin}/think", warmup)
         self._warmup = warmup
         self.turns: npt.NDArray[np.void] = np.empty(0, TURN)
         self._tally = Tally()
 
     def _read(self) -> Dialogues | None:
-        """The file's conversations; None for the stand-in. InputError where a file or a number of turns is missing."""
+        """The file's conversations; None if they are generated. InputError when a file or a number of turns is missing."""
         workload = self.workload
         if workload.dataset_path is not None:
             found = read_dialogues("sharegpt" if self._standard else workload.name, Path(workload.dataset_path))
@@ -69,79 +69,79 @@ class ScriptedConversations:
             file_of(workload)
         if workload.turns in (None, "all"):
             raise InputError(
-                "--turns all takes what a data set has; add --dataset-path FILE, or give a number of turns"
+                "--turns all takes all turns of a data set; add --dataset-path FILE, or give a number of turns"
             )
         return None
 
     def write(self, path: Path, quota: Quota, endpoint: Endpoint, model: str) -> tuple[Bodies, npt.NDArray[np.uint16]]:
-        told = self._told(endpoint, model)
-        chosen = islice(told, quota.requests) if self.by_starts else until(told, quota)
+        turns = self._turn_parts(endpoint, model)
+        needed = islice(turns, quota.requests) if self.by_starts else until(turns, quota)
         real = self.workload.history == "real"
-        written, self.turns, self._tally = write_conversations(path, chosen, endpoint.joint, real)
+        written, self.turns, self._tally = write_conversations(path, needed, endpoint.joint, real)
         return written, written.kinds
 
-    def _told(self, endpoint: Endpoint, model: str) -> Iterator[list[TurnPart]]:
+    def _turn_parts(self, endpoint: Endpoint, model: str) -> Iterator[list[TurnPart]]:
         encoder = DatasetEncoder(endpoint, model, self.workload)
-        for said in self._spoken():
-            first = self._opened(said[0], endpoint)
-            chosen = [first, *said[1:]]
-            yield [self._part(encoder, endpoint, each, number, len(chosen)) for number, each in enumerate(chosen)]
+        for script in self._scripts():
+            first = self._with_system_prompt(script[0], endpoint)
+            messages = [first, *script[1:]]
+            yield [self._part(encoder, endpoint, each, number, len(messages)) for number, each in enumerate(messages)]
 
-    def _spoken(self) -> Iterator[tuple[Message, ...]]:
-        """Endless: conversations of as many turns as are asked for, or as there are."""
+    def _scripts(self) -> Iterator[tuple[Message, ...]]:
+        """Without end: conversations of the requested number of turns, or all that they have."""
         if self._dialogues is None:
             assert self._most is not None
-            made = Conversation(self._tokenizer, self._origin, f"{self._origin}/prefix", chat=False, osl=self._osl)
-            questions = Questions(made, self._tokenizer, self._origin, self.workload.history == "planned")
+            source = Conversation(self._tokenizer, self._origin, f"{self._origin}/prefix", chat=False, osl=self._osl)
+            questions = Questions(source, self._tokenizer, self._origin, self.workload.history == "planned")
             while True:
                 yield questions.take(length(self._most, self._counts))
-        for said in self._dialogues.ordered(self._origin):
-            yield said if self._most is None else said[: length(self._most, self._counts)]
+        for script in self._dialogues.ordered(self._origin):
+            yield script if self._most is None else script[: length(self._most, self._counts)]
 
-    def _opened(self, said: Message, endpoint: Endpoint) -> Message:
-        """The first turn, behind the system prompt where it has one."""
-        text = said.request.content
+    def _with_system_prompt(self, message: Message, endpoint: Endpoint) -> Message:
+        """The first turn, after the system prompt if it has one."""
+        text = message.request.content
         if self._system is None or not self._system.is_next():
-            return said
+            return message
         assert isinstance(text, str)
-        whole = self._system.prepend_to(text, chat=endpoint.joint.messages)
-        tokens = (said.request.input_tokens or 0) + SYSTEM_TOKENS
-        return replace(said, request=replace(said.request, content=whole, input_tokens=tokens))
+        content = self._system.prepend_to(text, chat=endpoint.joint.messages)
+        tokens = (message.request.input_tokens or 0) + SYSTEM_TOKENS
+        return replace(message, request=replace(message.request, content=content, input_tokens=tokens))
 
-    def _part(self, encoder: DatasetEncoder, endpoint: Endpoint, said: Message, number: int, many: int) -> TurnPart:
-        one = answering(as_turn(said.request, endpoint), endpoint.joint, number)
-        output = self._output(said)
+    def _part(self, encoder: DatasetEncoder, endpoint: Endpoint, message: Message, number: int, many: int) -> TurnPart:
+        one = with_planned_calls(as_turn(message.request, endpoint), endpoint.joint, number)
+        output = self._output(message)
         body, pieces = encoder.encode(one, output), encoder.pieces(one)
         own = one.tokens(self._tokenizer)
-        think = 0 if not number else self._think_ns(said)
+        think = 0 if not number else self._think_ns(message)
         carried = self.workload.history == "planned" and number + 1 < many
-        planned = self._planned(said) if carried else b""
+        planned = self._planned(message) if carried else b""
         skip, tail = skip_of(pieces), tail_of(pieces, output)
         reply_at, takes = 0, True
         if number and isinstance(one.content, list):
-            body, reply_at, takes = placed(body, skip, one)
+            body, reply_at, takes = place_reply(body, skip, one)
         kind = self._classes.index(one.name or "") if self._classes else 0
         return TurnPart(body, skip, tail, own, output, planned, reply_at, takes, think, kind)
 
-    def _output(self, said: Message) -> int:
+    def _output(self, message: Message) -> int:
         if self._osl is not None and self._dialogues is not None:
             return self._osl.draw(self._lengths)
-        if said.request.output_tokens is not None:
-            return said.request.output_tokens
-        if said.reply is None or self._tokenizer is None:
-            raise InputError(f"{said.request.where} does not say how long the answer is; add --osl")
-        return max(1, self._tokenizer.count(said.reply))
+        if message.request.output_tokens is not None:
+            return message.request.output_tokens
+        if message.reply is None or self._tokenizer is None:
+            raise InputError(f"{message.request.where} has no output length; add --osl")
+        return max(1, self._tokenizer.count(message.reply))
 
-    def _planned(self, said: Message) -> bytes:
-        if said.reply is None:
-            raise InputError(f"{said.request.where} has no reply for a planned history; use --history real")
-        return escaped(said.reply)
+    def _planned(self, message: Message) -> bytes:
+        if message.reply is None:
+            raise InputError(f"{message.request.where} has no reply for a planned history; use --history real")
+        return escaped(message.reply)
 
-    def _think_ns(self, said: Message) -> int:
-        """What the data set says, else what is asked for."""
-        if said.delay_s is None:
-            return self._thinking.next_ns()
-        return 0 if self._warmup else round(said.delay_s * 1e9)
+    def _think_ns(self, message: Message) -> int:
+        """The delay in the data set, else a drawn think time."""
+        if message.delay_s is None:
+            return self._think_times.next_ns()
+        return 0 if self._warmup else round(message.delay_s * 1e9)
 
     def describe(self) -> dict[str, Any]:
         workload, dialogues = self.workload, self._dialogues
@@ -165,18 +165,18 @@ class ScriptedConversations:
         return {**found, "dataset": subset_facts(facts, self.workload)}
 
     def conversations(self) -> dict[str, Any]:
-        """What plan.json says of them."""
+        """The conversations as plan.json describes them."""
         workload = self.workload
         return self._tally.described(
             {"turns": workload.turns, "think_time": workload.think_time, "history": workload.history}
         )
 
 
-def until(told: Iterator[list[TurnPart]], quota: Quota) -> Iterator[list[TurnPart]]:
-    """Whole conversations until *quota* is met."""
+def until(conversations: Iterator[list[TurnPart]], quota: Quota) -> Iterator[list[TurnPart]]:
+    """Complete conversations until *quota* is met."""
     requests = outputs = inputs = 0
     while not quota.met(requests, outputs, inputs):
-        parts = next(told)
+        parts = next(conversations)
         requests += len(parts)
         outputs += sum(part.output for part in parts)
         inputs += sum(part.own for part in parts)
@@ -188,23 +188,24 @@ def length(lengths: Lengths, stream: Mersenne) -> int:
 
 
 def as_turn(one: DatasetRequest, endpoint: Endpoint) -> DatasetRequest:
-    """A prompt as a user's message, where the protocol has messages. InputError for messages where it has none."""
+    """*one* with its prompt as a user's message if the protocol has messages."""
     if isinstance(one.content, str) and endpoint.joint.messages:
         message = [{"role": "user", "content": one.content}]
         return replace(one, content=message)
     return one
 
 
-def answering(one: DatasetRequest, joint: TurnTemplate, number: int) -> DatasetRequest:
-    """A turn *number* that begins with messages of role `tool`: they answer the calls of the reply before it, the first
-    the first and so on. In front of them goes an assistant's message with a planned call for each, which stands for what
-    the reply does not call. InputError for a first turn, before which nobody called anything.
+def with_planned_calls(one: DatasetRequest, joint: TurnTemplate, number: int) -> DatasetRequest:
+    """Turn *number* with planned calls, if it begins with messages of role `tool`.
+
+    These answer the calls of the previous reply in order. An assistant's message with a planned call for each is put
+    before them, for replies that do not call. InputError for a first turn, which no call precedes.
     """
     content = one.content
     if isinstance(content, str) or not content or not isinstance(content[0], dict) or content[0].get("role") != "tool":
         return one
     if not number:
-        raise InputError(f"{one.where}: a conversation cannot begin with a message of role tool; nobody called one")
+        raise InputError(f"{one.where}: a conversation cannot begin with a message of role tool: no call precedes it")
     answers = list(takewhile(lambda message: isinstance(message, dict) and message.get("role") == "tool", content))
     calls, named = [], []
     for place, message in enumerate(answers):
@@ -216,9 +217,11 @@ def answering(one: DatasetRequest, joint: TurnTemplate, number: int) -> DatasetR
     return replace(one, content=[opening, *named, *content[len(answers) :]])
 
 
-def placed(body: bytes, skip: int, one: DatasetRequest) -> tuple[bytes, int, bool]:
-    """A later turn that begins with the assistant's own message brings the answer with it: none is put in front, and
-    the reply goes into that message where it says nothing itself (it calls a tool).
+def place_reply(body: bytes, skip: int, one: DatasetRequest) -> tuple[bytes, int, bool]:
+    """Body, position of the reply in it, and whether it takes a reply, of a later turn.
+
+    A turn that begins with an assistant's message has its own answer. If that message has no content (it calls a tool),
+    the reply becomes its content.
     """
     content = one.content
     assert isinstance(content, list)

@@ -1,6 +1,6 @@
-"""Conversations of synthetic prompts: as many turns as are drawn, each with a prompt and an answer of drawn lengths.
+"""Conversations of synthetic prompts: a drawn number of turns, with prompts and answers of drawn lengths.
 
-Streams of origin O (seed and phase): O/turns, O/think, O/tools, O/replies. The prompts are those of the workload.
+Streams of origin O (seed and phase): O/turns, O/think, O/tools, O/replies. Prompts are those of the workload.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from fastllmload.plan.conversations.turn_template import (
     stand_in,
     tail_of,
 )
-from fastllmload.plan.conversations.turns import Filler, Tally, Thinking, TurnPart, turn_counts, write_conversations
+from fastllmload.plan.conversations.turns import Filler, Tally, ThinkTimes, TurnPart, turn_counts, write_conversations
 from fastllmload.plan.plan import TURN
 from fastllmload.plan.prompts.content import Endpoint
 from fastllmload.plan.prompts.synthetic import SyntheticPrompts
@@ -43,18 +43,18 @@ USER = b'[{"role":"user","content":'
 
 
 class SyntheticConversations:
-    """Content of conversations: `write` gives bodies as the workload's own does, `turns` their TURN items."""
+    """Conversations of synthetic prompts: `write` writes the bodies, `turns` are their TURN items."""
 
     trace = None
 
     def __init__(self, workload: asked.Workload, origin: int | str, *, warmup: bool) -> None:
-        refuse(workload)
+        check_workload(workload)
         self.workload, self._origin = workload, origin
         self.by_starts = False  # whether a quota counts conversations, not requests
         self._drawn = SyntheticPrompts(workload, origin, f"{origin}/prefix")
         assert workload.turns is not None
         self._turns = parse_lengths(workload.turns, "--turns")
-        self._thinking = Thinking(read_pause(workload.think_time), f"{origin}/think", warmup)
+        self._think_times = ThinkTimes(read_pause(workload.think_time), f"{origin}/think", warmup)
         self._tools = random.Random(f"{origin}/tools")
         self.turns: npt.NDArray[np.void] = np.empty(0, TURN)
         self._tally = Tally()
@@ -76,13 +76,13 @@ class SyntheticConversations:
     def _dialogues(
         self, alone: Path, bodies: Bodies, counts: Iterator[int], endpoint: Endpoint, model: str
     ) -> Iterator[list[TurnPart]]:
-        """The requests in *alone* dealt to conversations; the last one may be cut short."""
+        """The requests in *alone* distributed to conversations; the last one may have fewer turns."""
         parts = self._parts(alone, bodies, endpoint, model)
-        left = len(bodies.input_tokens)
-        while left:
-            many = min(left, next(counts))
+        remaining = len(bodies.input_tokens)
+        while remaining:
+            many = min(remaining, next(counts))
             yield [parts.turn(number) for number in range(many)]
-            left -= many
+            remaining -= many
 
     def _parts(self, alone: Path, bodies: Bodies, endpoint: Endpoint, model: str) -> Parts:
         workload, filler = self.workload, None
@@ -93,9 +93,9 @@ class SyntheticConversations:
         return Parts(self, alone.read_bytes(), bodies, cut(model, workload), endpoint.joint, filler)
 
     def think_ns(self) -> int:
-        return self._thinking.next_ns()
+        return self._think_times.next_ns()
 
-    def brings_a_tool(self) -> bool:
+    def draw_tool_turn(self) -> bool:
         return self.workload.tool_turns > 0 and self._tools.random() < self.workload.tool_turns
 
     def describe(self) -> dict[str, Any]:
@@ -103,15 +103,15 @@ class SyntheticConversations:
         return {name: alone[name] for name in alone if name not in ("shared_token_share", "prefix_hit_rate")}
 
     def conversations(self) -> dict[str, Any]:
-        """What plan.json says of them."""
+        """The conversations as plan.json describes them."""
         workload = self.workload
-        asked = {"turns": workload.turns, "think_time": workload.think_time, "history": workload.history}
+        settings = {"turns": workload.turns, "think_time": workload.think_time, "history": workload.history}
         tools = {"tool_turns": workload.tool_turns} if workload.tool_turns else {}
-        return self._tally.described({**asked, **tools})
+        return self._tally.described({**settings, **tools})
 
 
 class Parts:
-    """The turns of conversations, taken one by one from bodies that stand alone."""
+    """The turns of conversations, made in order from bodies of single requests."""
 
     def __init__(
         self,
@@ -127,7 +127,7 @@ class Parts:
         self._next = 0
 
     def turn(self, number: int) -> TurnPart:
-        """The next one, turn *number* of its conversation. A shared prefix stands in front of the first alone."""
+        """The next one, turn *number* of its conversation. Only the first begins with a shared prefix."""
         at, self._next = self._next, self._next + 1
         body = self._raw[int(self._bodies.offsets[at]) : int(self._bodies.offsets[at + 1])]
         own, output = int(self._bodies.input_tokens[at]), int(self._bodies.output_tokens[at])
@@ -137,7 +137,7 @@ class Parts:
             return TurnPart(body, skip, tail, own, output, planned)
         prefix = self._of.workload.prefix_len
         think_ns = self._of.think_ns()
-        if self._of.brings_a_tool():
+        if self._of.draw_tool_turn():
             text = without_prefix(self._text(body, skip, tail), prefix)
             body, reply_at = tool_turn(body, skip, tail, text, number, self._joint)
             return TurnPart(body, skip, tail, own - prefix, output, planned, reply_at, True, think_ns)
@@ -164,8 +164,8 @@ def without_prefix(text: bytes, words: int) -> bytes:
 def tool_turn(
     body: bytes, skip: int, tail: int, text: bytes, number: int, joint: TurnTemplate = MESSAGES
 ) -> tuple[bytes, int]:
-    """A turn that brings *text* as a tool's result, and where the reply before goes: the assistant's message that calls
-    the tool. What the reply really calls takes the place of the planned call (toolturn.pyx).
+    """Body of a turn with *text* as a tool's result, and the position of the previous reply in it: the assistant's message
+    that calls the tool. Calls that the reply makes replace the planned one (toolturn.pyx).
     """
     call, names = stand_in(joint, TOOL, ident(number))
     asks = b'{"role":"assistant","content":"'
@@ -175,8 +175,8 @@ def tool_turn(
     return body[:skip] + inside + body[len(body) - tail :], skip + len(asks)
 
 
-def refuse(workload: asked.Workload) -> None:
-    """InputError for what no conversation is made of."""
+def check_workload(workload: asked.Workload) -> None:
+    """InputError for a workload without conversations."""
     if workload.name not in LENGTHS or workload.name in MIXES or workload.name == "long-context":
         raise InputError(
             f"--turns does not go with --workload {workload.name}, whose requests stand alone; use conversation, "
@@ -187,4 +187,6 @@ def refuse(workload: asked.Workload) -> None:
     if workload.image is not None:
         raise InputError("--turns does not go with --image; leave one out")
     if workload.prefix_len and workload.prefix_share != 1:
-        raise InputError("--turns with --prefix-len needs --prefix-share 1: every conversation begins with a prefix")
+        raise InputError(
+            "--turns with --prefix-len needs --prefix-share 1: every conversation begins with a shared prefix"
+        )

@@ -1,4 +1,4 @@
-"""How a conversation is put together in a protocol: what stands around a reply, and where a turn's own part begins."""
+"""How turns are joined in a protocol: the JSON around a reply, and where a turn's own part begins in its body."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 
 class TemplatePieces(Protocol):
-    """A body's fixed bytes, as endpoint.pieces has them."""
+    """A body's fixed bytes, as in endpoint.pieces."""
 
     @property
     def before(self) -> bytes: ...
@@ -24,40 +24,40 @@ class TemplatePieces(Protocol):
 
 @dataclass(frozen=True)
 class TurnTemplate:
-    """*before* and *behind* a reply's text, and *between* messages without one, as JSON. *messages*: turns are messages
-    of an array; else they are one text that grows. *ids*: calls of tools have ids, and texts for arguments; else they have
-    neither, and an answer names the tool.
+    """JSON *before* and *after* a reply's text, and *between* messages without one. *messages*: turns are messages of an
+    array; else they are one growing text. *ids*: tool calls have ids, and their arguments are texts; else they have no
+    ids, arguments are objects, and an answer names the tool.
     """
 
     before: str
-    behind: str
+    after: str
     between: str
     messages: bool
     ids: bool = True
 
     def described(self) -> list[str]:
-        return [self.before, self.behind, self.between]
+        return [self.before, self.after, self.between]
 
 
 MESSAGES = TurnTemplate(',{"role":"assistant","content":"', '"},', ",", messages=True)
-OLLAMA_MESSAGES = TurnTemplate(MESSAGES.before, MESSAGES.behind, MESSAGES.between, messages=True, ids=False)
+OLLAMA_MESSAGES = TurnTemplate(MESSAGES.before, MESSAGES.after, MESSAGES.between, messages=True, ids=False)
 TEXT = TurnTemplate("\\n", "\\n", "\\n", messages=False)
 
 
 def ident(number: int) -> str:
-    """Of a planned call: nine letters and digits, because some chat templates take nothing else."""
+    """Id of a planned call: nine letters and digits, because some chat templates accept nothing else."""
     return f"call{number:05d}"
 
 
 def stand_in(joint: TurnTemplate, name: str, ident: str) -> tuple[dict[str, Any], dict[str, str]]:
-    """A planned call of tool *name*, for a reply that calls none, and the fields of the message that answers it."""
+    """A planned call of tool *name*, for a reply without calls, and the fields of the message that answers it."""
     if joint.ids:
         return {"id": ident, "type": "function", "function": {"name": name, "arguments": "{}"}}, {"tool_call_id": ident}
     return {"function": {"name": name, "arguments": {}}}, {"tool_name": name}
 
 
 def tail_of(pieces: TemplatePieces, tokens: int) -> int:
-    """Bytes behind the last message, or behind the text: its closing bracket or quote, and the fields after it."""
+    """Bytes after the last message, or after the text: its closing bracket or quote, and the fields that follow."""
     fixed = sum(len(piece) for piece in pieces.middle) + len(pieces.tail)
     return 1 + fixed + len(pieces.middle) * len(str(tokens))
 

@@ -1,7 +1,7 @@
-"""Conversations: turns that stand one behind the other in a plan, and how each later one is put together.
+"""Write the turns of conversations, which are consecutive in a plan.
 
-A turn is written as if it were the first, with its own messages alone; where the history is real, the worker stitches
-it behind what was said so far (`ext/fastllmload/_ext/talk.pyx`). With planned history every body is whole.
+With real history a turn is written like a first one, with only its own messages; the worker appends it to the history
+(`ext/fastllmload/_ext/talk.pyx`). With planned history every body is complete.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ MOST_TURNS = 65_535
 
 
 class Endpoint(Protocol):
-    """What conversations need of a wire protocol."""
+    """The part of a wire protocol that conversations use."""
 
     @property
     def joint(self) -> TurnTemplate: ...
@@ -38,11 +38,10 @@ class Endpoint(Protocol):
 
 @dataclass(frozen=True)
 class TurnPart:
-    """One turn alone. *body*, of which *skip* bytes at the start and *tail* at the end are no part of the conversation.
+    """One turn. *body*, whose first *skip* and last *tail* bytes are not part of the conversation.
 
-    *reply_at*: where in *body* the reply before it goes, 0: in front. *takes_reply*: it carries that reply at all.
-    *own*: tokens of its own messages. *planned*: the text that stands for its reply where the history is planned,
-    JSON-escaped.
+    *reply_at*: position of the previous reply in *body*, 0: before it. *takes_reply*: whether it carries that reply.
+    *own*: tokens of its own messages. *planned*: its reply in a planned history, JSON-escaped.
     """
 
     body: bytes
@@ -59,17 +58,17 @@ class TurnPart:
 
 @dataclass
 class Tally:
-    """What a plan says of its conversations."""
+    """Counts of a plan's conversations."""
 
     conversations: int = 0
     requests: int = 0
     most_turns: int = 0
     think_ns: int = 0
 
-    def described(self, asked: dict[str, Any]) -> dict[str, Any]:
+    def described(self, settings: dict[str, Any]) -> dict[str, Any]:
         later = self.requests - self.conversations
         return {
-            **asked,
+            **settings,
             "conversations": self.conversations,
             "requests": self.requests,
             "turns_mean": self.requests / self.conversations if self.conversations else None,
@@ -81,7 +80,7 @@ class Tally:
 def write_conversations(
     path: Path, dialogues: Iterable[list[TurnPart]], joint: TurnTemplate, real: bool
 ) -> tuple[Bodies, npt.NDArray[np.void], Tally]:
-    """The turns of *dialogues* into the file *path*, and their TURN items."""
+    """Write the turns of *dialogues* to *path*; returns the bodies, their TURN items and the counts."""
     tally, turns = Tally(), []
     with BodyFile(path) as file:
         for session, parts in enumerate(dialogues):
@@ -99,27 +98,27 @@ def write_conversations(
 def _written(
     file: BodyFile, session: int, parts: list[TurnPart], joint: TurnTemplate, real: bool
 ) -> Iterator[tuple[int, int, int, int, int, int, int, int]]:
-    so_far, heard, said = b"", 0, b""
+    history, history_tokens, reply = b"", 0, b""
     for turn, part in enumerate(parts):
         body, flags = part.body, LAST_TURN if turn == len(parts) - 1 else 0
         if turn and real:
             flags |= STITCHED | (REAL_REPLY if part.takes_reply else 0)
         elif turn:
-            body = joined(so_far, said, part, joint)
-        so_far, said = body[: len(body) - part.tail], part.planned
-        file.add(body, heard + part.own, part.output, part.kind)
-        heard += part.own + part.output
+            body = joined(history, reply, part, joint)
+        history, reply = body[: len(body) - part.tail], part.planned
+        file.add(body, history_tokens + part.own, part.output, part.kind)
+        history_tokens += part.own + part.output
         yield part.think_ns, part.skip, part.reply_at, part.tail, session, turn, flags, 0
 
 
-def joined(so_far: bytes, reply: bytes, part: TurnPart, joint: TurnTemplate) -> bytes:
-    """The whole body of a later turn; the same bytes that a worker stitches out of that reply."""
+def joined(history: bytes, reply: bytes, part: TurnPart, joint: TurnTemplate) -> bytes:
+    """The complete body of a later turn; the same bytes that a worker stitches from that reply."""
     if not part.takes_reply:
-        return so_far + joint.between.encode() + part.body[part.skip :]
+        return history + joint.between.encode() + part.body[part.skip :]
     if part.reply_at:
         inside = part.body[part.skip : part.reply_at] + reply + part.body[part.reply_at :]
-        return so_far + joint.between.encode() + inside
-    return so_far + joint.before.encode() + reply + joint.behind.encode() + part.body[part.skip :]
+        return history + joint.between.encode() + inside
+    return history + joint.before.encode() + reply + joint.after.encode() + part.body[part.skip :]
 
 
 def escaped(text: str) -> bytes:
@@ -128,25 +127,25 @@ def escaped(text: str) -> bytes:
 
 
 def turn_counts(lengths: Lengths, stream: Stream, quota: Quota, by_starts: bool) -> Iterator[int]:
-    """Turns of each conversation: so many conversations, or without end for a quota of requests."""
+    """Turns of each conversation: for *quota*.requests conversations if *by_starts*, else without end."""
     drawn = 0
     while not by_starts or drawn < quota.requests:
         yield min(MOST_TURNS, lengths.draw(stream))
         drawn += 1
 
 
-class Thinking:
-    """Times to think, one per later turn, from their own stream; none in a warm-up."""
+class ThinkTimes:
+    """Think times, one per later turn, from their own stream; none in a warm-up."""
 
     def __init__(self, pause: Pause, seed: str, warmup: bool) -> None:
-        self._pause, self._stream, self._none = pause, random.Random(seed), warmup
+        self._pause, self._stream, self._warmup = pause, random.Random(seed), warmup
 
     def next_ns(self) -> int:
-        return 0 if self._none else round(self._pause.draw(self._stream) * 1e9)
+        return 0 if self._warmup else round(self._pause.draw(self._stream) * 1e9)
 
 
 class Filler:
-    """Text of planned replies: so many words, JSON-escaped, from a stream of its own."""
+    """Text of planned replies: one word per token, JSON-escaped, from its own stream."""
 
     def __init__(self, words: list[bytes], seed: str) -> None:
         self._words, self._stream = words, Mersenne(seed)

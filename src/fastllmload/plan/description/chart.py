@@ -20,14 +20,14 @@ def bars(values: Sequence[float], height: int, unit: str) -> list[str]:
 
 
 def axis(left: str, middle: str, right: str, width: int) -> str:
-    """The line below the bars: what stands at its beginning, its middle and its end."""
+    """The line below the bars, with labels at its left, middle and right."""
     gap = max(1, width // 2 - len(left) - len(middle) // 2)
     text = left + " " * gap + middle
     return " " * (LABEL + 2) + text + " " * max(1, width - len(text) - len(right)) + right
 
 
 def _cell(value: float, highest: float, line: int, height: int) -> str:
-    """The part of a bar that lies in *line*, counted from 1 at the bottom. What is not 0 can be seen."""
+    """The part of a bar that lies in *line*, counted from 1 at the bottom. Values above 0 are always visible."""
     if highest <= 0 or value <= 0:
         return " "
     eighths = max(1, round(value / highest * height * 8))

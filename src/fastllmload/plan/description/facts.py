@@ -1,4 +1,4 @@
-"""What a plan holds, in numbers that a person checks before sending anything."""
+"""Summarize a plan in numbers, for review before anything is sent."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NEEDED = {
     "p95": 1,
     "p99": 1_000,
     "p999": 10_000,
-}  # samples that a percentile asks for (IETF 5.1.2.1)
+}  # samples that a percentile needs (IETF 5.1.2.1)
 QUANTILES = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
 
 
@@ -71,7 +71,7 @@ def _lengths(tokens: npt.NDArray[np.int32]) -> dict[str, float] | None:
 
 def _samples(plan: Plan, ramp_share: float) -> dict[str, dict[str, Any]] | None:
     """Per percentile: samples in the window if every request succeeds, samples needed, whether they suffice; if not,
-    how many requests more, and how many seconds more where a rate tells (None: it does not).
+    how many requests more, and how many seconds more at the plan's rate (None: it has no rate).
     """
     if plan.cycles or not plan.requests:
         return None
@@ -90,7 +90,7 @@ def _samples(plan: Plan, ramp_share: float) -> dict[str, dict[str, Any]] | None:
 
 
 def _begun_from(plan: Plan, t_ns: float) -> int:
-    """Requests that are due from *t_ns* on; those of a conversation with its first turn, as nobody knows when they are."""
+    """Requests that are due from *t_ns* on; later turns count with their first turn, as their instants are unknown."""
     assert plan.t_sched is not None
     starts = plan.starts
     sizes = np.diff(np.append(starts, plan.requests))
@@ -98,6 +98,6 @@ def _begun_from(plan: Plan, t_ns: float) -> int:
 
 
 def _rate(plan: Plan) -> float | None:
-    """Requests per second of the whole open loop; None in a closed one and where all go at once."""
+    """Mean requests per second of an open loop; None in a closed loop and if all are sent at once."""
     seconds = _duration(plan)
     return plan.requests / seconds if plan.t_sched is not None and seconds else None

@@ -1,4 +1,4 @@
-"""A plan drawn for a terminal: rate over time, gaps, lengths. Everything is counted from the plan itself."""
+"""Draw a plan for a terminal: rate over time, gaps, lengths. All are counted from the plan's arrays."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from fastllmload.plan.description.chart import axis, bars, short
 from fastllmload.plan.plan import Plan
 
 WIDTH, HEIGHT = 64, 5
-FEWEST = 2  # requests that a picture needs
-LEFT = 0.005  # of the gaps are so short that they share the first bar
+FEWEST = 2  # requests that a chart needs
+LEFT = 0.005  # share of the gaps, the shortest, that are drawn as the first bar
 UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"))
 Numbers = npt.NDArray[Any]
 
 
 def show(plan: Plan) -> str:
-    """The pictures of *plan*, each under its title."""
+    """The charts of *plan*, each under its title."""
     parts: list[list[str]] = []
     if plan.t_start is not None and len(plan.t_start) >= FEWEST and plan.t_start[-1] > 0:
         instants = np.asarray(plan.t_start) / 1e9
@@ -42,19 +42,19 @@ def _rate(instants: Numbers, seconds: float | None) -> list[str]:
 
 
 def _gaps(instants: Numbers) -> list[str]:
-    """Gaps between sends, on a logarithmic scale; those of 0 have no place on it and are counted apart."""
+    """Gaps between sends, on a logarithmic scale; gaps of 0 are counted separately."""
     gaps = np.diff(instants, prepend=0.0)
-    some = gaps[gaps > 0]
-    none = len(gaps) - len(some)
+    positive = gaps[gaps > 0]
+    zero = len(gaps) - len(positive)
     title = f"gaps           mean {spell(float(gaps.mean()))}, longest {spell(float(gaps.max()))}"
-    title += f", {none:,} of no time at all" if none else ""
-    low, high = float(np.quantile(some, LEFT)), float(some.max())
+    title += f", {zero:,} of zero length" if zero else ""
+    low, high = float(np.quantile(positive, LEFT)), float(positive.max())
     if high < low * 1.001:
-        return [f"{title}, all alike"]
-    shown = np.log10(np.maximum(some, low))
-    counts, _ = np.histogram(shown, bins=WIDTH, range=(np.log10(low), np.log10(high)))
+        return [f"{title}, all equal"]
+    exponents = np.log10(np.maximum(positive, low))
+    counts, _ = np.histogram(exponents, bins=WIDTH, range=(np.log10(low), np.log10(high)))
     middle = float(np.sqrt(low * high))
-    left = f"{spell(low)}{' or less' if some.min() < low else ''}"
+    left = f"{spell(low)}{' or less' if positive.min() < low else ''}"
     return [title, *bars(counts.tolist(), HEIGHT, ""), axis(left, spell(middle), spell(high), WIDTH)]
 
 
@@ -62,7 +62,7 @@ def _lengths(name: str, tokens: Numbers) -> list[str]:
     low, high = int(tokens.min()), int(tokens.max())
     title = f"{name:<14} mean {float(tokens.mean()):,.1f} tokens"
     if low == high:
-        return [f"{title}, all alike"]
+        return [f"{title}, all equal"]
     wide = _wide(high - low + 1)
     counts = np.bincount((tokens - low) // wide)
     columns = len(counts)
@@ -71,8 +71,8 @@ def _lengths(name: str, tokens: Numbers) -> list[str]:
 
 
 def _wide(lengths: int) -> int:
-    """Lengths that one bar stands for: all bars the same, so that none is higher for holding one more, and the last as full
-    as can be.
+    """Number of lengths per bar: equal for all bars, so that their heights are comparable, and chosen to fill the last
+    bar as far as possible.
     """
     least = math.ceil(lengths / WIDTH)
     return min(range(least, 2 * least + 1), key=lambda wide: (-lengths % wide) / wide)

@@ -1,4 +1,4 @@
-"""A plan's description as plain lines."""
+"""Format the description of a plan as text for a terminal."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ PARAMETERS = ("burstiness", "on_s", "off_s")
 
 
 def describe_as_text(described: dict[str, Any]) -> str:
-    """Lines for a terminal, from what `describe` gave."""
+    """Lines for a terminal, from the result of `describe`."""
     rows = [
         ("phase", f"{described['phase']}, seed {described['seed']}"),
         ("load", _load(described["load"], described["conversations"] is not None)),
@@ -82,12 +82,12 @@ def _trace(workload: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 def _sharing(workload: dict[str, Any]) -> list[tuple[str, str]]:
-    """What a prefix cache can find; nothing where prompts share nothing."""
+    """What a prefix cache can find; empty if prompts share nothing."""
     if not workload.get("shared_token_share"):
         return []
     text = f"{workload['shared_token_share']:.2%} of input tokens are shared"
     if "prefix_hit_rate" in workload:
-        text += f", {workload['prefix_hit_rate']:.2%} have been sent before: what a prefix cache can find at most"
+        text += f", {workload['prefix_hit_rate']:.2%} were sent before: the most that a prefix cache can find"
     return [("prefix cache", text)]
 
 
@@ -105,7 +105,7 @@ def _expected(described: dict[str, Any]) -> str:
 
 
 def _against_reference(workload: dict[str, Any]) -> list[tuple[str, str]]:
-    """Quantiles of a conversation's questions and answers beside those that the draft publishes."""
+    """Quantiles of a conversation's questions and answers next to those that the draft publishes."""
     reference, found = workload.get("reference"), workload.get("without_system_prompt")
     if reference is None or found is None:
         return []

@@ -1,4 +1,4 @@
-"""Classes, conversations and users' behaviour of a plan as lines for a terminal."""
+"""Format classes, conversations and user behavior of a plan as lines for a terminal."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 def class_line(one: dict[str, Any]) -> str:
     """`40/s poisson, 1,203 requests, 380,112 input and 190,021 output tokens, model adapter-a`."""
     if not one["requests"]:
-        return "nothing in this phase"
+        return "no requests in this phase"
     arrivals = one["load"]["arrivals"]
     what = "conversations in " if "conversations" in one else ""
     counted = f"{one['starts']:,} {what}{one['requests']:,} requests" if what else f"{one['requests']:,} requests"
@@ -16,7 +16,7 @@ def class_line(one: dict[str, Any]) -> str:
     path = one["settings"]["endpoint_path"]
     own += [path] if path is not None else []
     own += [one["endpoint"]] if one["settings"].get("endpoint_type") is not None else []
-    own += ["to a URL of its own"] if one.get("own_targets") else []
+    own += ["own URL"] if one.get("own_targets") else []
     own += [": ".join(header) for header in one["settings"]["headers"]]
     own += list(user_lines(one.get("behaviour")))
     own += own_classes(one["workload"])
@@ -32,9 +32,9 @@ def class_line(one: dict[str, Any]) -> str:
 
 
 def own_classes(content: dict[str, Any]) -> list[str]:
-    """What is not told apart inside of a class: the classes that its workload or its data set names."""
+    """Note on the classes that a class's own workload or data set has: they are not distinguished."""
     named = content.get("classes") or [name for name in content.get("dataset", {}).get("classes", []) if name]
-    return [f"its own classes ({', '.join(named)}) not told apart"] if len(named) > 1 else []
+    return [f"its own classes ({', '.join(named)}) not distinguished"] if len(named) > 1 else []
 
 
 def conversation_lines(found: dict[str, Any] | None) -> list[str]:

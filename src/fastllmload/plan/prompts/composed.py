@@ -1,4 +1,4 @@
-"""Content that is composed of parts: conversation and code completion."""
+"""Prompts composed of parts: conversation and code completion."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from fastllmload.workload.trace import Trace
 
 
 class ComposedPrompts:
-    """Conversation and code completion: prompts that are composed of parts, each encoded by itself."""
+    """Prompts of conversation and code completion, each encoded separately."""
 
     trace: Trace | None = None
 
@@ -34,11 +34,11 @@ class ComposedPrompts:
         chat = workload.name == "conversation"
         self._dataset = None if path is None or not chat else dataset_of("sharegpt", path, workload.tokenizer)
         self._samples = None if path is None or chat else Samples.read(path)
-        self._source: PromptSource = self._sourced(chat=True)
+        self._source: PromptSource = self._make_source(chat=True)
         self._checked = self._exact = self._repeated = 0
         self._sharing: dict[str, Any] = {}
 
-    def _sourced(self, chat: bool) -> PromptSource:
+    def _make_source(self, chat: bool) -> PromptSource:
         if self.workload.name == "conversation":
             return Conversation(
                 self._tokenizer, self._seed, self._prefix_seed, chat=chat, dataset=self._dataset, osl=self._osl
@@ -46,10 +46,10 @@ class ComposedPrompts:
         return Completion(self._tokenizer, self._seed, self._prefix_seed, samples=self._samples, osl=self._osl)
 
     def write(self, path: Path, quota: Quota, endpoint: Endpoint, model: str) -> tuple[Bodies, Kinds]:
-        self._source = self._sourced(chat="chat" in endpoint.name)
+        self._source = self._make_source(chat="chat" in endpoint.name)
         encoder = DatasetEncoder(endpoint, model, self.workload)
         requests = (one for batch in self._source.batches() for one in batch)
-        given: set[int] = set()  # the shared parts that an earlier request had
+        used: set[int] = set()  # shared parts of earlier requests
         with BodyFile(path) as file:
             while not quota.met(file.requests, file.output_tokens, file.input_tokens):
                 one = next(requests)
@@ -57,8 +57,8 @@ class ComposedPrompts:
                 body = encoder.encode(DatasetRequest(self.workload.name, one.content), answer)
                 file.add(body, one.input_tokens, answer, shared=one.shared)
                 self._exact += one.input_tokens == one.target
-                self._repeated += one.shared if one.part in given else 0
-                given |= {one.part} if one.shared else set()
+                self._repeated += one.shared if one.part in used else 0
+                used |= {one.part} if one.shared else set()
             self._checked = file.requests
         bodies = file.bodies()
         self._sharing = sharing(bodies, self._repeated)

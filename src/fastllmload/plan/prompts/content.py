@@ -1,6 +1,6 @@
-"""What a phase sends: the requests that a workload names, written as bodies until there are enough.
+"""Content of a phase: the requests of a workload, written as bodies until there are enough.
 
-`plan.prompts.synthetic`, `plan.prompts.composed` and `plan.prompts.dataset` hold one kind of content each.
+`plan.prompts.synthetic`, `plan.prompts.composed` and `plan.prompts.dataset` have one kind of content each.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class BodyPieces(Protocol):
 
 
 class Endpoint(Protocol):
-    """A wire protocol of fastllmload.endpoint, as far as a plan needs it."""
+    """A wire protocol of fastllmload.endpoint, as a plan uses it."""
 
     @property
     def name(self) -> str: ...
@@ -58,17 +58,17 @@ class Content(Protocol):
 
     @property
     def trace(self) -> Trace | None:
-        """The trace whose instants they have; None for a workload that has none."""
+        """The trace with their instants; None for other workloads."""
 
     def write(self, path: Path, quota: Quota, endpoint: Endpoint, model: str) -> tuple[Bodies, Kinds]:
-        """Bodies until *quota* is met, and the class of each."""
+        """Write bodies until *quota* is met; returns them and the class of each."""
 
     def describe(self) -> dict[str, Any]:
-        """What plan.json says of the workload; `deviations` lists where it is not the standard one."""
+        """The workload as plan.json describes it; `deviations` lists differences from the standard one."""
 
 
 def described(workload: asked.Workload, tokenizer: Tokenizer | None, isl: str, osl: str, prompt: str) -> dict[str, Any]:
-    """What all contents say of themselves."""
+    """Description that all contents have in common."""
     return {
         "name": workload.name,
         "isl": isl,
@@ -86,25 +86,25 @@ def described(workload: asked.Workload, tokenizer: Tokenizer | None, isl: str, o
 
 
 def facts_of(tokenizer: Tokenizer) -> dict[str, Any]:
-    """Its facts without the library's version: the same prompts have the same digest under the next one."""
+    """Its facts without the library's version, so that equal prompts have the same digest under another version."""
     return {name: fact for name, fact in tokenizer.facts().items() if name != "version"}
 
 
 def exactness(checked: int, exact: int, prompts: int) -> dict[str, Any]:
-    """`share` of the *checked* prompts that have as many tokens as they should; None where there is no tokenizer."""
+    """`share` of the *checked* prompts that have their drawn length; None without a tokenizer."""
     return {"prompts": prompts, "checked": checked, "exact": exact, "share": exact / checked if checked else None}
 
 
 def sharing(bodies: Bodies, repeated: int) -> dict[str, Any]:
-    """Share of all prompt tokens that others have too, and of those that an earlier prompt of the plan began with: what an
-    endless prefix cache finds (*repeated* tokens), if a request is prefilled before the next one comes.
+    """Shares of all prompt tokens: those that other prompts have too, and those at the beginning of an earlier prompt of the
+    plan, which an unlimited prefix cache finds (*repeated* tokens) if each request is prefilled before the next arrives.
     """
     tokens = int(bodies.input_tokens.sum()) or 1
     return {"shared_token_share": int(bodies.shared.sum()) / tokens, "prefix_hit_rate": repeated / tokens}
 
 
 def file_of(workload: asked.Workload) -> Path:
-    """The file that *workload* reads. InputError when none is named."""
+    """The file that *workload* reads. InputError when it names none."""
     if workload.dataset_path is None:
         raise InputError(f"--workload {workload.name} is read from a file; add --dataset-path FILE")
     return Path(workload.dataset_path)

@@ -1,4 +1,4 @@
-"""Content that stands in a file: the requests of a data set."""
+"""Prompts of a data set."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bodies of a data set's requests: each encoded by itself, hashed and written on the way."""
+"""Bodies of a data set's requests: encoded separately, hashed and written."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SUBSETS = {"sharegpt": "conversations with a question and an answer to it: their
 
 
 class Endpoint(Protocol):
-    """What a data set needs of a wire protocol."""
+    """A wire protocol, as a data set uses it."""
 
     @property
     def name(self) -> str: ...
@@ -34,11 +34,11 @@ class Endpoint(Protocol):
     def body_pieces(self, model: str, workload: Workload) -> TemplatePieces: ...
 
     def messages_pieces(self, model: str, workload: Workload) -> TemplatePieces:
-        """As `body_pieces`, with an array of messages in the prompt's place."""
+        """As `body_pieces`, with an array of messages in place of the prompt."""
 
 
 class DatasetEncoder:
-    """Bodies of *dataset* for one model and protocol. Requests with the same fields of their own share their pieces."""
+    """Bodies of *dataset* for one model and protocol. Requests with the same own fields share their pieces."""
 
     def __init__(self, endpoint: Endpoint, model: str, workload: Workload, images: Images | None = None) -> None:
         self._endpoint, self._model, self._workload = endpoint, model, workload
@@ -46,7 +46,7 @@ class DatasetEncoder:
         self._pieces: dict[tuple[str, bytes], TemplatePieces] = {}
 
     def encode(self, one: DatasetRequest, tokens: int) -> bytes:
-        """InputError for content that the protocol cannot carry, naming the line."""
+        """InputError names the line, for content that the protocol cannot carry."""
         pieces = self.pieces(one)
         if kind_of(one) == "messages" and self._images is not None:
             return pieces.encode(self._images.with_images(cast("list[dict[str, Any]]", one.content)), tokens)
@@ -69,11 +69,11 @@ class DatasetEncoder:
         return pieces
 
     def _cut(self, kind: str, extra: dict[str, Any]) -> TemplatePieces:
-        """A request's own fields stand above those of --extra-body."""
+        """A request's own fields override those of --extra-body."""
         workload = self._workload
         if extra:
-            above = {} if workload.extra_body is None else msgspec.json.decode(workload.extra_body)
-            workload = msgspec.structs.replace(workload, extra_body=msgspec.json.encode({**above, **extra}).decode())
+            common = {} if workload.extra_body is None else msgspec.json.decode(workload.extra_body)
+            workload = msgspec.structs.replace(workload, extra_body=msgspec.json.encode({**common, **extra}).decode())
         if kind == "messages":
             return self._endpoint.messages_pieces(self._model, workload)
         form = "ids" if kind == "ids" else "words"
@@ -85,16 +85,14 @@ def kind_of(one: DatasetRequest) -> str:
 
 
 def subset_facts(facts: dict[str, Any], workload: Workload) -> dict[str, Any]:
-    """The *facts* of a data set, of which *workload* may take one class alone."""
+    """The *facts* of a data set, of which *workload* may use one class."""
     return (
         facts if workload.dataset_class is None else {**facts, "subset": f"entries of class {workload.dataset_class}"}
     )
 
 
 class DatasetContent:
-    """The endless sequence of a data set's requests, and what a plan says of it. *osl* fills or replaces output
-    lengths.
-    """
+    """A data set's requests without end, and their description. *osl* supplies or replaces output lengths."""
 
     def __init__(
         self, dataset: Dataset, tokenizer: Tokenizer | None, osl: Lengths | None, lengths: Stream, seed: int | str,
@@ -111,21 +109,21 @@ class DatasetContent:
         for one in self.dataset.ordered(self._seed):
             tokens = one.output_tokens if self._osl is None else self._osl.draw(self._lengths)
             if tokens is None:
-                raise InputError(f"{one.where} does not say how long the answer is; add --osl")
+                raise InputError(f"{one.where} has no output length; add --osl")
             yield one, max(tokens, self._least)
 
     def write(self, path: Path, quota: Quota, encoder: DatasetEncoder) -> tuple[Bodies, Any]:
-        """Bodies until *quota* is met, and uint16 numbers into `classes`."""
+        """Write bodies until *quota* is met; returns them and uint16 indices into `classes`."""
         number = {name: at for at, name in enumerate(self.classes)}
         inputs: list[int] = []
         outputs: list[int] = []
         classes: list[int] = []
         ends = [0]
-        hasher, taken, given = hashlib.sha256(), 0, 0
+        hasher, input_tokens, output_tokens = hashlib.sha256(), 0, 0
         counted: dict[int, int] = {}
         sequence = self._sequence()
         with disk_errors(path), open(path, "wb", buffering=BUFFER) as file:
-            while not quota.met(len(inputs), given, taken):
+            while not quota.met(len(inputs), output_tokens, input_tokens):
                 one, tokens = next(sequence)
                 body = encoder.encode(one, tokens)
                 hasher.update(body)
@@ -137,7 +135,7 @@ class DatasetContent:
                 outputs.append(tokens)
                 classes.append(number["" if one.name is None else one.name])
                 ends.append(ends[-1] + len(body))
-                taken, given = taken + size, given + tokens
+                input_tokens, output_tokens = input_tokens + size, output_tokens + tokens
         self._requests = len(inputs)
         bodies = Bodies(
             np.array(inputs, np.int32), np.array(outputs, np.int32), np.array(ends, np.uint64), hasher.hexdigest()
@@ -145,7 +143,7 @@ class DatasetContent:
         return bodies, np.array(classes, np.uint16)
 
     def describe(self) -> dict[str, Any]:
-        """Facts of the file, and how often it was gone through."""
+        """Facts of the file, and how often it was read through."""
         return {
             "sha256": self.dataset.sha256,
             "requests": len(self.dataset.requests),

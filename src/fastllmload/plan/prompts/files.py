@@ -1,4 +1,4 @@
-"""Files that workloads are read from: once for the check before a target is asked, and for both phases."""
+"""Read the files of workloads once: for the check before a target is contacted, and for both phases."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ def trace_of(name: str, path: Path) -> Trace:
 
 
 def forget_files() -> None:
-    """Give the memory of files back that were read: the plans are built."""
+    """Free the memory of the files, once the plans are built."""
     _read_dataset.cache_clear()
     _read_trace.cache_clear()
 
 
 def _version(path: Path) -> tuple[int, int]:
-    """So that a file that changed is read again."""
+    """Cache key: a changed file is read again."""
     try:
         found = path.stat()
     except OSError:
-        return 0, 0  # reading it says what is wrong
+        return 0, 0  # reading the file reports the error
     return found.st_mtime_ns, found.st_size
 
 

@@ -1,4 +1,4 @@
-"""Bodies whose prompt is drawn words and synthetic images: each is encoded by itself."""
+"""Bodies with drawn words and synthetic images as the prompt, each encoded separately."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Endpoint(Protocol):
     def messages_pieces(self, model: str, workload: Workload) -> Pieces: ...
 
 
-def write_pictured(
+def write_image_prompts(
     path: Path,
     batches: Iterable[Batch],
     table: WordTable,
@@ -30,8 +30,8 @@ def write_pictured(
     workload: Workload,
     seed: str,
 ) -> Bodies:
-    """One message per request: its words, then its images. Input tokens are those of the words: what an image takes is
-    the server's to say.
+    """One message per request: its words, then its images. Input tokens are those of the words; only the server
+    knows the tokens of an image.
     """
     assert workload.image is not None
     width, height, count = workload.image

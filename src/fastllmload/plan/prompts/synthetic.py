@@ -1,4 +1,4 @@
-"""Content that is drawn: synthetic requests and replayed traces."""
+"""Drawn prompts: synthetic requests and replayed traces."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from fastllmload.errors import InputError
 from fastllmload.plan.bodies import Bodies, stitcher, write_bodies
 from fastllmload.plan.prompts.content import Endpoint, Kinds, described, exactness, file_of, sharing
 from fastllmload.plan.prompts.files import trace_of
-from fastllmload.plan.prompts.images import write_pictured
+from fastllmload.plan.prompts.images import write_image_prompts
 from fastllmload.plan.prompts.token_text import TokenTextEncoder
 from fastllmload.plan.standard import LENGTHS, OWN_TEXT, QUESTION_TOKENS
 from fastllmload.workload.content.words import IETF_SPAN, WordTable, id_table, text_table
@@ -29,18 +29,18 @@ from fastllmload.workload.tokenizers.tokenizer import Tokenizer, load_tokenizer
 from fastllmload.workload.trace import TRACES, Trace, describe_trace
 
 LONGEST_PREFIX = 1_000_000
-CHECKED, CHECKED_TOKENS = 512, 400_000  # prompts of a word table that are counted by the tokenizer itself, at most
+CHECKED, CHECKED_TOKENS = 512, 400_000  # most prompts of a word table whose tokens are counted
 
 
-def raised(batches: Iterator[Batch], least: int) -> Iterator[Batch]:
-    """*batches* whose answers have *least* tokens or more."""
+def with_least_output(batches: Iterator[Batch], least: int) -> Iterator[Batch]:
+    """*batches* with output lengths raised to at least *least* tokens."""
     if not least:
         return batches
     return (replace(batch, output=np.maximum(batch.output, np.int32(least))) for batch in batches)
 
 
 class SyntheticPrompts:
-    """Synthetic requests and replayed traces: drawn numbers, which stand for words or token ids."""
+    """Synthetic requests and replayed traces: drawn numbers, which become words or token ids."""
 
     def __init__(self, workload: asked.Workload, seed: int | str, prefix_seed: str) -> None:
         self.workload = workload
@@ -48,19 +48,19 @@ class SyntheticPrompts:
         self.trace = _trace(workload)
         if self.trace is None and workload.name not in LENGTHS:
             known = ", ".join((*LENGTHS, *OWN_TEXT, *TRACES, *DATASETS))
-            raise InputError(f"--workload {workload.name!r} is not known; choose one of {known}")
+            raise InputError(f"--workload {workload.name!r} is unknown; choose one of {known}")
         self.tokenizer = load_tokenizer(workload.tokenizer)
-        _refuse_form(workload, self.tokenizer)
+        _check_form(workload, self.tokenizer)
         self.isl, self.osl = ("trace", "trace") if self.trace is not None else _specs(workload)
         self._limited: Limited | None = None
-        self._kept = QUESTION_TOKENS if workload.name == "long-context" else 0
-        self._shape = None if self.trace is not None else self._shaped()
+        self._fixed = QUESTION_TOKENS if workload.name == "long-context" else 0
+        self._shape = None if self.trace is not None else self._make_shape()
         self._prefixes = _prefixes(workload, _span(workload, self.tokenizer), prefix_seed)
         self._replay: Replay | None = None
         self._facts: dict[str, Any] = {}
         self.form = workload.prompt_form
 
-    def _shaped(self) -> Shape:
+    def _make_shape(self) -> Shape:
         isl, osl = parse_lengths(self.isl, "--isl"), parse_lengths(self.osl, "--osl")
         limit = self.workload.context_limit
         if self.workload.name == "long-context" and limit is not None:
@@ -71,34 +71,34 @@ class SyntheticPrompts:
     def _batches(self, quota: Quota, span: int) -> Iterator[Batch]:
         if self.trace is not None:
             self._replay = Replay(self.trace, span, self._seed)
-            return raised(self._replay.batches(quota), self.workload.least_output)
+            return with_least_output(self._replay.batches(quota), self.workload.least_output)
         assert self._shape is not None
-        drawn = Synthetic(self._shape, span, self._seed, self._prefixes, self._kept)
-        return raised(drawn.batches(quota), self.workload.least_output)
+        drawn = Synthetic(self._shape, span, self._seed, self._prefixes, self._fixed)
+        return with_least_output(drawn.batches(quota), self.workload.least_output)
 
     def write(self, path: Path, quota: Quota, endpoint: Endpoint, model: str) -> tuple[Bodies, Kinds]:
-        bodies = self._written(path, quota, endpoint, model)
+        bodies = self._write(path, quota, endpoint, model)
         source = self._prefixes if self._replay is None else self._replay
         if source is not None and bodies.shared.any():
             self._facts |= sharing(bodies, source.repeated)
         return bodies, bodies.kinds
 
-    def _written(self, path: Path, quota: Quota, endpoint: Endpoint, model: str) -> Bodies:
+    def _write(self, path: Path, quota: Quota, endpoint: Endpoint, model: str) -> Bodies:
         workload = self.workload
         form = workload.prompt_form
         ids = form == "ids" or (form == "native" and endpoint.name == "openai-completions")
         if form in ("text", "native") and not ids:
             assert self.tokenizer is not None
-            spelled = TokenTextEncoder(self.tokenizer, endpoint, model, workload, f"{self._seed}/repair")
-            bodies = spelled.write(path, self._batches(quota, _span(workload, self.tokenizer)))
-            self._facts = {"exact": exactness(len(bodies.input_tokens), spelled.exact, len(bodies.input_tokens))}
+            encoder = TokenTextEncoder(self.tokenizer, endpoint, model, workload, f"{self._seed}/repair")
+            bodies = encoder.write(path, self._batches(quota, _span(workload, self.tokenizer)))
+            self._facts = {"exact": exactness(len(bodies.input_tokens), encoder.exact, len(bodies.input_tokens))}
             self.form = "text"
             return bodies
         table = self._table(ids)
         self.form = table.form
         batches = self._batches(quota, table.span)
         if workload.image is not None:
-            return write_pictured(path, batches, table, endpoint, model, workload, f"{self._seed}/image")
+            return write_image_prompts(path, batches, table, endpoint, model, workload, f"{self._seed}/image")
         pieces = endpoint.body_pieces(model, _replaced(workload, "ids" if ids else "words"))
         stitch = stitcher(table, pieces.before, [*pieces.middle, pieces.tail])
         return write_bodies(path, self._checked(batches, table, ids), stitch, table.suffix_tokens)
@@ -108,10 +108,10 @@ class SyntheticPrompts:
             assert self.tokenizer is not None
             return id_table(self.tokenizer)
         table = text_table(self.tokenizer)
-        return with_question(table, self.tokenizer) if self._kept else table
+        return with_question(table, self.tokenizer) if self._fixed else table
 
     def _checked(self, batches: Iterator[Batch], table: WordTable, ids: bool) -> Iterator[Batch]:
-        """*batches* as they are; the first CHECKED prompts are counted on the way."""
+        """*batches* unchanged, while the tokens of the first CHECKED prompts are counted."""
         checked = exact = prompts = tokens = 0
         for batch in batches:
             if checked < CHECKED and tokens < CHECKED_TOKENS and self.tokenizer is not None and not ids:
@@ -160,12 +160,12 @@ def _replaced(workload: asked.Workload, form: str) -> asked.Workload:
 
 
 def _longest(osl: Lengths) -> int:
-    """Tokens that the answer of long-context may take; 256 where that is drawn."""
+    """Longest answer of long-context in tokens; 256 if the lengths are drawn."""
     return getattr(osl, "tokens", 256)
 
 
 def _trace(workload: asked.Workload) -> Trace | None:
-    """The part of the trace that was asked for; None for a workload that is none."""
+    """The requested part of the trace; None for other workloads."""
     if workload.name not in TRACES:
         return None
     trace = trace_of(workload.name, file_of(workload))
@@ -179,10 +179,10 @@ def _specs(workload: asked.Workload) -> tuple[str, str]:
     return str(parse_lengths(isl, "--isl")), str(parse_lengths(osl, "--osl"))
 
 
-def _refuse_form(workload: asked.Workload, tokenizer: Tokenizer | None) -> None:
+def _check_form(workload: asked.Workload, tokenizer: Tokenizer | None) -> None:
     form = workload.prompt_form
     if form not in asked.PROMPT_FORMS:
-        raise InputError(f"--prompt-form {form!r} is not known; choose one of {', '.join(asked.PROMPT_FORMS)}")
+        raise InputError(f"--prompt-form {form!r} is unknown; choose one of {', '.join(asked.PROMPT_FORMS)}")
     if form == "words":
         return
     if workload.name == "long-context":
@@ -197,7 +197,7 @@ def _refuse_form(workload: asked.Workload, tokenizer: Tokenizer | None) -> None:
 
 
 def _span(workload: asked.Workload, tokenizer: Tokenizer | None) -> int:
-    """Numbers that are drawn: the ids of the tokenizer, or as many as cl100k_base has for words."""
+    """Span of the drawn numbers: the ids of the tokenizer, or for words that of the draft."""
     if workload.prompt_form == "words" or tokenizer is None:
         return IETF_SPAN
     return tokenizer.ordinary

@@ -1,4 +1,4 @@
-"""Random token ids as text: decoded, then repaired until the text has as many tokens as ids were drawn."""
+"""Random token ids as text: decoded, then repaired until the text has as many tokens as drawn ids."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ class Endpoint(Protocol):
 
 
 class TokenTextEncoder:
-    """Bodies of one phase. `exact`: prompts whose count is what was drawn. *repair*: stream of what fills up."""
+    """Bodies of one phase. `exact`: prompts with the drawn number of tokens. *repair*: random stream of the filler."""
 
     def __init__(self, tokenizer: Tokenizer, endpoint: Endpoint, model: str, workload: Workload, repair: str) -> None:
         self._tokenizer = tokenizer
         self._pieces = endpoint.body_pieces(model, msgspec.structs.replace(workload, prompt_form="words"))
-        self._more = Mersenne(repair)
+        self._repair = Mersenne(repair)
         self.exact = 0
 
     def write(self, path: Path, batches: Iterable[Batch]) -> Bodies:
@@ -48,5 +48,5 @@ class TokenTextEncoder:
 
     def _filler(self, tokens: int) -> str:
         ids = np.empty(tokens, np.uint32)
-        self._more.below(self._tokenizer.ordinary, ids, 0, tokens)
+        self._repair.below(self._tokenizer.ordinary, ids, 0, tokens)
         return self._tokenizer.decode(ids.tolist())
